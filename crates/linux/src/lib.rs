@@ -1,0 +1,20 @@
+//! What Thalweg asks of the Linux kernel, and the only Rust crate of the product with unsafe code.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`clock`] | the monotonic clock and the identity of a clock (boot and time namespace) |
+//! | [`futex`] | waiting on and waking a word, private or shared between processes |
+//! | [`lock`] | a mutex whose waiters lend their priority to the holder |
+//! | [`memory`] | sealed shared memory, the slot arena and the descriptor rings of the `shm` carrier |
+//! | [`poll`] | epoll and eventfd |
+//! | [`socket`] | sockets: non-blocking sends in one call, descriptor passing, peer credentials |
+//! | [`thread`] | threads with explicit scheduling, stack size and name |
+#![cfg(target_os = "linux")]
+
+pub mod clock;
+pub mod futex;
+pub mod lock;
+pub mod memory;
+pub mod poll;
+pub mod socket;
+pub mod thread;

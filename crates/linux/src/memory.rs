@@ -1,0 +1,1 @@
+//! Sealed shared memory (see the module files).

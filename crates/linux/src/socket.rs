@@ -1,0 +1,112 @@
+//! Sockets: sends that never wait, receives that wait a stated time, descriptor passing, peer credentials.
+
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer, SendAncillaryMessage,
+    SendFlags,
+};
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+/// Sends `bytes` without waiting, in one system call. A peer that is gone is an error, never a signal.
+#[inline]
+pub fn send(fd: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
+    Ok(rustix::net::send(fd, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL)?)
+}
+
+/// Sends several pieces as one, without waiting, in one system call.
+#[inline]
+pub fn send_parts(fd: BorrowedFd<'_>, parts: &[IoSlice<'_>]) -> io::Result<usize> {
+    let mut none = SendAncillaryBuffer::default();
+    Ok(rustix::net::sendmsg(fd, parts, &mut none, SendFlags::DONTWAIT | SendFlags::NOSIGNAL)?)
+}
+
+/// Sends several pieces as one datagram to `to`, without waiting.
+pub fn send_parts_to(fd: BorrowedFd<'_>, parts: &[IoSlice<'_>], to: &std::net::SocketAddr) -> io::Result<usize> {
+    let mut none = SendAncillaryBuffer::default();
+    Ok(rustix::net::sendmsg_addr(fd, to, parts, &mut none, SendFlags::DONTWAIT | SendFlags::NOSIGNAL)?)
+}
+
+/// Receives into `buffer`; waits if `wait` (at most the socket's receive time-out). A datagram larger than the buffer
+/// gives its full length, so that callers can tell it was cut.
+#[inline]
+pub fn receive(fd: BorrowedFd<'_>, buffer: &mut [u8], wait: bool) -> io::Result<usize> {
+    let flags = if wait { RecvFlags::TRUNC } else { RecvFlags::TRUNC | RecvFlags::DONTWAIT };
+    Ok(rustix::net::recv(fd, buffer, flags)?.1)
+}
+
+/// As [`receive`] for a byte stream, where cutting is no loss (and MSG_TRUNC would throw bytes away).
+#[inline]
+pub fn receive_stream(fd: BorrowedFd<'_>, buffer: &mut [u8], wait: bool) -> io::Result<usize> {
+    let flags = if wait { RecvFlags::empty() } else { RecvFlags::DONTWAIT };
+    Ok(rustix::net::recv(fd, buffer, flags)?.0)
+}
+
+/// How many descriptors one message may carry.
+pub const MOST_DESCRIPTORS: usize = 4;
+
+/// Sends `bytes` over a unix socket together with descriptors (SCM_RIGHTS).
+///
+/// # Errors
+/// InvalidInput above [`MOST_DESCRIPTORS`]; otherwise what sendmsg(2) says.
+pub fn send_with_descriptors(fd: BorrowedFd<'_>, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<usize> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_DESCRIPTORS))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    if !descriptors.is_empty() && !control.push(SendAncillaryMessage::ScmRights(descriptors)) {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "more than 4 descriptors in one message"));
+    }
+    Ok(rustix::net::sendmsg(fd, &[IoSlice::new(bytes)], &mut control, SendFlags::NOSIGNAL)?)
+}
+
+/// Receives bytes and up to [`MOST_DESCRIPTORS`] descriptors (close-on-exec) without waiting.
+pub fn receive_with_descriptors(
+    fd: BorrowedFd<'_>,
+    buffer: &mut [u8],
+    descriptors: &mut Vec<OwnedFd>,
+) -> io::Result<usize> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_DESCRIPTORS))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let mut parts = [IoSliceMut::new(buffer)];
+    let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
+    let got = rustix::net::recvmsg(fd, &mut parts, &mut control, flags)?;
+    for message in control.drain() {
+        if let RecvAncillaryMessage::ScmRights(rights) = message {
+            descriptors.extend(rights);
+        }
+    }
+    if got.flags.contains(ReturnFlags::CTRUNC) {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "a message with too many descriptors"));
+    }
+    Ok(got.bytes)
+}
+
+/// User id of the process at the other end of a unix socket when it connected.
+pub fn peer_user(fd: impl AsFd) -> io::Result<u32> {
+    Ok(rustix::net::sockopt::socket_peercred(fd)?.uid.as_raw())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::net::UnixStream;
+
+    #[test]
+    fn descriptors_travel_with_bytes() {
+        let (a, b) = UnixStream::pair().unwrap();
+        let (inner, outer) = UnixStream::pair().unwrap();
+        send_with_descriptors(a.as_fd(), b"take", &[inner.as_fd()]).unwrap();
+        let (mut buffer, mut got) = ([0; 16], Vec::new());
+        assert_eq!(receive_with_descriptors(b.as_fd(), &mut buffer, &mut got).unwrap(), 4);
+        assert_eq!(got.len(), 1);
+        send(got[0].as_fd(), b"x").unwrap();
+        assert_eq!(receive_stream(outer.as_fd(), &mut buffer, true).unwrap(), 1);
+        assert_eq!(peer_user(&a).unwrap(), rustix::process::getuid().as_raw());
+    }
+
+    #[test]
+    fn a_send_to_a_closed_peer_is_an_error_and_no_signal() {
+        let (a, b) = UnixStream::pair().unwrap();
+        drop(b);
+        assert_eq!(send(a.as_fd(), b"x").unwrap_err().kind(), io::ErrorKind::BrokenPipe);
+    }
+}

@@ -1,0 +1,7 @@
+//! QoS policies and quantities: promises as values. Pure: no clock, no I/O.
+
+mod policy;
+mod quantity;
+
+pub use policy::{Class, Qos, Queue, Reliability};
+pub use quantity::{QuantityError, parse_bytes, parse_duration, parse_rate};

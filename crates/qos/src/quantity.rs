@@ -1,0 +1,63 @@
+//! Quantities as text with a unit: "10 ms", "8 KiB", "100 Mbit/s", "50 Hz" (design.md §7). A bare number is refused.
+
+use std::fmt;
+use std::time::Duration;
+
+/// Text that is no quantity of the kind asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QuantityError {
+    /// What was written.
+    pub text: String,
+    /// The units that would fit.
+    pub units: &'static str,
+}
+
+impl fmt::Display for QuantityError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} is not a number with one of the units {}", self.text, self.units)
+    }
+}
+
+impl std::error::Error for QuantityError {}
+
+/// A duration: ns, us, ms, s.
+pub fn parse_duration(text: &str) -> Result<Duration, QuantityError> {
+    let seconds = parse(text, "ns us ms s", &[("ns", 1e-9), ("us", 1e-6), ("µs", 1e-6), ("ms", 1e-3), ("s", 1.0)])?;
+    Duration::try_from_secs_f64(seconds).map_err(|_| QuantityError { text: text.to_owned(), units: "ns us ms s" })
+}
+
+/// A size in bytes: B, kB, MB, KiB, MiB.
+pub fn parse_bytes(text: &str) -> Result<u64, QuantityError> {
+    let table = [("KiB", 1024.0), ("MiB", 1_048_576.0), ("kB", 1e3), ("MB", 1e6), ("B", 1.0)];
+    parse(text, "B kB MB KiB MiB", &table).map(|v| v.round() as u64)
+}
+
+/// A rate in events per second: Hz, kHz.
+pub fn parse_rate(text: &str) -> Result<f64, QuantityError> {
+    parse(text, "Hz kHz", &[("kHz", 1e3), ("Hz", 1.0)])
+}
+
+fn parse(text: &str, units: &'static str, table: &[(&str, f64)]) -> Result<f64, QuantityError> {
+    let wrong = || QuantityError { text: text.to_owned(), units };
+    let digits = text.trim().find(|c: char| !(c.is_ascii_digit() || c == '.')).ok_or_else(wrong)?;
+    let (number, unit) = text.trim().split_at(digits);
+    let number: f64 = number.parse().map_err(|_| wrong())?;
+    let (_, factor) = table.iter().find(|(name, _)| *name == unit.trim()).ok_or_else(wrong)?;
+    Ok(number * factor)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn units_are_required_and_read() {
+        assert_eq!(parse_duration("20ms").unwrap(), Duration::from_millis(20));
+        assert_eq!(parse_duration("0.5 us").unwrap(), Duration::from_nanos(500));
+        assert_eq!(parse_bytes("8 KiB").unwrap(), 8192);
+        assert_eq!(parse_rate("1.5 kHz").unwrap(), 1500.0);
+        for bad in ["20", "", "ms", "-1 ms", "1 parsec", "1..2 s"] {
+            assert!(parse_duration(bad).unwrap_err().to_string().contains("ns us ms s"), "{bad}");
+        }
+    }
+}

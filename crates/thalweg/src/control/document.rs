@@ -1,0 +1,128 @@
+//! What a node tells of itself. JSON on the wire; unknown fields are ignored.
+
+use crate::codec::TypeDescription;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+/// One taking-part node: 64 random bits, new at every start.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
+pub struct NodeId(pub u64);
+
+/// A port within its node, counted from 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct PortId(pub u32);
+
+impl From<NodeId> for String {
+    fn from(id: NodeId) -> String {
+        format!("{:016x}", id.0)
+    }
+}
+impl TryFrom<String> for NodeId {
+    type Error = String;
+    fn try_from(text: String) -> Result<Self, String> {
+        u64::from_str_radix(&text, 16)
+            .map(NodeId)
+            .map_err(|_| format!("a node id is 16 hexadecimal digits, not {text:?}"))
+    }
+}
+impl fmt::Display for NodeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+impl fmt::Debug for NodeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "NodeId({self})")
+    }
+}
+
+/// Whether a port sends or receives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Direction {
+    /// Sends.
+    Publisher,
+    /// Receives.
+    Subscriber,
+}
+
+/// A port as others see it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PortInfo {
+    /// Its name, such as `/publisher1`: unique in the realm.
+    pub name: String,
+    /// Sends or receives.
+    pub direction: Direction,
+    /// The topic it publishes, or the topic or pattern it subscribes to.
+    pub topic: String,
+    /// Type name, hash and, where known, structure.
+    #[serde(rename = "type")]
+    pub message: TypeDescription,
+    /// Its QoS.
+    pub qos: qos::Qos,
+    /// Names of the carriers it can use, best first.
+    pub carriers: Vec<String>,
+}
+
+/// A node's full state.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Document {
+    /// Who.
+    pub node: NodeId,
+    /// The node's name, such as `camera-driver`; need not be unique.
+    pub name: String,
+    /// Nodes of different realms do not see each other.
+    pub realm: String,
+    /// Host identity ([`linux::clock::host_id`]).
+    pub host: String,
+    /// The host's name, for people.
+    pub host_name: String,
+    /// Clock identity ([`linux::clock::clock_id`]).
+    pub clock: String,
+    /// Process id, for people.
+    pub pid: u32,
+    /// Grows with each start: wall-clock nanoseconds when the node opened.
+    pub incarnation: u64,
+    /// Grows by one with each change of this document.
+    pub revision: u64,
+    /// TCP addresses where it takes handshakes and control links.
+    pub addresses: Vec<SocketAddr>,
+    /// Path of its unix socket, for nodes of the same host.
+    pub socket: Option<PathBuf>,
+    /// Its ports.
+    pub ports: BTreeMap<PortId, PortInfo>,
+}
+
+/// What moved a document from `base` to `revision`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Change {
+    /// The revision it applies to.
+    pub base: u64,
+    /// The revision it leads to.
+    pub revision: u64,
+    /// New ports.
+    #[serde(default)]
+    pub added: BTreeMap<PortId, PortInfo>,
+    /// Ports that are gone.
+    #[serde(default)]
+    pub removed: Vec<PortId>,
+}
+
+impl Document {
+    /// Applies a change; `false` (and no effect) when it does not start at this document's revision: a gap.
+    pub fn apply(&mut self, change: &Change) -> bool {
+        if change.base != self.revision {
+            return false;
+        }
+        for port in &change.removed {
+            self.ports.remove(port);
+        }
+        self.ports.extend(change.added.iter().map(|(id, port)| (*id, port.clone())));
+        self.revision = change.revision;
+        true
+    }
+}

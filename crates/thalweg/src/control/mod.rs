@@ -1,0 +1,90 @@
+//! The control plane: who is there, what they have, and calls between nodes.
+//!
+//! Discovery only proposes; the in-band handshake (`crate::handshake`) decides. No back end ever carries or delays a sample,
+//! and losing one never closes a channel.
+//!
+//! | back end | finds | how |
+//! |---|---|---|
+//! | `links` + `local` | nodes of this host | a unix socket per node in a run directory; no server, no multicast |
+//! | `links` + `static_file` | nodes whose addresses stand in a file | the same protocol over TCP |
+//! | `zenoh` | nodes on other hosts | scouting, named peers or a router |
+//! | `simulated` | nodes of one process, for tests | an in-process hub |
+
+mod document;
+
+pub use document::{Change, Direction, Document, NodeId, PortId, PortInfo};
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+/// What a back end tells its node. Delivered through [`Sink`], in order per remote node.
+#[derive(Debug)]
+pub enum Event {
+    /// A node appeared, or its full state was fetched again after a gap.
+    Document(Box<Document>),
+    /// A known node's state moved from one revision to the next; the directory asks for the full state on a gap.
+    Change(NodeId, Change),
+    /// A node is gone: closed, killed, or silent beyond its lease.
+    Gone(NodeId),
+    /// A node asks something of this one.
+    Call {
+        /// Who asks.
+        from: NodeId,
+        /// Its number for the call.
+        id: u64,
+        /// The question.
+        request: Vec<u8>,
+    },
+    /// A node answers an earlier call.
+    Answer {
+        /// Who answers.
+        from: NodeId,
+        /// The number given to [`Discovery::call`].
+        id: u64,
+        /// The answer.
+        answer: Vec<u8>,
+    },
+    /// Something a person should know, such as "no multicast on this network: no peer can be found by scouting".
+    Warning(String),
+}
+
+/// Where back ends deliver their events: the node's mailbox. Never blocks.
+#[derive(Clone)]
+pub struct Sink(Arc<dyn Fn(Event) + Send + Sync>);
+
+impl Sink {
+    /// A sink that hands every event to `deliver`.
+    pub fn new(deliver: impl Fn(Event) + Send + Sync + 'static) -> Self {
+        Self(Arc::new(deliver))
+    }
+    /// Delivers one event.
+    pub fn deliver(&self, event: Event) {
+        (self.0)(event)
+    }
+}
+
+/// One way of finding other nodes and talking to them. Called by the node's control thread only; must not block.
+pub trait Discovery: Send {
+    /// This node's state changed. `document` is the whole of it, `change` what is new since the previous announcement.
+    fn announce(&mut self, document: &Arc<Document>, change: &Change);
+
+    /// Sends a call; the answer comes as [`Event::Answer`]. `false`: this back end does not know that node.
+    fn call(&mut self, to: NodeId, id: u64, request: &[u8]) -> bool;
+
+    /// Answers a call that came from `to`. `false`: this back end does not know that node.
+    fn answer(&mut self, to: NodeId, id: u64, answer: &[u8]) -> bool;
+
+    /// A gap in `node`'s revisions was seen: fetch its full document. `false`: this back end does not know that node.
+    fn refresh(&mut self, node: NodeId) -> bool;
+
+    /// A peer connected to one of this node's listeners and asked for a control link (its first byte, already read,
+    /// was [`CONTROL_LINK`]). Gives the stream back if this back end has no use for it.
+    fn adopt(&mut self, stream: OwnedFd) -> Option<OwnedFd> {
+        Some(stream)
+    }
+}
+
+/// First byte of a stream that asks for a control link.
+pub const CONTROL_LINK: u8 = b'C';
+/// First byte of a stream that asks for a channel (see `crate::handshake`).
+pub const CHANNEL_HANDSHAKE: u8 = b'H';

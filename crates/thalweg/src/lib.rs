@@ -1,0 +1,4 @@
+//! Real-time publish/subscribe.
+pub mod carrier;
+pub mod codec;
+pub mod control;
