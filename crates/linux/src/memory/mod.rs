@@ -11,7 +11,7 @@
 //! One sample from end to end, with one system call at most:
 //!
 //! ```
-//! use linux::memory::{Arena, Meta, Policy, Pushed, RingReader, RingWriter};
+//! use thalweg_linux::memory::{Arena, Meta, Policy, Pushed, RingReader, RingWriter};
 //! use std::os::fd::AsFd;
 //!
 //! let mut arena = Arena::create(1 << 20, 4096)?;
