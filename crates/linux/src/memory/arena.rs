@@ -285,8 +285,7 @@ impl Arena {
 
     /// Whether a slot of the largest size could not be cut any more.
     fn crowded(&self) -> bool {
-        self.end - self.fresh < size_of_class(self.free.len() as u8 - 1)
-            || self.slots.len() == self.slots.capacity()
+        self.end - self.fresh < size_of_class(self.free.len() as u8 - 1) || self.slots.len() == self.slots.capacity()
     }
 
     /// Nobody borrows anything: forget how the memory was cut, so that small slots do not keep large messages out for ever.

@@ -8,7 +8,7 @@ use crate::futex::{self, Scope};
 use crate::lock::PiMutex;
 use std::num::NonZeroU32;
 use std::ops::Deref;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -67,6 +67,7 @@ struct Attached {
     ring: RingMemory,
     held: AtomicU32,
     returned: PiMutexCount,
+    _sign: Option<OwnedFd>,
 }
 
 struct PiMutexCount(PiMutex<u64>);
@@ -113,6 +114,15 @@ impl RingReader {
     /// # Errors
     /// `InvalidData` for what cannot be believed, and what the kernel says.
     pub fn attach(payload: BorrowedFd<'_>, ring: BorrowedFd<'_>) -> io::Result<Self> {
+        Self::attach_with_sign(payload, ring, None)
+    }
+
+    /// As [`RingReader::attach`], and keeps `sign`, one end of a socket, open as long as the reader or any sample of it
+    /// lives: who holds the other end sees its end exactly when nobody reads the memory any more, killed or not.
+    ///
+    /// # Errors
+    /// As [`RingReader::attach`].
+    pub fn attach_with_sign(payload: BorrowedFd<'_>, ring: BorrowedFd<'_>, sign: Option<OwnedFd>) -> io::Result<Self> {
         let payload = Segment::attach(payload, PAYLOAD_SEALS, Access::Read, FIRST)?;
         let header: &Header = payload.value(0).ok_or_else(|| refused("no room for the header"))?;
         if header.magic.load(Ordering::Acquire) != MAGIC || header.version.load(Ordering::Relaxed) != VERSION {
@@ -121,7 +131,7 @@ impl RingReader {
         let ring = RingMemory::attach(ring)?;
         let side = ReaderSide::new(ring.shape.depth.into());
         let returned = PiMutexCount(PiMutex::new(0));
-        let shared = Arc::new(Attached { payload, ring, held: AtomicU32::new(0), returned });
+        let shared = Arc::new(Attached { payload, ring, held: AtomicU32::new(0), returned, _sign: sign });
         Ok(Self { shared, side, busy_poll: Duration::ZERO })
     }
 
@@ -162,7 +172,12 @@ impl RingReader {
     /// # Errors
     /// As [`RingReader::try_next`].
     pub fn try_borrow(&mut self) -> Result<Option<Borrowed>, TakeError> {
-        Ok(self.try_next()?.map(|taken| Borrowed { shared: self.shared.clone(), taken }))
+        Ok(self.try_next()?.map(|taken| self.keep(taken)))
+    }
+
+    /// Makes a handle of a taken sample that gives itself back when dropped, on whatever thread. Allocates nothing.
+    pub fn keep(&self, taken: Taken) -> Borrowed {
+        Borrowed { shared: self.shared.clone(), taken }
     }
 
     fn check(&self, record: Record) -> Result<Taken, Violation> {
