@@ -2,3 +2,5 @@
 pub mod carrier;
 pub mod codec;
 pub mod control;
+#[cfg(test)]
+mod testing;
