@@ -16,6 +16,7 @@ pub use settings::{ZenohError, ZenohSettings};
 use super::links::MESSAGE_LIMIT;
 use super::{Change, Discovery, Document, Event, NodeId, Sink, limits};
 use ::zenoh::bytes::ZBytes;
+use ::zenoh::liveliness::LivelinessToken;
 use ::zenoh::qos::CongestionControl;
 use ::zenoh::query::{ConsolidationMode, Query, Reply};
 use ::zenoh::sample::{Sample, SampleKind};
@@ -165,10 +166,9 @@ impl Drop for Zenoh {
 fn run(config: Config, shared: &Arc<Shared>, queue: &Receiver<Command>) -> Result<(), Failure> {
     let session = ::zenoh::open(config).wait()?;
     shared.opened.store(true, Ordering::Release);
-    if !shared.stopping.load(Ordering::Acquire) {
-        declare(&session, shared)?;
-    }
-    while !shared.stopping.load(Ordering::Acquire) {
+    let stopping = || shared.stopping.load(Ordering::Acquire);
+    let token = if stopping() { None } else { Some(declare(&session, shared)?) };
+    while !stopping() {
         let wait =
             shared.next_fetch().map_or(Duration::from_secs(60), |at| at.saturating_duration_since(Instant::now()));
         let done = match queue.recv_timeout(wait) {
@@ -180,12 +180,14 @@ fn run(config: Config, shared: &Arc<Shared>, queue: &Receiver<Command>) -> Resul
             shared.warn(format!("Zenoh: {error}"));
         }
     }
+    drop(token);
     lock(&shared.calls).clear();
     session.close().wait()
 }
 
-/// Declares what others see and ask, and what this node listens to; all of it ends with the session.
-fn declare(session: &Session, shared: &Arc<Shared>) -> Result<(), Failure> {
+/// Declares what others see and ask, and what this node listens to. All of it ends with the session, the node's token
+/// when it is dropped.
+fn declare(session: &Session, shared: &Arc<Shared>) -> Result<LivelinessToken, Failure> {
     let own = shared.clone();
     session
         .declare_subscriber(shared.key("*", "doc"))
@@ -201,9 +203,8 @@ fn declare(session: &Session, shared: &Arc<Shared>) -> Result<(), Failure> {
     let own = shared.clone();
     let alive = session.liveliness().declare_subscriber(shared.key("*", "alive")).history(true);
     alive.callback(move |sample| own.alive(&sample)).background().wait()?;
-    // Last: who sees the token may ask at once. Forgotten, so that it lives as long as the session.
-    std::mem::forget(session.liveliness().declare_token(shared.own_key("alive")).wait()?);
-    Ok(())
+    // Last: who sees the token may ask at once.
+    session.liveliness().declare_token(shared.own_key("alive")).wait()
 }
 
 fn obey(session: &Session, shared: &Arc<Shared>, command: Command) -> Result<(), Failure> {

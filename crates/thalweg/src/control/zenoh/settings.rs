@@ -12,8 +12,10 @@ const MULTICAST: u32 = 0x1000;
 /// How a node reaches other hosts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ZenohSettings {
-    /// Addresses to listen on, each with a port the kernel chooses.
+    /// Addresses to listen on.
     pub listen: Vec<IpAddr>,
+    /// The port to listen on, for nodes that others name as their peer; 0 (the default): the kernel chooses.
+    pub port: u16,
     /// Nodes or routers to connect to: `IP:PORT`, or a Zenoh endpoint such as `tcp/10.0.0.1:7447`.
     pub peers: Vec<String>,
     /// Whether to look for others by multicast on the networks of the addresses listened on.
@@ -37,7 +39,8 @@ type Entries = Vec<(&'static str, String)>;
 impl ZenohSettings {
     /// Keys and values (JSON) of a node's configuration.
     pub(super) fn entries(&self) -> Result<Entries, ZenohError> {
-        let listen: Vec<String> = self.listen.iter().map(|ip| endpoint(&SocketAddr::new(*ip, 0).to_string())).collect();
+        let listen: Vec<String> =
+            self.listen.iter().map(|ip| endpoint(&SocketAddr::new(*ip, self.port).to_string())).collect();
         let mut entries = common("peer", &listen, &peers(&self.peers)?);
         entries.push(("scouting/multicast/enabled", self.scouting.to_string()));
         // Peers that come later are linked when they are seen: opening need not wait for them.
@@ -179,7 +182,11 @@ mod tests {
 
     #[test]
     fn scouting_where_there_is_no_multicast_is_warned_of() {
-        let on = |ip: &str, scouting| ZenohSettings { listen: vec![ip.parse().unwrap()], peers: Vec::new(), scouting };
+        let on = |ip: &str, scouting| ZenohSettings {
+            listen: vec![ip.parse().unwrap()],
+            scouting,
+            ..ZenohSettings::default()
+        };
         assert!(on("203.0.113.77", true).warnings()[0].contains("no multicast on the network of 203.0.113.77"));
         assert!(on("203.0.113.77", false).warnings().is_empty());
     }

@@ -1,6 +1,6 @@
 use super::*;
 use crate::testing::discovery::{self, Back, Stage, document};
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 
 /// Nodes on loopback that all name one router.
 struct Routed {
@@ -10,7 +10,7 @@ struct Routed {
 
 impl Routed {
     fn new() -> Self {
-        let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+        let address = free_address().to_string();
         let _router = router(&[address.clone()], &[]).unwrap();
         Self { address, _router }
     }
@@ -18,22 +18,48 @@ impl Routed {
 
 impl Stage for Routed {
     fn back(&mut self, document: &mut Document, sink: Sink) -> Back {
-        let settings =
-            ZenohSettings { listen: vec![[127, 0, 0, 1].into()], peers: vec![self.address.clone()], scouting: false };
+        let settings = ZenohSettings { peers: vec![self.address.clone()], ..on_loopback() };
         Back::new(Zenoh::start(Arc::new(document.clone()), &settings, sink).unwrap())
     }
 }
 
+/// Nodes on loopback without a router: the first listens on a known port, the others name it and find the rest through it.
+struct Named(Option<u16>);
+
+impl Stage for Named {
+    fn back(&mut self, document: &mut Document, sink: Sink) -> Back {
+        let mut settings = on_loopback();
+        match self.0 {
+            Some(port) => settings.peers = vec![format!("127.0.0.1:{port}")],
+            None => settings.port = *self.0.insert(free_address().port()),
+        }
+        Back::new(Zenoh::start(Arc::new(document.clone()), &settings, sink).unwrap())
+    }
+}
+
+fn on_loopback() -> ZenohSettings {
+    ZenohSettings { listen: vec![[127, 0, 0, 1].into()], ..ZenohSettings::default() }
+}
+
+fn free_address() -> SocketAddr {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+}
+
 #[test]
-fn conforms() {
+fn nodes_that_name_a_router_conform() {
     discovery::conforms(Routed::new);
+}
+
+#[test]
+fn nodes_that_name_one_node_conform() {
+    discovery::conforms(|| Named(None));
 }
 
 #[test]
 fn dropping_does_not_hang_even_while_opening_with_a_peer_that_never_answers() {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let peers = vec![silent.local_addr().unwrap().to_string()];
-    let settings = ZenohSettings { listen: vec![[127, 0, 0, 1].into()], peers, scouting: false };
+    let settings = ZenohSettings { peers, ..on_loopback() };
     let start = Instant::now();
     let sink = Sink::new(|_| ());
     let mut node = Zenoh::start(Arc::new(document(1)), &settings, sink).unwrap();
