@@ -84,8 +84,9 @@ impl Zenoh {
     /// Starts opening Zenoh; returns at once.
     ///
     /// # Errors
-    /// When an address in `settings` is none, or the kernel gives no thread.
+    /// When an address in `settings` or the realm's name is none, or the kernel gives no thread.
     pub fn start(document: Arc<Document>, settings: &ZenohSettings, sink: Sink) -> Result<Self, ZenohError> {
+        super::local::check_realm(&document.realm).map_err(|e| ZenohError(e.to_string()))?;
         let config = configuration(&settings.entries()?)?;
         settings.warnings().into_iter().for_each(|text| sink.deliver(Event::Warning(text)));
         let (commands, queue) = sync_channel(MOST_COMMANDS);
