@@ -1,4 +1,6 @@
 //! Real-time publish/subscribe.
 pub mod carrier;
+pub mod channel;
 pub mod codec;
 pub mod control;
+pub mod wire;

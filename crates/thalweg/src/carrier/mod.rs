@@ -4,6 +4,10 @@
 //! Neither has a thread or a buffer of its own; the driver decides who calls them and when. The contract that every
 //! carrier keeps is the conformance suite in [`crate::testing::conformance`], which each one passes by instantiating it.
 
+pub mod mcast;
+pub mod tcp;
+pub mod udp;
+
 use std::io::{self, IoSlice};
 use std::os::fd::BorrowedFd;
 use std::time::Duration;

@@ -1,0 +1,100 @@
+//! Carrier `tcp`: one connected socket per flow, a byte stream.
+
+use super::{Capabilities, ReceiveHalf, SendHalf, TICK};
+use std::io::{self, IoSlice};
+use std::net::{Shutdown, TcpStream};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+
+/// What TCP can do.
+pub const CAPABILITIES: Capabilities = Capabilities {
+    reliable: true,
+    ordered: true,
+    stream: true,
+    multicast: false,
+    loan: false,
+    marks: true,
+    max_datagram: None,
+};
+
+/// The sending half of a connected socket. Both halves of one socket share its one descriptor.
+pub struct TcpSend {
+    stream: Arc<TcpStream>,
+}
+
+impl TcpSend {
+    /// Takes a connected socket: no delay for small messages (TCP_NODELAY), the descriptor stays blocking.
+    ///
+    /// # Errors
+    /// What setsockopt(2) says.
+    pub fn new(stream: impl Into<Arc<TcpStream>>) -> io::Result<Self> {
+        let stream = stream.into();
+        stream.set_nonblocking(false)?;
+        stream.set_nodelay(true)?;
+        Ok(Self { stream })
+    }
+}
+
+impl SendHalf for TcpSend {
+    #[inline]
+    fn send(&self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
+        send_now(self.stream.as_fd(), parts)
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.stream.as_fd())
+    }
+
+    fn close(&self) {
+        // What was taken is still delivered, then the peer reads 0. Fails only if the connection is gone already.
+        let _ = self.stream.shutdown(Shutdown::Write);
+    }
+}
+
+/// The receiving half of a connected socket.
+pub struct TcpReceive {
+    stream: Arc<TcpStream>,
+}
+
+impl TcpReceive {
+    /// Takes a connected socket; a waiting receive returns after [`TICK`] (SO_RCVTIMEO).
+    ///
+    /// # Errors
+    /// What setsockopt(2) says.
+    pub fn new(stream: impl Into<Arc<TcpStream>>) -> io::Result<Self> {
+        let stream = stream.into();
+        stream.set_nonblocking(false)?;
+        stream.set_read_timeout(Some(TICK))?;
+        Ok(Self { stream })
+    }
+}
+
+impl ReceiveHalf for TcpReceive {
+    #[inline]
+    fn receive(&mut self, buffer: &mut [u8], wait: bool) -> io::Result<usize> {
+        linux::socket::receive_stream(self.stream.as_fd(), buffer, wait).map_err(interrupted)
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.stream.as_fd())
+    }
+}
+
+/// One part needs no vector: send(2) is cheaper than sendmsg(2).
+#[inline]
+pub(super) fn send_now(fd: BorrowedFd<'_>, parts: &[IoSlice<'_>]) -> io::Result<usize> {
+    match parts {
+        [one] => linux::socket::send(fd, one),
+        many => linux::socket::send_parts(fd, many),
+    }
+    .map_err(interrupted)
+}
+
+/// A signal in a waiting call ends the wait, not the flow.
+#[inline]
+pub(super) fn interrupted(e: io::Error) -> io::Error {
+    match e.kind() {
+        io::ErrorKind::Interrupted => io::ErrorKind::WouldBlock.into(),
+        _ => e,
+    }
+}

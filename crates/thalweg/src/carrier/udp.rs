@@ -1,0 +1,118 @@
+//! Carrier `udp`: connected sockets at both ends, one datagram per frame.
+//!
+//! Connected, so that the kernel demultiplexes, each flow has its own mark, and a peer that is gone is an error
+//! (ECONNREFUSED). Never cut by IP: a datagram above the path's MTU is refused (EMSGSIZE), see [`UdpSend::most`].
+
+use super::tcp::{interrupted, send_now};
+use super::{Capabilities, ReceiveHalf, SendHalf, TICK};
+use rustix::net::sockopt::{self, Ipv4PathMtuDiscovery, Ipv6PathMtuDiscovery};
+use std::io::{self, IoSlice};
+use std::net::UdpSocket;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+
+/// The most payload that a UDP datagram over IPv4 can have: 65535 bytes less the headers of IP and UDP.
+pub const MOST: usize = 65_507;
+/// The same on the loopback interface over IPv6, whose packets are never longer than its MTU of 65536.
+pub const MOST_V6: usize = 65_488;
+
+/// What UDP can do. The limit of a path is lower: [`UdpSend::most`].
+pub const CAPABILITIES: Capabilities = Capabilities {
+    reliable: false,
+    ordered: false,
+    stream: false,
+    multicast: false,
+    loan: false,
+    marks: true,
+    max_datagram: Some(MOST),
+};
+
+/// The sending half of a connected socket.
+pub struct UdpSend {
+    socket: Arc<UdpSocket>,
+    overhead: usize,
+}
+
+impl UdpSend {
+    /// Takes a connected socket and forbids IP fragmentation on it.
+    ///
+    /// # Errors
+    /// NotConnected without a peer; else what setsockopt(2) says.
+    pub fn new(socket: impl Into<Arc<UdpSocket>>) -> io::Result<Self> {
+        let socket = socket.into();
+        socket.set_nonblocking(false)?;
+        let v6 = socket.peer_addr()?.is_ipv6();
+        forbid_fragments(socket.as_fd(), v6)?;
+        Ok(Self { socket, overhead: if v6 { 48 } else { 28 } })
+    }
+
+    /// The largest datagram that the path takes, as the kernel knows it now (it shrinks when a router says so).
+    ///
+    /// # Errors
+    /// What getsockopt(2) says.
+    pub fn most(&self) -> io::Result<usize> {
+        let mtu = if self.overhead == 48 { sockopt::ipv6_mtu(&self.socket)? } else { sockopt::ip_mtu(&self.socket)? };
+        Ok((mtu as usize).saturating_sub(self.overhead).min(MOST))
+    }
+}
+
+impl SendHalf for UdpSend {
+    #[inline]
+    fn send(&self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
+        send_now(self.socket.as_fd(), parts).map_err(no_room)
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.socket.as_fd())
+    }
+
+    /// UDP has no end: the frame [`crate::wire::Kind::End`] says it in band.
+    fn close(&self) {}
+}
+
+/// The receiving half of a connected socket.
+pub struct UdpReceive {
+    socket: Arc<UdpSocket>,
+}
+
+impl UdpReceive {
+    /// Takes a socket (connected, so that only its peer is heard); a waiting receive returns after [`TICK`].
+    ///
+    /// # Errors
+    /// What setsockopt(2) says.
+    pub fn new(socket: impl Into<Arc<UdpSocket>>) -> io::Result<Self> {
+        let socket = socket.into();
+        socket.set_nonblocking(false)?;
+        socket.set_read_timeout(Some(TICK))?;
+        Ok(Self { socket })
+    }
+}
+
+impl ReceiveHalf for UdpReceive {
+    #[inline]
+    fn receive(&mut self, buffer: &mut [u8], wait: bool) -> io::Result<usize> {
+        linux::socket::receive(self.socket.as_fd(), buffer, wait).map_err(interrupted)
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.socket.as_fd())
+    }
+}
+
+/// Larger datagrams than the MTU are an error (EMSGSIZE) and not several packets of which all must arrive.
+pub(super) fn forbid_fragments(fd: BorrowedFd<'_>, v6: bool) -> io::Result<()> {
+    if v6 {
+        sockopt::set_ipv6_mtu_discover(fd, Ipv6PathMtuDiscovery::DO)?;
+    } else {
+        sockopt::set_ip_mtu_discover(fd, Ipv4PathMtuDiscovery::DO)?;
+    }
+    Ok(())
+}
+
+/// A full device queue is no room, not an error of the flow.
+pub(super) fn no_room(e: io::Error) -> io::Error {
+    match e.raw_os_error().map(rustix::io::Errno::from_raw_os_error) {
+        Some(rustix::io::Errno::NOBUFS) => io::ErrorKind::WouldBlock.into(),
+        _ => e,
+    }
+}

@@ -1,0 +1,295 @@
+//! Messages larger than a datagram: cut on the way out, put together on the way in. Pure; time comes as an argument.
+
+use crate::wire::Fragment;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+#[cfg(test)]
+mod tests;
+
+/// Messages in progress per flow: the one being sent and one that reordering holds back.
+const SLOTS: usize = 2;
+/// Complete messages whose late duplicates are still recognised.
+const REMEMBERED: usize = 4;
+/// Buffers that nobody used for this many time-outs are given back.
+const IDLE: u64 = 10;
+
+/// The pieces of a message of `total` bytes, as (offset, length): all `max_payload` long, the last one shorter.
+/// An empty message is one empty piece.
+pub fn fragments(total: usize, max_payload: usize) -> impl Iterator<Item = (usize, usize)> {
+    let step = max_payload.max(1);
+    (0..total.max(1)).step_by(step).map(move |offset| (offset, step.min(total - offset)))
+}
+
+/// Why a fragment was dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// It was here already, or its message is complete.
+    Duplicate,
+    /// It doesn't fit the fragments that came before it (other total, other piece length, overlap), or is over `max_message`.
+    Inconsistent,
+    /// The node's memory for unfinished messages is used up.
+    OverBudget,
+    /// It belongs to a message older than both in progress.
+    Outdated,
+}
+
+/// What happened on one flow, by reason.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Messages put together.
+    pub complete: u64,
+    /// Messages given up because their fragments didn't come in time.
+    pub timed_out: u64,
+    /// Messages given up because two newer ones were in progress.
+    pub evicted: u64,
+    /// Fragments dropped: no memory left in the node's budget.
+    pub over_budget: u64,
+    /// Fragments dropped: they don't fit their message or `max_message`.
+    pub inconsistent: u64,
+    /// Fragments dropped: they came twice.
+    pub duplicate: u64,
+    /// Fragments dropped: their message is older than both in progress.
+    pub outdated: u64,
+}
+
+/// Puts fragments of one flow together. At most two messages are in progress; buffers are used again, so that equal
+/// sizes allocate nothing. All reassemblies of a node share one budget of bytes.
+#[derive(Debug)]
+pub struct Reassembly {
+    slots: [Slot; SLOTS],
+    done: [Option<u64>; REMEMBERED],
+    next_done: usize,
+    max_message: usize,
+    timeout_ns: u64,
+    budget: Arc<AtomicUsize>,
+    counters: Counters,
+}
+
+impl Reassembly {
+    /// For messages of at most `max_message` bytes that are given up `timeout_ns` after their first fragment.
+    /// `budget` holds the bytes that are left for all flows of the node.
+    pub fn new(max_message: usize, timeout_ns: u64, budget: Arc<AtomicUsize>) -> Self {
+        Self {
+            slots: Default::default(),
+            done: [None; REMEMBERED],
+            next_done: 0,
+            max_message,
+            timeout_ns,
+            budget,
+            counters: Counters::default(),
+        }
+    }
+
+    /// Takes one fragment of message `sample`. Gives the whole message if this was its last missing piece.
+    ///
+    /// # Errors
+    /// [`Refused`]: the fragment was dropped and counted; the flow goes on.
+    pub fn insert(&mut self, now_ns: u64, sample: u64, at: Fragment, bytes: &[u8]) -> Result<Option<&[u8]>, Refused> {
+        self.expire(now_ns);
+        match self.try_insert(now_ns, sample, at, bytes) {
+            Ok(None) => Ok(None),
+            Ok(Some(index)) => {
+                self.counters.complete += 1;
+                self.done[self.next_done] = Some(sample);
+                self.next_done = (self.next_done + 1) % REMEMBERED;
+                let slot = &mut self.slots[index];
+                slot.sample = None;
+                Ok(Some(&slot.buffer[..slot.total]))
+            }
+            Err(reason) => {
+                *self.counter(reason) += 1;
+                Err(reason)
+            }
+        }
+    }
+
+    /// Gives up what waited too long and memory that nobody uses.
+    pub fn expire(&mut self, now_ns: u64) {
+        for slot in &mut self.slots {
+            let age = now_ns.saturating_sub(slot.since_ns);
+            if slot.sample.is_some() && age >= self.timeout_ns {
+                slot.sample = None;
+                self.counters.timed_out += 1;
+            }
+            if slot.sample.is_none() && age >= self.timeout_ns.saturating_mul(IDLE) {
+                slot.release(&self.budget);
+            }
+        }
+    }
+
+    /// When [`expire`](Self::expire) will have something to do next.
+    pub fn next_deadline(&self) -> Option<u64> {
+        let idle = self.timeout_ns.saturating_mul(IDLE);
+        let due = |slot: &Slot| match slot.sample {
+            Some(_) => Some(slot.since_ns.saturating_add(self.timeout_ns)),
+            None => (slot.charged > 0).then(|| slot.since_ns.saturating_add(idle)),
+        };
+        self.slots.iter().filter_map(due).min()
+    }
+
+    /// What was counted so far.
+    pub fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    fn counter(&mut self, reason: Refused) -> &mut u64 {
+        match reason {
+            Refused::Duplicate => &mut self.counters.duplicate,
+            Refused::Inconsistent => &mut self.counters.inconsistent,
+            Refused::OverBudget => &mut self.counters.over_budget,
+            Refused::Outdated => &mut self.counters.outdated,
+        }
+    }
+
+    /// The slot that became complete, if one did.
+    fn try_insert(&mut self, now_ns: u64, sample: u64, at: Fragment, bytes: &[u8]) -> Result<Option<usize>, Refused> {
+        let (offset, total) = (at.offset as usize, at.total as usize);
+        if total > self.max_message || offset + bytes.len() > total || (bytes.is_empty() && total > 0) {
+            return Err(Refused::Inconsistent);
+        }
+        if self.done.contains(&Some(sample)) {
+            return Err(Refused::Duplicate);
+        }
+        let index = match self.slots.iter().position(|s| s.sample == Some(sample)) {
+            Some(index) => index,
+            None => self.begin(now_ns, sample, total)?,
+        };
+        let slot = &mut self.slots[index];
+        match slot.insert(offset, total, bytes, &self.budget) {
+            Ok(complete) => Ok(complete.then_some(index)),
+            Err(reason) => {
+                if slot.received == 0 {
+                    slot.sample = None; // nothing of it was kept
+                }
+                Err(reason)
+            }
+        }
+    }
+
+    /// Takes a free slot, or that of the oldest message. Age is the sample's number, not its arrival: a fragment that
+    /// comes late must not push out a newer message.
+    fn begin(&mut self, now_ns: u64, sample: u64, total: usize) -> Result<usize, Refused> {
+        let free = self.slots.iter().enumerate().filter(|(_, s)| s.sample.is_none());
+        // The largest free buffer first: a steady flow then uses one and never touches the other.
+        let index = match free.max_by_key(|(_, s)| s.buffer.len()).map(|(i, _)| i) {
+            Some(index) => index,
+            None => {
+                let oldest = self.slots.iter().enumerate().min_by_key(|(_, s)| s.sample).map_or(0, |(i, _)| i);
+                if self.slots[oldest].sample > Some(sample) {
+                    return Err(Refused::Outdated);
+                }
+                self.counters.evicted += 1;
+                self.slots[oldest].sample = None;
+                oldest
+            }
+        };
+        let slot = &mut self.slots[index];
+        slot.reserve(total, 0, &self.budget)?;
+        slot.begin(now_ns, sample, total);
+        Ok(index)
+    }
+}
+
+impl Drop for Reassembly {
+    fn drop(&mut self) {
+        self.slots.iter_mut().for_each(|slot| slot.release(&self.budget));
+    }
+}
+
+/// One message in progress, or a buffer that waits for one.
+#[derive(Debug, Default)]
+struct Slot {
+    sample: Option<u64>,
+    total: usize,
+    step: Option<usize>, // length of every piece but the last; unknown while only the last one is here
+    tail: Option<usize>, // offset of the last piece, if it is here
+    received: usize,     // bytes
+    since_ns: u64,
+    seen: Vec<u64>,
+    buffer: Vec<u8>,
+    charged: usize,
+}
+
+impl Slot {
+    fn begin(&mut self, now_ns: u64, sample: u64, total: usize) {
+        (self.sample, self.total, self.since_ns) = (Some(sample), total, now_ns);
+        (self.step, self.tail, self.received) = (None, None, 0);
+    }
+
+    /// Makes room for `total` bytes and `words` of bitmap, paid from the budget.
+    fn reserve(&mut self, total: usize, words: usize, budget: &AtomicUsize) -> Result<(), Refused> {
+        let cost = total.max(self.buffer.len()) + 8 * words.max(self.seen.len());
+        let more = cost.saturating_sub(self.charged);
+        if more > 0 {
+            let paid = budget.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(more));
+            paid.map_err(|_| Refused::OverBudget)?;
+            self.charged += more;
+        }
+        if self.buffer.len() < total {
+            self.buffer = Vec::new(); // freed first, not copied: nothing in it is needed
+            self.buffer = vec![0; total];
+        }
+        Ok(())
+    }
+
+    fn release(&mut self, budget: &AtomicUsize) {
+        budget.fetch_add(self.charged, Ordering::Relaxed);
+        (self.charged, self.buffer, self.seen) = (0, Vec::new(), Vec::new());
+    }
+
+    /// Keeps one piece; true when it was the last missing one.
+    fn insert(&mut self, offset: usize, total: usize, bytes: &[u8], budget: &AtomicUsize) -> Result<bool, Refused> {
+        if total != self.total {
+            return Err(Refused::Inconsistent);
+        }
+        if offset + bytes.len() == total {
+            self.insert_last(offset, bytes.len())?;
+        } else {
+            self.insert_inner(offset, bytes.len(), budget)?;
+        }
+        self.buffer[offset..offset + bytes.len()].copy_from_slice(bytes);
+        self.received += bytes.len();
+        Ok(self.received == total)
+    }
+
+    fn insert_last(&mut self, offset: usize, length: usize) -> Result<(), Refused> {
+        if let Some(tail) = self.tail {
+            return Err(if tail == offset { Refused::Duplicate } else { Refused::Inconsistent });
+        }
+        if self.step.is_some_and(|step| length > step || !offset.is_multiple_of(step)) {
+            return Err(Refused::Inconsistent);
+        }
+        self.tail = Some(offset);
+        Ok(())
+    }
+
+    fn insert_inner(&mut self, offset: usize, length: usize, budget: &AtomicUsize) -> Result<(), Refused> {
+        if self.step.unwrap_or(length) != length || !offset.is_multiple_of(length) {
+            return Err(Refused::Inconsistent);
+        }
+        if self.step.is_none() {
+            self.learn_step(length, budget)?;
+        }
+        let (word, bit) = (offset / length / 64, 1u64 << (offset / length % 64));
+        if self.seen[word] & bit != 0 {
+            return Err(Refused::Duplicate);
+        }
+        self.seen[word] |= bit;
+        Ok(())
+    }
+
+    /// The first inner piece says how long all of them are.
+    fn learn_step(&mut self, step: usize, budget: &AtomicUsize) -> Result<(), Refused> {
+        let fits = |tail: usize| tail.is_multiple_of(step) && self.total - tail <= step;
+        if !self.tail.is_none_or(fits) {
+            return Err(Refused::Inconsistent);
+        }
+        let words = self.total.div_ceil(step).div_ceil(64);
+        self.reserve(self.total, words, budget)?;
+        self.seen.clear();
+        self.seen.resize(words, 0);
+        self.step = Some(step);
+        Ok(())
+    }
+}
