@@ -176,12 +176,27 @@ fn missing(ip: IpAddr) -> Option<String> {
     UdpSocket::bind((ip, 0)).err().map(|e| format!("{ip}: {e}"))
 }
 
-/// Why there is no multicast on the loopback interface here: some namespaces have no route for it.
+/// Why there is no multicast on the loopback interface here, asked without our own halves. Linux delivers IPv6 groups
+/// on it only where somebody ran `ip -6 route add local ff00::/8 dev lo table local` (in a namespace of its own).
 fn no_multicast(v6: bool) -> Option<String> {
     let group = group(v6);
     let attempt = || {
-        let _member = McastReceive::new(group, lo())?;
-        McastSend::new(group, lo())?.send(&[IoSlice::new(b"?")])
+        let any: IpAddr = if v6 { Ipv6Addr::UNSPECIFIED.into() } else { Ipv4Addr::UNSPECIFIED.into() };
+        let socket = UdpSocket::bind((any, group.port()))?;
+        let options = socket2::SockRef::from(&socket);
+        match group.ip() {
+            IpAddr::V4(ip) => {
+                options.set_multicast_if_v4(&Ipv4Addr::LOCALHOST)?;
+                socket.join_multicast_v4(&ip, &Ipv4Addr::LOCALHOST)?;
+            }
+            IpAddr::V6(ip) => {
+                options.set_multicast_if_v6(lo())?;
+                socket.join_multicast_v6(&ip, lo())?;
+            }
+        }
+        socket.set_read_timeout(Some(thalweg::carrier::TICK))?;
+        socket.send_to(b"?", group)?;
+        socket.recv(&mut [0; 8])
     };
     attempt().err().map(|e: io::Error| format!("multicast to {group} on lo: {e}"))
 }
