@@ -6,6 +6,7 @@
 //! | [`futex`] | waiting on and waking a word, private or shared between processes |
 //! | [`lock`] | a mutex whose waiters lend their priority to the holder |
 //! | [`memory`] | sealed shared memory, the slot arena and the descriptor rings of the `shm` carrier |
+//! | [`net`] | network interfaces and their addresses |
 //! | [`poll`] | epoll and eventfd |
 //! | [`socket`] | sockets: non-blocking sends in one call, descriptor passing, peer credentials |
 //! | [`thread`] | threads with explicit scheduling, stack size and name |
@@ -15,6 +16,7 @@ pub mod clock;
 pub mod futex;
 pub mod lock;
 pub mod memory;
+pub mod net;
 pub mod poll;
 pub mod socket;
 pub mod thread;

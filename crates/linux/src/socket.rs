@@ -85,6 +85,15 @@ pub fn peer_user(fd: impl AsFd) -> io::Result<u32> {
     Ok(rustix::net::sockopt::socket_peercred(fd)?.uid.as_raw())
 }
 
+/// Sets an integer option of the TCP level that the socket crates do not know; older kernels ignore it. `true`: it was taken.
+#[allow(unsafe_code)]
+pub fn set_tcp_option(fd: BorrowedFd<'_>, option: i32, value: i32) -> bool {
+    use std::os::fd::AsRawFd;
+    let size = size_of::<i32>() as libc::socklen_t;
+    // SAFETY: the descriptor is borrowed for the call, and the value is an i32 of the stated size.
+    unsafe { libc::setsockopt(fd.as_raw_fd(), libc::IPPROTO_TCP, option, std::ptr::from_ref(&value).cast(), size) == 0 }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

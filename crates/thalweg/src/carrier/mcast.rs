@@ -5,11 +5,12 @@
 
 use super::tcp::interrupted;
 use super::udp::{MOST, forbid_fragments, no_room};
-use super::{Capabilities, ReceiveHalf, SendHalf, TICK};
+use super::{Capabilities, Carrier, Opening, Place, ReceiveHalf, SendHalf, Sender, TICK, invalid};
+use crate::handshake::Parameters;
 use rustix::net::sockopt;
 use socket2::{Domain, InterfaceIndexOrAddress, Protocol, Socket, Type};
 use std::io::{self, IoSlice};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
 
 /// What multicast can do. The limit of a link is lower: its MTU less 28 (IPv4) or 48 (IPv6) bytes.
@@ -131,4 +132,63 @@ fn scoped(group: SocketAddr, interface: u32) -> SocketAddr {
         }
         v4 => v4,
     }
+}
+
+/// The carrier: one group per publishing port, on the interface over which the handshake came.
+pub struct Mcast;
+
+impl Carrier for Mcast {
+    fn name(&self) -> &str {
+        "mcast"
+    }
+    fn capabilities(&self) -> Capabilities {
+        CAPABILITIES
+    }
+    fn receiver(&self, place: &Place) -> io::Result<(Box<dyn Opening>, Parameters)> {
+        Ok((Box::new(Joining { interface: interface_of(place.local.ip())? }), Parameters::default()))
+    }
+    fn sender(&self, place: &Place, _subscriber: &Parameters) -> io::Result<Sender> {
+        let group = group_of(place.port_number, place.local.is_ipv6());
+        let half = McastSend::new(group, interface_of(place.local.ip())?)?;
+        // A multicast path has no path MTU: what every Ethernet carries, with IP and UDP headers taken off.
+        let capabilities = Capabilities { max_datagram: Some(1500 - 48), ..CAPABILITIES };
+        Ok(Sender {
+            half: Box::new(half),
+            capabilities,
+            parameters: Parameters { group: Some(group), ..Parameters::default() },
+        })
+    }
+}
+
+struct Joining {
+    interface: u32,
+}
+
+impl Opening for Joining {
+    fn complete(self: Box<Self>, publisher: &Parameters) -> io::Result<Box<dyn ReceiveHalf>> {
+        let group = publisher.group.ok_or_else(|| invalid("the publisher named no multicast group"))?;
+        Ok(Box::new(McastReceive::new(group, self.interface)?))
+    }
+}
+
+fn interface_of(address: IpAddr) -> io::Result<u32> {
+    let found = linux::net::interfaces()?.into_iter().find(|i| i.address == address);
+    let found = found.ok_or_else(|| invalid(format!("no interface has the address {address}")))?;
+    if !found.multicast && !found.loopback {
+        return Err(invalid(format!("interface {} has no multicast: use another carrier", found.name)));
+    }
+    Ok(found.index)
+}
+
+/// The group of a publishing port, of the ranges for private use: 239.255.0.0/16 (RFC 2365 §6.1), ff12::/16 (RFC 4291 §2.7,
+/// transient, link-local). Two ports that share one by chance only cost their receivers a look: the flow id tells them apart.
+fn group_of(number: u64, v6: bool) -> SocketAddr {
+    let [a, b, c, d, ..] = number.to_le_bytes();
+    let port = 30_000 + u16::from_le_bytes([c, d]) % 10_000;
+    let ip = if v6 {
+        IpAddr::V6(Ipv6Addr::new(0xff12, 0, 0, 0, 0, 0x7468, u16::from_le_bytes([a, b]), u16::from_le_bytes([c, d])))
+    } else {
+        IpAddr::V4(Ipv4Addr::new(239, 255, a, b))
+    };
+    SocketAddr::new(ip, port)
 }

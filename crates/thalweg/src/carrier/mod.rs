@@ -13,7 +13,9 @@ pub mod sim;
 pub mod tcp;
 pub mod udp;
 
+use crate::handshake::Parameters;
 use std::io::{self, IoSlice};
+use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
@@ -81,4 +83,59 @@ pub trait ReceiveHalf: Send {
 
     /// Becomes readable when there is something to receive. `None`: only a waiting `receive` tells.
     fn descriptor(&self) -> Option<BorrowedFd<'_>>;
+}
+
+/// Where a channel is being opened: the two ends of the handshake's stream, and the publishing port.
+#[derive(Clone, Copy, Debug)]
+pub struct Place {
+    /// This end's address.
+    pub local: SocketAddr,
+    /// The other end's address.
+    pub peer: SocketAddr,
+    /// A number that is the same at both ends and differs between publishing ports.
+    pub port_number: u64,
+}
+
+/// A way for channels to travel: implement this, in the workspace or outside it, and give it to
+/// [`Settings::carriers`](crate::node::Settings::carriers). During the handshake the subscriber opens its end first
+/// ([`Carrier::receiver`]), then the publisher ([`Carrier::sender`]), then the subscriber completes its own
+/// ([`Opening::complete`]); each passes what the other needs to know in [`Parameters`].
+pub trait Carrier: Send + Sync {
+    /// Its name, as users and administrators write it.
+    fn name(&self) -> &str;
+    /// What it can do.
+    fn capabilities(&self) -> Capabilities;
+    /// At the subscriber: begins to open the receiving half.
+    ///
+    /// # Errors
+    /// Ends the attempt; the next carrier is tried.
+    fn receiver(&self, place: &Place) -> io::Result<(Box<dyn Opening>, Parameters)>;
+    /// At the publisher: opens the sending half towards the subscriber's parameters.
+    ///
+    /// # Errors
+    /// Becomes a refusal.
+    fn sender(&self, place: &Place, subscriber: &Parameters) -> io::Result<Sender>;
+}
+
+/// A publisher's end that was opened.
+pub struct Sender {
+    /// The half.
+    pub half: Box<dyn SendHalf>,
+    /// What it can do here: as [`Carrier::capabilities`], with the largest datagram of this very path.
+    pub capabilities: Capabilities,
+    /// What the subscriber needs to know.
+    pub parameters: Parameters,
+}
+
+/// A receiving half that waits for the publisher's parameters.
+pub trait Opening: Send {
+    /// Completes it.
+    ///
+    /// # Errors
+    /// Ends the attempt; the next carrier is tried.
+    fn complete(self: Box<Self>, publisher: &Parameters) -> io::Result<Box<dyn ReceiveHalf>>;
+}
+
+pub(crate) fn invalid(text: impl Into<String>) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, text.into())
 }

@@ -4,10 +4,11 @@
 //! (ECONNREFUSED). Never cut by IP: a datagram above the path's MTU is refused (EMSGSIZE), see [`UdpSend::most`].
 
 use super::tcp::{interrupted, send_now};
-use super::{Capabilities, ReceiveHalf, SendHalf, TICK};
+use super::{Capabilities, Carrier, Opening, Place, ReceiveHalf, SendHalf, Sender, TICK, invalid};
+use crate::handshake::Parameters;
 use rustix::net::sockopt::{self, Ipv4PathMtuDiscovery, Ipv6PathMtuDiscovery};
 use std::io::{self, IoSlice};
-use std::net::UdpSocket;
+use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
@@ -114,5 +115,50 @@ pub(super) fn no_room(e: io::Error) -> io::Error {
     match e.raw_os_error().map(rustix::io::Errno::from_raw_os_error) {
         Some(rustix::io::Errno::NOBUFS) => io::ErrorKind::WouldBlock.into(),
         _ => e,
+    }
+}
+
+/// The carrier: a socket at each end, bound to the addresses of the handshake's stream and connected to each other.
+pub struct Udp;
+
+/// What is asked of the kernel for a receiving socket: a burst of fragments must fit. It grants at most `net.core.rmem_max`.
+const RECEIVE_BUFFER: usize = 2 << 20;
+
+impl Carrier for Udp {
+    fn name(&self) -> &str {
+        "udp"
+    }
+    fn capabilities(&self) -> Capabilities {
+        CAPABILITIES
+    }
+    fn receiver(&self, place: &Place) -> io::Result<(Box<dyn Opening>, Parameters)> {
+        let socket = UdpSocket::bind(SocketAddr::new(place.local.ip(), 0))?;
+        let options = socket2::SockRef::from(&socket);
+        let _ = options.set_recv_buffer_size(RECEIVE_BUFFER);
+        let buffer = u32::try_from(options.recv_buffer_size()?).ok();
+        let parameters = Parameters { udp_port: Some(socket.local_addr()?.port()), buffer, ..Parameters::default() };
+        Ok((Box::new(Bound { socket, peer: place.peer }), parameters))
+    }
+    fn sender(&self, place: &Place, subscriber: &Parameters) -> io::Result<Sender> {
+        let port = subscriber.udp_port.ok_or_else(|| invalid("the subscriber named no UDP port"))?;
+        let socket = UdpSocket::bind(SocketAddr::new(place.local.ip(), 0))?;
+        socket.connect(SocketAddr::new(place.peer.ip(), port))?;
+        let parameters = Parameters { udp_port: Some(socket.local_addr()?.port()), ..Parameters::default() };
+        let half = UdpSend::new(socket)?;
+        let capabilities = Capabilities { max_datagram: Some(half.most()?), ..CAPABILITIES };
+        Ok(Sender { half: Box::new(half), capabilities, parameters })
+    }
+}
+
+struct Bound {
+    socket: UdpSocket,
+    peer: SocketAddr,
+}
+
+impl Opening for Bound {
+    fn complete(self: Box<Self>, publisher: &Parameters) -> io::Result<Box<dyn ReceiveHalf>> {
+        let port = publisher.udp_port.ok_or_else(|| invalid("the publisher named no UDP port"))?;
+        self.socket.connect(SocketAddr::new(self.peer.ip(), port))?;
+        Ok(Box::new(UdpReceive::new(self.socket)?))
     }
 }

@@ -1,4 +1,11 @@
-//! Channels: pure state machines between ports and carriers.
+//! Channels: what lies between a port and a carrier. State machines take `now` and bytes; only the driver reads the
+//! clock and calls carriers.
 
 pub mod accept;
+pub mod buffer;
+pub mod flow;
 pub mod fragment;
+pub mod inbound;
+pub mod outgoing;
+pub mod queue;
+pub mod right;

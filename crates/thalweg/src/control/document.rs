@@ -125,4 +125,26 @@ impl Document {
         self.revision = change.revision;
         true
     }
+
+    /// Adds and removes ports, moves to the next revision and gives the change to announce.
+    pub fn edit(&mut self, added: BTreeMap<PortId, PortInfo>, removed: Vec<PortId>) -> Change {
+        let change = Change { base: self.revision, revision: self.revision + 1, added, removed };
+        self.apply(&change);
+        change
+    }
+}
+
+impl Change {
+    /// Makes this change and the one that follows it into one. A port that came and went in between stays in `removed`,
+    /// which hurts nobody.
+    pub fn merge(&mut self, next: &Change) {
+        for port in &next.removed {
+            self.added.remove(port);
+            if !self.removed.contains(port) {
+                self.removed.push(*port);
+            }
+        }
+        self.added.extend(next.added.iter().map(|(id, port)| (*id, port.clone())));
+        self.revision = next.revision;
+    }
 }

@@ -10,7 +10,16 @@
 //! | `zenoh` | nodes on other hosts | scouting, named peers or a router |
 //! | `simulated` | nodes of one process, for tests | an in-process hub |
 
+pub mod directory;
 mod document;
+pub mod limits;
+pub mod links;
+pub mod local;
+pub mod matching;
+pub mod simulated;
+pub mod static_file;
+#[cfg(feature = "zenoh")]
+pub mod zenoh;
 
 pub use document::{Change, Direction, Document, NodeId, PortId, PortInfo};
 

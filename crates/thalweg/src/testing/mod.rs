@@ -1,4 +1,10 @@
-//! Suites that carriers, engines and brokers pass by instantiating them. Everything here panics when a promise is
-//! broken: that is how a test fails.
+//! What tests share. Public are the suites that carriers, engines and brokers pass by instantiating them; they panic
+//! when a promise is broken: that is how a test fails.
 
 pub mod conformance;
+#[cfg(test)]
+pub mod discovery;
+#[cfg(test)]
+mod helpers;
+#[cfg(test)]
+pub use helpers::{TempDir, port_info};

@@ -1,1 +1,0 @@
-//! Sealed shared memory (see the module files).

@@ -1,0 +1,95 @@
+//! Pooled message buffers: encoded once, shared by all channels that have to keep it, never freed on the data path.
+
+use crate::wire::HEADER;
+use std::sync::Arc;
+
+/// One encoded message with room for a frame header in front of it, so that header and payload leave in one piece.
+#[derive(Debug, Default)]
+pub struct Buffer {
+    bytes: Vec<u8>,
+}
+
+impl Buffer {
+    /// The payload.
+    pub fn payload(&self) -> &[u8] {
+        self.bytes.get(HEADER..).unwrap_or_default()
+    }
+    /// The payload, to be written.
+    pub fn payload_mut(&mut self) -> &mut [u8] {
+        self.bytes.get_mut(HEADER..).unwrap_or_default()
+    }
+    /// Room for the header, and the payload: one contiguous frame.
+    pub fn frame_mut(&mut self) -> &mut [u8] {
+        &mut self.bytes
+    }
+    /// Empties it, keeping the header room, for an encoder to append to.
+    pub fn start(&mut self) -> &mut Vec<u8> {
+        self.bytes.clear();
+        self.bytes.resize(HEADER, 0);
+        &mut self.bytes
+    }
+    /// A payload of `len` bytes for the user to write; old content is left where it lies (the pool is private).
+    pub fn sized(&mut self, len: usize) -> &mut [u8] {
+        self.bytes.resize(HEADER + len, 0);
+        &mut self.bytes[HEADER..]
+    }
+}
+
+/// A port's buffers. Each is written while nobody else holds it and shared (read only) while it waits in queues;
+/// the pool keeps one reference for ever, so dropping the others never frees.
+#[derive(Default)]
+pub struct Pool {
+    buffers: Vec<Arc<Buffer>>,
+    next: usize,
+    grown: u64,
+}
+
+impl Pool {
+    /// A pool with `count` buffers of `capacity` bytes each, so that the steady state starts with the first sample.
+    pub fn with_buffers(count: usize, capacity: usize) -> Self {
+        let make = || Arc::new(Buffer { bytes: Vec::with_capacity(HEADER + capacity) });
+        Self { buffers: (0..count).map(|_| make()).collect(), next: 0, grown: 0 }
+    }
+
+    /// A buffer that nobody else holds. Makes a new one when all are waiting in queues (bounded by the queues' limits).
+    pub fn exclusive(&mut self) -> &mut Arc<Buffer> {
+        let count = self.buffers.len();
+        let free = (0..count).map(|i| (self.next + i) % count).find(|i| Arc::strong_count(&self.buffers[*i]) == 1);
+        let index = free.unwrap_or_else(|| {
+            self.grown += 1;
+            self.buffers.push(Arc::new(Buffer::default()));
+            count
+        });
+        self.next = index;
+        &mut self.buffers[index]
+    }
+
+    /// Puts a buffer back that was taken out of its place for a loan.
+    pub fn replace(&mut self, buffer: Arc<Buffer>) {
+        if let Some(place) = self.buffers.get_mut(self.next) {
+            *place = buffer;
+        }
+    }
+
+    /// How often a buffer had to be made after the start.
+    pub fn grown(&self) -> u64 {
+        self.grown
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shared_buffer_is_left_alone_and_comes_back() {
+        let mut pool = Pool::with_buffers(1, 16);
+        Arc::get_mut(pool.exclusive()).unwrap().start().extend_from_slice(b"one");
+        let queued = pool.exclusive().clone();
+        Arc::get_mut(pool.exclusive()).unwrap().start().extend_from_slice(b"two");
+        assert_eq!((queued.payload(), pool.grown()), (&b"one"[..], 1));
+        drop(queued);
+        (0..10).for_each(|_| assert!(Arc::get_mut(pool.exclusive()).is_some()));
+        assert_eq!(pool.grown(), 1);
+    }
+}

@@ -1,0 +1,427 @@
+//! A flow over a socket-like carrier at the publisher: the send right, what waits, and how bytes leave.
+//!
+//! The publishing thread sends inline when it can take the right; otherwise it pushes, and the class's sender thread drains.
+
+use super::outgoing::Outgoing;
+use super::queue::{Entry, Pushed, Queue};
+use super::right::SendRight;
+use crate::carrier::{Capabilities, SendHalf};
+use crate::driver::Senders;
+use crate::port::Outcome;
+use crate::wire::{FRAGMENT_HEADER, Fragment, HEADER, Header, Kind};
+use linux::futex::{self, Scope};
+use linux::lock::PiMutex;
+use std::io::{self, IoSlice};
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+/// Opt-in batching of a stream: small samples leave together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Batching {
+    /// A batch leaves when it holds this many bytes. Default 64 KiB.
+    pub bytes: usize,
+    /// A batch leaves at the latest this long after its first sample. Default 100 µs.
+    pub within: Duration,
+}
+
+impl Default for Batching {
+    fn default() -> Self {
+        Self { bytes: 64 << 10, within: Duration::from_micros(100) }
+    }
+}
+
+/// What a flow needs to know of its channel.
+pub(crate) struct FlowSettings {
+    pub id: u32,
+    pub policy: qos::Queue,
+    pub class: qos::Class,
+    /// Bytes of fragments that may leave without a pause: half of what the receiver's socket buffer holds.
+    pub burst: usize,
+    pub batching: Option<Batching>,
+}
+
+/// One flow. Shared by the publishing thread, the sender thread of its class and the control thread.
+pub(crate) struct Flow {
+    pub settings: FlowSettings,
+    link: Box<dyn SendHalf>,
+    capabilities: Capabilities,
+    right: SendRight,
+    pending: PiMutex<Pending>,
+    batch: PiMutex<Vec<u8>>,
+    room: AtomicU32, // counts what left the queue: a publisher that blocks waits on it
+    next: AtomicU32, // flow sequence number of the next message
+    ended: AtomicBool,
+    pub dropped: AtomicU64,
+    senders: Arc<Senders>,
+}
+
+struct Pending {
+    partial: Option<Partial>,
+    queue: Queue,
+}
+
+struct Partial {
+    entry: Entry,
+    cursor: Cursor,
+}
+
+/// How far one message has left.
+#[derive(Clone, Copy)]
+struct Cursor {
+    flow_seq: u32,
+    /// Stream: bytes of header and payload taken. Datagrams: payload bytes sent in fragments.
+    taken: usize,
+}
+
+/// What a visit of the sender thread found.
+pub(crate) enum Drained {
+    /// Nothing waits, the right is free.
+    Empty,
+    /// The socket is full.
+    Blocked,
+    /// A pause between bursts of fragments.
+    Pause(Duration),
+}
+
+enum Sent {
+    All,
+    Blocked,
+    Pause,
+}
+
+/// Messages and bytes one visit may send before the thread looks after other flows.
+const VISIT: usize = 64;
+/// Pause between two bursts of fragments: a receiver that is scheduled at all has emptied its buffer by then.
+const BURST_PAUSE: Duration = Duration::from_millis(1);
+
+impl Flow {
+    pub fn new(
+        settings: FlowSettings,
+        link: Box<dyn SendHalf>,
+        capabilities: Capabilities,
+        senders: Arc<Senders>,
+    ) -> Self {
+        let batch = settings.batching.map(|b| Vec::with_capacity(b.bytes * 2)).unwrap_or_default();
+        Self {
+            pending: PiMutex::new(Pending { partial: None, queue: Queue::new(settings.policy) }),
+            settings,
+            link,
+            capabilities,
+            right: SendRight::new(),
+            batch: PiMutex::new(batch),
+            room: AtomicU32::new(0),
+            next: AtomicU32::new(0),
+            ended: AtomicBool::new(false),
+            dropped: AtomicU64::new(0),
+            senders,
+        }
+    }
+
+    /// Sends the message now, or lets it wait, or says why neither.
+    #[inline]
+    pub fn offer(self: &Arc<Self>, message: &mut Outgoing<'_>) -> Outcome {
+        if self.ended.load(Relaxed) {
+            return Outcome::NotConnected;
+        }
+        if self.settings.batching.is_some() && self.capabilities.stream {
+            return self.offer_batched(message);
+        }
+        if self.right.try_inline() { self.send_inline(message) } else { self.wait_in_queue(message) }
+    }
+
+    fn send_inline(self: &Arc<Self>, message: &mut Outgoing<'_>) -> Outcome {
+        let mut cursor = Cursor { flow_seq: self.next.fetch_add(1, Relaxed), taken: 0 };
+        let patience = self.settings.policy.patience();
+        let mut sent = self.transmit_outgoing(message, &mut cursor);
+        if matches!(sent, Ok(Sent::Blocked)) && !patience.is_zero() {
+            sent = self.send_patiently(message, &mut cursor, patience);
+        }
+        match sent {
+            Ok(Sent::All) => {
+                if self.right.finish_inline() {
+                    self.senders.submit(self.clone());
+                }
+                Outcome::Sent
+            }
+            Ok(Sent::Blocked | Sent::Pause) => {
+                self.pending.lock().partial = Some(Partial { entry: message.keep(), cursor });
+                self.right.hand_over();
+                self.senders.submit(self.clone());
+                Outcome::Queued
+            }
+            Err(error) => {
+                let outcome = self.failed(&error);
+                if self.right.finish_inline() {
+                    self.senders.submit(self.clone());
+                }
+                outcome
+            }
+        }
+    }
+
+    #[cold]
+    fn send_patiently(&self, message: &mut Outgoing<'_>, cursor: &mut Cursor, patience: Duration) -> io::Result<Sent> {
+        let until = Instant::now() + patience;
+        loop {
+            let Some(left) = until.checked_duration_since(Instant::now()) else { return Ok(Sent::Blocked) };
+            self.link.wait_room(left)?;
+            match self.transmit_outgoing(message, cursor)? {
+                Sent::Blocked => {}
+                done => return Ok(done),
+            }
+        }
+    }
+
+    fn transmit_outgoing(&self, message: &mut Outgoing<'_>, cursor: &mut Cursor) -> io::Result<Sent> {
+        let (seq, stamp) = (message.seq, message.stamp);
+        if cursor.taken == 0 && message.payload().len() <= self.largest_payload() {
+            let header = self.header(Kind::Message, message.payload().len(), cursor.flow_seq, seq, stamp);
+            if let Some(frame) = message.frame_mut() {
+                // One contiguous piece, one send: the common case.
+                if let Some(room) = frame.first_chunk_mut::<HEADER>() {
+                    header.emit(room);
+                }
+                let size = frame.len();
+                return match self.link.send(&[IoSlice::new(frame)]) {
+                    Ok(taken) if taken == size => Ok(Sent::All),
+                    Ok(taken) => {
+                        cursor.taken = taken;
+                        self.transmit(message.payload(), seq, stamp, cursor)
+                    }
+                    Err(error) => blocked(error),
+                };
+            }
+        }
+        self.transmit(message.payload(), seq, stamp, cursor)
+    }
+
+    /// Sends what is left of a message after `cursor`.
+    fn transmit(&self, payload: &[u8], seq: u64, stamp: u64, cursor: &mut Cursor) -> io::Result<Sent> {
+        if payload.len() > self.largest_payload() {
+            return self.transmit_fragments(payload, seq, stamp, cursor);
+        }
+        let mut header = [0; HEADER];
+        self.header(Kind::Message, payload.len(), cursor.flow_seq, seq, stamp).emit(&mut header);
+        let total = HEADER + payload.len();
+        while cursor.taken < total {
+            let left = &header[cursor.taken.min(HEADER)..];
+            let rest = &payload[cursor.taken.saturating_sub(HEADER)..];
+            let parts = [IoSlice::new(left), IoSlice::new(rest)];
+            let parts = if left.is_empty() { &parts[1..] } else { &parts[..] };
+            match self.link.send(parts) {
+                Ok(taken) => cursor.taken += taken,
+                Err(error) => return blocked(error),
+            }
+        }
+        Ok(Sent::All)
+    }
+
+    fn transmit_fragments(&self, payload: &[u8], seq: u64, stamp: u64, cursor: &mut Cursor) -> io::Result<Sent> {
+        let most = self.largest_payload() - FRAGMENT_HEADER;
+        let burst_end = cursor.taken + self.settings.burst.max(most);
+        while cursor.taken < payload.len() {
+            if cursor.taken >= burst_end {
+                return Ok(Sent::Pause);
+            }
+            let piece = &payload[cursor.taken..payload.len().min(cursor.taken + most)];
+            let mut head = [0; HEADER + FRAGMENT_HEADER];
+            let (first, second) = head.split_at_mut(HEADER);
+            if let (Some(first), Some(second)) = (first.first_chunk_mut(), second.first_chunk_mut()) {
+                self.header(Kind::Fragment, FRAGMENT_HEADER + piece.len(), cursor.flow_seq, seq, stamp).emit(first);
+                Fragment { offset: cursor.taken as u32, total: payload.len() as u32 }.emit(second);
+            }
+            match self.link.send(&[IoSlice::new(&head), IoSlice::new(piece)]) {
+                Ok(_) => cursor.taken += piece.len(),
+                Err(error) => return blocked(error),
+            }
+        }
+        Ok(Sent::All)
+    }
+
+    fn header(&self, kind: Kind, length: usize, flow_seq: u32, seq: u64, stamp: u64) -> Header {
+        Header {
+            length: length as u32,
+            kind,
+            flags: 0,
+            flow: self.settings.id,
+            sequence: flow_seq,
+            sample: seq,
+            stamp_ns: stamp,
+        }
+    }
+
+    fn largest_payload(&self) -> usize {
+        self.capabilities.max_datagram.map_or(usize::MAX, |most| most - HEADER)
+    }
+
+    fn wait_in_queue(self: &Arc<Self>, message: &mut Outgoing<'_>) -> Outcome {
+        let patience = self.settings.policy.patience();
+        let mut pushed = self.push(message);
+        if pushed == Pushed::Full && !patience.is_zero() {
+            pushed = self.push_patiently(message, patience);
+        }
+        match pushed {
+            Pushed::Queued => Outcome::Queued,
+            Pushed::DroppedOldest => {
+                self.dropped.fetch_add(1, Relaxed);
+                Outcome::DroppedOldest
+            }
+            Pushed::Full => {
+                self.dropped.fetch_add(1, Relaxed);
+                Outcome::Refused
+            }
+        }
+    }
+
+    fn push(self: &Arc<Self>, message: &mut Outgoing<'_>) -> Pushed {
+        let pushed = self.pending.lock().queue.push(message.keep());
+        if pushed != Pushed::Full && self.right.announce() {
+            self.senders.submit(self.clone());
+        }
+        pushed
+    }
+
+    #[cold]
+    fn push_patiently(self: &Arc<Self>, message: &mut Outgoing<'_>, patience: Duration) -> Pushed {
+        let until = Instant::now() + patience;
+        loop {
+            let seen = self.room.load(std::sync::atomic::Ordering::Acquire);
+            let pushed = self.push(message);
+            let Some(left) = until.checked_duration_since(Instant::now()) else { return pushed };
+            if pushed != Pushed::Full || self.ended.load(Relaxed) {
+                return pushed;
+            }
+            futex::wait(&self.room, seen, Some(left), Scope::Private);
+        }
+    }
+
+    /// One visit of the sender thread, which holds the right.
+    pub fn drain(&self) -> Drained {
+        for _ in 0..VISIT {
+            self.right.look();
+            let Some(mut partial) = self.next_pending() else {
+                if self.right.release() {
+                    return Drained::Empty;
+                }
+                continue;
+            };
+            let entry = &partial.entry;
+            match self.transmit(entry.buffer.payload(), entry.seq, entry.stamp, &mut partial.cursor) {
+                Ok(Sent::All) => {}
+                Ok(waiting) => {
+                    self.pending.lock().partial = Some(partial);
+                    return if matches!(waiting, Sent::Pause) { Drained::Pause(BURST_PAUSE) } else { Drained::Blocked };
+                }
+                Err(error) => {
+                    self.failed(&error);
+                }
+            }
+        }
+        Drained::Pause(Duration::ZERO)
+    }
+
+    fn next_pending(&self) -> Option<Partial> {
+        let mut pending = self.pending.lock();
+        if let Some(partial) = pending.partial.take() {
+            return Some(partial);
+        }
+        let entry = pending.queue.pop()?;
+        drop(pending);
+        self.room.fetch_add(1, std::sync::atomic::Ordering::Release);
+        if matches!(self.settings.policy, qos::Queue::Block { .. }) {
+            futex::wake(&self.room, 1, Scope::Private);
+        }
+        Some(Partial { entry, cursor: Cursor { flow_seq: self.next.fetch_add(1, Relaxed), taken: 0 } })
+    }
+
+    /// A broken stream ends the flow; a datagram that could not leave is a lost sample.
+    fn failed(&self, error: &io::Error) -> Outcome {
+        self.dropped.fetch_add(1, Relaxed);
+        if self.capabilities.stream || error.kind() == io::ErrorKind::BrokenPipe {
+            self.end();
+            return Outcome::NotConnected;
+        }
+        Outcome::Unreachable
+    }
+
+    fn offer_batched(self: &Arc<Self>, message: &Outgoing<'_>) -> Outcome {
+        let Some(batching) = self.settings.batching else { return Outcome::NotConnected };
+        let mut batch = self.batch.lock();
+        let size = HEADER + message.payload().len();
+        if batch.len() + size > batch.capacity() && !self.flush(&mut batch, self.settings.policy.patience()) {
+            self.dropped.fetch_add(1, Relaxed);
+            return if self.ended.load(Relaxed) { Outcome::NotConnected } else { Outcome::Refused };
+        }
+        let was_empty = batch.is_empty();
+        let mut header = [0; HEADER];
+        let flow_seq = self.next.fetch_add(1, Relaxed);
+        self.header(Kind::Message, message.payload().len(), flow_seq, message.seq, message.stamp).emit(&mut header);
+        batch.extend_from_slice(&header);
+        batch.extend_from_slice(message.payload());
+        if batch.len() >= batching.bytes {
+            self.flush(&mut batch, self.settings.policy.patience());
+        } else if was_empty {
+            drop(batch);
+            self.senders.submit_later(self.clone(), batching.within);
+        }
+        Outcome::Sent
+    }
+
+    /// Sends the batch; `false` when not all of it left. The batch's lock is the send right in this mode.
+    fn flush(&self, batch: &mut Vec<u8>, patience: Duration) -> bool {
+        let until = Instant::now() + patience;
+        let mut taken = 0;
+        while taken < batch.len() {
+            match self.link.send(&[IoSlice::new(&batch[taken..])]) {
+                Ok(count) => taken += count,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    let left = until.saturating_duration_since(Instant::now());
+                    if left.is_zero() || !matches!(self.link.wait_room(left), Ok(true)) {
+                        break;
+                    }
+                }
+                Err(error) => {
+                    self.failed(&error);
+                    taken = batch.len();
+                }
+            }
+        }
+        batch.drain(..taken);
+        batch.is_empty()
+    }
+
+    /// The batch's time is up. `false`: the socket is full, try again.
+    pub fn flush_due(&self) -> bool {
+        self.flush(&mut self.batch.lock(), Duration::ZERO) || self.ended.load(Relaxed)
+    }
+
+    /// Samples that wait now.
+    pub fn waiting(&self) -> usize {
+        let pending = self.pending.lock();
+        pending.queue.len() + usize::from(pending.partial.is_some()) + usize::from(!self.batch.lock().is_empty())
+    }
+
+    /// Ends the flow at once; what waits is dropped.
+    pub fn end(&self) {
+        if !self.ended.swap(true, Relaxed) {
+            self.link.close();
+            self.dropped.fetch_add(self.pending.lock().queue.clear() as u64, Relaxed);
+            futex::wake(&self.room, u32::MAX >> 1, Scope::Private);
+        }
+    }
+
+    pub fn has_ended(&self) -> bool {
+        self.ended.load(Relaxed)
+    }
+
+    /// Becomes writable when there is room again.
+    pub fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.link.descriptor()
+    }
+}
+
+fn blocked(error: io::Error) -> io::Result<Sent> {
+    if error.kind() == io::ErrorKind::WouldBlock { Ok(Sent::Blocked) } else { Err(error) }
+}

@@ -1,0 +1,278 @@
+//! A receive half with its parser: what one channel needs on the thread that serves it (steps 7 to 10 of the data path).
+//!
+//! Owned by exactly one thread; moving it is sending it, so nothing is lost or reordered when a channel changes threads.
+
+use super::accept::Accept;
+use super::fragment::Reassembly;
+use crate::carrier::{ReceiveHalf, TICK};
+use crate::port::{AnyInlet, Channel, Delivery, Payload, SampleInfo};
+use crate::wire::{self, Fragment, Header, Kind, StreamParser};
+use linux::memory::{RingReader, TakeError};
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+/// Where samples come from.
+enum Source {
+    /// A carrier's half and its framing.
+    Half(Box<dyn ReceiveHalf>, Framing),
+    /// The publisher's shared memory: samples are read where they lie.
+    Ring(RingReader),
+}
+
+/// How a half's bytes become frames.
+enum Framing {
+    /// Frames follow each other.
+    Stream(StreamParser),
+    /// One frame per datagram; large messages come in fragments.
+    Datagrams { buffer: Vec<u8>, reassembly: Reassembly },
+}
+
+/// What one step did.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// This many samples were delivered.
+    Delivered(u32),
+    /// Nothing came (yet).
+    Nothing,
+    /// The channel is over, and why.
+    Ended(String),
+}
+
+/// One channel at the subscriber.
+pub(crate) struct Inbound {
+    pub channel: Arc<Channel>,
+    pub inlet: Arc<dyn AnyInlet>,
+    source: Source,
+    accept: Accept,
+    max_message: usize,
+    flow: u32,
+    strangers: u64, // datagrams that were no frame of this flow: dropped, counted
+}
+
+/// What the handshake agreed for the receiving end.
+pub(crate) struct Agreed {
+    pub flow: u32,
+    pub max_message: usize,
+    pub stream: bool,
+    /// Deliver only samples after this one (0: all).
+    pub resume_after: u64,
+    /// Bytes left for unfinished messages of all channels of the node.
+    pub budget: Arc<AtomicUsize>,
+}
+
+/// A message whose fragments do not come within this time is given up.
+const REASSEMBLY_TIMEOUT_NS: u64 = 500_000_000;
+/// Samples of a ring that one step delivers at most, so that a closed channel is noticed under load.
+const RING_STEP: u32 = 64;
+/// Pause while the application holds as many samples of a ring as it may.
+const HELD_PAUSE: Duration = Duration::from_micros(500);
+/// Room for any datagram.
+const DATAGRAM: usize = 65_536;
+
+impl Inbound {
+    pub fn new(channel: Arc<Channel>, inlet: Arc<dyn AnyInlet>, half: Box<dyn ReceiveHalf>, agreed: Agreed) -> Self {
+        let framing = if agreed.stream {
+            Framing::Stream(StreamParser::new(agreed.max_message, Some(agreed.flow)))
+        } else {
+            let reassembly = Reassembly::new(agreed.max_message, REASSEMBLY_TIMEOUT_NS, agreed.budget.clone());
+            Framing::Datagrams { buffer: vec![0; DATAGRAM], reassembly }
+        };
+        Self::with(channel, inlet, Source::Half(half, framing), &agreed)
+    }
+
+    /// A channel whose samples are read in the publisher's memory.
+    pub fn shared(channel: Arc<Channel>, inlet: Arc<dyn AnyInlet>, ring: RingReader, agreed: &Agreed) -> Self {
+        Self::with(channel, inlet, Source::Ring(ring), agreed)
+    }
+
+    fn with(channel: Arc<Channel>, inlet: Arc<dyn AnyInlet>, source: Source, agreed: &Agreed) -> Self {
+        let mut accept = Accept::new(None, true);
+        if agreed.resume_after > 0 {
+            accept.resume_after(agreed.resume_after);
+        }
+        Self { channel, inlet, source, accept, max_message: agreed.max_message, flow: agreed.flow, strangers: 0 }
+    }
+
+    /// Becomes readable when a step would do something.
+    pub fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        match &self.source {
+            Source::Half(half, _) => half.descriptor(),
+            Source::Ring(_) => None,
+        }
+    }
+
+    /// Receives once (waiting up to the tick if `wait`) and delivers every sample that is complete.
+    pub fn step(&mut self, wait: bool) -> Step {
+        let received = match &mut self.source {
+            Source::Half(half, Framing::Stream(parser)) => half.receive(parser.space(), wait),
+            Source::Half(half, Framing::Datagrams { buffer, .. }) => half.receive(buffer, wait),
+            Source::Ring(_) => return self.step_ring(wait),
+        };
+        match received {
+            Ok(count) => self.received(count),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                if self.channel.is_closed() {
+                    Step::Ended("closed".to_owned())
+                } else {
+                    Step::Nothing
+                }
+            }
+            // A datagram socket reports that the peer's socket is gone: the handshake's stream tells for certain.
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused && !self.is_stream() => Step::Nothing,
+            Err(error) => Step::Ended(error.to_string()),
+        }
+    }
+
+    fn is_stream(&self) -> bool {
+        matches!(self.source, Source::Half(_, Framing::Stream(_)))
+    }
+
+    fn received(&mut self, count: usize) -> Step {
+        let now = linux::clock::monotonic_ns();
+        if self.is_stream() { self.received_bytes(count, now) } else { self.received_datagram(count, now) }
+    }
+
+    fn received_bytes(&mut self, count: usize, now: u64) -> Step {
+        let Self { source: Source::Half(_, Framing::Stream(parser)), accept, channel, inlet, .. } = self else {
+            return Step::Nothing;
+        };
+        if count == 0 {
+            let cut = parser.partial() > 0;
+            return Step::Ended(if cut { "cut off within a message" } else { "the peer closed" }.to_owned());
+        }
+        parser.filled(count);
+        let mut delivered = 0;
+        loop {
+            match parser.next() {
+                Ok(None) => return Step::Delivered(delivered),
+                Ok(Some(frame)) if frame.header.kind == Kind::End => {
+                    return Step::Ended("the publisher closed".into());
+                }
+                Ok(Some(frame)) if frame.header.kind == Kind::KeepAlive => {}
+                Ok(Some(frame)) => {
+                    let message = parser.payload(frame.range);
+                    delivered += deliver(accept, channel, inlet.as_ref(), &frame.header, message, now);
+                }
+                Err(error) => return Step::Ended(format!("protocol violation: {error}")),
+            }
+        }
+    }
+
+    fn received_datagram(&mut self, count: usize, now: u64) -> Step {
+        let Self { source: Source::Half(_, Framing::Datagrams { buffer, reassembly }), accept, channel, inlet, .. } =
+            self
+        else {
+            return Step::Nothing;
+        };
+        let frame = wire::datagram(buffer.get(..count).unwrap_or_default(), self.max_message, Some(self.flow));
+        let Ok((header, payload)) = frame else {
+            self.strangers += 1; // anybody can send a datagram: it is dropped, the channel goes on
+            return if channel.is_closed() { Step::Ended("closed".to_owned()) } else { Step::Nothing };
+        };
+        let inlet = inlet.as_ref();
+        match header.kind {
+            Kind::Message => Step::Delivered(deliver(accept, channel, inlet, &header, payload, now)),
+            Kind::Fragment => {
+                let Ok((at, piece)) = Fragment::parse(payload) else { return Step::Nothing };
+                match reassembly.insert(now, header.sample, at, piece) {
+                    Ok(Some(message)) => Step::Delivered(deliver(accept, channel, inlet, &header, message, now)),
+                    _ => Step::Nothing,
+                }
+            }
+            Kind::End => Step::Ended("the publisher closed".into()),
+            Kind::KeepAlive => Step::Nothing,
+        }
+    }
+
+    /// Delivers what lies in the ring, waiting up to the tick if `wait`.
+    fn step_ring(&mut self, wait: bool) -> Step {
+        let Source::Ring(ring) = &mut self.source else { return Step::Nothing };
+        if wait {
+            ring.wait(TICK);
+        }
+        let mut delivered = 0;
+        while delivered < RING_STEP {
+            let taken = match ring.try_next() {
+                Ok(Some(taken)) => taken,
+                Ok(None) => break,
+                Err(TakeError::TooManyHeld { .. }) => {
+                    // The application holds all it may: nothing more comes until it lets go of one.
+                    std::thread::sleep(HELD_PAUSE);
+                    break;
+                }
+                Err(TakeError::Violation(what)) => return Step::Ended(format!("protocol violation: {what}")),
+            };
+            let meta = taken.meta;
+            if !self.accept.frame(meta.flow_seq).is_new() || !self.accept.sample(meta.seq) {
+                ring.give_back(taken);
+                continue;
+            }
+            delivered += 1;
+            count(&self.channel, meta.seq, taken.len(), self.accept.counters().lost);
+            let info = info(&self.channel, meta.seq, meta.stamp_ns, linux::clock::monotonic_ns());
+            if self.inlet.keeps() {
+                self.inlet.deliver(Delivery { info, payload: Payload::Shared(ring.keep(taken)) });
+            } else {
+                self.inlet.deliver(Delivery { info, payload: Payload::Bytes(ring.bytes(&taken)) });
+                ring.give_back(taken);
+            }
+        }
+        if delivered > 0 {
+            return Step::Delivered(delivered);
+        }
+        if ring.writer_closed() || self.channel.is_closed() {
+            return Step::Ended("the publisher closed".to_owned());
+        }
+        Step::Nothing
+    }
+
+    /// Datagrams that were dropped because they were no frame of this flow.
+    pub fn strangers(&self) -> u64 {
+        self.strangers
+    }
+}
+
+/// Notes the frame in the channel's account and hands the sample to the port; returns how many were delivered.
+fn deliver(
+    accept: &mut Accept,
+    channel: &Channel,
+    inlet: &dyn AnyInlet,
+    header: &Header,
+    message: &[u8],
+    now: u64,
+) -> u32 {
+    if !accept.frame(header.sequence).is_new() || !accept.sample(header.sample) {
+        return 0;
+    }
+    count(channel, header.sample, message.len(), accept.counters().lost);
+    inlet.deliver(Delivery {
+        info: info(channel, header.sample, header.stamp_ns, now),
+        payload: Payload::Bytes(message),
+    });
+    1
+}
+
+pub(crate) fn info(channel: &Channel, seq: u64, source_ns: u64, received_ns: u64) -> SampleInfo {
+    SampleInfo {
+        node: channel.publisher.node,
+        port: channel.publisher.port,
+        incarnation: channel.incarnation,
+        seq,
+        source_ns,
+        received_ns,
+        same_clock: channel.same_clock,
+    }
+}
+
+/// One thread writes a channel's counters: loads and stores, no locked instruction.
+pub(crate) fn count(channel: &Channel, seq: u64, size: usize, lost: u64) {
+    let counters = &channel.counters;
+    counters.samples.store(counters.samples.load(Relaxed) + 1, Relaxed);
+    counters.bytes.store(counters.bytes.load(Relaxed) + size as u64, Relaxed);
+    counters.last_seq.store(seq, Relaxed);
+    counters.lost.store(lost, Relaxed);
+}

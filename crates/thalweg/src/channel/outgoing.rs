@@ -1,0 +1,66 @@
+//! One message on its way to several flows: encoded once, kept only where it has to wait.
+
+use super::buffer::{Buffer, Pool};
+use super::queue::Entry;
+use std::sync::Arc;
+
+/// A message that is being published.
+pub struct Outgoing<'a> {
+    /// Sample sequence number.
+    pub seq: u64,
+    /// Source stamp.
+    pub stamp: u64,
+    body: Body<'a>,
+}
+
+enum Body<'a> {
+    /// Encoded into a pooled buffer with header room.
+    Pooled(&'a mut Arc<Buffer>),
+    /// The user's own bytes; copied into a pooled buffer by the first flow that has to keep them.
+    External { bytes: &'a [u8], pool: &'a mut Pool, kept: Option<Arc<Buffer>> },
+}
+
+impl<'a> Outgoing<'a> {
+    /// A message in a pooled buffer.
+    pub fn pooled(seq: u64, stamp: u64, buffer: &'a mut Arc<Buffer>) -> Self {
+        Self { seq, stamp, body: Body::Pooled(buffer) }
+    }
+
+    /// A message in the user's memory.
+    pub fn external(seq: u64, stamp: u64, bytes: &'a [u8], pool: &'a mut Pool) -> Self {
+        Self { seq, stamp, body: Body::External { bytes, pool, kept: None } }
+    }
+
+    /// The encoded message.
+    pub fn payload(&self) -> &[u8] {
+        match &self.body {
+            Body::Pooled(buffer) => buffer.payload(),
+            Body::External { bytes, .. } => bytes,
+        }
+    }
+
+    /// Header room and payload in one piece, while no queue holds the buffer.
+    pub fn frame_mut(&mut self) -> Option<&mut [u8]> {
+        match &mut self.body {
+            Body::Pooled(buffer) => Arc::get_mut(buffer).map(Buffer::frame_mut),
+            Body::External { .. } => None,
+        }
+    }
+
+    /// The message as something that can wait.
+    pub fn keep(&mut self) -> Entry {
+        let buffer = match &mut self.body {
+            Body::Pooled(buffer) => buffer.clone(),
+            Body::External { bytes, pool, kept } => kept.get_or_insert_with(|| copied(pool, bytes)).clone(),
+        };
+        Entry { buffer, seq: self.seq, stamp: self.stamp }
+    }
+}
+
+fn copied(pool: &mut Pool, bytes: &[u8]) -> Arc<Buffer> {
+    let buffer = pool.exclusive();
+    if let Some(free) = Arc::get_mut(buffer) {
+        free.start().extend_from_slice(bytes);
+    }
+    buffer.clone()
+}

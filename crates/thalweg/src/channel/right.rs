@@ -1,0 +1,177 @@
+//! The send right of a flow: who may touch its socket now (design.md §4, Sending).
+//!
+//! ```text
+//!            try_inline                    finish_inline (nothing pushed meanwhile)
+//!   FREE ───────────────▶ INLINE ─────────────────────────────────────────────▶ FREE
+//!    │                      │ hand_over, or finish_inline when something was pushed
+//!    │ announce             ▼
+//!    └──────────────────▶ THREAD ──── release (queue seen empty, nothing announced since) ──▶ FREE
+//! ```
+//!
+//! Only the holder touches the socket and drains the queue. Whoever pushes into the queue calls [`SendRight::announce`]
+//! afterwards; if nobody holds the right then, it goes to the flow's thread. Model-checked with loom.
+
+#[cfg(loom)]
+use loom::sync::atomic::{AtomicU32, Ordering};
+#[cfg(not(loom))]
+use std::sync::atomic::{AtomicU32, Ordering};
+
+const FREE: u32 = 0;
+const INLINE: u32 = 1;
+const THREAD: u32 = 2;
+const HOLDER: u32 = 3;
+const PUSHED: u32 = 4; // something was pushed that the holder has not looked for yet
+
+/// Who holds the right to send.
+#[derive(Debug)]
+pub struct SendRight(AtomicU32);
+
+impl SendRight {
+    /// A right nobody holds.
+    #[cfg(not(loom))]
+    pub const fn new() -> Self {
+        Self(AtomicU32::new(FREE))
+    }
+    #[cfg(loom)]
+    pub fn new() -> Self {
+        Self(AtomicU32::new(FREE))
+    }
+
+    /// Takes the right for the publishing thread: only when it is free and nothing is pending.
+    #[inline]
+    pub fn try_inline(&self) -> bool {
+        self.0.compare_exchange(FREE, INLINE, Ordering::Acquire, Ordering::Relaxed).is_ok()
+    }
+
+    /// Gives the right back after sending inline. `true`: something was pushed meanwhile, the right is now the
+    /// flow's thread's and the caller must submit the flow to it.
+    #[inline]
+    #[must_use]
+    pub fn finish_inline(&self) -> bool {
+        if self.0.compare_exchange(INLINE, FREE, Ordering::Release, Ordering::Relaxed).is_ok() {
+            return false;
+        }
+        self.hand_over();
+        true
+    }
+
+    /// Passes the right from the publishing thread to the flow's thread, to which the caller must submit the flow.
+    pub fn hand_over(&self) {
+        let previous = self.0.swap(THREAD | PUSHED, Ordering::AcqRel);
+        debug_assert_eq!(previous & HOLDER, INLINE);
+    }
+
+    /// Says that something was pushed. `true`: nobody held the right, it is now the flow's thread's and the caller
+    /// must submit the flow to it.
+    #[must_use]
+    pub fn announce(&self) -> bool {
+        let mut state = self.0.load(Ordering::Relaxed);
+        loop {
+            let (next, mine) = if state & HOLDER == FREE { (THREAD | PUSHED, true) } else { (state | PUSHED, false) };
+            match self.0.compare_exchange_weak(state, next, Ordering::AcqRel, Ordering::Relaxed) {
+                Ok(_) => return mine,
+                Err(now) => state = now,
+            }
+        }
+    }
+
+    /// The flow's thread is about to look into the queue: what is pushed from now on is announced anew.
+    pub fn look(&self) {
+        self.0.fetch_and(!PUSHED, Ordering::AcqRel);
+    }
+
+    /// The flow's thread saw the queue empty after [`SendRight::look`]. `true`: the right is free now;
+    /// `false`: something was pushed since, look again.
+    #[must_use]
+    pub fn release(&self) -> bool {
+        self.0.compare_exchange(THREAD, FREE, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+}
+
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use super::*;
+    use loom::sync::{Arc, Mutex};
+    use std::collections::VecDeque;
+
+    struct Flow {
+        right: SendRight,
+        queue: Mutex<VecDeque<u32>>,
+        socket: Mutex<Vec<u32>>, // try_lock: two holders at once would be found out
+        submitted: loom::sync::atomic::AtomicU32,
+    }
+
+    impl Flow {
+        fn transmit(&self, item: u32) {
+            self.socket.try_lock().expect("two threads at one socket").push(item);
+        }
+        fn publish(&self, item: u32, full: bool) {
+            if self.right.try_inline() {
+                if full {
+                    self.queue.lock().unwrap().push_front(item);
+                    self.right.hand_over();
+                    self.submitted.fetch_add(1, Ordering::SeqCst);
+                } else {
+                    self.transmit(item);
+                    if self.right.finish_inline() {
+                        self.submitted.fetch_add(1, Ordering::SeqCst);
+                    }
+                }
+            } else {
+                self.queue.lock().unwrap().push_back(item);
+                if self.right.announce() {
+                    self.submitted.fetch_add(1, Ordering::SeqCst);
+                }
+            }
+        }
+        /// One visit of the flow's thread.
+        fn drain(&self) {
+            loop {
+                self.right.look();
+                while let Some(item) = { self.queue.lock().unwrap().pop_front() } {
+                    self.transmit(item);
+                }
+                if self.right.release() {
+                    return;
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn one_holder_at_a_time_nothing_is_forgotten_and_order_is_kept() {
+        loom::model(|| {
+            let flow = Arc::new(Flow {
+                right: SendRight::new(),
+                queue: Mutex::new(VecDeque::new()),
+                socket: Mutex::new(Vec::new()),
+                submitted: loom::sync::atomic::AtomicU32::new(0),
+            });
+            let publisher = {
+                let flow = flow.clone();
+                loom::thread::spawn(move || {
+                    flow.publish(1, true); // the socket is full: handed over
+                    flow.publish(2, false);
+                    flow.publish(3, false);
+                })
+            };
+            // The flow's thread: visits once per submission.
+            let mut visits = 0;
+            while visits < 1 {
+                if flow.submitted.load(Ordering::SeqCst) > visits {
+                    flow.drain();
+                    visits += 1;
+                } else {
+                    loom::thread::yield_now();
+                }
+            }
+            publisher.join().unwrap();
+            while visits < flow.submitted.load(Ordering::SeqCst) {
+                flow.drain();
+                visits += 1;
+            }
+            assert_eq!(*flow.socket.lock().unwrap(), [1, 2, 3]);
+            assert!(flow.right.try_inline(), "the right is free at the end");
+        });
+    }
+}

@@ -1,0 +1,302 @@
+//! What this node knows of all nodes. Pure state: no clock, no I/O.
+//!
+//! Several back ends may see the same node, so each event comes with the number of its back end: the same news twice
+//! changes nothing, and a node is gone when the last back end that saw it says so. What others say is checked against
+//! [`limits`] before it is kept.
+
+use super::matching::{is_pattern, topic_matches};
+use super::{Change, Document, Event, NodeId, PortId, PortInfo, limits};
+use std::collections::{BTreeMap, BTreeSet};
+
+pub use super::limits::Refusal;
+
+/// A port of a realm: its node and its number there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct PortKey {
+    /// The node.
+    pub node: NodeId,
+    /// The port within it.
+    pub port: PortId,
+}
+
+/// Two nodes have a port of the same name. The one that started later loses (of two that started in the same nanosecond,
+/// the one with the larger id): lookups by name find the winner only.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Conflict {
+    /// The name both have.
+    pub name: String,
+    /// Who keeps it.
+    pub winner: PortKey,
+    /// Who should choose another.
+    pub loser: PortKey,
+}
+
+/// What became different by one event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Delta {
+    /// The node it is about.
+    pub node: NodeId,
+    /// It was not known before.
+    pub appeared: bool,
+    /// It is not known any more.
+    pub gone: bool,
+    /// New ports, and ports that changed.
+    pub added: Vec<PortKey>,
+    /// Ports that are gone, and what ports that changed were before.
+    pub removed: Vec<(PortKey, PortInfo)>,
+    /// Names that are now taken twice.
+    pub conflicts: Vec<Conflict>,
+}
+
+/// What applying an event did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Applied {
+    /// Nothing: known already, or not about the directory.
+    Nothing,
+    /// The directory is different now.
+    Changed(Delta),
+    /// Something in between was missed: ask for the node's full document.
+    RefreshNeeded(NodeId),
+    /// The news goes beyond a limit; what was known before stays.
+    Refused {
+        /// Whose news.
+        node: NodeId,
+        /// Which limit.
+        refusal: Refusal,
+    },
+}
+
+struct Known {
+    document: Document,
+    /// One bit per back end that sees it.
+    seen_by: u32,
+}
+
+/// Known nodes and their ports.
+#[derive(Default)]
+pub struct Directory {
+    nodes: BTreeMap<NodeId, Known>,
+    by_name: BTreeMap<String, BTreeSet<PortKey>>,
+    by_topic: BTreeMap<String, BTreeSet<PortKey>>,
+    by_pattern: BTreeMap<String, BTreeSet<PortKey>>,
+    ports: usize,
+    refused: BTreeMap<&'static str, u64>,
+}
+
+impl Directory {
+    /// Knows nobody.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Applies an event of back end number `source` (0 … 31).
+    pub fn apply(&mut self, source: u8, event: Event) -> Applied {
+        let source = 1u32 << (source % 32);
+        match event {
+            Event::Document(document) => self.document(source, *document),
+            Event::Change(node, change) => self.change(node, &change),
+            Event::Gone(node) => self.gone(source, node),
+            Event::Call { .. } | Event::Answer { .. } | Event::Warning(_) => Applied::Nothing,
+        }
+    }
+
+    fn document(&mut self, source: u32, document: Document) -> Applied {
+        let node = document.node;
+        if let Some(known) = self.nodes.get_mut(&node) {
+            known.seen_by |= source;
+            if document.revision <= known.document.revision {
+                return Applied::Nothing;
+            }
+        }
+        let before = self.nodes.get(&node).map(|k| k.document.ports.len());
+        let verdict = limits::check_document(&document).and_then(|()| {
+            limits::check_totals(
+                self.nodes.len() + usize::from(before.is_none()),
+                self.ports - before.unwrap_or(0) + document.ports.len(),
+            )
+        });
+        if let Err(refusal) = verdict {
+            return self.refuse(node, refusal);
+        }
+        let mut seen_by = source;
+        let old = self.nodes.remove(&node).map(|known| {
+            seen_by |= known.seen_by;
+            known.document
+        });
+        let delta = self.replace(old, &document);
+        self.nodes.insert(node, Known { document, seen_by });
+        Applied::Changed(self.with_conflicts(delta))
+    }
+
+    /// Moves the indexes from the old document (if any) to the new one; the caller keeps the document itself.
+    fn replace(&mut self, old: Option<Document>, new: &Document) -> Delta {
+        let mut delta = Delta { appeared: old.is_none(), ..empty_delta(new.node) };
+        let mut old_ports = old.map(|d| d.ports).unwrap_or_default();
+        for (id, port) in &new.ports {
+            if old_ports.get(id) == Some(port) {
+                old_ports.remove(id);
+            } else {
+                delta.added.push(PortKey { node: new.node, port: *id });
+            }
+        }
+        for (id, port) in old_ports {
+            self.unlist(PortKey { node: new.node, port: id }, &port);
+            delta.removed.push((PortKey { node: new.node, port: id }, port));
+        }
+        for key in &delta.added {
+            if let Some(port) = new.ports.get(&key.port) {
+                self.list(*key, port);
+            }
+        }
+        delta
+    }
+
+    fn change(&mut self, node: NodeId, change: &Change) -> Applied {
+        let Some(known) = self.nodes.get(&node) else { return Applied::RefreshNeeded(node) };
+        if change.revision <= known.document.revision {
+            return Applied::Nothing;
+        }
+        if change.base != known.document.revision {
+            return Applied::RefreshNeeded(node);
+        }
+        let leaving = change.removed.iter().chain(change.added.keys()).copied().collect::<BTreeSet<_>>();
+        let ports = &known.document.ports;
+        let moved =
+            |count: usize| count + change.added.len() - leaving.iter().filter(|p| ports.contains_key(p)).count();
+        let verdict = limits::check_ports(&change.added, moved(ports.len()))
+            .and_then(|()| limits::check_totals(self.nodes.len(), moved(self.ports)));
+        if let Err(refusal) = verdict {
+            return self.refuse(node, refusal);
+        }
+        let Some(mut known) = self.nodes.remove(&node) else { return Applied::Nothing };
+        let mut delta = empty_delta(node);
+        for id in leaving {
+            let key = PortKey { node, port: id };
+            if let Some(port) = known.document.ports.get(&id) {
+                self.unlist(key, port);
+                delta.removed.push((key, port.clone()));
+            }
+        }
+        known.document.apply(change);
+        for (id, port) in &change.added {
+            let key = PortKey { node, port: *id };
+            self.list(key, port);
+            delta.added.push(key);
+        }
+        self.nodes.insert(node, known);
+        Applied::Changed(self.with_conflicts(delta))
+    }
+
+    fn gone(&mut self, source: u32, node: NodeId) -> Applied {
+        let Some(known) = self.nodes.get_mut(&node) else { return Applied::Nothing };
+        known.seen_by &= !source;
+        if known.seen_by != 0 {
+            return Applied::Nothing;
+        }
+        let Some(known) = self.nodes.remove(&node) else { return Applied::Nothing };
+        let mut delta = Delta { gone: true, ..empty_delta(node) };
+        for (id, port) in known.document.ports {
+            let key = PortKey { node, port: id };
+            self.unlist(key, &port);
+            delta.removed.push((key, port));
+        }
+        Applied::Changed(delta)
+    }
+
+    fn refuse(&mut self, node: NodeId, refusal: Refusal) -> Applied {
+        *self.refused.entry(refusal.limit).or_default() += 1;
+        Applied::Refused { node, refusal }
+    }
+
+    fn list(&mut self, key: PortKey, port: &PortInfo) {
+        self.by_name.entry(port.name.clone()).or_default().insert(key);
+        self.topics(&port.topic).entry(port.topic.clone()).or_default().insert(key);
+        self.ports += 1;
+    }
+
+    fn unlist(&mut self, key: PortKey, port: &PortInfo) {
+        remove_from(&mut self.by_name, &port.name, key);
+        remove_from(self.topics(&port.topic), &port.topic, key);
+        self.ports = self.ports.saturating_sub(1);
+    }
+
+    fn topics(&mut self, topic: &str) -> &mut BTreeMap<String, BTreeSet<PortKey>> {
+        if is_pattern(topic) { &mut self.by_pattern } else { &mut self.by_topic }
+    }
+
+    fn with_conflicts(&self, mut delta: Delta) -> Delta {
+        for key in &delta.added {
+            let Some(port) = self.port(*key) else { continue };
+            let Some(holders) = self.by_name.get(&port.name) else { continue };
+            let winner = self.winner(holders).unwrap_or(*key);
+            let losers = holders.iter().filter(|k| **k != winner && (winner == *key || *k == key));
+            delta.conflicts.extend(losers.map(|loser| Conflict { name: port.name.clone(), winner, loser: *loser }));
+        }
+        delta
+    }
+
+    fn winner(&self, holders: &BTreeSet<PortKey>) -> Option<PortKey> {
+        let incarnation = |key: &PortKey| self.nodes.get(&key.node).map(|k| k.document.incarnation);
+        holders.iter().copied().min_by_key(|key| (incarnation(key), *key))
+    }
+}
+
+/// Lookups.
+impl Directory {
+    /// A node's document.
+    pub fn node(&self, node: NodeId) -> Option<&Document> {
+        self.nodes.get(&node).map(|k| &k.document)
+    }
+    /// All nodes, by id.
+    pub fn nodes(&self) -> impl Iterator<Item = &Document> {
+        self.nodes.values().map(|k| &k.document)
+    }
+    /// A port's description.
+    pub fn port(&self, key: PortKey) -> Option<&PortInfo> {
+        self.node(key.node)?.ports.get(&key.port)
+    }
+    /// The port of this name; of several, the winner ([`Conflict`]).
+    pub fn port_named(&self, name: &str) -> Option<(PortKey, &PortInfo)> {
+        let key = self.winner(self.by_name.get(name)?)?;
+        Some((key, self.port(key)?))
+    }
+    /// Publishers of this topic, and subscribers to it or to a pattern that takes it.
+    pub fn ports_on(&self, topic: &str) -> Vec<(PortKey, &PortInfo)> {
+        let patterns = self.by_pattern.iter().filter(|(pattern, _)| topic_matches(pattern, topic));
+        let keys = self.by_topic.get(topic).into_iter().chain(patterns.map(|(_, keys)| keys)).flatten();
+        keys.filter_map(|key| Some((*key, self.port(*key)?))).collect()
+    }
+    /// Ports whose topic (no pattern of their own) this pattern takes.
+    pub fn ports_within(&self, pattern: &str) -> Vec<(PortKey, &PortInfo)> {
+        let found: Vec<_> = match is_pattern(pattern) {
+            false => self.by_topic.get(pattern).into_iter().flatten().collect(),
+            true => self.by_topic.iter().filter(|(t, _)| topic_matches(pattern, t)).flat_map(|(_, k)| k).collect(),
+        };
+        found.into_iter().filter_map(|key| Some((*key, self.port(*key)?))).collect()
+    }
+    /// How many ports all nodes have together.
+    pub fn port_count(&self) -> usize {
+        self.ports
+    }
+    /// How often news was refused, by the limit it went beyond.
+    pub fn refused(&self) -> &BTreeMap<&'static str, u64> {
+        &self.refused
+    }
+}
+
+fn empty_delta(node: NodeId) -> Delta {
+    Delta { node, appeared: false, gone: false, added: Vec::new(), removed: Vec::new(), conflicts: Vec::new() }
+}
+
+fn remove_from(index: &mut BTreeMap<String, BTreeSet<PortKey>>, name: &str, key: PortKey) {
+    if let Some(keys) = index.get_mut(name) {
+        keys.remove(&key);
+        if keys.is_empty() {
+            index.remove(name);
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "directory_tests.rs"]
+mod tests;

@@ -1,0 +1,118 @@
+use super::*;
+use crate::control::Direction;
+use crate::testing::discovery::{document, port};
+
+fn doc(node: u64, incarnation: u64, revision: u64, ports: &[(u32, &str, &str)]) -> Document {
+    let mut made = document(node);
+    (made.incarnation, made.revision) = (incarnation, revision);
+    made.ports =
+        ports.iter().map(|(id, name, topic)| (PortId(*id), port(Direction::Subscriber, name, topic))).collect();
+    made
+}
+
+fn tell(directory: &mut Directory, document: Document) -> Applied {
+    directory.apply(0, Event::Document(Box::new(document)))
+}
+
+fn delta(applied: Applied) -> Delta {
+    match applied {
+        Applied::Changed(delta) => delta,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn key(node: u64, port: u32) -> PortKey {
+    PortKey { node: NodeId(node), port: PortId(port) }
+}
+
+#[test]
+fn a_document_a_change_and_a_farewell_keep_the_indexes_right() {
+    let mut d = Directory::new();
+    let first = delta(tell(&mut d, doc(1, 1, 1, &[(1, "/a", "/t/x"), (2, "/b", "/t/*")])));
+    assert!(first.appeared && first.added == [key(1, 1), key(1, 2)]);
+    assert_eq!(d.ports_on("/t/x").len(), 2);
+    assert_eq!(d.ports_within("/**").len(), 1, "a pattern takes topics, not other patterns");
+
+    let added = BTreeMap::from([(PortId(3), port(Direction::Publisher, "/c", "/t/y"))]);
+    let change = Change { base: 1, revision: 2, added, removed: vec![PortId(1)] };
+    let second = delta(d.apply(0, Event::Change(NodeId(1), change)));
+    assert_eq!((second.added, second.removed[0].0), (vec![key(1, 3)], key(1, 1)));
+    assert!(d.port_named("/a").is_none() && d.port_named("/c").unwrap().0 == key(1, 3));
+    assert_eq!(d.port_count(), 2);
+
+    let last = delta(d.apply(0, Event::Gone(NodeId(1))));
+    assert!(last.gone && last.removed.len() == 2);
+    assert!(d.nodes().next().is_none() && d.port_count() == 0 && d.by_name.is_empty() && d.by_topic.is_empty());
+}
+
+#[test]
+fn a_gap_asks_for_a_refresh_and_old_news_changes_nothing() {
+    let mut d = Directory::new();
+    let change = |base, revision| Event::Change(NodeId(1), Change { base, revision, ..Change::default() });
+    assert_eq!(d.apply(0, change(1, 2)), Applied::RefreshNeeded(NodeId(1)), "not known at all");
+    tell(&mut d, doc(1, 1, 5, &[]));
+    assert_eq!(d.apply(0, change(6, 7)), Applied::RefreshNeeded(NodeId(1)));
+    assert_eq!(d.apply(0, change(4, 5)), Applied::Nothing);
+    assert_eq!(tell(&mut d, doc(1, 1, 5, &[])), Applied::Nothing);
+    assert_eq!(tell(&mut d, doc(1, 1, 4, &[(1, "/a", "/a")])), Applied::Nothing);
+    let refreshed = delta(tell(&mut d, doc(1, 1, 7, &[(1, "/a", "/a")])));
+    assert!(!refreshed.appeared && refreshed.added == [key(1, 1)]);
+}
+
+#[test]
+fn a_node_is_gone_when_no_back_end_sees_it() {
+    let mut d = Directory::new();
+    for source in [0, 3] {
+        d.apply(source, Event::Document(Box::new(doc(1, 1, 1, &[]))));
+    }
+    assert_eq!(d.apply(0, Event::Gone(NodeId(1))), Applied::Nothing);
+    assert!(d.node(NodeId(1)).is_some());
+    assert!(delta(d.apply(3, Event::Gone(NodeId(1)))).gone);
+    assert_eq!(d.apply(3, Event::Gone(NodeId(1))), Applied::Nothing);
+}
+
+#[test]
+fn of_two_ports_with_one_name_the_later_loses_whoever_was_heard_of_first() {
+    let (early, late) = (doc(9, 10, 1, &[(1, "/a", "/a")]), doc(2, 20, 1, &[(1, "/a", "/a")]));
+    let expected = [Conflict { name: "/a".into(), winner: key(9, 1), loser: key(2, 1) }];
+    for order in [[&early, &late], [&late, &early]] {
+        let mut d = Directory::new();
+        assert!(delta(tell(&mut d, order[0].clone())).conflicts.is_empty());
+        assert_eq!(delta(tell(&mut d, order[1].clone())).conflicts, expected);
+        assert_eq!(d.port_named("/a").unwrap().0, key(9, 1));
+        d.apply(0, Event::Gone(NodeId(9)));
+        assert_eq!(d.port_named("/a").unwrap().0, key(2, 1));
+    }
+    let mut d = Directory::new();
+    tell(&mut d, doc(7, 10, 1, &[(1, "/a", "/a")]));
+    let same_time = delta(tell(&mut d, doc(3, 10, 1, &[(1, "/a", "/a")]))).conflicts;
+    assert_eq!((same_time[0].winner, same_time[0].loser), (key(3, 1), key(7, 1)));
+}
+
+#[test]
+fn what_goes_beyond_a_limit_is_refused_by_name_and_counted() {
+    let mut d = Directory::new();
+    let name = |applied| match applied {
+        Applied::Refused { refusal, .. } => refusal.limit,
+        other => panic!("{other:?}"),
+    };
+    let many = (0..=limits::MOST_PORTS as u32).map(|n| (PortId(n), port(Direction::Publisher, "/a", "/a")));
+    let mut big = doc(1, 1, 1, &[]);
+    big.ports = many.collect();
+    assert_eq!(name(tell(&mut d, big)), "ports of a node");
+    let mut long = doc(1, 1, 1, &[]);
+    long.name = "x".repeat(256);
+    assert_eq!(name(tell(&mut d, long)), "length of a name");
+    assert_eq!(name(tell(&mut d, doc(1, 1, 1, &[(1, "no slash", "/a")]))), "names");
+    let mut addressed = doc(1, 1, 1, &[]);
+    addressed.addresses = vec![([127, 0, 0, 1], 1).into(); 65];
+    assert_eq!(name(tell(&mut d, addressed)), "addresses");
+    for node in 0..limits::MOST_NODES as u64 {
+        tell(&mut d, doc(node, 1, 1, &[]));
+    }
+    assert_eq!(name(tell(&mut d, doc(u64::MAX, 1, 1, &[]))), "nodes");
+    assert_eq!(d.refused().get("names"), Some(&1));
+    assert_eq!(d.refused().values().sum::<u64>(), 5);
+    let kept = doc(1, 1, 2, &[(1, "/a", "/a")]);
+    assert!(!delta(tell(&mut d, kept)).appeared, "a known node may still change");
+}

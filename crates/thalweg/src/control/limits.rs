@@ -1,0 +1,80 @@
+//! How much of what other nodes say is believed.
+
+use super::matching::{LONGEST_NAME, check_name, check_pattern};
+use super::{Direction, Document, PortId, PortInfo};
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// Most nodes a directory knows.
+pub const MOST_NODES: usize = 4096;
+/// Most ports of one node.
+pub const MOST_PORTS: usize = 4096;
+/// Most ports of all nodes together.
+pub const MOST_PORTS_IN_ALL: usize = 65_536;
+/// Most addresses of one node.
+pub const MOST_ADDRESSES: usize = 64;
+/// Most carriers a port may name.
+pub const MOST_CARRIERS: usize = 16;
+
+/// News that goes beyond a limit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// Name of the limit; refusals are counted by it.
+    pub limit: &'static str,
+    /// What was said, and what is allowed.
+    pub because: String,
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.limit, self.because)
+    }
+}
+
+pub(super) fn check_document(document: &Document) -> Result<(), Refusal> {
+    for text in [&document.name, &document.realm, &document.host, &document.host_name, &document.clock] {
+        check_text(text)?;
+    }
+    at_most("addresses", document.addresses.len(), MOST_ADDRESSES)?;
+    if let Some(path) = &document.socket {
+        at_most("socket path", path.as_os_str().len(), LONGEST_NAME)?;
+    }
+    check_ports(&document.ports, document.ports.len())
+}
+
+/// Checks new ports of a node that then has `in_all`.
+pub(super) fn check_ports(ports: &BTreeMap<PortId, PortInfo>, in_all: usize) -> Result<(), Refusal> {
+    at_most("ports of a node", in_all, MOST_PORTS)?;
+    ports.values().try_for_each(check_port)
+}
+
+pub(super) fn check_totals(nodes: usize, ports: usize) -> Result<(), Refusal> {
+    at_most("nodes", nodes, MOST_NODES)?;
+    at_most("ports of all nodes", ports, MOST_PORTS_IN_ALL)
+}
+
+fn check_port(port: &PortInfo) -> Result<(), Refusal> {
+    let topic = match port.direction {
+        Direction::Publisher => check_name(&port.topic),
+        Direction::Subscriber => check_pattern(&port.topic),
+    };
+    check_name(&port.name).and(topic).map_err(|e| Refusal { limit: "names", because: e.to_string() })?;
+    check_text(&port.message.name)?;
+    at_most("carriers of a port", port.carriers.len(), MOST_CARRIERS)?;
+    port.carriers.iter().try_for_each(|carrier| check_text(carrier))
+}
+
+fn check_text(text: &str) -> Result<(), Refusal> {
+    at_most("length of a name", text.len(), LONGEST_NAME)?;
+    match text.chars().find(|c| c.is_control()) {
+        None => Ok(()),
+        Some(c) => Err(Refusal { limit: "names", because: format!("{text:?} has the control character {c:?}") }),
+    }
+}
+
+fn at_most(limit: &'static str, count: usize, most: usize) -> Result<(), Refusal> {
+    if count <= most {
+        return Ok(());
+    }
+    Err(Refusal { limit, because: format!("{count}, allowed are {most}") })
+}

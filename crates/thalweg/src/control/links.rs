@@ -1,0 +1,219 @@
+//! Control links: a small protocol between two nodes over any byte stream, unix or TCP.
+//!
+//! Both sides say hello (version, realm, node), then send their document, then each change of it; calls and answers travel
+//! in between. One thread per node serves all links; nothing in it ever waits for a peer. A node is gone when the last link
+//! to it ends, which a killed process does at once.
+
+mod frame;
+mod link;
+mod target;
+mod worker;
+
+pub use frame::{FRAME_LIMIT, MESSAGE_LIMIT, VERSION};
+pub use link::OUT_LIMIT;
+pub use target::Address;
+
+use super::{Change, Discovery, Document, Event, NodeId, Sink};
+use linux::poll::Waker;
+use std::collections::{HashSet, VecDeque};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// Most calls and answers that wait for the links' thread.
+const MOST_COMMANDS: usize = 4096;
+
+/// Where a node finds addresses to connect to at its start. It is found by later ones.
+#[derive(Clone, Debug)]
+pub enum Source {
+    /// Unix sockets of the nodes of this host, each tried once (see [`super::local`]).
+    Sockets(Vec<PathBuf>),
+    /// TCP addresses, kept connected (see [`super::static_file`]).
+    Addresses(Vec<std::net::SocketAddr>),
+}
+
+/// How often something happened that should not.
+#[derive(Debug, Default)]
+pub struct Counters {
+    /// Links closed because of bytes that are no message.
+    pub garbage: AtomicU64,
+    /// Links closed because the peer speaks another version.
+    pub other_version: AtomicU64,
+    /// Links closed because the peer is in another realm.
+    pub other_realm: AtomicU64,
+    /// Links closed because the peer did not read.
+    pub not_reading: AtomicU64,
+    /// Links closed because the peer did not say hello in time.
+    pub silent: AtomicU64,
+    /// Calls and answers dropped: too large, or too many at once.
+    pub dropped: AtomicU64,
+}
+
+/// What the node's control thread asks of the links' thread.
+enum Command {
+    Call(NodeId, u64, Vec<u8>),
+    Answer(NodeId, u64, Vec<u8>),
+    Refresh(NodeId),
+    Adopt(OwnedFd),
+    Stop,
+}
+
+#[derive(Default)]
+struct Inbox {
+    commands: VecDeque<Command>,
+    announcement: Option<(Arc<Document>, Change)>,
+}
+
+struct Shared {
+    inbox: Mutex<Inbox>,
+    waker: Waker,
+    known: Mutex<HashSet<NodeId>>,
+    settled: Mutex<bool>,
+    settling: Condvar,
+    counters: Counters,
+}
+
+/// The control links of one node.
+pub struct Links {
+    shared: Arc<Shared>,
+    sink: Sink,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// The end of a node's first look around.
+pub struct Settlement(Arc<Shared>);
+
+impl Settlement {
+    /// As [`Links::settled`].
+    pub fn wait(&self, timeout: Duration) -> bool {
+        let settled = lock(&self.0.settled);
+        let waited = self.0.settling.wait_timeout_while(settled, timeout, |settled| !*settled);
+        *waited.unwrap_or_else(PoisonError::into_inner).0
+    }
+}
+
+impl Links {
+    /// Starts the thread that serves the links, and connects to all addresses of `sources`.
+    ///
+    /// # Errors
+    /// When the kernel gives no descriptor or thread.
+    pub fn start(document: Arc<Document>, sources: Vec<Source>, sink: Sink) -> io::Result<Self> {
+        let shared = Arc::new(Shared {
+            inbox: Mutex::default(),
+            waker: Waker::new()?,
+            known: Mutex::default(),
+            settled: Mutex::new(false),
+            settling: Condvar::new(),
+            counters: Counters::default(),
+        });
+        let worker = worker::Worker::new(document, sources, shared.clone(), sink.clone())?;
+        // Documents are parsed on this thread, and their types may be nested; untouched stack costs nothing.
+        let settings = linux::thread::Settings { stack: 2 << 20, ..linux::thread::Settings::named("thalweg-links") };
+        let thread = linux::thread::spawn(settings, move || worker.run())?;
+        Ok(Self { shared, sink, thread: Some(thread) })
+    }
+
+    /// Waits until every peer that was there at the start has told its document (or turned out not to be there), at most
+    /// `timeout`. `false`: somebody has not answered yet.
+    pub fn settled(&self, timeout: Duration) -> bool {
+        self.settlement().wait(timeout)
+    }
+
+    /// What [`Links::settled`] waits for, for whoever gave the links away.
+    pub fn settlement(&self) -> Settlement {
+        Settlement(self.shared.clone())
+    }
+
+    /// How often something happened that should not.
+    pub fn counters(&self) -> &Counters {
+        &self.shared.counters
+    }
+
+    fn send(&self, to: NodeId, command: Command) -> bool {
+        lock(&self.shared.known).contains(&to) && {
+            self.push(command);
+            true
+        }
+    }
+
+    fn push(&self, command: Command) {
+        let mut inbox = lock(&self.shared.inbox);
+        if inbox.commands.len() >= MOST_COMMANDS && !matches!(command, Command::Stop) {
+            drop(inbox);
+            self.dropped(format!("more than {MOST_COMMANDS} calls at once"));
+            return;
+        }
+        inbox.commands.push_back(command);
+        drop(inbox);
+        self.shared.waker.wake();
+    }
+
+    fn fits(&self, what: &str, to: NodeId, bytes: &[u8]) -> bool {
+        let fits = bytes.len() + 8 <= MESSAGE_LIMIT;
+        if !fits {
+            self.dropped(format!("{what} of {} bytes for node {to}: {MESSAGE_LIMIT} are allowed", bytes.len()));
+        }
+        fits
+    }
+
+    fn dropped(&self, what: String) {
+        self.shared.counters.dropped.fetch_add(1, Ordering::Relaxed);
+        self.sink.deliver(Event::Warning(format!("dropped: {what}")));
+    }
+}
+
+impl Discovery for Links {
+    fn announce(&mut self, document: &Arc<Document>, change: &Change) {
+        let mut inbox = lock(&self.shared.inbox);
+        match &mut inbox.announcement {
+            Some((newest, all)) => {
+                all.merge(change);
+                *newest = document.clone();
+            }
+            none => *none = Some((document.clone(), change.clone())),
+        }
+        drop(inbox);
+        self.shared.waker.wake();
+    }
+
+    fn call(&mut self, to: NodeId, id: u64, request: &[u8]) -> bool {
+        !self.fits("a call", to, request) || self.send(to, Command::Call(to, id, request.to_vec()))
+    }
+
+    fn answer(&mut self, to: NodeId, id: u64, answer: &[u8]) -> bool {
+        !self.fits("an answer", to, answer) || self.send(to, Command::Answer(to, id, answer.to_vec()))
+    }
+
+    fn refresh(&mut self, node: NodeId) -> bool {
+        self.send(node, Command::Refresh(node))
+    }
+
+    fn adopt(&mut self, stream: OwnedFd) -> Option<OwnedFd> {
+        self.push(Command::Adopt(stream));
+        None
+    }
+}
+
+impl Drop for Links {
+    fn drop(&mut self) {
+        self.push(Command::Stop);
+        let Some(thread) = self.thread.take() else { return };
+        // The last owner may be the sink, whose deliveries run on the thread itself: it ends by itself then.
+        if thread.thread().id() != std::thread::current().id() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// State behind these locks stays usable if a holder panicked: all of it is replaced, never half-changed.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+#[path = "links/tests.rs"]
+mod tests;

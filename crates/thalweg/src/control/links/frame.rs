@@ -1,0 +1,259 @@
+//! Frames of a control link: length (u32, little-endian, of the body), kind (u8), body. A kind with its highest bit set is
+//! continued by the next frame. Nothing of a peer is kept beyond [`MESSAGE_LIMIT`].
+
+use crate::control::{Change, Document, NodeId};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// Version of the control-link protocol.
+pub const VERSION: u32 = 1;
+/// Most bytes of one frame's body.
+pub const FRAME_LIMIT: usize = 1 << 20;
+/// Most bytes of a message of several frames.
+pub const MESSAGE_LIMIT: usize = 4 << 20;
+/// Most bytes of a first message: a stranger gets no more.
+pub const HELLO_LIMIT: usize = 4 << 10;
+const HEADER: usize = 5;
+const CONTINUED: u8 = 0x80;
+
+/// The first message in each direction.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hello {
+    /// [`VERSION`] of the sender.
+    pub version: u32,
+    /// Its realm.
+    #[serde(default)]
+    pub realm: String,
+    /// Who it is.
+    #[serde(default)]
+    pub node: Option<NodeId>,
+}
+
+/// What a frame is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Who the sender is; JSON.
+    Hello = 1,
+    /// The sender's document; JSON.
+    Document = 2,
+    /// A change of it; JSON.
+    Change = 3,
+    /// Asks for the document; empty.
+    Refresh = 4,
+    /// A call: its number (u64, little-endian) and the question.
+    Call = 5,
+    /// An answer: the call's number and the answer.
+    Answer = 6,
+    /// The sender closes the link; the reason as text.
+    Bye = 7,
+}
+
+/// A message as received.
+#[derive(Debug)]
+pub enum Message {
+    /// See [`Kind::Hello`].
+    Hello(Hello),
+    /// See [`Kind::Document`].
+    Document(Box<Document>),
+    /// See [`Kind::Change`].
+    Change(Change),
+    /// See [`Kind::Refresh`].
+    Refresh,
+    /// See [`Kind::Call`].
+    Call(u64, Vec<u8>),
+    /// See [`Kind::Answer`].
+    Answer(u64, Vec<u8>),
+    /// See [`Kind::Bye`].
+    Bye(String),
+}
+
+/// Bytes that are no message of this protocol.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Garbage(pub String);
+
+impl fmt::Display for Garbage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Appends a message made of `parts`, in as many frames as it needs.
+pub fn write(kind: Kind, parts: &[&[u8]], out: &mut Vec<u8>) {
+    let mut left: usize = parts.iter().map(|p| p.len()).sum();
+    out.reserve(left + HEADER);
+    let mut room = begin(kind, left, out);
+    for mut part in parts.iter().copied() {
+        while !part.is_empty() {
+            if room == 0 {
+                room = begin(kind, left, out);
+            }
+            let (now, later) = part.split_at(part.len().min(room));
+            out.extend_from_slice(now);
+            (room, left, part) = (room - now.len(), left - now.len(), later);
+        }
+    }
+}
+
+/// Writes a header for what of `left` bytes fits; gives how much that is.
+fn begin(kind: Kind, left: usize, out: &mut Vec<u8>) -> usize {
+    let length = left.min(FRAME_LIMIT);
+    let flag = if left > length { CONTINUED } else { 0 };
+    out.extend_from_slice(&(length as u32).to_le_bytes());
+    out.push(kind as u8 | flag);
+    length
+}
+
+/// Takes received bytes apart into messages.
+pub struct Reader {
+    bytes: Vec<u8>,
+    start: usize,
+    /// Kind and bytes so far of a message whose last frame is still to come.
+    partial: Option<(u8, Vec<u8>)>,
+    limit: usize,
+}
+
+impl Reader {
+    /// A reader that takes no more than a hello yet.
+    pub fn new() -> Self {
+        Self { bytes: Vec::new(), start: 0, partial: None, limit: HELLO_LIMIT }
+    }
+
+    /// The peer is known: takes messages of full size from now on.
+    pub fn trust(&mut self) {
+        self.limit = MESSAGE_LIMIT;
+    }
+
+    /// Adds received bytes. Call [`Reader::next`] until it gives `None` before adding more.
+    pub fn feed(&mut self, bytes: &[u8]) {
+        self.bytes.drain(..std::mem::take(&mut self.start));
+        if self.bytes.is_empty() {
+            self.bytes.shrink_to(64 << 10);
+        }
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    /// The next whole message, if there is one.
+    ///
+    /// # Errors
+    /// [`Garbage`]; the link is of no use then.
+    pub fn next(&mut self) -> Result<Option<Message>, Garbage> {
+        while let Some((kind, body)) = self.frame()? {
+            let (start, end) = (body.start, body.end);
+            self.start = end;
+            if kind & CONTINUED == 0 && self.partial.is_none() {
+                return parse(kind, &self.bytes[start..end]).map(Some);
+            }
+            let (first, mut whole) = self.partial.take().unwrap_or((kind & !CONTINUED, Vec::new()));
+            if first != kind & !CONTINUED {
+                return Err(Garbage(format!("a message of kind {first} continued by one of kind {kind}")));
+            }
+            whole.extend_from_slice(&self.bytes[start..end]);
+            if kind & CONTINUED == 0 {
+                return parse(first, &whole).map(Some);
+            }
+            self.partial = Some((first, whole));
+        }
+        Ok(None)
+    }
+
+    /// Kind and place of the next whole frame, if it is there.
+    fn frame(&self) -> Result<Option<(u8, std::ops::Range<usize>)>, Garbage> {
+        let rest = &self.bytes[self.start..];
+        let Some((&[a, b, c, d, kind], rest)) = rest.split_first_chunk::<HEADER>() else { return Ok(None) };
+        let length = u32::from_le_bytes([a, b, c, d]) as usize;
+        let before = self.partial.as_ref().map_or(0, |(_, whole)| whole.len());
+        let most = FRAME_LIMIT.min(self.limit.saturating_sub(before));
+        if length > most {
+            return Err(Garbage(format!("a frame of {length} bytes where {most} are allowed")));
+        }
+        if !(1..=7).contains(&(kind & !CONTINUED)) {
+            return Err(Garbage(format!("unknown kind of frame {kind}")));
+        }
+        if length == 0 && kind & CONTINUED != 0 {
+            return Err(Garbage("an empty frame that is continued".to_owned()));
+        }
+        let begin = self.start + HEADER;
+        Ok((rest.len() >= length).then_some((kind, begin..begin + length)))
+    }
+}
+
+fn parse(kind: u8, body: &[u8]) -> Result<Message, Garbage> {
+    Ok(match kind {
+        1 => Message::Hello(json("hello", body)?),
+        2 => Message::Document(Box::new(json("document", body)?)),
+        3 => Message::Change(json("change", body)?),
+        4 => Message::Refresh,
+        5 => numbered(body).map(|(id, rest)| Message::Call(id, rest))?,
+        6 => numbered(body).map(|(id, rest)| Message::Answer(id, rest))?,
+        _ => Message::Bye(String::from_utf8_lossy(body).chars().take(200).collect()),
+    })
+}
+
+fn json<T: for<'a> Deserialize<'a>>(what: &str, body: &[u8]) -> Result<T, Garbage> {
+    serde_json::from_slice(body).map_err(|e| Garbage(format!("a {what} that cannot be read: {e}")))
+}
+
+fn numbered(body: &[u8]) -> Result<(u64, Vec<u8>), Garbage> {
+    let (id, rest) = body.split_first_chunk::<8>().ok_or_else(|| Garbage("a call without a number".to_owned()))?;
+    Ok((u64::from_le_bytes(*id), rest.to_vec()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn read_all(reader: &mut Reader, bytes: &[u8], piece: usize) -> Result<Vec<Message>, Garbage> {
+        let mut messages = Vec::new();
+        for part in bytes.chunks(piece) {
+            reader.feed(part);
+            while let Some(message) = reader.next()? {
+                messages.push(message);
+            }
+        }
+        Ok(messages)
+    }
+
+    proptest! {
+        #[test]
+        fn bytes_of_any_kind_neither_panic_nor_pile_up(bytes in prop::collection::vec(any::<u8>(), 0..2000), piece in 1usize..100) {
+            let mut reader = Reader::new();
+            reader.trust();
+            let _ = read_all(&mut reader, &bytes, piece);
+            prop_assert!(reader.bytes.len() <= bytes.len());
+        }
+    }
+
+    #[test]
+    fn a_message_of_several_frames_arrives_whole() {
+        let big: Vec<u8> = (0..2_500_000u32).map(|n| n as u8).collect();
+        let mut bytes = Vec::new();
+        write(Kind::Call, &[&7u64.to_le_bytes(), &big], &mut bytes);
+        write(Kind::Refresh, &[], &mut bytes);
+        assert_eq!(bytes.len(), big.len() + 8 + 4 * HEADER);
+        let mut reader = Reader::new();
+        reader.trust();
+        let messages = read_all(&mut reader, &bytes, 64 << 10).unwrap();
+        assert!(matches!(&messages[..], [Message::Call(7, got), Message::Refresh] if *got == big));
+    }
+
+    #[test]
+    fn what_is_no_message_is_named() {
+        let of = |bytes: &[u8]| read_all(&mut Reader::new(), bytes, 4096).unwrap_err().0;
+        assert!(of(&[0xff, 0xff, 0xff, 0xff, 2]).contains("4294967295 bytes where 4096 are allowed"));
+        assert!(of(&[0, 0, 0, 0, 99]).contains("unknown kind of frame 99"));
+        assert!(of(&[2, 0, 0, 0, 1, b'{', b'x']).contains("hello that cannot be read"));
+        assert!(of(&[0, 0, 0, 0, 0x82]).contains("empty frame"));
+        assert!(of(&[1, 0, 0, 0, 0x82, 0, 0, 0, 0, 0, 3]).contains("continued by"));
+        assert!(of(&[3, 0, 0, 0, 5, 0, 0, 0]).contains("without a number"));
+    }
+
+    #[test]
+    fn continued_frames_end_at_the_limit() {
+        let mut bytes = Vec::new();
+        write(Kind::Document, &[&vec![b' '; MESSAGE_LIMIT + 1]], &mut bytes);
+        let mut reader = Reader::new();
+        reader.trust();
+        assert!(read_all(&mut reader, &bytes, 64 << 10).unwrap_err().0.contains("0 are allowed"));
+    }
+}

@@ -1,0 +1,226 @@
+//! One control link: a stream, what is to be read from it and what is to be written to it.
+
+use super::frame::{self, Kind, Reader};
+use crate::control::{Change, NodeId};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Instant;
+
+/// Most bytes that wait for a peer; one that lets more pile up is dropped.
+pub const OUT_LIMIT: usize = 8 << 20;
+/// While this much waits, changes are merged instead of queued.
+const BUSY: usize = 64 << 10;
+
+/// How far a link is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// The connection is being made.
+    Connecting,
+    /// Waits for the peer's hello.
+    Greeting,
+    /// The peer is known and in this realm.
+    Open,
+}
+
+/// The peer does not read: more than [`OUT_LIMIT`] bytes would wait.
+#[derive(Debug)]
+pub struct Overflow;
+
+/// One control link.
+pub struct Link {
+    stream: OwnedFd,
+    /// Takes apart what the peer sends.
+    pub reader: Reader,
+    out: Vec<u8>,
+    sent: usize,
+    /// How far it is.
+    pub stage: Stage,
+    /// Who the peer says it is, once open.
+    pub peer: Option<NodeId>,
+    /// The target it was made for; `None` if the peer connected to this node.
+    pub target: Option<usize>,
+    /// When the peer must have said hello.
+    pub patience: Instant,
+    /// Whether the poller also watches for room to write.
+    pub watches_room: bool,
+    pending: Option<Change>,
+    document_due: bool,
+}
+
+impl Link {
+    /// A link over `stream`, which must be non-blocking.
+    pub fn new(stream: OwnedFd, stage: Stage, target: Option<usize>, patience: Instant) -> Self {
+        let (reader, out) = (Reader::new(), Vec::new());
+        let (peer, pending) = (None, None);
+        let (sent, watches_room, document_due) = (0, false, false);
+        Self { stream, reader, out, sent, stage, peer, target, patience, watches_room, pending, document_due }
+    }
+
+    /// How many bytes wait to be written.
+    pub fn waiting(&self) -> usize {
+        self.out.len() - self.sent
+    }
+
+    /// Reads once. `None`: the peer closed its side. 0: nothing there.
+    pub fn receive(&mut self, scratch: &mut [u8]) -> Option<usize> {
+        match linux::socket::receive_stream(self.stream.as_fd(), scratch, false) {
+            Ok(0) => None,
+            Ok(count) => {
+                self.reader.feed(&scratch[..count]);
+                Some(count)
+            }
+            Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => Some(0),
+            Err(_) => None,
+        }
+    }
+
+    /// Queues bytes that are not in a frame.
+    pub fn queue_raw(&mut self, bytes: &[u8]) {
+        self.out.extend_from_slice(bytes);
+    }
+
+    /// Queues a message.
+    pub fn queue(&mut self, kind: Kind, parts: &[&[u8]]) -> Result<(), Overflow> {
+        let size: usize = parts.iter().map(|p| p.len()).sum();
+        if self.waiting() + size > OUT_LIMIT {
+            return Err(Overflow);
+        }
+        frame::write(kind, parts, &mut self.out);
+        Ok(())
+    }
+
+    /// The document is to be sent as soon as the peer keeps up; it holds all changes so far.
+    pub fn owe_document(&mut self) {
+        self.document_due = true;
+        self.pending = None;
+    }
+
+    /// A change is to be sent; `encoded` is the same change as bytes. Merged with those that wait while the peer is behind.
+    pub fn owe_change(&mut self, change: &Change, encoded: &[u8]) -> Result<(), Overflow> {
+        if self.document_due {
+            return Ok(());
+        }
+        let busy = self.waiting() > BUSY;
+        match &mut self.pending {
+            Some(pending) => pending.merge(change),
+            None if busy => self.pending = Some(change.clone()),
+            None => return self.queue(Kind::Change, &[encoded]),
+        }
+        Ok(())
+    }
+
+    /// Writes what the socket takes, and queues what is owed once there is room. `document` gives the encoded document.
+    ///
+    /// # Errors
+    /// What the socket said; the link is of no use then.
+    pub fn flush(&mut self, document: &mut dyn FnMut() -> Vec<u8>) -> io::Result<()> {
+        loop {
+            self.write_out()?;
+            if self.waiting() > BUSY || self.stage != Stage::Open {
+                return Ok(());
+            }
+            let owed = if std::mem::take(&mut self.document_due) {
+                self.queue(Kind::Document, &[&document()])
+            } else if let Some(change) = self.pending.take() {
+                self.queue(Kind::Change, &[&serde_json::to_vec(&change)?])
+            } else {
+                return Ok(());
+            };
+            owed.map_err(|Overflow| io::Error::other("the peer does not read"))?;
+        }
+    }
+
+    fn write_out(&mut self) -> io::Result<()> {
+        while self.sent < self.out.len() {
+            match linux::socket::send(self.stream.as_fd(), &self.out[self.sent..]) {
+                Ok(count) => self.sent += count,
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(e),
+            }
+        }
+        self.out.clear();
+        self.out.shrink_to(BUSY);
+        self.sent = 0;
+        Ok(())
+    }
+
+    /// Says goodbye as far as the socket takes it.
+    pub fn farewell(&mut self, reason: &str) {
+        if self.stage != Stage::Connecting && self.queue(Kind::Bye, &[reason.as_bytes()]).is_ok() {
+            let _ = self.write_out();
+        }
+    }
+
+    /// Whether a connection that was being made is there now.
+    pub fn connected(&self) -> io::Result<()> {
+        match socket2::SockRef::from(&self.stream).take_error()? {
+            None => Ok(()),
+            Some(error) => Err(error),
+        }
+    }
+}
+
+impl AsFd for Link {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::net::UnixStream;
+
+    fn pair() -> (Link, Link) {
+        let (a, b) = UnixStream::pair().unwrap();
+        let link = |s: UnixStream| {
+            s.set_nonblocking(true).unwrap();
+            let mut link = Link::new(s.into(), Stage::Open, None, Instant::now());
+            link.reader.trust();
+            link
+        };
+        (link(a), link(b))
+    }
+
+    fn change(revision: u64) -> (Change, Vec<u8>) {
+        let change = Change { base: revision - 1, revision, ..Change::default() };
+        let encoded = serde_json::to_vec(&change).unwrap();
+        (change, encoded)
+    }
+
+    #[test]
+    fn changes_for_a_peer_that_is_behind_become_one() {
+        let (mut a, mut b) = pair();
+        while a.waiting() <= BUSY {
+            a.queue(Kind::Call, &[&[0; 8 + 10_000]]).unwrap();
+            a.flush(&mut Vec::new).unwrap();
+        }
+        for revision in 2..1000 {
+            let (change, encoded) = change(revision);
+            a.owe_change(&change, &encoded).unwrap();
+        }
+        let (mut scratch, mut changes) = (vec![0; 65536], Vec::new());
+        while changes.is_empty() {
+            a.flush(&mut Vec::new).unwrap();
+            b.receive(&mut scratch).unwrap();
+            while let Some(message) = b.reader.next().unwrap() {
+                if let frame::Message::Change(change) = message {
+                    changes.push((change.base, change.revision));
+                }
+            }
+        }
+        assert_eq!(changes, [(1, 999)]);
+    }
+
+    #[test]
+    fn a_peer_that_does_not_read_is_noticed_before_memory_grows() {
+        let (mut a, _b) = pair();
+        let mut queued = 0;
+        while a.queue(Kind::Call, &[&[0; 100_000]]).is_ok() {
+            a.flush(&mut Vec::new).unwrap();
+            queued += 100_000;
+        }
+        assert!(a.waiting() <= OUT_LIMIT + 4096 && queued >= OUT_LIMIT);
+    }
+}

@@ -1,0 +1,193 @@
+//! Addresses this node connects to, and when.
+
+use socket2::{Domain, SockAddr, SockRef, Socket, TcpKeepalive, Type};
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+const FIRST_DELAY: Duration = Duration::from_millis(50);
+const LONGEST_DELAY: Duration = Duration::from_secs(1);
+/// A unix socket whose queue of connections is full is tried again this soon.
+const QUEUE_FULL: Duration = Duration::from_millis(1);
+
+/// Where to connect to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Address {
+    /// A unix socket of a node of this host. Tried once: a node that comes later connects by itself.
+    Unix(PathBuf),
+    /// A TCP address, kept connected.
+    Tcp(SocketAddr),
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Address::Unix(path) => write!(f, "{}", path.display()),
+            Address::Tcp(address) => write!(f, "{address}"),
+        }
+    }
+}
+
+/// What is going on with a target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// To be connected at this time.
+    Waiting(Instant),
+    /// There is a link.
+    Linked,
+    /// Not to be connected (again): this node itself, or a unix socket that ended.
+    Done,
+}
+
+/// An address and what is going on with it.
+#[derive(Debug)]
+pub struct Target {
+    /// Where.
+    pub address: Address,
+    /// What is going on.
+    pub state: State,
+    delay: Duration,
+    /// Its failures were told to people.
+    pub warned: bool,
+}
+
+/// What came of an attempt.
+pub enum Attempt {
+    /// A non-blocking stream; `true` if it is connected already.
+    Stream(OwnedFd, bool),
+    /// Not now; the target's state says when next, if ever.
+    Failed(io::Error),
+}
+
+impl Target {
+    /// A target that is due now.
+    pub fn new(address: Address, now: Instant) -> Self {
+        Self { address, state: State::Waiting(now), delay: FIRST_DELAY, warned: false }
+    }
+
+    /// Starts connecting. Never waits.
+    pub fn attempt(&mut self, now: Instant) -> Attempt {
+        self.state = State::Linked;
+        match self.connect() {
+            Ok((stream, connected)) => Attempt::Stream(stream.into(), connected),
+            Err(error) => {
+                self.failed(&error, now);
+                Attempt::Failed(error)
+            }
+        }
+    }
+
+    fn connect(&self) -> io::Result<(Socket, bool)> {
+        let (domain, address) = match &self.address {
+            Address::Unix(path) => (Domain::UNIX, SockAddr::unix(path)?),
+            Address::Tcp(address) => (Domain::for_address(*address), SockAddr::from(*address)),
+        };
+        let socket = Socket::new(domain, Type::STREAM.nonblocking().cloexec(), None)?;
+        set_options(&socket);
+        match socket.connect(&address) {
+            Ok(()) => Ok((socket, true)),
+            Err(e) if e.raw_os_error() == Some(rustix::io::Errno::INPROGRESS.raw_os_error()) => Ok((socket, false)),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// The attempt failed: sets when to try again. A stale unix socket is removed.
+    pub fn failed(&mut self, error: &io::Error, now: Instant) {
+        match &self.address {
+            Address::Tcp(_) => self.ended(now),
+            Address::Unix(_) if error.kind() == io::ErrorKind::WouldBlock => {
+                self.state = State::Waiting(now + QUEUE_FULL);
+            }
+            Address::Unix(path) => {
+                if error.kind() == io::ErrorKind::ConnectionRefused {
+                    let _ = std::fs::remove_file(path);
+                }
+                self.state = State::Done;
+            }
+        }
+    }
+
+    /// Its link ended: a TCP target is tried again after a delay that doubles.
+    pub fn ended(&mut self, now: Instant) {
+        self.state = match self.address {
+            Address::Unix(_) => State::Done,
+            Address::Tcp(_) => State::Waiting(now + self.delay),
+        };
+        self.delay = (self.delay * 2).min(LONGEST_DELAY);
+    }
+
+    /// The peer is there: the next failure starts with the shortest delay.
+    pub fn welcomed(&mut self) {
+        self.delay = FIRST_DELAY;
+        self.warned = false;
+    }
+
+    /// Whether it failed so often that somebody should know, which they do not yet.
+    pub fn is_hopeless(&self) -> bool {
+        self.delay == LONGEST_DELAY && !self.warned
+    }
+}
+
+/// Control links go at once, notice a dead host, and travel below everything else (class LOW).
+/// A kernel that refuses one of these options only loses that option.
+pub fn set_options(stream: &impl std::os::fd::AsFd) {
+    let socket = SockRef::from(stream);
+    let family = match socket.domain() {
+        Ok(family) if family != Domain::UNIX => family,
+        _ => return,
+    };
+    let keepalive =
+        TcpKeepalive::new().with_time(Duration::from_secs(2)).with_interval(Duration::from_secs(1)).with_retries(3);
+    let _ = socket.set_tcp_nodelay(true);
+    let _ = socket.set_tcp_keepalive(&keepalive);
+    let _ = socket.set_tcp_user_timeout(Some(Duration::from_secs(5)));
+    let class = u32::from(qos::Class::Low.dscp()) << 2;
+    let _ = socket.set_tos_v4(class);
+    if family == Domain::IPV6 {
+        let _ = socket.set_tclass_v6(class);
+    }
+    // After the mark: setting the mark changes the priority (IPv4), or leaves it at 0 (IPv6).
+    let _ = socket.set_priority(2);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::{TcpListener, TcpStream};
+
+    #[test]
+    fn delays_double_up_to_a_second_and_start_anew_after_a_welcome() {
+        let now = Instant::now();
+        let mut target = Target::new(Address::Tcp(([127, 0, 0, 1], 1).into()), now);
+        let mut delays = Vec::new();
+        for _ in 0..7 {
+            target.ended(now);
+            let State::Waiting(until) = target.state else { panic!() };
+            delays.push((until - now).as_millis());
+        }
+        assert_eq!(delays, [50, 100, 200, 400, 800, 1000, 1000]);
+        assert!(target.is_hopeless());
+        target.welcomed();
+        target.ended(now);
+        assert_eq!(target.state, State::Waiting(now + FIRST_DELAY));
+    }
+
+    #[test]
+    fn tcp_links_are_marked_low_before_and_after_they_are_made() {
+        for any in ["127.0.0.1:0", "[::1]:0"] {
+            let Ok(listener) = TcpListener::bind(any) else { continue };
+            let mut target = Target::new(Address::Tcp(listener.local_addr().unwrap()), Instant::now());
+            let Attempt::Stream(outgoing, _) = target.attempt(Instant::now()) else { panic!() };
+            let incoming: TcpStream = listener.accept().unwrap().0;
+            set_options(&incoming);
+            for socket in [SockRef::from(&outgoing), SockRef::from(&incoming)] {
+                let mark = if any.starts_with('[') { socket.tclass_v6() } else { socket.tos_v4() };
+                assert_eq!((mark.unwrap(), socket.priority().unwrap()), (40, 2));
+                assert!(socket.tcp_nodelay().unwrap() && socket.keepalive().unwrap());
+            }
+        }
+    }
+}

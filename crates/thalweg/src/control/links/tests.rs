@@ -1,0 +1,213 @@
+use super::*;
+use crate::control::CONTROL_LINK;
+use crate::control::local::LocalEndpoint;
+use crate::testing::TempDir;
+use crate::testing::discovery::{self, Back, Listener, Stage, TestNode, document};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener};
+use std::os::unix::net::UnixStream;
+use std::time::Instant;
+
+const LONG: Duration = Duration::from_secs(20);
+
+/// Nodes of one host.
+struct Local(TempDir);
+
+impl Stage for Local {
+    fn back(&mut self, document: &mut Document, sink: Sink) -> Back {
+        let (listener, endpoint) = LocalEndpoint::bind_in(self.0.path(), &document.realm, document.node).unwrap();
+        let links = Links::start(Arc::new(document.clone()), vec![endpoint.others()], sink).unwrap();
+        Back::listening(links, Listener::Unix(listener), endpoint)
+    }
+}
+
+/// Nodes with TCP addresses that all stand in every node's list.
+struct Listed {
+    free: Vec<TcpListener>,
+    all: Vec<SocketAddr>,
+}
+
+impl Listed {
+    fn new() -> Self {
+        let free: Vec<_> = (0..4).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
+        let all = free.iter().map(|l| l.local_addr().unwrap()).collect();
+        Self { free, all }
+    }
+}
+
+impl Stage for Listed {
+    fn back(&mut self, document: &mut Document, sink: Sink) -> Back {
+        let listener = self.free.pop().unwrap();
+        let links = Links::start(Arc::new(document.clone()), vec![Source::Addresses(self.all.clone())], sink).unwrap();
+        Back::listening(links, Listener::Tcp(listener), ())
+    }
+}
+
+#[test]
+fn local_links_conform() {
+    discovery::conforms(|| Local(TempDir::new()));
+}
+
+#[test]
+fn links_to_listed_addresses_conform() {
+    discovery::conforms(Listed::new);
+}
+
+#[test]
+fn a_hundred_local_nodes_know_a_thousand_ports() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).unwrap();
+    if maximum.is_some_and(|most| most < 12_000) {
+        return println!("skipped: 10,000 sockets in one process, {maximum:?} descriptors allowed");
+    }
+    discovery::hundred_nodes("local links", &mut Local(TempDir::new()));
+}
+
+#[test]
+fn start_settles_when_the_documents_of_all_present_peers_are_there() {
+    let mut stage = Local(TempDir::new());
+    let nodes: Vec<TestNode> = (1..=5).map(|n| stage.node(document(n))).collect();
+    let (_stale, gone) = LocalEndpoint::bind_in(stage.0.path(), "test", NodeId(77)).unwrap();
+    drop(_stale);
+    let (_listener, own) = LocalEndpoint::bind_in(stage.0.path(), "test", NodeId(9)).unwrap();
+    let told = Arc::new(Mutex::new(0));
+    let count = told.clone();
+    let sink = Sink::new(move |event| *count.lock().unwrap() += usize::from(matches!(event, Event::Document(_))));
+    let start = Instant::now();
+    let links = Links::start(Arc::new(document(9)), vec![own.others()], sink).unwrap();
+    assert!(links.settled(LONG));
+    println!("settled with 5 peers after {:?}", start.elapsed());
+    assert_eq!(*told.lock().unwrap(), 5);
+    assert!(!gone.path().exists(), "a socket nobody listens on is removed");
+    drop(nodes);
+}
+
+/// A node with one link to this test, which plays a peer that misbehaves.
+fn with_stranger() -> (Links, Stranger, Arc<Mutex<Vec<String>>>) {
+    let warnings = Arc::new(Mutex::new(Vec::new()));
+    let told = warnings.clone();
+    let sink = Sink::new(move |event| {
+        if let Event::Warning(text) = event {
+            told.lock().unwrap().push(text);
+        }
+    });
+    let mut links = Links::start(Arc::new(document(1)), Vec::new(), sink).unwrap();
+    assert!(links.settled(LONG), "nobody to wait for");
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    assert!(links.adopt(theirs.into()).is_none());
+    ours.set_read_timeout(Some(LONG)).unwrap();
+    (links, Stranger(ours), warnings)
+}
+
+struct Stranger(UnixStream);
+
+impl Stranger {
+    fn say(&mut self, bytes: &[u8]) {
+        let _ = self.0.write_all(bytes);
+    }
+    fn hello(&mut self, body: &str) {
+        self.say(&(body.len() as u32).to_le_bytes());
+        self.say(&[1]);
+        self.say(body.as_bytes());
+    }
+    /// Everything until the node closes.
+    fn rest(&mut self) -> String {
+        let mut bytes = Vec::new();
+        let _ = self.0.read_to_end(&mut bytes);
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+}
+
+fn refused(counter: fn(&Counters) -> &AtomicU64, because: &str, misbehave: impl Fn(&mut Stranger)) {
+    let (links, mut stranger, warnings) = with_stranger();
+    misbehave(&mut stranger);
+    let said = stranger.rest();
+    assert!(said.contains(because), "the peer is told: {said:?}");
+    assert_eq!(counter(links.counters()).load(Ordering::Relaxed), 1);
+    assert!(warnings.lock().unwrap().iter().any(|w| w.contains(because)), "{warnings:?}");
+}
+
+#[test]
+fn bad_input_closes_the_link_is_counted_and_named() {
+    const HELLO: &str = r#"{"version":1,"realm":"test","node":"0000000000000002"}"#;
+    refused(|c| &c.garbage, "unknown kind of frame 71", |s| s.say(b"\x04\0\0\0GET / HTTP/1.1\r\n\r\n"));
+    refused(|c| &c.garbage, "542393671 bytes where 4096 are allowed", |s| s.say(b"GET / HTTP/1.1\r\n\r\n"));
+    refused(|c| &c.garbage, "4294967295 bytes where 4096", |s| s.say(&[0xff; 64]));
+    refused(|c| &c.garbage, "before the hello", |s| s.say(&[0, 0, 0, 0, 4]));
+    refused(|c| &c.garbage, "hello without a node", |s| s.hello(r#"{"version":1,"realm":"test"}"#));
+    refused(|c| &c.garbage, "hello that cannot be read", |s| s.hello("[[[["));
+    refused(|c| &c.other_version, "version 2 of the control link, this node 1", |s| s.hello(r#"{"version":2}"#));
+    refused(
+        |c| &c.other_realm,
+        "realm \"lab\", this node in \"test\"",
+        |s| {
+            s.hello(&HELLO.replace("test", "lab"));
+        },
+    );
+    refused(
+        |c| &c.garbage,
+        "a second hello",
+        |s| {
+            s.hello(HELLO);
+            s.hello(HELLO);
+        },
+    );
+    refused(
+        |c| &c.garbage,
+        "document of another node",
+        |s| {
+            s.hello(HELLO);
+            let other = serde_json::to_string(&document(3)).unwrap();
+            s.say(&(other.len() as u32).to_le_bytes());
+            s.say(&[2]);
+            s.say(other.as_bytes());
+        },
+    );
+    refused(
+        |c| &c.garbage,
+        "document that cannot be read",
+        |s| {
+            s.hello(HELLO);
+            s.say(&100_000u32.to_le_bytes());
+            s.say(&[2]);
+            s.say(&b"[".repeat(100_000));
+        },
+    );
+}
+
+#[test]
+fn a_node_that_finds_its_own_address_in_the_list_closes_the_link() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let own = Source::Addresses(vec![listener.local_addr().unwrap()]);
+    let sink = Sink::new(|event| panic!("{event:?}"));
+    let mut links = Links::start(Arc::new(document(1)), vec![own], sink).unwrap();
+    let (mut stream, _) = listener.accept().unwrap();
+    let mut first = [0];
+    stream.read_exact(&mut first).unwrap();
+    assert_eq!(first, [CONTROL_LINK]);
+    links.adopt(stream.into());
+    assert!(links.settled(LONG));
+    listener.set_nonblocking(true).unwrap();
+    assert!(listener.accept().is_err(), "it is not tried again");
+}
+
+#[test]
+fn a_listed_node_that_comes_later_or_comes_back_is_found() {
+    let mut stage = Listed::new();
+    let late = stage.free.pop().unwrap();
+    let address = late.local_addr().unwrap();
+    drop(late);
+    let first = stage.node(document(1));
+    stage.free.push(TcpListener::bind(address).unwrap());
+    // What comes later does not know of the first: only the first can make the link.
+    stage.all.clear();
+    let second = stage.node(document(2));
+    first.learns(&second);
+    drop(second);
+    first.until("node 2 to be gone", |seen| seen.directory.node(NodeId(2)).is_none());
+    stage.free.push(TcpListener::bind(address).unwrap());
+    let third = stage.node(document(3));
+    first.learns(&third);
+    third.learns(&first);
+}

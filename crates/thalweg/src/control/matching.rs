@@ -1,0 +1,302 @@
+//! Which publisher and which subscriber belong together. Pure.
+//!
+//! | in a pattern | stands for |
+//! |---|---|
+//! | a segment such as `camera` | itself |
+//! | `*` | exactly one segment, whatever it is |
+//! | `**` | any number of segments, none included |
+
+use super::{Direction, PortInfo};
+use qos::Reliability;
+use std::fmt;
+
+/// Longest name of a topic, a pattern or a port, in bytes.
+pub const LONGEST_NAME: usize = 255;
+
+/// Why a name or pattern is not one; its text says what is allowed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NameError {
+    /// What was given (cut to a printable length).
+    pub name: String,
+    /// What is wrong with it.
+    pub problem: &'static str,
+    /// Whether wildcards would have been allowed.
+    pub pattern: bool,
+}
+
+impl fmt::Display for NameError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{:?} {}; a name is segments of printable ASCII without spaces, each after a '/', ",
+            self.name, self.problem
+        )?;
+        write!(f, "{LONGEST_NAME} bytes at most, such as /camera/left")?;
+        if self.pattern {
+            write!(f, "; a whole segment may be * (any one segment) or ** (any number of segments)")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for NameError {}
+
+/// Checks the name of a topic or of a port.
+///
+/// # Errors
+/// [`NameError`] with what is wrong and what is allowed.
+pub fn check_name(name: &str) -> Result<(), NameError> {
+    let problem = problem_of(name).or_else(|| name.contains('*').then_some("has a '*', which only patterns may have"));
+    refuse(name, problem, false)
+}
+
+/// Checks what a subscriber may subscribe to: a topic, or a pattern of topics.
+///
+/// # Errors
+/// [`NameError`] with what is wrong and what is allowed.
+pub fn check_pattern(pattern: &str) -> Result<(), NameError> {
+    let half = |segment: &str| segment.contains('*') && segment != "*" && segment != "**";
+    let problem =
+        problem_of(pattern).or_else(|| pattern.split('/').any(half).then_some("has a '*' beside other characters"));
+    refuse(pattern, problem, true)
+}
+
+fn problem_of(name: &str) -> Option<&'static str> {
+    let Some(segments) = name.strip_prefix('/') else { return Some("does not start with '/'") };
+    if name.len() > LONGEST_NAME {
+        Some("is too long")
+    } else if segments.split('/').any(str::is_empty) {
+        Some("has an empty segment")
+    } else if !name.bytes().all(|b| b.is_ascii_graphic()) {
+        Some("has a character that is not printable ASCII, or a space")
+    } else {
+        None
+    }
+}
+
+fn refuse(name: &str, problem: Option<&'static str>, pattern: bool) -> Result<(), NameError> {
+    match problem {
+        None => Ok(()),
+        Some(problem) => Err(NameError { name: name.chars().take(64).collect(), problem, pattern }),
+    }
+}
+
+/// Whether it has wildcards.
+pub fn is_pattern(name: &str) -> bool {
+    name.contains('*')
+}
+
+/// Whether `pattern` (a topic is one too) takes `topic`. At most (segments of one) × (segments of the other) steps.
+pub fn topic_matches(pattern: &str, topic: &str) -> bool {
+    let (mut rest, mut left) = (pattern.split('/'), topic.split('/'));
+    // Where to go on when a later segment does not fit: after the last `**`, with one more segment swallowed by it.
+    let mut retry = None;
+    loop {
+        let (mut after, mut remaining) = (rest.clone(), left.clone());
+        match (after.next(), remaining.next()) {
+            (None, None) => return true,
+            (Some("**"), _) => {
+                retry = Some((after.clone(), left.clone()));
+                rest = after;
+                continue;
+            }
+            (Some(wanted), Some(segment)) if wanted == "*" || wanted == segment => {
+                (rest, left) = (after, remaining);
+                continue;
+            }
+            _ => {}
+        }
+        let Some((pattern_after, topic_after)) = &mut retry else { return false };
+        if topic_after.next().is_none() {
+            return false;
+        }
+        (rest, left) = (pattern_after.clone(), topic_after.clone());
+    }
+}
+
+/// What comparing a publisher with a subscriber found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Match {
+    /// They belong together.
+    Matched,
+    /// They have nothing to do with each other.
+    NotSameTopic,
+    /// Same topic, but a policy stands between them.
+    Mismatch {
+        /// `type`, `reliability` or `carrier`.
+        policy: &'static str,
+        /// What the publisher offers.
+        offered: String,
+        /// What the subscriber requests.
+        requested: String,
+        /// What would fit.
+        remedy: String,
+    },
+}
+
+/// Compares a publisher with a subscriber by requested/offered rules. Reports the first policy that does not fit, in the
+/// order type, reliability, carrier. A publisher with larger messages than the subscriber takes is no mismatch: only the
+/// messages that are too large are refused, and counted.
+pub fn compare(publisher: &PortInfo, subscriber: &PortInfo) -> Match {
+    let directions = (publisher.direction, subscriber.direction);
+    if directions != (Direction::Publisher, Direction::Subscriber)
+        || !topic_matches(&subscriber.topic, &publisher.topic)
+    {
+        return Match::NotSameTopic;
+    }
+    compare_type(publisher, subscriber)
+        .or_else(|| compare_reliability(publisher, subscriber))
+        .or_else(|| compare_carriers(publisher, subscriber))
+        .unwrap_or(Match::Matched)
+}
+
+fn compare_type(publisher: &PortInfo, subscriber: &PortInfo) -> Option<Match> {
+    let (offered, requested) = (&publisher.message, &subscriber.message);
+    if requested.accepts(offered) {
+        return None;
+    }
+    let remedy = if offered.name == requested.name {
+        format!("the two programs have different definitions of {}: build both from the same one", offered.name)
+    } else {
+        format!("subscribe with type {}, or untyped", offered.name)
+    };
+    let show = |t: &crate::codec::TypeDescription| format!("{} ({:016x})", t.name, t.hash);
+    Some(Match::Mismatch { policy: "type", offered: show(offered), requested: show(requested), remedy })
+}
+
+fn compare_reliability(publisher: &PortInfo, subscriber: &PortInfo) -> Option<Match> {
+    let (offered, requested) = (publisher.qos.reliability, subscriber.qos.reliability);
+    if (offered, requested) != (Reliability::BestEffort, Reliability::Reliable) {
+        return None;
+    }
+    Some(Match::Mismatch {
+        policy: "reliability",
+        offered: "best-effort".to_owned(),
+        requested: "reliable".to_owned(),
+        remedy: format!(
+            "make the publisher {} reliable, or the subscriber {} best-effort",
+            publisher.name, subscriber.name
+        ),
+    })
+}
+
+fn compare_carriers(publisher: &PortInfo, subscriber: &PortInfo) -> Option<Match> {
+    let (offered, requested) = (&publisher.carriers, &subscriber.carriers);
+    // A port that names no carrier leaves the choice to the handshake.
+    if offered.is_empty() || requested.is_empty() || offered.iter().any(|c| requested.contains(c)) {
+        return None;
+    }
+    Some(Match::Mismatch {
+        policy: "carrier",
+        offered: offered.join(", "),
+        requested: requested.join(", "),
+        remedy: format!("allow one of {} at the subscriber {}", offered.join(", "), subscriber.name),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::codec::TypeDescription;
+    use proptest::prelude::*;
+
+    fn brute_force(pattern: &[&str], topic: &[&str]) -> bool {
+        match (pattern.split_first(), topic.split_first()) {
+            (None, None) => true,
+            (Some((&"**", rest)), _) => (0..=topic.len()).any(|n| brute_force(rest, &topic[n..])),
+            (Some((wanted, rest)), Some((segment, left))) => {
+                (*wanted == "*" || wanted == segment) && brute_force(rest, left)
+            }
+            _ => false,
+        }
+    }
+
+    fn path(segments: &[&str]) -> String {
+        segments.iter().map(|s| format!("/{s}")).collect()
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(4000))]
+        #[test]
+        fn patterns_match_what_a_brute_force_matcher_matches(
+            pattern in prop::collection::vec(prop::sample::select(vec!["a", "b", "*", "**"]), 1..7),
+            topic in prop::collection::vec(prop::sample::select(vec!["a", "b"]), 1..8),
+        ) {
+            check_pattern(&path(&pattern)).unwrap();
+            check_name(&path(&topic)).unwrap();
+            prop_assert_eq!(topic_matches(&path(&pattern), &path(&topic)), brute_force(&pattern, &topic));
+        }
+        #[test]
+        fn no_text_makes_the_checks_or_the_matcher_fail(pattern in ".{0,300}", topic in ".{0,300}") {
+            let _ = (check_name(&topic), check_pattern(&pattern), topic_matches(&pattern, &topic));
+        }
+        #[test]
+        fn each_topic_matches_itself(topic in "(/[!-)+-.0-~]{1,5}){1,5}") {
+            prop_assert_eq!(check_name(&topic), Ok(()));
+            prop_assert!(topic_matches(&topic, &topic) && topic_matches("/**", &topic));
+        }
+    }
+
+    #[test]
+    fn names_that_are_none_are_refused_with_what_is_allowed() {
+        let long = format!("/{}", "x".repeat(255));
+        for bad in ["", "/", "a", "/a/", "//a", "/a b", "/ä", "/a\n", "/*", &long] {
+            assert!(check_name(bad).unwrap_err().to_string().contains("/camera/left"), "{bad}");
+        }
+        for bad in ["/a*", "/***", "/a/*b", "*", ""] {
+            assert!(check_pattern(bad).unwrap_err().to_string().contains("** (any number of segments)"), "{bad}");
+        }
+        assert!(check_pattern("/a/*/**").is_ok() && check_pattern("/a").is_ok());
+    }
+
+    fn port(direction: Direction, topic: &str) -> PortInfo {
+        PortInfo {
+            name: "/port".into(),
+            direction,
+            topic: topic.into(),
+            message: TypeDescription::opaque("image"),
+            qos: qos::Qos::default(),
+            carriers: vec!["tcp".into(), "udp".into()],
+        }
+    }
+
+    fn policy(found: Match) -> &'static str {
+        match found {
+            Match::Matched => "matched",
+            Match::NotSameTopic => "not same topic",
+            Match::Mismatch { policy, remedy, .. } => {
+                assert!(!remedy.is_empty());
+                policy
+            }
+        }
+    }
+
+    #[test]
+    fn a_mismatch_names_the_policy_that_stands_between() {
+        let offered = port(Direction::Publisher, "/camera/left");
+        let asking = |change: fn(&mut PortInfo)| {
+            let mut wanted = port(Direction::Subscriber, "/camera/*");
+            change(&mut wanted);
+            policy(compare(&offered, &wanted))
+        };
+        assert_eq!(asking(|_| ()), "matched");
+        assert_eq!(asking(|p| p.message = TypeDescription::any()), "matched");
+        assert_eq!(asking(|p| p.qos.max_message = 10), "matched");
+        assert_eq!(asking(|p| p.carriers.clear()), "matched");
+        assert_eq!(asking(|p| p.topic = "/camera".into()), "not same topic");
+        assert_eq!(asking(|p| p.direction = Direction::Publisher), "not same topic");
+        assert_eq!(asking(|p| p.message = TypeDescription::opaque("text")), "type");
+        assert_eq!(asking(|p| p.carriers = vec!["shm".into()]), "carrier");
+    }
+
+    #[test]
+    fn a_reliable_subscriber_does_not_match_a_best_effort_publisher() {
+        let (mut offered, mut wanted) = (port(Direction::Publisher, "/a"), port(Direction::Subscriber, "/a"));
+        offered.qos.reliability = Reliability::BestEffort;
+        assert_eq!(policy(compare(&offered, &wanted)), "reliability");
+        wanted.qos.reliability = Reliability::BestEffort;
+        assert_eq!(policy(compare(&offered, &wanted)), "matched");
+        offered.qos.reliability = Reliability::Reliable;
+        assert_eq!(policy(compare(&offered, &wanted)), "matched");
+    }
+}

@@ -1,0 +1,260 @@
+//! The subscriber's side of the handshake: connect, ask, read the answer, open the receiving half.
+
+use super::control::{Control, Entry};
+use super::state::NodeState;
+use super::wanted::{Candidate, Pair, Progress, Route, Wanted};
+use crate::carrier::tcp::{self, TcpReceive};
+use crate::carrier::{Carrier, Opening, Place, ReceiveHalf};
+use crate::channel::inbound::{Agreed, Inbound};
+use crate::control::CHANNEL_HANDSHAKE;
+use crate::event::Event;
+use crate::handshake::{self, Accepted, Answer, Parameters, Refused, Request, VERSION};
+use linux::memory::RingReader;
+use linux::poll::Readiness;
+use socket2::{Domain, SockAddr, Socket, Type};
+use std::io;
+use std::net::TcpStream;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// A handshake that this node began.
+pub(crate) struct Dial {
+    pub pair: Pair,
+    pub stream: OwnedFd,
+    pub until: Instant,
+    carrier: String,
+    connecting: bool,
+    request: Option<Request>,
+    place: Option<Place>,
+    opening: Option<Box<dyn Opening>>,
+    via: Option<Arc<dyn Carrier>>,
+    bytes: Vec<u8>,
+    descriptors: Vec<OwnedFd>,
+}
+
+/// An attempt that got no answer within this time is given up; the next one begins afresh. Short, because after an outage
+/// the first attempt that reaches the peer should not be one that waits for a retransmission (P-16: within a second).
+const ATTEMPT: Duration = Duration::from_millis(500);
+
+impl Dial {
+    /// Begins to connect. Never waits.
+    pub fn start(
+        state: &NodeState,
+        pair: Pair,
+        wanted: &Wanted,
+        candidate: &Candidate,
+        carriers: &[Arc<dyn Carrier>],
+    ) -> Result<Self, String> {
+        let stream = connect(&candidate.route).map_err(|e| format!("cannot connect to {:?}: {e}", candidate.route))?;
+        let request = Request {
+            version: VERSION,
+            realm: state.settings.realm.clone(),
+            node: state.id,
+            port: pair.1.port,
+            subscriber: wanted.subscriber.clone(),
+            to_node: pair.0.node,
+            to_port: pair.0.port,
+            carrier: candidate.carrier.clone(),
+            clock: state.clock.clone(),
+            by_name: wanted.by_name,
+            parameters: Parameters::default(),
+        };
+        Ok(Self {
+            pair,
+            stream,
+            until: Instant::now() + ATTEMPT,
+            carrier: candidate.carrier.clone(),
+            connecting: true,
+            request: Some(request),
+            place: None,
+            opening: None,
+            via: carriers.iter().find(|c| c.name() == candidate.carrier).cloned(),
+            bytes: Vec::new(),
+            descriptors: Vec::new(),
+        })
+    }
+
+    /// The connection stands: open this end and ask.
+    fn ask(&mut self) -> io::Result<()> {
+        let socket = socket2::SockRef::from(&self.stream);
+        if let Some(error) = socket.take_error()? {
+            return Err(error);
+        }
+        let Some(mut request) = self.request.take() else { return Ok(()) };
+        if let Some(via) = &self.via {
+            let (local, peer) = (socket.local_addr()?.as_socket(), socket.peer_addr()?.as_socket());
+            let (Some(local), Some(peer)) = (local, peer) else { return Err(io::ErrorKind::AddrNotAvailable.into()) };
+            let place = Place { local, peer, port_number: super::incoming::port_number(self.pair.0) };
+            let (opening, parameters) = via.receiver(&place)?;
+            (self.opening, request.parameters, self.place) = (Some(opening), parameters, Some(place));
+        }
+        let mut bytes = vec![CHANNEL_HANDSHAKE];
+        bytes.extend(handshake::pack(&request).map_err(io::Error::other)?);
+        // A fresh connection's buffer takes a request whole.
+        if linux::socket::send(self.stream.as_fd(), &bytes)? != bytes.len() {
+            return Err(io::ErrorKind::WriteZero.into());
+        }
+        self.connecting = false;
+        Ok(())
+    }
+
+    /// Reads the answer, byte by byte up to its end: what follows on a TCP channel are frames.
+    fn read(&mut self) -> io::Result<Option<Answer>> {
+        loop {
+            let needed = match self.bytes.first_chunk::<4>() {
+                None => 4,
+                Some(length) => 4 + (u32::from_le_bytes(*length) as usize).min(handshake::LARGEST + 1),
+            };
+            let have = self.bytes.len();
+            if have >= needed && have >= 4 {
+                let answer = handshake::unpack::<Answer>(&self.bytes).map_err(io::Error::other)?;
+                return Ok(answer.map(|(answer, _)| answer));
+            }
+            self.bytes.resize(needed, 0);
+            let result = linux::socket::receive_with_descriptors(
+                self.stream.as_fd(),
+                &mut self.bytes[have..],
+                &mut self.descriptors,
+            );
+            self.bytes.truncate(have + *result.as_ref().unwrap_or(&0));
+            match result {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+impl Control {
+    /// Goes on with a handshake that this node began.
+    pub(super) fn dial_ready(&mut self, index: usize, flags: Readiness) {
+        let Some(mut dial) = self.take_dial(index) else { return };
+        let _ = flags;
+        if dial.connecting {
+            match dial.ask() {
+                Ok(()) => drop(self.watch(Entry::Dial(dial), Readiness::IN)),
+                Err(error) => self.try_failed(dial.pair, &error.to_string()),
+            }
+            return;
+        }
+        match dial.read() {
+            Ok(None) => drop(self.watch(Entry::Dial(dial), Readiness::IN)),
+            Ok(Some(Answer::Accepted(accepted))) => self.accept(*dial, accepted),
+            Ok(Some(Answer::Refused(refused))) => self.refused(dial.pair, refused),
+            Err(error) => self.try_failed(dial.pair, &error.to_string()),
+        }
+    }
+
+    fn take_dial(&mut self, index: usize) -> Option<Box<Dial>> {
+        match self.unwatch(index)? {
+            Entry::Dial(dial) => Some(dial),
+            _ => None,
+        }
+    }
+
+    fn refused(&mut self, pair: Pair, refused: Refused) {
+        let Refused { policy, offered, requested, remedy } = refused;
+        if matches!(policy.as_str(), "carrier" | "system") {
+            return self.try_failed(pair, &format!("refused: {remedy}"));
+        }
+        if matches!(policy.as_str(), "port" | "node") {
+            return self.drop_wanted(pair, "the publisher closed");
+        }
+        let Some(wanted) = self.wanted.get_mut(&pair) else { return };
+        wanted.progress = Progress::Refused;
+        let (publisher, subscriber) = (wanted.publisher.name.clone(), wanted.subscriber.name.clone());
+        self.state.events.push(Event::Incompatible { publisher, subscriber, policy, offered, requested, remedy });
+    }
+
+    fn accept(&mut self, mut dial: Dial, accepted: Accepted) {
+        let pair = dial.pair;
+        let (Some(inlet), Some(wanted)) = (self.state.inlet(pair.1.port), self.wanted.get(&pair)) else { return };
+        let resume_after = match wanted.delivered {
+            Some((incarnation, seq)) if incarnation == accepted.incarnation => seq,
+            _ => 0,
+        };
+        let same_clock = accepted.clock == self.state.clock;
+        let channel = Arc::new(self.channel(pair, &dial.carrier, accepted.incarnation, same_clock));
+        let agreed = Agreed {
+            flow: accepted.flow,
+            max_message: accepted.max_message.min(inlet.info().qos.max_message) as usize,
+            stream: dial.via.as_ref().is_none_or(|via| via.capabilities().stream),
+            resume_after,
+            budget: self.state.budget.clone(),
+        };
+        if dial.carrier == "shm" {
+            return match self.map_ring(dial, &channel) {
+                Ok(ring) => self.begin(pair, Inbound::shared(channel, inlet, ring, &agreed)),
+                Err(error) => self.try_failed(pair, &error.to_string()),
+            };
+        }
+        let half = match self.open_half(&mut dial, &accepted, &channel) {
+            Ok(half) => half,
+            Err(error) => return self.try_failed(pair, &error.to_string()),
+        };
+        self.begin(pair, Inbound::new(channel, inlet, half, agreed));
+    }
+
+    /// The channel is open: its port or a reader thread serves it from now on.
+    fn begin(&mut self, pair: Pair, inbound: Inbound) {
+        let inlet = inbound.inlet.clone();
+        self.opened(pair, inbound.channel.clone());
+        if let Some(inbound) = inlet.adopt(inbound) {
+            self.state.readers.serve(inbound);
+        }
+    }
+
+    /// Maps what came with the answer. The stream is the sign of life in both directions: this thread watches one handle
+    /// for the publisher's end, the ring keeps another as long as anything of it is read.
+    fn map_ring(&mut self, dial: Dial, channel: &Arc<crate::port::Channel>) -> io::Result<RingReader> {
+        let [payload, ring] = dial.descriptors.as_slice() else {
+            return Err(crate::carrier::invalid("the answer came without the two descriptors of a ring"));
+        };
+        let reader = RingReader::attach_with_sign(payload.as_fd(), ring.as_fd(), Some(dial.stream.try_clone()?))?;
+        self.watch(Entry::Held(dial.stream, channel.clone()), Readiness::IN | Readiness::RDHUP);
+        Ok(reader)
+    }
+
+    fn open_half(
+        &mut self,
+        dial: &mut Dial,
+        accepted: &Accepted,
+        channel: &Arc<crate::port::Channel>,
+    ) -> io::Result<Box<dyn ReceiveHalf>> {
+        let stream = std::mem::replace(&mut dial.stream, placeholder()?);
+        if let Some(opening) = dial.opening.take() {
+            let half = opening.complete(&accepted.parameters)?;
+            let stream = TcpStream::from(stream);
+            tcp::notice_outage(&stream);
+            self.watch(Entry::Held(stream.into(), channel.clone()), Readiness::IN | Readiness::RDHUP);
+            return Ok(half);
+        }
+        let stream = TcpStream::from(stream);
+        tcp::notice_outage(&stream);
+        Ok(Box::new(TcpReceive::new(stream)?))
+    }
+}
+
+/// A descriptor to leave in place of one that was taken out.
+fn placeholder() -> io::Result<OwnedFd> {
+    Ok(Socket::new(Domain::UNIX, Type::STREAM, None)?.into())
+}
+
+fn connect(route: &Route) -> io::Result<OwnedFd> {
+    let (domain, address) = match route {
+        Route::Process => return Err(io::ErrorKind::Unsupported.into()),
+        Route::Unix(path) => (Domain::UNIX, SockAddr::unix(path)?),
+        Route::Tcp(address) => (Domain::for_address(*address), SockAddr::from(*address)),
+    };
+    let socket = Socket::new(domain, Type::STREAM, None)?;
+    socket.set_nonblocking(true)?;
+    match socket.connect(&address) {
+        Ok(()) => {}
+        Err(error) if error.raw_os_error() == Some(rustix::io::Errno::INPROGRESS.raw_os_error()) => {}
+        Err(error) => return Err(error),
+    }
+    Ok(socket.into())
+}

@@ -1,0 +1,344 @@
+//! What others ask of this node's listeners: control links and channels. The publisher's side of the handshake.
+
+use super::control::{Control, Entry, PendingAttach};
+use crate::carrier::tcp::{self, TcpSend};
+use crate::carrier::{Capabilities, Carrier, Place, SendHalf};
+use crate::channel::flow::{Flow, FlowSettings};
+use crate::control::matching::{Match, compare};
+use crate::control::{CHANNEL_HANDSHAKE, CONTROL_LINK};
+use crate::handshake::{self, Accepted, Answer, LARGEST, Parameters, Refused, Request, VERSION};
+use crate::port::{AnyOutlet, Channel, PortRef, Way};
+use linux::memory::{Arena, RingWriter};
+use std::io;
+use std::net::{SocketAddr, TcpStream};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// A stream that has not said yet what it wants, or not all of it.
+pub(crate) struct Incoming {
+    pub stream: OwnedFd,
+    pub bytes: Vec<u8>,
+    pub until: Instant,
+}
+
+/// Who connects must say what it wants within this time.
+pub(crate) const HANDSHAKE_TIME: Duration = Duration::from_secs(2);
+/// Streams that may be in this state at once; further ones are closed.
+pub(crate) const MOST_INCOMING: usize = 256;
+/// Bytes of fragments that leave at once towards a receiver that did not say what its buffer holds.
+const CAREFUL_BURST: usize = 64 << 10;
+
+/// Samples that wait in a ring at most.
+const MOST_DEPTH: u32 = 32_768;
+/// Samples that a subscriber may hold besides those that wait in its port.
+const HELD_BESIDES: u32 = 16;
+
+/// What became of an incoming stream.
+pub(crate) enum Progress {
+    /// More bytes are needed.
+    Waiting,
+    /// It is done with; the stream is closed or has another owner.
+    Done,
+}
+
+impl Incoming {
+    pub fn new(stream: OwnedFd, now: Instant) -> Self {
+        Self { stream, bytes: Vec::new(), until: now + HANDSHAKE_TIME }
+    }
+
+    /// Reads what is there; `false` when the peer is gone or sends too much.
+    fn fill(&mut self) -> bool {
+        let mut chunk = [0; 4096];
+        loop {
+            // Only the first byte at first: what follows may belong to another protocol.
+            let room = if self.bytes.is_empty() { 1 } else { chunk.len() };
+            match linux::socket::receive_stream(self.stream.as_fd(), &mut chunk[..room], false) {
+                Ok(0) => return false,
+                Ok(count) => self.bytes.extend_from_slice(&chunk[..count]),
+                Err(error) => return error.kind() == io::ErrorKind::WouldBlock,
+            }
+            if self.bytes.first() == Some(&CONTROL_LINK) {
+                return true;
+            }
+            if self.bytes.len() > LARGEST + 5 {
+                return false;
+            }
+        }
+    }
+}
+
+impl Control {
+    /// Goes on with an incoming stream.
+    pub fn incoming(&mut self, incoming: &mut Option<Incoming>) -> Progress {
+        let Some(peer) = incoming else { return Progress::Done };
+        if !peer.fill() {
+            self.count("incoming streams that ended or said too much");
+            return Progress::Done;
+        }
+        match peer.bytes.first() {
+            None => Progress::Waiting,
+            Some(&CONTROL_LINK) => {
+                if let Some(peer) = incoming.take() {
+                    self.adopt(peer.stream);
+                }
+                Progress::Done
+            }
+            Some(&CHANNEL_HANDSHAKE) => match handshake::unpack::<Request>(&peer.bytes[1..]) {
+                Ok(None) => Progress::Waiting,
+                Ok(Some((request, _))) => {
+                    if let Some(peer) = incoming.take() {
+                        self.serve(request, peer.stream);
+                    }
+                    Progress::Done
+                }
+                Err(_) => {
+                    self.count("incoming streams with no readable request");
+                    Progress::Done
+                }
+            },
+            Some(_) => {
+                self.count("incoming streams with an unknown first byte");
+                Progress::Done
+            }
+        }
+    }
+
+    fn adopt(&mut self, stream: OwnedFd) {
+        let mut stream = Some(stream);
+        for discovery in &mut self.discoveries {
+            stream = stream.and_then(|s| discovery.adopt(s));
+        }
+    }
+
+    /// Answers a request for a channel, and opens it.
+    fn serve(&mut self, request: Request, stream: OwnedFd) {
+        match self.offer(&request, stream) {
+            Ok(()) => self.state.made_progress(),
+            Err((refused, stream)) => {
+                if refused.policy == "system" {
+                    self.warn(format!(
+                        "{} refused over {}: {}",
+                        request.subscriber.name, request.carrier, refused.remedy
+                    ));
+                }
+                let _ = answer(&stream, &Answer::Refused(refused));
+            }
+        }
+    }
+
+    fn offer(&mut self, request: &Request, stream: OwnedFd) -> Result<(), (Refused, OwnedFd)> {
+        let (outlet, batching) = match self.check(request) {
+            Ok(found) => found,
+            Err(refused) => return Err((refused, stream)),
+        };
+        let settings = |id| FlowSettings {
+            id,
+            policy: outlet.info().qos.queue,
+            class: outlet.info().qos.class,
+            burst: request.parameters.buffer.map_or(CAREFUL_BURST, |b| b as usize / 4),
+            batching,
+        };
+        if request.carrier == "shm" {
+            return self.offer_shared_memory(request, outlet, stream);
+        }
+        let Some(place) = place_of(&stream, request) else {
+            return Err((refused("carrier", request, "a stream with addresses: connect by TCP"), stream));
+        };
+        if request.carrier == "tcp" {
+            let accepted = self.accepted(request, outlet.as_ref(), self.random_flow(), Parameters::default());
+            let flow = accepted.flow;
+            if answer(&stream, &Answer::Accepted(accepted)).is_err() {
+                return Ok(()); // the subscriber is gone already
+            }
+            let stream = Arc::new(TcpStream::from(stream));
+            let Ok(half) = TcpSend::new(stream.clone()) else { return Ok(()) };
+            tcp::keep_linear(&stream);
+            let flow = self.flow(settings(flow), Box::new(half), tcp::CAPABILITIES);
+            self.attach(request, outlet, Way::Flow(flow), Entry::served(stream));
+            return Ok(());
+        }
+        let Some(carrier) = self.carrier(&request.carrier) else {
+            return Err((refused("carrier", request, "a carrier that the publisher's build has"), stream));
+        };
+        let (way, accepted) = match self.open_sender(carrier.as_ref(), request, outlet.as_ref(), &place, settings) {
+            Ok(opened) => opened,
+            Err(error) => return Err((refused("system", request, &format!("{}: {error}", request.carrier)), stream)),
+        };
+        if answer(&stream, &Answer::Accepted(accepted)).is_ok() {
+            let stream = Arc::new(TcpStream::from(stream));
+            self.attach(request, outlet, way, Entry::served(stream));
+        }
+        Ok(())
+    }
+
+    /// Opens a ring for a subscriber of this host; its descriptors travel with the answer.
+    fn offer_shared_memory(
+        &mut self,
+        request: &Request,
+        outlet: Arc<dyn AnyOutlet>,
+        stream: OwnedFd,
+    ) -> Result<(), (Refused, OwnedFd)> {
+        let opened = self.open_ring(request, outlet.as_ref());
+        let (ring, ring_fd, payload_fd, arena) = match opened {
+            Ok(opened) => opened,
+            Err(error) => return Err((refused("system", request, &format!("no shared memory: {error}")), stream)),
+        };
+        let accepted = self.accepted(request, outlet.as_ref(), self.random_flow(), Parameters::default());
+        let bytes = handshake::pack(&Answer::Accepted(accepted)).unwrap_or_default();
+        let descriptors = [payload_fd.as_fd(), ring_fd.as_fd()];
+        if linux::socket::send_with_descriptors(stream.as_fd(), &bytes, &descriptors).is_ok_and(|n| n == bytes.len()) {
+            self.attach(request, outlet, Way::Ring(ring, arena), Some(Entry::ServedUnix(stream, None)));
+        }
+        Ok(())
+    }
+
+    fn open_ring(
+        &mut self,
+        request: &Request,
+        outlet: &dyn AnyOutlet,
+    ) -> io::Result<(RingWriter, OwnedFd, OwnedFd, Option<Arena>)> {
+        let (payload_fd, arena) = outlet.payload_memory()?;
+        let depth = outlet.info().qos.queue.limit().min(MOST_DEPTH);
+        let hold = request.subscriber.qos.queue.limit().min(MOST_DEPTH) + HELD_BESIDES;
+        let bit = self.next_bit();
+        let (ring, ring_fd) = RingWriter::create(depth, hold, bit)?;
+        Ok((ring, ring_fd, payload_fd, arena))
+    }
+
+    fn open_sender(
+        &mut self,
+        carrier: &dyn Carrier,
+        request: &Request,
+        outlet: &dyn AnyOutlet,
+        place: &Place,
+        settings: impl Fn(u32) -> FlowSettings,
+    ) -> io::Result<(Way, Accepted)> {
+        let key = (request.to_port, place.local.ip());
+        if carrier.capabilities().multicast
+            && let Some((flow, parameters)) = self.groups.get(&key).filter(|(flow, _)| !flow.has_ended())
+        {
+            let accepted = self.accepted(request, outlet, flow.settings.id, parameters.clone());
+            return Ok((Way::Group(flow.clone()), accepted));
+        }
+        let sender = carrier.sender(place, &request.parameters)?;
+        let flow = self.flow(settings(self.random_flow()), sender.half, sender.capabilities);
+        let accepted = self.accepted(request, outlet, flow.settings.id, sender.parameters.clone());
+        if !carrier.capabilities().multicast {
+            return Ok((Way::Flow(flow), accepted));
+        }
+        self.groups.insert(key, (flow.clone(), sender.parameters));
+        Ok((Way::Group(flow), accepted))
+    }
+
+    fn flow(&self, settings: FlowSettings, half: Box<dyn SendHalf>, capabilities: Capabilities) -> Arc<Flow> {
+        Arc::new(Flow::new(settings, half, capabilities, self.state.senders.clone()))
+    }
+
+    /// Whether this node has what is asked for, and may give it.
+    #[allow(clippy::type_complexity)]
+    fn check(
+        &self,
+        request: &Request,
+    ) -> Result<(Arc<dyn AnyOutlet>, Option<crate::channel::flow::Batching>), Refused> {
+        if request.version != VERSION {
+            return Err(refused("version", request, &format!("handshake version {VERSION}")));
+        }
+        if request.realm != self.state.settings.realm {
+            return Err(refused("realm", request, &format!("realm {}", self.state.settings.realm)));
+        }
+        if request.to_node != self.state.id {
+            return Err(refused("node", request, &format!("node {}: that address has a new owner", self.state.id)));
+        }
+        let Some((outlet, batching)) = self.state.outlet(request.to_port).filter(|(o, _)| !o.is_closed()) else {
+            return Err(refused("port", request, "a port that is open"));
+        };
+        let mut publisher = outlet.info().clone();
+        if request.by_name {
+            publisher.topic.clone_from(&request.subscriber.topic);
+        }
+        let mut subscriber = request.subscriber.clone();
+        if request.by_name {
+            subscriber.carriers.clear();
+        }
+        match compare(&publisher, &subscriber) {
+            Match::Matched => Ok((outlet, batching)),
+            Match::NotSameTopic => Err(refused("topic", request, &publisher.topic)),
+            Match::Mismatch { policy, offered, requested, remedy } => {
+                Err(Refused { policy: policy.to_owned(), offered, requested, remedy })
+            }
+        }
+    }
+
+    pub(crate) fn accepted(
+        &self,
+        request: &Request,
+        outlet: &dyn AnyOutlet,
+        flow: u32,
+        parameters: Parameters,
+    ) -> Accepted {
+        let max_message = outlet.info().qos.max_message.min(request.subscriber.qos.max_message);
+        Accepted {
+            flow,
+            incarnation: self.state.incarnation,
+            last_seq: outlet.last_seq(),
+            max_message,
+            clock: self.state.clock.clone(),
+            parameters,
+        }
+    }
+
+    /// Gives the publisher its new channel; an older one of the same two ports gives way to it.
+    pub(crate) fn attach(&mut self, request: &Request, outlet: Arc<dyn AnyOutlet>, way: Way, entry: Option<Entry>) {
+        let publisher = PortRef { node: self.state.id, port: request.to_port };
+        let subscriber = PortRef { node: request.node, port: request.port };
+        let channel = Arc::new(Channel {
+            id: self.state.next_channel(),
+            publisher,
+            subscriber,
+            publisher_name: outlet.info().name.clone(),
+            subscriber_name: request.subscriber.name.clone(),
+            topic: outlet.info().topic.clone(),
+            carrier: request.carrier.clone(),
+            incarnation: self.state.incarnation,
+            same_clock: request.clock == self.state.clock,
+            counters: Default::default(),
+            closed: Default::default(),
+        });
+        self.replace(publisher, subscriber);
+        let token = entry.and_then(|entry| self.watch_served(entry, channel.clone()));
+        self.attach_now(PendingAttach { outlet, channel, way, token });
+    }
+}
+
+/// Sends an answer. The stream's buffer is empty, so it is taken whole.
+pub(crate) fn answer(stream: &OwnedFd, answer: &Answer) -> io::Result<()> {
+    let bytes = handshake::pack(answer).map_err(io::Error::other)?;
+    let taken = linux::socket::send(stream.as_fd(), &bytes)?;
+    if taken == bytes.len() { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }
+}
+
+fn place_of(stream: &OwnedFd, request: &Request) -> Option<Place> {
+    let socket = socket2::SockRef::from(stream);
+    let (local, peer): (SocketAddr, SocketAddr) =
+        (socket.local_addr().ok()?.as_socket()?, socket.peer_addr().ok()?.as_socket()?);
+    Some(Place { local, peer, port_number: port_number(PortRef { node: request.to_node, port: request.to_port }) })
+}
+
+/// A number for a publishing port that both ends can compute.
+pub(crate) fn port_number(port: PortRef) -> u64 {
+    // Fibonacci hashing: spreads neighbouring ports of one node over the groups.
+    (port.node.0 ^ u64::from(port.port.0)).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(17)
+}
+
+fn refused(policy: &str, request: &Request, offered: &str) -> Refused {
+    let requested = match policy {
+        "version" => request.version.to_string(),
+        "realm" => request.realm.clone(),
+        "node" => request.to_node.to_string(),
+        "port" => format!("port {}", request.to_port.0),
+        "topic" => request.subscriber.topic.clone(),
+        _ => request.carrier.clone(),
+    };
+    Refused { policy: policy.to_owned(), offered: offered.to_owned(), requested, remedy: format!("it takes {offered}") }
+}

@@ -1,0 +1,22 @@
+//! The driver: the threads of a node. Only here are clocks read and carriers called.
+//!
+//! | thread | how many | what it does |
+//! |---|---|---|
+//! | `control` | 1 | listeners, handshakes, matching, liveness, administration |
+//! | `links` | 1 | control links to other nodes (see [`crate::control`]) |
+//! | `reader` | ≤ 8 | one channel each, blocking |
+//! | `readers` | ≤ 1 | all further channels |
+//! | `send-CLASS` | ≤ 1 per class | drains flows whose socket was full, flushes batches |
+
+mod control;
+mod dial;
+mod incoming;
+mod reader;
+mod sender;
+mod state;
+mod wanted;
+
+pub(crate) use control::{Command, Control};
+pub(crate) use reader::Readers;
+pub(crate) use sender::Senders;
+pub(crate) use state::NodeState;

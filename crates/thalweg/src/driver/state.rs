@@ -1,0 +1,208 @@
+//! What all threads of a node share.
+
+use super::control::Command;
+use super::{Readers, Senders};
+use crate::channel::flow::Batching;
+use crate::control::directory::Directory;
+use crate::control::{Direction, Document, NodeId, PortId};
+use crate::error::{Error, Result};
+use crate::event::Events;
+use crate::node::Settings;
+use crate::port::{AnyInlet, AnyOutlet};
+use linux::poll::Waker;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
+use std::time::Instant;
+
+/// The carriers of this build, in the order `auto` prefers them.
+pub(crate) const CARRIERS: [&str; 5] = ["local", "shm", "tcp", "udp", "mcast"];
+
+/// Bytes that all unfinished messages of a node may take together.
+const REASSEMBLY_BUDGET: usize = 256 << 20;
+
+pub(crate) struct NodeState {
+    pub id: NodeId,
+    pub settings: Settings,
+    pub incarnation: u64,
+    pub clock: String,
+    pub events: Events,
+    pub readers: Readers,
+    pub senders: Arc<Senders>,
+    pub budget: Arc<AtomicUsize>,
+    pub waker: Arc<Waker>,
+    document: Mutex<Arc<Document>>,
+    directory: Mutex<Directory>,
+    outlets: Mutex<BTreeMap<PortId, (Arc<dyn AnyOutlet>, Option<Batching>)>>,
+    inlets: Mutex<BTreeMap<PortId, Arc<dyn AnyInlet>>>,
+    names: Mutex<Vec<String>>,
+    commands: mpsc::Sender<Command>,
+    progress: (Mutex<u64>, Condvar),
+    next_port: AtomicU32,
+    next_channel: AtomicU64,
+    closed: AtomicBool,
+}
+
+impl NodeState {
+    pub fn new(settings: Settings, document: Document, waker: Arc<Waker>, commands: mpsc::Sender<Command>) -> Self {
+        let ended = {
+            let (commands, waker) = (Mutex::new(commands.clone()), waker.clone());
+            move |inbound: &crate::channel::inbound::Inbound, why: String| {
+                let sender = commands.lock().unwrap_or_else(PoisonError::into_inner);
+                let _ = sender.send(Command::Ended { channel: inbound.channel.clone(), why });
+                waker.wake();
+            }
+        };
+        Self {
+            id: document.node,
+            incarnation: document.incarnation,
+            clock: document.clock.clone(),
+            settings,
+            events: Events::default(),
+            readers: Readers::new(Arc::new(ended)),
+            senders: Arc::new(Senders::new()),
+            budget: Arc::new(AtomicUsize::new(REASSEMBLY_BUDGET)),
+            waker,
+            document: Mutex::new(Arc::new(document)),
+            directory: Mutex::new(Directory::new()),
+            outlets: Mutex::default(),
+            inlets: Mutex::default(),
+            names: Mutex::default(),
+            commands,
+            progress: Default::default(),
+            next_port: AtomicU32::new(1),
+            next_channel: AtomicU64::new(1),
+            closed: AtomicBool::new(false),
+        }
+    }
+
+    pub fn command(&self, command: Command) {
+        let _ = self.commands.send(command);
+        self.waker.wake();
+    }
+
+    pub fn directory(&self) -> MutexGuard<'_, Directory> {
+        locked(&self.directory)
+    }
+
+    pub fn document(&self) -> Arc<Document> {
+        locked(&self.document).clone()
+    }
+
+    pub fn set_document(&self, document: Document) -> Arc<Document> {
+        let document = Arc::new(document);
+        *locked(&self.document) = document.clone();
+        document
+    }
+
+    pub fn add_outlet(&self, port: PortId, outlet: Arc<dyn AnyOutlet>, batching: Option<Batching>) {
+        locked(&self.outlets).insert(port, (outlet, batching));
+    }
+    pub fn remove_outlet(&self, port: PortId) {
+        if let Some((outlet, _)) = locked(&self.outlets).remove(&port) {
+            self.release_name(&outlet.info().name);
+        }
+    }
+    pub fn outlet(&self, port: PortId) -> Option<(Arc<dyn AnyOutlet>, Option<Batching>)> {
+        locked(&self.outlets).get(&port).cloned()
+    }
+    pub fn outlets(&self) -> Vec<Arc<dyn AnyOutlet>> {
+        locked(&self.outlets).values().map(|(outlet, _)| outlet.clone()).collect()
+    }
+    pub fn add_inlet(&self, port: PortId, inlet: Arc<dyn AnyInlet>) {
+        locked(&self.inlets).insert(port, inlet);
+    }
+    pub fn remove_inlet(&self, port: PortId) {
+        if let Some(inlet) = locked(&self.inlets).remove(&port) {
+            self.release_name(&inlet.info().name);
+        }
+    }
+    pub fn inlet(&self, port: PortId) -> Option<Arc<dyn AnyInlet>> {
+        locked(&self.inlets).get(&port).cloned()
+    }
+    pub fn inlets(&self) -> Vec<(PortId, Arc<dyn AnyInlet>)> {
+        locked(&self.inlets).iter().map(|(id, inlet)| (*id, inlet.clone())).collect()
+    }
+
+    pub fn next_port(&self) -> PortId {
+        PortId(self.next_port.fetch_add(1, Ordering::Relaxed))
+    }
+    pub fn next_channel(&self) -> u64 {
+        self.next_channel.fetch_add(1, Ordering::Relaxed)
+    }
+
+    pub fn default_port_name(&self, topic: &str, direction: Direction, port: PortId) -> String {
+        let role = if direction == Direction::Publisher { "pub" } else { "sub" };
+        let topic = topic.trim_start_matches('/').replace('*', "any");
+        format!("/{}/{topic}/{role}{}", self.settings.name, port.0)
+    }
+
+    /// Takes a port name for this node, unless somebody has it.
+    pub fn reserve_name(&self, name: &str) -> Result<()> {
+        let mut names = locked(&self.names);
+        let own = || format!("node {} (process {}), this node", self.settings.name, std::process::id());
+        if names.iter().any(|n| n == name) {
+            return Err(Error::NameTaken { name: name.to_owned(), holder: own() });
+        }
+        let directory = self.directory();
+        if let Some((key, _)) = directory.port_named(name).filter(|(key, _)| key.node != self.id) {
+            let holder =
+                directory.node(key.node).map(|d| format!("node {} (process {} on {})", d.name, d.pid, d.host_name));
+            return Err(Error::NameTaken {
+                name: name.to_owned(),
+                holder: holder.unwrap_or_else(|| key.node.to_string()),
+            });
+        }
+        names.push(name.to_owned());
+        Ok(())
+    }
+
+    fn release_name(&self, name: &str) {
+        locked(&self.names).retain(|n| n != name);
+    }
+
+    /// The carriers a port may use: those asked for, or all.
+    pub fn check_carriers(&self, asked: Option<&[String]>) -> Result<Vec<String>> {
+        let Some(asked) = asked else { return Ok(CARRIERS.iter().map(|c| (*c).to_owned()).collect()) };
+        let known =
+            |c: &String| CARRIERS.contains(&c.as_str()) || self.settings.carriers.iter().any(|own| own.name() == c);
+        match asked.iter().find(|c| !known(c)) {
+            Some(unknown) => Err(Error::Usage(format!("carrier {unknown:?}: this build has {}", CARRIERS.join(", ")))),
+            None if asked.is_empty() => Err(Error::Usage("a port needs at least one carrier".into())),
+            None => Ok(asked.to_vec()),
+        }
+    }
+
+    /// Something changed that a waiting call may be waiting for.
+    pub fn made_progress(&self) {
+        *locked(&self.progress.0) += 1;
+        self.progress.1.notify_all();
+    }
+
+    pub fn wait_until(&self, until: Instant, condition: impl Fn() -> bool) -> bool {
+        let mut count = locked(&self.progress.0);
+        loop {
+            if condition() {
+                return true;
+            }
+            let Some(left) = until.checked_duration_since(Instant::now()) else { return false };
+            // Conditions may also depend on what happens without the control thread: look again now and then.
+            let left = left.min(crate::carrier::TICK);
+            count = self.progress.1.wait_timeout(count, left).map(|(c, _)| c).unwrap_or_else(|e| e.into_inner().0);
+        }
+    }
+
+    pub fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
+    }
+
+    pub fn close(&self) {
+        self.closed.store(true, Ordering::Release);
+        self.waker.wake();
+    }
+}
+
+/// A poisoned lock means that a thread of ours panicked between two assignments; the maps themselves are whole.
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

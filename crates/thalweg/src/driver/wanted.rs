@@ -1,0 +1,197 @@
+//! The channels this node's subscribers want, and how far each has come. Pure: time is an argument.
+
+use crate::control::{Document, PortInfo};
+use crate::port::{Channel, PortRef};
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// A publisher's and a subscriber's port.
+pub(crate) type Pair = (PortRef, PortRef);
+
+/// First pause before a failed channel is tried again; doubles up to [`LONGEST_PAUSE`].
+const FIRST_PAUSE: Duration = Duration::from_millis(20);
+/// Longest pause: a stream resumes within a second after an outage (P-16).
+const LONGEST_PAUSE: Duration = Duration::from_millis(400);
+/// How long a publisher that vanished without closing is still tried: its host may only be cut off.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Where a publisher can be reached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Route {
+    /// In this process.
+    Process,
+    /// By the unix socket of its node.
+    Unix(PathBuf),
+    /// By TCP.
+    Tcp(SocketAddr),
+}
+
+/// One way to try: carrier and route.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Candidate {
+    pub carrier: String,
+    pub route: Route,
+}
+
+/// How far a wanted channel has come.
+#[derive(Debug)]
+pub(crate) enum Progress {
+    /// Nothing is under way; try at this time.
+    Idle(Instant),
+    /// A handshake is under way.
+    Dialing,
+    /// It is open.
+    Open(Arc<Channel>),
+    /// The publisher refused for a reason that only changes with the ports.
+    Refused,
+}
+
+/// One wanted channel.
+#[derive(Debug)]
+pub(crate) struct Wanted {
+    pub publisher: PortInfo,
+    pub subscriber: PortInfo,
+    pub by_name: bool,
+    pub candidates: Vec<Candidate>,
+    pub next: usize,
+    pub progress: Progress,
+    /// Incarnation and sequence number up to which samples were delivered on an earlier channel.
+    pub delivered: Option<(u64, u64)>,
+    failures: u32,
+    /// Since when the publisher's node is not known to the directory any more.
+    lost_since: Option<Instant>,
+}
+
+impl Wanted {
+    pub fn new(
+        publisher: PortInfo,
+        subscriber: PortInfo,
+        candidates: Vec<Candidate>,
+        by_name: bool,
+        now: Instant,
+    ) -> Self {
+        let progress = Progress::Idle(now);
+        Self {
+            publisher,
+            subscriber,
+            by_name,
+            candidates,
+            next: 0,
+            progress,
+            delivered: None,
+            failures: 0,
+            lost_since: None,
+        }
+    }
+
+    /// The way to try next.
+    pub fn candidate(&self) -> Option<&Candidate> {
+        self.candidates.get(self.next)
+    }
+
+    /// The way that was tried failed: the next one at once, or all again after a pause.
+    pub fn failed(&mut self, now: Instant) {
+        self.next += 1;
+        let mut pause = Duration::ZERO;
+        if self.next >= self.candidates.len() {
+            self.next = 0;
+            self.failures += 1;
+            pause = FIRST_PAUSE.saturating_mul(1 << self.failures.saturating_sub(1).min(8)).min(LONGEST_PAUSE);
+        }
+        self.progress = Progress::Idle(now + pause);
+    }
+
+    /// The channel is open.
+    pub fn opened(&mut self, channel: Arc<Channel>) {
+        (self.failures, self.next) = (0, 0);
+        self.progress = Progress::Open(channel);
+    }
+
+    /// The channel ended: try again after the first pause.
+    pub fn ended(&mut self, now: Instant) {
+        self.next = 0;
+        self.progress = Progress::Idle(now + FIRST_PAUSE);
+    }
+
+    /// The publisher's node left the directory or came back.
+    pub fn seen(&mut self, present: bool, now: Instant) {
+        self.lost_since = if present { None } else { self.lost_since.or(Some(now)) };
+    }
+
+    /// Nobody needs to try any more.
+    pub fn is_hopeless(&self, now: Instant) -> bool {
+        let lost = self.lost_since.is_some_and(|since| now.duration_since(since) > PATIENCE);
+        lost && !matches!(self.progress, Progress::Open(_) | Progress::Dialing)
+    }
+}
+
+/// All wanted channels.
+pub(crate) type WantedChannels = BTreeMap<Pair, Wanted>;
+
+/// The ways from this host to a publisher, best first: `local`, `shm`, then by reliability (design.md §4).
+pub(crate) fn candidates(
+    here: &Document,
+    there: &Document,
+    publisher: &PortInfo,
+    subscriber: &PortInfo,
+    only: Option<&str>,
+) -> Vec<Candidate> {
+    let same_process = here.pid == there.pid && here.host == there.host;
+    let same_host = here.host == there.host;
+    let reliable = subscriber.qos.reliability == qos::Reliability::Reliable;
+    let allowed = |carrier: &str| match only {
+        Some(only) => only == carrier,
+        None => publisher.carriers.iter().any(|c| c == carrier) && subscriber.carriers.iter().any(|c| c == carrier),
+    };
+    let mut found = Vec::new();
+    if allowed("local") && same_process {
+        found.push(Candidate { carrier: "local".into(), route: Route::Process });
+    }
+    if let (true, true, Some(socket)) = (allowed("shm"), same_host, &there.socket) {
+        found.push(Candidate { carrier: "shm".into(), route: Route::Unix(socket.clone()) });
+    }
+    // `auto` takes udp only where losses are allowed, and mcast only when somebody asked for it.
+    let one_choice = only.is_some() || subscriber.carriers.len() == 1 || publisher.carriers.len() == 1;
+    let network: &[&str] = match (reliable, one_choice) {
+        (true, _) => &["tcp"],
+        (false, true) => &["udp", "mcast", "tcp"],
+        (false, false) => &["udp", "tcp"],
+    };
+    let addresses = reachable(there, same_host);
+    for carrier in network.iter().filter(|c| allowed(c)) {
+        found.extend(addresses.iter().map(|a| Candidate { carrier: (*carrier).to_owned(), route: Route::Tcp(*a) }));
+    }
+    found
+}
+
+/// Loopback addresses count only within one host identity, and are the shortest way there.
+fn reachable(there: &Document, same_host: bool) -> Vec<SocketAddr> {
+    let (loopback, others): (Vec<_>, Vec<_>) = there.addresses.iter().partition(|a| a.ip().is_loopback());
+    if same_host { loopback.into_iter().chain(others).collect() } else { others }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_double_up_to_the_longest_and_every_way_is_tried() {
+        let start = Instant::now();
+        let ways = ["shm", "tcp"].map(|c| Candidate { carrier: c.into(), route: Route::Process }).to_vec();
+        let info = crate::testing::port_info("/p");
+        let mut wanted = Wanted::new(info.clone(), info, ways, false, start);
+        let mut pauses = Vec::new();
+        for _ in 0..16 {
+            wanted.failed(start);
+            if let Progress::Idle(at) = wanted.progress {
+                pauses.push((wanted.candidate().map(|c| c.carrier.clone()), at - start));
+            }
+        }
+        let millis: Vec<u64> = pauses.iter().skip(1).step_by(2).map(|(_, p)| p.as_millis() as u64).collect();
+        assert_eq!(millis, [20, 40, 80, 160, 320, 400, 400, 400]);
+        assert!(pauses.iter().step_by(2).all(|(c, p)| c.as_deref() == Some("tcp") && p.is_zero()));
+    }
+}

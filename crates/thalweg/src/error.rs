@@ -1,0 +1,96 @@
+//! Errors, sorted by whose fault they are. Each text shows the value, the limit and what to do.
+
+use std::fmt;
+use std::io;
+
+/// Why something could not be done.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Error {
+    /// The caller's fault: a bad name, a value out of range, a closed port.
+    Usage(String),
+    /// A configuration file or environment variable is wrong: names file, line, key, value and what is allowed.
+    Configuration(String),
+    /// The kernel refused: permission, missing feature, resource in use. Names the remedy.
+    System {
+        /// What was attempted, with its value.
+        what: String,
+        /// What the kernel answered.
+        source: io::Error,
+        /// What to do about it.
+        remedy: String,
+    },
+    /// The peer or the network: not reachable, refused, spoke nonsense.
+    Peer(String),
+    /// The name is taken by another port.
+    NameTaken {
+        /// The name.
+        name: String,
+        /// Node and process that hold it.
+        holder: String,
+    },
+    /// A message cannot be encoded or is larger than the port's `max_message`.
+    Message(String),
+    /// The node or port was closed.
+    Closed,
+}
+
+/// The result of Thalweg's calls.
+pub type Result<T> = std::result::Result<T, Error>;
+
+impl Error {
+    pub(crate) fn system(what: impl Into<String>, source: io::Error) -> Self {
+        let remedy = remedy(&source).to_owned();
+        Error::System { what: what.into(), source, remedy }
+    }
+
+    /// The exit code of the command line (design.md §6): 2 for bad usage or input, 3 when the system refused, else 1.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Error::Usage(_) | Error::Configuration(_) | Error::Message(_) => 2,
+            Error::System { .. } => 3,
+            _ => 1,
+        }
+    }
+}
+
+fn remedy(source: &io::Error) -> &'static str {
+    match source.kind() {
+        io::ErrorKind::AddrInUse => "choose another port, or 0 for any free one",
+        io::ErrorKind::AddrNotAvailable => "listen on an address that this host has (`ip address`)",
+        io::ErrorKind::PermissionDenied => {
+            "use a directory and a port this user may use (THALWEG_RUN_DIR; ports from 1024 up)"
+        }
+        io::ErrorKind::NotFound => "check that the path exists",
+        io::ErrorKind::OutOfMemory => "lower max_message or the queue limits",
+        _ => match source.raw_os_error() {
+            Some(libc_emfile) if libc_emfile == 24 => "raise the limit of open files (`ulimit -n`)",
+            Some(19) => "the interface has no multicast: choose another address, or a carrier other than mcast",
+            _ => "see the kernel's message",
+        },
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::Usage(text) | Error::Configuration(text) | Error::Peer(text) | Error::Message(text) => {
+                f.write_str(text)
+            }
+            Error::System { what, source, remedy } => write!(f, "{what}: {source}; {remedy}"),
+            Error::NameTaken { name, holder } => {
+                write!(f, "the port name {name} is taken by {holder}; choose another with --port or `named`")
+            }
+            Error::Closed => f.write_str("the node or port is closed"),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Error::System { source, .. } => Some(source),
+            _ => None,
+        }
+    }
+}

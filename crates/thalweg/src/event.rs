@@ -1,0 +1,164 @@
+//! What a node tells its owner: matches, mismatches, losses, warnings. Never on the data path of a healthy channel.
+
+use serde::Serialize;
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::{Duration, Instant};
+
+/// Something that happened.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "event", rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Event {
+    /// A channel was established.
+    Matched {
+        /// Publisher's port name.
+        publisher: String,
+        /// Subscriber's port name.
+        subscriber: String,
+        /// The carrier that was chosen.
+        carrier: String,
+    },
+    /// A publisher and a subscriber of one topic do not fit.
+    Incompatible {
+        /// Publisher's port name.
+        publisher: String,
+        /// Subscriber's port name.
+        subscriber: String,
+        /// The policy, or `type`.
+        policy: String,
+        /// What the publisher offers.
+        offered: String,
+        /// What the subscriber asks for.
+        requested: String,
+        /// What would fit.
+        remedy: String,
+    },
+    /// A channel ended.
+    Unmatched {
+        /// Publisher's port name.
+        publisher: String,
+        /// Subscriber's port name.
+        subscriber: String,
+        /// Why.
+        reason: String,
+    },
+    /// A carrier could not be used for a channel; the next one is tried, or the same again after a pause.
+    CarrierFailed {
+        /// Publisher's port name.
+        publisher: String,
+        /// Subscriber's port name.
+        subscriber: String,
+        /// The carrier.
+        carrier: String,
+        /// Why.
+        reason: String,
+    },
+    /// A sample arrived that is no value of the subscriber's type.
+    Undecodable {
+        /// Subscriber's port name.
+        subscriber: String,
+        /// What was wrong.
+        problem: String,
+    },
+    /// Another port has the same name.
+    NameTaken {
+        /// The name.
+        name: String,
+        /// Who holds it.
+        holder: String,
+    },
+    /// Something a person should know.
+    Warning {
+        /// What.
+        text: String,
+    },
+}
+
+impl fmt::Display for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Event::Matched { publisher, subscriber, carrier } => write!(f, "{publisher} → {subscriber} over {carrier}"),
+            Event::Incompatible { publisher, subscriber, policy, offered, requested, remedy } => write!(
+                f,
+                "{publisher} and {subscriber} do not match: {policy} offered {offered}, requested {requested}; {remedy}"
+            ),
+            Event::Unmatched { publisher, subscriber, reason } => {
+                write!(f, "{publisher} → {subscriber} ended: {reason}")
+            }
+            Event::CarrierFailed { publisher, subscriber, carrier, reason } => {
+                write!(f, "{publisher} → {subscriber}: {carrier} failed: {reason}")
+            }
+            Event::Undecodable { subscriber, problem } => {
+                write!(f, "{subscriber} received what it cannot read: {problem}")
+            }
+            Event::NameTaken { name, holder } => write!(f, "the port name {name} is also held by {holder}"),
+            Event::Warning { text } => f.write_str(text),
+        }
+    }
+}
+
+/// The last events of a node: bounded, the oldest are dropped. Cloning gives another handle to the same log.
+#[derive(Clone, Default)]
+pub struct Events(Arc<Log>);
+
+#[derive(Default)]
+struct Log {
+    entries: Mutex<Entries>,
+    news: Condvar,
+}
+
+#[derive(Default)]
+struct Entries {
+    first: u64, // number of the oldest kept event
+    events: VecDeque<Event>,
+}
+
+const KEPT: usize = 1024;
+
+impl Events {
+    pub(crate) fn push(&self, event: Event) {
+        let mut entries = lock(&self.0.entries);
+        if entries.events.len() == KEPT {
+            entries.events.pop_front();
+            entries.first += 1;
+        }
+        entries.events.push_back(event);
+        self.0.news.notify_all();
+    }
+
+    /// A reader that starts with the oldest event still kept.
+    pub fn reader(&self) -> EventReader {
+        EventReader { log: self.0.clone(), next: 0 }
+    }
+}
+
+/// Reads a node's events in order.
+pub struct EventReader {
+    log: Arc<Log>,
+    next: u64,
+}
+
+impl EventReader {
+    /// The next event, waiting at most `timeout`.
+    pub fn wait(&mut self, timeout: Duration) -> Option<Event> {
+        let until = Instant::now() + timeout;
+        let mut entries = lock(&self.log.entries);
+        loop {
+            self.next = self.next.max(entries.first);
+            let index = (self.next - entries.first) as usize;
+            if let Some(event) = entries.events.get(index) {
+                self.next += 1;
+                return Some(event.clone());
+            }
+            let left = until.checked_duration_since(Instant::now())?;
+            entries = self.log.news.wait_timeout(entries, left).map(|(e, _)| e).unwrap_or_else(|e| e.into_inner().0);
+        }
+    }
+}
+
+/// A poisoned lock here only means that a reader panicked; the log itself is whole.
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}

@@ -1,0 +1,166 @@
+//! The in-band handshake: it decides whether a channel comes to be, whatever discovery proposed.
+//!
+//! Over a stream (TCP, or the publisher node's unix socket on the same host) the subscriber's node sends the byte
+//! [`CHANNEL_HANDSHAKE`](crate::control::CHANNEL_HANDSHAKE), then one [`Request`]; the publisher's node answers with one
+//! [`Answer`]. Each is a 4-byte little-endian length (at most [`LARGEST`]) and a JSON document; unknown fields are
+//! ignored. On carrier `tcp` the same stream then carries the frames; on the others it stays open as the channel's sign
+//! of life: whoever dies, the other sees its end.
+
+use crate::control::{NodeId, PortId, PortInfo};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use std::net::SocketAddr;
+
+/// Version of the handshake and of the frames that follow.
+pub const VERSION: u32 = 1;
+/// Largest request or answer in bytes.
+pub const LARGEST: usize = 64 << 10;
+
+/// What a subscriber's node asks for.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Request {
+    /// [`VERSION`].
+    pub version: u32,
+    /// Nodes of different realms do not connect.
+    pub realm: String,
+    /// The subscriber's node.
+    pub node: NodeId,
+    /// The subscribing port.
+    pub port: PortId,
+    /// Its name, type and QoS.
+    pub subscriber: PortInfo,
+    /// The node that is meant.
+    pub to_node: NodeId,
+    /// The publishing port that is meant.
+    pub to_port: PortId,
+    /// Which carrier.
+    pub carrier: String,
+    /// The subscriber's clock ([`linux::clock::clock_id`]).
+    pub clock: String,
+    /// An administrator connected the two ports by name: topics need not be equal.
+    #[serde(default)]
+    pub by_name: bool,
+    /// What the carrier needs to know of the subscriber's end.
+    #[serde(default)]
+    pub parameters: Parameters,
+}
+
+/// What a publisher's node answers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Answer {
+    /// The channel is open.
+    Accepted(Accepted),
+    /// It is not, and why.
+    Refused(Refused),
+}
+
+/// An open channel, as the publisher sees it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Accepted {
+    /// Random id that every frame of the flow carries.
+    pub flow: u32,
+    /// Incarnation of the publisher's node: sequence numbers of another one have nothing to do with these.
+    pub incarnation: u64,
+    /// Sequence number of the last sample published so far.
+    pub last_seq: u64,
+    /// Largest message in bytes.
+    pub max_message: u32,
+    /// The publisher's clock.
+    pub clock: String,
+    /// What the carrier needs to know of the publisher's end.
+    #[serde(default)]
+    pub parameters: Parameters,
+}
+
+/// A refusal.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Refused {
+    /// `version`, `realm`, `node`, `port`, `type`, `reliability`, `carrier` or `system`.
+    pub policy: String,
+    /// What the publisher offers.
+    pub offered: String,
+    /// What was requested.
+    pub requested: String,
+    /// What would fit.
+    pub remedy: String,
+}
+
+/// Carrier parameters.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Parameters {
+    /// UDP: the port this end's socket is bound to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub udp_port: Option<u16>,
+    /// UDP: bytes that the receiver's socket buffer holds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub buffer: Option<u32>,
+    /// Multicast: group and port.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub group: Option<SocketAddr>,
+    /// Carriers that were added: whatever they say to each other.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub other: Vec<u8>,
+}
+
+/// One document as it travels.
+///
+/// # Errors
+/// A text when the document is larger than [`LARGEST`].
+pub fn pack<T: Serialize>(document: &T) -> Result<Vec<u8>, String> {
+    let json = serde_json::to_vec(document).map_err(|e| e.to_string())?;
+    if json.len() > LARGEST {
+        return Err(format!(
+            "a handshake of {} bytes is over the limit of {LARGEST}: shorten names and type description",
+            json.len()
+        ));
+    }
+    let mut bytes = (json.len() as u32).to_le_bytes().to_vec();
+    bytes.extend_from_slice(&json);
+    Ok(bytes)
+}
+
+/// Reads a document from the start of `bytes`: it and how many bytes it took, or `None` while it is not complete.
+///
+/// # Errors
+/// A text when the length is over the limit or the JSON is not such a document.
+pub fn unpack<T: DeserializeOwned>(bytes: &[u8]) -> Result<Option<(T, usize)>, String> {
+    let Some(length) = bytes.first_chunk::<4>() else { return Ok(None) };
+    let length = u32::from_le_bytes(*length) as usize;
+    if length > LARGEST {
+        return Err(format!("a handshake of {length} bytes is over the limit of {LARGEST}"));
+    }
+    let Some(json) = bytes.get(4..4 + length) else { return Ok(None) };
+    let document = serde_json::from_slice(json).map_err(|e| format!("not a handshake: {e}"))?;
+    Ok(Some((document, 4 + length)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn documents_survive_and_pieces_wait() {
+        let refused = Answer::Refused(Refused {
+            policy: "type".into(),
+            offered: "A".into(),
+            requested: "B".into(),
+            remedy: String::new(),
+        });
+        let bytes = pack(&refused).unwrap();
+        for cut in 0..bytes.len() {
+            assert_eq!(unpack::<Answer>(&bytes[..cut]).unwrap(), None);
+        }
+        assert_eq!(unpack::<Answer>(&bytes).unwrap(), Some((refused, bytes.len())));
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_refused_or_waited_for(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            let _ = unpack::<Request>(&bytes);
+            let _ = unpack::<Answer>(&bytes);
+        }
+    }
+}

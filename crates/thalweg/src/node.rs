@@ -1,0 +1,273 @@
+//! Nodes: one taking-part process, or one context in it.
+
+use crate::admin;
+use crate::carrier::Carrier;
+use crate::channel::flow::Batching;
+use crate::codec::Message;
+use crate::control::matching::{check_name, check_pattern};
+use crate::control::{Direction, Document, NodeId, PortId, PortInfo};
+use crate::driver::{Command, Control, NodeState};
+use crate::error::{Error, Result};
+use crate::event::EventReader;
+use crate::port::{AnyInlet, Inlet, LOCAL, Outlet, PortRef, PublisherBuilder, SubscriberBuilder};
+use qos::Qos;
+use std::marker::PhantomData;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, mpsc};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// How other nodes are found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum DiscoverySource {
+    /// On this host by the run directory; on other hosts by Zenoh when the node listens beyond loopback.
+    #[default]
+    Automatic,
+    /// The addresses in a file, and nothing else.
+    Static(PathBuf),
+}
+
+/// Settings of a node.
+#[derive(Clone)]
+pub struct Settings {
+    /// The node's name, for people and default port names. Default: the program's name and process id.
+    pub name: String,
+    /// Nodes of different realms do not see each other. Default `default`.
+    pub realm: String,
+    /// Addresses to listen on besides loopback (port 0: any free one). Default: none, this host only.
+    pub listen: Vec<SocketAddr>,
+    /// Nodes or routers on other hosts to connect to (`tcp/10.0.0.1:7447`), where scouting does not reach.
+    pub peers: Vec<String>,
+    /// How other nodes are found.
+    pub discovery: DiscoverySource,
+    /// Carriers besides the built-in ones. A port uses them when it names them ([`PublisherBuilder::carriers`]).
+    pub carriers: Vec<Arc<dyn Carrier>>,
+}
+
+impl std::fmt::Debug for Settings {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let carriers: Vec<&str> = self.carriers.iter().map(|c| c.name()).collect();
+        let Self { name, realm, listen, peers, discovery, .. } = self;
+        write!(
+            f,
+            "Settings {{ {name}, realm {realm}, listen {listen:?}, peers {peers:?}, {discovery:?}, carriers {carriers:?} }}"
+        )
+    }
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        let program = std::env::args_os().next().map(PathBuf::from);
+        let stem = program.as_deref().and_then(|p| p.file_stem()).and_then(|s| s.to_str()).unwrap_or("node");
+        let name = format!("{stem}-{}", std::process::id());
+        Self {
+            name,
+            realm: "default".into(),
+            listen: Vec::new(),
+            peers: Vec::new(),
+            discovery: DiscoverySource::Automatic,
+            carriers: Vec::new(),
+        }
+    }
+}
+
+/// A node. Clones are handles to the same node; it closes when the last handle, publisher and subscriber is dropped.
+#[derive(Clone)]
+pub struct Node(Arc<Handle>);
+
+struct Handle {
+    state: Arc<NodeState>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// What is asked of a new port.
+pub struct PortRequest {
+    pub(crate) name: Option<String>,
+    pub(crate) topic: String,
+    pub(crate) qos: Qos,
+    pub(crate) carriers: Option<Vec<String>>,
+    pub(crate) batching: Option<Batching>,
+}
+
+impl PortRequest {
+    fn new(topic: &str) -> Self {
+        Self { name: None, topic: topic.to_owned(), qos: Qos::default(), carriers: None, batching: None }
+    }
+}
+
+const LARGEST_MESSAGE: u32 = 1 << 30;
+
+impl Node {
+    /// Opens a node that listens on loopback only. Takes a few milliseconds: peers of this host are known when it returns.
+    ///
+    /// # Errors
+    /// [`Error::System`] when a listener, thread or the run directory cannot be had.
+    pub fn open(name: &str) -> Result<Self> {
+        Self::with_settings(Settings { name: name.to_owned(), ..Settings::default() })
+    }
+
+    /// Opens a node with settings.
+    ///
+    /// # Errors
+    /// As [`Node::open`]; [`Error::Configuration`] for a discovery file that cannot be used.
+    pub fn with_settings(settings: Settings) -> Result<Self> {
+        check_label("node", &settings.name)?;
+        check_label("realm", &settings.realm)?;
+        let (state, thread) = Control::start(settings)?;
+        Ok(Self(Arc::new(Handle { state, thread: Mutex::new(Some(thread)) })))
+    }
+
+    /// A publisher of `topic`; call `open` on what is returned.
+    pub fn publisher<M: Message>(&self, topic: &str) -> PublisherBuilder<M> {
+        PublisherBuilder { node: self.clone(), request: PortRequest::new(topic), message: PhantomData }
+    }
+
+    /// A subscriber to `topic`, which may be a pattern (`*` one segment, `**` any number); call `open` or `callback` on
+    /// what is returned.
+    pub fn subscriber<M: Message>(&self, topic: &str) -> SubscriberBuilder<M> {
+        SubscriberBuilder::new(self.clone(), PortRequest::new(topic))
+    }
+
+    /// The node's id: random, new at every start.
+    pub fn id(&self) -> NodeId {
+        self.state().id
+    }
+
+    /// The node's name.
+    pub fn name(&self) -> &str {
+        &self.state().settings.name
+    }
+
+    /// Where the node takes handshakes.
+    pub fn addresses(&self) -> Vec<SocketAddr> {
+        self.state().document().addresses.clone()
+    }
+
+    /// What happened on this node, from the oldest event still kept.
+    pub fn events(&self) -> EventReader {
+        self.state().events.reader()
+    }
+
+    /// All nodes known now, this one included.
+    pub fn nodes(&self) -> Vec<Document> {
+        self.state().directory().nodes().cloned().collect()
+    }
+
+    /// Asks `node` to carry out an administrative request.
+    ///
+    /// # Errors
+    /// [`Error::Peer`] when it is not known, does not answer in time, or says no.
+    pub fn ask(&self, node: NodeId, request: &admin::Request, timeout: Duration) -> Result<admin::Reply> {
+        let (tell, told) = mpsc::channel();
+        self.state().command(Command::Call { to: node, request: admin::pack(request), answer: tell });
+        let answer = told.recv_timeout(timeout).map_err(|_| {
+            Error::Peer(format!(
+                "node {node} did not answer within {} ms: it is gone, stopped or unreachable",
+                timeout.as_millis()
+            ))
+        })?;
+        admin::unpack(&answer)
+    }
+
+    /// Waits until `condition` holds, looking again whenever a channel, port or node came or went; `false` when
+    /// `timeout` passed first.
+    pub fn wait_until(&self, timeout: Duration, condition: impl Fn() -> bool) -> bool {
+        self.state().wait_until(Instant::now() + timeout, condition)
+    }
+
+    pub(crate) fn state(&self) -> &Arc<NodeState> {
+        &self.0.state
+    }
+
+    pub(crate) fn open_publisher<M: Message>(&self, request: PortRequest) -> Result<Arc<Outlet<M>>> {
+        check_name(&request.topic).map_err(|e| Error::Usage(format!("topic {e}")))?;
+        let (port, info) = self.describe::<M>(&request, Direction::Publisher)?;
+        let me = PortRef { node: self.id(), port };
+        let outlet = Arc::new(Outlet::<M>::new(info.clone(), me, self.state().incarnation));
+        LOCAL.publishers().insert(me, outlet.clone());
+        self.state().add_outlet(port, outlet.clone(), request.batching);
+        self.state().command(Command::PortAdded(port, info));
+        Ok(outlet)
+    }
+
+    pub(crate) fn open_subscriber<M: Message>(
+        &self,
+        request: PortRequest,
+        make: impl FnOnce(PortInfo, crate::event::Events) -> Inlet<M>,
+    ) -> Result<(PortRef, Arc<Inlet<M>>)> {
+        check_pattern(&request.topic).map_err(|e| Error::Usage(format!("topic {e}")))?;
+        let (port, info) = self.describe::<M>(&request, Direction::Subscriber)?;
+        let me = PortRef { node: self.id(), port };
+        let inlet = Arc::new(make(info.clone(), self.state().events.clone()));
+        LOCAL.subscribers().insert(me, inlet.clone());
+        self.state().add_inlet(port, inlet.clone());
+        self.state().command(Command::PortAdded(port, info));
+        Ok((me, inlet))
+    }
+
+    fn describe<M: Message>(&self, request: &PortRequest, direction: Direction) -> Result<(PortId, PortInfo)> {
+        let state = self.state();
+        if !(1..=LARGEST_MESSAGE).contains(&request.qos.max_message) {
+            return Err(Error::Usage(format!(
+                "max_message {} is not within 1 … {LARGEST_MESSAGE} bytes",
+                request.qos.max_message
+            )));
+        }
+        let carriers = state.check_carriers(request.carriers.as_deref())?;
+        let port = state.next_port();
+        let name = match &request.name {
+            Some(name) => {
+                check_name(name).map_err(|e| Error::Usage(format!("port name {e}")))?;
+                name.clone()
+            }
+            None => state.default_port_name(&request.topic, direction, port),
+        };
+        state.reserve_name(&name)?;
+        let message = M::description().as_ref().clone();
+        Ok((
+            port,
+            PortInfo { name, direction, topic: request.topic.clone(), message, qos: request.qos.clone(), carriers },
+        ))
+    }
+
+    pub(crate) fn close_publisher(&self, port: PortId) {
+        LOCAL.publishers().remove(&PortRef { node: self.id(), port });
+        self.state().remove_outlet(port);
+        self.state().command(Command::PortRemoved(port));
+    }
+
+    pub(crate) fn close_subscriber(&self, port: PortId, inlet: &dyn AnyInlet) {
+        inlet.close();
+        LOCAL.subscribers().remove(&PortRef { node: self.id(), port });
+        self.state().remove_inlet(port);
+        self.state().command(Command::PortRemoved(port));
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.state.close();
+        let thread = self.thread.lock().unwrap_or_else(|e| e.into_inner()).take();
+        // The last handle may be dropped by a callback, on one of the node's own threads.
+        if let Some(thread) = thread.filter(|t| t.thread().id() != std::thread::current().id()) {
+            let _ = thread.join();
+        }
+        self.state.readers.close();
+        self.state.senders.close();
+    }
+}
+
+/// The addresses every node listens on.
+pub(crate) fn loopback() -> [SocketAddr; 2] {
+    [SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0), SocketAddr::new(IpAddr::V6(Ipv6Addr::LOCALHOST), 0)]
+}
+
+fn check_label(what: &str, label: &str) -> Result<()> {
+    let fits =
+        !label.is_empty() && label.len() <= 64 && label.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c));
+    if fits {
+        return Ok(());
+    }
+    Err(Error::Usage(format!("{what} name {label:?}: 1 to 64 ASCII letters, digits and - _ . are allowed")))
+}

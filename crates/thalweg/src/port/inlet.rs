@@ -1,0 +1,320 @@
+//! The receiving side of a port: what happens with a sample that a channel delivers (step 12 of the data path).
+
+use super::local::LocalChannel;
+use super::sample::{Sample, SampleInfo, Storage, TakenSample};
+use super::{Channel, ChannelReport};
+use crate::channel::buffer::{Buffer, Pool};
+use crate::channel::inbound::Inbound;
+use crate::codec::{Decoded, Message};
+use crate::control::PortInfo;
+use crate::event::{Event, Events};
+use linux::futex::{self, Scope};
+use linux::lock::PiMutex;
+use linux::memory::Borrowed;
+use std::any::Any;
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::Waker;
+use std::time::Duration;
+
+/// A sample as a channel hands it over.
+pub(crate) struct Delivery<'a> {
+    pub info: SampleInfo,
+    pub payload: Payload<'a>,
+}
+
+/// Where the bytes of a delivered sample lie.
+pub(crate) enum Payload<'a> {
+    /// In the receiving thread's buffer, valid until the delivery returns.
+    Bytes(&'a [u8]),
+    /// In a buffer of the publishing port in this process.
+    Pooled(&'a Arc<Buffer>),
+    /// In the publisher's shared memory.
+    Shared(Borrowed),
+}
+
+impl Payload<'_> {
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Payload::Bytes(bytes) => bytes,
+            Payload::Pooled(buffer) => buffer.payload(),
+            Payload::Shared(borrowed) => borrowed,
+        }
+    }
+}
+
+type Callback<M> = Box<dyn FnMut(Sample<'_, M>) + Send>;
+
+/// What a subscriber does with samples.
+pub(crate) enum Sink<M: Message> {
+    /// Calls the user on the receiving thread.
+    Callback(PiMutex<Callback<M>>),
+    /// Keeps them until they are taken.
+    Mailbox,
+}
+
+/// The shared state of a subscriber.
+pub(crate) struct Inlet<M: Message> {
+    pub info: PortInfo,
+    pub sink: Sink<M>,
+    /// `local` callbacks may run on the publisher's thread.
+    pub on_publisher: bool,
+    /// No thread serves the port: its owner's `wait` receives.
+    pub polled: bool,
+    pub events: Events,
+    mailbox: PiMutex<Mailbox>,
+    news: AtomicU32,
+    sleepers: AtomicU32,
+    closed: AtomicBool,
+    undecodable: AtomicU64,
+    pub dropped: AtomicU64,
+    channels: Mutex<Vec<Arc<Channel>>>,
+    /// Polled ports: receive halves that wait for their owner.
+    halves: PiMutex<Vec<Inbound>>,
+}
+
+struct Mailbox {
+    waiting: VecDeque<(SampleInfo, Storage)>,
+    limit: usize,
+    keep_oldest: bool,
+    pool: Pool,
+    waker: Option<Waker>,
+}
+
+impl<M: Message> Inlet<M> {
+    pub fn new(info: PortInfo, sink: Sink<M>, on_publisher: bool, polled: bool, events: Events) -> Self {
+        let limit = info.qos.queue.limit() as usize;
+        let mailbox = Mailbox {
+            waiting: VecDeque::with_capacity(limit.min(1024)),
+            limit,
+            keep_oldest: !matches!(info.qos.queue, qos::Queue::KeepLast(_)),
+            pool: Pool::default(),
+            waker: None,
+        };
+        Self {
+            info,
+            sink,
+            on_publisher,
+            polled,
+            events,
+            mailbox: PiMutex::new(mailbox),
+            news: AtomicU32::new(0),
+            sleepers: AtomicU32::new(0),
+            closed: AtomicBool::new(false),
+            undecodable: AtomicU64::new(0),
+            dropped: AtomicU64::new(0),
+            channels: Mutex::new(Vec::new()),
+            halves: PiMutex::new(Vec::new()),
+        }
+    }
+
+    /// A value of this process, handed over as it is: for callbacks on the publisher's thread.
+    pub fn hand_over(&self, info: SampleInfo, value: &M::Value) {
+        if let Sink::Callback(callback) = &self.sink {
+            (callback.lock())(Sample { info, value: Decoded::Borrowed(value) });
+        }
+    }
+
+    /// Calls the user's callback with a sample.
+    pub fn call(&self, info: SampleInfo, bytes: &[u8]) {
+        let Sink::Callback(callback) = &self.sink else { return };
+        match M::decode(bytes) {
+            Ok(value) => (callback.lock())(Sample { info, value }),
+            Err(problem) => self.cannot_decode(&problem.to_string()),
+        }
+    }
+
+    #[cold]
+    fn cannot_decode(&self, problem: &str) {
+        if self.undecodable.fetch_add(1, Ordering::Relaxed) == 0 {
+            let subscriber = self.info.name.clone();
+            self.events.push(Event::Undecodable { subscriber, problem: problem.to_owned() });
+        }
+    }
+
+    fn store(&self, info: SampleInfo, payload: Payload<'_>) {
+        let mut mailbox = self.mailbox.lock();
+        if mailbox.waiting.len() >= mailbox.limit {
+            self.dropped.fetch_add(1, Ordering::Relaxed);
+            if mailbox.keep_oldest {
+                return;
+            }
+            mailbox.waiting.pop_front();
+        }
+        let storage = match payload {
+            Payload::Shared(borrowed) => Storage::Shared(borrowed),
+            Payload::Pooled(buffer) => Storage::Pooled(buffer.clone()),
+            Payload::Bytes(bytes) => {
+                let buffer = mailbox.pool.exclusive();
+                if let Some(free) = Arc::get_mut(buffer) {
+                    free.start().extend_from_slice(bytes);
+                }
+                Storage::Pooled(buffer.clone())
+            }
+        };
+        mailbox.waiting.push_back((info, storage));
+        let waker = mailbox.waker.take();
+        drop(mailbox);
+        self.announce(waker);
+    }
+
+    fn announce(&self, waker: Option<Waker>) {
+        self.news.fetch_add(1, Ordering::SeqCst);
+        if self.sleepers.load(Ordering::SeqCst) > 0 {
+            futex::wake(&self.news, u32::MAX >> 1, Scope::Private);
+        }
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    pub fn pop(&self) -> Option<(SampleInfo, Storage)> {
+        self.mailbox.lock().waiting.pop_front()
+    }
+
+    /// The next waiting sample that can be decoded.
+    pub fn take(&self) -> Option<TakenSample<M>> {
+        loop {
+            let (info, storage) = self.pop()?;
+            match TakenSample::new(info, storage) {
+                Ok(sample) => return Some(sample),
+                Err(problem) => self.cannot_decode(&problem.to_string()),
+            }
+        }
+    }
+
+    /// As [`Inlet::take`]; when nothing waits, `waker` is woken by the next sample or the end.
+    pub fn take_or_register(&self, waker: &Waker) -> Option<TakenSample<M>> {
+        if let Some(sample) = self.take() {
+            return Some(sample);
+        }
+        let mut mailbox = self.mailbox.lock();
+        if mailbox.waiting.is_empty() {
+            mailbox.waker = Some(waker.clone());
+            return None;
+        }
+        drop(mailbox);
+        self.take()
+    }
+
+    /// Waits until a sample arrives, the port closes or `timeout` passed.
+    pub fn wait_for_news(&self, timeout: Duration) {
+        self.sleepers.fetch_add(1, Ordering::SeqCst);
+        let seen = self.news.load(Ordering::SeqCst);
+        if self.mailbox.lock().waiting.is_empty() && !self.is_closed() {
+            futex::wait(&self.news, seen, Some(timeout), Scope::Private);
+        }
+        self.sleepers.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    /// Receive halves that came since the last call.
+    pub fn new_halves(&self, into: &mut Vec<Inbound>) {
+        if let Some(mut halves) = self.halves.try_lock()
+            && !halves.is_empty()
+        {
+            into.append(&mut halves);
+        }
+    }
+
+    pub fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
+    }
+
+    /// A thread's work for callbacks fed from the mailbox: samples of `local` channels that may not run on the publisher's thread.
+    pub fn run_callbacks(&self, stop: impl Fn() -> bool) {
+        while !stop() && !self.is_closed() {
+            match self.pop() {
+                Some((info, storage)) => self.call(info, storage.bytes()),
+                None => self.wait_for_news(crate::carrier::TICK),
+            }
+        }
+    }
+}
+
+/// An inlet whose message type is not known to the driver.
+pub(crate) trait AnyInlet: Send + Sync {
+    /// Delivers a sample from a network or shared-memory channel on the receiving thread.
+    fn deliver(&self, delivery: Delivery<'_>);
+    fn info(&self) -> &PortInfo;
+    /// Delivered samples are kept for later, not shown to a callback at once.
+    fn keeps(&self) -> bool;
+    fn channels(&self) -> &Mutex<Vec<Arc<Channel>>>;
+    /// Ends waits and callbacks.
+    fn close(&self);
+    fn waiting(&self) -> usize;
+    fn dropped(&self) -> u64;
+    /// For `local` channels: the typed inlet, to be downcast by the publisher.
+    fn typed(self: Arc<Self>) -> Arc<dyn Any + Send + Sync>;
+    /// Serves mailbox-fed callbacks until `stop`; returns at once where none are needed.
+    fn serve(&self, stop: &dyn Fn() -> bool);
+    /// Whether `local` channels need a thread that calls [`AnyInlet::serve`].
+    fn needs_server(&self) -> bool;
+    fn reports(&self) -> Vec<ChannelReport>;
+    /// A polled port takes the receive half; others give it back, for a reader thread.
+    fn adopt(&self, inbound: Inbound) -> Option<Inbound>;
+}
+
+impl<M: Message> AnyInlet for Inlet<M> {
+    fn deliver(&self, delivery: Delivery<'_>) {
+        match &self.sink {
+            Sink::Callback(_) => self.call(delivery.info, delivery.payload.bytes()),
+            Sink::Mailbox => self.store(delivery.info, delivery.payload),
+        }
+    }
+    fn info(&self) -> &PortInfo {
+        &self.info
+    }
+    fn keeps(&self) -> bool {
+        matches!(self.sink, Sink::Mailbox)
+    }
+    fn channels(&self) -> &Mutex<Vec<Arc<Channel>>> {
+        &self.channels
+    }
+    fn close(&self) {
+        self.closed.store(true, Ordering::Release);
+        let waker = self.mailbox.lock().waker.take();
+        self.announce(waker);
+    }
+    fn waiting(&self) -> usize {
+        self.mailbox.lock().waiting.len()
+    }
+    fn dropped(&self) -> u64 {
+        self.dropped.load(Ordering::Relaxed)
+    }
+    fn typed(self: Arc<Self>) -> Arc<dyn Any + Send + Sync> {
+        self
+    }
+    fn serve(&self, stop: &dyn Fn() -> bool) {
+        if self.needs_server() {
+            self.run_callbacks(stop);
+        }
+    }
+    fn needs_server(&self) -> bool {
+        matches!(self.sink, Sink::Callback(_)) && !self.on_publisher && !self.polled
+    }
+    fn reports(&self) -> Vec<ChannelReport> {
+        let channels = self.channels.lock().unwrap_or_else(|e| e.into_inner());
+        channels.iter().map(|c| c.report("subscriber", self.waiting())).collect()
+    }
+    fn adopt(&self, inbound: Inbound) -> Option<Inbound> {
+        if !self.polled {
+            return Some(inbound);
+        }
+        self.halves.lock().push(inbound);
+        self.announce(None);
+        None
+    }
+}
+
+impl<M: Message> LocalChannel<M> for Inlet<M> {
+    fn wants_value(&self) -> bool {
+        self.on_publisher && matches!(self.sink, Sink::Callback(_))
+    }
+    fn value(&self, info: SampleInfo, value: &M::Value) {
+        self.hand_over(info, value);
+    }
+    fn buffer(&self, info: SampleInfo, buffer: &Arc<Buffer>) {
+        self.store(info, Payload::Pooled(buffer));
+    }
+}

@@ -1,0 +1,37 @@
+//! Carrier `local`: publisher and subscriber in one process. The value itself is handed over when the subscriber lets
+//! its callback run on the publisher's thread; else the encoded buffer, without copying it.
+
+use super::outlet::AnyOutlet;
+use super::sample::SampleInfo;
+use super::{PortRef, inlet::AnyInlet};
+use crate::channel::buffer::Buffer;
+use crate::codec::Message;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+
+/// The receiving end of a local channel.
+pub(crate) trait LocalChannel<M: Message>: Send + Sync {
+    /// The value is taken as it is, on the publisher's thread.
+    fn wants_value(&self) -> bool;
+    /// Takes the value.
+    fn value(&self, info: SampleInfo, value: &M::Value);
+    /// Takes the encoded message.
+    fn buffer(&self, info: SampleInfo, buffer: &Arc<Buffer>);
+}
+
+/// All ports of this process: how `local` channels find their other end.
+pub(crate) struct LocalPorts {
+    publishers: OnceLock<Mutex<HashMap<PortRef, Arc<dyn AnyOutlet>>>>,
+    subscribers: OnceLock<Mutex<HashMap<PortRef, Arc<dyn AnyInlet>>>>,
+}
+
+pub(crate) static LOCAL: LocalPorts = LocalPorts { publishers: OnceLock::new(), subscribers: OnceLock::new() };
+
+impl LocalPorts {
+    pub fn publishers(&self) -> MutexGuard<'_, HashMap<PortRef, Arc<dyn AnyOutlet>>> {
+        self.publishers.get_or_init(Mutex::default).lock().unwrap_or_else(|e| e.into_inner())
+    }
+    pub fn subscribers(&self) -> MutexGuard<'_, HashMap<PortRef, Arc<dyn AnyInlet>>> {
+        self.subscribers.get_or_init(Mutex::default).lock().unwrap_or_else(|e| e.into_inner())
+    }
+}

@@ -1,0 +1,169 @@
+//! Ports: publishers and subscribers, and what they give and take.
+
+mod inlet;
+mod local;
+mod outlet;
+mod publisher;
+mod sample;
+mod subscriber;
+
+pub(crate) use inlet::{AnyInlet, Delivery, Inlet, Payload};
+pub(crate) use local::LOCAL;
+pub(crate) use outlet::{AnyOutlet, Attach, Outlet, Way};
+pub use publisher::{Loan, Publisher, PublisherBuilder};
+pub use sample::{Sample, SampleInfo, TakenSample};
+pub use subscriber::{Mode, Subscriber, SubscriberBuilder};
+
+use crate::control::{NodeId, PortId};
+use serde::Serialize;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+
+/// What `publish` did with a sample on one channel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Outcome {
+    /// Handed to the kernel, the ring or the subscriber.
+    Sent,
+    /// Waits in the channel's queue.
+    Queued,
+    /// Waits, and the oldest waiting sample was dropped for it (keep-last).
+    DroppedOldest,
+    /// Not taken: the queue is full and its policy drops nothing.
+    Refused,
+    /// Lost: the network said that the peer cannot be reached now (datagrams).
+    Unreachable,
+    /// Not taken: the channel is broken and not yet connected again.
+    NotConnected,
+}
+
+/// What `publish` did on all channels.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Published {
+    /// The sample's sequence number, counted from 1.
+    pub seq: u64,
+    /// Channels on which it was sent.
+    pub sent: u32,
+    /// Channels on which it waits (also those that dropped an older one for it).
+    pub queued: u32,
+    /// Channels that dropped a sample by their policy: an older one, or this one.
+    pub dropped: u32,
+    /// Channels that are broken or unreachable now.
+    pub not_connected: u32,
+}
+
+impl Published {
+    #[inline]
+    fn count(&mut self, outcome: Outcome) {
+        match outcome {
+            Outcome::Sent => self.sent += 1,
+            Outcome::Queued => self.queued += 1,
+            Outcome::DroppedOldest => {
+                self.queued += 1;
+                self.dropped += 1;
+            }
+            Outcome::Refused => self.dropped += 1,
+            Outcome::Unreachable | Outcome::NotConnected => self.not_connected += 1,
+        }
+    }
+
+    /// How many channels the sample was offered to.
+    pub fn channels(&self) -> u32 {
+        // A refused sample counts in `dropped` only, a dropped older one also in `queued`: subtract nothing twice.
+        self.sent + self.queued + self.not_connected
+    }
+}
+
+/// One port of one node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct PortRef {
+    /// The node.
+    pub node: NodeId,
+    /// The port within it.
+    pub port: PortId,
+}
+
+/// One channel as either end sees it: who, how, and its counters. Shared by the threads that serve it.
+#[derive(Debug)]
+pub struct Channel {
+    /// Number of the channel within its node.
+    pub id: u64,
+    /// The publishing port.
+    pub publisher: PortRef,
+    /// The subscribing port.
+    pub subscriber: PortRef,
+    /// The publisher's name.
+    pub publisher_name: String,
+    /// The subscriber's name.
+    pub subscriber_name: String,
+    /// The topic.
+    pub topic: String,
+    /// The carrier's name.
+    pub carrier: String,
+    /// Incarnation of the publisher's node.
+    pub incarnation: u64,
+    /// Both ends read the same clock: one-way latencies are exact.
+    pub same_clock: bool,
+    /// What happened on it.
+    pub counters: Counters,
+    pub(crate) closed: AtomicBool,
+}
+
+impl Channel {
+    pub(crate) fn close(&self) {
+        self.closed.store(true, Relaxed);
+    }
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.load(Relaxed)
+    }
+}
+
+/// Counters of a channel at this end.
+#[derive(Debug, Default)]
+pub struct Counters {
+    /// Samples sent or queued (publisher) or delivered (subscriber).
+    pub samples: AtomicU64,
+    /// Their payload bytes.
+    pub bytes: AtomicU64,
+    /// Samples lost on the way (subscriber) or dropped by the queue's policy (publisher).
+    pub lost: AtomicU64,
+    /// Sequence number of the last sample.
+    pub last_seq: AtomicU64,
+}
+
+/// A channel's state as tools show it.
+#[derive(Clone, Debug, PartialEq, Serialize, serde::Deserialize)]
+pub struct ChannelReport {
+    /// The topic.
+    pub topic: String,
+    /// Publisher's port name.
+    pub publisher: String,
+    /// Subscriber's port name.
+    pub subscriber: String,
+    /// The carrier.
+    pub carrier: String,
+    /// Which end reports: `publisher` or `subscriber`.
+    pub end: String,
+    /// Samples sent or delivered.
+    pub samples: u64,
+    /// Payload bytes.
+    pub bytes: u64,
+    /// Samples lost or dropped.
+    pub lost: u64,
+    /// Samples that wait at this end.
+    pub waiting: u64,
+}
+
+impl Channel {
+    pub(crate) fn report(&self, end: &str, waiting: usize) -> ChannelReport {
+        ChannelReport {
+            topic: self.topic.clone(),
+            publisher: self.publisher_name.clone(),
+            subscriber: self.subscriber_name.clone(),
+            carrier: self.carrier.clone(),
+            end: end.to_owned(),
+            samples: self.counters.samples.load(Relaxed),
+            bytes: self.counters.bytes.load(Relaxed),
+            lost: self.counters.lost.load(Relaxed),
+            waiting: waiting as u64,
+        }
+    }
+}

@@ -1,0 +1,556 @@
+//! The sending side of a port: one sample to all its channels (steps 1 to 3 of the data path).
+
+use super::local::LocalChannel;
+use super::sample::SampleInfo;
+use super::{Channel, ChannelReport, Inlet, Outcome, PortRef, Published};
+use crate::channel::buffer::{Buffer, Pool};
+use crate::channel::flow::Flow;
+use crate::channel::outgoing::Outgoing;
+use crate::codec::Message;
+use crate::control::PortInfo;
+use crate::error::{Error, Result};
+use linux::lock::{PiGuard, PiMutex};
+use linux::memory::{Arena, Meta, Policy, Pushed, RingWriter, Sealed};
+use std::any::Any;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+/// Messages at least this long are sent from where they lie; shorter ones are copied next to their header, which is
+/// cheaper than a second piece in the send.
+const COPY_BELOW: usize = 16 << 10;
+
+/// Shared-memory slots beyond the queue's limit: what subscribers hold while they look at it, and the one being written.
+const SPARE_SLOTS: usize = 16;
+/// Shared memory of one port at most, unless four of its largest messages need more. Only touched pages cost memory.
+const MOST_PAYLOAD: usize = 1 << 30;
+
+/// The shared state of a publisher.
+pub(crate) struct Outlet<M: Message> {
+    pub info: PortInfo,
+    pub me: PortRef,
+    pub incarnation: u64,
+    state: PiMutex<Outflow<M>>,
+    connected: AtomicUsize,
+    closed: AtomicBool,
+    pub published: AtomicU64,
+    /// The payload memory's descriptor, for further `shm` channels.
+    payload: OnceLock<OwnedFd>,
+}
+
+/// What only the publishing thread touches, but for joins and leaves.
+pub(crate) struct Outflow<M: Message> {
+    seq: u64,
+    pool: Pool,
+    attached: Vec<Attached<M>>,
+    /// Payload memory of the `shm` channels; made with the first of them.
+    arena: Option<Arena>,
+}
+
+struct Attached<M: Message> {
+    channel: Arc<Channel>,
+    way: TypedWay<M>,
+}
+
+enum TypedWay<M: Message> {
+    Local(Arc<dyn LocalChannel<M>>),
+    /// A flow of this channel alone.
+    Flow(Arc<Flow>),
+    /// A multicast flow, sent once for all its members: `true` at the member that sends.
+    Group(Arc<Flow>, bool),
+    /// Shared memory: the ring and the flow sequence number of its next sample.
+    Ring(RingWriter, u32),
+}
+
+/// How a channel leaves this port, as the driver sees it.
+pub(crate) enum Way {
+    /// A unicast flow.
+    Flow(Arc<Flow>),
+    /// A multicast flow that other channels may share.
+    Group(Arc<Flow>),
+    /// A subscriber of this process: its typed inlet.
+    Local(Arc<dyn Any + Send + Sync>),
+    /// Shared memory: the channel's ring, and the port's payload memory if this is its first such channel.
+    Ring(RingWriter, Option<Arena>),
+}
+
+/// What a publisher gives the driver: everything but its message type.
+pub(crate) trait AnyOutlet: Send + Sync {
+    fn info(&self) -> &PortInfo;
+    /// Adds a channel. `Err` gives it back: the publishing thread is busy (try again) or the type differs (`local`).
+    fn attach(&self, channel: Arc<Channel>, way: Way) -> std::result::Result<u64, (Way, Attach)>;
+    /// Removes a channel and ends its flow unless others share it. `false`: busy, try again.
+    fn detach(&self, id: u64) -> bool;
+    /// Sequence number of the last published sample.
+    fn last_seq(&self) -> u64;
+    fn reports(&self) -> Vec<ChannelReport>;
+    /// The descriptor of the port's payload memory, made now if need be (then with the memory, for [`Way::Ring`]).
+    fn payload_memory(&self) -> std::io::Result<(OwnedFd, Option<Arena>)>;
+    /// No further sample is taken.
+    fn close(&self);
+    fn is_closed(&self) -> bool;
+}
+
+/// Why a channel could not be attached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Attach {
+    Busy,
+    OtherType,
+    Closed,
+}
+
+impl<M: Message> Outlet<M> {
+    pub fn new(info: PortInfo, me: PortRef, incarnation: u64) -> Self {
+        let state = Outflow { seq: 0, pool: Pool::with_buffers(2, 256), attached: Vec::new(), arena: None };
+        Self {
+            info,
+            me,
+            incarnation,
+            state: PiMutex::new(state),
+            connected: AtomicUsize::new(0),
+            closed: AtomicBool::new(false),
+            published: AtomicU64::new(0),
+            payload: OnceLock::new(),
+        }
+    }
+
+    pub fn connected(&self) -> usize {
+        self.connected.load(Ordering::Acquire)
+    }
+
+    /// Publishes one value on all channels. Takes the port's lock (uncontended but for joins and leaves) and no other.
+    pub fn publish(&self, value: &M::Value, each: &mut dyn FnMut(&Channel, Outcome)) -> Result<Published> {
+        let (mut state, now) = self.begin()?;
+        let Outflow { seq, pool, attached, arena } = &mut *state;
+        let published = Published { seq: *seq + 1, ..Published::default() };
+        let mut round = Round { outlet: self, published, now, each };
+        round.hand_over_values(attached, value);
+        if attached.iter().any(|a| !a.takes_values()) {
+            match M::as_bytes(value).filter(|bytes| bytes.len() >= COPY_BELOW) {
+                Some(bytes) => {
+                    round.check_size(bytes.len())?;
+                    round.share(attached, arena, bytes);
+                    round.offer(attached, &mut Outgoing::external(round.published.seq, now, bytes, pool));
+                }
+                None => {
+                    let buffer = pool.exclusive();
+                    encode::<M>(value, buffer)?;
+                    round.check_size(buffer.payload().len())?;
+                    round.share(attached, arena, buffer.payload());
+                    round.offer(attached, &mut Outgoing::pooled(round.published.seq, now, buffer));
+                }
+            }
+        }
+        *seq += 1;
+        self.published.store(*seq, Ordering::Relaxed);
+        Ok(round.published)
+    }
+
+    /// Publishes a message that was written into a loan.
+    pub fn publish_loan(&self, mut state: PiGuard<'_, Outflow<M>>, place: Place) -> Result<Published> {
+        let now = linux::clock::monotonic_ns();
+        let Outflow { seq, pool, attached, arena } = &mut *state;
+        let published = Published { seq: *seq + 1, ..Published::default() };
+        let mut round = Round { outlet: self, published, now, each: &mut |_, _| {} };
+        let outcome = match (place, arena) {
+            (Place::Buffer(mut buffer), arena) => {
+                let decoded = round.decode_and_hand_over(attached, buffer.payload());
+                round.share(attached, arena, buffer.payload());
+                round.offer(attached, &mut Outgoing::pooled(round.published.seq, now, &mut buffer));
+                pool.replace(buffer);
+                decoded
+            }
+            (Place::Slot(loan), Some(arena)) => {
+                let sample = arena.seal(loan);
+                round.push(attached, arena, &sample);
+                let decoded = round.decode_and_hand_over(attached, arena.bytes(&sample));
+                if attached.iter().any(|a| !matches!(a.way, TypedWay::Ring(..))) {
+                    round
+                        .offer(attached, &mut Outgoing::external(round.published.seq, now, arena.bytes(&sample), pool));
+                }
+                arena.release(sample);
+                decoded
+            }
+            (Place::Slot(_), None) => Err(Error::Closed),
+        };
+        *seq = round.published.seq;
+        self.published.store(*seq, Ordering::Relaxed);
+        outcome.map(|()| round.published)
+    }
+
+    fn begin(&self) -> Result<(PiGuard<'_, Outflow<M>>, u64)> {
+        if self.closed.load(Ordering::Relaxed) {
+            return Err(Error::Closed);
+        }
+        Ok((self.state.lock(), linux::clock::monotonic_ns()))
+    }
+
+    /// The port's state, for a loan: joins and leaves wait meanwhile.
+    pub fn hold(&self) -> Result<PiGuard<'_, Outflow<M>>> {
+        self.begin().map(|(state, _)| state)
+    }
+
+    /// Waits until nothing waits in any channel, at most `timeout`; `false` when something is left.
+    pub fn drain(&self, timeout: Duration) -> bool {
+        let until = Instant::now() + timeout;
+        loop {
+            let left: usize = self.state.lock().attached.iter().map(Attached::waiting).sum();
+            if left == 0 {
+                return true;
+            }
+            if Instant::now() >= until {
+                return false;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+impl<M: Message> Outflow<M> {
+    /// Memory of `len` bytes to write a message into: the subscribers' own where there are `shm` channels.
+    pub fn loan(&mut self, len: usize) -> Place {
+        let shares = self.attached.iter().any(|a| matches!(a.way, TypedWay::Ring(..)));
+        if let Some(loan) = self.arena.as_mut().filter(|_| shares).and_then(|arena| arena.loan(len).ok()) {
+            return Place::Slot(loan);
+        }
+        let buffer = self.pool.exclusive();
+        if let Some(free) = Arc::get_mut(buffer) {
+            free.sized(len);
+        }
+        Place::Buffer(std::mem::take(buffer))
+    }
+
+    /// The memory of a loan.
+    pub fn bytes_mut<'a>(&'a mut self, place: &'a mut Place) -> &'a mut [u8] {
+        match place {
+            Place::Buffer(buffer) => Arc::get_mut(buffer).map(Buffer::payload_mut).unwrap_or_default(),
+            Place::Slot(loan) => self.arena.as_mut().map(|arena| arena.bytes_mut(loan)).unwrap_or_default(),
+        }
+    }
+
+    /// Takes an unpublished loan back.
+    pub fn give_back(&mut self, place: Place) {
+        match place {
+            Place::Buffer(buffer) => self.pool.replace(buffer),
+            Place::Slot(loan) => {
+                if let Some(arena) = self.arena.as_mut() {
+                    arena.cancel(loan);
+                }
+            }
+        }
+    }
+}
+
+/// Where a loaned message lies.
+pub(crate) enum Place {
+    /// In a pooled buffer.
+    Buffer(Arc<Buffer>),
+    /// In the port's shared memory.
+    Slot(linux::memory::Loan),
+}
+
+fn encode<M: Message>(value: &M::Value, buffer: &mut Arc<Buffer>) -> Result<()> {
+    match Arc::get_mut(buffer) {
+        Some(free) => M::encode(value, free.start()).map_err(|e| Error::Message(format!("cannot encode: {e}"))),
+        None => Err(Error::Message("cannot encode: the pool lent a buffer twice (a bug of Thalweg's)".into())),
+    }
+}
+
+/// One sample's way through all channels of a port.
+struct Round<'a, M: Message> {
+    outlet: &'a Outlet<M>,
+    published: Published,
+    now: u64,
+    each: &'a mut dyn FnMut(&Channel, Outcome),
+}
+
+impl<M: Message> Round<'_, M> {
+    fn info(&self, received_ns: u64) -> SampleInfo {
+        SampleInfo {
+            node: self.outlet.me.node,
+            port: self.outlet.me.port,
+            incarnation: self.outlet.incarnation,
+            seq: self.published.seq,
+            source_ns: self.now,
+            received_ns,
+            same_clock: true,
+        }
+    }
+
+    fn check_size(&self, size: usize) -> Result<()> {
+        let limit = self.outlet.info.qos.max_message as usize;
+        if size <= limit {
+            return Ok(());
+        }
+        let name = &self.outlet.info.name;
+        Err(Error::Message(format!(
+            "a message of {size} bytes is over max_message of {name}, {limit} bytes; raise it in the port's QoS"
+        )))
+    }
+
+    fn hand_over_values(&mut self, attached: &[Attached<M>], value: &M::Value) {
+        for entry in attached {
+            if let TypedWay::Local(subscriber) = &entry.way
+                && subscriber.wants_value()
+            {
+                subscriber.value(self.info(linux::clock::monotonic_ns()), value);
+                self.count(&entry.channel, Outcome::Sent, 0);
+            }
+        }
+    }
+
+    fn decode_and_hand_over(&mut self, attached: &[Attached<M>], bytes: &[u8]) -> Result<()> {
+        if attached.iter().any(Attached::takes_values) {
+            let decoded = M::decode(bytes).map_err(|e| Error::Message(e.to_string()))?;
+            self.hand_over_values(attached, decoded.value());
+        }
+        Ok(())
+    }
+
+    /// Copies the message into shared memory, once for all channels that read it there.
+    fn share(&mut self, attached: &mut [Attached<M>], arena: &mut Option<Arena>, bytes: &[u8]) {
+        let Some(arena) = arena.as_mut().filter(|_| attached.iter().any(|a| matches!(a.way, TypedWay::Ring(..))))
+        else {
+            return;
+        };
+        let Ok(loan) = arena.loan(bytes.len()).or_else(|_| collected(attached, arena).loan(bytes.len())) else {
+            return self.refuse_rings(attached, bytes.len());
+        };
+        arena.bytes_mut(&loan).copy_from_slice(bytes);
+        let sample = arena.seal(loan);
+        self.push(attached, arena, &sample);
+        arena.release(sample);
+    }
+
+    /// All slots are borrowed: subscribers hold too many samples.
+    #[cold]
+    fn refuse_rings(&mut self, attached: &[Attached<M>], size: usize) {
+        for entry in attached.iter().filter(|a| matches!(a.way, TypedWay::Ring(..))) {
+            self.count(&entry.channel, Outcome::Refused, size);
+        }
+    }
+
+    /// Gives a finished message to every ring, and wakes those who wait with one system call.
+    fn push(&mut self, attached: &mut [Attached<M>], arena: &mut Arena, sample: &Sealed) {
+        let size = arena.bytes(sample).len();
+        let policy = self.outlet.info.qos.queue;
+        let drop_rule = if matches!(policy, qos::Queue::KeepLast(_)) { Policy::KeepLast } else { Policy::Refuse };
+        let mut waiting = 0;
+        for entry in attached {
+            let TypedWay::Ring(ring, next) = &mut entry.way else { continue };
+            let meta = Meta { seq: self.published.seq, stamp_ns: self.now, flow_seq: *next, kind: 0 };
+            let mut pushed = ring.push(arena, sample, meta, drop_rule);
+            if pushed == Pushed::Full && !policy.patience().is_zero() {
+                arena.wake(std::mem::take(&mut waiting) | ring.reader_waits());
+                pushed = push_patiently(ring, arena, sample, meta, policy.patience());
+            }
+            let outcome = match pushed {
+                Pushed::Sent => Outcome::Sent,
+                Pushed::SentDroppedOldest(_) => Outcome::DroppedOldest,
+                Pushed::Full => Outcome::Refused,
+                Pushed::Closed | Pushed::Violation(_) => Outcome::NotConnected,
+            };
+            if matches!(outcome, Outcome::Sent | Outcome::DroppedOldest) {
+                *next = next.wrapping_add(1);
+                waiting |= ring.reader_waits();
+            }
+            self.count(&entry.channel, outcome, size);
+        }
+        arena.wake(waiting);
+    }
+
+    fn offer(&mut self, attached: &[Attached<M>], message: &mut Outgoing<'_>) {
+        let size = message.payload().len();
+        let mut group = Outcome::NotConnected;
+        for entry in attached {
+            let outcome = match &entry.way {
+                TypedWay::Ring(..) => continue,
+                TypedWay::Local(subscriber) if subscriber.wants_value() => continue,
+                TypedWay::Local(subscriber) => {
+                    subscriber.buffer(self.info(self.now), &message.keep().buffer);
+                    Outcome::Sent
+                }
+                TypedWay::Flow(flow) => flow.offer(message),
+                TypedWay::Group(flow, true) => {
+                    group = flow.offer(message);
+                    group
+                }
+                TypedWay::Group(_, false) => group,
+            };
+            self.count(&entry.channel, outcome, size);
+        }
+    }
+
+    #[inline]
+    fn count(&mut self, channel: &Channel, outcome: Outcome, size: usize) {
+        self.published.count(outcome);
+        let counters = &channel.counters;
+        match outcome {
+            Outcome::Sent | Outcome::Queued | Outcome::DroppedOldest => {
+                // One writer: a load and a store, no locked instruction.
+                counters.samples.store(counters.samples.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+                counters.bytes.store(counters.bytes.load(Ordering::Relaxed) + size as u64, Ordering::Relaxed);
+            }
+            _ => {}
+        }
+        if !matches!(outcome, Outcome::Sent | Outcome::Queued) {
+            counters.lost.store(counters.lost.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        }
+        (self.each)(channel, outcome);
+    }
+}
+
+/// Waits for room in a ring, at most `patience`.
+#[cold]
+fn push_patiently(ring: &mut RingWriter, arena: &mut Arena, sample: &Sealed, meta: Meta, patience: Duration) -> Pushed {
+    let (room, until) = (ring.room(), Instant::now() + patience);
+    loop {
+        let asked = room.ask();
+        let pushed = ring.push(arena, sample, meta, Policy::Refuse);
+        let left = until.saturating_duration_since(Instant::now());
+        if pushed != Pushed::Full || left.is_zero() {
+            return pushed;
+        }
+        room.wait(asked, left);
+    }
+}
+
+/// Takes back what readers returned, when slots are scarce.
+#[cold]
+fn collected<'a, M: Message>(attached: &mut [Attached<M>], arena: &'a mut Arena) -> &'a mut Arena {
+    for entry in attached {
+        if let TypedWay::Ring(ring, _) = &mut entry.way {
+            let _ = ring.collect(arena); // a violation shows at the next push
+        }
+    }
+    arena
+}
+
+impl<M: Message> Attached<M> {
+    fn takes_values(&self) -> bool {
+        matches!(&self.way, TypedWay::Local(subscriber) if subscriber.wants_value())
+    }
+    fn waiting(&self) -> usize {
+        match &self.way {
+            TypedWay::Flow(flow) | TypedWay::Group(flow, true) if !flow.has_ended() => flow.waiting(),
+            _ => 0,
+        }
+    }
+    /// Ends the channel. A ring ends only when its reader's sign is gone, so that nobody reads the slots any more.
+    fn end(&mut self, arena: Option<&mut Arena>) {
+        self.channel.close();
+        match (&mut self.way, arena) {
+            (TypedWay::Flow(flow) | TypedWay::Group(flow, true), _) => flow.end(),
+            (TypedWay::Ring(ring, _), Some(arena)) => ring.release_all(arena),
+            _ => {}
+        }
+    }
+}
+
+impl<M: Message> AnyOutlet for Outlet<M> {
+    fn info(&self) -> &PortInfo {
+        &self.info
+    }
+
+    fn attach(&self, channel: Arc<Channel>, way: Way) -> std::result::Result<u64, (Way, Attach)> {
+        if self.closed.load(Ordering::Relaxed) {
+            return Err((way, Attach::Closed));
+        }
+        // Grown outside the lock: the publishing thread neither allocates nor waits for an allocation.
+        let mut room = Vec::with_capacity((self.connected() + 1).next_power_of_two().max(8));
+        let Some(mut state) = self.state.try_lock() else { return Err((way, Attach::Busy)) };
+        let way = match way {
+            Way::Flow(flow) => TypedWay::Flow(flow),
+            Way::Group(flow) => {
+                let first =
+                    !state.attached.iter().any(|a| matches!(&a.way, TypedWay::Group(f, _) if Arc::ptr_eq(f, &flow)));
+                TypedWay::Group(flow, first)
+            }
+            Way::Ring(ring, arena) => {
+                if state.arena.is_none() {
+                    state.arena = arena;
+                }
+                TypedWay::Ring(ring, 0)
+            }
+            Way::Local(inlet) => match inlet.downcast::<Inlet<M>>() {
+                Ok(inlet) => TypedWay::Local(inlet),
+                Err(inlet) => return Err((Way::Local(inlet), Attach::OtherType)),
+            },
+        };
+        if state.attached.len() == state.attached.capacity() {
+            if room.capacity() <= state.attached.len() {
+                room.reserve(state.attached.len() + 1);
+            }
+            room.append(&mut state.attached);
+            std::mem::swap(&mut room, &mut state.attached);
+        }
+        state.attached.push(Attached { channel, way });
+        self.connected.store(state.attached.len(), Ordering::Release);
+        let seq = state.seq;
+        drop(state);
+        Ok(seq)
+    }
+
+    fn detach(&self, id: u64) -> bool {
+        let Some(mut state) = self.state.try_lock() else { return false };
+        let Some(index) = state.attached.iter().position(|a| a.channel.id == id) else { return true };
+        let mut removed = state.attached.remove(index);
+        if let TypedWay::Group(flow, sends @ true) = &mut removed.way {
+            let heir = state.attached.iter_mut().find_map(|a| match &mut a.way {
+                TypedWay::Group(other, first) if Arc::ptr_eq(other, flow) => Some(first),
+                _ => None,
+            });
+            if let Some(first) = heir {
+                *first = true;
+                *sends = false;
+            }
+        }
+        self.connected.store(state.attached.len(), Ordering::Release);
+        if let TypedWay::Ring(..) = removed.way {
+            removed.end(state.arena.as_mut());
+        }
+        drop(state);
+        if !matches!(removed.way, TypedWay::Ring(..)) {
+            removed.end(None);
+        }
+        true
+    }
+
+    fn payload_memory(&self) -> std::io::Result<(OwnedFd, Option<Arena>)> {
+        if let Some(fd) = self.payload.get() {
+            return Ok((fd.try_clone()?, None));
+        }
+        let largest = self.info.qos.max_message as usize;
+        let slots = self.info.qos.queue.limit() as usize + SPARE_SLOTS;
+        let capacity = Arena::capacity_for(slots, largest)
+            .clamp(Arena::capacity_for(4, largest), MOST_PAYLOAD.max(Arena::capacity_for(4, largest)));
+        let arena = Arena::create(capacity, largest)?;
+        let fd = arena.payload_fd().try_clone_to_owned()?;
+        let _ = self.payload.set(fd.try_clone()?);
+        Ok((fd, Some(arena)))
+    }
+
+    fn last_seq(&self) -> u64 {
+        self.published.load(Ordering::Relaxed)
+    }
+
+    fn reports(&self) -> Vec<ChannelReport> {
+        let state = self.state.lock();
+        state.attached.iter().map(|a| a.channel.report("publisher", a.waiting())).collect()
+    }
+
+    fn close(&self) {
+        self.closed.store(true, Ordering::Relaxed);
+        let mut state = self.state.lock();
+        let mut attached = std::mem::take(&mut state.attached);
+        let mut arena = state.arena.take();
+        drop(state);
+        attached.iter_mut().for_each(|a| a.end(arena.as_mut()));
+        self.connected.store(0, Ordering::Release);
+    }
+
+    fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Relaxed)
+    }
+}

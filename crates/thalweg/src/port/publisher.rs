@@ -1,0 +1,197 @@
+//! Publishers.
+
+use super::{AnyOutlet, Channel, Outcome, Outlet, Published};
+use crate::channel::flow::Batching;
+use crate::codec::{Message, Raw};
+use crate::error::{Error, Result};
+use crate::node::{Node, PortRequest};
+use qos::{Class, Qos, Queue, Reliability};
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Publishes samples of one topic. Dropping it closes the port: what waits is sent if it can be within one second.
+pub struct Publisher<M: Message> {
+    outlet: Arc<Outlet<M>>,
+    node: Node,
+    closing: Duration,
+}
+
+/// Settings of a publisher; see [`Node::publisher`].
+pub struct PublisherBuilder<M: Message> {
+    pub(crate) node: Node,
+    pub(crate) request: PortRequest,
+    pub(crate) message: PhantomData<M>,
+}
+
+impl<M: Message> PublisherBuilder<M> {
+    /// The port's name, such as `/publisher1`: unique among all nodes. Default: `/<node>/<topic>`, numbered if need be.
+    pub fn named(mut self, name: impl Into<String>) -> Self {
+        self.request.name = Some(name.into());
+        self
+    }
+    /// All QoS policies at once.
+    pub fn qos(mut self, qos: Qos) -> Self {
+        self.request.qos = qos;
+        self
+    }
+    /// Whether samples may be lost on the way. Default: reliable.
+    pub fn reliability(mut self, reliability: Reliability) -> Self {
+        self.request.qos.reliability = reliability;
+        self
+    }
+    /// What happens when a channel is slower than this publisher. Default: the last 16 samples wait.
+    pub fn queue(mut self, queue: Queue) -> Self {
+        self.request.qos.queue = queue;
+        self
+    }
+    /// Packet priority of the channels. Default: normal.
+    pub fn class(mut self, class: Class) -> Self {
+        self.request.qos.class = class;
+        self
+    }
+    /// Largest encoded message, in bytes. Default 16 MiB.
+    pub fn max_message(mut self, bytes: u32) -> Self {
+        self.request.qos.max_message = bytes;
+        self
+    }
+    /// Allows only these carriers (`local`, `shm`, `tcp`, `udp`, `mcast`, or one that was added), best first.
+    pub fn carriers<S: Into<String>>(mut self, names: impl IntoIterator<Item = S>) -> Self {
+        self.request.carriers = Some(names.into_iter().map(Into::into).collect());
+        self
+    }
+    /// Lets small samples leave together on stream carriers: more per second, each later by up to `within`.
+    pub fn batching(mut self, batching: Batching) -> Self {
+        self.request.batching = Some(batching);
+        self
+    }
+    /// Opens the port.
+    ///
+    /// # Errors
+    /// [`Error::NameTaken`], [`Error::Usage`] for a name, topic, carrier or QoS that is not allowed, [`Error::Closed`].
+    pub fn open(self) -> Result<Publisher<M>> {
+        let outlet = self.node.open_publisher::<M>(self.request)?;
+        Ok(Publisher { outlet, node: self.node, closing: Duration::from_secs(1) })
+    }
+}
+
+impl<M: Message> Publisher<M> {
+    /// Publishes a sample on all channels: says what happened, never allocates in the steady state, never waits for a
+    /// subscriber unless the QoS says `block`.
+    ///
+    /// # Errors
+    /// [`Error::Message`] when the value cannot be encoded or is too large; [`Error::Closed`]. A channel that cannot
+    /// take the sample is no error: [`Published`] counts it.
+    #[inline]
+    pub fn publish(&mut self, value: &M::Value) -> Result<Published> {
+        self.outlet.publish(value, &mut |_, _| {})
+    }
+
+    /// As [`Publisher::publish`], and tells the outcome on each channel.
+    ///
+    /// # Errors
+    /// As [`Publisher::publish`].
+    pub fn publish_each(&mut self, value: &M::Value, mut each: impl FnMut(&Channel, Outcome)) -> Result<Published> {
+        self.outlet.publish(value, &mut each)
+    }
+
+    /// How many channels the port has now.
+    pub fn connected(&self) -> usize {
+        self.outlet.connected()
+    }
+
+    /// Waits until at least `count` channels exist, at most `timeout`; `false` when the time ran out.
+    pub fn wait_connected(&self, count: usize, timeout: Duration) -> bool {
+        self.node.wait_until(timeout, || self.outlet.connected() >= count)
+    }
+
+    /// The port's name.
+    pub fn name(&self) -> &str {
+        &self.outlet.info.name
+    }
+
+    /// The topic.
+    pub fn topic(&self) -> &str {
+        &self.outlet.info.topic
+    }
+
+    /// What each channel did so far.
+    pub fn channels(&self) -> Vec<super::ChannelReport> {
+        self.outlet.reports()
+    }
+
+    /// How long dropping may wait for what still waits to be sent. Zero drops it at once. Default one second.
+    pub fn drain_on_close(&mut self, timeout: Duration) {
+        self.closing = timeout;
+    }
+
+    /// Closes the port after waiting at most `timeout` for what still waits; `false` when something was dropped.
+    pub fn close(mut self, timeout: Duration) -> bool {
+        let drained = self.outlet.drain(timeout);
+        self.closing = Duration::ZERO;
+        drained
+    }
+}
+
+impl Publisher<Raw> {
+    /// A message of `len` bytes to be written in place: in the subscribers' own shared memory where the carrier allows,
+    /// else in a pooled buffer that is sent without another copy. Its content is unspecified (an older message's).
+    /// Subscribers cannot join while a loan is held.
+    ///
+    /// # Errors
+    /// [`Error::Message`] over `max_message`; [`Error::Closed`].
+    pub fn loan(&mut self, len: usize) -> Result<Loan<'_>> {
+        let limit = self.outlet.info.qos.max_message as usize;
+        if len > limit {
+            let name = self.name();
+            return Err(Error::Message(format!("a loan of {len} bytes is over max_message of {name}, {limit} bytes")));
+        }
+        let mut state = self.outlet.hold()?;
+        let place = state.loan(len);
+        Ok(Loan { outlet: &self.outlet, state: Some(state), place: Some(place) })
+    }
+}
+
+/// A message that is being written in place.
+pub struct Loan<'a> {
+    outlet: &'a Outlet<Raw>,
+    state: Option<linux::lock::PiGuard<'a, super::outlet::Outflow<Raw>>>,
+    place: Option<super::outlet::Place>,
+}
+
+impl Loan<'_> {
+    /// The message, to be written. What it holds at first is left over from an older one.
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        match (&mut self.state, &mut self.place) {
+            (Some(state), Some(place)) => state.bytes_mut(place),
+            _ => &mut [],
+        }
+    }
+
+    /// Publishes it.
+    ///
+    /// # Errors
+    /// As [`Publisher::publish`].
+    pub fn publish(mut self) -> Result<Published> {
+        match (self.state.take(), self.place.take()) {
+            (Some(state), Some(place)) => self.outlet.publish_loan(state, place),
+            _ => Err(Error::Closed),
+        }
+    }
+}
+
+impl Drop for Loan<'_> {
+    fn drop(&mut self) {
+        if let (Some(mut state), Some(place)) = (self.state.take(), self.place.take()) {
+            state.give_back(place);
+        }
+    }
+}
+
+impl<M: Message> Drop for Publisher<M> {
+    fn drop(&mut self) {
+        self.outlet.drain(self.closing);
+        self.outlet.close();
+        self.node.close_publisher(self.outlet.me.port);
+    }
+}

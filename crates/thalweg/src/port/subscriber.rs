@@ -1,0 +1,258 @@
+//! Subscribers.
+
+use super::inlet::{Inlet, Sink};
+use super::{AnyInlet, ChannelReport, PortRef, Sample, TakenSample};
+use crate::channel::inbound::{Inbound, Step};
+use crate::codec::Message;
+use crate::driver::Command;
+use crate::error::Result;
+use crate::node::{Node, PortRequest};
+use futures_core::Stream;
+use linux::lock::PiMutex;
+use qos::{Qos, Queue, Reliability};
+use std::marker::PhantomData;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+/// How a subscriber gets its samples.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// Samples wait in the port until they are taken; receiving costs one hop to another thread.
+    #[default]
+    Queue,
+    /// The port has no thread: `wait` itself receives. The fastest way for a thread that does nothing else.
+    Polled,
+}
+
+/// Receives samples of one topic or of all that match a pattern. Dropping it closes the port.
+///
+/// It is also a [`Stream`] of samples.
+pub struct Subscriber<M: Message> {
+    inlet: Arc<Inlet<M>>,
+    me: PortRef,
+    node: Node,
+    halves: Vec<Inbound>, // polled: the receive halves, owned by whoever waits
+    ready: Vec<bool>,
+}
+
+/// Settings of a subscriber; see [`Node::subscriber`].
+pub struct SubscriberBuilder<M: Message> {
+    node: Node,
+    request: PortRequest,
+    on_publisher: bool,
+    mode: Mode,
+    message: PhantomData<M>,
+}
+
+impl<M: Message> SubscriberBuilder<M> {
+    pub(crate) fn new(node: Node, request: PortRequest) -> Self {
+        Self { node, request, on_publisher: false, mode: Mode::Queue, message: PhantomData }
+    }
+    /// The port's name, such as `/subscriber1`: unique among all nodes. Default: `/<node>/<topic>`, numbered.
+    pub fn named(mut self, name: impl Into<String>) -> Self {
+        self.request.name = Some(name.into());
+        self
+    }
+    /// All QoS policies at once.
+    pub fn qos(mut self, qos: Qos) -> Self {
+        self.request.qos = qos;
+        self
+    }
+    /// Whether samples may be lost on the way. Default: reliable; a best-effort publisher does not match then.
+    pub fn reliability(mut self, reliability: Reliability) -> Self {
+        self.request.qos.reliability = reliability;
+        self
+    }
+    /// What waits to be taken. Default: the last 16 samples.
+    pub fn queue(mut self, queue: Queue) -> Self {
+        self.request.qos.queue = queue;
+        self
+    }
+    /// Largest encoded message this port takes, in bytes. Default 16 MiB.
+    pub fn max_message(mut self, bytes: u32) -> Self {
+        self.request.qos.max_message = bytes;
+        self
+    }
+    /// Allows only these carriers, best first.
+    pub fn carriers<S: Into<String>>(mut self, names: impl IntoIterator<Item = S>) -> Self {
+        self.request.carriers = Some(names.into_iter().map(Into::into).collect());
+        self
+    }
+    /// Lets the callback run on the publisher's thread when publisher and subscriber are in one process: no thread
+    /// hand-over, no encoding. A slow callback then delays that publisher.
+    pub fn on_publisher_thread(mut self) -> Self {
+        self.on_publisher = true;
+        self
+    }
+    /// No thread of its own: [`Subscriber::wait`] receives.
+    pub fn polled(mut self) -> Self {
+        self.mode = Mode::Polled;
+        self
+    }
+    /// Opens the port; samples are taken with [`Subscriber::take`], [`Subscriber::wait`] or as a stream.
+    ///
+    /// # Errors
+    /// As [`PublisherBuilder::open`](super::PublisherBuilder::open).
+    pub fn open(self) -> Result<Subscriber<M>> {
+        self.build(Sink::Mailbox)
+    }
+    /// Opens the port; `callback` is called with every sample, on the receiving thread: the fast way. Calls never overlap.
+    ///
+    /// # Errors
+    /// As [`PublisherBuilder::open`](super::PublisherBuilder::open).
+    pub fn callback(self, callback: impl FnMut(Sample<'_, M>) + Send + 'static) -> Result<Subscriber<M>> {
+        self.build(Sink::Callback(PiMutex::new(Box::new(callback))))
+    }
+
+    fn build(self, sink: Sink<M>) -> Result<Subscriber<M>> {
+        let (on_publisher, polled) = (self.on_publisher, self.mode == Mode::Polled);
+        let make = |info, events| Inlet::new(info, sink, on_publisher, polled, events);
+        let (me, inlet) = self.node.open_subscriber::<M>(self.request, make)?;
+        Ok(Subscriber { inlet, me, node: self.node, halves: Vec::new(), ready: Vec::new() })
+    }
+}
+
+impl<M: Message> Subscriber<M> {
+    /// The oldest waiting sample, without waiting.
+    pub fn take(&mut self) -> Option<TakenSample<M>> {
+        if self.inlet.polled {
+            self.poll_halves(Duration::ZERO);
+        }
+        self.inlet.take()
+    }
+
+    /// The oldest waiting sample, waiting at most `timeout` for one.
+    pub fn wait(&mut self, timeout: Duration) -> Option<TakenSample<M>> {
+        let until = Instant::now() + timeout;
+        loop {
+            if let Some(sample) = self.inlet.take() {
+                return Some(sample);
+            }
+            let left = until.checked_duration_since(Instant::now()).filter(|_| !self.inlet.is_closed())?;
+            match self.inlet.polled {
+                true => drop(self.poll_halves(left)),
+                false => self.inlet.wait_for_news(left),
+            }
+        }
+    }
+
+    /// Polled ports opened with a callback: receives until at least one sample was delivered or `timeout` passed; the
+    /// callback runs within this call, on the bytes where they were received. Returns how many samples it was called with.
+    pub fn wait_callback(&mut self, timeout: Duration) -> usize {
+        let until = Instant::now() + timeout;
+        loop {
+            let called = self.poll_halves(until.saturating_duration_since(Instant::now()));
+            let mut mailbox = 0;
+            while let Some((info, storage)) = self.inlet.pop() {
+                self.inlet.call(info, storage.bytes());
+                mailbox += 1;
+            }
+            if called + mailbox > 0 || Instant::now() >= until || self.inlet.is_closed() {
+                return called + mailbox;
+            }
+        }
+    }
+
+    /// How many channels the port has now.
+    pub fn connected(&self) -> usize {
+        self.inlet.channels().lock().map_or(0, |channels| channels.len())
+    }
+
+    /// Waits until at least `count` channels exist, at most `timeout`; `false` when the time ran out.
+    pub fn wait_connected(&self, count: usize, timeout: Duration) -> bool {
+        self.node.wait_until(timeout, || self.connected() >= count)
+    }
+
+    /// The port's name.
+    pub fn name(&self) -> &str {
+        &self.inlet.info.name
+    }
+
+    /// What each channel did so far.
+    pub fn channels(&self) -> Vec<ChannelReport> {
+        self.inlet.reports()
+    }
+
+    /// Samples dropped because they were not taken in time.
+    pub fn dropped(&self) -> u64 {
+        self.inlet.dropped()
+    }
+
+    /// Receives once on the polled halves; returns how many samples were delivered.
+    fn poll_halves(&mut self, timeout: Duration) -> usize {
+        self.inlet.new_halves(&mut self.halves);
+        let inlet = self.inlet.clone();
+        let delivered = match self.halves.as_mut_slice() {
+            [] => {
+                if !timeout.is_zero() {
+                    inlet.wait_for_news(timeout.min(crate::carrier::TICK));
+                }
+                0
+            }
+            // One channel: the receive itself waits.
+            [one] => finish(&self.node, one, !timeout.is_zero()).map_or_else(|| usize::MAX, |n| n),
+            _ => return self.poll_many(timeout),
+        };
+        if delivered == usize::MAX {
+            self.halves.clear();
+            return 0;
+        }
+        delivered
+    }
+
+    fn poll_many(&mut self, timeout: Duration) -> usize {
+        let fds: Vec<_> = self.halves.iter().filter_map(Inbound::descriptor).collect();
+        let wait = timeout.min(crate::carrier::TICK);
+        let all = fds.len() < self.halves.len(); // some have no descriptor: look at all of them
+        let waited = linux::poll::wait_any_readable(&fds, &mut self.ready, Some(wait));
+        drop(fds);
+        if !all && !matches!(waited, Ok(true)) {
+            return 0;
+        }
+        let mut delivered = 0;
+        let ready = &self.ready;
+        let mut index = 0;
+        self.halves.retain_mut(|half| {
+            let look = all || ready.get(index).copied().unwrap_or(false);
+            index += 1;
+            !look || finish(&self.node, half, false).inspect(|n| delivered += n).is_some()
+        });
+        delivered
+    }
+}
+
+/// One step of a half on its owner's thread; `None` when the channel is over.
+fn finish(node: &Node, half: &mut Inbound, wait: bool) -> Option<usize> {
+    match half.step(wait) {
+        Step::Delivered(count) => Some(count as usize),
+        Step::Nothing => Some(0),
+        Step::Ended(why) => {
+            node.state().command(Command::Ended { channel: half.channel.clone(), why });
+            None
+        }
+    }
+}
+
+impl<M: Message> Stream for Subscriber<M> {
+    type Item = TakenSample<M>;
+
+    /// The next sample; ends when the node closes. Not for polled ports, which have no thread that could wake the task.
+    fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<TakenSample<M>>> {
+        match self.inlet.take_or_register(context.waker()) {
+            Some(sample) => Poll::Ready(Some(sample)),
+            None if self.inlet.is_closed() => Poll::Ready(None),
+            None => Poll::Pending,
+        }
+    }
+}
+
+impl<M: Message> Unpin for Subscriber<M> {}
+
+impl<M: Message> Drop for Subscriber<M> {
+    fn drop(&mut self) {
+        self.halves.clear();
+        self.node.close_subscriber(self.me.port, self.inlet.as_ref());
+    }
+}
