@@ -7,4 +7,4 @@ pub mod discovery;
 #[cfg(test)]
 mod helpers;
 #[cfg(test)]
-pub use helpers::{TempDir, port_info};
+pub(crate) use helpers::{TempDir, port_info};
