@@ -1,1 +1,3 @@
 //! Sealed shared memory (see the module files).
+
+pub mod raw;
