@@ -217,7 +217,7 @@ mod tests {
     #[test]
     fn three_subscribers_report_every_sample_on_every_carrier() {
         for carrier in [Carrier::Tcp, Carrier::Udp, Carrier::Unix, Carrier::Shm] {
-            let meeting = Meeting::new(&format!("test-fanout-{}", carrier.name()));
+            let meeting = Meeting::test(&format!("test-fanout-{}", carrier.name()));
             let join = |_| {
                 let other = meeting.clone();
                 std::thread::spawn(move || subscribe(&other, carrier))

@@ -111,7 +111,7 @@ mod tests {
     fn every_carrier_echoes_every_kind_of_payload() {
         for carrier in [Carrier::Tcp, Carrier::Udp, Carrier::Unix, Carrier::Shm] {
             for payload in [Payload::Copied, Payload::Untouched, Payload::Checked] {
-                let meeting = Meeting::new(&format!("test-latency-{}", carrier.name()));
+                let meeting = Meeting::test(&format!("test-latency-{}", carrier.name()));
                 let other = meeting.clone();
                 let pong = std::thread::spawn(move || pong(&other, carrier));
                 let terms = Terms { payload, ..Terms::new(1000, 20, 5) };
@@ -128,7 +128,7 @@ mod tests {
     #[test]
     fn a_ping_that_leaves_ends_its_pong_with_an_error() {
         for carrier in [Carrier::Tcp, Carrier::Udp, Carrier::Unix, Carrier::Shm] {
-            let meeting = Meeting::new(&format!("test-leave-{}", carrier.name()));
+            let meeting = Meeting::test(&format!("test-leave-{}", carrier.name()));
             let other = meeting.clone();
             let pong = std::thread::spawn(move || pong(&other, carrier));
             let mut ping = Ping::open(&meeting, carrier, &Terms::new(64, 20, 0)).unwrap();

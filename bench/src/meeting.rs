@@ -32,6 +32,17 @@ impl Meeting {
         Self { name: format!("thalweg-bench-{user}/{what}"), patience: Duration::from_secs(30) }
     }
 
+    /// A place that only those find who know `key` as well, so that several measurements can run side by side.
+    pub fn private(what: &str, key: &str) -> Self {
+        Self::new(&format!("{what}/{key}"))
+    }
+
+    /// A place for one test of this process.
+    #[cfg(test)]
+    pub(crate) fn test(what: &str) -> Self {
+        Self::private(what, &std::process::id().to_string())
+    }
+
     /// The same place, with another limit to waiting.
     pub fn patience(self, patience: Duration) -> Self {
         Self { patience, ..self }
@@ -217,7 +228,7 @@ mod tests {
     fn terms_reach_the_other_end_in_either_order_of_arrival() {
         let terms = Terms { payload: Payload::Checked, batched: true, ..Terms::new(1 << 20, 7, 3) };
         for late in [false, true] {
-            let meeting = Meeting::new("test-terms");
+            let meeting = Meeting::test("test-terms");
             let other = meeting.clone();
             let host = std::thread::spawn(move || {
                 std::thread::sleep(Duration::from_millis(if late { 30 } else { 0 }));
@@ -230,7 +241,7 @@ mod tests {
 
     #[test]
     fn who_meets_nobody_is_told_so_on_both_sides() {
-        let meeting = Meeting::new("test-nobody").patience(Duration::from_millis(20));
+        let meeting = Meeting::test("test-nobody").patience(Duration::from_millis(20));
         let alone = meeting.join().unwrap_err();
         assert_eq!((alone.kind(), alone.to_string().contains("nobody met")), (io::ErrorKind::TimedOut, true));
         assert!(meeting.host(2).unwrap_err().to_string().contains("0 of 2 came"));

@@ -119,7 +119,7 @@ mod tests {
     }
 
     fn run(carrier: Carrier, batched: bool, count: u64) -> (Arrived, Arrived) {
-        let meeting = Meeting::new(&format!("test-throughput-{}-{batched}", carrier.name()));
+        let meeting = Meeting::test(&format!("test-throughput-{}-{batched}", carrier.name()));
         let other = meeting.clone();
         let receiver = std::thread::spawn(move || receive(&other, carrier));
         let terms = Terms { batched, ..Terms::new(64, count, 100) };
