@@ -7,7 +7,7 @@ use crate::link::{Link, receive_descriptor};
 use crate::meeting::Watch;
 use crate::peer_left;
 use linux::futex::{self, Scope};
-use linux::memory::raw::SharedWords;
+use linux::raw::SharedWords;
 use std::io;
 use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};

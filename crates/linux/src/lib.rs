@@ -7,6 +7,7 @@
 //! | [`lock`] | a mutex whose waiters lend their priority to the holder |
 //! | [`memory`] | sealed shared memory, the slot arena and the descriptor rings of the `shm` carrier |
 //! | [`poll`] | epoll and eventfd |
+//! | [`raw`] | a bare shared mapping, for the programs that measure the limit |
 //! | [`socket`] | sockets: non-blocking sends in one call, descriptor passing, peer credentials |
 //! | [`thread`] | threads with explicit scheduling, stack size and name |
 #![cfg(target_os = "linux")]
@@ -16,5 +17,6 @@ pub mod futex;
 pub mod lock;
 pub mod memory;
 pub mod poll;
+pub mod raw;
 pub mod socket;
 pub mod thread;

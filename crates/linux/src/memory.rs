@@ -1,3 +1,1 @@
 //! Sealed shared memory (see the module files).
-
-pub mod raw;

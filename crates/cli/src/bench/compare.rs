@@ -7,7 +7,7 @@ mod rounds;
 mod table;
 mod verdict;
 
-use super::arguments::CompareOptions;
+use super::arguments::{CompareOptions, EngineName, name_of};
 use super::roles::allowed_cpus;
 use super::{Error, print};
 use environment::Environment;
@@ -30,18 +30,12 @@ pub fn run(options: &CompareOptions) -> Result<bool, Error> {
     let rows = choose(&options.rows)?;
     let plan = plan(options)?;
     let environment = Environment::read(plan.pins, allowed_cpus()?.len());
-    let mut verdicts = Vec::with_capacity(rows.len());
     if !options.json {
         print(&format!("{}\n{}", environment.line(), Verdict::head()));
     }
-    let mut measured: Vec<(Pair, Result<Vec<Round>, String>)> = Vec::new();
+    let (mut verdicts, mut measured) = (Vec::with_capacity(rows.len()), Measured::default());
     for row in rows {
-        let pair = Pair::of(row, options.engine);
-        if !measured.iter().any(|(known, _)| *known == pair) {
-            measured.push((pair, measure(row, &pair, &plan)));
-        }
-        let outcome = measured.iter().find(|(known, _)| *known == pair).map(|(_, outcome)| outcome);
-        let verdict = judge(row, outcome, plan.quick);
+        let verdict = judge(row, measured.rounds(row, options.engine, &plan), plan.quick);
         if !options.json {
             print(&verdict.line());
         }
@@ -55,21 +49,36 @@ pub fn run(options: &CompareOptions) -> Result<bool, Error> {
     Ok(pass)
 }
 
+/// What was measured so far: rows that look at different figures share a measurement.
+#[derive(Default)]
+struct Measured(Vec<(Pair, Result<Vec<Round>, String>)>);
+
+impl Measured {
+    fn rounds(&mut self, row: &Row, engine: EngineName, plan: &Plan) -> &Result<Vec<Round>, String> {
+        let pair = Pair::of(row, engine);
+        let known = self.0.iter().position(|(known, _)| *known == pair);
+        let at = known.unwrap_or(self.0.len());
+        if known.is_none() {
+            self.0.push((pair, measure(row, &pair, plan)));
+        }
+        &self.0[at].1
+    }
+}
+
 fn measure(row: &Row, pair: &Pair, plan: &Plan) -> Result<Vec<Round>, String> {
     let mut done = 0;
     let one = |side: &rounds::Side| {
         done += 1;
-        eprintln!("{}: measurement {done}, {:?} {}", row.name, side.engine, side.job.mode);
+        eprintln!("{}: measurement {done}: {}, {}", row.name, name_of(side.engine), side.job.text());
         rounds::measure(side, plan)
     };
     rounds::alternate(pair, plan.rounds, one).map_err(|e| e.to_string())
 }
 
-fn judge(row: &Row, outcome: Option<&Result<Vec<Round>, String>>, quick: bool) -> Verdict {
+fn judge(row: &Row, outcome: &Result<Vec<Round>, String>, quick: bool) -> Verdict {
     match outcome {
-        Some(Ok(rounds)) => Verdict::new(row, rounds, quick),
-        Some(Err(because)) => Verdict::failed(row, quick, because.clone()),
-        None => Verdict::failed(row, quick, "not measured".to_owned()),
+        Ok(rounds) => Verdict::new(row, rounds, quick),
+        Err(because) => Verdict::failed(row, quick, because.clone()),
     }
 }
 

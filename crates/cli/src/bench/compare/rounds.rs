@@ -2,7 +2,7 @@
 
 use super::table::{Against, Job, Row};
 use crate::bench::Error;
-use crate::bench::arguments::EngineName;
+use crate::bench::arguments::{EngineName, name_of};
 use serde_json::Value;
 use std::io::Read;
 use std::process::{Child, Command, Stdio};
@@ -97,7 +97,8 @@ pub fn measure(side: &Side, plan: &Plan) -> Result<Value, Error> {
     let (document, complaint) =
         said.ok_or_else(|| Error::Peer(format!("no result within {LIMIT:?}: {}", arguments.join(" "))))?;
     if !status.success() {
-        return Err(Error::Peer(complaint.trim().to_owned()));
+        let text = complaint.trim().trim_start_matches("thalweg bench: ");
+        return Err(Error::Peer(format!("{}: {text}", name_of(side.engine))));
     }
     serde_json::from_str(&document).map_err(|e| Error::Peer(format!("a measurement printed no document: {e}")))
 }

@@ -13,7 +13,8 @@ use std::sync::atomic::AtomicU32;
 /// A memfd mapped for reading and writing, all of whose pages are there from the start.
 ///
 /// Both ends take turns: a hand-over word says whose turn a range is (written with `Release`, read with `Acquire`).
-/// A peer that breaks this gives torn bytes; it can do nothing worse, because every bit pattern is a valid byte.
+/// That the peer keeps to it is an agreement between two processes of one measuring program, not something this type
+/// can check; so it is for such programs only, and its descriptor never reaches another.
 pub struct SharedWords {
     base: NonNull<u8>,
     len: usize,
@@ -85,7 +86,7 @@ impl SharedWords {
     pub fn write<R>(&mut self, range: Range<usize>, f: impl FnOnce(&mut [u8]) -> R) -> R {
         assert!(range.start <= range.end && range.end <= self.len, "a range past the end of a mapping");
         // SAFETY: in range (checked above) and mapped as long as `self`; `&mut self` keeps this process from having
-        // a second reference, and the hand-over word keeps the other process away (see the type's description).
+        // a second reference, and by agreement the other process stays away until it is handed over (see the type's description).
         f(unsafe { std::slice::from_raw_parts_mut(self.base.as_ptr().add(range.start), range.end - range.start) })
     }
 
@@ -94,7 +95,7 @@ impl SharedWords {
     #[allow(unsafe_code)]
     pub fn read<R>(&self, range: Range<usize>, f: impl FnOnce(&[u8]) -> R) -> R {
         assert!(range.start <= range.end && range.end <= self.len, "a range past the end of a mapping");
-        // SAFETY: in range (checked above) and mapped as long as `self`; nobody writes during the reader's turn.
+        // SAFETY: in range (checked above) and mapped as long as `self`; by agreement nobody writes during the reader's turn.
         f(unsafe { std::slice::from_raw_parts(self.base.as_ptr().add(range.start), range.end - range.start) })
     }
 }
