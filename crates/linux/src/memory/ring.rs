@@ -211,7 +211,13 @@ impl RingWriter {
         }
     }
 
-    fn try_push(&mut self, arena: &mut Arena, sample: &Sealed, meta: Meta, policy: Policy) -> Result<Pushed, Violation> {
+    fn try_push(
+        &mut self,
+        arena: &mut Arena,
+        sample: &Sealed,
+        meta: Meta,
+        policy: Policy,
+    ) -> Result<Pushed, Violation> {
         if let Some(violation) = self.broken {
             return Err(violation);
         }
