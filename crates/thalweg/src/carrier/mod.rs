@@ -4,6 +4,8 @@
 //! Neither has a thread or a buffer of its own; the driver decides who calls them and when. The contract that every
 //! carrier keeps is the conformance suite in [`crate::testing::conformance`], which each one passes by instantiating it.
 
+pub mod shm;
+
 use std::io::{self, IoSlice};
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
