@@ -9,6 +9,7 @@ pub mod fault;
 pub mod local;
 pub mod mcast;
 pub mod record;
+pub mod shm;
 pub mod sim;
 pub mod tcp;
 pub mod udp;
