@@ -3,6 +3,7 @@
 //! | module | what it holds |
 //! |---|---|
 //! | [`demo`] | a small robot of separate processes |
+//! | [`bench`] | what a message costs, compared with bare sockets |
 //! | [`publish`], [`subscribe`] | `pub` and `sub` |
 //! | [`list`], [`info`], [`top`] | what there is, from what all nodes say ([`census`]) |
 //! | [`connect`] | channels by administration |
@@ -11,6 +12,7 @@
 //! | [`session`], [`tap`] | the node of a verb; a subscriber to whatever a topic carries |
 //! | [`quantity`], [`output`], [`signals`], [`statistics`], [`failure`] | arguments in; results, tables and exit codes out |
 
+mod bench;
 mod census;
 mod connect;
 mod demo;
@@ -58,6 +60,8 @@ enum Verb {
     Delay(measure::DelayArguments),
     Top(top::Arguments),
     Router(router::Arguments),
+    /// Measure latency, throughput and fan-out, and compare them with bare sockets
+    Bench(bench::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -76,6 +80,7 @@ fn main() -> ExitCode {
         Verb::Delay(arguments) => measure::delay(arguments),
         Verb::Top(arguments) => top::run(arguments),
         Verb::Router(arguments) => router::run(arguments),
+        Verb::Bench(arguments) => return bench::run(arguments),
     };
     let Err(failure) = outcome else { return ExitCode::SUCCESS };
     if !failure.text().is_empty() {

@@ -37,7 +37,6 @@ impl Latencies {
         self.0.as_ref().map_or(0, Histogram::len)
     }
 
-
     /// The percentiles; `None` when nothing was noted.
     pub fn percentiles(&self) -> Option<Percentiles> {
         let histogram = self.0.as_ref().filter(|h| !h.is_empty())?;
