@@ -305,6 +305,7 @@ impl Control {
             same_clock: request.clock == self.state.clock,
             counters: Default::default(),
             closed: Default::default(),
+            cut: Default::default(),
         });
         self.replace(publisher, subscriber);
         let token = self.watch_served(entry, channel.clone());

@@ -105,9 +105,19 @@ pub struct Channel {
     /// What happened on it.
     pub counters: Counters,
     pub(crate) closed: AtomicBool,
+    pub(crate) cut: AtomicBool,
 }
 
 impl Channel {
+    /// Ends the channel at the subscriber without delivering what is still on its way.
+    pub(crate) fn cut(&self) {
+        self.cut.store(true, Relaxed);
+        self.close();
+    }
+    pub(crate) fn is_cut(&self) -> bool {
+        self.cut.load(Relaxed)
+    }
+    /// Ends the channel; what is still on its way is delivered.
     pub(crate) fn close(&self) {
         self.closed.store(true, Relaxed);
     }
