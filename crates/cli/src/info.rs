@@ -112,7 +112,7 @@ impl Found<'_> {
 fn port_text(info: &PortInfo) -> String {
     let qos = &info.qos;
     let direction = format!("{:?}", info.direction).to_lowercase();
-    let structure = info.message.schema.as_ref().and_then(|s| serde_json::to_string(s).ok());
+    let structure = info.message.schema.as_ref().map(ToString::to_string);
     let lines = [
         ("port", info.name.clone()),
         ("direction", direction),

@@ -108,6 +108,8 @@ impl Totals {
 const MAX_MESSAGE: usize = 16 << 20;
 /// Samples that wait per channel when input is published as fast as it is taken.
 const INPUT_QUEUE: u32 = 256;
+/// How long a subscriber without room for more input is waited for, while others have it.
+const ROOM: Duration = Duration::from_secs(1);
 /// How long pub waits for a first subscriber, and for those that are there.
 const GRACE: Duration = Duration::from_secs(1);
 /// How long the last samples may wait to be sent.
@@ -148,7 +150,11 @@ impl Arguments {
     fn qos(&self) -> Qos {
         let lossy = self.best_effort || quantity::is_lossy(&self.carrier);
         let reliability = if lossy { Reliability::BestEffort } else { Reliability::Reliable };
-        let queue = if self.pace().is_none() { Queue::KeepAll(INPUT_QUEUE) } else { Queue::default() };
+        let queue = if self.pace().is_none() {
+            Queue::Block { limit: INPUT_QUEUE, up_to_us: ROOM.as_micros() as u64 }
+        } else {
+            Queue::default()
+        };
         let largest = self.sample_size().max(MAX_MESSAGE);
         Qos { reliability, queue, class: self.class, max_message: u32::try_from(largest).unwrap_or(u32::MAX) }
     }
@@ -175,7 +181,7 @@ fn publish<S: Source>(arguments: &Arguments, session: &mut Session, mut source: 
     let name = publisher.name().to_owned();
     let seconds = started.elapsed().as_secs_f64();
     let channels = publisher.channels();
-    let drained = publisher.close(DRAIN);
+    let drained = publisher.close(if session.stop.asked() { GRACE } else { DRAIN });
     outcome?;
     if !drained {
         tell("some samples could not be sent in time and were dropped");
@@ -226,12 +232,14 @@ fn publish_all<S: Source>(
             Next::End => break,
             Next::Nothing => {}
             Next::Sample(value, size) => {
-                let published = publisher.publish(value)?;
+                let mut published = publisher.publish(value)?;
+                // Without a pace `publish` waits for room. If nobody had any, the sample was not taken: it is offered again.
+                while pace.is_none() && is_refused_by_all(published) && !session.stop.asked() {
+                    published = publisher.publish(value)?;
+                }
                 totals.add(published, size);
-                match pace {
-                    Some(period) => due = wait_for_turn(session, due, period),
-                    None if published.queued > 0 => wait_for_room(session, publisher),
-                    None => {}
+                if let Some(period) = pace {
+                    due = wait_for_turn(session, due, period);
                 }
             }
         }
@@ -240,20 +248,16 @@ fn publish_all<S: Source>(
     Ok(())
 }
 
+fn is_refused_by_all(published: Published) -> bool {
+    published.dropped > 0 && published.sent + published.queued + published.not_connected == 0
+}
+
 /// Sleeps until the next sample is due. Who is late catches up, unless by more than a second.
 fn wait_for_turn(session: &Session, due: Instant, period: Duration) -> Instant {
     let next = due + period;
     session.stop.sleep_until(next);
     let now = Instant::now();
     if now.saturating_duration_since(next) > Duration::from_secs(1) { now } else { next }
-}
-
-/// Waits until every channel has room for the next sample: nothing of the input is dropped.
-fn wait_for_room<M: thalweg::codec::Message>(session: &Session, publisher: &Publisher<M>) {
-    let full = |channel: &ChannelReport| channel.waiting + 1 >= u64::from(INPUT_QUEUE);
-    while !session.stop.asked() && publisher.channels().iter().any(full) {
-        session.stop.sleep_until(Instant::now() + Duration::from_millis(1));
-    }
 }
 
 impl Totals {

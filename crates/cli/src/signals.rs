@@ -1,4 +1,4 @@
-//! Ctrl-C and SIGTERM end a verb in order; a second one ends it at once.
+//! Ctrl-C and SIGTERM end a verb in order, however often they come (Ctrl-\ ends it at once).
 
 use crate::failure::Result;
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -15,11 +15,10 @@ pub const TICK: Duration = Duration::from_millis(50);
 pub struct Stop(Arc<AtomicBool>);
 
 impl Stop {
-    /// From now on SIGINT and SIGTERM ask; the second one ends the process with the usual code.
+    /// From now on SIGINT and SIGTERM ask.
     pub fn on_signals() -> Result<Self> {
         let asked = Arc::new(AtomicBool::new(false));
         for signal in [SIGINT, SIGTERM] {
-            flag::register_conditional_shutdown(signal, 128 + signal, asked.clone())?;
             flag::register(signal, asked.clone())?;
         }
         Ok(Self(asked))
