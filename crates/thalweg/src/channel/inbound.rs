@@ -115,6 +115,9 @@ impl Inbound {
 
     /// Receives once (waiting up to the tick if `wait`) and delivers every sample that is complete.
     pub fn step(&mut self, wait: bool) -> Step {
+        if self.channel.is_cut() {
+            return Step::Ended("closed".to_owned());
+        }
         let received = match &mut self.source {
             Source::Half(half, Framing::Stream(parser)) => half.receive(parser.space(), wait),
             Source::Half(half, Framing::Datagrams { buffer, .. }) => half.receive(buffer, wait),

@@ -306,6 +306,7 @@ impl Control {
             counters: Default::default(),
             closed: Default::default(),
             interrupt: Default::default(),
+            cut: Default::default(),
         });
         self.replace(publisher, subscriber);
         let token = self.watch_served(entry, channel.clone());

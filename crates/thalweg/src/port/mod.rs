@@ -109,6 +109,7 @@ pub struct Channel {
     /// What happened on it.
     pub counters: Counters,
     pub(crate) closed: AtomicBool,
+    pub(crate) cut: AtomicBool,
     pub(crate) interrupt: OnceInterrupt,
 }
 
@@ -123,6 +124,14 @@ impl std::fmt::Debug for OnceInterrupt {
 }
 
 impl Channel {
+    /// Ends the channel at the subscriber without delivering what is still on its way.
+    pub(crate) fn cut(&self) {
+        self.cut.store(true, Relaxed);
+        self.close();
+    }
+    pub(crate) fn is_cut(&self) -> bool {
+        self.cut.load(Relaxed)
+    }
     /// Ends the channel at this end: its thread finds it closed, at once if it waits without end, else at its next tick.
     pub(crate) fn close(&self) {
         self.closed.store(true, SeqCst);
