@@ -10,7 +10,8 @@ mod event;
 pub mod handshake;
 pub mod node;
 pub mod port;
-pub mod testing;
+#[cfg(test)]
+mod testing;
 pub mod wire;
 
 pub use channel::flow::Batching;

@@ -58,3 +58,7 @@ fn samples_arrive_over_udp() {
 fn samples_arrive_over_mcast() {
     arrives_over("mcast");
 }
+#[test]
+fn samples_arrive_over_shm() {
+    arrives_over("shm");
+}

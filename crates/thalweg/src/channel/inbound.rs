@@ -4,14 +4,24 @@
 
 use super::accept::Accept;
 use super::fragment::Reassembly;
-use crate::carrier::ReceiveHalf;
+use crate::carrier::{ReceiveHalf, TICK};
 use crate::port::{AnyInlet, Channel, Delivery, Payload, SampleInfo};
 use crate::wire::{self, Fragment, Header, Kind, StreamParser};
+use linux::memory::{RingReader, TakeError};
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+/// Where samples come from.
+enum Source {
+    /// A carrier's half and its framing.
+    Half(Box<dyn ReceiveHalf>, Framing),
+    /// The publisher's shared memory: samples are read where they lie.
+    Ring(RingReader),
+}
 
 /// How a half's bytes become frames.
 enum Framing {
@@ -28,16 +38,15 @@ pub(crate) enum Step {
     Delivered(u32),
     /// Nothing came (yet).
     Nothing,
-    /// The channel is over, and why. `true`: the publisher closed in order.
-    Ended(String, bool),
+    /// The channel is over, and why.
+    Ended(String),
 }
 
 /// One channel at the subscriber.
 pub(crate) struct Inbound {
     pub channel: Arc<Channel>,
     pub inlet: Arc<dyn AnyInlet>,
-    half: Box<dyn ReceiveHalf>,
-    framing: Framing,
+    source: Source,
     accept: Accept,
     max_message: usize,
     flow: u32,
@@ -57,6 +66,10 @@ pub(crate) struct Agreed {
 
 /// A message whose fragments do not come within this time is given up.
 const REASSEMBLY_TIMEOUT_NS: u64 = 500_000_000;
+/// Samples of a ring that one step delivers at most, so that a closed channel is noticed under load.
+const RING_STEP: u32 = 64;
+/// Pause while the application holds as many samples of a ring as it may.
+const HELD_PAUSE: Duration = Duration::from_micros(500);
 /// Room for any datagram.
 const DATAGRAM: usize = 65_536;
 
@@ -65,45 +78,57 @@ impl Inbound {
         let framing = if agreed.stream {
             Framing::Stream(StreamParser::new(agreed.max_message, Some(agreed.flow)))
         } else {
-            let reassembly = Reassembly::new(agreed.max_message, REASSEMBLY_TIMEOUT_NS, agreed.budget);
+            let reassembly = Reassembly::new(agreed.max_message, REASSEMBLY_TIMEOUT_NS, agreed.budget.clone());
             Framing::Datagrams { buffer: vec![0; DATAGRAM], reassembly }
         };
+        Self::with(channel, inlet, Source::Half(half, framing), &agreed)
+    }
+
+    /// A channel whose samples are read in the publisher's memory.
+    pub fn shared(channel: Arc<Channel>, inlet: Arc<dyn AnyInlet>, ring: RingReader, agreed: &Agreed) -> Self {
+        Self::with(channel, inlet, Source::Ring(ring), agreed)
+    }
+
+    fn with(channel: Arc<Channel>, inlet: Arc<dyn AnyInlet>, source: Source, agreed: &Agreed) -> Self {
         let mut accept = Accept::new(None, true);
         if agreed.resume_after > 0 {
             accept.resume_after(agreed.resume_after);
         }
-        let (max_message, flow) = (agreed.max_message, agreed.flow);
-        Self { channel, inlet, half, framing, accept, max_message, flow, strangers: 0 }
+        Self { channel, inlet, source, accept, max_message: agreed.max_message, flow: agreed.flow, strangers: 0 }
     }
 
     /// Becomes readable when a step would do something.
     pub fn descriptor(&self) -> Option<BorrowedFd<'_>> {
-        self.half.descriptor()
+        match &self.source {
+            Source::Half(half, _) => half.descriptor(),
+            Source::Ring(_) => None,
+        }
     }
 
     /// Receives once (waiting up to the tick if `wait`) and delivers every sample that is complete.
     pub fn step(&mut self, wait: bool) -> Step {
-        let received = match &mut self.framing {
-            Framing::Stream(parser) => self.half.receive(parser.space(), wait),
-            Framing::Datagrams { buffer, .. } => self.half.receive(buffer, wait),
+        let received = match &mut self.source {
+            Source::Half(half, Framing::Stream(parser)) => half.receive(parser.space(), wait),
+            Source::Half(half, Framing::Datagrams { buffer, .. }) => half.receive(buffer, wait),
+            Source::Ring(_) => return self.step_ring(wait),
         };
         match received {
             Ok(count) => self.received(count),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 if self.channel.is_closed() {
-                    Step::Ended("closed".to_owned(), true)
+                    Step::Ended("closed".to_owned())
                 } else {
                     Step::Nothing
                 }
             }
             // A datagram socket reports that the peer's socket is gone: the handshake's stream tells for certain.
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused && !self.is_stream() => Step::Nothing,
-            Err(error) => Step::Ended(error.to_string(), false),
+            Err(error) => Step::Ended(error.to_string()),
         }
     }
 
     fn is_stream(&self) -> bool {
-        matches!(self.framing, Framing::Stream(_))
+        matches!(self.source, Source::Half(_, Framing::Stream(_)))
     }
 
     fn received(&mut self, count: usize) -> Step {
@@ -112,10 +137,12 @@ impl Inbound {
     }
 
     fn received_bytes(&mut self, count: usize, now: u64) -> Step {
-        let Self { framing: Framing::Stream(parser), accept, channel, inlet, .. } = self else { return Step::Nothing };
+        let Self { source: Source::Half(_, Framing::Stream(parser)), accept, channel, inlet, .. } = self else {
+            return Step::Nothing;
+        };
         if count == 0 {
             let cut = parser.partial() > 0;
-            return Step::Ended(if cut { "cut off within a message" } else { "the peer closed" }.to_owned(), false);
+            return Step::Ended(if cut { "cut off within a message" } else { "the peer closed" }.to_owned());
         }
         parser.filled(count);
         let mut delivered = 0;
@@ -123,26 +150,28 @@ impl Inbound {
             match parser.next() {
                 Ok(None) => return Step::Delivered(delivered),
                 Ok(Some(frame)) if frame.header.kind == Kind::End => {
-                    return Step::Ended("the publisher closed".into(), true);
+                    return Step::Ended("the publisher closed".into());
                 }
                 Ok(Some(frame)) if frame.header.kind == Kind::KeepAlive => {}
                 Ok(Some(frame)) => {
                     let message = parser.payload(frame.range);
                     delivered += deliver(accept, channel, inlet.as_ref(), &frame.header, message, now);
                 }
-                Err(error) => return Step::Ended(format!("protocol violation: {error}"), false),
+                Err(error) => return Step::Ended(format!("protocol violation: {error}")),
             }
         }
     }
 
     fn received_datagram(&mut self, count: usize, now: u64) -> Step {
-        let Self { framing: Framing::Datagrams { buffer, reassembly }, accept, channel, inlet, .. } = self else {
+        let Self { source: Source::Half(_, Framing::Datagrams { buffer, reassembly }), accept, channel, inlet, .. } =
+            self
+        else {
             return Step::Nothing;
         };
         let frame = wire::datagram(buffer.get(..count).unwrap_or_default(), self.max_message, Some(self.flow));
         let Ok((header, payload)) = frame else {
             self.strangers += 1; // anybody can send a datagram: it is dropped, the channel goes on
-            return if channel.is_closed() { Step::Ended("closed".to_owned(), true) } else { Step::Nothing };
+            return if channel.is_closed() { Step::Ended("closed".to_owned()) } else { Step::Nothing };
         };
         let inlet = inlet.as_ref();
         match header.kind {
@@ -154,9 +183,51 @@ impl Inbound {
                     _ => Step::Nothing,
                 }
             }
-            Kind::End => Step::Ended("the publisher closed".into(), true),
+            Kind::End => Step::Ended("the publisher closed".into()),
             Kind::KeepAlive => Step::Nothing,
         }
+    }
+
+    /// Delivers what lies in the ring, waiting up to the tick if `wait`.
+    fn step_ring(&mut self, wait: bool) -> Step {
+        let Source::Ring(ring) = &mut self.source else { return Step::Nothing };
+        if wait {
+            ring.wait(TICK);
+        }
+        let mut delivered = 0;
+        while delivered < RING_STEP {
+            let taken = match ring.try_next() {
+                Ok(Some(taken)) => taken,
+                Ok(None) => break,
+                Err(TakeError::TooManyHeld { .. }) => {
+                    // The application holds all it may: nothing more comes until it lets go of one.
+                    std::thread::sleep(HELD_PAUSE);
+                    break;
+                }
+                Err(TakeError::Violation(what)) => return Step::Ended(format!("protocol violation: {what}")),
+            };
+            let meta = taken.meta;
+            if !self.accept.frame(meta.flow_seq).is_new() || !self.accept.sample(meta.seq) {
+                ring.give_back(taken);
+                continue;
+            }
+            delivered += 1;
+            count(&self.channel, meta.seq, taken.len(), self.accept.counters().lost);
+            let info = info(&self.channel, meta.seq, meta.stamp_ns, linux::clock::monotonic_ns());
+            if self.inlet.keeps() {
+                self.inlet.deliver(Delivery { info, payload: Payload::Shared(ring.keep(taken)) });
+            } else {
+                self.inlet.deliver(Delivery { info, payload: Payload::Bytes(ring.bytes(&taken)) });
+                ring.give_back(taken);
+            }
+        }
+        if delivered > 0 {
+            return Step::Delivered(delivered);
+        }
+        if ring.writer_closed() || self.channel.is_closed() {
+            return Step::Ended("the publisher closed".to_owned());
+        }
+        Step::Nothing
     }
 
     /// Datagrams that were dropped because they were no frame of this flow.

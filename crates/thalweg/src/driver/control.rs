@@ -34,7 +34,6 @@ pub(crate) enum Command {
     Ended {
         channel: Arc<Channel>,
         why: String,
-        orderly: bool,
     },
     /// Everything before it was carried out.
     Barrier(mpsc::Sender<()>),
@@ -54,7 +53,7 @@ pub(crate) enum Entry {
     Dial(Box<Dial>),
     /// The publisher's end of a channel: the stream's end is the subscriber's.
     Served(Arc<TcpStream>, Option<Arc<Channel>>),
-    ServedUnix(OwnedFd, Arc<Channel>),
+    ServedUnix(OwnedFd, Option<Arc<Channel>>),
     /// The subscriber's end of a channel that does not read its stream: the stream's end is the publisher's.
     Held(OwnedFd, Arc<Channel>),
 }
@@ -71,7 +70,8 @@ impl Entry {
             Entry::Incoming(incoming) => incoming.stream.as_fd(),
             Entry::Dial(dial) => dial.stream.as_fd(),
             Entry::Served(stream, _) => stream.as_fd(),
-            Entry::ServedUnix(fd, _) | Entry::Held(fd, _) => fd.as_fd(),
+            Entry::ServedUnix(fd, _) => fd.as_fd(),
+            Entry::Held(fd, _) => fd.as_fd(),
         }
     }
 }
@@ -98,6 +98,7 @@ pub(crate) struct Control {
     detaching: Vec<(Arc<dyn AnyOutlet>, u64)>,
     calls: HashMap<u64, mpsc::Sender<Vec<u8>>>,
     next_call: u64,
+    next_bit: u32,
     /// Pairs of port names that an administrator connected (with a carrier) …
     connected: BTreeMap<(String, String), Option<String>>,
     /// … and keeps apart.
@@ -138,6 +139,7 @@ impl Control {
             detaching: Vec::new(),
             calls: HashMap::new(),
             next_call: 1,
+            next_bit: 0,
             connected: BTreeMap::new(),
             apart: Vec::new(),
             counts: BTreeMap::new(),
@@ -248,6 +250,7 @@ impl Control {
     pub(super) fn watch_served(&mut self, entry: Entry, channel: Arc<Channel>) -> Option<usize> {
         let entry = match entry {
             Entry::Served(stream, _) => Entry::Served(stream, Some(channel)),
+            Entry::ServedUnix(stream, _) => Entry::ServedUnix(stream, Some(channel)),
             other => other,
         };
         self.watch(entry, Readiness::IN | Readiness::RDHUP)
@@ -297,7 +300,7 @@ impl Control {
 
     fn served_ended(&mut self, index: usize) {
         let channel = match self.unwatch(index) {
-            Some(Entry::Served(_, Some(channel)) | Entry::ServedUnix(_, channel)) => channel,
+            Some(Entry::Served(_, Some(channel)) | Entry::ServedUnix(_, Some(channel))) => channel,
             _ => return,
         };
         let Some((outlet, _)) = self.state.outlet(channel.publisher.port) else { return };
@@ -331,7 +334,7 @@ impl Control {
     pub(super) fn replace(&mut self, publisher: PortRef, subscriber: PortRef) {
         let same = |channel: &Channel| channel.publisher == publisher && channel.subscriber == subscriber;
         let old = self.entries.iter().position(|e| match e {
-            Some(Entry::Served(_, Some(channel)) | Entry::ServedUnix(_, channel)) => same(channel),
+            Some(Entry::Served(_, Some(channel)) | Entry::ServedUnix(_, Some(channel))) => same(channel),
             _ => false,
         });
         if let Some(index) = old {
@@ -348,6 +351,12 @@ impl Control {
 
     pub(super) fn carrier(&self, name: &str) -> Option<Arc<dyn Carrier>> {
         self.carriers.iter().find(|c| c.name() == name).cloned()
+    }
+
+    /// Wake-up bits go round; readers that share one are woken together, which is harmless.
+    pub(super) fn next_bit(&mut self) -> u32 {
+        self.next_bit = (self.next_bit + 1) % 32;
+        self.next_bit
     }
 
     pub(super) fn random_flow(&self) -> u32 {
@@ -475,6 +484,11 @@ impl Control {
         let Some(candidate) = wanted.candidate().cloned() else { return };
         if candidate.route == Route::Process {
             return self.try_local(pair);
+        }
+        // A ring's reader needs a thread of its own; when they are used up, sockets share one.
+        let others = wanted.candidates.iter().any(|c| c.carrier != "shm");
+        if candidate.carrier == "shm" && others && !self.state.readers.has_own_thread_left() {
+            return wanted.failed(Instant::now());
         }
         wanted.progress = Progress::Dialing;
         match Dial::start(&self.state, pair, wanted, &candidate, &self.carriers) {

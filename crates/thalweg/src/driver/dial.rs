@@ -9,6 +9,7 @@ use crate::channel::inbound::{Agreed, Inbound};
 use crate::control::CHANNEL_HANDSHAKE;
 use crate::event::Event;
 use crate::handshake::{self, Accepted, Answer, Parameters, Refused, Request, VERSION};
+use linux::memory::RingReader;
 use linux::poll::Readiness;
 use socket2::{Domain, SockAddr, Socket, Type};
 use std::io;
@@ -184,15 +185,37 @@ impl Control {
             resume_after,
             budget: self.state.budget.clone(),
         };
+        if dial.carrier == "shm" {
+            return match self.map_ring(dial, &channel) {
+                Ok(ring) => self.begin(pair, Inbound::shared(channel, inlet, ring, &agreed)),
+                Err(error) => self.try_failed(pair, &error.to_string()),
+            };
+        }
         let half = match self.open_half(&mut dial, &accepted, &channel) {
             Ok(half) => half,
             Err(error) => return self.try_failed(pair, &error.to_string()),
         };
-        let inbound = Inbound::new(channel.clone(), inlet.clone(), half, agreed);
-        self.opened(pair, channel);
+        self.begin(pair, Inbound::new(channel, inlet, half, agreed));
+    }
+
+    /// The channel is open: its port or a reader thread serves it from now on.
+    fn begin(&mut self, pair: Pair, inbound: Inbound) {
+        let inlet = inbound.inlet.clone();
+        self.opened(pair, inbound.channel.clone());
         if let Some(inbound) = inlet.adopt(inbound) {
             self.state.readers.serve(inbound);
         }
+    }
+
+    /// Maps what came with the answer. The stream is the sign of life in both directions: this thread watches one handle
+    /// for the publisher's end, the ring keeps another as long as anything of it is read.
+    fn map_ring(&mut self, dial: Dial, channel: &Arc<crate::port::Channel>) -> io::Result<RingReader> {
+        let [payload, ring] = dial.descriptors.as_slice() else {
+            return Err(crate::carrier::invalid("the answer came without the two descriptors of a ring"));
+        };
+        let reader = RingReader::attach_with_sign(payload.as_fd(), ring.as_fd(), Some(dial.stream.try_clone()?))?;
+        self.watch(Entry::Held(dial.stream, channel.clone()), Readiness::IN | Readiness::RDHUP);
+        Ok(reader)
     }
 
     fn open_half(

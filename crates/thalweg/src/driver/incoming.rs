@@ -8,6 +8,7 @@ use crate::control::matching::{Match, compare};
 use crate::control::{CHANNEL_HANDSHAKE, CONTROL_LINK};
 use crate::handshake::{self, Accepted, Answer, LARGEST, Parameters, Refused, Request, VERSION};
 use crate::port::{AnyOutlet, Channel, PortRef, Way};
+use linux::memory::{Arena, RingWriter};
 use std::io;
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
@@ -27,6 +28,11 @@ pub(crate) const HANDSHAKE_TIME: Duration = Duration::from_secs(2);
 pub(crate) const MOST_INCOMING: usize = 256;
 /// Bytes of fragments that leave at once towards a receiver that did not say what its buffer holds.
 const CAREFUL_BURST: usize = 64 << 10;
+
+/// Samples that wait in a ring at most.
+const MOST_DEPTH: u32 = 32_768;
+/// Samples that a subscriber may hold besides those that wait in its port.
+const HELD_BESIDES: u32 = 16;
 
 /// What became of an incoming stream.
 pub(crate) enum Progress {
@@ -133,6 +139,9 @@ impl Control {
             burst: request.parameters.buffer.map_or(CAREFUL_BURST, |b| b as usize / 4),
             batching,
         };
+        if request.carrier == "shm" {
+            return self.offer_shared_memory(request, outlet, stream);
+        }
         let Some(place) = place_of(&stream, request) else {
             return Err((refused("carrier", request, "a stream with addresses: connect by TCP"), stream));
         };
@@ -161,6 +170,40 @@ impl Control {
             self.attach(request, outlet, way, Entry::served(stream));
         }
         Ok(())
+    }
+
+    /// Opens a ring for a subscriber of this host; its descriptors travel with the answer.
+    fn offer_shared_memory(
+        &mut self,
+        request: &Request,
+        outlet: Arc<dyn AnyOutlet>,
+        stream: OwnedFd,
+    ) -> Result<(), (Refused, OwnedFd)> {
+        let opened = self.open_ring(request, outlet.as_ref());
+        let (ring, ring_fd, payload_fd, arena) = match opened {
+            Ok(opened) => opened,
+            Err(error) => return Err((refused("system", request, &format!("no shared memory: {error}")), stream)),
+        };
+        let accepted = self.accepted(request, outlet.as_ref(), self.random_flow(), Parameters::default());
+        let bytes = handshake::pack(&Answer::Accepted(accepted)).unwrap_or_default();
+        let descriptors = [payload_fd.as_fd(), ring_fd.as_fd()];
+        if linux::socket::send_with_descriptors(stream.as_fd(), &bytes, &descriptors).is_ok_and(|n| n == bytes.len()) {
+            self.attach(request, outlet, Way::Ring(ring, arena), Some(Entry::ServedUnix(stream, None)));
+        }
+        Ok(())
+    }
+
+    fn open_ring(
+        &mut self,
+        request: &Request,
+        outlet: &dyn AnyOutlet,
+    ) -> io::Result<(RingWriter, OwnedFd, OwnedFd, Option<Arena>)> {
+        let (payload_fd, arena) = outlet.payload_memory()?;
+        let depth = outlet.info().qos.queue.limit().min(MOST_DEPTH);
+        let hold = request.subscriber.qos.queue.limit().min(MOST_DEPTH) + HELD_BESIDES;
+        let bit = self.next_bit();
+        let (ring, ring_fd) = RingWriter::create(depth, hold, bit)?;
+        Ok((ring, ring_fd, payload_fd, arena))
     }
 
     fn open_sender(

@@ -14,8 +14,8 @@ use std::time::Duration;
 /// measured, but a thread per channel does not scale (design.md §4, Receiving).
 const OWN_THREADS: usize = 8;
 
-/// Told when a channel is over: its inbound half and why; `true` when the publisher closed in order.
-pub(crate) type Ended = Arc<dyn Fn(&Inbound, String, bool) + Send + Sync>;
+/// Told when a channel is over: its inbound half and why.
+pub(crate) type Ended = Arc<dyn Fn(&Inbound, String) + Send + Sync>;
 
 /// The reader threads of a node.
 pub(crate) struct Readers {
@@ -74,8 +74,8 @@ impl Readers {
         let ended = self.ended.clone();
         self.run("reader", move |stop| {
             while !stop.load(Ordering::Relaxed) {
-                if let Step::Ended(why, orderly) = inbound.step(true) {
-                    ended(&inbound, why, orderly);
+                if let Step::Ended(why) = inbound.step(true) {
+                    ended(&inbound, why);
                     return;
                 }
             }
@@ -167,24 +167,24 @@ impl SharedReader {
 
     fn visit(&mut self, index: usize) {
         let Some(Some(inbound)) = self.inbounds.get_mut(index) else { return };
-        if let Step::Ended(why, orderly) = inbound.step(false) {
-            self.remove(index, why, orderly);
+        if let Step::Ended(why) = inbound.step(false) {
+            self.remove(index, why);
         }
     }
 
-    fn remove(&mut self, index: usize, why: String, orderly: bool) {
+    fn remove(&mut self, index: usize, why: String) {
         if let Some(inbound) = self.inbounds.get_mut(index).and_then(Option::take) {
             if let Some(fd) = inbound.descriptor() {
                 let _ = self.poller.remove(fd);
             }
-            (self.ended)(&inbound, why, orderly);
+            (self.ended)(&inbound, why);
         }
     }
 
     fn sweep(&mut self) {
         for index in 0..self.inbounds.len() {
             if self.inbounds[index].as_ref().is_some_and(|i| i.channel.is_closed()) {
-                self.remove(index, "closed".to_owned(), true);
+                self.remove(index, "closed".to_owned());
             }
         }
     }

@@ -47,9 +47,9 @@ impl NodeState {
     pub fn new(settings: Settings, document: Document, waker: Arc<Waker>, commands: mpsc::Sender<Command>) -> Self {
         let ended = {
             let (commands, waker) = (Mutex::new(commands.clone()), waker.clone());
-            move |inbound: &crate::channel::inbound::Inbound, why: String, orderly: bool| {
+            move |inbound: &crate::channel::inbound::Inbound, why: String| {
                 let sender = commands.lock().unwrap_or_else(PoisonError::into_inner);
-                let _ = sender.send(Command::Ended { channel: inbound.channel.clone(), why, orderly });
+                let _ = sender.send(Command::Ended { channel: inbound.channel.clone(), why });
                 waker.wake();
             }
         };

@@ -237,7 +237,8 @@ pub(crate) trait AnyInlet: Send + Sync {
     /// Delivers a sample from a network or shared-memory channel on the receiving thread.
     fn deliver(&self, delivery: Delivery<'_>);
     fn info(&self) -> &PortInfo;
-    fn polled(&self) -> bool;
+    /// Delivered samples are kept for later, not shown to a callback at once.
+    fn keeps(&self) -> bool;
     fn channels(&self) -> &Mutex<Vec<Arc<Channel>>>;
     /// Ends waits and callbacks.
     fn close(&self);
@@ -264,8 +265,8 @@ impl<M: Message> AnyInlet for Inlet<M> {
     fn info(&self) -> &PortInfo {
         &self.info
     }
-    fn polled(&self) -> bool {
-        self.polled
+    fn keeps(&self) -> bool {
+        matches!(self.sink, Sink::Mailbox)
     }
     fn channels(&self) -> &Mutex<Vec<Arc<Channel>>> {
         &self.channels

@@ -10,14 +10,21 @@ use crate::codec::Message;
 use crate::control::PortInfo;
 use crate::error::{Error, Result};
 use linux::lock::{PiGuard, PiMutex};
+use linux::memory::{Arena, Meta, Policy, Pushed, RingWriter, Sealed};
 use std::any::Any;
-use std::sync::Arc;
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 /// Messages at least this long are sent from where they lie; shorter ones are copied next to their header, which is
 /// cheaper than a second piece in the send.
 const COPY_BELOW: usize = 16 << 10;
+
+/// Shared-memory slots beyond the queue's limit: what subscribers hold while they look at it, and the one being written.
+const SPARE_SLOTS: usize = 16;
+/// Shared memory of one port at most, unless four of its largest messages need more. Only touched pages cost memory.
+const MOST_PAYLOAD: usize = 1 << 30;
 
 /// The shared state of a publisher.
 pub(crate) struct Outlet<M: Message> {
@@ -28,6 +35,8 @@ pub(crate) struct Outlet<M: Message> {
     connected: AtomicUsize,
     closed: AtomicBool,
     pub published: AtomicU64,
+    /// The payload memory's descriptor, for further `shm` channels.
+    payload: OnceLock<OwnedFd>,
 }
 
 /// What only the publishing thread touches, but for joins and leaves.
@@ -35,6 +44,8 @@ pub(crate) struct Outflow<M: Message> {
     seq: u64,
     pool: Pool,
     attached: Vec<Attached<M>>,
+    /// Payload memory of the `shm` channels; made with the first of them.
+    arena: Option<Arena>,
 }
 
 struct Attached<M: Message> {
@@ -48,6 +59,8 @@ enum TypedWay<M: Message> {
     Flow(Arc<Flow>),
     /// A multicast flow, sent once for all its members: `true` at the member that sends.
     Group(Arc<Flow>, bool),
+    /// Shared memory: the ring and the flow sequence number of its next sample.
+    Ring(RingWriter, u32),
 }
 
 /// How a channel leaves this port, as the driver sees it.
@@ -58,6 +71,8 @@ pub(crate) enum Way {
     Group(Arc<Flow>),
     /// A subscriber of this process: its typed inlet.
     Local(Arc<dyn Any + Send + Sync>),
+    /// Shared memory: the channel's ring, and the port's payload memory if this is its first such channel.
+    Ring(RingWriter, Option<Arena>),
 }
 
 /// What a publisher gives the driver: everything but its message type.
@@ -70,6 +85,8 @@ pub(crate) trait AnyOutlet: Send + Sync {
     /// Sequence number of the last published sample.
     fn last_seq(&self) -> u64;
     fn reports(&self) -> Vec<ChannelReport>;
+    /// The descriptor of the port's payload memory, made now if need be (then with the memory, for [`Way::Ring`]).
+    fn payload_memory(&self) -> std::io::Result<(OwnedFd, Option<Arena>)>;
     /// No further sample is taken.
     fn close(&self);
     fn is_closed(&self) -> bool;
@@ -85,7 +102,7 @@ pub(crate) enum Attach {
 
 impl<M: Message> Outlet<M> {
     pub fn new(info: PortInfo, me: PortRef, incarnation: u64) -> Self {
-        let state = Outflow { seq: 0, pool: Pool::with_buffers(2, 256), attached: Vec::new() };
+        let state = Outflow { seq: 0, pool: Pool::with_buffers(2, 256), attached: Vec::new(), arena: None };
         Self {
             info,
             me,
@@ -94,6 +111,7 @@ impl<M: Message> Outlet<M> {
             connected: AtomicUsize::new(0),
             closed: AtomicBool::new(false),
             published: AtomicU64::new(0),
+            payload: OnceLock::new(),
         }
     }
 
@@ -104,7 +122,7 @@ impl<M: Message> Outlet<M> {
     /// Publishes one value on all channels. Takes the port's lock (uncontended but for joins and leaves) and no other.
     pub fn publish(&self, value: &M::Value, each: &mut dyn FnMut(&Channel, Outcome)) -> Result<Published> {
         let (mut state, now) = self.begin()?;
-        let Outflow { seq, pool, attached } = &mut *state;
+        let Outflow { seq, pool, attached, arena } = &mut *state;
         let published = Published { seq: *seq + 1, ..Published::default() };
         let mut round = Round { outlet: self, published, now, each };
         round.hand_over_values(attached, value);
@@ -112,12 +130,14 @@ impl<M: Message> Outlet<M> {
             match M::as_bytes(value).filter(|bytes| bytes.len() >= COPY_BELOW) {
                 Some(bytes) => {
                     round.check_size(bytes.len())?;
+                    round.share(attached, arena, bytes);
                     round.offer(attached, &mut Outgoing::external(round.published.seq, now, bytes, pool));
                 }
                 None => {
                     let buffer = pool.exclusive();
                     encode::<M>(value, buffer)?;
                     round.check_size(buffer.payload().len())?;
+                    round.share(attached, arena, buffer.payload());
                     round.offer(attached, &mut Outgoing::pooled(round.published.seq, now, buffer));
                 }
             }
@@ -127,21 +147,36 @@ impl<M: Message> Outlet<M> {
         Ok(round.published)
     }
 
-    /// Publishes a message that was written into a loaned buffer.
-    pub fn publish_loan(&self, mut state: PiGuard<'_, Outflow<M>>, mut buffer: Arc<Buffer>) -> Result<Published> {
+    /// Publishes a message that was written into a loan.
+    pub fn publish_loan(&self, mut state: PiGuard<'_, Outflow<M>>, place: Place) -> Result<Published> {
         let now = linux::clock::monotonic_ns();
-        let published = Published { seq: state.seq + 1, ..Published::default() };
+        let Outflow { seq, pool, attached, arena } = &mut *state;
+        let published = Published { seq: *seq + 1, ..Published::default() };
         let mut round = Round { outlet: self, published, now, each: &mut |_, _| {} };
-        if state.attached.iter().any(Attached::takes_values) {
-            let decoded = M::decode(buffer.payload()).map_err(|e| Error::Message(e.to_string()))?;
-            round.hand_over_values(&state.attached, decoded.value());
-        }
-        round.offer(&state.attached, &mut Outgoing::pooled(round.published.seq, now, &mut buffer));
-        let published = round.published;
-        state.seq = published.seq;
-        self.published.store(published.seq, Ordering::Relaxed);
-        state.give_back(buffer);
-        Ok(published)
+        let outcome = match (place, arena) {
+            (Place::Buffer(mut buffer), arena) => {
+                let decoded = round.decode_and_hand_over(attached, buffer.payload());
+                round.share(attached, arena, buffer.payload());
+                round.offer(attached, &mut Outgoing::pooled(round.published.seq, now, &mut buffer));
+                pool.replace(buffer);
+                decoded
+            }
+            (Place::Slot(loan), Some(arena)) => {
+                let sample = arena.seal(loan);
+                round.push(attached, arena, &sample);
+                let decoded = round.decode_and_hand_over(attached, arena.bytes(&sample));
+                if attached.iter().any(|a| !matches!(a.way, TypedWay::Ring(..))) {
+                    round
+                        .offer(attached, &mut Outgoing::external(round.published.seq, now, arena.bytes(&sample), pool));
+                }
+                arena.release(sample);
+                decoded
+            }
+            (Place::Slot(_), None) => Err(Error::Closed),
+        };
+        *seq = round.published.seq;
+        self.published.store(*seq, Ordering::Relaxed);
+        outcome.map(|()| round.published)
     }
 
     fn begin(&self) -> Result<(PiGuard<'_, Outflow<M>>, u64)> {
@@ -173,18 +208,46 @@ impl<M: Message> Outlet<M> {
 }
 
 impl<M: Message> Outflow<M> {
-    /// A buffer of `len` bytes to write a message into.
-    pub fn loan(&mut self, len: usize) -> Arc<Buffer> {
+    /// Memory of `len` bytes to write a message into: the subscribers' own where there are `shm` channels.
+    pub fn loan(&mut self, len: usize) -> Place {
+        let shares = self.attached.iter().any(|a| matches!(a.way, TypedWay::Ring(..)));
+        if let Some(loan) = self.arena.as_mut().filter(|_| shares).and_then(|arena| arena.loan(len).ok()) {
+            return Place::Slot(loan);
+        }
         let buffer = self.pool.exclusive();
         if let Some(free) = Arc::get_mut(buffer) {
             free.sized(len);
         }
-        std::mem::take(buffer)
+        Place::Buffer(std::mem::take(buffer))
     }
-    /// Gives a loaned buffer back to the pool.
-    pub fn give_back(&mut self, buffer: Arc<Buffer>) {
-        self.pool.replace(buffer);
+
+    /// The memory of a loan.
+    pub fn bytes_mut<'a>(&'a mut self, place: &'a mut Place) -> &'a mut [u8] {
+        match place {
+            Place::Buffer(buffer) => Arc::get_mut(buffer).map(Buffer::payload_mut).unwrap_or_default(),
+            Place::Slot(loan) => self.arena.as_mut().map(|arena| arena.bytes_mut(loan)).unwrap_or_default(),
+        }
     }
+
+    /// Takes an unpublished loan back.
+    pub fn give_back(&mut self, place: Place) {
+        match place {
+            Place::Buffer(buffer) => self.pool.replace(buffer),
+            Place::Slot(loan) => {
+                if let Some(arena) = self.arena.as_mut() {
+                    arena.cancel(loan);
+                }
+            }
+        }
+    }
+}
+
+/// Where a loaned message lies.
+pub(crate) enum Place {
+    /// In a pooled buffer.
+    Buffer(Arc<Buffer>),
+    /// In the port's shared memory.
+    Slot(linux::memory::Loan),
 }
 
 fn encode<M: Message>(value: &M::Value, buffer: &mut Arc<Buffer>) -> Result<()> {
@@ -237,11 +300,72 @@ impl<M: Message> Round<'_, M> {
         }
     }
 
+    fn decode_and_hand_over(&mut self, attached: &[Attached<M>], bytes: &[u8]) -> Result<()> {
+        if attached.iter().any(Attached::takes_values) {
+            let decoded = M::decode(bytes).map_err(|e| Error::Message(e.to_string()))?;
+            self.hand_over_values(attached, decoded.value());
+        }
+        Ok(())
+    }
+
+    /// Copies the message into shared memory, once for all channels that read it there.
+    fn share(&mut self, attached: &mut [Attached<M>], arena: &mut Option<Arena>, bytes: &[u8]) {
+        let Some(arena) = arena.as_mut().filter(|_| attached.iter().any(|a| matches!(a.way, TypedWay::Ring(..))))
+        else {
+            return;
+        };
+        let Ok(loan) = arena.loan(bytes.len()).or_else(|_| collected(attached, arena).loan(bytes.len())) else {
+            return self.refuse_rings(attached, bytes.len());
+        };
+        arena.bytes_mut(&loan).copy_from_slice(bytes);
+        let sample = arena.seal(loan);
+        self.push(attached, arena, &sample);
+        arena.release(sample);
+    }
+
+    /// All slots are borrowed: subscribers hold too many samples.
+    #[cold]
+    fn refuse_rings(&mut self, attached: &[Attached<M>], size: usize) {
+        for entry in attached.iter().filter(|a| matches!(a.way, TypedWay::Ring(..))) {
+            self.count(&entry.channel, Outcome::Refused, size);
+        }
+    }
+
+    /// Gives a finished message to every ring, and wakes those who wait with one system call.
+    fn push(&mut self, attached: &mut [Attached<M>], arena: &mut Arena, sample: &Sealed) {
+        let size = arena.bytes(sample).len();
+        let policy = self.outlet.info.qos.queue;
+        let drop_rule = if matches!(policy, qos::Queue::KeepLast(_)) { Policy::KeepLast } else { Policy::Refuse };
+        let mut waiting = 0;
+        for entry in attached {
+            let TypedWay::Ring(ring, next) = &mut entry.way else { continue };
+            let meta = Meta { seq: self.published.seq, stamp_ns: self.now, flow_seq: *next, kind: 0 };
+            let mut pushed = ring.push(arena, sample, meta, drop_rule);
+            if pushed == Pushed::Full && !policy.patience().is_zero() {
+                arena.wake(std::mem::take(&mut waiting) | ring.reader_waits());
+                pushed = push_patiently(ring, arena, sample, meta, policy.patience());
+            }
+            let outcome = match pushed {
+                Pushed::Sent => Outcome::Sent,
+                Pushed::SentDroppedOldest(_) => Outcome::DroppedOldest,
+                Pushed::Full => Outcome::Refused,
+                Pushed::Closed | Pushed::Violation(_) => Outcome::NotConnected,
+            };
+            if matches!(outcome, Outcome::Sent | Outcome::DroppedOldest) {
+                *next = next.wrapping_add(1);
+                waiting |= ring.reader_waits();
+            }
+            self.count(&entry.channel, outcome, size);
+        }
+        arena.wake(waiting);
+    }
+
     fn offer(&mut self, attached: &[Attached<M>], message: &mut Outgoing<'_>) {
         let size = message.payload().len();
         let mut group = Outcome::NotConnected;
         for entry in attached {
             let outcome = match &entry.way {
+                TypedWay::Ring(..) => continue,
                 TypedWay::Local(subscriber) if subscriber.wants_value() => continue,
                 TypedWay::Local(subscriber) => {
                     subscriber.buffer(self.info(self.now), &message.keep().buffer);
@@ -277,6 +401,32 @@ impl<M: Message> Round<'_, M> {
     }
 }
 
+/// Waits for room in a ring, at most `patience`.
+#[cold]
+fn push_patiently(ring: &mut RingWriter, arena: &mut Arena, sample: &Sealed, meta: Meta, patience: Duration) -> Pushed {
+    let (room, until) = (ring.room(), Instant::now() + patience);
+    loop {
+        let asked = room.ask();
+        let pushed = ring.push(arena, sample, meta, Policy::Refuse);
+        let left = until.saturating_duration_since(Instant::now());
+        if pushed != Pushed::Full || left.is_zero() {
+            return pushed;
+        }
+        room.wait(asked, left);
+    }
+}
+
+/// Takes back what readers returned, when slots are scarce.
+#[cold]
+fn collected<'a, M: Message>(attached: &mut [Attached<M>], arena: &'a mut Arena) -> &'a mut Arena {
+    for entry in attached {
+        if let TypedWay::Ring(ring, _) = &mut entry.way {
+            let _ = ring.collect(arena); // a violation shows at the next push
+        }
+    }
+    arena
+}
+
 impl<M: Message> Attached<M> {
     fn takes_values(&self) -> bool {
         matches!(&self.way, TypedWay::Local(subscriber) if subscriber.wants_value())
@@ -287,10 +437,12 @@ impl<M: Message> Attached<M> {
             _ => 0,
         }
     }
-    fn end(self) {
+    /// Ends the channel. A ring ends only when its reader's sign is gone, so that nobody reads the slots any more.
+    fn end(&mut self, arena: Option<&mut Arena>) {
         self.channel.close();
-        match self.way {
-            TypedWay::Flow(flow) | TypedWay::Group(flow, true) => flow.end(),
+        match (&mut self.way, arena) {
+            (TypedWay::Flow(flow) | TypedWay::Group(flow, true), _) => flow.end(),
+            (TypedWay::Ring(ring, _), Some(arena)) => ring.release_all(arena),
             _ => {}
         }
     }
@@ -314,6 +466,12 @@ impl<M: Message> AnyOutlet for Outlet<M> {
                 let first =
                     !state.attached.iter().any(|a| matches!(&a.way, TypedWay::Group(f, _) if Arc::ptr_eq(f, &flow)));
                 TypedWay::Group(flow, first)
+            }
+            Way::Ring(ring, arena) => {
+                if state.arena.is_none() {
+                    state.arena = arena;
+                }
+                TypedWay::Ring(ring, 0)
             }
             Way::Local(inlet) => match inlet.downcast::<Inlet<M>>() {
                 Ok(inlet) => TypedWay::Local(inlet),
@@ -349,9 +507,28 @@ impl<M: Message> AnyOutlet for Outlet<M> {
             }
         }
         self.connected.store(state.attached.len(), Ordering::Release);
+        if let TypedWay::Ring(..) = removed.way {
+            removed.end(state.arena.as_mut());
+        }
         drop(state);
-        removed.end();
+        if !matches!(removed.way, TypedWay::Ring(..)) {
+            removed.end(None);
+        }
         true
+    }
+
+    fn payload_memory(&self) -> std::io::Result<(OwnedFd, Option<Arena>)> {
+        if let Some(fd) = self.payload.get() {
+            return Ok((fd.try_clone()?, None));
+        }
+        let largest = self.info.qos.max_message as usize;
+        let slots = self.info.qos.queue.limit() as usize + SPARE_SLOTS;
+        let capacity = Arena::capacity_for(slots, largest)
+            .clamp(Arena::capacity_for(4, largest), MOST_PAYLOAD.max(Arena::capacity_for(4, largest)));
+        let arena = Arena::create(capacity, largest)?;
+        let fd = arena.payload_fd().try_clone_to_owned()?;
+        let _ = self.payload.set(fd.try_clone()?);
+        Ok((fd, Some(arena)))
     }
 
     fn last_seq(&self) -> u64 {
@@ -365,8 +542,11 @@ impl<M: Message> AnyOutlet for Outlet<M> {
 
     fn close(&self) {
         self.closed.store(true, Ordering::Relaxed);
-        let attached = std::mem::take(&mut self.state.lock().attached);
-        attached.into_iter().for_each(Attached::end);
+        let mut state = self.state.lock();
+        let mut attached = std::mem::take(&mut state.attached);
+        let mut arena = state.arena.take();
+        drop(state);
+        attached.iter_mut().for_each(|a| a.end(arena.as_mut()));
         self.connected.store(0, Ordering::Release);
     }
 

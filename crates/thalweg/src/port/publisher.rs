@@ -1,14 +1,12 @@
 //! Publishers.
 
 use super::{AnyOutlet, Channel, Outcome, Outlet, Published};
-use crate::channel::buffer::Buffer;
 use crate::channel::flow::Batching;
 use crate::codec::{Message, Raw};
 use crate::error::{Error, Result};
 use crate::node::{Node, PortRequest};
 use qos::{Class, Qos, Queue, Reliability};
 use std::marker::PhantomData;
-use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -149,8 +147,8 @@ impl Publisher<Raw> {
             return Err(Error::Message(format!("a loan of {len} bytes is over max_message of {name}, {limit} bytes")));
         }
         let mut state = self.outlet.hold()?;
-        let buffer = state.loan(len);
-        Ok(Loan { outlet: &self.outlet, state: Some(state), buffer: Some(buffer) })
+        let place = state.loan(len);
+        Ok(Loan { outlet: &self.outlet, state: Some(state), place: Some(place) })
     }
 }
 
@@ -158,17 +156,25 @@ impl Publisher<Raw> {
 pub struct Loan<'a> {
     outlet: &'a Outlet<Raw>,
     state: Option<linux::lock::PiGuard<'a, super::outlet::Outflow<Raw>>>,
-    buffer: Option<Arc<Buffer>>,
+    place: Option<super::outlet::Place>,
 }
 
 impl Loan<'_> {
+    /// The message, to be written. What it holds at first is left over from an older one.
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        match (&mut self.state, &mut self.place) {
+            (Some(state), Some(place)) => state.bytes_mut(place),
+            _ => &mut [],
+        }
+    }
+
     /// Publishes it.
     ///
     /// # Errors
     /// As [`Publisher::publish`].
     pub fn publish(mut self) -> Result<Published> {
-        match (self.state.take(), self.buffer.take()) {
-            (Some(state), Some(buffer)) => self.outlet.publish_loan(state, buffer),
+        match (self.state.take(), self.place.take()) {
+            (Some(state), Some(place)) => self.outlet.publish_loan(state, place),
             _ => Err(Error::Closed),
         }
     }
@@ -176,22 +182,9 @@ impl Loan<'_> {
 
 impl Drop for Loan<'_> {
     fn drop(&mut self) {
-        if let (Some(mut state), Some(buffer)) = (self.state.take(), self.buffer.take()) {
-            state.give_back(buffer);
+        if let (Some(mut state), Some(place)) = (self.state.take(), self.place.take()) {
+            state.give_back(place);
         }
-    }
-}
-
-impl Deref for Loan<'_> {
-    type Target = [u8];
-    fn deref(&self) -> &[u8] {
-        self.buffer.as_ref().map(|b| b.payload()).unwrap_or_default()
-    }
-}
-
-impl DerefMut for Loan<'_> {
-    fn deref_mut(&mut self) -> &mut [u8] {
-        self.buffer.as_mut().and_then(Arc::get_mut).map(Buffer::payload_mut).unwrap_or_default()
     }
 }
 

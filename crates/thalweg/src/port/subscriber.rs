@@ -228,8 +228,8 @@ fn finish(node: &Node, half: &mut Inbound, wait: bool) -> Option<usize> {
     match half.step(wait) {
         Step::Delivered(count) => Some(count as usize),
         Step::Nothing => Some(0),
-        Step::Ended(why, orderly) => {
-            node.state().command(Command::Ended { channel: half.channel.clone(), why, orderly });
+        Step::Ended(why) => {
+            node.state().command(Command::Ended { channel: half.channel.clone(), why });
             None
         }
     }

@@ -1,0 +1,292 @@
+//! The subscriber's side of one channel.
+
+use super::arena::{FIRST, Header, MAGIC, VERSION};
+use super::protocol::{ReaderSide, Record, Violation};
+use super::ring::{Meta, RingMemory};
+use super::segment::{Access, PAYLOAD_SEALS, Segment, refused};
+use crate::futex::{self, Scope};
+use crate::lock::PiMutex;
+use std::num::NonZeroU32;
+use std::ops::Deref;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+use std::{fmt, io};
+
+/// Why no sample could be taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TakeError {
+    /// The application holds as many samples as it may; give one back first.
+    TooManyHeld {
+        /// How many it may hold.
+        limit: u32,
+    },
+    /// The publisher wrote what it never may: leave the channel.
+    Violation(&'static str),
+}
+
+impl fmt::Display for TakeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TooManyHeld { limit } => write!(f, "{limit} samples are held, the most this channel allows"),
+            Self::Violation(what) => f.write_str(what),
+        }
+    }
+}
+
+impl std::error::Error for TakeError {}
+
+/// A sample that was taken; goes back by [`RingReader::give_back`].
+#[derive(Debug)]
+#[must_use = "a sample that is not given back stays borrowed"]
+pub struct Taken {
+    /// What travelled with it.
+    pub meta: Meta,
+    offset: usize,
+    len: usize,
+    ticket: u32,
+}
+
+impl Taken {
+    /// The length of the message in bytes.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether the message has no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+}
+
+/// What the reading thread and the holders of samples share.
+#[derive(Debug)]
+struct Attached {
+    payload: Segment,
+    ring: RingMemory,
+    held: AtomicU32,
+    returned: PiMutexCount,
+    _sign: Option<OwnedFd>,
+}
+
+struct PiMutexCount(PiMutex<u64>);
+
+impl fmt::Debug for PiMutexCount {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("returned")
+    }
+}
+
+impl Attached {
+    #[allow(unsafe_code)]
+    fn bytes(&self, offset: usize, len: usize) -> &[u8] {
+        // SAFETY: the caller's `Taken` holds a borrow, so an honest publisher does not write these bytes. One that breaks
+        // this changes plain bytes, which every decoder takes as untrusted input anyway; the bounds are checked.
+        unsafe { self.payload.bytes(offset, len) }.unwrap_or_default()
+    }
+
+    fn give_back(&self, ticket: u32) {
+        self.ring.lane().give_back(&mut self.returned.0.lock(), ticket);
+        self.held.fetch_sub(1, Ordering::Release); // after the return: the writer counts on it
+        self.tell_room();
+    }
+
+    fn tell_room(&self) {
+        let lane = self.ring.lane();
+        if lane.tell_room() {
+            futex::wake(&lane.control.room.0, u32::MAX >> 1, Scope::Shared);
+        }
+    }
+}
+
+/// The subscriber's side of one channel. One thread reads; samples may be given back from any.
+#[derive(Debug)]
+pub struct RingReader {
+    shared: Arc<Attached>,
+    side: ReaderSide,
+    busy_poll: Duration,
+}
+
+impl RingReader {
+    /// Maps what a publisher handed over, after looking at seals, sizes, magic numbers and versions.
+    ///
+    /// # Errors
+    /// `InvalidData` for what cannot be believed, and what the kernel says.
+    pub fn attach(payload: BorrowedFd<'_>, ring: BorrowedFd<'_>) -> io::Result<Self> {
+        Self::attach_with_sign(payload, ring, None)
+    }
+
+    /// As [`RingReader::attach`], and keeps `sign`, one end of a socket, open as long as the reader or any sample of it
+    /// lives: who holds the other end sees its end exactly when nobody reads the memory any more, killed or not.
+    ///
+    /// # Errors
+    /// As [`RingReader::attach`].
+    pub fn attach_with_sign(payload: BorrowedFd<'_>, ring: BorrowedFd<'_>, sign: Option<OwnedFd>) -> io::Result<Self> {
+        let payload = Segment::attach(payload, PAYLOAD_SEALS, Access::Read, FIRST)?;
+        let header: &Header = payload.value(0).ok_or_else(|| refused("no room for the header"))?;
+        if header.magic.load(Ordering::Acquire) != MAGIC || header.version.load(Ordering::Relaxed) != VERSION {
+            return Err(refused("not payload memory of this version"));
+        }
+        let ring = RingMemory::attach(ring)?;
+        let side = ReaderSide::new(ring.shape.depth.into());
+        let returned = PiMutexCount(PiMutex::new(0));
+        let shared = Arc::new(Attached { payload, ring, held: AtomicU32::new(0), returned, _sign: sign });
+        Ok(Self { shared, side, busy_poll: Duration::ZERO })
+    }
+
+    /// Looks at the ring for so long before it waits. The default is zero: a waiting thread costs nothing.
+    pub fn set_busy_poll(&mut self, time: Duration) {
+        self.busy_poll = time;
+    }
+
+    /// How many samples may be held at once.
+    pub fn hold_limit(&self) -> u32 {
+        self.shared.ring.shape.hold
+    }
+
+    /// How many samples are held now.
+    pub fn held(&self) -> u32 {
+        self.shared.held.load(Ordering::Acquire)
+    }
+
+    /// The oldest waiting sample, if there is one. Never waits.
+    ///
+    /// # Errors
+    /// Too many are held, or the publisher broke the rules.
+    pub fn try_next(&mut self) -> Result<Option<Taken>, TakeError> {
+        let limit = self.hold_limit();
+        if self.held() >= limit {
+            return Err(TakeError::TooManyHeld { limit });
+        }
+        let record = self.side.take(self.shared.ring.lane()).map_err(TakeError::Violation)?;
+        let Some(record) = record else { return Ok(None) };
+        let taken = self.check(record).map_err(TakeError::Violation)?;
+        self.shared.held.fetch_add(1, Ordering::Relaxed);
+        self.shared.tell_room();
+        Ok(Some(taken))
+    }
+
+    /// As [`RingReader::try_next`], as a handle that gives itself back when dropped, on whatever thread. Allocates nothing.
+    ///
+    /// # Errors
+    /// As [`RingReader::try_next`].
+    pub fn try_borrow(&mut self) -> Result<Option<Borrowed>, TakeError> {
+        Ok(self.try_next()?.map(|taken| self.keep(taken)))
+    }
+
+    /// Makes a handle of a taken sample that gives itself back when dropped, on whatever thread. Allocates nothing.
+    pub fn keep(&self, taken: Taken) -> Borrowed {
+        Borrowed { shared: self.shared.clone(), taken }
+    }
+
+    fn check(&self, record: Record) -> Result<Taken, Violation> {
+        let [offset, len_ticket, seq, stamp_ns, flow_kind, _slot] = record;
+        let (len, ticket) = (len_ticket as u32 as usize, (len_ticket >> 32) as u32);
+        let offset = usize::try_from(offset).ok().filter(|o| *o >= FIRST);
+        let offset = offset.filter(|o| o.checked_add(len).is_some_and(|end| end <= self.shared.payload.len()));
+        let offset = offset.ok_or("the writer named bytes outside its memory")?;
+        if ticket >= self.shared.ring.shape.tickets() {
+            return Err("the writer gave a ticket that does not exist");
+        }
+        let meta = Meta { seq, stamp_ns, flow_seq: flow_kind as u32, kind: (flow_kind >> 32) as u32 };
+        Ok(Taken { meta, offset, len, ticket })
+    }
+
+    /// The bytes of a sample.
+    pub fn bytes<'a>(&'a self, taken: &'a Taken) -> &'a [u8] {
+        self.shared.bytes(taken.offset, taken.len)
+    }
+
+    /// The sample is no longer needed.
+    pub fn give_back(&self, taken: Taken) {
+        self.shared.give_back(taken.ticket);
+    }
+
+    /// Whether the publisher said that nothing more comes. What waits in the ring can still be taken.
+    pub fn writer_closed(&self) -> bool {
+        self.shared.ring.lane().control.writer_closed.0.load(Ordering::Acquire) != 0
+    }
+
+    /// Whether something can be taken, or the end is known.
+    fn ready(&self) -> bool {
+        self.shared.ring.lane().has_news() || self.writer_closed()
+    }
+
+    /// Waits until something can be taken or the publisher closed; `false` when the time ran out.
+    pub fn wait(&mut self, timeout: Duration) -> bool {
+        if self.ready() || self.poll() {
+            return true;
+        }
+        let Some(header) = self.shared.payload.value::<Header>(0) else { return false };
+        let lane = self.shared.ring.lane();
+        let bit = NonZeroU32::new(1 << self.shared.ring.shape.bit).unwrap_or(NonZeroU32::MIN);
+        let start = Instant::now();
+        let mut left = timeout;
+        loop {
+            let word = header.wake.load(Ordering::Acquire);
+            lane.announce_waiting();
+            let ready = self.ready();
+            if ready || left.is_zero() {
+                lane.withdraw_waiting();
+                return ready;
+            }
+            futex::wait_bits(&header.wake, word, Some(left), bit, Scope::Shared);
+            if self.ready() {
+                lane.withdraw_waiting();
+                return true;
+            }
+            left = timeout.saturating_sub(start.elapsed()); // the word may have changed for another reader
+        }
+    }
+
+    fn poll(&self) -> bool {
+        if self.busy_poll.is_zero() {
+            return false;
+        }
+        let start = Instant::now();
+        while start.elapsed() < self.busy_poll {
+            if self.ready() {
+                return true;
+            }
+            std::hint::spin_loop();
+        }
+        false
+    }
+}
+
+impl Drop for RingReader {
+    fn drop(&mut self) {
+        let control = self.shared.ring.lane().control;
+        control.reader_closed.0.store(1, Ordering::Release);
+        control.room.0.fetch_add(1, Ordering::Release);
+        futex::wake(&control.room.0, u32::MAX >> 1, Scope::Shared);
+    }
+}
+
+/// A taken sample that gives itself back when dropped, on whatever thread, also after its reader is gone.
+#[derive(Debug)]
+pub struct Borrowed {
+    shared: Arc<Attached>,
+    taken: Taken,
+}
+
+impl Borrowed {
+    /// What travelled with the sample.
+    pub fn meta(&self) -> Meta {
+        self.taken.meta
+    }
+}
+
+impl Deref for Borrowed {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        self.shared.bytes(self.taken.offset, self.taken.len)
+    }
+}
+
+impl Drop for Borrowed {
+    fn drop(&mut self) {
+        self.shared.give_back(self.taken.ticket);
+    }
+}

@@ -1,0 +1,478 @@
+//! The publisher's side of one channel, and how ring memory is laid out.
+//!
+//! Every index that comes out of shared memory is compared with what the writer knows by itself: which positions it has
+//! written, and which ticket stands for which slot. A reader that writes nonsense hurts only itself.
+
+use super::arena::{Arena, Sealed};
+use super::protocol::{Cell, Control, Lane, Violation, WriterSide};
+use super::segment::{Access, RING_SEALS, Segment, Shared, refused};
+use crate::futex::{self, Scope};
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
+
+const MAGIC: u64 = u64::from_le_bytes(*b"thalwegR");
+const VERSION: u32 = 1;
+const CONTROL_AT: usize = 64;
+const CELLS_AT: usize = CONTROL_AT + size_of::<Control>();
+/// More than any history asks for; bounds what a foreign header can make us map.
+const MOST: u32 = 1 << 16;
+
+#[repr(C)]
+struct Header {
+    magic: AtomicU64,
+    version: AtomicU32,
+    depth: AtomicU32,
+    hold: AtomicU32,
+    bit: AtomicU32,
+}
+// SAFETY: atomics only.
+#[allow(unsafe_code)]
+unsafe impl Shared for Header {}
+// SAFETY: atomics only.
+#[allow(unsafe_code)]
+unsafe impl Shared for Control {}
+// SAFETY: atomics only.
+#[allow(unsafe_code)]
+unsafe impl Shared for Cell {}
+
+/// What both sides agree on; each keeps its own copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Shape {
+    pub(super) depth: u32,
+    pub(super) hold: u32,
+    pub(super) bit: u32,
+}
+
+impl Shape {
+    fn check(self) -> io::Result<Self> {
+        let fits = (1..=MOST).contains(&self.depth) && (1..=MOST).contains(&self.hold) && self.bit < 32;
+        if fits { Ok(self) } else { Err(refused("depth and hold of a ring are 1 to 65536, its bit 0 to 31")) }
+    }
+
+    fn cells(self) -> usize {
+        self.depth.next_power_of_two() as usize
+    }
+
+    /// How many samples can be out at once: waiting in the ring, and held by the reader.
+    pub(super) fn tickets(self) -> u32 {
+        self.depth + self.hold
+    }
+
+    fn returns(self) -> usize {
+        self.tickets().next_power_of_two() as usize
+    }
+
+    fn returns_at(self) -> usize {
+        CELLS_AT + self.cells() * size_of::<Cell>()
+    }
+
+    fn len(self) -> usize {
+        (self.returns_at() + self.returns() * size_of::<AtomicU32>()).next_multiple_of(4096)
+    }
+}
+
+/// Ring memory that has been found to be of its shape.
+#[derive(Debug)]
+pub(super) struct RingMemory {
+    map: Segment,
+    pub(super) shape: Shape,
+}
+
+impl RingMemory {
+    fn create(shape: Shape) -> io::Result<(Self, OwnedFd)> {
+        let shape = shape.check()?;
+        let (map, fd) = Segment::create("thalweg-ring", shape.len(), RING_SEALS)?;
+        let header: &Header = map.value(0).ok_or_else(|| refused("no room for the header"))?;
+        header.version.store(VERSION, Ordering::Relaxed);
+        header.depth.store(shape.depth, Ordering::Relaxed);
+        header.hold.store(shape.hold, Ordering::Relaxed);
+        header.bit.store(shape.bit, Ordering::Relaxed);
+        header.magic.store(MAGIC, Ordering::Release);
+        let _ = map.populate(); // on an older kernel the first round faults instead
+        Ok((Self { map, shape }, fd))
+    }
+
+    pub(super) fn attach(fd: BorrowedFd<'_>) -> io::Result<Self> {
+        let map = Segment::attach(fd, RING_SEALS, Access::ReadWrite, CELLS_AT)?;
+        let header: &Header = map.value(0).ok_or_else(|| refused("no room for the header"))?;
+        if header.magic.load(Ordering::Acquire) != MAGIC || header.version.load(Ordering::Relaxed) != VERSION {
+            return Err(refused("not ring memory of this version"));
+        }
+        let read = |field: &AtomicU32| field.load(Ordering::Relaxed);
+        let shape = Shape { depth: read(&header.depth), hold: read(&header.hold), bit: read(&header.bit) }.check()?;
+        if shape.len() != map.len() {
+            return Err(refused("ring memory whose size does not fit its header"));
+        }
+        let _ = map.populate();
+        Ok(Self { map, shape })
+    }
+
+    #[allow(unsafe_code)]
+    pub(super) fn lane(&self) -> Lane<'_> {
+        let (cells, returns) = (self.shape.cells(), self.shape.returns());
+        let parts = self.map.value(CONTROL_AT).zip(self.map.slice(CELLS_AT, cells));
+        let parts = parts.zip(self.map.slice(self.shape.returns_at(), returns));
+        // SAFETY: the mapping has exactly `shape.len()` bytes (`create`, `attach`), which covers all three parts.
+        let ((control, cells), returns) = unsafe { parts.unwrap_unchecked() };
+        Lane { control, cells, returns }
+    }
+}
+
+/// What travels with a sample besides its bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Meta {
+    /// The publisher's sequence number.
+    pub seq: u64,
+    /// When it was published, `CLOCK_MONOTONIC`.
+    pub stamp_ns: u64,
+    /// The flow's own dense sequence.
+    pub flow_seq: u32,
+    /// Free for the caller.
+    pub kind: u32,
+}
+
+/// What to do when a reader's ring is full.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Policy {
+    /// Take the oldest sample back.
+    KeepLast,
+    /// Refuse the new one.
+    Refuse,
+}
+
+/// What became of a push.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pushed {
+    /// In the ring.
+    Sent,
+    /// In the ring, and so many older ones were taken back unread.
+    SentDroppedOldest(u32),
+    /// Not sent: the ring is full.
+    Full,
+    /// Not sent: the reader reads no more, or [`RingWriter::close`] was called.
+    Closed,
+    /// Not sent: the reader wrote what it never may. Call [`RingWriter::release_all`] and drop the ring.
+    Violation(&'static str),
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Entry {
+    slot: u32,
+    position: u64,
+    out: bool,
+}
+
+/// The publisher's side of one channel. Before it is dropped, [`RingWriter::release_all`] gives back what the reader holds.
+#[derive(Debug)]
+pub struct RingWriter {
+    memory: Arc<RingMemory>,
+    side: WriterSide,
+    entries: Box<[Entry]>, // by ticket
+    free: Vec<u32>,        // tickets
+    queued: Box<[u32]>,    // by position: the ticket
+    collected: u64,
+    broken: Option<Violation>,
+    closed: bool,
+}
+
+impl RingWriter {
+    /// A ring for `depth` waiting samples and a reader that holds at most `hold` more. `bit` (0 to 31) is the reader's in
+    /// wake-ups; readers may share one. The descriptor goes to the reader.
+    ///
+    /// # Errors
+    /// A number out of range, or no memory.
+    pub fn create(depth: u32, hold: u32, bit: u32) -> io::Result<(Self, OwnedFd)> {
+        let (memory, fd) = RingMemory::create(Shape { depth, hold, bit })?;
+        let tickets = memory.shape.tickets();
+        let writer = Self {
+            side: WriterSide::new(depth.into()),
+            entries: vec![Entry::default(); tickets as usize].into(),
+            free: (0..tickets).rev().collect(),
+            queued: vec![0; memory.shape.cells()].into(),
+            memory: Arc::new(memory),
+            collected: 0,
+            broken: None,
+            closed: false,
+        };
+        Ok((writer, fd))
+    }
+
+    /// Gives the reader a sample. It borrows the sample's slot until it gives it back.
+    pub fn push(&mut self, arena: &mut Arena, sample: &Sealed, meta: Meta, policy: Policy) -> Pushed {
+        match self.try_push(arena, sample, meta, policy) {
+            Ok(pushed) => pushed,
+            Err(violation) => {
+                self.broken = Some(violation);
+                Pushed::Violation(violation)
+            }
+        }
+    }
+
+    fn try_push(
+        &mut self,
+        arena: &mut Arena,
+        sample: &Sealed,
+        meta: Meta,
+        policy: Policy,
+    ) -> Result<Pushed, Violation> {
+        if let Some(violation) = self.broken {
+            return Err(violation);
+        }
+        if self.closed || self.reader_closed() {
+            return Ok(Pushed::Closed);
+        }
+        let Some(dropped) = self.make_room(arena, policy)? else { return Ok(Pushed::Full) };
+        self.gather(arena)?; // after the look at the head: then an honest reader has left a ticket
+        let ticket = self.free.pop().ok_or("the reader holds more samples than its limit")?;
+        arena.borrow(sample);
+        let position = self.side.tail();
+        self.entries[ticket as usize] = Entry { slot: sample.slot, position, out: true };
+        let index = position as usize & (self.queued.len() - 1);
+        self.queued[index] = ticket;
+        let (len, flow) = (u64::from(sample.len), u64::from(meta.flow_seq));
+        let words = [
+            sample.offset as u64,
+            len | u64::from(ticket) << 32,
+            meta.seq,
+            meta.stamp_ns,
+            flow | u64::from(meta.kind) << 32,
+            u64::from(sample.slot),
+        ];
+        self.side.put(self.memory.lane(), words);
+        Ok(if dropped == 0 { Pushed::Sent } else { Pushed::SentDroppedOldest(dropped) })
+    }
+
+    /// Returns how many were taken back for it, or `None` when the ring stays full.
+    fn make_room(&mut self, arena: &mut Arena, policy: Policy) -> Result<Option<u32>, Violation> {
+        if self.side.full() {
+            self.side.refresh(self.memory.lane())?;
+        }
+        if !self.side.full() {
+            return Ok(Some(0));
+        }
+        if policy == Policy::Refuse {
+            return Ok(None);
+        }
+        Ok(Some(u32::from(self.take_back(arena)?))) // when the reader was faster, there is room as well
+    }
+
+    /// Takes the oldest waiting sample back, unless there is none or the reader is faster.
+    fn take_back(&mut self, arena: &mut Arena) -> Result<bool, Violation> {
+        let Some(position) = self.side.reclaim(self.memory.lane())? else { return Ok(false) };
+        let ticket = self.queued[position as usize & (self.queued.len() - 1)];
+        self.end(arena, ticket);
+        Ok(true)
+    }
+
+    fn end(&mut self, arena: &mut Arena, ticket: u32) {
+        let entry = &mut self.entries[ticket as usize];
+        if std::mem::take(&mut entry.out) {
+            arena.give_back(entry.slot);
+            self.free.push(ticket);
+        }
+    }
+
+    /// Takes in what the reader gave back; returns how many samples. Any number of times, at any time.
+    ///
+    /// # Errors
+    /// The reader wrote what it never may.
+    pub fn collect(&mut self, arena: &mut Arena) -> Result<usize, &'static str> {
+        if let Some(violation) = self.broken {
+            return Err(violation);
+        }
+        self.gather(arena).inspect_err(|violation| self.broken = Some(violation))
+    }
+
+    fn gather(&mut self, arena: &mut Arena) -> Result<usize, Violation> {
+        let returned = self.memory.lane().control.returned.0.load(Ordering::Acquire);
+        if returned == self.collected {
+            return Ok(0);
+        }
+        let count = returned.checked_sub(self.collected).filter(|n| *n <= self.entries.len() as u64);
+        let count = count.ok_or("the reader moved the return ring where it never may be")?;
+        let head = self.side.refresh(self.memory.lane())?;
+        for position in self.collected..returned {
+            let ticket = self.memory.lane().ticket(position);
+            let held = self.entries.get(ticket as usize).is_some_and(|e| e.out && e.position < head);
+            if !held {
+                return Err("the reader gave back what it does not hold");
+            }
+            self.end(arena, ticket);
+            self.collected = position + 1;
+        }
+        Ok(count as usize)
+    }
+
+    /// After a push: the reader's bit if it must be woken, else 0. Asked once per wait.
+    pub fn reader_waits(&self) -> u32 {
+        u32::from(self.memory.lane().take_waiting()) << self.memory.shape.bit
+    }
+
+    /// Whether a sample could be pushed without taking an older one back.
+    pub fn has_room(&mut self) -> bool {
+        !self.side.full() || (self.side.refresh(self.memory.lane()).is_ok() && !self.side.full())
+    }
+
+    /// How many samples this reader has: waiting in the ring, or held.
+    pub fn out(&self) -> usize {
+        self.entries.len() - self.free.len()
+    }
+
+    /// Whether the reader reads no more. It may still hold samples, until [`RingWriter::out`] is 0 after a collect.
+    pub fn reader_closed(&self) -> bool {
+        self.memory.lane().control.reader_closed.0.load(Ordering::Acquire) != 0
+    }
+
+    /// Tells the reader that nothing more will come. It reads what waits in the ring.
+    pub fn close(&mut self, arena: &mut Arena) {
+        self.closed = true;
+        self.memory.lane().control.writer_closed.0.store(1, Ordering::Release);
+        let bits = self.reader_waits();
+        arena.wake(bits);
+    }
+
+    /// Takes back what waits in the ring, and returns to the arena what was given back: for a reader that closed but
+    /// still lives. What it holds stays with it.
+    ///
+    /// # Errors
+    /// The reader wrote what it never may.
+    pub fn withdraw(&mut self, arena: &mut Arena) -> Result<(), &'static str> {
+        self.collect(arena)?;
+        while self.take_back(arena).inspect_err(|violation| self.broken = Some(violation))? {}
+        Ok(())
+    }
+
+    /// Takes everything back, held or not, and closes: for a reader that is dead or broke the rules.
+    pub fn release_all(&mut self, arena: &mut Arena) {
+        (0..self.entries.len() as u32).for_each(|ticket| self.end(arena, ticket));
+        self.broken = self.broken.or(Some("the ring was released"));
+        self.close(arena);
+    }
+
+    /// A handle to wait for room with, that needs no lock on the ring.
+    pub fn room(&self) -> Room {
+        Room { memory: self.memory.clone() }
+    }
+}
+
+/// Waits until a reader has made room. Ask, try once more, and only then wait.
+#[derive(Clone, Debug)]
+pub struct Room {
+    memory: Arc<RingMemory>,
+}
+
+impl Room {
+    /// Asks the reader to tell; gives what [`Room::wait`] wants.
+    pub fn ask(&self) -> u32 {
+        self.memory.lane().ask_room()
+    }
+
+    /// Waits until the reader has claimed or given back a sample since [`Room::ask`], or closed; `false` on time-out.
+    pub fn wait(&self, asked: u32, timeout: Duration) -> bool {
+        futex::wait(&self.memory.lane().control.room.0, asked, Some(timeout), Scope::Shared)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{RingReader, TakeError};
+    use super::*;
+    use std::os::fd::AsFd;
+
+    fn channel(depth: u32, hold: u32) -> (Arena, RingWriter, RingReader) {
+        let arena = Arena::create(64 * 256, 256).unwrap();
+        let (writer, fd) = RingWriter::create(depth, hold, 31).unwrap();
+        let reader = RingReader::attach(arena.payload_fd(), fd.as_fd()).unwrap();
+        (arena, writer, reader)
+    }
+
+    fn push(arena: &mut Arena, ring: &mut RingWriter, seq: u64, policy: Policy) -> Pushed {
+        let loan = arena.loan(8).unwrap();
+        arena.bytes_mut(&loan).copy_from_slice(&seq.to_le_bytes());
+        let sample = arena.seal(loan);
+        let pushed = ring.push(arena, &sample, Meta { seq, ..Meta::default() }, policy);
+        arena.release(sample);
+        pushed
+    }
+
+    #[test]
+    fn keep_last_takes_the_oldest_back_and_refuse_says_full() {
+        let (mut arena, mut ring, mut reader) = channel(2, 1);
+        assert_eq!(push(&mut arena, &mut ring, 1, Policy::Refuse), Pushed::Sent);
+        assert_eq!(push(&mut arena, &mut ring, 2, Policy::Refuse), Pushed::Sent);
+        assert_eq!(push(&mut arena, &mut ring, 3, Policy::Refuse), Pushed::Full);
+        assert_eq!(push(&mut arena, &mut ring, 4, Policy::KeepLast), Pushed::SentDroppedOldest(1));
+        assert_eq!((arena.borrowed(), ring.out()), (2, 2));
+        let taken = reader.try_next().unwrap().unwrap();
+        assert_eq!((taken.meta.seq, reader.bytes(&taken)), (2, &2u64.to_le_bytes()[..]));
+        assert_eq!(reader.try_next().unwrap_err(), TakeError::TooManyHeld { limit: 1 });
+        reader.give_back(taken);
+        assert_eq!(ring.collect(&mut arena), Ok(1));
+        let last = reader.try_borrow().unwrap().unwrap();
+        drop(reader);
+        assert_eq!(push(&mut arena, &mut ring, 5, Policy::KeepLast), Pushed::Closed);
+        assert_eq!((last[0], ring.out()), (4, 1), "what is held stays after the reader closed");
+        drop(last);
+        ring.withdraw(&mut arena).unwrap();
+        assert_eq!((arena.borrowed(), ring.out()), (0, 0));
+    }
+
+    #[test]
+    fn what_a_dead_reader_held_is_released() {
+        let (mut arena, mut ring, mut reader) = channel(4, 4);
+        (0..4).for_each(|seq| assert_eq!(push(&mut arena, &mut ring, seq, Policy::KeepLast), Pushed::Sent));
+        let held = (reader.try_next().unwrap(), reader.try_next().unwrap());
+        assert!(held.0.is_some() && held.1.is_some() && arena.borrowed() == 4);
+        ring.release_all(&mut arena);
+        assert_eq!((arena.borrowed(), ring.out()), (0, 0));
+        assert!(matches!(push(&mut arena, &mut ring, 9, Policy::KeepLast), Pushed::Violation(_)));
+    }
+
+    #[test]
+    fn a_close_is_seen_after_the_ring_is_drained() {
+        let (mut arena, mut ring, mut reader) = channel(4, 4);
+        push(&mut arena, &mut ring, 1, Policy::KeepLast);
+        ring.close(&mut arena);
+        assert!(reader.writer_closed() && reader.wait(Duration::from_secs(60)));
+        assert_eq!(reader.try_next().unwrap().unwrap().meta.seq, 1);
+        assert!(reader.try_next().unwrap().is_none());
+    }
+
+    #[test]
+    fn a_waiting_reader_is_woken_by_one_call_and_a_busy_one_by_none() {
+        let (mut arena, mut ring, mut reader) = channel(4, 4);
+        assert!(!reader.wait(Duration::from_millis(1)), "nothing was sent");
+        push(&mut arena, &mut ring, 1, Policy::KeepLast);
+        assert_eq!(ring.reader_waits(), 0, "it waits no more");
+        let waiter = std::thread::spawn(move || {
+            let first = reader.try_next().unwrap().unwrap();
+            reader.give_back(first);
+            assert!(reader.wait(Duration::from_secs(60)));
+            reader.try_next().unwrap().unwrap().meta.seq
+        });
+        while ring.memory.lane().control.waiting.0.load(Ordering::Relaxed) == 0 {
+            std::thread::yield_now();
+        }
+        assert_eq!(push(&mut arena, &mut ring, 2, Policy::KeepLast), Pushed::Sent);
+        let bits = ring.reader_waits();
+        assert_eq!((bits, ring.reader_waits()), (1 << 31, 0), "asked once per wait");
+        arena.wake(bits);
+        assert_eq!((waiter.join().unwrap(), arena.wake_calls()), (2, 1));
+    }
+
+    #[test]
+    fn a_writer_that_asked_for_room_is_told() {
+        let (mut arena, mut ring, mut reader) = channel(1, 1);
+        push(&mut arena, &mut ring, 1, Policy::Refuse);
+        let room = ring.room();
+        let asked = room.ask();
+        assert!(!ring.has_room() && !room.wait(asked, Duration::from_millis(1)));
+        let taker = std::thread::spawn(move || reader.try_next().unwrap().map(|t| t.meta.seq));
+        assert!(room.wait(asked, Duration::from_secs(60)));
+        assert!(ring.has_room());
+        assert_eq!(taker.join().unwrap(), Some(1));
+    }
+}
