@@ -10,8 +10,7 @@ mod event;
 pub mod handshake;
 pub mod node;
 pub mod port;
-#[cfg(test)]
-mod testing;
+pub mod testing;
 pub mod wire;
 
 pub use channel::flow::Batching;

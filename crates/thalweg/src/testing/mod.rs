@@ -1,6 +1,9 @@
-//! What tests share.
+//! For tests of this crate and of others: conformance suites, bodies of fuzz targets, and parts to build worlds from.
+//! Everything here panics when a promise is broken: that is how a test fails.
+#![allow(clippy::unwrap_used)]
 
 pub mod discovery;
+pub mod fuzz;
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
