@@ -149,7 +149,7 @@ struct Everything {
     list: Vec<u32>,
     pair: (u8, u64),
     fixed: [i16; 3],
-    perhaps: Option<Box<Everything>>,
+    perhaps: Option<(u8, String)>,
     choice: Choice,
     table: BTreeMap<String, u8>,
 }
@@ -163,7 +163,7 @@ enum Choice {
 
 impl Everything {
     fn example() -> Self {
-        let inner = Self {
+        Self {
             flag: true,
             small: -3,
             number: 65_000,
@@ -175,11 +175,10 @@ impl Everything {
             list: vec![1, 2, 3],
             pair: (1, u64::MAX),
             fixed: [-1, 0, 1],
-            perhaps: None,
+            perhaps: Some((2, "yes".to_owned())),
             choice: Choice::Named { x: 1.5, y: vec!["a".to_owned(), String::new()] },
             table: BTreeMap::from([("one".to_owned(), 1)]),
-        };
-        Self { perhaps: Some(Box::new(inner.clone())), choice: Choice::One(9), ..inner }
+        }
     }
 }
 
@@ -339,8 +338,7 @@ impl Virtual {
                         return; // the socket is full: looked at again when there is room
                     }
                 }
-                None if self.right.release() => self.submitted = false,
-                None => {}
+                None => self.submitted = !self.right.release(),
             }
         }
     }
