@@ -4,4 +4,4 @@ mod policy;
 mod quantity;
 
 pub use policy::{Class, Qos, Queue, Reliability};
-pub use quantity::{QuantityError, parse_bytes, parse_duration, parse_rate};
+pub use quantity::{QuantityError, parse_bit_rate, parse_bytes, parse_duration, parse_rate, parse_share};

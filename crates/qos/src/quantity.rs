@@ -37,6 +37,21 @@ pub fn parse_rate(text: &str) -> Result<f64, QuantityError> {
     parse(text, "Hz kHz", &[("kHz", 1e3), ("Hz", 1.0)])
 }
 
+/// A bit rate, in bits per second: bit/s, kbit/s, Mbit/s, Gbit/s.
+pub fn parse_bit_rate(text: &str) -> Result<u64, QuantityError> {
+    let table = [("kbit/s", 1e3), ("Mbit/s", 1e6), ("Gbit/s", 1e9), ("bit/s", 1.0)];
+    parse(text, "bit/s kbit/s Mbit/s Gbit/s", &table).map(|v| v.round() as u64)
+}
+
+/// A share as a number from 0 to 1, written in %.
+pub fn parse_share(text: &str) -> Result<f64, QuantityError> {
+    let share = parse(text, "% (0% to 100%)", &[("%", 0.01)])?;
+    if share > 1.0 {
+        return Err(QuantityError { text: text.to_owned(), units: "% (0% to 100%)" });
+    }
+    Ok(share)
+}
+
 fn parse(text: &str, units: &'static str, table: &[(&str, f64)]) -> Result<f64, QuantityError> {
     let wrong = || QuantityError { text: text.to_owned(), units };
     let digits = text.trim().find(|c: char| !(c.is_ascii_digit() || c == '.')).ok_or_else(wrong)?;
@@ -56,6 +71,9 @@ mod tests {
         assert_eq!(parse_duration("0.5 us").unwrap(), Duration::from_nanos(500));
         assert_eq!(parse_bytes("8 KiB").unwrap(), 8192);
         assert_eq!(parse_rate("1.5 kHz").unwrap(), 1500.0);
+        assert_eq!(parse_bit_rate("1 Mbit/s").unwrap(), 1_000_000);
+        assert_eq!(parse_share("0.5%").unwrap(), 0.005);
+        assert!(parse_share("101 %").is_err() && parse_share("1").is_err());
         for bad in ["20", "", "ms", "-1 ms", "1 parsec", "1..2 s"] {
             assert!(parse_duration(bad).unwrap_err().to_string().contains("ns us ms s"), "{bad}");
         }

@@ -19,6 +19,8 @@ use std::fmt;
 use std::ops::Range;
 
 mod stream;
+#[cfg(test)]
+mod tests;
 
 pub use stream::{FrameRef, INITIAL, StreamParser};
 

@@ -3,7 +3,6 @@
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use thalweg::testing::TempDir;
 
 /// A built example: next to this test's folder. `cargo test` builds examples unless told to build less.
 fn example(name: &str) -> PathBuf {
@@ -15,10 +14,10 @@ fn example(name: &str) -> PathBuf {
 
 #[test]
 fn the_listener_hears_the_talker() {
-    let run_dir = TempDir::new(); // nobody else's nodes
+    let run_dir = std::env::temp_dir().join(format!("thalweg-examples-{}", std::process::id())); // nobody else's nodes
     let command = |name: &str| {
         let mut command = Command::new(example(name));
-        command.env("THALWEG_RUN_DIR", run_dir.path()).stdin(Stdio::null()).stdout(Stdio::piped());
+        command.env("THALWEG_RUN_DIR", &run_dir).stdin(Stdio::null()).stdout(Stdio::piped());
         command
     };
     let mut talker = command("talker").spawn().unwrap();
@@ -31,6 +30,7 @@ fn the_listener_hears_the_talker() {
         let _ = child.kill();
         child.wait().unwrap();
     }
+    let _ = std::fs::remove_dir_all(&run_dir);
     let heard = heard.expect("the listener heard nothing for 20 s").unwrap();
     let numbers: Vec<u64> =
         heard.lines().map(|l| l["sample ".len()..].split(':').next().unwrap().parse().unwrap()).collect();

@@ -4,6 +4,7 @@
 //! in between. One thread per node serves all links; nothing in it ever waits for a peer. A node is gone when the last link
 //! to it ends, which a killed process does at once.
 
+mod exchange;
 pub(crate) mod frame;
 mod link;
 mod target;

@@ -4,7 +4,7 @@ use super::dial::Dial;
 use super::incoming::{Incoming, MOST_INCOMING, Progress as Served};
 use super::state::NodeState;
 use super::wanted::{Candidate, Pair, Progress, Route, Wanted, WantedChannels, candidates};
-use crate::admin::{self, Reply};
+use crate::admin;
 use crate::carrier::Carrier;
 use crate::channel::flow::Flow;
 use crate::control::directory::{Applied, Delta};
@@ -53,16 +53,12 @@ pub(crate) enum Entry {
     Dial(Box<Dial>),
     /// The publisher's end of a channel: the stream's end is the subscriber's.
     Served(Arc<TcpStream>, Option<Arc<Channel>>),
-    ServedUnix(OwnedFd, Option<Arc<Channel>>),
+    ServedUnix(Arc<OwnedFd>, Option<Arc<Channel>>),
     /// The subscriber's end of a channel that does not read its stream: the stream's end is the publisher's.
     Held(OwnedFd, Arc<Channel>),
 }
 
 impl Entry {
-    pub fn served(stream: Arc<TcpStream>) -> Option<Self> {
-        Some(Entry::Served(stream, None))
-    }
-
     fn descriptor(&self) -> BorrowedFd<'_> {
         match self {
             Entry::Tcp(fd) => fd.as_fd(),
@@ -82,7 +78,12 @@ pub(crate) struct PendingAttach {
     pub channel: Arc<Channel>,
     pub way: Way,
     pub token: Option<usize>,
+    /// Sent when the port has the channel and before its next sample: whoever reads it misses none from then on.
+    pub answer: Option<Reply>,
 }
+
+/// An answer to a subscriber that is sent once.
+pub(crate) type Reply = Box<dyn FnOnce() + Send>;
 
 /// The state of the control thread.
 pub(crate) struct Control {
@@ -189,9 +190,15 @@ impl Control {
         if settings.discovery != DiscoverySource::Automatic || (beyond.is_empty() && settings.peers.is_empty()) {
             return;
         }
-        let zenoh = control::zenoh::ZenohSettings { listen: beyond, peers: settings.peers.clone(), scouting: true };
-        let opened = control::zenoh::Zenoh::start(self.state.document(), zenoh, self.sink(ZENOH));
-        self.discoveries.push(Box::new(opened));
+        let zenoh = control::zenoh::ZenohSettings {
+            listen: beyond,
+            peers: settings.peers.clone(),
+            ..control::zenoh::ZenohSettings::default()
+        };
+        match control::zenoh::Zenoh::start(self.state.document(), &zenoh, self.sink(ZENOH)) {
+            Ok(opened) => self.discoveries.push(Box::new(opened)),
+            Err(problem) => self.warn(format!("no discovery across hosts: {problem}")),
+        }
     }
 
     #[cfg(not(feature = "zenoh"))]
@@ -318,10 +325,10 @@ impl Control {
     // --- publisher's side --------------------------------------------------------------------------------------
 
     pub(super) fn attach_now(&mut self, pending: PendingAttach) {
-        let PendingAttach { outlet, channel, way, token } = pending;
-        match outlet.attach(channel.clone(), way) {
+        let PendingAttach { outlet, channel, way, token, mut answer } = pending;
+        match outlet.attach(channel.clone(), way, &mut answer) {
             Ok(_) => self.matched(&channel),
-            Err((way, Attach::Busy)) => self.attaching.push(PendingAttach { outlet, channel, way, token }),
+            Err((way, Attach::Busy)) => self.attaching.push(PendingAttach { outlet, channel, way, token, answer }),
             Err((way, _)) => {
                 end_way(way);
                 if let Some(token) = token {
@@ -515,7 +522,7 @@ impl Control {
         };
         let Some(incarnation) = self.state.directory().node(publisher.node).map(|d| d.incarnation) else { return };
         let channel = Arc::new(self.channel((publisher, subscriber), "local", incarnation, true));
-        match outlet.attach(channel.clone(), Way::Local(inlet.clone().typed())) {
+        match outlet.attach(channel.clone(), Way::Local(inlet.clone().typed()), &mut None) {
             Ok(_) => {
                 if inlet.needs_server()
                     && inlet.channels().lock().map_or(true, |c| c.iter().all(|c| c.carrier != "local"))
@@ -721,14 +728,14 @@ impl Control {
     }
 
     /// Carries out an administrative request.
-    fn administer(&mut self, request: &[u8]) -> Reply {
+    fn administer(&mut self, request: &[u8]) -> admin::Reply {
         match serde_json::from_slice(request) {
-            Ok(admin::Request::Channels) => Reply::Channels(self.reports()),
+            Ok(admin::Request::Channels) => admin::Reply::Channels(self.reports()),
             Ok(admin::Request::Connect { publisher, subscriber, carrier }) => {
                 self.connect(publisher, subscriber, carrier)
             }
             Ok(admin::Request::Disconnect { publisher, subscriber }) => self.disconnect(publisher, subscriber),
-            Err(problem) => Reply::No(format!("a request that cannot be read: {problem}")),
+            Err(problem) => admin::Reply::No(format!("a request that cannot be read: {problem}")),
         }
     }
 
@@ -738,24 +745,24 @@ impl Control {
         sent.chain(received).collect()
     }
 
-    fn connect(&mut self, publisher: String, subscriber: String, carrier: Option<String>) -> Reply {
+    fn connect(&mut self, publisher: String, subscriber: String, carrier: Option<String>) -> admin::Reply {
         if let Some(name) = &carrier
             && !super::state::CARRIERS.contains(&name.as_str())
             && self.carrier(name).is_none()
         {
-            return Reply::No(format!("carrier {name:?}: this node has {}", super::state::CARRIERS.join(", ")));
+            return admin::Reply::No(format!("carrier {name:?}: this node has {}", super::state::CARRIERS.join(", ")));
         }
         let Some((port, inlet)) = self.state.inlets().into_iter().find(|(_, i)| i.info().name == subscriber) else {
-            return Reply::No(format!("this node has no subscriber {subscriber}"));
+            return admin::Reply::No(format!("this node has no subscriber {subscriber}"));
         };
         let found = self
             .state
             .directory()
             .port_named(&publisher)
             .map(|(k, p)| (PortRef { node: k.node, port: k.port }, p.clone()));
-        let Some((other, offered)) = found else { return Reply::No(format!("no port {publisher} is known")) };
+        let Some((other, offered)) = found else { return admin::Reply::No(format!("no port {publisher} is known")) };
         if offered.direction != Direction::Publisher {
-            return Reply::No(format!("{publisher} is a subscriber: say the publisher first"));
+            return admin::Reply::No(format!("{publisher} is a subscriber: say the publisher first"));
         }
         let names = (publisher, subscriber);
         self.apart.retain(|n| *n != names);
@@ -764,13 +771,13 @@ impl Control {
         self.drop_wanted((other, me), "connected anew by an administrator");
         self.consider(other, &offered, me, inlet.info());
         if self.wanted.contains_key(&(other, me)) {
-            Reply::Done
+            admin::Reply::Done
         } else {
-            Reply::No("the ports do not fit: see `thalweg info`".into())
+            admin::Reply::No("the ports do not fit: see `thalweg info`".into())
         }
     }
 
-    fn disconnect(&mut self, publisher: String, subscriber: String) -> Reply {
+    fn disconnect(&mut self, publisher: String, subscriber: String) -> admin::Reply {
         let names = (publisher, subscriber);
         self.connected.remove(&names);
         let pair = self
@@ -784,9 +791,9 @@ impl Control {
         match pair {
             Some(pair) => {
                 self.drop_wanted(pair, "disconnected by an administrator");
-                Reply::Done
+                admin::Reply::Done
             }
-            None => Reply::No(format!("{} and {} were not connected; they will not be", names.0, names.1)),
+            None => admin::Reply::No(format!("{} and {} were not connected; they will not be", names.0, names.1)),
         }
     }
 

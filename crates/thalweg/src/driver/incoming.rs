@@ -1,6 +1,6 @@
 //! What others ask of this node's listeners: control links and channels. The publisher's side of the handshake.
 
-use super::control::{Control, Entry, PendingAttach};
+use super::control::{Control, Entry, PendingAttach, Reply};
 use crate::carrier::tcp::{self, TcpSend};
 use crate::carrier::{Capabilities, Carrier, Place, SendHalf};
 use crate::channel::flow::{Flow, FlowSettings};
@@ -147,15 +147,12 @@ impl Control {
         };
         if request.carrier == "tcp" {
             let accepted = self.accepted(request, outlet.as_ref(), self.random_flow(), Parameters::default());
-            let flow = accepted.flow;
-            if answer(&stream, &Answer::Accepted(accepted)).is_err() {
-                return Ok(()); // the subscriber is gone already
-            }
             let stream = Arc::new(TcpStream::from(stream));
             let Ok(half) = TcpSend::new(stream.clone()) else { return Ok(()) };
             tcp::keep_linear(&stream);
-            let flow = self.flow(settings(flow), Box::new(half), tcp::CAPABILITIES);
-            self.attach(request, outlet, Way::Flow(flow), Entry::served(stream));
+            let flow = self.flow(settings(accepted.flow), Box::new(half), tcp::CAPABILITIES);
+            let reply = reply(stream.clone(), accepted, Vec::new());
+            self.attach(request, outlet, Way::Flow(flow), Entry::Served(stream, None), reply);
             return Ok(());
         }
         let Some(carrier) = self.carrier(&request.carrier) else {
@@ -165,10 +162,9 @@ impl Control {
             Ok(opened) => opened,
             Err(error) => return Err((refused("system", request, &format!("{}: {error}", request.carrier)), stream)),
         };
-        if answer(&stream, &Answer::Accepted(accepted)).is_ok() {
-            let stream = Arc::new(TcpStream::from(stream));
-            self.attach(request, outlet, way, Entry::served(stream));
-        }
+        let stream = Arc::new(TcpStream::from(stream));
+        let reply = reply(stream.clone(), accepted, Vec::new());
+        self.attach(request, outlet, way, Entry::Served(stream, None), reply);
         Ok(())
     }
 
@@ -185,11 +181,9 @@ impl Control {
             Err(error) => return Err((refused("system", request, &format!("no shared memory: {error}")), stream)),
         };
         let accepted = self.accepted(request, outlet.as_ref(), self.random_flow(), Parameters::default());
-        let bytes = handshake::pack(&Answer::Accepted(accepted)).unwrap_or_default();
-        let descriptors = [payload_fd.as_fd(), ring_fd.as_fd()];
-        if linux::socket::send_with_descriptors(stream.as_fd(), &bytes, &descriptors).is_ok_and(|n| n == bytes.len()) {
-            self.attach(request, outlet, Way::Ring(ring, arena), Some(Entry::ServedUnix(stream, None)));
-        }
+        let stream = Arc::new(stream);
+        let reply = reply(stream.clone(), accepted, vec![payload_fd, ring_fd]);
+        self.attach(request, outlet, Way::Ring(ring, arena), Entry::ServedUnix(stream, None), reply);
         Ok(())
     }
 
@@ -289,7 +283,14 @@ impl Control {
     }
 
     /// Gives the publisher its new channel; an older one of the same two ports gives way to it.
-    pub(crate) fn attach(&mut self, request: &Request, outlet: Arc<dyn AnyOutlet>, way: Way, entry: Option<Entry>) {
+    pub(crate) fn attach(
+        &mut self,
+        request: &Request,
+        outlet: Arc<dyn AnyOutlet>,
+        way: Way,
+        entry: Entry,
+        reply: Reply,
+    ) {
         let publisher = PortRef { node: self.state.id, port: request.to_port };
         let subscriber = PortRef { node: request.node, port: request.port };
         let channel = Arc::new(Channel {
@@ -306,9 +307,19 @@ impl Control {
             closed: Default::default(),
         });
         self.replace(publisher, subscriber);
-        let token = entry.and_then(|entry| self.watch_served(entry, channel.clone()));
-        self.attach_now(PendingAttach { outlet, channel, way, token });
+        let token = self.watch_served(entry, channel.clone());
+        self.attach_now(PendingAttach { outlet, channel, way, token, answer: Some(reply) });
     }
+}
+
+/// The acceptance, to be sent as soon as the port has the channel. If it cannot be sent the subscriber is gone, which the
+/// stream's end tells as well.
+fn reply(stream: Arc<impl AsFd + Send + Sync + 'static>, accepted: Accepted, descriptors: Vec<OwnedFd>) -> Reply {
+    Box::new(move || {
+        let bytes = handshake::pack(&Answer::Accepted(accepted)).unwrap_or_default();
+        let descriptors: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
+        let _ = linux::socket::send_with_descriptors(stream.as_fd(), &bytes, &descriptors);
+    })
 }
 
 /// Sends an answer. The stream's buffer is empty, so it is taken whole.

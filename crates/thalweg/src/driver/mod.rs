@@ -16,7 +16,7 @@ mod sender;
 mod state;
 mod wanted;
 
-pub(crate) use control::{Command, Control};
+pub(crate) use control::{Command, Control, Reply};
 pub(crate) use reader::Readers;
 pub(crate) use sender::Senders;
 pub(crate) use state::NodeState;

@@ -8,6 +8,7 @@ use crate::channel::flow::Flow;
 use crate::channel::outgoing::Outgoing;
 use crate::codec::Message;
 use crate::control::PortInfo;
+use crate::driver::Reply;
 use crate::error::{Error, Result};
 use linux::lock::{PiGuard, PiMutex};
 use linux::memory::{Arena, Meta, Policy, Pushed, RingWriter, Sealed};
@@ -78,8 +79,13 @@ pub(crate) enum Way {
 /// What a publisher gives the driver: everything but its message type.
 pub(crate) trait AnyOutlet: Send + Sync {
     fn info(&self) -> &PortInfo;
-    /// Adds a channel. `Err` gives it back: the publishing thread is busy (try again) or the type differs (`local`).
-    fn attach(&self, channel: Arc<Channel>, way: Way) -> std::result::Result<u64, (Way, Attach)>;
+    /// Adds a channel and gives the answer before its next sample. `Err` gives it back: the publishing thread is busy (try again) or the type differs (`local`).
+    fn attach(
+        &self,
+        channel: Arc<Channel>,
+        way: Way,
+        answer: &mut Option<Reply>,
+    ) -> std::result::Result<u64, (Way, Attach)>;
     /// Removes a channel and ends its flow unless others share it. `false`: busy, try again.
     fn detach(&self, id: u64) -> bool;
     /// Sequence number of the last published sample.
@@ -453,7 +459,12 @@ impl<M: Message> AnyOutlet for Outlet<M> {
         &self.info
     }
 
-    fn attach(&self, channel: Arc<Channel>, way: Way) -> std::result::Result<u64, (Way, Attach)> {
+    fn attach(
+        &self,
+        channel: Arc<Channel>,
+        way: Way,
+        answer: &mut Option<Reply>,
+    ) -> std::result::Result<u64, (Way, Attach)> {
         if self.closed.load(Ordering::Relaxed) {
             return Err((way, Attach::Closed));
         }
@@ -487,6 +498,9 @@ impl<M: Message> AnyOutlet for Outlet<M> {
         }
         state.attached.push(Attached { channel, way });
         self.connected.store(state.attached.len(), Ordering::Release);
+        if let Some(answer) = answer.take() {
+            answer();
+        }
         let seq = state.seq;
         drop(state);
         Ok(seq)

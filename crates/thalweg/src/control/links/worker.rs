@@ -1,6 +1,6 @@
 //! The thread that serves a node's control links.
 
-use super::frame::{Hello, Kind, MESSAGE_LIMIT, Message, VERSION};
+use super::frame::{Hello, Kind, MESSAGE_LIMIT, VERSION};
 use super::link::{Link, Overflow, Stage};
 use super::target::{Address, Attempt, State, Target, set_options};
 use super::{Command, Shared, Source, lock};
@@ -22,7 +22,7 @@ const MOST_WARNINGS: usize = 256;
 const WAKER: u64 = 0;
 
 /// Why a link ends.
-enum Close {
+pub(super) enum Close {
     /// The peer is gone, or said goodbye.
     Ended(String),
     /// This very node: its own address stands in the list.
@@ -33,27 +33,27 @@ enum Close {
 
 /// A node at the other end of one or more links.
 #[derive(Default)]
-struct Peer {
-    links: Vec<u64>,
+pub(super) struct Peer {
+    pub links: Vec<u64>,
     /// Revision of what was delivered last.
-    told: Option<u64>,
+    pub told: Option<u64>,
     /// Its next document is delivered whatever its revision.
-    asked: bool,
+    pub asked: bool,
 }
 
 /// Everything the thread owns.
 pub struct Worker {
-    shared: Arc<Shared>,
-    sink: Sink,
+    pub(super) shared: Arc<Shared>,
+    pub(super) sink: Sink,
     poller: Poller,
-    document: Arc<Document>,
+    pub(super) document: Arc<Document>,
     encoded: Option<Vec<u8>>,
-    links: HashMap<u64, Link>,
+    pub(super) links: HashMap<u64, Link>,
     next_token: u64,
-    peers: HashMap<NodeId, Peer>,
-    targets: Vec<Target>,
+    pub(super) peers: HashMap<NodeId, Peer>,
+    pub(super) targets: Vec<Target>,
     /// Targets whose node was there at the start and has not told its document yet.
-    unsettled: HashSet<usize>,
+    pub(super) unsettled: HashSet<usize>,
     warned: HashSet<String>,
 }
 
@@ -241,7 +241,8 @@ impl Worker {
         }
     }
 
-    fn flush(&mut self, token: u64) {
+    /// Writes what a link has to write, and watches for room if something is left.
+    pub(super) fn flush(&mut self, token: u64) {
         let Some(link) = self.links.get_mut(&token) else { return };
         let (document, encoded, sink) = (&self.document, &mut self.encoded, &self.sink);
         let mut body = || encoded.get_or_insert_with(|| encode(document, sink)).clone();
@@ -285,96 +286,6 @@ impl Worker {
         let Some(link) = self.links.get_mut(&token) else { return };
         let watched = if link.watches_room { Readiness::IN | Readiness::OUT } else { Readiness::IN };
         let _ = self.poller.change(&*link, token, watched);
-    }
-
-    fn receive(&mut self, token: u64, scratch: &mut [u8]) -> Result<(), Close> {
-        let Some(link) = self.links.get_mut(&token) else { return Ok(()) };
-        let ended = link.receive(scratch).is_none();
-        while let Some(link) = self.links.get_mut(&token) {
-            let next = link.reader.next().map_err(|e| Close::Refused(|c| &c.garbage, e.0))?;
-            let Some(message) = next else { break };
-            let peer = link.peer;
-            match (message, peer) {
-                (Message::Hello(hello), None) => self.greeted(token, hello)?,
-                (Message::Bye(reason), _) => return Err(Close::Ended(reason)),
-                (message, Some(peer)) => self.take(token, peer, message)?,
-                (_, None) => return Err(Close::Refused(|c| &c.garbage, "a message before the hello".to_owned())),
-            }
-        }
-        if ended { Err(Close::Ended(String::new())) } else { Ok(()) }
-    }
-
-    fn greeted(&mut self, token: u64, hello: Hello) -> Result<(), Close> {
-        if hello.version != VERSION {
-            let text = format!("it speaks version {} of the control link, this node {VERSION}", hello.version);
-            return Err(Close::Refused(|c| &c.other_version, text));
-        }
-        if hello.realm != self.document.realm {
-            let text = format!("it is in realm {:?}, this node in {:?}", hello.realm, self.document.realm);
-            return Err(Close::Refused(|c| &c.other_realm, text));
-        }
-        let node = hello.node.ok_or_else(|| Close::Refused(|c| &c.garbage, "a hello without a node".to_owned()))?;
-        if node == self.document.node {
-            return Err(Close::Own);
-        }
-        let Some(link) = self.links.get_mut(&token) else { return Ok(()) };
-        (link.peer, link.stage) = (Some(node), Stage::Open);
-        link.reader.trust();
-        link.owe_document();
-        if let Some(target) = link.target {
-            self.targets[target].welcomed();
-        }
-        self.peers.entry(node).or_default().links.push(token);
-        lock(&self.shared.known).insert(node);
-        self.flush(token);
-        Ok(())
-    }
-
-    fn take(&mut self, token: u64, from: NodeId, message: Message) -> Result<(), Close> {
-        let event = match message {
-            Message::Document(document) => return self.take_document(token, from, document),
-            Message::Change(change) => {
-                let peer = self.peers.entry(from).or_default();
-                if peer.told.is_some_and(|told| change.revision <= told) {
-                    return Ok(());
-                }
-                // Beyond a gap the directory asks for the document; what it holds stays what was told.
-                if peer.told == Some(change.base) {
-                    peer.told = Some(change.revision);
-                }
-                Event::Change(from, change)
-            }
-            Message::Refresh => {
-                if let Some(link) = self.links.get_mut(&token) {
-                    link.owe_document();
-                }
-                self.flush(token);
-                return Ok(());
-            }
-            Message::Call(id, request) => Event::Call { from, id, request },
-            Message::Answer(id, answer) => Event::Answer { from, id, answer },
-            Message::Hello(_) | Message::Bye(_) => {
-                return Err(Close::Refused(|c| &c.garbage, "a second hello".to_owned()));
-            }
-        };
-        self.sink.deliver(event);
-        Ok(())
-    }
-
-    fn take_document(&mut self, token: u64, from: NodeId, document: Box<Document>) -> Result<(), Close> {
-        if document.node != from || document.realm != self.document.realm {
-            return Err(Close::Refused(|c| &c.garbage, "a document of another node".to_owned()));
-        }
-        let peer = self.peers.entry(from).or_default();
-        let asked = std::mem::take(&mut peer.asked);
-        if asked || peer.told.is_none_or(|told| document.revision > told) {
-            peer.told = Some(document.revision);
-            self.sink.deliver(Event::Document(document));
-        }
-        if let Some(target) = self.links.get(&token).and_then(|link| link.target) {
-            self.unsettled.remove(&target);
-        }
-        Ok(())
     }
 
     fn close(&mut self, token: u64, why: Close) {

@@ -1,0 +1,117 @@
+//! The text form of a fault: `loss=1%,delay=5ms,rate=1Mbit/s,seed=7`.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+/// What goes wrong on a carrier. The CLI reads it from the same text everywhere; see [`FaultSettings::from_str`].
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct FaultSettings {
+    /// `loss=1%`: share of datagrams that vanish. Not for streams: there the kernel sends again, which is a `stall`.
+    pub loss: f64,
+    /// `duplicate=1%`: share of datagrams that arrive twice. Not for streams.
+    pub duplicate: f64,
+    /// `delay=5ms`: how much later everything arrives.
+    pub delay: Duration,
+    /// `jitter=1ms`: the delay varies by up to this much up and down; it doesn't change the order.
+    pub jitter: Duration,
+    /// `reorder=1%`: share of datagrams that later ones overtake. Not for streams.
+    pub reorder: f64,
+    /// `corrupt=1%`: share of datagrams (of reads, on a stream) with one flipped bit.
+    pub corrupt: f64,
+    /// `rate=1Mbit/s`: no more bytes per second than this (here in bytes). `None` is no limit.
+    pub rate_bytes_per_s: Option<u64>,
+    /// `stall=200ms`: nothing arrives for this long at the start of each second.
+    pub stall: Duration,
+    /// `seed=7`: the same seed draws the same chances.
+    pub seed: u64,
+}
+
+impl FaultSettings {
+    /// True if frames have to be held until they are due.
+    pub fn is_timed(&self) -> bool {
+        !self.delay.is_zero()
+            || !self.jitter.is_zero()
+            || !self.stall.is_zero()
+            || self.reorder > 0.0
+            || self.rate_bytes_per_s.is_some()
+    }
+
+    fn set(&mut self, key: &str, value: &str) -> Result<(), String> {
+        let text = |e: qos::QuantityError| e.to_string();
+        match key {
+            "loss" => self.loss = qos::parse_share(value).map_err(text)?,
+            "duplicate" => self.duplicate = qos::parse_share(value).map_err(text)?,
+            "reorder" => self.reorder = qos::parse_share(value).map_err(text)?,
+            "corrupt" => self.corrupt = qos::parse_share(value).map_err(text)?,
+            "delay" => self.delay = qos::parse_duration(value).map_err(text)?,
+            "jitter" => self.jitter = qos::parse_duration(value).map_err(text)?,
+            "stall" => self.stall = qos::parse_duration(value).map_err(text)?,
+            "rate" => self.rate_bytes_per_s = Some((qos::parse_bit_rate(value).map_err(text)? / 8).max(1)),
+            "seed" => self.seed = value.parse().map_err(|_| format!("{value:?} is not a whole number"))?,
+            _ => return Err("unknown".to_owned()),
+        }
+        Ok(())
+    }
+}
+
+/// A fault that can't be read, with the part that is wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FaultError {
+    part: String,
+    why: String,
+}
+
+impl fmt::Display for FaultError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let keys = "loss, duplicate, delay, jitter, reorder, corrupt, rate, stall, seed";
+        write!(f, "fault {:?}: {} (keys: {keys}; as in loss=1%,delay=5ms,rate=1Mbit/s,seed=7)", self.part, self.why)
+    }
+}
+
+impl std::error::Error for FaultError {}
+
+impl FromStr for FaultSettings {
+    type Err = FaultError;
+
+    /// Parts of the form `key=value` between commas, in any order; what isn't named doesn't go wrong.
+    fn from_str(text: &str) -> Result<Self, FaultError> {
+        let mut settings = Self::default();
+        for part in text.split(',').map(str::trim).filter(|p| !p.is_empty()) {
+            let wrong = |why: String| FaultError { part: part.to_owned(), why };
+            let (key, value) = part.split_once('=').ok_or_else(|| wrong("no =".to_owned()))?;
+            settings.set(key.trim(), value.trim()).map_err(wrong)?;
+        }
+        Ok(settings)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_text_is_read() {
+        let read: FaultSettings = "loss=1%, delay=5ms,rate=1Mbit/s,seed=7,stall=200 ms".parse().unwrap();
+        let want = FaultSettings {
+            loss: 0.01,
+            delay: Duration::from_millis(5),
+            rate_bytes_per_s: Some(125_000),
+            seed: 7,
+            stall: Duration::from_millis(200),
+            ..Default::default()
+        };
+        assert_eq!(read, want);
+        assert_eq!("".parse(), Ok(FaultSettings::default()));
+        assert!(read.is_timed() && !FaultSettings { loss: 0.5, ..Default::default() }.is_timed());
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_named() {
+        for (text, names) in [("loss=1", "loss=1"), ("los=1%", "los=1%"), ("delay", "no ="), ("seed=x", "whole number")]
+        {
+            let message = format!("loss=2%,{text}").parse::<FaultSettings>().unwrap_err().to_string();
+            assert!(message.contains(names), "{message}");
+        }
+    }
+}

@@ -1,0 +1,237 @@
+//! Carrier around a carrier that writes every frame to a pcap file that Wireshark opens.
+//!
+//! Frames get a made-up IPv4 and UDP header (link type RAW), whatever the carrier is, so that any reader of such files
+//! shows lengths, ports and directions. A frame above 65507 bytes is written as several packets. Stamps are wall time,
+//! as the format wants, in nanoseconds.
+
+use super::udp::MOST;
+use super::{ReceiveHalf, SendHalf};
+use linux::lock::PiMutex;
+use std::fs::File;
+use std::io::{self, IoSlice, Write};
+use std::net::SocketAddrV4;
+use std::os::fd::BorrowedFd;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+const MAGIC_NANOSECONDS: u32 = 0xa1b2_3c4d;
+const LINKTYPE_RAW: u32 = 101;
+const LONGEST_PACKET: u32 = 65_535;
+const HEADERS: usize = 28; // IPv4 and UDP
+
+/// A pcap file that several halves write to. Each packet is one write, so a reader can follow while it grows.
+pub struct Recorder {
+    file: PiMutex<Output>,
+}
+
+struct Output {
+    out: Box<dyn Write + Send>,
+    packet: Vec<u8>,
+    error: Option<io::Error>,
+}
+
+impl Recorder {
+    /// Creates the file (or empties it).
+    ///
+    /// # Errors
+    /// What open(2) and write(2) say.
+    pub fn create(path: &Path) -> io::Result<Arc<Self>> {
+        Self::new(Box::new(File::create(path)?))
+    }
+
+    /// Writes to anything.
+    ///
+    /// # Errors
+    /// What writing the file's head says.
+    pub fn new(mut out: Box<dyn Write + Send>) -> io::Result<Arc<Self>> {
+        let mut head = Vec::new();
+        head.extend_from_slice(&MAGIC_NANOSECONDS.to_le_bytes());
+        head.extend_from_slice(&[2, 0, 4, 0]); // version 2.4
+        head.extend_from_slice(&[0; 8]);
+        head.extend_from_slice(&LONGEST_PACKET.to_le_bytes());
+        head.extend_from_slice(&LINKTYPE_RAW.to_le_bytes());
+        out.write_all(&head)?;
+        Ok(Arc::new(Self { file: PiMutex::new(Output { out, packet: head, error: None }) }))
+    }
+
+    /// Why recording stopped, if it did. A full disk doesn't end the flow.
+    pub fn error(&self) -> Option<io::ErrorKind> {
+        self.file.lock().error.as_ref().map(io::Error::kind)
+    }
+
+    /// Writes `length` bytes of `parts` as one frame, in as many packets as it needs.
+    fn write(&self, way: Way, parts: &[IoSlice<'_>], length: usize) {
+        let Output { out, packet, error } = &mut *self.file.lock();
+        let stamp = linux::clock::wall_ns();
+        let mut bytes = parts.iter().flat_map(|p| p.iter().copied()).take(length);
+        let mut left = length;
+        while error.is_none() {
+            let n = left.min(MOST);
+            packet.clear();
+            head(packet, stamp, way, n);
+            packet.extend(bytes.by_ref().take(n));
+            *error = out.write_all(packet).err();
+            left -= n;
+            if left == 0 {
+                return;
+            }
+        }
+    }
+}
+
+/// The ends of a flow as the file shows them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Way {
+    /// Publisher.
+    pub from: SocketAddrV4,
+    /// Subscriber.
+    pub to: SocketAddrV4,
+}
+
+/// Packet head of the file, then IPv4 and UDP; UDP without a checksum, which IPv4 allows.
+fn head(out: &mut Vec<u8>, stamp_ns: u64, way: Way, length: usize) {
+    let packet = (HEADERS + length) as u32;
+    out.extend_from_slice(&((stamp_ns / 1_000_000_000) as u32).to_le_bytes());
+    out.extend_from_slice(&((stamp_ns % 1_000_000_000) as u32).to_le_bytes());
+    out.extend_from_slice(&packet.to_le_bytes());
+    out.extend_from_slice(&packet.to_le_bytes());
+    let mut ip = [0u8; 20];
+    ip[0] = 0x45; // version 4, five words
+    ip[2..4].copy_from_slice(&(packet as u16).to_be_bytes());
+    ip[6] = 0x40; // don't fragment
+    ip[8] = 64; // hops
+    ip[9] = 17; // UDP
+    ip[12..16].copy_from_slice(&way.from.ip().octets());
+    ip[16..20].copy_from_slice(&way.to.ip().octets());
+    let sum = ip.chunks(2).fold(0u32, |sum, pair| sum + u32::from(pair[0]) * 256 + u32::from(pair[1]));
+    let sum = (sum & 0xffff) + (sum >> 16);
+    ip[10..12].copy_from_slice(&(!((sum & 0xffff) + (sum >> 16)) as u16).to_be_bytes());
+    out.extend_from_slice(&ip);
+    for word in [way.from.port(), way.to.port(), (8 + length) as u16, 0] {
+        out.extend_from_slice(&word.to_be_bytes());
+    }
+}
+
+/// A sending half whose frames are recorded when the wrapped one took them.
+pub struct RecordSend {
+    inner: Box<dyn SendHalf>,
+    recorder: Arc<Recorder>,
+    way: Way,
+}
+
+impl RecordSend {
+    /// Wraps `inner`.
+    pub fn new(inner: Box<dyn SendHalf>, recorder: Arc<Recorder>, way: Way) -> Self {
+        Self { inner, recorder, way }
+    }
+}
+
+impl SendHalf for RecordSend {
+    fn send(&self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
+        let taken = self.inner.send(parts)?;
+        self.recorder.write(self.way, parts, taken);
+        Ok(taken)
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.inner.descriptor()
+    }
+
+    fn wait_room(&self, timeout: Duration) -> io::Result<bool> {
+        self.inner.wait_room(timeout)
+    }
+
+    fn close(&self) {
+        self.inner.close();
+    }
+}
+
+/// A receiving half whose frames are recorded.
+pub struct RecordReceive {
+    inner: Box<dyn ReceiveHalf>,
+    recorder: Arc<Recorder>,
+    way: Way,
+}
+
+impl RecordReceive {
+    /// Wraps `inner`.
+    pub fn new(inner: Box<dyn ReceiveHalf>, recorder: Arc<Recorder>, way: Way) -> Self {
+        Self { inner, recorder, way }
+    }
+}
+
+impl ReceiveHalf for RecordReceive {
+    fn receive(&mut self, buffer: &mut [u8], wait: bool) -> io::Result<usize> {
+        let n = self.inner.receive(buffer, wait)?;
+        let kept = n.min(buffer.len());
+        self.recorder.write(self.way, &[IoSlice::new(&buffer[..kept])], kept);
+        Ok(n)
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.inner.descriptor()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::carrier::local;
+    use std::process::Command;
+
+    fn way() -> Way {
+        let at = |port| SocketAddrV4::new([127, 0, 0, 1].into(), port);
+        Way { from: at(7001), to: at(7002) }
+    }
+
+    fn record(path: &Path, sizes: &[usize]) {
+        let recorder = Recorder::create(path).unwrap();
+        let (send, mut receive) = local::pair(8, 200_000);
+        let send = RecordSend::new(Box::new(send), recorder.clone(), way());
+        for size in sizes {
+            send.send(&[IoSlice::new(&[7]), IoSlice::new(&vec![8; size - 1])]).unwrap();
+            receive.receive(&mut [0; 8], false).unwrap();
+        }
+        assert_eq!(recorder.error(), None);
+    }
+
+    #[test]
+    fn another_program_reads_the_file() {
+        if Command::new("tshark").arg("--version").output().is_err() {
+            return println!("skipped: tshark is not installed");
+        }
+        let path = std::env::temp_dir().join(format!("thalweg-record-{}.pcap", std::process::id()));
+        record(&path, &[1, 100, 65_507, 65_508]);
+        let fields = ["udp.srcport", "udp.dstport", "udp.length", "ip.checksum.status", "_ws.malformed"];
+        let mut command = Command::new("tshark");
+        command.args(["-o", "ip.check_checksum:TRUE", "-T", "fields", "-r"]).arg(&path);
+        let fields = fields.iter().flat_map(|field| ["-e", field]);
+        let out = command.args(fields).output().unwrap();
+        std::fs::remove_file(&path).unwrap();
+        let text = String::from_utf8(out.stdout).unwrap();
+        let lines: Vec<_> = text.lines().map(|l| l.trim_end().split('\t').collect::<Vec<_>>()).collect();
+        let want: Vec<_> = ["9", "108", "65515", "65515", "9"].map(|n| vec!["7001", "7002", n, "1"]).into();
+        assert_eq!(lines, want, "{}", String::from_utf8_lossy(&out.stderr));
+    }
+
+    #[test]
+    fn a_full_disk_does_not_end_the_flow() {
+        struct Full(usize);
+        impl Write for Full {
+            fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+                self.0 = self.0.checked_sub(bytes.len()).ok_or(io::ErrorKind::StorageFull)?;
+                Ok(bytes.len())
+            }
+            fn flush(&mut self) -> io::Result<()> {
+                Ok(())
+            }
+        }
+        let recorder = Recorder::new(Box::new(Full(30))).unwrap();
+        let (send, mut receive) = local::pair(2, 100);
+        let send = RecordSend::new(Box::new(send), recorder.clone(), way());
+        assert_eq!(send.send(&[IoSlice::new(b"on")]).unwrap(), 2);
+        assert_eq!(receive.receive(&mut [0; 8], false).unwrap(), 2);
+        assert_eq!(recorder.error(), Some(io::ErrorKind::StorageFull));
+    }
+}

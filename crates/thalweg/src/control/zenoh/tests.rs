@@ -1,0 +1,81 @@
+use super::*;
+use crate::testing::discovery::{self, Back, Stage, document};
+use std::net::{SocketAddr, TcpListener};
+
+/// Nodes on loopback that all name one router.
+struct Routed {
+    address: String,
+    _router: RouterHandle,
+}
+
+impl Routed {
+    fn new() -> Self {
+        let address = free_address().to_string();
+        let _router = router(std::slice::from_ref(&address), &[]).unwrap();
+        Self { address, _router }
+    }
+}
+
+impl Stage for Routed {
+    fn back(&mut self, document: &mut Document, sink: Sink) -> Back {
+        let settings = ZenohSettings { peers: vec![self.address.clone()], ..on_loopback() };
+        Back::new(Zenoh::start(Arc::new(document.clone()), &settings, sink).unwrap())
+    }
+}
+
+/// Nodes on loopback without a router: the first listens on a known port, the others name it and find the rest through it.
+struct Named(Option<u16>);
+
+impl Stage for Named {
+    fn back(&mut self, document: &mut Document, sink: Sink) -> Back {
+        let mut settings = on_loopback();
+        match self.0 {
+            Some(port) => settings.peers = vec![format!("127.0.0.1:{port}")],
+            None => settings.port = *self.0.insert(free_address().port()),
+        }
+        Back::new(Zenoh::start(Arc::new(document.clone()), &settings, sink).unwrap())
+    }
+}
+
+fn on_loopback() -> ZenohSettings {
+    ZenohSettings { listen: vec![[127, 0, 0, 1].into()], ..ZenohSettings::default() }
+}
+
+fn free_address() -> SocketAddr {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+}
+
+#[test]
+fn nodes_that_name_a_router_conform() {
+    discovery::conforms(Routed::new);
+}
+
+#[test]
+fn nodes_that_name_one_node_conform() {
+    discovery::conforms(|| Named(None));
+}
+
+#[test]
+fn dropping_does_not_hang_even_while_opening_with_a_peer_that_never_answers() {
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let peers = vec![silent.local_addr().unwrap().to_string()];
+    let settings = ZenohSettings { peers, ..on_loopback() };
+    let start = Instant::now();
+    let sink = Sink::new(|_| ());
+    let mut node = Zenoh::start(Arc::new(document(1)), &settings, sink).unwrap();
+    assert!(!node.call(NodeId(2), 1, b"") && !node.refresh(NodeId(2)));
+    drop(node);
+    assert!(start.elapsed() < GOODBYE + Duration::from_secs(1), "{:?}", start.elapsed());
+}
+
+#[test]
+fn addresses_that_are_none_are_refused() {
+    let settings = ZenohSettings { peers: vec!["nowhere".into()], ..ZenohSettings::default() };
+    let refused = Zenoh::start(Arc::new(document(1)), &settings, Sink::new(|_| ())).err().unwrap();
+    assert!(refused.to_string().contains("\"nowhere\"; allowed is an IP address and a port"));
+    let wild = Document { realm: "*".into(), ..document(1) };
+    assert!(Zenoh::start(Arc::new(wild), &on_loopback(), Sink::new(|_| ())).is_err(), "a realm is part of keys");
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let refused = router(&[taken.local_addr().unwrap().to_string()], &[]).err().unwrap();
+    assert!(refused.to_string().starts_with("router on 127.0.0.1:"));
+}
