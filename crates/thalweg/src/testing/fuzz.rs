@@ -206,7 +206,7 @@ pub fn operations(bytes: &[u8]) {
     let Some((&setting, operations)) = bytes.split_first() else { return };
     let limit = u32::from(setting >> 2) % 5 + 1;
     let policy = if setting & 1 == 0 { qos::Queue::KeepLast(limit) } else { qos::Queue::KeepAll(limit) };
-    let mut channel = Virtual::new(policy);
+    let mut channel = Virtual::new(policy, setting & 2 != 0);
     for operation in operations {
         let amount = usize::from(operation >> 3);
         match operation & 7 {
@@ -226,6 +226,8 @@ pub fn operations(bytes: &[u8]) {
 /// One channel over a stream carrier in virtual time.
 struct Virtual {
     policy: qos::Queue,
+    /// Nothing is sent on the publishing thread.
+    queued: bool,
     right: SendRight,
     queue: Queue,
     partial: Option<(Entry, u32, usize)>,
@@ -243,9 +245,10 @@ struct Virtual {
 }
 
 impl Virtual {
-    fn new(policy: qos::Queue) -> Self {
+    fn new(policy: qos::Queue, queued: bool) -> Self {
         Self {
             policy,
+            queued,
             right: SendRight::new(),
             queue: Queue::new(policy),
             partial: None,
@@ -268,7 +271,7 @@ impl Virtual {
         let mut buffer = Buffer::default();
         buffer.start().extend(content(self.published, 0, size * 8));
         let entry = Entry { buffer: Arc::new(buffer), seq: self.published, stamp: self.published };
-        if self.right.try_inline() {
+        if !self.queued && self.right.try_inline() {
             assert!(self.queue.is_empty() && self.partial.is_none(), "the right was free although something waited");
             let flow_seq = self.numbered();
             if self.transmit(entry, flow_seq, 0) {
@@ -375,7 +378,7 @@ impl Virtual {
         let seen = self.next;
         let waited = self.queue.clear() as u64 + u64::from(self.partial.is_some());
         let arrived = self.delivered;
-        let fresh = Self::new(self.policy);
+        let fresh = Self::new(self.policy, self.queued);
         let Self { published, last, room, stop_receiver, dropped, .. } = *self;
         let on_the_way = published - dropped - waited - arrived;
         assert!(on_the_way <= u64::from(seen), "{on_the_way} samples on the way of {seen} frames");
