@@ -162,10 +162,10 @@ fn verb_fails(verb: &str, arguments: &[&str]) -> Option<String> {
         return Some(format!("no verb {verb}"));
     }
     let help = String::from_utf8_lossy(&output.stdout).into_owned();
-    let known = |flag: &&&str| help.split(|c: char| !c.is_alphanumeric() && c != '-').any(|word| word == **flag);
+    let known = |flag: &str| help.split(|c: char| !c.is_alphanumeric() && c != '-').any(|word| word == flag);
     let flags = arguments.iter().take_while(|a| !["|", ">", "&"].contains(*a)).filter(|a| a.starts_with("--"));
     let flags: Vec<&str> = flags.map(|a| a.split('=').next().unwrap_or_default()).collect();
-    flags.iter().find(|flag| !known(&flag)).map(|flag| format!("thalweg {verb} --help doesn't know {flag}"))
+    flags.iter().find(|flag| !known(flag)).map(|flag| format!("thalweg {verb} --help doesn't know {flag}"))
 }
 
 #[test]
