@@ -1,1 +1,117 @@
-//! x
+//! The limit Thalweg is measured against: what a programmer gets who writes against the kernel, with no middleware.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`meeting`] | how two measuring processes find each other, and the terms one tells the other |
+//! | [`link`] | blocking TCP, UDP and unix sockets |
+//! | [`ring`] | a bare futex ring in shared memory |
+//! | [`latency`], [`throughput`], [`fanout`] | the measured loops, one function per role |
+//! | [`payload`] | writing and checksumming a payload, the same for every engine |
+//!
+//! Every loop is as plain and as fast as it can be: one blocking system call per message and side, one buffer, no
+//! thread but the caller's (one more sleeps until the peer hangs up).
+#![cfg(target_os = "linux")]
+#![forbid(unsafe_code)]
+
+pub mod fanout;
+pub mod latency;
+pub mod link;
+pub mod meeting;
+pub mod payload;
+pub mod ring;
+pub mod throughput;
+
+use std::io;
+
+/// The largest message that is measured.
+pub const MAX_SIZE: usize = 64 << 20;
+
+/// The largest message that fits a UDP datagram over IPv4.
+pub const MAX_DATAGRAM: usize = 65_507;
+
+/// What carries the bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Carrier {
+    /// Blocking TCP on loopback, TCP_NODELAY, default buffers.
+    Tcp,
+    /// Blocking connected UDP on loopback.
+    Udp,
+    /// A blocking unix stream.
+    Unix,
+    /// A ring in shared memory, one futex per hand-over.
+    Shm,
+}
+
+/// What is done with the payload at both ends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Payload {
+    /// It comes from one buffer and ends in another.
+    #[default]
+    Copied,
+    /// It is handed over where it lies; nobody looks at it.
+    Untouched,
+    /// It is written where it is sent from, and checksummed where it arrived.
+    Checked,
+}
+
+/// What one end decides and tells the other, so that the other needs no arguments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Terms {
+    /// Bytes per message.
+    pub size: usize,
+    /// Measured messages (or round trips).
+    pub count: u64,
+    /// Messages before the measured ones.
+    pub warmup: u64,
+    /// What happens to the payload.
+    pub payload: Payload,
+    /// Throughput only: many messages per write.
+    pub batched: bool,
+}
+
+impl Terms {
+    /// Terms with the payload copied and nothing batched.
+    pub fn new(size: usize, count: u64, warmup: u64) -> Self {
+        Self { size, count, warmup, payload: Payload::Copied, batched: false }
+    }
+
+    /// Whether `carrier` can do this.
+    ///
+    /// # Errors
+    /// InvalidInput, with the value and what is allowed.
+    pub fn check(&self, carrier: Carrier) -> io::Result<()> {
+        let most = if carrier == Carrier::Udp { MAX_DATAGRAM } else { MAX_SIZE };
+        if self.size == 0 || self.size > most {
+            return Err(invalid(format!("{} bytes per message: allowed are 1 to {most}", self.size)));
+        }
+        if self.count == 0 || self.count.saturating_add(self.warmup) > u64::from(u32::MAX) {
+            return Err(invalid(format!("{} messages: allowed are 1 to {} with the warm-up", self.count, u32::MAX)));
+        }
+        if self.batched && !matches!(carrier, Carrier::Tcp | Carrier::Unix) {
+            return Err(invalid("only a byte stream (tcp, unix) takes several messages per write".to_owned()));
+        }
+        Ok(())
+    }
+}
+
+pub(crate) fn invalid(what: String) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, what)
+}
+
+pub(crate) fn peer_left() -> io::Error {
+    io::Error::new(io::ErrorKind::UnexpectedEof, "the other process left before the end")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn terms_name_the_value_and_what_is_allowed() {
+        let large = Terms::new(1 << 20, 1, 0).check(Carrier::Udp).unwrap_err().to_string();
+        assert!(large.contains("1048576") && large.contains("65507"), "{large}");
+        assert!(Terms::new(64, 0, 0).check(Carrier::Tcp).is_err());
+        let batched = Terms { batched: true, ..Terms::new(64, 1, 0) };
+        assert!(batched.check(Carrier::Tcp).is_ok() && batched.check(Carrier::Shm).is_err());
+    }
+}

@@ -8,6 +8,7 @@
 //! | [`memory`] | sealed shared memory, the slot arena and the descriptor rings of the `shm` carrier |
 //! | [`net`] | network interfaces and their addresses |
 //! | [`poll`] | epoll and eventfd |
+//! | [`raw`] | a bare shared mapping, for the programs that measure the limit |
 //! | [`socket`] | sockets: non-blocking sends in one call, descriptor passing, peer credentials |
 //! | [`thread`] | threads with explicit scheduling, stack size and name |
 #![cfg(target_os = "linux")]
@@ -18,5 +19,6 @@ pub mod lock;
 pub mod memory;
 pub mod net;
 pub mod poll;
+pub mod raw;
 pub mod socket;
 pub mod thread;

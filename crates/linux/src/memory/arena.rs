@@ -1,10 +1,10 @@
 //! A publisher's payload memory, and who borrows what of it.
 //!
 //! The bytes are shared, read-only to everybody else. The table of slots and borrows is ordinary memory of this process:
-//! no reader can break it. Slots are cut from the memory as they are needed, in sizes of powers of two, and kept for their
-//! size after that; the table is allocated once, so a loan in steady state allocates nothing and calls nobody.
+//! no reader can break it, and a loan allocates nothing and calls nobody.
 
 use super::segment::{PAYLOAD_SEALS, Segment, Shared};
+use super::slots::{Slots, class_of, size_of_class};
 use crate::futex::{self, Scope};
 use std::num::NonZeroU32;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -15,9 +15,6 @@ use std::{fmt, io};
 pub(super) const FIRST: usize = 4096;
 pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"thalwegP");
 pub(super) const VERSION: u32 = 1;
-const SMALLEST: usize = 256;
-const MOST_SLOTS: usize = 1 << 16;
-const NONE: u32 = u32::MAX;
 
 /// The first page of payload memory.
 #[repr(C)]
@@ -90,25 +87,13 @@ pub struct Sealed {
     arena: u64,
 }
 
-#[derive(Debug)]
-struct Slot {
-    offset: usize,
-    class: u8,
-    borrows: u32,
-    next: u32, // in the free list of its class
-}
-
 /// A publisher port's payload memory with its private table of borrows.
 #[derive(Debug)]
 pub struct Arena {
     map: Segment,
     fd: OwnedFd,
-    slots: Vec<Slot>,
-    free: Vec<u32>, // by class: the first free slot
-    fresh: usize,   // no slot lies at or after this offset
-    end: usize,     // none may
+    slots: Slots,
     max_message: usize,
-    borrowed: usize,
     wakes: u64,
     id: u64,
 }
@@ -120,23 +105,20 @@ impl Arena {
     /// When not one message would fit, or the kernel gives no memory.
     pub fn create(capacity: usize, max_message: usize) -> io::Result<Self> {
         static NEXT: AtomicU64 = AtomicU64::new(1);
-        let largest = size_of_class(class_of(max_message).ok_or_else(|| too_small(capacity, max_message))?);
-        if capacity < largest || u32::try_from(max_message).is_err() {
-            return Err(too_small(capacity, max_message));
-        }
-        let len = capacity.checked_next_multiple_of(FIRST).and_then(|c| c.checked_add(FIRST));
-        let len = len.ok_or_else(|| too_small(capacity, max_message))?;
+        let too_small = || too_small(capacity, max_message);
+        u32::try_from(max_message).map_err(|_| too_small())?;
+        let slots = class_of(max_message).and_then(|class| Slots::new(capacity, class)).ok_or_else(too_small)?;
+        let len = capacity.checked_next_multiple_of(FIRST).and_then(|c| c.checked_add(FIRST)).ok_or_else(too_small)?;
         let (map, fd) = Segment::create("thalweg-payload", len, PAYLOAD_SEALS)?;
-        let header: &Header = map.value(0).ok_or_else(|| too_small(capacity, max_message))?;
+        let header: &Header = map.value(0).ok_or_else(too_small)?;
         header.version.store(VERSION, Ordering::Relaxed);
         header.magic.store(MAGIC, Ordering::Release);
-        let slots = Vec::with_capacity((capacity / SMALLEST).min(MOST_SLOTS));
-        let free = vec![NONE; class_of(max_message).map_or(0, |c| usize::from(c) + 1)];
         let id = NEXT.fetch_add(1, Ordering::Relaxed);
-        Ok(Self { map, fd, slots, free, fresh: FIRST, end: FIRST + capacity, max_message, borrowed: 0, wakes: 0, id })
+        Ok(Self { map, fd, slots, max_message, wakes: 0, id })
     }
 
-    /// How much to ask of [`Arena::create`] so that `slots` messages of `max_message` bytes always fit.
+    /// How much to ask of [`Arena::create`] so that a loan never fails while fewer than `slots` are borrowed, of whatever
+    /// sizes.
     pub fn capacity_for(slots: usize, max_message: usize) -> usize {
         let slot = class_of(max_message).map_or(usize::MAX, size_of_class);
         slot.saturating_mul(slots)
@@ -154,7 +136,7 @@ impl Arena {
 
     /// How many slots are borrowed now, by loans, samples and readers.
     pub fn borrowed(&self) -> usize {
-        self.borrowed
+        self.slots.borrowed()
     }
 
     /// Touches all memory now, so that no later publish waits for a page.
@@ -172,10 +154,7 @@ impl Arena {
     pub fn loan(&mut self, len: usize) -> Result<Loan, ArenaError> {
         let class = class_of(len).filter(|_| len <= self.max_message);
         let class = class.ok_or(ArenaError::TooLarge { len, max: self.max_message })?;
-        let slot = self.free_slot(class).or_else(|| self.new_slot(class)).or_else(|| self.larger_slot(class));
-        let slot = slot.ok_or(ArenaError::NoRoom { len, borrowed: self.borrowed })?;
-        self.slots[slot as usize].borrows = 1;
-        self.borrowed += 1;
+        let slot = self.slots.take(class).ok_or(ArenaError::NoRoom { len, borrowed: self.borrowed() })?;
         Ok(Loan { slot, len: len as u32, arena: self.id })
     }
 
@@ -186,7 +165,7 @@ impl Arena {
     #[allow(unsafe_code)]
     pub fn bytes_mut(&mut self, loan: &Loan) -> &mut [u8] {
         assert_eq!(loan.arena, self.id, "a loan of another arena");
-        let offset = self.slots[loan.slot as usize].offset;
+        let offset = FIRST + self.slots.offset(loan.slot);
         // SAFETY: the slot is on loan, so it is in no ring and no other handle names it; `&mut self` keeps others out.
         unsafe { self.map.bytes_mut(offset, loan.len as usize) }.unwrap_or_default()
     }
@@ -203,7 +182,7 @@ impl Arena {
     /// When the loan is of another arena (a bug of the caller).
     pub fn seal(&mut self, loan: Loan) -> Sealed {
         assert_eq!(loan.arena, self.id, "a loan of another arena");
-        let offset = self.slots[loan.slot as usize].offset;
+        let offset = FIRST + self.slots.offset(loan.slot);
         Sealed { slot: loan.slot, offset, len: loan.len, arena: self.id }
     }
 
@@ -224,7 +203,7 @@ impl Arena {
     /// When the sample is of another arena (a bug of the caller).
     pub fn release(&mut self, sample: Sealed) {
         assert_eq!(sample.arena, self.id, "a sample of another arena");
-        self.give_back(sample.slot);
+        self.slots.give_back(sample.slot);
     }
 
     /// Wakes the readers with these bits (as [`super::RingWriter::reader_waits`] gave them), all in one system call.
@@ -244,65 +223,13 @@ impl Arena {
     /// One more reader has the slot of this sample.
     pub(super) fn borrow(&mut self, sample: &Sealed) {
         assert_eq!(sample.arena, self.id, "a sample of another arena");
-        self.slots[sample.slot as usize].borrows += 1;
+        self.slots.borrow(sample.slot);
     }
 
     /// One borrow less; the last one frees the slot.
-    pub(super) fn give_back(&mut self, index: u32) {
-        let Some(slot) = self.slots.get_mut(index as usize).filter(|s| s.borrows > 0) else { return };
-        slot.borrows -= 1;
-        if slot.borrows == 0 {
-            slot.next = std::mem::replace(&mut self.free[usize::from(slot.class)], index);
-            self.borrowed -= 1;
-            if self.borrowed == 0 && self.crowded() {
-                self.start_over();
-            }
-        }
+    pub(super) fn give_back(&mut self, slot: u32) {
+        self.slots.give_back(slot);
     }
-
-    fn free_slot(&mut self, class: u8) -> Option<u32> {
-        let first = self.free.get_mut(usize::from(class)).filter(|first| **first != NONE)?;
-        let index = *first;
-        *first = self.slots[index as usize].next;
-        Some(index)
-    }
-
-    fn new_slot(&mut self, class: u8) -> Option<u32> {
-        let size = size_of_class(class);
-        let offset = self.fresh.next_multiple_of(size.min(FIRST));
-        let end = offset.checked_add(size).filter(|end| *end <= self.end)?;
-        if self.slots.len() == self.slots.capacity() {
-            return None;
-        }
-        self.fresh = end;
-        self.slots.push(Slot { offset, class, borrows: 0, next: NONE });
-        Some(self.slots.len() as u32 - 1)
-    }
-
-    fn larger_slot(&mut self, class: u8) -> Option<u32> {
-        (usize::from(class) + 1..self.free.len()).find_map(|larger| self.free_slot(larger as u8))
-    }
-
-    /// Whether a slot of the largest size could not be cut any more.
-    fn crowded(&self) -> bool {
-        self.end - self.fresh < size_of_class(self.free.len() as u8 - 1) || self.slots.len() == self.slots.capacity()
-    }
-
-    /// Nobody borrows anything: forget how the memory was cut, so that small slots do not keep large messages out for ever.
-    fn start_over(&mut self) {
-        self.slots.clear();
-        self.free.fill(NONE);
-        self.fresh = FIRST;
-    }
-}
-
-fn class_of(len: usize) -> Option<u8> {
-    let size = len.max(SMALLEST).checked_next_power_of_two()?;
-    Some((size / SMALLEST).trailing_zeros() as u8)
-}
-
-fn size_of_class(class: u8) -> usize {
-    SMALLEST << class
 }
 
 fn too_small(capacity: usize, max_message: usize) -> io::Error {

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `segment` | sealed memory files and their mappings: all there is of the kernel, and all the unsafe code but one line |
 //! | `arena` | [`Arena`]: a publisher's payload memory and its private table of who borrows what |
+//! | `slots` | how payload memory is cut, and how often each slot is borrowed |
 //! | `protocol` | the descriptor and return ring as an algorithm on atomics; loom checks this very file (`model`) |
 //! | `ring` | [`RingWriter`]: the publisher's side of one channel, which believes nothing that it reads |
 //! | `reader` | [`RingReader`]: the subscriber's side, which believes nothing either |
@@ -37,6 +38,7 @@ mod protocol;
 mod reader;
 mod ring;
 mod segment;
+mod slots;
 
 #[cfg(all(loom, test))]
 #[allow(clippy::duplicate_mod)] // the same file, once on the machine's atomics and once on loom's

@@ -95,7 +95,7 @@ fn loom_no_descriptor_goes_to_both_and_none_is_torn() {
         });
         let mut side = WriterSide::new(2);
         let mut back = Vec::new();
-        for value in 0..4 {
+        for value in 0..3 {
             if side.full() {
                 side.refresh(channel.lane()).unwrap();
             }
@@ -111,7 +111,7 @@ fn loom_no_descriptor_goes_to_both_and_none_is_torn() {
             all.push(position);
         }
         all.sort_unstable();
-        assert_eq!(all, [0, 1, 2, 3]);
+        assert_eq!(all, [0, 1, 2]);
     });
 }
 
@@ -155,12 +155,14 @@ fn loom_no_room_is_left_untold() {
                 reading.futex_wake();
             }
         });
-        let asked = channel.lane().ask_room();
-        side.refresh(channel.lane()).unwrap();
-        if side.full() {
+        loop {
+            let asked = channel.lane().ask_room();
+            side.refresh(channel.lane()).unwrap();
+            if !side.full() {
+                break;
+            }
             channel.futex_wait(&channel.control.room.0, asked);
         }
-        assert!(side.refresh(channel.lane()).is_ok() && !side.full());
         side.put(channel.lane(), record(1));
         reader.join().unwrap();
     });

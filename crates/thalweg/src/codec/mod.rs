@@ -13,9 +13,9 @@ mod plain;
 mod schema;
 
 pub use cdr::{from_cdr, to_cdr, to_cdr_into};
-pub use dynamic::to_json;
+pub use dynamic::{from_json, to_json};
 pub use plain::Plain;
-pub use schema::{Field, Schema, TypeDescription};
+pub use schema::{Field, Schema, TypeDescription, Variant};
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -33,10 +33,11 @@ pub trait Message: 'static {
     /// Name, hash and (where known) structure of the type; compared when a publisher and a subscriber match.
     fn description() -> Arc<TypeDescription>;
 
-    /// Appends the encoded value to `out`, which may already hold other bytes (alignment counts from its present end).
+    /// Appends the encoded value to `out`, which may already hold other bytes: they change neither the encoded bytes nor
+    /// their alignment.
     ///
     /// # Errors
-    /// [`CodecError`] when the value cannot be represented (a sequence of unknown length, a map key that is no string …).
+    /// [`CodecError`] when the value cannot be represented (a 128-bit integer, a flattened struct …); `out` is then as it was.
     fn encode(value: &Self::Value, out: &mut Vec<u8>) -> Result<(), CodecError>;
 
     /// The encoded bytes without copying, for codecs whose values already are their bytes.

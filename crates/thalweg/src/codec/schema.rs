@@ -1,5 +1,21 @@
-//! The structure of a type.
+//! The structure of a message type: told to others as JSON, compared by its hash, and enough to read the bytes.
+
+#[cfg(test)]
+mod tests;
+mod text;
+mod trace;
+
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+
+/// The deepest [`Schema`] that is traced or accepted from others.
+pub(super) const MAX_DEPTH: usize = 32;
+/// The most parts (types, fields, variants) of a [`Schema`] that is traced or accepted from others.
+const MAX_NODES: usize = 4096;
+/// The longest name of a struct, field, enum or variant in a schema, in bytes.
+const MAX_NAME: usize = 255;
+
 /// One named field of a struct.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Field {
@@ -8,38 +24,225 @@ pub struct Field {
     /// Its type.
     pub schema: Schema,
 }
-/// x
+
+/// One variant of an enum; its index counts in the order of the declaration.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Schema {
-    /// x
-    Bool,
+pub struct Variant {
+    /// Its name.
+    pub name: String,
+    /// What it holds: nothing, one value, a tuple, or a struct with the variant's name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schema: Option<Schema>,
 }
-/// Name, hash and structure of a message type.
+
+/// The structure of a type, as far as its CDR bytes show it. As JSON: `"f64"`, `{"sequence":"u8"}`,
+/// `{"struct":{"name":"Time","fields":[{"name":"sec","schema":"i32"}, …]}}`.
+///
+/// Newtype structs are what they hold, tuple structs are tuples, tuples of one type are arrays, sets and byte buffers
+/// are sequences: their bytes are the same. As text ([`Display`](std::fmt::Display)) it is canonical: equal structures
+/// give equal text, different ones different text.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Schema {
+    /// `bool`.
+    Bool,
+    /// Unsigned, 8 bit.
+    U8,
+    /// Unsigned, 16 bit.
+    U16,
+    /// Unsigned, 32 bit.
+    U32,
+    /// Unsigned, 64 bit.
+    U64,
+    /// Signed, 8 bit.
+    I8,
+    /// Signed, 16 bit.
+    I16,
+    /// Signed, 32 bit.
+    I32,
+    /// Signed, 64 bit.
+    I64,
+    /// IEEE 754, 32 bit.
+    F32,
+    /// IEEE 754, 64 bit.
+    F64,
+    /// A Unicode scalar value.
+    Char,
+    /// UTF-8 text.
+    String,
+    /// Nothing: `()`, a unit struct.
+    Unit,
+    /// Any number of elements of one type.
+    Sequence(Box<Schema>),
+    /// A fixed number of elements of one type.
+    Array {
+        /// How many.
+        len: u32,
+        /// Of which type.
+        element: Box<Schema>,
+    },
+    /// A fixed number of elements of different types.
+    Tuple(Vec<Schema>),
+    /// A value or none.
+    Option(Box<Schema>),
+    /// Keys with a value each.
+    Map {
+        /// The keys' type.
+        key: Box<Schema>,
+        /// The values' type.
+        value: Box<Schema>,
+    },
+    /// Named fields.
+    Struct {
+        /// Its name, without its path.
+        name: String,
+        /// Its fields in the order of their bytes.
+        fields: Vec<Field>,
+    },
+    /// One of some variants.
+    Enum {
+        /// Its name, without its path.
+        name: String,
+        /// Its variants in the order of their index.
+        variants: Vec<Variant>,
+    },
+}
+
+impl Schema {
+    /// 64-bit FNV-1a of the canonical text: the same in every process, on every host, with every compiler.
+    pub fn hash(&self) -> u64 {
+        text::hash(format_args!("{self}"))
+    }
+
+    /// Refuses what somebody else may have sent to do harm: more than 32 levels, more than 4096 parts, names longer
+    /// than 255 bytes, two fields or variants of one name.
+    ///
+    /// # Errors
+    /// A sentence that says which limit is passed.
+    pub fn check(&self) -> Result<(), String> {
+        self.check_within(1, &mut { MAX_NODES })
+    }
+
+    /// Checks this part at `depth`, with `nodes` parts still allowed.
+    fn check_within(&self, depth: usize, nodes: &mut usize) -> Result<(), String> {
+        if depth > MAX_DEPTH {
+            return Err(format!("expected a schema of at most {MAX_DEPTH} levels, found more"));
+        }
+        let spent = match self {
+            Self::Struct { name, fields } => check_names(name, fields.iter().map(|field| &field.name)).map(|_| 1)?,
+            Self::Enum { name, variants } => 1 + check_names(name, variants.iter().map(|variant| &variant.name))?,
+            _ => 1,
+        };
+        *nodes = nodes
+            .checked_sub(spent)
+            .ok_or_else(|| format!("expected a schema of at most {MAX_NODES} parts, found more"))?;
+        self.children().try_for_each(|child| child.check_within(depth + 1, nodes))
+    }
+
+    /// The types this one is made of.
+    fn children(&self) -> Box<dyn Iterator<Item = &Schema> + '_> {
+        match self {
+            Self::Sequence(element) | Self::Array { element, .. } | Self::Option(element) => {
+                Box::new(std::iter::once(&**element))
+            }
+            Self::Map { key, value } => Box::new([&**key, &**value].into_iter()),
+            Self::Tuple(elements) => Box::new(elements.iter()),
+            Self::Struct { fields, .. } => Box::new(fields.iter().map(|field| &field.schema)),
+            Self::Enum { variants, .. } => Box::new(variants.iter().filter_map(|variant| variant.schema.as_ref())),
+            _ => Box::new(std::iter::empty()),
+        }
+    }
+}
+
+/// Checks the names in a struct or enum; gives how many fields or variants it has.
+fn check_names<'a>(owner: &str, names: impl Iterator<Item = &'a String>) -> Result<usize, String> {
+    let fits = |name: &str| match name.len() {
+        0..=MAX_NAME => Ok(()),
+        length => Err(format!("expected names of at most {MAX_NAME} bytes in a schema, found one of {length}")),
+    };
+    fits(owner)?;
+    let mut seen = BTreeSet::new();
+    for name in names {
+        fits(name)?;
+        if !seen.insert(name) {
+            return Err(format!("expected different names in {owner}, found {name:?} twice"));
+        }
+    }
+    Ok(seen.len())
+}
+
+/// Name, hash and structure of a message type; what a publisher and a subscriber compare when they match.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TypeDescription {
     /// The type's name without its path. `*` takes any type.
     pub name: String,
     /// 64-bit FNV-1a of the canonical structure (or of the name where the structure is not known). 0 for `*`.
+    /// In JSON 16 hexadecimal digits, as not every reader of JSON has 64-bit numbers.
+    #[serde(with = "text::hexadecimal")]
     pub hash: u64,
     /// The structure, where the codec knows it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schema: Option<Schema>,
 }
+
 impl TypeDescription {
-    /// x
-    pub fn of<T: serde::de::DeserializeOwned + 'static>() -> Self {
-        Self::opaque(std::any::type_name::<T>())
+    /// Describes `T` by watching what its `Deserialize` asks for: the fields of each struct in order, each variant of
+    /// each enum, one element for all of a sequence.
+    ///
+    /// The name is that of the struct or enum as serde knows it; for other types it is a text such as `string` or
+    /// `sequence<u8>`. A type that cannot be traced (one that contains itself, that takes only certain texts, that has
+    /// more than 4096 parts) is known by its name only, as [`opaque`](Self::opaque).
+    ///
+    /// This runs `T`'s `Deserialize` at least once and allocates: meant for the creation of a port.
+    pub fn of<T: DeserializeOwned>() -> Self {
+        let traced = trace::trace::<T>();
+        match (traced.schema, traced.name) {
+            (Some(schema), name) => {
+                let name = name.map_or_else(|| schema.short_name(), str::to_owned);
+                Self { name, hash: schema.hash(), schema: Some(schema) }
+            }
+            (None, Some(name)) => Self::opaque(name),
+            (None, None) => Self::opaque(&text::without_paths(std::any::type_name::<T>())),
+        }
     }
-    /// x
+
+    /// A type known by its name only.
     pub fn opaque(name: &str) -> Self {
-        Self { name: name.to_owned(), hash: 1, schema: None }
+        Self { name: name.to_owned(), hash: text::hash(format_args!("{name}")), schema: None }
     }
-    /// x
+
+    /// The plain-old-data type `T`: its memory is its message, so size, alignment and byte order count too.
+    pub(super) fn plain<T>() -> Self {
+        let name = text::without_paths(std::any::type_name::<T>());
+        let (size, align) = (size_of::<T>(), align_of::<T>());
+        let order = if cfg!(target_endian = "little") { "little" } else { "big" };
+        let hash = text::hash(format_args!("plain {name} size {size} align {align} {order}-endian"));
+        Self { name, hash, schema: None }
+    }
+
+    /// What a subscriber asks for that takes any type.
     pub fn any() -> Self {
         Self { name: "*".to_owned(), hash: 0, schema: None }
     }
+
     /// Whether a subscriber that asks for `self` can read what a publisher of `offered` sends.
     pub fn accepts(&self, offered: &TypeDescription) -> bool {
         self.name == "*" || (self.name == offered.name && self.hash == offered.hash)
+    }
+
+    /// Checks a description that somebody else sent: its schema is within the limits of [`Schema::check`], and the hash
+    /// is that of the schema. Without a schema there is nothing to check the hash against.
+    ///
+    /// # Errors
+    /// A sentence that says which limit is passed, or both hashes.
+    pub fn check(&self) -> Result<(), String> {
+        let Some(schema) = &self.schema else { return Ok(()) };
+        schema.check()?;
+        match schema.hash() {
+            hash if hash == self.hash => Ok(()),
+            hash => {
+                Err(format!("expected the hash {hash:016x} of the schema of {}, found {:016x}", self.name, self.hash))
+            }
+        }
     }
 }

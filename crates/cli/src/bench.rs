@@ -1,0 +1,45 @@
+//! `thalweg bench`: what a message costs, and what it costs more than on a bare socket.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`arguments`] | the command line |
+//! | [`engine`] | what is measured: the roles every engine plays, and the engines |
+//! | [`figures`] | histograms, percentiles, the JSON documents |
+//! | [`roles`] | one process per role: pinning, starting the other process |
+//! | [`compare`] | Thalweg against the limit, round by round |
+
+mod arguments;
+mod compare;
+mod engine;
+mod error;
+mod figures;
+mod roles;
+
+pub use arguments::Arguments;
+use arguments::What;
+pub use error::Error;
+use std::io::Write;
+use std::process::ExitCode;
+
+/// Measures as asked. Exit 1: a comparison missed its target; 2: bad usage; 3: the system refused.
+pub fn run(arguments: &Arguments) -> ExitCode {
+    let outcome = match &arguments.what {
+        What::Latency(options) => roles::latency(options),
+        What::Throughput(options) => roles::throughput(options),
+        What::Fanout(options) => roles::fanout(options),
+        What::Compare(options) => compare::run(options),
+    };
+    match outcome {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::from(1),
+        Err(error) => {
+            eprintln!("thalweg bench: {error}");
+            ExitCode::from(error.code())
+        }
+    }
+}
+
+/// Writes to standard output; a reader that closed it early is no error.
+fn print(text: &str) {
+    let _ = writeln!(std::io::stdout().lock(), "{text}");
+}

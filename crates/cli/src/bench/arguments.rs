@@ -1,0 +1,175 @@
+//! The command line of `thalweg bench`.
+
+use clap::{Args, Subcommand, ValueEnum};
+
+/// Measure latency, throughput and fan-out.
+#[derive(Args)]
+pub struct Arguments {
+    /// What to measure.
+    #[command(subcommand)]
+    pub what: What,
+}
+
+/// What to measure.
+#[derive(Subcommand)]
+pub enum What {
+    /// Round trips between two processes
+    #[command(after_help = "Example: thalweg bench latency --carrier shm --size 1MiB --json")]
+    Latency(Options),
+    /// One way, as fast as it goes: ping sends, pong counts
+    #[command(after_help = "Example: thalweg bench throughput --carrier tcp --batched")]
+    Throughput(Options),
+    /// One publisher (ping) at 1 kHz to several subscriber processes (pong): how late is the last of them?
+    #[command(after_help = "Example: thalweg bench fanout --carrier udp --subscribers 8")]
+    Fanout(Options),
+    /// Thalweg against bare sockets and a bare futex ring, alternating, with a target for each row; exit 1 if one is missed
+    #[command(after_help = "Example: thalweg bench compare tcp-64-p50 tcp-64-p99 --rounds 7 --json")]
+    Compare(CompareOptions),
+}
+
+/// Options of one measurement.
+#[derive(Args, Clone, Debug)]
+pub struct Options {
+    /// What is measured
+    #[arg(long, value_enum, default_value = "thalweg")]
+    pub engine: EngineName,
+    /// What carries the messages
+    #[arg(long, value_enum, default_value = "tcp")]
+    pub carrier: Carrier,
+    /// Which end this process is; the two ends find each other. "both" starts the other end itself
+    #[arg(long, value_enum, default_value = "both")]
+    pub role: Role,
+    /// Bytes per message, such as 64 or 1MiB
+    #[arg(long, default_value = "64", value_parser = parse_size)]
+    pub size: usize,
+    /// How many messages (or round trips) are measured [default: 20000; fanout 2000; throughput 500000]
+    #[arg(long)]
+    pub count: Option<u64>,
+    /// How many go before them [default: a tenth]
+    #[arg(long)]
+    pub warmup: Option<u64>,
+    /// Subscriber processes (fanout only)
+    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub subscribers: u32,
+    /// What both ends do with the payload (latency only)
+    #[arg(long, value_enum, default_value = "copied")]
+    pub payload: Payload,
+    /// Several messages per write (throughput only)
+    #[arg(long)]
+    pub batched: bool,
+    /// The processor this process runs on [default: the first one it may use]
+    #[arg(long, value_name = "CPU", conflicts_with = "no_pin")]
+    pub pin: Option<usize>,
+    /// The processor the other processes run on, when this one starts them [default: the same]
+    #[arg(long, value_name = "CPU", conflicts_with = "no_pin")]
+    pub pin_peer: Option<usize>,
+    /// Let the scheduler choose the processors
+    #[arg(long)]
+    pub no_pin: bool,
+    /// Print one JSON document
+    #[arg(long)]
+    pub json: bool,
+    /// A name known to both ends only, so that several measurements can run side by side
+    #[arg(long, hide = true)]
+    pub meet: Option<String>,
+}
+
+/// Options of the comparison.
+#[derive(Args, Clone, Debug)]
+pub struct CompareOptions {
+    /// The rows to measure, by name or the beginning of a name (all)
+    pub rows: Vec<String>,
+    /// How often each row is measured
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub rounds: u32,
+    /// The two ends on two processors instead of one
+    #[arg(long)]
+    pub two_cores: bool,
+    /// The processor both ends run on [default: the first one this process may use]
+    #[arg(long, value_name = "CPU")]
+    pub pin: Option<usize>,
+    /// What is compared with the limit; "raw" shows how far two equal runs differ here
+    #[arg(long, value_enum, default_value = "thalweg")]
+    pub engine: EngineName,
+    /// One short round that shows that everything runs; nothing is judged
+    #[arg(long)]
+    pub quick: bool,
+    /// Print one JSON document
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// An engine by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum EngineName {
+    /// Bare blocking sockets and a bare futex ring
+    Raw,
+    /// The library
+    Thalweg,
+}
+
+/// A carrier by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Carrier {
+    /// TCP over loopback
+    Tcp,
+    /// UDP over loopback
+    Udp,
+    /// A unix stream (raw only)
+    Unix,
+    /// Shared memory
+    Shm,
+    /// One process, callback on the publisher's thread (thalweg only)
+    Local,
+}
+
+/// The end a process is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Role {
+    /// The end that measures: it pings, sends or publishes
+    Ping,
+    /// The other end: it echoes, counts or subscribes
+    Pong,
+    /// Ping, with the other end started as a process of its own
+    Both,
+}
+
+/// What is done with the payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Payload {
+    /// Copied in and out
+    Copied,
+    /// Handed over where it lies (loaned), not touched
+    Untouched,
+    /// Written in place and checksummed where it arrived
+    Checked,
+}
+
+/// The name of a value on the command line, as in results.
+pub fn name_of(value: impl ValueEnum) -> String {
+    value.to_possible_value().map(|v| v.get_name().to_owned()).unwrap_or_default()
+}
+
+fn parse_size(text: &str) -> Result<usize, String> {
+    let bytes = match text.parse::<u64>() {
+        Ok(bytes) => bytes,
+        Err(_) => qos::parse_bytes(text).map_err(|e| e.to_string())?,
+    };
+    usize::try_from(bytes).map_err(|_| format!("{bytes} bytes do not fit in memory"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_size_is_a_number_or_has_a_unit() {
+        assert_eq!((parse_size("64"), parse_size("1MiB")), (Ok(64), Ok(1 << 20)));
+        assert!(parse_size("-1").is_err() && parse_size("1 parsec").is_err());
+    }
+
+    #[test]
+    fn names_are_those_of_the_command_line() {
+        assert_eq!((name_of(Carrier::Shm), name_of(Payload::Untouched)), ("shm".into(), "untouched".into()));
+    }
+}

@@ -1,0 +1,122 @@
+//! `thalweg bench compare`: Thalweg against the limit, alternating, with a target for each row.
+//!
+//! The targets are data in [`table`]; [`rounds`] measures, [`verdict`] judges, [`environment`] says where.
+
+mod environment;
+mod rounds;
+mod table;
+mod verdict;
+
+use super::arguments::{CompareOptions, EngineName, name_of};
+use super::roles::allowed_cpus;
+use super::{Error, print};
+use environment::Environment;
+use rounds::{Pair, Plan, Round};
+use serde::Serialize;
+use table::{ROWS, Row};
+use verdict::Verdict;
+
+/// The document of the comparison.
+#[derive(Serialize)]
+struct Comparison {
+    environment: Environment,
+    quick: bool,
+    rows: Vec<Verdict>,
+    pass: bool,
+}
+
+/// Measures the rows asked for: whether all are good.
+pub fn run(options: &CompareOptions) -> Result<bool, Error> {
+    let rows = choose(&options.rows)?;
+    let plan = plan(options)?;
+    let environment = Environment::read(plan.pins, allowed_cpus()?.len());
+    if !options.json {
+        print(&format!("{}\n{}", environment.line(), Verdict::head()));
+    }
+    let (mut verdicts, mut measured) = (Vec::with_capacity(rows.len()), Measured::default());
+    for row in rows {
+        let verdict = judge(row, measured.rounds(row, options.engine, &plan), plan.quick);
+        if !options.json {
+            print(&verdict.line());
+        }
+        verdicts.push(verdict);
+    }
+    let pass = verdicts.iter().all(Verdict::good);
+    if options.json {
+        let document = Comparison { environment, quick: plan.quick, rows: verdicts, pass };
+        print(&serde_json::to_string(&document).map_err(|e| Error::System(e.to_string()))?);
+    }
+    Ok(pass)
+}
+
+/// What was measured so far: rows that look at different figures share a measurement.
+#[derive(Default)]
+struct Measured(Vec<(Pair, Result<Vec<Round>, String>)>);
+
+impl Measured {
+    fn rounds(&mut self, row: &Row, engine: EngineName, plan: &Plan) -> &Result<Vec<Round>, String> {
+        let pair = Pair::of(row, engine);
+        let known = self.0.iter().position(|(known, _)| *known == pair);
+        let at = known.unwrap_or(self.0.len());
+        if known.is_none() {
+            self.0.push((pair, measure(row, &pair, plan)));
+        }
+        &self.0[at].1
+    }
+}
+
+fn measure(row: &Row, pair: &Pair, plan: &Plan) -> Result<Vec<Round>, String> {
+    let mut done = 0;
+    let one = |side: &rounds::Side| {
+        done += 1;
+        eprintln!("{}: measurement {done}: {}, {}", row.name, name_of(side.engine), side.job.text());
+        rounds::measure(side, plan)
+    };
+    rounds::alternate(pair, plan.rounds, one).map_err(|e| e.to_string())
+}
+
+fn judge(row: &Row, outcome: &Result<Vec<Round>, String>, quick: bool) -> Verdict {
+    match outcome {
+        Ok(rounds) => Verdict::new(row, rounds, quick),
+        Err(because) => Verdict::failed(row, quick, because.clone()),
+    }
+}
+
+/// The rows whose names begin with one of `wanted`; all when nothing is wanted.
+fn choose(wanted: &[String]) -> Result<Vec<&'static Row>, Error> {
+    if let Some(unknown) = wanted.iter().find(|w| !ROWS.iter().any(|row| row.name.starts_with(w.as_str()))) {
+        let names: Vec<_> = ROWS.iter().map(|row| row.name).collect();
+        return Err(Error::Usage(format!("no row \"{unknown}\": allowed are {}", names.join(", "))));
+    }
+    let chosen = |row: &&Row| wanted.is_empty() || wanted.iter().any(|w| row.name.starts_with(w.as_str()));
+    Ok(ROWS.iter().filter(chosen).collect())
+}
+
+fn plan(options: &CompareOptions) -> Result<Plan, Error> {
+    let allowed = allowed_cpus()?;
+    let first = options.pin.or_else(|| allowed.first().copied()).unwrap_or(0);
+    let second = allowed.iter().copied().find(|cpu| *cpu != first);
+    let pins = match (options.two_cores, second) {
+        (false, _) => [first, first],
+        (true, Some(second)) => [first, second],
+        (true, None) => return Err(Error::Usage("--two-cores: this process may use one processor only".to_owned())),
+    };
+    Ok(Plan { rounds: if options.quick { 1 } else { options.rounds }, pins, quick: options.quick })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_chosen_by_the_beginning_of_their_names() {
+        let names = |wanted: &[&str]| -> Vec<_> {
+            let wanted: Vec<_> = wanted.iter().map(|w| (*w).to_owned()).collect();
+            choose(&wanted).unwrap().iter().map(|row| row.name).collect()
+        };
+        assert_eq!(names(&[]).len(), ROWS.len());
+        assert_eq!(names(&["shm-1m", "udp"]), ["udp-64", "shm-1m-loaned", "shm-1m-checked"]);
+        let error = choose(&["tpc".to_owned()]).err().map(|e| e.to_string()).unwrap();
+        assert!(error.contains("\"tpc\"") && error.contains("tcp-64-p50"), "{error}");
+    }
+}

@@ -1,0 +1,267 @@
+//! The rows of the comparison and their targets: the one place where they stand.
+
+use crate::bench::arguments::{Carrier, EngineName, Payload, name_of};
+
+/// One row: what is measured, which figure of it counts, against what, and how much it may be.
+#[derive(Clone, Copy, Debug)]
+pub struct Row {
+    /// The name on the command line.
+    pub name: &'static str,
+    /// What it is, for people.
+    pub what: &'static str,
+    /// What Thalweg does.
+    pub job: Job,
+    /// The figure that counts.
+    pub figure: Figure,
+    /// What it is compared with.
+    pub against: Against,
+    /// The target.
+    pub target: Target,
+}
+
+/// One measurement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Job {
+    /// The verb of `thalweg bench`.
+    pub mode: &'static str,
+    /// What carries the messages.
+    pub carrier: Carrier,
+    /// Bytes per message.
+    pub size: usize,
+    /// Measured messages.
+    pub count: u64,
+    /// What is done with the payload.
+    pub payload: Payload,
+    /// Several messages per write.
+    pub batched: bool,
+}
+
+/// A figure in the document of a measurement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Figure {
+    /// Median round trip in µs.
+    RoundTripP50,
+    /// 99th percentile of the round trip in µs.
+    RoundTripP99,
+    /// Half the median round trip in µs.
+    OneWayP50,
+    /// Median latency of the last subscriber in µs.
+    LastP50,
+    /// Messages per second.
+    Rate,
+    /// Processor time per message in µs.
+    Cpu,
+}
+
+impl Figure {
+    /// Where it stands in the document, what it is multiplied by, and its unit.
+    pub fn place(self) -> (&'static str, f64, &'static str) {
+        match self {
+            Figure::RoundTripP50 => ("/rtt_us/p50", 1.0, "µs"),
+            Figure::RoundTripP99 => ("/rtt_us/p99", 1.0, "µs"),
+            Figure::OneWayP50 => ("/rtt_us/p50", 0.5, "µs"),
+            Figure::LastP50 => ("/latency_us/p50", 1.0, "µs"),
+            Figure::Rate => ("/messages_per_second", 1.0, "/s"),
+            Figure::Cpu => ("/cpu_us_per_message", 1.0, "µs"),
+        }
+    }
+}
+
+/// What a row is compared with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Against {
+    /// The limit doing the same.
+    Raw,
+    /// The same engine doing something else.
+    Itself(Job),
+    /// Nothing: the target is a figure, not a ratio.
+    Nothing,
+}
+
+/// How much a row may be; a ratio unless it is compared with nothing.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Target {
+    /// At most this.
+    AtMost(f64),
+    /// At least this.
+    AtLeast(f64),
+}
+
+const TCP: Job = latency(Carrier::Tcp, 64, 30_000);
+const SHM: Job = latency(Carrier::Shm, 64, 50_000);
+const MIB: usize = 1 << 20;
+
+/// All rows.
+pub const ROWS: &[Row] = &[
+    row("tcp-64-p50", "64 B round trip, tcp, p50", TCP, Figure::RoundTripP50, Target::AtMost(1.10)),
+    row("tcp-64-p99", "64 B round trip, tcp, p99", TCP, Figure::RoundTripP99, Target::AtMost(1.3)),
+    row("tcp-64-cpu", "CPU per message, tcp 64 B", TCP, Figure::Cpu, Target::AtMost(1.1)),
+    row(
+        "udp-64",
+        "64 B round trip, udp best effort",
+        latency(Carrier::Udp, 64, 30_000),
+        Figure::RoundTripP50,
+        Target::AtMost(1.15),
+    ),
+    row("shm-64", "64 B round trip, shm with wake-up", SHM, Figure::RoundTripP50, Target::AtMost(1.4)),
+    Row {
+        against: Against::Nothing,
+        ..row(
+            "local-64",
+            "64 B one way, local callback",
+            latency(Carrier::Local, 64, 200_000),
+            Figure::OneWayP50,
+            Target::AtMost(0.3),
+        )
+    },
+    row(
+        "tcp-1m",
+        "1 MiB round trip, tcp",
+        latency(Carrier::Tcp, MIB, 1_000),
+        Figure::RoundTripP50,
+        Target::AtMost(1.05),
+    ),
+    Row {
+        against: Against::Itself(with(SHM, Payload::Untouched)),
+        ..row(
+            "shm-1m-loaned",
+            "1 MiB shm, loaned, untouched, vs 64 B",
+            with(latency(Carrier::Shm, MIB, 50_000), Payload::Untouched),
+            Figure::RoundTripP50,
+            Target::AtMost(1.4),
+        )
+    },
+    row(
+        "shm-1m-checked",
+        "1 MiB shm, written and checksummed",
+        with(latency(Carrier::Shm, MIB, 1_000), Payload::Checked),
+        Figure::RoundTripP50,
+        Target::AtMost(1.05),
+    ),
+    row("tcp-throughput", "throughput 64 B, tcp", stream(1_000_000, false), Figure::Rate, Target::AtLeast(0.95)),
+    Row {
+        against: Against::Nothing,
+        ..row(
+            "tcp-batched",
+            "throughput 64 B, tcp, batched",
+            stream(5_000_000, true),
+            Figure::Rate,
+            Target::AtLeast(3e6),
+        )
+    },
+    row("fanout-tcp", "last of 8, 1 kHz, 64 B, tcp", fanout(Carrier::Tcp), Figure::LastP50, Target::AtMost(1.10)),
+    row("fanout-udp", "last of 8, 1 kHz, 64 B, udp", fanout(Carrier::Udp), Figure::LastP50, Target::AtMost(1.15)),
+    row("fanout-shm", "last of 8, 1 kHz, 64 B, shm", fanout(Carrier::Shm), Figure::LastP50, Target::AtMost(1.3)),
+];
+
+const fn row(name: &'static str, what: &'static str, job: Job, figure: Figure, target: Target) -> Row {
+    Row { name, what, job, figure, against: Against::Raw, target }
+}
+
+const fn latency(carrier: Carrier, size: usize, count: u64) -> Job {
+    Job { mode: "latency", carrier, size, count, payload: Payload::Copied, batched: false }
+}
+
+const fn stream(count: u64, batched: bool) -> Job {
+    Job { mode: "throughput", batched, ..latency(Carrier::Tcp, 64, count) }
+}
+
+const fn fanout(carrier: Carrier) -> Job {
+    Job { mode: "fanout", ..latency(carrier, 64, 2_000) }
+}
+
+const fn with(job: Job, payload: Payload) -> Job {
+    Job { payload, ..job }
+}
+
+impl Job {
+    /// The arguments of the process that measures this.
+    pub fn arguments(&self, engine: EngineName, pins: [usize; 2], quick: bool) -> Vec<String> {
+        let count = self.count(quick);
+        let mut arguments: Vec<String> = ["bench", self.mode, "--json", "--role", "both"].map(str::to_owned).into();
+        let mut option = |name: &str, value: String| arguments.extend([name.to_owned(), value]);
+        option("--engine", name_of(engine));
+        option("--carrier", name_of(self.carrier));
+        option("--payload", name_of(self.payload));
+        option("--size", self.size.to_string());
+        option("--count", count.to_string());
+        option("--warmup", (count / 10).to_string());
+        option("--pin", pins[0].to_string());
+        option("--pin-peer", pins[1].to_string());
+        if self.batched {
+            arguments.push("--batched".to_owned());
+        }
+        arguments
+    }
+
+    /// What it does, for people.
+    pub fn text(&self) -> String {
+        format!("{} {} {} B", self.mode, name_of(self.carrier), self.size)
+    }
+
+    /// Measured messages; few when only the running is checked.
+    pub fn count(&self, quick: bool) -> u64 {
+        if quick { (self.count / 100).max(20) } else { self.count }
+    }
+}
+
+impl Target {
+    /// Whether `value` meets it.
+    pub fn met_by(self, value: f64) -> bool {
+        match self {
+            Target::AtMost(limit) => value <= limit,
+            Target::AtLeast(limit) => value >= limit,
+        }
+    }
+
+    /// By how many percent of the limit `value` is on the wrong side; negative when it is on the right one.
+    pub fn missed_by_percent(self, value: f64) -> f64 {
+        match self {
+            Target::AtMost(limit) => (value / limit - 1.0) * 100.0,
+            Target::AtLeast(limit) => (1.0 - value / limit) * 100.0,
+        }
+    }
+
+    /// As people read it.
+    pub fn text(self, unit: &str) -> String {
+        match self {
+            Target::AtMost(limit) => format!("≤ {} {unit}", short(limit)),
+            Target::AtLeast(limit) => format!("≥ {} {unit}", short(limit)),
+        }
+    }
+}
+
+/// A figure with as many digits as it deserves.
+pub fn short(value: f64) -> String {
+    match value {
+        v if v >= 1e6 => format!("{:.2} M", v / 1e6),
+        v if v >= 1e4 => format!("{:.0} k", v / 1e3),
+        v if v >= 100.0 => format!("{v:.0}"),
+        v if v >= 10.0 => format!("{v:.1}"),
+        v => format!("{v:.2}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn names_are_unique_and_every_job_says_what_it_does() {
+        let names: HashSet<_> = ROWS.iter().map(|r| r.name).collect();
+        assert_eq!(names.len(), ROWS.len());
+        let arguments = ROWS[0].job.arguments(EngineName::Raw, [0, 1], false).join(" ");
+        let wanted = "bench latency --json --role both --engine raw --carrier tcp --payload copied --size 64 \
+                      --count 30000 --warmup 3000 --pin 0 --pin-peer 1";
+        assert_eq!(arguments, wanted);
+    }
+
+    #[test]
+    fn a_missed_target_says_by_how_much() {
+        assert!(Target::AtMost(1.1).met_by(1.1) && !Target::AtLeast(0.95).met_by(0.9));
+        assert!((Target::AtMost(1.0).missed_by_percent(1.2) - 20.0).abs() < 1e-9);
+        assert!((Target::AtLeast(2.0).missed_by_percent(1.0) - 50.0).abs() < 1e-9);
+        assert_eq!((Target::AtLeast(3e6).text("/s"), short(13.94)), ("≥ 3.00 M /s".into(), "13.9".into()));
+    }
+}

@@ -1,0 +1,147 @@
+//! One process per role: pins it, plays the role, starts the other process when asked for both.
+
+use super::arguments::{Carrier, Options, Payload, Role, name_of};
+use super::engine::{Engine, Settings, select};
+use super::{Error, print};
+use baseline::Terms;
+use serde::Serialize;
+use std::process::{Child, Command, Stdio};
+
+/// `thalweg bench latency`.
+pub fn latency(options: &Options) -> Result<bool, Error> {
+    let passive = if options.carrier == Carrier::Local { 0 } else { 1 };
+    play(options, "latency", 20_000, passive, |e, s| e.ping(s), |e, s| e.pong(s))
+}
+
+/// `thalweg bench throughput`.
+pub fn throughput(options: &Options) -> Result<bool, Error> {
+    play(options, "throughput", 500_000, 1, |e, s| e.send(s), |e, s| e.receive(s))
+}
+
+/// `thalweg bench fanout`.
+pub fn fanout(options: &Options) -> Result<bool, Error> {
+    play(options, "fanout", 2_000, options.subscribers, |e, s| e.publish(s), |e, s| e.subscribe(s))
+}
+
+fn play<F: Serialize>(
+    options: &Options,
+    mode: &str,
+    count: u64,
+    passive: u32,
+    ping: impl FnOnce(&dyn Engine, &Settings) -> Result<F, Error>,
+    pong: impl FnOnce(&dyn Engine, &Settings) -> Result<(), Error>,
+) -> Result<bool, Error> {
+    let engine = select(options.engine)?;
+    let mut settings = settings(options, count);
+    let pin = pin(options)?;
+    match options.role {
+        Role::Pong => pong(engine.as_ref(), &settings)?,
+        Role::Ping => show(mode, options.json, &ping(engine.as_ref(), &settings)?),
+        Role::Both => {
+            let key = options.meet.clone().unwrap_or_else(|| std::process::id().to_string());
+            let peer = options.pin_peer.or(pin);
+            let others =
+                (0..passive).map(|_| Other::start(options, mode, peer, &key)).collect::<Result<Vec<_>, _>>()?;
+            settings.key = Some(key);
+            let figures = ping(engine.as_ref(), &settings)?;
+            others.into_iter().try_for_each(Other::end)?;
+            show(mode, options.json, &figures);
+        }
+    }
+    Ok(true)
+}
+
+fn settings(options: &Options, default_count: u64) -> Settings {
+    let count = options.count.unwrap_or(default_count);
+    let payload = match options.payload {
+        Payload::Copied => baseline::Payload::Copied,
+        Payload::Untouched => baseline::Payload::Untouched,
+        Payload::Checked => baseline::Payload::Checked,
+    };
+    let warmup = options.warmup.unwrap_or(count / 10);
+    let terms = Terms { payload, batched: options.batched, ..Terms::new(options.size, count, warmup) };
+    let (carrier, subscribers) = (options.carrier, options.subscribers as usize);
+    Settings { carrier, terms, subscribers, key: options.meet.clone() }
+}
+
+/// Pins this process as asked: to which processor it is pinned now.
+fn pin(options: &Options) -> Result<Option<usize>, Error> {
+    if options.no_pin {
+        return Ok(None);
+    }
+    let allowed = allowed_cpus()?;
+    let cpu = options.pin.or_else(|| allowed.first().copied()).unwrap_or(0);
+    linux::thread::pin(&[cpu])
+        .map_err(|e| Error::Usage(format!("--pin {cpu}: {e}; allowed: one of {allowed:?}, or --no-pin")))?;
+    Ok(Some(cpu))
+}
+
+/// The processors this process may use, by number.
+pub fn allowed_cpus() -> Result<Vec<usize>, Error> {
+    let set = rustix::thread::sched_getaffinity(None).map_err(std::io::Error::from)?;
+    Ok((0..rustix::thread::CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).collect())
+}
+
+/// The other end, as a process of its own; it does not outlive this one's interest in it.
+struct Other(Option<Child>);
+
+impl Other {
+    fn start(options: &Options, mode: &str, pin: Option<usize>, key: &str) -> Result<Self, Error> {
+        let mut command = Command::new("/proc/self/exe");
+        command.args(["bench", mode, "--role", "pong", "--engine", &name_of(options.engine)]);
+        command.args(["--carrier", &name_of(options.carrier), "--meet", key]);
+        match pin {
+            Some(cpu) => command.args(["--pin", &cpu.to_string()]),
+            None => command.arg("--no-pin"),
+        };
+        command.stdin(Stdio::null()).stdout(Stdio::null());
+        let child = command.spawn().map_err(|e| Error::System(format!("cannot start the other process: {e}")))?;
+        Ok(Self(Some(child)))
+    }
+
+    fn end(mut self) -> Result<(), Error> {
+        let Some(mut child) = self.0.take() else { return Ok(()) };
+        let status = child.wait()?;
+        if status.success() { Ok(()) } else { Err(Error::Peer(format!("the other process failed: {status}"))) }
+    }
+}
+
+impl Drop for Other {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.0.take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// One JSON document, or its values one per line for people.
+fn show(mode: &str, json: bool, figures: &impl Serialize) {
+    let document = serde_json::to_value(figures).unwrap_or_default();
+    if json {
+        return print(&serde_json::to_string(figures).unwrap_or_default());
+    }
+    print(&format!("{mode}:"));
+    for (key, value) in document.as_object().into_iter().flatten() {
+        print(&match value.as_object() {
+            Some(inner) => {
+                let parts: Vec<_> = ["min", "p50", "p99", "p999", "max"]
+                    .iter()
+                    .filter_map(|k| inner.get(*k).map(|v| format!("{k} {v}")))
+                    .collect();
+                format!("  {key:<20} {}", parts.join("  "))
+            }
+            None => format!("  {key:<20} {}", value.as_str().map_or_else(|| value.to_string(), str::to_owned)),
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_process_may_use_a_processor() {
+        assert!(!allowed_cpus().unwrap().is_empty());
+    }
+}

@@ -1,0 +1,117 @@
+//! `thalweg bench` as its users start it: processes that find each other, documents with the promised keys.
+#![allow(clippy::unwrap_used)] // helpers of tests, which clippy.toml exempts inside test functions only
+
+use std::process::{Command, Output, Stdio};
+
+fn thalweg() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_thalweg"));
+    command.arg("bench").stdin(Stdio::null());
+    command
+}
+
+fn run(arguments: &str) -> Output {
+    thalweg().args(arguments.split_whitespace()).output().unwrap()
+}
+
+fn document(output: &Output) -> serde_json::Value {
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.stdout.is_empty(), "{complaint}");
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// The keys in the order in which they are printed.
+fn keys(text: &[u8], of: &serde_json::Value) -> Vec<String> {
+    let text = String::from_utf8_lossy(text).into_owned();
+    let mut keys: Vec<_> = of.as_object().unwrap().keys().cloned().collect();
+    keys.sort_by_key(|k| text.find(&format!("\"{k}\":")));
+    keys
+}
+
+#[test]
+fn latency_prints_the_promised_document_for_every_carrier() {
+    for carrier in ["tcp", "udp", "unix", "shm"] {
+        let output = run(&format!("latency --engine raw --carrier {carrier} --count 200 --warmup 20 --json"));
+        assert!(output.status.success(), "{carrier}: {}", String::from_utf8_lossy(&output.stderr));
+        let figures = document(&output);
+        let wanted = ["engine", "carrier", "size", "count", "rtt_us", "cpu_us_per_message", "rss_kib"];
+        assert_eq!(keys(&output.stdout, &figures), wanted);
+        assert_eq!(keys(&output.stdout, &figures["rtt_us"]), ["min", "p50", "p99", "p999", "max"]);
+        assert_eq!((&figures["engine"], &figures["carrier"]), (&"raw".into(), &carrier.into()));
+        assert_eq!((figures["size"].as_u64(), figures["count"].as_u64()), (Some(64), Some(200)));
+        let (p50, max) = (figures["rtt_us"]["p50"].as_f64().unwrap(), figures["rtt_us"]["max"].as_f64().unwrap());
+        assert!(p50 > 0.0 && p50 <= max && figures["rss_kib"].as_u64().unwrap() > 0);
+        assert!(figures["cpu_us_per_message"].as_f64().unwrap() > 0.0);
+    }
+}
+
+/// The one test that uses the name known to all processes of a user, as people do.
+#[test]
+fn ping_and_pong_find_each_other_without_further_arguments() {
+    let pong = thalweg().args(["latency", "--engine", "raw", "--carrier", "unix", "--role", "pong"]).spawn();
+    let mut pong = pong.unwrap();
+    let output = run("latency --engine raw --carrier unix --role ping --size 1MiB --payload checked --count 20 --json");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(document(&output)["size"].as_u64(), Some(1 << 20));
+    assert!(pong.wait().unwrap().success(), "the pong ends when its ping ends");
+}
+
+#[test]
+fn throughput_counts_what_arrives() {
+    for arguments in ["tcp", "tcp --batched", "unix", "udp", "shm"] {
+        let output = run(&format!("throughput --engine raw --carrier {arguments} --count 5000 --json"));
+        assert!(output.status.success(), "{arguments}: {}", String::from_utf8_lossy(&output.stderr));
+        let figures = document(&output);
+        let (received, lost) = (figures["received"].as_u64().unwrap(), figures["lost"].as_u64().unwrap());
+        assert!(received + lost == 5000 && (lost == 0 || arguments == "udp"), "{figures}");
+        assert!(figures["messages_per_second"].as_f64().unwrap() > 0.0);
+    }
+}
+
+#[test]
+fn fanout_tells_how_late_the_last_of_all_subscriber_processes_is() {
+    for carrier in ["tcp", "udp", "unix", "shm"] {
+        let arguments = format!("fanout --engine raw --carrier {carrier} --subscribers 3 --count 50 --warmup 5 --json");
+        let output = run(&arguments);
+        assert!(output.status.success(), "{carrier}: {}", String::from_utf8_lossy(&output.stderr));
+        let figures = document(&output);
+        assert_eq!((figures["subscribers"].as_u64(), figures["lost"].as_u64()), (Some(3), Some(0)));
+        assert!(figures["latency_us"]["p50"].as_f64().unwrap() > 0.0);
+    }
+}
+
+#[test]
+fn a_quick_comparison_runs_and_describes_itself() {
+    let output = run("compare udp-64 tcp-throughput fanout-shm shm-1m --engine raw --quick --json");
+    let result = document(&output);
+    assert!(output.status.success(), "{result}");
+    assert_eq!(keys(&output.stdout, &result), ["environment", "quick", "rows", "pass"]);
+    assert!(["kernel", "cpus", "pinning", "governor", "load"].iter().all(|k| result["environment"].get(k).is_some()));
+    let rows = result["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), 5);
+    for row in rows {
+        assert!(
+            ["name", "baseline", "thalweg", "ratio", "target", "pass", "n", "rounds"]
+                .iter()
+                .all(|key| row.get(key).is_some())
+        );
+        assert!(row["ratio"]["median"].as_f64().unwrap() > 0.0 && row["pass"].is_null(), "{row}");
+    }
+}
+
+#[test]
+fn wrong_use_is_exit_2_and_says_what_is_allowed() {
+    for (arguments, wanted) in [
+        ("latency --engine raw --carrier udp --size 1MiB", "65507"),
+        ("latency --engine raw --carrier local", "allowed: tcp, udp, unix, shm"),
+        ("latency --engine raw --count 0", "0 messages"),
+        ("latency --engine raw --pin 1000", "--pin 1000"),
+        ("throughput --engine raw --carrier shm --batched", "byte stream"),
+        ("fanout --engine raw --size 8", "at least 16"),
+        ("compare tpc", "\"tpc\""),
+    ] {
+        let output = run(arguments);
+        let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{arguments}: {complaint}");
+        assert!(complaint.contains(wanted), "{arguments}: {complaint}");
+    }
+}
