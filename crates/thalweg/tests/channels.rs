@@ -1,4 +1,5 @@
 //! Publishers and subscribers over every built-in carrier, in one process, through the real control plane.
+#![allow(clippy::unwrap_used)] // all of this is test
 
 use std::sync::mpsc;
 use std::time::Duration;
