@@ -130,7 +130,13 @@ fn shell_lines(text: &str) -> Vec<String> {
 
 /// What is wrong with a command of a document, if something is.
 fn command_fails(line: &str) -> Option<String> {
-    let words: Vec<&str> = line.split_whitespace().collect();
+    let (first, rest) = line.split_once(" | ").unwrap_or((line, ""));
+    if !rest.is_empty() {
+        return command_fails(first).or_else(|| command_fails(rest));
+    }
+    let assignment =
+        |word: &&str| word.split_once('=').is_some_and(|(name, _)| name.chars().all(|c| c.is_uppercase() || c == '_'));
+    let words: Vec<&str> = line.split_whitespace().skip_while(|w| assignment(w) || w.ends_with("loom'")).collect();
     let after = |flag: &str| words.iter().position(|w| *w == flag).and_then(|i| words.get(i + 1)).copied();
     match words.as_slice() {
         ["thalweg", verb, rest @ ..] => verb_fails(verb, rest),
@@ -164,7 +170,7 @@ fn verb_fails(verb: &str, arguments: &[&str]) -> Option<String> {
     }
     let help = String::from_utf8_lossy(&output.stdout).into_owned();
     let known = |flag: &str| help.split(|c: char| !c.is_alphanumeric() && c != '-').any(|word| word == flag);
-    let flags = arguments.iter().take_while(|a| !["|", ">", "&"].contains(*a)).filter(|a| a.starts_with("--"));
+    let flags = arguments.iter().filter(|a| a.starts_with("--"));
     let flags: Vec<&str> = flags.map(|a| a.split('=').next().unwrap_or_default()).collect();
     flags.iter().find(|flag| !known(flag)).map(|flag| format!("thalweg {verb} --help doesn't know {flag}"))
 }
