@@ -17,4 +17,4 @@ pub use channel::flow::Batching;
 pub use error::{Error, Result};
 pub use event::{Event, EventReader, Events};
 pub use node::{DiscoverySource, Node, Settings};
-pub use port::{Outcome, Published, Publisher, Sample, SampleInfo, Subscriber, TakenSample};
+pub use port::{Client, Outcome, Published, Publisher, Sample, SampleInfo, Server, Subscriber, TakenSample};
