@@ -31,7 +31,8 @@ mod subscribe;
 mod tap;
 mod top;
 
-use clap::{Parser, Subcommand};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{CommandFactory, Parser, Subcommand};
 use std::process::ExitCode;
 
 /// Real-time publish/subscribe
@@ -65,7 +66,7 @@ enum Verb {
 }
 
 fn main() -> ExitCode {
-    let Arguments { verb } = Arguments::parse();
+    let Arguments { verb } = Arguments::try_parse().unwrap_or_else(|error| with_verbs(error).exit());
     let outcome = match &verb {
         Verb::Demo(arguments) => demo::run(arguments),
         Verb::DemoPart(arguments) => demo::part(arguments),
@@ -87,4 +88,27 @@ fn main() -> ExitCode {
         output::tell(&format!("thalweg: {}", failure.text()));
     }
     ExitCode::from(failure.code())
+}
+
+/// Adds the verbs that may have been meant where the parser, which knows no transposed letters, found none.
+fn with_verbs(mut error: clap::Error) -> clap::Error {
+    let known = error.get(ContextKind::SuggestedSubcommand).is_some();
+    let (ErrorKind::InvalidSubcommand, false, Some(ContextValue::String(written))) =
+        (error.kind(), known, error.get(ContextKind::InvalidSubcommand))
+    else {
+        return error;
+    };
+    let sorted = |word: &str| {
+        let mut letters: Vec<char> = word.chars().collect();
+        letters.sort_unstable();
+        letters
+    };
+    let command = Arguments::command();
+    let verbs = command.get_subcommands().filter(|verb| !verb.is_hide_set()).map(clap::Command::get_name);
+    let close = |verb: &&str| sorted(verb) == sorted(written) || verb.chars().next() == written.chars().next();
+    let suggested: Vec<String> = verbs.filter(close).map(str::to_owned).collect();
+    if !suggested.is_empty() {
+        error.insert(ContextKind::SuggestedSubcommand, ContextValue::Strings(suggested));
+    }
+    error
 }

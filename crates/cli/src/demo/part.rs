@@ -192,12 +192,17 @@ impl Mouth {
         Ok(mouth)
     }
 
-    /// Publishes no more, and waits for what is on its way.
-    fn finish(&mut self) -> Result {
+    /// Publishes no more.
+    fn hush(&mut self) {
         self.over.store(true, Relaxed);
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
+    }
+
+    /// Publishes no more, and waits for what is on its way.
+    fn finish(&mut self) -> Result {
+        self.hush();
         let mut voice = self.voice.lock().unwrap_or_else(PoisonError::into_inner);
         voice.0.drain();
         std::mem::replace(&mut voice.1, Ok(()))
@@ -205,6 +210,13 @@ impl Mouth {
 
     fn sent(&self) -> Say {
         Say::Sent { topic: self.topic.to_owned(), sent: self.sent.load(Relaxed), finished: self.thread.is_none() }
+    }
+}
+
+impl Drop for Mouth {
+    /// The thread holds the port and with it the node, whose socket file is to go with the process.
+    fn drop(&mut self) {
+        self.hush();
     }
 }
 
