@@ -29,6 +29,7 @@
 //! | [`handshake`] | decides whether a channel comes to be |
 //! | [`control`] | who is there, what they have, and calls between nodes |
 //! | [`admin`] | what one node may ask of another |
+//! | [`trace`] | the steps of a sample's way as events |
 //! | [`testing`] | conformance suites, bodies of fuzz targets, parts to build worlds from |
 //!
 //! `docs/data-path.md` follows one sample through them, with thread, lock and allocation at each step; `docs/terms.md` says
@@ -45,6 +46,7 @@ pub mod handshake;
 pub mod node;
 pub mod port;
 pub mod testing;
+pub mod trace;
 pub mod wire;
 
 pub use channel::flow::Batching;

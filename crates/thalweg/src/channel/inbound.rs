@@ -6,6 +6,7 @@ use super::accept::Accept;
 use super::fragment::Reassembly;
 use crate::carrier::{ReceiveHalf, TICK};
 use crate::port::{AnyInlet, Channel, Delivery, Payload, SampleInfo};
+use crate::trace;
 use crate::wire::{self, Fragment, Header, Kind, StreamParser};
 use linux::memory::{RingReader, TakeError};
 use std::io;
@@ -143,6 +144,7 @@ impl Inbound {
     }
 
     fn received(&mut self, count: usize) -> Step {
+        trace::step(trace::Step::Receive);
         let now = linux::clock::monotonic_ns();
         if self.is_stream() { self.received_bytes(count, now) } else { self.received_datagram(count, now) }
     }
@@ -219,6 +221,9 @@ impl Inbound {
                 Err(TakeError::Violation(what)) => return Step::Ended(format!("protocol violation: {what}")),
             };
             let meta = taken.meta;
+            trace::step(trace::Step::Receive);
+            trace::step(trace::Step::Parse);
+            trace::step(trace::Step::Accept);
             if !self.accept.frame(meta.flow_seq).is_new() || !self.accept.sample(meta.seq) {
                 ring.give_back(taken);
                 continue;
@@ -226,6 +231,7 @@ impl Inbound {
             delivered += 1;
             count(&self.channel, meta.seq, taken.len(), self.accept.counters().lost);
             let info = info(&self.channel, meta.seq, meta.stamp_ns, linux::clock::monotonic_ns());
+            trace::step(trace::Step::Deliver);
             if self.inlet.keeps() {
                 self.inlet.deliver(Delivery { info, payload: Payload::Shared(ring.keep(taken)) });
             } else {
@@ -252,10 +258,13 @@ fn deliver(
     message: &[u8],
     now: u64,
 ) -> u32 {
+    trace::step(trace::Step::Parse);
+    trace::step(trace::Step::Accept);
     if !accept.frame(header.sequence).is_new() || !accept.sample(header.sample) {
         return 0;
     }
     count(channel, header.sample, message.len(), accept.counters().lost);
+    trace::step(trace::Step::Deliver);
     inlet.deliver(Delivery {
         info: info(channel, header.sample, header.stamp_ns, now),
         payload: Payload::Bytes(message),

@@ -10,6 +10,7 @@ use crate::codec::Message;
 use crate::control::PortInfo;
 use crate::driver::Reply;
 use crate::error::{Error, Result};
+use crate::trace::{self, Step};
 use linux::lock::{PiGuard, PiMutex};
 use linux::memory::{Arena, Meta, Policy, Pushed, RingWriter, Sealed};
 use std::any::Any;
@@ -127,6 +128,7 @@ impl<M: Message> Outlet<M> {
 
     /// Publishes one value on all channels. Takes the port's lock (uncontended but for joins and leaves) and no other.
     pub fn publish(&self, value: &M::Value, each: &mut dyn FnMut(&Channel, Outcome)) -> Result<Published> {
+        trace::step(Step::Publish);
         let (mut state, now) = self.begin()?;
         let Outflow { seq, pool, attached, arena } = &mut *state;
         let published = Published { seq: *seq + 1, ..Published::default() };
@@ -257,6 +259,7 @@ pub(crate) enum Place {
 }
 
 fn encode<M: Message>(value: &M::Value, buffer: &mut Arc<Buffer>) -> Result<()> {
+    trace::step(Step::Encode);
     match Arc::get_mut(buffer) {
         Some(free) => M::encode(value, free.start()).map_err(|e| Error::Message(format!("cannot encode: {e}"))),
         None => Err(Error::Message("cannot encode: the pool lent a buffer twice (a bug of Thalweg's)".into())),
@@ -346,6 +349,7 @@ impl<M: Message> Round<'_, M> {
         for entry in attached {
             let TypedWay::Ring(ring, next) = &mut entry.way else { continue };
             let meta = Meta { seq: self.published.seq, stamp_ns: self.now, flow_seq: *next, kind: 0 };
+            trace::step(Step::Push);
             let mut pushed = ring.push(arena, sample, meta, drop_rule);
             if pushed == Pushed::Full && !policy.patience().is_zero() {
                 arena.wake(std::mem::take(&mut waiting) | ring.reader_waits());
