@@ -7,10 +7,14 @@ use crate::signals::Stop;
 use clap::Args;
 use std::collections::HashSet;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
+use thalweg::carrier::fault::FaultSettings;
+use thalweg::carrier::record::Recorder;
 use thalweg::control::Document;
-use thalweg::{DiscoverySource, Event, EventReader, Node, Settings};
+use thalweg::{Around, DiscoverySource, Event, EventReader, Node, Settings};
 
 /// Options of every verb that opens a node.
 #[derive(Args, Clone, Debug)]
@@ -36,6 +40,19 @@ pub struct Common {
     /// Find nodes of other hosts in a file, and nowhere else
     #[arg(long, value_name = "static:FILE", value_parser = quantity::discovery, help_heading = "Node")]
     pub discovery: Option<PathBuf>,
+    /// Make the network worse, for tests: loss=1%,delay=5ms,jitter=1ms,reorder=1%,corrupt=1%,rate=1Mbit/s,seed=7
+    #[arg(long, value_name = "FAULTS", help_heading = "Node")]
+    pub fault: Option<FaultSettings>,
+    /// Write every frame of this node's channels to a capture file that Wireshark opens
+    #[arg(long, value_name = "FILE.pcap", help_heading = "Node")]
+    pub capture: Option<PathBuf>,
+}
+
+fn open_capture(file: &Path) -> Result<Arc<Recorder>> {
+    Recorder::create(file).map_err(|source| {
+        let remedy = "name a file in a folder you may write to".to_owned();
+        thalweg::Error::System { what: format!("cannot write {}", file.display()), source, remedy }.into()
+    })
 }
 
 /// Nodes of other hosts are waited for this long before a verb says what there is.
@@ -51,12 +68,14 @@ impl Common {
     pub fn open(&self, verb: &str) -> Result<Session> {
         let stop = Stop::on_signals()?;
         let discovery = self.discovery.clone().map_or(DiscoverySource::Automatic, DiscoverySource::Static);
+        let around = Around { fault: self.fault, record: self.capture.as_deref().map(open_capture).transpose()? };
         let settings = Settings {
             name: self.name.clone().unwrap_or_else(|| format!("{verb}-{}", std::process::id())),
             realm: self.realm.clone(),
             listen: self.listen.clone(),
             peers: self.peer.clone(),
             discovery,
+            around,
             ..Settings::default()
         };
         self.warn_of_open_addresses();

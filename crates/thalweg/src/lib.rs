@@ -50,6 +50,7 @@ pub mod trace;
 pub mod wire;
 
 pub use channel::flow::Batching;
+pub use driver::Around;
 pub use error::{Error, Result};
 pub use event::{Event, EventReader, Events};
 pub use node::{DiscoverySource, Node, Settings};

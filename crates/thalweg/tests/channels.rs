@@ -126,6 +126,41 @@ fn a_name_that_is_taken_is_refused_and_its_holder_named() {
     assert!(elsewhere.to_string().contains("node a (process"), "{elsewhere}");
 }
 
+#[test]
+fn faults_and_a_capture_are_put_around_a_channel() {
+    use thalweg::Around;
+    use thalweg::carrier::record::Recorder;
+    let file = std::env::temp_dir().join(format!("thalweg-{}.pcap", std::process::id()));
+    let realm = format!("around-{}", std::process::id());
+    let around =
+        Around { fault: Some("loss=20%,seed=1".parse().unwrap()), record: Some(Recorder::create(&file).unwrap()) };
+    let a = Node::with_settings(Settings { name: "a".into(), realm: realm.clone(), around, ..Settings::default() })
+        .unwrap();
+    let b = Node::with_settings(Settings { name: "b".into(), realm, ..Settings::default() }).unwrap();
+    let mut subscriber = b
+        .subscriber::<Raw>("/x")
+        .reliability(qos::Reliability::BestEffort)
+        .carriers(["udp"])
+        .queue(qos::Queue::KeepLast(1000))
+        .open()
+        .unwrap();
+    let mut publisher = a.publisher::<Raw>("/x").open().unwrap();
+    assert!(publisher.wait_connected(1, LONG));
+    let mut arrived = 0;
+    for _ in 0..500 {
+        publisher.publish(&[1; 32]).unwrap();
+        while subscriber.take().is_some() {
+            arrived += 1;
+        }
+    }
+    while subscriber.wait(Duration::from_millis(200)).is_some() {
+        arrived += 1;
+    }
+    assert!((350..=450).contains(&arrived), "{arrived} of 500 arrived at 20 % loss");
+    assert!(std::fs::metadata(&file).unwrap().len() > 350 * 64, "the capture has the frames");
+    std::fs::remove_file(file).unwrap();
+}
+
 /// One waiting task on this thread: enough to drive a stream.
 fn block_on<F: Future>(future: F) -> F::Output {
     struct Unpark(std::thread::Thread);

@@ -16,8 +16,8 @@ thread_local! {
 
 struct Counting;
 
-// SAFETY: hands everything to the system's allocator and counts.
 #[allow(unsafe_code)] // a counting allocator cannot be had without
+// SAFETY: hands everything to the system's allocator and counts.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let _ = ALLOCATIONS.try_with(|n| n.set(n.get() + 1));

@@ -467,6 +467,9 @@ impl Control {
         if let Some(extra) = self.added_carriers(&there, offered, asked, only) {
             ways.splice(0..0, extra);
         }
+        if !self.state.settings.around.is_nothing() {
+            ways.retain(|way| !matches!(way.carrier.as_str(), "local" | "shm"));
+        }
         if ways.is_empty() {
             let text = format!("{} cannot reach {}: no carrier and address in common", asked.name, offered.name);
             return self.warn(text);

@@ -1,6 +1,7 @@
 //! What others ask of this node's listeners: control links and channels. The publisher's side of the handshake.
 
 use super::control::{Control, Entry, PendingAttach, Reply};
+use super::wrap;
 use crate::carrier::tcp::{self, TcpSend};
 use crate::carrier::{Capabilities, Carrier, Place, SendHalf};
 use crate::channel::flow::{Flow, FlowSettings};
@@ -150,7 +151,7 @@ impl Control {
             let stream = Arc::new(TcpStream::from(stream));
             let Ok(half) = TcpSend::new(stream.clone()) else { return Ok(()) };
             tcp::keep_linear(&stream);
-            let flow = self.flow(settings(accepted.flow), Box::new(half), tcp::CAPABILITIES);
+            let flow = self.flow(settings(accepted.flow), Box::new(half), tcp::CAPABILITIES, &place);
             let reply = reply(stream.clone(), accepted, Vec::new());
             self.attach(request, outlet, Way::Flow(flow), Entry::Served(stream, None), reply);
             return Ok(());
@@ -216,7 +217,7 @@ impl Control {
             return Ok((Way::Group(flow.clone()), accepted));
         }
         let sender = carrier.sender(place, &request.parameters)?;
-        let flow = self.flow(settings(self.random_flow()), sender.half, sender.capabilities);
+        let flow = self.flow(settings(self.random_flow()), sender.half, sender.capabilities, place);
         let accepted = self.accepted(request, outlet, flow.settings.id, sender.parameters.clone());
         if !carrier.capabilities().multicast {
             return Ok((Way::Flow(flow), accepted));
@@ -225,7 +226,19 @@ impl Control {
         Ok((Way::Group(flow), accepted))
     }
 
-    fn flow(&self, settings: FlowSettings, half: Box<dyn SendHalf>, capabilities: Capabilities) -> Arc<Flow> {
+    fn flow(
+        &self,
+        settings: FlowSettings,
+        half: Box<dyn SendHalf>,
+        capabilities: Capabilities,
+        place: &Place,
+    ) -> Arc<Flow> {
+        if let Some(descriptor) =
+            half.descriptor().filter(|_| capabilities.marks && settings.class != qos::Class::Normal)
+        {
+            wrap::mark(descriptor, settings.class);
+        }
+        let half = self.state.settings.around.sender(half, capabilities, wrap::way(place.local, place.peer));
         Arc::new(Flow::new(settings, half, capabilities, self.state.senders.clone()))
     }
 
