@@ -2,36 +2,14 @@
 //! table must name them in this order, on these threads, with these allocations.
 #![allow(clippy::unwrap_used)] // all of this is test
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
 use std::sync::mpsc;
 use std::time::Duration;
 use thalweg::codec::Raw;
 use thalweg::trace::{self, Taken};
 use thalweg::{Node, Settings};
 
-thread_local! {
-    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-}
-
-struct Counting;
-
-#[allow(unsafe_code)] // a counting allocator cannot be had without
-// SAFETY: hands everything to the system's allocator and counts.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        let _ = ALLOCATIONS.try_with(|n| n.set(n.get() + 1));
-        // SAFETY: as the caller promises.
-        unsafe { System.alloc(layout) }
-    }
-    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        // SAFETY: as the caller promises.
-        unsafe { System.dealloc(memory, layout) }
-    }
-}
-
 #[global_allocator]
-static COUNTING: Counting = Counting;
+static COUNTING: linux::allocations::Counting = linux::allocations::Counting;
 
 /// A step of a table: number and verb, the letter of its thread, and whether it says that nothing is allocated.
 #[derive(Debug, PartialEq)]
@@ -76,7 +54,7 @@ fn record(carrier: &str) -> Vec<Taken> {
         told.recv_timeout(Duration::from_secs(20)).unwrap();
     }
     let waits = linux::lock::waits();
-    trace::start(64, || ALLOCATIONS.with(Cell::get));
+    trace::start(64, linux::allocations::count);
     publisher.publish(&[7; 64]).unwrap();
     told.recv_timeout(Duration::from_secs(20)).unwrap();
     let steps = trace::stop();
