@@ -10,6 +10,8 @@
 mod cdr;
 mod dynamic;
 mod plain;
+#[cfg(test)]
+mod samples;
 mod schema;
 
 pub use cdr::{from_cdr, to_cdr, to_cdr_into};
