@@ -50,8 +50,10 @@ impl Live {
             if self.painted > 0 {
                 let _ = write!(screen, "\x1b[{}A", self.painted);
             }
+            // Without automatic wrapping: a line that is too long for the terminal is cut, and stays one line.
+            screen.push_str("\x1b[?7l");
             text.lines().for_each(|line| screen.push_str(&format!("\r{line}\x1b[K\n")));
-            screen.push_str("\x1b[J");
+            screen.push_str("\x1b[J\x1b[?7h");
         } else {
             let _ = writeln!(screen, "{text}");
         }

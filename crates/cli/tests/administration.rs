@@ -1,4 +1,5 @@
 //! `list`, `info`, `connect`, `disconnect`, `top` on two running ports.
+#![allow(clippy::unwrap_used)]
 
 mod support;
 

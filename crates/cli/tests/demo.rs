@@ -1,4 +1,5 @@
 //! The demo: all channels flow, and nothing is left when it ends, however it ends.
+#![allow(clippy::unwrap_used)]
 
 mod support;
 

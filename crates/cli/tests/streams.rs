@@ -1,4 +1,5 @@
 //! `pub`, `sub`, `hz`, `bw`, `delay`, `top` in processes of their own.
+#![allow(clippy::unwrap_used)]
 
 mod support;
 

@@ -1,4 +1,5 @@
 //! Bad arguments and files: exit codes, and what the message names.
+#![allow(clippy::unwrap_used)]
 
 mod support;
 

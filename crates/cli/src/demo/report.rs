@@ -115,34 +115,36 @@ impl Score {
     }
 }
 
+/// What matters most comes first: a narrow terminal cuts the rest.
 const HEADERS: [(&str, char); 11] = [
     ("topic", '<'),
-    ("from", '<'),
-    ("to", '<'),
     ("carrier", '<'),
-    ("size", '>'),
     ("rate Hz", '>'),
     ("wanted", '>'),
     ("p50", '>'),
     ("p99", '>'),
     ("max", '>'),
     ("lost", '>'),
+    ("size", '>'),
+    ("from", '<'),
+    ("to", '<'),
 ];
 
 fn cells(line: &Line, received: &Received, rate: f64, lost: u64) -> Vec<String> {
     let latency = |of: fn(&Percentiles) -> f64| received.latency_us.as_ref().map_or("-".to_owned(), |l| micros(of(l)));
-    let names = [line.topic, line.from, line.to].map(str::to_owned);
-    let figures = [
+    vec![
+        line.topic.to_owned(),
         received.carrier.clone(),
-        bytes(line.size() as f64),
         format!("{rate:.1}"),
         format!("{:.0}", line.hz),
         latency(|l| l.p50),
         latency(|l| l.p99),
         latency(|l| l.max),
         lost.to_string(),
-    ];
-    names.into_iter().chain(figures).collect()
+        bytes(line.size() as f64),
+        line.from.to_owned(),
+        line.to.to_owned(),
+    ]
 }
 
 impl Line {

@@ -1,5 +1,5 @@
 //! The real binary, in a run directory of its own, waited for by what it writes.
-#![allow(dead_code)] // each test file uses a part of it
+#![allow(dead_code, clippy::unwrap_used)] // each test file uses a part of it
 
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read, Write};
