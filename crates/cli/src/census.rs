@@ -169,6 +169,7 @@ mod tests {
             bytes: samples * 8,
             lost,
             waiting: 1,
+            strange: 0,
         }
     }
 

@@ -50,7 +50,6 @@ pub(crate) struct Inbound {
     accept: Accept,
     max_message: usize,
     flow: u32,
-    strangers: u64, // datagrams that were no frame of this flow: dropped, counted
 }
 
 /// What the handshake agreed for the receiving end.
@@ -94,7 +93,7 @@ impl Inbound {
         if agreed.resume_after > 0 {
             accept.resume_after(agreed.resume_after);
         }
-        Self { channel, inlet, source, accept, max_message: agreed.max_message, flow: agreed.flow, strangers: 0 }
+        Self { channel, inlet, source, accept, max_message: agreed.max_message, flow: agreed.flow }
     }
 
     /// Becomes readable when a step would do something.
@@ -102,6 +101,15 @@ impl Inbound {
         match &self.source {
             Source::Half(half, _) => half.descriptor(),
             Source::Ring(_) => None,
+        }
+    }
+
+    /// For a thread that serves this channel alone: it waits without end where the carrier allows.
+    pub fn wait_without_end(&mut self) {
+        if let Source::Half(half, _) = &mut self.source
+            && let Some(interrupt) = half.wait_without_end()
+        {
+            self.channel.waits_without_end(interrupt);
         }
     }
 
@@ -173,7 +181,8 @@ impl Inbound {
         };
         let frame = wire::datagram(buffer.get(..count).unwrap_or_default(), self.max_message, Some(self.flow));
         let Ok((header, payload)) = frame else {
-            self.strangers += 1; // anybody can send a datagram: it is dropped, the channel goes on
+            // Anybody can send a datagram: it is dropped and counted, the channel goes on.
+            channel.counters.strange.fetch_add(1, Relaxed);
             return if channel.is_closed() { Step::Ended("closed".to_owned()) } else { Step::Nothing };
         };
         let inlet = inlet.as_ref();
@@ -231,11 +240,6 @@ impl Inbound {
             return Step::Ended("the publisher closed".to_owned());
         }
         Step::Nothing
-    }
-
-    /// Datagrams that were dropped because they were no frame of this flow.
-    pub fn strangers(&self) -> u64 {
-        self.strangers
     }
 }
 

@@ -233,6 +233,11 @@ impl Control {
             }
             self.timers(Instant::now());
         }
+        for wanted in self.wanted.values() {
+            if let Progress::Open(channel) = &wanted.progress {
+                channel.close();
+            }
+        }
         for inlet in self.state.inlets() {
             inlet.1.close();
         }
@@ -564,6 +569,7 @@ impl Control {
             same_clock,
             counters: Default::default(),
             closed: Default::default(),
+            interrupt: Default::default(),
             cut: Default::default(),
         }
     }

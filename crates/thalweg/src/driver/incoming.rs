@@ -305,6 +305,7 @@ impl Control {
             same_clock: request.clock == self.state.clock,
             counters: Default::default(),
             closed: Default::default(),
+            interrupt: Default::default(),
             cut: Default::default(),
         });
         self.replace(publisher, subscriber);

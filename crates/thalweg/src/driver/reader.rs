@@ -72,6 +72,7 @@ impl Readers {
 
     fn serve_alone(&self, mut inbound: Inbound) {
         let ended = self.ended.clone();
+        inbound.wait_without_end();
         self.run("reader", move |stop| {
             while !stop.load(Ordering::Relaxed) {
                 if let Step::Ended(why) = inbound.step(true) {
