@@ -63,6 +63,8 @@ pub struct Channel {
     pub lost: Option<u64>,
     /// Samples that wait at either end.
     pub waiting: u64,
+    /// Datagrams that arrived and were no frame of this channel.
+    pub strange: u64,
 }
 
 /// All channels, and the nodes that did not answer.
@@ -142,8 +144,10 @@ fn join(reports: Vec<ChannelReport>) -> Vec<Channel> {
             bytes: 0,
             lost: None,
             waiting: 0,
+            strange: 0,
         });
         channel.waiting += report.waiting;
+        channel.strange += report.strange;
         if report.end == "publisher" {
             (channel.sent, channel.dropped) = (Some(report.samples), Some(report.lost));
             channel.bytes = if channel.received.is_some() { channel.bytes } else { report.bytes };
@@ -159,18 +163,12 @@ mod tests {
     use super::*;
 
     fn report(end: &str, samples: u64, lost: u64) -> ChannelReport {
-        ChannelReport {
-            topic: "/a".into(),
-            publisher: "/out".into(),
-            subscriber: "/in".into(),
-            carrier: "tcp".into(),
-            end: end.into(),
-            samples,
-            bytes: samples * 8,
-            lost,
-            waiting: 1,
-            strange: 0,
-        }
+        let bytes = samples * 8;
+        let report = serde_json::json!({
+            "topic": "/a", "publisher": "/out", "subscriber": "/in", "carrier": "tcp", "end": end,
+            "samples": samples, "bytes": bytes, "lost": lost, "waiting": 1, "strange": 3,
+        });
+        serde_json::from_value(report).unwrap()
     }
 
     #[test]

@@ -235,7 +235,7 @@ impl Control {
         }
         for wanted in self.wanted.values() {
             if let Progress::Open(channel) = &wanted.progress {
-                channel.close();
+                channel.cut();
             }
         }
         for inlet in self.state.inlets() {

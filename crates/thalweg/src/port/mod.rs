@@ -124,27 +124,30 @@ impl std::fmt::Debug for OnceInterrupt {
 }
 
 impl Channel {
-    /// Ends the channel at the subscriber without delivering what is still on its way.
+    /// Ends the channel at the subscriber at once: what is still on its way is not delivered. Its thread finds it cut, at
+    /// once if it waits without end, else at its next tick.
     pub(crate) fn cut(&self) {
-        self.cut.store(true, Relaxed);
+        self.cut.store(true, SeqCst);
         self.close();
+        if let Some(interrupt) = self.interrupt.0.get() {
+            interrupt();
+        }
     }
     pub(crate) fn is_cut(&self) -> bool {
         self.cut.load(Relaxed)
     }
-    /// Ends the channel at this end: its thread finds it closed, at once if it waits without end, else at its next tick.
+
+    /// The channel is over; what is still on its way is delivered. A thread that waits without end is not interrupted:
+    /// the publisher ends its stream behind the last sample.
     pub(crate) fn close(&self) {
         self.closed.store(true, SeqCst);
-        if let Some(interrupt) = self.interrupt.0.get() {
-            interrupt();
-        }
     }
 
     /// From now on the thread that serves the channel waits without end.
     pub(crate) fn waits_without_end(&self, interrupt: Interrupt) {
         let _ = self.interrupt.0.set(interrupt);
-        if self.closed.load(SeqCst) {
-            self.close();
+        if self.cut.load(SeqCst) {
+            self.cut();
         }
     }
     pub(crate) fn is_closed(&self) -> bool {
