@@ -22,6 +22,7 @@ struct Inner {
     incarnations: u64,
     incarnation: u64,
     longest_gap_ns: u64,
+    long_gaps_ms: Vec<f64>, // above 50 ms, the first few
     last_at_ns: u64,
     allocations: u64,
     allocations_at_first: u64,
@@ -31,7 +32,11 @@ struct Inner {
 impl Account {
     /// An empty account.
     pub fn new() -> Self {
-        Self(Mutex::new(Inner { latencies: Vec::with_capacity(MOST), ..Inner::default() }))
+        Self(Mutex::new(Inner {
+            latencies: Vec::with_capacity(MOST),
+            long_gaps_ms: Vec::with_capacity(16),
+            ..Inner::default()
+        }))
     }
 
     /// Notes a sample. Called on the receiving thread.
@@ -48,7 +53,11 @@ impl Account {
         } else {
             inner.again += u64::from(info.seq <= inner.last);
             inner.missing += info.seq.saturating_sub(inner.last + 1);
-            inner.longest_gap_ns = inner.longest_gap_ns.max(info.received_ns.saturating_sub(inner.last_at_ns));
+            let gap = info.received_ns.saturating_sub(inner.last_at_ns);
+            inner.longest_gap_ns = inner.longest_gap_ns.max(gap);
+            if gap > 50_000_000 && inner.long_gaps_ms.len() < inner.long_gaps_ms.capacity() {
+                inner.long_gaps_ms.push(gap as f64 / 1e6);
+            }
         }
         inner.received += 1;
         inner.last = inner.last.max(info.seq);
@@ -67,7 +76,8 @@ impl Account {
         let mut latencies = std::mem::take(&mut inner.latencies);
         latencies.clear();
         let last_at_ns = inner.last_at_ns;
-        *inner = Inner { latencies, last, incarnation, last_at_ns, ..Inner::default() };
+        let long_gaps_ms = Vec::with_capacity(16);
+        *inner = Inner { latencies, long_gaps_ms, last, incarnation, last_at_ns, ..Inner::default() };
     }
 
     /// Number of the newest sample, and how many came.
@@ -85,6 +95,7 @@ impl Account {
             "missing": inner.missing, "incarnations": inner.incarnations, "allocations": inner.allocations,
             "p50": micros(0.5), "p99": micros(0.99), "max": micros(1.0),
             "longest_gap_ms": inner.longest_gap_ns as f64 / 1e6, "last_at_ns": inner.last_at_ns,
+            "long_gaps_ms": inner.long_gaps_ms,
         })
     }
 }

@@ -47,7 +47,7 @@ pub fn play() {
         "subscriber" => Ports::subscribers(&node, &words),
         _ => panic!("no such part: {role}"),
     };
-    let part = Part { node, ports, threads_before: before };
+    let part = Part { node, ports, threads_before: before, last: 0 };
     part.say(&json!({"open_us": open_us, "pid": std::process::id()}));
     part.run();
 }
@@ -117,6 +117,11 @@ impl Ports {
         Self { publishers: Vec::new(), subscribers, account }
     }
 
+    fn names(&self) -> Vec<&str> {
+        let subscribers = self.subscribers.iter().map(Subscriber::name);
+        self.publishers.iter().map(Publisher::name).chain(subscribers).collect()
+    }
+
     fn connected(&self) -> usize {
         let sent: usize = self.publishers.iter().map(Publisher::connected).sum();
         sent + self.subscribers.iter().map(Subscriber::connected).sum::<usize>()
@@ -127,6 +132,7 @@ struct Part {
     node: Node,
     ports: Ports,
     threads_before: usize,
+    last: u64, // sequence number of the last published sample
 }
 
 impl Part {
@@ -187,7 +193,7 @@ impl Part {
             "threads": linux::thread::count() - self.threads_before,
             "rss_kib": rss_kib(), "peak_kib": linux::thread::peak_rss_kib(), "waits": linux::lock::waits(),
             "connected": self.ports.connected(), "channels": reports, "events": self.events(),
-            "addresses": self.node.addresses(), "id": self.node.id(),
+            "addresses": self.node.addresses(), "id": self.node.id(), "names": self.ports.names(),
         })
     }
 
@@ -196,7 +202,7 @@ impl Part {
         let (hz, count) = (words.number("hz", 1000), words.number("count", 1000));
         let message = vec![7; words.number("size", 64) as usize];
         let mut durations = Durations::with_capacity(count as usize);
-        let (mut sent, mut queued, mut dropped, mut broken, mut seq) = (0, 0, 0, 0, 0);
+        let (mut sent, mut queued, mut dropped, mut broken) = (0, 0, 0, 0);
         let (waits, allocations) = (linux::lock::waits(), allocations::of_this_thread());
         let start = Instant::now();
         for index in 0..count {
@@ -213,12 +219,12 @@ impl Part {
                 queued += published.queued;
                 dropped += published.dropped;
                 broken += published.not_connected;
-                seq = published.seq;
+                self.last = published.seq;
             }
         }
         let (allocations, waits) = (allocations::of_this_thread() - allocations, linux::lock::waits() - waits);
         json!({
-            "sent": sent, "queued": queued, "dropped": dropped, "not_connected": broken, "last": seq,
+            "sent": sent, "queued": queued, "dropped": dropped, "not_connected": broken, "last": self.last,
             "p50": durations.micros(0.5), "p99": durations.micros(0.99), "max": durations.micros(1.0),
             "allocations": allocations, "waits": waits, "took_ms": start.elapsed().as_millis() as u64,
         })
