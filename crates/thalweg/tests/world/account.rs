@@ -23,6 +23,7 @@ struct Inner {
     incarnation: u64,
     longest_gap_ns: u64,
     long_gaps_ms: Vec<f64>, // above 50 ms, the first few
+    first_at_ns: u64,
     last_at_ns: u64,
     allocations: u64,
     allocations_at_first: u64,
@@ -49,6 +50,7 @@ impl Account {
         }
         if inner.received == 0 {
             inner.first = info.seq;
+            inner.first_at_ns = info.received_ns;
             inner.allocations_at_first = allocations;
         } else {
             inner.again += u64::from(info.seq <= inner.last);
@@ -94,7 +96,7 @@ impl Account {
             "received": inner.received, "first": inner.first, "last": inner.last, "again": inner.again,
             "missing": inner.missing, "incarnations": inner.incarnations, "allocations": inner.allocations,
             "p50": micros(0.5), "p99": micros(0.99), "max": micros(1.0),
-            "longest_gap_ms": inner.longest_gap_ns as f64 / 1e6, "last_at_ns": inner.last_at_ns,
+            "longest_gap_ms": inner.longest_gap_ns as f64 / 1e6, "first_at_ns": inner.first_at_ns,
             "long_gaps_ms": inner.long_gaps_ms,
         })
     }
