@@ -1,5 +1,6 @@
 //! The channels this node's subscribers want, and how far each has come. Pure: time is an argument.
 
+use super::state::CARRIERS;
 use crate::control::{Document, PortInfo};
 use crate::port::{Channel, PortRef};
 use std::collections::BTreeMap;
@@ -131,7 +132,8 @@ impl Wanted {
 /// All wanted channels.
 pub(crate) type WantedChannels = BTreeMap<Pair, Wanted>;
 
-/// The ways from this host to a publisher, best first: `local`, `shm`, then by reliability (design.md §4).
+/// The ways from this host to a publisher, best first: in the order that a port named, else `local`, `shm`, then by
+/// reliability (design.md §4).
 pub(crate) fn candidates(
     here: &Document,
     there: &Document,
@@ -139,32 +141,38 @@ pub(crate) fn candidates(
     subscriber: &PortInfo,
     only: Option<&str>,
 ) -> Vec<Candidate> {
-    let same_process = here.pid == there.pid && here.host == there.host;
     let same_host = here.host == there.host;
+    let same_process = here.pid == there.pid && same_host;
     let reliable = subscriber.qos.reliability == qos::Reliability::Reliable;
-    let allowed = |carrier: &str| match only {
-        Some(only) => only == carrier,
-        None => publisher.carriers.iter().any(|c| c == carrier) && subscriber.carriers.iter().any(|c| c == carrier),
-    };
-    let mut found = Vec::new();
-    if allowed("local") && same_process {
-        found.push(Candidate { carrier: "local".into(), route: Route::Process });
-    }
-    if let (true, true, Some(socket)) = (allowed("shm"), same_host, &there.socket) {
-        found.push(Candidate { carrier: "shm".into(), route: Route::Unix(socket.clone()) });
-    }
-    // `auto` takes udp only where losses are allowed, and mcast only when somebody asked for it.
-    let one_choice = only.is_some() || subscriber.carriers.len() == 1 || publisher.carriers.len() == 1;
-    let network: &[&str] = match (reliable, one_choice) {
-        (true, _) => &["tcp"],
-        (false, true) => &["udp", "mcast", "tcp"],
-        (false, false) => &["udp", "tcp"],
-    };
     let addresses = reachable(there, same_host);
-    for carrier in network.iter().filter(|c| allowed(c)) {
-        found.extend(addresses.iter().map(|a| Candidate { carrier: (*carrier).to_owned(), route: Route::Tcp(*a) }));
+    let allowed = |carrier: &str| only.is_some() || [publisher, subscriber].iter().all(|p| named(p, carrier));
+    let mut found = Vec::new();
+    for carrier in order(publisher, subscriber, only).into_iter().filter(|c| allowed(c)) {
+        let by = |route| Candidate { carrier: carrier.to_owned(), route };
+        match (carrier, &there.socket) {
+            ("local", _) if same_process => found.push(by(Route::Process)),
+            ("shm", Some(socket)) if same_host => found.push(by(Route::Unix(socket.clone()))),
+            ("tcp", _) => found.extend(addresses.iter().map(|a| by(Route::Tcp(*a)))),
+            ("udp" | "mcast", _) if !reliable => found.extend(addresses.iter().map(|a| by(Route::Tcp(*a)))),
+            _ => {}
+        }
     }
     found
+}
+
+fn named(port: &PortInfo, carrier: &str) -> bool {
+    port.carriers.iter().any(|c| c == carrier)
+}
+
+/// Carriers in the order to try: an administrator's, the subscriber's, the publisher's; who named none left it to `auto`,
+/// which takes udp only where losses are allowed (see above), and never mcast by itself.
+fn order<'a>(publisher: &'a PortInfo, subscriber: &'a PortInfo, only: Option<&'a str>) -> Vec<&'a str> {
+    let own = [subscriber, publisher].into_iter().find(|port| port.carriers != CARRIERS);
+    match (only, own) {
+        (Some(only), _) => vec![only],
+        (None, Some(port)) => port.carriers.iter().map(String::as_str).collect(),
+        (None, None) => vec!["local", "shm", "udp", "tcp"],
+    }
 }
 
 /// Loopback addresses count only within one host identity, and are the shortest way there.
@@ -193,5 +201,27 @@ mod tests {
         let millis: Vec<u64> = pauses.iter().skip(1).step_by(2).map(|(_, p)| p.as_millis() as u64).collect();
         assert_eq!(millis, [20, 40, 80, 160, 320, 400, 400, 400]);
         assert!(pauses.iter().step_by(2).all(|(c, p)| c.as_deref() == Some("tcp") && p.is_zero()));
+    }
+
+    #[test]
+    fn a_port_that_names_carriers_gets_them_in_its_order_and_auto_never_takes_mcast() {
+        let mut there = crate::testing::discovery::document(1);
+        there.addresses = vec!["127.0.0.1:7".parse().unwrap()];
+        there.socket = Some("/socket".into());
+        let here = Document { node: crate::control::NodeId(2), pid: there.pid + 1, ..there.clone() };
+        let all: Vec<String> = CARRIERS.map(str::to_owned).into();
+        let port = |carriers: Vec<String>| PortInfo {
+            qos: qos::Qos { reliability: qos::Reliability::BestEffort, ..Default::default() },
+            carriers,
+            ..crate::testing::port_info("/p")
+        };
+        let tried = |publisher: Vec<String>, subscriber: Vec<String>| {
+            let found = candidates(&here, &there, &port(publisher), &port(subscriber), None);
+            found.into_iter().map(|c| c.carrier).collect::<Vec<_>>()
+        };
+        assert_eq!(tried(all.clone(), all.clone()), ["shm", "udp", "tcp"]);
+        let mine = ["tcp", "mcast", "shm"].map(str::to_owned).to_vec();
+        assert_eq!(tried(all.clone(), mine.clone()), ["tcp", "mcast", "shm"]);
+        assert_eq!(tried(mine, all), ["tcp", "mcast", "shm"]);
     }
 }

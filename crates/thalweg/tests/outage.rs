@@ -1,0 +1,164 @@
+//! Two hosts as network namespaces: streams over tcp, udp and mcast resume by themselves after an outage (P-16), and a
+//! subscriber behind a bad link is as harmless to the others as a stopped one (U-20, U-21).
+#![allow(clippy::unwrap_used)] // all of this is test
+
+mod world;
+
+use std::time::Duration;
+use world::agent::{Agent, number};
+use world::net::{A, B, TwoHosts};
+use world::{World, figure, long, skipped};
+
+const CARRIERS: [&str; 3] = ["tcp", "udp", "mcast"];
+
+#[test]
+#[ignore = "run by the other tests, in a process of its own"]
+fn the_part() {
+    world::roles::play();
+}
+
+/// Writes the file of addresses that nodes of both hosts read.
+fn addresses(world: &World, all: &[String]) -> String {
+    let file = world.dir().join("nodes.toml");
+    let text: String = all.iter().map(|a| format!("[[node]]\naddress = \"{a}\"\n")).collect();
+    std::fs::write(&file, text).unwrap();
+    file.to_str().unwrap().to_owned()
+}
+
+#[test]
+fn streams_resume_after_an_outage() {
+    let hosts = match TwoHosts::new("o") {
+        Ok(hosts) => hosts,
+        Err(why) => return skipped(why),
+    };
+    let world = World::new();
+    let at = [format!("{A}:7400"), format!("{B}:7400"), format!("{B}:7401"), format!("{B}:7402")];
+    let file = addresses(&world, &at);
+    let mut publisher =
+        Agent::start_by(&world, &format!("publisher topic=/a file={file} listen={}", at[0]), &hosts.in_a());
+    let mut subscribers = Vec::new();
+    for (carrier, at) in CARRIERS.iter().zip(&at[1..]) {
+        // `auto` may take anything else as well; shared memory it must not: other hosts have none of ours.
+        let part = format!("subscriber topic=/a name=/{carrier} carriers={carrier},shm,local file={file} listen={at}");
+        subscribers.push((carrier, Agent::start_by(&world, &part, &hosts.in_b())));
+    }
+    publisher.connected(3);
+    subscribers.iter_mut().for_each(|(_, s)| s.connected(1));
+    for (carrier, subscriber) in &mut subscribers {
+        let channels = subscriber.ask("status")["channels"].clone();
+        assert_eq!(channels[0]["carrier"], **carrier, "{channels}");
+    }
+    let down = if long() { Duration::from_secs(10) } else { Duration::from_secs(4) };
+    let count = 100 * (down.as_secs() + 5);
+    publisher.tell(&format!("publish hz=100 count={count}"));
+    for (carrier, subscriber) in &mut subscribers {
+        assert!(subscriber.ask("until count=50")["ok"] == true, "{carrier}: nothing came");
+    }
+    hosts.link(false);
+    std::thread::sleep(down);
+    subscribers.iter_mut().for_each(|(_, s)| drop(s.ask("reset")));
+    hosts.link(true);
+    let up = linux::clock::monotonic_ns();
+    let published = publisher.answer();
+    assert!(number(&published, "p99") < 1000.0, "publish() waited during the outage: {published}");
+    let limit = if long() { 1.0 } else { 3.0 };
+    for (carrier, subscriber) in &mut subscribers {
+        let last = number(&published, "last");
+        let reached = subscriber.ask(&format!("until last={last} ms=5000"));
+        let report = subscriber.ask("report");
+        let status = subscriber.ask("status");
+        assert!(reached["ok"] == true, "{carrier} did not resume: {report} {status}");
+        assert_eq!(number(&report, "again"), 0.0, "{carrier}: twice or out of order: {report}");
+        let resumed = (number(&report, "first_at_ns") - up as f64) / 1e9;
+        figure(
+            "outage",
+            format!(
+                "{carrier}: resumed {resumed:.3} s after the link was up again (down {down:?}), publish() p99 {} µs max {} µs",
+                published["p99"], published["max"]
+            ),
+        );
+        assert!(resumed <= limit, "{carrier} took {resumed} s: {status}");
+    }
+}
+
+#[test]
+fn a_subscriber_behind_a_bad_link_over_tcp_delays_nobody() {
+    behind_a_bad_link("tcp");
+}
+#[test]
+fn a_subscriber_behind_a_bad_link_over_udp_delays_nobody() {
+    behind_a_bad_link("udp");
+}
+
+/// Seven subscribers on the publisher's host, the eighth behind 1 Mbit/s with 30 % loss, and more than that to send.
+fn behind_a_bad_link(carrier: &str) {
+    let hosts = match TwoHosts::new(if carrier == "tcp" { "t" } else { "u" }) {
+        Ok(hosts) => hosts,
+        Err(why) => return skipped(why),
+    };
+    let world = World::new();
+    let at = [format!("{A}:7400"), format!("{B}:7400")];
+    let file = addresses(&world, &at);
+    let mut publisher =
+        Agent::start_by(&world, &format!("publisher topic=/a file={file} listen={}", at[0]), &hosts.in_a());
+    let near =
+        |i| Agent::start_by(&world, &format!("subscriber topic=/a name=/s{i} carriers={carrier}"), &hosts.in_a());
+    let mut near: Vec<Agent> = (0..7).map(near).collect();
+    let part = format!("subscriber topic=/a name=/far carriers={carrier} file={file} listen={}", at[1]);
+    let mut far = Agent::start_by(&world, &part, &hosts.in_b());
+    publisher.connected(8);
+    near.iter_mut().for_each(|s| s.connected(1));
+    let mut run = |publisher: &mut Agent| {
+        let warm = number(&publisher.ask("publish count=100 size=512"), "last");
+        for subscriber in &mut near {
+            subscriber.ask(&format!("until last={warm} ms=1000"));
+            subscriber.ask("reset");
+        }
+        let lost = |status: &serde_json::Value| -> f64 {
+            let all = status["channels"].as_array().unwrap().iter();
+            all.filter(|c| c["subscriber"] != "/far").map(|c| number(c, "lost")).sum()
+        };
+        let before = lost(&publisher.ask("status"));
+        let published = publisher.ask("publish count=3000 size=512");
+        let dropped = lost(&publisher.ask("status")) - before;
+        let (mut got, mut p50, mut p99) = (0.0, Vec::new(), Vec::new());
+        for subscriber in &mut near {
+            subscriber.ask(&format!("until last={} ms=1000", number(&published, "last")));
+            let report = subscriber.ask("report");
+            assert_eq!(number(&report, "again"), 0.0, "{report}");
+            got += number(&report, "received");
+            p50.push(number(&report, "p50"));
+            p99.push(number(&report, "p99"));
+        }
+        assert!(
+            got + dropped >= 7.0 * 3000.0 * if carrier == "tcp" { 1.0 } else { 0.99 },
+            "{got} came, {dropped} were dropped"
+        );
+        (
+            world::median(p50),
+            world::median(p99),
+            number(&published, "p50"),
+            number(&published, "p99"),
+            number(&published, "max"),
+        )
+    };
+    let before = run(&mut publisher);
+    if let Err(why) = hosts.impair("1mbit", 30) {
+        return skipped(why);
+    }
+    let behind = run(&mut publisher);
+    figure(
+        "bad link",
+        format!(
+            "{carrier}: of the other seven p50, p99, of publish() p50, p99, max (µs): {before:.1?} before, {behind:.1?} with one behind 1 Mbit/s and 30 % loss"
+        ),
+    );
+    assert!(behind.3 < before.3.max(100.0) * 10.0, "publish() takes longer: {behind:?}");
+    let report = far.ask("report");
+    figure(
+        "bad link",
+        format!("{carrier}: the far one got {} of 6200, {} missing", report["received"], report["missing"]),
+    );
+    assert_eq!(number(&report, "again"), 0.0, "{report}");
+    assert!(number(&report, "received") > 3000.0, "nothing comes through at all: {report}");
+}

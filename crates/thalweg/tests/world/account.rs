@@ -1,0 +1,133 @@
+//! What a subscriber got: how many, in which order, how late. Written by receiving threads without allocating.
+
+use super::allocations;
+use serde_json::{Value, json};
+use std::sync::Mutex;
+use std::time::Duration;
+use thalweg::SampleInfo;
+
+/// Latencies that are kept; further ones are only counted.
+const MOST: usize = 1 << 20;
+
+/// The account of one subscriber.
+pub struct Account(Mutex<Inner>);
+
+#[derive(Default)]
+struct Inner {
+    received: u64,
+    first: u64,
+    last: u64,
+    again: u64,   // a sample came twice, or after a later one
+    missing: u64, // holes in the sequence numbers of one incarnation
+    incarnations: u64,
+    incarnation: u64,
+    longest_gap_ns: u64,
+    long_gaps_ms: Vec<f64>, // above 50 ms, the first few
+    first_at_ns: u64,
+    last_at_ns: u64,
+    allocations: u64,
+    allocations_at_first: u64,
+    latencies: Vec<u32>, // tenths of microseconds
+}
+
+impl Account {
+    /// An empty account.
+    pub fn new() -> Self {
+        Self(Mutex::new(Inner {
+            latencies: Vec::with_capacity(MOST),
+            long_gaps_ms: Vec::with_capacity(16),
+            ..Inner::default()
+        }))
+    }
+
+    /// Notes a sample. Called on the receiving thread.
+    pub fn note(&self, info: &SampleInfo) {
+        let mut inner = self.0.lock().unwrap();
+        let allocations = allocations::of_this_thread();
+        if inner.incarnation != info.incarnation {
+            (inner.incarnation, inner.last) = (info.incarnation, 0);
+            inner.incarnations += 1;
+        }
+        if inner.received == 0 {
+            inner.first = info.seq;
+            inner.first_at_ns = info.received_ns;
+            inner.allocations_at_first = allocations;
+        } else {
+            inner.again += u64::from(info.seq <= inner.last);
+            inner.missing += info.seq.saturating_sub(inner.last + 1);
+            let gap = info.received_ns.saturating_sub(inner.last_at_ns);
+            inner.longest_gap_ns = inner.longest_gap_ns.max(gap);
+            if gap > 50_000_000 && inner.long_gaps_ms.len() < inner.long_gaps_ms.capacity() {
+                inner.long_gaps_ms.push(gap as f64 / 1e6);
+            }
+        }
+        inner.received += 1;
+        inner.last = inner.last.max(info.seq);
+        inner.last_at_ns = info.received_ns;
+        inner.allocations = allocations - inner.allocations_at_first;
+        let late = info.received_ns.saturating_sub(info.source_ns) / 100;
+        if inner.latencies.len() < MOST {
+            inner.latencies.push(u32::try_from(late).unwrap_or(u32::MAX));
+        }
+    }
+
+    /// Begins anew; the last sequence number stays known, so that nothing comes twice unnoticed.
+    pub fn reset(&self) {
+        let mut inner = self.0.lock().unwrap();
+        let (last, incarnation) = (inner.last, inner.incarnation);
+        let mut latencies = std::mem::take(&mut inner.latencies);
+        latencies.clear();
+        let last_at_ns = inner.last_at_ns;
+        let long_gaps_ms = Vec::with_capacity(16);
+        *inner = Inner { latencies, long_gaps_ms, last, incarnation, last_at_ns, ..Inner::default() };
+    }
+
+    /// Number of the newest sample, and how many came.
+    pub fn last(&self) -> (u64, u64) {
+        let inner = self.0.lock().unwrap();
+        (inner.last, inner.received)
+    }
+
+    /// All of it.
+    pub fn report(&self) -> Value {
+        let inner = self.0.lock().unwrap();
+        let micros = |share| percentile(&inner.latencies, share) / 10.0;
+        json!({
+            "received": inner.received, "first": inner.first, "last": inner.last, "again": inner.again,
+            "missing": inner.missing, "incarnations": inner.incarnations, "allocations": inner.allocations,
+            "p50": micros(0.5), "p99": micros(0.99), "max": micros(1.0),
+            "longest_gap_ms": inner.longest_gap_ns as f64 / 1e6, "first_at_ns": inner.first_at_ns,
+            "long_gaps_ms": inner.long_gaps_ms,
+        })
+    }
+}
+
+/// How long calls took.
+#[derive(Default)]
+pub struct Durations(Vec<u32>);
+
+impl Durations {
+    /// Room for `count` calls, so that noting them allocates nothing.
+    pub fn with_capacity(count: usize) -> Self {
+        Self(Vec::with_capacity(count))
+    }
+
+    /// Notes a call.
+    pub fn note(&mut self, took: Duration) {
+        if self.0.len() < self.0.capacity() {
+            self.0.push(u32::try_from(took.as_nanos()).unwrap_or(u32::MAX));
+        }
+    }
+
+    /// A percentile in microseconds.
+    pub fn micros(&self, share: f64) -> f64 {
+        percentile(&self.0, share) / 1000.0
+    }
+}
+
+fn percentile(values: &[u32], share: f64) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_unstable();
+    let index = ((sorted.len() as f64 * share).ceil() as usize).clamp(1, sorted.len().max(1)) - 1;
+    sorted.get(index).copied().map_or(f64::NAN, f64::from)
+}

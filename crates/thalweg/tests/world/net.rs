@@ -1,0 +1,80 @@
+//! Network namespaces of a test's own, connected by a veth pair; removed when dropped. Made with iproute2, by root.
+
+use std::process::{Command, Stdio};
+
+/// Two hosts: `a` has 10.99.0.1 on `veth`, `b` has 10.99.0.2.
+pub struct TwoHosts {
+    a: String,
+    b: String,
+}
+
+/// Address of host `a`.
+pub const A: &str = "10.99.0.1";
+/// Address of host `b`.
+pub const B: &str = "10.99.0.2";
+
+impl TwoHosts {
+    /// Makes them.
+    ///
+    /// # Errors
+    /// Why they cannot be made here: no root, no `ip`.
+    pub fn new(test: &str) -> Result<Self, String> {
+        let id = std::process::id();
+        let hosts = Self { a: format!("tw{id}{test}a"), b: format!("tw{id}{test}b") };
+        run("ip", &["netns", "add", &hosts.a])?;
+        run("ip", &["netns", "add", &hosts.b])?;
+        run("ip", &["-n", &hosts.a, "link", "add", "veth", "type", "veth", "peer", "name", "veth", "netns", &hosts.b])?;
+        for (host, address) in [(&hosts.a, A), (&hosts.b, B)] {
+            run("ip", &["-n", host, "address", "add", &format!("{address}/24"), "dev", "veth"])?;
+            run("ip", &["-n", host, "link", "set", "lo", "up"])?;
+            run("ip", &["-n", host, "link", "set", "veth", "up"])?;
+        }
+        Ok(hosts)
+    }
+
+    /// What starts a program in host `a`.
+    pub fn in_a(&self) -> [&str; 4] {
+        ["ip", "netns", "exec", &self.a]
+    }
+
+    /// What starts a program in host `b`.
+    pub fn in_b(&self) -> [&str; 4] {
+        ["ip", "netns", "exec", &self.b]
+    }
+
+    /// Takes the link down or up (at host `b`'s end).
+    pub fn link(&self, up: bool) {
+        run("ip", &["-n", &self.b, "link", "set", "veth", if up { "up" } else { "down" }]).unwrap();
+    }
+
+    /// Lets no more than `rate` pass from `a` to `b`, and loses `loss` percent of it.
+    ///
+    /// # Errors
+    /// Why this cannot be had here: no `tc`, no `nft`.
+    pub fn impair(&self, rate: &str, loss: u32) -> Result<(), String> {
+        let shape = ["qdisc", "add", "dev", "veth", "root", "tbf", "rate", rate, "burst", "3200", "limit", "30000"];
+        run("tc", &[&["-n", &self.a][..], &shape[..]].concat())?;
+        let rule = format!(
+            "add table inet loss; add chain inet loss in {{ type filter hook input priority 0; }}; \
+             add rule inet loss in iifname veth numgen random mod 100 < {loss} drop"
+        );
+        run("ip", &["netns", "exec", &self.b, "nft", &rule])
+    }
+}
+
+impl Drop for TwoHosts {
+    fn drop(&mut self) {
+        for host in [&self.a, &self.b] {
+            let _ = run("ip", &["netns", "delete", host]);
+        }
+    }
+}
+
+fn run(program: &str, arguments: &[&str]) -> Result<(), String> {
+    let output = Command::new(program).args(arguments).stdin(Stdio::null()).output();
+    let output = output.map_err(|e| format!("{program} cannot be started: {e}"))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    Err(format!("{program} {}: {}", arguments.join(" "), String::from_utf8_lossy(&output.stderr).trim()))
+}

@@ -1,0 +1,239 @@
+//! The parts that processes play: a publisher, a subscriber, a node with many of them.
+
+use super::account::{Account, Durations};
+use super::agent::PART;
+use super::allocations;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::io::BufRead;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use thalweg::codec::Raw;
+use thalweg::{DiscoverySource, Node, Publisher, Settings, Subscriber};
+
+/// `key=value` pairs of a part or a command, its first word without a key.
+pub struct Words(BTreeMap<String, String>);
+
+impl Words {
+    fn parse(line: &str) -> (String, Self) {
+        let mut words = line.split_whitespace();
+        let verb = words.next().unwrap_or_default().to_owned();
+        let pair = |word: &str| word.split_once('=').map(|(k, v)| (k.to_owned(), v.to_owned()));
+        (verb, Self(words.filter_map(pair).collect()))
+    }
+    /// A word, if it is there.
+    pub fn get(&self, key: &str) -> Option<&str> {
+        self.0.get(key).map(String::as_str)
+    }
+    /// A number, or `otherwise`.
+    pub fn number(&self, key: &str, otherwise: u64) -> u64 {
+        self.get(key).map_or(otherwise, |v| v.parse().unwrap())
+    }
+}
+
+/// Plays the part that the environment names; does nothing without one.
+pub fn play() {
+    let Ok(part) = std::env::var(PART) else { return };
+    // Who starts a test and dies leaves nobody behind, stopped or not.
+    rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL)).unwrap();
+    raise_open_files();
+    let (role, words) = Words::parse(&part);
+    let before = linux::thread::count();
+    let opening = Instant::now();
+    let node = Node::with_settings(settings(&words)).unwrap();
+    let open_us = opening.elapsed().as_micros() as u64;
+    let ports = match role.as_str() {
+        "publisher" => Ports::publishers(&node, &words),
+        "subscriber" => Ports::subscribers(&node, &words),
+        _ => panic!("no such part: {role}"),
+    };
+    let part = Part { node, ports, threads_before: before, last: 0 };
+    part.say(&json!({"open_us": open_us, "pid": std::process::id()}));
+    part.run();
+}
+
+fn settings(words: &Words) -> Settings {
+    let default = Settings::default();
+    Settings {
+        realm: words.get("realm").unwrap().to_owned(),
+        listen: words.get("listen").map(|a| a.split(',').map(|a| a.parse().unwrap()).collect()).unwrap_or_default(),
+        discovery: words.get("file").map_or(DiscoverySource::Automatic, |f| DiscoverySource::Static(f.into())),
+        name: words.get("node").map_or(default.name.clone(), str::to_owned),
+        ..default
+    }
+}
+
+/// Thousands of channels need more than a thousand descriptors.
+fn raise_open_files() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
+}
+
+struct Ports {
+    publishers: Vec<Publisher<Raw>>,
+    subscribers: Vec<Subscriber<Raw>>,
+    account: Arc<Account>,
+}
+
+fn names(words: &Words, index: u64) -> (String, String) {
+    let number =
+        |key| words.get(key).map(|t| if words.number("ports", 1) == 1 { t.to_owned() } else { format!("{t}{index}") });
+    (number("topic").unwrap_or_else(|| "/topic".into()), number("name").unwrap_or_default())
+}
+
+fn carriers(words: &Words, index: u64) -> Vec<String> {
+    let all: Vec<String> = words.get("carriers").unwrap_or("tcp").split(',').map(str::to_owned).collect();
+    // Many ports take the carriers in turn.
+    if words.number("ports", 1) == 1 { all } else { vec![all[index as usize % all.len()].clone()] }
+}
+
+impl Ports {
+    fn publishers(node: &Node, words: &Words) -> Self {
+        let open = |index| {
+            let (topic, name) = names(words, index);
+            let builder = node.publisher::<Raw>(&topic).max_message(words.number("max", 1 << 20) as u32);
+            let builder = if name.is_empty() { builder } else { builder.named(name) };
+            builder.open().unwrap()
+        };
+        let publishers = (0..words.number("ports", 1)).map(open).collect();
+        Self { publishers, subscribers: Vec::new(), account: Arc::new(Account::new()) }
+    }
+
+    fn subscribers(node: &Node, words: &Words) -> Self {
+        let account = Arc::new(Account::new());
+        let open = |index| {
+            let (topic, name) = names(words, index);
+            let carriers = carriers(words, index);
+            let lossy = matches!(carriers[0].as_str(), "udp" | "mcast");
+            let reliability = if lossy { qos::Reliability::BestEffort } else { qos::Reliability::Reliable };
+            let builder = node.subscriber::<Raw>(&topic).reliability(reliability).carriers(carriers);
+            let builder = builder.max_message(words.number("max", 1 << 20) as u32);
+            let builder = if name.is_empty() { builder } else { builder.named(name) };
+            let seen = account.clone();
+            builder.callback(move |sample| seen.note(sample.info())).unwrap()
+        };
+        let subscribers = (0..words.number("ports", 1)).map(open).collect();
+        Self { publishers: Vec::new(), subscribers, account }
+    }
+
+    fn names(&self) -> Vec<&str> {
+        let subscribers = self.subscribers.iter().map(Subscriber::name);
+        self.publishers.iter().map(Publisher::name).chain(subscribers).collect()
+    }
+
+    fn connected(&self) -> usize {
+        let sent: usize = self.publishers.iter().map(Publisher::connected).sum();
+        sent + self.subscribers.iter().map(Subscriber::connected).sum::<usize>()
+    }
+}
+
+struct Part {
+    node: Node,
+    ports: Ports,
+    threads_before: usize,
+    last: u64, // sequence number of the last published sample
+}
+
+impl Part {
+    fn say(&self, answer: &Value) {
+        println!("\n@{answer}");
+    }
+
+    fn run(mut self) {
+        for line in std::io::stdin().lock().lines() {
+            let (verb, words) = Words::parse(&line.unwrap());
+            let patience = Duration::from_millis(words.number("ms", 20_000));
+            let answer = match verb.as_str() {
+                "connected" => {
+                    let count = words.number("n", 1) as usize;
+                    let ok = self.node.wait_until(patience, || self.ports.connected() >= count);
+                    json!({"ok": ok, "connected": self.ports.connected(), "events": self.events(), "at_ns": linux::clock::monotonic_ns()})
+                }
+                "left" => {
+                    let count = words.number("n", 0) as usize;
+                    let ok = self.node.wait_until(patience, || self.ports.connected() <= count);
+                    json!({"ok": ok, "connected": self.ports.connected(), "events": self.events()})
+                }
+                "publish" => self.publish(&words),
+                "report" => self.ports.account.report(),
+                "reset" => {
+                    self.ports.account.reset();
+                    json!({})
+                }
+                "until" => {
+                    let (last, count) = (words.number("last", 0), words.number("count", 0));
+                    let got = || self.ports.account.last();
+                    let ok = super::eventually(patience, || (got().0 >= last && got().1 >= count).then_some(()));
+                    json!({"ok": ok.is_some(), "last": got().0, "received": got().1})
+                }
+                "told" => {
+                    let text = words.get("text").unwrap_or_default().replace('_', " ");
+                    let told =
+                        super::eventually(patience, || self.events().iter().any(|e| e.contains(&text)).then_some(()));
+                    json!({"ok": told.is_some(), "events": self.events()})
+                }
+                "status" => self.status(),
+                "end" => break,
+                _ => panic!("no such command: {verb}"),
+            };
+            self.say(&answer);
+        }
+    }
+
+    fn events(&self) -> Vec<String> {
+        let mut reader = self.node.events();
+        std::iter::from_fn(|| reader.wait(Duration::ZERO)).map(|e| e.to_string()).collect()
+    }
+
+    fn status(&self) -> Value {
+        let reports = self.ports.publishers.iter().flat_map(Publisher::channels);
+        let reports: Vec<_> = reports.chain(self.ports.subscribers.iter().flat_map(Subscriber::channels)).collect();
+        json!({
+            "threads": linux::thread::count() - self.threads_before,
+            "rss_kib": rss_kib(), "peak_kib": linux::thread::peak_rss_kib(), "waits": linux::lock::waits(),
+            "connected": self.ports.connected(), "channels": reports, "events": self.events(),
+            "addresses": self.node.addresses(), "id": self.node.id(), "names": self.ports.names(),
+        })
+    }
+
+    /// Publishes at a steady rate from this thread and tells what each call took.
+    fn publish(&mut self, words: &Words) -> Value {
+        let (hz, count) = (words.number("hz", 1000), words.number("count", 1000));
+        let message = vec![7; words.number("size", 64) as usize];
+        let mut durations = Durations::with_capacity(count as usize);
+        let (mut sent, mut queued, mut dropped, mut broken) = (0, 0, 0, 0);
+        let (waits, allocations) = (linux::lock::waits(), allocations::of_this_thread());
+        let start = Instant::now();
+        for index in 0..count {
+            if let Some(due) =
+                (start + Duration::from_nanos(index * 1_000_000_000 / hz.max(1))).checked_duration_since(Instant::now())
+            {
+                std::thread::sleep(due);
+            }
+            for publisher in &mut self.ports.publishers {
+                let calling = Instant::now();
+                let published = publisher.publish(&message).unwrap();
+                durations.note(calling.elapsed());
+                sent += published.sent;
+                queued += published.queued;
+                dropped += published.dropped;
+                broken += published.not_connected;
+                self.last = published.seq;
+            }
+        }
+        let (allocations, waits) = (allocations::of_this_thread() - allocations, linux::lock::waits() - waits);
+        json!({
+            "sent": sent, "queued": queued, "dropped": dropped, "not_connected": broken, "last": self.last,
+            "p50": durations.micros(0.5), "p99": durations.micros(0.99), "max": durations.micros(1.0),
+            "allocations": allocations, "waits": waits, "took_ms": start.elapsed().as_millis() as u64,
+        })
+    }
+}
+
+/// Resident memory of this process in KiB.
+pub fn rss_kib() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|l| l.starts_with("VmRSS:")).unwrap_or_default();
+    line.split_whitespace().nth(1).and_then(|v| v.parse().ok()).unwrap_or(0)
+}
