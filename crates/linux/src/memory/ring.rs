@@ -208,6 +208,11 @@ impl RingWriter {
         !self.side.full() || (self.side.refresh(self.memory.lane()).is_ok() && !self.side.full())
     }
 
+    /// How many samples the reader may hold besides those that wait in the ring.
+    pub fn hold(&self) -> u32 {
+        self.memory.shape.hold
+    }
+
     /// How many samples this reader has: waiting in the ring, or held.
     pub fn out(&self) -> usize {
         self.entries.len() - self.free.len()

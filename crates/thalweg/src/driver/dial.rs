@@ -59,7 +59,7 @@ impl Dial {
             carrier: candidate.carrier.clone(),
             clock: state.clock.clone(),
             by_name: wanted.by_name,
-            parameters: Parameters::default(),
+            parameters: Parameters { hold: hold(state, pair, wanted), ..Parameters::default() },
         };
         Ok(Self {
             pair,
@@ -246,6 +246,13 @@ impl Control {
         tcp::notice_outage(&stream);
         Ok(around(Box::new(TcpReceive::new(stream)?), tcp::CAPABILITIES))
     }
+}
+
+/// How many samples in shared memory the subscriber may hold: those that wait in its port, and a few that it looks at.
+fn hold(state: &NodeState, pair: Pair, wanted: &Wanted) -> Option<u32> {
+    const LOOKED_AT: u32 = 4;
+    let keeps = state.inlet(pair.1.port)?.keeps();
+    Some(if keeps { wanted.subscriber.qos.queue.limit().saturating_add(LOOKED_AT) } else { LOOKED_AT })
 }
 
 /// A descriptor to leave in place of one that was taken out.

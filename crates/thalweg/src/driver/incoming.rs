@@ -32,7 +32,7 @@ const CAREFUL_BURST: usize = 64 << 10;
 
 /// Samples that wait in a ring at most.
 const MOST_DEPTH: u32 = 32_768;
-/// Samples that a subscriber may hold besides those that wait in its port.
+/// Samples that a subscriber may hold which does not say how many.
 const HELD_BESIDES: u32 = 16;
 
 /// What became of an incoming stream.
@@ -193,9 +193,9 @@ impl Control {
         request: &Request,
         outlet: &dyn AnyOutlet,
     ) -> io::Result<(RingWriter, OwnedFd, OwnedFd, Option<Arena>)> {
-        let (payload_fd, arena) = outlet.payload_memory()?;
+        let hold = request.parameters.hold.unwrap_or(HELD_BESIDES).clamp(1, MOST_DEPTH);
+        let (payload_fd, arena) = outlet.payload_memory(hold)?;
         let depth = outlet.info().qos.queue.limit().min(MOST_DEPTH);
-        let hold = request.subscriber.qos.queue.limit().min(MOST_DEPTH) + HELD_BESIDES;
         let bit = self.next_bit();
         let (ring, ring_fd) = RingWriter::create(depth, hold, bit)?;
         Ok((ring, ring_fd, payload_fd, arena))
