@@ -69,6 +69,7 @@ struct Pair {
 }
 
 fn stopped_over(carrier: &str, count: u64) -> Pair {
+    let _alone = world::alone();
     let world = World::new();
     let mut publisher = Agent::start(&world, "publisher topic=/imu");
     let subscriber = |i| Agent::start(&world, &format!("subscriber topic=/imu name=/s{i} carriers={carrier}"));

@@ -343,7 +343,8 @@ impl Control {
         }
     }
 
-    pub(super) fn replace(&mut self, publisher: PortRef, subscriber: PortRef) {
+    /// An older channel of the same two ports gives way to a new one.
+    pub(super) fn replace(&mut self, (publisher, subscriber): Pair) {
         let same = |channel: &Channel| channel.publisher == publisher && channel.subscriber == subscriber;
         let old = self.entries.iter().position(|e| match e {
             Some(Entry::Served(_, Some(channel)) | Entry::ServedUnix(_, Some(channel))) => same(channel),

@@ -133,6 +133,9 @@ impl Control {
             Ok(found) => found,
             Err(refused) => return Err((refused, stream)),
         };
+        // Before anything is opened: an older channel of the same two ports may be the last member of the group that this
+        // one would join, and takes its flow along.
+        self.replace(ends(self.state.id, request));
         let settings = |id| FlowSettings {
             id,
             policy: outlet.info().qos.queue,
@@ -295,7 +298,7 @@ impl Control {
         }
     }
 
-    /// Gives the publisher its new channel; an older one of the same two ports gives way to it.
+    /// Gives the publisher its new channel.
     pub(crate) fn attach(
         &mut self,
         request: &Request,
@@ -304,8 +307,7 @@ impl Control {
         entry: Entry,
         reply: Reply,
     ) {
-        let publisher = PortRef { node: self.state.id, port: request.to_port };
-        let subscriber = PortRef { node: request.node, port: request.port };
+        let (publisher, subscriber) = ends(self.state.id, request);
         let channel = Arc::new(Channel {
             id: self.state.next_channel(),
             publisher,
@@ -321,10 +323,14 @@ impl Control {
             interrupt: Default::default(),
             cut: Default::default(),
         });
-        self.replace(publisher, subscriber);
         let token = self.watch_served(entry, channel.clone());
         self.attach_now(PendingAttach { outlet, channel, way, token, answer: Some(reply) });
     }
+}
+
+/// The publishing and the subscribing port that a request speaks of.
+fn ends(here: crate::control::NodeId, request: &Request) -> super::wanted::Pair {
+    (PortRef { node: here, port: request.to_port }, PortRef { node: request.node, port: request.port })
 }
 
 /// The acceptance, to be sent as soon as the port has the channel. If it cannot be sent the subscriber is gone, which the

@@ -505,6 +505,8 @@ impl<M: Message> AnyOutlet for Outlet<M> {
         let Some(mut state) = self.state.try_lock() else { return Err((way, Attach::Busy)) };
         let way = match way {
             Way::Flow(flow) => TypedWay::Flow(flow),
+            // Its last member left since it was chosen: the subscriber asks again, and gets a new one.
+            Way::Group(flow) if flow.has_ended() => return Err((Way::Group(flow), Attach::Closed)),
             Way::Group(flow) => {
                 let first =
                     !state.attached.iter().any(|a| matches!(&a.way, TypedWay::Group(f, _) if Arc::ptr_eq(f, &flow)));

@@ -33,6 +33,12 @@ pub fn long() -> bool {
     std::env::var_os("THALWEG_TEST_LONG").is_some()
 }
 
+/// Tests that measure run one after the other within their program.
+pub fn alone() -> std::sync::MutexGuard<'static, ()> {
+    static ONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
+    ONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
 /// A run directory and a realm of its own.
 pub struct World {
     dir: PathBuf,

@@ -47,6 +47,23 @@ impl TwoHosts {
         run("ip", &["-n", &self.b, "link", "set", "veth", if up { "up" } else { "down" }]).unwrap();
     }
 
+    /// Loses everything in both directions, or nothing, without either end noticing.
+    ///
+    /// # Errors
+    /// Why this cannot be had here: no `nft`.
+    pub fn silence(&self, on: bool) -> Result<(), String> {
+        let rule = match on {
+            true => {
+                "add table inet cut; add chain inet cut in { type filter hook input priority 0; policy drop; }; \
+                     add rule inet cut in iifname lo accept; \
+                     add chain inet cut out { type filter hook output priority 0; policy drop; }; \
+                     add rule inet cut out oifname lo accept"
+            }
+            false => "delete table inet cut",
+        };
+        run("ip", &["netns", "exec", &self.b, "nft", rule])
+    }
+
     /// Lets no more than `rate` pass from `a` to `b`, and loses `loss` percent of it.
     ///
     /// # Errors
