@@ -3,7 +3,7 @@
 use crate::link::{AnyLink, End, Link, each};
 use crate::meeting::{self, Meeting};
 use crate::ring::Shape;
-use crate::{Carrier, Terms};
+use crate::{Carrier, Terms, peer_left};
 use linux::clock::monotonic_ns;
 use linux::poll::wait_readable;
 use std::io;
@@ -78,6 +78,9 @@ pub fn receive(meeting: &Meeting, carrier: Carrier) -> io::Result<()> {
         let mut any = AnyLink::open(carrier, &control, End::Passive, terms.size, Shape::stream(terms.size))?;
         for count in [terms.warmup, terms.count].into_iter().filter(|c| *c > 0) {
             let (bytes, last) = each!(&mut any, link => take(link, count * terms.size as u64))?;
+            if carrier != Carrier::Udp && bytes < count * terms.size as u64 {
+                return Err(peer_left());
+            }
             meeting::write_words(&control, &[bytes / terms.size as u64, last])?;
         }
     }

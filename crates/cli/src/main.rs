@@ -1,13 +1,45 @@
 //! The command `thalweg`.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`demo`] | a small robot of separate processes |
+//! | [`bench`] | what a message costs, compared with bare sockets |
+//! | [`publish`], [`subscribe`] | `pub` and `sub` |
+//! | [`list`], [`info`], [`top`] | what there is, from what all nodes say ([`census`]) |
+//! | [`connect`] | channels by administration |
+//! | [`measure`] | `hz`, `bw` and `delay` |
+//! | [`router`] | the control-plane router |
+//! | [`session`], [`tap`] | the node of a verb; a subscriber to whatever a topic carries |
+//! | [`quantity`], [`output`], [`signals`], [`statistics`], [`failure`] | arguments in; results, tables and exit codes out |
 
 mod bench;
+mod census;
+mod connect;
+mod demo;
+mod failure;
+mod info;
+mod list;
+mod measure;
+mod output;
+mod publish;
+mod quantity;
+mod router;
+mod session;
+mod signals;
+mod statistics;
+mod subscribe;
+mod tap;
+mod top;
 
-use clap::{Parser, Subcommand};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{CommandFactory, Parser, Subcommand};
 use std::process::ExitCode;
 
-/// Real-time publish/subscribe.
+/// Real-time publish/subscribe
+///
+/// Exit codes: 0 did it; 1 a check failed or the answer is "no"; 2 bad usage or input; 3 the system refused.
 #[derive(Parser)]
-#[command(name = "thalweg", version)]
+#[command(name = "thalweg", version, after_help = "Example: thalweg demo")]
 struct Arguments {
     #[command(subcommand)]
     verb: Verb,
@@ -15,13 +47,68 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Verb {
+    Demo(demo::Arguments),
+    #[command(name = demo::PART, hide = true)]
+    DemoPart(demo::PartArguments),
+    Pub(publish::Arguments),
+    Sub(subscribe::Arguments),
+    List(list::Arguments),
+    Info(info::Arguments),
+    Connect(connect::ConnectArguments),
+    Disconnect(connect::DisconnectArguments),
+    Hz(measure::HzArguments),
+    Bw(measure::BwArguments),
+    Delay(measure::DelayArguments),
+    Top(top::Arguments),
+    Router(router::Arguments),
     /// Measure latency, throughput and fan-out, and compare them with bare sockets
     Bench(bench::Arguments),
 }
 
 fn main() -> ExitCode {
-    let Arguments { verb } = Arguments::parse();
-    match verb {
-        Verb::Bench(arguments) => bench::run(&arguments),
+    let Arguments { verb } = Arguments::try_parse().unwrap_or_else(|error| with_verbs(error).exit());
+    let outcome = match &verb {
+        Verb::Demo(arguments) => demo::run(arguments),
+        Verb::DemoPart(arguments) => demo::part(arguments),
+        Verb::Pub(arguments) => publish::run(arguments),
+        Verb::Sub(arguments) => subscribe::run(arguments),
+        Verb::List(arguments) => list::run(arguments),
+        Verb::Info(arguments) => info::run(arguments),
+        Verb::Connect(arguments) => connect::connect(arguments),
+        Verb::Disconnect(arguments) => connect::disconnect(arguments),
+        Verb::Hz(arguments) => measure::hz(arguments),
+        Verb::Bw(arguments) => measure::bw(arguments),
+        Verb::Delay(arguments) => measure::delay(arguments),
+        Verb::Top(arguments) => top::run(arguments),
+        Verb::Router(arguments) => router::run(arguments),
+        Verb::Bench(arguments) => return bench::run(arguments),
+    };
+    let Err(failure) = outcome else { return ExitCode::SUCCESS };
+    if !failure.text().is_empty() {
+        output::tell(&format!("thalweg: {}", failure.text()));
     }
+    ExitCode::from(failure.code())
+}
+
+/// Adds the verbs that may have been meant where the parser, which knows no transposed letters, found none.
+fn with_verbs(mut error: clap::Error) -> clap::Error {
+    let known = error.get(ContextKind::SuggestedSubcommand).is_some();
+    let (ErrorKind::InvalidSubcommand, false, Some(ContextValue::String(written))) =
+        (error.kind(), known, error.get(ContextKind::InvalidSubcommand))
+    else {
+        return error;
+    };
+    let sorted = |word: &str| {
+        let mut letters: Vec<char> = word.chars().collect();
+        letters.sort_unstable();
+        letters
+    };
+    let command = Arguments::command();
+    let verbs = command.get_subcommands().filter(|verb| !verb.is_hide_set()).map(clap::Command::get_name);
+    let close = |verb: &&str| sorted(verb) == sorted(written) || verb.chars().next() == written.chars().next();
+    let suggested: Vec<String> = verbs.filter(close).map(str::to_owned).collect();
+    if !suggested.is_empty() {
+        error.insert(ContextKind::SuggestedSubcommand, ContextValue::Strings(suggested));
+    }
+    error
 }

@@ -80,6 +80,42 @@ fn fanout_tells_how_late_the_last_of_all_subscriber_processes_is() {
 }
 
 #[test]
+fn the_library_plays_every_role_on_every_carrier() {
+    for arguments in ["tcp", "udp", "shm --payload untouched", "local", "tcp --payload checked --size 1MiB"] {
+        let output = run(&format!("latency --carrier {arguments} --count 60 --warmup 7 --json"));
+        assert!(output.status.success(), "{arguments}: {}", String::from_utf8_lossy(&output.stderr));
+        let figures = document(&output);
+        assert_eq!((&figures["engine"], figures["count"].as_u64()), (&"thalweg".into(), Some(60)));
+        let (p50, max) = (figures["rtt_us"]["p50"].as_f64().unwrap(), figures["rtt_us"]["max"].as_f64().unwrap());
+        assert!(p50 > 0.0 && p50 <= max && figures["rss_kib"].as_u64().unwrap() > 0, "{figures}");
+    }
+    for arguments in ["tcp", "tcp --batched", "udp", "shm"] {
+        let output = run(&format!("throughput --carrier {arguments} --count 5000 --json"));
+        assert!(output.status.success(), "{arguments}: {}", String::from_utf8_lossy(&output.stderr));
+        let figures = document(&output);
+        let (received, lost) = (figures["received"].as_u64().unwrap(), figures["lost"].as_u64().unwrap());
+        assert!(received + lost == 5000 && (lost == 0 || arguments == "udp"), "{figures}");
+        assert!(figures["messages_per_second"].as_f64().unwrap() > 0.0);
+    }
+    for carrier in ["tcp", "udp", "shm"] {
+        let output = run(&format!("fanout --carrier {carrier} --subscribers 3 --count 50 --warmup 5 --json"));
+        assert!(output.status.success(), "{carrier}: {}", String::from_utf8_lossy(&output.stderr));
+        let figures = document(&output);
+        assert_eq!((figures["subscribers"].as_u64(), figures["lost"].as_u64()), (Some(3), Some(0)));
+        assert!(figures["latency_us"]["p50"].as_f64().unwrap() > 0.0);
+    }
+}
+
+#[test]
+fn the_library_s_ping_and_pong_find_each_other_without_further_arguments() {
+    let mut pong = thalweg().args(["latency", "--role", "pong"]).spawn().unwrap();
+    let output = run("latency --role ping --size 1000 --payload checked --count 20 --json");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(document(&output)["size"].as_u64(), Some(1000));
+    assert!(pong.wait().unwrap().success(), "the pong ends when its ping ends");
+}
+
+#[test]
 fn a_quick_comparison_runs_and_describes_itself() {
     let output = run("compare udp-64 tcp-throughput fanout-shm shm-1m --engine raw --quick --json");
     let result = document(&output);
@@ -103,10 +139,13 @@ fn wrong_use_is_exit_2_and_says_what_is_allowed() {
     for (arguments, wanted) in [
         ("latency --engine raw --carrier udp --size 1MiB", "65507"),
         ("latency --engine raw --carrier local", "allowed: tcp, udp, unix, shm"),
+        ("latency --carrier unix", "allowed: tcp, udp, shm, local"),
+        ("throughput --carrier local", "allowed here: tcp, udp, shm"),
         ("latency --engine raw --count 0", "0 messages"),
         ("latency --engine raw --pin 1000", "--pin 1000"),
         ("throughput --engine raw --carrier shm --batched", "byte stream"),
         ("fanout --engine raw --size 8", "at least 16"),
+        ("fanout --size 8", "at least 16"),
         ("compare tpc", "\"tpc\""),
     ] {
         let output = run(arguments);

@@ -2,6 +2,7 @@
 //!
 //! | module | what it holds |
 //! |---|---|
+//! | [`allocations`] | counting allocations, for tests |
 //! | [`clock`] | the monotonic clock and the identity of a clock (boot and time namespace) |
 //! | [`futex`] | waiting on and waking a word, private or shared between processes |
 //! | [`lock`] | a mutex whose waiters lend their priority to the holder |
@@ -13,6 +14,7 @@
 //! | [`thread`] | threads with explicit scheduling, stack size and name |
 #![cfg(target_os = "linux")]
 
+pub mod allocations;
 pub mod clock;
 pub mod futex;
 pub mod lock;

@@ -1,4 +1,5 @@
 //! Random sequences of operations against a model, and two threads at full speed, with every byte verified.
+#![allow(clippy::unwrap_used)] // clippy.toml exempts test functions only, not their helpers
 
 use linux::memory::{Arena, Borrowed, Meta, Policy, Pushed, RingReader, RingWriter, TakeError};
 use proptest::prelude::*;

@@ -28,6 +28,16 @@ impl Class {
             Class::Critical => 44,
         }
     }
+
+    /// The socket priority that puts it into the band its DSCP means, 0…6: bulk (2), best effort (0), interactive (6, the
+    /// highest without a privilege).
+    pub const fn socket_priority(self) -> u32 {
+        match self {
+            Class::Low => 2,
+            Class::Normal => 0,
+            Class::High | Class::Critical => 6,
+        }
+    }
 }
 
 /// Whether samples may be lost on the way (DDS RELIABILITY). What a full queue does is [`Queue`]'s business.

@@ -64,7 +64,7 @@ fn remedy(source: &io::Error) -> &'static str {
         io::ErrorKind::NotFound => "check that the path exists",
         io::ErrorKind::OutOfMemory => "lower max_message or the queue limits",
         _ => match source.raw_os_error() {
-            Some(libc_emfile) if libc_emfile == 24 => "raise the limit of open files (`ulimit -n`)",
+            Some(24) => "raise the limit of open files (`ulimit -n`)",
             Some(19) => "the interface has no multicast: choose another address, or a carrier other than mcast",
             _ => "see the kernel's message",
         },

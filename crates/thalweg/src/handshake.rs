@@ -96,6 +96,9 @@ pub struct Parameters {
     /// UDP: bytes that the receiver's socket buffer holds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub buffer: Option<u32>,
+    /// Shared memory: samples that the subscriber may hold at once besides those that wait in the ring.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hold: Option<u32>,
     /// Multicast: group and port.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub group: Option<SocketAddr>,

@@ -6,7 +6,7 @@ use crate::channel::flow::Batching;
 use crate::codec::Message;
 use crate::control::matching::{check_name, check_pattern};
 use crate::control::{Direction, Document, NodeId, PortId, PortInfo};
-use crate::driver::{Command, Control, NodeState};
+use crate::driver::{Around, Command, Control, NodeState};
 use crate::error::{Error, Result};
 use crate::event::EventReader;
 use crate::port::{AnyInlet, Inlet, LOCAL, Outlet, PortRef, PublisherBuilder, SubscriberBuilder};
@@ -43,6 +43,8 @@ pub struct Settings {
     pub discovery: DiscoverySource,
     /// Carriers besides the built-in ones. A port uses them when it names them ([`PublisherBuilder::carriers`]).
     pub carriers: Vec<Arc<dyn Carrier>>,
+    /// Faults and a capture file around every network carrier. Default: nothing.
+    pub around: Around,
 }
 
 impl std::fmt::Debug for Settings {
@@ -68,6 +70,7 @@ impl Default for Settings {
             peers: Vec::new(),
             discovery: DiscoverySource::Automatic,
             carriers: Vec::new(),
+            around: Around::default(),
         }
     }
 }

@@ -1,4 +1,5 @@
 //! Publishers and subscribers over every built-in carrier, in one process, through the real control plane.
+#![allow(clippy::unwrap_used)] // all of this is test
 
 use std::sync::mpsc;
 use std::time::Duration;
@@ -61,4 +62,158 @@ fn samples_arrive_over_mcast() {
 #[test]
 fn samples_arrive_over_shm() {
     arrives_over("shm");
+}
+
+#[test]
+fn a_server_answers_and_a_missing_one_is_named() {
+    let (a, b) = (node("service", "a"), node("service", "b"));
+    let mut client = a.client::<(f64, f64), f64>("/sum").unwrap();
+    let missing = client.call((1.0, 2.0), Duration::from_millis(50)).unwrap_err();
+    assert!(missing.to_string().contains("no server on /sum"), "{missing}");
+    let _server = b.server("/sum", |(x, y): &(f64, f64)| x + y).unwrap();
+    for i in 0..20 {
+        assert_eq!(client.call((f64::from(i), 0.5), LONG).unwrap(), f64::from(i) + 0.5);
+    }
+}
+
+#[test]
+fn different_types_do_not_match_and_both_ends_are_told() {
+    use thalweg::Event;
+    let (a, b) = (node("types", "a"), node("types", "b"));
+    let mut events = b.events();
+    let _publisher = a.publisher::<String>("/text").named("/speaker").open().unwrap();
+    let _subscriber = b.subscriber::<u32>("/text").named("/listener").open().unwrap();
+    loop {
+        match events.wait(LONG).expect("an event names the mismatch") {
+            Event::Incompatible { publisher, subscriber, policy, offered, requested, .. } => {
+                assert_eq!(
+                    (publisher.as_str(), subscriber.as_str(), policy.as_str()),
+                    ("/speaker", "/listener", "type")
+                );
+                assert!(offered.contains("string") && requested.contains("u32"), "{offered} {requested}");
+                return;
+            }
+            other => drop(other),
+        }
+    }
+}
+
+#[test]
+fn a_pattern_receives_from_all_topics_that_match() {
+    let (a, b) = (node("pattern", "a"), node("pattern", "b"));
+    let mut subscriber = b.subscriber::<String>("/robot/*/state").open().unwrap();
+    let mut left = a.publisher::<String>("/robot/left/state").open().unwrap();
+    let mut right = a.publisher::<String>("/robot/right/state").open().unwrap();
+    let _other = a.publisher::<String>("/robot/left/arm/state").open().unwrap();
+    assert!(subscriber.wait_connected(2, LONG) && left.wait_connected(1, LONG) && right.wait_connected(1, LONG));
+    left.publish(&"l".to_owned()).unwrap();
+    right.publish(&"r".to_owned()).unwrap();
+    let mut got = [subscriber.wait(LONG).unwrap().to_string(), subscriber.wait(LONG).unwrap().to_string()];
+    got.sort();
+    assert_eq!(got, ["l", "r"]);
+    assert_eq!(subscriber.connected(), 2);
+}
+
+#[test]
+fn a_name_that_is_taken_is_refused_and_its_holder_named() {
+    let a = node("names", "a");
+    let _held = a.publisher::<Raw>("/x").named("/mine").open().unwrap();
+    let again = a.subscriber::<Raw>("/x").named("/mine").open().err().unwrap();
+    assert!(again.to_string().contains("node a"), "{again}");
+    let b = node("names", "b");
+    assert!(b.wait_until(LONG, || b.nodes().iter().any(|d| !d.ports.is_empty())));
+    let elsewhere = b.publisher::<Raw>("/x").named("/mine").open().err().unwrap();
+    assert!(elsewhere.to_string().contains("node a (process"), "{elsewhere}");
+}
+
+#[test]
+fn faults_and_a_capture_are_put_around_a_channel() {
+    use thalweg::Around;
+    use thalweg::carrier::record::Recorder;
+    let file = std::env::temp_dir().join(format!("thalweg-{}.pcap", std::process::id()));
+    let realm = format!("around-{}", std::process::id());
+    let around =
+        Around { fault: Some("loss=20%,seed=1".parse().unwrap()), record: Some(Recorder::create(&file).unwrap()) };
+    let a = Node::with_settings(Settings { name: "a".into(), realm: realm.clone(), around, ..Settings::default() })
+        .unwrap();
+    let b = Node::with_settings(Settings { name: "b".into(), realm, ..Settings::default() }).unwrap();
+    let mut subscriber = b
+        .subscriber::<Raw>("/x")
+        .reliability(qos::Reliability::BestEffort)
+        .carriers(["udp"])
+        .queue(qos::Queue::KeepLast(1000))
+        .open()
+        .unwrap();
+    let mut publisher = a.publisher::<Raw>("/x").open().unwrap();
+    assert!(publisher.wait_connected(1, LONG));
+    let mut arrived = 0;
+    for _ in 0..500 {
+        publisher.publish(&[1; 32]).unwrap();
+        while subscriber.take().is_some() {
+            arrived += 1;
+        }
+    }
+    while subscriber.wait(Duration::from_millis(200)).is_some() {
+        arrived += 1;
+    }
+    assert!((350..=450).contains(&arrived), "{arrived} of 500 arrived at 20 % loss");
+    assert!(std::fs::metadata(&file).unwrap().len() > 350 * 64, "the capture has the frames");
+    std::fs::remove_file(file).unwrap();
+}
+
+/// One waiting task on this thread: enough to drive a stream.
+fn block_on<F: Future>(future: F) -> F::Output {
+    struct Unpark(std::thread::Thread);
+    impl std::task::Wake for Unpark {
+        fn wake(self: std::sync::Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let waker = std::sync::Arc::new(Unpark(std::thread::current())).into();
+    let mut context = std::task::Context::from_waker(&waker);
+    let mut future = std::pin::pin!(future);
+    loop {
+        match future.as_mut().poll(&mut context) {
+            std::task::Poll::Ready(value) => return value,
+            std::task::Poll::Pending => std::thread::park(),
+        }
+    }
+}
+
+#[test]
+fn a_subscriber_is_a_stream() {
+    use futures_core::Stream;
+    let a = node("stream", "a");
+    let mut subscriber = a.subscriber::<String>("/words").open().unwrap();
+    let mut publisher = a.publisher::<String>("/words").open().unwrap();
+    assert!(publisher.wait_connected(1, LONG));
+    let sender = std::thread::spawn(move || {
+        for word in ["a", "b", "c"] {
+            publisher.publish(&word.to_owned()).unwrap();
+        }
+        publisher
+    });
+    for word in ["a", "b", "c"] {
+        let next = block_on(std::future::poll_fn(|context| std::pin::Pin::new(&mut subscriber).poll_next(context)));
+        assert_eq!(*next.unwrap(), word);
+    }
+    drop(sender.join());
+}
+
+#[test]
+fn a_loan_is_written_in_place_over_every_carrier() {
+    for carrier in ["shm", "tcp", "local"] {
+        let (a, b) = (node(&format!("loan-{carrier}"), "a"), node(&format!("loan-{carrier}"), "b"));
+        let mut subscriber = b.subscriber::<Raw>("/big").carriers([carrier]).open().unwrap();
+        let mut publisher = a.publisher::<Raw>("/big").open().unwrap();
+        assert!(publisher.wait_connected(1, LONG));
+        for round in 0..40u8 {
+            drop(publisher.loan(10)); // an unused loan goes back
+            let mut loan = publisher.loan(100_000).unwrap();
+            loan.bytes_mut().fill(round);
+            loan.publish().unwrap();
+            let got = subscriber.wait(LONG).unwrap();
+            assert!(got.len() == 100_000 && got.iter().all(|b| *b == round), "{carrier}");
+        }
+    }
 }

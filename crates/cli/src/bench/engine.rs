@@ -3,6 +3,7 @@
 //! A new engine is a file in `engine/` with one type that plays the roles, and a line in [`select`].
 
 mod raw;
+mod thalweg;
 
 use super::Error;
 use super::arguments::{Carrier, EngineName, name_of};
@@ -59,24 +60,22 @@ pub trait Engine {
 }
 
 /// The engine of that name.
-///
-/// # Errors
-/// When this program was built without it.
-pub fn select(name: EngineName) -> Result<Box<dyn Engine>, Error> {
+pub fn select(name: EngineName) -> Box<dyn Engine> {
     match name {
-        EngineName::Raw => Ok(Box::new(raw::Raw)),
-        // `engine/thalweg.rs` comes with the library's nodes.
-        EngineName::Thalweg => Err(Error::Usage("engine \"thalweg\" is not built in: allowed is raw".to_owned())),
+        EngineName::Raw => Box::new(raw::Raw),
+        EngineName::Thalweg => Box::new(thalweg::Thalweg),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use clap::ValueEnum;
 
     #[test]
-    fn an_engine_that_is_not_there_is_named() {
-        assert_eq!(select(EngineName::Raw).unwrap().name(), "raw");
-        assert!(select(EngineName::Thalweg).err().is_some_and(|e| e.to_string().contains("thalweg")));
+    fn every_engine_that_can_be_named_is_there() {
+        for name in EngineName::value_variants() {
+            assert_eq!(select(*name).name(), name_of(*name));
+        }
     }
 }

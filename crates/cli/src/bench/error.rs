@@ -47,6 +47,17 @@ impl From<io::Error> for Error {
     }
 }
 
+impl From<thalweg::Error> for Error {
+    fn from(error: thalweg::Error) -> Self {
+        let text = error.to_string();
+        match error.exit_code() {
+            2 => Error::Usage(text),
+            3 => Error::System(text),
+            _ => Error::Peer(text),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -31,7 +31,7 @@ fn play<F: Serialize>(
     ping: impl FnOnce(&dyn Engine, &Settings) -> Result<F, Error>,
     pong: impl FnOnce(&dyn Engine, &Settings) -> Result<(), Error>,
 ) -> Result<bool, Error> {
-    let engine = select(options.engine)?;
+    let engine = select(options.engine);
     let mut settings = settings(options, count);
     let pin = pin(options)?;
     match options.role {

@@ -2,10 +2,11 @@
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | `segment` | sealed memory files and their mappings: all there is of the kernel, and all the unsafe code but one line |
+//! | `segment` | sealed memory files and their mappings: all there is of the kernel |
 //! | `arena` | [`Arena`]: a publisher's payload memory and its private table of who borrows what |
 //! | `slots` | how payload memory is cut, and how often each slot is borrowed |
 //! | `protocol` | the descriptor and return ring as an algorithm on atomics; loom checks this very file (`model`) |
+//! | `layout` | where the rings lie in their memory, and whether foreign memory fits |
 //! | `ring` | [`RingWriter`]: the publisher's side of one channel, which believes nothing that it reads |
 //! | `reader` | [`RingReader`]: the subscriber's side, which believes nothing either |
 //!
@@ -34,6 +35,7 @@
 //! ```
 
 mod arena;
+mod layout;
 mod protocol;
 mod reader;
 mod ring;

@@ -1,8 +1,9 @@
 //! The subscriber's side of one channel.
 
 use super::arena::{FIRST, Header, MAGIC, VERSION};
+use super::layout::RingMemory;
 use super::protocol::{ReaderSide, Record, Violation};
-use super::ring::{Meta, RingMemory};
+use super::ring::Meta;
 use super::segment::{Access, PAYLOAD_SEALS, Segment, refused};
 use crate::futex::{self, Scope};
 use crate::lock::PiMutex;

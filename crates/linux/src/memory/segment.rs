@@ -145,7 +145,8 @@ impl Segment {
             Access::ReadWrite => rustix::mm::Advice::LinuxPopulateWrite,
         };
         // SAFETY: the range is exactly this mapping, and populating changes no content.
-        Ok(unsafe { rustix::mm::madvise(self.base.as_ptr().cast(), self.len, advice)? })
+        unsafe { rustix::mm::madvise(self.base.as_ptr().cast(), self.len, advice) }?;
+        Ok(())
     }
 
     #[allow(unsafe_code)]

@@ -34,9 +34,9 @@ struct Block {
 pub(super) struct Slots {
     blocks: Vec<Block>,
     borrows: Vec<u32>, // by slot
-    next: Vec<u32>,    // by slot: the next free one of its block
-    partly: Vec<u32>,  // by class: the first block with a free slot
-    whole: u32,        // the first whole block
+    next: Vec<u32>, // by slot: the next free one of its block, inverted, so that what was never used is pages never touched
+    partly: Vec<u32>, // by class: the first block with a free slot
+    whole: u32,     // the first whole block
     largest: u8,
     borrowed: usize,
 }
@@ -50,7 +50,7 @@ impl Slots {
         Some(Self {
             blocks: (1..blocks).chain([NONE]).map(block).collect(),
             borrows: vec![0; slots as usize],
-            next: vec![NONE; slots as usize],
+            next: vec![0; slots as usize],
             partly: vec![NONE; usize::from(largest) + 1],
             whole: 0,
             largest,
@@ -82,7 +82,7 @@ impl Slots {
         };
         let slot = block << self.largest | place;
         if entry.free != NONE {
-            entry.free = self.next[slot as usize];
+            entry.free = !self.next[slot as usize];
         }
         entry.live += 1;
         if self.is_full(block) {
@@ -112,7 +112,7 @@ impl Slots {
         }
         let place = slot & ((1 << self.largest) - 1);
         let entry = &mut self.blocks[block as usize];
-        self.next[slot as usize] = std::mem::replace(&mut entry.free, place);
+        self.next[slot as usize] = !std::mem::replace(&mut entry.free, place);
         entry.live -= 1;
         if entry.live == 0 {
             self.unlink(block);

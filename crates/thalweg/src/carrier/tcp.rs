@@ -1,6 +1,6 @@
 //! Carrier `tcp`: one connected socket per flow, a byte stream.
 
-use super::{Capabilities, ReceiveHalf, SendHalf, TICK};
+use super::{Capabilities, Interrupt, ReceiveHalf, SendHalf, TICK};
 use std::io::{self, IoSlice};
 use std::net::{Shutdown, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -83,6 +83,12 @@ impl ReceiveHalf for TcpReceive {
 
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         Some(self.stream.as_fd())
+    }
+
+    fn wait_without_end(&mut self) -> Option<Interrupt> {
+        self.stream.set_read_timeout(None).ok()?;
+        let stream = self.stream.clone();
+        Some(Box::new(move || drop(stream.shutdown(Shutdown::Both))))
     }
 }
 

@@ -4,7 +4,7 @@
 //! (ECONNREFUSED). Never cut by IP: a datagram above the path's MTU is refused (EMSGSIZE), see [`UdpSend::most`].
 
 use super::tcp::{interrupted, send_now};
-use super::{Capabilities, Carrier, Opening, Place, ReceiveHalf, SendHalf, Sender, TICK, invalid};
+use super::{Capabilities, Carrier, Interrupt, Opening, Place, ReceiveHalf, SendHalf, Sender, TICK, invalid};
 use crate::handshake::Parameters;
 use rustix::net::sockopt::{self, Ipv4PathMtuDiscovery, Ipv6PathMtuDiscovery};
 use std::io::{self, IoSlice};
@@ -97,6 +97,14 @@ impl ReceiveHalf for UdpReceive {
 
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         Some(self.socket.as_fd())
+    }
+
+    fn wait_without_end(&mut self) -> Option<Interrupt> {
+        self.socket.set_read_timeout(None).ok()?;
+        let socket = self.socket.clone();
+        Some(Box::new(move || {
+            let _ = rustix::net::shutdown(&socket, rustix::net::Shutdown::Read); // fails only when it was closed already
+        }))
     }
 }
 

@@ -8,6 +8,7 @@ use super::right::SendRight;
 use crate::carrier::{Capabilities, SendHalf};
 use crate::driver::Senders;
 use crate::port::Outcome;
+use crate::trace::{self, Step};
 use crate::wire::{FRAGMENT_HEADER, Fragment, HEADER, Header, Kind};
 use linux::futex::{self, Scope};
 use linux::lock::PiMutex;
@@ -184,6 +185,7 @@ impl Flow {
                     header.emit(room);
                 }
                 let size = frame.len();
+                trace::step(Step::Send);
                 return match self.link.send(&[IoSlice::new(frame)]) {
                     Ok(taken) if taken == size => Ok(Sent::All),
                     Ok(taken) => {
@@ -210,6 +212,7 @@ impl Flow {
             let rest = &payload[cursor.taken.saturating_sub(HEADER)..];
             let parts = [IoSlice::new(left), IoSlice::new(rest)];
             let parts = if left.is_empty() { &parts[1..] } else { &parts[..] };
+            trace::step(Step::Send);
             match self.link.send(parts) {
                 Ok(taken) => cursor.taken += taken,
                 Err(error) => return blocked(error),
@@ -232,6 +235,7 @@ impl Flow {
                 self.header(Kind::Fragment, FRAGMENT_HEADER + piece.len(), cursor.flow_seq, seq, stamp).emit(first);
                 Fragment { offset: cursor.taken as u32, total: payload.len() as u32 }.emit(second);
             }
+            trace::step(Step::Send);
             match self.link.send(&[IoSlice::new(&head), IoSlice::new(piece)]) {
                 Ok(_) => cursor.taken += piece.len(),
                 Err(error) => return blocked(error),
@@ -241,6 +245,7 @@ impl Flow {
     }
 
     fn header(&self, kind: Kind, length: usize, flow_seq: u32, seq: u64, stamp: u64) -> Header {
+        trace::step(Step::Emit);
         Header {
             length: length as u32,
             kind,
@@ -333,6 +338,7 @@ impl Flow {
         if matches!(self.settings.policy, qos::Queue::Block { .. }) {
             futex::wake(&self.room, 1, Scope::Private);
         }
+        trace::step(Step::Next);
         Some(Partial { entry, cursor: Cursor { flow_seq: self.next.fetch_add(1, Relaxed), taken: 0 } })
     }
 
@@ -374,6 +380,7 @@ impl Flow {
         let until = Instant::now() + patience;
         let mut taken = 0;
         while taken < batch.len() {
+            trace::step(Step::Send);
             match self.link.send(&[IoSlice::new(&batch[taken..])]) {
                 Ok(count) => taken += count,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {

@@ -6,6 +6,7 @@ use super::accept::Accept;
 use super::fragment::Reassembly;
 use crate::carrier::{ReceiveHalf, TICK};
 use crate::port::{AnyInlet, Channel, Delivery, Payload, SampleInfo};
+use crate::trace;
 use crate::wire::{self, Fragment, Header, Kind, StreamParser};
 use linux::memory::{RingReader, TakeError};
 use std::io;
@@ -50,7 +51,6 @@ pub(crate) struct Inbound {
     accept: Accept,
     max_message: usize,
     flow: u32,
-    strangers: u64, // datagrams that were no frame of this flow: dropped, counted
 }
 
 /// What the handshake agreed for the receiving end.
@@ -94,7 +94,7 @@ impl Inbound {
         if agreed.resume_after > 0 {
             accept.resume_after(agreed.resume_after);
         }
-        Self { channel, inlet, source, accept, max_message: agreed.max_message, flow: agreed.flow, strangers: 0 }
+        Self { channel, inlet, source, accept, max_message: agreed.max_message, flow: agreed.flow }
     }
 
     /// Becomes readable when a step would do something.
@@ -105,8 +105,20 @@ impl Inbound {
         }
     }
 
+    /// For a thread that serves this channel alone: it waits without end where the carrier allows.
+    pub fn wait_without_end(&mut self) {
+        if let Source::Half(half, _) = &mut self.source
+            && let Some(interrupt) = half.wait_without_end()
+        {
+            self.channel.waits_without_end(interrupt);
+        }
+    }
+
     /// Receives once (waiting up to the tick if `wait`) and delivers every sample that is complete.
     pub fn step(&mut self, wait: bool) -> Step {
+        if self.channel.is_cut() {
+            return Step::Ended("closed".to_owned());
+        }
         let received = match &mut self.source {
             Source::Half(half, Framing::Stream(parser)) => half.receive(parser.space(), wait),
             Source::Half(half, Framing::Datagrams { buffer, .. }) => half.receive(buffer, wait),
@@ -132,6 +144,7 @@ impl Inbound {
     }
 
     fn received(&mut self, count: usize) -> Step {
+        trace::step(trace::Step::Receive);
         let now = linux::clock::monotonic_ns();
         if self.is_stream() { self.received_bytes(count, now) } else { self.received_datagram(count, now) }
     }
@@ -170,7 +183,8 @@ impl Inbound {
         };
         let frame = wire::datagram(buffer.get(..count).unwrap_or_default(), self.max_message, Some(self.flow));
         let Ok((header, payload)) = frame else {
-            self.strangers += 1; // anybody can send a datagram: it is dropped, the channel goes on
+            // Anybody can send a datagram: it is dropped and counted, the channel goes on.
+            channel.counters.strange.fetch_add(1, Relaxed);
             return if channel.is_closed() { Step::Ended("closed".to_owned()) } else { Step::Nothing };
         };
         let inlet = inlet.as_ref();
@@ -207,6 +221,9 @@ impl Inbound {
                 Err(TakeError::Violation(what)) => return Step::Ended(format!("protocol violation: {what}")),
             };
             let meta = taken.meta;
+            trace::step(trace::Step::Receive);
+            trace::step(trace::Step::Parse);
+            trace::step(trace::Step::Accept);
             if !self.accept.frame(meta.flow_seq).is_new() || !self.accept.sample(meta.seq) {
                 ring.give_back(taken);
                 continue;
@@ -214,6 +231,7 @@ impl Inbound {
             delivered += 1;
             count(&self.channel, meta.seq, taken.len(), self.accept.counters().lost);
             let info = info(&self.channel, meta.seq, meta.stamp_ns, linux::clock::monotonic_ns());
+            trace::step(trace::Step::Deliver);
             if self.inlet.keeps() {
                 self.inlet.deliver(Delivery { info, payload: Payload::Shared(ring.keep(taken)) });
             } else {
@@ -229,11 +247,6 @@ impl Inbound {
         }
         Step::Nothing
     }
-
-    /// Datagrams that were dropped because they were no frame of this flow.
-    pub fn strangers(&self) -> u64 {
-        self.strangers
-    }
 }
 
 /// Notes the frame in the channel's account and hands the sample to the port; returns how many were delivered.
@@ -245,10 +258,13 @@ fn deliver(
     message: &[u8],
     now: u64,
 ) -> u32 {
+    trace::step(trace::Step::Parse);
+    trace::step(trace::Step::Accept);
     if !accept.frame(header.sequence).is_new() || !accept.sample(header.sample) {
         return 0;
     }
     count(channel, header.sample, message.len(), accept.counters().lost);
+    trace::step(trace::Step::Deliver);
     inlet.deliver(Delivery {
         info: info(channel, header.sample, header.stamp_ns, now),
         payload: Payload::Bytes(message),

@@ -1,6 +1,7 @@
 //! What waits in a flow: bounded, by the channel's policy.
 
 use super::buffer::Buffer;
+use crate::trace::{self, Step};
 use qos::Queue as Policy;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -43,6 +44,7 @@ impl Queue {
 
     /// Puts a message at the end, by the policy.
     pub fn push(&mut self, entry: Entry) -> Pushed {
+        trace::step(Step::Push);
         if self.entries.len() < self.policy.limit() as usize {
             self.entries.push_back(entry);
             return Pushed::Queued;

@@ -23,7 +23,7 @@ const HOLDER: u32 = 3;
 const PUSHED: u32 = 4; // something was pushed that the holder has not looked for yet
 
 /// Who holds the right to send.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct SendRight(AtomicU32);
 
 impl SendRight {

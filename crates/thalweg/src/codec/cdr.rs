@@ -22,6 +22,9 @@
 //! | `char` | its Unicode scalar value as `u32` (ROS 2's `char` is an `u8`: use that) |
 //! | `enum` whose variants hold something | as above |
 //!
+//! Serde hands over a `Vec<u8>` byte by byte; a field that uses `serialize_bytes` gives the same bytes in one copy, which
+//! pays for pictures and the like.
+//!
 //! An empty ROS 2 message has one hidden field; write it as `struct Empty { structure_needs_at_least_one_member: u8 }`.
 //!
 //! Refused when encoding: 128-bit integers, fields left out by `skip_serializing_if` and flattened structs (a reader

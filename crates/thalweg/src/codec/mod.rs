@@ -6,10 +6,15 @@
 //! | [`Plain<T>`] | the memory of a plain-old-data struct | a view into the received buffer when it is aligned, else a copy |
 //! | [`Raw`] | the bytes themselves | a view into the received buffer |
 //! | [`Untyped`] | (subscribers only) whatever a topic of any type carries | a view |
+//!
+//! What a publisher and a subscriber compare is a [`TypeDescription`]. Where it holds a [`Schema`], tools that do not know
+//! the type read and write its samples as JSON ([`to_json`], [`from_json`]).
 
 mod cdr;
 mod dynamic;
 mod plain;
+#[cfg(test)]
+mod samples;
 mod schema;
 
 pub use cdr::{from_cdr, to_cdr, to_cdr_into};

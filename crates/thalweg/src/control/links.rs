@@ -5,7 +5,7 @@
 //! to it ends, which a killed process does at once.
 
 mod exchange;
-mod frame;
+pub(crate) mod frame;
 mod link;
 mod target;
 mod worker;

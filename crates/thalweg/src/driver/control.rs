@@ -233,6 +233,11 @@ impl Control {
             }
             self.timers(Instant::now());
         }
+        for wanted in self.wanted.values() {
+            if let Progress::Open(channel) = &wanted.progress {
+                channel.cut();
+            }
+        }
         for inlet in self.state.inlets() {
             inlet.1.close();
         }
@@ -396,7 +401,7 @@ impl Control {
         let me = PortRef { node: self.state.id, port };
         let ended: Vec<Pair> = self.wanted.keys().filter(|(p, s)| *s == me || *p == me).copied().collect();
         for pair in ended {
-            self.drop_wanted(pair, "the port closed");
+            self.cut_wanted(pair, "the port closed");
         }
         self.groups.retain(|(outlet, _), _| *outlet != port);
         self.announce(Change { removed: vec![port], ..Change::default() });
@@ -462,6 +467,9 @@ impl Control {
         let mut ways = candidates(&here, &there, offered, asked, only);
         if let Some(extra) = self.added_carriers(&there, offered, asked, only) {
             ways.splice(0..0, extra);
+        }
+        if !self.state.settings.around.is_nothing() {
+            ways.retain(|way| !matches!(way.carrier.as_str(), "local" | "shm"));
         }
         if ways.is_empty() {
             let text = format!("{} cannot reach {}: no carrier and address in common", asked.name, offered.name);
@@ -565,6 +573,8 @@ impl Control {
             same_clock,
             counters: Default::default(),
             closed: Default::default(),
+            interrupt: Default::default(),
+            cut: Default::default(),
         }
     }
 
@@ -612,6 +622,14 @@ impl Control {
         if gone {
             self.drop_wanted(pair, "the publisher closed");
         }
+    }
+
+    /// As [`Self::drop_wanted`], and nothing more is delivered: this side ends the channel.
+    fn cut_wanted(&mut self, pair: Pair, why: &str) {
+        if let Some(Wanted { progress: Progress::Open(channel), .. }) = self.wanted.get(&pair) {
+            channel.cut();
+        }
+        self.drop_wanted(pair, why);
     }
 
     pub(super) fn drop_wanted(&mut self, pair: Pair, why: &str) {
@@ -766,16 +784,23 @@ impl Control {
             return admin::Reply::No(format!("{publisher} is a subscriber: say the publisher first"));
         }
         let names = (publisher, subscriber);
+        let was_apart = self.apart.contains(&names);
         self.apart.retain(|n| *n != names);
-        self.connected.insert(names, carrier);
+        let before = self.connected.insert(names.clone(), carrier.clone());
         let me = PortRef { node: self.state.id, port };
-        self.drop_wanted((other, me), "connected anew by an administrator");
+        self.cut_wanted((other, me), "connected anew by an administrator");
         self.consider(other, &offered, me, inlet.info());
         if self.wanted.contains_key(&(other, me)) {
-            admin::Reply::Done
-        } else {
-            admin::Reply::No("the ports do not fit: see `thalweg info`".into())
+            return admin::Reply::Done;
         }
+        // It cannot be: all is as it was.
+        let over = carrier.map_or(String::new(), |name| format!(" over {name}"));
+        let text = format!("{} cannot be connected to {}{over}: see `thalweg info` of both", names.0, names.1);
+        self.connected.remove(&names);
+        self.connected.extend(before.map(|carrier| (names.clone(), carrier)));
+        self.apart.extend(was_apart.then_some(names));
+        self.consider(other, &offered, me, inlet.info());
+        admin::Reply::No(text)
     }
 
     fn disconnect(&mut self, publisher: String, subscriber: String) -> admin::Reply {
@@ -791,7 +816,7 @@ impl Control {
         }
         match pair {
             Some(pair) => {
-                self.drop_wanted(pair, "disconnected by an administrator");
+                self.cut_wanted(pair, "disconnected by an administrator");
                 admin::Reply::Done
             }
             None => admin::Reply::No(format!("{} and {} were not connected; they will not be", names.0, names.1)),

@@ -3,6 +3,7 @@
 use super::control::{Control, Entry};
 use super::state::NodeState;
 use super::wanted::{Candidate, Pair, Progress, Route, Wanted};
+use super::wrap;
 use crate::carrier::tcp::{self, TcpReceive};
 use crate::carrier::{Carrier, Opening, Place, ReceiveHalf};
 use crate::channel::inbound::{Agreed, Inbound};
@@ -58,7 +59,7 @@ impl Dial {
             carrier: candidate.carrier.clone(),
             clock: state.clock.clone(),
             by_name: wanted.by_name,
-            parameters: Parameters::default(),
+            parameters: Parameters { hold: hold(state, pair, wanted), ..Parameters::default() },
         };
         Ok(Self {
             pair,
@@ -225,8 +226,17 @@ impl Control {
         channel: &Arc<crate::port::Channel>,
     ) -> io::Result<Box<dyn ReceiveHalf>> {
         let stream = std::mem::replace(&mut dial.stream, placeholder()?);
+        let socket = socket2::SockRef::from(&stream);
+        let ends = (socket.peer_addr()?.as_socket(), socket.local_addr()?.as_socket());
+        let around = |half, of| match ends {
+            (Some(publisher), Some(subscriber)) => {
+                self.state.settings.around.receiver(half, of, wrap::way(publisher, subscriber))
+            }
+            _ => half,
+        };
         if let Some(opening) = dial.opening.take() {
-            let half = opening.complete(&accepted.parameters)?;
+            let of = dial.via.as_ref().map_or(tcp::CAPABILITIES, |via| via.capabilities());
+            let half = around(opening.complete(&accepted.parameters)?, of);
             let stream = TcpStream::from(stream);
             tcp::notice_outage(&stream);
             self.watch(Entry::Held(stream.into(), channel.clone()), Readiness::IN | Readiness::RDHUP);
@@ -234,8 +244,15 @@ impl Control {
         }
         let stream = TcpStream::from(stream);
         tcp::notice_outage(&stream);
-        Ok(Box::new(TcpReceive::new(stream)?))
+        Ok(around(Box::new(TcpReceive::new(stream)?), tcp::CAPABILITIES))
     }
+}
+
+/// How many samples in shared memory the subscriber may hold: those that wait in its port, and a few that it looks at.
+fn hold(state: &NodeState, pair: Pair, wanted: &Wanted) -> Option<u32> {
+    const LOOKED_AT: u32 = 4;
+    let keeps = state.inlet(pair.1.port)?.keeps();
+    Some(if keeps { wanted.subscriber.qos.queue.limit().saturating_add(LOOKED_AT) } else { LOOKED_AT })
 }
 
 /// A descriptor to leave in place of one that was taken out.

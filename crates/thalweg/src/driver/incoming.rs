@@ -1,6 +1,7 @@
 //! What others ask of this node's listeners: control links and channels. The publisher's side of the handshake.
 
 use super::control::{Control, Entry, PendingAttach, Reply};
+use super::wrap;
 use crate::carrier::tcp::{self, TcpSend};
 use crate::carrier::{Capabilities, Carrier, Place, SendHalf};
 use crate::channel::flow::{Flow, FlowSettings};
@@ -31,7 +32,7 @@ const CAREFUL_BURST: usize = 64 << 10;
 
 /// Samples that wait in a ring at most.
 const MOST_DEPTH: u32 = 32_768;
-/// Samples that a subscriber may hold besides those that wait in its port.
+/// Samples that a subscriber may hold which does not say how many.
 const HELD_BESIDES: u32 = 16;
 
 /// What became of an incoming stream.
@@ -153,7 +154,7 @@ impl Control {
             let stream = Arc::new(TcpStream::from(stream));
             let Ok(half) = TcpSend::new(stream.clone()) else { return Ok(()) };
             tcp::keep_linear(&stream);
-            let flow = self.flow(settings(accepted.flow), Box::new(half), tcp::CAPABILITIES);
+            let flow = self.flow(settings(accepted.flow), Box::new(half), tcp::CAPABILITIES, &place);
             let reply = reply(stream.clone(), accepted, Vec::new());
             self.attach(request, outlet, Way::Flow(flow), Entry::Served(stream, None), reply);
             return Ok(());
@@ -195,9 +196,9 @@ impl Control {
         request: &Request,
         outlet: &dyn AnyOutlet,
     ) -> io::Result<(RingWriter, OwnedFd, OwnedFd, Option<Arena>)> {
-        let (payload_fd, arena) = outlet.payload_memory()?;
+        let hold = request.parameters.hold.unwrap_or(HELD_BESIDES).clamp(1, MOST_DEPTH);
+        let (payload_fd, arena) = outlet.payload_memory(hold)?;
         let depth = outlet.info().qos.queue.limit().min(MOST_DEPTH);
-        let hold = request.subscriber.qos.queue.limit().min(MOST_DEPTH) + HELD_BESIDES;
         let bit = self.next_bit();
         let (ring, ring_fd) = RingWriter::create(depth, hold, bit)?;
         Ok((ring, ring_fd, payload_fd, arena))
@@ -219,7 +220,7 @@ impl Control {
             return Ok((Way::Group(flow.clone()), accepted));
         }
         let sender = carrier.sender(place, &request.parameters)?;
-        let flow = self.flow(settings(self.random_flow()), sender.half, sender.capabilities);
+        let flow = self.flow(settings(self.random_flow()), sender.half, sender.capabilities, place);
         let accepted = self.accepted(request, outlet, flow.settings.id, sender.parameters.clone());
         if !carrier.capabilities().multicast {
             return Ok((Way::Flow(flow), accepted));
@@ -228,7 +229,19 @@ impl Control {
         Ok((Way::Group(flow), accepted))
     }
 
-    fn flow(&self, settings: FlowSettings, half: Box<dyn SendHalf>, capabilities: Capabilities) -> Arc<Flow> {
+    fn flow(
+        &self,
+        settings: FlowSettings,
+        half: Box<dyn SendHalf>,
+        capabilities: Capabilities,
+        place: &Place,
+    ) -> Arc<Flow> {
+        if let Some(descriptor) =
+            half.descriptor().filter(|_| capabilities.marks && settings.class != qos::Class::Normal)
+        {
+            wrap::mark(descriptor, settings.class);
+        }
+        let half = self.state.settings.around.sender(half, capabilities, wrap::way(place.local, place.peer));
         Arc::new(Flow::new(settings, half, capabilities, self.state.senders.clone()))
     }
 
@@ -307,6 +320,8 @@ impl Control {
             same_clock: request.clock == self.state.clock,
             counters: Default::default(),
             closed: Default::default(),
+            interrupt: Default::default(),
+            cut: Default::default(),
         });
         let token = self.watch_served(entry, channel.clone());
         self.attach_now(PendingAttach { outlet, channel, way, token, answer: Some(reply) });

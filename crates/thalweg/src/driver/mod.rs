@@ -15,8 +15,10 @@ mod reader;
 mod sender;
 mod state;
 mod wanted;
+mod wrap;
 
 pub(crate) use control::{Command, Control, Reply};
 pub(crate) use reader::Readers;
 pub(crate) use sender::Senders;
 pub(crate) use state::NodeState;
+pub use wrap::Around;

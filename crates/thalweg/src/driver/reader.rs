@@ -8,7 +8,7 @@ use linux::thread::Settings;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Channels with a blocking reader of their own. Any readiness call costs 10–12 % of a round trip on the machines
 /// measured, but a thread per channel does not scale (design.md §4, Receiving).
@@ -72,6 +72,7 @@ impl Readers {
 
     fn serve_alone(&self, mut inbound: Inbound) {
         let ended = self.ended.clone();
+        inbound.wait_without_end();
         self.run("reader", move |stop| {
             while !stop.load(Ordering::Relaxed) {
                 if let Step::Ended(why) = inbound.step(true) {
@@ -134,6 +135,7 @@ impl SharedReader {
 
     fn run(mut self) {
         let mut ready: Vec<Ready> = Vec::with_capacity(64);
+        let mut swept = Instant::now();
         while !self.stop.load(Ordering::Relaxed) {
             if self.poller.wait(&mut ready, Some(SWEEP)).is_err() {
                 return;
@@ -144,8 +146,9 @@ impl SharedReader {
                     token => self.visit(token as usize),
                 }
             }
-            if ready.is_empty() {
+            if swept.elapsed() >= SWEEP {
                 self.sweep();
+                swept = Instant::now();
             }
         }
     }

@@ -33,6 +33,7 @@ pub(crate) struct NodeState {
     pub waker: Arc<Waker>,
     document: Mutex<Arc<Document>>,
     directory: Mutex<Directory>,
+    #[allow(clippy::type_complexity)]
     outlets: Mutex<BTreeMap<PortId, (Arc<dyn AnyOutlet>, Option<Batching>)>>,
     inlets: Mutex<BTreeMap<PortId, Arc<dyn AnyInlet>>>,
     names: Mutex<Vec<String>>,

@@ -8,6 +8,7 @@ use crate::channel::inbound::Inbound;
 use crate::codec::{Decoded, Message};
 use crate::control::PortInfo;
 use crate::event::{Event, Events};
+use crate::trace::{self, Step};
 use linux::futex::{self, Scope};
 use linux::lock::PiMutex;
 use linux::memory::Borrowed;
@@ -112,15 +113,22 @@ impl<M: Message> Inlet<M> {
     /// A value of this process, handed over as it is: for callbacks on the publisher's thread.
     pub fn hand_over(&self, info: SampleInfo, value: &M::Value) {
         if let Sink::Callback(callback) = &self.sink {
-            (callback.lock())(Sample { info, value: Decoded::Borrowed(value) });
+            let mut callback = callback.lock();
+            trace::step(Step::Callback);
+            callback(Sample { info, value: Decoded::Borrowed(value) });
         }
     }
 
     /// Calls the user's callback with a sample.
     pub fn call(&self, info: SampleInfo, bytes: &[u8]) {
         let Sink::Callback(callback) = &self.sink else { return };
+        trace::step(Step::Decode);
         match M::decode(bytes) {
-            Ok(value) => (callback.lock())(Sample { info, value }),
+            Ok(value) => {
+                let mut callback = callback.lock();
+                trace::step(Step::Callback);
+                callback(Sample { info, value });
+            }
             Err(problem) => self.cannot_decode(&problem.to_string()),
         }
     }
@@ -177,8 +185,12 @@ impl<M: Message> Inlet<M> {
     pub fn take(&self) -> Option<TakenSample<M>> {
         loop {
             let (info, storage) = self.pop()?;
+            trace::step(Step::Decode);
             match TakenSample::new(info, storage) {
-                Ok(sample) => return Some(sample),
+                Ok(sample) => {
+                    trace::step(Step::Take);
+                    return Some(sample);
+                }
                 Err(problem) => self.cannot_decode(&problem.to_string()),
             }
         }
@@ -315,6 +327,7 @@ impl<M: Message> LocalChannel<M> for Inlet<M> {
         self.hand_over(info, value);
     }
     fn buffer(&self, info: SampleInfo, buffer: &Arc<Buffer>) {
+        trace::step(Step::Deliver);
         self.store(info, Payload::Pooled(buffer));
     }
 }

@@ -5,6 +5,7 @@ mod local;
 mod outlet;
 mod publisher;
 mod sample;
+mod service;
 mod subscriber;
 
 pub(crate) use inlet::{AnyInlet, Delivery, Inlet, Payload};
@@ -12,11 +13,14 @@ pub(crate) use local::LOCAL;
 pub(crate) use outlet::{AnyOutlet, Attach, Outlet, Way};
 pub use publisher::{Loan, Publisher, PublisherBuilder};
 pub use sample::{Sample, SampleInfo, TakenSample};
+pub use service::{Body, Client, Server};
 pub use subscriber::{Mode, Subscriber, SubscriberBuilder};
 
+use crate::carrier::Interrupt;
 use crate::control::{NodeId, PortId};
 use serde::Serialize;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 
 /// What `publish` did with a sample on one channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -105,11 +109,46 @@ pub struct Channel {
     /// What happened on it.
     pub counters: Counters,
     pub(crate) closed: AtomicBool,
+    pub(crate) cut: AtomicBool,
+    pub(crate) interrupt: OnceInterrupt,
+}
+
+/// What ends the waiting of the thread that serves a channel, once there is one.
+#[derive(Default)]
+pub(crate) struct OnceInterrupt(OnceLock<Interrupt>);
+
+impl std::fmt::Debug for OnceInterrupt {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(if self.0.get().is_some() { "waits without end" } else { "has a tick" })
+    }
 }
 
 impl Channel {
+    /// Ends the channel at the subscriber at once: what is still on its way is not delivered. Its thread finds it cut, at
+    /// once if it waits without end, else at its next tick.
+    pub(crate) fn cut(&self) {
+        self.cut.store(true, SeqCst);
+        self.close();
+        if let Some(interrupt) = self.interrupt.0.get() {
+            interrupt();
+        }
+    }
+    pub(crate) fn is_cut(&self) -> bool {
+        self.cut.load(Relaxed)
+    }
+
+    /// The channel is over; what is still on its way is delivered. A thread that waits without end is not interrupted:
+    /// the publisher ends its stream behind the last sample.
     pub(crate) fn close(&self) {
-        self.closed.store(true, Relaxed);
+        self.closed.store(true, SeqCst);
+    }
+
+    /// From now on the thread that serves the channel waits without end.
+    pub(crate) fn waits_without_end(&self, interrupt: Interrupt) {
+        let _ = self.interrupt.0.set(interrupt);
+        if self.cut.load(SeqCst) {
+            self.cut();
+        }
     }
     pub(crate) fn is_closed(&self) -> bool {
         self.closed.load(Relaxed)
@@ -127,6 +166,8 @@ pub struct Counters {
     pub lost: AtomicU64,
     /// Sequence number of the last sample.
     pub last_seq: AtomicU64,
+    /// Datagrams that were dropped because they were no frame of this flow (subscriber).
+    pub strange: AtomicU64,
 }
 
 /// A channel's state as tools show it.
@@ -150,6 +191,9 @@ pub struct ChannelReport {
     pub lost: u64,
     /// Samples that wait at this end.
     pub waiting: u64,
+    /// Datagrams dropped because they were no frame of this flow.
+    #[serde(default)]
+    pub strange: u64,
 }
 
 impl Channel {
@@ -164,6 +208,7 @@ impl Channel {
             bytes: self.counters.bytes.load(Relaxed),
             lost: self.counters.lost.load(Relaxed),
             waiting: waiting as u64,
+            strange: self.counters.strange.load(Relaxed),
         }
     }
 }

@@ -10,6 +10,7 @@ use crate::codec::Message;
 use crate::control::PortInfo;
 use crate::driver::Reply;
 use crate::error::{Error, Result};
+use crate::trace::{self, Step};
 use linux::lock::{PiGuard, PiMutex};
 use linux::memory::{Arena, Meta, Policy, Pushed, RingWriter, Sealed};
 use std::any::Any;
@@ -22,10 +23,18 @@ use std::time::{Duration, Instant};
 /// cheaper than a second piece in the send.
 const COPY_BELOW: usize = 16 << 10;
 
-/// Shared-memory slots beyond the queue's limit: what subscribers hold while they look at it, and the one being written.
-const SPARE_SLOTS: usize = 16;
-/// Shared memory of one port at most, unless four of its largest messages need more. Only touched pages cost memory.
-const MOST_PAYLOAD: usize = 1 << 30;
+/// Shared-memory slots beyond the queue's limit: what subscribers may hold while they look at it, and the one being written.
+const SPARE_SLOTS: usize = 256;
+/// Slots of the largest size that there always are.
+const FEWEST_SLOTS: usize = 8;
+/// Shared memory of one port at most, unless [`FEWEST_SLOTS`] of its largest messages need more. Only pages that were
+/// written once cost memory.
+const MOST_PAYLOAD: usize = 4 << 30;
+
+/// How long a report waits for the port.
+const REPORT_PATIENCE: Duration = Duration::from_millis(20);
+/// Pause before another look for a free slot, under a policy that waits.
+const SLOT_PAUSE: Duration = Duration::from_micros(50);
 
 /// The shared state of a publisher.
 pub(crate) struct Outlet<M: Message> {
@@ -38,6 +47,8 @@ pub(crate) struct Outlet<M: Message> {
     pub published: AtomicU64,
     /// The payload memory's descriptor, for further `shm` channels.
     payload: OnceLock<OwnedFd>,
+    /// Samples that all `shm` subscribers together may hold.
+    held: AtomicUsize,
 }
 
 /// What only the publishing thread touches, but for joins and leaves.
@@ -92,7 +103,10 @@ pub(crate) trait AnyOutlet: Send + Sync {
     fn last_seq(&self) -> u64;
     fn reports(&self) -> Vec<ChannelReport>;
     /// The descriptor of the port's payload memory, made now if need be (then with the memory, for [`Way::Ring`]).
-    fn payload_memory(&self) -> std::io::Result<(OwnedFd, Option<Arena>)>;
+    ///
+    /// # Errors
+    /// What the kernel says, and `OutOfMemory` when a reader that may `hold` so many samples could starve the others.
+    fn payload_memory(&self, hold: u32) -> std::io::Result<(OwnedFd, Option<Arena>)>;
     /// No further sample is taken.
     fn close(&self);
     fn is_closed(&self) -> bool;
@@ -118,6 +132,7 @@ impl<M: Message> Outlet<M> {
             closed: AtomicBool::new(false),
             published: AtomicU64::new(0),
             payload: OnceLock::new(),
+            held: AtomicUsize::new(0),
         }
     }
 
@@ -127,6 +142,7 @@ impl<M: Message> Outlet<M> {
 
     /// Publishes one value on all channels. Takes the port's lock (uncontended but for joins and leaves) and no other.
     pub fn publish(&self, value: &M::Value, each: &mut dyn FnMut(&Channel, Outcome)) -> Result<Published> {
+        trace::step(Step::Publish);
         let (mut state, now) = self.begin()?;
         let Outflow { seq, pool, attached, arena } = &mut *state;
         let published = Published { seq: *seq + 1, ..Published::default() };
@@ -257,6 +273,7 @@ pub(crate) enum Place {
 }
 
 fn encode<M: Message>(value: &M::Value, buffer: &mut Arc<Buffer>) -> Result<()> {
+    trace::step(Step::Encode);
     match Arc::get_mut(buffer) {
         Some(free) => M::encode(value, free.start()).map_err(|e| Error::Message(format!("cannot encode: {e}"))),
         None => Err(Error::Message("cannot encode: the pool lent a buffer twice (a bug of Thalweg's)".into())),
@@ -320,7 +337,9 @@ impl<M: Message> Round<'_, M> {
         else {
             return;
         };
-        let Ok(loan) = arena.loan(bytes.len()).or_else(|_| collected(attached, arena).loan(bytes.len())) else {
+        let patience = self.outlet.info.qos.queue.patience();
+        let Ok(loan) = arena.loan(bytes.len()).or_else(|_| loan_patiently(attached, arena, bytes.len(), patience))
+        else {
             return self.refuse_rings(attached, bytes.len());
         };
         arena.bytes_mut(&loan).copy_from_slice(bytes);
@@ -346,6 +365,7 @@ impl<M: Message> Round<'_, M> {
         for entry in attached {
             let TypedWay::Ring(ring, next) = &mut entry.way else { continue };
             let meta = Meta { seq: self.published.seq, stamp_ns: self.now, flow_seq: *next, kind: 0 };
+            trace::step(Step::Push);
             let mut pushed = ring.push(arena, sample, meta, drop_rule);
             if pushed == Pushed::Full && !policy.patience().is_zero() {
                 arena.wake(std::mem::take(&mut waiting) | ring.reader_waits());
@@ -422,15 +442,27 @@ fn push_patiently(ring: &mut RingWriter, arena: &mut Arena, sample: &Sealed, met
     }
 }
 
-/// Takes back what readers returned, when slots are scarce.
+/// Takes back what readers returned, and tries again until `patience` is over: slots are scarce.
 #[cold]
-fn collected<'a, M: Message>(attached: &mut [Attached<M>], arena: &'a mut Arena) -> &'a mut Arena {
-    for entry in attached {
-        if let TypedWay::Ring(ring, _) = &mut entry.way {
-            let _ = ring.collect(arena); // a violation shows at the next push
+fn loan_patiently<M: Message>(
+    attached: &mut [Attached<M>],
+    arena: &mut Arena,
+    len: usize,
+    patience: Duration,
+) -> std::result::Result<linux::memory::Loan, linux::memory::ArenaError> {
+    let until = Instant::now() + patience;
+    loop {
+        for entry in attached.iter_mut() {
+            if let TypedWay::Ring(ring, _) = &mut entry.way {
+                let _ = ring.collect(arena); // a violation shows at the next push
+            }
         }
+        let loan = arena.loan(len);
+        if loan.is_ok() || Instant::now() >= until {
+            return loan;
+        }
+        std::thread::sleep(SLOT_PAUSE);
     }
-    arena
 }
 
 impl<M: Message> Attached<M> {
@@ -523,7 +555,8 @@ impl<M: Message> AnyOutlet for Outlet<M> {
             }
         }
         self.connected.store(state.attached.len(), Ordering::Release);
-        if let TypedWay::Ring(..) = removed.way {
+        if let TypedWay::Ring(ring, _) = &removed.way {
+            self.held.fetch_sub(ring.hold() as usize, Ordering::Relaxed);
             removed.end(state.arena.as_mut());
         }
         drop(state);
@@ -533,14 +566,23 @@ impl<M: Message> AnyOutlet for Outlet<M> {
         true
     }
 
-    fn payload_memory(&self) -> std::io::Result<(OwnedFd, Option<Arena>)> {
+    fn payload_memory(&self, hold: u32) -> std::io::Result<(OwnedFd, Option<Arena>)> {
+        let (largest, limit) = (self.info.qos.max_message as usize, self.info.qos.queue.limit() as usize);
+        let wanted = Arena::capacity_for(limit + SPARE_SLOTS, largest).min(MOST_PAYLOAD);
+        let capacity = wanted.max(Arena::capacity_for(FEWEST_SLOTS, largest));
+        // A loan never fails while all together hold less than this: a subscriber that hoards harms itself only.
+        let slots = capacity / Arena::capacity_for(1, largest);
+        let held = self.held.fetch_add(hold as usize, Ordering::Relaxed) + hold as usize;
+        if limit.min(slots / 2) + held + 1 > slots {
+            self.held.fetch_sub(hold as usize, Ordering::Relaxed);
+            let why = format!(
+                "{held} samples could be held at once, and there is room for {slots}: lower max_message or the queues"
+            );
+            return Err(std::io::Error::new(std::io::ErrorKind::OutOfMemory, why));
+        }
         if let Some(fd) = self.payload.get() {
             return Ok((fd.try_clone()?, None));
         }
-        let largest = self.info.qos.max_message as usize;
-        let slots = self.info.qos.queue.limit() as usize + SPARE_SLOTS;
-        let capacity = Arena::capacity_for(slots, largest)
-            .clamp(Arena::capacity_for(4, largest), MOST_PAYLOAD.max(Arena::capacity_for(4, largest)));
         let arena = Arena::create(capacity, largest)?;
         let fd = arena.payload_fd().try_clone_to_owned()?;
         let _ = self.payload.set(fd.try_clone()?);
@@ -552,7 +594,15 @@ impl<M: Message> AnyOutlet for Outlet<M> {
     }
 
     fn reports(&self) -> Vec<ChannelReport> {
-        let state = self.state.lock();
+        // Asked for by tools: a publishing thread that holds the port (it may wait for room in a channel) is not waited for long.
+        let until = Instant::now() + REPORT_PATIENCE;
+        let state = loop {
+            match self.state.try_lock() {
+                Some(state) => break state,
+                None if Instant::now() >= until => return Vec::new(),
+                None => std::thread::yield_now(),
+            }
+        };
         state.attached.iter().map(|a| a.channel.report("publisher", a.waiting())).collect()
     }
 

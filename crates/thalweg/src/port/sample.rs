@@ -93,6 +93,18 @@ impl<M: Message> TakenSample<M> {
         &self.info
     }
 
+    /// The value itself, for types that are decoded into one of their own.
+    pub fn into_value(self) -> M::Owned
+    where
+        M: Message<Value = <M as Message>::Owned>,
+        M::Owned: Sized,
+    {
+        match (self.owned, M::decode(self.storage.bytes())) {
+            (Some(value), _) | (None, Ok(Decoded::Owned(value))) => value,
+            _ => unreachable!("a codec changed its mind about the same bytes"),
+        }
+    }
+
     /// The encoded bytes.
     pub fn bytes(&self) -> &[u8] {
         self.storage.bytes()

@@ -192,7 +192,7 @@ impl<M: Message> Subscriber<M> {
                 0
             }
             // One channel: the receive itself waits.
-            [one] => finish(&self.node, one, !timeout.is_zero()).map_or_else(|| usize::MAX, |n| n),
+            [one] => finish(&self.node, one, !timeout.is_zero()).unwrap_or(usize::MAX),
             _ => return self.poll_many(timeout),
         };
         if delivered == usize::MAX {

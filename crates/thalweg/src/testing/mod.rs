@@ -1,9 +1,10 @@
-//! What tests share. Public are the suites that carriers, engines and brokers pass by instantiating them; they panic
-//! when a promise is broken: that is how a test fails.
+//! What tests share. Public are the suites that carriers, engines and brokers pass by instantiating them, and
+//! the bodies of the fuzz targets; they panic when a promise is broken: that is how a test fails.
 
 pub mod conformance;
 #[cfg(test)]
 pub mod discovery;
+pub mod fuzz;
 #[cfg(test)]
 mod helpers;
 #[cfg(test)]

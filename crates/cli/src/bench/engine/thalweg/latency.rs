@@ -1,0 +1,236 @@
+//! Round trips: every callback publishes the next message.
+
+use super::{FAILED, Ports, Settings, Turn, WELL, connected, hear, hear_words, tell};
+use crate::bench::Error;
+use crate::bench::arguments::Carrier;
+use crate::bench::figures::Meter;
+use baseline::Terms;
+use baseline::meeting::{Meeting, write_words};
+use linux::clock::monotonic_ns;
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, mpsc};
+
+const PING: &str = "/bench/ping";
+const PONG: &str = "/bench/pong";
+
+/// Meets a pong and makes round trips with it.
+pub fn ping(meeting: &Meeting, settings: &Settings) -> Result<Meter, Error> {
+    let (carrier, terms) = (settings.carrier, &settings.terms);
+    let control = meeting.join()?;
+    tell(&control, terms)?;
+    let ports = Ports::open("ping", std::process::id().into(), carrier, terms)?;
+    let publisher = ports.publisher(PING).open()?;
+    let (give, given) = mpsc::channel();
+    let (end, ended) = mpsc::channel();
+    let trips = Trips { meter: Meter::new()?, warmup: terms.warmup, start: 0 };
+    let mut player = Player::new(given, end, trips, terms, control.try_clone()?);
+    let _subscriber = ports.subscriber(PONG).callback(move |sample| player.take(&sample))?;
+    connected(&publisher, 1)?;
+    let _ = give.send(Turn::new(publisher, terms, carrier));
+    let [answer] = hear_words(&control)?;
+    let (_turn, trips) = ended.try_recv().map_err(|_| early())??;
+    if answer == WELL { Ok(trips.meter) } else { Err(Error::Peer("the other process found wrong echoes".to_owned())) }
+}
+
+/// Meets a ping and echoes what it sends.
+pub fn pong(meeting: &Meeting, settings: &Settings) -> Result<(), Error> {
+    for control in meeting.host(1)? {
+        let (terms, realm) = hear(&control, settings)?;
+        let ports = Ports::open("pong", realm, settings.carrier, &terms)?;
+        let mut publisher = ports.publisher(PONG).open()?;
+        let (give, given) = mpsc::channel();
+        let (end, ended) = mpsc::channel();
+        let mut player = Player::new(given, end, Echoes, &terms, control.try_clone()?);
+        let _subscriber = ports.subscriber(PING).callback(move |sample| player.take(&sample))?;
+        connected(&publisher, 1)?;
+        publisher.publish(&[])?; // the ping may begin
+        let _ = give.send(Turn::new(publisher, &terms, settings.carrier));
+        hear_words::<1>(&control)?;
+        let played = ended.try_recv().map_err(|_| early()).and_then(|result| result);
+        write_words(&control, &[if played.is_ok() { WELL } else { FAILED }])?;
+        played?;
+    }
+    Ok(())
+}
+
+fn early() -> Error {
+    Error::Peer("the other process ended before all round trips were made".to_owned())
+}
+
+/// What one end does when a message has come.
+trait Part: Send + 'static {
+    /// Whether this end says when all is over.
+    const LEADS: bool;
+    /// The other end is ready.
+    fn begin(&mut self, turn: &mut Turn) -> Result<(), Error>;
+    /// A message came, the last one if there are none `left`.
+    fn go_on(&mut self, turn: &mut Turn, bytes: &[u8], left: u64) -> Result<(), Error>;
+}
+
+/// The ping.
+struct Trips {
+    meter: Meter,
+    warmup: u64,
+    start: u64,
+}
+
+impl Trips {
+    #[inline]
+    fn set_out(&mut self, turn: &mut Turn) -> Result<(), Error> {
+        if turn.number == self.warmup {
+            self.meter.start();
+        }
+        self.start = monotonic_ns();
+        turn.send()
+    }
+}
+
+impl Part for Trips {
+    const LEADS: bool = true;
+
+    fn begin(&mut self, turn: &mut Turn) -> Result<(), Error> {
+        self.set_out(turn)
+    }
+
+    #[inline]
+    fn go_on(&mut self, turn: &mut Turn, bytes: &[u8], left: u64) -> Result<(), Error> {
+        turn.receive(bytes)?;
+        let took = monotonic_ns() - self.start;
+        if turn.number >= self.warmup {
+            self.meter.record(took);
+        }
+        turn.number += 1;
+        if left == 0 {
+            self.meter.stop();
+            return Ok(());
+        }
+        self.set_out(turn)
+    }
+}
+
+/// The pong.
+struct Echoes;
+
+impl Part for Echoes {
+    const LEADS: bool = false;
+
+    fn begin(&mut self, _turn: &mut Turn) -> Result<(), Error> {
+        Ok(())
+    }
+
+    #[inline]
+    fn go_on(&mut self, turn: &mut Turn, bytes: &[u8], _left: u64) -> Result<(), Error> {
+        turn.receive(bytes)?;
+        turn.send()?;
+        turn.number += 1;
+        Ok(())
+    }
+}
+
+type Played<P> = Result<(Turn, P), Error>;
+
+/// Plays a part on the receiving thread. It gets its publisher when both ways are connected, which may be after the
+/// first message, and gives it back at the end.
+struct Player<P> {
+    given: mpsc::Receiver<Turn>,
+    end: mpsc::Sender<Played<P>>,
+    playing: Option<(Turn, P)>,
+    waiting: Option<P>,
+    left: u64,
+    control: UnixStream,
+}
+
+impl<P: Part> Player<P> {
+    fn new(
+        given: mpsc::Receiver<Turn>,
+        end: mpsc::Sender<Played<P>>,
+        part: P,
+        terms: &Terms,
+        control: UnixStream,
+    ) -> Self {
+        Self { given, end, playing: None, waiting: Some(part), left: terms.warmup + terms.count, control }
+    }
+
+    #[inline]
+    fn take(&mut self, bytes: &[u8]) {
+        if self.playing.is_none() && !self.start() {
+            return;
+        }
+        let Some((turn, part)) = &mut self.playing else { return };
+        let done = if bytes.is_empty() {
+            part.begin(turn)
+        } else {
+            self.left = self.left.saturating_sub(1);
+            part.go_on(turn, bytes, self.left)
+        };
+        if self.left == 0 || done.is_err() {
+            self.finish(done);
+        }
+    }
+
+    #[cold]
+    fn start(&mut self) -> bool {
+        let Some(part) = self.waiting.take() else { return false };
+        self.playing = self.given.recv().ok().map(|turn| (turn, part));
+        self.playing.is_some()
+    }
+
+    #[cold]
+    fn finish(&mut self, done: Result<(), Error>) {
+        let Some(played) = self.playing.take() else { return };
+        let (failed, word) = (done.is_err(), if done.is_ok() { WELL } else { FAILED });
+        let _ = self.end.send(done.map(|()| played));
+        if P::LEADS || failed {
+            let _ = write_words(&self.control, &[word]); // fails when the other end is gone, which the main thread sees
+        }
+    }
+}
+
+/// Both ends in this process, on one thread: the publisher's.
+pub fn local(settings: &Settings) -> Result<Meter, Error> {
+    let terms = &settings.terms;
+    let ports = Ports::open("local", std::process::id().into(), Carrier::Local, terms)?;
+    let (ping, pong) = (ports.publisher(PING).open()?, ports.publisher(PONG).open()?);
+    let (seen, echoes) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+    let mut turn = Turn::new(ping, terms, Carrier::Local);
+    let mut echo = Turn::new(pong, terms, Carrier::Local);
+    let (size, payload) = (terms.size, terms.payload);
+    let count = seen.clone();
+    let back = ports.subscriber(PONG).on_publisher_thread().callback(move |sample| {
+        let number = count.load(Relaxed);
+        let right = payload != baseline::Payload::Checked || baseline::payload::verify(&sample, number).is_ok();
+        if sample.len() == size && right {
+            count.store(number + 1, Relaxed);
+        }
+    })?;
+    connected(&echo.publisher, 1)?;
+    let count = echoes.clone();
+    let there = ports.subscriber(PING).on_publisher_thread().callback(move |sample| {
+        if echo.receive(&sample).and_then(|()| echo.send()).is_ok() {
+            echo.number += 1;
+            count.store(echo.number, Relaxed);
+        }
+    })?;
+    connected(&turn.publisher, 1)?;
+    let mut meter = Meter::new()?;
+    for number in 0..terms.warmup + terms.count {
+        if number == terms.warmup {
+            meter.start();
+        }
+        turn.number = number;
+        let start = monotonic_ns();
+        turn.send()?;
+        let took = monotonic_ns() - start;
+        if number >= terms.warmup {
+            meter.record(took);
+        }
+    }
+    meter.stop();
+    drop((there, back));
+    let (wanted, seen, echoes) = (terms.warmup + terms.count, seen.load(Relaxed), echoes.load(Relaxed));
+    if (seen, echoes) != (wanted, wanted) {
+        return Err(Error::System(format!("of {wanted} messages {echoes} came right, and {seen} of the echoes")));
+    }
+    Ok(meter)
+}

@@ -1,0 +1,184 @@
+//! What there is: nodes, ports, topics and channels, gathered from all nodes.
+
+use crate::session::Session;
+use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+use thalweg::admin::{Reply, Request};
+use thalweg::control::matching::{is_pattern, topic_matches};
+use thalweg::control::{Direction, Document, NodeId, PortInfo};
+use thalweg::port::ChannelReport;
+
+/// A node that does not answer within this time is reported as silent.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// Nodes that are asked at the same time.
+const AT_ONCE: usize = 16;
+
+/// A port with its node.
+#[derive(Serialize)]
+pub struct Port<'a> {
+    /// Name of its node.
+    pub node: &'a str,
+    /// Id of its node.
+    pub node_id: NodeId,
+    /// What the node says of it.
+    #[serde(flatten)]
+    pub info: &'a PortInfo,
+}
+
+/// A topic with its ports.
+#[derive(Serialize)]
+pub struct Topic {
+    /// Its name.
+    pub topic: String,
+    /// Type names of its publishers (of its subscribers where nobody publishes).
+    #[serde(rename = "type")]
+    pub types: BTreeSet<String>,
+    /// Ports that publish it.
+    pub publishers: Vec<String>,
+    /// Ports that subscribe to it, also by a pattern.
+    pub subscribers: Vec<String>,
+}
+
+/// A channel as both ends report it; what an end did not report is absent.
+#[derive(Clone, Debug, Serialize)]
+pub struct Channel {
+    /// The topic.
+    pub topic: String,
+    /// The publishing port.
+    pub publisher: String,
+    /// The subscribing port.
+    pub subscriber: String,
+    /// The carrier.
+    pub carrier: String,
+    /// Samples that were sent or queued.
+    pub sent: Option<u64>,
+    /// Samples that the publisher's end dropped.
+    pub dropped: Option<u64>,
+    /// Samples that were delivered.
+    pub received: Option<u64>,
+    /// Their payload bytes (of what was sent, where the receiving end did not report).
+    pub bytes: u64,
+    /// Samples that were lost on the way.
+    pub lost: Option<u64>,
+    /// Samples that wait at either end.
+    pub waiting: u64,
+    /// Datagrams that arrived and were no frame of this channel.
+    pub strange: u64,
+}
+
+/// All channels, and the nodes that did not answer.
+pub struct Channels {
+    /// By topic, publisher and subscriber.
+    pub channels: Vec<Channel>,
+    /// Names of nodes that did not answer in time.
+    pub silent: Vec<String>,
+}
+
+/// The ports of `nodes`, by name.
+pub fn ports<'a>(nodes: &'a [Document]) -> Vec<Port<'a>> {
+    let of = |node: &'a Document| move |info| Port { node: &node.name, node_id: node.node, info };
+    let mut ports: Vec<Port<'a>> = nodes.iter().flat_map(|node| node.ports.values().map(of(node))).collect();
+    ports.sort_by(|a, b| a.info.name.cmp(&b.info.name));
+    ports
+}
+
+/// The topics of `ports`, by name.
+pub fn topics(ports: &[Port<'_>]) -> Vec<Topic> {
+    let names: BTreeSet<&str> = ports.iter().map(|p| &p.info.topic[..]).filter(|t| !is_pattern(t)).collect();
+    names.into_iter().map(|name| topic(name, ports)).collect()
+}
+
+/// One topic of `ports`.
+pub fn topic(name: &str, ports: &[Port<'_>]) -> Topic {
+    let of = |direction| {
+        let fits = move |p: &&Port<'_>| p.info.direction == direction && topic_matches(&p.info.topic, name);
+        ports.iter().filter(fits).map(|p| p.info).collect::<Vec<_>>()
+    };
+    let (publishers, subscribers) = (of(Direction::Publisher), of(Direction::Subscriber));
+    let typed = if publishers.is_empty() { &subscribers } else { &publishers };
+    let types = typed.iter().map(|p| p.message.name.clone()).collect();
+    let names = |ports: &[&PortInfo]| ports.iter().map(|p| p.name.clone()).collect();
+    Topic { topic: name.to_owned(), types, publishers: names(&publishers), subscribers: names(&subscribers) }
+}
+
+/// Asks all `nodes` for their channels.
+pub fn channels(session: &Session, nodes: &[Document]) -> Channels {
+    let mut reports = Vec::new();
+    let mut silent = Vec::new();
+    for some in nodes.chunks(AT_ONCE) {
+        let answers: Vec<_> = std::thread::scope(|scope| {
+            let asked: Vec<_> = some.iter().map(|node| scope.spawn(|| ask(session, node))).collect();
+            asked.into_iter().map(|answer| answer.join().ok().flatten()).collect()
+        });
+        for (node, answer) in some.iter().zip(answers) {
+            match answer {
+                Some(channels) => reports.extend(channels),
+                None => silent.push(node.name.clone()),
+            }
+        }
+    }
+    Channels { channels: join(reports), silent }
+}
+
+fn ask(session: &Session, node: &Document) -> Option<Vec<ChannelReport>> {
+    match session.node.ask(node.node, &Request::Channels, PATIENCE) {
+        Ok(Reply::Channels(reports)) => Some(reports),
+        _ => None,
+    }
+}
+
+/// Brings together what the two ends of each channel report.
+fn join(reports: Vec<ChannelReport>) -> Vec<Channel> {
+    let mut channels: BTreeMap<(String, String, String), Channel> = BTreeMap::new();
+    for report in reports {
+        let key = (report.topic.clone(), report.publisher.clone(), report.subscriber.clone());
+        let channel = channels.entry(key).or_insert_with(|| Channel {
+            topic: report.topic,
+            publisher: report.publisher,
+            subscriber: report.subscriber,
+            carrier: report.carrier,
+            sent: None,
+            dropped: None,
+            received: None,
+            bytes: 0,
+            lost: None,
+            waiting: 0,
+            strange: 0,
+        });
+        channel.waiting += report.waiting;
+        channel.strange += report.strange;
+        if report.end == "publisher" {
+            (channel.sent, channel.dropped) = (Some(report.samples), Some(report.lost));
+            channel.bytes = if channel.received.is_some() { channel.bytes } else { report.bytes };
+        } else {
+            (channel.received, channel.lost, channel.bytes) = (Some(report.samples), Some(report.lost), report.bytes);
+        }
+    }
+    channels.into_values().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(end: &str, samples: u64, lost: u64) -> ChannelReport {
+        let bytes = samples * 8;
+        let report = serde_json::json!({
+            "topic": "/a", "publisher": "/out", "subscriber": "/in", "carrier": "tcp", "end": end,
+            "samples": samples, "bytes": bytes, "lost": lost, "waiting": 1, "strange": 3,
+        });
+        serde_json::from_value(report).unwrap()
+    }
+
+    #[test]
+    fn the_two_ends_of_a_channel_become_one_row() {
+        for order in [["publisher", "subscriber"], ["subscriber", "publisher"]] {
+            let reports = order.map(|end| if end == "publisher" { report(end, 10, 1) } else { report(end, 8, 2) });
+            let [channel] = &join(reports.to_vec())[..] else { panic!("one channel") };
+            assert_eq!((channel.sent, channel.dropped), (Some(10), Some(1)));
+            assert_eq!((channel.received, channel.lost, channel.bytes, channel.waiting), (Some(8), Some(2), 64, 2));
+        }
+        assert_eq!(join(vec![report("publisher", 3, 0)])[0].received, None);
+    }
+}

@@ -1,0 +1,316 @@
+//! One process of the robot: publishes and receives what its lines say, obeys its parent, ends with it.
+
+use super::report::{Received, Say};
+use super::robot::{Command, Content, Imu, LINES, Line, parts};
+use crate::failure::{Failure, Result};
+use crate::output::line;
+use crate::signals::Stop;
+use crate::statistics::Latencies;
+use std::io::BufRead;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use thalweg::codec::{Message, Raw};
+use thalweg::port::SampleInfo;
+use thalweg::{Node, Publisher, Sample, Settings, Subscriber};
+
+/// What the parent asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// Begin to publish.
+    Start,
+    /// Publish no more.
+    Stop,
+}
+
+impl Order {
+    /// As it stands on the pipe.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Order::Start => "start",
+            Order::Stop => "stop",
+        }
+    }
+}
+
+/// How often a part says what it sent and received.
+const PERIOD: Duration = Duration::from_millis(200);
+/// How long what waits at the end may take to be sent.
+const DRAIN: Duration = Duration::from_secs(3);
+
+/// Runs until the parent closes its pipe, which it does by ending, too.
+pub fn run(part: &str, realm: &str) -> Result {
+    if !parts().contains(&part) {
+        return Err(Failure::Usage(format!("part {part:?}: allowed are {}", parts().join(", "))));
+    }
+    Stop::never()?;
+    let orders = listen()?;
+    let settings = Settings { name: part.to_owned(), realm: realm.to_owned(), ..Settings::default() };
+    let node = Node::with_settings(settings)?;
+    let ears: Vec<Ear> = LINES.iter().filter(|l| l.to == part).map(|l| Ear::open(&node, l)).collect::<Result<_>>()?;
+    let mut mouths = Vec::new();
+    for line in LINES.iter().filter(|l| l.from == part) {
+        let voice = Voice::open(&node, line)?;
+        if !voice.wait_connected(&node, &orders) {
+            return Ok(());
+        }
+        mouths.push(Mouth::start(line, voice)?);
+    }
+    say(&Say::Ready)?;
+    obey(&orders, &ears, mouths)
+}
+
+/// Orders of the parent; the receiver ends with the pipe.
+fn listen() -> Result<Receiver<Order>> {
+    let (tell, told) = channel();
+    let read = move || {
+        for line in std::io::stdin().lock().lines().map_while(std::result::Result::ok) {
+            let order = [Order::Start, Order::Stop].into_iter().find(|order| order.word() == line);
+            if order.is_some_and(|order| tell.send(order).is_err()) {
+                return;
+            }
+        }
+    };
+    linux::thread::spawn(linux::thread::Settings::named("orders"), read)?;
+    Ok(told)
+}
+
+fn obey(orders: &Receiver<Order>, ears: &[Ear], mut mouths: Vec<Mouth>) -> Result {
+    loop {
+        match orders.recv_timeout(PERIOD) {
+            Ok(Order::Start) => mouths.iter().for_each(|mouth| mouth.run.store(true, Relaxed)),
+            Ok(Order::Stop) => mouths.iter_mut().try_for_each(Mouth::finish)?,
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return Ok(()),
+        }
+        for ear in ears {
+            say(&Say::Received(ear.received()))?;
+        }
+        for mouth in &mouths {
+            say(&mouth.sent())?;
+        }
+    }
+}
+
+fn say(what: &Say) -> Result {
+    line(&serde_json::to_string(what).map_err(std::io::Error::from)?)
+}
+
+/// A publisher of the robot.
+enum Voice {
+    Imu(Publisher<Imu>),
+    Command(Publisher<Command>),
+    Bytes(Publisher<Raw>, usize),
+}
+
+impl Voice {
+    fn open(node: &Node, line: &Line) -> Result<Self> {
+        Ok(match line.content {
+            Content::Imu => Voice::Imu(node.publisher(line.topic).named(line.publisher).open()?),
+            Content::Command => Voice::Command(node.publisher(line.topic).named(line.publisher).open()?),
+            Content::Bytes(size) => Voice::Bytes(node.publisher(line.topic).named(line.publisher).open()?, size),
+        })
+    }
+
+    /// Waits for the subscriber; `false` when the parent ended first.
+    fn wait_connected(&self, node: &Node, orders: &Receiver<Order>) -> bool {
+        let connected = || match self {
+            Voice::Imu(publisher) => publisher.connected() > 0,
+            Voice::Command(publisher) => publisher.connected() > 0,
+            Voice::Bytes(publisher, _) => publisher.connected() > 0,
+        };
+        while !node.wait_until(PERIOD, connected) {
+            if orders.try_recv() == Err(std::sync::mpsc::TryRecvError::Disconnected) {
+                return false;
+            }
+        }
+        true
+    }
+
+    fn publish(&mut self, number: u64) -> Result {
+        match self {
+            Voice::Imu(publisher) => publisher.publish(&Imu::at(linux::clock::monotonic_ns()))?,
+            Voice::Command(publisher) => publisher.publish(&Command::numbered(number))?,
+            Voice::Bytes(publisher, size) => {
+                // Drawn where it is sent from: in shared memory, if that is the carrier.
+                let mut picture = publisher.loan(*size)?;
+                picture.bytes_mut().fill(number as u8);
+                picture.bytes_mut().iter_mut().zip(number.to_le_bytes()).for_each(|(byte, digit)| *byte = digit);
+                picture.publish()?
+            }
+        };
+        Ok(())
+    }
+
+    fn drain(&mut self) {
+        // Closing waits for what is on its way; the port stays until the process ends, so that nothing is cut off.
+        let waiting = |channels: Vec<thalweg::port::ChannelReport>| channels.iter().any(|c| c.waiting > 0);
+        let until = Instant::now() + DRAIN;
+        while Instant::now() < until {
+            let busy = match self {
+                Voice::Imu(publisher) => waiting(publisher.channels()),
+                Voice::Command(publisher) => waiting(publisher.channels()),
+                Voice::Bytes(publisher, _) => waiting(publisher.channels()),
+            };
+            if !busy {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+/// A publisher with its thread.
+struct Mouth {
+    topic: &'static str,
+    run: Arc<AtomicBool>,
+    over: Arc<AtomicBool>,
+    sent: Arc<AtomicU64>,
+    thread: Option<JoinHandle<()>>,
+    voice: Arc<Mutex<(Voice, Result)>>,
+}
+
+impl Mouth {
+    fn start(line: &Line, voice: Voice) -> Result<Self> {
+        let mut mouth = Self {
+            topic: line.topic,
+            run: Arc::default(),
+            over: Arc::default(),
+            sent: Arc::default(),
+            thread: None,
+            voice: Arc::new(Mutex::new((voice, Ok(())))),
+        };
+        let (run, over, sent, voice) = (mouth.run.clone(), mouth.over.clone(), mouth.sent.clone(), mouth.voice.clone());
+        let period = Duration::from_secs_f64(1.0 / line.hz);
+        let body = move || {
+            let mut voice = voice.lock().unwrap_or_else(PoisonError::into_inner);
+            voice.1 = speak(&mut voice.0, period, &run, &over, &sent);
+        };
+        mouth.thread = Some(linux::thread::spawn(linux::thread::Settings::named("publish"), body)?);
+        Ok(mouth)
+    }
+
+    /// Publishes no more.
+    fn hush(&mut self) {
+        self.over.store(true, Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+
+    /// Publishes no more, and waits for what is on its way.
+    fn finish(&mut self) -> Result {
+        self.hush();
+        let mut voice = self.voice.lock().unwrap_or_else(PoisonError::into_inner);
+        voice.0.drain();
+        std::mem::replace(&mut voice.1, Ok(()))
+    }
+
+    fn sent(&self) -> Say {
+        Say::Sent { topic: self.topic.to_owned(), sent: self.sent.load(Relaxed), finished: self.thread.is_none() }
+    }
+}
+
+impl Drop for Mouth {
+    /// The thread holds the port and with it the node, whose socket file is to go with the process.
+    fn drop(&mut self) {
+        self.hush();
+    }
+}
+
+/// Publishes at even intervals. Who is late catches up, unless by more than a second.
+fn speak(voice: &mut Voice, period: Duration, run: &AtomicBool, over: &AtomicBool, sent: &AtomicU64) -> Result {
+    while !run.load(Relaxed) && !over.load(Relaxed) {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let mut due = Instant::now();
+    while !over.load(Relaxed) {
+        let number = sent.load(Relaxed) + 1;
+        voice.publish(number)?;
+        sent.store(number, Relaxed);
+        due += period;
+        let now = Instant::now();
+        match due.checked_duration_since(now) {
+            Some(left) => std::thread::sleep(left),
+            None if now.duration_since(due) > Duration::from_secs(1) => due = now,
+            None => {}
+        }
+    }
+    Ok(())
+}
+
+/// A subscriber that counts.
+struct Ear {
+    topic: &'static str,
+    port: Port,
+    account: Arc<Mutex<Account>>,
+}
+
+/// A subscriber of the robot.
+enum Port {
+    Imu(Subscriber<Imu>),
+    Command(Subscriber<Command>),
+    Bytes(Subscriber<Raw>),
+}
+
+struct Account {
+    received: u64,
+    last_seq: u64,
+    first_ns: u64,
+    last_ns: u64,
+    latencies: Latencies,
+}
+
+impl Ear {
+    fn open(node: &Node, line: &Line) -> Result<Self> {
+        let latencies = Latencies::new();
+        let account = Arc::new(Mutex::new(Account { received: 0, last_seq: 0, first_ns: 0, last_ns: 0, latencies }));
+        let port = match line.content {
+            Content::Imu => Port::Imu(subscribe(node, line, &account)?),
+            Content::Command => Port::Command(subscribe(node, line, &account)?),
+            Content::Bytes(_) => Port::Bytes(subscribe(node, line, &account)?),
+        };
+        Ok(Self { topic: line.topic, port, account })
+    }
+
+    fn received(&self) -> Received {
+        let channels = match &self.port {
+            Port::Imu(subscriber) => subscriber.channels(),
+            Port::Command(subscriber) => subscriber.channels(),
+            Port::Bytes(subscriber) => subscriber.channels(),
+        };
+        let account = self.account.lock().unwrap_or_else(PoisonError::into_inner);
+        Received {
+            topic: self.topic.to_owned(),
+            received: account.received,
+            last_seq: account.last_seq,
+            span_ns: account.last_ns - account.first_ns,
+            carrier: channels.into_iter().next().map(|c| c.carrier).unwrap_or_default(),
+            latency_us: account.latencies.percentiles(),
+        }
+    }
+}
+
+fn subscribe<M: Message>(node: &Node, line: &Line, account: &Arc<Mutex<Account>>) -> Result<Subscriber<M>> {
+    let account = account.clone();
+    let note = move |sample: Sample<'_, M>| {
+        account.lock().unwrap_or_else(PoisonError::into_inner).note(sample.info());
+    };
+    Ok(node.subscriber::<M>(line.topic).named(line.subscriber).callback(note)?)
+}
+
+impl Account {
+    fn note(&mut self, info: &SampleInfo) {
+        if self.received == 0 {
+            self.first_ns = info.received_ns;
+        }
+        self.received += 1;
+        self.last_seq = self.last_seq.max(info.seq);
+        self.last_ns = self.last_ns.max(info.received_ns);
+        if let Some(ns) = info.latency_ns() {
+            self.latencies.record(ns);
+        }
+    }
+}

@@ -1,0 +1,283 @@
+//! What is told: the lines of a part, the table, the summary.
+
+use super::robot::{Content, LINES, Line};
+use crate::output::{bytes, micros, table};
+use crate::statistics::{Percentiles, rounded};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// A line that a part writes to its parent.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(tag = "say", rename_all = "kebab-case")]
+pub enum Say {
+    /// All ports of the part are open and connected.
+    Ready,
+    /// What was published so far.
+    Sent {
+        /// The topic.
+        topic: String,
+        /// Samples.
+        sent: u64,
+        /// No more will come, and nothing waits.
+        finished: bool,
+    },
+    /// What was received so far.
+    Received(Received),
+}
+
+/// What a subscriber received so far.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Received {
+    /// The topic.
+    pub topic: String,
+    /// Samples.
+    pub received: u64,
+    /// The highest sequence number.
+    pub last_seq: u64,
+    /// From the first to the last sample.
+    pub span_ns: u64,
+    /// The carrier that was picked.
+    pub carrier: String,
+    /// Of all samples.
+    pub latency_us: Option<Percentiles>,
+}
+
+/// How one channel is doing.
+#[derive(Clone, Debug, Default)]
+pub struct Score {
+    /// Samples that were published.
+    pub sent: u64,
+    /// The publisher has ended.
+    pub finished: bool,
+    /// What the subscriber says.
+    pub received: Received,
+    /// In the last period.
+    rate_hz: f64,
+}
+
+/// How all channels are doing.
+#[derive(Debug, Default)]
+pub struct Board(BTreeMap<String, Score>);
+
+impl Board {
+    /// Notes what a part said.
+    pub fn note(&mut self, say: Say) {
+        match say {
+            Say::Ready => {}
+            Say::Sent { topic, sent, finished } => {
+                let score = self.0.entry(topic).or_default();
+                (score.sent, score.finished) = (sent, finished);
+            }
+            Say::Received(received) => self.0.entry(received.topic.clone()).or_default().note(received),
+        }
+    }
+
+    /// The score of a channel.
+    pub fn score(&self, line: &Line) -> Score {
+        self.0.get(line.topic).cloned().unwrap_or_default()
+    }
+
+    /// Whether every publisher has ended.
+    pub fn is_finished(&self) -> bool {
+        LINES.iter().all(|line| self.score(line).finished)
+    }
+
+    /// Samples that were received on all channels.
+    pub fn received(&self) -> u64 {
+        self.0.values().map(|score| score.received.received).sum()
+    }
+
+    /// Whether all that was published has arrived.
+    pub fn is_complete(&self) -> bool {
+        self.is_finished() && self.0.values().all(|score| score.received.received >= score.sent)
+    }
+
+    /// The table while the robot runs: the rate is that of the last period, losses are gaps in what arrived.
+    pub fn table(&self) -> String {
+        let row = |line: &Line| {
+            let score = self.score(line);
+            let lost = score.received.last_seq.saturating_sub(score.received.received);
+            cells(line, &score.received, score.rate_hz, lost)
+        };
+        table(&HEADERS, &LINES.iter().map(row).collect::<Vec<_>>())
+    }
+}
+
+impl Score {
+    fn note(&mut self, received: Received) {
+        let span = received.span_ns.saturating_sub(self.received.span_ns);
+        if span > 0 {
+            self.rate_hz =
+                (received.received - self.received.received.min(received.received)) as f64 * 1e9 / span as f64;
+        }
+        self.received = received;
+    }
+}
+
+/// What matters most comes first: a narrow terminal cuts the rest.
+const HEADERS: [(&str, char); 11] = [
+    ("topic", '<'),
+    ("carrier", '<'),
+    ("rate Hz", '>'),
+    ("wanted", '>'),
+    ("p50", '>'),
+    ("p99", '>'),
+    ("max", '>'),
+    ("lost", '>'),
+    ("size", '>'),
+    ("from", '<'),
+    ("to", '<'),
+];
+
+fn cells(line: &Line, received: &Received, rate: f64, lost: u64) -> Vec<String> {
+    let latency = |of: fn(&Percentiles) -> f64| received.latency_us.as_ref().map_or("-".to_owned(), |l| micros(of(l)));
+    vec![
+        line.topic.to_owned(),
+        received.carrier.clone(),
+        format!("{rate:.1}"),
+        format!("{:.0}", line.hz),
+        latency(|l| l.p50),
+        latency(|l| l.p99),
+        latency(|l| l.max),
+        lost.to_string(),
+        bytes(line.size() as f64),
+        line.from.to_owned(),
+        line.to.to_owned(),
+    ]
+}
+
+impl Line {
+    /// Bytes of its values, before encoding.
+    pub fn size(&self) -> usize {
+        match self.content {
+            Content::Imu => 96,
+            Content::Command => 56,
+            Content::Bytes(size) => size,
+        }
+    }
+}
+
+/// One channel in the summary.
+#[derive(Debug, Serialize)]
+pub struct Channel {
+    topic: &'static str,
+    publisher: &'static str,
+    subscriber: &'static str,
+    carrier: String,
+    size: usize,
+    rate_hz: f64,
+    wanted_hz: f64,
+    latency_us: Percentiles,
+    sent: u64,
+    received: u64,
+    lost: u64,
+}
+
+/// The whole run.
+#[derive(Debug, Serialize)]
+pub struct Summary {
+    channels: Vec<Channel>,
+    seconds: f64,
+    /// Somebody ended it early: rates and losses are shown, not judged.
+    pub interrupted: bool,
+    /// Every sample arrived, and every channel kept its rate.
+    pub pass: bool,
+    /// What did not go as promised.
+    pub failures: Vec<String>,
+    #[serde(skip)]
+    rows: Vec<Vec<String>>,
+}
+
+/// A channel may be this much below its rate: the machine may be busy with other things.
+const RATE_KEPT: f64 = 0.9;
+
+impl Summary {
+    /// What the board says after everything was sent and received.
+    pub fn of(board: &Board, ran: Duration, interrupted: bool) -> Self {
+        let channels: Vec<Channel> = LINES.iter().map(|line| Channel::of(line, board.score(line))).collect();
+        let failures: Vec<String> = channels.iter().filter_map(Channel::failure).collect();
+        let row = |(line, channel): (&Line, &Channel)| {
+            cells(line, &board.score(line).received, channel.rate_hz, channel.lost)
+        };
+        let rows = LINES.iter().zip(&channels).map(row).collect();
+        let seconds = rounded(ran.as_secs_f64(), 3);
+        Self { pass: failures.is_empty(), channels, seconds, interrupted, failures, rows }
+    }
+
+    /// The table of the whole run.
+    pub fn table(&self) -> String {
+        table(&HEADERS, &self.rows)
+    }
+
+    /// What it comes to.
+    pub fn verdict(&self) -> String {
+        let (sent, received) = self.channels.iter().fold((0, 0), |(s, r), c| (s + c.sent, r + c.received));
+        let when = if self.interrupted { "interrupted after" } else { "in" };
+        format!("{received} of {sent} samples arrived, {when} {:.1} s", self.seconds)
+    }
+}
+
+impl Channel {
+    fn of(line: &Line, score: Score) -> Self {
+        let Score { sent, received: Received { received, span_ns, carrier, latency_us, .. }, .. } = score;
+        let rate = if span_ns > 0 { received.saturating_sub(1) as f64 * 1e9 / span_ns as f64 } else { 0.0 };
+        Self {
+            topic: line.topic,
+            publisher: line.publisher,
+            subscriber: line.subscriber,
+            carrier,
+            size: line.size(),
+            rate_hz: rounded(rate, 2),
+            wanted_hz: line.hz,
+            latency_us: latency_us.unwrap_or_default(),
+            sent,
+            received,
+            lost: sent.saturating_sub(received),
+        }
+    }
+
+    fn failure(&self) -> Option<String> {
+        let Channel { topic, rate_hz, wanted_hz, .. } = self;
+        if self.lost > 0 {
+            Some(format!("{topic} lost {} of {} samples", self.lost, self.sent))
+        } else if *rate_hz < wanted_hz * RATE_KEPT {
+            Some(format!("{topic} ran at {rate_hz:.1} Hz, not at {wanted_hz:.0} Hz: is this machine busy?"))
+        } else {
+            None
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn board(lost: u64) -> Board {
+        let mut board = Board::default();
+        for line in &LINES {
+            let sent = line.hz as u64 + 1;
+            board.note(Say::Sent { topic: line.topic.into(), sent, finished: true });
+            let received = sent - lost;
+            let (topic, span_ns) = (line.topic.to_owned(), 1_000_000_000);
+            board.note(Say::Received(Received { topic, received, last_seq: sent, span_ns, ..Received::default() }));
+        }
+        board
+    }
+
+    #[test]
+    fn a_run_passes_when_all_arrived_at_the_wanted_rate() {
+        let summary = Summary::of(&board(0), Duration::from_secs(1), false);
+        assert!(summary.pass, "{:?}", summary.failures);
+        assert!(board(0).is_complete() && !board(1).is_complete());
+        assert!(board(0).table().contains("921.6 kB"));
+    }
+
+    #[test]
+    fn losses_and_low_rates_are_failures() {
+        let failures = Summary::of(&board(1), Duration::from_secs(1), false).failures;
+        assert_eq!(failures.len(), 4);
+        assert!(failures[0].contains("/robot/imu lost 1 of 1001 samples"));
+        assert_eq!(Summary::of(&Board::default(), Duration::from_secs(1), false).failures.len(), 4);
+    }
+}

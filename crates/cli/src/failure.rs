@@ -1,0 +1,74 @@
+//! Why a verb did not do what was asked, by exit code.
+
+use std::io;
+
+/// The result of a verb.
+pub type Result<T = ()> = std::result::Result<T, Failure>;
+
+/// A failure with its exit code (0 did it · 1 no · 2 bad usage or input · 3 the system refused).
+#[derive(Debug)]
+pub enum Failure {
+    /// A check failed, or the answer is "no": exit 1. An empty text: it was said already.
+    No(String),
+    /// Bad arguments or input: exit 2.
+    Usage(String),
+    /// The system refused: exit 3.
+    System(String),
+    /// Whoever read standard output is gone: exit 0, quietly.
+    ReaderGone,
+}
+
+impl Failure {
+    /// The exit code of the process.
+    pub fn code(&self) -> u8 {
+        match self {
+            Failure::ReaderGone => 0,
+            Failure::No(_) => 1,
+            Failure::Usage(_) => 2,
+            Failure::System(_) => 3,
+        }
+    }
+
+    /// What a person should read.
+    pub fn text(&self) -> &str {
+        match self {
+            Failure::ReaderGone => "",
+            Failure::No(text) | Failure::Usage(text) | Failure::System(text) => text,
+        }
+    }
+}
+
+impl From<thalweg::Error> for Failure {
+    fn from(error: thalweg::Error) -> Self {
+        let text = error.to_string();
+        match error.exit_code() {
+            2 => Failure::Usage(text),
+            3 => Failure::System(text),
+            _ => Failure::No(text),
+        }
+    }
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::BrokenPipe => Failure::ReaderGone,
+            _ => Failure::System(error.to_string()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_exit_code_says_whose_fault_it_is() {
+        let code = |error: thalweg::Error| Failure::from(error).code();
+        assert_eq!(code(thalweg::Error::Closed), 1);
+        assert_eq!(code(thalweg::Error::Usage("x".into())), 2);
+        assert_eq!(code(thalweg::Error::Configuration("x".into())), 2);
+        assert_eq!(Failure::from(io::Error::from(io::ErrorKind::BrokenPipe)).code(), 0);
+        assert_eq!(Failure::from(io::Error::from(io::ErrorKind::PermissionDenied)).code(), 3);
+    }
+}

@@ -1,0 +1,146 @@
+//! `thalweg info`: everything about a node, a port or a topic.
+
+use crate::census::{self, Channel, Channels, Port, Topic};
+use crate::failure::{Failure, Result};
+use crate::list::{channel_table, port_table};
+use crate::output::tell;
+use crate::session::{Common, Session};
+use clap::Args;
+use serde::Serialize;
+use thalweg::control::{Document, PortInfo};
+
+/// Everything about a node, a port or a topic: type, QoS, addresses, channels with their counters
+#[derive(Args, Debug)]
+#[command(after_help = "Example: thalweg info /robot/imu --json")]
+pub struct Arguments {
+    /// Name of a port or topic, or name or id of a node
+    #[arg(value_name = "NAME")]
+    what: String,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// What a name stands for.
+#[derive(Serialize)]
+#[serde(tag = "kind", rename_all = "lowercase")]
+enum Found<'a> {
+    Port {
+        #[serde(flatten)]
+        port: &'a Port<'a>,
+        addresses: &'a [std::net::SocketAddr],
+        channels: Vec<Channel>,
+    },
+    Topic {
+        #[serde(flatten)]
+        topic: Topic,
+        ports: Vec<&'a Port<'a>>,
+        channels: Vec<Channel>,
+    },
+    Node {
+        nodes: Vec<&'a Document>,
+        channels: Vec<Channel>,
+    },
+}
+
+/// Looks up a name and shows what is known.
+pub fn run(arguments: &Arguments) -> Result {
+    let mut session = arguments.common.open("info")?;
+    let nodes = session.settled();
+    let ports = census::ports(&nodes);
+    let found = find(&arguments.what, &nodes, &ports, &session).ok_or_else(|| unknown(&arguments.what, &ports))?;
+    session.output.result(&found, || found.text())
+}
+
+fn find<'a>(what: &str, nodes: &'a [Document], ports: &'a [Port<'a>], session: &Session) -> Option<Found<'a>> {
+    if let Some(port) = ports.iter().find(|p| p.info.name == what) {
+        let channels = asked(session, nodes, |c| c.publisher == what || c.subscriber == what);
+        let node = nodes.iter().find(|d| d.node == port.node_id);
+        return Some(Found::Port { port, addresses: node.map_or(&[], |d| &d.addresses), channels });
+    }
+    let named: Vec<&Document> = nodes.iter().filter(|d| d.name == what || d.node.to_string() == what).collect();
+    if !named.is_empty() {
+        let own = |name: &String| named.iter().any(|d| d.ports.values().any(|p| p.name == *name));
+        let channels = asked(session, nodes, |c| own(&c.publisher) || own(&c.subscriber));
+        return Some(Found::Node { nodes: named, channels });
+    }
+    let topic = census::topic(what, ports);
+    if topic.publishers.is_empty() && !ports.iter().any(|p| p.info.topic == what) {
+        return None;
+    }
+    let of_topic = |p: &&Port<'_>| topic.publishers.contains(&p.info.name) || topic.subscribers.contains(&p.info.name);
+    let ports = ports.iter().filter(of_topic).collect();
+    Some(Found::Topic { ports, channels: asked(session, nodes, |c| c.topic == what), topic })
+}
+
+fn asked(session: &Session, nodes: &[Document], wanted: impl Fn(&Channel) -> bool) -> Vec<Channel> {
+    let Channels { channels, silent } = census::channels(session, nodes);
+    if !silent.is_empty() {
+        tell(&format!("no answer from {}: their channels may be missing", silent.join(", ")));
+    }
+    channels.into_iter().filter(wanted).collect()
+}
+
+fn unknown(what: &str, ports: &[Port<'_>]) -> Failure {
+    let same = |name: &&str| name.trim_start_matches('/').eq_ignore_ascii_case(what.trim_start_matches('/'));
+    let names = ports.iter().flat_map(|p| [&p.info.name[..], &p.info.topic[..]]);
+    let hint = names.into_iter().find(same).map_or("see `thalweg list`".to_owned(), |name| format!("is it {name}?"));
+    Failure::No(format!("no node, port or topic {what:?} is known; {hint}"))
+}
+
+impl Found<'_> {
+    fn text(&self) -> String {
+        match self {
+            Found::Port { port, addresses, channels } => {
+                let addresses: Vec<String> = addresses.iter().map(ToString::to_string).collect();
+                let node = format!("node         {} ({}) at {}", port.node, port.node_id, addresses.join(" "));
+                format!("{}\n{node}\n\n{}", port_text(port.info), channel_table(channels))
+            }
+            Found::Topic { topic, ports, channels } => {
+                let types: Vec<&str> = topic.types.iter().map(String::as_str).collect();
+                let head = format!("topic        {}\ntype         {}", topic.topic, types.join(" "));
+                let owned: Vec<Port<'_>> = ports.iter().map(|p| Port { info: p.info, ..**p }).collect();
+                format!("{head}\n\n{}\n\n{}", port_table(&owned), channel_table(channels))
+            }
+            Found::Node { nodes, channels } => {
+                let nodes: Vec<String> = nodes.iter().map(|node| node_text(node)).collect();
+                format!("{}\n\n{}", nodes.join("\n\n"), channel_table(channels))
+            }
+        }
+    }
+}
+
+fn port_text(info: &PortInfo) -> String {
+    let qos = &info.qos;
+    let direction = format!("{:?}", info.direction).to_lowercase();
+    let structure = info.message.schema.as_ref().map(ToString::to_string);
+    let lines = [
+        ("port", info.name.clone()),
+        ("direction", direction),
+        ("topic", info.topic.clone()),
+        ("type", format!("{} ({:016x})", info.message.name, info.message.hash)),
+        ("structure", structure.unwrap_or_else(|| "not known".to_owned())),
+        ("reliability", format!("{:?}", qos.reliability).to_lowercase()),
+        ("queue", format!("{:?}", qos.queue)),
+        ("class", format!("{:?} (DSCP {})", qos.class, qos.class.dscp()).to_lowercase()),
+        ("max message", format!("{} bytes", qos.max_message)),
+        ("carriers", info.carriers.join(", ")),
+    ];
+    lines.map(|(key, value)| format!("{key:<12} {value}")).join("\n")
+}
+
+fn node_text(node: &Document) -> String {
+    let addresses: Vec<String> = node.addresses.iter().map(ToString::to_string).collect();
+    let socket = node.socket.as_ref().map_or("none".to_owned(), |path| path.display().to_string());
+    let lines = [
+        ("node", node.name.clone()),
+        ("id", node.node.to_string()),
+        ("realm", node.realm.clone()),
+        ("host", format!("{} ({})", node.host_name, node.host)),
+        ("process", node.pid.to_string()),
+        ("addresses", addresses.join(" ")),
+        ("socket", socket),
+        ("clock", node.clock.clone()),
+    ];
+    let ports = census::ports(std::slice::from_ref(node));
+    format!("{}\n\n{}", lines.map(|(key, value)| format!("{key:<12} {value}")).join("\n"), port_table(&ports))
+}

@@ -1,0 +1,166 @@
+//! `thalweg list`: nodes, ports, topics, channels.
+
+use crate::census::{self, Channel, Port, Topic};
+use crate::failure::Result;
+use crate::output::{table, tell};
+use crate::session::Common;
+use clap::{Args, ValueEnum};
+use serde::Serialize;
+use thalweg::control::Document;
+
+/// List what there is: nodes, ports, topics, channels (all of them unless one is named)
+#[derive(Args, Debug)]
+#[command(after_help = "Example: thalweg list channels\n         thalweg list --json")]
+pub struct Arguments {
+    /// Only these
+    #[arg(value_enum)]
+    what: Option<What>,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// What to list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum What {
+    /// Nodes
+    Nodes,
+    /// Ports
+    Ports,
+    /// Topics
+    Topics,
+    /// Channels
+    Channels,
+}
+
+/// A node, without its ports.
+#[derive(Serialize)]
+struct Node<'a> {
+    node: &'a str,
+    id: String,
+    host: &'a str,
+    pid: u32,
+    addresses: &'a [std::net::SocketAddr],
+    ports: usize,
+}
+
+#[derive(Serialize)]
+struct Lists<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    nodes: Option<Vec<Node<'a>>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ports: Option<Vec<Port<'a>>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    topics: Option<Vec<Topic>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    channels: Option<Vec<Channel>>,
+    /// Nodes that did not say which channels they have.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    silent: Vec<String>,
+}
+
+/// Lists as asked.
+pub fn run(arguments: &Arguments) -> Result {
+    let mut session = arguments.common.open("list")?;
+    let nodes = session.settled();
+    let wanted = |what| arguments.what.is_none_or(|only| only == what);
+    let channels = wanted(What::Channels).then(|| census::channels(&session, &nodes));
+    let (channels, silent) = channels.map_or((None, Vec::new()), |found| (Some(found.channels), found.silent));
+    let lists = Lists {
+        nodes: wanted(What::Nodes).then(|| nodes.iter().map(Node::of).collect()),
+        ports: wanted(What::Ports).then(|| census::ports(&nodes)),
+        topics: wanted(What::Topics).then(|| census::topics(&census::ports(&nodes))),
+        channels,
+        silent,
+    };
+    if !lists.silent.is_empty() {
+        tell(&format!("no answer from {}: their channels may be missing", lists.silent.join(", ")));
+    }
+    session.output.result(&lists, || lists.text())
+}
+
+impl<'a> Node<'a> {
+    fn of(document: &'a Document) -> Self {
+        Self {
+            node: &document.name,
+            id: document.node.to_string(),
+            host: &document.host_name,
+            pid: document.pid,
+            addresses: &document.addresses,
+            ports: document.ports.len(),
+        }
+    }
+
+    fn row(&self) -> Vec<String> {
+        let addresses: Vec<String> = self.addresses.iter().map(ToString::to_string).collect();
+        let (pid, ports) = (self.pid.to_string(), self.ports.to_string());
+        vec![self.node.to_owned(), self.id.clone(), self.host.to_owned(), pid, ports, addresses.join(" ")]
+    }
+}
+
+impl Lists<'_> {
+    fn text(&self) -> String {
+        let nodes = self.nodes.as_ref().map(|nodes| {
+            let headers =
+                [("node", '<'), ("id", '<'), ("host", '<'), ("process", '>'), ("ports", '>'), ("addresses", '<')];
+            section("nodes", &headers, nodes.iter().map(Node::row).collect())
+        });
+        let ports = self.ports.as_ref().map(|ports| section("ports", &PORTS, ports.iter().map(port_row).collect()));
+        let topics = self.topics.as_ref().map(|topics| {
+            let headers = [("topic", '<'), ("type", '<'), ("publishers", '<'), ("subscribers", '<')];
+            section("topics", &headers, topics.iter().map(topic_row).collect())
+        });
+        let channels = self.channels.as_ref().map(|channels| channel_table(channels));
+        [nodes, ports, topics, channels].into_iter().flatten().collect::<Vec<_>>().join("\n\n")
+    }
+}
+
+const PORTS: [(&str, char); 6] =
+    [("port", '<'), ("direction", '<'), ("topic", '<'), ("type", '<'), ("reliability", '<'), ("node", '<')];
+
+/// The columns of a port.
+pub fn port_row(port: &Port<'_>) -> Vec<String> {
+    let info = port.info;
+    let direction = format!("{:?}", info.direction).to_lowercase();
+    let reliability = match info.qos.reliability {
+        qos::Reliability::Reliable => "reliable",
+        qos::Reliability::BestEffort => "best-effort",
+    };
+    let (name, topic, kind) = (info.name.clone(), info.topic.clone(), info.message.name.clone());
+    vec![name, direction, topic, kind, reliability.to_owned(), port.node.to_owned()]
+}
+
+/// A table of ports.
+pub fn port_table(ports: &[Port<'_>]) -> String {
+    section("ports", &PORTS, ports.iter().map(port_row).collect())
+}
+
+fn topic_row(topic: &Topic) -> Vec<String> {
+    let types: Vec<&str> = topic.types.iter().map(String::as_str).collect();
+    vec![topic.topic.clone(), types.join(" "), topic.publishers.join(" "), topic.subscribers.join(" ")]
+}
+
+/// A table of channels.
+pub fn channel_table(channels: &[Channel]) -> String {
+    let number = |value: Option<u64>| value.map_or("-".to_owned(), |v| v.to_string());
+    let row = |c: &Channel| {
+        let names = [&c.topic, &c.publisher, &c.subscriber, &c.carrier].map(String::clone);
+        let counts = [number(c.sent), number(c.received), number(c.dropped), number(c.lost), c.waiting.to_string()];
+        names.into_iter().chain(counts).collect()
+    };
+    let headers = [
+        ("topic", '<'),
+        ("publisher", '<'),
+        ("subscriber", '<'),
+        ("carrier", '<'),
+        ("sent", '>'),
+        ("received", '>'),
+        ("dropped", '>'),
+        ("lost", '>'),
+        ("waiting", '>'),
+    ];
+    section("channels", &headers, channels.iter().map(row).collect())
+}
+
+fn section(what: &str, headers: &[(&str, char)], rows: Vec<Vec<String>>) -> String {
+    if rows.is_empty() { format!("no {what}") } else { table(headers, &rows) }
+}

@@ -1,0 +1,185 @@
+//! `thalweg hz`, `bw` and `delay`: how often, how much and how late.
+
+mod window;
+
+use crate::failure::{Failure, Result};
+use crate::output::{bytes, micros};
+use crate::quantity;
+use crate::session::{Common, Session};
+use crate::signals::TICK;
+use crate::tap::{Tap, Target};
+use clap::Args;
+use serde_json::Value;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use window::Window;
+
+/// What `hz`, `bw` and `delay` have in common.
+#[derive(Args, Debug)]
+struct Options {
+    #[command(flatten)]
+    target: Target,
+    /// Figures are over the last N samples
+    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(2..=10_000_000))]
+    window: u32,
+    /// End after this many samples
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    count: Option<u64>,
+    /// End after this many seconds; exit 1 if nothing came
+    #[arg(long, value_name = "SECONDS", value_parser = quantity::seconds)]
+    seconds: Option<Duration>,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// How often samples arrive, once per second
+#[derive(Args, Debug)]
+#[command(after_help = "Example: thalweg hz /robot/imu --seconds 5")]
+pub struct HzArguments {
+    #[command(flatten)]
+    options: Options,
+}
+
+/// How many bytes arrive, once per second
+#[derive(Args, Debug)]
+#[command(after_help = "Example: thalweg bw /robot/camera --json")]
+pub struct BwArguments {
+    #[command(flatten)]
+    options: Options,
+}
+
+/// How old samples are when they arrive, once per second
+///
+/// Needs publishers whose clock is this host's: without a common clock there is no one-way latency, and none is shown.
+#[derive(Args, Debug)]
+#[command(after_help = "Example: thalweg delay /robot/imu --count 1000")]
+pub struct DelayArguments {
+    #[command(flatten)]
+    options: Options,
+}
+
+/// What a verb shows.
+struct Figure {
+    verb: &'static str,
+    of: fn(&Window) -> Value,
+    text: fn(&Value) -> String,
+}
+
+/// Shows rates.
+pub fn hz(arguments: &HzArguments) -> Result {
+    measure(&arguments.options, &Figure { verb: "hz", of: Window::rate, text: rate_text })
+}
+
+/// Shows bytes per second.
+pub fn bw(arguments: &BwArguments) -> Result {
+    measure(&arguments.options, &Figure { verb: "bw", of: Window::bandwidth, text: bandwidth_text })
+}
+
+/// Shows latencies.
+pub fn delay(arguments: &DelayArguments) -> Result {
+    measure(&arguments.options, &Figure { verb: "delay", of: Window::delay, text: delay_text })
+}
+
+/// Pause between two lines.
+const PERIOD: Duration = Duration::from_secs(1);
+
+fn measure(options: &Options, figure: &Figure) -> Result {
+    let mut session = options.common.open(figure.verb)?;
+    let window = Arc::new(Mutex::new(Window::new(options.window as usize)));
+    let shared = window.clone();
+    let mut tap = Tap::open(&session, &options.target, move || {
+        let window = shared.clone();
+        Box::new(move |sample| lock(&window).add(sample.info(), sample.len()))
+    })?;
+    let started = Instant::now();
+    let mut due = started + PERIOD;
+    while !is_over(options, &session, started, &window) {
+        std::thread::sleep(TICK.min(due.saturating_duration_since(Instant::now())));
+        tap.tend(&mut session)?;
+        if Instant::now() >= due {
+            due += PERIOD;
+            report(options, &session, figure, &window)?;
+        }
+    }
+    finish(options, &session, figure, &window)
+}
+
+fn is_over(options: &Options, session: &Session, started: Instant, window: &Mutex<Window>) -> bool {
+    session.stop.asked()
+        || options.seconds.is_some_and(|limit| started.elapsed() >= limit)
+        || options.count.is_some_and(|count| lock(window).total() >= count)
+}
+
+fn report(options: &Options, session: &Session, figure: &Figure, window: &Mutex<Window>) -> Result {
+    let mut figures = (figure.of)(&lock(window));
+    lock(window).reported();
+    let text = (figure.text)(&figures);
+    figures["topic"] = options.target.topic.clone().into();
+    session.output.result(&figures, || text)
+}
+
+/// The last figures, and the answer when nothing came or no latency can be told.
+fn finish(options: &Options, session: &Session, figure: &Figure, window: &Mutex<Window>) -> Result {
+    let (total, fresh, same_clock) = {
+        let window = lock(window);
+        (window.total(), window.fresh(), window.has_common_clock())
+    };
+    if fresh > 0 || total == 0 {
+        report(options, session, figure, window)?;
+    }
+    if total == 0 && !session.stop.asked() {
+        return Err(Failure::No(format!("no sample of {} arrived", options.target.topic)));
+    }
+    if figure.verb == "delay" && total > 0 && !same_clock {
+        return Err(Failure::No(window::NO_COMMON_CLOCK.to_owned()));
+    }
+    Ok(())
+}
+
+/// A poisoned lock means that the receiving thread panicked between two samples; the window itself is whole.
+fn lock(window: &Mutex<Window>) -> MutexGuard<'_, Window> {
+    window.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn number(figures: &Value, path: &str) -> f64 {
+    figures.pointer(path).and_then(Value::as_f64).unwrap_or_default()
+}
+
+fn rate_text(figures: &Value) -> String {
+    let interval = |key: &str| micros(number(figures, &format!("/interval_us/{key}")));
+    format!(
+        "{:.2} Hz over {} samples; interval min {}, max {}, deviation {}",
+        number(figures, "/rate_hz"),
+        number(figures, "/window"),
+        interval("min"),
+        interval("max"),
+        interval("stdev")
+    )
+}
+
+fn bandwidth_text(figures: &Value) -> String {
+    let size = |key: &str| bytes(number(figures, &format!("/message_bytes/{key}")));
+    format!(
+        "{}/s over {} samples; size min {}, mean {}, max {}",
+        bytes(number(figures, "/bytes_per_s")),
+        number(figures, "/window"),
+        size("min"),
+        size("mean"),
+        size("max")
+    )
+}
+
+fn delay_text(figures: &Value) -> String {
+    if let Some(because) = figures.get("because").and_then(Value::as_str) {
+        return format!("no latency: {because}");
+    }
+    let latency = |key: &str| micros(number(figures, &format!("/latency_us/{key}")));
+    format!(
+        "latency min {}, p50 {}, p99 {}, max {} over {} samples",
+        latency("min"),
+        latency("p50"),
+        latency("p99"),
+        latency("max"),
+        number(figures, "/window")
+    )
+}

@@ -1,0 +1,121 @@
+//! Standard output for results, standard error for everything else.
+
+use crate::failure::Result;
+use serde::Serialize;
+use std::fmt::Write as _;
+use std::io::{self, IsTerminal, Write};
+
+/// Where results go: people's text, or JSON.
+#[derive(Clone, Copy, Debug)]
+pub struct Output {
+    /// Results are JSON documents, one per line.
+    pub json: bool,
+}
+
+impl Output {
+    /// Writes one result: a JSON document, or what `text` says.
+    pub fn result(self, value: &impl Serialize, text: impl FnOnce() -> String) -> Result {
+        if self.json { self.document(value) } else { line(&text()) }
+    }
+
+    /// Writes one JSON document on a line of its own.
+    pub fn document(self, value: &impl Serialize) -> Result {
+        line(&serde_json::to_string(value).map_err(io::Error::from)?)
+    }
+}
+
+/// Writes a line (or several) to standard output, at once.
+pub fn line(text: &str) -> Result {
+    let mut out = io::stdout().lock();
+    writeln!(out, "{text}")?;
+    Ok(out.flush()?)
+}
+
+/// Writes a diagnostic to standard error. Nobody listening there is no error.
+pub fn tell(text: &str) {
+    let _ = writeln!(io::stderr().lock(), "{text}");
+}
+
+/// A table that repaints itself in place on a terminal, and is printed anew below the last one elsewhere.
+#[derive(Debug, Default)]
+pub struct Live {
+    painted: usize,
+}
+
+impl Live {
+    /// Shows `text` instead of what was shown before.
+    pub fn show(&mut self, text: &str) -> Result {
+        let mut screen = String::new();
+        if io::stdout().is_terminal() {
+            if self.painted > 0 {
+                let _ = write!(screen, "\x1b[{}A", self.painted);
+            }
+            // Without automatic wrapping: a line that is too long for the terminal is cut, and stays one line.
+            screen.push_str("\x1b[?7l");
+            text.lines().for_each(|line| screen.push_str(&format!("\r{line}\x1b[K\n")));
+            screen.push_str("\x1b[J\x1b[?7h");
+        } else {
+            let _ = writeln!(screen, "{text}");
+        }
+        self.painted = text.lines().count();
+        let mut out = io::stdout().lock();
+        out.write_all(screen.as_bytes())?;
+        Ok(out.flush()?)
+    }
+}
+
+/// Columns of a table: `<` left, `>` right.
+pub fn table(headers: &[(&str, char)], rows: &[Vec<String>]) -> String {
+    let width = |column: usize| {
+        let cells = rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count());
+        cells.chain([headers[column].0.chars().count()]).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..headers.len()).map(width).collect();
+    let line = |cells: Vec<&str>| {
+        let padded = cells.iter().zip(headers).zip(&widths).map(|((cell, (_, side)), width)| match side {
+            '>' => format!("{cell:>width$}"),
+            _ => format!("{cell:<width$}"),
+        });
+        padded.collect::<Vec<_>>().join("  ").trim_end().to_owned()
+    };
+    let head = line(headers.iter().map(|(name, _)| *name).collect());
+    let body = rows.iter().map(|row| line(row.iter().map(String::as_str).collect()));
+    std::iter::once(head).chain(body).collect::<Vec<_>>().join("\n")
+}
+
+/// A number of bytes for people.
+pub fn bytes(count: f64) -> String {
+    match count {
+        c if c < 1e3 => format!("{c:.0} B"),
+        c if c < 1e6 => format!("{:.1} kB", c / 1e3),
+        c if c < 1e9 => format!("{:.1} MB", c / 1e6),
+        c => format!("{:.2} GB", c / 1e9),
+    }
+}
+
+/// Microseconds for people: three digits that say something.
+pub fn micros(us: f64) -> String {
+    match us {
+        u if u < 1e3 => format!("{u:.1} us"),
+        u if u < 1e6 => format!("{:.2} ms", u / 1e3),
+        u => format!("{:.2} s", u / 1e6),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_as_wide_as_their_widest_cell() {
+        let rows = [vec!["/imu".into(), "1000.0".into()], vec!["/camera/left".into(), "30.0".into()]];
+        let text = table(&[("topic", '<'), ("rate", '>')], &rows);
+        assert_eq!(text, "topic           rate\n/imu          1000.0\n/camera/left    30.0");
+    }
+
+    #[test]
+    fn quantities_have_a_unit_that_fits() {
+        assert_eq!((bytes(12.0), bytes(921_600.0)), ("12 B".into(), "921.6 kB".into()));
+        assert_eq!((micros(12.34), micros(1234.0), micros(2e6)), ("12.3 us".into(), "1.23 ms".into(), "2.00 s".into()));
+    }
+}

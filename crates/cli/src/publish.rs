@@ -1,0 +1,290 @@
+//! `thalweg pub`: publish lines, a file or counters.
+
+mod source;
+
+use crate::failure::{Failure, Result};
+use crate::output::{bytes, tell};
+use crate::quantity;
+use crate::session::{Common, Session};
+use crate::statistics::rounded;
+use clap::Args;
+use qos::{Class, Qos, Queue, Reliability};
+use serde::Serialize;
+use source::{Blocks, Counters, Lines, Next, Source};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+use thalweg::control::Direction;
+use thalweg::control::matching::topic_matches;
+use thalweg::port::ChannelReport;
+use thalweg::{Published, Publisher};
+
+/// Publish lines, a file or counters on a topic
+///
+/// Without --stdin and --file, each sample is --size bytes that start with its number (little-endian, 8 bytes).
+/// Before the first sample, pub waits until the subscribers that are there are connected, or up to a second for one to come.
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Example: journalctl -f | thalweg pub /log --stdin\n         thalweg pub /counter --rate 100 --size 1KiB --carrier udp"
+)]
+pub struct Arguments {
+    /// The topic, such as /camera/left
+    topic: String,
+    /// Name of the publishing port [default: /<node>/<topic>/pub1]
+    #[arg(long, value_name = "/NAME")]
+    port: Option<String>,
+    /// What carries the samples; udp and mcast may lose some
+    #[arg(long, default_value = "auto", value_parser = quantity::carrier())]
+    carrier: String,
+    /// Samples per second [default: 1; lines and files: as fast as the subscribers take them]
+    #[arg(long, value_name = "HZ", value_parser = quantity::rate)]
+    rate: Option<f64>,
+    /// Bytes per sample [default: 64; files: 64KiB]
+    #[arg(long, value_name = "BYTES", value_parser = quantity::size, conflicts_with = "stdin")]
+    size: Option<usize>,
+    /// Publish this file in blocks of --size bytes
+    #[arg(long, value_name = "FILE", conflicts_with = "stdin")]
+    file: Option<PathBuf>,
+    /// Publish each line of standard input as a string
+    #[arg(long)]
+    stdin: bool,
+    /// End after this many samples
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    count: Option<u64>,
+    /// Packet priority: low, normal, high or critical
+    #[arg(long, default_value = "normal", value_parser = quantity::class(), hide_possible_values = true)]
+    class: Class,
+    /// Refuse carriers that lose samples (the default, except on udp and mcast)
+    #[arg(long, conflicts_with = "best_effort")]
+    reliable: bool,
+    /// Samples may be lost on the way
+    #[arg(long)]
+    best_effort: bool,
+    /// Wait until this many subscribers are connected, however long it takes; 0: start at once
+    #[arg(long, value_name = "N")]
+    wait: Option<usize>,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// What was done, as `--json` tells it.
+#[derive(Serialize)]
+struct Summary<'a> {
+    topic: &'a str,
+    port: &'a str,
+    published: u64,
+    sent: u64,
+    queued: u64,
+    dropped: u64,
+    not_connected: u64,
+    bytes: u64,
+    seconds: f64,
+    rate_hz: f64,
+    channels: Vec<ChannelReport>,
+}
+
+/// Sums over all samples and channels.
+#[derive(Default)]
+struct Totals {
+    published: u64,
+    bytes: u64,
+    sent: u64,
+    queued: u64,
+    dropped: u64,
+    not_connected: u64,
+}
+
+impl Totals {
+    fn add(&mut self, published: Published, size: usize) {
+        self.published += 1;
+        self.bytes += size as u64;
+        self.sent += u64::from(published.sent);
+        self.queued += u64::from(published.queued);
+        self.dropped += u64::from(published.dropped);
+        self.not_connected += u64::from(published.not_connected);
+    }
+}
+
+/// Largest message of lines and small samples.
+const MAX_MESSAGE: usize = 16 << 20;
+/// Samples that wait per channel when input is published as fast as it is taken.
+const INPUT_QUEUE: u32 = 256;
+/// How long a subscriber without room for more input is waited for, while others have it.
+const ROOM: Duration = Duration::from_secs(1);
+/// How long pub waits for a first subscriber, and for those that are there.
+const GRACE: Duration = Duration::from_secs(1);
+/// How long the last samples may wait to be sent.
+const DRAIN: Duration = Duration::from_secs(10);
+
+/// Publishes as asked.
+pub fn run(arguments: &Arguments) -> Result {
+    arguments.check()?;
+    let mut session = arguments.common.open("pub")?;
+    match (&arguments.file, arguments.stdin) {
+        (_, true) => publish(arguments, &mut session, Lines::read_stdin(MAX_MESSAGE)?),
+        (Some(file), _) => publish(arguments, &mut session, Blocks::open(file, arguments.sample_size())?),
+        _ => publish(arguments, &mut session, Counters::of(arguments.sample_size())),
+    }
+}
+
+impl Arguments {
+    fn check(&self) -> Result {
+        if self.reliable && quantity::is_lossy(&self.carrier) {
+            return Err(Failure::Usage(format!(
+                "--carrier {} may lose samples, which --reliable does not allow; leave out --reliable, or take --carrier tcp",
+                self.carrier
+            )));
+        }
+        Ok(())
+    }
+
+    fn sample_size(&self) -> usize {
+        self.size.unwrap_or(if self.file.is_some() { 64 << 10 } else { 64 })
+    }
+
+    /// Input is published as fast as the subscribers take it, unless a rate is given.
+    fn pace(&self) -> Option<Duration> {
+        let input = self.stdin || self.file.is_some();
+        self.rate.or((!input).then_some(1.0)).map(|hz| Duration::from_secs_f64(1.0 / hz))
+    }
+
+    fn qos(&self) -> Qos {
+        let lossy = self.best_effort || quantity::is_lossy(&self.carrier);
+        let reliability = if lossy { Reliability::BestEffort } else { Reliability::Reliable };
+        let queue = if self.pace().is_none() {
+            Queue::Block { limit: INPUT_QUEUE, up_to_us: ROOM.as_micros() as u64 }
+        } else {
+            Queue::default()
+        };
+        let largest = self.sample_size().max(MAX_MESSAGE);
+        Qos { reliability, queue, class: self.class, max_message: u32::try_from(largest).unwrap_or(u32::MAX) }
+    }
+
+    fn open<S: Source>(&self, session: &Session) -> Result<Publisher<S::Message>> {
+        let mut builder = session.node.publisher::<S::Message>(&self.topic).qos(self.qos());
+        if let Some(name) = &self.port {
+            builder = builder.named(name);
+        }
+        if self.carrier != "auto" {
+            builder = builder.carriers([self.carrier.as_str()]);
+        }
+        Ok(builder.open()?)
+    }
+}
+
+fn publish<S: Source>(arguments: &Arguments, session: &mut Session, mut source: S) -> Result {
+    let mut publisher = arguments.open::<S>(session)?;
+    wait_for_subscribers(arguments, session, &publisher);
+    let started = Instant::now();
+    let mut totals = Totals::default();
+    let outcome = publish_all(arguments, session, &mut publisher, &mut source, &mut totals);
+    session.tell_events();
+    let name = publisher.name().to_owned();
+    let seconds = started.elapsed().as_secs_f64();
+    let channels = publisher.channels();
+    let drained = publisher.close(if session.stop.asked() { GRACE } else { DRAIN });
+    outcome?;
+    if !drained {
+        tell("some samples could not be sent in time and were dropped");
+    }
+    let summary = totals.summary(&arguments.topic, &name, seconds, channels);
+    session.output.result(&summary, || summary.text())
+}
+
+fn wait_for_subscribers<S: thalweg::codec::Message>(
+    arguments: &Arguments,
+    session: &mut Session,
+    publisher: &Publisher<S>,
+) {
+    let mine = |session: &Session| {
+        let ports = session.others().into_iter().flat_map(|node| node.ports.into_values());
+        ports.filter(|p| p.direction == Direction::Subscriber && topic_matches(&p.topic, &arguments.topic)).count()
+    };
+    let (wanted, patience) = match arguments.wait {
+        Some(0) => return,
+        Some(count) => (count, None),
+        None => (mine(session).max(1), Some(GRACE)),
+    };
+    let until = patience.map(|patience| Instant::now() + patience);
+    let mut told = patience.is_some();
+    while !session.stop.asked() && until.is_none_or(|until| Instant::now() < until) {
+        if publisher.wait_connected(wanted, crate::signals::TICK) {
+            return;
+        }
+        session.tell_events();
+        if !told {
+            told = true;
+            tell(&format!("waiting for {wanted} subscriber(s) of {}", arguments.topic));
+        }
+    }
+}
+
+fn publish_all<S: Source>(
+    arguments: &Arguments,
+    session: &mut Session,
+    publisher: &mut Publisher<S::Message>,
+    source: &mut S,
+    totals: &mut Totals,
+) -> Result {
+    let pace = arguments.pace();
+    let mut due = Instant::now();
+    while !session.stop.asked() && arguments.count.is_none_or(|count| totals.published < count) {
+        match source.next()? {
+            Next::End => break,
+            Next::Nothing => {}
+            Next::Sample(value, size) => {
+                let mut published = publisher.publish(value)?;
+                // Without a pace `publish` waits for room. If nobody had any, the sample was not taken: it is offered again.
+                while pace.is_none() && is_refused_by_all(published) && !session.stop.asked() {
+                    published = publisher.publish(value)?;
+                }
+                totals.add(published, size);
+                if let Some(period) = pace {
+                    due = wait_for_turn(session, due, period);
+                }
+            }
+        }
+        session.tell_events();
+    }
+    Ok(())
+}
+
+fn is_refused_by_all(published: Published) -> bool {
+    published.dropped > 0 && published.sent + published.queued + published.not_connected == 0
+}
+
+/// Sleeps until the next sample is due. Who is late catches up, unless by more than a second.
+fn wait_for_turn(session: &Session, due: Instant, period: Duration) -> Instant {
+    let next = due + period;
+    session.stop.sleep_until(next);
+    let now = Instant::now();
+    if now.saturating_duration_since(next) > Duration::from_secs(1) { now } else { next }
+}
+
+impl Totals {
+    fn summary<'a>(&self, topic: &'a str, port: &'a str, seconds: f64, channels: Vec<ChannelReport>) -> Summary<'a> {
+        let Totals { published, bytes, sent, queued, dropped, not_connected } = *self;
+        let rate_hz = rounded(published as f64 / seconds.max(1e-9), 3);
+        let seconds = rounded(seconds, 6);
+        Summary { topic, port, published, sent, queued, dropped, not_connected, bytes, seconds, rate_hz, channels }
+    }
+}
+
+impl Summary<'_> {
+    fn text(&self) -> String {
+        let mut text = format!(
+            "{} samples, {}, in {:.1} s on {} ({}): {} sent, {} queued, {} dropped",
+            self.published,
+            bytes(self.bytes as f64),
+            self.seconds,
+            self.topic,
+            self.port,
+            self.sent,
+            self.queued,
+            self.dropped,
+        );
+        if self.channels.is_empty() {
+            text.push_str("; no subscriber at the end");
+        }
+        text
+    }
+}

@@ -1,0 +1,118 @@
+//! Values of arguments: each parser says what is allowed.
+
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use qos::Class;
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// A duration with a unit.
+pub fn duration(text: &str) -> Result<Duration, String> {
+    qos::parse_duration(text).map_err(|e| e.to_string())
+}
+
+/// Seconds as a plain number, or a duration with a unit.
+pub fn seconds(text: &str) -> Result<Duration, String> {
+    let plain = text.parse::<f64>().ok().and_then(|s| Duration::try_from_secs_f64(s).ok());
+    let parsed = plain.or_else(|| qos::parse_duration(text).ok());
+    parsed
+        .filter(|d| !d.is_zero() && *d <= Duration::from_secs(31_536_000))
+        .ok_or_else(|| "a number of seconds above 0, such as 20, or with a unit: 500ms".to_owned())
+}
+
+/// A rate as a plain number of Hz, or with a unit.
+pub fn rate(text: &str) -> Result<f64, String> {
+    let parsed = text.parse::<f64>().ok().or_else(|| qos::parse_rate(text).ok());
+    parsed
+        .filter(|hz| (1e-6..=1e7).contains(hz))
+        .ok_or_else(|| "a number of Hz from 0.000001 to 10000000, such as 30, or with a unit: 1kHz".to_owned())
+}
+
+/// A size as a plain number of bytes, or with a unit.
+pub fn size(text: &str) -> Result<usize, String> {
+    let parsed = text.parse::<u64>().ok().or_else(|| qos::parse_bytes(text).ok());
+    parsed
+        .filter(|bytes| (1..=1 << 30).contains(bytes))
+        .and_then(|bytes| usize::try_from(bytes).ok())
+        .ok_or_else(|| "1 to 1073741824 bytes, such as 64, or with a unit: 64KiB (B kB MB KiB MiB)".to_owned())
+}
+
+/// An address to listen on: IP, or IP:port.
+pub fn listen(text: &str) -> Result<SocketAddr, String> {
+    let bare = text.parse::<IpAddr>().map(|ip| SocketAddr::new(ip, 0));
+    text.parse().or(bare).map_err(|_| {
+        "an IP address of this host with or without a port, such as 10.0.0.1, 0.0.0.0:7400 or [::]:7400".to_owned()
+    })
+}
+
+/// Port of a node or router on another host where none is given.
+const PEER_PORT: u16 = 7447;
+
+/// A node or router on another host.
+pub fn peer(text: &str) -> Result<String, String> {
+    if let Ok(ip) = text.parse::<IpAddr>() {
+        return Ok(format!("tcp/{}", SocketAddr::new(ip, PEER_PORT)));
+    }
+    let address = text.split_once('/').map_or(text, |(_, address)| address);
+    let (host, port) = address.rsplit_once(':').unwrap_or((address, ""));
+    let port = port.parse::<u16>().is_ok_and(|port| port > 0);
+    if port && !host.is_empty() {
+        return Ok(if text.contains('/') { text.to_owned() } else { format!("tcp/{text}") });
+    }
+    Err("an address of a node or router, such as 10.0.0.1, 10.0.0.1:7447 or tcp/robot.local:7447".to_owned())
+}
+
+/// How nodes are found: `static:FILE`.
+pub fn discovery(text: &str) -> Result<PathBuf, String> {
+    match text.strip_prefix("static:") {
+        Some(file) if !file.is_empty() => Ok(PathBuf::from(file)),
+        _ => Err("static:FILE, where FILE has [[node]] tables with address = \"IP:PORT\"".to_owned()),
+    }
+}
+
+/// A carrier by name; `auto` is none in particular.
+pub fn carrier() -> impl TypedValueParser<Value = String> {
+    PossibleValuesParser::new(["auto", "local", "shm", "tcp", "udp", "mcast"])
+}
+
+/// Whether samples may be lost on a carrier.
+pub fn is_lossy(carrier: &str) -> bool {
+    matches!(carrier, "udp" | "mcast")
+}
+
+/// A class by name.
+pub fn class() -> impl TypedValueParser<Value = Class> {
+    PossibleValuesParser::new(["low", "normal", "high", "critical"]).map(|name| match name.as_str() {
+        "low" => Class::Low,
+        "high" => Class::High,
+        "critical" => Class::Critical,
+        _ => Class::Normal,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_read_with_and_without_units() {
+        assert_eq!(seconds("2"), Ok(Duration::from_secs(2)));
+        assert_eq!(seconds("500ms"), Ok(Duration::from_millis(500)));
+        assert_eq!((rate("30"), rate("1 kHz"), size("64KiB")), (Ok(30.0), Ok(1000.0), Ok(65_536)));
+        assert_eq!(listen("::1").map(|a| a.to_string()), Ok("[::1]:0".to_owned()));
+        assert_eq!(listen("10.0.0.1:7400").map(|a| a.port()), Ok(7400));
+        assert_eq!(peer("10.0.0.1:7447"), Ok("tcp/10.0.0.1:7447".to_owned()));
+        assert_eq!((peer("::1"), peer("tls/a:1")), (Ok("tcp/[::1]:7447".to_owned()), Ok("tls/a:1".to_owned())));
+        assert_eq!(discovery("static:nodes.toml"), Ok(PathBuf::from("nodes.toml")));
+    }
+
+    #[test]
+    fn what_is_no_value_is_answered_with_what_is_allowed() {
+        assert!(["0", "-1", "soon", "inf", "NaN"].iter().all(|bad| seconds(bad).is_err()));
+        assert!(["0", "-1", "fast", "NaN"].iter().all(|bad| rate(bad).is_err()));
+        assert!(["0", "2GiB", "1.5", "9999999999"].iter().all(|bad| size(bad).is_err()));
+        assert!(["host", "10.0.0.1:x", ""].iter().all(|bad| listen(bad).is_err()));
+        assert!(["host", "10.0.0.1:0", ":1", ""].iter().all(|bad| peer(bad).is_err()));
+        assert!(["dns", "static:", ""].iter().all(|bad| discovery(bad).is_err()));
+    }
+}

@@ -1,0 +1,167 @@
+//! What every verb with a node has in common: its options, the node itself, and what it tells people.
+
+use crate::failure::Result;
+use crate::output::{Output, tell};
+use crate::quantity;
+use crate::signals::Stop;
+use clap::Args;
+use std::collections::HashSet;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+use thalweg::carrier::fault::FaultSettings;
+use thalweg::carrier::record::Recorder;
+use thalweg::control::Document;
+use thalweg::{Around, DiscoverySource, Event, EventReader, Node, Settings};
+
+/// Options of every verb that opens a node.
+#[derive(Args, Clone, Debug)]
+pub struct Common {
+    /// Print JSON: one document, or one per line
+    #[arg(long)]
+    pub json: bool,
+    /// Tell on standard error when channels open and close, too
+    #[arg(short, long)]
+    pub verbose: bool,
+    /// This node's name [default: verb and process id]
+    #[arg(long, help_heading = "Node")]
+    pub name: Option<String>,
+    /// Nodes of other realms are not seen
+    #[arg(long, default_value = "default", help_heading = "Node")]
+    pub realm: String,
+    /// Listen on this address of this host, too, not on loopback only (repeatable): IP or IP:port
+    #[arg(long, value_name = "ADDR", value_parser = quantity::listen, help_heading = "Node")]
+    pub listen: Vec<SocketAddr>,
+    /// A node or router on another host (repeatable): IP:port
+    #[arg(long, value_name = "ADDR", value_parser = quantity::peer, help_heading = "Node")]
+    pub peer: Vec<String>,
+    /// Find nodes of other hosts in a file, and nowhere else
+    #[arg(long, value_name = "static:FILE", value_parser = quantity::discovery, help_heading = "Node")]
+    pub discovery: Option<PathBuf>,
+    /// Make the network worse, for tests: loss=1%,delay=5ms,jitter=1ms,reorder=1%,corrupt=1%,rate=1Mbit/s,seed=7
+    #[arg(long, value_name = "FAULTS", help_heading = "Node")]
+    pub fault: Option<FaultSettings>,
+    /// Write every frame of this node's channels to a capture file that Wireshark opens
+    #[arg(long, value_name = "FILE.pcap", help_heading = "Node")]
+    pub capture: Option<PathBuf>,
+}
+
+fn open_capture(file: &Path) -> Result<Arc<Recorder>> {
+    Recorder::create(file).map_err(|source| {
+        let remedy = "name a file in a folder you may write to".to_owned();
+        thalweg::Error::System { what: format!("cannot write {}", file.display()), source, remedy }.into()
+    })
+}
+
+/// Nodes of other hosts are waited for this long before a verb says what there is.
+const SETTLE: Duration = Duration::from_millis(800);
+
+impl Common {
+    /// Where results go.
+    pub fn output(&self) -> Output {
+        Output { json: self.json }
+    }
+
+    /// Opens the node of a verb.
+    pub fn open(&self, verb: &str) -> Result<Session> {
+        let stop = Stop::on_signals()?;
+        let discovery = self.discovery.clone().map_or(DiscoverySource::Automatic, DiscoverySource::Static);
+        let around = Around { fault: self.fault, record: self.capture.as_deref().map(open_capture).transpose()? };
+        let settings = Settings {
+            name: self.name.clone().unwrap_or_else(|| format!("{verb}-{}", std::process::id())),
+            realm: self.realm.clone(),
+            listen: self.listen.clone(),
+            peers: self.peer.clone(),
+            discovery,
+            around,
+            ..Settings::default()
+        };
+        self.warn_of_open_addresses();
+        let node = Node::with_settings(settings)?;
+        let notices = Notices { events: node.events(), verbose: self.verbose, told: HashSet::new() };
+        Ok(Session { node, stop, notices, output: self.output(), beyond: self.reaches_beyond() })
+    }
+
+    fn reaches_beyond(&self) -> bool {
+        !self.listen.is_empty() || !self.peer.is_empty() || self.discovery.is_some()
+    }
+
+    fn warn_of_open_addresses(&self) {
+        for address in self.listen.iter().filter(|a| !a.ip().is_loopback()) {
+            tell(&format!(
+                "warning: listening on {} without security: whoever reaches it can read and publish everything",
+                address.ip()
+            ));
+        }
+    }
+}
+
+/// A verb's node.
+pub struct Session {
+    /// The node.
+    pub node: Node,
+    /// Whether somebody asked to end.
+    pub stop: Stop,
+    /// Where results go.
+    pub output: Output,
+    notices: Notices,
+    beyond: bool,
+}
+
+impl Session {
+    /// All other nodes, by name. Nodes of this host are known since the node opened; others are waited for.
+    pub fn settled(&mut self) -> Vec<Document> {
+        if self.beyond {
+            self.node.wait_until(SETTLE, || self.stop.asked());
+        }
+        self.tell_events();
+        self.others()
+    }
+
+    /// All other nodes known now, by name.
+    pub fn others(&self) -> Vec<Document> {
+        let mut others: Vec<_> = self.node.nodes().into_iter().filter(|d| d.node != self.node.id()).collect();
+        others.sort_by(|a, b| (&a.name, a.node).cmp(&(&b.name, b.node)));
+        others
+    }
+
+    /// Tells people what happened since the last call.
+    pub fn tell_events(&mut self) {
+        self.tell_events_but(|_| false);
+    }
+
+    /// As [`Session::tell_events`], except those that `handled` takes care of.
+    pub fn tell_events_but(&mut self, mut handled: impl FnMut(&Event) -> bool) {
+        while let Some(event) = self.notices.events.wait(Duration::ZERO) {
+            if !handled(&event) {
+                self.notices.tell(&event);
+            }
+        }
+    }
+}
+
+struct Notices {
+    events: EventReader,
+    verbose: bool,
+    told: HashSet<String>,
+}
+
+/// Different problems that are remembered as told.
+const MOST_TOLD: usize = 256;
+
+impl Notices {
+    /// Tells of a problem once, and of channels that open and close if asked to.
+    fn tell(&mut self, event: &Event) {
+        let routine = matches!(event, Event::Matched { .. } | Event::Unmatched { .. });
+        let text = event.to_string();
+        if routine {
+            if self.verbose {
+                tell(&text);
+            }
+        } else if self.told.len() < MOST_TOLD && self.told.insert(text.clone()) {
+            tell(&text);
+        }
+    }
+}

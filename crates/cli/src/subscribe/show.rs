@@ -1,0 +1,193 @@
+//! One sample as people and programs read it.
+
+use crate::output::micros;
+use crate::session::Session;
+use crate::statistics::microseconds;
+use serde_json::{Map, Value, json};
+use std::collections::HashMap;
+use std::fmt::Write;
+use std::sync::Arc;
+use thalweg::codec::{TypeDescription, from_cdr, to_json};
+use thalweg::control::{NodeId, PortId};
+use thalweg::port::SampleInfo;
+
+/// Who publishes, as its node's document says.
+pub struct Origin {
+    /// The topic.
+    pub topic: String,
+    /// The port's name.
+    pub port: String,
+    /// The type of its samples.
+    pub message: Option<TypeDescription>,
+}
+
+/// What is known of publishers.
+#[derive(Default)]
+pub struct Origins(HashMap<(NodeId, PortId), Arc<Origin>>);
+
+/// Publishers that are remembered at once.
+const MOST_ORIGINS: usize = 10_000;
+
+impl Origins {
+    /// Who published a sample; `topic` is what was subscribed to.
+    pub fn of(&mut self, session: &Session, info: &SampleInfo, topic: &str) -> Arc<Origin> {
+        let key = (info.node, info.port);
+        if let Some(known) = self.0.get(&key) {
+            return known.clone();
+        }
+        let nodes = session.node.nodes();
+        let port = nodes.iter().find(|d| d.node == info.node).and_then(|d| d.ports.get(&info.port));
+        let Some(port) = port else {
+            let port = format!("{}#{}", info.node, info.port.0);
+            return Arc::new(Origin { topic: topic.to_owned(), port, message: None });
+        };
+        let (topic, message) = (port.topic.clone(), Some(port.message.clone()));
+        let origin = Arc::new(Origin { topic, port: port.name.clone(), message });
+        if self.0.len() < MOST_ORIGINS {
+            self.0.insert(key, origin.clone());
+        }
+        origin
+    }
+}
+
+/// A sample to be shown.
+pub struct Shown<'a> {
+    /// Who published it.
+    pub origin: &'a Origin,
+    /// Its number and stamps.
+    pub info: &'a SampleInfo,
+    /// Its bytes.
+    pub bytes: &'a [u8],
+    /// All bytes, not only the first.
+    pub full: bool,
+}
+
+/// Bytes of a sample that are shown unless all are asked for.
+const CUT: usize = 256;
+
+impl Shown<'_> {
+    /// One JSON object.
+    pub fn json(&self) -> Value {
+        let mut object = Map::new();
+        object.insert("topic".into(), json!(self.origin.topic));
+        object.insert("publisher".into(), json!(self.origin.port));
+        object.insert("seq".into(), json!(self.info.seq));
+        object.insert("source_ns".into(), json!(self.info.source_ns));
+        object.insert("received_ns".into(), json!(self.info.received_ns));
+        object.insert("latency_us".into(), json!(self.info.latency_ns().map(microseconds)));
+        object.insert("size".into(), json!(self.bytes.len()));
+        object.insert("type".into(), json!(self.origin.message.as_ref().map(|m| &m.name)));
+        match self.value() {
+            Some(value) => object.insert("data".into(), value),
+            None => object.insert("hex".into(), json!(hex(self.shown_bytes()))),
+        };
+        Value::Object(object)
+    }
+
+    /// Text: typed content on one line, other bytes as a dump under a heading.
+    pub fn text(&self, with_topic: bool, with_latency: bool) -> String {
+        let mut head = String::new();
+        if with_topic {
+            let _ = write!(head, "{} ", self.origin.topic);
+        }
+        if with_latency {
+            let age = self.info.latency_ns().map_or("?".to_owned(), |ns| micros(microseconds(ns)));
+            let _ = write!(head, "#{} {age} ", self.info.seq);
+        }
+        match self.value() {
+            Some(Value::String(text)) => head + &text,
+            Some(value) => head + &value.to_string(),
+            None => self.dump(&head),
+        }
+    }
+
+    /// The typed content, where the type is known and the bytes are such a value.
+    fn value(&self) -> Option<Value> {
+        let message = self.origin.message.as_ref()?;
+        match &message.schema {
+            Some(schema) => to_json(schema, self.bytes).ok(),
+            // A type of unknown structure is still a string if it says so.
+            None if is_string(&message.name) => from_cdr(self.bytes).ok().map(Value::String),
+            None => None,
+        }
+    }
+
+    fn shown_bytes(&self) -> &[u8] {
+        let most = if self.full { usize::MAX } else { CUT };
+        self.bytes.get(..most).unwrap_or(self.bytes)
+    }
+
+    fn dump(&self, head: &str) -> String {
+        let number = if head.contains('#') { String::new() } else { format!("#{} ", self.info.seq) };
+        let mut text = format!("{head}{number}{} bytes", self.bytes.len());
+        let shown = self.shown_bytes();
+        dump(&mut text, shown);
+        let cut = self.bytes.len() - shown.len();
+        if cut > 0 {
+            let _ = write!(text, "\n… {cut} more (--full shows them)");
+        }
+        text
+    }
+}
+
+fn is_string(name: &str) -> bool {
+    name.rsplit("::").next().is_some_and(|last| last.eq_ignore_ascii_case("string"))
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+/// As `hexdump -C`: offset, sixteen bytes, and what of them is printable.
+fn dump(text: &mut String, bytes: &[u8]) {
+    for (row, line) in bytes.chunks(16).enumerate() {
+        let _ = write!(text, "\n{:08x} ", row * 16);
+        for column in 0..16 {
+            let gap = if column == 8 { " " } else { "" };
+            let _ = match line.get(column) {
+                Some(byte) => write!(text, "{gap} {byte:02x}"),
+                None => write!(text, "{gap}   "),
+            };
+        }
+        let printable = |byte: &u8| if byte.is_ascii_graphic() || *byte == b' ' { char::from(*byte) } else { '.' };
+        let _ = write!(text, "  |{}|", line.iter().map(printable).collect::<String>());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_are_dumped_as_hexdump_does() {
+        let mut text = String::new();
+        dump(&mut text, b"0123456789abcdef\x00z");
+        let expected = "\n00000000  30 31 32 33 34 35 36 37  38 39 61 62 63 64 65 66  |0123456789abcdef|\
+                        \n00000010  00 7a                                             |.z|";
+        assert_eq!(text, expected);
+        assert_eq!(hex(&[0, 255]), "00ff");
+    }
+
+    #[test]
+    fn large_samples_are_cut_and_say_so() {
+        let info = SampleInfo {
+            node: NodeId(1),
+            port: PortId(1),
+            incarnation: 1,
+            seq: 7,
+            source_ns: 1000,
+            received_ns: 13_345,
+            same_clock: true,
+        };
+        let origin = Origin { topic: "/a".into(), port: "/p".into(), message: None };
+        let shown = Shown { origin: &origin, info: &info, bytes: &[1; 300], full: false };
+        let text = shown.text(true, true);
+        assert!(text.starts_with("/a #7 12.3 us 300 bytes\n00000000  01"), "{text}");
+        assert!(text.ends_with("… 44 more (--full shows them)"), "{text}");
+        assert_eq!(shown.json()["hex"].as_str().unwrap().len(), 512);
+        assert_eq!(Shown { full: true, ..shown }.json()["hex"].as_str().unwrap().len(), 600);
+    }
+}

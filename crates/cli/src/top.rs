@@ -1,0 +1,139 @@
+//! `thalweg top`: all channels, live.
+
+use crate::census::{self, Channel};
+use crate::failure::Result;
+use crate::output::{Live, bytes, table};
+use crate::quantity;
+use crate::session::{Common, Session};
+use crate::statistics::rounded;
+use clap::Args;
+use serde::Serialize;
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+/// All channels, live: rates, bytes, losses, what waits
+#[derive(Args, Debug)]
+#[command(after_help = "Example: thalweg top\n         thalweg top --count 2 --json")]
+pub struct Arguments {
+    /// Pause between two looks
+    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = quantity::seconds)]
+    interval: Duration,
+    /// End after this many tables [default: Ctrl-C ends it]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    count: Option<u64>,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// A channel and what it did since the last look.
+#[derive(Serialize)]
+struct Row {
+    #[serde(flatten)]
+    channel: Channel,
+    sent_hz: Option<f64>,
+    received_hz: Option<f64>,
+    bytes_per_s: f64,
+}
+
+#[derive(Serialize)]
+struct Screen {
+    channels: Vec<Row>,
+    silent: Vec<String>,
+}
+
+/// What the counters were at the last look.
+type Before = HashMap<(String, String, String), (Instant, Channel)>;
+
+/// Shows tables until told to stop.
+pub fn run(arguments: &Arguments) -> Result {
+    let mut session = arguments.common.open("top")?;
+    session.settled();
+    let mut before = Before::new();
+    look(&session, &mut before);
+    let mut live = Live::default();
+    let mut shown = 0;
+    while arguments.count.is_none_or(|count| shown < count) {
+        if !session.stop.sleep_until(Instant::now() + arguments.interval) {
+            break;
+        }
+        let screen = look(&session, &mut before);
+        match session.output.json {
+            true => session.output.document(&screen)?,
+            false => live.show(&screen.text())?,
+        }
+        shown += 1;
+        session.tell_events();
+    }
+    Ok(())
+}
+
+fn look(session: &Session, before: &mut Before) -> Screen {
+    let found = census::channels(session, &session.others());
+    let now = Instant::now();
+    let mut after = Before::new();
+    let rows = found.channels.into_iter().map(|channel| {
+        let key = (channel.topic.clone(), channel.publisher.clone(), channel.subscriber.clone());
+        let row = Row::since(before.get(&key), now, channel.clone());
+        after.insert(key, (now, channel));
+        row
+    });
+    let channels = rows.collect();
+    *before = after;
+    Screen { channels, silent: found.silent }
+}
+
+impl Row {
+    fn since(before: Option<&(Instant, Channel)>, now: Instant, channel: Channel) -> Self {
+        // A counter that went back belongs to another channel between the same ports.
+        let rate = |new: u64, old: u64, since: Instant| {
+            rounded(new.saturating_sub(old) as f64 / now.duration_since(since).as_secs_f64().max(1e-9), 1)
+        };
+        let hz = |of: fn(&Channel) -> Option<u64>| {
+            let (since, old) = before?;
+            Some(rate(of(&channel)?, of(old)?, *since))
+        };
+        let bytes_per_s = before.map_or(0.0, |(since, old)| rate(channel.bytes, old.bytes, *since));
+        Self { sent_hz: hz(|c| c.sent), received_hz: hz(|c| c.received), bytes_per_s, channel }
+    }
+
+    fn cells(&self) -> Vec<String> {
+        let hz = |value: Option<f64>| value.map_or("-".to_owned(), |v| format!("{v:.1}"));
+        let count = |value: Option<u64>| value.map_or("-".to_owned(), |v| v.to_string());
+        let c = &self.channel;
+        vec![
+            c.topic.clone(),
+            c.publisher.clone(),
+            c.subscriber.clone(),
+            c.carrier.clone(),
+            hz(self.sent_hz),
+            hz(self.received_hz),
+            format!("{}/s", bytes(self.bytes_per_s)),
+            count(c.dropped),
+            count(c.lost),
+            c.waiting.to_string(),
+        ]
+    }
+}
+
+impl Screen {
+    fn text(&self) -> String {
+        let headers = [
+            ("topic", '<'),
+            ("publisher", '<'),
+            ("subscriber", '<'),
+            ("carrier", '<'),
+            ("sent Hz", '>'),
+            ("received Hz", '>'),
+            ("bytes", '>'),
+            ("dropped", '>'),
+            ("lost", '>'),
+            ("waiting", '>'),
+        ];
+        let rows: Vec<_> = self.channels.iter().map(Row::cells).collect();
+        let mut text = if rows.is_empty() { "no channels".to_owned() } else { table(&headers, &rows) };
+        if !self.silent.is_empty() {
+            text.push_str(&format!("\nno answer from {}", self.silent.join(", ")));
+        }
+        text
+    }
+}

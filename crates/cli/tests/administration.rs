@@ -1,0 +1,101 @@
+//! `list`, `info`, `connect`, `disconnect`, `top` on two running ports.
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use serde_json::{Value, json};
+use support::{House, Running};
+
+struct Ports {
+    house: House,
+    publish: Running,
+    subscribe: Running,
+}
+
+/// `/out` publishes `/a`; `/in` subscribes to `/b`.
+fn ports(topic: &str) -> Ports {
+    let house = House::new();
+    let publish = house.start("pub /a --port /out --rate 100 --name source");
+    let subscribe = house.start(&format!("sub {topic} --port /in --json"));
+    house.wait_for_list("ports", |ports| ports.as_array().is_some_and(|p| p.len() == 2));
+    Ports { house, publish, subscribe }
+}
+
+#[test]
+fn list_shows_nodes_ports_topics_and_channels() {
+    let Ports { house, publish, subscribe } = ports("/*");
+    house.wait_for_list("channels", |channels| channels[0]["received"].as_u64() > Some(0));
+    let all = house.run("list --json").json();
+    assert_eq!(all["nodes"].as_array().map(Vec::len), Some(2), "{all}");
+    assert_eq!((&all["ports"][0]["name"], &all["ports"][1]["name"]), (&json!("/in"), &json!("/out")));
+    let topic = json!([{"topic": "/a", "type": ["bytes"], "publishers": ["/out"], "subscribers": ["/in"]}]);
+    assert_eq!(all["topics"], topic);
+    let channel = &all["channels"][0];
+    assert_eq!((&channel["publisher"], &channel["subscriber"]), (&json!("/out"), &json!("/in")));
+    let text = house.run("list").lines.join("\n");
+    assert!(text.contains("source") && text.contains("reliable"), "{text}");
+    assert_eq!([publish.interrupt().code(), subscribe.interrupt().code()], [0, 0]);
+    assert_eq!(house.run("list ports --json").json(), json!({"ports": []}));
+}
+
+#[test]
+fn info_tells_of_ports_topics_and_nodes() {
+    let ports = ports("/a");
+    let house = &ports.house;
+    house.wait_for_list("channels", |channels| channels[0]["received"].as_u64() > Some(0));
+    for (name, kind) in [("/out", "port"), ("/a", "topic"), ("source", "node")] {
+        let info = house.run(&format!("info {name} --json")).json();
+        assert_eq!(info["kind"], kind, "{info}");
+        assert_eq!(info["channels"][0]["subscriber"], "/in", "{info}");
+        assert!(house.run(&format!("info {name}")).lines.join("\n").contains("/in"));
+    }
+    let unknown = house.run("info /OUT");
+    assert_eq!(unknown.code(), 1);
+    assert!(unknown.errors.contains("is it /out?"), "{}", unknown.errors);
+}
+
+#[test]
+fn ports_of_different_topics_are_connected_and_disconnected_by_name() {
+    let ports = ports("/b");
+    let (house, subscribe) = (&ports.house, &ports.subscribe);
+    assert_eq!(house.run("list channels --json").json(), json!({"channels": []}));
+    let done = house.run("connect /out /in --carrier tcp --json").json();
+    assert_eq!((&done["carrier"], &done["connected"]), (&json!("tcp"), &json!(true)));
+    assert_eq!(subscribe.json_line()["topic"], "/a");
+    // What cannot be leaves what is.
+    let refused = house.run("connect /out /in --carrier local");
+    assert_eq!(refused.code(), 1, "{}", refused.errors);
+    house.wait_for_list("channels", |channels| channels[0]["carrier"] == "tcp");
+    assert_eq!(house.run("disconnect /out /in").code(), 0);
+    house.wait_for_list("channels", |channels| channels == &json!([]));
+    assert_eq!(house.run("disconnect /out /in").code(), 1);
+}
+
+#[test]
+fn what_is_not_there_is_answered_with_no() {
+    let ports = ports("/a");
+    let house = &ports.house;
+    for (arguments, says) in [
+        ("connect /in /out", "/in is a subscriber"),
+        ("connect /nobody /in", "no port /nobody is known"),
+        ("disconnect /out /nobody", "no port /nobody is known"),
+        ("info /nobody", "no node, port or topic"),
+        ("pub /a --port /out", "the port name /out is taken by node source"),
+    ] {
+        let done = house.run(arguments);
+        assert_eq!(done.code(), 1, "{arguments}: {}", done.errors);
+        assert!(done.errors.contains(says), "{arguments}: {}", done.errors);
+    }
+}
+
+#[test]
+fn top_shows_rates_of_both_ends() {
+    let ports = ports("/a");
+    let house = &ports.house;
+    house.wait_for_list("channels", |channels| channels[0]["received"].as_u64() > Some(0));
+    let done = house.run("top --count 2 --interval 200ms --json");
+    let last: Value = serde_json::from_str(done.lines.last().unwrap()).unwrap();
+    let row = &last["channels"][0];
+    assert!(row["sent_hz"].as_f64() > Some(10.0) && row["received_hz"].as_f64() > Some(10.0), "{row}");
+    assert_eq!((done.code(), done.lines.len()), (0, 2));
+}

@@ -1,0 +1,205 @@
+//! Rules of the house that the compiler doesn't know, and what the documents promise: commands that exist, links that lead somewhere.
+#![allow(clippy::unwrap_used)] // all of this is test
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Modules through which every sample goes. No lock that doesn't inherit priority may be there, and no channel of std's.
+const DATA_PATH: &[&str] = &["carrier", "channel", "port", "wire", "wire.rs", "driver/sender.rs", "driver/reader.rs"];
+
+/// Types that the data path must not have; `linux::lock::PiMutex` is what it has instead.
+const LOCKS: &[&str] = &["Mutex<", "RwLock<", "Condvar", "parking_lot", "mpsc"];
+
+/// Lists that only joining, leaving and closing touch: file, declaration, why it is not on a sample's way.
+const EXEMPT: &[(&str, &str, &str)] = &[
+    ("port/local.rs", "OnceLock<Mutex<HashMap<PortRef", "all ports of the process; looked up when a channel opens"),
+    ("port/local.rs", "-> MutexGuard<'_, HashMap<PortRef", "the same"),
+    (
+        "port/inlet.rs",
+        "Mutex<Vec<Arc<Channel>>>",
+        "the port's channels; changed when one opens or closes, read by reports",
+    ),
+    (
+        "driver/sender.rs",
+        "thread: Mutex<Option<JoinHandle<()>>>",
+        "set when the thread starts, taken when the node closes",
+    ),
+    ("driver/reader.rs", "shared: Mutex<Option<Arc<Shared>>>", "looked at when a channel gets its reader"),
+    (
+        "driver/reader.rs",
+        "threads: Mutex<Vec<JoinHandle<()>>>",
+        "changed when a reader starts, taken when the node closes",
+    ),
+];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+}
+
+/// All files below `path` (or itself) with this extension, `target` and hidden folders left out.
+fn files(path: &Path, extension: &str, found: &mut Vec<PathBuf>) {
+    let name = path.file_name().and_then(|n| n.to_str()).unwrap_or_default();
+    if path.is_dir() && name != "target" && !name.starts_with('.') {
+        let mut entries: Vec<_> = std::fs::read_dir(path).unwrap().map(|e| e.unwrap().path()).collect();
+        entries.sort();
+        entries.iter().for_each(|entry| files(entry, extension, found));
+    } else if path.is_file() && path.extension().is_some_and(|e| e == extension) {
+        found.push(path.to_owned());
+    }
+}
+
+/// Lines of code with their numbers, up to the file's tests (which stand at its end), without comments.
+fn code(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let before_tests = |(_, line): &(usize, &str)| !(line.starts_with("#[cfg(") && line.contains("test"));
+    let lines = text.lines().enumerate().take_while(before_tests);
+    lines.map(|(n, line)| (n + 1, line.split("//").next().unwrap_or_default()))
+}
+
+#[test]
+fn locks_of_the_data_path_inherit_priority() {
+    let source = root().join("crates/thalweg/src");
+    let mut sources = Vec::new();
+    for module in DATA_PATH {
+        let path = source.join(module);
+        assert!(path.exists(), "{module} is gone: name the data path's modules anew");
+        files(&path, "rs", &mut sources);
+    }
+    let mut wrong = Vec::new();
+    for file in sources.iter().filter(|f| !f.ends_with("tests.rs")) {
+        let name = file.strip_prefix(&source).unwrap().to_str().unwrap().to_owned();
+        let text = std::fs::read_to_string(file).unwrap();
+        for (number, line) in code(&text) {
+            let bare = line.replace("PiMutex<", "");
+            let exempt = EXEMPT.iter().any(|(at, what, _)| *at == name && line.contains(what));
+            if LOCKS.iter().any(|lock| bare.contains(lock)) && !exempt {
+                wrong.push(format!("crates/thalweg/src/{name}:{number}: {}", line.trim()));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "use linux::lock::PiMutex, or exempt it with a reason:\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn unsafe_code_is_in_linux_only() {
+    let root = root();
+    let mut sources = Vec::new();
+    for room in ["crates", "bench", "examples", "fuzz", "lab"] {
+        files(&root.join(room), "rs", &mut sources);
+    }
+    assert!(sources.len() > 20, "only {} sources found", sources.len());
+    let mut wrong = Vec::new();
+    for file in &sources {
+        let name = file.strip_prefix(&root).unwrap().to_str().unwrap().to_owned();
+        if name.starts_with("crates/linux/") || name == file!() {
+            continue;
+        }
+        let text = std::fs::read_to_string(file).unwrap();
+        let unsafe_lines = text.lines().enumerate().filter(|(_, line)| {
+            let code = line.split("//").next().unwrap_or_default();
+            code.split(|c: char| !c.is_alphanumeric() && c != '_').any(|word| word == "unsafe")
+                || code.contains("allow(unsafe_code)")
+        });
+        wrong.extend(unsafe_lines.map(|(n, line)| format!("{name}:{}: {}", n + 1, line.trim())));
+    }
+    assert!(wrong.is_empty(), "unsafe code belongs into crates/linux:\n{}", wrong.join("\n"));
+}
+
+fn documents() -> Vec<(String, String)> {
+    let root = root();
+    let mut found = Vec::new();
+    files(&root, "md", &mut found);
+    let named = found
+        .iter()
+        .map(|f| (f.strip_prefix(&root).unwrap().to_str().unwrap().to_owned(), std::fs::read_to_string(f).unwrap()));
+    named.filter(|(name, _)| !name.starts_with("fuzz/")).collect()
+}
+
+/// The lines of a document's shell blocks, without prompt and comment.
+fn shell_lines(text: &str) -> Vec<String> {
+    let (mut lines, mut inside) = (Vec::new(), false);
+    for line in text.lines() {
+        if let Some(language) = line.strip_prefix("```") {
+            inside = !inside && language.trim() == "sh";
+        } else if inside {
+            let line = line.split(" #").next().unwrap_or_default().trim();
+            lines.push(line.strip_prefix("$ ").unwrap_or(line).to_owned());
+        }
+    }
+    lines
+}
+
+/// What is wrong with a command of a document, if something is.
+fn command_fails(line: &str) -> Option<String> {
+    let (first, rest) = line.split_once(" | ").unwrap_or((line, ""));
+    if !rest.is_empty() {
+        return command_fails(first).or_else(|| command_fails(rest));
+    }
+    let assignment =
+        |word: &&str| word.split_once('=').is_some_and(|(name, _)| name.chars().all(|c| c.is_uppercase() || c == '_'));
+    let words: Vec<&str> = line.split_whitespace().skip_while(|w| assignment(w) || w.ends_with("loom'")).collect();
+    let after = |flag: &str| words.iter().position(|w| *w == flag).and_then(|i| words.get(i + 1)).copied();
+    match words.as_slice() {
+        ["thalweg", verb, rest @ ..] => verb_fails(verb, rest),
+        ["cargo", ..] => {
+            if let Some(arguments) = words.iter().position(|w| *w == "--").filter(|_| after("--bin") == Some("thalweg"))
+            {
+                return verb_fails(words.get(arguments + 1)?, &words[arguments + 2..]);
+            }
+            let mut all = Vec::new();
+            ["crates", "bench", "examples"].iter().for_each(|room| files(&root().join(room), "rs", &mut all));
+            let exists = |kind: &str, name: &str| all.iter().any(|f| f.ends_with(format!("{kind}/{name}.rs")));
+            let missing =
+                |kind: &str, flag| after(flag).filter(|name| !exists(kind, name)).map(|n| format!("no {kind}/{n}.rs"));
+            missing("tests", "--test").or_else(|| missing("examples", "--example"))
+        }
+        [script @ ("./test" | ".ci/run"), flags @ ..] => {
+            let text = std::fs::read_to_string(root().join(script)).unwrap_or_default();
+            let unknown = flags.iter().find(|flag| !text.contains(**flag));
+            unknown
+                .map(|flag| format!("{script} knows no {flag}"))
+                .or_else(|| text.is_empty().then(|| format!("no {script}")))
+        }
+        _ => None,
+    }
+}
+
+fn verb_fails(verb: &str, arguments: &[&str]) -> Option<String> {
+    let output = Command::new(env!("CARGO_BIN_EXE_thalweg")).args([verb, "--help"]).output().unwrap();
+    if !output.status.success() {
+        return Some(format!("no verb {verb}"));
+    }
+    let help = String::from_utf8_lossy(&output.stdout).into_owned();
+    let known = |flag: &str| help.split(|c: char| !c.is_alphanumeric() && c != '-').any(|word| word == flag);
+    let flags = arguments.iter().filter(|a| a.starts_with("--"));
+    let flags: Vec<&str> = flags.map(|a| a.split('=').next().unwrap_or_default()).collect();
+    flags.iter().find(|flag| !known(flag)).map(|flag| format!("thalweg {verb} --help doesn't know {flag}"))
+}
+
+#[test]
+fn commands_in_the_documents_exist() {
+    let mut wrong = Vec::new();
+    let mut seen = 0;
+    for (name, text) in documents() {
+        for line in shell_lines(&text) {
+            seen += 1;
+            wrong.extend(command_fails(&line).map(|why| format!("{name}: {line}: {why}")));
+        }
+    }
+    assert!(seen > 5, "only {seen} commands found: are the blocks still marked sh?");
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn links_in_the_documents_lead_somewhere() {
+    let mut wrong = Vec::new();
+    for (name, text) in documents() {
+        let folder = root().join(&name).parent().unwrap().to_owned();
+        for target in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+            let path = target.split('#').next().unwrap_or_default();
+            if !path.is_empty() && !target.contains("://") && !folder.join(path).exists() {
+                wrong.push(format!("{name}: {target}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}

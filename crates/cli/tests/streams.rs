@@ -1,0 +1,131 @@
+//! `pub`, `sub`, `hz`, `bw`, `delay`, `top` in processes of their own.
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use serde_json::json;
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
+use support::{House, Running};
+
+/// A subscriber that is there: `list` shows its port.
+fn subscriber(house: &House, arguments: &str) -> Running {
+    let sub = house.start(&format!("sub {arguments} --port /in"));
+    house.wait_for_list("ports", |ports| ports.as_array().is_some_and(|p| p.iter().any(|p| p["name"] == "/in")));
+    sub
+}
+
+#[test]
+fn lines_arrive_as_text() {
+    let house = House::new();
+    let sub = subscriber(&house, "/chat");
+    let mut publish = house.start("pub /chat --stdin --json");
+    publish.write("hello\n");
+    assert_eq!(sub.line(), "hello");
+    publish.write("two words\nlast");
+    let summary = publish.finish().json();
+    assert_eq!((&summary["published"], &summary["sent"]), (&json!(3), &json!(3)), "{summary}");
+    assert_eq!([sub.line(), sub.line()], ["two words", "last"]);
+    let done = sub.interrupt();
+    assert_eq!(done.code(), 0, "{}", done.errors);
+}
+
+#[test]
+fn nothing_of_a_long_input_is_lost_on_any_reliable_carrier() {
+    for carrier in ["auto", "shm", "tcp"] {
+        let house = House::new();
+        let sub = subscriber(&house, "/numbers");
+        let numbers: Vec<String> = (1..=5000).map(|n| n.to_string()).collect();
+        let file = house.path("numbers");
+        std::fs::write(&file, numbers.join("\n")).unwrap();
+        let mut command = house.command(&format!("pub /numbers --stdin --carrier {carrier} --json"));
+        let publish = command.stdin(std::fs::File::open(&file).unwrap()).stdout(Stdio::piped());
+        assert!(publish.output().unwrap().status.success());
+        let got: Vec<String> = (1..=5000).map(|_| sub.line()).collect();
+        assert!(got == numbers, "{carrier} lost or changed lines");
+    }
+}
+
+#[test]
+fn samples_are_told_as_json_with_type_and_latency() {
+    let house = House::new();
+    let mut publish = house.start("pub /chat --stdin --port /out --wait 1");
+    let sub = subscriber(&house, "/chat --json --count 1");
+    publish.write("hello\n");
+    let sample = sub.json_line();
+    assert_eq!((&sample["topic"], &sample["publisher"]), (&json!("/chat"), &json!("/out")));
+    assert_eq!((&sample["seq"], &sample["data"]), (&json!(1), &json!("hello")));
+    assert!(sample["latency_us"].as_f64().is_some_and(|us| us > 0.0), "{sample}");
+    assert_eq!(sub.finish().code(), 0);
+}
+
+#[test]
+fn bytes_are_dumped_and_selected_by_number() {
+    let house = House::new();
+    let _publish = house.start("pub /counter --rate 200 --size 20");
+    let done = house.run("sub /counter --every 10 --count 2");
+    assert_eq!((done.code(), done.lines.len()), (0, 6), "{:?}", done.lines);
+    assert!(done.lines[0].ends_with("0 20 bytes"), "{:?}", done.lines);
+    assert!(done.lines[2].starts_with("00000010  10 11 12 13 "), "{:?}", done.lines);
+}
+
+#[test]
+fn a_file_arrives_in_blocks() {
+    let house = House::new();
+    let file = house.path("blocks");
+    let content: Vec<u8> = (0..2500u32).map(|i| (i % 251) as u8).collect();
+    std::fs::write(&file, &content).unwrap();
+    let sub = subscriber(&house, "/file --json --full --count 3");
+    let done = house.run(&format!("pub /file --file {} --size 1000", file.display()));
+    assert_eq!(done.code(), 0, "{}", done.errors);
+    let hex: String = sub
+        .finish()
+        .lines
+        .iter()
+        .map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap()["hex"].as_str().unwrap().to_owned())
+        .collect();
+    assert!(hex == content.iter().map(|b| format!("{b:02x}")).collect::<String>());
+}
+
+#[test]
+fn a_subscriber_takes_what_a_lossy_publisher_offers() {
+    for carrier in ["udp", "mcast"] {
+        let house = House::new();
+        // The subscriber is there first, so that it cannot know.
+        let sub = subscriber(&house, "/lossy --count 2 --json");
+        let _publish = house.start(&format!("pub /lossy --carrier {carrier} --rate 100"));
+        let done = sub.finish();
+        assert_eq!((done.code(), done.lines.len()), (0, 2), "{carrier}: {}", done.errors);
+    }
+}
+
+#[test]
+fn a_reader_that_leaves_ends_the_verb_quietly() {
+    let house = House::new();
+    let _publish = house.start("pub /counter --rate 200");
+    for verb in ["sub /counter", "sub /counter --json", "top --interval 10ms"] {
+        let mut child = house.command(verb).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let done = child.wait_with_output().unwrap();
+        assert_eq!((done.status.code(), String::from_utf8_lossy(&done.stderr)), (Some(0), "".into()), "{verb}");
+    }
+}
+
+#[test]
+fn rates_bytes_and_latencies_are_measured() {
+    let house = House::new();
+    let _publish = house.start("pub /counter --rate 200 --size 100");
+    let last = |arguments: &str| {
+        let done = house.run(arguments);
+        assert_eq!(done.code(), 0, "{}", done.errors);
+        serde_json::from_str::<serde_json::Value>(done.lines.last().unwrap()).unwrap()
+    };
+    let rate = last("hz /counter --count 100 --json")["rate_hz"].as_f64().unwrap();
+    assert!((100.0..400.0).contains(&rate), "{rate}");
+    assert_eq!(last("bw /counter --count 10 --json")["message_bytes"], json!({"min": 100, "mean": 100.0, "max": 100}));
+    assert!(last("delay /counter --count 10 --json")["latency_us"]["p50"].as_f64().is_some_and(|us| us > 0.0));
+    let nothing = house.run("hz /nothing --seconds 0.2");
+    assert_eq!(nothing.code(), 1);
+    assert!(nothing.errors.contains("no sample of /nothing arrived"), "{}", nothing.errors);
+}

@@ -1,0 +1,157 @@
+//! The real binary, in a run directory of its own, waited for by what it writes.
+#![allow(dead_code, clippy::unwrap_used)] // each test file uses a part of it
+
+use serde_json::Value;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::PathBuf;
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+
+/// Nothing a test waits for takes longer, however busy the machine is.
+pub const LONG: Duration = Duration::from_secs(30);
+
+/// A run directory: commands of one house see each other and nobody else.
+pub struct House(PathBuf);
+
+impl House {
+    pub fn new() -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("thalweg-cli-{}-{number}", std::process::id()));
+        std::fs::create_dir(&path).unwrap();
+        Self(path)
+    }
+
+    /// A path in the house.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    /// `thalweg` with these arguments (separated by spaces).
+    pub fn command(&self, arguments: &str) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_thalweg"));
+        command.args(arguments.split_whitespace()).env("THALWEG_RUN_DIR", self.0.join("run"));
+        command
+    }
+
+    /// Starts it.
+    pub fn start(&self, arguments: &str) -> Running {
+        Running::start(self.command(arguments))
+    }
+
+    /// Runs it to its end.
+    pub fn run(&self, arguments: &str) -> Done {
+        self.start(arguments).finish()
+    }
+
+    /// Repeats `list` until what it says fits.
+    pub fn wait_for_list(&self, what: &str, fits: impl Fn(&Value) -> bool) -> Value {
+        let until = std::time::Instant::now() + LONG;
+        loop {
+            let found = self.run(&format!("list {what} --json")).json();
+            if fits(&found[what]) {
+                return found[what].clone();
+            }
+            assert!(std::time::Instant::now() < until, "{found}");
+        }
+    }
+}
+
+impl Drop for House {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A command that runs; killed when dropped.
+pub struct Running {
+    pub child: Child,
+    input: Option<ChildStdin>,
+    lines: Receiver<String>,
+    errors: Receiver<String>,
+}
+
+/// How a command ended.
+pub struct Done {
+    pub status: ExitStatus,
+    pub lines: Vec<String>,
+    pub errors: String,
+}
+
+impl Running {
+    pub fn start(mut command: Command) -> Self {
+        let pipes = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = pipes.spawn().unwrap();
+        let (lines, errors) = (follow(child.stdout.take().unwrap()), follow(child.stderr.take().unwrap()));
+        Self { input: child.stdin.take(), child, lines, errors }
+    }
+
+    /// Writes to its standard input.
+    pub fn write(&mut self, text: &str) {
+        self.input.as_mut().unwrap().write_all(text.as_bytes()).unwrap();
+    }
+
+    /// Ends its standard input.
+    pub fn end_input(&mut self) {
+        self.input = None;
+    }
+
+    /// Its next line of output.
+    pub fn line(&self) -> String {
+        self.lines.recv_timeout(LONG).expect("a line of output")
+    }
+
+    pub fn json_line(&self) -> Value {
+        serde_json::from_str(&self.line()).unwrap()
+    }
+
+    pub fn signal(&self, signal: rustix::process::Signal) {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, signal).unwrap();
+    }
+
+    /// Waits for its end.
+    pub fn finish(mut self) -> Done {
+        self.input = None;
+        let lines = std::iter::from_fn(|| self.lines.recv_timeout(LONG).ok()).collect();
+        let errors: Vec<String> = std::iter::from_fn(|| self.errors.recv_timeout(LONG).ok()).collect();
+        Done { status: self.child.wait().unwrap(), lines, errors: errors.join("\n") }
+    }
+
+    /// Asks it to end as Ctrl-C does, and waits.
+    pub fn interrupt(self) -> Done {
+        self.signal(rustix::process::Signal::INT);
+        self.finish()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn follow(stream: impl Read + Send + 'static) -> Receiver<String> {
+    let (tell, told) = channel();
+    std::thread::spawn(move || {
+        for line in BufReader::new(stream).lines().map_while(Result::ok) {
+            let _ = tell.send(line);
+        }
+    });
+    told
+}
+
+impl Done {
+    pub fn code(&self) -> i32 {
+        self.status.code().unwrap_or(-1)
+    }
+
+    /// Its only line of output as JSON.
+    pub fn json(&self) -> Value {
+        assert_eq!((self.code(), self.lines.len()), (0, 1), "{:?} {}", self.lines, self.errors);
+        serde_json::from_str(&self.lines[0]).unwrap()
+    }
+}

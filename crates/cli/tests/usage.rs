@@ -1,0 +1,104 @@
+//! Bad arguments and files: exit codes, and what the message names.
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use support::House;
+
+#[test]
+fn bad_arguments_exit_2_and_say_what_is_allowed() {
+    let house = House::new();
+    for (arguments, says) in [
+        ("pbu /a", "'pub'"),
+        ("lst", "'list'"),
+        ("pub", "<TOPIC>"),
+        ("pub a", "does not start with '/'"),
+        ("pub /a*", "only patterns may have"),
+        ("sub /a*b", "a whole segment may be *"),
+        ("pub /a --rate fast", "a number of Hz"),
+        ("pub /a --rate 0", "a number of Hz"),
+        ("pub /a --size 0", "1 to 1073741824 bytes"),
+        ("pub /a --size 1parsec", "KiB"),
+        ("pub /a --count 0", "0 is not in 1.."),
+        ("pub /a --carrier pigeon", "auto, local, shm, tcp, udp, mcast"),
+        ("pub /a --class best", "low, normal, high, critical"),
+        ("pub /a --carrier udp --reliable", "take --carrier tcp"),
+        ("sub /a --carrier mcast --reliable", "may lose samples"),
+        ("pub /a --reliable --best-effort", "cannot be used with"),
+        ("pub /a --stdin --file x", "cannot be used with"),
+        ("pub /a --file /does/not/exist", "/does/not/exist"),
+        ("pub /a --port out", "does not start with '/'"),
+        ("sub /a --every 0", "0 is not in 1.."),
+        ("sub /a --min-separation 20", "ns us ms s"),
+        ("sub /a --listen nowhere", "an IP address of this host"),
+        ("sub /a --peer nobody", "10.0.0.1:7447"),
+        ("sub /a --discovery dns", "static:FILE"),
+        ("sub /a --discovery static:/does/not/exist", "/does/not/exist: cannot be read"),
+        ("sub /a --realm a/b", "realm"),
+        ("sub /a --name a/b", "node name"),
+        ("list doors", "nodes, ports, topics, channels"),
+        ("connect /out", "</IN>"),
+        ("hz /a --seconds soon", "a number of seconds"),
+        ("demo --seconds 0", "a number of seconds"),
+    ] {
+        let done = house.run(arguments);
+        assert_eq!(done.code(), 2, "{arguments}: {}", done.errors);
+        assert!(done.errors.contains(says), "{arguments}: {}", done.errors);
+        assert_eq!(done.lines, [""; 0], "{arguments}");
+    }
+}
+
+#[test]
+fn a_bad_file_is_named_with_line_and_value() {
+    let house = House::new();
+    let file = house.path("nodes.toml");
+    std::fs::write(&file, "[[node]]\naddress = \"10.0.0.1\"\n").unwrap();
+    let done = house.run(&format!("list --discovery static:{}", file.display()));
+    assert_eq!(done.code(), 2, "{}", done.errors);
+    let says = format!("{}:2:", file.display());
+    assert!(done.errors.contains(&says) && done.errors.contains("10.0.0.1"), "{}", done.errors);
+}
+
+#[test]
+fn a_line_that_is_no_text_is_named() {
+    let house = House::new();
+    let file = house.path("lines");
+    std::fs::write(&file, b"good\nb\xffd\n").unwrap();
+    let mut command = house.command("pub /a --stdin --wait 0");
+    let done = command.stdin(std::fs::File::open(&file).unwrap()).output().unwrap();
+    assert_eq!(done.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&done.stderr).contains("standard input, line 2, byte 2"));
+}
+
+#[test]
+fn what_the_system_refuses_exits_3_with_the_remedy() {
+    let house = House::new();
+    let done = house.run("list --listen 192.0.2.1");
+    assert_eq!(done.code(), 3, "{}", done.errors);
+    assert!(
+        done.errors.contains("cannot listen on 192.0.2.1") && done.errors.contains("ip address"),
+        "{}",
+        done.errors
+    );
+    assert!(done.errors.contains("without security"), "{}", done.errors);
+}
+
+#[cfg(not(feature = "zenoh"))]
+#[test]
+fn a_build_without_a_router_says_so() {
+    let done = House::new().run("router");
+    assert_eq!(done.code(), 3);
+    assert!(done.errors.contains("build with the feature zenoh"), "{}", done.errors);
+}
+
+#[test]
+fn every_verb_helps_with_an_example() {
+    let house = House::new();
+    for verb in "demo pub sub list info connect disconnect hz bw delay top router".split(' ') {
+        let help = house.run(&format!("{verb} --help")).lines.join("\n");
+        assert!(help.contains(&format!("thalweg {verb}")) && help.contains("Example:"), "{verb}: {help}");
+        assert!(help.contains("--json"), "{verb}");
+    }
+    let version = house.run("--version");
+    assert_eq!((version.code(), version.lines), (0, vec![format!("thalweg {}", env!("CARGO_PKG_VERSION"))]));
+}

@@ -1,0 +1,54 @@
+//! Counting allocations, for the tests that prove that the data path makes none.
+//!
+//! ```
+//! #[global_allocator]
+//! static COUNTING: linux::allocations::Counting = linux::allocations::Counting;
+//!
+//! let before = linux::allocations::count();
+//! drop(Box::new(1));
+//! assert_eq!(linux::allocations::count() - before, 1);
+//! ```
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+thread_local! {
+    static COUNT: Cell<u64> = const { Cell::new(0) };
+}
+
+/// The system's allocator, counting per thread. Make it the `#[global_allocator]` of a test program.
+pub struct Counting;
+
+/// How often the calling thread has allocated or grown memory. Always 0 unless [`Counting`] is the global allocator.
+pub fn count() -> u64 {
+    COUNT.with(Cell::get)
+}
+
+fn one_more() {
+    // A thread that is ending has no counter any more.
+    let _ = COUNT.try_with(|count| count.set(count.get() + 1));
+}
+
+// SAFETY: every call goes to the system's allocator unchanged; counting touches a thread-local number only.
+#[allow(unsafe_code)]
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        one_more();
+        // SAFETY: as the caller promises.
+        unsafe { System.alloc(layout) }
+    }
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        one_more();
+        // SAFETY: as the caller promises.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+    unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        one_more();
+        // SAFETY: as the caller promises.
+        unsafe { System.realloc(memory, layout, size) }
+    }
+    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+        // SAFETY: as the caller promises.
+        unsafe { System.dealloc(memory, layout) }
+    }
+}

@@ -1,0 +1,87 @@
+//! The steps of a sample's way, as events: what `docs/data-path.md` says and a test compares with what happens.
+//!
+//! Nothing is recorded unless somebody asked for it; then a step costs one load and a branch that is never taken.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+/// A step, named by its verb. The numbers are those of the page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// 1: the user publishes.
+    Publish,
+    /// 2: the value becomes bytes.
+    Encode,
+    /// 3: the message is put where it waits.
+    Push,
+    /// 4: the message that is sent next is taken from there.
+    Next,
+    /// 5: the frame's header is written.
+    Emit,
+    /// 6: the carrier takes the bytes.
+    Send,
+    /// 7: bytes came from the carrier.
+    Receive,
+    /// 8: a whole message was found in them.
+    Parse,
+    /// 9: it is looked at whether it is new.
+    Accept,
+    /// 10: it is handed to the port.
+    Deliver,
+    /// 11: bytes become a value.
+    Decode,
+    /// 12: the user's callback is called.
+    Callback,
+    /// 12: the user takes it.
+    Take,
+}
+
+/// One step that was taken.
+#[derive(Clone, Debug)]
+pub struct Taken {
+    /// Which.
+    pub step: Step,
+    /// Name of the thread that took it; empty for one without a name.
+    pub thread: String,
+    /// What the probe said when it began.
+    pub probe: u64,
+}
+
+struct Record {
+    taken: Vec<Taken>,
+    probe: fn() -> u64,
+}
+
+static RECORDING: AtomicBool = AtomicBool::new(false);
+static RECORD: Mutex<Record> = Mutex::new(Record { taken: Vec::new(), probe: || 0 });
+
+/// Notes a step, if somebody records.
+#[inline(always)]
+pub(crate) fn step(step: Step) {
+    if RECORDING.load(Ordering::Relaxed) {
+        note(step);
+    }
+}
+
+#[cold]
+fn note(step: Step) {
+    let mut record = RECORD.lock().unwrap_or_else(PoisonError::into_inner);
+    let probe = (record.probe)();
+    if record.taken.len() < record.taken.capacity() {
+        let thread = std::thread::current().name().unwrap_or_default().to_owned();
+        record.taken.push(Taken { step, thread, probe });
+    }
+}
+
+/// Records the next `most` steps of this process; `probe` is called at each, on its thread (a count of allocations, say;
+/// the recorder's own allocation for a thread's name comes after it).
+pub fn start(most: usize, probe: fn() -> u64) {
+    *RECORD.lock().unwrap_or_else(PoisonError::into_inner) = Record { taken: Vec::with_capacity(most), probe };
+    RECORDING.store(true, Ordering::SeqCst);
+}
+
+/// Ends the recording and gives what was recorded, in order.
+pub fn stop() -> Vec<Taken> {
+    RECORDING.store(false, Ordering::SeqCst);
+    std::mem::take(&mut RECORD.lock().unwrap_or_else(PoisonError::into_inner).taken)
+}

@@ -1,0 +1,94 @@
+//! The bodies of all fuzz targets under the stable compiler: random bytes, and examples with random changes, for
+//! THALWEG_FUZZ_SECONDS each (default 2). It follows no coverage as cargo-fuzz does; it finds what is shallow.
+//! The numbers come from a fixed seed, so a failure comes again; it prints the input in hexadecimal.
+
+use std::panic::catch_unwind;
+use std::time::{Duration, Instant};
+use thalweg::testing::fuzz;
+
+/// SplitMix64 (Steele, Lea and Flood 2014).
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+    fn below(&mut self, limit: usize) -> usize {
+        (self.next() % limit.max(1) as u64) as usize
+    }
+    fn bytes(&mut self, most: usize) -> Vec<u8> {
+        (0..self.below(most)).map(|_| self.next() as u8).collect()
+    }
+}
+
+/// A few changes of an example: bytes replaced, cut out, put in, doubled.
+fn changed(example: &[u8], random: &mut Random) -> Vec<u8> {
+    let mut bytes = example.to_vec();
+    for _ in 0..random.below(6) {
+        let at = random.below(bytes.len());
+        let to = (at + random.below(40)).min(bytes.len());
+        match random.below(5) {
+            0 if !bytes.is_empty() => bytes[at] = random.next() as u8,
+            1 if !bytes.is_empty() => bytes[at] ^= 1 << random.below(8),
+            2 => drop(bytes.drain(at..to)),
+            3 => drop(bytes.splice(at..at, random.bytes(12)).collect::<Vec<_>>()),
+            _ => bytes.extend_from_within(at..to),
+        }
+    }
+    bytes
+}
+
+fn run(name: &str) {
+    let seconds = std::env::var("THALWEG_FUZZ_SECONDS").ok().and_then(|s| s.parse().ok()).unwrap_or(2.0);
+    let (_, body, examples) = fuzz::all().into_iter().find(|(n, ..)| *n == name).expect("a body of this name");
+    let mut random = Random(name.len() as u64);
+    let until = Instant::now() + Duration::from_secs_f64(seconds);
+    let mut inputs: u64 = 0;
+    examples.iter().for_each(|example| body(example));
+    while Instant::now() < until {
+        let input = match random.below(4) {
+            0 => random.bytes(600),
+            _ => changed(&examples[random.below(examples.len())], &mut random),
+        };
+        if catch_unwind(|| body(&input)).is_err() {
+            let hex: String = input.iter().map(|byte| format!("{byte:02x}")).collect();
+            panic!("{name} fails after {inputs} inputs with these {} bytes: {hex}", input.len());
+        }
+        inputs += 1;
+    }
+    println!("{name}: {inputs} inputs");
+    assert!(inputs > 0 || seconds < 1.0);
+}
+
+#[test]
+fn wire() {
+    run("wire");
+}
+#[test]
+fn reassembly() {
+    run("reassembly");
+}
+#[test]
+fn handshake() {
+    run("handshake");
+}
+#[test]
+fn control() {
+    run("control");
+}
+#[test]
+fn codec() {
+    run("codec");
+}
+#[test]
+fn operations() {
+    run("operations");
+}
+#[test]
+fn every_body_is_run() {
+    assert_eq!(fuzz::all().len(), 6, "a body without a test here");
+}
