@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::io::BufRead;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use thalweg::codec::Raw;
 use thalweg::{DiscoverySource, Node, Publisher, Settings, Subscriber};
@@ -41,14 +42,22 @@ pub fn play() {
     let before = linux::thread::count();
     let opening = Instant::now();
     let node = Node::with_settings(settings(&words)).unwrap();
-    let open_us = opening.elapsed().as_micros() as u64;
+    let opened = Instant::now();
     let ports = match role.as_str() {
         "publisher" => Ports::publishers(&node, &words),
         "subscriber" => Ports::subscribers(&node, &words),
         _ => panic!("no such part: {role}"),
     };
     let part = Part { node, ports, threads_before: before, last: 0 };
-    part.say(&json!({"open_us": open_us, "pid": std::process::id()}));
+    let matched = words.get("match").map(|n| {
+        let count = n.parse().unwrap();
+        let all = part.node.wait_until(super::LONG, || part.ports.connected() >= count);
+        assert!(all, "not {count} channels: {:?}", part.events());
+        opened.elapsed().as_micros() as u64
+    });
+    let open_us = (opened - opening).as_micros() as u64;
+    let tid = rustix::thread::gettid().as_raw_nonzero().get();
+    part.say(&json!({"open_us": open_us, "matched_us": matched, "tid": tid}));
     part.run();
 }
 
@@ -155,7 +164,13 @@ impl Part {
                     let ok = self.node.wait_until(patience, || self.ports.connected() <= count);
                     json!({"ok": ok, "connected": self.ports.connected(), "events": self.events()})
                 }
+                "publish" if words.get("storm").is_some() => self.publish_in_a_storm(&words),
                 "publish" => self.publish(&words),
+                "storm" => {
+                    let until = Instant::now() + patience;
+                    let cycles = join_and_leave(&self.node, &words, &|| Instant::now() >= until);
+                    json!({"cycles": cycles})
+                }
                 "report" => self.ports.account.report(),
                 "reset" => {
                     self.ports.account.reset();
@@ -197,6 +212,18 @@ impl Part {
         })
     }
 
+    /// Publishes while another thread of this process joins and leaves.
+    fn publish_in_a_storm(&mut self, words: &Words) -> Value {
+        let (node, stop) = (self.node.clone(), AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            let storm = scope.spawn(|| join_and_leave(&node, words, &|| stop.load(Ordering::Relaxed)));
+            let mut answer = self.publish(words);
+            stop.store(true, Ordering::Relaxed);
+            answer["cycles"] = storm.join().unwrap().into();
+            answer
+        })
+    }
+
     /// Publishes at a steady rate from this thread and tells what each call took.
     fn publish(&mut self, words: &Words) -> Value {
         let (hz, count) = (words.number("hz", 1000), words.number("count", 1000));
@@ -229,6 +256,19 @@ impl Part {
             "allocations": allocations, "waits": waits, "took_ms": start.elapsed().as_millis() as u64,
         })
     }
+}
+
+/// Opens subscribers and drops them as soon as they are connected, again and again; how many.
+fn join_and_leave(node: &Node, words: &Words, stop: &dyn Fn() -> bool) -> u64 {
+    let mut cycles = 0;
+    while !stop() {
+        let topic = words.get("topic").unwrap_or("/topic");
+        let subscriber = node.subscriber::<Raw>(topic).carriers(words.get("storm").unwrap_or("tcp").split(','));
+        let subscriber = subscriber.callback(|_| {}).unwrap();
+        assert!(subscriber.wait_connected(1, super::LONG), "it did not connect");
+        cycles += 1;
+    }
+    cycles
 }
 
 /// Resident memory of this process in KiB.
