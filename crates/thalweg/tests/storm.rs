@@ -7,7 +7,7 @@ use world::agent::{Agent, number};
 use world::{World, figure};
 
 #[global_allocator]
-static COUNTING: world::allocations::Counting = world::allocations::Counting;
+static COUNTING: linux::allocations::Counting = linux::allocations::Counting;
 
 #[test]
 #[ignore = "run by the other tests, in a process of its own"]
@@ -17,6 +17,7 @@ fn the_part() {
 
 #[test]
 fn other_processes_join_and_leave() {
+    let _alone = world::alone();
     let world = World::new();
     let mut publisher = Agent::start(&world, "publisher topic=/a");
     let mut stays = Agent::start(&world, "subscriber topic=/a name=/stays carriers=tcp");
@@ -24,12 +25,12 @@ fn other_processes_join_and_leave() {
     publisher.connected(1);
     publisher.ask("publish count=300");
     let calm = publisher.ask("publish count=1000");
-    storms[0].tell("storm storm=tcp topic=/a ms=4500");
-    storms[1].tell("storm storm=shm topic=/a ms=4500");
+    storms[0].tell("storm storm=tcp topic=/a pause_us=5000 ms=4500");
+    storms[1].tell("storm storm=shm topic=/a pause_us=5000 ms=4500");
     let wild = publisher.ask("publish count=4000");
     let cycles: Vec<f64> = storms.iter().map(|s| number(&s.answer(), "cycles")).collect();
     tell("other processes", &calm, &wild, &format!("{cycles:?} joins over tcp, shm"));
-    assert!(cycles.iter().all(|n| *n > 20.0), "there was no storm: {cycles:?}");
+    assert!(cycles.iter().all(|n| *n > 100.0), "there was no storm: {cycles:?}");
     check(&wild);
     stays.ask(&format!("until last={} ms=3000", number(&wild, "last")));
     assert_eq!(number(&stays.ask("report"), "again"), 0.0);
@@ -37,12 +38,13 @@ fn other_processes_join_and_leave() {
 
 #[test]
 fn threads_of_the_publishing_process_join_and_leave() {
+    let _alone = world::alone();
     let world = World::new();
     let mut publisher = Agent::start(&world, "publisher topic=/a");
-    publisher.ask("publish count=300 storm=local topic=/a");
+    publisher.ask("publish count=300 storm=local topic=/a pause_us=2000");
     let calm = publisher.ask("publish count=500");
     for carrier in ["local", "tcp", "shm"] {
-        let wild = publisher.ask(&format!("publish count=2000 storm={carrier} topic=/a"));
+        let wild = publisher.ask(&format!("publish count=2000 storm={carrier} topic=/a pause_us=2000"));
         tell("own threads", &calm, &wild, &format!("{} joins over {carrier}", wild["cycles"]));
         check(&wild);
     }

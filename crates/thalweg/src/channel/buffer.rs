@@ -51,6 +51,12 @@ impl Pool {
         Self { buffers: (0..count).map(|_| make()).collect(), next: 0, grown: 0 }
     }
 
+    /// Takes buffers of `spare` until there are `count`, so that filling queues do not make the publishing thread allocate.
+    pub fn grow_to(&mut self, count: usize, spare: &mut Pool) {
+        let missing = count.saturating_sub(self.buffers.len()).min(spare.buffers.len());
+        self.buffers.extend(spare.buffers.drain(..missing));
+    }
+
     /// A buffer that nobody else holds. Makes a new one when all are waiting in queues (bounded by the queues' limits).
     pub fn exclusive(&mut self) -> &mut Arc<Buffer> {
         let count = self.buffers.len();

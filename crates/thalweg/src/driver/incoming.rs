@@ -336,8 +336,9 @@ fn ends(here: crate::control::NodeId, request: &Request) -> super::wanted::Pair 
 /// The acceptance, to be sent as soon as the port has the channel. If it cannot be sent the subscriber is gone, which the
 /// stream's end tells as well.
 fn reply(stream: Arc<impl AsFd + Send + Sync + 'static>, accepted: Accepted, descriptors: Vec<OwnedFd>) -> Reply {
+    // Packed now: it is sent while the port is locked.
+    let bytes = handshake::pack(&Answer::Accepted(accepted)).unwrap_or_default();
     Box::new(move || {
-        let bytes = handshake::pack(&Answer::Accepted(accepted)).unwrap_or_default();
         let descriptors: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
         let _ = linux::socket::send_with_descriptors(stream.as_fd(), &bytes, &descriptors);
     })

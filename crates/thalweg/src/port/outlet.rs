@@ -23,6 +23,10 @@ use std::time::{Duration, Instant};
 /// cheaper than a second piece in the send.
 const COPY_BELOW: usize = 16 << 10;
 
+/// Buffers made for a subscriber of this process, whose samples wait in them, and what each holds before it has to grow.
+const MOST_PREPARED: u32 = 64;
+const SMALL: usize = 256;
+
 /// Shared-memory slots beyond the queue's limit: what subscribers may hold while they look at it, and the one being written.
 const SPARE_SLOTS: usize = 256;
 /// Slots of the largest size that there always are.
@@ -122,7 +126,7 @@ pub(crate) enum Attach {
 
 impl<M: Message> Outlet<M> {
     pub fn new(info: PortInfo, me: PortRef, incarnation: u64) -> Self {
-        let state = Outflow { seq: 0, pool: Pool::with_buffers(2, 256), attached: Vec::new(), arena: None };
+        let state = Outflow { seq: 0, pool: Pool::with_buffers(2, SMALL), attached: Vec::new(), arena: None };
         Self {
             info,
             me,
@@ -502,7 +506,11 @@ impl<M: Message> AnyOutlet for Outlet<M> {
         }
         // Grown outside the lock: the publishing thread neither allocates nor waits for an allocation.
         let mut room = Vec::with_capacity((self.connected() + 1).next_power_of_two().max(8));
+        let waiting =
+            if matches!(way, Way::Local(_)) { self.info.qos.queue.limit().min(MOST_PREPARED) as usize + 2 } else { 0 };
+        let mut spare = Pool::with_buffers(waiting, SMALL);
         let Some(mut state) = self.state.try_lock() else { return Err((way, Attach::Busy)) };
+        state.pool.grow_to(waiting, &mut spare);
         let way = match way {
             Way::Flow(flow) => TypedWay::Flow(flow),
             // Its last member left since it was chosen: the subscriber asks again, and gets a new one.
@@ -532,11 +540,14 @@ impl<M: Message> AnyOutlet for Outlet<M> {
         }
         state.attached.push(Attached { channel, way });
         self.connected.store(state.attached.len(), Ordering::Release);
-        if let Some(answer) = answer.take() {
-            answer();
+        let (seq, ring) = (state.seq, matches!(state.attached.last(), Some(Attached { way: TypedWay::Ring(..), .. })));
+        if !ring && let Some(answer) = answer.take() {
+            answer(); // before a sample can follow it on the same stream
         }
-        let seq = state.seq;
         drop(state);
+        if let Some(answer) = answer.take() {
+            answer(); // the samples wait in the ring until it is read
+        }
         Ok(seq)
     }
 

@@ -1,6 +1,6 @@
 //! What a subscriber got: how many, in which order, how late. Written by receiving threads without allocating.
 
-use super::allocations;
+use linux::allocations;
 use serde_json::{Value, json};
 use std::sync::Mutex;
 use std::time::Duration;
@@ -43,7 +43,7 @@ impl Account {
     /// Notes a sample. Called on the receiving thread.
     pub fn note(&self, info: &SampleInfo) {
         let mut inner = self.0.lock().unwrap();
-        let allocations = allocations::of_this_thread();
+        let allocations = allocations::count();
         if inner.incarnation != info.incarnation {
             (inner.incarnation, inner.last) = (info.incarnation, 0);
             inner.incarnations += 1;

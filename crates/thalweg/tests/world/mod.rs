@@ -7,7 +7,6 @@
 
 pub mod account;
 pub mod agent;
-pub mod allocations;
 pub mod net;
 pub mod roles;
 

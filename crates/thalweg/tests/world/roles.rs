@@ -2,7 +2,7 @@
 
 use super::account::{Account, Durations};
 use super::agent::PART;
-use super::allocations;
+use linux::allocations;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::io::BufRead;
@@ -230,7 +230,7 @@ impl Part {
         let message = vec![7; words.number("size", 64) as usize];
         let mut durations = Durations::with_capacity(count as usize);
         let (mut sent, mut queued, mut dropped, mut broken) = (0, 0, 0, 0);
-        let (waits, allocations) = (linux::lock::waits(), allocations::of_this_thread());
+        let (waits, allocations) = (linux::lock::waits(), allocations::count());
         let start = Instant::now();
         for index in 0..count {
             if let Some(due) =
@@ -249,7 +249,7 @@ impl Part {
                 self.last = published.seq;
             }
         }
-        let (allocations, waits) = (allocations::of_this_thread() - allocations, linux::lock::waits() - waits);
+        let (allocations, waits) = (allocations::count() - allocations, linux::lock::waits() - waits);
         json!({
             "sent": sent, "queued": queued, "dropped": dropped, "not_connected": broken, "last": self.last,
             "p50": durations.micros(0.5), "p99": durations.micros(0.99), "max": durations.micros(1.0),
@@ -267,6 +267,8 @@ fn join_and_leave(node: &Node, words: &Words, stop: &dyn Fn() -> bool) -> u64 {
         let subscriber = subscriber.callback(|_| {}).unwrap();
         assert!(subscriber.wait_connected(1, super::LONG), "it did not connect");
         cycles += 1;
+        drop(subscriber);
+        std::thread::sleep(Duration::from_micros(words.number("pause_us", 0)));
     }
     cycles
 }
