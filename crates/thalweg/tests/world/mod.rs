@@ -9,6 +9,7 @@ pub mod account;
 pub mod agent;
 pub mod net;
 pub mod roles;
+pub mod strace;
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
