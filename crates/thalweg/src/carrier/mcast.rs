@@ -145,7 +145,9 @@ impl Carrier for Mcast {
         CAPABILITIES
     }
     fn receiver(&self, place: &Place) -> io::Result<(Box<dyn Opening>, Parameters)> {
-        Ok((Box::new(Joining { interface: interface_of(place.local.ip())? }), Parameters::default()))
+        // Joined before the publisher is asked: from its answer on no sample is missed.
+        let (group, interface) = (group_of(place.port_number, place.local.is_ipv6()), interface_of(place.local.ip())?);
+        Ok((Box::new(Joined { group, interface, half: McastReceive::new(group, interface)? }), Parameters::default()))
     }
     fn sender(&self, place: &Place, _subscriber: &Parameters) -> io::Result<Sender> {
         let group = group_of(place.port_number, place.local.is_ipv6());
@@ -160,13 +162,18 @@ impl Carrier for Mcast {
     }
 }
 
-struct Joining {
+struct Joined {
+    group: SocketAddr,
     interface: u32,
+    half: McastReceive,
 }
 
-impl Opening for Joining {
+impl Opening for Joined {
     fn complete(self: Box<Self>, publisher: &Parameters) -> io::Result<Box<dyn ReceiveHalf>> {
         let group = publisher.group.ok_or_else(|| invalid("the publisher named no multicast group"))?;
+        if group == self.group {
+            return Ok(Box::new(self.half));
+        }
         Ok(Box::new(McastReceive::new(group, self.interface)?))
     }
 }

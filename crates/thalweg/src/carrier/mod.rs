@@ -93,7 +93,12 @@ pub trait ReceiveHalf: Send {
 }
 
 /// Ends the waiting of one receive half.
-pub type Interrupt = Box<dyn Fn() + Send + Sync>;
+pub struct Interrupt {
+    /// What was received before is still given by `receive`, before the end.
+    pub loses_nothing: bool,
+    /// Ends it, from any thread, any number of times.
+    pub end: Box<dyn Fn() + Send + Sync>,
+}
 
 /// Where a channel is being opened: the two ends of the handshake's stream, and the publishing port.
 #[derive(Clone, Copy, Debug)]

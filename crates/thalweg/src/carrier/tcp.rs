@@ -88,7 +88,7 @@ impl ReceiveHalf for TcpReceive {
     fn wait_without_end(&mut self) -> Option<Interrupt> {
         self.stream.set_read_timeout(None).ok()?;
         let stream = self.stream.clone();
-        Some(Box::new(move || drop(stream.shutdown(Shutdown::Both))))
+        Some(Interrupt { loses_nothing: false, end: Box::new(move || drop(stream.shutdown(Shutdown::Both))) })
     }
 }
 

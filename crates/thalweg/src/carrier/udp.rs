@@ -102,9 +102,10 @@ impl ReceiveHalf for UdpReceive {
     fn wait_without_end(&mut self) -> Option<Interrupt> {
         self.socket.set_read_timeout(None).ok()?;
         let socket = self.socket.clone();
-        Some(Box::new(move || {
+        let end = move || {
             let _ = rustix::net::shutdown(&socket, rustix::net::Shutdown::Read); // fails only when it was closed already
-        }))
+        };
+        Some(Interrupt { loses_nothing: true, end: Box::new(end) })
     }
 }
 

@@ -128,19 +128,22 @@ impl Channel {
     /// once if it waits without end, else at its next tick.
     pub(crate) fn cut(&self) {
         self.cut.store(true, SeqCst);
-        self.close();
+        self.closed.store(true, SeqCst);
         if let Some(interrupt) = self.interrupt.0.get() {
-            interrupt();
+            (interrupt.end)();
         }
     }
     pub(crate) fn is_cut(&self) -> bool {
         self.cut.load(Relaxed)
     }
 
-    /// The channel is over; what is still on its way is delivered. A thread that waits without end is not interrupted:
-    /// the publisher ends its stream behind the last sample.
+    /// The channel is over; what is still on its way is delivered. A thread that waits without end is interrupted only
+    /// where that loses nothing: a publisher ends its stream behind the last sample.
     pub(crate) fn close(&self) {
         self.closed.store(true, SeqCst);
+        if let Some(interrupt) = self.interrupt.0.get().filter(|interrupt| interrupt.loses_nothing) {
+            (interrupt.end)();
+        }
     }
 
     /// From now on the thread that serves the channel waits without end.
@@ -148,6 +151,8 @@ impl Channel {
         let _ = self.interrupt.0.set(interrupt);
         if self.cut.load(SeqCst) {
             self.cut();
+        } else if self.closed.load(SeqCst) {
+            self.close();
         }
     }
     pub(crate) fn is_closed(&self) -> bool {

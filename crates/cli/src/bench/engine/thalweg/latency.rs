@@ -1,6 +1,6 @@
 //! Round trips: every callback publishes the next message.
 
-use super::{FAILED, Ports, Settings, Turn, WELL, connected, hear, hear_words, tell};
+use super::{FAILED, PATIENCE, Ports, Settings, Turn, WELL, connected, hear, hear_words, tell};
 use crate::bench::Error;
 use crate::bench::arguments::Carrier;
 use crate::bench::figures::Meter;
@@ -10,6 +10,7 @@ use linux::clock::monotonic_ns;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, mpsc};
+use std::time::Duration;
 
 const PING: &str = "/bench/ping";
 const PONG: &str = "/bench/pong";
@@ -28,8 +29,9 @@ pub fn ping(meeting: &Meeting, settings: &Settings) -> Result<Meter, Error> {
     let _subscriber = ports.subscriber(PONG).callback(move |sample| player.take(&sample))?;
     connected(&publisher, 1)?;
     let _ = give.send(Turn::new(publisher, terms, carrier));
-    let [answer] = hear_words(&control)?;
-    let (_turn, trips) = ended.try_recv().map_err(|_| early())??;
+    let heard = hear_words(&control);
+    let (_turn, trips) = played(&ended, &heard)?;
+    let [answer] = heard?;
     if answer == WELL { Ok(trips.meter) } else { Err(Error::Peer("the other process found wrong echoes".to_owned())) }
 }
 
@@ -46,16 +48,21 @@ pub fn pong(meeting: &Meeting, settings: &Settings) -> Result<(), Error> {
         connected(&publisher, 1)?;
         publisher.publish(&[])?; // the ping may begin
         let _ = give.send(Turn::new(publisher, &terms, settings.carrier));
-        hear_words::<1>(&control)?;
-        let played = ended.try_recv().map_err(|_| early()).and_then(|result| result);
-        write_words(&control, &[if played.is_ok() { WELL } else { FAILED }])?;
-        played?;
+        let heard = hear_words::<1>(&control);
+        let played = played(&ended, &heard);
+        let _ = write_words(&control, &[if played.is_ok() { WELL } else { FAILED }]); // else nobody asks any more
+        played.and(heard)?;
     }
     Ok(())
 }
 
-fn early() -> Error {
-    Error::Peer("the other process ended before all round trips were made".to_owned())
+/// What the callback gave back: why it gave up, if it did, says more than that the other end then left.
+///
+/// Where the last echo wakes the ping at once, the other end speaks before this one's callback has returned.
+fn played<P>(ended: &mpsc::Receiver<Played<P>>, heard: &Result<[u64; 1], Error>) -> Played<P> {
+    let returns = if matches!(heard, Ok([WELL])) { PATIENCE } else { Duration::ZERO };
+    let early = || Error::Peer("the other process ended before all round trips were made".to_owned());
+    ended.recv_timeout(returns).map_err(|_| early())?
 }
 
 /// What one end does when a message has come.
@@ -77,12 +84,12 @@ struct Trips {
 
 impl Trips {
     #[inline]
-    fn set_out(&mut self, turn: &mut Turn) -> Result<(), Error> {
+    fn set_out(&mut self, turn: &mut Turn, last: &[u8]) -> Result<(), Error> {
         if turn.number == self.warmup {
             self.meter.start();
         }
         self.start = monotonic_ns();
-        turn.send()
+        turn.send(last)
     }
 }
 
@@ -90,7 +97,7 @@ impl Part for Trips {
     const LEADS: bool = true;
 
     fn begin(&mut self, turn: &mut Turn) -> Result<(), Error> {
-        self.set_out(turn)
+        self.set_out(turn, &[])
     }
 
     #[inline]
@@ -105,7 +112,7 @@ impl Part for Trips {
             self.meter.stop();
             return Ok(());
         }
-        self.set_out(turn)
+        self.set_out(turn, bytes)
     }
 }
 
@@ -122,7 +129,7 @@ impl Part for Echoes {
     #[inline]
     fn go_on(&mut self, turn: &mut Turn, bytes: &[u8], _left: u64) -> Result<(), Error> {
         turn.receive(bytes)?;
-        turn.send()?;
+        turn.send(bytes)?;
         turn.number += 1;
         Ok(())
     }
@@ -207,7 +214,7 @@ pub fn local(settings: &Settings) -> Result<Meter, Error> {
     connected(&echo.publisher, 1)?;
     let count = echoes.clone();
     let there = ports.subscriber(PING).on_publisher_thread().callback(move |sample| {
-        if echo.receive(&sample).and_then(|()| echo.send()).is_ok() {
+        if echo.receive(&sample).and_then(|()| echo.send(&sample)).is_ok() {
             echo.number += 1;
             count.store(echo.number, Relaxed);
         }
@@ -220,7 +227,7 @@ pub fn local(settings: &Settings) -> Result<Meter, Error> {
         }
         turn.number = number;
         let start = monotonic_ns();
-        turn.send()?;
+        turn.send(&[])?;
         let took = monotonic_ns() - start;
         if number >= terms.warmup {
             meter.record(took);
