@@ -571,6 +571,7 @@ impl Control {
             topic: name(|w| &w.publisher.topic),
             carrier: carrier.to_owned(),
             incarnation,
+            max_message: wanted.map_or(0, |w| w.publisher.qos.max_message.min(w.subscriber.qos.max_message)),
             same_clock,
             counters: Default::default(),
             closed: Default::default(),

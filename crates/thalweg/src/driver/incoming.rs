@@ -317,6 +317,7 @@ impl Control {
             topic: outlet.info().topic.clone(),
             carrier: request.carrier.clone(),
             incarnation: self.state.incarnation,
+            max_message: outlet.info().qos.max_message.min(request.subscriber.qos.max_message),
             same_clock: request.clock == self.state.clock,
             counters: Default::default(),
             closed: Default::default(),

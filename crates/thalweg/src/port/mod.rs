@@ -104,6 +104,8 @@ pub struct Channel {
     pub carrier: String,
     /// Incarnation of the publisher's node.
     pub incarnation: u64,
+    /// Largest message that both ends take, in bytes: larger ones are refused on this channel alone.
+    pub max_message: u32,
     /// Both ends read the same clock: one-way latencies are exact.
     pub same_clock: bool,
     /// What happened on it.

@@ -368,6 +368,10 @@ impl<M: Message> Round<'_, M> {
         let mut waiting = 0;
         for entry in attached {
             let TypedWay::Ring(ring, next) = &mut entry.way else { continue };
+            if size > entry.channel.max_message as usize {
+                self.count(&entry.channel, Outcome::Refused, size);
+                continue;
+            }
             let meta = Meta { seq: self.published.seq, stamp_ns: self.now, flow_seq: *next, kind: 0 };
             trace::step(Step::Push);
             let mut pushed = ring.push(arena, sample, meta, drop_rule);
@@ -397,6 +401,8 @@ impl<M: Message> Round<'_, M> {
             let outcome = match &entry.way {
                 TypedWay::Ring(..) => continue,
                 TypedWay::Local(subscriber) if subscriber.wants_value() => continue,
+                // A group has members with other limits: those who take less drop it themselves.
+                TypedWay::Flow(_) | TypedWay::Local(_) if size > entry.channel.max_message as usize => Outcome::Refused,
                 TypedWay::Local(subscriber) => {
                     subscriber.buffer(self.info(self.now), &message.keep().buffer);
                     Outcome::Sent

@@ -27,6 +27,7 @@ struct Inner {
     last_at_ns: u64,
     allocations: u64,
     allocations_at_first: u64,
+    thread: i32,         // the receiving thread that noted last
     latencies: Vec<u32>, // tenths of microseconds
 }
 
@@ -62,6 +63,9 @@ impl Account {
             }
         }
         inner.received += 1;
+        if inner.thread == 0 {
+            inner.thread = rustix::thread::gettid().as_raw_nonzero().get();
+        }
         inner.last = inner.last.max(info.seq);
         inner.last_at_ns = info.received_ns;
         inner.allocations = allocations - inner.allocations_at_first;
@@ -94,7 +98,7 @@ impl Account {
         let micros = |share| percentile(&inner.latencies, share) / 10.0;
         json!({
             "received": inner.received, "first": inner.first, "last": inner.last, "again": inner.again,
-            "missing": inner.missing, "incarnations": inner.incarnations, "allocations": inner.allocations,
+            "missing": inner.missing, "incarnations": inner.incarnations, "allocations": inner.allocations, "thread": inner.thread,
             "p50": micros(0.5), "p99": micros(0.99), "max": micros(1.0),
             "longest_gap_ms": inner.longest_gap_ns as f64 / 1e6, "first_at_ns": inner.first_at_ns,
             "long_gaps_ms": inner.long_gaps_ms,

@@ -7,8 +7,10 @@
 
 pub mod account;
 pub mod agent;
+pub mod fake;
 pub mod net;
 pub mod roles;
+pub mod strace;
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};

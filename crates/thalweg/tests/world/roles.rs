@@ -56,8 +56,7 @@ pub fn play() {
         opened.elapsed().as_micros() as u64
     });
     let open_us = (opened - opening).as_micros() as u64;
-    let tid = rustix::thread::gettid().as_raw_nonzero().get();
-    part.say(&json!({"open_us": open_us, "matched_us": matched, "tid": tid}));
+    part.say(&json!({"open_us": open_us, "matched_us": matched}));
     part.run();
 }
 
@@ -207,7 +206,7 @@ impl Part {
         json!({
             "threads": linux::thread::count() - self.threads_before,
             "rss_kib": rss_kib(), "peak_kib": linux::thread::peak_rss_kib(), "waits": linux::lock::waits(),
-            "connected": self.ports.connected(), "channels": reports, "events": self.events(),
+            "thread": rustix::thread::gettid().as_raw_nonzero().get(), "connected": self.ports.connected(), "channels": reports, "events": self.events(),
             "addresses": self.node.addresses(), "id": self.node.id(), "names": self.ports.names(),
         })
     }

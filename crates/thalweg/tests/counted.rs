@@ -1,0 +1,180 @@
+//! What a sample costs in the steady state, counted: no allocation, no wait on a lock, one system call per sample and
+//! channel on the sender, one per sample on a receiving thread that serves one socket.
+#![allow(clippy::unwrap_used)] // all of this is test
+
+mod world;
+
+use world::agent::{Agent, number};
+use world::strace::{Strace, sum};
+use world::{World, figure, skipped};
+
+#[global_allocator]
+static COUNTING: linux::allocations::Counting = linux::allocations::Counting;
+
+const CARRIERS: [&str; 3] = ["shm", "tcp", "udp"];
+
+#[test]
+#[ignore = "run by the other tests, in a process of its own"]
+fn the_part() {
+    world::roles::play();
+}
+
+fn pair(world: &World, carrier: &str, count: u32) -> (Agent, Vec<Agent>) {
+    let mut publisher = Agent::start(world, "publisher topic=/a");
+    let subscriber = |_| Agent::start(world, &format!("subscriber topic=/a carriers={carrier}"));
+    let subscribers: Vec<Agent> = (0..count).map(subscriber).collect();
+    publisher.connected(count as usize);
+    (publisher, subscribers)
+}
+
+#[test]
+fn a_sample_allocates_nothing_and_waits_for_no_lock() {
+    let _alone = world::alone();
+    for carrier in CARRIERS {
+        let world = World::new();
+        let (mut publisher, mut subscribers) = pair(&world, carrier, 2);
+        for size in [0, 64, 8192] {
+            publisher.ask(&format!("publish count=100 size={size}"));
+            let before: Vec<f64> = subscribers.iter_mut().map(|s| number(&s.ask("status"), "waits")).collect();
+            subscribers.iter_mut().for_each(|s| drop(s.ask("reset")));
+            let published = publisher.ask(&format!("publish count=2000 hz=2000 size={size}"));
+            assert_eq!(number(&published, "allocations"), 0.0, "{carrier}, {size} B: {published}");
+            assert_eq!(number(&published, "waits"), 0.0, "{carrier}, {size} B: {published}");
+            for (subscriber, before) in subscribers.iter_mut().zip(before) {
+                subscriber.ask(&format!("until last={} ms=2000", number(&published, "last")));
+                let report = subscriber.ask("report");
+                assert!(number(&report, "received") > 1500.0, "{report}");
+                assert_eq!(number(&report, "allocations"), 0.0, "{carrier}, {size} B: {report}");
+                assert_eq!(number(&subscriber.ask("status"), "waits"), before, "{carrier}, {size} B");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_sample_within_one_process_allocates_nothing() {
+    use std::sync::Arc;
+    use thalweg::codec::Raw;
+    use thalweg::{Node, Settings};
+    let _alone = world::alone();
+    let realm = format!("counted-{}", std::process::id());
+    let node = Node::with_settings(Settings { realm, name: "one".into(), ..Settings::default() }).unwrap();
+    for on_publisher in [false, true] {
+        let account = Arc::new(world::account::Account::new());
+        let seen = account.clone();
+        let builder = node.subscriber::<Raw>("/a");
+        let builder = if on_publisher { builder.on_publisher_thread() } else { builder };
+        let subscriber = builder.callback(move |sample| seen.note(sample.info())).unwrap();
+        let mut publisher = node.publisher::<Raw>("/a").open().unwrap();
+        assert!(publisher.wait_connected(1, world::LONG));
+        let message = [7; 64];
+        let mut publish = |count: u32| {
+            for _ in 0..count {
+                publisher.publish(&message).unwrap();
+                std::thread::sleep(std::time::Duration::from_micros(200));
+            }
+        };
+        publish(100);
+        let reached = world::eventually(world::LONG, || (account.last().1 == 100).then_some(()));
+        assert!(reached.is_some(), "{}", account.report());
+        account.reset();
+        let before = (linux::allocations::count(), linux::lock::waits());
+        publish(2000);
+        let (allocations, waits) = (linux::allocations::count() - before.0, linux::lock::waits() - before.1);
+        world::eventually(world::LONG, || (account.last().1 == 2000).then_some(()));
+        let report = account.report();
+        figure(
+            "counted",
+            format!(
+                "local, on the publisher's thread {on_publisher}: {allocations} allocations, {waits} lock waits; receiving thread {} allocations",
+                report["allocations"]
+            ),
+        );
+        assert_eq!((allocations, number(&report, "allocations")), (0, 0.0), "{report}");
+        // Publisher and callback thread share one mailbox: both may be at it in the same instant.
+        assert!(waits <= 20, "{waits} waits on a lock");
+        drop(subscriber);
+    }
+}
+
+#[test]
+fn one_system_call_per_sample_and_channel() {
+    let _alone = world::alone();
+    const SAMPLES: u64 = 1000;
+    for carrier in CARRIERS {
+        let world = World::new();
+        let (mut publisher, mut subscribers) = pair(&world, carrier, 2);
+        let warm = number(&publisher.ask("publish count=200"), "last");
+        let mut threads = Vec::new();
+        for subscriber in &mut subscribers {
+            subscriber.ask(&format!("until last={warm} ms=2000"));
+            threads.push(number(&subscriber.ask("report"), "thread") as i64);
+            subscriber.ask("reset");
+        }
+        // The publishing thread is the one that plays the part.
+        let sender = number(&publisher.ask("status"), "thread") as i64;
+        let (sending, receiving) = match (Strace::attach(sender), Strace::attach(threads[0])) {
+            (Ok(sending), Ok(receiving)) => (sending, receiving),
+            (Err(why), _) | (_, Err(why)) => return skipped(why),
+        };
+        let published = publisher.ask(&format!("publish count={SAMPLES} hz=500"));
+        subscribers[0].ask(&format!("until last={} ms=3000", number(&published, "last")));
+        let (sent, received) = (sending.finish(), receiving.finish());
+        let report = subscribers[0].ask("report");
+        figure(
+            "counted",
+            format!("{carrier}, {SAMPLES} samples to 2 channels: sender {sent:?}; receiving thread {received:?}"),
+        );
+        assert_eq!(number(&report, "received"), SAMPLES as f64, "{report}");
+        let sends = sum(&sent, &["sendto", "sendmsg", "write", "futex"]).0;
+        // Shared memory: one wake-up for all channels. Answers of the part itself are a few writes.
+        let expected = if carrier == "shm" { SAMPLES } else { 2 * SAMPLES };
+        assert!(sends <= expected + 5, "{carrier}: {sends} calls to send, not {expected}: {sent:?}");
+        let quiet = ["sendto", "sendmsg", "write", "futex", "clock_nanosleep", "read", "restart_syscall"];
+        let others: u64 = sent.iter().filter(|(name, _)| !quiet.contains(&name.as_str())).map(|(_, n)| n.0).sum();
+        assert!(others <= 5, "{carrier}: other calls on the publishing thread: {sent:?}");
+        let all: u64 = received.values().map(|n| n.0).sum();
+        let ticks = 2 * number(&published, "took_ms") as u64 / 100 + 20;
+        assert!(all <= SAMPLES + ticks, "{carrier}: {all} calls for {SAMPLES} samples: {received:?}");
+    }
+}
+
+#[test]
+fn a_shared_reader_waits_once_per_wake_up_and_receives_once_per_sample() {
+    let _alone = world::alone();
+    const ROUNDS: u64 = 500;
+    for carrier in ["tcp", "udp"] {
+        let world = World::new();
+        let mut publisher = Agent::start(&world, "publisher topic=/t ports=12");
+        let mut subscriber = Agent::start(&world, &format!("subscriber topic=/t ports=12 carriers={carrier}"));
+        publisher.connected(12);
+        publisher.ask("publish count=20 hz=100");
+        subscriber.ask("until count=240 ms=2000");
+        subscriber.ask("reset");
+        let Some(thread) = thread_named(subscriber.pid(), "readers") else {
+            panic!("12 channels and no shared reader")
+        };
+        let counting = match Strace::attach(thread) {
+            Ok(counting) => counting,
+            Err(why) => return skipped(why),
+        };
+        publisher.ask(&format!("publish count={ROUNDS} hz=200"));
+        subscriber.ask(&format!("until count={} ms=3000", 12 * ROUNDS));
+        let calls = counting.finish();
+        figure("counted", format!("{carrier}, shared reader, {ROUNDS} samples on each of 4 channels: {calls:?}"));
+        let (waits, receives) =
+            (sum(&calls, &["epoll_wait", "epoll_pwait", "epoll_pwait2"]).0, sum(&calls, &["recvfrom", "recvmsg"]).0);
+        assert_eq!(receives, 4 * ROUNDS, "{calls:?}");
+        assert!(waits <= receives + 10, "{calls:?}");
+        let all: u64 = calls.values().map(|n| n.0).sum();
+        assert!(all <= waits + receives + 5, "other calls: {calls:?}");
+    }
+}
+
+fn thread_named(pid: u32, name: &str) -> Option<i64> {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap().flatten();
+    let is = |task: &std::fs::DirEntry| {
+        std::fs::read_to_string(task.path().join("comm")).is_ok_and(|comm| comm.trim() == name)
+    };
+    tasks.filter(is).find_map(|task| task.file_name().to_str().and_then(|n| n.parse().ok()))
+}

@@ -1,0 +1,147 @@
+//! A publisher that lies: announced like any other, it speaks the handshake and then whatever the test wants.
+
+use super::World;
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
+use std::os::unix::net::UnixListener;
+use thalweg::codec::{Message, Raw};
+use thalweg::control::links::Links;
+use thalweg::control::local::LocalEndpoint;
+use thalweg::control::{Direction, Document, NodeId, PortId, PortInfo, Sink};
+use thalweg::handshake::{self, Accepted, Answer, Parameters, Request};
+use thalweg::wire::{FRAGMENT_HEADER, Fragment, HEADER, Header, Kind};
+
+/// The flow id that it agrees on.
+pub const FLOW: u32 = 0x1234_5678;
+
+/// The publisher.
+pub struct Fake {
+    _links: Links,
+    _endpoint: LocalEndpoint,
+    unix: UnixListener,
+    tcp: TcpListener,
+}
+
+impl Fake {
+    /// Announces a publisher of `/a` to all nodes of the world.
+    pub fn new(world: &World, carriers: &[&str]) -> Self {
+        let tcp = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let node = NodeId(u64::from(std::process::id()) << 20 | u64::from(tcp.local_addr().unwrap().port()));
+        let (unix, endpoint) = LocalEndpoint::bind_in(&world.run_dir(), world.realm(), node).unwrap();
+        let port = PortInfo {
+            name: "/liar".into(),
+            direction: Direction::Publisher,
+            topic: "/a".into(),
+            message: Raw::description().as_ref().clone(),
+            qos: qos::Qos::default(),
+            carriers: carriers.iter().map(|c| (*c).to_owned()).collect(),
+        };
+        let document = Document {
+            node,
+            name: "liar".into(),
+            realm: world.realm().to_owned(),
+            host: linux::clock::host_id(),
+            host_name: "liar".into(),
+            clock: linux::clock::clock_id(),
+            pid: std::process::id(),
+            incarnation: linux::clock::wall_ns(),
+            revision: 1,
+            addresses: vec![tcp.local_addr().unwrap()],
+            socket: Some(endpoint.path().to_owned()),
+            ports: BTreeMap::from([(PortId(1), port)]),
+        };
+        let links = Links::start(document.into(), vec![endpoint.others()], Sink::new(|_| {})).unwrap();
+        Self { _links: links, _endpoint: endpoint, unix, tcp }
+    }
+
+    /// The next subscriber's stream and what it asks for.
+    pub fn asked(&self) -> (TcpStream, Request) {
+        let (mut stream, _) = self.tcp.accept().unwrap();
+        let request = request(&mut stream);
+        (stream, request)
+    }
+
+    /// The next subscriber's stream over the unix socket.
+    pub fn asked_here(&self) -> std::os::unix::net::UnixStream {
+        loop {
+            let (mut stream, _) = self.unix.accept().unwrap();
+            let mut first = [0];
+            stream.read_exact(&mut first).unwrap();
+            if first[0] == thalweg::control::CHANNEL_HANDSHAKE {
+                read_request(&mut stream);
+                return stream;
+            }
+        }
+    }
+
+    /// The next subscriber of carrier `tcp`, accepted.
+    pub fn accepted(&self) -> TcpStream {
+        let (mut stream, _) = self.asked();
+        stream.write_all(&acceptance(Parameters::default())).unwrap();
+        stream
+    }
+
+    /// The next subscriber of carrier `udp`, accepted: the stream, a socket connected to it, its port.
+    pub fn accepted_udp(&self) -> (TcpStream, UdpSocket, u16) {
+        let (mut stream, request) = self.asked();
+        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let port = request.parameters.udp_port.unwrap();
+        socket.connect((Ipv4Addr::LOCALHOST, port)).unwrap();
+        let own = socket.local_addr().unwrap().port();
+        stream.write_all(&acceptance(Parameters { udp_port: Some(own), ..Parameters::default() })).unwrap();
+        (stream, socket, port)
+    }
+}
+
+fn request(stream: &mut TcpStream) -> Request {
+    let mut first = [0];
+    stream.read_exact(&mut first).unwrap();
+    assert_eq!(first[0], thalweg::control::CHANNEL_HANDSHAKE);
+    read_request(stream)
+}
+
+fn read_request(stream: &mut impl Read) -> Request {
+    let mut bytes = vec![0; 4];
+    stream.read_exact(&mut bytes).unwrap();
+    let length = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]) as usize;
+    bytes.resize(4 + length, 0);
+    stream.read_exact(&mut bytes[4..]).unwrap();
+    handshake::unpack(&bytes).unwrap().unwrap().0
+}
+
+/// An acceptance as it travels.
+pub fn acceptance(parameters: Parameters) -> Vec<u8> {
+    let accepted = Accepted {
+        flow: FLOW,
+        incarnation: 1,
+        last_seq: 0,
+        max_message: 1 << 20,
+        clock: linux::clock::clock_id(),
+        parameters,
+    };
+    handshake::pack(&Answer::Accepted(accepted)).unwrap()
+}
+
+/// The header of a small message.
+pub fn header(sample: u64) -> Header {
+    let stamp_ns = linux::clock::monotonic_ns();
+    Header { length: 4, kind: Kind::Message, flags: 0, flow: FLOW, sequence: sample as u32 - 1, sample, stamp_ns }
+}
+
+/// A frame with 4 bytes of payload, whatever its header says.
+pub fn frame(header: Header) -> Vec<u8> {
+    let mut bytes = [0; HEADER];
+    header.emit(&mut bytes);
+    [&bytes[..], &[7; 4]].concat()
+}
+
+/// A fragment of `piece` bytes.
+pub fn fragment(sample: u64, offset: u32, total: u32, piece: usize) -> Vec<u8> {
+    let length = (FRAGMENT_HEADER + piece) as u32;
+    let mut bytes = [0; HEADER];
+    Header { length, kind: Kind::Fragment, ..header(sample) }.emit(&mut bytes);
+    let mut at = [0; FRAGMENT_HEADER];
+    Fragment { offset, total }.emit(&mut at);
+    [&bytes[..], &at[..], &vec![7; piece][..]].concat()
+}
