@@ -2,11 +2,11 @@
 //!
 //! ```
 //! #[global_allocator]
-//! static COUNTING: linux::allocations::Counting = linux::allocations::Counting;
+//! static COUNTING: thalweg_linux::allocations::Counting = thalweg_linux::allocations::Counting;
 //!
-//! let before = linux::allocations::count();
-//! drop(Box::new(1));
-//! assert_eq!(linux::allocations::count() - before, 1);
+//! let before = thalweg_linux::allocations::count();
+//! drop(std::hint::black_box(Box::new(1)));
+//! assert_eq!(thalweg_linux::allocations::count() - before, 1);
 //! ```
 
 use std::alloc::{GlobalAlloc, Layout, System};
