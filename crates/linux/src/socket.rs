@@ -21,6 +21,15 @@ pub fn send_parts(fd: BorrowedFd<'_>, parts: &[IoSlice<'_>]) -> io::Result<usize
     Ok(rustix::net::sendmsg(fd, parts, &mut none, SendFlags::DONTWAIT | SendFlags::NOSIGNAL)?)
 }
 
+/// As [`send_parts`], but waits for room, at most the socket's send time-out.
+#[inline]
+pub fn send_parts_waiting(fd: BorrowedFd<'_>, parts: &[IoSlice<'_>]) -> io::Result<usize> {
+    match parts {
+        [one] => Ok(rustix::net::send(fd, one, SendFlags::NOSIGNAL)?),
+        many => Ok(rustix::net::sendmsg(fd, many, &mut SendAncillaryBuffer::default(), SendFlags::NOSIGNAL)?),
+    }
+}
+
 /// Sends several pieces as one datagram to `to`, without waiting.
 pub fn send_parts_to(fd: BorrowedFd<'_>, parts: &[IoSlice<'_>], to: &std::net::SocketAddr) -> io::Result<usize> {
     let mut none = SendAncillaryBuffer::default();

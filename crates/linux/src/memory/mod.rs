@@ -47,7 +47,7 @@ mod slots;
 mod model;
 
 pub use arena::{Arena, ArenaError, Loan, Sealed};
-pub use reader::{Borrowed, RingReader, TakeError, Taken};
+pub use reader::{Borrowed, Interrupt, RingReader, TakeError, Taken};
 pub use ring::{Meta, Policy, Pushed, RingWriter, Room};
 
 /// The atomics that `protocol` uses; `model` puts loom's in their place.

@@ -11,7 +11,7 @@ use std::num::NonZeroU32;
 use std::ops::Deref;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 use std::{fmt, io};
 
@@ -68,7 +68,30 @@ struct Attached {
     ring: RingMemory,
     held: AtomicU32,
     returned: PiMutexCount,
+    waits: AtomicBool, // its thread is within a wait without end
+    interrupted: AtomicBool,
     _sign: Option<OwnedFd>,
+}
+
+/// Ends the waits of one reader, for good: they return at once from then on. What lies in the ring can still be taken.
+#[derive(Clone, Debug)]
+pub struct Interrupt {
+    shared: Arc<Attached>,
+}
+
+impl Interrupt {
+    /// Ends them.
+    pub fn end(&self) {
+        self.shared.interrupted.store(true, Ordering::SeqCst);
+        let Some(header) = self.shared.payload.value::<Header>(0) else { return };
+        let patience = Instant::now() + Duration::from_secs(1);
+        // The wake word is the publisher's and read-only here, so it cannot say that something happened: a reader that
+        // looked before and sleeps after the wake-up would miss it. Woken again until it is seen to be out.
+        while self.shared.waits.load(Ordering::SeqCst) && Instant::now() < patience {
+            futex::wake_bits(&header.wake, self.shared.bit(), Scope::Shared);
+            std::thread::yield_now();
+        }
+    }
 }
 
 struct PiMutexCount(PiMutex<u64>);
@@ -85,6 +108,10 @@ impl Attached {
         // SAFETY: the caller's `Taken` holds a borrow, so an honest publisher does not write these bytes. One that breaks
         // this changes plain bytes, which every decoder takes as untrusted input anyway; the bounds are checked.
         unsafe { self.payload.bytes(offset, len) }.unwrap_or_default()
+    }
+
+    fn bit(&self) -> NonZeroU32 {
+        NonZeroU32::new(1 << self.ring.shape.bit).unwrap_or(NonZeroU32::MIN)
     }
 
     fn give_back(&self, ticket: u32) {
@@ -132,7 +159,15 @@ impl RingReader {
         let ring = RingMemory::attach(ring)?;
         let side = ReaderSide::new(ring.shape.depth.into());
         let returned = PiMutexCount(PiMutex::new(0));
-        let shared = Arc::new(Attached { payload, ring, held: AtomicU32::new(0), returned, _sign: sign });
+        let shared = Arc::new(Attached {
+            payload,
+            ring,
+            held: AtomicU32::new(0),
+            returned,
+            waits: AtomicBool::new(false),
+            interrupted: AtomicBool::new(false),
+            _sign: sign,
+        });
         Ok(Self { shared, side, busy_poll: Duration::ZERO })
     }
 
@@ -211,33 +246,46 @@ impl RingReader {
 
     /// Whether something can be taken, or the end is known.
     fn ready(&self) -> bool {
-        self.shared.ring.lane().has_news() || self.writer_closed()
+        self.shared.ring.lane().has_news() || self.writer_closed() || self.shared.interrupted.load(Ordering::SeqCst)
     }
 
     /// Waits until something can be taken or the publisher closed; `false` when the time ran out.
     pub fn wait(&mut self, timeout: Duration) -> bool {
+        self.wait_until(Some(Instant::now() + timeout))
+    }
+
+    /// As [`RingReader::wait`], without end but for an [`Interrupt`]. Spares the kernel's timer, 0.5 µs of a 64 B round trip.
+    pub fn wait_without_end(&mut self) {
+        self.shared.waits.store(true, Ordering::SeqCst);
+        self.wait_until(None);
+        self.shared.waits.store(false, Ordering::SeqCst);
+    }
+
+    /// Ends waits of this reader from another thread.
+    pub fn interrupt(&self) -> Interrupt {
+        Interrupt { shared: self.shared.clone() }
+    }
+
+    fn wait_until(&self, until: Option<Instant>) -> bool {
         if self.ready() || self.poll() {
             return true;
         }
         let Some(header) = self.shared.payload.value::<Header>(0) else { return false };
         let lane = self.shared.ring.lane();
-        let bit = NonZeroU32::new(1 << self.shared.ring.shape.bit).unwrap_or(NonZeroU32::MIN);
-        let start = Instant::now();
-        let mut left = timeout;
         loop {
             let word = header.wake.load(Ordering::Acquire);
+            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
             lane.announce_waiting();
             let ready = self.ready();
-            if ready || left.is_zero() {
+            if ready || left.is_some_and(|left| left.is_zero()) {
                 lane.withdraw_waiting();
                 return ready;
             }
-            futex::wait_bits(&header.wake, word, Some(left), bit, Scope::Shared);
+            futex::wait_bits(&header.wake, word, left, self.shared.bit(), Scope::Shared);
             if self.ready() {
                 lane.withdraw_waiting();
                 return true;
-            }
-            left = timeout.saturating_sub(start.elapsed()); // the word may have changed for another reader
+            } // else the word may have changed for another reader
         }
     }
 

@@ -52,6 +52,20 @@ pub trait SendHalf: Send + Sync {
     /// `WouldBlock` when there is no room now; any other error ends the flow.
     fn send(&self, parts: &[IoSlice<'_>]) -> io::Result<usize>;
 
+    /// Prepares [`SendHalf::send_waiting`] to wait at most so long. `false`: this half cannot, callers poll.
+    fn set_patience(&self, _patience: Duration) -> bool {
+        false
+    }
+
+    /// As [`SendHalf::send`], but waits for room, at most the patience that was set: one system call where a full socket
+    /// would cost three.
+    ///
+    /// # Errors
+    /// As [`SendHalf::send`]; `WouldBlock` when the patience is over.
+    fn send_waiting(&self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
+        self.send(parts)
+    }
+
     /// Becomes writable when there is room again. `None`: [`SendHalf::wait_room`] is the only way.
     fn descriptor(&self) -> Option<BorrowedFd<'_>>;
 

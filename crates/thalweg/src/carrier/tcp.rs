@@ -42,6 +42,15 @@ impl SendHalf for TcpSend {
         send_now(self.stream.as_fd(), parts)
     }
 
+    fn set_patience(&self, patience: Duration) -> bool {
+        !patience.is_zero() && self.stream.set_write_timeout(Some(patience)).is_ok()
+    }
+
+    #[inline]
+    fn send_waiting(&self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
+        linux::socket::send_parts_waiting(self.stream.as_fd(), parts).map_err(interrupted)
+    }
+
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         Some(self.stream.as_fd())
     }

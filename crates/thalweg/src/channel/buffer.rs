@@ -40,6 +40,8 @@ impl Buffer {
 #[derive(Default)]
 pub struct Pool {
     buffers: Vec<Arc<Buffer>>,
+    /// Stands in a place whose buffer is lent.
+    lent: Arc<Buffer>,
     next: usize,
     grown: u64,
 }
@@ -48,7 +50,7 @@ impl Pool {
     /// A pool with `count` buffers of `capacity` bytes each, so that the steady state starts with the first sample.
     pub fn with_buffers(count: usize, capacity: usize) -> Self {
         let make = || Arc::new(Buffer { bytes: Vec::with_capacity(HEADER + capacity) });
-        Self { buffers: (0..count).map(|_| make()).collect(), next: 0, grown: 0 }
+        Self { buffers: (0..count).map(|_| make()).collect(), lent: Arc::default(), next: 0, grown: 0 }
     }
 
     /// Takes buffers of `spare` until there are `count`, so that filling queues do not make the publishing thread allocate.
@@ -68,6 +70,13 @@ impl Pool {
         });
         self.next = index;
         &mut self.buffers[index]
+    }
+
+    /// Takes a buffer that nobody else holds out of its place, for a loan.
+    pub fn take(&mut self) -> Arc<Buffer> {
+        self.exclusive();
+        let lent = self.lent.clone();
+        self.buffers.get_mut(self.next).map_or_else(|| lent.clone(), |place| std::mem::replace(place, lent.clone()))
     }
 
     /// Puts a buffer back that was taken out of its place for a loan.

@@ -47,6 +47,7 @@ pub(crate) struct FlowSettings {
 pub(crate) struct Flow {
     pub settings: FlowSettings,
     link: Box<dyn SendHalf>,
+    waits: bool, // the carrier can wait for room itself
     capabilities: Capabilities,
     right: SendRight,
     pending: PiMutex<Pending>,
@@ -74,6 +75,8 @@ struct Cursor {
     flow_seq: u32,
     /// Stream: bytes of header and payload taken. Datagrams: payload bytes sent in fragments.
     taken: usize,
+    /// The carrier itself may wait for room, up to the channel's patience: the publishing thread under `block`.
+    waits: bool,
 }
 
 /// What a visit of the sender thread found.
@@ -107,6 +110,7 @@ impl Flow {
         let batch = settings.batching.map(|b| Vec::with_capacity(b.bytes * 2)).unwrap_or_default();
         Self {
             pending: PiMutex::new(Pending { partial: None, queue: Queue::new(settings.policy) }),
+            waits: link.set_patience(settings.policy.patience()),
             settings,
             link,
             capabilities,
@@ -133,10 +137,10 @@ impl Flow {
     }
 
     fn send_inline(self: &Arc<Self>, message: &mut Outgoing<'_>) -> Outcome {
-        let mut cursor = Cursor { flow_seq: self.next.fetch_add(1, Relaxed), taken: 0 };
+        let mut cursor = Cursor { flow_seq: self.next.fetch_add(1, Relaxed), taken: 0, waits: self.waits };
         let patience = self.settings.policy.patience();
         let mut sent = self.transmit_outgoing(message, &mut cursor);
-        if matches!(sent, Ok(Sent::Blocked)) && !patience.is_zero() {
+        if matches!(sent, Ok(Sent::Blocked)) && !patience.is_zero() && !self.waits {
             sent = self.send_patiently(message, &mut cursor, patience);
         }
         match sent {
@@ -147,6 +151,7 @@ impl Flow {
                 Outcome::Sent
             }
             Ok(Sent::Blocked | Sent::Pause) => {
+                cursor.waits = false; // the rest is the sender thread's, which waits for nobody
                 self.pending.lock().partial = Some(Partial { entry: message.keep(), cursor });
                 self.right.hand_over();
                 self.senders.submit(self.clone());
@@ -186,7 +191,7 @@ impl Flow {
                 }
                 let size = frame.len();
                 trace::step(Step::Send);
-                return match self.link.send(&[IoSlice::new(frame)]) {
+                return match self.take(&[IoSlice::new(frame)], cursor.waits) {
                     Ok(taken) if taken == size => Ok(Sent::All),
                     Ok(taken) => {
                         cursor.taken = taken;
@@ -213,7 +218,7 @@ impl Flow {
             let parts = [IoSlice::new(left), IoSlice::new(rest)];
             let parts = if left.is_empty() { &parts[1..] } else { &parts[..] };
             trace::step(Step::Send);
-            match self.link.send(parts) {
+            match self.take(parts, cursor.waits) {
                 Ok(taken) => cursor.taken += taken,
                 Err(error) => return blocked(error),
             }
@@ -242,6 +247,10 @@ impl Flow {
             }
         }
         Ok(Sent::All)
+    }
+
+    fn take(&self, parts: &[IoSlice<'_>], waits: bool) -> io::Result<usize> {
+        if waits { self.link.send_waiting(parts) } else { self.link.send(parts) }
     }
 
     fn header(&self, kind: Kind, length: usize, flow_seq: u32, seq: u64, stamp: u64) -> Header {
@@ -339,7 +348,7 @@ impl Flow {
             futex::wake(&self.room, 1, Scope::Private);
         }
         trace::step(Step::Next);
-        Some(Partial { entry, cursor: Cursor { flow_seq: self.next.fetch_add(1, Relaxed), taken: 0 } })
+        Some(Partial { entry, cursor: Cursor { flow_seq: self.next.fetch_add(1, Relaxed), taken: 0, waits: false } })
     }
 
     /// A broken stream ends the flow; a datagram that could not leave is a lost sample.

@@ -4,7 +4,7 @@
 
 use super::accept::Accept;
 use super::fragment::{Reassembly, Refused};
-use crate::carrier::{ReceiveHalf, TICK};
+use crate::carrier::{Interrupt, ReceiveHalf, TICK};
 use crate::port::{AnyInlet, Channel, Delivery, Payload, SampleInfo};
 use crate::trace;
 use crate::wire::{self, Fragment, Header, Kind, StreamParser};
@@ -51,6 +51,7 @@ pub(crate) struct Inbound {
     accept: Accept,
     max_message: usize,
     flow: u32,
+    without_end: bool, // a ring's reader waits until it is interrupted
 }
 
 /// What the handshake agreed for the receiving end.
@@ -94,7 +95,7 @@ impl Inbound {
         if agreed.resume_after > 0 {
             accept.resume_after(agreed.resume_after);
         }
-        Self { channel, inlet, source, accept, max_message: agreed.max_message, flow: agreed.flow }
+        Self { channel, inlet, source, accept, max_message: agreed.max_message, flow: agreed.flow, without_end: false }
     }
 
     /// Becomes readable when a step would do something.
@@ -107,9 +108,15 @@ impl Inbound {
 
     /// For a thread that serves this channel alone: it waits without end where the carrier allows.
     pub fn wait_without_end(&mut self) {
-        if let Source::Half(half, _) = &mut self.source
-            && let Some(interrupt) = half.wait_without_end()
-        {
+        let interrupt = match &mut self.source {
+            Source::Half(half, _) => half.wait_without_end(),
+            Source::Ring(ring) => {
+                let interrupt = ring.interrupt();
+                self.without_end = true;
+                Some(Interrupt { loses_nothing: true, end: Box::new(move || interrupt.end()) })
+            }
+        };
+        if let Some(interrupt) = interrupt {
             self.channel.waits_without_end(interrupt);
         }
     }
@@ -212,8 +219,10 @@ impl Inbound {
     /// Delivers what lies in the ring, waiting up to the tick if `wait`.
     fn step_ring(&mut self, wait: bool) -> Step {
         let Source::Ring(ring) = &mut self.source else { return Step::Nothing };
-        if wait {
-            ring.wait(TICK);
+        match (wait, self.without_end) {
+            (true, true) => ring.wait_without_end(),
+            (true, false) => drop(ring.wait(TICK)),
+            _ => {}
         }
         let mut delivered = 0;
         while delivered < RING_STEP {

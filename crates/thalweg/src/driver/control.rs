@@ -193,6 +193,7 @@ impl Control {
         let zenoh = control::zenoh::ZenohSettings {
             listen: beyond,
             peers: settings.peers.clone(),
+            scouting: true,
             ..control::zenoh::ZenohSettings::default()
         };
         match control::zenoh::Zenoh::start(self.state.document(), &zenoh, self.sink(ZENOH)) {

@@ -240,11 +240,11 @@ impl<M: Message> Outflow<M> {
         if let Some(loan) = self.arena.as_mut().filter(|_| shares).and_then(|arena| arena.loan(len).ok()) {
             return Place::Slot(loan);
         }
-        let buffer = self.pool.exclusive();
-        if let Some(free) = Arc::get_mut(buffer) {
+        let mut buffer = self.pool.take();
+        if let Some(free) = Arc::get_mut(&mut buffer) {
             free.sized(len);
         }
-        Place::Buffer(std::mem::take(buffer))
+        Place::Buffer(buffer)
     }
 
     /// The memory of a loan.

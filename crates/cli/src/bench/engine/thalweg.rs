@@ -181,13 +181,10 @@ impl Turn {
         Self { publisher, payload: terms.payload, copies_out, own: vec![0; terms.size], number: 0 }
     }
 
-    /// Sends the next message. A copied payload comes from where `last` was received, if it was: raw sockets too send
-    /// from the one buffer they read into.
     #[inline]
-    fn send(&mut self, last: &[u8]) -> Result<(), Error> {
+    fn send(&mut self) -> Result<(), Error> {
         let published = match self.payload {
-            Payload::Copied if self.copies_out || last.is_empty() => self.publisher.publish(&self.own)?,
-            Payload::Copied => self.publisher.publish(last)?,
+            Payload::Copied => self.publisher.publish(&self.own)?,
             Payload::Untouched => self.publisher.loan(self.own.len())?.publish()?,
             Payload::Checked => {
                 let mut loan = self.publisher.loan(self.own.len())?;

@@ -84,12 +84,12 @@ struct Trips {
 
 impl Trips {
     #[inline]
-    fn set_out(&mut self, turn: &mut Turn, last: &[u8]) -> Result<(), Error> {
+    fn set_out(&mut self, turn: &mut Turn) -> Result<(), Error> {
         if turn.number == self.warmup {
             self.meter.start();
         }
         self.start = monotonic_ns();
-        turn.send(last)
+        turn.send()
     }
 }
 
@@ -97,7 +97,7 @@ impl Part for Trips {
     const LEADS: bool = true;
 
     fn begin(&mut self, turn: &mut Turn) -> Result<(), Error> {
-        self.set_out(turn, &[])
+        self.set_out(turn)
     }
 
     #[inline]
@@ -112,7 +112,7 @@ impl Part for Trips {
             self.meter.stop();
             return Ok(());
         }
-        self.set_out(turn, bytes)
+        self.set_out(turn)
     }
 }
 
@@ -129,7 +129,7 @@ impl Part for Echoes {
     #[inline]
     fn go_on(&mut self, turn: &mut Turn, bytes: &[u8], _left: u64) -> Result<(), Error> {
         turn.receive(bytes)?;
-        turn.send(bytes)?;
+        turn.send()?;
         turn.number += 1;
         Ok(())
     }
@@ -214,7 +214,7 @@ pub fn local(settings: &Settings) -> Result<Meter, Error> {
     connected(&echo.publisher, 1)?;
     let count = echoes.clone();
     let there = ports.subscriber(PING).on_publisher_thread().callback(move |sample| {
-        if echo.receive(&sample).and_then(|()| echo.send(&sample)).is_ok() {
+        if echo.receive(&sample).and_then(|()| echo.send()).is_ok() {
             echo.number += 1;
             count.store(echo.number, Relaxed);
         }
@@ -227,7 +227,7 @@ pub fn local(settings: &Settings) -> Result<Meter, Error> {
         }
         turn.number = number;
         let start = monotonic_ns();
-        turn.send(&[])?;
+        turn.send()?;
         let took = monotonic_ns() - start;
         if number >= terms.warmup {
             meter.record(took);
