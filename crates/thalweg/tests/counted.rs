@@ -164,7 +164,9 @@ fn a_shared_reader_waits_once_per_wake_up_and_receives_once_per_sample() {
         figure("counted", format!("{carrier}, shared reader, {ROUNDS} samples on each of 4 channels: {calls:?}"));
         let (waits, receives) =
             (sum(&calls, &["epoll_wait", "epoll_pwait", "epoll_pwait2"]).0, sum(&calls, &["recvfrom", "recvmsg"]).0);
-        assert_eq!(receives, 4 * ROUNDS, "{calls:?}");
+        // On a stream two samples come in one receive when the thread was late.
+        let fewest = if carrier == "tcp" { 4 * ROUNDS * 9 / 10 } else { 4 * ROUNDS };
+        assert!((fewest..=4 * ROUNDS).contains(&receives), "{calls:?}");
         assert!(waits <= receives + 10, "{calls:?}");
         let all: u64 = calls.values().map(|n| n.0).sum();
         assert!(all <= waits + receives + 5, "other calls: {calls:?}");

@@ -135,7 +135,7 @@ fn connections_that_say_nothing_are_few_and_end() {
     assert!(kept <= 256, "{kept} silent connections are kept");
     let closed = eventually(world::LONG, || (open(&mut streams) == 0).then_some(()));
     figure("hostile", format!("{kept} of 400 silent connections were kept, all closed after {:?}", began.elapsed()));
-    assert!(closed.is_some() && began.elapsed() < Duration::from_secs(6));
+    assert!(closed.is_some() && began.elapsed() < Duration::from_secs(15));
     assert!(victims.publisher.told("said_nothing_in_time", Duration::from_secs(3)));
     assert!(victims.publisher.told("beyond_the_limit", Duration::from_secs(3)));
 }
@@ -265,6 +265,7 @@ fn bounded(lied_to: &mut Agent, before: f64) {
     let status = lied_to.ask("status");
     let after = number(&status, "rss_kib");
     figure("hostile", format!("who was flooded: {before} KiB before, {after} after; {}", status["channels"]));
+    assert!(number(&status["channels"][0], "strange") > 100.0, "it was not counted: {status}");
     assert!(after < before + 8192.0, "memory grew from {before} to {after} KiB");
 }
 

@@ -3,7 +3,7 @@
 //! Owned by exactly one thread; moving it is sending it, so nothing is lost or reordered when a channel changes threads.
 
 use super::accept::Accept;
-use super::fragment::Reassembly;
+use super::fragment::{Reassembly, Refused};
 use crate::carrier::{Interrupt, ReceiveHalf, TICK};
 use crate::port::{AnyInlet, Channel, Delivery, Payload, SampleInfo};
 use crate::trace;
@@ -198,9 +198,16 @@ impl Inbound {
         match header.kind {
             Kind::Message => Step::Delivered(deliver(accept, channel, inlet, &header, payload, now)),
             Kind::Fragment => {
-                let Ok((at, piece)) = Fragment::parse(payload) else { return Step::Nothing };
+                let Ok((at, piece)) = Fragment::parse(payload) else {
+                    channel.counters.strange.fetch_add(1, Relaxed);
+                    return Step::Nothing;
+                };
                 match reassembly.insert(now, header.sample, at, piece) {
                     Ok(Some(message)) => Step::Delivered(deliver(accept, channel, inlet, &header, message, now)),
+                    Err(Refused::Inconsistent | Refused::OverBudget) => {
+                        channel.counters.strange.fetch_add(1, Relaxed);
+                        Step::Nothing
+                    }
                     _ => Step::Nothing,
                 }
             }

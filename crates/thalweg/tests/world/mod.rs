@@ -26,7 +26,7 @@ pub fn figure(test: &str, text: impl std::fmt::Display) {
 
 /// Why a test does nothing here.
 pub fn skipped(because: impl std::fmt::Display) {
-    println!("skipped: because {because}");
+    println!("\nskipped: because {because}");
 }
 
 /// Runs the long variants too, which take minutes and want a quiet machine.
