@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// A packet priority (checklist Y-15, Y-30).
+/// A packet priority of YARP channel prioritization, §3.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Class {
@@ -19,7 +19,7 @@ pub enum Class {
 }
 
 impl Class {
-    /// The DSCP that marks it (0…63): 10, 0, 36, 44 (checklist Y-30).
+    /// The DSCP that marks it (0…63): 10, 0, 36, 44 (the same, Table 1).
     pub const fn dscp(self) -> u8 {
         match self {
             Class::Low => 10,

@@ -1,4 +1,4 @@
-//! Quantities as text with a unit: "10 ms", "8 KiB", "100 Mbit/s", "50 Hz" (design.md §7). A bare number is refused.
+//! Quantities as text with a unit: "10 ms", "8 KiB", "100 Mbit/s", "50 Hz". A bare number is refused.
 
 use std::fmt;
 use std::time::Duration;

@@ -44,7 +44,7 @@ impl Error {
         Error::System { what: what.into(), source, remedy }
     }
 
-    /// The exit code of the command line (design.md §6): 2 for bad usage or input, 3 when the system refused, else 1.
+    /// The exit code of the command line: 2 for bad usage or input, 3 when the system refused, else 1.
     pub fn exit_code(&self) -> u8 {
         match self {
             Error::Usage(_) | Error::Configuration(_) | Error::Message(_) => 2,

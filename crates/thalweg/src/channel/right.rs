@@ -1,4 +1,4 @@
-//! The send right of a flow: who may touch its socket now (design.md §4, Sending).
+//! The send right of a flow: who may touch its socket now (docs/data-path.md).
 //!
 //! ```text
 //!            try_inline                    finish_inline (nothing pushed meanwhile)

@@ -111,6 +111,8 @@ pub(crate) struct Control {
 const WAKER: u64 = u64::MAX;
 /// Pause before another try at a port whose publisher was within `publish`.
 const BUSY_PAUSE: Duration = Duration::from_millis(1);
+/// Pause after a connection that could not be accepted.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
 /// Peers of this host that are there already are waited for at most this long when a node opens.
 const SETTLE: Duration = Duration::from_millis(200);
 
@@ -294,7 +296,15 @@ impl Control {
     }
 
     fn accepted_stream(&mut self, accepted: std::io::Result<OwnedFd>) {
-        let Ok(stream) = accepted else { return };
+        let stream = match accepted {
+            Ok(stream) => stream,
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return,
+            Err(_) => {
+                // Out of descriptors, most likely. The listener stays ready, so the loop pauses instead of spinning.
+                std::thread::sleep(ACCEPT_PAUSE);
+                return self.count("connections that could not be accepted: raise the limit of open files (ulimit -n)");
+            }
+        };
         let waiting = self.entries.iter().flatten().filter(|e| matches!(e, Entry::Incoming(_))).count();
         if waiting >= MOST_INCOMING {
             return self.count("incoming streams beyond the limit");
@@ -519,6 +529,12 @@ impl Control {
     pub(super) fn try_failed(&mut self, pair: Pair, why: &str) {
         let Some(wanted) = self.wanted.get_mut(&pair) else { return };
         let carrier = wanted.candidate().map(|c| c.carrier.clone()).unwrap_or_default();
+        let here = matches!(wanted.candidate().map(|c| &c.route), Some(Route::Unix(_) | Route::Process))
+            || matches!(wanted.candidate().map(|c| &c.route), Some(Route::Tcp(a)) if a.ip().is_loopback());
+        // On this host a node that has left the directory and does not answer is dead, not cut off.
+        if here && self.state.directory().node(pair.0.node).is_none() {
+            return self.drop_wanted(pair, "its process is gone");
+        }
         let (publisher, subscriber) = (wanted.publisher.name.clone(), wanted.subscriber.name.clone());
         wanted.failed(Instant::now());
         self.state.events.push(Event::CarrierFailed { publisher, subscriber, carrier, reason: why.to_owned() });

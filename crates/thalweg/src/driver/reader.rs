@@ -11,7 +11,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// Channels with a blocking reader of their own. Any readiness call costs 10–12 % of a round trip on the machines
-/// measured, but a thread per channel does not scale (design.md §4, Receiving).
+/// measured, but a thread per channel does not scale.
 const OWN_THREADS: usize = 8;
 
 /// Told when a channel is over: its inbound half and why.

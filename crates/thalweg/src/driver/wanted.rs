@@ -133,7 +133,7 @@ impl Wanted {
 pub(crate) type WantedChannels = BTreeMap<Pair, Wanted>;
 
 /// The ways from this host to a publisher, best first: in the order that a port named, else `local`, `shm`, then by
-/// reliability (design.md §4).
+/// reliability.
 pub(crate) fn candidates(
     here: &Document,
     there: &Document,
