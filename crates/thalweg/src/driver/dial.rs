@@ -1,6 +1,7 @@
 //! The subscriber's side of the handshake: connect, ask, read the answer, open the receiving half.
 
-use super::control::{Control, Entry};
+use super::control::Control;
+use super::entries::Entry;
 use super::state::NodeState;
 use super::wanted::{Candidate, Pair, Progress, Route, Wanted};
 use super::wrap;

@@ -1,6 +1,7 @@
 //! What others ask of this node's listeners: control links and channels. The publisher's side of the handshake.
 
-use super::control::{Control, Entry, PendingAttach, Reply};
+use super::control::Control;
+use super::entries::{Entry, PendingAttach, Reply};
 use super::wrap;
 use crate::carrier::tcp::{self, TcpSend};
 use crate::carrier::{Capabilities, Carrier, Place, SendHalf};

@@ -8,16 +8,22 @@
 //! | `readers` | ≤ 1 | all further channels |
 //! | `send-CLASS` | ≤ 1 per class | drains flows whose socket was full, flushes batches |
 
+mod administer;
+mod channels;
 mod control;
 mod dial;
+mod entries;
 mod incoming;
+mod news;
 mod reader;
 mod sender;
+mod start;
 mod state;
 mod wanted;
 mod wrap;
 
-pub(crate) use control::{Command, Control, Reply};
+pub(crate) use control::{Command, Control};
+pub(crate) use entries::Reply;
 pub(crate) use reader::Readers;
 pub(crate) use sender::Senders;
 pub(crate) use state::NodeState;

@@ -4,6 +4,7 @@ mod inlet;
 mod local;
 mod outlet;
 mod publisher;
+mod round;
 mod sample;
 mod service;
 mod subscriber;

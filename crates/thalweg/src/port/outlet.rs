@@ -1,7 +1,7 @@
 //! The sending side of a port: one sample to all its channels (steps 1 to 3 of the data path).
 
 use super::local::LocalChannel;
-use super::sample::SampleInfo;
+use super::round::Round;
 use super::{Channel, ChannelReport, Inlet, Outcome, PortRef, Published};
 use crate::channel::buffer::{Buffer, Pool};
 use crate::channel::flow::Flow;
@@ -12,7 +12,7 @@ use crate::driver::Reply;
 use crate::error::{Error, Result};
 use crate::trace::{self, Step};
 use linux::lock::{PiGuard, PiMutex};
-use linux::memory::{Arena, Meta, Policy, Pushed, RingWriter, Sealed};
+use linux::memory::{Arena, RingWriter};
 use std::any::Any;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -37,8 +37,6 @@ const MOST_PAYLOAD: usize = 4 << 30;
 
 /// How long a report waits for the port.
 const REPORT_PATIENCE: Duration = Duration::from_millis(20);
-/// Pause before another look for a free slot, under a policy that waits.
-const SLOT_PAUSE: Duration = Duration::from_micros(50);
 
 /// The shared state of a publisher.
 pub(crate) struct Outlet<M: Message> {
@@ -64,12 +62,12 @@ pub(crate) struct Outflow<M: Message> {
     arena: Option<Arena>,
 }
 
-struct Attached<M: Message> {
-    channel: Arc<Channel>,
-    way: TypedWay<M>,
+pub(super) struct Attached<M: Message> {
+    pub(super) channel: Arc<Channel>,
+    pub(super) way: TypedWay<M>,
 }
 
-enum TypedWay<M: Message> {
+pub(super) enum TypedWay<M: Message> {
     Local(Arc<dyn LocalChannel<M>>),
     /// A flow of this channel alone.
     Flow(Arc<Flow>),
@@ -284,199 +282,8 @@ fn encode<M: Message>(value: &M::Value, buffer: &mut Arc<Buffer>) -> Result<()> 
     }
 }
 
-/// One sample's way through all channels of a port.
-struct Round<'a, M: Message> {
-    outlet: &'a Outlet<M>,
-    published: Published,
-    now: u64,
-    each: &'a mut dyn FnMut(&Channel, Outcome),
-}
-
-impl<M: Message> Round<'_, M> {
-    fn info(&self, received_ns: u64) -> SampleInfo {
-        SampleInfo {
-            node: self.outlet.me.node,
-            port: self.outlet.me.port,
-            incarnation: self.outlet.incarnation,
-            seq: self.published.seq,
-            source_ns: self.now,
-            received_ns,
-            same_clock: true,
-        }
-    }
-
-    fn check_size(&self, size: usize) -> Result<()> {
-        let limit = self.outlet.info.qos.max_message as usize;
-        if size <= limit {
-            return Ok(());
-        }
-        let name = &self.outlet.info.name;
-        Err(Error::Message(format!(
-            "a message of {size} bytes is over max_message of {name}, {limit} bytes; raise it in the port's QoS"
-        )))
-    }
-
-    fn hand_over_values(&mut self, attached: &[Attached<M>], value: &M::Value) {
-        for entry in attached {
-            if let TypedWay::Local(subscriber) = &entry.way
-                && subscriber.wants_value()
-            {
-                subscriber.value(self.info(linux::clock::monotonic_ns()), value);
-                self.count(&entry.channel, Outcome::Sent, 0);
-            }
-        }
-    }
-
-    fn decode_and_hand_over(&mut self, attached: &[Attached<M>], bytes: &[u8]) -> Result<()> {
-        if attached.iter().any(Attached::takes_values) {
-            let decoded = M::decode(bytes).map_err(|e| Error::Message(e.to_string()))?;
-            self.hand_over_values(attached, decoded.value());
-        }
-        Ok(())
-    }
-
-    /// Copies the message into shared memory, once for all channels that read it there.
-    fn share(&mut self, attached: &mut [Attached<M>], arena: &mut Option<Arena>, bytes: &[u8]) {
-        let Some(arena) = arena.as_mut().filter(|_| attached.iter().any(|a| matches!(a.way, TypedWay::Ring(..))))
-        else {
-            return;
-        };
-        let patience = self.outlet.info.qos.queue.patience();
-        let Ok(loan) = arena.loan(bytes.len()).or_else(|_| loan_patiently(attached, arena, bytes.len(), patience))
-        else {
-            return self.refuse_rings(attached, bytes.len());
-        };
-        arena.bytes_mut(&loan).copy_from_slice(bytes);
-        let sample = arena.seal(loan);
-        self.push(attached, arena, &sample);
-        arena.release(sample);
-    }
-
-    /// All slots are borrowed: subscribers hold too many samples.
-    #[cold]
-    fn refuse_rings(&mut self, attached: &[Attached<M>], size: usize) {
-        for entry in attached.iter().filter(|a| matches!(a.way, TypedWay::Ring(..))) {
-            self.count(&entry.channel, Outcome::Refused, size);
-        }
-    }
-
-    /// Gives a finished message to every ring, and wakes those who wait with one system call.
-    fn push(&mut self, attached: &mut [Attached<M>], arena: &mut Arena, sample: &Sealed) {
-        let size = arena.bytes(sample).len();
-        let policy = self.outlet.info.qos.queue;
-        let drop_rule = if matches!(policy, qos::Queue::KeepLast(_)) { Policy::KeepLast } else { Policy::Refuse };
-        let mut waiting = 0;
-        for entry in attached {
-            let TypedWay::Ring(ring, next) = &mut entry.way else { continue };
-            if size > entry.channel.max_message as usize {
-                self.count(&entry.channel, Outcome::Refused, size);
-                continue;
-            }
-            let meta = Meta { seq: self.published.seq, stamp_ns: self.now, flow_seq: *next, kind: 0 };
-            trace::step(Step::Push);
-            let mut pushed = ring.push(arena, sample, meta, drop_rule);
-            if pushed == Pushed::Full && !policy.patience().is_zero() {
-                arena.wake(std::mem::take(&mut waiting) | ring.reader_waits());
-                pushed = push_patiently(ring, arena, sample, meta, policy.patience());
-            }
-            let outcome = match pushed {
-                Pushed::Sent => Outcome::Sent,
-                Pushed::SentDroppedOldest(_) => Outcome::DroppedOldest,
-                Pushed::Full => Outcome::Refused,
-                Pushed::Closed | Pushed::Violation(_) => Outcome::NotConnected,
-            };
-            if matches!(outcome, Outcome::Sent | Outcome::DroppedOldest) {
-                *next = next.wrapping_add(1);
-                waiting |= ring.reader_waits();
-            }
-            self.count(&entry.channel, outcome, size);
-        }
-        arena.wake(waiting);
-    }
-
-    fn offer(&mut self, attached: &[Attached<M>], message: &mut Outgoing<'_>) {
-        let size = message.payload().len();
-        let mut group = Outcome::NotConnected;
-        for entry in attached {
-            let outcome = match &entry.way {
-                TypedWay::Ring(..) => continue,
-                TypedWay::Local(subscriber) if subscriber.wants_value() => continue,
-                // A group has members with other limits: those who take less drop it themselves.
-                TypedWay::Flow(_) | TypedWay::Local(_) if size > entry.channel.max_message as usize => Outcome::Refused,
-                TypedWay::Local(subscriber) => {
-                    subscriber.buffer(self.info(self.now), &message.keep().buffer);
-                    Outcome::Sent
-                }
-                TypedWay::Flow(flow) => flow.offer(message),
-                TypedWay::Group(flow, true) => {
-                    group = flow.offer(message);
-                    group
-                }
-                TypedWay::Group(_, false) => group,
-            };
-            self.count(&entry.channel, outcome, size);
-        }
-    }
-
-    #[inline]
-    fn count(&mut self, channel: &Channel, outcome: Outcome, size: usize) {
-        self.published.count(outcome);
-        let counters = &channel.counters;
-        match outcome {
-            Outcome::Sent | Outcome::Queued | Outcome::DroppedOldest => {
-                // One writer: a load and a store, no locked instruction.
-                counters.samples.store(counters.samples.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
-                counters.bytes.store(counters.bytes.load(Ordering::Relaxed) + size as u64, Ordering::Relaxed);
-            }
-            _ => {}
-        }
-        if !matches!(outcome, Outcome::Sent | Outcome::Queued) {
-            counters.lost.store(counters.lost.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
-        }
-        (self.each)(channel, outcome);
-    }
-}
-
-/// Waits for room in a ring, at most `patience`.
-#[cold]
-fn push_patiently(ring: &mut RingWriter, arena: &mut Arena, sample: &Sealed, meta: Meta, patience: Duration) -> Pushed {
-    let (room, until) = (ring.room(), Instant::now() + patience);
-    loop {
-        let asked = room.ask();
-        let pushed = ring.push(arena, sample, meta, Policy::Refuse);
-        let left = until.saturating_duration_since(Instant::now());
-        if pushed != Pushed::Full || left.is_zero() {
-            return pushed;
-        }
-        room.wait(asked, left);
-    }
-}
-
-/// Takes back what readers returned, and tries again until `patience` is over: slots are scarce.
-#[cold]
-fn loan_patiently<M: Message>(
-    attached: &mut [Attached<M>],
-    arena: &mut Arena,
-    len: usize,
-    patience: Duration,
-) -> std::result::Result<linux::memory::Loan, linux::memory::ArenaError> {
-    let until = Instant::now() + patience;
-    loop {
-        for entry in attached.iter_mut() {
-            if let TypedWay::Ring(ring, _) = &mut entry.way {
-                let _ = ring.collect(arena); // a violation shows at the next push
-            }
-        }
-        let loan = arena.loan(len);
-        if loan.is_ok() || Instant::now() >= until {
-            return loan;
-        }
-        std::thread::sleep(SLOT_PAUSE);
-    }
-}
-
 impl<M: Message> Attached<M> {
-    fn takes_values(&self) -> bool {
+    pub(super) fn takes_values(&self) -> bool {
         matches!(&self.way, TypedWay::Local(subscriber) if subscriber.wants_value())
     }
     fn waiting(&self) -> usize {

@@ -1,0 +1,98 @@
+//! Administration: requests to other nodes, and what this node does for others.
+
+use super::control::Control;
+use crate::admin;
+use crate::control::{Direction, NodeId};
+use crate::port::PortRef;
+use std::sync::mpsc;
+
+impl Control {
+    pub(super) fn call(&mut self, to: NodeId, request: Vec<u8>, answer: mpsc::Sender<Vec<u8>>) {
+        if to == self.state.id {
+            let _ = answer.send(admin::pack(&self.administer(&request)));
+            return;
+        }
+        let id = self.next_call;
+        self.next_call += 1;
+        if self.discoveries.iter_mut().any(|d| d.call(to, id, &request)) {
+            self.calls.insert(id, answer);
+        }
+    }
+
+    /// Carries out an administrative request.
+    pub(super) fn administer(&mut self, request: &[u8]) -> admin::Reply {
+        match serde_json::from_slice(request) {
+            Ok(admin::Request::Channels) => admin::Reply::Channels(self.reports()),
+            Ok(admin::Request::Connect { publisher, subscriber, carrier }) => {
+                self.connect(publisher, subscriber, carrier)
+            }
+            Ok(admin::Request::Disconnect { publisher, subscriber }) => self.disconnect(publisher, subscriber),
+            Err(problem) => admin::Reply::No(format!("a request that cannot be read: {problem}")),
+        }
+    }
+
+    pub(super) fn reports(&self) -> Vec<crate::port::ChannelReport> {
+        let sent = self.state.outlets().into_iter().flat_map(|o| o.reports());
+        let received = self.state.inlets().into_iter().flat_map(|(_, i)| i.reports());
+        sent.chain(received).collect()
+    }
+
+    pub(super) fn connect(&mut self, publisher: String, subscriber: String, carrier: Option<String>) -> admin::Reply {
+        if let Some(name) = &carrier
+            && !super::state::CARRIERS.contains(&name.as_str())
+            && self.carrier(name).is_none()
+        {
+            return admin::Reply::No(format!("carrier {name:?}: this node has {}", super::state::CARRIERS.join(", ")));
+        }
+        let Some((port, inlet)) = self.state.inlets().into_iter().find(|(_, i)| i.info().name == subscriber) else {
+            return admin::Reply::No(format!("this node has no subscriber {subscriber}"));
+        };
+        let found = self
+            .state
+            .directory()
+            .port_named(&publisher)
+            .map(|(k, p)| (PortRef { node: k.node, port: k.port }, p.clone()));
+        let Some((other, offered)) = found else { return admin::Reply::No(format!("no port {publisher} is known")) };
+        if offered.direction != Direction::Publisher {
+            return admin::Reply::No(format!("{publisher} is a subscriber: say the publisher first"));
+        }
+        let names = (publisher, subscriber);
+        let was_apart = self.apart.contains(&names);
+        self.apart.retain(|n| *n != names);
+        let before = self.connected.insert(names.clone(), carrier.clone());
+        let me = PortRef { node: self.state.id, port };
+        self.cut_wanted((other, me), "connected anew by an administrator");
+        self.consider(other, &offered, me, inlet.info());
+        if self.wanted.contains_key(&(other, me)) {
+            return admin::Reply::Done;
+        }
+        // It cannot be: all is as it was.
+        let over = carrier.map_or(String::new(), |name| format!(" over {name}"));
+        let text = format!("{} cannot be connected to {}{over}: see `thalweg info` of both", names.0, names.1);
+        self.connected.remove(&names);
+        self.connected.extend(before.map(|carrier| (names.clone(), carrier)));
+        self.apart.extend(was_apart.then_some(names));
+        self.consider(other, &offered, me, inlet.info());
+        admin::Reply::No(text)
+    }
+
+    pub(super) fn disconnect(&mut self, publisher: String, subscriber: String) -> admin::Reply {
+        let names = (publisher, subscriber);
+        self.connected.remove(&names);
+        let pair = self
+            .wanted
+            .iter()
+            .find(|(_, w)| (&w.publisher.name, &w.subscriber.name) == (&names.0, &names.1))
+            .map(|(p, _)| *p);
+        if !self.apart.contains(&names) {
+            self.apart.push(names.clone());
+        }
+        match pair {
+            Some(pair) => {
+                self.cut_wanted(pair, "disconnected by an administrator");
+                admin::Reply::Done
+            }
+            None => admin::Reply::No(format!("{} and {} were not connected; they will not be", names.0, names.1)),
+        }
+    }
+}

@@ -1,0 +1,258 @@
+//! The channels of this node's subscribers: wanted, tried, opened, ended and tried again.
+
+use super::control::{BUSY_PAUSE, Control};
+use super::dial::Dial;
+use super::entries::Entry;
+use super::wanted::{Candidate, Pair, Progress, Route, Wanted, candidates};
+use crate::control::matching::{Match, compare};
+use crate::control::{Direction, Document, PortInfo};
+use crate::event::Event;
+use crate::port::{Attach, Channel, LOCAL, PortRef, Way};
+use linux::poll::Readiness;
+use std::sync::Arc;
+use std::time::Instant;
+
+impl Control {
+    /// Whether two ports belong together; wants their channel if so.
+    pub(super) fn consider(&mut self, publisher: PortRef, offered: &PortInfo, subscriber: PortRef, asked: &PortInfo) {
+        if offered.direction != Direction::Publisher || self.wanted.contains_key(&(publisher, subscriber)) {
+            return;
+        }
+        let names = (offered.name.clone(), asked.name.clone());
+        if self.apart.contains(&names) {
+            return;
+        }
+        let by_name = self.connected.get(&names).cloned();
+        let mut seen = offered.clone();
+        let mut wants = asked.clone();
+        if by_name.is_some() {
+            seen.topic.clone_from(&asked.topic);
+            wants.carriers.clear();
+        }
+        match compare(&seen, &wants) {
+            Match::Matched => self.want(publisher, offered, subscriber, asked, by_name),
+            Match::NotSameTopic => {}
+            Match::Mismatch { policy, offered: o, requested, remedy } => {
+                let (publisher, subscriber) = names;
+                let policy = policy.to_owned();
+                self.state.events.push(Event::Incompatible {
+                    publisher,
+                    subscriber,
+                    policy,
+                    offered: o,
+                    requested,
+                    remedy,
+                });
+            }
+        }
+    }
+
+    pub(super) fn want(
+        &mut self,
+        publisher: PortRef,
+        offered: &PortInfo,
+        subscriber: PortRef,
+        asked: &PortInfo,
+        by_name: Option<Option<String>>,
+    ) {
+        let here = self.state.document();
+        let there = self.state.directory().node(publisher.node).cloned();
+        let Some(there) = there else { return };
+        let only = by_name.as_ref().and_then(|carrier| carrier.as_deref());
+        let mut ways = candidates(&here, &there, offered, asked, only);
+        if let Some(extra) = self.added_carriers(&there, offered, asked, only) {
+            ways.splice(0..0, extra);
+        }
+        if !self.state.settings.around.is_nothing() {
+            ways.retain(|way| !matches!(way.carrier.as_str(), "local" | "shm"));
+        }
+        if ways.is_empty() {
+            let text = format!("{} cannot reach {}: no carrier and address in common", asked.name, offered.name);
+            return self.warn(text);
+        }
+        let pair = (publisher, subscriber);
+        self.wanted.insert(pair, Wanted::new(offered.clone(), asked.clone(), ways, by_name.is_some(), Instant::now()));
+        self.try_wanted(pair);
+    }
+
+    /// Carriers that were added to this node and that both ports name.
+    pub(super) fn added_carriers(
+        &self,
+        there: &Document,
+        offered: &PortInfo,
+        asked: &PortInfo,
+        only: Option<&str>,
+    ) -> Option<Vec<Candidate>> {
+        let builtin = |name: &str| super::state::CARRIERS.contains(&name);
+        let names = self.carriers.iter().map(|c| c.name().to_owned()).filter(|n| !builtin(n));
+        let named = |n: &String| only.map_or(offered.carriers.contains(n) && asked.carriers.contains(n), |o| o == n);
+        let address = there.addresses.first()?;
+        Some(names.filter(named).map(|carrier| Candidate { carrier, route: Route::Tcp(*address) }).collect())
+    }
+
+    pub(super) fn try_wanted(&mut self, pair: Pair) {
+        let Some(wanted) = self.wanted.get_mut(&pair) else { return };
+        let Some(candidate) = wanted.candidate().cloned() else { return };
+        if candidate.route == Route::Process {
+            return self.try_local(pair);
+        }
+        // A ring's reader needs a thread of its own; when they are used up, sockets share one.
+        let others = wanted.candidates.iter().any(|c| c.carrier != "shm");
+        if candidate.carrier == "shm" && others && !self.state.readers.has_own_thread_left() {
+            return wanted.failed(Instant::now());
+        }
+        wanted.progress = Progress::Dialing;
+        match Dial::start(&self.state, pair, wanted, &candidate, &self.carriers) {
+            Ok(dial) => {
+                self.watch(Entry::Dial(Box::new(dial)), Readiness::OUT);
+            }
+            Err(why) => self.try_failed(pair, &why),
+        }
+    }
+
+    pub(super) fn try_failed(&mut self, pair: Pair, why: &str) {
+        let Some(wanted) = self.wanted.get_mut(&pair) else { return };
+        let carrier = wanted.candidate().map(|c| c.carrier.clone()).unwrap_or_default();
+        let here = matches!(wanted.candidate().map(|c| &c.route), Some(Route::Unix(_) | Route::Process))
+            || matches!(wanted.candidate().map(|c| &c.route), Some(Route::Tcp(a)) if a.ip().is_loopback());
+        // On this host a node that has left the directory and does not answer is dead, not cut off.
+        if here && self.state.directory().node(pair.0.node).is_none() {
+            return self.drop_wanted(pair, "its process is gone");
+        }
+        let (publisher, subscriber) = (wanted.publisher.name.clone(), wanted.subscriber.name.clone());
+        wanted.failed(Instant::now());
+        self.state.events.push(Event::CarrierFailed { publisher, subscriber, carrier, reason: why.to_owned() });
+    }
+
+    pub(super) fn try_local(&mut self, (publisher, subscriber): Pair) {
+        let outlet = LOCAL.publishers().get(&publisher).cloned();
+        let inlet = LOCAL.subscribers().get(&subscriber).cloned();
+        let (Some(outlet), Some(inlet)) = (outlet, inlet) else {
+            return self.try_failed((publisher, subscriber), "not in this process");
+        };
+        let Some(incarnation) = self.state.directory().node(publisher.node).map(|d| d.incarnation) else { return };
+        let channel = Arc::new(self.channel((publisher, subscriber), "local", incarnation, true));
+        match outlet.attach(channel.clone(), Way::Local(inlet.clone().typed()), &mut None) {
+            Ok(_) => {
+                if inlet.needs_server()
+                    && inlet.channels().lock().map_or(true, |c| c.iter().all(|c| c.carrier != "local"))
+                {
+                    let server = inlet.clone();
+                    self.state
+                        .readers
+                        .run("local", move |stop| server.serve(&|| stop.load(std::sync::atomic::Ordering::Relaxed)));
+                }
+                self.opened((publisher, subscriber), channel);
+            }
+            Err((_, Attach::Busy)) => {
+                if let Some(wanted) = self.wanted.get_mut(&(publisher, subscriber)) {
+                    wanted.progress = Progress::Idle(Instant::now() + BUSY_PAUSE);
+                }
+            }
+            Err((_, why)) => self.try_failed((publisher, subscriber), &format!("{why:?}")),
+        }
+    }
+
+    pub(super) fn channel(
+        &self,
+        (publisher, subscriber): Pair,
+        carrier: &str,
+        incarnation: u64,
+        same_clock: bool,
+    ) -> Channel {
+        let wanted = self.wanted.get(&(publisher, subscriber));
+        let name = |f: fn(&Wanted) -> &String| wanted.map(|w| f(w).clone()).unwrap_or_default();
+        Channel {
+            id: self.state.next_channel(),
+            publisher,
+            subscriber,
+            publisher_name: name(|w| &w.publisher.name),
+            subscriber_name: name(|w| &w.subscriber.name),
+            topic: name(|w| &w.publisher.topic),
+            carrier: carrier.to_owned(),
+            incarnation,
+            max_message: wanted.map_or(0, |w| w.publisher.qos.max_message.min(w.subscriber.qos.max_message)),
+            same_clock,
+            counters: Default::default(),
+            closed: Default::default(),
+            interrupt: Default::default(),
+            cut: Default::default(),
+        }
+    }
+
+    pub(super) fn opened(&mut self, pair: Pair, channel: Arc<Channel>) {
+        if let Some(inlet) = self.state.inlet(pair.1.port)
+            && let Ok(mut channels) = inlet.channels().lock()
+        {
+            channels.push(channel.clone());
+        }
+        if let Some(wanted) = self.wanted.get_mut(&pair) {
+            wanted.opened(channel.clone());
+        }
+        self.matched(&channel);
+    }
+
+    /// A channel of a subscriber of this node ended by itself: it is tried again as long as its publisher may be there.
+    pub(super) fn channel_ended(&mut self, channel: &Arc<Channel>, why: String) {
+        channel.close();
+        let pair = (channel.publisher, channel.subscriber);
+        self.forget_channel(channel);
+        let Some(wanted) = self.wanted.get_mut(&pair) else { return };
+        if !matches!(&wanted.progress, Progress::Open(open) if Arc::ptr_eq(open, channel)) {
+            return; // an older one; the present one goes on
+        }
+        let last = channel.counters.last_seq.load(std::sync::atomic::Ordering::Relaxed);
+        if last > 0 {
+            wanted.delivered = Some((channel.incarnation, last));
+        }
+        wanted.ended(Instant::now());
+        self.unmatched(channel, &why);
+        self.drop_if_gone(pair);
+    }
+
+    pub(super) fn forget_channel(&mut self, channel: &Arc<Channel>) {
+        if let Some(inlet) = self.state.inlet(channel.subscriber.port)
+            && let Ok(mut channels) = inlet.channels().lock()
+        {
+            channels.retain(|c| !Arc::ptr_eq(c, channel));
+        }
+    }
+
+    /// The publisher's node is known and says that the port is no more.
+    pub(super) fn drop_if_gone(&mut self, pair: Pair) {
+        let gone = self.state.directory().node(pair.0.node).is_some_and(|d| !d.ports.contains_key(&pair.0.port));
+        if gone {
+            self.drop_wanted(pair, "the publisher closed");
+        }
+    }
+
+    /// As [`Self::drop_wanted`], and nothing more is delivered: this side ends the channel.
+    pub(super) fn cut_wanted(&mut self, pair: Pair, why: &str) {
+        if let Some(Wanted { progress: Progress::Open(channel), .. }) = self.wanted.get(&pair) {
+            channel.cut();
+        }
+        self.drop_wanted(pair, why);
+    }
+
+    pub(super) fn drop_wanted(&mut self, pair: Pair, why: &str) {
+        let Some(wanted) = self.wanted.remove(&pair) else { return };
+        if let Progress::Open(channel) = &wanted.progress {
+            channel.close();
+            self.forget_channel(channel);
+            if channel.carrier == "local"
+                && let Some(outlet) = LOCAL.publishers().get(&pair.0).cloned()
+            {
+                self.detach(outlet, channel.id);
+            }
+            self.unmatched(channel, why);
+        }
+        let held = self.entries.iter().position(|e| match e {
+            Some(Entry::Held(_, channel)) => (channel.publisher, channel.subscriber) == pair,
+            Some(Entry::Dial(dial)) => dial.pair == pair,
+            _ => false,
+        });
+        if let Some(index) = held {
+            self.unwatch(index);
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! The descriptors that the control thread watches, and the publisher's end of channels: whose streams end here.
+
+use super::control::Control;
+use super::dial::Dial;
+use super::incoming::{Incoming, MOST_INCOMING, Progress as Served};
+use super::start::random;
+use super::wanted::Pair;
+use crate::carrier::Carrier;
+use crate::port::{AnyOutlet, Attach, Channel, Way};
+use linux::poll::Readiness;
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixListener;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// A descriptor the loop watches.
+pub(crate) enum Entry {
+    Tcp(TcpListener),
+    Unix(UnixListener),
+    Incoming(Incoming),
+    Dial(Box<Dial>),
+    /// The publisher's end of a channel: the stream's end is the subscriber's.
+    Served(Arc<TcpStream>, Option<Arc<Channel>>),
+    ServedUnix(Arc<OwnedFd>, Option<Arc<Channel>>),
+    /// The subscriber's end of a channel that does not read its stream: the stream's end is the publisher's.
+    Held(OwnedFd, Arc<Channel>),
+}
+
+impl Entry {
+    fn descriptor(&self) -> BorrowedFd<'_> {
+        match self {
+            Entry::Tcp(fd) => fd.as_fd(),
+            Entry::Unix(fd) => fd.as_fd(),
+            Entry::Incoming(incoming) => incoming.stream.as_fd(),
+            Entry::Dial(dial) => dial.stream.as_fd(),
+            Entry::Served(stream, _) => stream.as_fd(),
+            Entry::ServedUnix(fd, _) => fd.as_fd(),
+            Entry::Held(fd, _) => fd.as_fd(),
+        }
+    }
+}
+
+/// A channel that waits until the publishing thread is not within `publish`.
+pub(crate) struct PendingAttach {
+    pub outlet: Arc<dyn AnyOutlet>,
+    pub channel: Arc<Channel>,
+    pub way: Way,
+    pub token: Option<usize>,
+    /// Sent when the port has the channel and before its next sample: whoever reads it misses none from then on.
+    pub answer: Option<Reply>,
+}
+
+/// An answer to a subscriber that is sent once.
+pub(crate) type Reply = Box<dyn FnOnce() + Send>;
+
+/// Pause after a connection that could not be accepted.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
+
+impl Control {
+    pub(super) fn watch(&mut self, entry: Entry, readiness: Readiness) -> Option<usize> {
+        let index = self.entries.iter().position(Option::is_none).unwrap_or(self.entries.len());
+        self.poller.add(entry.descriptor(), index as u64, readiness).ok()?;
+        if index == self.entries.len() {
+            self.entries.push(None);
+        }
+        self.entries[index] = Some(entry);
+        Some(index)
+    }
+
+    /// Watches for the end of a channel at the publisher's side.
+    pub(super) fn watch_served(&mut self, entry: Entry, channel: Arc<Channel>) -> Option<usize> {
+        let entry = match entry {
+            Entry::Served(stream, _) => Entry::Served(stream, Some(channel)),
+            Entry::ServedUnix(stream, _) => Entry::ServedUnix(stream, Some(channel)),
+            other => other,
+        };
+        self.watch(entry, Readiness::IN | Readiness::RDHUP)
+    }
+
+    pub(super) fn unwatch(&mut self, index: usize) -> Option<Entry> {
+        let entry = self.entries.get_mut(index)?.take()?;
+        let _ = self.poller.remove(entry.descriptor());
+        Some(entry)
+    }
+
+    pub(super) fn entry_ready(&mut self, index: usize, flags: Readiness) {
+        match self.entries.get_mut(index) {
+            Some(Some(Entry::Tcp(listener))) => {
+                let accepted = listener.accept().map(|(stream, _)| OwnedFd::from(stream));
+                self.accepted_stream(accepted);
+            }
+            Some(Some(Entry::Unix(listener))) => {
+                let accepted = listener.accept().map(|(stream, _)| OwnedFd::from(stream));
+                self.accepted_stream(accepted);
+            }
+            Some(Some(Entry::Incoming(_))) => self.incoming_ready(index),
+            Some(Some(Entry::Dial(_))) => self.dial_ready(index, flags),
+            Some(Some(Entry::Served(..) | Entry::ServedUnix(..))) => self.served_ended(index),
+            Some(Some(Entry::Held(..))) => self.held_ended(index),
+            _ => {}
+        }
+    }
+
+    pub(super) fn accepted_stream(&mut self, accepted: std::io::Result<OwnedFd>) {
+        let stream = match accepted {
+            Ok(stream) => stream,
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return,
+            Err(_) => {
+                // Out of descriptors, most likely. The listener stays ready, so the loop pauses instead of spinning.
+                std::thread::sleep(ACCEPT_PAUSE);
+                return self.count("connections that could not be accepted: raise the limit of open files (ulimit -n)");
+            }
+        };
+        let waiting = self.entries.iter().flatten().filter(|e| matches!(e, Entry::Incoming(_))).count();
+        if waiting >= MOST_INCOMING {
+            return self.count("incoming streams beyond the limit");
+        }
+        self.watch(Entry::Incoming(Incoming::new(stream, Instant::now())), Readiness::IN);
+    }
+
+    pub(super) fn incoming_ready(&mut self, index: usize) {
+        // Taken out of the loop while it is looked at: it may get another owner.
+        let Some(Entry::Incoming(incoming)) = self.unwatch(index) else { return };
+        let mut incoming = Some(incoming);
+        if let (Served::Waiting, Some(incoming)) = (self.incoming(&mut incoming), incoming.take()) {
+            self.watch(Entry::Incoming(incoming), Readiness::IN);
+        }
+    }
+
+    pub(super) fn served_ended(&mut self, index: usize) {
+        let channel = match self.unwatch(index) {
+            Some(Entry::Served(_, Some(channel)) | Entry::ServedUnix(_, Some(channel))) => channel,
+            _ => return,
+        };
+        let Some((outlet, _)) = self.state.outlet(channel.publisher.port) else { return };
+        if !channel.is_closed() {
+            self.unmatched(&channel, "the subscriber left");
+        }
+        self.detach(outlet, channel.id);
+    }
+
+    pub(super) fn held_ended(&mut self, index: usize) {
+        let Some(Entry::Held(_, channel)) = self.unwatch(index) else { return };
+        self.channel_ended(&channel, "the publisher left".to_owned());
+    }
+
+    // --- publisher's side --------------------------------------------------------------------------------------
+
+    pub(super) fn attach_now(&mut self, pending: PendingAttach) {
+        let PendingAttach { outlet, channel, way, token, mut answer } = pending;
+        match outlet.attach(channel.clone(), way, &mut answer) {
+            Ok(_) => self.matched(&channel),
+            Err((way, Attach::Busy)) => self.attaching.push(PendingAttach { outlet, channel, way, token, answer }),
+            Err((way, _)) => {
+                end_way(way);
+                if let Some(token) = token {
+                    self.unwatch(token);
+                }
+            }
+        }
+    }
+
+    /// An older channel of the same two ports gives way to a new one.
+    pub(super) fn replace(&mut self, (publisher, subscriber): Pair) {
+        let same = |channel: &Channel| channel.publisher == publisher && channel.subscriber == subscriber;
+        let old = self.entries.iter().position(|e| match e {
+            Some(Entry::Served(_, Some(channel)) | Entry::ServedUnix(_, Some(channel))) => same(channel),
+            _ => false,
+        });
+        if let Some(index) = old {
+            self.served_ended(index);
+        }
+    }
+
+    pub(super) fn detach(&mut self, outlet: Arc<dyn AnyOutlet>, id: u64) {
+        if !outlet.detach(id) {
+            self.detaching.push((outlet, id));
+        }
+        self.state.made_progress();
+    }
+
+    pub(super) fn carrier(&self, name: &str) -> Option<Arc<dyn Carrier>> {
+        self.carriers.iter().find(|c| c.name() == name).cloned()
+    }
+
+    /// Wake-up bits go round; readers that share one are woken together, which is harmless.
+    pub(super) fn next_bit(&mut self) -> u32 {
+        self.next_bit = (self.next_bit + 1) % 32;
+        self.next_bit
+    }
+
+    pub(super) fn random_flow(&self) -> u32 {
+        random() as u32
+    }
+}
+
+fn end_way(way: Way) {
+    if let Way::Flow(flow) = way {
+        flow.end();
+    }
+}

@@ -1,0 +1,131 @@
+//! What the control thread is told: by this node's threads, and by discovery.
+
+use super::control::{Command, Control};
+use super::start::OWN;
+use super::wanted::Pair;
+use crate::admin;
+use crate::control::directory::{Applied, Delta};
+use crate::control::{self, Change, Direction, PortId, PortInfo};
+use crate::event::Event;
+use crate::port::PortRef;
+use std::time::Instant;
+
+impl Control {
+    pub(super) fn command(&mut self, command: Command) {
+        match command {
+            Command::PortAdded(port, info) => self.own_port_added(port, info),
+            Command::PortRemoved(port) => self.own_port_removed(port),
+            Command::Discovered(source, event) => self.discovered(source, event),
+            Command::Ended { channel, why, .. } => self.channel_ended(&channel, why),
+            Command::Barrier(reached) => drop(reached.send(())),
+            Command::Call { to, request, answer } => self.call(to, request, answer),
+        }
+    }
+
+    pub(super) fn discovered(&mut self, source: u8, event: control::Event) {
+        match event {
+            control::Event::Warning(text) => self.warn(text),
+            control::Event::Call { from, id, request } => {
+                let answer = admin::pack(&self.administer(&request));
+                for discovery in &mut self.discoveries {
+                    if discovery.answer(from, id, &answer) {
+                        break;
+                    }
+                }
+            }
+            control::Event::Answer { id, answer, .. } => {
+                if let Some(waiting) = self.calls.remove(&id) {
+                    let _ = waiting.send(answer);
+                }
+            }
+            other => self.directory_event(source, other),
+        }
+    }
+
+    pub(super) fn directory_event(&mut self, source: u8, event: control::Event) {
+        let applied = self.state.directory().apply(source, event);
+        match applied {
+            Applied::Nothing => {}
+            Applied::Changed(delta) => self.directory_changed(delta),
+            Applied::RefreshNeeded(node) => {
+                for discovery in &mut self.discoveries {
+                    discovery.refresh(node);
+                }
+            }
+            Applied::Refused { node, refusal } => self.warn(format!("news of node {node} refused: {refusal:?}")),
+        }
+        self.state.made_progress();
+    }
+
+    pub(super) fn directory_changed(&mut self, delta: Delta) {
+        let now = Instant::now();
+        for (pair, wanted) in self.wanted.iter_mut().filter(|((p, _), _)| p.node == delta.node) {
+            wanted.seen(!delta.gone, now);
+            let _ = pair;
+        }
+        for (key, _) in delta.removed.iter().filter(|_| !delta.gone) {
+            let port = PortRef { node: key.node, port: key.port };
+            let pairs: Vec<Pair> = self.wanted.keys().filter(|(p, _)| *p == port).copied().collect();
+            pairs.into_iter().for_each(|pair| self.drop_wanted(pair, "the publisher closed"));
+        }
+        for conflict in &delta.conflicts {
+            let holder = conflict.winner.node.to_string();
+            self.state.events.push(Event::NameTaken { name: conflict.name.clone(), holder });
+        }
+        let added: Vec<_> = {
+            let directory = self.state.directory();
+            delta
+                .added
+                .iter()
+                .filter_map(|key| directory.port(*key).map(|p| (PortRef { node: key.node, port: key.port }, p.clone())))
+                .collect()
+        };
+        let inlets = self.state.inlets();
+        for (publisher, offered) in &added {
+            for (port, inlet) in &inlets {
+                let me = PortRef { node: self.state.id, port: *port };
+                self.consider(*publisher, offered, me, inlet.info());
+            }
+        }
+    }
+
+    pub(super) fn own_port_added(&mut self, port: PortId, info: PortInfo) {
+        let me = PortRef { node: self.state.id, port };
+        if info.direction == Direction::Subscriber {
+            let others: Vec<_> = {
+                let directory = self.state.directory();
+                directory
+                    .nodes()
+                    .flat_map(|d| d.ports.iter().map(|(id, p)| (PortRef { node: d.node, port: *id }, p.clone())))
+                    .collect()
+            };
+            for (publisher, other) in others {
+                self.consider(publisher, &other, me, &info);
+            }
+        }
+        let mut change = Change::default();
+        change.added.insert(port, info);
+        self.announce(change);
+    }
+
+    pub(super) fn own_port_removed(&mut self, port: PortId) {
+        let me = PortRef { node: self.state.id, port };
+        let ended: Vec<Pair> = self.wanted.keys().filter(|(p, s)| *s == me || *p == me).copied().collect();
+        for pair in ended {
+            self.cut_wanted(pair, "the port closed");
+        }
+        self.groups.retain(|(outlet, _), _| *outlet != port);
+        self.announce(Change { removed: vec![port], ..Change::default() });
+    }
+
+    pub(super) fn announce(&mut self, mut change: Change) {
+        let mut document = self.state.document().as_ref().clone();
+        (change.base, change.revision) = (document.revision, document.revision + 1);
+        document.apply(&change);
+        let document = self.state.set_document(document);
+        for discovery in &mut self.discoveries {
+            discovery.announce(&document, &change);
+        }
+        self.directory_event(OWN, control::Event::Change(self.state.id, change));
+    }
+}

@@ -1,0 +1,193 @@
+//! Opening a node: listeners, its socket in the run directory, back ends, the control thread.
+
+use super::control::{Command, Control, WAKER};
+use super::entries::Entry;
+use super::state::NodeState;
+use crate::control::{self, Document, NodeId, Sink};
+use crate::error::{Error, Result};
+use crate::node::Settings;
+use linux::poll::{Poller, Readiness, Waker};
+use std::collections::{BTreeMap, HashMap};
+use std::net::TcpListener;
+use std::sync::{Arc, mpsc};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// Peers of this host that are there already are waited for at most this long when a node opens.
+const SETTLE: Duration = Duration::from_millis(200);
+/// Numbers of the back ends in the directory.
+pub(super) const LINKS: u8 = 0;
+#[cfg(feature = "zenoh")]
+pub(super) const ZENOH: u8 = 1;
+pub(super) const OWN: u8 = 31;
+
+impl Control {
+    /// Opens a node: listeners, back ends, thread.
+    pub fn start(settings: Settings) -> Result<(Arc<NodeState>, JoinHandle<()>)> {
+        let waker = Arc::new(Waker::new().map_err(|e| Error::system("cannot make an eventfd", e))?);
+        let poller = Poller::new().map_err(|e| Error::system("cannot make an epoll set", e))?;
+        let listeners = listen(&settings)?;
+        let id = NodeId(random());
+        let (unix, endpoint) = control::local::LocalEndpoint::bind(&settings.realm, id)
+            .map_err(|e| Error::system("cannot make the node's socket in the run directory", e))?;
+        let document = describe(&settings, id, &listeners, &endpoint)?;
+        let (sender, commands) = mpsc::channel();
+        let state = Arc::new(NodeState::new(settings, document, waker.clone(), sender));
+        poller.add(&*waker, WAKER, Readiness::IN).map_err(|e| Error::system("cannot watch an eventfd", e))?;
+        let mut control = Self {
+            state: state.clone(),
+            poller,
+            commands,
+            entries: Vec::new(),
+            discoveries: Vec::new(),
+            groups: HashMap::new(),
+            wanted: BTreeMap::new(),
+            carriers: state.settings.carriers.clone(),
+            attaching: Vec::new(),
+            detaching: Vec::new(),
+            calls: HashMap::new(),
+            next_call: 1,
+            next_bit: 0,
+            connected: BTreeMap::new(),
+            apart: Vec::new(),
+            counts: BTreeMap::new(),
+            _endpoint: None,
+        };
+        control.carriers.push(Arc::new(crate::carrier::udp::Udp));
+        control.carriers.push(Arc::new(crate::carrier::mcast::Mcast));
+        for listener in listeners {
+            control.watch(Entry::Tcp(listener), Readiness::IN);
+        }
+        control.watch(Entry::Unix(unix), Readiness::IN);
+        control.directory_event(OWN, control::Event::Document(Box::new(state.document().as_ref().clone())));
+        // The control thread runs while the back ends settle: others' first links arrive at this node's listeners.
+        let sources = control.link_sources(&endpoint)?;
+        control._endpoint = Some(endpoint);
+        let links = control::links::Links::start(state.document(), sources, control.sink(LINKS))
+            .map_err(|e| Error::system("cannot start the control links", e))?;
+        let settled = links.settlement();
+        control.discoveries.push(Box::new(links));
+        control.start_zenoh();
+        let thread = linux::thread::spawn(linux::thread::Settings::named("control"), move || control.run())
+            .map_err(|e| Error::system("cannot start a thread", e))?;
+        settled.wait(SETTLE);
+        // What the peers said is in the mailbox: opened means that it is known, too (names can be checked).
+        let (tell, told) = mpsc::channel();
+        state.command(Command::Barrier(tell));
+        let _ = told.recv_timeout(SETTLE);
+        Ok((state, thread))
+    }
+
+    pub(super) fn link_sources(&self, endpoint: &control::local::LocalEndpoint) -> Result<Vec<control::links::Source>> {
+        use crate::node::DiscoverySource;
+        match &self.state.settings.discovery {
+            DiscoverySource::Automatic => Ok(vec![endpoint.others()]),
+            DiscoverySource::Static(file) => {
+                let nodes = control::static_file::read(file).map_err(|e| Error::Configuration(e.to_string()))?;
+                Ok(vec![endpoint.others(), control::static_file::source(&nodes)])
+            }
+        }
+    }
+
+    #[cfg(feature = "zenoh")]
+    pub(super) fn start_zenoh(&mut self) {
+        use crate::node::DiscoverySource;
+        let settings = &self.state.settings;
+        let beyond: Vec<std::net::IpAddr> =
+            settings.listen.iter().map(|a| a.ip()).filter(|ip| !ip.is_loopback()).collect();
+        if settings.discovery != DiscoverySource::Automatic || (beyond.is_empty() && settings.peers.is_empty()) {
+            return;
+        }
+        let zenoh = control::zenoh::ZenohSettings {
+            listen: beyond,
+            peers: settings.peers.clone(),
+            scouting: true,
+            ..control::zenoh::ZenohSettings::default()
+        };
+        match control::zenoh::Zenoh::start(self.state.document(), &zenoh, self.sink(ZENOH)) {
+            Ok(opened) => self.discoveries.push(Box::new(opened)),
+            Err(problem) => self.warn(format!("no discovery across hosts: {problem}")),
+        }
+    }
+
+    #[cfg(not(feature = "zenoh"))]
+    pub(super) fn start_zenoh(&mut self) {
+        if !self.state.settings.listen.is_empty() || !self.state.settings.peers.is_empty() {
+            self.warn("this build has no discovery across hosts: use --discovery static:FILE, or build with the feature zenoh".into());
+        }
+    }
+
+    pub(super) fn sink(&self, number: u8) -> Sink {
+        let state = Arc::downgrade(&self.state);
+        Sink::new(move |event| {
+            if let Some(state) = state.upgrade() {
+                state.command(Command::Discovered(number, event));
+            }
+        })
+    }
+}
+
+pub(super) fn listen(settings: &Settings) -> Result<Vec<TcpListener>> {
+    let mut listeners = Vec::new();
+    for address in settings.listen.iter().filter(|a| !a.ip().is_loopback() || a.port() != 0) {
+        let listener =
+            TcpListener::bind(address).map_err(|e| Error::system(format!("cannot listen on {address}"), e))?;
+        listeners.push(listener);
+    }
+    // A host without IPv6 (or without loopback addresses) still has the other family.
+    let own: Vec<_> = crate::node::loopback().iter().map(TcpListener::bind).collect();
+    let failed = own.iter().all(std::result::Result::is_err);
+    for result in own {
+        match result {
+            Ok(listener) => listeners.push(listener),
+            Err(error) if failed && listeners.is_empty() => {
+                return Err(Error::system("cannot listen on 127.0.0.1 or ::1", error));
+            }
+            Err(_) => {}
+        }
+    }
+    for listener in &listeners {
+        listener.set_nonblocking(true).map_err(|e| Error::system("cannot make a listener non-blocking", e))?;
+    }
+    Ok(listeners)
+}
+
+pub(super) fn describe(
+    settings: &Settings,
+    node: NodeId,
+    listeners: &[TcpListener],
+    endpoint: &control::local::LocalEndpoint,
+) -> Result<Document> {
+    let mut addresses = Vec::new();
+    for address in listeners.iter().filter_map(|l| l.local_addr().ok()) {
+        if address.ip().is_unspecified() {
+            let all = linux::net::interfaces().map_err(|e| Error::system("cannot list interfaces", e))?;
+            let same_family = all.iter().filter(|i| i.up && !i.loopback && i.address.is_ipv4() == address.is_ipv4());
+            addresses.extend(same_family.map(|i| std::net::SocketAddr::new(i.address, address.port())));
+        } else {
+            addresses.push(address);
+        }
+    }
+    Ok(Document {
+        node,
+        name: settings.name.clone(),
+        realm: settings.realm.clone(),
+        host: linux::clock::host_id(),
+        host_name: rustix::system::uname().nodename().to_string_lossy().into_owned(),
+        clock: linux::clock::clock_id(),
+        pid: std::process::id(),
+        incarnation: linux::clock::wall_ns(),
+        revision: 1,
+        addresses,
+        socket: Some(endpoint.path().to_owned()),
+        ports: BTreeMap::new(),
+    })
+}
+
+/// Random bits from the standard library's hash keys, which come from the kernel: unguessable enough for ids.
+pub(super) fn random() -> u64 {
+    use std::hash::{BuildHasher, Hasher};
+    let mut hasher = std::collections::hash_map::RandomState::new().build_hasher();
+    hasher.write_u64(linux::clock::wall_ns());
+    hasher.finish()
+}
