@@ -4,7 +4,7 @@
 //! decision, not a routing accident.
 
 use super::tcp::interrupted;
-use super::udp::{MOST, forbid_fragments, no_room};
+use super::udp::{MOST, RECEIVE_BUFFER, forbid_fragments, no_room};
 use super::{Capabilities, Carrier, Opening, Place, ReceiveHalf, SendHalf, Sender, TICK, invalid};
 use crate::handshake::Parameters;
 use rustix::net::sockopt;
@@ -89,6 +89,7 @@ impl McastReceive {
     pub fn new(group: SocketAddr, interface: u32) -> io::Result<Self> {
         let socket = open(group)?;
         socket.set_reuse_address(true)?;
+        let _ = socket.set_recv_buffer_size(RECEIVE_BUFFER);
         socket.bind(&scoped(group, interface).into())?; // to the group itself: other traffic to the port isn't heard
         match group.ip() {
             IpAddr::V4(ip) => {
@@ -147,7 +148,9 @@ impl Carrier for Mcast {
     fn receiver(&self, place: &Place) -> io::Result<(Box<dyn Opening>, Parameters)> {
         // Joined before the publisher is asked: from its answer on no sample is missed.
         let (group, interface) = (group_of(place.port_number, place.local.is_ipv6()), interface_of(place.local.ip())?);
-        Ok((Box::new(Joined { group, interface, half: McastReceive::new(group, interface)? }), Parameters::default()))
+        let half = McastReceive::new(group, interface)?;
+        let buffer = u32::try_from(half.socket.recv_buffer_size()?).ok();
+        Ok((Box::new(Joined { group, interface, half }), Parameters { buffer, ..Parameters::default() }))
     }
     fn sender(&self, place: &Place, _subscriber: &Parameters) -> io::Result<Sender> {
         let group = group_of(place.port_number, place.local.is_ipv6());

@@ -131,7 +131,7 @@ pub(super) fn no_room(e: io::Error) -> io::Error {
 pub struct Udp;
 
 /// What is asked of the kernel for a receiving socket: a burst of fragments must fit. It grants at most `net.core.rmem_max`.
-const RECEIVE_BUFFER: usize = 2 << 20;
+pub(super) const RECEIVE_BUFFER: usize = 2 << 20;
 
 impl Carrier for Udp {
     fn name(&self) -> &str {
