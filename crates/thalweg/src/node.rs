@@ -24,7 +24,7 @@ pub enum DiscoverySource {
     /// On this host by the run directory; on other hosts by Zenoh when the node listens beyond loopback.
     #[default]
     Automatic,
-    /// The addresses in a file, and nothing else.
+    /// Nodes of other hosts by the addresses in a file; nodes of this host by the run directory.
     Static(PathBuf),
 }
 
@@ -116,7 +116,7 @@ impl Node {
     /// As [`Node::open`]; [`Error::Configuration`] for a discovery file that cannot be used.
     pub fn with_settings(settings: Settings) -> Result<Self> {
         check_label("node", &settings.name)?;
-        check_label("realm", &settings.realm)?;
+        crate::control::local::check_realm(&settings.realm).map_err(|e| Error::Usage(e.to_string()))?;
         let (state, thread) = Control::start(settings)?;
         Ok(Self(Arc::new(Handle { state, thread: Mutex::new(Some(thread)) })))
     }

@@ -10,7 +10,7 @@ use thalweg::carrier::record::{RecordReceive, RecordSend, Recorder, Way};
 use thalweg::carrier::sim::{SimNetwork, SimSettings, SimWorld};
 use thalweg::carrier::tcp::{self, TcpReceive, TcpSend};
 use thalweg::carrier::udp::{self, UdpReceive, UdpSend};
-use thalweg::carrier::{Capabilities, ReceiveHalf, SendHalf, local};
+use thalweg::carrier::{Capabilities, ReceiveHalf, SendHalf, local, shm};
 use thalweg::carrier_conformance;
 use thalweg::testing::conformance::Made;
 
@@ -18,6 +18,7 @@ const V4: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 const V6: IpAddr = IpAddr::V6(Ipv6Addr::LOCALHOST);
 
 carrier_conformance!(local_ring, local());
+carrier_conformance!(shm_pair, shared_memory());
 carrier_conformance!(sim, simulated(SimSettings::default()));
 carrier_conformance!(sim_slow, simulated(slow()));
 carrier_conformance!(fault_of_nothing, faulty(local(), ""));
@@ -98,6 +99,11 @@ fn the_path_of_udp_tells_its_largest_datagram() {
     let group = SocketAddr::from(([192, 0, 2, 1], 9));
     let error = McastSend::new(group, 1).err().unwrap();
     assert!(error.to_string().contains("192.0.2.1 is no multicast address"), "{error}");
+}
+
+fn shared_memory() -> Made {
+    let (send, receive) = shm::pair(1 << 16, 64).unwrap();
+    (Box::new(send), Box::new(receive), shm::capabilities(1 << 16))
 }
 
 fn local() -> Made {

@@ -217,3 +217,86 @@ fn a_loan_is_written_in_place_over_every_carrier() {
         }
     }
 }
+
+#[test]
+fn a_plain_value_is_written_in_place() {
+    use thalweg::codec::Plain;
+    let (a, b) = (node("plain", "a"), node("plain", "b"));
+    let mut subscriber = b.subscriber::<Plain<[f64; 4]>>("/pose").carriers(["shm"]).open().unwrap();
+    let mut publisher = a.publisher::<Plain<[f64; 4]>>("/pose").open().unwrap();
+    assert!(publisher.wait_connected(1, LONG));
+    let mut loan = publisher.loan_value().unwrap();
+    *loan.value_mut().unwrap() = [1.0, 2.0, 3.0, 4.0];
+    loan.publish().unwrap();
+    assert_eq!(*subscriber.wait(LONG).unwrap(), [1.0, 2.0, 3.0, 4.0]);
+}
+
+/// A publisher with the given queue and a subscriber whose callback does not return until it is told to: the tcp
+/// connection fills up.
+static NEXT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
+fn blocked_channel(
+    queue: qos::Queue,
+) -> (Node, Node, thalweg::Publisher<Raw>, thalweg::Subscriber<Raw>, mpsc::SyncSender<()>) {
+    let count = NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    let realm = format!("blocked{count}{queue:?}").chars().filter(char::is_ascii_alphanumeric).take(16).collect::<String>();
+    let (a, b) = (node(&realm, "a"), node(&realm, "b"));
+    let (go, wait) = mpsc::sync_channel::<()>(0);
+    let subscriber = b
+        .subscriber::<Raw>("/x")
+        .carriers(["tcp"])
+        .callback(move |_| {
+            let _ = wait.recv(); // an error when told to go on
+        })
+        .unwrap();
+    let publisher = a.publisher::<Raw>("/x").queue(queue).open().unwrap();
+    assert!(publisher.wait_connected(1, LONG));
+    (a, b, publisher, subscriber, go)
+}
+
+/// Publishes until a sample finds no room; gives what the last call said and how long it took.
+fn fill(publisher: &mut thalweg::Publisher<Raw>) -> (thalweg::Published, Duration) {
+    let message = vec![0; 200_000];
+    for _ in 0..1000 {
+        let began = std::time::Instant::now();
+        let published = publisher.publish(&message).unwrap();
+        if published.dropped > 0 {
+            return (published, began.elapsed());
+        }
+    }
+    panic!("200 MB found room");
+}
+
+#[test]
+fn each_queue_policy_does_what_it_says_when_a_subscriber_is_stuck() {
+    let (_a, _b, mut publisher, _subscriber, go) = blocked_channel(qos::Queue::KeepAll(3));
+    let (published, _) = fill(&mut publisher);
+    assert_eq!((published.refused, published.queued, published.channels()), (1, 0, 1));
+    drop(go);
+
+    let (_a, _b, mut publisher, _subscriber, go) = blocked_channel(qos::Queue::KeepLast(3));
+    let (published, _) = fill(&mut publisher);
+    assert_eq!((published.refused, published.queued, published.dropped), (0, 1, 1));
+    drop(go);
+
+    let (_a, _b, mut publisher, _subscriber, go) = blocked_channel(qos::Queue::Block { limit: 3, up_to_us: 50_000 });
+    let (published, took) = fill(&mut publisher);
+    assert_eq!(published.refused, 1);
+    assert!(took >= Duration::from_millis(50), "waited {took:?} for room");
+    drop(go);
+}
+
+#[test]
+fn closing_drains_or_drops_as_asked_and_never_hangs() {
+    let (_a, _b, mut publisher, _subscriber, go) = blocked_channel(qos::Queue::KeepAll(3));
+    fill(&mut publisher);
+    let began = std::time::Instant::now();
+    assert!(!publisher.close(Duration::from_millis(50)), "something was left");
+    assert!(began.elapsed() < Duration::from_secs(10));
+    drop(go);
+
+    let (_a, _b, mut publisher, subscriber, go) = blocked_channel(qos::Queue::KeepAll(3));
+    fill(&mut publisher);
+    drop(go); // the subscriber goes on
+    assert!(publisher.close(LONG), "all of it was sent");
+    assert_eq!(subscriber.channels().iter().map(|c| c.lost).sum::<u64>(), 0);
+}

@@ -74,12 +74,13 @@ impl Control {
     /// Goes on with an incoming stream.
     pub fn incoming(&mut self, incoming: &mut Option<Incoming>) -> Progress {
         let Some(peer) = incoming else { return Progress::Done };
-        if !peer.fill() {
-            self.count("incoming streams that ended or said too much");
-            return Progress::Done;
-        }
+        let goes_on = peer.fill();
         match peer.bytes.first() {
-            None => Progress::Waiting,
+            None if goes_on => Progress::Waiting,
+            None => {
+                self.count("incoming streams that ended without a word");
+                Progress::Done
+            }
             Some(&CONTROL_LINK) => {
                 if let Some(peer) = incoming.take() {
                     self.adopt(peer.stream);
@@ -87,7 +88,11 @@ impl Control {
                 Progress::Done
             }
             Some(&CHANNEL_HANDSHAKE) => match handshake::unpack::<Request>(&peer.bytes[1..]) {
-                Ok(None) => Progress::Waiting,
+                Ok(None) if goes_on => Progress::Waiting,
+                Ok(None) => {
+                    self.count("incoming streams that ended within a request or said too much");
+                    Progress::Done
+                }
                 Ok(Some((request, _))) => {
                     if let Some(peer) = incoming.take() {
                         self.serve(request, peer.stream);

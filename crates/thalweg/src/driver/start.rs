@@ -21,6 +21,17 @@ pub(super) const LINKS: u8 = 0;
 pub(super) const ZENOH: u8 = 1;
 pub(super) const OWN: u8 = 31;
 
+/// Where a node that listens beyond loopback takes discovery links, so that others can name it by its address alone.
+#[cfg(feature = "zenoh")]
+const DISCOVERY_PORT: u16 = 7447;
+
+/// [`DISCOVERY_PORT`] where it is free on all these addresses, else 0: any. The second node of a host cannot be named.
+#[cfg(feature = "zenoh")]
+fn discovery_port(addresses: &[std::net::IpAddr]) -> u16 {
+    let free = |ip: &std::net::IpAddr| TcpListener::bind((*ip, DISCOVERY_PORT)).is_ok();
+    if addresses.iter().all(free) { DISCOVERY_PORT } else { 0 }
+}
+
 impl Control {
     /// Opens a node: listeners, back ends, thread.
     pub fn start(settings: Settings) -> Result<(Arc<NodeState>, JoinHandle<()>)> {
@@ -98,12 +109,12 @@ impl Control {
         if settings.discovery != DiscoverySource::Automatic || (beyond.is_empty() && settings.peers.is_empty()) {
             return;
         }
-        let zenoh = control::zenoh::ZenohSettings {
-            listen: beyond,
-            peers: settings.peers.clone(),
-            scouting: true,
-            ..control::zenoh::ZenohSettings::default()
-        };
+        let port = discovery_port(&beyond);
+        if port == 0 {
+            self.warn(format!("port {DISCOVERY_PORT} is taken: others find this node by scouting, by a router, or when this node names them, but not by naming it"));
+        }
+        let zenoh =
+            control::zenoh::ZenohSettings { listen: beyond, peers: settings.peers.clone(), scouting: true, port };
         match control::zenoh::Zenoh::start(self.state.document(), &zenoh, self.sink(ZENOH)) {
             Ok(opened) => self.discoveries.push(Box::new(opened)),
             Err(problem) => self.warn(format!("no discovery across hosts: {problem}")),

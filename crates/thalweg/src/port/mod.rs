@@ -51,6 +51,8 @@ pub struct Published {
     pub queued: u32,
     /// Channels that dropped a sample by their policy: an older one, or this one.
     pub dropped: u32,
+    /// Channels that did not take it because their queue is full and drops nothing.
+    pub refused: u32,
     /// Channels that are broken or unreachable now.
     pub not_connected: u32,
 }
@@ -65,15 +67,17 @@ impl Published {
                 self.queued += 1;
                 self.dropped += 1;
             }
-            Outcome::Refused => self.dropped += 1,
+            Outcome::Refused => {
+                self.dropped += 1;
+                self.refused += 1;
+            }
             Outcome::Unreachable | Outcome::NotConnected => self.not_connected += 1,
         }
     }
 
     /// How many channels the sample was offered to.
     pub fn channels(&self) -> u32 {
-        // A refused sample counts in `dropped` only, a dropped older one also in `queued`: subtract nothing twice.
-        self.sent + self.queued + self.not_connected
+        self.sent + self.queued + self.refused + self.not_connected
     }
 }
 

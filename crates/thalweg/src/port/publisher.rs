@@ -2,7 +2,7 @@
 
 use super::{AnyOutlet, Channel, Outcome, Outlet, Published};
 use crate::channel::flow::Batching;
-use crate::codec::{Message, Raw};
+use crate::codec::{Message, Plain, Raw};
 use crate::error::{Error, Result};
 use crate::node::{Node, PortRequest};
 use qos::{Class, Qos, Queue, Reliability};
@@ -133,6 +133,16 @@ impl<M: Message> Publisher<M> {
     }
 }
 
+impl<T: bytemuck::Pod + Send> Publisher<Plain<T>> {
+    /// As [`Publisher::loan`] of raw bytes: a value to be written in place with [`Loan::value_mut`].
+    ///
+    /// # Errors
+    /// [`Error::Message`] over `max_message`; [`Error::Closed`].
+    pub fn loan_value(&mut self) -> Result<Loan<'_, Plain<T>>> {
+        self.lend(size_of::<T>())
+    }
+}
+
 impl Publisher<Raw> {
     /// A message of `len` bytes to be written in place: in the subscribers' own shared memory where the carrier allows,
     /// else in a pooled buffer that is sent without another copy. Its content is unspecified (an older message's).
@@ -140,7 +150,13 @@ impl Publisher<Raw> {
     ///
     /// # Errors
     /// [`Error::Message`] over `max_message`; [`Error::Closed`].
-    pub fn loan(&mut self, len: usize) -> Result<Loan<'_>> {
+    pub fn loan(&mut self, len: usize) -> Result<Loan<'_, Raw>> {
+        self.lend(len)
+    }
+}
+
+impl<M: Message> Publisher<M> {
+    fn lend(&mut self, len: usize) -> Result<Loan<'_, M>> {
         let limit = self.outlet.info.qos.max_message as usize;
         if len > limit {
             let name = self.name();
@@ -153,13 +169,24 @@ impl Publisher<Raw> {
 }
 
 /// A message that is being written in place.
-pub struct Loan<'a> {
-    outlet: &'a Outlet<Raw>,
-    state: Option<linux::lock::PiGuard<'a, super::outlet::Outflow<Raw>>>,
+pub struct Loan<'a, M: Message> {
+    outlet: &'a Outlet<M>,
+    state: Option<linux::lock::PiGuard<'a, super::outlet::Outflow<M>>>,
     place: Option<super::outlet::Place>,
 }
 
-impl Loan<'_> {
+impl<T: bytemuck::Pod + Send> Loan<'_, Plain<T>> {
+    /// The value, to be written. What it holds at first is left over from an older one.
+    ///
+    /// # Errors
+    /// [`Error::Message`] when the memory is not aligned for the type (above 16 bytes, over a carrier without loans).
+    pub fn value_mut(&mut self) -> Result<&mut T> {
+        bytemuck::try_from_bytes_mut(self.bytes_mut())
+            .map_err(|e| Error::Message(format!("cannot be written in place: {e}")))
+    }
+}
+
+impl<M: Message> Loan<'_, M> {
     /// The message, to be written. What it holds at first is left over from an older one.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         match (&mut self.state, &mut self.place) {
@@ -180,7 +207,7 @@ impl Loan<'_> {
     }
 }
 
-impl Drop for Loan<'_> {
+impl<M: Message> Drop for Loan<'_, M> {
     fn drop(&mut self) {
         if let (Some(mut state), Some(place)) = (self.state.take(), self.place.take()) {
             state.give_back(place);

@@ -238,11 +238,12 @@ fn finish(node: &Node, half: &mut Inbound, wait: bool) -> Option<usize> {
 impl<M: Message> Stream for Subscriber<M> {
     type Item = TakenSample<M>;
 
-    /// The next sample; ends when the node closes. Not for polled ports, which have no thread that could wake the task.
+    /// The next sample; ends when the node closes. On a polled port it ends at once: that has no thread that could wake the task.
     fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<TakenSample<M>>> {
         match self.inlet.take_or_register(context.waker()) {
             Some(sample) => Poll::Ready(Some(sample)),
-            None if self.inlet.is_closed() => Poll::Ready(None),
+            // A polled port has no thread that could wake the task: ending is better than never waking.
+            None if self.inlet.is_closed() || self.inlet.polled => Poll::Ready(None),
             None => Poll::Pending,
         }
     }
