@@ -120,10 +120,11 @@ pub fn wait_any_readable(fds: &[BorrowedFd<'_>], ready: &mut Vec<bool>, timeout:
     let watched = &mut slots[..fds.len().min(MOST)];
     match rustix::event::poll(watched, timeout.map(timespec).as_ref()) {
         Ok(n) => {
+            ready.iter_mut().skip(MOST).for_each(|flag| *flag = true); // beyond: looked at without being asked for
             for (flag, slot) in ready.iter_mut().zip(watched.iter()) {
                 *flag = !slot.revents().is_empty();
             }
-            Ok(n > 0)
+            Ok(n > 0 || fds.len() > MOST)
         }
         Err(rustix::io::Errno::INTR) => Ok(false),
         Err(e) => Err(e.into()),

@@ -238,7 +238,8 @@ fn blocked_channel(
     queue: qos::Queue,
 ) -> (Node, Node, thalweg::Publisher<Raw>, thalweg::Subscriber<Raw>, mpsc::SyncSender<()>) {
     let count = NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-    let realm = format!("blocked{count}{queue:?}").chars().filter(char::is_ascii_alphanumeric).take(16).collect::<String>();
+    let realm =
+        format!("blocked{count}{queue:?}").chars().filter(char::is_ascii_alphanumeric).take(16).collect::<String>();
     let (a, b) = (node(&realm, "a"), node(&realm, "b"));
     let (go, wait) = mpsc::sync_channel::<()>(0);
     let subscriber = b

@@ -194,7 +194,7 @@ impl Flow {
                 return match self.take(&[IoSlice::new(frame)], cursor.waits) {
                     Ok(taken) if taken == size => Ok(Sent::All),
                     Ok(taken) => {
-                        cursor.taken = taken;
+                        (cursor.taken, cursor.waits) = (taken, false);
                         self.transmit(message.payload(), seq, stamp, cursor)
                     }
                     Err(error) => blocked(error),
@@ -219,7 +219,8 @@ impl Flow {
             let parts = if left.is_empty() { &parts[1..] } else { &parts[..] };
             trace::step(Step::Send);
             match self.take(parts, cursor.waits) {
-                Ok(taken) => cursor.taken += taken,
+                // A part taken by a send that waits means that the patience is over: the rest waits for nobody.
+                Ok(taken) => (cursor.taken, cursor.waits) = (cursor.taken + taken, false),
                 Err(error) => return blocked(error),
             }
         }
@@ -410,13 +411,17 @@ impl Flow {
 
     /// The batch's time is up. `false`: the socket is full, try again.
     pub fn flush_due(&self) -> bool {
-        self.flush(&mut self.batch.lock(), Duration::ZERO) || self.ended.load(Relaxed)
+        // Held by a publisher that may wait for room: it flushes itself, or the next look does.
+        let Some(mut batch) = self.batch.try_lock() else { return false };
+        self.flush(&mut batch, Duration::ZERO) || self.ended.load(Relaxed)
     }
 
     /// Samples that wait now.
     pub fn waiting(&self) -> usize {
-        let pending = self.pending.lock();
-        pending.queue.len() + usize::from(pending.partial.is_some()) + usize::from(!self.batch.lock().is_empty())
+        // One lock after the other, never both: a failing batch takes them in the other order.
+        let batched = usize::from(!self.batch.lock().is_empty());
+        // A message that is being sent is in no queue, but whoever sends it holds the right.
+        self.pending.lock().queue.len() + usize::from(!self.right.is_free()) + batched
     }
 
     /// Ends the flow at once; what waits is dropped.

@@ -98,6 +98,11 @@ impl Inbound {
         Self { channel, inlet, source, accept, max_message: agreed.max_message, flow: agreed.flow, without_end: false }
     }
 
+    /// Nothing more will come, although nobody said so: cut by this side, or closed where no end is to be read.
+    pub fn is_over(&self) -> bool {
+        self.channel.is_cut() || (self.channel.is_closed() && !self.is_stream())
+    }
+
     /// Becomes readable when a step would do something.
     pub fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         match &self.source {
@@ -121,6 +126,18 @@ impl Inbound {
         }
     }
 
+    /// As [`Inbound::step`], waiting at most `timeout`, which is less than a tick.
+    pub fn step_within(&mut self, timeout: Duration) -> Step {
+        match &mut self.source {
+            Source::Ring(ring) => drop(ring.wait(timeout)),
+            Source::Half(half, _) => match half.descriptor() {
+                Some(fd) => drop(linux::poll::wait_readable(fd, Some(timeout))),
+                None => std::thread::sleep(timeout.min(HELD_PAUSE)),
+            },
+        }
+        self.step(false)
+    }
+
     /// Receives once (waiting up to the tick if `wait`) and delivers every sample that is complete.
     pub fn step(&mut self, wait: bool) -> Step {
         if self.channel.is_cut() {
@@ -134,7 +151,7 @@ impl Inbound {
         match received {
             Ok(count) => self.received(count),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                if self.channel.is_closed() {
+                if self.is_over() {
                     Step::Ended("closed".to_owned())
                 } else {
                     Step::Nothing
@@ -224,7 +241,9 @@ impl Inbound {
             (true, false) => drop(ring.wait(TICK)),
             _ => {}
         }
-        let mut delivered = 0;
+        // Looked at before the ring: what was pushed before the end is still taken.
+        let over = ring.writer_closed() || self.channel.is_closed();
+        let (mut delivered, mut held) = (0, false);
         while delivered < RING_STEP {
             let taken = match ring.try_next() {
                 Ok(Some(taken)) => taken,
@@ -232,6 +251,7 @@ impl Inbound {
                 Err(TakeError::TooManyHeld { .. }) => {
                     // The application holds all it may: nothing more comes until it lets go of one.
                     std::thread::sleep(HELD_PAUSE);
+                    held = true;
                     break;
                 }
                 Err(TakeError::Violation(what)) => return Step::Ended(format!("protocol violation: {what}")),
@@ -258,7 +278,7 @@ impl Inbound {
         if delivered > 0 {
             return Step::Delivered(delivered);
         }
-        if ring.writer_closed() || self.channel.is_closed() {
+        if over && !held {
             return Step::Ended("the publisher closed".to_owned());
         }
         Step::Nothing

@@ -37,6 +37,11 @@ impl SendRight {
         Self(AtomicU32::new(FREE))
     }
 
+    /// Nobody holds the right, so nothing is being sent.
+    pub fn is_free(&self) -> bool {
+        self.0.load(Ordering::Acquire) == FREE
+    }
+
     /// Takes the right for the publishing thread: only when it is free and nothing is pending.
     #[inline]
     pub fn try_inline(&self) -> bool {

@@ -5,6 +5,10 @@ use crate::admin;
 use crate::control::{Direction, NodeId};
 use crate::port::PortRef;
 use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+/// Nobody waits longer for an answer.
+const LONGEST_CALL: Duration = Duration::from_secs(60);
 
 impl Control {
     pub(super) fn call(&mut self, to: NodeId, request: Vec<u8>, answer: mpsc::Sender<Vec<u8>>) {
@@ -15,7 +19,8 @@ impl Control {
         let id = self.next_call;
         self.next_call += 1;
         if self.discoveries.iter_mut().any(|d| d.call(to, id, &request)) {
-            self.calls.insert(id, answer);
+            self.calls.retain(|_, (until, _)| *until > Instant::now()); // askers that gave up
+            self.calls.insert(id, (Instant::now() + LONGEST_CALL, answer));
         }
     }
 

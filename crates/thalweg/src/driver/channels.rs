@@ -104,7 +104,9 @@ impl Control {
         wanted.progress = Progress::Dialing;
         match Dial::start(&self.state, pair, wanted, &candidate, &self.carriers) {
             Ok(dial) => {
-                self.watch(Entry::Dial(Box::new(dial)), Readiness::OUT);
+                if self.watch(Entry::Dial(Box::new(dial)), Readiness::OUT).is_none() {
+                    self.try_failed(pair, "the connection cannot be watched: out of descriptors?");
+                }
             }
             Err(why) => self.try_failed(pair, &why),
         }
@@ -134,9 +136,7 @@ impl Control {
         let channel = Arc::new(self.channel((publisher, subscriber), "local", incarnation, true));
         match outlet.attach(channel.clone(), Way::Local(inlet.clone().typed()), &mut None) {
             Ok(_) => {
-                if inlet.needs_server()
-                    && inlet.channels().lock().map_or(true, |c| c.iter().all(|c| c.carrier != "local"))
-                {
+                if inlet.claim_server() {
                     let server = inlet.clone();
                     self.state
                         .readers
@@ -194,6 +194,10 @@ impl Control {
 
     /// A channel of a subscriber of this node ended by itself: it is tried again as long as its publisher may be there.
     pub(super) fn channel_ended(&mut self, channel: &Arc<Channel>, why: String) {
+        let held = |e: &Option<Entry>| matches!(e, Some(Entry::Held(_, c)) if Arc::ptr_eq(c, channel));
+        if let Some(index) = self.entries.iter().position(held) {
+            self.unwatch(index);
+        }
         channel.close();
         let pair = (channel.publisher, channel.subscriber);
         self.forget_channel(channel);
@@ -239,9 +243,9 @@ impl Control {
         if let Progress::Open(channel) = &wanted.progress {
             channel.close();
             self.forget_channel(channel);
-            if channel.carrier == "local"
-                && let Some(outlet) = LOCAL.publishers().get(&pair.0).cloned()
-            {
+            // The map's lock is given back first: ending a channel may drop a callback that owns a publisher.
+            let local = (channel.carrier == "local").then(|| LOCAL.publishers().get(&pair.0).cloned()).flatten();
+            if let Some(outlet) = local {
                 self.detach(outlet, channel.id);
             }
             self.unmatched(channel, why);

@@ -48,7 +48,7 @@ pub(crate) struct Control {
     pub(super) carriers: Vec<Arc<dyn Carrier>>,
     pub(super) attaching: Vec<PendingAttach>,
     pub(super) detaching: Vec<(Arc<dyn AnyOutlet>, u64)>,
-    pub(super) calls: HashMap<u64, mpsc::Sender<Vec<u8>>>,
+    pub(super) calls: HashMap<u64, (Instant, mpsc::Sender<Vec<u8>>)>,
     pub(super) next_call: u64,
     pub(super) next_bit: u32,
     /// Pairs of port names that an administrator connected (with a carrier) …

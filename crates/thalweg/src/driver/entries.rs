@@ -153,7 +153,7 @@ impl Control {
             Ok(_) => self.matched(&channel),
             Err((way, Attach::Busy)) => self.attaching.push(PendingAttach { outlet, channel, way, token, answer }),
             Err((way, _)) => {
-                end_way(way);
+                outlet.forget(way);
                 if let Some(token) = token {
                     self.unwatch(token);
                 }
@@ -164,8 +164,9 @@ impl Control {
     /// An older channel of the same two ports gives way to a new one.
     pub(super) fn replace(&mut self, (publisher, subscriber): Pair) {
         let same = |channel: &Channel| channel.publisher == publisher && channel.subscriber == subscriber;
+        // Not those over shared memory: their slots are free only when the subscriber's own sign says that nobody reads them.
         let old = self.entries.iter().position(|e| match e {
-            Some(Entry::Served(_, Some(channel)) | Entry::ServedUnix(_, Some(channel))) => same(channel),
+            Some(Entry::Served(_, Some(channel))) => same(channel),
             _ => false,
         });
         if let Some(index) = old {
@@ -174,6 +175,12 @@ impl Control {
     }
 
     pub(super) fn detach(&mut self, outlet: Arc<dyn AnyOutlet>, id: u64) {
+        // It may not be attached yet: its publisher has been busy since.
+        if let Some(at) = self.attaching.iter().position(|pending| pending.channel.id == id) {
+            let pending = self.attaching.swap_remove(at);
+            outlet.forget(pending.way);
+            return self.state.made_progress();
+        }
         if !outlet.detach(id) {
             self.detaching.push((outlet, id));
         }
@@ -192,11 +199,5 @@ impl Control {
 
     pub(super) fn random_flow(&self) -> u32 {
         random() as u32
-    }
-}
-
-fn end_way(way: Way) {
-    if let Way::Flow(flow) = way {
-        flow.end();
     }
 }

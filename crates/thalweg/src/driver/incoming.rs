@@ -10,7 +10,7 @@ use crate::control::matching::{Match, compare};
 use crate::control::{CHANNEL_HANDSHAKE, CONTROL_LINK};
 use crate::handshake::{self, Accepted, Answer, LARGEST, Parameters, Refused, Request, VERSION};
 use crate::port::{AnyOutlet, Channel, PortRef, Way};
-use linux::memory::{Arena, RingWriter};
+use linux::memory::RingWriter;
 use std::io;
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
@@ -186,28 +186,24 @@ impl Control {
         stream: OwnedFd,
     ) -> Result<(), (Refused, OwnedFd)> {
         let opened = self.open_ring(request, outlet.as_ref());
-        let (ring, ring_fd, payload_fd, arena) = match opened {
+        let (ring, ring_fd, payload_fd) = match opened {
             Ok(opened) => opened,
             Err(error) => return Err((refused("system", request, &format!("no shared memory: {error}")), stream)),
         };
         let accepted = self.accepted(request, outlet.as_ref(), self.random_flow(), Parameters::default());
         let stream = Arc::new(stream);
         let reply = reply(stream.clone(), accepted, vec![payload_fd, ring_fd]);
-        self.attach(request, outlet, Way::Ring(ring, arena), Entry::ServedUnix(stream, None), reply);
+        self.attach(request, outlet, Way::Ring(ring), Entry::ServedUnix(stream, None), reply);
         Ok(())
     }
 
-    fn open_ring(
-        &mut self,
-        request: &Request,
-        outlet: &dyn AnyOutlet,
-    ) -> io::Result<(RingWriter, OwnedFd, OwnedFd, Option<Arena>)> {
+    fn open_ring(&mut self, request: &Request, outlet: &dyn AnyOutlet) -> io::Result<(RingWriter, OwnedFd, OwnedFd)> {
         let hold = request.parameters.hold.unwrap_or(HELD_BESIDES).clamp(1, MOST_DEPTH);
-        let (payload_fd, arena) = outlet.payload_memory(hold)?;
+        let payload_fd = outlet.payload_memory(hold)?;
         let depth = outlet.info().qos.queue.limit().min(MOST_DEPTH);
         let bit = self.next_bit();
-        let (ring, ring_fd) = RingWriter::create(depth, hold, bit)?;
-        Ok((ring, ring_fd, payload_fd, arena))
+        let (ring, ring_fd) = RingWriter::create(depth, hold, bit).inspect_err(|_| outlet.unhold(hold))?;
+        Ok((ring, ring_fd, payload_fd))
     }
 
     fn open_sender(

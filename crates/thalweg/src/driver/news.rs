@@ -34,7 +34,7 @@ impl Control {
                 }
             }
             control::Event::Answer { id, answer, .. } => {
-                if let Some(waiting) = self.calls.remove(&id) {
+                if let Some((_, waiting)) = self.calls.remove(&id) {
                     let _ = waiting.send(answer);
                 }
             }

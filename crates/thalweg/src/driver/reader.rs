@@ -2,11 +2,12 @@
 //! one thread that waits for all of them.
 
 use crate::channel::inbound::{Inbound, Step};
+use crate::port::Channel;
 use linux::lock::PiMutex;
 use linux::poll::{Poller, Readiness, Ready, Waker};
 use linux::thread::Settings;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -24,6 +25,8 @@ pub(crate) struct Readers {
     threads: Mutex<Vec<JoinHandle<()>>>,
     stop: Arc<AtomicBool>,
     ended: Ended,
+    /// The channels served, to be cut when the node closes.
+    serving: Mutex<Vec<Weak<Channel>>>,
 }
 
 struct Shared {
@@ -33,7 +36,14 @@ struct Shared {
 
 impl Readers {
     pub fn new(ended: Ended) -> Self {
-        Self { own: Arc::default(), shared: Mutex::default(), threads: Mutex::default(), stop: Arc::default(), ended }
+        Self {
+            own: Arc::default(),
+            shared: Mutex::default(),
+            threads: Mutex::default(),
+            stop: Arc::default(),
+            ended,
+            serving: Mutex::default(),
+        }
     }
 
     /// Whether the next channel gets a thread of its own.
@@ -43,6 +53,11 @@ impl Readers {
 
     /// Serves the channel from now on.
     pub fn serve(&self, inbound: Inbound) {
+        {
+            let mut serving = self.serving.lock().unwrap_or_else(|e| e.into_inner());
+            serving.retain(|channel| channel.strong_count() > 0);
+            serving.push(Arc::downgrade(&inbound.channel));
+        }
         if self.has_own_thread_left() || inbound.descriptor().is_none() {
             self.serve_alone(inbound);
         } else {
@@ -106,8 +121,17 @@ impl Readers {
         if let Some(shared) = self.shared.lock().unwrap_or_else(|e| e.into_inner()).take() {
             shared.waker.wake();
         }
+        for channel in std::mem::take(&mut *self.serving.lock().unwrap_or_else(|e| e.into_inner())) {
+            if let Some(channel) = channel.upgrade() {
+                channel.cut();
+            }
+        }
         let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(|e| e.into_inner()));
-        for thread in threads.into_iter().filter(|t| t.thread().id() != std::thread::current().id()) {
+        // Dropped within a callback: the other readers may wait for that very callback. They end by themselves after it.
+        if threads.iter().any(|t| t.thread().id() == std::thread::current().id()) {
+            return;
+        }
+        for thread in threads {
             let _ = thread.join();
         }
     }
@@ -186,7 +210,7 @@ impl SharedReader {
 
     fn sweep(&mut self) {
         for index in 0..self.inbounds.len() {
-            if self.inbounds[index].as_ref().is_some_and(|i| i.channel.is_closed()) {
+            if self.inbounds[index].as_ref().is_some_and(|i| i.is_over()) {
                 self.remove(index, "closed".to_owned());
             }
         }

@@ -68,6 +68,8 @@ pub(crate) struct Inlet<M: Message> {
     news: AtomicU32,
     sleepers: AtomicU32,
     closed: AtomicBool,
+    /// A thread calls the callback with what `local` channels put into the mailbox.
+    served: AtomicBool,
     undecodable: AtomicU64,
     pub dropped: AtomicU64,
     channels: Mutex<Vec<Arc<Channel>>>,
@@ -103,6 +105,7 @@ impl<M: Message> Inlet<M> {
             news: AtomicU32::new(0),
             sleepers: AtomicU32::new(0),
             closed: AtomicBool::new(false),
+            served: AtomicBool::new(false),
             undecodable: AtomicU64::new(0),
             dropped: AtomicU64::new(0),
             channels: Mutex::new(Vec::new()),
@@ -229,6 +232,12 @@ impl<M: Message> Inlet<M> {
         }
     }
 
+    /// Halves that nobody fetched hold this very inlet: they go when it closes.
+    fn drop_halves(&self) {
+        let halves = std::mem::take(&mut *self.halves.lock());
+        drop(halves);
+    }
+
     pub fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Acquire)
     }
@@ -262,6 +271,8 @@ pub(crate) trait AnyInlet: Send + Sync {
     fn serve(&self, stop: &dyn Fn() -> bool);
     /// Whether `local` channels need a thread that calls [`AnyInlet::serve`].
     fn needs_server(&self) -> bool;
+    /// [`AnyInlet::needs_server`], and no thread serves it yet: the caller starts one.
+    fn claim_server(&self) -> bool;
     fn reports(&self) -> Vec<ChannelReport>;
     /// A polled port takes the receive half; others give it back, for a reader thread.
     fn adopt(&self, inbound: Inbound) -> Option<Inbound>;
@@ -284,7 +295,8 @@ impl<M: Message> AnyInlet for Inlet<M> {
         &self.channels
     }
     fn close(&self) {
-        self.closed.store(true, Ordering::Release);
+        self.closed.store(true, Ordering::SeqCst);
+        self.drop_halves();
         let waker = self.mailbox.lock().waker.take();
         self.announce(waker);
     }
@@ -305,6 +317,9 @@ impl<M: Message> AnyInlet for Inlet<M> {
     fn needs_server(&self) -> bool {
         matches!(self.sink, Sink::Callback(_)) && !self.on_publisher && !self.polled
     }
+    fn claim_server(&self) -> bool {
+        self.needs_server() && !self.served.swap(true, Ordering::AcqRel)
+    }
     fn reports(&self) -> Vec<ChannelReport> {
         let channels = self.channels.lock().unwrap_or_else(|e| e.into_inner());
         channels.iter().map(|c| c.report("subscriber", self.waiting())).collect()
@@ -314,6 +329,9 @@ impl<M: Message> AnyInlet for Inlet<M> {
             return Some(inbound);
         }
         self.halves.lock().push(inbound);
+        if self.is_closed() {
+            self.drop_halves();
+        }
         self.announce(None);
         None
     }

@@ -49,6 +49,8 @@ pub(crate) struct Outlet<M: Message> {
     pub published: AtomicU64,
     /// The payload memory's descriptor, for further `shm` channels.
     payload: OnceLock<OwnedFd>,
+    /// The payload memory until the first channel that uses it is attached.
+    fresh: PiMutex<Option<Arena>>,
     /// Samples that all `shm` subscribers together may hold.
     held: AtomicUsize,
 }
@@ -85,8 +87,8 @@ pub(crate) enum Way {
     Group(Arc<Flow>),
     /// A subscriber of this process: its typed inlet.
     Local(Arc<dyn Any + Send + Sync>),
-    /// Shared memory: the channel's ring, and the port's payload memory if this is its first such channel.
-    Ring(RingWriter, Option<Arena>),
+    /// Shared memory: the channel's ring.
+    Ring(RingWriter),
 }
 
 /// What a publisher gives the driver: everything but its message type.
@@ -104,11 +106,15 @@ pub(crate) trait AnyOutlet: Send + Sync {
     /// Sequence number of the last published sample.
     fn last_seq(&self) -> u64;
     fn reports(&self) -> Vec<ChannelReport>;
-    /// The descriptor of the port's payload memory, made now if need be (then with the memory, for [`Way::Ring`]).
+    /// The descriptor of the port's payload memory, made now if need be, for a reader that may hold so many samples.
     ///
     /// # Errors
     /// What the kernel says, and `OutOfMemory` when a reader that may `hold` so many samples could starve the others.
-    fn payload_memory(&self, hold: u32) -> std::io::Result<(OwnedFd, Option<Arena>)>;
+    fn payload_memory(&self, hold: u32) -> std::io::Result<OwnedFd>;
+    /// A reader for which [`AnyOutlet::payload_memory`] was asked does not come to be.
+    fn unhold(&self, hold: u32);
+    /// A channel that was never attached is given up.
+    fn forget(&self, way: Way);
     /// No further sample is taken.
     fn close(&self);
     fn is_closed(&self) -> bool;
@@ -134,6 +140,7 @@ impl<M: Message> Outlet<M> {
             closed: AtomicBool::new(false),
             published: AtomicU64::new(0),
             payload: OnceLock::new(),
+            fresh: PiMutex::new(None),
             held: AtomicUsize::new(0),
         }
     }
@@ -323,6 +330,9 @@ impl<M: Message> AnyOutlet for Outlet<M> {
             if matches!(way, Way::Local(_)) { self.info.qos.queue.limit().min(MOST_PREPARED) as usize + 2 } else { 0 };
         let mut spare = Pool::with_buffers(waiting, SMALL);
         let Some(mut state) = self.state.try_lock() else { return Err((way, Attach::Busy)) };
+        if self.closed.load(Ordering::Relaxed) {
+            return Err((way, Attach::Closed)); // since the first look
+        }
         state.pool.grow_to(waiting, &mut spare);
         let way = match way {
             Way::Flow(flow) => TypedWay::Flow(flow),
@@ -333,9 +343,9 @@ impl<M: Message> AnyOutlet for Outlet<M> {
                     !state.attached.iter().any(|a| matches!(&a.way, TypedWay::Group(f, _) if Arc::ptr_eq(f, &flow)));
                 TypedWay::Group(flow, first)
             }
-            Way::Ring(ring, arena) => {
+            Way::Ring(ring) => {
                 if state.arena.is_none() {
-                    state.arena = arena;
+                    state.arena = self.fresh.lock().take();
                 }
                 TypedWay::Ring(ring, 0)
             }
@@ -390,27 +400,39 @@ impl<M: Message> AnyOutlet for Outlet<M> {
         true
     }
 
-    fn payload_memory(&self, hold: u32) -> std::io::Result<(OwnedFd, Option<Arena>)> {
+    fn payload_memory(&self, hold: u32) -> std::io::Result<OwnedFd> {
         let (largest, limit) = (self.info.qos.max_message as usize, self.info.qos.queue.limit() as usize);
         let wanted = Arena::capacity_for(limit + SPARE_SLOTS, largest).min(MOST_PAYLOAD);
         let capacity = wanted.max(Arena::capacity_for(FEWEST_SLOTS, largest));
         // A loan never fails while all together hold less than this: a subscriber that hoards harms itself only.
         let slots = capacity / Arena::capacity_for(1, largest);
-        let held = self.held.fetch_add(hold as usize, Ordering::Relaxed) + hold as usize;
+        let held = self.held.load(Ordering::Relaxed) + hold as usize;
         if limit.min(slots / 2) + held + 1 > slots {
-            self.held.fetch_sub(hold as usize, Ordering::Relaxed);
             let why = format!(
                 "{held} samples could be held at once, and there is room for {slots}: lower max_message or the queues"
             );
             return Err(std::io::Error::new(std::io::ErrorKind::OutOfMemory, why));
         }
-        if let Some(fd) = self.payload.get() {
-            return Ok((fd.try_clone()?, None));
+        if self.payload.get().is_none() {
+            let arena = Arena::create(capacity, largest)?;
+            let _ = self.payload.set(arena.payload_fd().try_clone_to_owned()?);
+            *self.fresh.lock() = Some(arena);
         }
-        let arena = Arena::create(capacity, largest)?;
-        let fd = arena.payload_fd().try_clone_to_owned()?;
-        let _ = self.payload.set(fd.try_clone()?);
-        Ok((fd, Some(arena)))
+        let fd = self.payload.get().ok_or(std::io::ErrorKind::NotFound)?.try_clone()?;
+        self.held.fetch_add(hold as usize, Ordering::Relaxed);
+        Ok(fd)
+    }
+
+    fn unhold(&self, hold: u32) {
+        self.held.fetch_sub(hold as usize, Ordering::Relaxed);
+    }
+
+    fn forget(&self, way: Way) {
+        match way {
+            Way::Flow(flow) => flow.end(),
+            Way::Ring(ring) => self.unhold(ring.hold()),
+            Way::Group(_) | Way::Local(_) => {}
+        }
     }
 
     fn last_seq(&self) -> u64 {

@@ -67,10 +67,10 @@ impl<M: Message> Round<'_, M> {
 
     /// Copies the message into shared memory, once for all channels that read it there.
     pub(super) fn share(&mut self, attached: &mut [Attached<M>], arena: &mut Option<Arena>, bytes: &[u8]) {
-        let Some(arena) = arena.as_mut().filter(|_| attached.iter().any(|a| matches!(a.way, TypedWay::Ring(..))))
-        else {
+        if !attached.iter().any(|a| matches!(a.way, TypedWay::Ring(..))) {
             return;
-        };
+        }
+        let Some(arena) = arena else { return self.refuse_rings(attached, bytes.len()) };
         let patience = self.outlet.info.qos.queue.patience();
         let Ok(loan) = arena.loan(bytes.len()).or_else(|_| loan_patiently(attached, arena, bytes.len(), patience))
         else {

@@ -93,16 +93,10 @@ impl<M: Message> TakenSample<M> {
         &self.info
     }
 
-    /// The value itself, for types that are decoded into one of their own.
-    pub fn into_value(self) -> M::Owned
-    where
-        M: Message<Value = <M as Message>::Owned>,
-        M::Owned: Sized,
-    {
-        match (self.owned, M::decode(self.storage.bytes())) {
-            (Some(value), _) | (None, Ok(Decoded::Owned(value))) => value,
-            _ => unreachable!("a codec changed its mind about the same bytes"),
-        }
+    /// The value itself; `None` for codecs whose values are the received bytes ([`Raw`](crate::codec::Raw),
+    /// [`Plain`](crate::codec::Plain)): look at those through the sample.
+    pub fn into_value(self) -> Option<M::Owned> {
+        self.owned
     }
 
     /// The encoded bytes.
@@ -114,9 +108,11 @@ impl<M: Message> TakenSample<M> {
 impl<M: Message> Deref for TakenSample<M> {
     type Target = M::Value;
     fn deref(&self) -> &M::Value {
-        match (&self.owned, M::decode(self.storage.bytes())) {
-            (Some(value), _) => value.borrow(),
-            (None, Ok(Decoded::Borrowed(value))) => value,
+        if let Some(value) = &self.owned {
+            return value.borrow();
+        }
+        match M::decode(self.storage.bytes()) {
+            Ok(Decoded::Borrowed(value)) => value,
             // `new` found these very bytes, at this very address, to be a borrowed value, and a codec that borrows
             // looks at length and alignment only.
             _ => unreachable!("a codec changed its mind about the same bytes"),

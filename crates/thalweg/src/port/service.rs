@@ -88,7 +88,7 @@ impl<Q: Body, A: Body> Client<Q, A> {
             let left = until.saturating_duration_since(Instant::now());
             match self.answers.wait(left) {
                 Some(answer) if (answer.asker, answer.number) == (self.asker, self.number) => {
-                    return Ok(answer.into_value().body);
+                    return answer.into_value().map(|answer| answer.body).ok_or(Error::Closed);
                 }
                 Some(_) => {} // another client's, or late
                 None => {

@@ -2,6 +2,7 @@
 
 use super::inlet::{Inlet, Sink};
 use super::{AnyInlet, ChannelReport, PortRef, Sample, TakenSample};
+use crate::carrier::TICK;
 use crate::channel::inbound::{Inbound, Step};
 use crate::codec::Message;
 use crate::driver::Command;
@@ -192,7 +193,14 @@ impl<M: Message> Subscriber<M> {
                 0
             }
             // One channel: the receive itself waits.
-            [one] => finish(&self.node, one, !timeout.is_zero()).unwrap_or(usize::MAX),
+            [one] => {
+                let step = match timeout {
+                    Duration::ZERO => one.step(false),
+                    short if short < TICK => one.step_within(short),
+                    _ => one.step(true),
+                };
+                finish(&self.node, one, step).unwrap_or(usize::MAX)
+            }
             _ => return self.poll_many(timeout),
         };
         if delivered == usize::MAX {
@@ -204,8 +212,12 @@ impl<M: Message> Subscriber<M> {
 
     fn poll_many(&mut self, timeout: Duration) -> usize {
         let fds: Vec<_> = self.halves.iter().filter_map(Inbound::descriptor).collect();
-        let wait = timeout.min(crate::carrier::TICK);
-        let all = fds.len() < self.halves.len(); // some have no descriptor: look at all of them
+        // Some have no descriptor to wait for together with others (rings): all are looked at, at short intervals.
+        let all = fds.len() < self.halves.len();
+        let wait = timeout.min(if all { LOOK } else { TICK });
+        if fds.is_empty() {
+            std::thread::sleep(wait);
+        }
         let waited = linux::poll::wait_any_readable(&fds, &mut self.ready, Some(wait));
         drop(fds);
         if !all && !matches!(waited, Ok(true)) {
@@ -217,15 +229,22 @@ impl<M: Message> Subscriber<M> {
         self.halves.retain_mut(|half| {
             let look = all || ready.get(index).copied().unwrap_or(false);
             index += 1;
-            !look || finish(&self.node, half, false).inspect(|n| delivered += n).is_some()
+            if !look {
+                return true;
+            }
+            let step = half.step(false);
+            finish(&self.node, half, step).inspect(|n| delivered += n).is_some()
         });
         delivered
     }
 }
 
-/// One step of a half on its owner's thread; `None` when the channel is over.
-fn finish(node: &Node, half: &mut Inbound, wait: bool) -> Option<usize> {
-    match half.step(wait) {
+/// Pause between two looks at rings that a polled port has besides others.
+const LOOK: Duration = Duration::from_micros(200);
+
+/// What came of one step of a half on its owner's thread; `None` when the channel is over.
+fn finish(node: &Node, half: &Inbound, step: Step) -> Option<usize> {
+    match step {
         Step::Delivered(count) => Some(count as usize),
         Step::Nothing => Some(0),
         Step::Ended(why) => {
