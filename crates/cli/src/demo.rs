@@ -30,7 +30,7 @@ use std::time::{Duration, Instant};
 #[command(after_help = "Example: thalweg demo --seconds 5\n         thalweg demo --json")]
 pub struct Arguments {
     /// How long it runs
-    #[arg(long, default_value = "20", value_parser = quantity::seconds)]
+    #[arg(long, default_value = "20", value_parser = quantity::seconds, allow_negative_numbers = true)]
     seconds: Duration,
     /// Realm of the robot's nodes [default: one of its own]
     #[arg(long)]

@@ -19,6 +19,7 @@ fn bad_arguments_exit_2_and_say_what_is_allowed() {
         ("sub /a*b", "a whole segment may be *"),
         ("pub /a --rate fast", "a number of Hz"),
         ("pub /a --rate 0", "a number of Hz"),
+        ("pub /a --rate -1", "'-1' for '--rate <HZ>': a number of Hz"),
         ("pub /a --size 0", "1 to 1073741824 bytes"),
         ("pub /a --size 1parsec", "KiB"),
         ("pub /a --count 0", "0 is not in 1.."),
@@ -41,7 +42,9 @@ fn bad_arguments_exit_2_and_say_what_is_allowed() {
         ("list doors", "nodes, ports, topics, channels"),
         ("connect /out", "</IN>"),
         ("hz /a --seconds soon", "a number of seconds"),
+        ("hz /a --seconds -1", "'-1' for '--seconds <SECONDS>': a number of seconds"),
         ("demo --seconds 0", "a number of seconds"),
+        ("demo --seconds -1", "'-1' for '--seconds <SECONDS>': a number of seconds"),
     ] {
         let done = house.run(arguments);
         assert_eq!(done.code(), 2, "{arguments}: {}", done.errors);
