@@ -60,8 +60,9 @@ pub fn part(arguments: &PartArguments) -> Result {
 
 /// Runs the robot, and tells how it went.
 pub fn run(arguments: &Arguments) -> Result {
-    let stop = Stop::on_signals()?;
     let realm = arguments.realm.clone().unwrap_or_else(|| format!("demo-{}", std::process::id()));
+    thalweg::control::local::check_realm(&realm).map_err(|e| Failure::Usage(e.to_string()))?;
+    let stop = Stop::on_signals()?;
     let mut conductor = Conductor::start(&realm)?;
     if !conductor.wait_until_ready(&stop)? {
         return Ok(());
