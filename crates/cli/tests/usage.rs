@@ -43,6 +43,7 @@ fn bad_arguments_exit_2_and_say_what_is_allowed() {
         ("connect /out", "</IN>"),
         ("hz /a --seconds soon", "a number of seconds"),
         ("hz /a --seconds -1", "'-1' for '--seconds <SECONDS>': a number of seconds"),
+        ("demo --realm a/b", "realm \"a/b\": allowed are"),
         ("demo --seconds 0", "a number of seconds"),
         ("demo --seconds -1", "'-1' for '--seconds <SECONDS>': a number of seconds"),
     ] {
@@ -99,7 +100,7 @@ fn a_build_without_a_router_says_so() {
 #[test]
 fn every_verb_helps_with_an_example() {
     let house = House::new();
-    for verb in "demo pub sub list info connect disconnect hz bw delay top router".split(' ') {
+    for verb in "demo pub sub list info connect disconnect hz bw delay top router bench".split(' ') {
         let help = house.run(&format!("{verb} --help")).lines.join("\n");
         assert!(help.contains(&format!("thalweg {verb}")) && help.contains("Example:"), "{verb}: {help}");
         assert!(help.contains("--json"), "{verb}");
