@@ -89,6 +89,28 @@ fn what_the_system_refuses_exits_3_with_the_remedy() {
     assert!(done.errors.contains("without security"), "{}", done.errors);
 }
 
+#[test]
+fn the_demo_exits_3_when_the_system_refuses_its_parts() {
+    let house = House::new();
+    std::fs::write(house.path("run"), "no directory").unwrap();
+    let done = house.run("demo --seconds 1");
+    assert_eq!(done.code(), 3, "{}", done.errors);
+    assert!(done.errors.contains("ended early"), "{}", done.errors);
+}
+
+#[cfg(feature = "zenoh")]
+#[test]
+fn a_router_that_cannot_listen_says_so_with_the_remedy() {
+    let (house, taken) = (House::new(), std::net::TcpListener::bind("127.0.0.1:0").unwrap());
+    let taken = (taken.local_addr().unwrap().to_string(), taken);
+    for (address, remedy) in [(taken.0.as_str(), "choose another port"), ("192.0.2.1:7447", "`ip address`")] {
+        let done = house.run(&format!("router --listen {address}"));
+        assert_eq!(done.code(), 3, "{}", done.errors);
+        assert!(done.errors.contains(&format!("cannot listen on {address}: ")), "{}", done.errors);
+        assert!(done.errors.contains(remedy) && !done.errors.contains(".rs"), "{}", done.errors);
+    }
+}
+
 #[cfg(not(feature = "zenoh"))]
 #[test]
 fn a_build_without_a_router_says_so() {

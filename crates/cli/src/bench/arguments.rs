@@ -4,7 +4,9 @@ use clap::{Args, Subcommand, ValueEnum};
 
 /// Measure latency, throughput and fan-out.
 #[derive(Args)]
-#[command(after_help = "Example: thalweg bench latency --carrier shm --size 1MiB --json\n         thalweg bench compare --quick")]
+#[command(
+    after_help = "Example: thalweg bench latency --carrier shm --size 1MiB --json\n         thalweg bench compare --quick"
+)]
 pub struct Arguments {
     /// What to measure.
     #[command(subcommand)]
