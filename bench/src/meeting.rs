@@ -17,19 +17,22 @@ use std::time::{Duration, Instant};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"thlwg-b1");
 const RETRY: Duration = Duration::from_millis(2);
+/// Who waits longer than this is alone.
+const ALONE: Duration = Duration::from_secs(1);
 
 /// A place where the two ends of one measurement find each other.
 #[derive(Clone, Debug)]
 pub struct Meeting {
     name: String,
     patience: Duration,
+    alone: Option<fn()>,
 }
 
 impl Meeting {
     /// The place for `what` (such as "raw-latency-tcp"), one per user, waiting up to 30 s for the other.
     pub fn new(what: &str) -> Self {
         let user = rustix::process::getuid().as_raw();
-        Self { name: format!("thalweg-bench-{user}/{what}"), patience: Duration::from_secs(30) }
+        Self { name: format!("thalweg-bench-{user}/{what}"), patience: Duration::from_secs(30), alone: None }
     }
 
     /// A place that only those find who know `key` as well, so that several measurements can run side by side.
@@ -48,18 +51,27 @@ impl Meeting {
         Self { patience, ..self }
     }
 
+    /// The same place; who waits there for longer than 1 s calls `act`, once.
+    pub fn when_alone(self, act: fn()) -> Self {
+        Self { alone: Some(act), ..self }
+    }
+
     /// Waits here for `count` others.
     ///
     /// # Errors
     /// TimedOut when they don't come; AddrInUse when somebody else waits here all the time.
     pub fn host(&self, count: usize) -> io::Result<Vec<UnixStream>> {
         let until = Instant::now() + self.patience;
-        let listener = self.retry(until, || UnixListener::bind_addr(&self.address()?))?;
+        let mut alone = Alone::new(self.alone);
+        let listener = self.retry(until, &mut alone, || UnixListener::bind_addr(&self.address()?))?;
         let mut came = Vec::with_capacity(count);
         while came.len() < count {
-            if !poll::wait_readable(&listener, Some(until.saturating_duration_since(Instant::now())))?
-                && Instant::now() >= until
-            {
+            let next = alone.due().map_or(until, |due| due.min(until));
+            let waited = poll::wait_readable(&listener, Some(next.saturating_duration_since(Instant::now())))?;
+            if !waited {
+                alone.tell();
+            }
+            if !waited && Instant::now() >= until {
                 return Err(self.nobody(format!("{} of {count} came", came.len())));
             }
             listener.set_nonblocking(true)?;
@@ -79,7 +91,7 @@ impl Meeting {
     /// TimedOut when nobody waits there; PermissionDenied when another user took the name.
     pub fn join(&self) -> io::Result<UnixStream> {
         let until = Instant::now() + self.patience;
-        let stream = self.retry(until, || UnixStream::connect_addr(&self.address()?))?;
+        let stream = self.retry(until, &mut Alone::new(self.alone), || UnixStream::connect_addr(&self.address()?))?;
         if !own(&stream)? {
             let text = format!("\"{}\" is held by a process of another user", self.name);
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, text));
@@ -91,13 +103,14 @@ impl Meeting {
         SocketAddr::from_abstract_name(&self.name)
     }
 
-    fn retry<T>(&self, until: Instant, mut attempt: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    fn retry<T>(&self, until: Instant, alone: &mut Alone, mut attempt: impl FnMut() -> io::Result<T>) -> io::Result<T> {
         loop {
             match attempt() {
                 Err(e) if matches!(e.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::AddrInUse) => {
                     if Instant::now() >= until {
                         return Err(self.nobody(e.to_string()));
                     }
+                    alone.tell();
                     std::thread::sleep(RETRY);
                 }
                 other => return other,
@@ -108,6 +121,25 @@ impl Meeting {
     fn nobody(&self, because: String) -> io::Error {
         let text = format!("nobody met at \"{}\" within {:?} ({because})", self.name, self.patience);
         io::Error::new(io::ErrorKind::TimedOut, text)
+    }
+}
+
+/// What is still to be done, and when, by who is alone.
+struct Alone(Option<(Instant, fn())>);
+
+impl Alone {
+    fn new(act: Option<fn()>) -> Self {
+        Self(act.map(|act| (Instant::now() + ALONE, act)))
+    }
+
+    fn due(&self) -> Option<Instant> {
+        self.0.map(|(due, _)| due)
+    }
+
+    fn tell(&mut self) {
+        if let Some((_, act)) = self.0.take_if(|(due, _)| Instant::now() >= *due) {
+            act();
+        }
     }
 }
 

@@ -30,7 +30,7 @@ use std::time::{Duration, Instant};
 #[command(after_help = "Example: thalweg demo --seconds 5\n         thalweg demo --json")]
 pub struct Arguments {
     /// How long it runs
-    #[arg(long, default_value = "20", value_parser = quantity::seconds)]
+    #[arg(long, default_value = "20", value_parser = quantity::seconds, allow_negative_numbers = true)]
     seconds: Duration,
     /// Realm of the robot's nodes [default: one of its own]
     #[arg(long)]
@@ -60,8 +60,9 @@ pub fn part(arguments: &PartArguments) -> Result {
 
 /// Runs the robot, and tells how it went.
 pub fn run(arguments: &Arguments) -> Result {
-    let stop = Stop::on_signals()?;
     let realm = arguments.realm.clone().unwrap_or_else(|| format!("demo-{}", std::process::id()));
+    thalweg::control::local::check_realm(&realm).map_err(|e| Failure::Usage(e.to_string()))?;
+    let stop = Stop::on_signals()?;
     let mut conductor = Conductor::start(&realm)?;
     if !conductor.wait_until_ready(&stop)? {
         return Ok(());

@@ -90,11 +90,11 @@ fn main() -> ExitCode {
     ExitCode::from(failure.code())
 }
 
-/// Adds the verbs that may have been meant where the parser, which knows no transposed letters, found none.
+/// Lists all verbs where an unknown one is written, and adds those that may have been meant where the parser, which
+/// knows no transposed letters, found none.
 fn with_verbs(mut error: clap::Error) -> clap::Error {
-    let known = error.get(ContextKind::SuggestedSubcommand).is_some();
-    let (ErrorKind::InvalidSubcommand, false, Some(ContextValue::String(written))) =
-        (error.kind(), known, error.get(ContextKind::InvalidSubcommand))
+    let (ErrorKind::InvalidSubcommand, Some(ContextValue::String(written))) =
+        (error.kind(), error.get(ContextKind::InvalidSubcommand))
     else {
         return error;
     };
@@ -103,12 +103,17 @@ fn with_verbs(mut error: clap::Error) -> clap::Error {
         letters.sort_unstable();
         letters
     };
-    let command = Arguments::command();
-    let verbs = command.get_subcommands().filter(|verb| !verb.is_hide_set()).map(clap::Command::get_name);
-    let close = |verb: &&str| sorted(verb) == sorted(written) || verb.chars().next() == written.chars().next();
-    let suggested: Vec<String> = verbs.filter(close).map(str::to_owned).collect();
-    if !suggested.is_empty() {
+    let all = Arguments::command();
+    // A verb such as bench has verbs of its own.
+    let above = std::env::args_os().nth(1).and_then(|first| all.find_subcommand(first));
+    let verbs = above.unwrap_or(&all).get_subcommands().filter(|verb| !verb.is_hide_set());
+    let verbs: Vec<&str> = verbs.map(clap::Command::get_name).filter(|verb| *verb != "help").collect();
+    let close = |verb: &&&str| sorted(verb) == sorted(written) || verb.chars().next() == written.chars().next();
+    let suggested: Vec<String> = verbs.iter().filter(close).map(|verb| (*verb).to_owned()).collect();
+    if error.get(ContextKind::SuggestedSubcommand).is_none() && !suggested.is_empty() {
         error.insert(ContextKind::SuggestedSubcommand, ContextValue::Strings(suggested));
     }
+    let list = format!("allowed are {}", verbs.join(", "));
+    error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![list.into()]));
     error
 }

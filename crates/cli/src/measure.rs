@@ -26,7 +26,7 @@ struct Options {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
     /// End after this many seconds; exit 1 if nothing came
-    #[arg(long, value_name = "SECONDS", value_parser = quantity::seconds)]
+    #[arg(long, value_name = "SECONDS", value_parser = quantity::seconds, allow_negative_numbers = true)]
     seconds: Option<Duration>,
     #[command(flatten)]
     common: Common,

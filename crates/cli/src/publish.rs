@@ -36,10 +36,10 @@ pub struct Arguments {
     #[arg(long, default_value = "auto", value_parser = quantity::carrier())]
     carrier: String,
     /// Samples per second [default: 1; lines and files: as fast as the subscribers take them]
-    #[arg(long, value_name = "HZ", value_parser = quantity::rate)]
+    #[arg(long, value_name = "HZ", value_parser = quantity::rate, allow_negative_numbers = true)]
     rate: Option<f64>,
     /// Bytes per sample [default: 64; files: 64KiB]
-    #[arg(long, value_name = "BYTES", value_parser = quantity::size, conflicts_with = "stdin")]
+    #[arg(long, value_name = "BYTES", value_parser = quantity::size, conflicts_with = "stdin", allow_negative_numbers = true)]
     size: Option<usize>,
     /// Publish this file in blocks of --size bytes
     #[arg(long, value_name = "FILE", conflicts_with = "stdin")]

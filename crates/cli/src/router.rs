@@ -34,12 +34,50 @@ pub fn run(arguments: &Arguments) -> Result {
     if arguments.listen.iter().any(|a| !a.ip().is_loopback()) {
         tell("warning: this router has no security: whoever reaches it can see and administer every node");
     }
-    let _router =
-        thalweg::control::zenoh::router(&listen, &arguments.peer).map_err(|e| Failure::System(e.to_string()))?;
+    check(&listen)?;
+    let opened = thalweg::control::zenoh::router(&listen, &arguments.peer);
+    let _router = opened.map_err(|e| Failure::System(without_sources(&e.to_string())))?;
     let listening = serde_json::json!({ "listening": listen });
     Output { json: arguments.json }.result(&listening, || format!("listening on {}", listen.join(", ")))?;
     while stop.sleep_until(Instant::now() + Duration::from_secs(3600)) {}
     Ok(())
+}
+
+/// Asks the system for the addresses first: its answers, unlike the router's, lead to a remedy.
+#[cfg(any(feature = "zenoh", test))]
+fn check(listen: &[String]) -> Result {
+    use std::io::ErrorKind;
+    let mut held = Vec::new(); // all at once, as the router does
+    for address in listen {
+        let listener = std::net::TcpListener::bind(address).map_err(|source| {
+            let remedy = match source.kind() {
+                ErrorKind::AddrInUse => "choose another port with --listen IP:PORT",
+                ErrorKind::AddrNotAvailable => "listen on an address that this host has (`ip address`)",
+                ErrorKind::PermissionDenied => "use a port this user may use (from 1024 up)",
+                _ => "see the kernel's message",
+            };
+            let what = format!("cannot listen on {address}");
+            thalweg::Error::System { what, source, remedy: remedy.to_owned() }
+        })?;
+        held.push(listener);
+    }
+    Ok(())
+}
+
+/// The text without the places in source files (" at /a/b.rs:12.") that the router's errors name.
+#[cfg(any(feature = "zenoh", test))]
+fn without_sources(text: &str) -> String {
+    let place =
+        |word: &str| word.rsplit_once(".rs:").is_some_and(|(_, line)| line.starts_with(|c: char| c.is_ascii_digit()));
+    let mut words: Vec<&str> = Vec::new();
+    for word in text.split(' ') {
+        if !place(word) {
+            words.push(word);
+        } else if words.last() == Some(&"at") {
+            words.pop();
+        }
+    }
+    words.join(" ")
 }
 
 /// This build has no router.
@@ -57,5 +95,30 @@ impl Arguments {
         let with_port = |a: &SocketAddr| if a.port() == 0 { SocketAddr::new(a.ip(), 7447) } else { *a };
         let given: Vec<String> = self.listen.iter().map(|a| with_port(a).to_string()).collect();
         if given.is_empty() { vec!["127.0.0.1:7447".to_owned()] } else { given }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_that_is_taken_or_foreign_is_refused_with_a_remedy() {
+        let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = taken.local_addr().unwrap().to_string();
+        for (address, remedy) in [(address.as_str(), "choose another port"), ("192.0.2.1:7447", "`ip address`")] {
+            let failure = check(&[address.to_owned()]).unwrap_err();
+            assert_eq!(failure.code(), 3);
+            assert!(failure.text().starts_with(&format!("cannot listen on {address}: ")), "{}", failure.text());
+            assert!(failure.text().contains(remedy), "{}", failure.text());
+        }
+        drop(taken);
+        assert!(check(&[address]).is_ok());
+    }
+
+    #[test]
+    fn places_in_source_files_are_not_told() {
+        let text = "router on 10.0.0.1:1: no listener at /home/a/zenoh/src/net/orchestrator.rs:412. - refused";
+        assert_eq!(without_sources(text), "router on 10.0.0.1:1: no listener - refused");
     }
 }

@@ -37,10 +37,11 @@ pub struct Common {
     /// A node or router on another host (repeatable): IP:port
     #[arg(long, value_name = "ADDR", value_parser = quantity::peer, help_heading = "Node")]
     pub peer: Vec<String>,
-    /// Find nodes of other hosts in a file, and nowhere else
+    /// Find nodes of other hosts in a file instead of by Zenoh
     #[arg(long, value_name = "static:FILE", value_parser = quantity::discovery, help_heading = "Node")]
     pub discovery: Option<PathBuf>,
-    /// Make the network worse, for tests: loss=1%,delay=5ms,jitter=1ms,reorder=1%,corrupt=1%,rate=1Mbit/s,seed=7
+    /// Make the network worse, for tests:
+    /// loss=1%,duplicate=1%,delay=5ms,jitter=1ms,reorder=1%,corrupt=1%,stall=50ms,rate=1Mbit/s,seed=7
     #[arg(long, value_name = "FAULTS", help_heading = "Node")]
     pub fault: Option<FaultSettings>,
     /// Write every frame of this node's channels to a capture file that Wireshark opens

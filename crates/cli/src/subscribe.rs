@@ -31,7 +31,7 @@ pub struct Arguments {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
     every: u64,
     /// Only samples published at least this long after the one before, per publisher: 20ms
-    #[arg(long, value_name = "DURATION", value_parser = quantity::duration)]
+    #[arg(long, value_name = "DURATION", value_parser = quantity::duration, allow_negative_numbers = true)]
     min_separation: Option<Duration>,
     /// End after this many samples
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]

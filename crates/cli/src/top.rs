@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 #[command(after_help = "Example: thalweg top\n         thalweg top --count 2 --json")]
 pub struct Arguments {
     /// Pause between two looks
-    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = quantity::seconds)]
+    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = quantity::seconds, allow_negative_numbers = true)]
     interval: Duration,
     /// End after this many tables [default: Ctrl-C ends it]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]

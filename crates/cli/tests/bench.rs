@@ -56,6 +56,21 @@ fn ping_and_pong_find_each_other_without_further_arguments() {
 }
 
 #[test]
+fn who_waits_alone_says_so() {
+    use std::io::{BufRead, BufReader};
+    for role in ["ping", "pong"] {
+        let mut command = thalweg();
+        command.args(["throughput", "--engine", "raw", "--carrier", "udp", "--role", role]).stderr(Stdio::piped());
+        let mut alone = command.spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(alone.stderr.take().unwrap()).read_line(&mut line).unwrap();
+        alone.kill().unwrap();
+        alone.wait().unwrap();
+        assert!(line.contains("waiting for the other role"), "{role}: {line}");
+    }
+}
+
+#[test]
 fn throughput_counts_what_arrives() {
     for arguments in ["tcp", "tcp --batched", "unix", "udp", "shm"] {
         let output = run(&format!("throughput --engine raw --carrier {arguments} --count 5000 --json"));

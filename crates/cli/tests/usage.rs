@@ -11,12 +11,15 @@ fn bad_arguments_exit_2_and_say_what_is_allowed() {
     for (arguments, says) in [
         ("pbu /a", "'pub'"),
         ("lst", "'list'"),
+        ("foo", "demo, pub, sub, list, info, connect, disconnect, hz, bw, delay, top, router, bench"),
+        ("bench foo", "latency, throughput, fanout, compare"),
         ("pub", "<TOPIC>"),
         ("pub a", "does not start with '/'"),
         ("pub /a*", "only patterns may have"),
         ("sub /a*b", "a whole segment may be *"),
         ("pub /a --rate fast", "a number of Hz"),
         ("pub /a --rate 0", "a number of Hz"),
+        ("pub /a --rate -1", "'-1' for '--rate <HZ>': a number of Hz"),
         ("pub /a --size 0", "1 to 1073741824 bytes"),
         ("pub /a --size 1parsec", "KiB"),
         ("pub /a --count 0", "0 is not in 1.."),
@@ -39,7 +42,10 @@ fn bad_arguments_exit_2_and_say_what_is_allowed() {
         ("list doors", "nodes, ports, topics, channels"),
         ("connect /out", "</IN>"),
         ("hz /a --seconds soon", "a number of seconds"),
+        ("hz /a --seconds -1", "'-1' for '--seconds <SECONDS>': a number of seconds"),
+        ("demo --realm a/b", "realm \"a/b\": allowed are"),
         ("demo --seconds 0", "a number of seconds"),
+        ("demo --seconds -1", "'-1' for '--seconds <SECONDS>': a number of seconds"),
     ] {
         let done = house.run(arguments);
         assert_eq!(done.code(), 2, "{arguments}: {}", done.errors);
@@ -83,6 +89,28 @@ fn what_the_system_refuses_exits_3_with_the_remedy() {
     assert!(done.errors.contains("without security"), "{}", done.errors);
 }
 
+#[test]
+fn the_demo_exits_3_when_the_system_refuses_its_parts() {
+    let house = House::new();
+    std::fs::write(house.path("run"), "no directory").unwrap();
+    let done = house.run("demo --seconds 1");
+    assert_eq!(done.code(), 3, "{}", done.errors);
+    assert!(done.errors.contains("ended early"), "{}", done.errors);
+}
+
+#[cfg(feature = "zenoh")]
+#[test]
+fn a_router_that_cannot_listen_says_so_with_the_remedy() {
+    let (house, taken) = (House::new(), std::net::TcpListener::bind("127.0.0.1:0").unwrap());
+    let taken = (taken.local_addr().unwrap().to_string(), taken);
+    for (address, remedy) in [(taken.0.as_str(), "choose another port"), ("192.0.2.1:7447", "`ip address`")] {
+        let done = house.run(&format!("router --listen {address}"));
+        assert_eq!(done.code(), 3, "{}", done.errors);
+        assert!(done.errors.contains(&format!("cannot listen on {address}: ")), "{}", done.errors);
+        assert!(done.errors.contains(remedy) && !done.errors.contains(".rs"), "{}", done.errors);
+    }
+}
+
 #[cfg(not(feature = "zenoh"))]
 #[test]
 fn a_build_without_a_router_says_so() {
@@ -94,7 +122,7 @@ fn a_build_without_a_router_says_so() {
 #[test]
 fn every_verb_helps_with_an_example() {
     let house = House::new();
-    for verb in "demo pub sub list info connect disconnect hz bw delay top router".split(' ') {
+    for verb in "demo pub sub list info connect disconnect hz bw delay top router bench".split(' ') {
         let help = house.run(&format!("{verb} --help")).lines.join("\n");
         assert!(help.contains(&format!("thalweg {verb}")) && help.contains("Example:"), "{verb}: {help}");
         assert!(help.contains("--json"), "{verb}");

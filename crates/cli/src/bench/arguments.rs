@@ -4,6 +4,9 @@ use clap::{Args, Subcommand, ValueEnum};
 
 /// Measure latency, throughput and fan-out.
 #[derive(Args)]
+#[command(
+    after_help = "Example: thalweg bench latency --carrier shm --size 1MiB --json\n         thalweg bench compare --quick"
+)]
 pub struct Arguments {
     /// What to measure.
     #[command(subcommand)]
@@ -40,7 +43,7 @@ pub struct Options {
     #[arg(long, value_enum, default_value = "both")]
     pub role: Role,
     /// Bytes per message, such as 64 or 1MiB
-    #[arg(long, default_value = "64", value_parser = parse_size)]
+    #[arg(long, default_value = "64", value_parser = parse_size, allow_negative_numbers = true)]
     pub size: usize,
     /// How many messages (or round trips) are measured [default: 20000; fanout 2000; throughput 500000]
     #[arg(long)]

@@ -8,6 +8,7 @@ mod thalweg;
 use super::Error;
 use super::arguments::{Carrier, EngineName, name_of};
 use super::figures::{Fanout, Latency, Throughput};
+use crate::output::tell;
 use baseline::Terms;
 use baseline::meeting::Meeting;
 
@@ -29,8 +30,15 @@ impl Settings {
     /// Where the two ends of `mode` meet, for this engine and carrier.
     pub fn meeting(&self, engine: &str, mode: &str) -> Meeting {
         let what = format!("{engine}-{mode}-{}", name_of(self.carrier));
-        self.key.as_ref().map_or_else(|| Meeting::new(&what), |key| Meeting::private(&what, key))
+        match &self.key {
+            Some(key) => Meeting::private(&what, key),
+            None => Meeting::new(&what).when_alone(tell_alone), // people start the other end
+        }
     }
+}
+
+fn tell_alone() {
+    tell("thalweg bench: waiting for the other role … (--role pong or ping, with the same --engine and --carrier)");
 }
 
 /// The roles of a measurement. Each is called once in a process of its own, already pinned; the active ones measure
