@@ -1,6 +1,7 @@
 //! QoS policies and quantities: promises as values. Pure: no clock, no I/O.
 
 mod policy;
+pub mod priority;
 mod quantity;
 
 pub use policy::{Class, Qos, Queue, Reliability};

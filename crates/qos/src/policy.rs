@@ -1,6 +1,9 @@
 //! The QoS policies a port states.
 
+use crate::priority::PriorityError;
 use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::str::FromStr;
 use std::time::Duration;
 
 /// A packet priority of YARP channel prioritization, §3.
@@ -19,6 +22,19 @@ pub enum Class {
 }
 
 impl Class {
+    /// All classes, the lowest first.
+    pub const ALL: [Self; 4] = [Class::Low, Class::Normal, Class::High, Class::Critical];
+
+    /// Its name, in lower case.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Class::Low => "low",
+            Class::Normal => "normal",
+            Class::High => "high",
+            Class::Critical => "critical",
+        }
+    }
+
     /// The DSCP that marks it (0…63): 10, 0, 36, 44 (the same, Table 1).
     pub const fn dscp(self) -> u8 {
         match self {
@@ -36,6 +52,26 @@ impl Class {
             Class::Low => 2,
             Class::Normal => 0,
             Class::High | Class::Critical => 6,
+        }
+    }
+}
+
+impl fmt::Display for Class {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Class {
+    type Err = PriorityError;
+    /// In any case, whole or as YARP's four letters: LOW, NORM, HIGH, CRIT (E-Y4).
+    fn from_str(text: &str) -> Result<Self, PriorityError> {
+        match text.to_ascii_lowercase().as_str() {
+            "low" => Ok(Class::Low),
+            "normal" | "norm" => Ok(Class::Normal),
+            "high" => Ok(Class::High),
+            "critical" | "crit" => Ok(Class::Critical),
+            _ => crate::priority::refuse("class", text, "low, normal (norm), high or critical (crit)"),
         }
     }
 }

@@ -1,0 +1,201 @@
+//! The priority of one end of a channel, and changes to it.
+
+use super::{Mark, PriorityError, Scheduling, refuse};
+use serde::{Deserialize, Serialize};
+use std::str::FromStr;
+
+/// What was asked for at one end of a channel; what was not asked for has the port's default.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PrioritySettings {
+    /// Marks of the packets that leave this end: samples at the publisher, acknowledgements and replies at the subscriber.
+    pub mark: Option<Mark>,
+    /// Socket priority, instead of the one that follows from the mark: 0…6, more with CAP_NET_ADMIN.
+    pub socket_priority: Option<u32>,
+    /// Scheduling of the thread that serves this end. Set: a thread of its own.
+    pub sched: Option<Scheduling>,
+    /// Processors that thread may run on, by number. Set: a thread of its own.
+    pub affinity: Option<Vec<u16>>,
+}
+
+impl PrioritySettings {
+    /// Whether this end needs a thread that serves nobody else.
+    pub fn wants_own_thread(&self) -> bool {
+        self.sched.is_some() || self.affinity.is_some()
+    }
+}
+
+/// What becomes of one setting.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Change<T> {
+    /// As it is.
+    #[default]
+    Keep,
+    /// Back to the default.
+    Unset,
+    /// To this.
+    Set(T),
+}
+
+impl<T: Clone> Change<T> {
+    /// Carries it out.
+    pub fn apply(&self, to: &mut Option<T>) {
+        match self {
+            Change::Keep => {}
+            Change::Unset => *to = None,
+            Change::Set(value) => *to = Some(value.clone()),
+        }
+    }
+    /// Whether it changes anything.
+    pub fn is_keep(&self) -> bool {
+        matches!(self, Change::Keep)
+    }
+}
+
+/// Changes to [`PrioritySettings`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Changes {
+    /// Of the mark.
+    pub mark: Change<Mark>,
+    /// Of the socket priority.
+    pub socket_priority: Change<u32>,
+    /// Of the scheduling.
+    pub sched: Change<Scheduling>,
+    /// Of the processors.
+    pub affinity: Change<Vec<u16>>,
+}
+
+const WORDS: &str = "class=low|normal|high|critical, dscp=NAME or 0 to 63, tos=0 to 255, priority=0 to 15 (socket priority), \
+                     sched=other|fifo:N|rr:N|deadline:RUNTIME/PERIOD, affinity=CPU,CPU-CPU; NAME=default takes one back";
+
+/// Highest processor number that is believed.
+const MOST_CPU: u16 = 1023;
+
+impl Changes {
+    /// Carries them out.
+    pub fn apply(&self, to: &mut PrioritySettings) {
+        self.mark.apply(&mut to.mark);
+        self.socket_priority.apply(&mut to.socket_priority);
+        self.sched.apply(&mut to.sched);
+        self.affinity.apply(&mut to.affinity);
+    }
+
+    /// Whether nothing changes.
+    pub fn is_empty(&self) -> bool {
+        self.mark.is_keep() && self.socket_priority.is_keep() && self.sched.is_keep() && self.affinity.is_keep()
+    }
+
+    /// Adds one `NAME=VALUE`, as `thalweg set` takes it.
+    ///
+    /// # Errors
+    /// An unknown name, a value that is not allowed, or a second mark in one command.
+    pub fn add(&mut self, word: &str) -> Result<(), PriorityError> {
+        let Some((name, value)) = word.split_once('=') else { return refuse("setting", word, WORDS) };
+        let default = value.eq_ignore_ascii_case("default");
+        match name.trim() {
+            "class" | "dscp" | "tos" if !self.mark.is_keep() => {
+                refuse("setting", word, "one of class=, dscp= and tos=, not two: each sets the whole mark")
+            }
+            "class" | "dscp" | "tos" if default => {
+                self.mark = Change::Unset;
+                Ok(())
+            }
+            "class" => value.parse().map(|class| self.mark = Change::Set(Mark::Class(class))),
+            "dscp" => value.parse().map(|dscp| self.mark = Change::Set(Mark::Dscp(dscp))),
+            "tos" => number(value).map(|tos| self.mark = Change::Set(Mark::Tos(tos))),
+            "priority" => setting(default, || socket_priority(value)).map(|change| self.socket_priority = change),
+            "sched" => setting(default, || value.parse()).map(|change| self.sched = change),
+            "affinity" => setting(default, || processors(value)).map(|change| self.affinity = change),
+            _ => refuse("setting", word, WORDS),
+        }
+    }
+}
+
+impl FromStr for Changes {
+    type Err = PriorityError;
+    /// Words such as `class=high sched=fifo:30`, separated by spaces.
+    fn from_str(text: &str) -> Result<Self, PriorityError> {
+        let mut changes = Changes::default();
+        text.split_whitespace().try_for_each(|word| changes.add(word))?;
+        Ok(changes)
+    }
+}
+
+fn setting<T>(default: bool, read: impl FnOnce() -> Result<T, PriorityError>) -> Result<Change<T>, PriorityError> {
+    if default { Ok(Change::Unset) } else { read().map(Change::Set) }
+}
+
+fn number(value: &str) -> Result<u8, PriorityError> {
+    value.parse().map_or_else(|_| refuse("tos", value, "0 to 255"), Ok)
+}
+
+fn socket_priority(value: &str) -> Result<u32, PriorityError> {
+    value.parse().ok().filter(|p| *p < 16).map_or_else(
+        || refuse("priority", value, "0 to 15 (7 and above need CAP_NET_ADMIN); for threads say sched=fifo:N"),
+        Ok,
+    )
+}
+
+/// Processors as `1`, `0,2` or `0-3`.
+fn processors(value: &str) -> Result<Vec<u16>, PriorityError> {
+    let wrong = || refuse("affinity", value, "processor numbers such as 1, 0,2 or 0-3 (0 to 1023)");
+    let mut cpus = Vec::new();
+    for part in value.split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let (Ok(first), Ok(last)) = (first.trim().parse::<u16>(), last.trim().parse::<u16>()) else { return wrong() };
+        if first > last || last > MOST_CPU {
+            return wrong();
+        }
+        cpus.extend(first..=last);
+    }
+    cpus.sort_unstable();
+    cpus.dedup();
+    Ok(cpus)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Class;
+    use proptest::prelude::*;
+
+    #[test]
+    fn words_become_changes() {
+        let changes: Changes = "class=HIGH sched=fifo:30 affinity=0-2,1".parse().unwrap();
+        let mut settings = PrioritySettings::default();
+        changes.apply(&mut settings);
+        assert_eq!(settings.mark, Some(Mark::Class(Class::High)));
+        assert_eq!((settings.sched, settings.affinity.clone()), ("fifo:30".parse().ok(), Some(vec![0, 1, 2])));
+        "sched=default dscp=EF priority=6".parse::<Changes>().unwrap().apply(&mut settings);
+        assert_eq!((settings.sched, settings.mark.unwrap().tos()), (None, 0xb8));
+        assert!(settings.wants_own_thread() && settings.socket_priority == Some(6));
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_with_what_is_allowed() {
+        for (text, says) in [
+            ("class=urgent", "critical (crit)"),
+            ("dscp=64", "0 to 63"),
+            ("tos=256", "0 to 255"),
+            ("sched=fifo:100", "1 to 99"),
+            ("affinity=2-1", "0 to 1023"),
+            ("affinity=0-4000000000", "0 to 1023"),
+            ("priority=16", "0 to 15"),
+            ("colour=red", "class=low"),
+            ("class", "class=low"),
+            ("class=high dscp=46", "not two"),
+        ] {
+            let said = text.parse::<Changes>().unwrap_err().to_string();
+            assert!(said.contains(says), "{text}: {said}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_answered(text in ".{0,60}") {
+            let _ = text.parse::<Changes>();
+        }
+    }
+}
