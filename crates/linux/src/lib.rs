@@ -11,6 +11,7 @@
 //! | [`net`] | network interfaces and their addresses |
 //! | [`poll`] | epoll and eventfd |
 //! | [`raw`] | a bare shared mapping, for the programs that measure the limit |
+//! | [`sched`] | scheduling, processors and memory locking of threads and processes, by id |
 //! | [`socket`] | sockets: non-blocking sends in one call, descriptor passing, peer credentials |
 //! | [`thread`] | threads with explicit scheduling, stack size and name |
 #![cfg(target_os = "linux")]
@@ -24,5 +25,6 @@ pub mod memory;
 pub mod net;
 pub mod poll;
 pub mod raw;
+pub mod sched;
 pub mod socket;
 pub mod thread;
