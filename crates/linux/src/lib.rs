@@ -11,6 +11,7 @@
 //! | [`poll`] | epoll and eventfd |
 //! | [`raw`] | a bare shared mapping, for the programs that measure the limit |
 //! | [`socket`] | sockets: non-blocking sends in one call, descriptor passing, peer credentials |
+//! | [`tap`] | Ethernet devices whose other end is a program |
 //! | [`thread`] | threads with explicit scheduling, stack size and name |
 #![cfg(target_os = "linux")]
 
@@ -23,4 +24,5 @@ pub mod net;
 pub mod poll;
 pub mod raw;
 pub mod socket;
+pub mod tap;
 pub mod thread;
