@@ -10,6 +10,7 @@
 //! | [`net`] | network interfaces and their addresses |
 //! | [`poll`] | epoll and eventfd |
 //! | [`raw`] | a bare shared mapping, for the programs that measure the limit |
+//! | [`sched`] | scheduling, processors and memory locking of threads and processes, by id |
 //! | [`socket`] | sockets: non-blocking sends in one call, descriptor passing, peer credentials |
 //! | [`tap`] | Ethernet devices whose other end is a program |
 //! | [`thread`] | threads with explicit scheduling, stack size and name |
@@ -23,6 +24,7 @@ pub mod memory;
 pub mod net;
 pub mod poll;
 pub mod raw;
+pub mod sched;
 pub mod socket;
 pub mod tap;
 pub mod thread;
