@@ -215,7 +215,7 @@ impl Control {
             channels.push(channel.clone());
         }
         if let Some(wanted) = self.wanted.get_mut(&pair) {
-            wanted.opened(channel.clone());
+            wanted.opened(channel.clone(), Instant::now());
         }
         self.matched(&channel);
     }

@@ -75,8 +75,9 @@ struct SharedReader {
 struct Guest {
     served: Arc<Served>,
     inbound: Inbound,
-    slow: u32, // visits that took too long
-    told: Option<(Instant, u32)>,
+    slow: u32,  // visits that took too long
+    score: u32, // grows with slow visits, falls with others
+    told: Option<Instant>,
 }
 
 const WAKER: u64 = u64::MAX;
@@ -84,8 +85,11 @@ const WAKER: u64 = u64::MAX;
 const SWEEP: Duration = Duration::from_millis(500);
 /// A visit that holds the thread longer is an event: the other channels wait meanwhile.
 const SLOW_NS: u64 = 1_000_000;
-/// Slow visits after which a channel leaves. A single one may be the scheduler's doing.
-const MOST_SLOW: u32 = 3;
+/// What a slow visit adds to a channel's score; any other takes one off.
+const SLOW_SCORE: u32 = 4;
+/// The score at which a channel leaves: three slow visits in a row, or more than one in five for long. Single ones may be
+/// the scheduler's doing.
+const LEAVES_AT: u32 = 3 * SLOW_SCORE;
 /// One channel is told of at most so often.
 const TELL_EVERY: Duration = Duration::from_secs(1);
 /// Samples of at least this many bytes hold the thread for their sheer size.
@@ -118,7 +122,7 @@ impl SharedReader {
         let arrivals = std::mem::take(&mut self.intake.arrivals.lock().waiting);
         for arrival in arrivals {
             match arrival {
-                Arrival::Serve(served, inbound) => self.seat(Guest { served, inbound, slow: 0, told: None }),
+                Arrival::Serve(served, inbound) => self.seat(Guest { served, inbound, slow: 0, score: 0, told: None }),
                 Arrival::HandOver(id, slot) => {
                     match self.guests.iter().position(|g| g.as_ref().is_some_and(|g| g.served.id == id)) {
                         Some(index) => drop(self.leave(index).map(|guest| slot.put(guest.inbound))),
@@ -162,8 +166,10 @@ impl SharedReader {
                 let bytes = guest.inbound.channel.counters.bytes.load(Ordering::Relaxed) - before;
                 let took = linux::clock::monotonic_ns().saturating_sub(guest.inbound.received_ns());
                 if took > SLOW_NS {
-                    self.slow(index, took);
-                } else if bytes > BULK * u64::from(count) {
+                    return self.slow(index, took);
+                }
+                guest.score = guest.score.saturating_sub(1);
+                if bytes > BULK * u64::from(count) {
                     self.isolate(index);
                 }
             }
@@ -174,15 +180,16 @@ impl SharedReader {
     #[cold]
     fn slow(&mut self, index: usize, took_ns: u64) {
         let Some(Some(guest)) = self.guests.get_mut(index) else { return };
-        guest.slow += 1;
-        let (count, channel) = (guest.slow, guest.inbound.channel.clone());
-        let due = guest.told.is_none_or(|(at, _)| at.elapsed() >= TELL_EVERY);
-        let isolated = count >= MOST_SLOW && self.isolate(index);
+        guest.slow = guest.slow.saturating_add(1);
+        guest.score = (guest.score + SLOW_SCORE).min(LEAVES_AT);
+        let (count, leaves, channel) = (guest.slow, guest.score >= LEAVES_AT, guest.inbound.channel.clone());
+        let due = guest.told.is_none_or(|at| at.elapsed() >= TELL_EVERY);
+        if due {
+            guest.told = Some(Instant::now());
+        }
+        let isolated = leaves && self.isolate(index);
         if !due && !isolated {
             return;
-        }
-        if let Some(Some(guest)) = self.guests.get_mut(index) {
-            guest.told = Some((Instant::now(), count));
         }
         let (publisher, subscriber) = (channel.publisher_name.clone(), channel.subscriber_name.clone());
         let took_us = took_ns / 1000;
@@ -236,7 +243,7 @@ impl Drop for SharedReader {
         for arrival in arrivals {
             match arrival {
                 Arrival::Serve(served, inbound) => {
-                    self.guests.push(Some(Guest { served, inbound, slow: 0, told: None }));
+                    self.guests.push(Some(Guest { served, inbound, slow: 0, score: 0, told: None }));
                 }
                 Arrival::HandOver(_, slot) => slot.close(),
             }
