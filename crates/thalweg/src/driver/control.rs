@@ -72,6 +72,8 @@ pub(super) const BUSY_PAUSE: Duration = Duration::from_millis(1);
 
 impl Control {
     pub(super) fn run(mut self) {
+        super::serves_others();
+        self.state.readers.as_this_thread();
         let mut ready: Vec<Ready> = Vec::with_capacity(64);
         while !self.state.is_closed() {
             let timeout = self.next_timer().map(|at| at.saturating_duration_since(Instant::now()));

@@ -2,6 +2,7 @@
 
 use super::control::Control;
 use super::entries::Entry;
+use super::reader::ServedBy;
 use super::state::NodeState;
 use super::wanted::{Candidate, Pair, Progress, Route, Wanted};
 use super::wrap;
@@ -217,11 +218,14 @@ impl Control {
 
     /// The channel is open: its port or a reader thread serves it from now on.
     pub(super) fn begin(&mut self, pair: Pair, inbound: Inbound) {
-        let inlet = inbound.inlet.clone();
-        self.opened(pair, inbound.channel.clone());
-        if let Some(inbound) = inlet.adopt(inbound) {
-            self.state.readers.serve(inbound);
+        let (inlet, channel) = (inbound.inlet.clone(), inbound.channel.clone());
+        let class = self.wanted.get(&pair).map_or(qos::Class::Normal, |wanted| wanted.publisher.qos.class);
+        // Served before it is told of: who hears of it may ask for its thread.
+        match inlet.adopt(inbound) {
+            Some(inbound) => self.state.readers.serve(inbound, class),
+            None => self.state.readers.served_elsewhere(&channel, ServedBy::Waiter),
         }
+        self.opened(pair, channel);
     }
 
     /// Maps what came with the answer. The stream is the sign of life in both directions: this thread watches one handle

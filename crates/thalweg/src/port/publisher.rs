@@ -5,6 +5,7 @@ use crate::channel::flow::Batching;
 use crate::codec::{Message, Plain, Raw};
 use crate::error::{Error, Result};
 use crate::node::{Node, PortRequest};
+use linux::thread::Settings;
 use qos::{Class, Qos, Queue, Reliability};
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -228,8 +229,19 @@ impl<M: Message> Drop for Loan<'_, M> {
 
 impl<M: Message> Drop for Publisher<M> {
     fn drop(&mut self) {
-        self.outlet.drain(self.closing);
-        self.outlet.close();
-        self.node.close_publisher(self.outlet.me.port);
+        let (outlet, node, patience) = (self.outlet.clone(), self.node.clone(), self.closing);
+        let close = move |patience| {
+            outlet.drain(patience);
+            outlet.close();
+            node.close_publisher(outlet.me.port);
+        };
+        // A callback that owns a publisher may be dropped by a thread that serves others: it does not wait here.
+        if crate::driver::may_wait() || self.outlet.drain(Duration::ZERO) {
+            return close(patience);
+        }
+        let waiting = close.clone();
+        if linux::thread::spawn(Settings::named("closing"), move || waiting(patience)).is_err() {
+            close(Duration::ZERO);
+        }
     }
 }
