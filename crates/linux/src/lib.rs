@@ -7,8 +7,10 @@
 //! | [`futex`] | waiting on and waking a word, private or shared between processes |
 //! | [`lock`] | a mutex whose waiters lend their priority to the holder |
 //! | [`memory`] | sealed shared memory, the slot arena and the descriptor rings of the `shm` carrier |
+//! | [`namespace`] | network namespaces |
 //! | [`net`] | network interfaces and their addresses |
 //! | [`poll`] | epoll and eventfd |
+//! | [`queueing`] | what queues on a network device, what that makes of a mark, and queues of our own |
 //! | [`raw`] | a bare shared mapping, for the programs that measure the limit |
 //! | [`socket`] | sockets: non-blocking sends in one call, descriptor passing, peer credentials |
 //! | [`thread`] | threads with explicit scheduling, stack size and name |
@@ -19,8 +21,10 @@ pub mod clock;
 pub mod futex;
 pub mod lock;
 pub mod memory;
+pub mod namespace;
 pub mod net;
 pub mod poll;
+pub mod queueing;
 pub mod raw;
 pub mod socket;
 pub mod thread;
