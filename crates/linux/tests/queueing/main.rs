@@ -2,5 +2,6 @@
 #![allow(clippy::unwrap_used)] // all of this is test
 
 mod reading;
+mod restoring;
 #[allow(dead_code)] // FIXME
 mod world;
