@@ -5,6 +5,7 @@ use super::state::NodeState;
 use super::wanted::{Pair, Progress, WantedChannels};
 use crate::carrier::Carrier;
 use crate::channel::flow::Flow;
+use crate::channel::inbound::Inbound;
 use crate::control::{self, Discovery, NodeId, PortId, PortInfo};
 use crate::event::Event;
 use crate::handshake::Parameters;
@@ -25,6 +26,12 @@ pub(crate) enum Command {
     Ended {
         channel: Arc<Channel>,
         why: String,
+    },
+    /// The port that answers a channel's samples is ready: the channel may begin.
+    Begin {
+        questions: Box<Inbound>,
+        /// The channel of the answers, by its ports and number; `None`: it could not be opened.
+        answers: Option<(Pair, u64)>,
     },
     /// Everything before it was carried out.
     Barrier(mpsc::Sender<()>),

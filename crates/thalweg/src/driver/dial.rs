@@ -9,8 +9,9 @@ use crate::carrier::tcp::{self, TcpReceive};
 use crate::carrier::{Carrier, Opening, Place, ReceiveHalf};
 use crate::channel::inbound::{Agreed, Inbound};
 use crate::control::CHANNEL_HANDSHAKE;
+use crate::control::local::Users;
 use crate::event::Event;
-use crate::handshake::{self, Accepted, Answer, Parameters, Refused, Request, VERSION};
+use crate::handshake::{self, Accepted, Answer, Answers, Parameters, Refused, Request, VERSION};
 use linux::memory::RingReader;
 use linux::poll::Readiness;
 use socket2::{Domain, SockAddr, Socket, Type};
@@ -28,6 +29,7 @@ pub(crate) struct Dial {
     carrier: String,
     connecting: bool,
     request: Option<Request>,
+    answers: Option<Answers>,
     place: Option<Place>,
     opening: Option<Box<dyn Opening>>,
     via: Option<Arc<dyn Carrier>>,
@@ -61,7 +63,9 @@ impl Dial {
             clock: state.clock.clone(),
             by_name: wanted.by_name,
             parameters: Parameters { hold: hold(state, pair, wanted), ..Parameters::default() },
+            answers: super::answers::offer(state, wanted, &candidate.carrier),
         };
+        let answers = request.answers.clone();
         Ok(Self {
             pair,
             stream,
@@ -69,6 +73,7 @@ impl Dial {
             carrier: candidate.carrier.clone(),
             connecting: true,
             request: Some(request),
+            answers,
             place: None,
             opening: None,
             via: carriers.iter().find(|c| c.name() == candidate.carrier).cloned(),
@@ -77,11 +82,14 @@ impl Dial {
         })
     }
 
-    /// The connection stands: open this end and ask.
-    fn ask(&mut self) -> io::Result<()> {
+    /// The connection stands: open this end and ask, if it is one of `users` there.
+    fn ask(&mut self, users: Users) -> io::Result<()> {
         let socket = socket2::SockRef::from(&self.stream);
         if let Some(error) = socket.take_error()? {
             return Err(error);
+        }
+        if socket.domain()? == Domain::UNIX {
+            users.admit(&self.stream)?;
         }
         let Some(mut request) = self.request.take() else { return Ok(()) };
         if let Some(via) = &self.via {
@@ -136,7 +144,7 @@ impl Control {
         let Some(mut dial) = self.take_dial(index) else { return };
         let _ = flags;
         if dial.connecting {
-            match dial.ask() {
+            match dial.ask(self.state.users) {
                 Ok(()) => drop(self.watch(Entry::Dial(dial), Readiness::IN)),
                 Err(error) => self.try_failed(dial.pair, &error.to_string()),
             }
@@ -159,7 +167,7 @@ impl Control {
 
     fn refused(&mut self, pair: Pair, refused: Refused) {
         let Refused { policy, offered, requested, remedy } = refused;
-        if matches!(policy.as_str(), "carrier" | "system") {
+        if matches!(policy.as_str(), "carrier" | "system" | "answers") {
             return self.try_failed(pair, &format!("refused: {remedy}"));
         }
         if matches!(policy.as_str(), "port" | "node") {
@@ -179,7 +187,8 @@ impl Control {
             _ => 0,
         };
         let same_clock = accepted.clock == self.state.clock;
-        let channel = Arc::new(self.channel(pair, &dial.carrier, accepted.incarnation, same_clock));
+        let ports = (&wanted.publisher, &wanted.subscriber);
+        let channel = Arc::new(self.channel(pair, ports, &dial.carrier, accepted.incarnation, same_clock));
         let agreed = Agreed {
             flow: accepted.flow,
             max_message: accepted.max_message.min(inlet.info().qos.max_message) as usize,
@@ -193,15 +202,21 @@ impl Control {
                 Err(error) => self.try_failed(pair, &error.to_string()),
             };
         }
+        let answers = dial.answers.take().zip(accepted.answers.clone());
+        let stream = answers.as_ref().and_then(|_| dial.stream.try_clone().ok());
         let half = match self.open_half(&mut dial, &accepted, &channel) {
             Ok(half) => half,
             Err(error) => return self.try_failed(pair, &error.to_string()),
         };
-        self.begin(pair, Inbound::new(channel, inlet, half, agreed));
+        let inbound = Inbound::new(channel, inlet, half, agreed);
+        match answers.zip(stream) {
+            Some((answers, stream)) => self.send_answers(pair, answers, Arc::new(stream.into()), inbound),
+            None => self.begin(pair, inbound),
+        }
     }
 
     /// The channel is open: its port or a reader thread serves it from now on.
-    fn begin(&mut self, pair: Pair, inbound: Inbound) {
+    pub(super) fn begin(&mut self, pair: Pair, inbound: Inbound) {
         let inlet = inbound.inlet.clone();
         self.opened(pair, inbound.channel.clone());
         if let Some(inbound) = inlet.adopt(inbound) {

@@ -9,6 +9,7 @@
 //! | `send-CLASS` | ≤ 1 per class | drains flows whose socket was full, flushes batches |
 
 mod administer;
+mod answers;
 mod channels;
 mod control;
 mod dial;

@@ -60,6 +60,13 @@ impl<M: Message> PublisherBuilder<M> {
         self.request.carriers = Some(names.into_iter().map(Into::into).collect());
         self
     }
+    /// Answers to this port's samples arrive at `answers`, a subscriber of the same node: over TCP on the same connection,
+    /// if the other end says [`SubscriberBuilder::answering_with`](super::SubscriberBuilder::answering_with). A question
+    /// and its answer then cost what they cost on one bare socket: acknowledgements ride on the data.
+    pub fn answered_at<A: Message>(mut self, answers: &super::Subscriber<A>) -> Self {
+        self.request.answers = Some(answers.port());
+        self
+    }
     /// Lets small samples leave together on stream carriers: more per second, each later by up to `within`.
     pub fn batching(mut self, batching: Batching) -> Self {
         self.request.batching = Some(batching);
@@ -108,6 +115,10 @@ impl<M: Message> Publisher<M> {
     /// The port's name.
     pub fn name(&self) -> &str {
         &self.outlet.info.name
+    }
+
+    pub(crate) fn port(&self) -> super::PortRef {
+        self.outlet.me
     }
 
     /// The topic.
