@@ -6,9 +6,10 @@ use crate::channel::flow::Batching;
 use crate::codec::Message;
 use crate::control::matching::{check_name, check_pattern};
 use crate::control::{Direction, Document, NodeId, PortId, PortInfo};
-use crate::driver::{Around, Command, Control, NodeState};
+use crate::driver::{Around, Command, Control, End, Kept, NodeState, Reader};
 use crate::error::{Error, Result};
 use crate::event::EventReader;
+use crate::port::monitor::Monitor;
 use crate::port::{AnyInlet, Inlet, LOCAL, Outlet, PortRef, PublisherBuilder, SubscriberBuilder};
 use qos::Qos;
 use std::marker::PhantomData;
@@ -91,11 +92,21 @@ pub struct PortRequest {
     pub(crate) qos: Qos,
     pub(crate) carriers: Option<Vec<String>>,
     pub(crate) batching: Option<Batching>,
+    pub(crate) monitor: Option<Box<dyn Monitor>>,
+    pub(crate) reader: Option<Reader>,
 }
 
 impl PortRequest {
     fn new(topic: &str) -> Self {
-        Self { name: None, topic: topic.to_owned(), qos: Qos::default(), carriers: None, batching: None }
+        Self {
+            name: None,
+            topic: topic.to_owned(),
+            qos: Qos::default(),
+            carriers: None,
+            batching: None,
+            monitor: None,
+            reader: None,
+        }
     }
 }
 
@@ -190,6 +201,7 @@ impl Node {
         let outlet = Arc::new(Outlet::<M>::new(info.clone(), me, self.state().incarnation));
         LOCAL.publishers().insert(me, outlet.clone());
         self.state().add_outlet(port, outlet.clone(), request.batching);
+        self.keep(port, &End::Out(outlet.clone()), request.monitor, request.reader);
         self.state().command(Command::PortAdded(port, info));
         Ok(outlet)
     }
@@ -205,8 +217,16 @@ impl Node {
         let inlet = Arc::new(make(info.clone(), self.state().events.clone()));
         LOCAL.subscribers().insert(me, inlet.clone());
         self.state().add_inlet(port, inlet.clone());
+        self.keep(port, &End::In(inlet.clone()), request.monitor, request.reader);
         self.state().command(Command::PortAdded(port, info));
         Ok((me, inlet))
+    }
+
+    fn keep(&self, port: PortId, end: &End, monitor: Option<Box<dyn Monitor>>, reader: Option<Reader>) {
+        if let Some(monitor) = monitor {
+            self.state().attach_monitor(end, monitor);
+        }
+        self.state().put_kept(port, Kept { reader, ..Kept::default() });
     }
 
     fn describe<M: Message>(&self, request: &PortRequest, direction: Direction) -> Result<(PortId, PortInfo)> {

@@ -1,5 +1,6 @@
 //! The control thread of a node: one loop over listeners, handshakes, signs of life, commands and timers.
 
+use super::commands::Asker;
 use super::entries::{Entry, PendingAttach};
 use super::state::NodeState;
 use super::wanted::{Pair, Progress, WantedChannels};
@@ -48,7 +49,9 @@ pub(crate) struct Control {
     pub(super) carriers: Vec<Arc<dyn Carrier>>,
     pub(super) attaching: Vec<PendingAttach>,
     pub(super) detaching: Vec<(Arc<dyn AnyOutlet>, u64)>,
-    pub(super) calls: HashMap<u64, (Instant, mpsc::Sender<Vec<u8>>)>,
+    pub(super) calls: HashMap<u64, (Instant, Asker)>,
+    /// A command that another node has to carry out: which one, the request, and what is said when it is done.
+    pub(super) forward: Option<(NodeId, Vec<u8>, String)>,
     pub(super) next_call: u64,
     pub(super) next_bit: u32,
     /// Pairs of port names that an administrator connected (with a carrier) …

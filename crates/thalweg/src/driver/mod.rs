@@ -10,6 +10,7 @@
 
 mod administer;
 mod channels;
+mod commands;
 mod control;
 mod dial;
 mod entries;
@@ -22,6 +23,7 @@ mod state;
 mod wanted;
 mod wrap;
 
+pub(crate) use commands::{End, Kept, Reader};
 pub(crate) use control::{Command, Control};
 pub(crate) use entries::Reply;
 pub(crate) use reader::Readers;

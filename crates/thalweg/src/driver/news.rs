@@ -1,9 +1,9 @@
 //! What the control thread is told: by this node's threads, and by discovery.
 
+use super::commands::Asker;
 use super::control::{Command, Control};
 use super::start::OWN;
 use super::wanted::Pair;
-use crate::admin;
 use crate::control::directory::{Applied, Delta};
 use crate::control::{self, Change, Direction, PortId, PortInfo};
 use crate::event::Event;
@@ -26,16 +26,11 @@ impl Control {
         match event {
             control::Event::Warning(text) => self.warn(text),
             control::Event::Call { from, id, request } => {
-                let answer = admin::pack(&self.administer(&request));
-                for discovery in &mut self.discoveries {
-                    if discovery.answer(from, id, &answer) {
-                        break;
-                    }
-                }
+                self.asked(&request, Asker::There(from, id));
             }
             control::Event::Answer { id, answer, .. } => {
-                if let Some((_, waiting)) = self.calls.remove(&id) {
-                    let _ = waiting.send(answer);
+                if let Some((_, asker)) = self.calls.remove(&id) {
+                    self.give(asker, answer);
                 }
             }
             other => self.directory_event(source, other),

@@ -1,5 +1,6 @@
 //! What all threads of a node share.
 
+use super::commands::Kept;
 use super::control::Command;
 use super::{Readers, Senders};
 use crate::channel::flow::Batching;
@@ -40,6 +41,8 @@ pub(crate) struct NodeState {
     outlets: Mutex<BTreeMap<PortId, (Arc<dyn AnyOutlet>, Option<Batching>)>>,
     inlets: Mutex<BTreeMap<PortId, Arc<dyn AnyInlet>>>,
     names: Mutex<Vec<String>>,
+    /// What users keep at ports for administration.
+    kept: Mutex<BTreeMap<PortId, Kept>>,
     commands: mpsc::Sender<Command>,
     progress: (Mutex<u64>, Condvar),
     next_port: AtomicU32,
@@ -79,6 +82,7 @@ impl NodeState {
             outlets: Mutex::default(),
             inlets: Mutex::default(),
             names: Mutex::default(),
+            kept: Mutex::default(),
             commands,
             progress: Default::default(),
             next_port: AtomicU32::new(1),
@@ -110,6 +114,7 @@ impl NodeState {
         locked(&self.outlets).insert(port, (outlet, batching));
     }
     pub fn remove_outlet(&self, port: PortId) {
+        self.take_kept(port);
         if let Some((outlet, _)) = locked(&self.outlets).remove(&port) {
             self.release_name(&outlet.info().name);
         }
@@ -120,10 +125,14 @@ impl NodeState {
     pub fn outlets(&self) -> Vec<Arc<dyn AnyOutlet>> {
         locked(&self.outlets).values().map(|(outlet, _)| outlet.clone()).collect()
     }
+    pub fn outlets_by_id(&self) -> Vec<(PortId, Arc<dyn AnyOutlet>)> {
+        locked(&self.outlets).iter().map(|(id, (outlet, _))| (*id, outlet.clone())).collect()
+    }
     pub fn add_inlet(&self, port: PortId, inlet: Arc<dyn AnyInlet>) {
         locked(&self.inlets).insert(port, inlet);
     }
     pub fn remove_inlet(&self, port: PortId) {
+        self.take_kept(port);
         if let Some(inlet) = locked(&self.inlets).remove(&port) {
             self.release_name(&inlet.info().name);
         }
@@ -133,6 +142,17 @@ impl NodeState {
     }
     pub fn inlets(&self) -> Vec<(PortId, Arc<dyn AnyInlet>)> {
         locked(&self.inlets).iter().map(|(id, inlet)| (*id, inlet.clone())).collect()
+    }
+
+    /// What users keep at a port, taken out while a command is carried out: a user's reader runs under no lock.
+    pub fn take_kept(&self, port: PortId) -> Kept {
+        locked(&self.kept).remove(&port).unwrap_or_default()
+    }
+    pub fn put_kept(&self, port: PortId, kept: Kept) {
+        // A port that closed meanwhile is not kept.
+        if self.outlet(port).is_some() || self.inlet(port).is_some() {
+            locked(&self.kept).insert(port, kept);
+        }
     }
 
     pub fn next_port(&self) -> PortId {

@@ -3,7 +3,7 @@
 use super::{Delivery, Inlet, Payload, Sink};
 use crate::codec::Message;
 use crate::port::monitor::seat::{Judged, Late};
-use crate::port::{PortRef, SampleInfo};
+use crate::port::{LOCAL, PortRef, SampleInfo};
 
 impl<M: Message> Inlet<M> {
     /// Shows a sample to the monitor, and delivers what it lets pass.
@@ -45,9 +45,13 @@ impl<M: Message> Inlet<M> {
         self.monitor.judge(info, info.received_ns, bytes, to_mailbox, |port| self.name_of(port))
     }
 
+    /// Looked up for the first sample of each publisher. A `local` channel may deliver before it is in the list.
     fn name_of(&self, publisher: PortRef) -> Option<String> {
-        let channels = self.channels.lock().unwrap_or_else(|e| e.into_inner());
-        channels.iter().find(|c| c.publisher == publisher).map(|c| c.publisher_name.clone())
+        let listed = {
+            let channels = self.channels.lock().unwrap_or_else(|e| e.into_inner());
+            channels.iter().find(|c| c.publisher == publisher).map(|c| c.publisher_name.clone())
+        };
+        listed.or_else(|| LOCAL.publishers().get(&publisher).map(|outlet| outlet.info().name.clone()))
     }
 
     fn pass_on(&self, info: SampleInfo, payload: Payload<'_>, to_mailbox: bool) {
