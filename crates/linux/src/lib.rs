@@ -13,6 +13,7 @@
 //! | [`raw`] | a bare shared mapping, for the programs that measure the limit |
 //! | [`sched`] | scheduling, processors and memory locking of threads and processes, by id |
 //! | [`socket`] | sockets: non-blocking sends in one call, descriptor passing, peer credentials |
+//! | [`tap`] | Ethernet devices whose other end is a program |
 //! | [`thread`] | threads with explicit scheduling, stack size and name |
 #![cfg(target_os = "linux")]
 
@@ -27,4 +28,5 @@ pub mod poll;
 pub mod raw;
 pub mod sched;
 pub mod socket;
+pub mod tap;
 pub mod thread;

@@ -94,6 +94,35 @@ pub fn peer_user(fd: impl AsFd) -> io::Result<u32> {
     Ok(rustix::net::sockopt::socket_peercred(fd)?.uid.as_raw())
 }
 
+/// Group ids of the process at the other end of a unix socket when it connected or listened: the first is its own group.
+///
+/// # Errors
+/// What getsockopt(2) says; `ENOPROTOOPT` before Linux 4.13.
+#[allow(unsafe_code)]
+pub fn peer_groups(fd: impl AsFd) -> io::Result<Vec<u32>> {
+    use std::os::fd::AsRawFd;
+    let first = rustix::net::sockopt::socket_peercred(&fd)?.gid.as_raw();
+    let mut others = vec![0u32; 32];
+    loop {
+        let mut size = (others.len() * size_of::<u32>()) as libc::socklen_t;
+        let (fd, into) = (fd.as_fd().as_raw_fd(), others.as_mut_ptr().cast());
+        // SAFETY: the descriptor is borrowed for the call, and `into` has room for `size` bytes.
+        let result = unsafe { libc::getsockopt(fd, libc::SOL_SOCKET, libc::SO_PEERGROUPS, into, &raw mut size) };
+        let error = io::Error::last_os_error();
+        let count = size as usize / size_of::<u32>();
+        match result {
+            0 => {
+                others.truncate(count);
+                others.insert(0, first);
+                return Ok(others);
+            }
+            // The kernel says how much room it needs.
+            _ if error.raw_os_error() == Some(libc::ERANGE) && count > others.len() => others.resize(count, 0),
+            _ => return Err(error),
+        }
+    }
+}
+
 /// Sets an integer option of the TCP level that the socket crates do not know; older kernels ignore it. `true`: it was taken.
 pub fn set_tcp_option(fd: BorrowedFd<'_>, option: i32, value: i32) -> bool {
     set_option(fd, libc::IPPROTO_TCP, option, &value.to_ne_bytes()).is_ok()
@@ -169,6 +198,14 @@ mod tests {
             set_pace(socket.as_fd(), rate).unwrap();
             assert_eq!(pace(socket.as_fd()).unwrap(), rate);
         }
+    }
+
+    #[test]
+    fn the_groups_of_a_peer_are_all_of_its_groups() {
+        let (a, _b) = UnixStream::pair().unwrap();
+        let own = rustix::process::getgroups().unwrap().into_iter().map(|g| g.as_raw());
+        let own: Vec<u32> = std::iter::once(rustix::process::getegid().as_raw()).chain(own).collect();
+        assert_eq!(peer_groups(&a).unwrap(), own);
     }
 
     #[test]
