@@ -48,9 +48,8 @@ impl Control {
             }
             Ok(admin::Request::Disconnect { publisher, subscriber }) => self.disconnect(publisher, subscriber),
             Ok(admin::Request::Command { port, text }) => self.command_port(&port, &text),
-            Ok(admin::Request::Set { .. } | admin::Request::Get { .. }) => {
-                admin::Reply::No("this version cannot do that yet".into())
-            }
+            Ok(admin::Request::Set { port, other, changes }) => self.set_priority(&port, &other, &changes),
+            Ok(admin::Request::Get { port, other }) => self.get_priority(&port, other.as_deref()),
             Err(problem) => admin::Reply::No(format!("a request that cannot be read: {problem}")),
         }
     }

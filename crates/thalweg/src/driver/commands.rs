@@ -21,7 +21,7 @@ pub(crate) type Reader = Box<dyn FnMut(&Bottle) -> Bottle + Send>;
 
 /// What users keep at a port for administration.
 #[derive(Default)]
-pub(crate) struct Kept {
+pub(crate) struct Administration {
     pub properties: BTreeMap<String, Value>,
     pub reader: Option<Reader>,
 }
@@ -113,9 +113,9 @@ impl NodeState {
 
     /// The port of this name, with its number.
     pub fn end_named(&self, name: &str) -> Option<(PortId, End)> {
-        let outlets = self.outlets_by_id().into_iter().map(|(id, outlet)| (id, End::Out(outlet)));
-        let inlets = self.inlets().into_iter().map(|(id, inlet)| (id, End::In(inlet)));
-        outlets.chain(inlets).find(|(_, end)| end.info().name == name)
+        let outlet = self.outlet_named(name).map(|(id, outlet)| (id, End::Out(outlet)));
+        let inlets = || self.inlets().into_iter().map(|(id, inlet)| (id, End::In(inlet)));
+        outlet.or_else(|| inlets().find(|(_, end)| end.info().name == name))
     }
 }
 
@@ -125,10 +125,10 @@ impl Control {
         let Some((id, end)) = self.state.end_named(port) else {
             return Reply::No(format!("this node has no port {port}"));
         };
-        let mut kept = self.state.take_kept(id);
+        let mut kept = self.state.take_administration(id);
         let mut administered = Port { control: self, end, kept: &mut kept };
         let answer = answer(text, &mut administered);
-        self.state.put_kept(id, kept);
+        self.state.put_administration(id, kept);
         Reply::Text { ok: answer.ok, text: answer.text }
     }
 
@@ -154,7 +154,7 @@ impl Control {
 struct Port<'a> {
     control: &'a mut Control,
     end: End,
-    kept: &'a mut Kept,
+    kept: &'a mut Administration,
 }
 
 impl Port<'_> {
