@@ -1,6 +1,9 @@
 //! The receiving side of a port: what happens with a sample that a channel delivers (step 12 of the data path).
 
+mod monitored;
+
 use super::local::LocalChannel;
+use super::monitor::seat::Seat;
 use super::sample::{Sample, SampleInfo, Storage, TakenSample};
 use super::{Channel, ChannelReport};
 use crate::channel::buffer::{Buffer, Pool};
@@ -75,6 +78,8 @@ pub(crate) struct Inlet<M: Message> {
     channels: Mutex<Vec<Arc<Channel>>>,
     /// Polled ports: receive halves that wait for their owner.
     halves: PiMutex<Vec<Inbound>>,
+    /// Looks at what comes in.
+    monitor: Seat,
 }
 
 struct Mailbox {
@@ -110,11 +115,19 @@ impl<M: Message> Inlet<M> {
             dropped: AtomicU64::new(0),
             channels: Mutex::new(Vec::new()),
             halves: PiMutex::new(Vec::new()),
+            monitor: Seat::default(),
         }
     }
 
     /// A value of this process, handed over as it is: for callbacks on the publisher's thread.
     pub fn hand_over(&self, info: SampleInfo, value: &M::Value) {
+        if self.monitor.is_taken() {
+            return self.hand_over_monitored(info, value);
+        }
+        self.show(info, value);
+    }
+
+    fn show(&self, info: SampleInfo, value: &M::Value) {
         if let Sink::Callback(callback) = &self.sink {
             let mut callback = callback.lock();
             trace::step(Step::Callback);
@@ -276,12 +289,19 @@ pub(crate) trait AnyInlet: Send + Sync {
     /// This thread does from now on; 0: none does any more.
     fn set_server(&self, tid: i32);
     fn reports(&self) -> Vec<ChannelReport>;
+    /// Where a monitor of the input sits.
+    fn monitor(&self) -> &Seat;
+    /// Waits at most a tick for a sample that its monitor keeps back, and delivers those that are due.
+    fn release(&self);
     /// A polled port takes the receive half; others give it back, for a reader thread.
     fn adopt(&self, inbound: Inbound) -> Option<Inbound>;
 }
 
 impl<M: Message> AnyInlet for Inlet<M> {
     fn deliver(&self, delivery: Delivery<'_>) {
+        if self.monitor.is_taken() {
+            return self.deliver_monitored(delivery, false);
+        }
         match &self.sink {
             Sink::Callback(_) => self.call(delivery.info, delivery.payload.bytes()),
             Sink::Mailbox => self.store(delivery.info, delivery.payload),
@@ -329,6 +349,12 @@ impl<M: Message> AnyInlet for Inlet<M> {
         let channels = self.channels.lock().unwrap_or_else(|e| e.into_inner());
         channels.iter().map(|c| c.report("subscriber", self.waiting())).collect()
     }
+    fn monitor(&self) -> &Seat {
+        &self.monitor
+    }
+    fn release(&self) {
+        self.release_late();
+    }
     fn adopt(&self, inbound: Inbound) -> Option<Inbound> {
         if !self.polled {
             return Some(inbound);
@@ -351,6 +377,9 @@ impl<M: Message> LocalChannel<M> for Inlet<M> {
     }
     fn buffer(&self, info: SampleInfo, buffer: &Arc<Buffer>) {
         trace::step(Step::Deliver);
+        if self.monitor.is_taken() {
+            return self.deliver_monitored(Delivery { info, payload: Payload::Pooled(buffer) }, true);
+        }
         self.store(info, Payload::Pooled(buffer));
     }
 }

@@ -1,11 +1,14 @@
 //! Publishers.
 
+use super::monitor::Monitor;
 use super::{AnyOutlet, Channel, Outcome, Outlet, Published};
+use crate::admin::bottle::Bottle;
 use crate::channel::flow::Batching;
 use crate::codec::{Message, Plain, Raw};
 use crate::error::{Error, Result};
 use crate::node::{Node, PortRequest};
 use linux::thread::Settings;
+use qos::priority::PrioritySettings;
 use qos::{Class, Qos, Queue, Reliability};
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -51,6 +54,12 @@ impl<M: Message> PublisherBuilder<M> {
         self.request.qos.class = class;
         self
     }
+    /// Marks, pace and sending thread of all channels of this port, unless one is set by name
+    /// ([`Node::set_priority`]). What the kernel refuses when a channel opens is an event. Default: nothing.
+    pub fn priority(mut self, priority: PrioritySettings) -> Self {
+        self.request.priority = priority;
+        self
+    }
     /// Largest encoded message, in bytes. Default 16 MiB.
     pub fn max_message(mut self, bytes: u32) -> Self {
         self.request.qos.max_message = bytes;
@@ -71,6 +80,17 @@ impl<M: Message> PublisherBuilder<M> {
     /// Lets small samples leave together on stream carriers: more per second, each later by up to `within`.
     pub fn batching(mut self, batching: Batching) -> Self {
         self.request.batching = Some(batching);
+        self
+    }
+    /// Attaches a monitor to the output: it sees every sample that goes out.
+    pub fn monitor(mut self, monitor: impl Monitor + 'static) -> Self {
+        self.request.monitor = Some(Box::new(monitor));
+        self
+    }
+    /// Answers administrators' commands that are not part of the grammar, on the node's `control` thread: shortly, and
+    /// without asking this node anything.
+    pub fn admin_reader(mut self, reader: impl FnMut(&Bottle) -> Bottle + Send + 'static) -> Self {
+        self.request.reader = Some(Box::new(reader));
         self
     }
     /// Opens the port.
