@@ -7,6 +7,7 @@
 //! | [`futex`] | waiting on and waking a word, private or shared between processes |
 //! | [`lock`] | a mutex whose waiters lend their priority to the holder |
 //! | [`memory`] | sealed shared memory, the slot arena and the descriptor rings of the `shm` carrier |
+//! | [`namespace`] | entering a network namespace |
 //! | [`net`] | network interfaces and their addresses |
 //! | [`poll`] | epoll and eventfd |
 //! | [`raw`] | a bare shared mapping, for the programs that measure the limit |
@@ -19,6 +20,7 @@ pub mod clock;
 pub mod futex;
 pub mod lock;
 pub mod memory;
+pub mod namespace;
 pub mod net;
 pub mod poll;
 pub mod raw;
