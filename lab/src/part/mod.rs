@@ -39,7 +39,8 @@ fn find(name: &str) -> Result<Role> {
 /// Before any other thread is started, so that all are where the first one is.
 fn enter(place: &Place) -> Result {
     if let Some(namespace) = &place.namespace {
-        linux::namespace::enter(namespace)
+        linux::namespace::Namespace::named(namespace)
+            .and_then(|namespace| namespace.enter())
             .map_err(|e| Error::system(&format!("namespace {namespace}"), &e, "run it as root"))?;
     }
     if !place.processors.is_empty() {

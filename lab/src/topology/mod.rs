@@ -79,14 +79,9 @@ impl Namespace {
     /// # Errors
     /// [`Error::System`] when it cannot be entered.
     pub fn within<T: Send>(&self, body: impl FnOnce() -> T + Send) -> Result<T> {
-        let entered = std::thread::scope(|scope| {
-            let inside = scope.spawn(|| linux::namespace::enter(&self.name).map(|()| body()));
-            inside.join()
-        });
-        match entered {
-            Ok(done) => done.map_err(|e| Error::system(&self.name, &e, "run it as root")),
-            Err(panic) => std::panic::resume_unwind(panic),
-        }
+        linux::namespace::Namespace::named(&self.name)
+            .and_then(|namespace| namespace.run(body))
+            .map_err(|e| Error::system(&self.name, &e, "run it as root"))
     }
 }
 
