@@ -6,6 +6,9 @@
 //! | [`run`] | running one, from its name to its document |
 //! | [`topology`] | hosts, switches and routers as network namespaces; links that act as a wire |
 //! | [`part`] | processes of an experiment: started in a host, told and heard in lines of JSON |
+//! | [`load`] | what else is on the link: generators and sinks |
+//! | [`trips`] | round trips over Thalweg's channels |
+//! | [`stalls`] | times at which the machine itself stood still |
 //! | [`results`] | cells, checks, statistics: the document of `lab run --json` |
 //! | [`error`] | why an experiment could not be run |
 //!
@@ -14,10 +17,13 @@
 
 pub mod error;
 pub mod experiments;
+pub mod load;
 pub mod part;
 pub mod results;
 pub mod run;
+pub mod stalls;
 pub mod topology;
+pub mod trips;
 
 pub use error::{Error, Result};
 pub use experiments::{Experiment, experiments, find};

@@ -1,5 +1,7 @@
 //! What can be run. To add one: a module with a type that is an [`Experiment`], and its line in [`experiments`].
 
+mod yarp;
+
 use crate::error::{Error, Result};
 use crate::results::Findings;
 use crate::run::Lab;
@@ -19,7 +21,7 @@ pub trait Experiment: Sync {
 
 /// All experiments.
 pub fn experiments() -> &'static [&'static dyn Experiment] {
-    &[]
+    &[&yarp::YarpNic, &yarp::YarpSwitch]
 }
 
 /// The experiment with this name.
