@@ -6,6 +6,7 @@
 //! | [`clock`] | the monotonic clock and the identity of a clock (boot and time namespace) |
 //! | [`futex`] | waiting on and waking a word, private or shared between processes |
 //! | [`lock`] | a mutex whose waiters lend their priority to the holder |
+//! | [`marks`] | DSCP, traffic class and priority of a socket's packets |
 //! | [`memory`] | sealed shared memory, the slot arena and the descriptor rings of the `shm` carrier |
 //! | [`net`] | network interfaces and their addresses |
 //! | [`poll`] | epoll and eventfd |
@@ -20,6 +21,7 @@ pub mod allocations;
 pub mod clock;
 pub mod futex;
 pub mod lock;
+pub mod marks;
 pub mod memory;
 pub mod net;
 pub mod poll;
