@@ -8,6 +8,7 @@
 //! | [`list`], [`info`], [`top`] | what there is, from what all nodes say ([`census`]) |
 //! | [`connect`] | channels by administration |
 //! | [`measure`] | `hz`, `bw` and `delay` |
+//! | [`lab`] | the experiments of the papers |
 //! | [`router`] | the control-plane router |
 //! | [`session`], [`tap`] | the node of a verb; a subscriber to whatever a topic carries |
 //! | [`quantity`], [`output`], [`signals`], [`statistics`], [`failure`] | arguments in; results, tables and exit codes out |
@@ -18,6 +19,7 @@ mod connect;
 mod demo;
 mod failure;
 mod info;
+mod lab;
 mod list;
 mod measure;
 mod output;
@@ -63,6 +65,9 @@ enum Verb {
     Router(router::Arguments),
     /// Measure latency, throughput and fan-out, and compare them with bare sockets
     Bench(bench::Arguments),
+    Lab(lab::Arguments),
+    #[command(name = lab::PART, hide = true)]
+    LabPart(lab::PartArguments),
 }
 
 fn main() -> ExitCode {
@@ -82,6 +87,8 @@ fn main() -> ExitCode {
         Verb::Top(arguments) => top::run(arguments),
         Verb::Router(arguments) => router::run(arguments),
         Verb::Bench(arguments) => return bench::run(arguments),
+        Verb::Lab(arguments) => lab::run(arguments),
+        Verb::LabPart(arguments) => lab::part(arguments),
     };
     let Err(failure) = outcome else { return ExitCode::SUCCESS };
     if !failure.text().is_empty() {

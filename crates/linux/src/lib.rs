@@ -8,6 +8,7 @@
 //! | [`lock`] | a mutex whose waiters lend their priority to the holder |
 //! | [`marks`] | DSCP, traffic class and priority of a socket's packets |
 //! | [`memory`] | sealed shared memory, the slot arena and the descriptor rings of the `shm` carrier |
+//! | [`namespace`] | entering a network namespace |
 //! | [`net`] | network interfaces and their addresses |
 //! | [`poll`] | epoll and eventfd |
 //! | [`raw`] | a bare shared mapping, for the programs that measure the limit |
@@ -23,6 +24,7 @@ pub mod futex;
 pub mod lock;
 pub mod marks;
 pub mod memory;
+pub mod namespace;
 pub mod net;
 pub mod poll;
 pub mod raw;
