@@ -7,6 +7,8 @@
 //! | [`topology`] | hosts, switches and routers as network namespaces; links that act as a wire |
 //! | [`part`] | processes of an experiment: started in a host, told and heard in lines of JSON |
 //! | [`results`] | cells, checks, statistics: the document of `lab run --json` |
+//! | [`stalls`] | times at which the machine itself stood still |
+//! | [`wan`] | a wide-area link in user space |
 //! | [`error`] | why an experiment could not be run |
 //!
 //! Everything that an experiment makes is held by guards and goes with them: at the end, after an error, on a panic, and
@@ -17,7 +19,9 @@ pub mod experiments;
 pub mod part;
 pub mod results;
 pub mod run;
+pub mod stalls;
 pub mod topology;
+pub mod wan;
 
 pub use error::{Error, Result};
 pub use experiments::{Experiment, experiments, find};

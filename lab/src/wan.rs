@@ -12,11 +12,11 @@ pub use line::{Behaviour, Counts};
 use hdrhistogram::Histogram;
 use line::Line;
 use linux::clock::monotonic_ns;
+use linux::namespace::Namespace;
 use linux::tap::Tap;
 use qos::priority::{Policy, Scheduling};
 use serde::Serialize;
 use std::io;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -25,8 +25,8 @@ use std::time::Duration;
 /// Where one end of the link is.
 #[derive(Clone, Debug)]
 pub struct End {
-    /// The mounted network namespace, such as `/run/netns/h1`.
-    pub namespace: PathBuf,
+    /// Name of the network namespace.
+    pub namespace: String,
     /// Name of the device that is made there, at most 15 bytes. It is down at first: addresses are the caller's business.
     pub device: String,
 }
@@ -69,11 +69,10 @@ impl Wan {
     /// Connects `a` and `b`; `there` holds from `a` to `b`. The same seed gives the same losses and delays, frame by frame.
     ///
     /// # Errors
-    /// PermissionDenied without CAP_NET_ADMIN, CAP_SYS_ADMIN (to enter the namespaces) or CAP_SYS_NICE; see [`Tap::open_in`].
+    /// PermissionDenied without CAP_NET_ADMIN and CAP_SYS_ADMIN (to enter the namespaces); see [`Tap::open`].
     pub fn start(a: &End, b: &End, there: Behaviour, back: Behaviour, seed: u64) -> io::Result<Self> {
-        let taps = [a, b].map(|end| Tap::open_in(&end.namespace, &end.device).map(Arc::new));
-        let [a, b] = taps;
-        let (a, b) = (a?, b?);
+        let open = |end: &End| Namespace::named(&end.namespace)?.run(|| Tap::open(&end.device))?.map(Arc::new);
+        let (a, b) = (open(a)?, open(b)?);
         let mut wan = Self { stop: Arc::default(), directions: Vec::new() };
         wan.direct(a.clone(), b.clone(), there, seed)?;
         wan.direct(b, a, back, seed ^ u64::MAX)?;

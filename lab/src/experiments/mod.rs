@@ -1,5 +1,10 @@
 //! What can be run. To add one: a module with a type that is an [`Experiment`], and its line in [`experiments`].
 
+mod big_messages;
+mod cpu_contention;
+mod isolation;
+mod tally;
+
 use crate::error::{Error, Result};
 use crate::results::Findings;
 use crate::run::Lab;
@@ -19,7 +24,7 @@ pub trait Experiment: Sync {
 
 /// All experiments.
 pub fn experiments() -> &'static [&'static dyn Experiment] {
-    &[]
+    &[&cpu_contention::CpuContention, &isolation::Isolation, &big_messages::BigMessages]
 }
 
 /// The experiment with this name.
