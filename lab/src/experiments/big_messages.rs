@@ -14,7 +14,7 @@ use crate::results::{Bar, Check, Factors, Figure, Findings, Group, Panel, median
 use crate::run::Lab;
 use crate::stalls::Monitor;
 use crate::topology::wire::{Queue, Wire};
-use crate::topology::{DEVICE, Topology};
+use crate::topology::{self, DEVICE, Topology};
 use qos::blocking::{Blocking, BulkSender};
 use serde_json::Value;
 use std::net::SocketAddr;
@@ -99,7 +99,7 @@ impl Experiment for BigMessages {
     fn run(&self, lab: &Lab) -> Result<Findings> {
         let topology = Topology::link(lab)?;
         let mut house = House::start(lab, &topology)?;
-        let ring = ring(&topology)?;
+        let ring = ring(&topology);
         let repetitions = if lab.options.tiny { 1 } else { 5 - 2 * usize::from(lab.options.quick) };
         let mut sides: Vec<Side> = ARMS.iter().map(|_| Side::default()).collect();
         for repetition in 0..repetitions {
@@ -117,10 +117,11 @@ impl Experiment for BigMessages {
 }
 
 /// Bytes that the driver of the first host's device takes in advance; a device without such a limit takes nothing.
-fn ring(topology: &Topology) -> Result<u64> {
-    let limit = format!("/sys/class/net/{DEVICE}/queues/tx-0/byte_queue_limits/limit");
-    let read = topology.host(1).within(|| std::fs::read_to_string(limit))?;
-    Ok(read.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0))
+fn ring(topology: &Topology) -> u64 {
+    // /sys shows the namespace it was mounted in: `ip netns exec` mounts its own.
+    let file = format!("/sys/class/net/{DEVICE}/queues/tx-0/byte_queue_limits/limit");
+    let read = topology::command::ip(&["netns", "exec", topology.host(1).name(), "cat", &file]);
+    read.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0)
 }
 
 /// Publishers on the first host, subscribers on the second.

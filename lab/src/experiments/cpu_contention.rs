@@ -51,7 +51,7 @@ impl Experiment for CpuContention {
         let mut findings = Findings { notes: notes(first, &cpus), ..Findings::default() };
         let repetitions = if lab.options.tiny { 1 } else { 5 };
         let pinned = Pair::start(lab, "pinned", &[first])?;
-        compare(lab, pinned, &[OTHER, FIFO], &HOGS, repetitions, &cpus, &mut findings)?;
+        compare(lab, pinned, &[OTHER, FIFO], &HOGS, repetitions, &[first], &mut findings)?;
         let free = Pair::start(lab, "free", &[])?;
         let hogs = if lab.options.quick || lab.options.tiny { &HOGS[2..] } else { &HOGS[..] };
         compare(lab, free, &[OTHER, FIFO, DEADLINE], hogs, repetitions, &cpus, &mut findings)?;
@@ -63,9 +63,9 @@ fn notes(first: usize, cpus: &[usize]) -> Vec<String> {
     vec![
         format!(
             "ping and pong are two processes, {CARRIER} over loopback, {PAYLOAD} bytes, {HZ} a second, at uneven times; \
-             pinned: all threads of both on processor {first}"
+             pinned: all threads of both, and the hogs, on processor {first}"
         ),
-        format!("hogs are processes at ordinary priority, one after the other on processors {cpus:?}"),
+        format!("hogs are processes at ordinary priority; not pinned: one after the other on processors {cpus:?}"),
         "fifo:30 and deadline are set on the live channels, at both ends: threads of their own send and receive".into(),
         "p99 is compared by pairs of runs that follow each other; samples hit by a stall of the machine are apart"
             .into(),

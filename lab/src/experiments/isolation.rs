@@ -137,8 +137,8 @@ impl<'a> House<'a> {
     fn compare(&mut self, lab: &Lab, trouble: Trouble, findings: &mut Findings) -> Result<Group> {
         let (repetitions, count) = match () {
             () if lab.options.tiny => (1, 100),
-            () if lab.options.quick => (5, 600),
-            () => (7, 4000),
+            () if lab.options.quick => (7, 600),
+            () => (9, 3000),
         };
         let mut sides = [Side::default(), Side::default()];
         self.run(lab, 200, &mut Side::default())?;
