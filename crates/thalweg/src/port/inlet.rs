@@ -17,7 +17,7 @@ use linux::lock::PiMutex;
 use linux::memory::Borrowed;
 use std::any::Any;
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::Waker;
 use std::time::Duration;
@@ -68,6 +68,8 @@ pub(crate) struct Inlet<M: Message> {
     pub polled: bool,
     pub events: Events,
     mailbox: PiMutex<Mailbox>,
+    /// Samples in the mailbox: who finds none takes no lock, and so stands in no publisher's way.
+    stored: AtomicUsize,
     news: AtomicU32,
     sleepers: AtomicU32,
     closed: AtomicBool,
@@ -107,6 +109,7 @@ impl<M: Message> Inlet<M> {
             polled,
             events,
             mailbox: PiMutex::new(mailbox),
+            stored: AtomicUsize::new(0),
             news: AtomicU32::new(0),
             sleepers: AtomicU32::new(0),
             closed: AtomicBool::new(false),
@@ -178,6 +181,7 @@ impl<M: Message> Inlet<M> {
             }
         };
         mailbox.waiting.push_back((info, storage));
+        self.stored.store(mailbox.waiting.len(), Ordering::SeqCst);
         let waker = mailbox.waker.take();
         drop(mailbox);
         self.announce(waker);
@@ -194,7 +198,13 @@ impl<M: Message> Inlet<M> {
     }
 
     pub fn pop(&self) -> Option<(SampleInfo, Storage)> {
-        self.mailbox.lock().waiting.pop_front()
+        if self.stored.load(Ordering::SeqCst) == 0 {
+            return None;
+        }
+        let mut mailbox = self.mailbox.lock();
+        let sample = mailbox.waiting.pop_front();
+        self.stored.store(mailbox.waiting.len(), Ordering::SeqCst);
+        sample
     }
 
     /// The next waiting sample that can be decoded.
@@ -230,7 +240,7 @@ impl<M: Message> Inlet<M> {
     pub fn wait_for_news(&self, timeout: Duration) {
         self.sleepers.fetch_add(1, Ordering::SeqCst);
         let seen = self.news.load(Ordering::SeqCst);
-        if self.mailbox.lock().waiting.is_empty() && !self.is_closed() {
+        if self.stored.load(Ordering::SeqCst) == 0 && !self.is_closed() {
             futex::wait(&self.news, seen, Some(timeout), Scope::Private);
         }
         self.sleepers.fetch_sub(1, Ordering::SeqCst);
