@@ -9,6 +9,7 @@
 //! | [`memory`] | sealed shared memory, the slot arena and the descriptor rings of the `shm` carrier |
 //! | [`net`] | network interfaces and their addresses |
 //! | [`poll`] | epoll and eventfd |
+//! | [`probe`] | facts of this host that decide whether real-time promises can be kept |
 //! | [`raw`] | a bare shared mapping, for the programs that measure the limit |
 //! | [`socket`] | sockets: non-blocking sends in one call, descriptor passing, peer credentials |
 //! | [`thread`] | threads with explicit scheduling, stack size and name |
@@ -21,6 +22,7 @@ pub mod lock;
 pub mod memory;
 pub mod net;
 pub mod poll;
+pub mod probe;
 pub mod raw;
 pub mod socket;
 pub mod thread;
