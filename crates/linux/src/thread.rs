@@ -1,6 +1,9 @@
 //! Threads with explicit scheduling, stack size and name: none inherits what its creator happened to have.
 
+use crate::sched::{self, SchedError};
+use qos::priority::Scheduling;
 use std::io;
+use std::sync::mpsc;
 use std::thread::JoinHandle;
 
 /// What a new thread gets.
@@ -10,27 +13,59 @@ pub struct Settings {
     pub name: String,
     /// Stack size in bytes. Default 256 KiB; only touched pages cost memory.
     pub stack: usize,
-    /// Processors the thread may run on, by number. Default: those of the process when it started.
-    pub affinity: Option<Vec<usize>>,
+    /// Processors the thread may run on, by number. Default: those of its creator.
+    pub affinity: Option<Vec<u16>>,
+    /// Policy and priority. Default: OTHER, at its creator's nice value.
+    pub scheduling: Option<Scheduling>,
 }
 
 impl Settings {
     /// The defaults, with a name.
     pub fn named(name: impl Into<String>) -> Self {
-        Self { name: name.into(), stack: 256 * 1024, affinity: None }
+        Self { name: name.into(), stack: 256 * 1024, affinity: None, scheduling: None }
     }
 }
 
-/// Starts a thread with scheduling policy OTHER (whatever its creator has) and the given settings.
+/// Starts a thread with scheduling policy OTHER (whatever its creator has) or what the settings say.
+///
+/// # Errors
+/// As [`start`].
 pub fn spawn<F: FnOnce() + Send + 'static>(settings: Settings, body: F) -> io::Result<JoinHandle<()>> {
-    let Settings { name, stack, affinity } = settings;
-    std::thread::Builder::new().name(name.chars().take(15).collect()).stack_size(stack).spawn(move || {
+    if settings.affinity.is_some() || settings.scheduling.is_some() {
+        return start(settings, body).map(|(thread, _)| thread);
+    }
+    builder(&settings).spawn(|| {
         reset_policy();
-        if let Some(cpus) = affinity {
-            let _ = pin(&cpus);
-        }
         body();
     })
+}
+
+/// As [`spawn`]; waits until the thread runs as it should, and gives its id too.
+///
+/// # Errors
+/// The kernel gives no thread; or it refuses the scheduling, as a [`SchedError`] within: then `body` does not run.
+pub fn start<F: FnOnce() + Send + 'static>(settings: Settings, body: F) -> io::Result<(JoinHandle<()>, i32)> {
+    let builder = builder(&settings);
+    let (tell, told) = mpsc::sync_channel(1);
+    let thread = builder.spawn(move || {
+        let ready = prepare(&settings);
+        let goes_on = ready.is_ok();
+        let _ = tell.send(ready.map(|()| sched::current()));
+        if goes_on {
+            body();
+        }
+    })?;
+    let tid = told.recv().map_err(io::Error::other)??;
+    Ok((thread, tid))
+}
+
+fn builder(settings: &Settings) -> std::thread::Builder {
+    std::thread::Builder::new().name(settings.name.chars().take(15).collect()).stack_size(settings.stack)
+}
+
+fn prepare(settings: &Settings) -> Result<(), SchedError> {
+    reset_policy();
+    sched::apply(0, settings.scheduling.as_ref(), settings.affinity.as_deref())
 }
 
 /// Sets the calling thread to SCHED_OTHER, nice 0 left as it is. Giving up a priority needs no permission.
@@ -77,5 +112,13 @@ mod tests {
         };
         spawn(settings, body).unwrap().join().unwrap();
         assert_eq!(told.recv().unwrap(), (Some("reader-of-a-lon".to_owned()), 1));
+    }
+
+    #[test]
+    fn a_thread_that_cannot_be_as_asked_does_not_run() {
+        let settings = Settings { affinity: Some(vec![1023]), ..Settings::named("nowhere") };
+        let refused = start(settings, || panic!("it ran")).unwrap_err();
+        let inner = refused.get_ref().and_then(|e| e.downcast_ref::<SchedError>()).unwrap();
+        assert!(matches!(inner.reason, sched::Reason::Invalid), "{inner}");
     }
 }

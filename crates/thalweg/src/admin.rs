@@ -1,7 +1,13 @@
 //! Administration: what nodes may ask of each other over the control plane.
 
+pub mod bottle;
+pub mod grammar;
+pub mod priority;
+
 use crate::error::{Error, Result};
 use crate::port::ChannelReport;
+use qos::Class;
+use qos::priority::{Changes, Dscp, PrioritySettings};
 use serde::{Deserialize, Serialize};
 
 /// A request to a node.
@@ -26,6 +32,76 @@ pub enum Request {
         /// Subscriber's port name.
         subscriber: String,
     },
+    /// To the node that has `port`: change the priority of its end of the channel with `other` (Y-02, Y-14).
+    Set {
+        /// A port of the node.
+        port: String,
+        /// The port at the channel's other end; `port` itself: the process, whose threads all get the scheduling.
+        other: String,
+        /// What changes. All of it or, with a reason, nothing.
+        changes: Changes,
+    },
+    /// To the node that has `port`: the priority of its end of the channel with `other`, as the kernel has it now.
+    Get {
+        /// A port of the node.
+        port: String,
+        /// The port at the channel's other end; `port` itself: the process; `None`: all channels of the port.
+        other: Option<String>,
+    },
+    /// To the node that has `port`: an administrator's line in YARP's words (Y-20).
+    Command {
+        /// A port of the node.
+        port: String,
+        /// The line.
+        text: String,
+    },
+}
+
+/// The priority of one end of a channel: what was asked for, what the kernel says now, and whether it has an effect.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct EndReport {
+    /// Publisher's port name.
+    pub publisher: String,
+    /// Subscriber's port name.
+    pub subscriber: String,
+    /// Which end reports: `publisher`, `subscriber`, or `process` for the process of a port.
+    pub end: String,
+    /// The carrier; empty while the two are not connected.
+    pub carrier: String,
+    /// What was asked for at this end, the port's own settings included.
+    pub asked: PrioritySettings,
+    /// The thread that serves this end; `None`: none does now (samples leave on the publishing thread).
+    pub tid: Option<i32>,
+    /// Its policy, as the kernel says: `other`, `fifo`, `rr`, `deadline`, …; empty without a thread.
+    pub policy: String,
+    /// Its real-time priority, 0 where it has none.
+    pub priority: u32,
+    /// Its nice value.
+    pub nice: i32,
+    /// The processors it may run on.
+    pub affinity: Vec<u16>,
+    /// It serves this channel alone.
+    pub own_thread: bool,
+    /// TOS octet (IPv4) or traffic class (IPv6) of the packets that leave this end, read from the socket; `None`: the
+    /// carrier has no packets.
+    pub tos: Option<u8>,
+    /// The code point in it.
+    pub dscp: Option<Dscp>,
+    /// The class that has this code point.
+    pub class: Option<Class>,
+    /// The socket's priority (SO_PRIORITY).
+    pub socket_priority: Option<u32>,
+    /// The device by which the packets leave.
+    pub device: Option<String>,
+    /// Where they wait there, such as `band 1 of 3 of pfifo_fast`; empty where nothing is known.
+    pub band: String,
+    /// Whether the marks have the effect that their class promises.
+    pub effective: bool,
+    /// Why, or why not, and the remedy.
+    pub because: String,
+    /// What is to be known besides, such as `stored: applies when the two are connected`; empty: nothing.
+    pub note: String,
 }
 
 /// The answer to a [`Request`].
@@ -36,6 +112,15 @@ pub enum Reply {
     Done,
     /// The node's channels.
     Channels(Vec<ChannelReport>),
+    /// Ends of channels: of `Set` the one that was changed, of `Get` all that were asked for.
+    Settings(Vec<EndReport>),
+    /// The answer to a command.
+    Text {
+        /// It was carried out.
+        ok: bool,
+        /// What is to be said of it.
+        text: String,
+    },
     /// It could not be done, and why.
     No(String),
 }

@@ -32,6 +32,9 @@ impl Control {
                 self.connect(publisher, subscriber, carrier)
             }
             Ok(admin::Request::Disconnect { publisher, subscriber }) => self.disconnect(publisher, subscriber),
+            Ok(admin::Request::Set { .. } | admin::Request::Get { .. } | admin::Request::Command { .. }) => {
+                admin::Reply::No("this version cannot do that yet".into())
+            }
             Err(problem) => admin::Reply::No(format!("a request that cannot be read: {problem}")),
         }
     }

@@ -1,0 +1,187 @@
+//! Scheduling of threads: read and set by thread id, live (sched(7), sched_setattr(2), sched_setaffinity(2)).
+//!
+//! A thread id is what `gettid` gives; 0 is the calling thread. Where the kernel refuses, [`SchedError`] says which of the
+//! several reasons it was, and what helps.
+
+mod error;
+mod process;
+mod refusal;
+
+pub use error::{Reason, SchedError};
+pub use process::set_process;
+
+use qos::priority::{Policy, Scheduling};
+use rustix::thread::{CpuSet, Pid};
+use std::io;
+
+/// How a thread is scheduled now, as the kernel says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Scheduled {
+    /// The thread.
+    pub tid: i32,
+    /// The kernel's number of the policy: 0 OTHER, 1 FIFO, 2 RR, 3 BATCH, 5 IDLE, 6 DEADLINE.
+    pub number: u32,
+    /// The policy with its parameters; `None` for those that Thalweg does not set (BATCH, IDLE and newer ones).
+    pub policy: Option<Policy>,
+    /// Nice value, −20 (first) … 19; counts under OTHER and BATCH only.
+    pub nice: i8,
+    /// Processors the thread may run on, by number.
+    pub affinity: Vec<u16>,
+}
+
+impl Scheduled {
+    /// The policy's name: `other`, `fifo`, `rr`, `batch`, `idle`, `deadline`, or `unknown`.
+    pub fn policy_name(&self) -> &'static str {
+        match (self.policy, self.number) {
+            (Some(policy), _) => policy.name(),
+            (None, 3) => "batch",
+            (None, 5) => "idle",
+            _ => "unknown",
+        }
+    }
+    /// The real-time priority, 0 where there is none.
+    pub fn priority(&self) -> u8 {
+        self.policy.map_or(0, Policy::priority)
+    }
+    /// As it would be set again; `None` as in [`Scheduled::policy`].
+    pub fn scheduling(&self) -> Option<Scheduling> {
+        self.policy.map(|policy| Scheduling { policy, nice: self.nice })
+    }
+}
+
+/// The calling thread's id.
+pub fn current() -> i32 {
+    rustix::thread::gettid().as_raw_nonzero().get()
+}
+
+/// How the thread is scheduled now.
+///
+/// # Errors
+/// What sched_getattr(2) says: ESRCH when there is no such thread.
+pub fn read(tid: i32) -> io::Result<Scheduled> {
+    let found = attributes(tid)?;
+    let cpus = rustix::thread::sched_getaffinity(Pid::from_raw(tid))?;
+    let priority = u8::try_from(found.sched_priority).unwrap_or(u8::MAX);
+    let policy = match i32::try_from(found.sched_policy).unwrap_or(-1) {
+        libc::SCHED_OTHER => Some(Policy::Other),
+        libc::SCHED_FIFO => Some(Policy::Fifo(priority)),
+        libc::SCHED_RR => Some(Policy::RoundRobin(priority)),
+        libc::SCHED_DEADLINE => Some(Policy::Deadline {
+            runtime_ns: found.sched_runtime,
+            deadline_ns: found.sched_deadline,
+            period_ns: found.sched_period,
+        }),
+        _ => None,
+    };
+    let affinity = (0..CpuSet::MAX_CPU).filter(|cpu| cpus.is_set(*cpu)).map(|cpu| cpu as u16).collect();
+    let nice = i8::try_from(found.sched_nice).unwrap_or(0);
+    let tid = if tid == 0 { current() } else { tid };
+    Ok(Scheduled { tid, number: found.sched_policy, policy, nice, affinity })
+}
+
+/// Gives the thread this policy, priority, reservation and nice value, at once.
+///
+/// # Errors
+/// The kernel's refusal with its reason; the thread is as it was.
+pub fn set(tid: i32, to: &Scheduling) -> Result<(), SchedError> {
+    let refused = |error| refusal::of_scheduling(tid, to, error);
+    let before = attributes(tid).map_err(refused)?;
+    set_attributes(tid, &wanted(to, before.sched_flags)).map_err(refused)
+}
+
+/// Lets the thread run on these processors only.
+///
+/// # Errors
+/// As [`set`]; [`Reason::Invalid`] when none of the processors exists or may be used.
+pub fn set_affinity(tid: i32, cpus: &[u16]) -> Result<(), SchedError> {
+    let mut set = CpuSet::new();
+    cpus.iter().map(|c| usize::from(*c)).filter(|c| *c < CpuSet::MAX_CPU).for_each(|c| set.set(c));
+    rustix::thread::sched_setaffinity(Pid::from_raw(tid), &set)
+        .map_err(|error| refusal::of_affinity(tid, cpus, error.into()))
+}
+
+/// Both at once, in the order that the kernel allows (a reservation needs all processors). `None`: as it is.
+///
+/// # Errors
+/// As [`set`]; nothing is half done.
+pub fn apply(tid: i32, scheduling: Option<&Scheduling>, affinity: Option<&[u16]>) -> Result<(), SchedError> {
+    let before = read(tid).map_err(|error| refusal::of_scheduling(tid, &Scheduling::default(), error))?;
+    let processors_first = matches!(scheduling, Some(Scheduling { policy: Policy::Deadline { .. }, .. }));
+    let policy = || scheduling.map_or(Ok(()), |to| set(tid, to));
+    let processors = || affinity.map_or(Ok(()), |cpus| set_affinity(tid, cpus));
+    let done =
+        if processors_first { processors().and_then(|()| policy()) } else { policy().and_then(|()| processors()) };
+    done.inspect_err(|_| put_back(&before))
+}
+
+/// Makes a thread what it was. Fails only for a thread that is gone, which has nothing to put back.
+fn put_back(before: &Scheduled) {
+    let reserved = matches!(before.policy, Some(Policy::Deadline { .. }));
+    if reserved {
+        let _ = set_affinity(before.tid, &before.affinity);
+    }
+    if let Some(scheduling) = before.scheduling() {
+        let _ = set(before.tid, &scheduling);
+    }
+    if !reserved {
+        let _ = set_affinity(before.tid, &before.affinity);
+    }
+}
+
+/// Keeps the process's memory resident: no sample waits for a page that was written out. Pages are locked as they are
+/// touched, now and later: shared memory is set aside by the gigabyte and hardly touched (MCL_ONFAULT).
+///
+/// # Errors
+/// [`Reason::MemoryLimit`] or [`Reason::MissingCapability`] with what helps.
+pub fn lock_memory() -> Result<(), SchedError> {
+    use rustix::mm::MlockAllFlags;
+    rustix::mm::mlockall(MlockAllFlags::CURRENT | MlockAllFlags::FUTURE | MlockAllFlags::ONFAULT)
+        .map_err(|error| refusal::of_memory_lock(error.into()))
+}
+
+/// What the kernel is asked for. A reservation must not pass to threads that this one starts (they could not be started
+/// at all), and the mark for that, once set, is taken back only by who may set priorities.
+fn wanted(to: &Scheduling, before: u64) -> libc::sched_attr {
+    const RESET_ON_FORK: u64 = libc::SCHED_FLAG_RESET_ON_FORK as u64;
+    let (mut runtime, mut deadline, mut period) = (0, 0, 0);
+    let mut flags = before & RESET_ON_FORK;
+    if let Policy::Deadline { runtime_ns, deadline_ns, period_ns } = to.policy {
+        (runtime, deadline, period) = (runtime_ns, deadline_ns, period_ns);
+        flags = RESET_ON_FORK;
+    }
+    libc::sched_attr {
+        size: size_of::<libc::sched_attr>() as u32,
+        sched_policy: to.policy.number().unsigned_abs(),
+        sched_flags: flags,
+        sched_nice: to.nice.into(),
+        sched_priority: to.policy.priority().into(),
+        sched_runtime: runtime,
+        sched_deadline: deadline,
+        sched_period: period,
+    }
+}
+
+#[allow(unsafe_code)]
+fn attributes(tid: i32) -> io::Result<libc::sched_attr> {
+    let mut found = libc::sched_attr {
+        size: 0,
+        sched_policy: 0,
+        sched_flags: 0,
+        sched_nice: 0,
+        sched_priority: 0,
+        sched_runtime: 0,
+        sched_deadline: 0,
+        sched_period: 0,
+    };
+    let size = size_of::<libc::sched_attr>();
+    // SAFETY: the kernel writes at most `size` bytes to `found`, which has as many and may hold any bytes.
+    let answer = unsafe { libc::syscall(libc::SYS_sched_getattr, tid, &raw mut found, size as u32, 0u32) };
+    if answer == 0 { Ok(found) } else { Err(io::Error::last_os_error()) }
+}
+
+#[allow(unsafe_code)]
+fn set_attributes(tid: i32, to: &libc::sched_attr) -> io::Result<()> {
+    // SAFETY: the kernel reads `to.size` bytes from `to`, which has as many.
+    let answer = unsafe { libc::syscall(libc::SYS_sched_setattr, tid, &raw const *to, 0u32) };
+    if answer == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
