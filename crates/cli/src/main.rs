@@ -8,6 +8,7 @@
 //! | [`list`], [`info`], [`top`] | what there is, from what all nodes say ([`census`]) |
 //! | [`connect`] | channels by administration |
 //! | [`measure`] | `hz`, `bw` and `delay` |
+//! | [`doctor`] | whether this host can keep real-time promises |
 //! | [`router`] | the control-plane router |
 //! | [`session`], [`tap`] | the node of a verb; a subscriber to whatever a topic carries |
 //! | [`quantity`], [`output`], [`signals`], [`statistics`], [`failure`] | arguments in; results, tables and exit codes out |
@@ -16,6 +17,7 @@ mod bench;
 mod census;
 mod connect;
 mod demo;
+mod doctor;
 mod failure;
 mod info;
 mod list;
@@ -60,6 +62,7 @@ enum Verb {
     Bw(measure::BwArguments),
     Delay(measure::DelayArguments),
     Top(top::Arguments),
+    Doctor(doctor::Arguments),
     Router(router::Arguments),
     /// Measure latency, throughput and fan-out, and compare them with bare sockets
     Bench(bench::Arguments),
@@ -80,6 +83,7 @@ fn main() -> ExitCode {
         Verb::Bw(arguments) => measure::bw(arguments),
         Verb::Delay(arguments) => measure::delay(arguments),
         Verb::Top(arguments) => top::run(arguments),
+        Verb::Doctor(arguments) => doctor::run(arguments),
         Verb::Router(arguments) => router::run(arguments),
         Verb::Bench(arguments) => return bench::run(arguments),
     };

@@ -12,7 +12,7 @@
 //! | [`memory`] | swap, huge pages |
 //! | [`network`] | socket buffers, forwarding, multicast limits |
 //! | [`devices`] | network devices: MTU, flags, errors, bridges |
-//! | [`directory`] | a directory's owner, mode and room |
+//! | [`directory`] | room for files and shared memory |
 
 pub mod clock;
 pub mod devices;

@@ -1,41 +1,22 @@
-//! A directory that a node wants to use.
+//! Room for a node's files and memory.
 
 use std::io;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// A directory's owner, mode and room.
+/// What a file system has left for this user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Directory {
-    /// It is a directory (not a file, not a link).
-    pub is_directory: bool,
-    /// Its owner.
-    pub owner: u32,
-    /// Its permission bits.
-    pub mode: u32,
-    /// Bytes that this user may still write.
-    pub free_bytes: u64,
-    /// Files that may still be made; `u64::MAX` where the file system has no such limit.
-    pub free_files: u64,
+pub struct Room {
+    /// Bytes.
+    pub bytes: u64,
+    /// Files; `u64::MAX` where it has no such limit.
+    pub files: u64,
 }
 
-/// Looks at it; `None`: there is none.
-///
-/// # Errors
-/// What lstat(2) and statvfs(2) say.
-pub fn read(path: &Path) -> io::Result<Option<Directory>> {
-    let status = match std::fs::symlink_metadata(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        status => status?,
-    };
-    let room = rustix::fs::statvfs(path)?;
-    Ok(Some(Directory {
-        is_directory: status.is_dir(),
-        owner: status.uid(),
-        mode: status.mode() & 0o7777,
-        free_bytes: room.f_bavail.saturating_mul(room.f_frsize),
-        free_files: if room.f_files == 0 { u64::MAX } else { room.f_favail },
-    }))
+/// The room where `path` is; `None` where there is no such path.
+pub fn room(path: &Path) -> Option<Room> {
+    let left = rustix::fs::statvfs(path).ok()?;
+    let files = if left.f_files == 0 { u64::MAX } else { left.f_favail };
+    Some(Room { bytes: left.f_bavail.saturating_mul(left.f_frsize), files })
 }
 
 /// Whether the kernel gives memory that can be passed to other processes (memfd_create(2)), as the carrier `shm` needs it.
@@ -52,10 +33,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_root_directory_is_one_and_a_missing_one_is_none() {
-        let root = read(Path::new("/")).unwrap().unwrap();
-        assert!(root.is_directory && root.owner == 0 && root.mode & 0o700 != 0, "{root:?}");
-        assert_eq!(read(Path::new("/nonexistent/thalweg")).unwrap(), None);
+    fn there_is_room_where_tests_run_and_none_where_nothing_is() {
+        assert!(room(&std::env::temp_dir()).is_some_and(|room| room.bytes > 0));
+        assert_eq!(room(Path::new("/nonexistent/thalweg")), None);
         assert!(shared_memory().is_ok());
     }
 }

@@ -97,6 +97,14 @@ fn run_dir() -> (PathBuf, bool) {
     }
 }
 
+/// The run directory that a node of this process would use, and what keeps it from that. One that is not there yet keeps
+/// nobody from anything.
+pub fn check_run_dir() -> (PathBuf, io::Result<()>) {
+    let (dir, asked_for) = run_dir();
+    let refusal = if dir.symlink_metadata().is_ok() { Users::of(&dir, asked_for).map(|_| ()) } else { Ok(()) };
+    (dir, refusal)
+}
+
 /// Checks the name of a realm, which is part of a socket's name and of keys.
 ///
 /// # Errors
