@@ -32,6 +32,9 @@ impl Control {
                 self.connect(publisher, subscriber, carrier)
             }
             Ok(admin::Request::Disconnect { publisher, subscriber }) => self.disconnect(publisher, subscriber),
+            Ok(admin::Request::Explain { publisher, subscriber }) => {
+                admin::Reply::Explanation(self.explain(&publisher, &subscriber))
+            }
             Ok(admin::Request::Set { .. } | admin::Request::Get { .. } | admin::Request::Command { .. }) => {
                 admin::Reply::No("this version cannot do that yet".into())
             }

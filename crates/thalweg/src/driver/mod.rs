@@ -13,6 +13,7 @@ mod channels;
 mod control;
 mod dial;
 mod entries;
+mod explain;
 mod incoming;
 mod news;
 mod reader;

@@ -3,6 +3,7 @@
 use super::local::LocalChannel;
 use super::sample::{Sample, SampleInfo, Storage, TakenSample};
 use super::{Channel, ChannelReport};
+use crate::admin::explain::SubscriberState;
 use crate::channel::buffer::{Buffer, Pool};
 use crate::channel::inbound::Inbound;
 use crate::codec::{Decoded, Message};
@@ -71,6 +72,8 @@ pub(crate) struct Inlet<M: Message> {
     /// A thread calls the callback with what `local` channels put into the mailbox.
     served: AtomicBool,
     undecodable: AtomicU64,
+    /// The number of the sample in the callback; 0: none is.
+    in_callback: AtomicU64,
     pub dropped: AtomicU64,
     channels: Mutex<Vec<Arc<Channel>>>,
     /// Polled ports: receive halves that wait for their owner.
@@ -107,6 +110,7 @@ impl<M: Message> Inlet<M> {
             closed: AtomicBool::new(false),
             served: AtomicBool::new(false),
             undecodable: AtomicU64::new(0),
+            in_callback: AtomicU64::new(0),
             dropped: AtomicU64::new(0),
             channels: Mutex::new(Vec::new()),
             halves: PiMutex::new(Vec::new()),
@@ -118,7 +122,9 @@ impl<M: Message> Inlet<M> {
         if let Sink::Callback(callback) = &self.sink {
             let mut callback = callback.lock();
             trace::step(Step::Callback);
+            self.in_callback.store(info.seq, Ordering::Relaxed);
             callback(Sample { info, value: Decoded::Borrowed(value) });
+            self.in_callback.store(0, Ordering::Relaxed);
         }
     }
 
@@ -130,7 +136,9 @@ impl<M: Message> Inlet<M> {
             Ok(value) => {
                 let mut callback = callback.lock();
                 trace::step(Step::Callback);
+                self.in_callback.store(info.seq, Ordering::Relaxed);
                 callback(Sample { info, value });
+                self.in_callback.store(0, Ordering::Relaxed);
             }
             Err(problem) => self.cannot_decode(&problem.to_string()),
         }
@@ -265,6 +273,8 @@ pub(crate) trait AnyInlet: Send + Sync {
     fn close(&self);
     fn waiting(&self) -> usize;
     fn dropped(&self) -> u64;
+    /// As tools ask for it.
+    fn state(&self) -> SubscriberState;
     /// For `local` channels: the typed inlet, to be downcast by the publisher.
     fn typed(self: Arc<Self>) -> Arc<dyn Any + Send + Sync>;
     /// Serves mailbox-fed callbacks until `stop`; returns at once where none are needed.
@@ -305,6 +315,15 @@ impl<M: Message> AnyInlet for Inlet<M> {
     }
     fn dropped(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)
+    }
+    fn state(&self) -> SubscriberState {
+        SubscriberState {
+            waiting: self.waiting() as u64,
+            dropped: self.dropped(),
+            undecodable: self.undecodable.load(Ordering::Relaxed),
+            in_callback: self.in_callback.load(Ordering::Relaxed),
+            has_callback: !self.keeps(),
+        }
     }
     fn typed(self: Arc<Self>) -> Arc<dyn Any + Send + Sync> {
         self
