@@ -8,6 +8,7 @@
 //! | [`list`], [`info`], [`top`] | what there is, from what all nodes say ([`census`]) |
 //! | [`connect`] | channels by administration |
 //! | [`measure`] | `hz`, `bw` and `delay` |
+//! | [`why`] | what stands between two ports |
 //! | [`doctor`] | whether this host can keep real-time promises |
 //! | [`router`] | the control-plane router |
 //! | [`session`], [`tap`] | the node of a verb; a subscriber to whatever a topic carries |
@@ -32,6 +33,7 @@ mod statistics;
 mod subscribe;
 mod tap;
 mod top;
+mod why;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser, Subcommand};
@@ -62,6 +64,7 @@ enum Verb {
     Bw(measure::BwArguments),
     Delay(measure::DelayArguments),
     Top(top::Arguments),
+    Why(why::Arguments),
     Doctor(doctor::Arguments),
     Router(router::Arguments),
     /// Measure latency, throughput and fan-out, and compare them with bare sockets
@@ -83,6 +86,7 @@ fn main() -> ExitCode {
         Verb::Bw(arguments) => measure::bw(arguments),
         Verb::Delay(arguments) => measure::delay(arguments),
         Verb::Top(arguments) => top::run(arguments),
+        Verb::Why(arguments) => why::run(arguments),
         Verb::Doctor(arguments) => doctor::run(arguments),
         Verb::Router(arguments) => router::run(arguments),
         Verb::Bench(arguments) => return bench::run(arguments),

@@ -12,6 +12,7 @@
 //! | [`memory`] | swap, huge pages |
 //! | [`network`] | socket buffers, forwarding, multicast limits |
 //! | [`devices`] | network devices: MTU, flags, errors, bridges |
+//! | [`process`] | whether another process runs |
 //! | [`directory`] | room for files and shared memory |
 
 pub mod clock;
@@ -20,6 +21,7 @@ pub mod directory;
 pub mod memory;
 pub mod network;
 pub mod privilege;
+pub mod process;
 pub mod processors;
 pub mod scheduling;
 
