@@ -77,9 +77,11 @@ pub fn run(arguments: &Arguments) -> Result {
 
 /// All findings, the worst first.
 fn examine(tree: &Tree) -> Vec<Finding> {
-    let mut found = judge::judge(&Facts::read(tree));
+    let facts = Facts::read(tree);
+    let mut found = judge::judge(&facts);
     found.extend(judge::threads::hogs(&scheduling::hogs(tree, WATCH, judge::threads::HOGS_PERCENT)));
     if tree.is_host() {
+        found.extend(judge::queues::judge(&judge::queues::read(&facts.devices), facts.network.v6));
         let (folder, refusal) = thalweg::control::local::check_run_dir();
         found.extend(judge::house::run_directory(&folder, &refusal, directory::room(&folder)));
         found.extend(judge::house::shared_memory(&directory::shared_memory()));
@@ -159,6 +161,6 @@ mod tests {
         let none = fix::Fixes::default();
         assert_eq!(text(&[], &[], 0, &none), "healthy: this host can keep real-time promises");
         assert!(text(&[], &[], 1, &none).ends_with("; 1 note with --verbose"));
-        assert!(text(&[], &[&note], 1, &none).contains("x is 1, should be 2"));
+        assert!(text(&[], &[&note], 1, &none).contains("x: 1 (should be: 2)"));
     }
 }

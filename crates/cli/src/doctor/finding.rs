@@ -124,7 +124,7 @@ impl<'a> From<&'a Finding> for Shown<'a> {
 impl std::fmt::Display for Finding {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { kind, what, value, limit, remedy, .. } = self;
-        writeln!(f, "{:<8} {}: {what} is {value}, should be {limit}", kind.severity.name(), kind.id)?;
+        writeln!(f, "{:<8} {}: {what}: {value} (should be: {limit})", kind.severity.name(), kind.id)?;
         write!(f, "         why     {}\n         remedy  {remedy}", kind.why)
     }
 }

@@ -5,11 +5,13 @@
 //! | [`threads`] | may threads have the priority they need, and do they get the processor |
 //! | [`machine`] | do processors and memory answer in time |
 //! | [`network`] | buffers, devices, multicast |
+//! | [`queues`] | what a class gets on each device |
 //! | [`house`] | what nodes of this host share |
 
 pub mod house;
 pub mod machine;
 pub mod network;
+pub mod queues;
 pub mod threads;
 
 use super::finding::{Finding, Kind};
@@ -17,7 +19,7 @@ use linux::probe::Facts;
 
 /// All kinds of findings, as docs/diagnosis.md lists them.
 pub fn kinds() -> impl Iterator<Item = &'static Kind> {
-    threads::KINDS.iter().chain(machine::KINDS).chain(network::KINDS).chain(house::KINDS).copied()
+    threads::KINDS.iter().chain(machine::KINDS).chain(network::KINDS).chain(queues::KINDS).chain(house::KINDS).copied()
 }
 
 /// What facts say, the worst first.

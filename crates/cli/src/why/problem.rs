@@ -34,6 +34,12 @@ impl Kind {
     }
 }
 
+/// Every kind of problem, as rows of a table in Markdown.
+#[cfg(test)]
+pub fn table() -> String {
+    KINDS.iter().map(|kind| format!("| `{}` | {} |", kind.id, kind.when)).collect::<Vec<_>>().join("\n")
+}
+
 macro_rules! kinds {
     ($($name:ident $id:literal $when:literal)*) => {
         $(pub const $name: Kind = Kind { id: $id, when: $when };)*

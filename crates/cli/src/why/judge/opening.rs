@@ -90,8 +90,9 @@ fn ways(look: &Explanation, found: &mut Diagnosis) {
 /// Says why the channel goes by this carrier, and not by a better one.
 pub fn carrier(both: &Both<'_>, chosen: &str, found: &mut Diagnosis) {
     let Some(look) = both.received.looks.last() else { return };
-    let before = look.ways.iter().take_while(|way| way.carrier != chosen);
-    let better: Vec<&str> = before.map(|way| way.carrier.as_str()).collect();
+    // A carrier that is none of the ways was chosen by an administrator since.
+    let at = look.ways.iter().position(|way| way.carrier == chosen).unwrap_or(0);
+    let better: Vec<&str> = look.ways[..at].iter().map(|way| way.carrier.as_str()).collect();
     found.line("carrier", format!("{chosen}: {}", reason(both, look, chosen)));
     let opened = look.events.iter().rposition(|event| matches!(event, Event::Matched { .. })).unwrap_or(0);
     let failed = failures(&look.events[..opened]);
