@@ -7,6 +7,8 @@
 //! | `discipline`, `class`, `filter` | the parameters of each, to and from the kernel and as `tc` says them |
 //! | `tree` | what is on a device |
 //! | `placement` | where a marked packet lands, and whether its mark changes anything |
+//! | `wanted`, `step`, `map` | what queues should be, as steps that the kernel or `tc` can be told, and as `nft` table |
+//! | `install`, `journal`, `replay` | all of it or nothing, with what was there before on disk first; and back |
 //!
 //! All of it is about the network namespace of the calling thread ([`crate::namespace`]).
 
@@ -15,17 +17,27 @@ mod devices;
 mod discipline;
 mod error;
 mod filter;
+mod install;
+mod journal;
+mod map;
 mod netlink;
 mod placement;
+mod replay;
+mod step;
 mod tree;
+mod wanted;
 
 pub use class::{Class, Curve, Shares};
 pub use devices::egress;
 pub use discipline::{DEFAULT_MAP, Discipline};
 pub use error::{QueueError, Reason};
 pub use filter::{Bits, Filter, Protocol, Question};
+pub use install::{Installed, Outcome, Restored, install, recover, restore};
+pub use map::{Hook, PriorityMap, TABLE};
 pub use placement::Placement;
+pub use step::Step;
 pub use tree::{Counters, Handle, Node, Queues};
+pub use wanted::{MARKS, OURS, PerClass, Scheduler, Service, Share, Wanted, class_of};
 
 use crate::namespace::Namespace;
 

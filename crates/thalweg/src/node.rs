@@ -91,11 +91,12 @@ pub struct PortRequest {
     pub(crate) qos: Qos,
     pub(crate) carriers: Option<Vec<String>>,
     pub(crate) batching: Option<Batching>,
+    pub(crate) answers: Option<PortRef>,
 }
 
 impl PortRequest {
     fn new(topic: &str) -> Self {
-        Self { name: None, topic: topic.to_owned(), qos: Qos::default(), carriers: None, batching: None }
+        Self { name: None, topic: topic.to_owned(), qos: Qos::default(), carriers: None, batching: None, answers: None }
     }
 }
 
@@ -218,6 +219,11 @@ impl Node {
             )));
         }
         let carriers = state.check_carriers(request.carriers.as_deref())?;
+        if request.answers.is_some_and(|answers| answers.node != self.id()) {
+            return Err(Error::Usage(
+                "the port of the answers belongs to another node: open it on this one".to_owned(),
+            ));
+        }
         let port = state.next_port();
         let name = match &request.name {
             Some(name) => {
@@ -230,7 +236,15 @@ impl Node {
         let message = M::description().as_ref().clone();
         Ok((
             port,
-            PortInfo { name, direction, topic: request.topic.clone(), message, qos: request.qos.clone(), carriers },
+            PortInfo {
+                name,
+                direction,
+                topic: request.topic.clone(),
+                message,
+                qos: request.qos.clone(),
+                carriers,
+                answers: request.answers.map(|answers| answers.port),
+            },
         ))
     }
 

@@ -54,6 +54,15 @@ fn device(body: &[u8]) -> Option<Device> {
     Some(Device { index: u32_at(body, 4)?, name: attribute(rest, NAME).map(text)?, length })
 }
 
+/// Sets the length of a device's own queue in packets.
+pub(crate) fn set_length(socket: &mut Socket, index: u32, length: u32) -> Result<(), QueueError> {
+    let mut request = vec![0; 16];
+    request[4..8].copy_from_slice(&index.to_ne_bytes());
+    put(&mut request, QUEUE_LENGTH, &length.to_ne_bytes());
+    let answer = socket.ask(NEW_LINK, 0, &request)?;
+    answer.map(drop).map_err(|r| QueueError::refused(format!("txqueuelen {length}"), r))
+}
+
 /// The device by which packets from `local` to `peer` leave this network namespace (`ip route get PEER from LOCAL`).
 /// An unspecified `local` leaves the choice to the kernel.
 ///

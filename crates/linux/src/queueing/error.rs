@@ -46,6 +46,21 @@ impl QueueError {
         Self { what: what.to_owned(), reason, remedy: remedy(capability) }
     }
 
+    /// What `nft` said.
+    pub(crate) fn from_nft(said: &str) -> Self {
+        let first = said.lines().next().unwrap_or("it said nothing").to_owned();
+        let (reason, remedy) = match () {
+            () if first.contains("not permitted") => {
+                (Reason::MissingCapability("CAP_NET_ADMIN"), remedy("CAP_NET_ADMIN"))
+            }
+            () if first.contains("No such file") || first.contains("not supported") => {
+                (Reason::MissingFeature, "take a kernel with nf_tables, or leave out the priority map".to_owned())
+            }
+            () => (Reason::Other(io::Error::other(first)), "`nft list ruleset` may say more".to_owned()),
+        };
+        Self { what: "nft -f -".to_owned(), reason, remedy }
+    }
+
     /// What a refusal of the kernel means. It answers ENOENT for kinds it doesn't know, with words that say so.
     pub(crate) fn refused(what: String, refusal: Refusal) -> Self {
         let unknown =

@@ -1,6 +1,9 @@
 //! Queues for real: in network namespaces, against `tc`, with packets.
 #![allow(clippy::unwrap_used)] // all of this is test
 
+mod counters;
+mod packets;
 mod reading;
-#[allow(dead_code)] // FIXME
+mod restoring;
+mod waiting;
 mod world;

@@ -73,14 +73,56 @@ pub fn cable(from: &Host, device: &str, to: &Host, other: &str) {
 pub fn pair(test: &str) -> Option<[Host; 2]> {
     let [a, b] = hosts(test)?;
     cable(&a, "veth", &b, "veth");
-    for (host, number) in [(&a, 1), (&b, 2)] {
-        address(host, "veth", &format!("10.99.0.{number}/24"), &format!("fd99::{number}/64"));
-    }
+    subnet(&a, "veth", &b, "veth", "10.99.0", "fd99:");
     Some([a, b])
 }
 
+/// A host, a router and a host: `veth` 10.99.1.2 — `in` 10.99.1.1, `out` 10.99.2.1 — `veth` 10.99.2.2.
+pub fn routed(test: &str) -> Option<[Host; 3]> {
+    let [a, router, b] = hosts(test)?;
+    cable(&router, "in", &a, "veth");
+    cable(&router, "out", &b, "veth");
+    subnet(&router, "in", &a, "veth", "10.99.1", "fd99:1:");
+    subnet(&router, "out", &b, "veth", "10.99.2", "fd99:2:");
+    router.run("sysctl -qw net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1");
+    for (host, number) in [(&a, 1), (&b, 2)] {
+        host.run(&format!("ip route add default via 10.99.{number}.1"));
+        host.run(&format!("ip -6 route add default via fd99:{number}::1"));
+    }
+    Some([a, router, b])
+}
+
+/// A host, a bridge and a host: `veth` 10.99.0.1 — `in`, `out` — `veth` 10.99.0.2.
+pub fn bridged(test: &str) -> Option<[Host; 3]> {
+    let [a, bridge, b] = hosts(test)?;
+    bridge.run("ip link add bridge type bridge stp_state 0 mcast_snooping 0");
+    bridge.run("ip link set bridge up");
+    for (device, host) in [("in", &a), ("out", &b)] {
+        cable(&bridge, device, host, "veth");
+        bridge.run(&format!("ip link set {device} master bridge"));
+    }
+    subnet(&a, "veth", &b, "veth", "10.99.0", "fd99:");
+    Some([a, bridge, b])
+}
+
+/// Addresses .1 and .2 for two hosts, who know each other's hardware, so that no packet waits for a question.
+fn subnet(one: &Host, device: &str, two: &Host, other: &str, v4: &str, v6: &str) {
+    address(one, device, &format!("{v4}.1/24"), &format!("{v6}:1/64"));
+    address(two, other, &format!("{v4}.2/24"), &format!("{v6}:2/64"));
+    neighbour(one, device, two, other, &format!("{v4}.2"), &format!("{v6}:2"));
+    neighbour(two, other, one, device, &format!("{v4}.1"), &format!("{v6}:1"));
+}
+
+fn neighbour(at: &Host, device: &str, of: &Host, other: &str, v4: &str, v6: &str) {
+    let link = of.run(&format!("ip -o link show dev {other}"));
+    let hardware = link.split_once("link/ether ").and_then(|(_, rest)| rest.split(' ').next()).unwrap();
+    for address in [v4, v6] {
+        at.run(&format!("ip neigh replace {address} lladdr {} dev {device} nud permanent", hardware));
+    }
+}
+
 /// Gives a device its addresses, usable at once.
-pub fn address(host: &Host, device: &str, v4: &str, v6: &str) {
+fn address(host: &Host, device: &str, v4: &str, v6: &str) {
     host.run(&format!("sysctl -qw net.ipv6.conf.{device}.disable_ipv6=0"));
     host.run(&format!("ip addr add {v4} dev {device}"));
     host.run(&format!("ip -6 addr add {v6} dev {device} nodad"));

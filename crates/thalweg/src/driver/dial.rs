@@ -2,6 +2,7 @@
 
 use super::control::Control;
 use super::entries::Entry;
+use super::reader::ServedBy;
 use super::state::NodeState;
 use super::wanted::{Candidate, Pair, Progress, Route, Wanted};
 use super::wrap;
@@ -11,7 +12,7 @@ use crate::channel::inbound::{Agreed, Inbound};
 use crate::control::CHANNEL_HANDSHAKE;
 use crate::control::local::Users;
 use crate::event::Event;
-use crate::handshake::{self, Accepted, Answer, Parameters, Refused, Request, VERSION};
+use crate::handshake::{self, Accepted, Answer, Answers, Parameters, Refused, Request, VERSION};
 use linux::memory::RingReader;
 use linux::poll::Readiness;
 use socket2::{Domain, SockAddr, Socket, Type};
@@ -29,6 +30,7 @@ pub(crate) struct Dial {
     carrier: String,
     connecting: bool,
     request: Option<Request>,
+    answers: Option<Answers>,
     place: Option<Place>,
     opening: Option<Box<dyn Opening>>,
     via: Option<Arc<dyn Carrier>>,
@@ -62,7 +64,9 @@ impl Dial {
             clock: state.clock.clone(),
             by_name: wanted.by_name,
             parameters: Parameters { hold: hold(state, pair, wanted), ..Parameters::default() },
+            answers: super::answers::offer(state, wanted, &candidate.carrier),
         };
+        let answers = request.answers.clone();
         Ok(Self {
             pair,
             stream,
@@ -70,6 +74,7 @@ impl Dial {
             carrier: candidate.carrier.clone(),
             connecting: true,
             request: Some(request),
+            answers,
             place: None,
             opening: None,
             via: carriers.iter().find(|c| c.name() == candidate.carrier).cloned(),
@@ -163,7 +168,7 @@ impl Control {
 
     fn refused(&mut self, pair: Pair, refused: Refused) {
         let Refused { policy, offered, requested, remedy } = refused;
-        if matches!(policy.as_str(), "carrier" | "system") {
+        if matches!(policy.as_str(), "carrier" | "system" | "answers") {
             return self.try_failed(pair, &format!("refused: {remedy}"));
         }
         if matches!(policy.as_str(), "port" | "node") {
@@ -183,7 +188,8 @@ impl Control {
             _ => 0,
         };
         let same_clock = accepted.clock == self.state.clock;
-        let channel = Arc::new(self.channel(pair, &dial.carrier, accepted.incarnation, same_clock));
+        let ports = (&wanted.publisher, &wanted.subscriber);
+        let channel = Arc::new(self.channel(pair, ports, &dial.carrier, accepted.incarnation, same_clock));
         let agreed = Agreed {
             flow: accepted.flow,
             max_message: accepted.max_message.min(inlet.info().qos.max_message) as usize,
@@ -197,20 +203,29 @@ impl Control {
                 Err(error) => self.try_failed(pair, &error.to_string()),
             };
         }
+        let answers = dial.answers.take().zip(accepted.answers.clone());
+        let stream = answers.as_ref().and_then(|_| dial.stream.try_clone().ok());
         let half = match self.open_half(&mut dial, &accepted, &channel) {
             Ok(half) => half,
             Err(error) => return self.try_failed(pair, &error.to_string()),
         };
-        self.begin(pair, Inbound::new(channel, inlet, half, agreed));
+        let inbound = Inbound::new(channel, inlet, half, agreed);
+        match answers.zip(stream) {
+            Some((answers, stream)) => self.send_answers(pair, answers, Arc::new(stream.into()), inbound),
+            None => self.begin(pair, inbound),
+        }
     }
 
     /// The channel is open: its port or a reader thread serves it from now on.
-    fn begin(&mut self, pair: Pair, inbound: Inbound) {
-        let inlet = inbound.inlet.clone();
-        self.opened(pair, inbound.channel.clone());
-        if let Some(inbound) = inlet.adopt(inbound) {
-            self.state.readers.serve(inbound);
+    pub(super) fn begin(&mut self, pair: Pair, inbound: Inbound) {
+        let (inlet, channel) = (inbound.inlet.clone(), inbound.channel.clone());
+        let class = self.wanted.get(&pair).map_or(qos::Class::Normal, |wanted| wanted.publisher.qos.class);
+        // Served before it is told of: who hears of it may ask for its thread.
+        match inlet.adopt(inbound) {
+            Some(inbound) => self.state.readers.serve(inbound, class),
+            None => self.state.readers.served_elsewhere(&channel, ServedBy::Waiter),
         }
+        self.opened(pair, channel);
     }
 
     /// Maps what came with the answer. The stream is the sign of life in both directions: this thread watches one handle

@@ -9,7 +9,7 @@ use crate::channel::flow::{Flow, FlowSettings};
 use crate::control::matching::{Match, compare};
 use crate::control::{CHANNEL_HANDSHAKE, CONTROL_LINK};
 use crate::handshake::{self, Accepted, Answer, LARGEST, Parameters, Refused, Request, VERSION};
-use crate::port::{AnyOutlet, Channel, PortRef, Way};
+use crate::port::{AnyOutlet, PortRef, Way};
 use linux::memory::RingWriter;
 use std::io;
 use std::net::{SocketAddr, TcpStream};
@@ -139,6 +139,9 @@ impl Control {
             Ok(found) => found,
             Err(refused) => return Err((refused, stream)),
         };
+        if self.shares(ends(self.state.id, request)) {
+            return Err((refused("answers", request, "the connection of the questions, which is open"), stream));
+        }
         // Before anything is opened: an older channel of the same two ports may be the last member of the group that this
         // one would join, and takes its flow along.
         self.replace(ends(self.state.id, request));
@@ -156,13 +159,22 @@ impl Control {
             return Err((refused("carrier", request, "a stream with addresses: connect by TCP"), stream));
         };
         if request.carrier == "tcp" {
-            let accepted = self.accepted(request, outlet.as_ref(), self.random_flow(), Parameters::default());
+            let mut accepted = self.accepted(request, outlet.as_ref(), self.random_flow(), Parameters::default());
+            let answers = self.expected_answers(request, outlet.info());
+            accepted.answers = answers.as_ref().map(|answers| answers.subscriber.clone());
             let stream = Arc::new(TcpStream::from(stream));
             let Ok(half) = TcpSend::new(stream.clone()) else { return Ok(()) };
             tcp::keep_linear(&stream);
             let flow = self.flow(settings(accepted.flow), Box::new(half), tcp::CAPABILITIES, &place);
             let reply = reply(stream.clone(), accepted, Vec::new());
-            self.attach(request, outlet, Way::Flow(flow), Entry::Served(stream, None), reply);
+            let entry = match answers {
+                None => Entry::Served(stream, None),
+                Some(answers) => {
+                    self.receive_answers(answers, stream.clone(), &place);
+                    Entry::Shared(stream, None)
+                }
+            };
+            self.attach(request, outlet, Way::Flow(flow), entry, reply);
             return Ok(());
         }
         let Some(carrier) = self.carrier(&request.carrier) else {
@@ -231,7 +243,7 @@ impl Control {
         Ok((Way::Group(flow), accepted))
     }
 
-    fn flow(
+    pub(super) fn flow(
         &self,
         settings: FlowSettings,
         half: Box<dyn SendHalf>,
@@ -297,6 +309,7 @@ impl Control {
             max_message,
             clock: self.state.clock.clone(),
             parameters,
+            answers: None,
         }
     }
 
@@ -309,23 +322,10 @@ impl Control {
         entry: Entry,
         reply: Reply,
     ) {
-        let (publisher, subscriber) = ends(self.state.id, request);
-        let channel = Arc::new(Channel {
-            id: self.state.next_channel(),
-            publisher,
-            subscriber,
-            publisher_name: outlet.info().name.clone(),
-            subscriber_name: request.subscriber.name.clone(),
-            topic: outlet.info().topic.clone(),
-            carrier: request.carrier.clone(),
-            incarnation: self.state.incarnation,
-            max_message: outlet.info().qos.max_message.min(request.subscriber.qos.max_message),
-            same_clock: request.clock == self.state.clock,
-            counters: Default::default(),
-            closed: Default::default(),
-            interrupt: Default::default(),
-            cut: Default::default(),
-        });
+        let same_clock = request.clock == self.state.clock;
+        let pair = ends(self.state.id, request);
+        let (ports, incarnation) = ((outlet.info(), &request.subscriber), self.state.incarnation);
+        let channel = Arc::new(self.channel(pair, ports, &request.carrier, incarnation, same_clock));
         let token = self.watch_served(entry, channel.clone());
         self.attach_now(PendingAttach { outlet, channel, way, token, answer: Some(reply) });
     }
