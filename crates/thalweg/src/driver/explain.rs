@@ -41,7 +41,8 @@ fn is_about(event: &Event, p: &str, s: &str) -> bool {
         Event::Matched { publisher, subscriber, .. }
         | Event::Incompatible { publisher, subscriber, .. }
         | Event::Unmatched { publisher, subscriber, .. }
-        | Event::CarrierFailed { publisher, subscriber, .. } => publisher == p && subscriber == s,
+        | Event::CarrierFailed { publisher, subscriber, .. }
+        | Event::SlowCallback { publisher, subscriber, .. } => publisher == p && subscriber == s,
         Event::Undecodable { subscriber, .. } => subscriber == s,
         Event::NameTaken { name, .. } => name == p || name == s,
         Event::Warning { text } => text.split([' ', ':', ';', ',']).any(|word| word == s || word == p),
