@@ -6,6 +6,7 @@ use super::local::LocalChannel;
 use super::monitor::seat::Seat;
 use super::sample::{Sample, SampleInfo, Storage, TakenSample};
 use super::{Channel, ChannelReport};
+use crate::admin::explain::SubscriberState;
 use crate::channel::buffer::{Buffer, Pool};
 use crate::channel::inbound::Inbound;
 use crate::codec::{Decoded, Message};
@@ -76,6 +77,8 @@ pub(crate) struct Inlet<M: Message> {
     /// The thread that calls the callback with what `local` channels put into the mailbox: its id, 0 without one.
     server: AtomicI32,
     undecodable: AtomicU64,
+    /// The number of the sample in the callback; 0: none is.
+    in_callback: AtomicU64,
     pub dropped: AtomicU64,
     channels: Mutex<Vec<Arc<Channel>>>,
     /// Polled ports: receive halves that wait for their owner.
@@ -115,6 +118,7 @@ impl<M: Message> Inlet<M> {
             closed: AtomicBool::new(false),
             server: AtomicI32::new(0),
             undecodable: AtomicU64::new(0),
+            in_callback: AtomicU64::new(0),
             dropped: AtomicU64::new(0),
             channels: Mutex::new(Vec::new()),
             halves: PiMutex::new(Vec::new()),
@@ -134,7 +138,9 @@ impl<M: Message> Inlet<M> {
         if let Sink::Callback(callback) = &self.sink {
             let mut callback = callback.lock();
             trace::step(Step::Callback);
+            self.in_callback.store(info.seq, Ordering::Relaxed);
             callback(Sample { info, value: Decoded::Borrowed(value) });
+            self.in_callback.store(0, Ordering::Relaxed);
         }
     }
 
@@ -146,7 +152,9 @@ impl<M: Message> Inlet<M> {
             Ok(value) => {
                 let mut callback = callback.lock();
                 trace::step(Step::Callback);
+                self.in_callback.store(info.seq, Ordering::Relaxed);
                 callback(Sample { info, value });
+                self.in_callback.store(0, Ordering::Relaxed);
             }
             Err(problem) => self.cannot_decode(&problem.to_string()),
         }
@@ -288,6 +296,8 @@ pub(crate) trait AnyInlet: Send + Sync {
     fn close(&self);
     fn waiting(&self) -> usize;
     fn dropped(&self) -> u64;
+    /// As tools ask for it.
+    fn state(&self) -> SubscriberState;
     /// For `local` channels: the typed inlet, to be downcast by the publisher.
     fn typed(self: Arc<Self>) -> Arc<dyn Any + Send + Sync>;
     /// Serves mailbox-fed callbacks until `stop`; returns at once where none are needed.
@@ -337,6 +347,15 @@ impl<M: Message> AnyInlet for Inlet<M> {
     }
     fn dropped(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)
+    }
+    fn state(&self) -> SubscriberState {
+        SubscriberState {
+            waiting: self.waiting() as u64,
+            dropped: self.dropped(),
+            undecodable: self.undecodable.load(Ordering::Relaxed),
+            in_callback: self.in_callback.load(Ordering::Relaxed),
+            has_callback: !self.keeps(),
+        }
     }
     fn typed(self: Arc<Self>) -> Arc<dyn Any + Send + Sync> {
         self
