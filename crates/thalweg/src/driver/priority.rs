@@ -139,7 +139,7 @@ impl Control {
         let flow = channel.flow.get().and_then(Weak::upgrade);
         let served = match (end.side, &flow) {
             (Side::Subscriber, _) => self.receive_as(channel, wanted),
-            (Side::Publisher, Some(flow)) => self.send_as(flow, wanted),
+            (Side::Publisher, Some(flow)) => self.send_as(end.port, flow, wanted),
             (Side::Publisher, None) => Ok(()), // no flow: the publishing thread hands over or writes into the ring
         };
         if let Err(why) = served {
@@ -154,7 +154,7 @@ impl Control {
     }
 
     /// The sending thread of a flow: its own while scheduling or processors are set, at once by its id.
-    fn send_as(&self, flow: &Arc<Flow>, wanted: &PrioritySettings) -> Result<(), String> {
+    fn send_as(&self, port: PortId, flow: &Arc<Flow>, wanted: &PrioritySettings) -> Result<(), String> {
         if !wanted.wants_own_thread() {
             if flow.own().is_some() {
                 flow.move_to(None);
@@ -167,6 +167,9 @@ impl Control {
                 .map_err(|refused| refused.to_string()),
             None => {
                 let own = self.state.senders.start_own(flow, &wanted).map_err(|error| error.to_string())?;
+                if let Some((outlet, _)) = self.state.outlet(port) {
+                    outlet.prepare_to_hand_over();
+                }
                 flow.move_to(Some(own));
                 Ok(())
             }

@@ -188,10 +188,26 @@ impl Part {
                     json!({"ok": told.is_some(), "events": self.events()})
                 }
                 "status" => self.status(),
+                "set" => self.set(words.get("to").unwrap_or_default()),
                 "end" => break,
                 _ => panic!("no such command: {verb}"),
             };
             self.say(&answer);
+        }
+    }
+
+    /// Sets the priority of all channels of its ports: `set to=class=high+sched=fifo:30`.
+    fn set(&self, words: &str) -> Value {
+        let changes: qos::priority::Changes = words.replace('+', " ").parse().unwrap();
+        let set = |name: &str| -> thalweg::Result<Vec<thalweg::admin::EndReport>> {
+            let ends = self.node.priority_report(name, None)?;
+            let others = ends.iter().map(|end| if end.end == "publisher" { &end.subscriber } else { &end.publisher });
+            others.map(|other| self.node.set_priority(name, other, &changes)).collect()
+        };
+        let done: Result<Vec<_>, _> = self.ports.names().iter().map(|name| set(name)).collect();
+        match done {
+            Ok(ends) => json!({"ok": true, "ends": ends.concat()}),
+            Err(refused) => json!({"ok": false, "why": refused.to_string()}),
         }
     }
 
