@@ -97,6 +97,7 @@ pub struct PortRequest {
     pub(crate) carriers: Option<Vec<String>>,
     pub(crate) batching: Option<Batching>,
     pub(crate) priority: PrioritySettings,
+    pub(crate) answers: Option<PortRef>,
 }
 
 impl PortRequest {
@@ -107,6 +108,7 @@ impl PortRequest {
             qos: Qos::default(),
             carriers: None,
             batching: None,
+            answers: None,
             priority: PrioritySettings::default(),
         }
     }
@@ -268,6 +270,11 @@ impl Node {
         }
         request.priority.check().map_err(|wrong| Error::Usage(wrong.to_string()))?;
         let carriers = state.check_carriers(request.carriers.as_deref())?;
+        if request.answers.is_some_and(|answers| answers.node != self.id()) {
+            return Err(Error::Usage(
+                "the port of the answers belongs to another node: open it on this one".to_owned(),
+            ));
+        }
         let port = state.next_port();
         let name = match &request.name {
             Some(name) => {
@@ -280,7 +287,15 @@ impl Node {
         let message = M::description().as_ref().clone();
         Ok((
             port,
-            PortInfo { name, direction, topic: request.topic.clone(), message, qos: request.qos.clone(), carriers },
+            PortInfo {
+                name,
+                direction,
+                topic: request.topic.clone(),
+                message,
+                qos: request.qos.clone(),
+                carriers,
+                answers: request.answers.map(|answers| answers.port),
+            },
         ))
     }
 

@@ -267,6 +267,29 @@ fn a_sending_thread_is_scheduled_as_proc_says_and_ends_when_unset() {
     assert!(ended(tid), "it outlived its channel");
 }
 
+#[test]
+fn both_ends_have_threads_of_their_own_and_say_where_packets_wait() {
+    let _alone = world::alone();
+    if !may_schedule() {
+        return;
+    }
+    for carrier in ["tcp", "udp"] {
+        let mut pair = Pair::new(&format!("ends-{carrier}"), carrier, Family::V4, b"");
+        let (sends, receives) = (pair.set_out("class=high sched=fifo:21"), pair.set_in("sched=fifo:22"));
+        let both = [sends.tid, receives.tid].map(|tid| scheduling_of(tid.unwrap()));
+        assert_eq!(both, [(1, 21), (1, 22)], "{carrier}");
+        assert!(sends.own_thread && receives.own_thread);
+        // Nothing ever waits on the loopback interface.
+        assert_eq!((sends.device.as_deref(), sends.effective), (Some("lo"), false), "{sends:?}");
+        assert!(sends.because.contains("lo") || sends.because.contains("queue"), "{sends:?}");
+        pair.exchange();
+        let back = pair.set_in("sched=default");
+        assert_eq!((back.policy.as_str(), back.priority), ("other", 0), "{back:?}");
+        pair.exchange();
+        pair.never_reconnected();
+    }
+}
+
 /// Publishes at 1 kHz while `words` are set in turn at the publisher, each several times.
 fn change_while_publishing(carrier: &str, words: &[&str], times: usize) {
     let mut pair = Pair::new(&format!("live-{carrier}-{}", words.len()), carrier, Family::V4, b"");

@@ -18,6 +18,7 @@ impl Control {
             Command::Discovered(source, event) => self.discovered(source, event),
             Command::Ended { channel, why, .. } => self.channel_ended(&channel, why),
             Command::Flow(flow, news) => self.flow_news(flow, news),
+            Command::Begin { questions, answers } => self.answers_ready(*questions, answers),
             Command::Barrier(reached) => drop(reached.send(())),
             Command::Call { to, request, answer } => self.call(to, request, answer),
         }

@@ -74,14 +74,15 @@ impl NodeState {
                 waker.wake();
             }
         };
+        let events = Events::default();
         Self {
             id: document.node,
             incarnation: document.incarnation,
             clock: document.clock.clone(),
             settings,
             users,
-            events: Events::default(),
-            readers: Readers::new(Arc::new(ended)),
+            readers: Readers::new(Arc::new(ended), events.clone()),
+            events,
             senders: Arc::new(Senders::new(Box::new(tell))),
             budget: Arc::new(AtomicUsize::new(REASSEMBLY_BUDGET)),
             waker,

@@ -14,7 +14,7 @@ use linux::lock::PiMutex;
 use linux::memory::Borrowed;
 use std::any::Any;
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::Waker;
 use std::time::Duration;
@@ -68,8 +68,8 @@ pub(crate) struct Inlet<M: Message> {
     news: AtomicU32,
     sleepers: AtomicU32,
     closed: AtomicBool,
-    /// A thread calls the callback with what `local` channels put into the mailbox.
-    served: AtomicBool,
+    /// The thread that calls the callback with what `local` channels put into the mailbox: its id, 0 without one.
+    server: AtomicI32,
     undecodable: AtomicU64,
     pub dropped: AtomicU64,
     channels: Mutex<Vec<Arc<Channel>>>,
@@ -105,7 +105,7 @@ impl<M: Message> Inlet<M> {
             news: AtomicU32::new(0),
             sleepers: AtomicU32::new(0),
             closed: AtomicBool::new(false),
-            served: AtomicBool::new(false),
+            server: AtomicI32::new(0),
             undecodable: AtomicU64::new(0),
             dropped: AtomicU64::new(0),
             channels: Mutex::new(Vec::new()),
@@ -271,8 +271,10 @@ pub(crate) trait AnyInlet: Send + Sync {
     fn serve(&self, stop: &dyn Fn() -> bool);
     /// Whether `local` channels need a thread that calls [`AnyInlet::serve`].
     fn needs_server(&self) -> bool;
-    /// [`AnyInlet::needs_server`], and no thread serves it yet: the caller starts one.
-    fn claim_server(&self) -> bool;
+    /// The thread that calls [`AnyInlet::serve`], if one does.
+    fn server(&self) -> Option<i32>;
+    /// This thread does from now on; 0: none does any more.
+    fn set_server(&self, tid: i32);
     fn reports(&self) -> Vec<ChannelReport>;
     /// A polled port takes the receive half; others give it back, for a reader thread.
     fn adopt(&self, inbound: Inbound) -> Option<Inbound>;
@@ -317,8 +319,11 @@ impl<M: Message> AnyInlet for Inlet<M> {
     fn needs_server(&self) -> bool {
         matches!(self.sink, Sink::Callback(_)) && !self.on_publisher && !self.polled
     }
-    fn claim_server(&self) -> bool {
-        self.needs_server() && !self.served.swap(true, Ordering::AcqRel)
+    fn server(&self) -> Option<i32> {
+        Some(self.server.load(Ordering::Acquire)).filter(|tid| *tid != 0)
+    }
+    fn set_server(&self, tid: i32) {
+        self.server.store(tid, Ordering::Release);
     }
     fn reports(&self) -> Vec<ChannelReport> {
         let channels = self.channels.lock().unwrap_or_else(|e| e.into_inner());
