@@ -66,6 +66,7 @@ fn settings(words: &Words) -> Settings {
         realm: words.get("realm").unwrap().to_owned(),
         listen: words.get("listen").map(|a| a.split(',').map(|a| a.parse().unwrap()).collect()).unwrap_or_default(),
         discovery: words.get("file").map_or(DiscoverySource::Automatic, |f| DiscoverySource::Static(f.into())),
+        lock_memory: words.get("lock").is_some(),
         name: words.get("node").map_or(default.name.clone(), str::to_owned),
         ..default
     }
@@ -196,10 +197,15 @@ impl Part {
         }
     }
 
-    /// Sets the priority of all channels of its ports: `set to=class=high+sched=fifo:30`.
+    /// Sets the priority of all channels of its ports, `set to=class=high+sched=fifo:30`, or of the process,
+    /// `set to=process+sched=other`.
     fn set(&self, words: &str) -> Value {
-        let changes: qos::priority::Changes = words.replace('+', " ").parse().unwrap();
+        let settings = words.trim_start_matches("process+");
+        let changes: qos::priority::Changes = settings.replace('+', " ").parse().unwrap();
         let set = |name: &str| -> thalweg::Result<Vec<thalweg::admin::EndReport>> {
+            if words.starts_with("process+") {
+                return Ok(vec![self.node.set_priority(name, name, &changes)?]);
+            }
             let ends = self.node.priority_report(name, None)?;
             let others = ends.iter().map(|end| if end.end == "publisher" { &end.subscriber } else { &end.publisher });
             others.map(|other| self.node.set_priority(name, other, &changes)).collect()
