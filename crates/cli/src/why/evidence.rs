@@ -6,7 +6,7 @@ use linux::probe::process::{self, State};
 use std::time::{Duration, Instant};
 use thalweg::admin::explain::Explanation;
 use thalweg::admin::{EndReport, Reply, Request};
-use thalweg::control::{Direction, Document, PortInfo};
+use thalweg::control::{Direction, Document, NodeId, PortInfo};
 use thalweg::port::ChannelReport;
 
 /// A node that does not answer within this time is silent.
@@ -26,6 +26,8 @@ pub struct Evidence {
     pub ports: Vec<(String, Direction)>,
     /// Realms of this host in which a missing port was found.
     pub elsewhere: Vec<(String, String)>,
+    /// Processes that are stopped, and whose ports are not known.
+    pub stopped: Vec<u32>,
     /// The realm that was looked into.
     pub realm: String,
     /// The first port.
@@ -77,12 +79,14 @@ pub fn gather(session: &mut Session, common: &Common, publisher: &str, subscribe
     let pairs = found.iter().zip(names).filter(|(end, _)| end.is_none());
     let elsewhere = pairs.flat_map(|(_, name)| other_realms(common, name)).collect();
     let watched = watch(session, &mut found, names);
+    hearsay(&mut found, names);
     let ports = nodes.iter().flat_map(|node| node.ports.values().map(|port| (port.name.clone(), port.direction)));
     let [publisher, subscriber] = found;
     Evidence {
         asked: names.map(str::to_owned),
         ports: ports.collect(),
         elsewhere,
+        stopped: stopped(&common.realm, &nodes, session.node.id()),
         realm: common.realm.clone(),
         publisher,
         subscriber,
@@ -98,6 +102,30 @@ fn end(nodes: &[Document], name: &str) -> Option<End> {
     let (node, port) = holders.first()?;
     let answer = Answer::Silent(None);
     Some(End { port: (*port).clone(), node: (*node).clone(), holders: holders.len(), answer })
+}
+
+/// A node that is stopped does not tell newcomers of itself; who met it before still knows it.
+fn hearsay(ends: &mut [Option<End>; 2], names: [&str; 2]) {
+    for (missing, there) in [(0, 1), (1, 0)] {
+        let look = |end: &End| end.said()?.looks.last()?.other.clone();
+        if ends[missing].is_none()
+            && let Some(node) = ends[there].as_ref().and_then(look)
+        {
+            ends[missing] = end(&[node], names[missing]).map(|end| End { answer: silent(&end.node), ..end });
+        }
+    }
+}
+
+fn silent(node: &Document) -> Answer {
+    let here = node.host == linux::clock::host_id();
+    Answer::Silent(here.then(|| process::state(&Tree::host(), node.pid)))
+}
+
+/// Processes of this host that are stopped and have a node of this realm that does not answer.
+fn stopped(realm: &str, nodes: &[Document], own: NodeId) -> Vec<u32> {
+    let known: Vec<NodeId> = nodes.iter().map(|node| node.node).chain([own]).collect();
+    let silent = thalweg::control::local::silent_processes(realm, &known);
+    silent.into_iter().filter(|pid| process::state(&Tree::host(), *pid) == State::Stopped).collect()
 }
 
 /// Looks for a port in the other realms of this host.
@@ -147,8 +175,7 @@ fn ask(session: &Session, end: &mut End, names: [&str; 2], other: &str) {
     let explain = Request::Explain { publisher: publisher.clone(), subscriber: subscriber.clone() };
     let Ok(Reply::Explanation(explanation)) = session.node.ask(to, &explain, PATIENCE) else {
         if matches!(end.answer, Answer::Silent(_)) {
-            let here = end.node.host == linux::clock::host_id();
-            end.answer = Answer::Silent(here.then(|| process::state(&Tree::host(), end.node.pid)));
+            end.answer = silent(&end.node);
         }
         return;
     };

@@ -138,8 +138,7 @@ fn runtime(scheduling: &Scheduling) -> Option<Finding> {
         some if some * 10 < period * 9 => &RUNTIME_SHORT,
         _ => return None,
     };
-    let usual =
-        period / USUAL_RUNTIME.1 * USUAL_RUNTIME.0 + period % USUAL_RUNTIME.1 * USUAL_RUNTIME.0 / USUAL_RUNTIME.1;
+    let usual = i128::from(period) * i128::from(USUAL_RUNTIME.0) / i128::from(USUAL_RUNTIME.1);
     let value = format!("{runtime} of {period} us");
     Some(kind.found(NAME, value, usual.to_string()).write(vec!["proc/sys/kernel/sched_rt_runtime_us".into()], usual))
 }

@@ -45,6 +45,7 @@ fn port(direction: Direction, name: &str) -> PortInfo {
         message: TypeDescription::opaque("test"),
         qos: qos::Qos::default(),
         carriers: vec!["tcp".into()],
+        answers: None,
     }
 }
 
@@ -68,7 +69,7 @@ fn document() -> Document {
 fn look() -> Explanation {
     let ways = vec![Way { carrier: "tcp".into(), to: "127.0.0.1:7".into() }];
     let subscriber = Some(SubscriberState { has_callback: true, ..SubscriberState::default() });
-    Explanation { knows_other: true, stage: Stage::Open, ways, subscriber, ..Explanation::default() }
+    Explanation { other: Some(document()), stage: Stage::Open, ways, subscriber, ..Explanation::default() }
 }
 
 fn report(name: &str) -> ChannelReport {
@@ -160,7 +161,7 @@ fn a_channel_that_does_not_open_is_told_by_what_was_tried() {
         carrier: "tcp".into(),
         reason: "no answer in time".into(),
     };
-    assert_eq!(at(|look| (look.stage, look.knows_other) = (Stage::Unwanted, false)), ["one-sided"]);
+    assert_eq!(at(|look| (look.stage, look.other) = (Stage::Unwanted, None)), ["one-sided"]);
     assert_eq!(at(|look| look.stage = Stage::Unwanted), ["unreachable"]);
     assert_eq!(at(|look| look.stage = Stage::Refused), ["refused"]);
     assert_eq!(at(|look| look.stage = Stage::Trying), ["not-open"]);
