@@ -65,17 +65,17 @@ fn faults_of_devices_and_queues_are_named_where_they_are() {
     let Some(space) = Namespace::new("devices") else { return };
     let house = House::new();
     let prefix = format!("ip netns exec {}", space.0);
-    for command in ["ip link add a type veth peer name b", "ip link set a up", "ip link set b up"] {
+    for command in ["ip link add v0 type veth peer name v1", "ip link set v0 up", "ip link set v1 up"] {
         space.does(command);
     }
     let (before, _, report) = found(&house, &prefix, "");
     for (seed, undo, id) in [
         ("ip link set lo down", "ip link set lo up", "loopback-down"),
-        ("ip link set a multicast off", "ip link set a multicast on", "no-multicast"),
-        ("ip link set a mtu 1000", "ip link set a mtu 1500", "mtu-small"),
+        ("ip link set v0 multicast off", "ip link set v0 multicast on", "no-multicast"),
+        ("ip link set v0 mtu 1000", "ip link set v0 mtu 1500", "mtu-small"),
         ("ip link set lo multicast off", "ip link set lo multicast on", "loopback-multicast"),
-        ("tc qdisc add dev a root pfifo limit 100", "tc qdisc del dev a root", "no-bands"),
-        ("tc qdisc add dev a root pfifo_fast", "tc qdisc del dev a root", "dscp-ignored"),
+        ("tc qdisc add dev v0 root pfifo limit 100", "tc qdisc del dev v0 root", "no-bands"),
+        ("tc qdisc add dev v0 root pfifo_fast", "tc qdisc del dev v0 root", "dscp-ignored"),
     ] {
         space.does(seed);
         let (after, code, report) = found(&house, &prefix, "");
@@ -93,19 +93,19 @@ fn ports_of_a_bridge_that_take_different_packets_are_named() {
     let prefix = format!("ip netns exec {}", space.0);
     for command in [
         "ip link add br0 type bridge mcast_querier 1",
-        "ip link add a type veth peer name a1",
-        "ip link add b type veth peer name b1",
+        "ip link add p0 type veth peer name h0",
+        "ip link add p1 type veth peer name h1",
     ] {
         space.does(command);
     }
-    ["br0", "a", "b", "a1", "b1"].iter().for_each(|name| space.does(&format!("ip link set {name} up")));
-    ["a", "b"].iter().for_each(|name| space.does(&format!("ip link set {name} master br0")));
+    ["br0", "p0", "p1", "h0", "h1"].iter().for_each(|name| space.does(&format!("ip link set {name} up")));
+    ["p0", "p1"].iter().for_each(|name| space.does(&format!("ip link set {name} master br0")));
     let (before, ..) = found(&house, &prefix, "");
-    space.does("ip link set b mtu 1400");
+    space.does("ip link set p1 mtu 1400");
     let (after, _, report) = found(&house, &prefix, "");
     assert_eq!(new(&before, &after), ["mtu-differs"], "{report}");
     space.does("ip link set br0 type bridge mcast_querier 0");
-    space.does("ip link set b mtu 1500");
+    space.does("ip link set p1 mtu 1500");
     assert_eq!(new(&before, &found(&house, &prefix, "").0), ["bridge-querier"]);
 }
 

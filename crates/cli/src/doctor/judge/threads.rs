@@ -134,8 +134,8 @@ fn runtime(scheduling: &Scheduling) -> Option<Finding> {
             );
         }
         0 => &RUNTIME_OFF,
-        some if some * 2 < period => &RUNTIME_SMALL,
-        some if some * 10 < period * 9 => &RUNTIME_SHORT,
+        some if some.saturating_mul(2) < period => &RUNTIME_SMALL,
+        some if some.saturating_mul(10) < period.saturating_mul(9) => &RUNTIME_SHORT,
         _ => return None,
     };
     let usual = i128::from(period) * i128::from(USUAL_RUNTIME.0) / i128::from(USUAL_RUNTIME.1);
