@@ -6,12 +6,14 @@
 //! | [`clock`] | the monotonic clock and the identity of a clock (boot and time namespace) |
 //! | [`futex`] | waiting on and waking a word, private or shared between processes |
 //! | [`lock`] | a mutex whose waiters lend their priority to the holder |
+//! | [`marks`] | DSCP, traffic class and priority of a socket's packets |
 //! | [`memory`] | sealed shared memory, the slot arena and the descriptor rings of the `shm` carrier |
 //! | [`net`] | network interfaces and their addresses |
 //! | [`poll`] | epoll and eventfd |
 //! | [`raw`] | a bare shared mapping, for the programs that measure the limit |
 //! | [`sched`] | scheduling, processors and memory locking of threads and processes, by id |
 //! | [`socket`] | sockets: non-blocking sends in one call, descriptor passing, peer credentials |
+//! | [`tap`] | Ethernet devices whose other end is a program |
 //! | [`thread`] | threads with explicit scheduling, stack size and name |
 #![cfg(target_os = "linux")]
 
@@ -19,10 +21,12 @@ pub mod allocations;
 pub mod clock;
 pub mod futex;
 pub mod lock;
+pub mod marks;
 pub mod memory;
 pub mod net;
 pub mod poll;
 pub mod raw;
 pub mod sched;
 pub mod socket;
+pub mod tap;
 pub mod thread;

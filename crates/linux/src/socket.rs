@@ -6,7 +6,7 @@ use rustix::net::{
 };
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 /// Sends `bytes` without waiting, in one system call. A peer that is gone is an error, never a signal.
 #[inline]
@@ -94,13 +94,82 @@ pub fn peer_user(fd: impl AsFd) -> io::Result<u32> {
     Ok(rustix::net::sockopt::socket_peercred(fd)?.uid.as_raw())
 }
 
-/// Sets an integer option of the TCP level that the socket crates do not know; older kernels ignore it. `true`: it was taken.
+/// Group ids of the process at the other end of a unix socket when it connected or listened: the first is its own group.
+///
+/// # Errors
+/// What getsockopt(2) says; `ENOPROTOOPT` before Linux 4.13.
 #[allow(unsafe_code)]
-pub fn set_tcp_option(fd: BorrowedFd<'_>, option: i32, value: i32) -> bool {
+pub fn peer_groups(fd: impl AsFd) -> io::Result<Vec<u32>> {
     use std::os::fd::AsRawFd;
-    let size = size_of::<i32>() as libc::socklen_t;
-    // SAFETY: the descriptor is borrowed for the call, and the value is an i32 of the stated size.
-    unsafe { libc::setsockopt(fd.as_raw_fd(), libc::IPPROTO_TCP, option, std::ptr::from_ref(&value).cast(), size) == 0 }
+    let first = rustix::net::sockopt::socket_peercred(&fd)?.gid.as_raw();
+    let mut others = vec![0u32; 32];
+    loop {
+        let mut size = (others.len() * size_of::<u32>()) as libc::socklen_t;
+        let (fd, into) = (fd.as_fd().as_raw_fd(), others.as_mut_ptr().cast());
+        // SAFETY: the descriptor is borrowed for the call, and `into` has room for `size` bytes.
+        let result = unsafe { libc::getsockopt(fd, libc::SOL_SOCKET, libc::SO_PEERGROUPS, into, &raw mut size) };
+        let error = io::Error::last_os_error();
+        let count = size as usize / size_of::<u32>();
+        match result {
+            0 => {
+                others.truncate(count);
+                others.insert(0, first);
+                return Ok(others);
+            }
+            // The kernel says how much room it needs.
+            _ if error.raw_os_error() == Some(libc::ERANGE) && count > others.len() => others.resize(count, 0),
+            _ => return Err(error),
+        }
+    }
+}
+
+/// Sets an integer option of the TCP level that the socket crates do not know; older kernels ignore it. `true`: it was taken.
+pub fn set_tcp_option(fd: BorrowedFd<'_>, option: i32, value: i32) -> bool {
+    set_option(fd, libc::IPPROTO_TCP, option, &value.to_ne_bytes()).is_ok()
+}
+
+/// Lets the kernel send at most so many bytes per second from this socket (SO_MAX_PACING_RATE); `None`: as fast as it can.
+/// TCP paces itself; datagrams are paced only by a queue discipline `fq` on the device.
+///
+/// # Errors
+/// What setsockopt(2) says.
+pub fn set_pace(fd: BorrowedFd<'_>, bytes_per_second: Option<u64>) -> io::Result<()> {
+    let rate = bytes_per_second.unwrap_or(u64::MAX);
+    set_option(fd, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, &rate.to_ne_bytes())
+}
+
+/// The pace that was set, in bytes per second; `None`: no limit.
+///
+/// # Errors
+/// What getsockopt(2) says.
+pub fn pace(fd: BorrowedFd<'_>) -> io::Result<Option<u64>> {
+    let mut rate = [0; 8];
+    get_option(fd, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, &mut rate)?;
+    Ok(Some(u64::from_ne_bytes(rate)).filter(|rate| *rate != u64::MAX))
+}
+
+/// An option of 32 bits.
+pub(crate) fn option(fd: BorrowedFd<'_>, level: i32, name: i32) -> io::Result<u32> {
+    let mut value = [0; 4];
+    get_option(fd, level, name, &mut value)?;
+    Ok(u32::from_ne_bytes(value))
+}
+
+/// Sets an option to the bytes of its value.
+#[allow(unsafe_code)]
+pub(crate) fn set_option(fd: BorrowedFd<'_>, level: i32, name: i32, value: &[u8]) -> io::Result<()> {
+    let size = value.len() as libc::socklen_t;
+    // SAFETY: the descriptor is borrowed for the call, and the value is `size` bytes long.
+    let result = unsafe { libc::setsockopt(fd.as_raw_fd(), level, name, value.as_ptr().cast(), size) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+#[allow(unsafe_code)]
+fn get_option(fd: BorrowedFd<'_>, level: i32, name: i32, value: &mut [u8]) -> io::Result<()> {
+    let mut size = value.len() as libc::socklen_t;
+    // SAFETY: the descriptor is borrowed for the call, and the kernel writes at most `size` bytes, which the value has.
+    let result = unsafe { libc::getsockopt(fd.as_raw_fd(), level, name, value.as_mut_ptr().cast(), &mut size) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 #[cfg(test)]
@@ -119,6 +188,24 @@ mod tests {
         send(got[0].as_fd(), b"x").unwrap();
         assert_eq!(receive_stream(outer.as_fd(), &mut buffer, true).unwrap(), 1);
         assert_eq!(peer_user(&a).unwrap(), rustix::process::getuid().as_raw());
+    }
+
+    #[test]
+    fn a_pace_is_read_back() {
+        let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        assert_eq!(pace(socket.as_fd()).unwrap(), None);
+        for rate in [Some(2_500_000), Some(1 << 33), None] {
+            set_pace(socket.as_fd(), rate).unwrap();
+            assert_eq!(pace(socket.as_fd()).unwrap(), rate);
+        }
+    }
+
+    #[test]
+    fn the_groups_of_a_peer_are_all_of_its_groups() {
+        let (a, _b) = UnixStream::pair().unwrap();
+        let own = rustix::process::getgroups().unwrap().into_iter().map(|g| g.as_raw());
+        let own: Vec<u32> = std::iter::once(rustix::process::getegid().as_raw()).chain(own).collect();
+        assert_eq!(peer_groups(&a).unwrap(), own);
     }
 
     #[test]

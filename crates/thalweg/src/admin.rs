@@ -1,5 +1,9 @@
 //! Administration: what nodes may ask of each other over the control plane.
 
+pub mod bottle;
+pub mod grammar;
+pub mod priority;
+
 use crate::error::{Error, Result};
 use crate::port::ChannelReport;
 use qos::Class;

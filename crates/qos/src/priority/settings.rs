@@ -1,6 +1,7 @@
 //! The priority of one end of a channel, and changes to it.
 
 use super::{Mark, PriorityError, Scheduling, refuse};
+use crate::quantity::parse_bit_rate;
 use serde::{Deserialize, Serialize};
 use std::str::FromStr;
 
@@ -16,12 +17,38 @@ pub struct PrioritySettings {
     pub sched: Option<Scheduling>,
     /// Processors that thread may run on, by number. Set: a thread of its own.
     pub affinity: Option<Vec<u16>>,
+    /// Most bytes per second that leave this end: paced, and in packets that are small enough for it. For bulk channels.
+    pub pace: Option<u64>,
 }
 
 impl PrioritySettings {
     /// Whether this end needs a thread that serves nobody else.
     pub fn wants_own_thread(&self) -> bool {
         self.sched.is_some() || self.affinity.is_some()
+    }
+
+    /// Whether all values are within their ranges: those that came from elsewhere need not be.
+    ///
+    /// # Errors
+    /// The first that is not, with what is allowed.
+    pub fn check(&self) -> Result<(), PriorityError> {
+        self.socket_priority.map_or(Ok(0), |p| socket_priority(&p.to_string()))?;
+        self.sched.map_or(Ok(Scheduling::default()), |sched| sched.to_string().parse())?;
+        self.pace.map_or(Ok(0), |bytes| pace(&format!("{}bit/s", bytes.saturating_mul(8))))?;
+        let numbers = |cpus: &Vec<u16>| cpus.iter().map(u16::to_string).collect::<Vec<_>>().join(",");
+        self.affinity.as_ref().map_or(Ok(Vec::new()), |cpus| processors(&numbers(cpus)))?;
+        Ok(())
+    }
+
+    /// These settings, and where they say nothing, those of `default`.
+    pub fn or(&self, default: &PrioritySettings) -> PrioritySettings {
+        PrioritySettings {
+            mark: self.mark.or(default.mark),
+            socket_priority: self.socket_priority.or(default.socket_priority.filter(|_| self.mark.is_none())),
+            sched: self.sched.or(default.sched),
+            affinity: self.affinity.clone().or_else(|| default.affinity.clone()),
+            pace: self.pace.or(default.pace),
+        }
     }
 }
 
@@ -65,10 +92,12 @@ pub struct Changes {
     pub sched: Change<Scheduling>,
     /// Of the processors.
     pub affinity: Change<Vec<u16>>,
+    /// Of the pace.
+    pub pace: Change<u64>,
 }
 
 const WORDS: &str = "class=low|normal|high|critical, dscp=NAME or 0 to 63, tos=0 to 255, priority=0 to 15 (socket priority), \
-                     sched=other|fifo:N|rr:N|deadline:RUNTIME/PERIOD, affinity=CPU,CPU-CPU; NAME=default takes one back";
+                     sched=other|fifo:N|rr:N|deadline:RUNTIME/PERIOD, affinity=CPU,CPU-CPU, pace=20Mbit/s; NAME=default takes one back";
 
 /// Highest processor number that is believed.
 const MOST_CPU: u16 = 1023;
@@ -80,11 +109,17 @@ impl Changes {
         self.socket_priority.apply(&mut to.socket_priority);
         self.sched.apply(&mut to.sched);
         self.affinity.apply(&mut to.affinity);
+        self.pace.apply(&mut to.pace);
     }
 
     /// Whether nothing changes.
     pub fn is_empty(&self) -> bool {
-        self.mark.is_keep() && self.socket_priority.is_keep() && self.sched.is_keep() && self.affinity.is_keep()
+        self.is_without_packets() && self.sched.is_keep() && self.affinity.is_keep()
+    }
+
+    /// Whether nothing changes that concerns packets.
+    pub fn is_without_packets(&self) -> bool {
+        self.mark.is_keep() && self.socket_priority.is_keep() && self.pace.is_keep()
     }
 
     /// Adds one `NAME=VALUE`, as `thalweg set` takes it.
@@ -108,6 +143,7 @@ impl Changes {
             "priority" => setting(default, || socket_priority(value)).map(|change| self.socket_priority = change),
             "sched" => setting(default, || value.parse()).map(|change| self.sched = change),
             "affinity" => setting(default, || processors(value)).map(|change| self.affinity = change),
+            "pace" => setting(default, || pace(value)).map(|change| self.pace = change),
             _ => refuse("setting", word, WORDS),
         }
     }
@@ -129,6 +165,14 @@ fn setting<T>(default: bool, read: impl FnOnce() -> Result<T, PriorityError>) ->
 
 fn number(value: &str) -> Result<u8, PriorityError> {
     value.parse().map_or_else(|_| refuse("tos", value, "0 to 255"), Ok)
+}
+
+/// Slower than this nothing useful leaves.
+const SLOWEST: u64 = 1000;
+
+fn pace(value: &str) -> Result<u64, PriorityError> {
+    let bytes = parse_bit_rate(value).ok().map(|bits| bits / 8).filter(|bytes| *bytes >= SLOWEST);
+    bytes.map_or_else(|| refuse("pace", value, "a rate from 8kbit/s up, such as 20Mbit/s"), Ok)
 }
 
 fn socket_priority(value: &str) -> Result<u32, PriorityError> {
@@ -159,6 +203,7 @@ fn processors(value: &str) -> Result<Vec<u16>, PriorityError> {
 mod tests {
     use super::*;
     use crate::Class;
+    use crate::priority::Policy;
     use proptest::prelude::*;
 
     #[test]
@@ -174,6 +219,32 @@ mod tests {
     }
 
     #[test]
+    fn values_from_elsewhere_are_checked() {
+        let fine = |settings: PrioritySettings| settings.check();
+        let sched = |policy| PrioritySettings { sched: Some(Policy::into(policy)), ..Default::default() };
+        assert_eq!(fine(sched(Policy::Fifo(99))), Ok(()));
+        assert!(fine(sched(Policy::Fifo(100))).is_err() && fine(sched(Policy::RoundRobin(0))).is_err());
+        for bad in [
+            PrioritySettings { socket_priority: Some(16), ..Default::default() },
+            PrioritySettings { affinity: Some(Vec::new()), ..Default::default() },
+            PrioritySettings { affinity: Some(vec![0, 1024]), ..Default::default() },
+            PrioritySettings { pace: Some(0), ..Default::default() },
+        ] {
+            assert!(fine(bad.clone()).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn a_mark_of_its_own_takes_no_socket_priority_from_the_default() {
+        let default: Changes = "class=critical priority=5 pace=8Mbit/s".parse().unwrap();
+        let (mut port, mut own) = (PrioritySettings::default(), PrioritySettings::default());
+        default.apply(&mut port);
+        assert_eq!(own.or(&port), port);
+        own.mark = Some(Mark::Class(Class::Low));
+        assert_eq!((own.or(&port).socket_priority, own.or(&port).pace), (None, Some(1_000_000)));
+    }
+
+    #[test]
     fn what_is_wrong_is_named_with_what_is_allowed() {
         for (text, says) in [
             ("class=urgent", "critical (crit)"),
@@ -183,6 +254,8 @@ mod tests {
             ("affinity=2-1", "0 to 1023"),
             ("affinity=0-4000000000", "0 to 1023"),
             ("priority=16", "0 to 15"),
+            ("pace=20", "20Mbit/s"),
+            ("pace=1bit/s", "8kbit/s"),
             ("colour=red", "class=low"),
             ("class", "class=low"),
             ("class=high dscp=46", "not two"),

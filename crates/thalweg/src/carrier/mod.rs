@@ -4,7 +4,7 @@
 //! Neither has a thread or a buffer of its own; the driver decides who calls them and when. The contract that every
 //! carrier keeps is the conformance suite in [`crate::testing::conformance`], which each one passes by instantiating it.
 
-mod dice;
+pub(crate) mod dice;
 pub mod fault;
 pub mod local;
 pub mod mcast;

@@ -14,6 +14,7 @@ pub use frame::{FRAME_LIMIT, MESSAGE_LIMIT, VERSION};
 pub use link::OUT_LIMIT;
 pub use target::Address;
 
+use super::local::Users;
 use super::{Change, Discovery, Document, Event, NodeId, Sink};
 use linux::poll::Waker;
 use std::collections::{HashSet, VecDeque};
@@ -31,8 +32,8 @@ const MOST_COMMANDS: usize = 4096;
 /// Where a node finds addresses to connect to at its start. It is found by later ones.
 #[derive(Clone, Debug)]
 pub enum Source {
-    /// Unix sockets of the nodes of this host, each tried once (see [`super::local`]).
-    Sockets(Vec<PathBuf>),
+    /// Unix sockets of the nodes of this host, each tried once, and whose they may be (see [`super::local`]).
+    Sockets(Vec<PathBuf>, Users),
     /// TCP addresses, kept connected (see [`super::static_file`]).
     Addresses(Vec<std::net::SocketAddr>),
 }
@@ -46,6 +47,8 @@ pub struct Counters {
     pub other_version: AtomicU64,
     /// Links closed because the peer is in another realm.
     pub other_realm: AtomicU64,
+    /// Unix sockets of users who may not use the run directory, or who let nobody in.
+    pub other_user: AtomicU64,
     /// Links closed because the peer did not read.
     pub not_reading: AtomicU64,
     /// Links closed because the peer did not say hello in time.
@@ -83,6 +86,13 @@ pub struct Links {
     shared: Arc<Shared>,
     sink: Sink,
     thread: Option<JoinHandle<()>>,
+}
+
+/// What a peer is told that is not let in, before it is closed.
+pub(crate) fn farewell(reason: &str) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    frame::write(frame::Kind::Bye, &[reason.as_bytes()], &mut bytes);
+    bytes
 }
 
 /// The end of a node's first look around.

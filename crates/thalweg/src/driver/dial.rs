@@ -10,6 +10,7 @@ use crate::carrier::tcp::{self, TcpReceive};
 use crate::carrier::{Carrier, Opening, Place, ReceiveHalf};
 use crate::channel::inbound::{Agreed, Inbound};
 use crate::control::CHANNEL_HANDSHAKE;
+use crate::control::local::Users;
 use crate::event::Event;
 use crate::handshake::{self, Accepted, Answer, Parameters, Refused, Request, VERSION};
 use linux::memory::RingReader;
@@ -78,11 +79,14 @@ impl Dial {
         })
     }
 
-    /// The connection stands: open this end and ask.
-    fn ask(&mut self) -> io::Result<()> {
+    /// The connection stands: open this end and ask, if it is one of `users` there.
+    fn ask(&mut self, users: Users) -> io::Result<()> {
         let socket = socket2::SockRef::from(&self.stream);
         if let Some(error) = socket.take_error()? {
             return Err(error);
+        }
+        if socket.domain()? == Domain::UNIX {
+            users.admit(&self.stream)?;
         }
         let Some(mut request) = self.request.take() else { return Ok(()) };
         if let Some(via) = &self.via {
@@ -137,7 +141,7 @@ impl Control {
         let Some(mut dial) = self.take_dial(index) else { return };
         let _ = flags;
         if dial.connecting {
-            match dial.ask() {
+            match dial.ask(self.state.users) {
                 Ok(()) => drop(self.watch(Entry::Dial(dial), Readiness::IN)),
                 Err(error) => self.try_failed(dial.pair, &error.to_string()),
             }

@@ -6,6 +6,7 @@ use super::incoming::{Incoming, MOST_INCOMING, Progress as Served};
 use super::start::random;
 use super::wanted::Pair;
 use crate::carrier::Carrier;
+use crate::control::links::farewell;
 use crate::port::{AnyOutlet, Attach, Channel, Way};
 use linux::poll::Readiness;
 use std::net::{TcpListener, TcpStream};
@@ -54,6 +55,9 @@ pub(crate) struct PendingAttach {
 /// An answer to a subscriber that is sent once.
 pub(crate) type Reply = Box<dyn FnOnce() + Send>;
 
+/// What is counted when somebody connects who may not.
+const STRANGERS: &str = "connections of users who may not use the run directory";
+
 /// Pause after a connection that could not be accepted.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
 
@@ -92,7 +96,7 @@ impl Control {
             }
             Some(Some(Entry::Unix(listener))) => {
                 let accepted = listener.accept().map(|(stream, _)| OwnedFd::from(stream));
-                self.accepted_stream(accepted);
+                self.accepted_local(accepted);
             }
             Some(Some(Entry::Incoming(_))) => self.incoming_ready(index),
             Some(Some(Entry::Dial(_))) => self.dial_ready(index, flags),
@@ -100,6 +104,17 @@ impl Control {
             Some(Some(Entry::Held(..))) => self.held_ended(index),
             _ => {}
         }
+    }
+
+    /// Only users who may use the run directory come in.
+    fn accepted_local(&mut self, accepted: std::io::Result<OwnedFd>) {
+        let refused = accepted.as_ref().ok().and_then(|stream| Some((stream, self.state.users.admit(stream).err()?)));
+        let Some((stream, why)) = refused else { return self.accepted_stream(accepted) };
+        let _ = linux::socket::send(stream.as_fd(), &farewell(&why.to_string()));
+        if !self.counts.contains_key(STRANGERS) {
+            self.warn(format!("a connection was refused: {why}"));
+        }
+        self.count(STRANGERS);
     }
 
     pub(super) fn accepted_stream(&mut self, accepted: std::io::Result<OwnedFd>) {

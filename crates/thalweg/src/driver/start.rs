@@ -43,7 +43,7 @@ impl Control {
             .map_err(|e| Error::system("cannot make the node's socket in the run directory", e))?;
         let document = describe(&settings, id, &listeners, &endpoint)?;
         let (sender, commands) = mpsc::channel();
-        let state = Arc::new(NodeState::new(settings, document, waker.clone(), sender));
+        let state = Arc::new(NodeState::new(settings, endpoint.users(), document, waker.clone(), sender));
         poller.add(&*waker, WAKER, Readiness::IN).map_err(|e| Error::system("cannot watch an eventfd", e))?;
         let mut control = Self {
             state: state.clone(),
@@ -73,6 +73,10 @@ impl Control {
         control.directory_event(OWN, control::Event::Document(Box::new(state.document().as_ref().clone())));
         // The control thread runs while the back ends settle: others' first links arrive at this node's listeners.
         let sources = control.link_sources(&endpoint)?;
+        if endpoint.users() == control::local::Users::Everybody {
+            let dir = endpoint.path().parent().unwrap_or(endpoint.path()).display().to_string();
+            control.warn(format!("the run directory {dir} is open to every user of this host (its mode says so)"));
+        }
         control._endpoint = Some(endpoint);
         let links = control::links::Links::start(state.document(), sources, control.sink(LINKS))
             .map_err(|e| Error::system("cannot start the control links", e))?;

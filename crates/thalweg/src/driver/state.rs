@@ -4,6 +4,7 @@ use super::control::Command;
 use super::{Readers, Senders};
 use crate::channel::flow::Batching;
 use crate::control::directory::Directory;
+use crate::control::local::Users;
 use crate::control::{Direction, Document, NodeId, PortId};
 use crate::error::{Error, Result};
 use crate::event::Events;
@@ -24,6 +25,8 @@ const REASSEMBLY_BUDGET: usize = 256 << 20;
 pub(crate) struct NodeState {
     pub id: NodeId,
     pub settings: Settings,
+    /// Who may connect to this node's unix socket, and whose sockets it connects to.
+    pub users: Users,
     pub incarnation: u64,
     pub clock: String,
     pub events: Events,
@@ -45,7 +48,13 @@ pub(crate) struct NodeState {
 }
 
 impl NodeState {
-    pub fn new(settings: Settings, document: Document, waker: Arc<Waker>, commands: mpsc::Sender<Command>) -> Self {
+    pub fn new(
+        settings: Settings,
+        users: Users,
+        document: Document,
+        waker: Arc<Waker>,
+        commands: mpsc::Sender<Command>,
+    ) -> Self {
         let ended = {
             let (commands, waker) = (Mutex::new(commands.clone()), waker.clone());
             move |inbound: &crate::channel::inbound::Inbound, why: String| {
@@ -60,6 +69,7 @@ impl NodeState {
             incarnation: document.incarnation,
             clock: document.clock.clone(),
             settings,
+            users,
             readers: Readers::new(Arc::new(ended), events.clone()),
             events,
             senders: Arc::new(Senders::new()),

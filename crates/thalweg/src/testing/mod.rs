@@ -7,5 +7,7 @@ pub mod discovery;
 pub mod fuzz;
 #[cfg(test)]
 mod helpers;
+
+pub use crate::carrier::dice::Dice;
 #[cfg(test)]
 pub(crate) use helpers::{TempDir, port_info};

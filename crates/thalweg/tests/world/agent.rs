@@ -2,9 +2,12 @@
 //! standard output, `@` and a JSON document each. Killed when dropped.
 
 use super::{LONG, World};
+use rustix::fs::{Mode, OFlags};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
@@ -36,7 +39,7 @@ impl Agent {
     /// As [`Agent::start_by`], without waiting for the first answer.
     pub fn begin(world: &World, part: &str, under: &[&str]) -> Self {
         let program = std::env::current_exe().unwrap();
-        let mut command = match under {
+        let command = match under {
             [] => Command::new(program),
             [first, rest @ ..] => {
                 let mut command = Command::new(first);
@@ -44,6 +47,26 @@ impl Agent {
                 command
             }
         };
+        Self::run(world, part, command)
+    }
+
+    /// As [`Agent::start`], as another user and in no other group than this one. Only root may.
+    pub fn start_as(world: &World, part: &str, user: u32, group: u32) -> Self {
+        let agent = Self::begin_as(world, part, user, group);
+        agent.answer();
+        agent
+    }
+
+    /// As [`Agent::start_as`], without waiting for the first answer.
+    pub fn begin_as(world: &World, part: &str, user: u32, group: u32) -> Self {
+        // By an open file: the program may lie where only root looks.
+        let program = rustix::fs::open(std::env::current_exe().unwrap(), OFlags::RDONLY, Mode::empty()).unwrap();
+        let mut command = Command::new(format!("/proc/self/fd/{}", program.as_raw_fd()));
+        command.uid(user).gid(group);
+        Self::run(world, part, command)
+    }
+
+    fn run(world: &World, part: &str, mut command: Command) -> Self {
         command.args(["the_part", "--exact", "--ignored", "--nocapture", "--test-threads=1"]);
         command.env(PART, format!("{part} realm={}", world.realm())).env("THALWEG_RUN_DIR", world.run_dir());
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit());

@@ -1,5 +1,6 @@
 //! Addresses this node connects to, and when.
 
+use crate::control::local::Users;
 use socket2::{Domain, SockAddr, SockRef, Socket, TcpKeepalive, Type};
 use std::fmt;
 use std::io;
@@ -16,8 +17,8 @@ const QUEUE_FULL: Duration = Duration::from_millis(1);
 /// Where to connect to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
-    /// A unix socket of a node of this host. Tried once: a node that comes later connects by itself.
-    Unix(PathBuf),
+    /// A unix socket of a node of this host, and whose it may be. Tried once: a node that comes later connects by itself.
+    Unix(PathBuf, Users),
     /// A TCP address, kept connected.
     Tcp(SocketAddr),
 }
@@ -25,7 +26,7 @@ pub enum Address {
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Address::Unix(path) => write!(f, "{}", path.display()),
+            Address::Unix(path, _) => write!(f, "{}", path.display()),
             Address::Tcp(address) => write!(f, "{address}"),
         }
     }
@@ -82,13 +83,18 @@ impl Target {
 
     fn connect(&self) -> io::Result<(Socket, bool)> {
         let (domain, address) = match &self.address {
-            Address::Unix(path) => (Domain::UNIX, SockAddr::unix(path)?),
+            Address::Unix(path, _) => (Domain::UNIX, SockAddr::unix(path)?),
             Address::Tcp(address) => (Domain::for_address(*address), SockAddr::from(*address)),
         };
         let socket = Socket::new(domain, Type::STREAM.nonblocking().cloexec(), None)?;
         set_options(&socket);
         match socket.connect(&address) {
-            Ok(()) => Ok((socket, true)),
+            Ok(()) => {
+                if let Address::Unix(_, users) = &self.address {
+                    users.admit(&socket)?;
+                }
+                Ok((socket, true))
+            }
             Err(e) if e.raw_os_error() == Some(rustix::io::Errno::INPROGRESS.raw_os_error()) => Ok((socket, false)),
             Err(e) => Err(e),
         }
@@ -98,10 +104,10 @@ impl Target {
     pub fn failed(&mut self, error: &io::Error, now: Instant) {
         match &self.address {
             Address::Tcp(_) => self.ended(now),
-            Address::Unix(_) if error.kind() == io::ErrorKind::WouldBlock => {
+            Address::Unix(..) if error.kind() == io::ErrorKind::WouldBlock => {
                 self.state = State::Waiting(now + QUEUE_FULL);
             }
-            Address::Unix(path) => {
+            Address::Unix(path, _) => {
                 if error.kind() == io::ErrorKind::ConnectionRefused {
                     let _ = std::fs::remove_file(path);
                 }
@@ -113,7 +119,7 @@ impl Target {
     /// Its link ended: a TCP target is tried again after a delay that doubles.
     pub fn ended(&mut self, now: Instant) {
         self.state = match self.address {
-            Address::Unix(_) => State::Done,
+            Address::Unix(..) => State::Done,
             Address::Tcp(_) => State::Waiting(now + self.delay),
         };
         self.delay = (self.delay * 2).min(LONGEST_DELAY);

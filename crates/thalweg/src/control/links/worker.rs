@@ -67,7 +67,9 @@ impl Worker {
         let now = Instant::now();
         let own = document.addresses.clone();
         let addresses = sources.into_iter().flat_map(|source| match source {
-            Source::Sockets(paths) => paths.into_iter().map(Address::Unix).collect::<Vec<_>>(),
+            Source::Sockets(paths, users) => {
+                paths.into_iter().map(|path| Address::Unix(path, users)).collect::<Vec<_>>()
+            }
             Source::Addresses(all) => all.into_iter().filter(|a| !own.contains(a)).map(Address::Tcp).collect(),
         });
         let targets: Vec<_> = addresses.map(|address| Target::new(address, now)).collect();
@@ -128,9 +130,14 @@ impl Worker {
 
     fn target_failed(&mut self, index: usize, error: &io::Error) {
         let target = &mut self.targets[index];
-        let waits_for_its_turn = matches!((&target.address, target.state), (Address::Unix(_), State::Waiting(_)));
+        let waits_for_its_turn = matches!((&target.address, target.state), (Address::Unix(..), State::Waiting(_)));
         if !waits_for_its_turn {
             self.unsettled.remove(&index);
+        }
+        if let (Address::Unix(path, _), io::ErrorKind::PermissionDenied) = (&target.address, error.kind()) {
+            let text = format!("no control link with {}: {error}", path.display());
+            self.shared.counters.other_user.fetch_add(1, Ordering::Relaxed);
+            return self.warn_once(text);
         }
         if target.is_hopeless() {
             target.warned = true;

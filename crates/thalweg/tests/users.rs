@@ -1,0 +1,111 @@
+//! Several users of one host in one run directory: they exchange over shared memory, and strangers stay out.
+#![allow(clippy::unwrap_used)] // all of this is test
+
+mod world;
+
+use serde_json::json;
+use std::fs::{Permissions, create_dir, set_permissions};
+use std::io::Read;
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+use world::agent::{Agent, PART, number};
+use world::{LONG, World, figure, skipped};
+
+/// Numbers nobody has: two members of a group, and one who is not.
+const GROUP: u32 = 61_000;
+const ONE: u32 = 61_001;
+const OTHER: u32 = 61_002;
+const STRANGER: u32 = 61_003;
+
+#[test]
+#[ignore = "run by the other tests, in a process of its own"]
+fn the_part() {
+    match std::env::var(PART) {
+        Ok(part) if part.starts_with("stranger") => stranger(),
+        _ => world::roles::play(),
+    }
+}
+
+/// Tells why it cannot open a node, then what it is told at the sockets that it is given.
+fn stranger() {
+    let problem = thalweg::Node::open("stranger").err().map(|e| e.to_string());
+    println!("\n@{}", json!({"problem": problem}));
+    for socket in std::io::stdin().lines().map_while(Result::ok) {
+        let mut told = Vec::new();
+        let connected = UnixStream::connect(&socket).and_then(|mut stream| stream.read_to_end(&mut told));
+        let problem = connected.err().map(|e| e.to_string());
+        println!("\n@{}", json!({"problem": problem, "told": String::from_utf8_lossy(&told)}));
+    }
+}
+
+/// A world whose run directory belongs to root and is the group's; `None` and why where this cannot be had.
+fn shared() -> Option<World> {
+    if !rustix::process::geteuid().is_root() {
+        skipped("only root can start processes of other users");
+        return None;
+    }
+    let world = World::new();
+    create_dir(world.run_dir()).unwrap();
+    chown(world.run_dir(), None, Some(GROUP)).unwrap();
+    set_permissions(world.run_dir(), Permissions::from_mode(0o1770)).unwrap();
+    Some(world)
+}
+
+#[test]
+fn two_users_exchange_over_shared_memory_and_a_killed_one_leaves_nothing() {
+    let Some(world) = shared() else { return };
+    let mut publisher = Agent::start_as(&world, "publisher topic=/a name=/p", ONE, GROUP);
+    let subscriber = || Agent::start_as(&world, "subscriber topic=/a name=/s carriers=shm match=1", OTHER, GROUP);
+    let mut dies = subscriber();
+    publisher.connected(1);
+    let published = publisher.ask("publish count=200");
+    assert_eq!(number(&published, "sent"), 200.0, "{published}");
+    assert!(dies.ask("until last=200")["ok"] == true);
+    let report = dies.ask("report");
+    assert_eq!((number(&report, "received"), number(&report, "missing")), (200.0, 0.0), "{report}");
+    figure("users", format!("shm between users {ONE} and {OTHER}: p50 {} µs", number(&report, "p50")));
+    dies.kill();
+    assert!(publisher.ask("left n=0 ms=3000")["ok"] == true, "the dead subscriber is still connected");
+    let mut again = subscriber();
+    publisher.connected(1);
+    assert_eq!(world.left_behind().len(), 2, "one socket each: {:?}", world.left_behind());
+    // The other way round: the publisher dies, and its user's next one takes its place.
+    publisher.kill();
+    assert!(again.ask("left n=0 ms=3000")["ok"] == true, "the dead publisher is still connected");
+    let mut publisher = Agent::start_as(&world, "publisher topic=/a name=/p match=1", ONE, GROUP);
+    assert_eq!(number(&publisher.ask("publish count=50"), "sent"), 50.0);
+    assert!(again.ask("until count=50")["ok"] == true);
+    [publisher, again].into_iter().for_each(Agent::finish);
+    assert_eq!(world.left_behind(), Vec::<String>::new());
+}
+
+#[test]
+fn a_stranger_is_refused_with_the_reason_by_the_directory_and_by_each_node() {
+    let Some(world) = shared() else { return };
+    let mut node = Agent::start_as(&world, "publisher topic=/a name=/p", ONE, GROUP);
+    let mut stranger = Agent::start_as(&world, "stranger", STRANGER, STRANGER);
+    let socket = world.run_dir().join(&world.left_behind()[0]);
+    let told = stranger.ask(socket.to_str().unwrap());
+    assert!(told["problem"].as_str().unwrap().contains("Permission denied"), "{told}");
+    // Whatever happens to the modes meanwhile: a node asks the kernel who is there.
+    set_permissions(world.run_dir(), Permissions::from_mode(0o1777)).unwrap();
+    set_permissions(&socket, Permissions::from_mode(0o666)).unwrap();
+    let told = stranger.ask(socket.to_str().unwrap());
+    let reason = format!("user {STRANGER} may not take part: the run directory is for user 0 and group {GROUP}");
+    assert!(told["told"].as_str().unwrap().contains(&reason), "{told}");
+    assert!(node.told(&reason.replace(' ', "_"), LONG));
+    assert!(node.told("connections_of_users_who_may_not_use_the_run_directory", LONG));
+    let mut member = Agent::start_as(&world, "subscriber topic=/a name=/s carriers=shm match=1", OTHER, GROUP);
+    assert!(member.told("is_open_to_every_user", Duration::from_secs(3)), "mode 1777 is told");
+}
+
+#[test]
+fn who_is_not_in_the_group_cannot_open_a_node_there_and_is_told_why() {
+    let Some(world) = shared() else { return };
+    set_permissions(world.run_dir(), Permissions::from_mode(0o1775)).unwrap();
+    let agent = Agent::begin_as(&world, "stranger", STRANGER, STRANGER);
+    let problem = agent.answer()["problem"].as_str().unwrap().to_owned();
+    let wanted = format!("user {STRANGER} may not use it: it is for user 0 and group {GROUP} (mode 1775)");
+    assert!(problem.contains(&wanted) && problem.contains("set THALWEG_RUN_DIR"), "{problem}");
+}
