@@ -82,6 +82,15 @@ pub enum Event {
         /// Who holds it.
         holder: String,
     },
+    /// The priority of a channel changed, and nobody asked for it.
+    PriorityChanged {
+        /// Publisher's port name.
+        publisher: String,
+        /// Subscriber's port name.
+        subscriber: String,
+        /// What changed and why.
+        change: String,
+    },
     /// Something a person should know.
     Warning {
         /// What.
@@ -114,6 +123,9 @@ impl fmt::Display for Event {
                 )
             }
             Event::NameTaken { name, holder } => write!(f, "the port name {name} is also held by {holder}"),
+            Event::PriorityChanged { publisher, subscriber, change } => {
+                write!(f, "{publisher} → {subscriber} now has {change}")
+            }
             Event::Warning { text } => f.write_str(text),
         }
     }

@@ -1,6 +1,6 @@
 //! Nodes: one taking-part process, or one context in it.
 
-use crate::admin;
+use crate::admin::{self, EndReport};
 use crate::carrier::Carrier;
 use crate::channel::flow::Batching;
 use crate::codec::Message;
@@ -11,6 +11,7 @@ use crate::error::{Error, Result};
 use crate::event::EventReader;
 use crate::port::{AnyInlet, Inlet, LOCAL, Outlet, PortRef, PublisherBuilder, SubscriberBuilder};
 use qos::Qos;
+use qos::priority::{Changes, PrioritySettings};
 use std::marker::PhantomData;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
@@ -43,6 +44,9 @@ pub struct Settings {
     pub discovery: DiscoverySource,
     /// Carriers besides the built-in ones. A port uses them when it names them ([`PublisherBuilder::carriers`]).
     pub carriers: Vec<Arc<dyn Carrier>>,
+    /// Keeps the whole process's memory resident, so that no sample waits for a page (mlockall; needs CAP_IPC_LOCK or
+    /// RLIMIT_MEMLOCK). Default: no.
+    pub lock_memory: bool,
     /// Faults and a capture file around every network carrier. Default: nothing.
     pub around: Around,
 }
@@ -70,6 +74,7 @@ impl Default for Settings {
             peers: Vec::new(),
             discovery: DiscoverySource::Automatic,
             carriers: Vec::new(),
+            lock_memory: false,
             around: Around::default(),
         }
     }
@@ -91,15 +96,25 @@ pub struct PortRequest {
     pub(crate) qos: Qos,
     pub(crate) carriers: Option<Vec<String>>,
     pub(crate) batching: Option<Batching>,
+    pub(crate) priority: PrioritySettings,
 }
 
 impl PortRequest {
     fn new(topic: &str) -> Self {
-        Self { name: None, topic: topic.to_owned(), qos: Qos::default(), carriers: None, batching: None }
+        Self {
+            name: None,
+            topic: topic.to_owned(),
+            qos: Qos::default(),
+            carriers: None,
+            batching: None,
+            priority: PrioritySettings::default(),
+        }
     }
 }
 
 const LARGEST_MESSAGE: u32 = 1 << 30;
+/// The node's own control thread answers within this time, unless it is gone.
+const OWN_ANSWER: Duration = Duration::from_secs(10);
 
 impl Node {
     /// Opens a node that listens on loopback only. Takes a few milliseconds: peers of this host are known when it returns.
@@ -113,10 +128,14 @@ impl Node {
     /// Opens a node with settings.
     ///
     /// # Errors
-    /// As [`Node::open`]; [`Error::Configuration`] for a discovery file that cannot be used.
+    /// As [`Node::open`]; [`Error::Configuration`] for a discovery file that cannot be used; [`Error::System`] with the
+    /// remedy when memory is to be locked and may not be.
     pub fn with_settings(settings: Settings) -> Result<Self> {
         check_label("node", &settings.name)?;
         crate::control::local::check_realm(&settings.realm).map_err(|e| Error::Usage(e.to_string()))?;
+        if settings.lock_memory {
+            linux::sched::lock_memory().map_err(Error::scheduling)?;
+        }
         let (state, thread) = Control::start(settings)?;
         Ok(Self(Arc::new(Handle { state, thread: Mutex::new(Some(thread)) })))
     }
@@ -173,6 +192,34 @@ impl Node {
         admin::unpack(&answer)
     }
 
+    /// Changes the priority of this node's end of the channel between its port `port` and the port `other`: at once and
+    /// without reconnecting if they are connected, else as soon as they are. It is kept for when the channel is opened
+    /// again. `other` may be `port` itself: the scheduling of all threads of this process.
+    ///
+    /// # Errors
+    /// [`Error::Peer`] with the reason: no such port, or the kernel refuses. All is then as it was.
+    pub fn set_priority(&self, port: &str, other: &str, changes: &Changes) -> Result<EndReport> {
+        let (port, other, changes) = (port.to_owned(), other.to_owned(), changes.clone());
+        let report = self.own_settings(&admin::Request::Set { port, other, changes })?.pop();
+        report.ok_or_else(|| Error::Peer("an empty answer".into()))
+    }
+
+    /// The priority of this node's ends of `port`'s channels, with the port `other` or (`None`) with all, as the kernel has
+    /// it now.
+    ///
+    /// # Errors
+    /// [`Error::Peer`] when there is no such port or channel.
+    pub fn priority_report(&self, port: &str, other: Option<&str>) -> Result<Vec<EndReport>> {
+        self.own_settings(&admin::Request::Get { port: port.to_owned(), other: other.map(str::to_owned) })
+    }
+
+    fn own_settings(&self, request: &admin::Request) -> Result<Vec<EndReport>> {
+        match self.ask(self.id(), request, OWN_ANSWER)? {
+            admin::Reply::Settings(reports) => Ok(reports),
+            other => Err(Error::Peer(format!("an unexpected answer: {other:?}"))),
+        }
+    }
+
     /// Waits until `condition` holds, looking again whenever a channel, port or node came or went; `false` when
     /// `timeout` passed first.
     pub fn wait_until(&self, timeout: Duration, condition: impl Fn() -> bool) -> bool {
@@ -189,6 +236,7 @@ impl Node {
         let me = PortRef { node: self.id(), port };
         let outlet = Arc::new(Outlet::<M>::new(info.clone(), me, self.state().incarnation));
         LOCAL.publishers().insert(me, outlet.clone());
+        self.state().set_priority(port, request.priority);
         self.state().add_outlet(port, outlet.clone(), request.batching);
         self.state().command(Command::PortAdded(port, info));
         Ok(outlet)
@@ -204,6 +252,7 @@ impl Node {
         let me = PortRef { node: self.id(), port };
         let inlet = Arc::new(make(info.clone(), self.state().events.clone()));
         LOCAL.subscribers().insert(me, inlet.clone());
+        self.state().set_priority(port, request.priority);
         self.state().add_inlet(port, inlet.clone());
         self.state().command(Command::PortAdded(port, info));
         Ok((me, inlet))
@@ -217,6 +266,7 @@ impl Node {
                 request.qos.max_message
             )));
         }
+        request.priority.check().map_err(|wrong| Error::Usage(wrong.to_string()))?;
         let carriers = state.check_carriers(request.carriers.as_deref())?;
         let port = state.next_port();
         let name = match &request.name {

@@ -5,7 +5,7 @@
 //! as the format wants, in nanoseconds.
 
 use super::udp::MOST;
-use super::{ReceiveHalf, SendHalf};
+use super::{ReceiveHalf, SendHalf, SharedSocket};
 use linux::lock::PiMutex;
 use std::fs::File;
 use std::io::{self, IoSlice, Write};
@@ -138,6 +138,10 @@ impl SendHalf for RecordSend {
         self.inner.descriptor()
     }
 
+    fn socket(&self) -> Option<SharedSocket> {
+        self.inner.socket()
+    }
+
     fn wait_room(&self, timeout: Duration) -> io::Result<bool> {
         self.inner.wait_room(timeout)
     }
@@ -171,6 +175,10 @@ impl ReceiveHalf for RecordReceive {
 
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         self.inner.descriptor()
+    }
+
+    fn socket(&self) -> Option<SharedSocket> {
+        self.inner.socket()
     }
 }
 

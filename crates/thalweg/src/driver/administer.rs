@@ -32,9 +32,9 @@ impl Control {
                 self.connect(publisher, subscriber, carrier)
             }
             Ok(admin::Request::Disconnect { publisher, subscriber }) => self.disconnect(publisher, subscriber),
-            Ok(admin::Request::Set { .. } | admin::Request::Get { .. } | admin::Request::Command { .. }) => {
-                admin::Reply::No("this version cannot do that yet".into())
-            }
+            Ok(admin::Request::Set { port, other, changes }) => self.set_priority(&port, &other, &changes),
+            Ok(admin::Request::Get { port, other }) => self.get_priority(&port, other.as_deref()),
+            Ok(admin::Request::Command { .. }) => admin::Reply::No("this version cannot do that yet".into()),
             Err(problem) => admin::Reply::No(format!("a request that cannot be read: {problem}")),
         }
     }

@@ -205,6 +205,8 @@ impl Control {
             closed: Default::default(),
             interrupt: Default::default(),
             cut: Default::default(),
+            sockets: Default::default(),
+            flow: Default::default(),
         }
     }
 

@@ -1,5 +1,6 @@
 //! The control thread of a node: one loop over listeners, handshakes, signs of life, commands and timers.
 
+use super::FlowNews;
 use super::entries::{Entry, PendingAttach};
 use super::state::NodeState;
 use super::wanted::{Pair, Progress, WantedChannels};
@@ -10,6 +11,7 @@ use crate::event::Event;
 use crate::handshake::Parameters;
 use crate::port::{AnyOutlet, Channel};
 use linux::poll::{Poller, Ready};
+use qos::priority::PrioritySettings;
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 use std::sync::{Arc, mpsc};
@@ -26,6 +28,8 @@ pub(crate) enum Command {
         channel: Arc<Channel>,
         why: String,
     },
+    /// What the flow with this id has to say.
+    Flow(u32, FlowNews),
     /// Everything before it was carried out.
     Barrier(mpsc::Sender<()>),
     /// Ask another node.
@@ -55,6 +59,10 @@ pub(crate) struct Control {
     pub(super) connected: BTreeMap<(String, String), Option<String>>,
     /// … and keeps apart.
     pub(super) apart: Vec<(String, String)>,
+    /// What was asked for single channels, by the names of the own and the other port: also for those that come again.
+    pub(super) kept: BTreeMap<(String, String), PrioritySettings>,
+    /// Requests that take a channel from multicast to unicast: number, own and other port.
+    pub(super) rehoming: Vec<(u64, (String, String))>,
     pub(super) counts: BTreeMap<&'static str, u64>,
     pub(super) _endpoint: Option<control::local::LocalEndpoint>,
 }

@@ -25,7 +25,7 @@ pub(crate) enum Entry {
     Served(Arc<TcpStream>, Option<Arc<Channel>>),
     ServedUnix(Arc<OwnedFd>, Option<Arc<Channel>>),
     /// The subscriber's end of a channel that does not read its stream: the stream's end is the publisher's.
-    Held(OwnedFd, Arc<Channel>),
+    Held(Arc<OwnedFd>, Arc<Channel>),
 }
 
 impl Entry {

@@ -2,9 +2,10 @@
 
 use super::control::Control;
 use super::entries::{Entry, PendingAttach, Reply};
+use super::priority::Side;
 use super::wrap;
 use crate::carrier::tcp::{self, TcpSend};
-use crate::carrier::{Capabilities, Carrier, Place, SendHalf};
+use crate::carrier::{Capabilities, Carrier, Place, SendHalf, SharedSocket, shared};
 use crate::channel::flow::{Flow, FlowSettings};
 use crate::control::matching::{Match, compare};
 use crate::control::{CHANNEL_HANDSHAKE, CONTROL_LINK};
@@ -14,7 +15,7 @@ use linux::memory::RingWriter;
 use std::io;
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 /// A stream that has not said yet what it wants, or not all of it.
@@ -145,7 +146,6 @@ impl Control {
         let settings = |id| FlowSettings {
             id,
             policy: outlet.info().qos.queue,
-            class: outlet.info().qos.class,
             burst: request.parameters.buffer.map_or(CAREFUL_BURST, |b| b as usize / 4),
             batching,
         };
@@ -160,7 +160,8 @@ impl Control {
             let stream = Arc::new(TcpStream::from(stream));
             let Ok(half) = TcpSend::new(stream.clone()) else { return Ok(()) };
             tcp::keep_linear(&stream);
-            let flow = self.flow(settings(accepted.flow), Box::new(half), tcp::CAPABILITIES, &place);
+            let class = outlet.info().qos.class;
+            let flow = self.flow(settings(accepted.flow), class, Box::new(half), tcp::CAPABILITIES, &place);
             let reply = reply(stream.clone(), accepted, Vec::new());
             self.attach(request, outlet, Way::Flow(flow), Entry::Served(stream, None), reply);
             return Ok(());
@@ -222,7 +223,8 @@ impl Control {
             return Ok((Way::Group(flow.clone()), accepted));
         }
         let sender = carrier.sender(place, &request.parameters)?;
-        let flow = self.flow(settings(self.random_flow()), sender.half, sender.capabilities, place);
+        let class = outlet.info().qos.class;
+        let flow = self.flow(settings(self.random_flow()), class, sender.half, sender.capabilities, place);
         let accepted = self.accepted(request, outlet, flow.settings.id, sender.parameters.clone());
         if !carrier.capabilities().multicast {
             return Ok((Way::Flow(flow), accepted));
@@ -234,17 +236,13 @@ impl Control {
     fn flow(
         &self,
         settings: FlowSettings,
+        class: qos::Class,
         half: Box<dyn SendHalf>,
         capabilities: Capabilities,
         place: &Place,
     ) -> Arc<Flow> {
-        if let Some(descriptor) =
-            half.descriptor().filter(|_| capabilities.marks && settings.class != qos::Class::Normal)
-        {
-            wrap::mark(descriptor, settings.class);
-        }
         let half = self.state.settings.around.sender(half, capabilities, wrap::way(place.local, place.peer));
-        Arc::new(Flow::new(settings, half, capabilities, self.state.senders.clone()))
+        Arc::new(Flow::new(settings, class, half, capabilities, self.state.senders.clone()))
     }
 
     /// Whether this node has what is asked for, and may give it.
@@ -325,10 +323,32 @@ impl Control {
             closed: Default::default(),
             interrupt: Default::default(),
             cut: Default::default(),
+            sockets: OnceLock::new(),
+            flow: OnceLock::new(),
         });
+        let _ = channel.sockets.set(sockets(&way, &entry));
+        if let Way::Flow(flow) | Way::Group(flow) = &way {
+            let _ = channel.flow.set(Arc::downgrade(flow));
+        }
+        self.prioritise_opened(Side::Publisher, &channel);
         let token = self.watch_served(entry, channel.clone());
         self.attach_now(PendingAttach { outlet, channel, way, token, answer: Some(reply) });
     }
+}
+
+/// The sockets by which packets of a channel leave the publisher: the flow's, and the handshake's where it is another.
+fn sockets(way: &Way, entry: &Entry) -> Vec<SharedSocket> {
+    let mut sockets: Vec<SharedSocket> = match way {
+        Way::Flow(flow) | Way::Group(flow) => flow.socket().into_iter().collect(),
+        Way::Local(_) | Way::Ring(_) => Vec::new(),
+    };
+    if let Entry::Served(stream, _) = entry {
+        let stream = shared(stream);
+        if !sockets.iter().any(|socket| socket.ptr_eq(&stream)) {
+            sockets.push(stream);
+        }
+    }
+    sockets
 }
 
 /// The publishing and the subscribing port that a request speaks of.

@@ -7,6 +7,7 @@
 //! | `reader` | ≤ 8, and one per channel with a priority of its own | one channel each, blocking |
 //! | `read-CLASS` | ≤ 1 per class | all further channels of the class |
 //! | `send-CLASS` | ≤ 1 per class | drains flows whose socket was full, flushes batches |
+//! | `send-FLOW` | one per channel with scheduling or processors of its own | sends all its samples |
 
 mod administer;
 mod channels;
@@ -15,6 +16,7 @@ mod dial;
 mod entries;
 mod incoming;
 mod news;
+mod priority;
 mod reader;
 mod sender;
 mod start;
@@ -25,7 +27,7 @@ mod wrap;
 pub(crate) use control::{Command, Control};
 pub(crate) use entries::Reply;
 pub(crate) use reader::Readers;
-pub(crate) use sender::Senders;
+pub(crate) use sender::{FlowNews, Own, Senders};
 pub(crate) use state::NodeState;
 pub use wrap::Around;
 

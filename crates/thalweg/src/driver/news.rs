@@ -17,6 +17,7 @@ impl Control {
             Command::PortRemoved(port) => self.own_port_removed(port),
             Command::Discovered(source, event) => self.discovered(source, event),
             Command::Ended { channel, why, .. } => self.channel_ended(&channel, why),
+            Command::Flow(flow, news) => self.flow_news(flow, news),
             Command::Barrier(reached) => drop(reached.send(())),
             Command::Call { to, request, answer } => self.call(to, request, answer),
         }
@@ -34,6 +35,7 @@ impl Control {
                 }
             }
             control::Event::Answer { id, answer, .. } => {
+                self.rehomed(id, &answer);
                 if let Some((_, waiting)) = self.calls.remove(&id) {
                     let _ = waiting.send(answer);
                 }

@@ -61,6 +61,8 @@ impl Control {
             next_bit: 0,
             connected: BTreeMap::new(),
             apart: Vec::new(),
+            kept: BTreeMap::new(),
+            rehoming: Vec::new(),
             counts: BTreeMap::new(),
             _endpoint: None,
         };

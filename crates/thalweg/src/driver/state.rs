@@ -1,7 +1,7 @@
 //! What all threads of a node share.
 
 use super::control::Command;
-use super::{Readers, Senders};
+use super::{FlowNews, Readers, Senders};
 use crate::channel::flow::Batching;
 use crate::control::directory::Directory;
 use crate::control::local::Users;
@@ -11,6 +11,7 @@ use crate::event::Events;
 use crate::node::Settings;
 use crate::port::{AnyInlet, AnyOutlet};
 use linux::poll::Waker;
+use qos::priority::PrioritySettings;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
@@ -39,6 +40,8 @@ pub(crate) struct NodeState {
     #[allow(clippy::type_complexity)]
     outlets: Mutex<BTreeMap<PortId, (Arc<dyn AnyOutlet>, Option<Batching>)>>,
     inlets: Mutex<BTreeMap<PortId, Arc<dyn AnyInlet>>>,
+    /// What ports ask for all their channels.
+    priorities: Mutex<BTreeMap<PortId, PrioritySettings>>,
     names: Mutex<Vec<String>>,
     commands: mpsc::Sender<Command>,
     progress: (Mutex<u64>, Condvar),
@@ -64,6 +67,14 @@ impl NodeState {
             }
         };
         let events = Events::default();
+        let tell = {
+            let (commands, waker) = (Mutex::new(commands.clone()), waker.clone());
+            move |flow: u32, news: FlowNews| {
+                let sender = commands.lock().unwrap_or_else(PoisonError::into_inner);
+                let _ = sender.send(Command::Flow(flow, news));
+                waker.wake();
+            }
+        };
         Self {
             id: document.node,
             incarnation: document.incarnation,
@@ -72,12 +83,13 @@ impl NodeState {
             users,
             readers: Readers::new(Arc::new(ended), events.clone()),
             events,
-            senders: Arc::new(Senders::new()),
+            senders: Arc::new(Senders::new(Box::new(tell))),
             budget: Arc::new(AtomicUsize::new(REASSEMBLY_BUDGET)),
             waker,
             document: Mutex::new(Arc::new(document)),
             directory: Mutex::new(Directory::new()),
             outlets: Mutex::default(),
+            priorities: Mutex::default(),
             inlets: Mutex::default(),
             names: Mutex::default(),
             commands,
@@ -107,10 +119,19 @@ impl NodeState {
         document
     }
 
+    /// What the port asks for all its channels.
+    pub fn priority(&self, port: PortId) -> PrioritySettings {
+        locked(&self.priorities).get(&port).cloned().unwrap_or_default()
+    }
+    pub fn set_priority(&self, port: PortId, priority: PrioritySettings) {
+        locked(&self.priorities).insert(port, priority);
+    }
+
     pub fn add_outlet(&self, port: PortId, outlet: Arc<dyn AnyOutlet>, batching: Option<Batching>) {
         locked(&self.outlets).insert(port, (outlet, batching));
     }
     pub fn remove_outlet(&self, port: PortId) {
+        locked(&self.priorities).remove(&port);
         if let Some((outlet, _)) = locked(&self.outlets).remove(&port) {
             self.release_name(&outlet.info().name);
         }
@@ -121,10 +142,14 @@ impl NodeState {
     pub fn outlets(&self) -> Vec<Arc<dyn AnyOutlet>> {
         locked(&self.outlets).values().map(|(outlet, _)| outlet.clone()).collect()
     }
+    pub fn outlet_named(&self, name: &str) -> Option<(PortId, Arc<dyn AnyOutlet>)> {
+        locked(&self.outlets).iter().find(|(_, (o, _))| o.info().name == name).map(|(id, (o, _))| (*id, o.clone()))
+    }
     pub fn add_inlet(&self, port: PortId, inlet: Arc<dyn AnyInlet>) {
         locked(&self.inlets).insert(port, inlet);
     }
     pub fn remove_inlet(&self, port: PortId) {
+        locked(&self.priorities).remove(&port);
         if let Some(inlet) = locked(&self.inlets).remove(&port) {
             self.release_name(&inlet.info().name);
         }

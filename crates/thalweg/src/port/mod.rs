@@ -17,11 +17,12 @@ pub use sample::{Sample, SampleInfo, TakenSample};
 pub use service::{Body, Client, Server};
 pub use subscriber::{Mode, Subscriber, SubscriberBuilder};
 
-use crate::carrier::Interrupt;
+use crate::carrier::{Interrupt, SharedSocket};
+use crate::channel::flow::Flow;
 use crate::control::{NodeId, PortId};
 use serde::Serialize;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::{OnceLock, Weak};
 
 /// What `publish` did with a sample on one channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -118,6 +119,10 @@ pub struct Channel {
     pub(crate) closed: AtomicBool,
     pub(crate) cut: AtomicBool,
     pub(crate) interrupt: OnceInterrupt,
+    /// The sockets by which packets of the channel leave this end, the data's first.
+    pub(crate) sockets: OnceLock<Vec<SharedSocket>>,
+    /// What sends it, at a publisher with a flow.
+    pub(crate) flow: OnceLock<Weak<Flow>>,
 }
 
 /// What ends the waiting of the thread that serves a channel, once there is one.

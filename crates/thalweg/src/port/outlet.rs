@@ -46,6 +46,8 @@ pub(crate) struct Outlet<M: Message> {
     state: PiMutex<Outflow<M>>,
     connected: AtomicUsize,
     closed: AtomicBool,
+    /// The same channels, for those who must not wait for the publishing thread.
+    channels: PiMutex<Vec<Arc<Channel>>>,
     pub published: AtomicU64,
     /// The payload memory's descriptor, for further `shm` channels.
     payload: OnceLock<OwnedFd>,
@@ -105,6 +107,8 @@ pub(crate) trait AnyOutlet: Send + Sync {
     fn detach(&self, id: u64) -> bool;
     /// Sequence number of the last published sample.
     fn last_seq(&self) -> u64;
+    /// The channels that are attached, or are being attached or detached. Never waits for the publishing thread.
+    fn channels(&self) -> Vec<Arc<Channel>>;
     fn reports(&self) -> Vec<ChannelReport>;
     /// The descriptor of the port's payload memory, made now if need be, for a reader that may hold so many samples.
     ///
@@ -137,6 +141,7 @@ impl<M: Message> Outlet<M> {
             incarnation,
             state: PiMutex::new(state),
             connected: AtomicUsize::new(0),
+            channels: PiMutex::default(),
             closed: AtomicBool::new(false),
             published: AtomicU64::new(0),
             payload: OnceLock::new(),
@@ -361,6 +366,7 @@ impl<M: Message> AnyOutlet for Outlet<M> {
             room.append(&mut state.attached);
             std::mem::swap(&mut room, &mut state.attached);
         }
+        self.channels.lock().push(channel.clone());
         state.attached.push(Attached { channel, way });
         self.connected.store(state.attached.len(), Ordering::Release);
         let (seq, ring) = (state.seq, matches!(state.attached.last(), Some(Attached { way: TypedWay::Ring(..), .. })));
@@ -378,6 +384,7 @@ impl<M: Message> AnyOutlet for Outlet<M> {
         let Some(mut state) = self.state.try_lock() else { return false };
         let Some(index) = state.attached.iter().position(|a| a.channel.id == id) else { return true };
         let mut removed = state.attached.remove(index);
+        self.channels.lock().retain(|channel| !Arc::ptr_eq(channel, &removed.channel));
         if let TypedWay::Group(flow, sends @ true) = &mut removed.way {
             let heir = state.attached.iter_mut().find_map(|a| match &mut a.way {
                 TypedWay::Group(other, first) if Arc::ptr_eq(other, flow) => Some(first),
@@ -439,6 +446,10 @@ impl<M: Message> AnyOutlet for Outlet<M> {
         self.published.load(Ordering::Relaxed)
     }
 
+    fn channels(&self) -> Vec<Arc<Channel>> {
+        self.channels.lock().iter().filter(|channel| !channel.is_closed()).cloned().collect()
+    }
+
     fn reports(&self) -> Vec<ChannelReport> {
         // Asked for by tools: a publishing thread that holds the port (it may wait for room in a channel) is not waited for long.
         let until = Instant::now() + REPORT_PATIENCE;
@@ -459,6 +470,7 @@ impl<M: Message> AnyOutlet for Outlet<M> {
         let mut arena = state.arena.take();
         drop(state);
         attached.iter_mut().for_each(|a| a.end(arena.as_mut()));
+        self.channels.lock().clear();
         self.connected.store(0, Ordering::Release);
     }
 

@@ -6,6 +6,7 @@ use crate::codec::{Message, Plain, Raw};
 use crate::error::{Error, Result};
 use crate::node::{Node, PortRequest};
 use linux::thread::Settings;
+use qos::priority::PrioritySettings;
 use qos::{Class, Qos, Queue, Reliability};
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -49,6 +50,12 @@ impl<M: Message> PublisherBuilder<M> {
     /// Packet priority of the channels. Default: normal.
     pub fn class(mut self, class: Class) -> Self {
         self.request.qos.class = class;
+        self
+    }
+    /// Marks, pace and sending thread of all channels of this port, unless one is set by name
+    /// ([`Node::set_priority`]). What the kernel refuses when a channel opens is an event. Default: nothing.
+    pub fn priority(mut self, priority: PrioritySettings) -> Self {
+        self.request.priority = priority;
         self
     }
     /// Largest encoded message, in bytes. Default 16 MiB.

@@ -10,6 +10,7 @@ use crate::error::Result;
 use crate::node::{Node, PortRequest};
 use futures_core::Stream;
 use linux::lock::PiMutex;
+use qos::priority::PrioritySettings;
 use qos::{Qos, Queue, Reliability};
 use std::marker::PhantomData;
 use std::pin::Pin;
@@ -69,6 +70,12 @@ impl<M: Message> SubscriberBuilder<M> {
     /// What waits to be taken. Default: the last 16 samples.
     pub fn queue(mut self, queue: Queue) -> Self {
         self.request.qos.queue = queue;
+        self
+    }
+    /// Marks of acknowledgements and the receiving thread of all channels of this port, unless one is set by name
+    /// ([`Node::set_priority`]). What the kernel refuses when a channel opens is an event. Default: nothing.
+    pub fn priority(mut self, priority: PrioritySettings) -> Self {
+        self.request.priority = priority;
         self
     }
     /// Largest encoded message this port takes, in bytes. Default 16 MiB.
