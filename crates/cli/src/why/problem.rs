@@ -79,5 +79,5 @@ kinds! {
     STRANGE "strange" "datagrams arrive that are no frame of this channel"
     SLOWER_CARRIER "slower-carrier" "a better carrier was tried, and failed"
     INEFFECTIVE "ineffective" "a mark was asked for, and has no effect on the device by which packets leave"
-    THREAD "thread" "a scheduling was asked for, and the thread does not have it"
+    THREAD "thread" "a scheduling was asked for, and the thread that serves the end does not have it, or there is none"
 }
