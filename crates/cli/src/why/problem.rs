@@ -78,6 +78,6 @@ kinds! {
     UNDECODABLE "undecodable" "samples arrive that are no value of the subscriber's type"
     STRANGE "strange" "datagrams arrive that are no frame of this channel"
     SLOWER_CARRIER "slower-carrier" "a better carrier was tried, and failed"
-    INEFFECTIVE "ineffective" "a mark was asked for, and has no effect on the device by which packets leave"
+    INEFFECTIVE "ineffective" "packets are marked, and the queue of the device by which they leave treats them like all others"
     THREAD "thread" "a scheduling was asked for, and the thread that serves the end does not have it, or there is none"
 }

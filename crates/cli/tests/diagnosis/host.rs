@@ -1,45 +1,12 @@
 //! `doctor` on this host, in network namespaces, control groups and with rights taken away: faults for real. Each is compared
 //! with what is found in the same place without the fault, since the host itself may have faults of its own.
 
+use crate::space::{Namespace, run};
 use crate::support::{House, Running};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::path::Path;
-use std::process::{Command, Stdio};
-
-/// A network namespace, gone when dropped.
-struct Namespace(String);
-
-impl Namespace {
-    /// With the loopback device up; `None` without the right to have one.
-    fn new(test: &str) -> Option<Self> {
-        let name = format!("thalweg-{test}-{}", std::process::id());
-        if !run("ip", &format!("netns add {name}")) {
-            println!("skipped: {test}: because `ip netns add` is refused: it needs root and iproute2");
-            return None;
-        }
-        let namespace = Self(name);
-        namespace.does("ip link set lo up multicast on");
-        Some(namespace)
-    }
-
-    /// Runs a command in it.
-    fn does(&self, command: &str) {
-        assert!(run("ip", &format!("netns exec {} {command}", self.0)), "{command}");
-    }
-}
-
-impl Drop for Namespace {
-    fn drop(&mut self) {
-        run("ip", &format!("netns del {}", self.0));
-    }
-}
-
-fn run(program: &str, arguments: &str) -> bool {
-    let mut command = Command::new(program);
-    command.args(arguments.split_whitespace()).stdout(Stdio::null()).stderr(Stdio::null());
-    command.status().is_ok_and(|status| status.success())
-}
+use std::process::Command;
 
 /// What `doctor` finds, notes included, when it is started by `prefix`.
 fn found(house: &House, prefix: &str, more: &str) -> (BTreeSet<String>, i32, Value) {
@@ -64,7 +31,7 @@ fn new(before: &BTreeSet<String>, after: &BTreeSet<String>) -> Vec<String> {
 fn faults_of_devices_and_queues_are_named_where_they_are() {
     let Some(space) = Namespace::new("devices") else { return };
     let house = House::new();
-    let prefix = format!("ip netns exec {}", space.0);
+    let prefix = format!("ip netns exec {}", space.name);
     for command in ["ip link add v0 type veth peer name v1", "ip link set v0 up", "ip link set v1 up"] {
         space.does(command);
     }
@@ -90,7 +57,7 @@ fn faults_of_devices_and_queues_are_named_where_they_are() {
 fn ports_of_a_bridge_that_take_different_packets_are_named() {
     let Some(space) = Namespace::new("bridge") else { return };
     let house = House::new();
-    let prefix = format!("ip netns exec {}", space.0);
+    let prefix = format!("ip netns exec {}", space.name);
     for command in [
         "ip link add br0 type bridge mcast_querier 1",
         "ip link add p0 type veth peer name h0",

@@ -3,7 +3,9 @@
 
 mod channels;
 mod host;
+mod pair;
 mod part;
+mod space;
 #[path = "../support/mod.rs"]
 mod support;
 mod tree;

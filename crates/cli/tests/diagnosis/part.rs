@@ -4,16 +4,28 @@ use crate::support::{House, Running};
 use std::process::Command;
 use std::time::Duration;
 use thalweg::codec::Raw;
-use thalweg::{Node, Publisher};
+use thalweg::{DiscoverySource, Node, Publisher, Settings};
 
 /// Starts a part in the house.
 pub fn start(house: &House, part: &str) -> Running {
+    Running::start(command(house, part))
+}
+
+/// The command that is a part; with `LISTEN` and `NODES` set, its node listens there and finds those.
+pub fn command(house: &House, part: &str) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--ignored", "--exact", "part::play", "--nocapture"]);
-    Running::start({
-        command.env("PART", part).env("THALWEG_RUN_DIR", house.path("run"));
-        command
-    })
+    command.env("PART", part).env("THALWEG_RUN_DIR", house.path("run"));
+    command
+}
+
+fn open(part: &str) -> Node {
+    let mut settings = Settings { name: part.to_owned(), ..Settings::default() };
+    if let (Ok(listen), Ok(nodes)) = (std::env::var("LISTEN"), std::env::var("NODES")) {
+        settings.listen = vec![listen.parse().unwrap()];
+        settings.discovery = DiscoverySource::Static(nodes.into());
+    }
+    Node::with_settings(settings).unwrap()
 }
 
 /// Not a test: the body of the processes that [`start`] starts.
@@ -21,9 +33,14 @@ pub fn start(house: &House, part: &str) -> Running {
 #[ignore = "started by other tests"]
 fn play() {
     let Ok(part) = std::env::var("PART") else { return };
-    let node = Node::open(&part).unwrap();
+    let node = open(&part);
     match part.as_str() {
         "floods" => publish(node.publisher("/a").named("/out").open().unwrap(), 64, Duration::from_micros(500)),
+        "expedited" => {
+            let publisher = node.publisher("/a").named("/out").carriers(["tcp"]).open().unwrap();
+            node.set_priority("/out", "/in", &"dscp=EF".parse().unwrap()).unwrap();
+            publish(publisher, 64, Duration::from_millis(10));
+        }
         "large" => publish(node.publisher("/a").named("/out").open().unwrap(), 1000, Duration::from_millis(10)),
         "silent" => {
             let _publisher = node.publisher::<Raw>("/a").named("/out").open().unwrap();

@@ -30,15 +30,14 @@ fn describe(report: &EndReport) -> String {
     format!("{thread}{mark}{priority}{place}")
 }
 
-/// A mark that somebody asked for, and that nobody looks at. Where packets never wait, none has to.
+/// A mark that nobody looks at. Where packets never wait, none has to.
 fn marks(end: &End, both: &Both<'_>, report: &EndReport) -> Option<Problem> {
-    let asked =
-        report.asked.mark.is_some_and(|mark| mark.tos() != 0) || report.asked.socket_priority.is_some_and(|p| p > 0);
+    let marked = report.tos.is_some_and(|tos| tos >> 2 != 0) || report.socket_priority.is_some_and(|p| p != 0);
     let (p, s) = (&both.publisher.port.name, &both.subscriber.port.name);
     let what = format!("the mark of {}'s packets has no effect: {}", end.port.name, report.because);
     let remedy =
         format!("thalweg set {p} {s} class=high where bands are, `thalweg doctor` and `thalweg apply` where not");
-    (asked && report.waits && !report.effective).then(|| problem::INEFFECTIVE.found(what, remedy))
+    (marked && report.waits && !report.effective).then(|| problem::INEFFECTIVE.found(what, remedy))
 }
 
 fn thread(end: &End, both: &Both<'_>, report: &EndReport) -> Option<Problem> {

@@ -240,7 +240,7 @@ fn settings_without_effect_are_told_and_unmarked_packets_are_none() {
         let mut asked = qos::priority::PrioritySettings::default();
         settings.parse::<qos::priority::Changes>().unwrap().apply(&mut asked);
         let because = "EF lands in band 1 = best effort".to_owned();
-        let (tid, tos, policy) = (Some(7), Some(0xb8), policy.to_owned());
+        let (tid, tos, policy) = (Some(7), Some(asked.mark.unwrap_or_default().tos()), policy.to_owned());
         let report = EndReport { asked, waits: true, effective, because, tid, tos, policy, ..EndReport::default() };
         ids(|e: &mut Evidence| said(&mut e.publisher).settings = Some(report))
     };
