@@ -7,11 +7,13 @@
 //! | [`publish`], [`subscribe`] | `pub` and `sub` |
 //! | [`list`], [`info`], [`top`] | what there is, from what all nodes say ([`census`]) |
 //! | [`connect`] | channels by administration |
+//! | [`apply`] | queues and priorities of this host from a file, and undoing them |
 //! | [`measure`] | `hz`, `bw` and `delay` |
 //! | [`router`] | the control-plane router |
 //! | [`session`], [`tap`] | the node of a verb; a subscriber to whatever a topic carries |
 //! | [`quantity`], [`output`], [`signals`], [`statistics`], [`failure`] | arguments in; results, tables and exit codes out |
 
+mod apply;
 mod bench;
 mod census;
 mod connect;
@@ -63,6 +65,8 @@ enum Verb {
     Router(router::Arguments),
     /// Measure latency, throughput and fan-out, and compare them with bare sockets
     Bench(bench::Arguments),
+    Apply(apply::ApplyArguments),
+    Restore(apply::RestoreArguments),
 }
 
 fn main() -> ExitCode {
@@ -81,6 +85,8 @@ fn main() -> ExitCode {
         Verb::Delay(arguments) => measure::delay(arguments),
         Verb::Top(arguments) => top::run(arguments),
         Verb::Router(arguments) => router::run(arguments),
+        Verb::Apply(arguments) => apply::apply(arguments),
+        Verb::Restore(arguments) => apply::restore(arguments),
         Verb::Bench(arguments) => return bench::run(arguments),
     };
     let Err(failure) = outcome else { return ExitCode::SUCCESS };
