@@ -9,6 +9,9 @@
 //! | [`connect`] | channels by administration |
 //! | [`apply`] | queues and priorities of this host from a file, and undoing them |
 //! | [`measure`] | `hz`, `bw` and `delay` |
+//! | [`lab`] | the experiments of the papers |
+//! | [`why`] | what stands between two ports |
+//! | [`doctor`] | whether this host can keep real-time promises |
 //! | [`router`] | the control-plane router |
 //! | [`session`], [`tap`] | the node of a verb; a subscriber to whatever a topic carries |
 //! | [`quantity`], [`output`], [`signals`], [`statistics`], [`failure`] | arguments in; results, tables and exit codes out |
@@ -18,8 +21,10 @@ mod bench;
 mod census;
 mod connect;
 mod demo;
+mod doctor;
 mod failure;
 mod info;
+mod lab;
 mod list;
 mod measure;
 mod output;
@@ -32,6 +37,7 @@ mod statistics;
 mod subscribe;
 mod tap;
 mod top;
+mod why;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser, Subcommand};
@@ -62,11 +68,16 @@ enum Verb {
     Bw(measure::BwArguments),
     Delay(measure::DelayArguments),
     Top(top::Arguments),
+    Why(why::Arguments),
+    Doctor(doctor::Arguments),
     Router(router::Arguments),
     /// Measure latency, throughput and fan-out, and compare them with bare sockets
     Bench(bench::Arguments),
     Apply(apply::ApplyArguments),
     Restore(apply::RestoreArguments),
+    Lab(lab::Arguments),
+    #[command(name = lab::PART, hide = true)]
+    LabPart(lab::PartArguments),
 }
 
 fn main() -> ExitCode {
@@ -84,10 +95,14 @@ fn main() -> ExitCode {
         Verb::Bw(arguments) => measure::bw(arguments),
         Verb::Delay(arguments) => measure::delay(arguments),
         Verb::Top(arguments) => top::run(arguments),
+        Verb::Why(arguments) => why::run(arguments),
+        Verb::Doctor(arguments) => doctor::run(arguments),
         Verb::Router(arguments) => router::run(arguments),
         Verb::Apply(arguments) => apply::apply(arguments),
         Verb::Restore(arguments) => apply::restore(arguments),
         Verb::Bench(arguments) => return bench::run(arguments),
+        Verb::Lab(arguments) => lab::run(arguments),
+        Verb::LabPart(arguments) => lab::part(arguments),
     };
     let Err(failure) = outcome else { return ExitCode::SUCCESS };
     if !failure.text().is_empty() {

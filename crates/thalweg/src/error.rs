@@ -44,6 +44,11 @@ impl Error {
         Error::System { what: what.into(), source, remedy }
     }
 
+    pub(crate) fn scheduling(refused: linux::sched::SchedError) -> Self {
+        let (what, remedy) = (refused.what.clone(), refused.remedy.clone());
+        Error::System { what, source: io::Error::other(refused.reason.to_string()), remedy }
+    }
+
     /// The exit code of the command line: 2 for bad usage or input, 3 when the system refused, else 1.
     pub fn exit_code(&self) -> u8 {
         match self {

@@ -1,16 +1,18 @@
 //! Nodes: one taking-part process, or one context in it.
 
-use crate::admin;
+use crate::admin::{self, EndReport};
 use crate::carrier::Carrier;
 use crate::channel::flow::Batching;
 use crate::codec::Message;
 use crate::control::matching::{check_name, check_pattern};
 use crate::control::{Direction, Document, NodeId, PortId, PortInfo};
-use crate::driver::{Around, Command, Control, NodeState};
+use crate::driver::{Administration, Around, Command, Control, End, NodeState, Reader};
 use crate::error::{Error, Result};
 use crate::event::EventReader;
+use crate::port::monitor::Monitor;
 use crate::port::{AnyInlet, Inlet, LOCAL, Outlet, PortRef, PublisherBuilder, SubscriberBuilder};
 use qos::Qos;
+use qos::priority::{Changes, PrioritySettings};
 use std::marker::PhantomData;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
@@ -43,6 +45,9 @@ pub struct Settings {
     pub discovery: DiscoverySource,
     /// Carriers besides the built-in ones. A port uses them when it names them ([`PublisherBuilder::carriers`]).
     pub carriers: Vec<Arc<dyn Carrier>>,
+    /// Keeps the whole process's memory resident, so that no sample waits for a page (mlockall; needs CAP_IPC_LOCK or
+    /// RLIMIT_MEMLOCK). Default: no.
+    pub lock_memory: bool,
     /// Faults and a capture file around every network carrier. Default: nothing.
     pub around: Around,
 }
@@ -70,6 +75,7 @@ impl Default for Settings {
             peers: Vec::new(),
             discovery: DiscoverySource::Automatic,
             carriers: Vec::new(),
+            lock_memory: false,
             around: Around::default(),
         }
     }
@@ -92,15 +98,30 @@ pub struct PortRequest {
     pub(crate) carriers: Option<Vec<String>>,
     pub(crate) batching: Option<Batching>,
     pub(crate) answers: Option<PortRef>,
+    pub(crate) monitor: Option<Box<dyn Monitor>>,
+    pub(crate) reader: Option<Reader>,
+    pub(crate) priority: PrioritySettings,
 }
 
 impl PortRequest {
     fn new(topic: &str) -> Self {
-        Self { name: None, topic: topic.to_owned(), qos: Qos::default(), carriers: None, batching: None, answers: None }
+        Self {
+            name: None,
+            topic: topic.to_owned(),
+            qos: Qos::default(),
+            carriers: None,
+            batching: None,
+            answers: None,
+            monitor: None,
+            reader: None,
+            priority: PrioritySettings::default(),
+        }
     }
 }
 
 const LARGEST_MESSAGE: u32 = 1 << 30;
+/// The node's own control thread answers within this time, unless it is gone.
+const OWN_ANSWER: Duration = Duration::from_secs(10);
 
 impl Node {
     /// Opens a node that listens on loopback only. Takes a few milliseconds: peers of this host are known when it returns.
@@ -114,10 +135,14 @@ impl Node {
     /// Opens a node with settings.
     ///
     /// # Errors
-    /// As [`Node::open`]; [`Error::Configuration`] for a discovery file that cannot be used.
+    /// As [`Node::open`]; [`Error::Configuration`] for a discovery file that cannot be used; [`Error::System`] with the
+    /// remedy when memory is to be locked and may not be.
     pub fn with_settings(settings: Settings) -> Result<Self> {
         check_label("node", &settings.name)?;
         crate::control::local::check_realm(&settings.realm).map_err(|e| Error::Usage(e.to_string()))?;
+        if settings.lock_memory {
+            linux::sched::lock_memory().map_err(Error::scheduling)?;
+        }
         let (state, thread) = Control::start(settings)?;
         Ok(Self(Arc::new(Handle { state, thread: Mutex::new(Some(thread)) })))
     }
@@ -174,6 +199,34 @@ impl Node {
         admin::unpack(&answer)
     }
 
+    /// Changes the priority of this node's end of the channel between its port `port` and the port `other`: at once and
+    /// without reconnecting if they are connected, else as soon as they are. It is kept for when the channel is opened
+    /// again. `other` may be `port` itself: the scheduling of all threads of this process.
+    ///
+    /// # Errors
+    /// [`Error::Peer`] with the reason: no such port, or the kernel refuses. All is then as it was.
+    pub fn set_priority(&self, port: &str, other: &str, changes: &Changes) -> Result<EndReport> {
+        let (port, other, changes) = (port.to_owned(), other.to_owned(), changes.clone());
+        let report = self.own_settings(&admin::Request::Set { port, other, changes })?.pop();
+        report.ok_or_else(|| Error::Peer("an empty answer".into()))
+    }
+
+    /// The priority of this node's ends of `port`'s channels, with the port `other` or (`None`) with all, as the kernel has
+    /// it now.
+    ///
+    /// # Errors
+    /// [`Error::Peer`] when there is no such port or channel.
+    pub fn priority_report(&self, port: &str, other: Option<&str>) -> Result<Vec<EndReport>> {
+        self.own_settings(&admin::Request::Get { port: port.to_owned(), other: other.map(str::to_owned) })
+    }
+
+    fn own_settings(&self, request: &admin::Request) -> Result<Vec<EndReport>> {
+        match self.ask(self.id(), request, OWN_ANSWER)? {
+            admin::Reply::Settings(reports) => Ok(reports),
+            other => Err(Error::Peer(format!("an unexpected answer: {other:?}"))),
+        }
+    }
+
     /// Waits until `condition` holds, looking again whenever a channel, port or node came or went; `false` when
     /// `timeout` passed first.
     pub fn wait_until(&self, timeout: Duration, condition: impl Fn() -> bool) -> bool {
@@ -190,7 +243,9 @@ impl Node {
         let me = PortRef { node: self.id(), port };
         let outlet = Arc::new(Outlet::<M>::new(info.clone(), me, self.state().incarnation));
         LOCAL.publishers().insert(me, outlet.clone());
+        self.state().set_priority(port, request.priority);
         self.state().add_outlet(port, outlet.clone(), request.batching);
+        self.keep(port, &End::Out(outlet.clone()), request.monitor, request.reader);
         self.state().command(Command::PortAdded(port, info));
         Ok(outlet)
     }
@@ -205,9 +260,18 @@ impl Node {
         let me = PortRef { node: self.id(), port };
         let inlet = Arc::new(make(info.clone(), self.state().events.clone()));
         LOCAL.subscribers().insert(me, inlet.clone());
+        self.state().set_priority(port, request.priority);
         self.state().add_inlet(port, inlet.clone());
+        self.keep(port, &End::In(inlet.clone()), request.monitor, request.reader);
         self.state().command(Command::PortAdded(port, info));
         Ok((me, inlet))
+    }
+
+    fn keep(&self, port: PortId, end: &End, monitor: Option<Box<dyn Monitor>>, reader: Option<Reader>) {
+        if let Some(monitor) = monitor {
+            self.state().attach_monitor(end, monitor);
+        }
+        self.state().put_administration(port, Administration { reader, ..Administration::default() });
     }
 
     fn describe<M: Message>(&self, request: &PortRequest, direction: Direction) -> Result<(PortId, PortInfo)> {
@@ -218,6 +282,7 @@ impl Node {
                 request.qos.max_message
             )));
         }
+        request.priority.check().map_err(|wrong| Error::Usage(wrong.to_string()))?;
         let carriers = state.check_carriers(request.carriers.as_deref())?;
         if request.answers.is_some_and(|answers| answers.node != self.id()) {
             return Err(Error::Usage(

@@ -13,7 +13,7 @@
 
 use super::dice::Dice;
 use super::sim::sending_time_ns;
-use super::{Capabilities, ReceiveHalf, SendHalf};
+use super::{Capabilities, ReceiveHalf, SendHalf, SharedSocket};
 use linux::clock::monotonic_ns;
 use linux::lock::PiMutex;
 use std::io::{self, IoSlice};
@@ -101,6 +101,10 @@ impl SendHalf for FaultSend {
     /// With a rate there is none: the wrapped one would say "writable" too early.
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         self.settings.rate_bytes_per_s.map_or_else(|| self.inner.descriptor(), |_| None)
+    }
+
+    fn socket(&self) -> Option<SharedSocket> {
+        self.inner.socket()
     }
 
     fn wait_room(&self, timeout: Duration) -> io::Result<bool> {

@@ -5,13 +5,16 @@
 
 use super::tcp::interrupted;
 use super::udp::{MOST, RECEIVE_BUFFER, forbid_fragments, no_room};
-use super::{Capabilities, Carrier, Opening, Place, ReceiveHalf, SendHalf, Sender, TICK, invalid};
+use super::{
+    Capabilities, Carrier, Opening, Place, ReceiveHalf, SendHalf, Sender, SharedSocket, TICK, invalid, shared,
+};
 use crate::handshake::Parameters;
 use rustix::net::sockopt;
 use socket2::{Domain, InterfaceIndexOrAddress, Protocol, Socket, Type};
 use std::io::{self, IoSlice};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
 
 /// What multicast can do. The limit of a link is lower: its MTU less 28 (IPv4) or 48 (IPv6) bytes.
 pub const CAPABILITIES: Capabilities = Capabilities {
@@ -35,7 +38,7 @@ pub fn interface(name: &str) -> io::Result<u32> {
 
 /// Sends to a group.
 pub struct McastSend {
-    socket: Socket,
+    socket: Arc<Socket>,
     group: SocketAddr,
 }
 
@@ -58,7 +61,7 @@ impl McastSend {
             sockopt::set_ip_multicast_loop(&socket, true)?;
         }
         forbid_fragments(socket.as_fd(), v6)?;
-        Ok(Self { socket, group: scoped(group, interface) })
+        Ok(Self { socket: Arc::new(socket), group: scoped(group, interface) })
     }
 }
 
@@ -71,13 +74,17 @@ impl SendHalf for McastSend {
         Some(self.socket.as_fd())
     }
 
+    fn socket(&self) -> Option<SharedSocket> {
+        Some(shared(&self.socket))
+    }
+
     /// Members can't notice: the frame [`crate::wire::Kind::End`] says it in band.
     fn close(&self) {}
 }
 
 /// A member of a group.
 pub struct McastReceive {
-    socket: Socket,
+    socket: Arc<Socket>,
 }
 
 impl McastReceive {
@@ -102,7 +109,7 @@ impl McastReceive {
             }
         }
         socket.set_read_timeout(Some(TICK))?;
-        Ok(Self { socket })
+        Ok(Self { socket: Arc::new(socket) })
     }
 }
 
@@ -113,6 +120,10 @@ impl ReceiveHalf for McastReceive {
 
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         Some(self.socket.as_fd())
+    }
+
+    fn socket(&self) -> Option<SharedSocket> {
+        Some(shared(&self.socket))
     }
 }
 

@@ -17,7 +17,8 @@ pub mod udp;
 use crate::handshake::Parameters;
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 /// How long a waiting [`ReceiveHalf::receive`] may wait before it returns `WouldBlock`: the reader's tick.
@@ -42,6 +43,9 @@ pub struct Capabilities {
     /// Largest datagram in bytes, header included; `None` for streams and carriers without a limit.
     pub max_datagram: Option<usize>,
 }
+
+/// A socket that is marked and paced while its half is in use, by others than the half's owner; it lives as long as the half.
+pub type SharedSocket = Weak<dyn AsFd + Send + Sync>;
 
 /// The publisher's end. Called by the holder of the flow's send right only, from any thread.
 pub trait SendHalf: Send + Sync {
@@ -83,6 +87,11 @@ pub trait SendHalf: Send + Sync {
         }
     }
 
+    /// The socket by which packets leave. `None`: there is none, or it cannot be marked while it is in use.
+    fn socket(&self) -> Option<SharedSocket> {
+        None
+    }
+
     /// Ends the flow; the other end notices where the carrier can tell.
     fn close(&self);
 }
@@ -98,6 +107,11 @@ pub trait ReceiveHalf: Send {
 
     /// Becomes readable when there is something to receive. `None`: only a waiting `receive` tells.
     fn descriptor(&self) -> Option<BorrowedFd<'_>>;
+
+    /// The socket by which acknowledgements leave. `None`: there is none, or it cannot be marked while it is in use.
+    fn socket(&self) -> Option<SharedSocket> {
+        None
+    }
 
     /// From now on a waiting `receive` waits without end, and what is returned ends it (with 0 or an error) from another
     /// thread. `None`: this half cannot, and keeps its tick. Spares a timer per wait: 3 % of a TCP round trip.
@@ -163,6 +177,12 @@ pub trait Opening: Send {
     /// # Errors
     /// Ends the attempt; the next carrier is tried.
     fn complete(self: Box<Self>, publisher: &Parameters) -> io::Result<Box<dyn ReceiveHalf>>;
+}
+
+/// The shared form of a socket that a half holds.
+pub(crate) fn shared<S: AsFd + Send + Sync + 'static>(socket: &Arc<S>) -> SharedSocket {
+    let socket: Arc<dyn AsFd + Send + Sync> = socket.clone();
+    Arc::downgrade(&socket)
 }
 
 pub(crate) fn invalid(text: impl Into<String>) -> io::Error {

@@ -1,6 +1,6 @@
 //! Carrier `tcp`: one connected socket per flow, a byte stream.
 
-use super::{Capabilities, Interrupt, ReceiveHalf, SendHalf, TICK};
+use super::{Capabilities, Interrupt, ReceiveHalf, SendHalf, SharedSocket, TICK, shared};
 use std::io::{self, IoSlice};
 use std::net::{Shutdown, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -55,6 +55,10 @@ impl SendHalf for TcpSend {
         Some(self.stream.as_fd())
     }
 
+    fn socket(&self) -> Option<SharedSocket> {
+        Some(shared(&self.stream))
+    }
+
     fn close(&self) {
         // What was taken is still delivered, then the peer reads 0. Fails only if the connection is gone already.
         let _ = self.stream.shutdown(Shutdown::Write);
@@ -92,6 +96,10 @@ impl ReceiveHalf for TcpReceive {
 
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         Some(self.stream.as_fd())
+    }
+
+    fn socket(&self) -> Option<SharedSocket> {
+        Some(shared(&self.stream))
     }
 
     fn wait_without_end(&mut self) -> Option<Interrupt> {

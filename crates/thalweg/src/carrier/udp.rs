@@ -4,7 +4,10 @@
 //! (ECONNREFUSED). Never cut by IP: a datagram above the path's MTU is refused (EMSGSIZE), see [`UdpSend::most`].
 
 use super::tcp::{interrupted, send_now};
-use super::{Capabilities, Carrier, Interrupt, Opening, Place, ReceiveHalf, SendHalf, Sender, TICK, invalid};
+use super::{
+    Capabilities, Carrier, Interrupt, Opening, Place, ReceiveHalf, SendHalf, Sender, SharedSocket, TICK, invalid,
+    shared,
+};
 use crate::handshake::Parameters;
 use rustix::net::sockopt::{self, Ipv4PathMtuDiscovery, Ipv6PathMtuDiscovery};
 use std::io::{self, IoSlice};
@@ -67,6 +70,10 @@ impl SendHalf for UdpSend {
         Some(self.socket.as_fd())
     }
 
+    fn socket(&self) -> Option<SharedSocket> {
+        Some(shared(&self.socket))
+    }
+
     /// UDP has no end: the frame [`crate::wire::Kind::End`] says it in band.
     fn close(&self) {}
 }
@@ -97,6 +104,10 @@ impl ReceiveHalf for UdpReceive {
 
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         Some(self.socket.as_fd())
+    }
+
+    fn socket(&self) -> Option<SharedSocket> {
+        Some(shared(&self.socket))
     }
 
     fn wait_without_end(&mut self) -> Option<Interrupt> {

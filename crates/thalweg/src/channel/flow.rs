@@ -1,21 +1,23 @@
 //! A flow over a socket-like carrier at the publisher: the send right, what waits, and how bytes leave.
 //!
-//! The publishing thread sends inline when it can take the right; otherwise it pushes, and the class's sender thread drains.
+//! The publishing thread sends inline when it can take the right; otherwise it pushes, and a sender thread drains: the one of
+//! the flow's class, or the flow's own while its channel has scheduling of its own (then nothing is sent inline).
 
 use super::outgoing::Outgoing;
 use super::queue::{Entry, Pushed, Queue};
 use super::right::SendRight;
-use crate::carrier::{Capabilities, SendHalf};
-use crate::driver::Senders;
+use crate::carrier::{Capabilities, SendHalf, SharedSocket};
+use crate::driver::{FlowNews, Own, Senders};
 use crate::port::Outcome;
 use crate::trace::{self, Step};
 use crate::wire::{FRAGMENT_HEADER, Fragment, HEADER, Header, Kind};
 use linux::futex::{self, Scope};
 use linux::lock::PiMutex;
+use qos::Class;
 use std::io::{self, IoSlice};
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 /// Opt-in batching of a stream: small samples leave together.
@@ -37,15 +39,18 @@ impl Default for Batching {
 pub(crate) struct FlowSettings {
     pub id: u32,
     pub policy: qos::Queue,
-    pub class: qos::Class,
     /// Bytes of fragments that may leave without a pause: half of what the receiver's socket buffer holds.
     pub burst: usize,
     pub batching: Option<Batching>,
 }
 
-/// One flow. Shared by the publishing thread, the sender thread of its class and the control thread.
+/// One flow. Shared by the publishing thread, its sender thread and the control thread.
 pub(crate) struct Flow {
     pub settings: FlowSettings,
+    class: AtomicU8,
+    own: PiMutex<Option<Arc<Own>>>, // its own sender thread
+    pace: AtomicU64,                // bytes per second, 0: none
+    bulk: AtomicBool,
     link: Box<dyn SendHalf>,
     waits: bool, // the carrier can wait for room itself
     capabilities: Capabilities,
@@ -97,12 +102,15 @@ enum Sent {
 
 /// Messages and bytes one visit may send before the thread looks after other flows.
 const VISIT: usize = 64;
+/// Larger samples make a flow a bulk one.
+pub(crate) const BULK: usize = 64 << 10;
 /// Pause between two bursts of fragments: a receiver that is scheduled at all has emptied its buffer by then.
 const BURST_PAUSE: Duration = Duration::from_millis(1);
 
 impl Flow {
     pub fn new(
         settings: FlowSettings,
+        class: Class,
         link: Box<dyn SendHalf>,
         capabilities: Capabilities,
         senders: Arc<Senders>,
@@ -112,6 +120,10 @@ impl Flow {
             pending: PiMutex::new(Pending { partial: None, queue: Queue::new(settings.policy) }),
             waits: link.set_patience(settings.policy.patience()),
             settings,
+            class: AtomicU8::new(class as u8),
+            own: PiMutex::new(None),
+            pace: AtomicU64::new(0),
+            bulk: AtomicBool::new(false),
             link,
             capabilities,
             right: SendRight::new(),
@@ -130,7 +142,10 @@ impl Flow {
         if self.ended.load(Relaxed) {
             return Outcome::NotConnected;
         }
-        if self.settings.batching.is_some() && self.capabilities.stream {
+        if message.payload().len() > BULK {
+            self.sends_bulk();
+        }
+        if self.settings.batching.is_some() && self.batches() {
             return self.offer_batched(message);
         }
         if self.right.try_inline() { self.send_inline(message) } else { self.wait_in_queue(message) }
@@ -146,7 +161,7 @@ impl Flow {
         match sent {
             Ok(Sent::All) => {
                 if self.right.finish_inline() {
-                    self.senders.submit(self.clone());
+                    self.submit();
                 }
                 Outcome::Sent
             }
@@ -154,13 +169,13 @@ impl Flow {
                 cursor.waits = false; // the rest is the sender thread's, which waits for nobody
                 self.pending.lock().partial = Some(Partial { entry: message.keep(), cursor });
                 self.right.hand_over();
-                self.senders.submit(self.clone());
+                self.submit();
                 Outcome::Queued
             }
             Err(error) => {
                 let outcome = self.failed(&error);
                 if self.right.finish_inline() {
-                    self.senders.submit(self.clone());
+                    self.submit();
                 }
                 outcome
             }
@@ -229,7 +244,7 @@ impl Flow {
 
     fn transmit_fragments(&self, payload: &[u8], seq: u64, stamp: u64, cursor: &mut Cursor) -> io::Result<Sent> {
         let most = self.largest_payload() - FRAGMENT_HEADER;
-        let burst_end = cursor.taken + self.settings.burst.max(most);
+        let burst_end = cursor.taken + self.burst().max(most);
         while cursor.taken < payload.len() {
             if cursor.taken >= burst_end {
                 return Ok(Sent::Pause);
@@ -293,7 +308,7 @@ impl Flow {
     fn push(self: &Arc<Self>, message: &mut Outgoing<'_>) -> Pushed {
         let pushed = self.pending.lock().queue.push(message.keep());
         if pushed != Pushed::Full && self.right.announce() {
-            self.senders.submit(self.clone());
+            self.submit();
         }
         pushed
     }
@@ -314,6 +329,10 @@ impl Flow {
 
     /// One visit of the sender thread, which holds the right.
     pub fn drain(&self) -> Drained {
+        // What was batched before the flow got its own thread is older than what waits.
+        if self.settings.batching.is_some() && !self.flush(&mut self.batch.lock(), Duration::ZERO) {
+            return Drained::Blocked;
+        }
         for _ in 0..VISIT {
             self.right.look();
             let Some(mut partial) = self.next_pending() else {
@@ -416,6 +435,96 @@ impl Flow {
         self.flush(&mut batch, Duration::ZERO) || self.ended.load(Relaxed)
     }
 
+    /// Batches leave from the publishing thread, so none is begun while another thread sends, or always does.
+    fn batches(&self) -> bool {
+        self.capabilities.stream && self.right.is_free() && !self.right.is_handed_over_always()
+    }
+
+    /// The class whose thread sends what waits.
+    pub fn class(&self) -> Class {
+        Class::ALL.get(usize::from(self.class.load(Relaxed))).copied().unwrap_or_default()
+    }
+
+    /// From now on the thread of this class sends what waits.
+    pub fn set_class(&self, class: Class) {
+        if self.class.swap(class as u8, Relaxed) != class as u8 {
+            self.senders.moved();
+        }
+    }
+
+    /// From now on this thread sends everything; `None`: what has to wait is the class thread's again. Nothing is lost or
+    /// overtaken, whoever sends at the moment.
+    pub fn move_to(&self, own: Option<Arc<Own>>) {
+        let handed_over = own.is_some();
+        let previous = std::mem::replace(&mut *self.own.lock(), own);
+        self.right.hand_over_always(handed_over);
+        if let Some(previous) = previous {
+            previous.leave();
+        }
+        if handed_over {
+            self.senders.moved();
+            self.end_own_if_over();
+        }
+    }
+
+    /// The flow's own sender thread, if it has one.
+    pub fn own(&self) -> Option<Arc<Own>> {
+        self.own.lock().clone()
+    }
+
+    /// Whether the class's thread is the flow's.
+    pub fn is_sent_by(&self, class: Class) -> bool {
+        self.class() == class && self.own.lock().is_none()
+    }
+
+    /// Gives the send right to the flow's thread.
+    fn submit(self: &Arc<Self>) {
+        let own = self.own.lock();
+        let Some(thread) = own.as_ref() else {
+            drop(own);
+            return self.senders.submit(self.clone());
+        };
+        thread.give();
+        let thread = thread.clone();
+        drop(own);
+        thread.wake();
+    }
+
+    /// A thread that is the flow's no more gives its send right to the one that is.
+    pub fn pass_on(self: &Arc<Self>) {
+        if !self.has_ended() {
+            self.submit();
+        }
+    }
+
+    /// Waits for room in the socket.
+    pub fn wait_room(&self, timeout: Duration) {
+        let _ = self.link.wait_room(timeout); // what is wrong the next send says
+    }
+
+    /// Fragments leave at most at this rate, in bytes per second. A stream's socket paces itself.
+    pub fn set_pace(&self, pace: Option<u64>) {
+        self.pace.store(pace.unwrap_or(0), Relaxed);
+    }
+
+    /// Bytes of fragments that leave without a pause.
+    fn burst(&self) -> usize {
+        let paced = self.pace.load(Relaxed) / (1_000_000_000 / BURST_PAUSE.as_nanos() as u64);
+        if paced == 0 { self.settings.burst } else { self.settings.burst.min(paced as usize) }
+    }
+
+    /// A sample above [`BULK`] was published on it.
+    pub fn is_bulk(&self) -> bool {
+        self.bulk.load(Relaxed)
+    }
+
+    #[cold]
+    fn sends_bulk(&self) {
+        if !self.bulk.load(Relaxed) && !self.bulk.swap(true, Relaxed) {
+            self.senders.tell(self, FlowNews::Bulk);
+        }
+    }
+
     /// Samples that wait now.
     pub fn waiting(&self) -> usize {
         // One lock after the other, never both: a failing batch takes them in the other order.
@@ -430,11 +539,26 @@ impl Flow {
             self.link.close();
             self.dropped.fetch_add(self.pending.lock().queue.clear() as u64, Relaxed);
             futex::wake(&self.room, u32::MAX >> 1, Scope::Private);
+            self.end_own_if_over();
+        }
+    }
+
+    /// The flow's own thread ends with it, whichever of the two came last.
+    fn end_own_if_over(&self) {
+        if self.has_ended()
+            && let Some(own) = self.own.lock().take()
+        {
+            own.leave();
         }
     }
 
     pub fn has_ended(&self) -> bool {
         self.ended.load(Relaxed)
+    }
+
+    /// The socket, to be marked while it is in use.
+    pub fn socket(&self) -> Option<SharedSocket> {
+        self.link.socket()
     }
 
     /// Becomes writable when there is room again.

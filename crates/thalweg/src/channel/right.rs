@@ -9,7 +9,9 @@
 //! ```
 //!
 //! Only the holder touches the socket and drains the queue. Whoever pushes into the queue calls [`SendRight::announce`]
-//! afterwards; if nobody holds the right then, it goes to the flow's thread. Model-checked with loom.
+//! afterwards; if nobody holds the right then, it goes to the flow's thread. While the flow hands over
+//! ([`SendRight::hand_over_always`]: its channel has a thread of its own), nobody takes it inline, so that every message
+//! is pushed; what was pushed before that ends leaves first, because the right is not free before. Model-checked with loom.
 
 #[cfg(loom)]
 use loom::sync::atomic::{AtomicU32, Ordering};
@@ -21,6 +23,7 @@ const INLINE: u32 = 1;
 const THREAD: u32 = 2;
 const HOLDER: u32 = 3;
 const PUSHED: u32 = 4; // something was pushed that the holder has not looked for yet
+const ALWAYS: u32 = 8; // every message is handed over
 
 /// Who holds the right to send.
 #[derive(Debug, Default)]
@@ -39,17 +42,32 @@ impl SendRight {
 
     /// Nobody holds the right, so nothing is being sent.
     pub fn is_free(&self) -> bool {
-        self.0.load(Ordering::Acquire) == FREE
+        self.0.load(Ordering::Acquire) & HOLDER == FREE
     }
 
-    /// Takes the right for the publishing thread: only when it is free and nothing is pending.
+    /// From now on every message is handed over to the flow's thread, or (`false`) only those that have to wait. One that
+    /// is being sent inline is sent.
+    pub fn hand_over_always(&self, always: bool) {
+        if always {
+            self.0.fetch_or(ALWAYS, Ordering::AcqRel);
+        } else {
+            self.0.fetch_and(!ALWAYS, Ordering::AcqRel);
+        }
+    }
+
+    /// Every message is handed over.
+    pub fn is_handed_over_always(&self) -> bool {
+        self.0.load(Ordering::Relaxed) & ALWAYS != 0
+    }
+
+    /// Takes the right for the publishing thread: only when it is free, nothing is pending, and not all is handed over.
     #[inline]
     pub fn try_inline(&self) -> bool {
         self.0.compare_exchange(FREE, INLINE, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 
-    /// Gives the right back after sending inline. `true`: something was pushed meanwhile, the right is now the
-    /// flow's thread's and the caller must submit the flow to it.
+    /// Gives the right back after sending inline. `true`: something was pushed meanwhile, or all is handed over since; the
+    /// right is now the flow's thread's and the caller must submit the flow to it.
     #[inline]
     #[must_use]
     pub fn finish_inline(&self) -> bool {
@@ -62,22 +80,17 @@ impl SendRight {
 
     /// Passes the right from the publishing thread to the flow's thread, to which the caller must submit the flow.
     pub fn hand_over(&self) {
-        let previous = self.0.swap(THREAD | PUSHED, Ordering::AcqRel);
-        debug_assert_eq!(previous & HOLDER, INLINE);
+        let previous = self.change(|state| Some((state & ALWAYS) | THREAD | PUSHED));
+        debug_assert_eq!(previous.map(|state| state & HOLDER), Some(INLINE));
     }
 
     /// Says that something was pushed. `true`: nobody held the right, it is now the flow's thread's and the caller
     /// must submit the flow to it.
     #[must_use]
     pub fn announce(&self) -> bool {
-        let mut state = self.0.load(Ordering::Relaxed);
-        loop {
-            let (next, mine) = if state & HOLDER == FREE { (THREAD | PUSHED, true) } else { (state | PUSHED, false) };
-            match self.0.compare_exchange_weak(state, next, Ordering::AcqRel, Ordering::Relaxed) {
-                Ok(_) => return mine,
-                Err(now) => state = now,
-            }
-        }
+        let given = |state: u32| (state & ALWAYS) | THREAD | PUSHED;
+        let previous = self.change(|state| Some(if state & HOLDER == FREE { given(state) } else { state | PUSHED }));
+        previous.is_some_and(|state| state & HOLDER == FREE)
     }
 
     /// The flow's thread is about to look into the queue: what is pushed from now on is announced anew.
@@ -89,7 +102,18 @@ impl SendRight {
     /// `false`: something was pushed since, look again.
     #[must_use]
     pub fn release(&self) -> bool {
-        self.0.compare_exchange(THREAD, FREE, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+        self.change(|state| (state & PUSHED == 0).then_some(state & ALWAYS)).is_some()
+    }
+
+    /// Changes the state unless `next` gives nothing; the state before.
+    fn change(&self, next: impl Fn(u32) -> Option<u32>) -> Option<u32> {
+        let mut state = self.0.load(Ordering::Relaxed);
+        loop {
+            match self.0.compare_exchange_weak(state, next(state)?, Ordering::AcqRel, Ordering::Relaxed) {
+                Ok(previous) => return Some(previous),
+                Err(now) => state = now,
+            }
+        }
     }
 }
 
@@ -143,15 +167,30 @@ mod loom_tests {
         }
     }
 
-    #[test]
-    fn one_holder_at_a_time_nothing_is_forgotten_and_order_is_kept() {
-        loom::model(|| {
-            let flow = Arc::new(Flow {
+    impl Flow {
+        fn new() -> Arc<Self> {
+            Arc::new(Self {
                 right: SendRight::new(),
                 queue: Mutex::new(VecDeque::new()),
                 socket: Mutex::new(Vec::new()),
                 submitted: loom::sync::atomic::AtomicU32::new(0),
-            });
+            })
+        }
+
+        /// Visits until what was submitted was visited; then nothing waits and the right is free.
+        fn drain_all(&self, mut visits: u32) {
+            while visits < self.submitted.load(Ordering::SeqCst) {
+                self.drain();
+                visits += 1;
+            }
+            assert!(self.right.is_free() && self.queue.lock().unwrap().is_empty());
+        }
+    }
+
+    #[test]
+    fn one_holder_at_a_time_nothing_is_forgotten_and_order_is_kept() {
+        loom::model(|| {
+            let flow = Flow::new();
             let publisher = {
                 let flow = flow.clone();
                 loom::thread::spawn(move || {
@@ -171,12 +210,61 @@ mod loom_tests {
                 }
             }
             publisher.join().unwrap();
-            while visits < flow.submitted.load(Ordering::SeqCst) {
-                flow.drain();
-                visits += 1;
-            }
+            flow.drain_all(visits);
             assert_eq!(*flow.socket.lock().unwrap(), [1, 2, 3]);
             assert!(flow.right.try_inline(), "the right is free at the end");
+        });
+    }
+
+    /// An administrator gives the channel a thread and takes it back while it publishes.
+    #[test]
+    fn handing_over_begins_and_ends_without_loss_or_reorder() {
+        loom::model(|| {
+            let flow = Flow::new();
+            let publisher = {
+                let flow = flow.clone();
+                loom::thread::spawn(move || {
+                    flow.publish(1, false);
+                    flow.publish(2, false);
+                })
+            };
+            let administrator = {
+                let flow = flow.clone();
+                loom::thread::spawn(move || {
+                    flow.right.hand_over_always(true);
+                    flow.right.hand_over_always(false);
+                })
+            };
+            let mut visits = 0;
+            if flow.submitted.load(Ordering::SeqCst) > 0 {
+                flow.drain();
+                visits = 1;
+            }
+            publisher.join().unwrap();
+            administrator.join().unwrap();
+            flow.drain_all(visits);
+            assert_eq!(*flow.socket.lock().unwrap(), [1, 2]);
+            assert!(flow.right.try_inline(), "unset, it is inline again");
+        });
+    }
+
+    #[test]
+    fn nothing_is_inline_while_all_is_handed_over() {
+        loom::model(|| {
+            let flow = Flow::new();
+            flow.right.hand_over_always(true);
+            assert!(flow.right.is_handed_over_always() && flow.right.is_free() && !flow.right.try_inline());
+            flow.publish(1, false);
+            assert!(flow.socket.lock().unwrap().is_empty(), "it was sent on the caller's thread");
+            let visitor = {
+                let flow = flow.clone();
+                loom::thread::spawn(move || flow.drain())
+            };
+            flow.publish(2, false);
+            visitor.join().unwrap();
+            flow.drain_all(1);
+            assert_eq!(*flow.socket.lock().unwrap(), [1, 2]);
+            assert!(!flow.right.try_inline());
         });
     }
 }

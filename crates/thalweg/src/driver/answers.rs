@@ -99,6 +99,7 @@ impl Control {
         };
         let ports = (answers.publisher.clone(), wanted.subscriber.clone());
         let channel = self.channel(pair, (&ports.0, &ports.1), "tcp", answers.incarnation, same_clock);
+        let _ = channel.sockets.set(half.socket().into_iter().collect());
         let agreed = Agreed {
             flow: answers.flow,
             max_message: channel.max_message as usize,
@@ -106,6 +107,7 @@ impl Control {
             resume_after,
             budget: self.state.budget.clone(),
         };
+        let _ = channel.sockets.set(half.socket().into_iter().collect());
         self.begin(pair, Inbound::new(Arc::new(channel), inlet, half, agreed));
         true
     }
@@ -131,14 +133,17 @@ impl Control {
         tcp::keep_linear(&stream);
         let pair = (PortRef { node: here.node, port: answers.port }, PortRef { node: asker.node, port: waiting });
         let qos = &outlet.info().qos;
-        let settings = FlowSettings { id: answers.flow, policy: qos.queue, class: qos.class, burst: 0, batching };
-        let flow = self.flow(settings, Box::new(half), tcp::CAPABILITIES, &Place { local, peer, port_number: 0 });
+        let settings = FlowSettings { id: answers.flow, policy: qos.queue, burst: 0, batching };
+        let place = Place { local, peer, port_number: 0 };
+        let way = Way::Flow(self.flow(settings, qos.class, Box::new(half), tcp::CAPABILITIES, &place));
         let ports = (outlet.info(), &subscriber);
         let channel = Arc::new(self.channel(pair, ports, "tcp", self.state.incarnation, same_clock));
-        let token = self.watch_served(Entry::Shared(stream, None), channel.clone());
+        let entry = Entry::Shared(stream, None);
+        self.prioritise_sent(&channel, &way, &entry);
+        let token = self.watch_served(entry, channel.clone());
         let id = channel.id;
         let ready: super::Reply = Box::new(move || begin.ready(pair, id));
-        self.attach_now(PendingAttach { outlet, channel, way: Way::Flow(flow), token, answer: Some(ready) });
+        self.attach_now(PendingAttach { outlet, channel, way, token, answer: Some(ready) });
     }
 
     /// Questions may come: their answers have a channel. An older one between the same ports ends behind its last sample.

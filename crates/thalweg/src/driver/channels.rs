@@ -1,15 +1,18 @@
 //! The channels of this node's subscribers: wanted, tried, opened, ended and tried again.
 
-use super::control::{BUSY_PAUSE, Control};
+use super::control::{BUSY_PAUSE, Command, Control};
 use super::dial::Dial;
 use super::entries::Entry;
+use super::reader::{ServedBy, panicked};
 use super::wanted::{Candidate, Pair, Progress, Route, Wanted, candidates};
 use crate::control::matching::{Match, compare};
 use crate::control::{Direction, Document, PortInfo};
 use crate::event::Event;
-use crate::port::{Attach, Channel, LOCAL, PortRef, Way};
+use crate::port::{AnyInlet, Attach, Channel, LOCAL, PortRef, Way};
 use linux::poll::Readiness;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 impl Control {
@@ -140,13 +143,14 @@ impl Control {
         let Some(wanted) = self.wanted.get(&pair) else { return };
         let ports = (&wanted.publisher, &wanted.subscriber);
         let channel = Arc::new(self.channel(pair, ports, "local", incarnation, true));
+        if let Err(error) = self.start_server(&inlet) {
+            return self.try_failed((publisher, subscriber), &format!("no thread for its callbacks: {error}"));
+        }
         match outlet.attach(channel.clone(), Way::Local(inlet.clone().typed()), &mut None) {
             Ok(_) => {
-                if inlet.claim_server() {
-                    let server = inlet.clone();
-                    self.state
-                        .readers
-                        .run("local", move |stop| server.serve(&|| stop.load(std::sync::atomic::Ordering::Relaxed)));
+                match inlet.needs_server() {
+                    true => self.state.readers.served_by_port(&channel, &inlet),
+                    false => self.state.readers.served_elsewhere(&channel, ServedBy::Publisher),
                 }
                 self.opened((publisher, subscriber), channel);
             }
@@ -157,6 +161,30 @@ impl Control {
             }
             Err((_, why)) => self.try_failed((publisher, subscriber), &format!("{why:?}")),
         }
+    }
+
+    /// Starts the thread that runs the callbacks of `local` channels, where they need one and there is none yet. A
+    /// callback that panics ends those channels, not only the thread.
+    fn start_server(&self, inlet: &Arc<dyn AnyInlet>) -> std::io::Result<()> {
+        if !inlet.needs_server() || inlet.server().is_some() {
+            return Ok(());
+        }
+        let (server, state) = (inlet.clone(), Arc::downgrade(&self.state));
+        let tid = self.state.readers.run("local", move |stop| {
+            while server.server().is_none() && !stop.load(Ordering::Relaxed) {
+                std::thread::yield_now(); // its id is being noted
+            }
+            let serve = AssertUnwindSafe(|| server.serve(&|| stop.load(Ordering::Relaxed)));
+            let Err(panic) = catch_unwind(serve) else { return };
+            server.set_server(0);
+            let channels = server.channels().lock().map(|channels| channels.clone()).unwrap_or_default();
+            let Some(state) = state.upgrade() else { return };
+            for channel in channels.into_iter().filter(|channel| channel.carrier == "local") {
+                state.command(Command::Ended { channel, why: panicked(panic.as_ref()) });
+            }
+        })?;
+        inlet.set_server(tid);
+        Ok(())
     }
 
     /// A new channel between two ports as they describe themselves.
@@ -183,6 +211,8 @@ impl Control {
             closed: Default::default(),
             interrupt: Default::default(),
             cut: Default::default(),
+            sockets: Default::default(),
+            flow: Default::default(),
         }
     }
 
@@ -193,7 +223,7 @@ impl Control {
             channels.push(channel.clone());
         }
         if let Some(wanted) = self.wanted.get_mut(&pair) {
-            wanted.opened(channel.clone());
+            wanted.opened(channel.clone(), Instant::now());
         }
         self.matched(&channel);
     }
@@ -207,11 +237,12 @@ impl Control {
         channel.close();
         let pair = (channel.publisher, channel.subscriber);
         self.forget_channel(channel);
+        self.detach_local(channel);
         let Some(wanted) = self.wanted.get_mut(&pair) else { return };
         if !matches!(&wanted.progress, Progress::Open(open) if Arc::ptr_eq(open, channel)) {
             return; // an older one; the present one goes on
         }
-        let last = channel.counters.last_seq.load(std::sync::atomic::Ordering::Relaxed);
+        let last = channel.counters.last_seq.load(Ordering::Relaxed);
         if last > 0 {
             wanted.delivered = Some((channel.incarnation, last));
         }
@@ -243,6 +274,15 @@ impl Control {
         }
     }
 
+    /// The publisher of a `local` channel has no other sign of its end.
+    fn detach_local(&mut self, channel: &Channel) {
+        // The map's lock is given back first: ending a channel may drop a callback that owns a publisher.
+        let local = (channel.carrier == "local").then(|| LOCAL.publishers().get(&channel.publisher).cloned()).flatten();
+        if let Some(outlet) = local {
+            self.detach(outlet, channel.id);
+        }
+    }
+
     /// The publisher's node is known and says that the port is no more.
     pub(super) fn drop_if_gone(&mut self, pair: Pair) {
         let gone = self.state.directory().node(pair.0.node).is_some_and(|d| !d.ports.contains_key(&pair.0.port));
@@ -264,11 +304,7 @@ impl Control {
         if let Progress::Open(channel) = &wanted.progress {
             channel.close();
             self.forget_channel(channel);
-            // The map's lock is given back first: ending a channel may drop a callback that owns a publisher.
-            let local = (channel.carrier == "local").then(|| LOCAL.publishers().get(&pair.0).cloned()).flatten();
-            if let Some(outlet) = local {
-                self.detach(outlet, channel.id);
-            }
+            self.detach_local(channel);
             self.unmatched(channel, why);
         }
         let held = self.entries.iter().position(|e| match e {

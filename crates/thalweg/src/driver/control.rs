@@ -1,5 +1,7 @@
 //! The control thread of a node: one loop over listeners, handshakes, signs of life, commands and timers.
 
+use super::FlowNews;
+use super::commands::Asker;
 use super::entries::{Entry, PendingAttach};
 use super::state::NodeState;
 use super::wanted::{Pair, Progress, WantedChannels};
@@ -11,6 +13,7 @@ use crate::event::Event;
 use crate::handshake::Parameters;
 use crate::port::{AnyOutlet, Channel};
 use linux::poll::{Poller, Ready};
+use qos::priority::PrioritySettings;
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 use std::sync::{Arc, mpsc};
@@ -33,6 +36,8 @@ pub(crate) enum Command {
         /// The channel of the answers, by its ports and number; `None`: it could not be opened.
         answers: Option<(Pair, u64)>,
     },
+    /// What the flow with this id has to say.
+    Flow(u32, FlowNews),
     /// Everything before it was carried out.
     Barrier(mpsc::Sender<()>),
     /// Ask another node.
@@ -55,13 +60,19 @@ pub(crate) struct Control {
     pub(super) carriers: Vec<Arc<dyn Carrier>>,
     pub(super) attaching: Vec<PendingAttach>,
     pub(super) detaching: Vec<(Arc<dyn AnyOutlet>, u64)>,
-    pub(super) calls: HashMap<u64, (Instant, mpsc::Sender<Vec<u8>>)>,
+    pub(super) calls: HashMap<u64, (Instant, Asker)>,
+    /// A command that another node has to carry out: which one, the request, and what is said when it is done.
+    pub(super) forward: Option<(NodeId, Vec<u8>, String)>,
     pub(super) next_call: u64,
     pub(super) next_bit: u32,
     /// Pairs of port names that an administrator connected (with a carrier) …
     pub(super) connected: BTreeMap<(String, String), Option<String>>,
     /// … and keeps apart.
     pub(super) apart: Vec<(String, String)>,
+    /// What was asked for single channels, by the names of the own and the other port: also for those that come again.
+    pub(super) kept: BTreeMap<(String, String), PrioritySettings>,
+    /// Requests that take a channel from multicast to unicast: number, own and other port.
+    pub(super) rehoming: Vec<(u64, (String, String))>,
     pub(super) counts: BTreeMap<&'static str, u64>,
     pub(super) _endpoint: Option<control::local::LocalEndpoint>,
 }
@@ -72,6 +83,8 @@ pub(super) const BUSY_PAUSE: Duration = Duration::from_millis(1);
 
 impl Control {
     pub(super) fn run(mut self) {
+        super::serves_others();
+        self.state.readers.as_this_thread();
         let mut ready: Vec<Ready> = Vec::with_capacity(64);
         while !self.state.is_closed() {
             let timeout = self.next_timer().map(|at| at.saturating_duration_since(Instant::now()));

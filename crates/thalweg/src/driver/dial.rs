@@ -2,11 +2,13 @@
 
 use super::control::Control;
 use super::entries::Entry;
+use super::priority::Side;
+use super::reader::ServedBy;
 use super::state::NodeState;
 use super::wanted::{Candidate, Pair, Progress, Route, Wanted};
 use super::wrap;
 use crate::carrier::tcp::{self, TcpReceive};
-use crate::carrier::{Carrier, Opening, Place, ReceiveHalf};
+use crate::carrier::{Carrier, Opening, Place, ReceiveHalf, shared};
 use crate::channel::inbound::{Agreed, Inbound};
 use crate::control::CHANNEL_HANDSHAKE;
 use crate::control::local::Users;
@@ -217,11 +219,15 @@ impl Control {
 
     /// The channel is open: its port or a reader thread serves it from now on.
     pub(super) fn begin(&mut self, pair: Pair, inbound: Inbound) {
-        let inlet = inbound.inlet.clone();
-        self.opened(pair, inbound.channel.clone());
-        if let Some(inbound) = inlet.adopt(inbound) {
-            self.state.readers.serve(inbound);
+        let (inlet, channel) = (inbound.inlet.clone(), inbound.channel.clone());
+        let class = self.wanted.get(&pair).map_or(qos::Class::Normal, |wanted| wanted.publisher.qos.class);
+        // Served before it is told of: who hears of it may ask for its thread.
+        match inlet.adopt(inbound) {
+            Some(inbound) => self.state.readers.serve(inbound, class),
+            None => self.state.readers.served_elsewhere(&channel, ServedBy::Waiter),
         }
+        self.opened(pair, channel.clone());
+        self.prioritise_opened(Side::Subscriber, &channel);
     }
 
     /// Maps what came with the answer. The stream is the sign of life in both directions: this thread watches one handle
@@ -231,7 +237,7 @@ impl Control {
             return Err(crate::carrier::invalid("the answer came without the two descriptors of a ring"));
         };
         let reader = RingReader::attach_with_sign(payload.as_fd(), ring.as_fd(), Some(dial.stream.try_clone()?))?;
-        self.watch(Entry::Held(dial.stream, channel.clone()), Readiness::IN | Readiness::RDHUP);
+        self.watch(Entry::Held(Arc::new(dial.stream), channel.clone()), Readiness::IN | Readiness::RDHUP);
         Ok(reader)
     }
 
@@ -255,12 +261,16 @@ impl Control {
             let half = around(opening.complete(&accepted.parameters)?, of);
             let stream = TcpStream::from(stream);
             tcp::notice_outage(&stream);
-            self.watch(Entry::Held(stream.into(), channel.clone()), Readiness::IN | Readiness::RDHUP);
+            let stream = Arc::new(OwnedFd::from(stream));
+            let _ = channel.sockets.set(half.socket().into_iter().chain([shared(&stream)]).collect());
+            self.watch(Entry::Held(stream, channel.clone()), Readiness::IN | Readiness::RDHUP);
             return Ok(half);
         }
         let stream = TcpStream::from(stream);
         tcp::notice_outage(&stream);
-        Ok(around(Box::new(TcpReceive::new(stream)?), tcp::CAPABILITIES))
+        let half = around(Box::new(TcpReceive::new(stream)?), tcp::CAPABILITIES);
+        let _ = channel.sockets.set(half.socket().into_iter().collect());
+        Ok(half)
     }
 }
 

@@ -27,7 +27,7 @@ pub(crate) enum Entry {
     /// As `Served`, of a stream that carries a channel the other way, too: what arrives is its reader's.
     Shared(Arc<TcpStream>, Option<Arc<Channel>>),
     /// The subscriber's end of a channel that does not read its stream: the stream's end is the publisher's.
-    Held(OwnedFd, Arc<Channel>),
+    Held(Arc<OwnedFd>, Arc<Channel>),
 }
 
 impl Entry {

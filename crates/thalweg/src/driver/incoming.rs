@@ -148,7 +148,6 @@ impl Control {
         let settings = |id| FlowSettings {
             id,
             policy: outlet.info().qos.queue,
-            class: outlet.info().qos.class,
             burst: request.parameters.buffer.map_or(CAREFUL_BURST, |b| b as usize / 4),
             batching,
         };
@@ -165,7 +164,8 @@ impl Control {
             let stream = Arc::new(TcpStream::from(stream));
             let Ok(half) = TcpSend::new(stream.clone()) else { return Ok(()) };
             tcp::keep_linear(&stream);
-            let flow = self.flow(settings(accepted.flow), Box::new(half), tcp::CAPABILITIES, &place);
+            let class = outlet.info().qos.class;
+            let flow = self.flow(settings(accepted.flow), class, Box::new(half), tcp::CAPABILITIES, &place);
             let reply = reply(stream.clone(), accepted, Vec::new());
             let entry = match answers {
                 None => Entry::Served(stream, None),
@@ -234,7 +234,8 @@ impl Control {
             return Ok((Way::Group(flow.clone()), accepted));
         }
         let sender = carrier.sender(place, &request.parameters)?;
-        let flow = self.flow(settings(self.random_flow()), sender.half, sender.capabilities, place);
+        let class = outlet.info().qos.class;
+        let flow = self.flow(settings(self.random_flow()), class, sender.half, sender.capabilities, place);
         let accepted = self.accepted(request, outlet, flow.settings.id, sender.parameters.clone());
         if !carrier.capabilities().multicast {
             return Ok((Way::Flow(flow), accepted));
@@ -246,17 +247,13 @@ impl Control {
     pub(super) fn flow(
         &self,
         settings: FlowSettings,
+        class: qos::Class,
         half: Box<dyn SendHalf>,
         capabilities: Capabilities,
         place: &Place,
     ) -> Arc<Flow> {
-        if let Some(descriptor) =
-            half.descriptor().filter(|_| capabilities.marks && settings.class != qos::Class::Normal)
-        {
-            wrap::mark(descriptor, settings.class);
-        }
         let half = self.state.settings.around.sender(half, capabilities, wrap::way(place.local, place.peer));
-        Arc::new(Flow::new(settings, half, capabilities, self.state.senders.clone()))
+        Arc::new(Flow::new(settings, class, half, capabilities, self.state.senders.clone()))
     }
 
     /// Whether this node has what is asked for, and may give it.
@@ -326,6 +323,7 @@ impl Control {
         let pair = ends(self.state.id, request);
         let (ports, incarnation) = ((outlet.info(), &request.subscriber), self.state.incarnation);
         let channel = Arc::new(self.channel(pair, ports, &request.carrier, incarnation, same_clock));
+        self.prioritise_sent(&channel, &way, &entry);
         let token = self.watch_served(entry, channel.clone());
         self.attach_now(PendingAttach { outlet, channel, way, token, answer: Some(reply) });
     }

@@ -1,30 +1,53 @@
-//! Sender threads: one per class, started when the first flow of that class has to wait.
+//! Sender threads: one per class, started when the first flow of that class has to wait, and one per channel that has
+//! scheduling of its own.
 //!
-//! A flow that is submitted brings its send right along; the thread drains it whenever its socket has room.
+//! A flow that is submitted brings its send right along; the thread drains it whenever its socket has room, and passes the
+//! right on when the flow has got another thread meanwhile.
+
+mod own;
+
+pub(crate) use own::Own;
 
 use crate::channel::flow::{Drained, Flow};
 use linux::lock::PiMutex;
 use linux::poll::{Poller, Readiness, Ready, Waker};
 use linux::thread::Settings;
 use qos::Class;
+use qos::priority::PrioritySettings;
+use std::io;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// The sender threads of a node.
 pub(crate) struct Senders {
     classes: [ClassSender; 4],
+    own: PiMutex<Vec<(Arc<Own>, JoinHandle<()>)>>,
     stop: Arc<AtomicBool>,
+    tell: Tell,
 }
+
+/// What a flow tells its node, at most once each.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum FlowNews {
+    /// It sends bulk: a sample above 64 KiB.
+    Bulk,
+    /// It ended because no thread could take over what waits.
+    NoThread(String),
+}
+
+/// Who is told, with the flow's id.
+pub(crate) type Tell = Box<dyn Fn(u32, FlowNews) + Send + Sync>;
 
 #[derive(Default)]
 struct ClassSender {
     intake: PiMutex<Option<Arc<Intake>>>,
-    thread: Mutex<Option<JoinHandle<()>>>,
+    thread: PiMutex<Option<JoinHandle<()>>>,
 }
 
 struct Intake {
+    class: Class,
     arrivals: PiMutex<Vec<Arrival>>,
     waker: Waker,
 }
@@ -34,58 +57,112 @@ enum Arrival {
     Drain(Arc<Flow>),
     /// A batch that must leave by then.
     Flush(Arc<Flow>, Instant),
+    /// Some flow has another thread now: those that are not this thread's are passed on.
+    Moved,
 }
 
 impl Senders {
-    pub fn new() -> Self {
-        Self { classes: Default::default(), stop: Arc::default() }
+    pub fn new(tell: Tell) -> Self {
+        Self { classes: Default::default(), own: PiMutex::default(), stop: Arc::default(), tell }
     }
 
-    /// Takes over a flow whose send right was given to the thread.
+    pub fn tell(&self, flow: &Flow, news: FlowNews) {
+        (self.tell)(flow.settings.id, news);
+    }
+
+    /// Takes over a flow whose send right was given to the thread of its class.
     pub fn submit(&self, flow: Arc<Flow>) {
-        self.arrive(flow.settings.class, Arrival::Drain(flow));
+        self.arrive(flow.class(), &flow.clone(), Arrival::Drain(flow));
     }
 
     /// Flushes the flow's batch after `within`.
     pub fn submit_later(&self, flow: Arc<Flow>, within: Duration) {
-        self.arrive(flow.settings.class, Arrival::Flush(flow, Instant::now() + within));
+        self.arrive(flow.class(), &flow.clone(), Arrival::Flush(flow, Instant::now() + within));
     }
 
-    fn arrive(&self, class: Class, arrival: Arrival) {
-        if let Some(intake) = self.intake(class) {
-            intake.arrivals.lock().push(arrival);
-            intake.waker.wake();
+    fn arrive(&self, class: Class, flow: &Flow, arrival: Arrival) {
+        match self.intake(class) {
+            Ok(Some(intake)) => intake.take(arrival),
+            Ok(None) => {} // the node is closing
+            Err(error) => {
+                let why = format!(
+                    "no thread for what waits: {error}; raise the limits of threads and open files (ulimit -u, -n)"
+                );
+                flow.end();
+                self.tell(flow, FlowNews::NoThread(why));
+            }
         }
     }
 
-    /// The class's thread, started if need be; `None` only when the kernel gives no thread or the node is closing.
-    fn intake(&self, class: Class) -> Option<Arc<Intake>> {
+    /// The class's thread, started if need be; `None` when the node is closing.
+    fn intake(&self, class: Class) -> io::Result<Option<Arc<Intake>>> {
         let sender = &self.classes[class as usize];
         let mut slot = sender.intake.lock();
         if slot.is_none() && !self.stop.load(Ordering::Relaxed) {
-            let intake =
-                Arc::new(Intake { arrivals: PiMutex::new(Vec::with_capacity(256)), waker: Waker::new().ok()? });
-            let (seen, stop) = (intake.clone(), self.stop.clone());
-            let body = move || SenderThread::new(seen, stop).map_or((), SenderThread::run);
-            let thread = linux::thread::spawn(Settings::named(format!("send-{class:?}").to_lowercase()), body).ok()?;
-            *sender.thread.lock().unwrap_or_else(|e| e.into_inner()) = Some(thread);
+            let arrivals = PiMutex::new(Vec::with_capacity(256));
+            let intake = Arc::new(Intake { class, arrivals, waker: Waker::new()? });
+            let thread = SenderThread::new(intake.clone(), self.stop.clone())?;
+            let settings = Settings::named(format!("send-{class:?}").to_lowercase());
+            *sender.thread.lock() = Some(linux::thread::spawn(settings, move || thread.run())?);
             *slot = Some(intake);
         }
-        slot.clone()
+        Ok(slot.clone())
+    }
+
+    /// Starts a thread for the flow alone. It serves nothing before the flow is told of it ([`Flow::move_to`]).
+    ///
+    /// # Errors
+    /// The kernel gives no thread, or not with this scheduling: a [`linux::sched::SchedError`] within.
+    pub fn start_own(&self, flow: &Arc<Flow>, settings: &PrioritySettings) -> io::Result<Arc<Own>> {
+        let own = Arc::new(Own::new());
+        let (mine, flow, stop) = (own.clone(), flow.clone(), self.stop.clone());
+        let wanted = Settings {
+            affinity: settings.affinity.clone(),
+            scheduling: settings.sched,
+            ..Settings::named(format!("send-{:x}", flow.settings.id))
+        };
+        let (thread, tid) = linux::thread::start(wanted, move || mine.run(&flow, &stop))?;
+        own.started(tid);
+        let mut all = self.own.lock();
+        all.retain(|(_, thread)| !thread.is_finished());
+        all.push((own.clone(), thread));
+        Ok(own)
+    }
+
+    /// A flow has another thread now: whichever has it passes it on.
+    pub fn moved(&self) {
+        for sender in &self.classes {
+            let intake = sender.intake.lock().clone();
+            if let Some(intake) = intake {
+                intake.take(Arrival::Moved);
+            }
+        }
     }
 
     /// Ends the threads; what still waits is dropped.
     pub fn close(&self) {
         self.stop.store(true, Ordering::Relaxed);
+        let mut threads = Vec::new();
         for sender in &self.classes {
             if let Some(intake) = sender.intake.lock().take() {
                 intake.waker.wake();
             }
-            let thread = sender.thread.lock().unwrap_or_else(|e| e.into_inner()).take();
-            if let Some(thread) = thread.filter(|t| t.thread().id() != std::thread::current().id()) {
-                let _ = thread.join();
-            }
+            threads.extend(sender.thread.lock().take());
         }
+        for (own, thread) in std::mem::take(&mut *self.own.lock()) {
+            own.leave();
+            threads.push(thread);
+        }
+        for thread in threads.into_iter().filter(|t| t.thread().id() != std::thread::current().id()) {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Intake {
+    fn take(&self, arrival: Arrival) {
+        self.arrivals.lock().push(arrival);
+        self.waker.wake();
     }
 }
 
@@ -112,10 +189,10 @@ const WAKER: u64 = u64::MAX;
 const NO_DESCRIPTOR_PAUSE: Duration = Duration::from_millis(1);
 
 impl SenderThread {
-    fn new(intake: Arc<Intake>, stop: Arc<AtomicBool>) -> Option<Self> {
-        let poller = Poller::new().ok()?;
-        poller.add(&intake.waker, WAKER, Readiness::IN).ok()?;
-        Some(Self { intake, stop, poller, flows: Vec::new(), timers: Vec::new() })
+    fn new(intake: Arc<Intake>, stop: Arc<AtomicBool>) -> io::Result<Self> {
+        let poller = Poller::new()?;
+        poller.add(&intake.waker, WAKER, Readiness::IN)?;
+        Ok(Self { intake, stop, poller, flows: Vec::new(), timers: Vec::new() })
     }
 
     fn run(mut self) {
@@ -124,7 +201,10 @@ impl SenderThread {
             let next = self.timers.iter().map(|(due, _)| *due).min();
             let timeout = next.map(|due| due.saturating_duration_since(Instant::now()));
             if self.poller.wait(&mut ready, timeout).is_err() {
-                return;
+                // Only a broken epoll set: looked at now and then instead.
+                std::thread::sleep(NO_DESCRIPTOR_PAUSE);
+                self.take_arrivals();
+                (0..self.flows.len()).for_each(|index| self.visit(index));
             }
             for event in &ready {
                 match event.token {
@@ -150,6 +230,11 @@ impl SenderThread {
                     self.visit(index);
                 }
                 Arrival::Flush(flow, due) => self.timers.push((due, Due::Flush(flow))),
+                Arrival::Moved => {
+                    let moved = |w: &Option<Working>| w.as_ref().is_some_and(|w| !w.flow.is_sent_by(self.intake.class));
+                    let gone: Vec<usize> = (0..self.flows.len()).filter(|i| moved(&self.flows[*i])).collect();
+                    gone.into_iter().for_each(|index| self.visit(index));
+                }
             }
         }
     }
@@ -170,6 +255,13 @@ impl SenderThread {
 
     fn visit(&mut self, index: usize) {
         let Some(Some(working)) = self.flows.get_mut(index) else { return };
+        if !working.flow.is_sent_by(self.intake.class) {
+            working.stop_polling(&self.poller);
+            if let Some(working) = self.flows[index].take() {
+                working.flow.pass_on();
+            }
+            return;
+        }
         match working.flow.drain() {
             Drained::Empty => {
                 working.stop_polling(&self.poller);

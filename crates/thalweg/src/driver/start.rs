@@ -57,10 +57,13 @@ impl Control {
             attaching: Vec::new(),
             detaching: Vec::new(),
             calls: HashMap::new(),
+            forward: None,
             next_call: 1,
             next_bit: 0,
             connected: BTreeMap::new(),
             apart: Vec::new(),
+            kept: BTreeMap::new(),
+            rehoming: Vec::new(),
             counts: BTreeMap::new(),
             _endpoint: None,
         };

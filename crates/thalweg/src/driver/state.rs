@@ -1,7 +1,8 @@
 //! What all threads of a node share.
 
+use super::commands::Administration;
 use super::control::Command;
-use super::{Readers, Senders};
+use super::{FlowNews, Readers, Senders};
 use crate::channel::flow::Batching;
 use crate::control::directory::Directory;
 use crate::control::local::Users;
@@ -11,6 +12,7 @@ use crate::event::Events;
 use crate::node::Settings;
 use crate::port::{AnyInlet, AnyOutlet};
 use linux::poll::Waker;
+use qos::priority::PrioritySettings;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
@@ -39,7 +41,11 @@ pub(crate) struct NodeState {
     #[allow(clippy::type_complexity)]
     outlets: Mutex<BTreeMap<PortId, (Arc<dyn AnyOutlet>, Option<Batching>)>>,
     inlets: Mutex<BTreeMap<PortId, Arc<dyn AnyInlet>>>,
+    /// What ports ask for all their channels.
+    priorities: Mutex<BTreeMap<PortId, PrioritySettings>>,
     names: Mutex<Vec<String>>,
+    /// What users keep at ports for administration.
+    administration: Mutex<BTreeMap<PortId, Administration>>,
     commands: mpsc::Sender<Command>,
     progress: (Mutex<u64>, Condvar),
     next_port: AtomicU32,
@@ -63,22 +69,33 @@ impl NodeState {
                 waker.wake();
             }
         };
+        let events = Events::default();
+        let tell = {
+            let (commands, waker) = (Mutex::new(commands.clone()), waker.clone());
+            move |flow: u32, news: FlowNews| {
+                let sender = commands.lock().unwrap_or_else(PoisonError::into_inner);
+                let _ = sender.send(Command::Flow(flow, news));
+                waker.wake();
+            }
+        };
         Self {
             id: document.node,
             incarnation: document.incarnation,
             clock: document.clock.clone(),
             settings,
             users,
-            events: Events::default(),
-            readers: Readers::new(Arc::new(ended)),
-            senders: Arc::new(Senders::new()),
+            readers: Readers::new(Arc::new(ended), events.clone()),
+            events,
+            senders: Arc::new(Senders::new(Box::new(tell))),
             budget: Arc::new(AtomicUsize::new(REASSEMBLY_BUDGET)),
             waker,
             document: Mutex::new(Arc::new(document)),
             directory: Mutex::new(Directory::new()),
             outlets: Mutex::default(),
+            priorities: Mutex::default(),
             inlets: Mutex::default(),
             names: Mutex::default(),
+            administration: Mutex::default(),
             commands,
             progress: Default::default(),
             next_port: AtomicU32::new(1),
@@ -106,10 +123,20 @@ impl NodeState {
         document
     }
 
+    /// What the port asks for all its channels.
+    pub fn priority(&self, port: PortId) -> PrioritySettings {
+        locked(&self.priorities).get(&port).cloned().unwrap_or_default()
+    }
+    pub fn set_priority(&self, port: PortId, priority: PrioritySettings) {
+        locked(&self.priorities).insert(port, priority);
+    }
+
     pub fn add_outlet(&self, port: PortId, outlet: Arc<dyn AnyOutlet>, batching: Option<Batching>) {
         locked(&self.outlets).insert(port, (outlet, batching));
     }
     pub fn remove_outlet(&self, port: PortId) {
+        self.take_administration(port);
+        locked(&self.priorities).remove(&port);
         if let Some((outlet, _)) = locked(&self.outlets).remove(&port) {
             self.release_name(&outlet.info().name);
         }
@@ -120,10 +147,15 @@ impl NodeState {
     pub fn outlets(&self) -> Vec<Arc<dyn AnyOutlet>> {
         locked(&self.outlets).values().map(|(outlet, _)| outlet.clone()).collect()
     }
+    pub fn outlet_named(&self, name: &str) -> Option<(PortId, Arc<dyn AnyOutlet>)> {
+        locked(&self.outlets).iter().find(|(_, (o, _))| o.info().name == name).map(|(id, (o, _))| (*id, o.clone()))
+    }
     pub fn add_inlet(&self, port: PortId, inlet: Arc<dyn AnyInlet>) {
         locked(&self.inlets).insert(port, inlet);
     }
     pub fn remove_inlet(&self, port: PortId) {
+        self.take_administration(port);
+        locked(&self.priorities).remove(&port);
         if let Some(inlet) = locked(&self.inlets).remove(&port) {
             self.release_name(&inlet.info().name);
         }
@@ -133,6 +165,17 @@ impl NodeState {
     }
     pub fn inlets(&self) -> Vec<(PortId, Arc<dyn AnyInlet>)> {
         locked(&self.inlets).iter().map(|(id, inlet)| (*id, inlet.clone())).collect()
+    }
+
+    /// What users keep at a port, taken out while a command is carried out: a user's reader runs under no lock.
+    pub fn take_administration(&self, port: PortId) -> Administration {
+        locked(&self.administration).remove(&port).unwrap_or_default()
+    }
+    pub fn put_administration(&self, port: PortId, kept: Administration) {
+        // A port that closed meanwhile is not kept.
+        if self.outlet(port).is_some() || self.inlet(port).is_some() {
+            locked(&self.administration).insert(port, kept);
+        }
     }
 
     pub fn next_port(&self) -> PortId {

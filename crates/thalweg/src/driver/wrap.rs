@@ -1,10 +1,9 @@
-//! Carriers around carriers: what a node's settings put around every half it opens, and the mark on its sockets.
+//! Carriers around carriers: what a node's settings put around every half it opens.
 
 use crate::carrier::fault::{FaultReceive, FaultSend, FaultSettings};
 use crate::carrier::record::{RecordReceive, RecordSend, Recorder, Way};
 use crate::carrier::{Capabilities, ReceiveHalf, SendHalf};
-use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
-use std::os::fd::BorrowedFd;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 /// What is put around the network halves of a node, for tests and diagnosis. Same-host carriers are not used meanwhile.
@@ -45,40 +44,7 @@ impl Around {
 
 /// The ends of a flow as a capture shows them: the publisher's and the subscriber's address of the handshake's stream.
 pub(crate) fn way(publisher: SocketAddr, subscriber: SocketAddr) -> Way {
-    let v4 = |address: SocketAddr| match address {
-        SocketAddr::V4(v4) => v4,
-        // The file has IPv4 heads: an IPv6 address shows as its last four bytes.
-        SocketAddr::V6(v6) => {
-            let [.., a, b, c, d] = v6.ip().octets();
-            SocketAddrV4::new(Ipv4Addr::new(a, b, c, d), v6.port())
-        }
-    };
-    Way { from: v4(publisher), to: v4(subscriber) }
-}
-
-/// Marks a socket with a class: DSCP, and after it the socket priority, which the DSCP changes on IPv4 and leaves alone on
-/// IPv6. What the marks do depends on the queues they meet (docs/real-time.md).
-pub(crate) fn mark(descriptor: BorrowedFd<'_>, class: qos::Class) {
-    let socket = socket2::SockRef::from(&descriptor);
-    let octet = u32::from(class.dscp()) << 2;
-    let _ = socket.set_tos_v4(octet);
-    let _ = socket.set_tclass_v6(octet);
-    let _ = socket.set_priority(class.socket_priority());
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::os::fd::AsFd;
-
-    #[test]
-    fn a_class_is_read_back_from_the_socket() {
-        for (family, class, octet) in [("127.0.0.1:0", qos::Class::High, 144), ("[::1]:0", qos::Class::Critical, 176)] {
-            let Ok(socket) = std::net::UdpSocket::bind(family) else { continue };
-            mark(socket.as_fd(), class);
-            let socket = socket2::SockRef::from(&socket);
-            let found = if family.starts_with('[') { socket.tclass_v6() } else { socket.tos_v4() };
-            assert_eq!((found.unwrap(), socket.priority().unwrap()), (octet, 6));
-        }
-    }
+    // A dual-stack socket shows IPv4 ends as IPv6 ones.
+    let plain = |address: SocketAddr| SocketAddr::new(address.ip().to_canonical(), address.port());
+    Way { from: plain(publisher), to: plain(subscriber) }
 }

@@ -2,6 +2,7 @@
 
 mod inlet;
 mod local;
+pub mod monitor;
 mod outlet;
 mod publisher;
 mod round;
@@ -17,11 +18,12 @@ pub use sample::{Sample, SampleInfo, TakenSample};
 pub use service::{Body, Client, Server};
 pub use subscriber::{Mode, Subscriber, SubscriberBuilder};
 
-use crate::carrier::Interrupt;
+use crate::carrier::{Interrupt, SharedSocket};
+use crate::channel::flow::Flow;
 use crate::control::{NodeId, PortId};
 use serde::Serialize;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::{OnceLock, Weak};
 
 /// What `publish` did with a sample on one channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -118,6 +120,10 @@ pub struct Channel {
     pub(crate) closed: AtomicBool,
     pub(crate) cut: AtomicBool,
     pub(crate) interrupt: OnceInterrupt,
+    /// The sockets by which packets of the channel leave this end, the data's first.
+    pub(crate) sockets: OnceLock<Vec<SharedSocket>>,
+    /// What sends it, at a publisher with a flow.
+    pub(crate) flow: OnceLock<Weak<Flow>>,
 }
 
 /// What ends the waiting of the thread that serves a channel, once there is one.
@@ -165,6 +171,13 @@ impl Channel {
     pub(crate) fn is_closed(&self) -> bool {
         self.closed.load(Relaxed)
     }
+
+    /// A message is larger than the subscriber takes.
+    #[cold]
+    pub(crate) fn refuse_size(&self) -> Outcome {
+        self.counters.too_large.fetch_add(1, Relaxed);
+        Outcome::Refused
+    }
 }
 
 /// Counters of a channel at this end.
@@ -180,6 +193,8 @@ pub struct Counters {
     pub last_seq: AtomicU64,
     /// Datagrams that were dropped because they were no frame of this flow (subscriber).
     pub strange: AtomicU64,
+    /// Samples that were not taken because the subscriber takes no messages of that size (publisher).
+    pub too_large: AtomicU64,
 }
 
 /// A channel's state as tools show it.
@@ -206,6 +221,9 @@ pub struct ChannelReport {
     /// Datagrams dropped because they were no frame of this flow.
     #[serde(default)]
     pub strange: u64,
+    /// Of the lost ones: larger than the subscriber's `max_message`.
+    #[serde(default)]
+    pub too_large: u64,
 }
 
 impl Channel {
@@ -221,6 +239,7 @@ impl Channel {
             lost: self.counters.lost.load(Relaxed),
             waiting: waiting as u64,
             strange: self.counters.strange.load(Relaxed),
+            too_large: self.counters.too_large.load(Relaxed),
         }
     }
 }

@@ -1,6 +1,9 @@
 //! The sending side of a port: one sample to all its channels (steps 1 to 3 of the data path).
 
+mod monitored;
+
 use super::local::LocalChannel;
+use super::monitor::seat::Seat;
 use super::round::Round;
 use super::{Channel, ChannelReport, Inlet, Outcome, PortRef, Published};
 use crate::channel::buffer::{Buffer, Pool};
@@ -46,6 +49,8 @@ pub(crate) struct Outlet<M: Message> {
     state: PiMutex<Outflow<M>>,
     connected: AtomicUsize,
     closed: AtomicBool,
+    /// The same channels, for those who must not wait for the publishing thread.
+    channels: PiMutex<Vec<Arc<Channel>>>,
     pub published: AtomicU64,
     /// The payload memory's descriptor, for further `shm` channels.
     payload: OnceLock<OwnedFd>,
@@ -53,6 +58,8 @@ pub(crate) struct Outlet<M: Message> {
     fresh: PiMutex<Option<Arena>>,
     /// Samples that all `shm` subscribers together may hold.
     held: AtomicUsize,
+    /// Looks at what goes out.
+    monitor: Seat,
 }
 
 /// What only the publishing thread touches, but for joins and leaves.
@@ -105,6 +112,8 @@ pub(crate) trait AnyOutlet: Send + Sync {
     fn detach(&self, id: u64) -> bool;
     /// Sequence number of the last published sample.
     fn last_seq(&self) -> u64;
+    /// The channels that are attached, or are being attached or detached. Never waits for the publishing thread.
+    fn channels(&self) -> Vec<Arc<Channel>>;
     fn reports(&self) -> Vec<ChannelReport>;
     /// The descriptor of the port's payload memory, made now if need be, for a reader that may hold so many samples.
     ///
@@ -113,8 +122,14 @@ pub(crate) trait AnyOutlet: Send + Sync {
     fn payload_memory(&self, hold: u32) -> std::io::Result<OwnedFd>;
     /// A reader for which [`AnyOutlet::payload_memory`] was asked does not come to be.
     fn unhold(&self, hold: u32);
+    /// Where a monitor of the output sits.
+    fn monitor(&self) -> &Seat;
+    /// Waits at most a tick for a sample that its monitor keeps back, and publishes those that are due.
+    fn release(&self);
     /// A channel that was never attached is given up.
     fn forget(&self, way: Way);
+    /// All samples of a channel are handed over from now on: buffers for them are made before they are needed.
+    fn prepare_to_hand_over(&self);
     /// No further sample is taken.
     fn close(&self);
     fn is_closed(&self) -> bool;
@@ -137,11 +152,13 @@ impl<M: Message> Outlet<M> {
             incarnation,
             state: PiMutex::new(state),
             connected: AtomicUsize::new(0),
+            channels: PiMutex::default(),
             closed: AtomicBool::new(false),
             published: AtomicU64::new(0),
             payload: OnceLock::new(),
             fresh: PiMutex::new(None),
             held: AtomicUsize::new(0),
+            monitor: Seat::default(),
         }
     }
 
@@ -153,6 +170,11 @@ impl<M: Message> Outlet<M> {
     pub fn publish(&self, value: &M::Value, each: &mut dyn FnMut(&Channel, Outcome)) -> Result<Published> {
         trace::step(Step::Publish);
         let (mut state, now) = self.begin()?;
+        if self.monitor.is_taken()
+            && let Some(published) = self.monitored(&mut state, now, value, each)
+        {
+            return published;
+        }
         let Outflow { seq, pool, attached, arena } = &mut *state;
         let published = Published { seq: *seq + 1, ..Published::default() };
         let mut round = Round { outlet: self, published, now, each };
@@ -179,8 +201,14 @@ impl<M: Message> Outlet<M> {
     }
 
     /// Publishes a message that was written into a loan.
-    pub fn publish_loan(&self, mut state: PiGuard<'_, Outflow<M>>, place: Place) -> Result<Published> {
+    pub fn publish_loan(&self, mut state: PiGuard<'_, Outflow<M>>, mut place: Place) -> Result<Published> {
         let now = linux::clock::monotonic_ns();
+        if self.monitor.is_taken()
+            && let Some(published) = self.monitored_loan(&mut state, now, &mut place)
+        {
+            state.give_back(place);
+            return published;
+        }
         let Outflow { seq, pool, attached, arena } = &mut *state;
         let published = Published { seq: *seq + 1, ..Published::default() };
         let mut round = Round { outlet: self, published, now, each: &mut |_, _| {} };
@@ -208,6 +236,18 @@ impl<M: Message> Outlet<M> {
         *seq = round.published.seq;
         self.published.store(*seq, Ordering::Relaxed);
         outcome.map(|()| round.published)
+    }
+
+    /// For tools: a publishing thread that holds the port (it may wait for room in a channel) is not waited for long.
+    fn try_lock_patiently(&self) -> Option<PiGuard<'_, Outflow<M>>> {
+        let until = Instant::now() + REPORT_PATIENCE;
+        loop {
+            match self.state.try_lock() {
+                Some(state) => return Some(state),
+                None if Instant::now() >= until => return None,
+                None => std::thread::yield_now(),
+            }
+        }
     }
 
     fn begin(&self) -> Result<(PiGuard<'_, Outflow<M>>, u64)> {
@@ -361,6 +401,7 @@ impl<M: Message> AnyOutlet for Outlet<M> {
             room.append(&mut state.attached);
             std::mem::swap(&mut room, &mut state.attached);
         }
+        self.channels.lock().push(channel.clone());
         state.attached.push(Attached { channel, way });
         self.connected.store(state.attached.len(), Ordering::Release);
         let (seq, ring) = (state.seq, matches!(state.attached.last(), Some(Attached { way: TypedWay::Ring(..), .. })));
@@ -378,6 +419,7 @@ impl<M: Message> AnyOutlet for Outlet<M> {
         let Some(mut state) = self.state.try_lock() else { return false };
         let Some(index) = state.attached.iter().position(|a| a.channel.id == id) else { return true };
         let mut removed = state.attached.remove(index);
+        self.channels.lock().retain(|channel| !Arc::ptr_eq(channel, &removed.channel));
         if let TypedWay::Group(flow, sends @ true) = &mut removed.way {
             let heir = state.attached.iter_mut().find_map(|a| match &mut a.way {
                 TypedWay::Group(other, first) if Arc::ptr_eq(other, flow) => Some(first),
@@ -427,6 +469,14 @@ impl<M: Message> AnyOutlet for Outlet<M> {
         self.held.fetch_sub(hold as usize, Ordering::Relaxed);
     }
 
+    fn monitor(&self) -> &Seat {
+        &self.monitor
+    }
+
+    fn release(&self) {
+        self.release_late();
+    }
+
     fn forget(&self, way: Way) {
         match way {
             Way::Flow(flow) => flow.end(),
@@ -439,17 +489,22 @@ impl<M: Message> AnyOutlet for Outlet<M> {
         self.published.load(Ordering::Relaxed)
     }
 
+    fn channels(&self) -> Vec<Arc<Channel>> {
+        self.channels.lock().iter().filter(|channel| !channel.is_closed()).cloned().collect()
+    }
+
     fn reports(&self) -> Vec<ChannelReport> {
-        // Asked for by tools: a publishing thread that holds the port (it may wait for room in a channel) is not waited for long.
-        let until = Instant::now() + REPORT_PATIENCE;
-        let state = loop {
-            match self.state.try_lock() {
-                Some(state) => break state,
-                None if Instant::now() >= until => return Vec::new(),
-                None => std::thread::yield_now(),
-            }
-        };
+        let Some(state) = self.try_lock_patiently() else { return Vec::new() };
         state.attached.iter().map(|a| a.channel.report("publisher", a.waiting())).collect()
+    }
+
+    fn prepare_to_hand_over(&self) {
+        let waiting = self.info.qos.queue.limit().min(MOST_PREPARED) as usize + 2;
+        let mut spare = Pool::with_buffers(waiting, SMALL);
+        // Without them the publishing thread makes one whenever more wait than ever before.
+        if let Some(mut state) = self.try_lock_patiently() {
+            state.pool.grow_to(waiting, &mut spare);
+        }
     }
 
     fn close(&self) {
@@ -459,6 +514,7 @@ impl<M: Message> AnyOutlet for Outlet<M> {
         let mut arena = state.arena.take();
         drop(state);
         attached.iter_mut().for_each(|a| a.end(arena.as_mut()));
+        self.channels.lock().clear();
         self.connected.store(0, Ordering::Release);
     }
 

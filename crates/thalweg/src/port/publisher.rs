@@ -1,10 +1,14 @@
 //! Publishers.
 
+use super::monitor::Monitor;
 use super::{AnyOutlet, Channel, Outcome, Outlet, Published};
+use crate::admin::bottle::Bottle;
 use crate::channel::flow::Batching;
 use crate::codec::{Message, Plain, Raw};
 use crate::error::{Error, Result};
 use crate::node::{Node, PortRequest};
+use linux::thread::Settings;
+use qos::priority::PrioritySettings;
 use qos::{Class, Qos, Queue, Reliability};
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -50,6 +54,12 @@ impl<M: Message> PublisherBuilder<M> {
         self.request.qos.class = class;
         self
     }
+    /// Marks, pace and sending thread of all channels of this port, unless one is set by name
+    /// ([`Node::set_priority`]). What the kernel refuses when a channel opens is an event. Default: nothing.
+    pub fn priority(mut self, priority: PrioritySettings) -> Self {
+        self.request.priority = priority;
+        self
+    }
     /// Largest encoded message, in bytes. Default 16 MiB.
     pub fn max_message(mut self, bytes: u32) -> Self {
         self.request.qos.max_message = bytes;
@@ -70,6 +80,17 @@ impl<M: Message> PublisherBuilder<M> {
     /// Lets small samples leave together on stream carriers: more per second, each later by up to `within`.
     pub fn batching(mut self, batching: Batching) -> Self {
         self.request.batching = Some(batching);
+        self
+    }
+    /// Attaches a monitor to the output: it sees every sample that goes out.
+    pub fn monitor(mut self, monitor: impl Monitor + 'static) -> Self {
+        self.request.monitor = Some(Box::new(monitor));
+        self
+    }
+    /// Answers administrators' commands that are not part of the grammar, on the node's `control` thread: shortly, and
+    /// without asking this node anything.
+    pub fn admin_reader(mut self, reader: impl FnMut(&Bottle) -> Bottle + Send + 'static) -> Self {
+        self.request.reader = Some(Box::new(reader));
         self
     }
     /// Opens the port.
@@ -228,8 +249,19 @@ impl<M: Message> Drop for Loan<'_, M> {
 
 impl<M: Message> Drop for Publisher<M> {
     fn drop(&mut self) {
-        self.outlet.drain(self.closing);
-        self.outlet.close();
-        self.node.close_publisher(self.outlet.me.port);
+        let (outlet, node, patience) = (self.outlet.clone(), self.node.clone(), self.closing);
+        let close = move |patience| {
+            outlet.drain(patience);
+            outlet.close();
+            node.close_publisher(outlet.me.port);
+        };
+        // A callback that owns a publisher may be dropped by a thread that serves others: it does not wait here.
+        if crate::driver::may_wait() || self.outlet.drain(Duration::ZERO) {
+            return close(patience);
+        }
+        let waiting = close.clone();
+        if linux::thread::spawn(Settings::named("closing"), move || waiting(patience)).is_err() {
+            close(Duration::ZERO);
+        }
     }
 }

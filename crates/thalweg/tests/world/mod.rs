@@ -7,6 +7,7 @@
 
 pub mod account;
 pub mod agent;
+pub mod capture;
 pub mod fake;
 pub mod net;
 pub mod roles;

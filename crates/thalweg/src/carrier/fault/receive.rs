@@ -3,7 +3,7 @@
 use super::FaultSettings;
 use crate::carrier::dice::Dice;
 use crate::carrier::sim::sending_time_ns;
-use crate::carrier::{Capabilities, ReceiveHalf, TICK};
+use crate::carrier::{Capabilities, ReceiveHalf, SharedSocket, TICK};
 use linux::clock::monotonic_ns;
 use std::collections::BTreeMap;
 use std::io;
@@ -179,6 +179,10 @@ impl ReceiveHalf for FaultReceive {
     /// None if frames are held: the wrapped descriptor doesn't know when they are due.
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         if self.settings.is_timed() { None } else { self.inner.descriptor() }
+    }
+
+    fn socket(&self) -> Option<SharedSocket> {
+        self.inner.socket()
     }
 }
 

@@ -1,0 +1,184 @@
+//! What an end of a channel has now: read back from the kernel, not from what was asked.
+
+use super::super::control::Control;
+use super::sockets::sockets;
+use super::{End, Side};
+use crate::admin::EndReport;
+use crate::control::PortId;
+use crate::port::Channel;
+use linux::marks::{self, Marks};
+use linux::queueing;
+use linux::sched::{self, Scheduled};
+use qos::priority::{Change, Changes, Dscp, Mark, PrioritySettings};
+use socket2::{SockAddr, SockRef};
+use std::net::IpAddr;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Weak;
+
+impl Control {
+    /// What the end asked for and what it has.
+    pub(super) fn report(&self, end: &End, channel: Option<&Channel>) -> EndReport {
+        let (publisher, subscriber) = match end.side {
+            Side::Publisher => (end.name.clone(), end.other.clone()),
+            Side::Subscriber => (end.other.clone(), end.name.clone()),
+        };
+        let asked = self.wanted_by(end);
+        let mut report =
+            EndReport { publisher, subscriber, asked, end: end.side.name().into(), ..EndReport::default() };
+        let Some(channel) = channel else {
+            report.note = format!("stored: applies when the two are connected; {}", self.no_channel(end));
+            report.because = "the two are not connected".into();
+            return report;
+        };
+        report.carrier.clone_from(&channel.carrier);
+        self.describe_packets(channel, &mut report);
+        self.describe_thread(end, channel, &mut report);
+        report
+    }
+
+    /// All channels of a port, and what is kept for others.
+    pub(super) fn reports_of(&self, side: Side, port: PortId, name: &str) -> Vec<EndReport> {
+        let channels = self.channels_at(side, port);
+        let kept = self.kept.keys().filter(|(own, _)| own == name).map(|(_, other)| other);
+        let mut others: Vec<String> = channels.iter().map(|c| side.other_name(c)).chain(kept).cloned().collect();
+        others.sort_unstable();
+        others.dedup();
+        let end = |other| End { side, port, name: name.to_owned(), other };
+        others.into_iter().map(end).map(|end| self.report(&end, self.channel_of(&end).as_deref())).collect()
+    }
+
+    fn describe_packets(&self, channel: &Channel, report: &mut EndReport) {
+        let sockets = sockets(channel);
+        let Some(found) = sockets.first().and_then(|socket| marks::read(socket.as_fd()).ok()) else {
+            report.because = format!("no packets on this carrier ({}): marks have no effect", channel.carrier);
+            return;
+        };
+        let dscp = Dscp::new(found.tos >> 2);
+        (report.tos, report.dscp, report.socket_priority) = (Some(found.tos), dscp, Some(found.priority));
+        report.class = dscp.and_then(|dscp| Mark::Dscp(dscp).class());
+        if report.asked.mark.is_some_and(|mark| mark.tos() != found.tos && mark.dscp() == Mark::Tos(found.tos).dscp()) {
+            report.note = "the two lowest bits of the octet (ECN) are TCP's own: the kernel keeps them".into();
+        }
+        if self.shares((channel.publisher, channel.subscriber)) {
+            add(&mut report.note, "its connection also carries the other direction: both have the mark set last");
+        }
+        // A multicast socket has no peer; the stream beside it leaves by the same device.
+        let placed = placement_of(sockets.iter().find_map(|socket| ends_of(socket.as_fd())), &found);
+        (report.device, report.band) = (placed.device, placed.band);
+        (report.effective, report.because) = (placed.effective, placed.because);
+    }
+
+    fn describe_thread(&self, end: &End, channel: &Channel, report: &mut EndReport) {
+        if end.side == Side::Subscriber {
+            let Ok(thread) = self.state.readers.report(channel.id) else { return };
+            thread.scheduled.iter().for_each(|found| describe_scheduled(found, report));
+            (report.tid, report.own_thread) = (thread.tid, thread.own_thread);
+            return add(&mut report.note, &format!("received by {}", thread.served_by));
+        }
+        if channel.flow.get().is_none() {
+            return add(
+                &mut report.note,
+                "the publishing thread hands samples over itself: there is no sending thread",
+            );
+        }
+        match channel.flow.get().and_then(Weak::upgrade).and_then(|flow| flow.own()) {
+            Some(own) => describe_scheduling(own.tid(), report),
+            None => add(&mut report.note, "samples leave on the publishing thread"),
+        }
+        report.own_thread = report.tid.is_some();
+    }
+
+    // --- the process -------------------------------------------------------------------------------------------
+
+    /// Schedules all threads of the process.
+    pub(super) fn set_process(&self, port: &str, changes: &Changes) -> Result<EndReport, String> {
+        self.find_port(port)?;
+        if !changes.is_without_packets() {
+            return Err(format!(
+                "{port} and itself mean its process, which has no packets: name the port at the channel's other end, or set sched and affinity only"
+            ));
+        }
+        let mut asked = PrioritySettings::default();
+        changes.apply(&mut asked);
+        asked.check().map_err(|wrong| wrong.to_string())?;
+        if changes.sched == Change::Unset {
+            asked.sched = Some(Default::default());
+        }
+        if changes.affinity == Change::Unset {
+            asked.affinity = Some((0..std::thread::available_parallelism().map_or(1, |n| n.get() as u16)).collect());
+        }
+        let threads = sched::set_process(0, asked.sched.as_ref(), asked.affinity.as_deref())
+            .map_err(|refused| refused.to_string())?;
+        let mut report = self.process_report(port)?;
+        (report.asked, report.note) = (asked, format!("{threads} threads"));
+        Ok(report)
+    }
+
+    pub(super) fn process_report(&self, port: &str) -> Result<EndReport, String> {
+        self.find_port(port)?;
+        let (publisher, subscriber) = (port.to_owned(), port.to_owned());
+        let mut report = EndReport { publisher, subscriber, end: "process".into(), ..EndReport::default() };
+        describe_scheduling(std::process::id() as i32, &mut report);
+        report.because = "a process has no packets of its own".into();
+        report.note = format!("{} threads; this is the first", linux::thread::count());
+        Ok(report)
+    }
+}
+
+/// What the kernel says of a thread.
+fn describe_scheduling(tid: i32, report: &mut EndReport) {
+    if let Ok(found) = sched::read(tid) {
+        describe_scheduled(&found, report);
+    }
+}
+
+fn describe_scheduled(found: &Scheduled, report: &mut EndReport) {
+    report.tid = Some(found.tid);
+    report.policy = found.policy_name().to_owned();
+    report.priority = found.priority().into();
+    report.nice = found.nice.into();
+    report.affinity.clone_from(&found.affinity);
+}
+
+fn add(note: &mut String, more: &str) {
+    if !note.is_empty() {
+        note.push_str("; ");
+    }
+    note.push_str(more);
+}
+
+/// Where packets wait on their way out of this host.
+struct Placed {
+    device: Option<String>,
+    band: String,
+    effective: bool,
+    because: String,
+}
+
+/// The addresses of a connected socket.
+fn ends_of(socket: BorrowedFd<'_>) -> Option<(IpAddr, IpAddr)> {
+    let socket = SockRef::from(&socket);
+    let address = |end: SockAddr| end.as_socket().map(|address| address.ip());
+    Some((address(socket.local_addr().ok()?)?, address(socket.peer_addr().ok()?)?))
+}
+
+/// Where packets with these marks wait: what the kernel's queues say.
+fn placement_of(ends: Option<(IpAddr, IpAddr)>, found: &Marks) -> Placed {
+    let nothing = |device, because| Placed { device, band: String::new(), effective: false, because };
+    let Some((local, peer)) = ends else {
+        return nothing(None, "it is not known by which device its packets leave".into());
+    };
+    let device = match queueing::egress(local, peer) {
+        Ok(device) => device,
+        Err(error) => return nothing(None, error.to_string()),
+    };
+    match queueing::placement(&device, found.tos, found.priority, found.v6) {
+        Ok(placed) => Placed {
+            device: Some(device),
+            band: format!("{} of {}", placed.place, placed.discipline),
+            effective: placed.effective,
+            because: placed.because,
+        },
+        Err(error) => nothing(Some(device), error.to_string()),
+    }
+}

@@ -1,0 +1,83 @@
+//! A sender thread of one flow: while its channel has scheduling or processors of its own, every sample is handed over to
+//! it, so that the channel's priority governs and not the publishing thread's.
+//!
+//! It waits on a word: [`WORK`] brings the send right along, [`LEAVE`] ends it. A right that it still has then goes to the
+//! thread of the flow's class.
+
+use crate::channel::flow::{Drained, Flow};
+use linux::futex::{self, Scope};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Duration;
+
+/// How a flow's own sender thread is reached.
+pub(crate) struct Own {
+    word: AtomicU32,
+    tid: AtomicU32,
+}
+
+const WORK: u32 = 1;
+const LEAVE: u32 = 2;
+/// A full socket is looked at again after this time even if it says nothing: the thread may have been told to leave.
+const FULL_PAUSE: Duration = Duration::from_millis(20);
+
+impl Own {
+    pub fn new() -> Self {
+        Self { word: AtomicU32::new(0), tid: AtomicU32::new(0) }
+    }
+
+    /// Its thread's id: there once it was started.
+    pub fn tid(&self) -> i32 {
+        self.tid.load(Ordering::Relaxed) as i32
+    }
+
+    pub(super) fn started(&self, tid: i32) {
+        self.tid.store(tid as u32, Ordering::Relaxed);
+    }
+
+    /// Gives the thread the flow's send right. Whoever calls this and whoever makes the thread leave hold the flow's lock on
+    /// it, so that no right comes after the end; waking may follow without that lock.
+    pub fn give(&self) {
+        self.word.fetch_or(WORK, Ordering::Release);
+    }
+
+    pub fn leave(&self) {
+        self.word.fetch_or(LEAVE, Ordering::Release);
+        self.wake();
+    }
+
+    pub fn wake(&self) {
+        futex::wake(&self.word, 1, Scope::Private);
+    }
+
+    /// The thread's work.
+    pub(super) fn run(&self, flow: &Arc<Flow>, stop: &AtomicBool) {
+        let mut holds = false;
+        loop {
+            let word = self.word.fetch_and(!WORK, Ordering::AcqRel);
+            holds |= word & WORK != 0;
+            if stop.load(Ordering::Relaxed) {
+                return;
+            }
+            if word & LEAVE != 0 {
+                if holds {
+                    flow.pass_on();
+                }
+                return;
+            }
+            if !holds {
+                futex::wait(&self.word, 0, None, Scope::Private);
+                continue;
+            }
+            match flow.drain() {
+                Drained::Empty => holds = false,
+                Drained::Blocked => flow.wait_room(FULL_PAUSE),
+                Drained::Pause(pause) => {
+                    if !pause.is_zero() {
+                        futex::wait(&self.word, 0, Some(pause), Scope::Private);
+                    }
+                }
+            }
+        }
+    }
+}
