@@ -45,20 +45,26 @@ pub fn apply(arguments: &ApplyArguments) -> Result {
     if arguments.dry_run {
         return dry_run(arguments, &file);
     }
+    let session = session(arguments, &file)?;
     let directory = directory();
     let wanted: Vec<Wanted> = file.devices.iter().map(|(_, wanted)| wanted.clone()).collect();
     let installed = queueing::install(&directory, &wanted).map_err(|e| in_file(arguments, &file, e))?;
     installed.restored.iter().for_each(|restored| tell(&format!("earlier queues taken away: {restored}")));
-    let rows: Vec<proof::Row> =
-        wanted.iter().map(proof::of).collect::<Result<Vec<_>>>()?.into_iter().flatten().collect();
-    let ends = if file.channels.is_empty() {
-        Vec::new()
-    } else {
-        let mut session = arguments.common.open("apply")?;
-        channels::apply(&mut session, &file.channels, &directory)?.keep()
-    };
+    let rows = wanted.iter().map(proof::of).collect::<Result<Vec<_>>>()?.into_iter().flatten().collect::<Vec<_>>();
+    let set = |session| channels::apply(session, &file.channels, &directory).map(channels::Applied::keep);
+    let ends = session.as_ref().map_or(Ok(Vec::new()), set)?;
     installed.keep().map_err(failure)?;
     show(arguments, &rows, &ends)
+}
+
+/// The node that reaches the channels, if there are any; their ports are looked for before anything is changed.
+fn session(arguments: &ApplyArguments, file: &HostFile) -> Result<Option<Session>> {
+    if file.channels.is_empty() {
+        return Ok(None);
+    }
+    let mut session = arguments.common.open("apply")?;
+    channels::check(&session.settled(), &file.channels)?;
+    Ok(Some(session))
 }
 
 /// Where the journals are: for root one place of the host, since queues are the host's, whoever logs in as root.

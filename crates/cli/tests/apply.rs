@@ -157,14 +157,18 @@ fn channels_get_their_priority_and_give_it_back() {
     let ends = json(&said)["channels"].as_array().unwrap().clone();
     assert_eq!(ends.iter().map(|e| e["end"].as_str().unwrap()).collect::<Vec<_>>(), ["publisher", "subscriber"]);
     assert!(ends.iter().all(|end| end["dscp"] == 36), "{ends:?}");
-    // A port that is not there undoes the rest, and what was applied before stays.
-    let absent = text.replace("/in", "/nobody");
-    let (code, _, errors) = host.thalweg(&format!("apply {}", host.file(&format!("{text}\n{absent}"))));
+    // A port that is not there is noticed before anything changes.
+    let applied = host.queues();
+    let absent = host.file(&text.replace("/in", "/nobody"));
+    let (code, _, errors) = host.thalweg(&format!("apply {absent}"));
+    assert_eq!((code, host.queues()), (1, applied), "{errors}");
+    assert!(errors.contains("no port /nobody is known"), "{errors}");
+    // What is refused takes back what was set before it.
+    let refused = text.replace("class = \"high\"", "affinity = \"1000\"");
+    let (code, _, errors) = host.thalweg(&format!("apply {}", host.file(&format!("{text}\n{refused}"))));
     assert_eq!(code, 1, "{errors}");
-    assert!(
-        errors.contains("no port /nobody is known") && errors.contains("taken back: /in with /out: as before"),
-        "{errors}"
-    );
+    assert!(errors.contains("1000") && errors.contains("taken back: /in with /out: as before"), "{errors}");
+    let file = host.file(&format!("{}\n{text}", device("")));
     let (code, said, errors) = host.thalweg(&format!("apply {file} --json"));
     assert_eq!(code, 0, "{said}{errors}");
     let (code, said, _) = host.thalweg("restore");

@@ -33,12 +33,21 @@ pub struct Applied<'a> {
     pub ends: Vec<EndReport>,
 }
 
+/// Checks that all ports are there.
+///
+/// # Errors
+/// The first that is not.
+pub fn check(nodes: &[Document], channels: &[(usize, Channel)]) -> Result {
+    let mut ports = channels.iter().flat_map(|(_, channel)| [&channel.publisher, &channel.subscriber]);
+    ports.find(|port| node_of(nodes, port).is_none()).map_or(Ok(()), |port| Err(unknown(port)))
+}
+
 /// Sets the priorities of all channels, or of none.
 ///
 /// # Errors
 /// A port that nobody has, or what a node says; what was set is taken back.
-pub fn apply<'a>(session: &'a mut Session, channels: &[(usize, Channel)], directory: &Path) -> Result<Applied<'a>> {
-    let nodes = session.settled();
+pub fn apply<'a>(session: &'a Session, channels: &[(usize, Channel)], directory: &Path) -> Result<Applied<'a>> {
+    let nodes = session.others();
     take_back(session, &nodes, directory)?;
     let mut applied = Applied { session, file: journal(directory), former: Vec::new(), kept: false, ends: Vec::new() };
     for (_, channel) in channels {
