@@ -54,6 +54,55 @@ fn faults_of_devices_and_queues_are_named_where_they_are() {
 }
 
 #[test]
+fn queues_are_fixed_and_put_back() {
+    let Some(space) = Namespace::new("fix") else { return };
+    let house = House::new();
+    let prefix = format!("ip netns exec {}", space.name);
+    for command in ["ip link add v0 type veth peer name v1", "ip link set v0 up", "ip link set v1 up"] {
+        space.does(command);
+    }
+    space.does("tc qdisc add dev v0 root pfifo limit 100");
+    let (before, _, report) = found(&house, &prefix, "");
+    assert!(before.contains("no-bands"), "{report}");
+    let (fixed, code, report) = found(&house, &prefix, "--fix=no-bands");
+    assert_eq!((new(&fixed, &before), code), (vec!["no-bands".to_owned()], 0), "{report}");
+    assert_eq!(report["fixed"][0]["undo"], "thalweg restore", "{report}");
+    space.thalweg(&house, "restore");
+    assert_eq!(found(&house, &prefix, "").0, before);
+    // Without the right to change queues: exit code 3 and the remedy.
+    let line =
+        format!("{prefix} setpriv --bounding-set -net_admin {} doctor --fix=no-bands", env!("CARGO_BIN_EXE_thalweg"));
+    let mut command = Command::new("sh");
+    command.args(["-c", &line]).env("THALWEG_RUN_DIR", house.path("run"));
+    let refused = Running::start(command).finish();
+    assert!(refused.code() == 3 && refused.errors.contains("sudo thalweg doctor --fix"), "{}", refused.errors);
+}
+
+#[test]
+fn queues_that_a_killed_process_left_are_named_and_taken_away() {
+    let Some(space) = Namespace::new("left") else { return };
+    let house = House::new();
+    let prefix = format!("ip netns exec {}", space.name);
+    for command in ["ip link add v0 type veth peer name v1", "ip link set v0 up", "ip link set v1 up"] {
+        space.does(command);
+    }
+    let (before, ..) = found(&house, &prefix, "");
+    let mut command = Command::new("ip");
+    let part = crate::part::command(&house, "queues");
+    command.args(["netns", "exec", &space.name]).arg(part.get_program()).args(part.get_args());
+    command.envs(part.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let holder = Running::start(command);
+    while !holder.line().contains("installed") {}
+    assert_eq!(new(&before, &found(&house, &prefix, "").0), ["dscp-ignored"]);
+    holder.signal(rustix::process::Signal::KILL);
+    drop(holder);
+    let (after, _, report) = found(&house, &prefix, "");
+    assert!(after.contains("queues-left"), "{report}");
+    let (after, _, report) = found(&house, &prefix, "--fix=queues-left");
+    assert_eq!(after, before, "{report}");
+}
+
+#[test]
 fn ports_of_a_bridge_that_take_different_packets_are_named() {
     let Some(space) = Namespace::new("bridge") else { return };
     let house = House::new();

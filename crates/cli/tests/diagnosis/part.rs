@@ -1,6 +1,7 @@
 //! Programs with a fault in them, as processes of their own: this test binary, started again with `PART` set.
 
 use crate::support::{House, Running};
+use linux::queueing::Wanted;
 use std::process::Command;
 use std::time::Duration;
 use thalweg::codec::Raw;
@@ -40,6 +41,14 @@ fn play() {
             let publisher = node.publisher("/a").named("/out").carriers(["tcp"]).open().unwrap();
             node.set_priority("/out", "/in", &"dscp=EF".parse().unwrap()).unwrap();
             publish(publisher, 64, Duration::from_millis(10));
+        }
+        "queues" => {
+            let scheduler = linux::queueing::Scheduler::Strict;
+            let wanted = Wanted { device: "v0".into(), rate: 100_000_000, queue: 100, scheduler, map: None };
+            let applied = std::path::PathBuf::from(std::env::var_os("THALWEG_RUN_DIR").unwrap()).join("applied");
+            let _installed = linux::queueing::install(&applied, &[wanted]).unwrap();
+            println!("installed");
+            forever();
         }
         "large" => publish(node.publisher("/a").named("/out").open().unwrap(), 1000, Duration::from_millis(10)),
         "silent" => {

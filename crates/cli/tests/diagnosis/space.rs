@@ -1,5 +1,6 @@
 //! Network namespaces of tests.
 
+use crate::support::{House, Running};
 use std::process::{Command, Stdio};
 
 /// A network namespace, gone when dropped.
@@ -18,6 +19,18 @@ impl Namespace {
         let namespace = Self { name };
         namespace.does("ip link set lo up multicast on");
         Some(namespace)
+    }
+
+    /// Runs `thalweg` in it.
+    pub fn thalweg(&self, house: &House, arguments: &str) {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &self.name, env!("CARGO_BIN_EXE_thalweg")]).args(arguments.split_whitespace());
+        let done = Running::start({
+            command.env("THALWEG_RUN_DIR", house.path("run"));
+            command
+        });
+        let done = done.finish();
+        assert_eq!(done.code(), 0, "{arguments}: {}", done.errors);
     }
 
     /// Runs a command in it.
