@@ -67,6 +67,9 @@ pub struct Said {
     pub looks: Vec<Explanation>,
     /// The channel at its end, at the first and at the last look.
     pub channel: Option<(ChannelReport, ChannelReport)>,
+    /// Nanoseconds that the thread that serves the end waited for a processor, from the first look to the last; `None`: it
+    /// runs on another host, or there is none.
+    pub starved_ns: Option<u64>,
     /// The priority of its end of the channel.
     pub settings: Option<EndReport>,
 }
@@ -149,13 +152,27 @@ fn watch(session: &Session, ends: &mut [Option<End>; 2], names: [&str; 2]) -> Du
     if !open {
         return Duration::ZERO;
     }
+    let before = ends.each_ref().map(|end| end.as_ref().and_then(waited));
     for number in 1..LOOKS {
         if !session.stop.sleep_until(start + PAUSE * number as u32) {
             break;
         }
         look(session, ends, names);
     }
+    for (end, before) in ends.iter_mut().flatten().zip(before) {
+        let starved_ns = waited(end).zip(before).map(|(now, before)| now.saturating_sub(before));
+        if let Answer::Said(said) = &mut end.answer {
+            said.starved_ns = starved_ns;
+        }
+    }
     start.elapsed()
+}
+
+/// How long the thread that serves this end has waited for a processor, if it is on this host.
+fn waited(end: &End) -> Option<u64> {
+    let tid = end.said()?.settings.as_ref()?.tid?;
+    let here = end.node.host == linux::clock::host_id();
+    here.then(|| process::waited_ns(&Tree::host(), end.node.pid, tid)).flatten()
 }
 
 fn look(session: &Session, ends: &mut [Option<End>; 2], names: [&str; 2]) {

@@ -129,3 +129,18 @@ fn a_firewall_that_lets_no_datagrams_through_is_found() {
     let report = pair.until(named("not-arriving"));
     assert!(report["problems"][0]["remedy"].as_str().unwrap().contains("firewall"), "{report}");
 }
+
+#[test]
+fn handshakes_that_nobody_answers_are_told_with_the_ways_that_were_tried() {
+    let Some(pair) = Pair::new("deaf") else { return };
+    let rules = ["nft add table inet wall", "nft add chain inet wall in { type filter hook input priority 0 ; }"];
+    if !rules.iter().all(|rule| run("ip", &format!("netns exec {} {rule}", pair.hosts[0].name))) {
+        return println!("skipped: deaf: because nft may not add a table");
+    }
+    // The publisher's host opens connections and takes none.
+    pair.hosts[0].does("nft add rule inet wall in iifname wire0 tcp flags & (syn|ack) == syn drop");
+    let _publish = pair.start(0, "pub /a --port /out --rate 200");
+    let _subscribe = pair.start(1, "sub /a --port /in --json");
+    let report = pair.until(named("carrier-failed"));
+    assert!(report["verdict"].as_str().unwrap().contains("tcp (no answer in time)"), "{report}");
+}

@@ -13,7 +13,7 @@ use thalweg::port::ChannelReport;
 /// `/out` and `/in` of one topic on one host, with an open channel that works, changed by `fault`.
 fn judged(fault: impl FnOnce(&mut Evidence)) -> Diagnosis {
     let end = |direction, name: &str| {
-        let said = Said { looks: vec![look(), look()], channel: Some((report(name), report(name))), settings: None };
+        let said = Said { looks: vec![look(), look()], channel: Some((report(name), report(name))), ..Said::default() };
         End { port: port(direction, name), node: document(), holders: 1, answer: Answer::Said(Box::new(said)) }
     };
     let mut evidence = Evidence {
@@ -205,6 +205,13 @@ fn samples_that_do_not_come_are_found_where_they_went() {
         said(&mut e.subscriber).looks.iter_mut().for_each(|l| l.subscriber.as_mut().unwrap().in_callback = 7);
     };
     assert_eq!(ids(busy), ["slow-callback"]);
+    let starved = |e: &mut Evidence| {
+        reports(&mut e.publisher).1.waiting = 5;
+        said(&mut e.subscriber).starved_ns = Some(200_000_000);
+    };
+    assert_eq!(ids(starved), ["starved"]);
+    // As long as nothing waits for it, nobody is hurt.
+    assert_eq!(ids(|e| said(&mut e.subscriber).starved_ns = Some(200_000_000)), [""; 0]);
     let full = |e: &mut Evidence| said(&mut e.subscriber).looks[1].subscriber.as_mut().unwrap().dropped = 5;
     assert_eq!(ids(full), ["not-taken"]);
     let other_type = |e: &mut Evidence| said(&mut e.subscriber).looks[1].subscriber.as_mut().unwrap().undecodable = 5;
