@@ -12,6 +12,8 @@ pub struct Namespace {
     file: File,
 }
 
+/// Where `ip netns` keeps the names.
+pub const FOLDER: &str = "/run/netns";
 /// Where a thread finds its own.
 const OWN: &str = "/proc/thread-self/ns/net";
 
@@ -29,7 +31,7 @@ impl Namespace {
     /// # Errors
     /// When there is none, or it may not be opened.
     pub fn named(name: &str) -> io::Result<Self> {
-        Ok(Self { file: File::open(Path::new("/run/netns").join(name))? })
+        Ok(Self { file: File::open(Path::new(FOLDER).join(name))? })
     }
 
     /// A new one without a name, in which only `lo` is, down. It goes when nothing refers to it any more.
@@ -50,10 +52,19 @@ impl Namespace {
     /// PermissionDenied without CAP_SYS_ADMIN.
     pub fn run<T: Send>(&self, body: impl FnOnce() -> T + Send) -> io::Result<T> {
         let inside = || {
-            move_into_link_name_space(self.file.as_fd(), Some(LinkNameSpaceType::Network))?;
+            self.enter()?;
             Ok(body())
         };
         std::thread::scope(|scope| scope.spawn(inside).join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+    }
+
+    /// Moves the calling thread into it. Threads that it starts from then on are there, too, others stay where they are: a
+    /// process enters before it starts any.
+    ///
+    /// # Errors
+    /// PermissionDenied without CAP_SYS_ADMIN.
+    pub fn enter(&self) -> io::Result<()> {
+        Ok(move_into_link_name_space(self.file.as_fd(), Some(LinkNameSpaceType::Network))?)
     }
 
     /// A path by which programs started by this process find it (`ip link set DEV netns PATH`).

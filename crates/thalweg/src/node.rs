@@ -6,9 +6,10 @@ use crate::channel::flow::Batching;
 use crate::codec::Message;
 use crate::control::matching::{check_name, check_pattern};
 use crate::control::{Direction, Document, NodeId, PortId, PortInfo};
-use crate::driver::{Around, Command, Control, NodeState};
+use crate::driver::{Administration, Around, Command, Control, End, NodeState, Reader};
 use crate::error::{Error, Result};
 use crate::event::EventReader;
+use crate::port::monitor::Monitor;
 use crate::port::{AnyInlet, Inlet, LOCAL, Outlet, PortRef, PublisherBuilder, SubscriberBuilder};
 use qos::Qos;
 use qos::priority::{Changes, PrioritySettings};
@@ -96,8 +97,10 @@ pub struct PortRequest {
     pub(crate) qos: Qos,
     pub(crate) carriers: Option<Vec<String>>,
     pub(crate) batching: Option<Batching>,
-    pub(crate) priority: PrioritySettings,
     pub(crate) answers: Option<PortRef>,
+    pub(crate) monitor: Option<Box<dyn Monitor>>,
+    pub(crate) reader: Option<Reader>,
+    pub(crate) priority: PrioritySettings,
 }
 
 impl PortRequest {
@@ -109,6 +112,8 @@ impl PortRequest {
             carriers: None,
             batching: None,
             answers: None,
+            monitor: None,
+            reader: None,
             priority: PrioritySettings::default(),
         }
     }
@@ -240,6 +245,7 @@ impl Node {
         LOCAL.publishers().insert(me, outlet.clone());
         self.state().set_priority(port, request.priority);
         self.state().add_outlet(port, outlet.clone(), request.batching);
+        self.keep(port, &End::Out(outlet.clone()), request.monitor, request.reader);
         self.state().command(Command::PortAdded(port, info));
         Ok(outlet)
     }
@@ -256,8 +262,16 @@ impl Node {
         LOCAL.subscribers().insert(me, inlet.clone());
         self.state().set_priority(port, request.priority);
         self.state().add_inlet(port, inlet.clone());
+        self.keep(port, &End::In(inlet.clone()), request.monitor, request.reader);
         self.state().command(Command::PortAdded(port, info));
         Ok((me, inlet))
+    }
+
+    fn keep(&self, port: PortId, end: &End, monitor: Option<Box<dyn Monitor>>, reader: Option<Reader>) {
+        if let Some(monitor) = monitor {
+            self.state().attach_monitor(end, monitor);
+        }
+        self.state().put_administration(port, Administration { reader, ..Administration::default() });
     }
 
     fn describe<M: Message>(&self, request: &PortRequest, direction: Direction) -> Result<(PortId, PortInfo)> {

@@ -1,6 +1,7 @@
 //! The control thread of a node: one loop over listeners, handshakes, signs of life, commands and timers.
 
 use super::FlowNews;
+use super::commands::Asker;
 use super::entries::{Entry, PendingAttach};
 use super::state::NodeState;
 use super::wanted::{Pair, Progress, WantedChannels};
@@ -29,14 +30,14 @@ pub(crate) enum Command {
         channel: Arc<Channel>,
         why: String,
     },
-    /// What the flow with this id has to say.
-    Flow(u32, FlowNews),
     /// The port that answers a channel's samples is ready: the channel may begin.
     Begin {
         questions: Box<Inbound>,
         /// The channel of the answers, by its ports and number; `None`: it could not be opened.
         answers: Option<(Pair, u64)>,
     },
+    /// What the flow with this id has to say.
+    Flow(u32, FlowNews),
     /// Everything before it was carried out.
     Barrier(mpsc::Sender<()>),
     /// Ask another node.
@@ -59,7 +60,9 @@ pub(crate) struct Control {
     pub(super) carriers: Vec<Arc<dyn Carrier>>,
     pub(super) attaching: Vec<PendingAttach>,
     pub(super) detaching: Vec<(Arc<dyn AnyOutlet>, u64)>,
-    pub(super) calls: HashMap<u64, (Instant, mpsc::Sender<Vec<u8>>)>,
+    pub(super) calls: HashMap<u64, (Instant, Asker)>,
+    /// A command that another node has to carry out: which one, the request, and what is said when it is done.
+    pub(super) forward: Option<(NodeId, Vec<u8>, String)>,
     pub(super) next_call: u64,
     pub(super) next_bit: u32,
     /// Pairs of port names that an administrator connected (with a carrier) …

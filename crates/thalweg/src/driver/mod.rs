@@ -12,9 +12,11 @@
 mod administer;
 mod answers;
 mod channels;
+mod commands;
 mod control;
 mod dial;
 mod entries;
+mod explain;
 mod incoming;
 mod news;
 mod priority;
@@ -25,6 +27,7 @@ mod state;
 mod wanted;
 mod wrap;
 
+pub(crate) use commands::{Administration, End, Reader};
 pub(crate) use control::{Command, Control};
 pub(crate) use entries::Reply;
 pub(crate) use reader::Readers;

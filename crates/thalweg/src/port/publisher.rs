@@ -1,6 +1,8 @@
 //! Publishers.
 
+use super::monitor::Monitor;
 use super::{AnyOutlet, Channel, Outcome, Outlet, Published};
+use crate::admin::bottle::Bottle;
 use crate::channel::flow::Batching;
 use crate::codec::{Message, Plain, Raw};
 use crate::error::{Error, Result};
@@ -78,6 +80,17 @@ impl<M: Message> PublisherBuilder<M> {
     /// Lets small samples leave together on stream carriers: more per second, each later by up to `within`.
     pub fn batching(mut self, batching: Batching) -> Self {
         self.request.batching = Some(batching);
+        self
+    }
+    /// Attaches a monitor to the output: it sees every sample that goes out.
+    pub fn monitor(mut self, monitor: impl Monitor + 'static) -> Self {
+        self.request.monitor = Some(Box::new(monitor));
+        self
+    }
+    /// Answers administrators' commands that are not part of the grammar, on the node's `control` thread: shortly, and
+    /// without asking this node anything.
+    pub fn admin_reader(mut self, reader: impl FnMut(&Bottle) -> Bottle + Send + 'static) -> Self {
+        self.request.reader = Some(Box::new(reader));
         self
     }
     /// Opens the port.
