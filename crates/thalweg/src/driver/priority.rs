@@ -13,12 +13,14 @@ pub(super) use ends::{End, Side};
 
 use super::FlowNews;
 use super::control::Control;
+use super::entries::Entry;
 use super::reader::ThreadError;
 use crate::admin::{self, EndReport};
+use crate::carrier::{SharedSocket, shared};
 use crate::channel::flow::Flow;
 use crate::control::PortId;
 use crate::event::Event;
-use crate::port::Channel;
+use crate::port::{Channel, Way};
 use linux::sched;
 use qos::Class;
 use qos::priority::{Changes, Mark, PrioritySettings, band};
@@ -91,6 +93,26 @@ impl Control {
     fn wanted_by(&self, end: &End) -> PrioritySettings {
         let kept = self.kept.get(&end.key()).cloned().unwrap_or_default();
         kept.or(&self.state.priority(end.port))
+    }
+
+    /// At the publisher: what a channel that is being opened leaves by, and what holds for it.
+    pub(super) fn prioritise_sent(&mut self, channel: &Arc<Channel>, way: &Way, entry: &Entry) {
+        let flow = match way {
+            Way::Flow(flow) | Way::Group(flow) => Some(flow),
+            Way::Local(_) | Way::Ring(_) => None,
+        };
+        let mut sockets: Vec<SharedSocket> = flow.and_then(|flow| flow.socket()).into_iter().collect();
+        if let Entry::Served(stream, _) | Entry::Shared(stream, _) = entry {
+            let stream = shared(stream);
+            if !sockets.iter().any(|socket| socket.ptr_eq(&stream)) {
+                sockets.push(stream);
+            }
+        }
+        let _ = channel.sockets.set(sockets);
+        if let Some(flow) = flow {
+            let _ = channel.flow.set(Arc::downgrade(flow));
+        }
+        self.prioritise_opened(Side::Publisher, channel);
     }
 
     /// Gives a channel that was just opened what holds for it. What the kernel refuses is told, and the channel goes on
