@@ -219,7 +219,11 @@ impl Control {
         let channels: Vec<Arc<Channel>> = self.state.outlets().iter().flat_map(|o| o.channels()).collect();
         for channel in channels.into_iter().filter(|channel| sends(channel)) {
             match &news {
-                FlowNews::NoThread(why) => self.unmatched(&channel, why),
+                FlowNews::NoThread(why) => {
+                    self.unmatched(&channel, why);
+                    channel.close();
+                    self.end_served(&channel); // also where the flow itself has no end that the subscriber could see
+                }
                 FlowNews::Bulk => self.became_bulk(&channel),
             }
         }
