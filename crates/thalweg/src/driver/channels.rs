@@ -116,6 +116,9 @@ impl Control {
     }
 
     pub(super) fn try_failed(&mut self, pair: Pair, why: &str) {
+        if self.begin_upcoming(pair) {
+            return;
+        }
         let Some(wanted) = self.wanted.get_mut(&pair) else { return };
         let carrier = wanted.candidate().map(|c| c.carrier.clone()).unwrap_or_default();
         let here = matches!(wanted.candidate().map(|c| &c.route), Some(Route::Unix(_) | Route::Process))
@@ -136,7 +139,10 @@ impl Control {
             return self.try_failed((publisher, subscriber), "not in this process");
         };
         let Some(incarnation) = self.state.directory().node(publisher.node).map(|d| d.incarnation) else { return };
-        let channel = Arc::new(self.channel((publisher, subscriber), "local", incarnation, true));
+        let pair = (publisher, subscriber);
+        let Some(wanted) = self.wanted.get(&pair) else { return };
+        let ports = (&wanted.publisher, &wanted.subscriber);
+        let channel = Arc::new(self.channel(pair, ports, "local", incarnation, true));
         if let Err(error) = self.start_server(&inlet) {
             return self.try_failed((publisher, subscriber), &format!("no thread for its callbacks: {error}"));
         }
@@ -190,25 +196,25 @@ impl Control {
         Ok(())
     }
 
+    /// A new channel between two ports as they describe themselves.
     pub(super) fn channel(
         &self,
         (publisher, subscriber): Pair,
+        (offered, asked): (&PortInfo, &PortInfo),
         carrier: &str,
         incarnation: u64,
         same_clock: bool,
     ) -> Channel {
-        let wanted = self.wanted.get(&(publisher, subscriber));
-        let name = |f: fn(&Wanted) -> &String| wanted.map(|w| f(w).clone()).unwrap_or_default();
         Channel {
             id: self.state.next_channel(),
             publisher,
             subscriber,
-            publisher_name: name(|w| &w.publisher.name),
-            subscriber_name: name(|w| &w.subscriber.name),
-            topic: name(|w| &w.publisher.topic),
+            publisher_name: offered.name.clone(),
+            subscriber_name: asked.name.clone(),
+            topic: offered.topic.clone(),
             carrier: carrier.to_owned(),
             incarnation,
-            max_message: wanted.map_or(0, |w| w.publisher.qos.max_message.min(w.subscriber.qos.max_message)),
+            max_message: offered.qos.max_message.min(asked.qos.max_message),
             same_clock,
             counters: Default::default(),
             closed: Default::default(),
@@ -250,8 +256,23 @@ impl Control {
             wanted.delivered = Some((channel.incarnation, last));
         }
         wanted.ended(Instant::now());
+        if self.begin_upcoming(pair) {
+            return;
+        }
         self.unmatched(channel, &why);
         self.drop_if_gone(pair);
+        self.find_ways(pair);
+    }
+
+    /// A channel that came along with another one before its node was known has no ways to be tried anew: looks for them.
+    fn find_ways(&mut self, pair: Pair) {
+        let Some(wanted) = self.wanted.get(&pair).filter(|wanted| wanted.candidates.is_empty()) else { return };
+        let (offered, asked, delivered) = (wanted.publisher.clone(), wanted.subscriber.clone(), wanted.delivered);
+        self.wanted.remove(&pair);
+        self.want(pair.0, &offered, pair.1, &asked, None);
+        if let Some(wanted) = self.wanted.get_mut(&pair) {
+            wanted.delivered = delivered;
+        }
     }
 
     pub(super) fn forget_channel(&mut self, channel: &Arc<Channel>) {

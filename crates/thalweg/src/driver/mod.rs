@@ -10,10 +10,13 @@
 //! | `send-FLOW` | one per channel with scheduling or processors of its own | sends all its samples |
 
 mod administer;
+mod answers;
 mod channels;
+mod commands;
 mod control;
 mod dial;
 mod entries;
+mod explain;
 mod incoming;
 mod news;
 mod priority;
@@ -24,6 +27,7 @@ mod state;
 mod wanted;
 mod wrap;
 
+pub(crate) use commands::{Administration, End, Reader};
 pub(crate) use control::{Command, Control};
 pub(crate) use entries::Reply;
 pub(crate) use reader::Readers;

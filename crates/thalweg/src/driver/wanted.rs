@@ -1,5 +1,6 @@
 //! The channels this node's subscribers want, and how far each has come. Pure: time is an argument.
 
+use super::answers::Upcoming;
 use super::state::CARRIERS;
 use crate::control::{Document, PortInfo};
 use crate::port::{Channel, PortRef};
@@ -63,6 +64,8 @@ pub(crate) struct Wanted {
     pub progress: Progress,
     /// Incarnation and sequence number up to which samples were delivered on an earlier channel.
     pub delivered: Option<(u64, u64)>,
+    /// A channel that takes the place of the present one when that has ended.
+    pub upcoming: Option<Upcoming>,
     failures: u32,
     opened_at: Option<Instant>,
     /// Since when the publisher's node is not known to the directory any more.
@@ -86,6 +89,7 @@ impl Wanted {
             next: 0,
             progress,
             delivered: None,
+            upcoming: None,
             failures: 0,
             opened_at: None,
             lost_since: None,

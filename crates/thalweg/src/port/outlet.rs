@@ -1,7 +1,10 @@
 //! The sending side of a port: one sample to all its channels (steps 1 to 3 of the data path).
 
+mod monitored;
+
 use super::joins::Joins;
 use super::local::LocalChannel;
+use super::monitor::seat::Seat;
 use super::round::Round;
 use super::{Channel, ChannelReport, Outcome, PortRef, Published};
 use crate::channel::buffer::{Buffer, Pool};
@@ -57,6 +60,8 @@ pub(crate) struct Outlet<M: Message> {
     pub(super) fresh: PiMutex<Option<Arena>>,
     /// Samples that all `shm` subscribers together may hold.
     pub(super) held: AtomicUsize,
+    /// Looks at what goes out.
+    monitor: Seat,
 }
 
 /// What only the publishing thread touches, but for joins and leaves.
@@ -120,8 +125,14 @@ pub(crate) trait AnyOutlet: Send + Sync {
     fn payload_memory(&self, hold: u32) -> std::io::Result<OwnedFd>;
     /// A reader for which [`AnyOutlet::payload_memory`] was asked does not come to be.
     fn unhold(&self, hold: u32);
+    /// Where a monitor of the output sits.
+    fn monitor(&self) -> &Seat;
+    /// Waits at most a tick for a sample that its monitor keeps back, and publishes those that are due.
+    fn release(&self);
     /// A channel that was never attached is given up.
     fn forget(&self, way: Way);
+    /// All samples of a channel are handed over from now on: buffers for them are made before they are needed.
+    fn prepare_to_hand_over(&self);
     /// No further sample is taken.
     fn close(&self);
     fn is_closed(&self) -> bool;
@@ -150,6 +161,7 @@ impl<M: Message> Outlet<M> {
             payload: OnceLock::new(),
             fresh: PiMutex::new(None),
             held: AtomicUsize::new(0),
+            monitor: Seat::default(),
         }
     }
 
@@ -165,6 +177,11 @@ impl<M: Message> Outlet<M> {
     pub fn publish(&self, value: &M::Value, each: &mut dyn FnMut(&Channel, Outcome)) -> Result<Published> {
         trace::step(Step::Publish);
         let (mut state, now) = self.begin()?;
+        if self.monitor.is_taken()
+            && let Some(published) = self.monitored(&mut state, now, value, each)
+        {
+            return published;
+        }
         let Outflow { seq, pool, attached, arena } = &mut *state;
         let published = Published { seq: *seq + 1, ..Published::default() };
         let mut round = Round { outlet: self, published, now, each };
@@ -191,8 +208,14 @@ impl<M: Message> Outlet<M> {
     }
 
     /// Publishes a message that was written into a loan.
-    pub fn publish_loan(&self, mut state: PiGuard<'_, Outflow<M>>, place: Place) -> Result<Published> {
+    pub fn publish_loan(&self, mut state: PiGuard<'_, Outflow<M>>, mut place: Place) -> Result<Published> {
         let now = linux::clock::monotonic_ns();
+        if self.monitor.is_taken()
+            && let Some(published) = self.monitored_loan(&mut state, now, &mut place)
+        {
+            state.give_back(place);
+            return published;
+        }
         let Outflow { seq, pool, attached, arena } = &mut *state;
         let published = Published { seq: *seq + 1, ..Published::default() };
         let mut round = Round { outlet: self, published, now, each: &mut |_, _| {} };
@@ -220,6 +243,18 @@ impl<M: Message> Outlet<M> {
         *seq = round.published.seq;
         self.published.store(*seq, Ordering::Relaxed);
         outcome.map(|()| round.published)
+    }
+
+    /// For tools: a publishing thread that holds the port (it may wait for room in a channel) is not waited for long.
+    fn try_lock_patiently(&self) -> Option<PiGuard<'_, Outflow<M>>> {
+        let until = Instant::now() + REPORT_PATIENCE;
+        loop {
+            match self.state.try_lock() {
+                Some(state) => return Some(state),
+                None if Instant::now() >= until => return None,
+                None => std::thread::yield_now(),
+            }
+        }
     }
 
     fn begin(&self) -> Result<(PiGuard<'_, Outflow<M>>, u64)> {
@@ -368,6 +403,14 @@ impl<M: Message> AnyOutlet for Outlet<M> {
         self.held.fetch_sub(hold as usize, Ordering::Relaxed);
     }
 
+    fn monitor(&self) -> &Seat {
+        &self.monitor
+    }
+
+    fn release(&self) {
+        self.release_late();
+    }
+
     fn forget(&self, way: Way) {
         match way {
             Way::Flow(flow) => flow.end(),
@@ -385,16 +428,17 @@ impl<M: Message> AnyOutlet for Outlet<M> {
     }
 
     fn reports(&self) -> Vec<ChannelReport> {
-        // Asked for by tools: a publishing thread that holds the port (it may wait for room in a channel) is not waited for long.
-        let until = Instant::now() + REPORT_PATIENCE;
-        let state = loop {
-            match self.state.try_lock() {
-                Some(state) => break state,
-                None if Instant::now() >= until => return Vec::new(),
-                None => std::thread::yield_now(),
-            }
-        };
+        let Some(state) = self.try_lock_patiently() else { return Vec::new() };
         state.attached.iter().map(|a| a.channel.report("publisher", a.waiting())).collect()
+    }
+
+    fn prepare_to_hand_over(&self) {
+        let waiting = self.info.qos.queue.limit().min(MOST_PREPARED) as usize + 2;
+        let mut spare = Pool::with_buffers(waiting, SMALL);
+        // Without them the publishing thread makes one whenever more wait than ever before.
+        if let Some(mut state) = self.try_lock_patiently() {
+            state.pool.grow_to(waiting, &mut spare);
+        }
     }
 
     fn close(&self) {

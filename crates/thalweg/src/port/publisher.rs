@@ -1,6 +1,8 @@
 //! Publishers.
 
+use super::monitor::Monitor;
 use super::{AnyOutlet, Channel, Outcome, Outlet, Published};
+use crate::admin::bottle::Bottle;
 use crate::channel::flow::Batching;
 use crate::codec::{Message, Plain, Raw};
 use crate::error::{Error, Result};
@@ -68,9 +70,27 @@ impl<M: Message> PublisherBuilder<M> {
         self.request.carriers = Some(names.into_iter().map(Into::into).collect());
         self
     }
+    /// Answers to this port's samples arrive at `answers`, a subscriber of the same node: over TCP on the same connection,
+    /// if the other end says [`SubscriberBuilder::answering_with`](super::SubscriberBuilder::answering_with). A question
+    /// and its answer then cost what they cost on one bare socket: acknowledgements ride on the data.
+    pub fn answered_at<A: Message>(mut self, answers: &super::Subscriber<A>) -> Self {
+        self.request.answers = Some(answers.port());
+        self
+    }
     /// Lets small samples leave together on stream carriers: more per second, each later by up to `within`.
     pub fn batching(mut self, batching: Batching) -> Self {
         self.request.batching = Some(batching);
+        self
+    }
+    /// Attaches a monitor to the output: it sees every sample that goes out.
+    pub fn monitor(mut self, monitor: impl Monitor + 'static) -> Self {
+        self.request.monitor = Some(Box::new(monitor));
+        self
+    }
+    /// Answers administrators' commands that are not part of the grammar, on the node's `control` thread: shortly, and
+    /// without asking this node anything.
+    pub fn admin_reader(mut self, reader: impl FnMut(&Bottle) -> Bottle + Send + 'static) -> Self {
+        self.request.reader = Some(Box::new(reader));
         self
     }
     /// Opens the port.
@@ -116,6 +136,10 @@ impl<M: Message> Publisher<M> {
     /// The port's name.
     pub fn name(&self) -> &str {
         &self.outlet.info.name
+    }
+
+    pub(crate) fn port(&self) -> super::PortRef {
+        self.outlet.me
     }
 
     /// The topic.
