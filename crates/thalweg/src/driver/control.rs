@@ -2,7 +2,7 @@
 
 use super::FlowNews;
 use super::commands::Asker;
-use super::entries::{Entry, PendingAttach};
+use super::entries::{Entry, Joining};
 use super::state::NodeState;
 use super::wanted::{Pair, Progress, WantedChannels};
 use crate::carrier::Carrier;
@@ -58,7 +58,7 @@ pub(crate) struct Control {
     pub(super) groups: HashMap<(PortId, IpAddr), (Arc<Flow>, Parameters)>,
     pub(super) wanted: WantedChannels,
     pub(super) carriers: Vec<Arc<dyn Carrier>>,
-    pub(super) attaching: Vec<PendingAttach>,
+    pub(super) attaching: Vec<Joining>,
     pub(super) detaching: Vec<(Arc<dyn AnyOutlet>, u64)>,
     pub(super) calls: HashMap<u64, (Instant, Asker)>,
     /// A command that another node has to carry out: which one, the request, and what is said when it is done.
@@ -78,7 +78,7 @@ pub(crate) struct Control {
 }
 
 pub(super) const WAKER: u64 = u64::MAX;
-/// Pause before another try at a port whose publisher was within `publish`.
+/// Pause before another look at a port whose publisher was within `publish`.
 pub(super) const BUSY_PAUSE: Duration = Duration::from_millis(1);
 
 impl Control {
@@ -126,8 +126,8 @@ impl Control {
     }
 
     pub(super) fn timers(&mut self, now: Instant) {
-        for pending in std::mem::take(&mut self.attaching) {
-            self.attach_now(pending);
+        for joining in std::mem::take(&mut self.attaching) {
+            self.joining(joining);
         }
         for (outlet, id) in std::mem::take(&mut self.detaching) {
             self.detach(outlet, id);

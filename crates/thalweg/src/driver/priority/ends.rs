@@ -52,11 +52,7 @@ impl Control {
 
     pub(super) fn channels_at(&self, side: Side, port: PortId) -> Vec<Arc<Channel>> {
         match side {
-            Side::Publisher => {
-                let waiting = self.attaching.iter().map(|pending| pending.channel.clone());
-                let attached = self.state.outlet(port).map(|(outlet, _)| outlet.channels()).unwrap_or_default();
-                attached.into_iter().chain(waiting.filter(|channel| channel.publisher.port == port)).collect()
-            }
+            Side::Publisher => self.state.outlet(port).map(|(outlet, _)| outlet.channels()).unwrap_or_default(),
             Side::Subscriber => {
                 let inlet = self.state.inlet(port);
                 let channels = inlet.and_then(|i| i.channels().lock().map(|channels| channels.clone()).ok());
