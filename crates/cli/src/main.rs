@@ -7,6 +7,7 @@
 //! | [`publish`], [`subscribe`] | `pub` and `sub` |
 //! | [`list`], [`info`], [`top`] | what there is, from what all nodes say ([`census`]) |
 //! | [`connect`] | channels by administration |
+//! | [`apply`] | queues and priorities of this host from a file, and undoing them |
 //! | [`measure`] | `hz`, `bw` and `delay` |
 //! | [`lab`] | the experiments of the papers |
 //! | [`why`] | what stands between two ports |
@@ -15,6 +16,7 @@
 //! | [`session`], [`tap`] | the node of a verb; a subscriber to whatever a topic carries |
 //! | [`quantity`], [`output`], [`signals`], [`statistics`], [`failure`] | arguments in; results, tables and exit codes out |
 
+mod apply;
 mod bench;
 mod census;
 mod connect;
@@ -71,6 +73,8 @@ enum Verb {
     Router(router::Arguments),
     /// Measure latency, throughput and fan-out, and compare them with bare sockets
     Bench(bench::Arguments),
+    Apply(apply::ApplyArguments),
+    Restore(apply::RestoreArguments),
     Lab(lab::Arguments),
     #[command(name = lab::PART, hide = true)]
     LabPart(lab::PartArguments),
@@ -94,6 +98,8 @@ fn main() -> ExitCode {
         Verb::Why(arguments) => why::run(arguments),
         Verb::Doctor(arguments) => doctor::run(arguments),
         Verb::Router(arguments) => router::run(arguments),
+        Verb::Apply(arguments) => apply::apply(arguments),
+        Verb::Restore(arguments) => apply::restore(arguments),
         Verb::Bench(arguments) => return bench::run(arguments),
         Verb::Lab(arguments) => lab::run(arguments),
         Verb::LabPart(arguments) => lab::part(arguments),

@@ -89,7 +89,7 @@ impl Drop for LocalEndpoint {
 }
 
 /// The user's run directory, and whether `THALWEG_RUN_DIR` asked for it.
-fn run_dir() -> (PathBuf, bool) {
+pub fn run_dir() -> (PathBuf, bool) {
     let set = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
     let otherwise = || PathBuf::from(format!("/tmp/thalweg-{}", rustix::process::geteuid().as_raw()));
     match set("THALWEG_RUN_DIR") {
