@@ -1,6 +1,7 @@
 //! `thalweg connect` and `thalweg disconnect`: channels by administration.
 
 use crate::census;
+use crate::ends::{PATIENCE, find_as};
 use crate::failure::{Failure, Result};
 use crate::quantity;
 use crate::session::{Common, Session};
@@ -8,7 +9,7 @@ use clap::Args;
 use serde_json::json;
 use std::time::{Duration, Instant};
 use thalweg::admin::Request;
-use thalweg::control::{Direction, Document, NodeId, PortInfo};
+use thalweg::control::{Direction, Document};
 
 /// Connect two ports by name, whatever their topics, until they are disconnected or close
 #[derive(Args, Debug)]
@@ -41,8 +42,6 @@ pub struct DisconnectArguments {
     common: Common,
 }
 
-/// How long a node may take to answer, and a channel to open.
-const PATIENCE: Duration = Duration::from_secs(3);
 /// Pause between two looks at a channel that is to open.
 const PAUSE: Duration = Duration::from_millis(10);
 
@@ -51,12 +50,14 @@ pub fn connect(arguments: &ConnectArguments) -> Result {
     let mut session = arguments.common.open("connect")?;
     let ConnectArguments { publisher, subscriber, carrier, .. } = arguments;
     let nodes = session.settled();
-    let ends = Ends::find(&nodes, publisher, subscriber)?;
+    find_as(&nodes, publisher, Direction::Publisher)?;
+    let node = find_as(&nodes, subscriber, Direction::Subscriber)?;
     let carrier = (carrier != "auto").then(|| carrier.clone());
     let request =
         Request::Connect { publisher: publisher.clone(), subscriber: subscriber.clone(), carrier: carrier.clone() };
-    session.node.ask(ends.subscriber, &request, PATIENCE)?;
-    let chosen = wait_for_channel(&session, ends.documents(&nodes), arguments, carrier.as_deref())?;
+    session.node.ask(node, &request, PATIENCE)?;
+    let ends = nodes.into_iter().filter(|d| has(d, publisher) || has(d, subscriber)).collect();
+    let chosen = wait_for_channel(&session, ends, arguments, carrier.as_deref())?;
     let done = json!({"publisher": publisher, "subscriber": subscriber, "carrier": chosen, "connected": true});
     session.output.result(&done, || format!("{publisher} → {subscriber} over {chosen}"))
 }
@@ -65,42 +66,17 @@ pub fn connect(arguments: &ConnectArguments) -> Result {
 pub fn disconnect(arguments: &DisconnectArguments) -> Result {
     let mut session = arguments.common.open("disconnect")?;
     let DisconnectArguments { publisher, subscriber, .. } = arguments;
-    let ends = Ends::find(&session.settled(), publisher, subscriber)?;
+    let nodes = session.settled();
+    find_as(&nodes, publisher, Direction::Publisher)?;
+    let node = find_as(&nodes, subscriber, Direction::Subscriber)?;
     let request = Request::Disconnect { publisher: publisher.clone(), subscriber: subscriber.clone() };
-    session.node.ask(ends.subscriber, &request, PATIENCE)?;
+    session.node.ask(node, &request, PATIENCE)?;
     let done = json!({"publisher": publisher, "subscriber": subscriber, "connected": false});
     session.output.result(&done, || format!("{publisher} → {subscriber} disconnected"))
 }
 
-/// The nodes of the two ports.
-struct Ends {
-    publisher: NodeId,
-    subscriber: NodeId,
-}
-
-impl Ends {
-    fn find(nodes: &[Document], publisher: &str, subscriber: &str) -> Result<Self> {
-        let find = |name: &str, wanted| match port_named(nodes, name) {
-            Some((node, port)) if port.direction == wanted => Ok(node),
-            Some((_, port)) => Err(Failure::No(format!(
-                "{name} is a {}; say the publishing port first, then the subscribing one",
-                format!("{:?}", port.direction).to_lowercase()
-            ))),
-            None => Err(Failure::No(format!("no port {name} is known; see `thalweg list ports`"))),
-        };
-        Ok(Self {
-            publisher: find(publisher, Direction::Publisher)?,
-            subscriber: find(subscriber, Direction::Subscriber)?,
-        })
-    }
-
-    fn documents(&self, nodes: &[Document]) -> Vec<Document> {
-        nodes.iter().filter(|d| d.node == self.publisher || d.node == self.subscriber).cloned().collect()
-    }
-}
-
-fn port_named<'a>(nodes: &'a [Document], name: &str) -> Option<(NodeId, &'a PortInfo)> {
-    nodes.iter().flat_map(|d| d.ports.values().map(|p| (d.node, p))).find(|(_, p)| p.name == name)
+fn has(document: &Document, port: &str) -> bool {
+    document.ports.values().any(|p| p.name == port)
 }
 
 fn wait_for_channel(

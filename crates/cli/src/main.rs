@@ -7,20 +7,25 @@
 //! | [`publish`], [`subscribe`] | `pub` and `sub` |
 //! | [`list`], [`info`], [`top`] | what there is, from what all nodes say ([`census`]) |
 //! | [`connect`] | channels by administration |
+//! | [`priority`] | `set` and `get`: packets and threads of live channels |
+//! | [`admin`], [`yarp`] | the same in YARP's words |
 //! | [`measure`] | `hz`, `bw` and `delay` |
 //! | [`router`] | the control-plane router |
-//! | [`session`], [`tap`] | the node of a verb; a subscriber to whatever a topic carries |
+//! | [`session`], [`tap`], [`ends`] | the node of a verb; a subscriber to whatever a topic carries; the ends of a channel |
 //! | [`quantity`], [`output`], [`signals`], [`statistics`], [`failure`] | arguments in; results, tables and exit codes out |
 
+mod admin;
 mod bench;
 mod census;
 mod connect;
 mod demo;
+mod ends;
 mod failure;
 mod info;
 mod list;
 mod measure;
 mod output;
+mod priority;
 mod publish;
 mod quantity;
 mod router;
@@ -30,6 +35,7 @@ mod statistics;
 mod subscribe;
 mod tap;
 mod top;
+mod yarp;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser, Subcommand};
@@ -56,6 +62,13 @@ enum Verb {
     Info(info::Arguments),
     Connect(connect::ConnectArguments),
     Disconnect(connect::DisconnectArguments),
+    Set(priority::SetArguments),
+    Get(priority::GetArguments),
+    Admin(admin::Arguments),
+    #[command(visible_alias = "priority-qos")]
+    Qos(yarp::QosArguments),
+    #[command(visible_alias = "priority-sched")]
+    Sched(yarp::SchedArguments),
     Hz(measure::HzArguments),
     Bw(measure::BwArguments),
     Delay(measure::DelayArguments),
@@ -76,6 +89,11 @@ fn main() -> ExitCode {
         Verb::Info(arguments) => info::run(arguments),
         Verb::Connect(arguments) => connect::connect(arguments),
         Verb::Disconnect(arguments) => connect::disconnect(arguments),
+        Verb::Set(arguments) => priority::set(arguments),
+        Verb::Get(arguments) => priority::get(arguments),
+        Verb::Admin(arguments) => admin::run(arguments),
+        Verb::Qos(arguments) => yarp::qos(arguments),
+        Verb::Sched(arguments) => yarp::sched(arguments),
         Verb::Hz(arguments) => measure::hz(arguments),
         Verb::Bw(arguments) => measure::bw(arguments),
         Verb::Delay(arguments) => measure::delay(arguments),
