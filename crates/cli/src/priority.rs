@@ -1,6 +1,9 @@
 //! `thalweg set` and `thalweg get`: the priority of a live channel, and whether it has an effect.
 
+mod given;
 pub mod show;
+
+pub use given::Given;
 
 use crate::ends::{self, End, Which};
 use crate::failure::{Failure, Result};

@@ -33,6 +33,16 @@ pub enum Request {
         /// Subscriber's port name.
         subscriber: String,
     },
+    /// To the nodes of both ports, where they are, and to one of this host: connect the two whenever both are there, now
+    /// and after they start anew, until they are disconnected (YS-33).
+    Keep {
+        /// Publisher's port name.
+        publisher: String,
+        /// Subscriber's port name.
+        subscriber: String,
+        /// The carrier; `None`: as `auto` picks.
+        carrier: Option<String>,
+    },
     /// To the node that has `port`: change the priority of its end of the channel with `other` (Y-02, Y-14).
     Set {
         /// A port of the node.

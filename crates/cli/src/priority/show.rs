@@ -124,7 +124,7 @@ fn end(report: &EndReport) -> Vec<String> {
 
 fn thread(report: &EndReport) -> String {
     let Some(tid) = report.tid else {
-        return "no thread of its own: samples leave on the publishing thread".to_owned();
+        return "none of its own".to_owned();
     };
     let priority = match report.policy.as_str() {
         "fifo" | "rr" => format!(" {}", report.priority),

@@ -32,6 +32,8 @@ pub(crate) enum Asker {
     Here(mpsc::Sender<Vec<u8>>),
     /// Somebody whose command this node passed on.
     Command(Box<Asker>, String),
+    /// Nobody: it was asked by itself.
+    Nobody,
     /// A node, with the number of its call.
     There(NodeId, u64),
 }
@@ -136,6 +138,7 @@ impl Control {
     pub(super) fn give(&mut self, asker: Asker, answer: Vec<u8>) {
         match asker {
             Asker::Here(waiting) => drop(waiting.send(answer)),
+            Asker::Nobody => {}
             Asker::There(from, id) => {
                 let _ = self.discoveries.iter_mut().any(|d| d.answer(from, id, &answer));
             }

@@ -16,6 +16,7 @@ mod control;
 mod dial;
 mod entries;
 mod incoming;
+mod keep;
 mod news;
 mod priority;
 mod reader;
