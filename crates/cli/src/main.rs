@@ -10,6 +10,9 @@
 //! | [`priority`] | `set` and `get`: packets and threads of live channels |
 //! | [`admin`], [`yarp`] | the same in YARP's words |
 //! | [`measure`] | `hz`, `bw` and `delay` |
+//! | [`lab`] | the experiments of the papers |
+//! | [`why`] | what stands between two ports |
+//! | [`doctor`] | whether this host can keep real-time promises |
 //! | [`router`] | the control-plane router |
 //! | [`session`], [`tap`], [`ends`] | the node of a verb; a subscriber to whatever a topic carries; the ends of a channel |
 //! | [`quantity`], [`output`], [`signals`], [`statistics`], [`failure`] | arguments in; results, tables and exit codes out |
@@ -19,9 +22,11 @@ mod bench;
 mod census;
 mod connect;
 mod demo;
+mod doctor;
 mod ends;
 mod failure;
 mod info;
+mod lab;
 mod list;
 mod measure;
 mod output;
@@ -35,6 +40,7 @@ mod statistics;
 mod subscribe;
 mod tap;
 mod top;
+mod why;
 mod yarp;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -73,9 +79,14 @@ enum Verb {
     Bw(measure::BwArguments),
     Delay(measure::DelayArguments),
     Top(top::Arguments),
+    Why(why::Arguments),
+    Doctor(doctor::Arguments),
     Router(router::Arguments),
     /// Measure latency, throughput and fan-out, and compare them with bare sockets
     Bench(bench::Arguments),
+    Lab(lab::Arguments),
+    #[command(name = lab::PART, hide = true)]
+    LabPart(lab::PartArguments),
 }
 
 fn main() -> ExitCode {
@@ -98,8 +109,12 @@ fn main() -> ExitCode {
         Verb::Bw(arguments) => measure::bw(arguments),
         Verb::Delay(arguments) => measure::delay(arguments),
         Verb::Top(arguments) => top::run(arguments),
+        Verb::Why(arguments) => why::run(arguments),
+        Verb::Doctor(arguments) => doctor::run(arguments),
         Verb::Router(arguments) => router::run(arguments),
         Verb::Bench(arguments) => return bench::run(arguments),
+        Verb::Lab(arguments) => lab::run(arguments),
+        Verb::LabPart(arguments) => lab::part(arguments),
     };
     let Err(failure) = outcome else { return ExitCode::SUCCESS };
     if !failure.text().is_empty() {

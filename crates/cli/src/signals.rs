@@ -37,6 +37,11 @@ impl Stop {
         self.0.load(Ordering::Relaxed)
     }
 
+    /// Set once somebody asked, for a library that looks for itself.
+    pub fn flag(&self) -> Arc<AtomicBool> {
+        self.0.clone()
+    }
+
     /// Sleeps until `at`, or until somebody asks; `true` when `at` was reached.
     pub fn sleep_until(&self, at: Instant) -> bool {
         loop {

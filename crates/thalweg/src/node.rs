@@ -97,6 +97,7 @@ pub struct PortRequest {
     pub(crate) qos: Qos,
     pub(crate) carriers: Option<Vec<String>>,
     pub(crate) batching: Option<Batching>,
+    pub(crate) answers: Option<PortRef>,
     pub(crate) monitor: Option<Box<dyn Monitor>>,
     pub(crate) reader: Option<Reader>,
     pub(crate) priority: PrioritySettings,
@@ -110,6 +111,7 @@ impl PortRequest {
             qos: Qos::default(),
             carriers: None,
             batching: None,
+            answers: None,
             monitor: None,
             reader: None,
             priority: PrioritySettings::default(),
@@ -282,6 +284,11 @@ impl Node {
         }
         request.priority.check().map_err(|wrong| Error::Usage(wrong.to_string()))?;
         let carriers = state.check_carriers(request.carriers.as_deref())?;
+        if request.answers.is_some_and(|answers| answers.node != self.id()) {
+            return Err(Error::Usage(
+                "the port of the answers belongs to another node: open it on this one".to_owned(),
+            ));
+        }
         let port = state.next_port();
         let name = match &request.name {
             Some(name) => {
@@ -294,7 +301,15 @@ impl Node {
         let message = M::description().as_ref().clone();
         Ok((
             port,
-            PortInfo { name, direction, topic: request.topic.clone(), message, qos: request.qos.clone(), carriers },
+            PortInfo {
+                name,
+                direction,
+                topic: request.topic.clone(),
+                message,
+                qos: request.qos.clone(),
+                carriers,
+                answers: request.answers.map(|answers| answers.port),
+            },
         ))
     }
 

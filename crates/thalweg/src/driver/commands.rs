@@ -105,12 +105,16 @@ impl NodeState {
         if !end.seat().claim_server() {
             return;
         }
-        let end = end.weak();
-        self.readers.run("late", move |stop| {
+        let (name, end) = (end.info().name.clone(), end.weak());
+        let started = self.readers.run("late", move |stop| {
             while let Some(end) = end.there().filter(|end| !stop.load(Ordering::Relaxed) && !end.seat().is_done()) {
                 end.release();
             }
         });
+        if let Err(error) = started {
+            let text = format!("{name}: no thread for the samples that its monitor delays ({error}): they stay");
+            self.events.push(crate::event::Event::Warning { text });
+        }
     }
 
     /// The port of this name, with its number.

@@ -7,6 +7,7 @@ use super::state::NodeState;
 use super::wanted::{Pair, Progress, WantedChannels};
 use crate::carrier::Carrier;
 use crate::channel::flow::Flow;
+use crate::channel::inbound::Inbound;
 use crate::control::kept::Connection;
 use crate::control::{self, Discovery, NodeId, PortId, PortInfo};
 use crate::event::Event;
@@ -29,6 +30,12 @@ pub(crate) enum Command {
     Ended {
         channel: Arc<Channel>,
         why: String,
+    },
+    /// The port that answers a channel's samples is ready: the channel may begin.
+    Begin {
+        questions: Box<Inbound>,
+        /// The channel of the answers, by its ports and number; `None`: it could not be opened.
+        answers: Option<(Pair, u64)>,
     },
     /// What the flow with this id has to say.
     Flow(u32, FlowNews),
@@ -79,6 +86,8 @@ pub(super) const BUSY_PAUSE: Duration = Duration::from_millis(1);
 
 impl Control {
     pub(super) fn run(mut self) {
+        super::serves_others();
+        self.state.readers.as_this_thread();
         let mut ready: Vec<Ready> = Vec::with_capacity(64);
         while !self.state.is_closed() {
             let timeout = self.next_timer().map(|at| at.saturating_duration_since(Instant::now()));

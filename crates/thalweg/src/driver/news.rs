@@ -17,6 +17,7 @@ impl Control {
             Command::PortRemoved(port) => self.own_port_removed(port),
             Command::Discovered(source, event) => self.discovered(source, event),
             Command::Ended { channel, why, .. } => self.channel_ended(&channel, why),
+            Command::Begin { questions, answers } => self.answers_ready(*questions, answers),
             Command::Flow(flow, news) => self.flow_news(flow, news),
             Command::Barrier(reached) => drop(reached.send(())),
             Command::Call { to, request, answer } => self.call(to, request, answer),

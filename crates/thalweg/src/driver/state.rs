@@ -69,6 +69,7 @@ impl NodeState {
                 waker.wake();
             }
         };
+        let events = Events::default();
         let tell = {
             let (commands, waker) = (Mutex::new(commands.clone()), waker.clone());
             move |flow: u32, news: FlowNews| {
@@ -83,8 +84,8 @@ impl NodeState {
             clock: document.clock.clone(),
             settings,
             users,
-            events: Events::default(),
-            readers: Readers::new(Arc::new(ended)),
+            readers: Readers::new(Arc::new(ended), events.clone()),
+            events,
             senders: Arc::new(Senders::new(Box::new(tell))),
             budget: Arc::new(AtomicUsize::new(REASSEMBLY_BUDGET)),
             waker,

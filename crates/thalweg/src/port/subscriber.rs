@@ -96,6 +96,12 @@ impl<M: Message> SubscriberBuilder<M> {
         self.on_publisher = true;
         self
     }
+    /// What arrives here is answered with `answers`, a publisher of the same node: see
+    /// [`PublisherBuilder::answered_at`](super::PublisherBuilder::answered_at).
+    pub fn answering_with<A: Message>(mut self, answers: &super::Publisher<A>) -> Self {
+        self.request.answers = Some(answers.port());
+        self
+    }
     /// No thread of its own: [`Subscriber::wait`] receives.
     pub fn polled(mut self) -> Self {
         self.mode = Mode::Polled;
@@ -189,6 +195,10 @@ impl<M: Message> Subscriber<M> {
     /// The port's name.
     pub fn name(&self) -> &str {
         &self.inlet.info.name
+    }
+
+    pub(crate) fn port(&self) -> PortRef {
+        self.me
     }
 
     /// What each channel did so far.

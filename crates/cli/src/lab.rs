@@ -1,0 +1,154 @@
+//! `thalweg lab`: the experiments of the papers, in network namespaces of their own.
+
+use crate::failure::{Failure, Result};
+use crate::output::{Output, line, table, tell};
+use crate::signals::Stop;
+use clap::{Args, Subcommand};
+use lab::{Document, Lab, Options};
+use serde::Serialize;
+use std::path::PathBuf;
+
+/// The hidden verb that is one process of an experiment.
+pub const PART: &str = "lab-part";
+
+/// Run the experiments of the papers: topologies in network namespaces, loads, measurements, figures
+///
+/// Needs root and iproute2. Exit 1 if a check failed.
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Example: thalweg lab run yarp-switch --quick --out results\n         thalweg lab report results"
+)]
+pub struct Arguments {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Subcommand, Debug)]
+enum What {
+    /// The experiments there are
+    #[command(after_help = "Example: thalweg lab list")]
+    List {
+        /// Print one JSON document
+        #[arg(long)]
+        json: bool,
+    },
+    /// Run one
+    Run(RunArguments),
+    /// One HTML page of all results in a folder
+    Report(ReportArguments),
+}
+
+/// Run an experiment
+///
+/// What it makes is removed at its end, also on Ctrl-C; what a killed run left, by the next one.
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Example: thalweg lab run yarp-switch --quick\n         thalweg lab run yarp-nic --json --out results"
+)]
+struct RunArguments {
+    /// Name of the experiment (see `thalweg lab list`)
+    name: String,
+    /// Fewer cells and repetitions: minutes instead of tens of them
+    #[arg(long)]
+    quick: bool,
+    /// Only the shape of the results: too few samples to mean anything
+    #[arg(long, hide = true)]
+    tiny: bool,
+    /// Also write NAME.json, NAME.svg and NAME.md into this folder
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Seed of the order of runs and of send times
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Print one JSON document
+    #[arg(long)]
+    json: bool,
+}
+
+/// One HTML page of all results in a folder
+#[derive(Args, Debug)]
+#[command(after_help = "Example: thalweg lab report results")]
+struct ReportArguments {
+    /// Where `lab run --out` wrote them; report.html is written there, too
+    #[arg(value_name = "DIR")]
+    folder: PathBuf,
+    /// Print one JSON document: what the page shows
+    #[arg(long)]
+    json: bool,
+}
+
+/// The process of a part: its arguments are for whoever looks at the list of processes.
+#[derive(Args, Debug)]
+pub struct PartArguments {
+    /// What it plays
+    role: Option<String>,
+}
+
+/// Plays a part, until standard input ends.
+pub fn part(_: &PartArguments) -> Result {
+    Stop::never()?;
+    lab::part::play().map_err(Failure::from)
+}
+
+/// Does what `lab` was asked.
+pub fn run(arguments: &Arguments) -> Result {
+    match &arguments.what {
+        What::List { json } => list(*json),
+        What::Run(arguments) => experiment(arguments),
+        What::Report(arguments) => report(arguments),
+    }
+}
+
+#[derive(Serialize)]
+struct Listed {
+    name: &'static str,
+    about: &'static str,
+}
+
+fn list(json: bool) -> Result {
+    let listed: Vec<Listed> = lab::experiments().iter().map(|e| Listed { name: e.name(), about: e.about() }).collect();
+    let rows: Vec<_> = listed.iter().map(|e| vec![e.name.to_owned(), e.about.to_owned()]).collect();
+    Output { json }
+        .result(&serde_json::json!({ "experiments": listed }), || table(&[("experiment", '<'), ("shows", '<')], &rows))
+}
+
+fn experiment(arguments: &RunArguments) -> Result {
+    let experiment = lab::find(&arguments.name)?;
+    let stop = lab::Stop::by(Stop::on_signals()?.flag());
+    let options = Options { quick: arguments.quick, tiny: arguments.tiny, seed: arguments.seed };
+    let program = lab::part::Program::this(&[PART])?;
+    let document = Lab::open(options, stop, program, tell)?.run(experiment)?;
+    if let Some(folder) = &arguments.out {
+        lab::results::write(&document, folder)?;
+    }
+    Output { json: arguments.json }.result(&document, || lab::results::markdown(&document))?;
+    verdict(&document)
+}
+
+fn verdict(document: &Document) -> Result {
+    let failed: Vec<&str> = document.checks.iter().filter(|c| !c.pass).map(|c| c.name.as_str()).collect();
+    match (document.pass, failed.as_slice()) {
+        (true, _) => Ok(()),
+        (false, []) => Err(Failure::No("nothing could be checked; see \"skipped\"".to_owned())),
+        (false, failed) => Err(Failure::No(format!("failed: {}", failed.join("; ")))),
+    }
+}
+
+fn report(arguments: &ReportArguments) -> Result {
+    let (page, documents) = lab::results::report(&arguments.folder)?;
+    if arguments.json {
+        return Output { json: true }.document(&serde_json::json!({ "report": page, "results": documents }));
+    }
+    line(&page.display().to_string())
+}
+
+impl From<lab::Error> for Failure {
+    fn from(error: lab::Error) -> Self {
+        let text = error.to_string();
+        match error.exit_code() {
+            2 => Failure::Usage(text),
+            3 => Failure::System(text),
+            _ => Failure::No(text),
+        }
+    }
+}

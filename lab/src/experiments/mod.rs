@@ -1,0 +1,46 @@
+//! What can be run. To add one: a module with a type that is an [`Experiment`], and its line in [`experiments`].
+
+mod big_messages;
+mod cpu_contention;
+mod isolation;
+mod tally;
+mod yarp;
+
+use crate::error::{Error, Result};
+use crate::results::Findings;
+use crate::run::Lab;
+
+/// An experiment.
+pub trait Experiment: Sync {
+    /// As `lab run` takes it, such as `yarp-nic`.
+    fn name(&self) -> &'static str;
+    /// What it shows, in a line.
+    fn about(&self) -> &'static str;
+    /// Runs it. What could not run is a [`crate::Skipped`] of the findings; an error is for what stops all of it.
+    ///
+    /// # Errors
+    /// What [`Error`] says; [`Error::Stopped`] soon after [`crate::Stop`] was asked.
+    fn run(&self, lab: &Lab) -> Result<Findings>;
+}
+
+/// All experiments.
+pub fn experiments() -> &'static [&'static dyn Experiment] {
+    &[
+        &yarp::YarpNic,
+        &yarp::YarpSwitch,
+        &cpu_contention::CpuContention,
+        &isolation::Isolation,
+        &big_messages::BigMessages,
+    ]
+}
+
+/// The experiment with this name.
+///
+/// # Errors
+/// [`Error::Usage`] with all names.
+pub fn find(name: &str) -> Result<&'static dyn Experiment> {
+    experiments().iter().copied().find(|e| e.name() == name).ok_or_else(|| {
+        let names: Vec<&str> = experiments().iter().map(|e| e.name()).collect();
+        Error::Usage(format!("experiment {name:?}: there are {}", names.join(", ")))
+    })
+}

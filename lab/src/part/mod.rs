@@ -1,0 +1,82 @@
+//! Processes of an experiment: the program itself, started again in a host's namespace, told and heard in lines of JSON.
+//!
+//! The first line says which role it plays, where and on which processors; the rest is between the experiment and the
+//! role. Standard input is its life line: when that ends, so does the part. To add a role: a function that takes
+//! [`Orders`], and its line in [`ROLES`].
+
+mod hog;
+pub mod node;
+mod orders;
+mod process;
+pub mod round_trip;
+pub mod stream;
+
+pub use orders::Orders;
+pub use process::{Part, Place, Program};
+
+use crate::error::{Error, Result};
+use crate::{load, trips};
+use std::io::Write;
+
+/// What plays a role: gets its settings and orders, ends when they do.
+pub type Role = fn(Orders) -> Result;
+
+/// All roles by name.
+pub const ROLES: &[(&str, Role)] = &[
+    (load::generator::ROLE, load::generator::play),
+    (load::sink::ROLE, load::sink::play),
+    (trips::PING, trips::play_ping),
+    (trips::PONG, trips::play_pong),
+    ("echo", echo),
+    ("hog", hog::hog),
+    ("ping", round_trip::ping),
+    ("pong", round_trip::pong),
+    ("publisher", stream::publisher),
+    ("subscriber", stream::subscriber),
+];
+
+/// Plays the part that standard input asks for. The caller ignores signals: the experiment decides when a part ends.
+///
+/// # Errors
+/// What went wrong; it has been said on standard output, too, where the experiment hears it.
+pub fn play() -> Result {
+    let (place, role, orders) = orders::listen()?;
+    let played = enter(&place).and_then(|()| find(&role)?(orders));
+    if let Err(error) = &played {
+        orders::say_failed(error);
+    }
+    played
+}
+
+/// Tells people what went wrong on a thread that nobody waits for.
+pub(crate) fn tell(error: &Error) {
+    let _ = writeln!(std::io::stderr().lock(), "{error}");
+}
+
+fn find(name: &str) -> Result<Role> {
+    let found = ROLES.iter().find(|(role, _)| *role == name).map(|(_, play)| *play);
+    found.ok_or_else(|| Error::Usage(format!("role {name:?} is none of the lab's")))
+}
+
+/// Before any other thread is started, so that all are where the first one is.
+fn enter(place: &Place) -> Result {
+    if let Some(namespace) = &place.namespace {
+        linux::namespace::Namespace::named(namespace)
+            .and_then(|namespace| namespace.enter())
+            .map_err(|e| Error::system(&format!("namespace {namespace}"), &e, "run it as root"))?;
+    }
+    if !place.processors.is_empty() {
+        linux::thread::pin(&place.processors)
+            .map_err(|e| Error::system(&format!("processors {:?}", place.processors), &e, "name others"))?;
+    }
+    Ok(())
+}
+
+/// Says what it is told: the least role there can be.
+fn echo(mut orders: Orders) -> Result {
+    orders.say(&orders.settings::<serde_json::Value>()?)?;
+    while let Some(order) = orders.wait::<serde_json::Value>()? {
+        orders.say(&order)?;
+    }
+    Ok(())
+}

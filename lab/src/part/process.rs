@@ -1,0 +1,188 @@
+//! The experiment's end of the pipes.
+
+use super::orders::Failed;
+use crate::error::{Error, Result};
+use crate::run::Lab;
+use crate::topology::Namespace;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::io::{BufRead, BufReader, Write};
+use std::path::PathBuf;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+/// What is started to play a part: it must call [`super::play`].
+#[derive(Clone, Debug)]
+pub struct Program {
+    /// The program.
+    pub path: PathBuf,
+    /// Its arguments; the role is added, for whoever looks at the list of processes.
+    pub arguments: Vec<String>,
+}
+
+impl Program {
+    /// This very program with other arguments.
+    ///
+    /// # Errors
+    /// [`Error::System`] when its path is not known.
+    pub fn this(arguments: &[&str]) -> Result<Self> {
+        let path = std::env::current_exe().map_err(|e| Error::system("/proc/self/exe", &e, "mount /proc"))?;
+        Ok(Self { path, arguments: arguments.iter().map(|a| (*a).to_owned()).collect() })
+    }
+}
+
+/// Where a part runs.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Place {
+    /// Name of the network namespace; `None`: the experiment's own.
+    pub namespace: Option<String>,
+    /// Processors all its threads may run on; none: all.
+    pub processors: Vec<usize>,
+}
+
+impl Place {
+    /// In a host, on these processors.
+    pub fn at(host: &Namespace, processors: &[usize]) -> Self {
+        Self { namespace: Some(host.name().to_owned()), processors: processors.to_vec() }
+    }
+}
+
+/// The first line.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Start {
+    pub place: Place,
+    pub role: String,
+    pub settings: Value,
+}
+
+/// A process that plays a part. Ended when dropped, by force if it does not obey.
+#[derive(Debug)]
+pub struct Part {
+    role: String,
+    child: Child,
+    orders: Option<ChildStdin>,
+    lines: Receiver<Value>,
+}
+
+/// How long a part may take to end before it is killed.
+const END: Duration = Duration::from_secs(1);
+/// How often somebody who waits looks whether he is to stop.
+const LOOK: Duration = Duration::from_millis(50);
+
+impl Part {
+    /// Starts a part. It does not wait for its first words.
+    ///
+    /// # Errors
+    /// [`Error::System`] when it cannot be started.
+    pub fn start(lab: &Lab, place: Place, role: &str, settings: &impl Serialize) -> Result<Self> {
+        let program = &lab.program;
+        let mut command = Command::new(&program.path);
+        command.args(&program.arguments).arg(role).env("THALWEG_RUN_DIR", lab.folder().join("run"));
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(|e| Error::system(&program.path.display().to_string(), &e, "check that it can be started"))?;
+        let (orders, said) = (child.stdin.take(), child.stdout.take());
+        let (tell, lines) = channel();
+        // The part is held from here on, so that an error below ends it.
+        let mut part = Self { role: role.to_owned(), child, orders, lines };
+        let read = move || said.into_iter().for_each(|said| forward(said, &tell));
+        linux::thread::spawn(linux::thread::Settings::named(role), read)?;
+        let settings = serde_json::to_value(settings).map_err(std::io::Error::from)?;
+        part.tell(&Start { place, role: role.to_owned(), settings })?;
+        Ok(part)
+    }
+
+    /// Tells it something.
+    ///
+    /// # Errors
+    /// [`Error::Failed`] when it is no longer there.
+    pub fn tell(&mut self, order: &impl Serialize) -> Result {
+        let line = serde_json::to_string(order).map_err(std::io::Error::from)?;
+        let told = self.orders.as_mut().map(|pipe| writeln!(pipe, "{line}").and_then(|()| pipe.flush()));
+        if matches!(told, Some(Ok(()))) { Ok(()) } else { Err(self.ended()) }
+    }
+
+    /// Waits at most `time` for its next words.
+    ///
+    /// # Errors
+    /// [`Error::Failed`] when they do not come, are not of this type, or the part ended; what it said is passed on.
+    /// [`Error::Stopped`].
+    pub fn hear<T: DeserializeOwned>(&mut self, lab: &Lab, time: Duration) -> Result<T> {
+        let until = Instant::now() + time;
+        loop {
+            lab.stop.check()?;
+            match self.lines.recv_timeout(LOOK.min(until.saturating_duration_since(Instant::now()))) {
+                Ok(said) => return self.understand(said),
+                Err(RecvTimeoutError::Disconnected) => return Err(self.ended()),
+                Err(RecvTimeoutError::Timeout) if Instant::now() >= until => {
+                    return Err(Error::Failed(format!("{} did not answer within {} ms", self.role, time.as_millis())));
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+        }
+    }
+
+    /// Tells it something, and waits for the answer.
+    ///
+    /// # Errors
+    /// As [`Part::tell`] and [`Part::hear`].
+    pub fn ask<T: DeserializeOwned>(&mut self, lab: &Lab, order: &impl Serialize, time: Duration) -> Result<T> {
+        self.tell(order)?;
+        self.hear(lab, time)
+    }
+
+    /// Its process number.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    fn understand<T: DeserializeOwned>(&self, said: Value) -> Result<T> {
+        if let Ok(Failed { failed, code }) = Failed::deserialize(&said) {
+            let text = format!("{}: {failed}", self.role);
+            return Err(if code == 3 { Error::System(text) } else { Error::Failed(text) });
+        }
+        T::deserialize(&said).map_err(|e| Error::Failed(format!("{} said {said}: {e}", self.role)))
+    }
+
+    /// Why it ended: in its own words, if it had time for some.
+    fn ended(&mut self) -> Error {
+        let last = self.lines.recv_timeout(LOOK).ok().map(|said| self.understand::<Failed>(said));
+        match last {
+            Some(Err(error)) => error,
+            _ => Error::Failed(format!("{} (process {}) ended early", self.role, self.child.id())),
+        }
+    }
+
+    /// Lets it end, and waits for that.
+    pub fn end(&mut self) {
+        self.orders = None;
+        let until = Instant::now() + END;
+        while matches!(self.child.try_wait(), Ok(None)) && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        // Neither has an effect on a process that has ended.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// Lines that are no JSON object are somebody else's (a test harness speaks first).
+fn forward(said: ChildStdout, tell: &std::sync::mpsc::Sender<Value>) {
+    for line in BufReader::new(said).lines().map_while(std::result::Result::ok) {
+        let Some(start) = line.find('{') else { continue };
+        let Ok(value) = serde_json::from_str::<Value>(&line[start..]) else { continue };
+        if tell.send(value).is_err() {
+            return;
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! What an experiment found: cells, checks, and what could not run. [`Document`] is what `lab run --json` prints; its keys
+//! are a contract.
+
+mod distribution;
+mod environment;
+mod figure;
+mod svg;
+mod written;
+
+pub use distribution::{Distribution, median, median_ratio};
+pub use environment::Environment;
+pub use figure::{Bar, Figure, Group, Panel};
+pub use written::{markdown, report, write};
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+/// The document of one experiment.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Document {
+    /// Its name.
+    pub experiment: String,
+    /// The machine it ran on.
+    pub environment: Environment,
+    /// What was measured.
+    pub cells: Vec<Cell>,
+    /// What was expected, and whether it is so.
+    pub checks: Vec<Check>,
+    /// Whether all checks passed.
+    pub pass: bool,
+    /// What could not run.
+    pub skipped: Vec<Skipped>,
+    /// What a reader must know besides: rates, patterns, how samples were chosen.
+    pub notes: Vec<String>,
+    /// What is drawn.
+    pub figure: Figure,
+}
+
+impl Document {
+    /// From what was found. Passes if every check does, and there is at least one.
+    pub fn new(experiment: &str, environment: Environment, findings: Findings) -> Self {
+        let Findings { cells, checks, skipped, notes, figure, queues } = findings;
+        let pass = !checks.is_empty() && checks.iter().all(|check| check.pass);
+        let environment = Environment { qdiscs: queues, ..environment };
+        Self { experiment: experiment.to_owned(), environment, cells, checks, pass, skipped, notes, figure }
+    }
+}
+
+/// What an experiment gives.
+#[derive(Clone, Debug, Default)]
+pub struct Findings {
+    /// What was measured.
+    pub cells: Vec<Cell>,
+    /// What was expected, and whether it is so.
+    pub checks: Vec<Check>,
+    /// What could not run.
+    pub skipped: Vec<Skipped>,
+    /// What a reader must know besides.
+    pub notes: Vec<String>,
+    /// What is drawn.
+    pub figure: Figure,
+    /// Queues that were in use, as the kernel showed them.
+    pub queues: Vec<String>,
+}
+
+/// One combination of factors, over all repetitions.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Cell {
+    /// What was set.
+    pub factors: Factors,
+    /// Samples the figures are made of.
+    pub n: u64,
+    /// Round trips in microseconds, where those were measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rtt_us: Option<Distribution>,
+    /// One-way latencies in microseconds, where those were measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub latency_us: Option<Distribution>,
+    /// Samples that were sent.
+    pub sent: u64,
+    /// Samples that arrived (came back, for round trips).
+    pub received: u64,
+    /// Samples that did not.
+    pub lost: u64,
+    /// Samples during which the machine itself stood still; they are not among the others' figures.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stalled: Option<Stalled>,
+    /// The same for each repetition, and what else an experiment tells of it (load really offered, goodput).
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub repetitions: Vec<Value>,
+}
+
+/// Samples that were hit by a stall of the machine.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Stalled {
+    /// How many.
+    pub n: u64,
+    /// The slowest of them, in microseconds.
+    pub max: f64,
+}
+
+/// What was set in a cell: `arm`, `load_percent`, `measured`, `load`, `payload_bytes` and what else an experiment varies.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Factors(Map<String, Value>);
+
+impl Factors {
+    /// None.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// With one more.
+    pub fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
+        self.0.insert(name.to_owned(), value.into());
+        self
+    }
+
+    /// What a factor was set to.
+    pub fn get(&self, name: &str) -> Option<&Value> {
+        self.0.get(name)
+    }
+
+    /// Names and values, by name.
+    pub fn iter(&self) -> impl Iterator<Item = (&String, &Value)> {
+        self.0.iter()
+    }
+}
+
+/// What was expected, and whether it is so.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Check {
+    /// What, with the factors.
+    pub name: String,
+    /// What was found; `None`: nothing could be.
+    pub value: Option<f64>,
+    /// What it is compared with.
+    pub limit: f64,
+    /// How: `>=` or `<=`.
+    pub relation: String,
+    /// Whether it is so.
+    pub pass: bool,
+}
+
+impl Check {
+    /// `value` must be at least `limit`. Not a number: nothing was found, and the check fails.
+    pub fn at_least(name: impl Into<String>, value: f64, limit: f64) -> Self {
+        Self::new(name, value, limit, ">=", value >= limit)
+    }
+
+    /// `value` must be at most `limit`. Not a number: nothing was found, and the check fails.
+    pub fn at_most(name: impl Into<String>, value: f64, limit: f64) -> Self {
+        Self::new(name, value, limit, "<=", value <= limit)
+    }
+
+    fn new(name: impl Into<String>, value: f64, limit: f64, relation: &str, pass: bool) -> Self {
+        let found = value.is_finite().then(|| distribution::rounded(value));
+        Self {
+            name: name.into(),
+            value: found,
+            limit: distribution::rounded(limit),
+            relation: relation.into(),
+            pass: pass && found.is_some(),
+        }
+    }
+}
+
+/// A cell or check that could not run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Skipped {
+    /// Which.
+    pub name: String,
+    /// Why.
+    pub because: String,
+}

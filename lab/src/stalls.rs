@@ -1,0 +1,205 @@
+//! Stalls of the machine itself: times at which not even the highest-priority thread of a processor could run. Nothing a
+//! program under test does can cause them (the host took the processor away, or the kernel kept interrupts off), so what
+//! they hit is reported apart.
+//!
+//! One thread per processor, FIFO 80, pinned, sleeps for a millisecond at a time and notes when it wakes too late. While
+//! a stall lasted is known from both sides: it began after the last time the thread ran.
+
+use crate::results::Stalled;
+use linux::clock::monotonic_ns;
+use qos::priority::{Policy, Scheduling};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// One stall of one processor, by CLOCK_MONOTONIC.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Stall {
+    /// The processor.
+    pub cpu: u16,
+    /// When the thread last ran before, in nanoseconds: the stall began later than that.
+    pub from_ns: u64,
+    /// When it ran again.
+    pub to_ns: u64,
+    /// How much too late that was.
+    pub late_ns: u64,
+}
+
+/// Something that was measured, by CLOCK_MONOTONIC. Written as `[from, ns]`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timed {
+    /// When it began, in nanoseconds.
+    pub from_ns: u64,
+    /// How long it took.
+    pub ns: u64,
+}
+
+impl Serialize for Timed {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        (self.from_ns, self.ns).serialize(to)
+    }
+}
+
+impl<'de> Deserialize<'de> for Timed {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        <(u64, u64)>::deserialize(from).map(|(from_ns, ns)| Self { from_ns, ns })
+    }
+}
+
+/// All stalls of a time.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Stalls {
+    /// By processor, then by time.
+    pub stalls: Vec<Stall>,
+    /// Processors that were watched.
+    pub cpus: Vec<u16>,
+    /// Wake-ups later than this count as a stall, in nanoseconds.
+    pub threshold_ns: u64,
+}
+
+impl Stalls {
+    /// Whether something that lasted from `from_ns` to `to_ns` was hit by a stall of any processor.
+    pub fn hit(&self, from_ns: u64, to_ns: u64) -> bool {
+        self.stalls.iter().any(|stall| stall.from_ns <= to_ns && from_ns <= stall.to_ns)
+    }
+
+    /// Samples in µs that no stall hit, and what the others come to.
+    pub fn apart(&self, samples: &[Timed]) -> (Vec<f64>, Stalled) {
+        let us = |sample: &Timed| sample.ns as f64 / 1000.0;
+        let (hit, clean): (Vec<Timed>, Vec<Timed>) =
+            samples.iter().copied().partition(|sample| self.hit(sample.from_ns, sample.from_ns + sample.ns));
+        let max = hit.iter().map(us).fold(0.0, f64::max);
+        (clean.iter().map(us).collect(), Stalled { n: hit.len() as u64, max })
+    }
+
+    /// How many, the longest in µs, and all together in µs.
+    pub fn summary(&self) -> Summary {
+        let late = || self.stalls.iter().map(|stall| stall.late_ns);
+        Summary {
+            count: self.stalls.len() as u64,
+            longest_us: late().max().unwrap_or(0) / 1000,
+            total_us: late().sum::<u64>() / 1000,
+            cpus: self.cpus.len() as u64,
+            threshold_us: self.threshold_ns / 1000,
+        }
+    }
+}
+
+/// What [`Stalls`] come to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Summary {
+    /// Stalls of all processors.
+    pub count: u64,
+    /// The longest, in µs too late.
+    pub longest_us: u64,
+    /// All together, in µs too late.
+    pub total_us: u64,
+    /// Processors that were watched.
+    pub cpus: u64,
+    /// What counted as a stall, in µs too late.
+    pub threshold_us: u64,
+}
+
+/// Watches all processors until it is dropped.
+pub struct Monitor {
+    stop: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<Vec<Stall>>>,
+    cpus: Vec<u16>,
+}
+
+impl Monitor {
+    /// Begins to watch the processors that this process may use.
+    ///
+    /// # Errors
+    /// The kernel's refusal: FIFO needs CAP_SYS_NICE.
+    pub fn start() -> io::Result<Self> {
+        let mut monitor = Self { stop: Arc::default(), threads: Vec::new(), cpus: Vec::new() };
+        for cpu in linux::sched::read(0)?.affinity {
+            let stop = monitor.stop.clone();
+            let (tell, told) = std::sync::mpsc::channel();
+            let body = move || {
+                let scheduling = Scheduling::from(Policy::Fifo(PRIORITY));
+                let answer = linux::sched::apply(0, Some(&scheduling), Some(&[cpu]));
+                let refused = answer.is_err();
+                let _ = tell.send(answer);
+                if refused { Vec::new() } else { watch(cpu, &stop) }
+            };
+            monitor.threads.push(std::thread::Builder::new().name(format!("stalls-{cpu}")).spawn(body)?);
+            monitor.cpus.push(cpu);
+            told.recv().map_err(io::Error::other)?.map_err(io::Error::other)?;
+        }
+        Ok(monitor)
+    }
+
+    /// Ends watching, and gives what was seen.
+    pub fn finish(mut self) -> Stalls {
+        let stalls = self.end();
+        Stalls { stalls, cpus: std::mem::take(&mut self.cpus), threshold_ns: THRESHOLD }
+    }
+
+    fn end(&mut self) -> Vec<Stall> {
+        self.stop.store(true, Ordering::Relaxed);
+        self.threads.drain(..).filter_map(|thread| thread.join().ok()).flatten().collect()
+    }
+}
+
+impl Drop for Monitor {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+fn watch(cpu: u16, stop: &AtomicBool) -> Vec<Stall> {
+    let mut found = Vec::new();
+    let mut ran = monotonic_ns();
+    while !stop.load(Ordering::Relaxed) {
+        std::thread::sleep(Duration::from_nanos(PERIOD));
+        let now = monotonic_ns();
+        found.extend(stall(cpu, ran, now));
+        ran = now;
+    }
+    found
+}
+
+/// Whether a thread that ran at `ran` and then slept for a period woke too late at `now`.
+fn stall(cpu: u16, ran: u64, now: u64) -> Option<Stall> {
+    let late_ns = now.saturating_sub(ran + PERIOD);
+    (late_ns > THRESHOLD).then_some(Stall { cpu, from_ns: ran, to_ns: now, late_ns })
+}
+
+/// Above everything that is measured here (30 to 50).
+const PRIORITY: u8 = 80;
+/// Sleep between two looks, in nanoseconds.
+const PERIOD: u64 = 1_000_000;
+/// How late is a stall, in nanoseconds: ten times what a wake-up costs on a loaded machine of this kind (p99 40 µs).
+const THRESHOLD: u64 = 400_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stall_is_a_wake_up_that_is_too_late() {
+        assert_eq!(stall(0, 0, PERIOD + THRESHOLD), None);
+        let found = stall(1, 10, 10 + PERIOD + THRESHOLD + 1).unwrap();
+        assert_eq!((found.cpu, found.from_ns, found.late_ns), (1, 10, THRESHOLD + 1));
+    }
+
+    #[test]
+    fn what_overlaps_a_stall_was_hit() {
+        let stalls = Stalls {
+            stalls: vec![Stall { cpu: 0, from_ns: 100, to_ns: 200, late_ns: 50 }],
+            cpus: vec![0],
+            threshold_ns: THRESHOLD,
+        };
+        for (from, to, hit) in [(0, 99, false), (0, 100, true), (150, 160, true), (200, 300, true), (201, 300, false)] {
+            assert_eq!(stalls.hit(from, to), hit, "{from} to {to}");
+        }
+        assert_eq!(stalls.summary().count, 1);
+        let samples = [Timed { from_ns: 10, ns: 20_000 }, Timed { from_ns: 300, ns: 4000 }];
+        assert_eq!(stalls.apart(&samples), (vec![4.0], Stalled { n: 1, max: 20.0 }));
+    }
+}

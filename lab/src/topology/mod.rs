@@ -1,0 +1,271 @@
+//! Hosts, switches and routers as network namespaces, and the links between them.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`names`] | names that tell whose they are, and removing what killed runs left |
+//! | [`wire`] | a rate-limited link that acts as a wire, and the queue in front of it |
+//! | [`command`] | calling `ip` and `tc` |
+//!
+//! Hosts are numbered from 1. Between hosts, a link is a veth pair, `eth0` at a host and `p1`, `p2` … at a switch or
+//! router, named after the host it leads to. Host *n* is 10.99.n.1 and fd99:n::1, in one network for all behind a switch
+//! (/16), and one each behind a router (/24). No packet comes from the kernel itself: no IPv6 autoconfiguration, no
+//! duplicate address detection, neighbours known from the start.
+
+pub mod command;
+pub mod names;
+pub mod wire;
+
+use crate::error::{Error, Result};
+use crate::run::Lab;
+use command::ip;
+use std::net::{IpAddr, Ipv4Addr};
+
+/// Interface of a host.
+pub const DEVICE: &str = "eth0";
+
+/// A network namespace. Removed when dropped, with everything in it.
+#[derive(Debug)]
+pub struct Namespace {
+    name: String,
+}
+
+impl Namespace {
+    /// Makes one with a loopback interface.
+    ///
+    /// # Errors
+    /// As [`ip`].
+    pub fn new(lab: &Lab, what: &str) -> Result<Self> {
+        lab.stop.check()?;
+        let name = lab.name(what);
+        ip(&["netns", "add", &name])?;
+        let namespace = Self { name };
+        for setting in ["all/accept_ra", "default/accept_ra", "default/accept_dad", "default/router_solicitations"] {
+            namespace.set(&format!("net/ipv6/conf/{setting}"), "0");
+        }
+        // The kernel's own multicast noise: addresses made from the hardware's are not needed.
+        namespace.set("net/ipv6/conf/default/addr_gen_mode", "1");
+        namespace.ip(&["link", "set", "lo", "up"])?;
+        Ok(namespace)
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Runs `ip` in it.
+    ///
+    /// # Errors
+    /// As [`ip`].
+    pub fn ip(&self, arguments: &[&str]) -> Result<String> {
+        ip(&[&["-n", &self.name], arguments].concat())
+    }
+
+    /// Runs `tc` in it.
+    ///
+    /// # Errors
+    /// As [`ip`].
+    pub fn tc(&self, arguments: &[&str]) -> Result<String> {
+        command::tc(&[&["-n", &self.name], arguments].concat())
+    }
+
+    /// Sets a file of `/proc/sys`; a kernel without it does not have what it switches off.
+    fn set(&self, setting: &str, value: &str) {
+        let _ = self.within(|| std::fs::write(format!("/proc/sys/{setting}"), value));
+    }
+
+    /// Has `nft` carry out these rules in it.
+    ///
+    /// # Errors
+    /// As [`ip`].
+    pub fn nft(&self, rules: &str) -> Result<String> {
+        ip(&["netns", "exec", &self.name, "nft", rules])
+    }
+
+    /// Does something in it, on a thread of its own.
+    ///
+    /// # Errors
+    /// [`Error::System`] when it cannot be entered.
+    pub fn within<T: Send>(&self, body: impl FnOnce() -> T + Send) -> Result<T> {
+        linux::namespace::Namespace::named(&self.name)
+            .and_then(|namespace| namespace.run(body))
+            .map_err(|e| Error::system(&self.name, &e, "run it as root"))
+    }
+}
+
+impl Drop for Namespace {
+    fn drop(&mut self) {
+        let _ = ip(&["netns", "delete", &self.name]);
+    }
+}
+
+/// What stands between the hosts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Middle {
+    /// Nothing: two hosts, one link.
+    Link,
+    /// A bridge.
+    Switch,
+    /// A router.
+    Router,
+}
+
+/// Hosts and what is between them.
+#[derive(Debug)]
+pub struct Topology {
+    hosts: Vec<Namespace>,
+    middle: Option<Namespace>,
+}
+
+impl Topology {
+    /// Two hosts with one link between them.
+    ///
+    /// # Errors
+    /// As [`ip`], and [`Error::Stopped`].
+    pub fn link(lab: &Lab) -> Result<Self> {
+        Self::new(lab, 2, Middle::Link)
+    }
+
+    /// `count` hosts (1 … 250) around a switch.
+    ///
+    /// # Errors
+    /// As [`Topology::link`].
+    pub fn switch(lab: &Lab, count: u8) -> Result<Self> {
+        Self::new(lab, count, Middle::Switch)
+    }
+
+    /// `count` hosts (1 … 250) around a router, a network each.
+    ///
+    /// # Errors
+    /// As [`Topology::link`].
+    pub fn router(lab: &Lab, count: u8) -> Result<Self> {
+        Self::new(lab, count, Middle::Router)
+    }
+
+    fn new(lab: &Lab, count: u8, middle: Middle) -> Result<Self> {
+        if !(1..=250).contains(&count) {
+            return Err(Error::Usage(format!("{count} hosts: 1 to 250 are allowed")));
+        }
+        let hosts = (1..=count).map(|n| Namespace::new(lab, &format!("h{n}"))).collect::<Result<_>>()?;
+        let between = if middle == Middle::Link { None } else { Some(Namespace::new(lab, "sw")?) };
+        let topology = Self { hosts, middle: between };
+        topology.connect(middle)?;
+        (1..=count).try_for_each(|host| topology.address(host, middle))?;
+        topology.introduce()?;
+        Ok(topology)
+    }
+
+    /// Host `n`, counted from 1.
+    pub fn host(&self, n: u8) -> &Namespace {
+        &self.hosts[usize::from(n) - 1]
+    }
+
+    /// The switch or router.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] where two hosts are linked without one.
+    pub fn middle(&self) -> Result<&Namespace> {
+        self.middle.as_ref().ok_or_else(|| Error::Usage("there is nothing between these hosts".into()))
+    }
+
+    /// The interface of the switch or router that leads to host `n`.
+    pub fn leads_to(n: u8) -> String {
+        format!("p{n}")
+    }
+
+    /// The address of host `n`.
+    pub fn address_of(n: u8) -> IpAddr {
+        Ipv4Addr::new(10, 99, n, 1).into()
+    }
+
+    fn numbers(&self) -> impl Iterator<Item = u8> {
+        (1..=u8::MAX).take(self.hosts.len())
+    }
+
+    fn connect(&self, middle: Middle) -> Result {
+        let Some(between) = &self.middle else {
+            let (one, other) = (self.host(1), self.host(2));
+            pair(one, DEVICE, other, DEVICE)?;
+            return up(one, DEVICE).and_then(|()| up(other, DEVICE));
+        };
+        if middle == Middle::Switch {
+            between.ip(&["link", "add", "br0", "type", "bridge", "stp_state", "0", "mcast_snooping", "0"])?;
+            up(between, "br0")?;
+        } else {
+            for forward in ["net/ipv4/ip_forward", "net/ipv6/conf/all/forwarding"] {
+                between.set(forward, "1");
+            }
+        }
+        for n in self.numbers() {
+            let port = Self::leads_to(n);
+            pair(self.host(n), DEVICE, between, &port)?;
+            if middle == Middle::Switch {
+                between.ip(&["link", "set", &port, "master", "br0"])?;
+            }
+            up(self.host(n), DEVICE).and_then(|()| up(between, &port))?;
+        }
+        Ok(())
+    }
+
+    fn address(&self, n: u8, middle: Middle) -> Result {
+        let host = self.host(n);
+        let bits = if middle == Middle::Router { 24 } else { 16 };
+        host.ip(&["address", "add", &format!("10.99.{n}.1/{bits}"), "dev", DEVICE])?;
+        let bits = if middle == Middle::Router { 64 } else { 16 };
+        host.ip(&["-6", "address", "add", &format!("fd99:{n}::1/{bits}"), "dev", DEVICE, "nodad"])?;
+        if middle == Middle::Router {
+            let (router, port) = (self.middle()?, Self::leads_to(n));
+            router.ip(&["address", "add", &format!("10.99.{n}.254/24"), "dev", &port])?;
+            router.ip(&["-6", "address", "add", &format!("fd99:{n}::254/64"), "dev", &port, "nodad"])?;
+            host.ip(&["route", "add", "default", "via", &format!("10.99.{n}.254")])?;
+            host.ip(&["-6", "route", "add", "default", "via", &format!("fd99:{n}::254")])?;
+        }
+        Ok(())
+    }
+
+    /// Neighbours know each other from the start: no ARP request waits behind the load, or is lost in it.
+    fn introduce(&self) -> Result {
+        let (Some(between), true) = (&self.middle, self.is_routed()?) else {
+            for (n, m) in self.numbers().flat_map(|n| self.numbers().map(move |m| (n, m))).filter(|(n, m)| n != m) {
+                let hardware = hardware(self.host(m), DEVICE)?;
+                meet(self.host(n), DEVICE, &[format!("10.99.{m}.1"), format!("fd99:{m}::1")], &hardware)?;
+            }
+            return Ok(());
+        };
+        for n in self.numbers() {
+            let port = Self::leads_to(n);
+            let (host, router) = (hardware(self.host(n), DEVICE)?, hardware(between, &port)?);
+            meet(self.host(n), DEVICE, &[format!("10.99.{n}.254"), format!("fd99:{n}::254")], &router)?;
+            meet(between, &port, &[format!("10.99.{n}.1"), format!("fd99:{n}::1")], &host)?;
+        }
+        Ok(())
+    }
+
+    fn is_routed(&self) -> Result<bool> {
+        Ok(self.host(1).ip(&["route", "show", "default"])?.contains("default"))
+    }
+}
+
+/// A veth pair. Packets leave one by one, as on a wire: a card's segmentation would put up to 64 KiB in front of others.
+fn pair(one: &Namespace, device: &str, other: &Namespace, peer: &str) -> Result {
+    let end = ["netns", other.name(), "gso_max_segs", "1"];
+    let pair = ["link", "add", device, "netns", one.name(), "gso_max_segs", "1", "type", "veth", "peer", "name", peer];
+    ip(&[&pair[..], &end[..]].concat()).map(drop)
+}
+
+fn up(namespace: &Namespace, device: &str) -> Result {
+    namespace.ip(&["link", "set", device, "up"]).map(drop)
+}
+
+fn hardware(namespace: &Namespace, device: &str) -> Result<String> {
+    let shown = namespace.ip(&["-brief", "link", "show", "dev", device])?;
+    let found = shown.split_whitespace().nth(2).map(str::to_owned);
+    found.ok_or_else(|| Error::System(format!("ip shows no hardware address of {device}: {shown:?}; update iproute2")))
+}
+
+fn meet(namespace: &Namespace, device: &str, addresses: &[String], hardware: &str) -> Result {
+    addresses.iter().try_for_each(|address| {
+        let entry = ["neighbor", "replace", address, "lladdr", hardware, "nud", "permanent", "dev", device];
+        namespace.ip(&entry).map(drop)
+    })
+}

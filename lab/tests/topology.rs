@@ -1,0 +1,150 @@
+//! Topologies and parts for real: made, entered, used, and gone afterwards, however the run ended.
+#![allow(clippy::unwrap_used)] // all of this is test
+
+use serde_json::{Value, json};
+use std::io::BufRead;
+use std::net::UdpSocket;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+use thalweg_lab::part::{Part, Place, Program};
+use thalweg_lab::topology::{Topology, command::ip, names};
+use thalweg_lab::{Error, Lab, Options, Stop};
+
+const LONG: Duration = Duration::from_secs(20);
+
+#[test]
+#[ignore = "run by the other tests, in a process of its own"]
+fn the_part() {
+    let _ = thalweg_lab::part::play(); // what went wrong was said
+}
+
+/// Makes a topology, says so, and waits to be killed.
+#[test]
+#[ignore = "run by the other tests, in a process of its own"]
+fn the_victim() {
+    let lab = open();
+    let topology = Topology::switch(&lab, 2).unwrap();
+    println!("@{}", topology.host(1).name());
+    std::thread::sleep(LONG);
+}
+
+fn open() -> Lab {
+    let program = Program::this(&["the_part", "--exact", "--ignored", "--nocapture", "--test-threads=1"]).unwrap();
+    Lab::open(Options::default(), Stop::default(), program, |_| {}).unwrap()
+}
+
+/// Whether namespaces can be made here; says why not.
+fn can(test: &str) -> bool {
+    let lab = open();
+    match Topology::link(&lab) {
+        Ok(_) => true,
+        Err(why) => {
+            println!("skipped: {test}: because {why}");
+            false
+        }
+    }
+}
+
+fn exists(namespace: &str) -> bool {
+    ip(&["netns", "list"]).unwrap().lines().any(|line| line.split_whitespace().next() == Some(namespace))
+}
+
+/// Sends a datagram from the one host to the other.
+fn reaches(topology: &Topology, from: u8, to: u8) -> bool {
+    let address = Topology::address_of(to);
+    let receiver = topology.host(to).within(|| UdpSocket::bind((address, 0)).unwrap()).unwrap();
+    let sender = topology.host(from).within(|| UdpSocket::bind((Topology::address_of(from), 0)).unwrap()).unwrap();
+    receiver.set_read_timeout(Some(LONG)).unwrap();
+    sender.send_to(b"there", receiver.local_addr().unwrap()).unwrap();
+    receiver.recv(&mut [0; 16]).is_ok_and(|n| n == 5)
+}
+
+#[test]
+fn hosts_reach_each_other_and_are_gone_afterwards() {
+    if !can("hosts_reach_each_other_and_are_gone_afterwards") {
+        return;
+    }
+    let lab = open();
+    let mut made = Vec::new();
+    for topology in [Topology::link(&lab), Topology::switch(&lab, 3), Topology::router(&lab, 3)] {
+        let topology = topology.unwrap();
+        assert!(reaches(&topology, 1, 2) && reaches(&topology, 2, 1));
+        made.push(topology.host(1).name().to_owned());
+        assert!(exists(made.last().unwrap()));
+        if topology.middle().is_ok() {
+            assert!(reaches(&topology, 3, 1));
+        }
+    }
+    let folder = lab.folder().to_owned();
+    drop(lab);
+    assert!(!made.iter().any(|name| exists(name)) && !folder.exists());
+}
+
+#[test]
+fn a_panic_leaves_nothing() {
+    if !can("a_panic_leaves_nothing") {
+        return;
+    }
+    let name = std::sync::Mutex::new(String::new());
+    let panicked = std::panic::catch_unwind(|| {
+        let lab = open();
+        let topology = Topology::link(&lab).unwrap();
+        *name.lock().unwrap() = topology.host(1).name().to_owned();
+        panic!("in the middle of an experiment");
+    });
+    let name = name.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+    assert!(panicked.is_err() && !name.is_empty() && !exists(&name));
+}
+
+#[test]
+fn what_a_killed_run_left_is_removed_by_the_next() {
+    if !can("what_a_killed_run_left_is_removed_by_the_next") {
+        return;
+    }
+    let program = std::env::current_exe().unwrap();
+    let mut command = Command::new(program);
+    command.args(["the_victim", "--exact", "--ignored", "--nocapture"]).stdout(Stdio::piped());
+    let mut victim = command.spawn().unwrap();
+    let said = std::io::BufReader::new(victim.stdout.take().unwrap());
+    // The harness has begun the line already.
+    let said = said.lines().map_while(Result::ok).find_map(|l| l.split_once('@').map(|(_, name)| name.to_owned()));
+    let name = said.unwrap();
+    names::sweep();
+    assert!(exists(&name), "removed while its run was alive");
+    victim.kill().unwrap();
+    victim.wait().unwrap();
+    assert!(exists(&name));
+    names::sweep();
+    assert!(!exists(&name));
+}
+
+#[test]
+fn a_part_is_told_and_heard_in_its_host_and_ends_with_its_pipe() {
+    let lab = open();
+    let mut part = Part::start(&lab, Place::default(), "echo", &json!({"greeting": 1})).unwrap();
+    assert_eq!(part.hear::<Value>(&lab, LONG).unwrap(), json!({"greeting": 1}));
+    assert_eq!(part.ask::<Value>(&lab, &json!({"n": 2}), LONG).unwrap(), json!({"n": 2}));
+    let id = part.id();
+    drop(part);
+    assert!(!std::path::Path::new(&format!("/proc/{id}")).exists());
+}
+
+#[test]
+fn why_a_part_failed_is_told() {
+    let lab = open();
+    let mut part = Part::start(&lab, Place::default(), "clown", &json!({})).unwrap();
+    let said = part.hear::<Value>(&lab, LONG).unwrap_err().to_string();
+    assert!(said.contains("role \"clown\" is none"), "{said}");
+    let nowhere = Place { namespace: Some("no-such-namespace".into()), processors: vec![] };
+    let said = Part::start(&lab, nowhere, "echo", &json!({})).unwrap().hear::<Value>(&lab, LONG).unwrap_err();
+    assert!(matches!(&said, Error::System(text) if text.contains("no-such-namespace")), "{said}");
+}
+
+#[test]
+fn somebody_who_asks_to_stop_is_obeyed() {
+    let asked = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(true));
+    let program = Program::this(&[]).unwrap();
+    let lab = Lab::open(Options::default(), Stop::by(asked), program, |_| {}).unwrap();
+    assert!(matches!(Topology::link(&lab), Err(Error::Stopped)));
+    assert!(matches!(lab.stop.sleep(LONG), Err(Error::Stopped)));
+}
