@@ -144,6 +144,8 @@ pub enum Reply {
     },
     /// It could not be done, and why.
     No(String),
+    /// The kernel refused; the text names the remedy.
+    Refused(String),
 }
 
 pub(crate) fn pack<T: Serialize>(value: &T) -> Vec<u8> {
@@ -153,6 +155,7 @@ pub(crate) fn pack<T: Serialize>(value: &T) -> Vec<u8> {
 pub(crate) fn unpack(bytes: &[u8]) -> Result<Reply> {
     match serde_json::from_slice(bytes) {
         Ok(Reply::No(why)) => Err(Error::Peer(why)),
+        Ok(Reply::Refused(why)) => Err(Error::Refused(why)),
         Ok(reply) => Ok(reply),
         Err(problem) => Err(Error::Peer(format!("an answer that cannot be read: {problem}"))),
     }
