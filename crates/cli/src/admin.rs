@@ -7,6 +7,7 @@ use crate::session::{Common, Session};
 use crate::signals::TICK;
 use clap::Args;
 use serde_json::json;
+use std::ffi::OsString;
 use std::io::{BufRead, IsTerminal, Write};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use thalweg::admin::bottle::{Bottle, Value};
@@ -22,7 +23,7 @@ use thalweg::control::NodeId;
 )]
 pub struct Arguments {
     /// The port (`rpc /port` as in YARP, too), and a command
-    #[arg(value_name = "/PORT [COMMAND]", required = true, num_args = 1.., allow_hyphen_values = true)]
+    #[arg(value_name = "/PORT [COMMAND]", required = true, num_args = 1..)]
     words: Vec<String>,
     #[command(flatten)]
     common: Common,
@@ -43,13 +44,30 @@ pub fn run(arguments: &Arguments) -> Result {
     if command.is_empty() { asked.prompt() } else { asked.once(&joined(command)) }
 }
 
+/// Arguments such as `-1)))`, left of a command that the shell cut at its spaces, are no options: a space before them says so.
+pub fn without_options(arguments: impl Iterator<Item = OsString>) -> Vec<OsString> {
+    let mut arguments: Vec<OsString> = arguments.collect();
+    if arguments.get(1).is_some_and(|verb| verb == "admin") {
+        for argument in arguments.iter_mut().skip(2) {
+            let number =
+                |text: &str| text.strip_prefix('-').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
+            if argument.to_str().is_some_and(number) {
+                let text = format!(" {}", argument.to_string_lossy());
+                *argument = text.into();
+            }
+        }
+    }
+    arguments
+}
+
 /// A command out of several arguments: one that the shell unquoted is quoted again, unless it is a list itself.
 fn joined(words: &[&str]) -> String {
     let [one] = words else {
         let word = |word: &&str| {
+            let word = word.strip_prefix(' ').filter(|number| number.starts_with('-')).unwrap_or(word);
             let text = word.is_empty() || word.contains(char::is_whitespace);
             let list = word.trim_start().starts_with(['(', '[', '"']) || word.contains(['(', ')']);
-            if text && !list { Value::text(*word).to_string() } else { (*word).to_owned() }
+            if text && !list { Value::text(word).to_string() } else { word.to_owned() }
         };
         return words.iter().map(word).collect::<Vec<_>>().join(" ");
     };
@@ -161,5 +179,8 @@ mod tests {
         assert_eq!(joined(&["prop", "set", "colour", "dark red"]), "prop set colour \"dark red\"");
         assert_eq!(joined(&["prop", "set", "colour", ""]), "prop set colour \"\"");
         assert_eq!(joined(&["list"]), "list");
+        let given = without_options(["thalweg", "admin", "/a", "-1)))", "--json"].map(OsString::from).into_iter());
+        assert_eq!(given, ["thalweg", "admin", "/a", " -1)))", "--json"]);
+        assert_eq!(joined(&["(priority", " -1)))"]), "(priority -1)))");
     }
 }

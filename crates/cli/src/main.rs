@@ -90,7 +90,8 @@ enum Verb {
 }
 
 fn main() -> ExitCode {
-    let Arguments { verb } = Arguments::try_parse().unwrap_or_else(|error| with_verbs(error).exit());
+    let Arguments { verb } = Arguments::try_parse_from(admin::without_options(std::env::args_os()))
+        .unwrap_or_else(|error| with_verbs(error).exit());
     let outcome = match &verb {
         Verb::Demo(arguments) => demo::run(arguments),
         Verb::DemoPart(arguments) => demo::part(arguments),

@@ -26,7 +26,7 @@ use thalweg::admin::{EndReport, Request};
 pub struct SetArguments {
     /// The publishing port, the subscribing port, and what is set: class=low|normal|high|critical, dscp=AF42, tos=144,
     /// priority=6 (of the socket), sched=other|fifo:30|rr:10|deadline:1ms/10ms, affinity=0-1, pace=20Mbit/s
-    #[arg(value_name = "PORT|NAME=VALUE", required = true, num_args = 1.., hide_short_help = false)]
+    #[arg(value_name = "PORT|NAME=VALUE", required = true, num_args = 1..)]
     words: Vec<String>,
     /// Which end
     #[arg(long, value_enum, default_value_t)]
