@@ -13,6 +13,7 @@ use qos::priority::{Change, Changes, PrioritySettings};
 use serde_json::json;
 use show::Shown;
 use thalweg::admin::{EndReport, Request};
+use thalweg::control::Document;
 
 /// Change the priority of a live channel: packets and threads, at both ends, at once and without reconnecting
 ///
@@ -82,15 +83,12 @@ pub fn set(arguments: &SetArguments) -> Result {
     let mut session = arguments.common.open("set")?;
     let nodes = session.settled();
     let (out, other) = (ports[0], ports.get(1).copied().unwrap_or(ports[0]));
-    let ends = match ends_of(&nodes, out, other, arguments.end) {
-        Ok(ends) => ends,
-        Err(failure) => return Err(failure),
-    };
+    let ends = ends_of(&nodes, out, other, arguments.end)?;
     let reports = change(&session, &ends, &changes)?;
     show::print(&session, out, other, &reports)
 }
 
-fn ends_of(nodes: &[thalweg::control::Document], out: &str, other: &str, which: Which) -> Result<Vec<End>> {
+fn ends_of(nodes: &[Document], out: &str, other: &str, which: Which) -> Result<Vec<End>> {
     if out == other {
         let (node, _) = ends::find(nodes, out)?;
         return Ok(vec![End { node, port: out.to_owned(), other: out.to_owned() }]);
@@ -157,12 +155,7 @@ pub fn get(arguments: &GetArguments) -> Result {
 }
 
 /// Both ends of a channel, or a port's process.
-pub fn of_channel(
-    session: &Session,
-    nodes: &[thalweg::control::Document],
-    port: &str,
-    other: &str,
-) -> Result<Vec<EndReport>> {
+pub fn of_channel(session: &Session, nodes: &[Document], port: &str, other: &str) -> Result<Vec<EndReport>> {
     let mut reports = Vec::new();
     for end in ends_of(nodes, port, other, Which::Both)? {
         reports.extend(end.get(session)?);
@@ -171,7 +164,7 @@ pub fn of_channel(
 }
 
 /// All channels of a port, both ends of each.
-fn of_port(session: &Session, nodes: &[thalweg::control::Document], port: &str) -> Result<Vec<EndReport>> {
+fn of_port(session: &Session, nodes: &[Document], port: &str) -> Result<Vec<EndReport>> {
     let (node, _) = ends::find(nodes, port)?;
     let mut reports = Vec::new();
     for near in ends::settings(session, node, &Request::Get { port: port.to_owned(), other: None })? {
