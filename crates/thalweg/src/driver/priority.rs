@@ -25,8 +25,42 @@ use linux::sched;
 use qos::Class;
 use qos::priority::{Changes, Mark, PrioritySettings, band};
 use sockets::{Marked, change_sockets, put_back};
-use std::io;
 use std::sync::{Arc, Weak};
+use std::{fmt, io};
+
+/// Why a priority stays as it was.
+#[derive(Debug)]
+pub(super) enum Refusal {
+    /// It cannot be: what was asked for doesn't fit what there is.
+    No(String),
+    /// The kernel refused; the text names the remedy.
+    Kernel(String),
+}
+
+impl Refusal {
+    pub(super) fn kernel(why: impl fmt::Display) -> Self {
+        Refusal::Kernel(why.to_string())
+    }
+    fn reply(self) -> admin::Reply {
+        match self {
+            Refusal::No(why) => admin::Reply::No(why),
+            Refusal::Kernel(why) => admin::Reply::Refused(why),
+        }
+    }
+}
+
+impl From<String> for Refusal {
+    fn from(why: String) -> Self {
+        Refusal::No(why)
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (Refusal::No(why) | Refusal::Kernel(why)) = self;
+        f.write_str(why)
+    }
+}
 
 /// Pairs of ports for which settings are kept.
 const MOST_KEPT: usize = 4096;
@@ -35,7 +69,7 @@ impl Control {
     /// Changes the priority of one end of a channel.
     pub(super) fn set_priority(&mut self, port: &str, other: &str, changes: &Changes) -> admin::Reply {
         let done = if port == other { self.set_process(port, changes) } else { self.set_end(port, other, changes) };
-        done.map_or_else(admin::Reply::No, |report| admin::Reply::Settings(vec![report]))
+        done.map_or_else(Refusal::reply, |report| admin::Reply::Settings(vec![report]))
     }
 
     /// The priority of one end, or of all ends at a port.
@@ -54,13 +88,14 @@ impl Control {
         found.map_or_else(admin::Reply::No, admin::Reply::Settings)
     }
 
-    fn set_end(&mut self, port: &str, other: &str, changes: &Changes) -> Result<EndReport, String> {
+    fn set_end(&mut self, port: &str, other: &str, changes: &Changes) -> Result<EndReport, Refusal> {
         let end = self.find_end(port, other)?;
         let mut asked = self.kept.get(&end.key()).cloned().unwrap_or_default();
         changes.apply(&mut asked);
         asked.check().map_err(|wrong| wrong.to_string())?;
         if self.kept.len() >= MOST_KEPT && !self.kept.contains_key(&end.key()) {
-            return Err(format!("settings of {MOST_KEPT} channels are kept already: take some back (NAME=default)"));
+            let why = format!("settings of {MOST_KEPT} channels are kept already: take some back (NAME=default)");
+            return Err(why.into());
         }
         let channel = self.channel_of(&end);
         let wanted = asked.or(&self.state.priority(end.port));
@@ -141,7 +176,7 @@ impl Control {
     }
 
     /// Carries the settings out on a channel.
-    fn apply(&self, end: &End, channel: &Arc<Channel>, wanted: &PrioritySettings) -> Result<(), String> {
+    fn apply(&self, end: &End, channel: &Arc<Channel>, wanted: &PrioritySettings) -> Result<(), Refusal> {
         let mark = wanted.mark.unwrap_or(Mark::Class(self.class_of(end, channel)));
         let priority = wanted.socket_priority.unwrap_or_else(|| mark.socket_priority());
         let pace = wanted.pace.filter(|_| end.side == Side::Publisher);
@@ -164,19 +199,20 @@ impl Control {
     }
 
     /// The sending thread of a flow: its own while scheduling or processors are set, at once by its id.
-    fn send_as(&self, port: PortId, flow: &Arc<Flow>, wanted: &PrioritySettings) -> Result<(), String> {
+    fn send_as(&self, port: PortId, flow: &Arc<Flow>, wanted: &PrioritySettings) -> Result<(), Refusal> {
         if !wanted.wants_own_thread() {
             if flow.own().is_some() {
                 flow.move_to(None);
             }
             return Ok(());
         }
-        let wanted = with_defaults(wanted).map_err(|error| error.to_string())?;
+        let wanted = with_defaults(wanted).map_err(Refusal::kernel)?;
         match flow.own() {
-            Some(own) => sched::apply(own.tid(), wanted.sched.as_ref(), wanted.affinity.as_deref())
-                .map_err(|refused| refused.to_string()),
+            Some(own) => {
+                sched::apply(own.tid(), wanted.sched.as_ref(), wanted.affinity.as_deref()).map_err(Refusal::kernel)
+            }
             None => {
-                let own = self.state.senders.start_own(flow, &wanted).map_err(|error| error.to_string())?;
+                let own = self.state.senders.start_own(flow, &wanted).map_err(Refusal::kernel)?;
                 if let Some((outlet, _)) = self.state.outlet(port) {
                     outlet.prepare_to_hand_over();
                 }
@@ -187,11 +223,12 @@ impl Control {
     }
 
     /// The receiving thread of a channel.
-    fn receive_as(&self, channel: &Channel, wanted: &PrioritySettings) -> Result<(), String> {
+    fn receive_as(&self, channel: &Channel, wanted: &PrioritySettings) -> Result<(), Refusal> {
         match self.state.readers.set_priority(channel.id, wanted) {
             // One that is not received yet, or no more, has no thread to change.
             Err(ThreadError::NoChannel) if !wanted.wants_own_thread() => Ok(()),
-            done => done.map(drop).map_err(|why| why.to_string()),
+            Err(ThreadError::NoChannel) => Err(ThreadError::NoChannel.to_string().into()),
+            done => done.map(drop).map_err(Refusal::kernel),
         }
     }
 
