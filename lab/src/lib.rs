@@ -8,8 +8,9 @@
 //! | [`part`] | processes of an experiment: started in a host, told and heard in lines of JSON |
 //! | [`load`] | what else is on the link: generators and sinks |
 //! | [`trips`] | round trips over Thalweg's channels |
-//! | [`stalls`] | times at which the machine itself stood still |
 //! | [`results`] | cells, checks, statistics: the document of `lab run --json` |
+//! | [`stalls`] | times at which the machine itself stood still |
+//! | [`wan`] | a wide-area link in user space |
 //! | [`error`] | why an experiment could not be run |
 //!
 //! Everything that an experiment makes is held by guards and goes with them: at the end, after an error, on a panic, and
@@ -24,6 +25,7 @@ pub mod run;
 pub mod stalls;
 pub mod topology;
 pub mod trips;
+pub mod wan;
 
 pub use error::{Error, Result};
 pub use experiments::{Experiment, experiments, find};

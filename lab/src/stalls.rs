@@ -5,9 +5,10 @@
 //! One thread per processor, FIFO 80, pinned, sleeps for a millisecond at a time and notes when it wakes too late. While
 //! a stall lasted is known from both sides: it began after the last time the thread ran.
 
+use crate::results::Stalled;
 use linux::clock::monotonic_ns;
 use qos::priority::{Policy, Scheduling};
-use serde::Serialize;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,6 +28,27 @@ pub struct Stall {
     pub late_ns: u64,
 }
 
+/// Something that was measured, by CLOCK_MONOTONIC. Written as `[from, ns]`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timed {
+    /// When it began, in nanoseconds.
+    pub from_ns: u64,
+    /// How long it took.
+    pub ns: u64,
+}
+
+impl Serialize for Timed {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        (self.from_ns, self.ns).serialize(to)
+    }
+}
+
+impl<'de> Deserialize<'de> for Timed {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        <(u64, u64)>::deserialize(from).map(|(from_ns, ns)| Self { from_ns, ns })
+    }
+}
+
 /// All stalls of a time.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Stalls {
@@ -42,6 +64,15 @@ impl Stalls {
     /// Whether something that lasted from `from_ns` to `to_ns` was hit by a stall of any processor.
     pub fn hit(&self, from_ns: u64, to_ns: u64) -> bool {
         self.stalls.iter().any(|stall| stall.from_ns <= to_ns && from_ns <= stall.to_ns)
+    }
+
+    /// Samples in µs that no stall hit, and what the others come to.
+    pub fn apart(&self, samples: &[Timed]) -> (Vec<f64>, Stalled) {
+        let us = |sample: &Timed| sample.ns as f64 / 1000.0;
+        let (hit, clean): (Vec<Timed>, Vec<Timed>) =
+            samples.iter().copied().partition(|sample| self.hit(sample.from_ns, sample.from_ns + sample.ns));
+        let max = hit.iter().map(us).fold(0.0, f64::max);
+        (clean.iter().map(us).collect(), Stalled { n: hit.len() as u64, max })
     }
 
     /// How many, the longest in µs, and all together in µs.
@@ -168,5 +199,7 @@ mod tests {
             assert_eq!(stalls.hit(from, to), hit, "{from} to {to}");
         }
         assert_eq!(stalls.summary().count, 1);
+        let samples = [Timed { from_ns: 10, ns: 20_000 }, Timed { from_ns: 300, ns: 4000 }];
+        assert_eq!(stalls.apart(&samples), (vec![4.0], Stalled { n: 1, max: 20.0 }));
     }
 }

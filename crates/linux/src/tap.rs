@@ -3,7 +3,6 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::path::Path;
 
 /// One TAP device. What its network namespace sends through it is read here, what is written here arrives there. The
 /// kernel has segmented and checksummed every frame before it is read. The device vanishes when this is dropped.
@@ -28,22 +27,6 @@ impl Tap {
         rustix::fs::fcntl_setfl(&fd, rustix::fs::OFlags::NONBLOCK)?;
         attach(&fd, device)?;
         Ok(Self { fd })
-    }
-
-    /// As [`Tap::open`], in the network namespace that is mounted at `namespace` (`/run/netns/NAME`).
-    ///
-    /// # Errors
-    /// As [`Tap::open`]; what setns(2) says.
-    pub fn open_in(namespace: &Path, device: &str) -> io::Result<Self> {
-        use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
-        let namespace = File::open(namespace)?;
-        // A thread of its own: the caller stays where it is.
-        let open = || {
-            move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network))?;
-            Self::open(device)
-        };
-        std::thread::scope(|scope| scope.spawn(open).join())
-            .unwrap_or_else(|_| Err(io::Error::other("the thread that opens the device failed")))
     }
 
     /// The next frame that the namespace sent, without waiting: its length, or `None` when there is none.

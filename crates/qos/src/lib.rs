@@ -1,5 +1,6 @@
 //! QoS policies and quantities: promises as values. Pure: no clock, no I/O.
 
+pub mod blocking;
 mod policy;
 pub mod priority;
 mod quantity;

@@ -1,5 +1,9 @@
 //! What can be run. To add one: a module with a type that is an [`Experiment`], and its line in [`experiments`].
 
+mod big_messages;
+mod cpu_contention;
+mod isolation;
+mod tally;
 mod yarp;
 
 use crate::error::{Error, Result};
@@ -21,7 +25,13 @@ pub trait Experiment: Sync {
 
 /// All experiments.
 pub fn experiments() -> &'static [&'static dyn Experiment] {
-    &[&yarp::YarpNic, &yarp::YarpSwitch]
+    &[
+        &yarp::YarpNic,
+        &yarp::YarpSwitch,
+        &cpu_contention::CpuContention,
+        &isolation::Isolation,
+        &big_messages::BigMessages,
+    ]
 }
 
 /// The experiment with this name.

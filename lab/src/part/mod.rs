@@ -4,8 +4,12 @@
 //! role. Standard input is its life line: when that ends, so does the part. To add a role: a function that takes
 //! [`Orders`], and its line in [`ROLES`].
 
+mod hog;
+pub mod node;
 mod orders;
 mod process;
+pub mod round_trip;
+pub mod stream;
 
 pub use orders::Orders;
 pub use process::{Part, Place, Program};
@@ -24,6 +28,11 @@ pub const ROLES: &[(&str, Role)] = &[
     (trips::PING, trips::play_ping),
     (trips::PONG, trips::play_pong),
     ("echo", echo),
+    ("hog", hog::hog),
+    ("ping", round_trip::ping),
+    ("pong", round_trip::pong),
+    ("publisher", stream::publisher),
+    ("subscriber", stream::subscriber),
 ];
 
 /// Plays the part that standard input asks for. The caller ignores signals: the experiment decides when a part ends.

@@ -74,6 +74,14 @@ impl Namespace {
         let _ = self.within(|| std::fs::write(format!("/proc/sys/{setting}"), value));
     }
 
+    /// Has `nft` carry out these rules in it.
+    ///
+    /// # Errors
+    /// As [`ip`].
+    pub fn nft(&self, rules: &str) -> Result<String> {
+        ip(&["netns", "exec", &self.name, "nft", rules])
+    }
+
     /// Does something in it, on a thread of its own.
     ///
     /// # Errors

@@ -1,0 +1,311 @@
+//! `big-messages` (F-7): a channel of 10 bytes at 1 kHz beside one of 10 MB without pause, from one host to another over
+//! 100 Mbit/s. The small one may wait for the computed blocking term and no longer; the big ones must arrive whole.
+//!
+//! The wire takes super-packets as they are, like a card that segments by itself: a token bucket with room for the
+//! largest, so that what was chosen to be sent next is sent whole before anything else. Levers are added one by one.
+
+use super::Experiment;
+use super::tally::Tally;
+use crate::error::{Error, Result};
+use crate::part::node::NodeSettings;
+use crate::part::stream::{Arrived, Connected, Order, Published, Settings};
+use crate::part::{Part, Place};
+use crate::results::{Bar, Check, Factors, Figure, Findings, Group, Panel, median};
+use crate::run::Lab;
+use crate::stalls::Monitor;
+use crate::topology::wire::{Queue, Wire};
+use crate::topology::{self, DEVICE, Topology};
+use qos::blocking::{Blocking, BulkSender};
+use serde_json::Value;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// The experiment.
+pub struct BigMessages;
+
+const LONG: Duration = Duration::from_secs(40);
+const RATE: u64 = 100_000_000;
+const SMALL: usize = 10;
+const BIG: usize = 10_000_000;
+const HZ: f64 = 1000.0;
+/// Of the bulk channel, in bytes per second: some of the wire stays free.
+const PACE: u64 = 90_000_000 / 8;
+/// As a command says it.
+const PACED: &str = "pace=90Mbit/s";
+/// A super-packet of two segments.
+const TWO_SEGMENTS: u64 = 3000;
+/// What Linux sets.
+const WHOLE: u64 = 65_536;
+/// Ethernet, IPv4 and TCP headers with time stamps.
+const HEADERS: u64 = 66;
+/// The small sample with its frame, length and headers, at most.
+const SMALL_PACKET: u64 = 160;
+
+/// What is done for the small channel.
+#[derive(Clone, Copy, PartialEq)]
+struct Arm {
+    name: &'static str,
+    bulk: bool,
+    class: bool,
+    pace: bool,
+    gso_max_size: u64,
+    tso_rtt_log: u32,
+}
+
+const NOTHING: Arm = Arm { name: "normal", bulk: true, class: false, pace: false, gso_max_size: WHOLE, tso_rtt_log: 9 };
+const ARMS: [Arm; 6] = [
+    Arm { name: "idle", bulk: false, ..NOTHING },
+    NOTHING,
+    Arm { name: "class", class: true, ..NOTHING },
+    Arm { name: "class+pace", class: true, pace: true, ..NOTHING },
+    Arm { name: "class+pace+tso_rtt_log=0", class: true, pace: true, tso_rtt_log: 0, ..NOTHING },
+    Arm { name: "class+pace+gso_max_size=3000", class: true, pace: true, gso_max_size: TWO_SEGMENTS, ..NOTHING },
+];
+
+impl Arm {
+    /// What the small channel may wait for; nothing can be said where it shares a queue.
+    fn blocking_us(&self, ring: u64) -> Option<f64> {
+        let sender = BulkSender {
+            gso_max_size: self.gso_max_size,
+            gso_max_segs: 65_535,
+            segment: 1448,
+            headers: HEADERS,
+            pace: self.pace.then_some(PACE),
+            min_rtt_us: 0, // two hosts next to each other
+            tso_rtt_log: self.tso_rtt_log,
+        };
+        let blocking = Blocking { rate: RATE, largest: sender.largest(), ring, own: SMALL_PACKET };
+        (self.bulk && self.class).then(|| blocking.us())
+    }
+
+    /// Of the channels' ends: small, big.
+    fn changes(&self) -> [String; 2] {
+        let class = |name| if self.class { format!("class={name}") } else { "class=default".to_owned() };
+        let sched = |name| if self.class { format!("sched={name}") } else { "sched=default".to_owned() };
+        let pace = if self.pace { PACED } else { "pace=default" };
+        [format!("{} {}", class("high"), sched("fifo:30")), format!("{} {} {pace}", class("low"), sched("other"))]
+    }
+}
+
+impl Experiment for BigMessages {
+    fn name(&self) -> &'static str {
+        "big-messages"
+    }
+
+    fn about(&self) -> &'static str {
+        "10 bytes at 1 kHz beside continuous 10 MB messages at 100 Mbit/s: how long the small ones wait, and what bounds it"
+    }
+
+    fn run(&self, lab: &Lab) -> Result<Findings> {
+        let topology = Topology::link(lab)?;
+        let mut house = House::start(lab, &topology)?;
+        let ring = ring(&topology);
+        let repetitions = if lab.options.tiny { 1 } else { 5 - 2 * usize::from(lab.options.quick) };
+        let mut sides: Vec<Side> = ARMS.iter().map(|_| Side::default()).collect();
+        for repetition in 0..repetitions {
+            for turn in 0..ARMS.len() {
+                let index = (turn + repetition) % ARMS.len();
+                lab.tell(&format!("{}, repetition {} of {repetitions}", ARMS[index].name, repetition + 1));
+                house.run(lab, ARMS[index], &mut sides[index])?;
+            }
+        }
+        let queues = topology.host(1).tc(&["-s", "qdisc", "show", "dev", DEVICE])?;
+        let mut findings = judge(&sides, ring);
+        findings.queues = queues.lines().map(str::to_owned).collect();
+        Ok(findings)
+    }
+}
+
+/// Bytes that the driver of the first host's device takes in advance; a device without such a limit takes nothing.
+fn ring(topology: &Topology) -> u64 {
+    // /sys shows the namespace it was mounted in: `ip netns exec` mounts its own.
+    let file = format!("/sys/class/net/{DEVICE}/queues/tx-0/byte_queue_limits/limit");
+    let read = topology::command::ip(&["netns", "exec", topology.host(1).name(), "cat", &file]);
+    read.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0)
+}
+
+/// Publishers on the first host, subscribers on the second.
+struct House<'a> {
+    topology: &'a Topology,
+    small: [Part; 2],
+    big: [Part; 2],
+}
+
+/// What one arm gave.
+#[derive(Default)]
+struct Side {
+    latency: Tally,
+    messages: u64,
+    whole: u64,
+}
+
+impl<'a> House<'a> {
+    fn start(lab: &Lab, topology: &'a Topology) -> Result<Self> {
+        install(topology)?;
+        let mut small = channel(lab, topology, "small", SMALL, HZ, 0)?;
+        let mut big = channel(lab, topology, "big", BIG, 0.0, 1)?;
+        for ends in [&mut small, &mut big] {
+            let [publisher, _] = ends;
+            let connected: Connected = publisher.ask(lab, &Order::Connected { count: 1 }, LONG)?;
+            if connected.carriers != ["tcp"] {
+                return Err(Error::Failed(format!("no channel over tcp: {connected:?}")));
+            }
+        }
+        Ok(Self { topology, small, big })
+    }
+
+    fn run(&mut self, lab: &Lab, arm: Arm, side: &mut Side) -> Result {
+        self.prepare(lab, arm)?;
+        let (warm, count) = if lab.options.tiny {
+            (10, 50)
+        } else if lab.options.quick {
+            (300, 1500)
+        } else {
+            (500, 4000)
+        };
+        let ([small, small_end], [big, big_end]) = (&mut self.small, &mut self.big);
+        big_end.ask::<Arrived>(lab, &Order::Report, LONG)?;
+        if arm.bulk {
+            big.ask::<Value>(lab, &Order::Start, LONG)?;
+        }
+        small.ask::<Published>(lab, &Order::Publish { count: warm }, LONG)?;
+        small_end.ask::<Arrived>(lab, &Order::Report, LONG)?;
+        let monitor = Monitor::start()?;
+        let published: Published = small.ask(lab, &Order::Publish { count }, LONG)?;
+        small_end.ask::<Connected>(lab, &Order::Until { seq: published.last, ms: 2000 }, LONG)?;
+        let stalls = monitor.finish();
+        let arrived: Arrived = small_end.ask(lab, &Order::Report, LONG)?;
+        let after =
+            |sample: &&crate::stalls::Timed| published.calls.first().is_none_or(|call| sample.from_ns >= call.from_ns);
+        let samples: Vec<_> = arrived.samples.iter().filter(after).copied().collect();
+        side.latency.add(count, &samples, &stalls);
+        if arm.bulk {
+            let bulk: Published = big.ask(lab, &Order::Stop, LONG)?;
+            big_end.ask::<Connected>(lab, &Order::Until { seq: bulk.last, ms: 20_000 }, LONG)?;
+            let arrived: Arrived = big_end.ask(lab, &Order::Report, LONG)?;
+            side.messages += bulk.count;
+            side.whole += arrived.count - arrived.damaged - arrived.again;
+            side.latency.tell("big_messages", bulk.count);
+            side.latency.tell("big_messages_whole", arrived.count - arrived.damaged);
+            side.latency.tell("big_message_ms", arrived.samples.iter().map(|s| s.ns / 1_000_000).collect::<Vec<_>>());
+        }
+        Ok(())
+    }
+
+    fn prepare(&mut self, lab: &Lab, arm: Arm) -> Result {
+        let host = self.topology.host(1);
+        host.ip(&["link", "set", DEVICE, "gso_max_size", &arm.gso_max_size.to_string()])?;
+        let log = arm.tso_rtt_log.to_string();
+        host.within(|| std::fs::write("/proc/sys/net/ipv4/tcp_tso_rtt_log", log))?
+            .map_err(|e| Error::system("net.ipv4.tcp_tso_rtt_log", &e, "it needs Linux 5.18"))?;
+        let [for_small, for_big] = arm.changes();
+        let names = |what: &str| [format!("/{what}-in"), format!("/{what}-out")];
+        for (ends, changes, others) in
+            [(&mut self.small, for_small, names("small")), (&mut self.big, for_big, names("big"))]
+        {
+            let changes: qos::priority::Changes = changes.parse().map_err(|e| Error::Usage(format!("{e}")))?;
+            for (end, other) in ends.iter_mut().zip(others) {
+                end.ask::<Value>(lab, &Order::Set { other, changes: changes.clone() }, LONG)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The publisher on the first host and the subscriber on the second.
+fn channel(lab: &Lab, topology: &Topology, what: &str, size: usize, hz: f64, number: u16) -> Result<[Part; 2]> {
+    let at = |host: u8| SocketAddr::new(Topology::address_of(host), 7400 + number);
+    let start = |role: &str, host: u8, end: &str| {
+        let settings = Settings {
+            node: NodeSettings::at(lab, &format!("{what}-{end}"), what, at(host), &[at(1), at(2)])?,
+            topic: format!("/{what}"),
+            name: format!("/{what}-{end}"),
+            size,
+            hz,
+            carriers: vec!["tcp".into()],
+            best_effort: false,
+        };
+        let mut part = Part::start(lab, Place::at(topology.host(host), &[]), role, &settings)?;
+        part.hear::<Value>(lab, LONG)?;
+        Ok::<Part, Error>(part)
+    };
+    Ok([start("publisher", 1, "out")?, start("subscriber", 2, "in")?])
+}
+
+/// The wire out of the first host. What is chosen next is sent whole: a bucket with room for the largest super-packet.
+fn install(topology: &Topology) -> Result {
+    let host = topology.host(1);
+    host.ip(&["link", "set", DEVICE, "gso_max_segs", "65535", "gso_max_size", &WHOLE.to_string()])?;
+    Wire { rate: RATE, limit: 1000, queue: Queue::Classes }.install(host, DEVICE)?;
+    let rate = format!("{RATE}bit");
+    let room = ["tbf", "rate", &rate, "burst", "70000", "limit", "10000000"];
+    host.tc(&[&["qdisc", "change", "dev", DEVICE, "root", "handle", "1:"], &room[..]].concat()).map(drop)
+}
+
+fn judge(sides: &[Side], ring: u64) -> Findings {
+    let mut findings = Findings { notes: notes(ring), ..Findings::default() };
+    let p99 = |side: &Side| median(&side.latency.each(|d| d.p99));
+    let idle = p99(&sides[0]);
+    let mut groups = Vec::new();
+    for (arm, side) in ARMS.iter().zip(sides) {
+        let mut factors = Factors::new()
+            .with("arm", arm.name)
+            .with("payload_bytes", SMALL)
+            .with("bulk_bytes", if arm.bulk { BIG } else { 0 })
+            .with("gso_max_size", arm.gso_max_size);
+        if let Some(blocking) = arm.blocking_us(ring) {
+            factors = factors.with("blocking_us", blocking);
+            let name =
+                format!("{}: p99 of the small channel, µs; blocking {blocking:.0}, idle p99 {idle:.0}", arm.name);
+            findings.checks.push(Check::at_most(name, p99(side), blocking * 1.1 + idle));
+        }
+        if arm.bulk {
+            let name = format!("{}: share of {} messages of 10 MB that arrived whole", arm.name, side.messages);
+            findings.checks.push(Check::at_least(name, side.whole as f64 / side.messages as f64, 1.0));
+        }
+        findings.cells.push(side.latency.cell(factors, false));
+        let bar =
+            |d: crate::Distribution| Bar { series: arm.name.into(), value: d.p50, deviation: 0.0, mark: Some(d.p99) };
+        groups.push(Group { label: arm.name.into(), bars: side.latency.all().map(bar).into_iter().collect() });
+    }
+    findings.figure = Figure {
+        title: "10 bytes at 1 kHz beside messages of 10 MB, 100 Mbit/s".into(),
+        axis: "latency, µs: median, p99 marked".into(),
+        logarithmic: true,
+        panels: vec![Panel { title: String::new(), groups }],
+    };
+    findings
+}
+
+fn notes(ring: u64) -> Vec<String> {
+    vec![
+        format!("latency from publish to callback, tcp, {SMALL} bytes at {HZ} Hz; the other channel publishes as soon as there is room"),
+        "class: small channel high and fifo:30 at both ends, big one low with threads of its own; pace: the big one at 90 Mbit/s".into(),
+        format!(
+            "blocking: the largest TCP super-packet of the big channel, {ring} bytes in the driver's queue and the packet itself, \
+             at {} Mbit/s",
+            RATE / 1_000_000
+        ),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_lever_makes_the_blocking_smaller() {
+        let found: Vec<Option<f64>> = ARMS.iter().map(|arm| arm.blocking_us(0)).collect();
+        assert_eq!((found[0], found[1]), (None, None), "alone, and in one queue with the big ones");
+        let bounds: Vec<f64> = found.into_iter().flatten().collect();
+        assert!(bounds.windows(2).all(|pair| pair[0] >= pair[1]), "{bounds:?}");
+        assert!((bounds[3] - 255.0).abs() < 1.0, "two segments and the packet itself: {bounds:?}");
+    }
+
+    #[test]
+    fn changes_are_what_set_takes() {
+        for text in ARMS.iter().flat_map(Arm::changes) {
+            assert!(text.parse::<qos::priority::Changes>().is_ok(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,273 @@
+//! `isolation` (F-8): one of eight subscribers stops, or is behind a bad link; the other seven and the publisher must not
+//! notice, and the one that stopped gets the latest sample when it goes on.
+//!
+//! The publisher is one host, the seven are on a second, the eighth on a third, around a switch. A pair of runs is one with
+//! all eight well and the next with the eighth impaired; what is compared is the seven's latency and the publisher's calls.
+
+use super::Experiment;
+use super::tally::Tally;
+use crate::error::{Error, Result};
+use crate::part::node::NodeSettings;
+use crate::part::stream::{Arrived, Connected, Order, Published, Settings};
+use crate::part::{Part, Place};
+use crate::results::{Bar, Check, Distribution, Factors, Figure, Findings, Group, Panel, Skipped, median_ratio};
+use crate::run::Lab;
+use crate::stalls::{Monitor, Stalls};
+use crate::topology::Topology;
+use rustix::process::{Pid, Signal};
+use serde_json::Value;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// The experiment.
+pub struct Isolation;
+
+const LONG: Duration = Duration::from_secs(40);
+const CARRIERS: [&str; 3] = ["tcp", "udp", "mcast"];
+const NEAR: usize = 7;
+const HZ: f64 = 1000.0;
+const PAYLOAD: usize = 256;
+/// The seven's median may be this much worse.
+const P50: f64 = 1.10;
+/// Their p99 may.
+const P99: f64 = 1.5;
+/// Whoever was stopped has the latest within this time, in milliseconds.
+const SOON: u64 = 5_000;
+/// Whoever was behind a bad link has: TCP waits longer and longer between its attempts.
+const LATER: u64 = 20_000;
+
+/// What happens to the eighth.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Trouble {
+    /// SIGSTOP.
+    Stopped,
+    /// 1 Mbit/s, and 30 % lost.
+    BadLink,
+}
+
+impl Trouble {
+    const fn name(self) -> &'static str {
+        match self {
+            Trouble::Stopped => "stopped",
+            Trouble::BadLink => "bad-link",
+        }
+    }
+}
+
+impl Experiment for Isolation {
+    fn name(&self) -> &'static str {
+        "isolation"
+    }
+
+    fn about(&self) -> &'static str {
+        "one of eight subscribers stops or is behind a bad link; the others and the publisher must not notice"
+    }
+
+    fn run(&self, lab: &Lab) -> Result<Findings> {
+        let mut findings = Findings { notes: notes(), ..Findings::default() };
+        let mut panels = Vec::new();
+        for trouble in [Trouble::Stopped, Trouble::BadLink] {
+            let mut groups = Vec::new();
+            for carrier in CARRIERS {
+                let topology = Topology::switch(lab, 3)?;
+                let mut house = House::start(lab, &topology, carrier)?;
+                groups.push(house.compare(lab, trouble, &mut findings)?);
+            }
+            panels.push(Panel { title: format!("the eighth is {}", trouble.name()), groups });
+        }
+        findings.figure = Figure {
+            title: "Latency of the other seven".into(),
+            axis: "latency, µs: median, p99 marked".into(),
+            logarithmic: true,
+            panels,
+        };
+        Ok(findings)
+    }
+}
+
+fn notes() -> Vec<String> {
+    vec![
+        format!("{HZ} samples a second of {PAYLOAD} bytes from one process to eight others; latency from publish to callback"),
+        "bad-link: at the switch's port to the eighth, 1 Mbit/s with room for 30 kB; 30 % of the packets are dropped there".into(),
+        "ratios: with the eighth impaired / with all well, by pairs of runs that follow each other, medians".into(),
+    ]
+}
+
+/// The publisher and its subscribers.
+struct House<'a> {
+    carrier: &'static str,
+    topology: &'a Topology,
+    publisher: Part,
+    near: Vec<Part>,
+    far: Part,
+}
+
+impl<'a> House<'a> {
+    fn start(lab: &Lab, topology: &'a Topology, carrier: &'static str) -> Result<Self> {
+        let at = |host: u8, port: u16| SocketAddr::new(Topology::address_of(host), 7400 + port);
+        let near = (0..NEAR as u16).map(|n| (2, n));
+        let all: Vec<SocketAddr> =
+            [(1, 0), (3, 0)].into_iter().chain(near).map(|(host, port)| at(host, port)).collect();
+        let start = |role: &str, name: &str, host: u8, port: u16| {
+            let settings = Settings {
+                node: NodeSettings::at(lab, name, "isolation", at(host, port), &all)?,
+                topic: "/state".into(),
+                name: format!("/{name}"),
+                size: PAYLOAD,
+                hz: HZ,
+                carriers: vec![carrier.into()],
+                best_effort: carrier != "tcp",
+            };
+            let mut part = Part::start(lab, Place::at(topology.host(host), &[]), role, &settings)?;
+            part.hear::<Value>(lab, LONG)?;
+            Ok::<Part, Error>(part)
+        };
+        let mut publisher = start("publisher", "publisher", 1, 0)?;
+        let near = (0..NEAR as u16).map(|n| start("subscriber", &format!("near{n}"), 2, n)).collect::<Result<_>>()?;
+        let far = start("subscriber", "far", 3, 0)?;
+        let count = NEAR + 1;
+        let connected: Connected = publisher.ask(lab, &Order::Connected { count }, LONG)?;
+        if !connected.ok || connected.carriers.iter().any(|found| found != carrier) {
+            return Err(Error::Failed(format!("not {count} channels over {carrier}: {connected:?}")));
+        }
+        Ok(Self { carrier, topology, publisher, near, far })
+    }
+
+    /// Pairs of runs, and what they come to.
+    fn compare(&mut self, lab: &Lab, trouble: Trouble, findings: &mut Findings) -> Result<Group> {
+        let (repetitions, count) = match () {
+            () if lab.options.tiny => (1, 100),
+            () if lab.options.quick => (7, 600),
+            () => (9, 3000),
+        };
+        let mut sides = [Side::default(), Side::default()];
+        self.run(lab, 200, &mut Side::default())?;
+        for repetition in 0..repetitions {
+            let (carrier, name) = (self.carrier, trouble.name());
+            lab.tell(&format!("{carrier}, {name}, repetition {} of {repetitions}", repetition + 1));
+            self.run(lab, count, &mut sides[0])?;
+            if let Err(why) = self.impair(lab, trouble, true) {
+                let name = format!("{carrier}, {name}");
+                findings.skipped.push(Skipped { name, because: why.to_string() });
+                return Ok(Group { label: carrier.into(), bars: Vec::new() });
+            }
+            self.run(lab, count, &mut sides[1])?;
+            self.impair(lab, trouble, false)?;
+            let reached = self.catches_up(lab, trouble)?;
+            sides[1].caught_up += u32::from(reached);
+        }
+        Ok(self.note(trouble, &sides, repetitions, findings))
+    }
+
+    /// One run: what the seven got, and what publishing cost.
+    fn run(&mut self, lab: &Lab, count: u64, side: &mut Side) -> Result {
+        for near in &mut self.near {
+            near.ask::<Arrived>(lab, &Order::Report, LONG)?;
+        }
+        let monitor = Monitor::start()?;
+        let published: Published = self.publisher.ask(lab, &Order::Publish { count }, LONG)?;
+        let mut samples = Vec::new();
+        for near in &mut self.near {
+            near.ask::<Connected>(lab, &Order::Until { seq: published.last, ms: 500 }, LONG)?;
+            let arrived: Arrived = near.ask(lab, &Order::Report, LONG)?;
+            side.again += arrived.again;
+            samples.extend(arrived.samples);
+        }
+        let stalls = monitor.finish();
+        side.latency.add(count * NEAR as u64, &samples, &stalls);
+        side.calls.add(count, &published.calls, &Stalls::default());
+        Ok(())
+    }
+
+    fn impair(&self, lab: &Lab, trouble: Trouble, on: bool) -> Result {
+        match trouble {
+            Trouble::Stopped => self.stop(lab, on),
+            Trouble::BadLink => self.bad_link(on),
+        }
+    }
+
+    /// Stopped is a process when the kernel says so.
+    fn stop(&self, lab: &Lab, on: bool) -> Result {
+        let id = self.far.id();
+        let process = i32::try_from(id).ok().and_then(Pid::from_raw);
+        let process = process.ok_or_else(|| Error::Failed(format!("no process has the number {id}")))?;
+        rustix::process::kill_process(process, if on { Signal::STOP } else { Signal::CONT })
+            .map_err(std::io::Error::from)?;
+        while on && !std::fs::read_to_string(format!("/proc/{id}/stat"))?.contains(") T ") {
+            lab.stop.sleep(Duration::from_millis(1))?;
+        }
+        Ok(())
+    }
+
+    fn bad_link(&self, on: bool) -> Result {
+        let (switch, port) = (self.topology.middle()?, Topology::leads_to(3));
+        if !on {
+            self.topology.host(3).nft("delete table inet loss")?;
+            return switch.tc(&["qdisc", "delete", "dev", &port, "root"]).map(drop);
+        }
+        let narrow = ["qdisc", "add", "dev", &port, "root", "tbf", "rate", "1mbit", "burst", "3200", "limit", "30000"];
+        switch.tc(&narrow)?;
+        let lossy = "add table inet loss; add chain inet loss in { type filter hook input priority 0; }; \
+                     add rule inet loss in iifname eth0 numgen random mod 100 < 30 drop";
+        let done = self.topology.host(3).nft(lossy);
+        done.map(drop).inspect_err(|_| drop(switch.tc(&["qdisc", "delete", "dev", &port, "root"])))
+    }
+
+    /// Whether the eighth has the latest sample soon.
+    fn catches_up(&mut self, lab: &Lab, trouble: Trouble) -> Result<bool> {
+        let published: Published = self.publisher.ask(lab, &Order::Publish { count: 50 }, LONG)?;
+        let ms = if trouble == Trouble::Stopped { SOON } else { LATER };
+        let until: Connected = self.far.ask(lab, &Order::Until { seq: published.last, ms }, LONG)?;
+        Ok(until.ok)
+    }
+
+    fn note(&self, trouble: Trouble, sides: &[Side; 2], repetitions: u32, findings: &mut Findings) -> Group {
+        let (carrier, name) = (self.carrier, trouble.name());
+        let mut bars = Vec::new();
+        for (arm, side) in ["all-well", name].into_iter().zip(sides) {
+            let factors = |what: &str| {
+                let factors = Factors::new().with("arm", arm).with("measured", carrier).with("trouble", name);
+                factors.with("what", what).with("payload_bytes", PAYLOAD)
+            };
+            findings.cells.push(side.latency.cell(factors("latency of the seven"), false));
+            findings.cells.push(side.calls.cell(factors("calls of publish"), false));
+            bars.extend(side.latency.all().map(|found| Bar {
+                series: arm.into(),
+                value: found.p50,
+                deviation: 0.0,
+                mark: Some(found.p99),
+            }));
+        }
+        let [well, impaired] = sides;
+        let latency = |figure: Figured| median_ratio(&impaired.latency.pairs(&well.latency, figure));
+        let calls = |figure: Figured| median_ratio(&impaired.calls.pairs(&well.calls, figure));
+        let label = |what: &str| format!("{carrier}, {name}: {what}");
+        findings.checks.extend([
+            Check::at_most(label("p50 of the seven, ratio"), latency(|d| d.p50), P50),
+            Check::at_most(label("p99 of the seven, ratio"), latency(|d| d.p99), P99),
+            Check::at_most(label("p50 of publish, ratio"), calls(|d| d.p50), P50),
+            Check::at_most(label("p99 of publish, ratio"), calls(|d| d.p99), P99),
+            Check::at_least(label("the eighth had the latest in time, share"), impaired.share(repetitions), 1.0),
+            Check::at_most(label("samples that came twice or late"), (well.again + impaired.again) as f64, 0.0),
+        ]);
+        Group { label: carrier.into(), bars }
+    }
+}
+
+/// One figure of many.
+type Figured = fn(&Distribution) -> f64;
+
+/// What one kind of run gave.
+#[derive(Default)]
+struct Side {
+    latency: Tally,
+    calls: Tally,
+    again: u64,
+    caught_up: u32,
+}
+
+impl Side {
+    fn share(&self, repetitions: u32) -> f64 {
+        f64::from(self.caught_up) / f64::from(repetitions)
+    }
+}

@@ -1,0 +1,96 @@
+//! One cell in the making: repetition by repetition, with what stalls of the machine hit apart.
+
+use crate::results::{Cell, Distribution, Factors, Stalled};
+use crate::stalls::{Stalls, Timed};
+use serde_json::{Value, json};
+
+/// What the repetitions of a cell gave so far.
+#[derive(Debug, Default)]
+pub struct Tally {
+    samples: Vec<f64>,
+    stalled: Stalled,
+    sent: u64,
+    received: u64,
+    /// Figures of each repetition; a repetition in which nothing was received has none.
+    pub repetitions: Vec<Option<Distribution>>,
+    told: Vec<Value>,
+}
+
+impl Tally {
+    /// Adds a repetition: how many samples were sent to how many receivers, and those that arrived.
+    pub fn add(&mut self, sent: u64, arrived: &[Timed], stalls: &Stalls) {
+        let (clean, stalled) = stalls.apart(arrived);
+        let figures = Distribution::of(&clean);
+        let told = json!({"sent": sent, "received": arrived.len(), "us": figures, "stalled": stalled, "stalls": stalls.summary()});
+        self.told.push(told);
+        self.repetitions.push(figures);
+        self.samples.extend(clean);
+        self.stalled.n += stalled.n;
+        self.stalled.max = self.stalled.max.max(stalled.max);
+        self.sent += sent;
+        self.received += arrived.len() as u64;
+    }
+
+    /// Adds to what is told of the last repetition.
+    pub fn tell(&mut self, name: &str, value: impl Into<Value>) {
+        if let Some(told) = self.told.last_mut() {
+            told[name] = value.into();
+        }
+    }
+
+    /// Samples that did not arrive.
+    pub fn lost(&self) -> u64 {
+        self.sent.saturating_sub(self.received)
+    }
+
+    /// A figure of each repetition; not a number where there is none.
+    pub fn each(&self, figure: impl Fn(&Distribution) -> f64) -> Vec<f64> {
+        self.repetitions.iter().map(|found| found.as_ref().map_or(f64::NAN, &figure)).collect()
+    }
+
+    /// The figure of each repetition with the one of another tally's repetition.
+    pub fn pairs(&self, with: &Tally, figure: impl Fn(&Distribution) -> f64) -> Vec<(f64, f64)> {
+        self.each(&figure).into_iter().zip(with.each(&figure)).collect()
+    }
+
+    /// The cell.
+    pub fn cell(&self, factors: Factors, round_trips: bool) -> Cell {
+        let figures = Distribution::of(&self.samples);
+        let (rtt_us, latency_us) = if round_trips { (figures, None) } else { (None, figures) };
+        Cell {
+            factors,
+            n: self.samples.len() as u64,
+            rtt_us,
+            latency_us,
+            sent: self.sent,
+            received: self.received,
+            lost: self.lost(),
+            stalled: Some(self.stalled),
+            repetitions: self.told.clone(),
+        }
+    }
+
+    /// Figures of all samples together.
+    pub fn all(&self) -> Option<Distribution> {
+        Distribution::of(&self.samples)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn repetitions_add_up_and_pair() {
+        let (mut one, mut other) = (Tally::default(), Tally::default());
+        let samples = |us: u64| vec![Timed { from_ns: 0, ns: us * 1000 }; 3];
+        for us in [10, 20] {
+            one.add(4, &samples(us), &Stalls::default());
+            other.add(3, &samples(us * 2), &Stalls::default());
+        }
+        let cell = one.cell(Factors::new(), true);
+        assert_eq!((cell.n, cell.sent, cell.received, cell.lost, cell.repetitions.len()), (6, 8, 6, 2, 2));
+        assert_eq!(other.pairs(&one, |d| d.p50), [(20.0, 10.0), (40.0, 20.0)]);
+        assert!(cell.latency_us.is_none() && cell.rtt_us.is_some());
+    }
+}

@@ -1,0 +1,47 @@
+//! The node of a part: where it listens, whom it knows, and its priorities.
+
+use crate::error::Result;
+use crate::run::Lab;
+use serde::{Deserialize, Serialize};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use thalweg::{DiscoverySource, Node, Settings};
+
+/// Settings of a part's node.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct NodeSettings {
+    /// Its name.
+    pub name: String,
+    /// Nodes of different realms do not see each other.
+    pub realm: String,
+    /// Addresses it listens on besides loopback.
+    pub listen: Vec<SocketAddr>,
+    /// File with the addresses of all nodes; `None`: all are on one host.
+    pub addresses: Option<PathBuf>,
+}
+
+impl NodeSettings {
+    /// A node of this name that sees the nodes of its own host.
+    pub fn local(name: &str, realm: &str) -> Self {
+        Self { name: name.to_owned(), realm: realm.to_owned(), ..Self::default() }
+    }
+
+    /// As [`NodeSettings::local`], listening at one of `all` addresses, which it finds in a file of the lab's.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn at(lab: &Lab, name: &str, realm: &str, listen: SocketAddr, all: &[SocketAddr]) -> Result<Self> {
+        let file = lab.folder().join(format!("{realm}.toml"));
+        let text: String = all.iter().map(|address| format!("[[node]]\naddress = \"{address}\"\n")).collect();
+        std::fs::write(&file, text)?;
+        Ok(Self { listen: vec![listen], addresses: Some(file), ..Self::local(name, realm) })
+    }
+
+    /// Opens it.
+    pub(super) fn open(&self) -> Result<Node> {
+        let discovery = self.addresses.clone().map_or(DiscoverySource::Automatic, DiscoverySource::Static);
+        let (name, realm, listen) = (self.name.clone(), self.realm.clone(), self.listen.clone());
+        Ok(Node::with_settings(Settings { name, realm, listen, discovery, ..Settings::default() })?)
+    }
+}

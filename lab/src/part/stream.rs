@@ -1,0 +1,275 @@
+//! The roles `publisher` and `subscriber`: a stream of samples, each with the time it was published and took to arrive.
+
+use super::Orders;
+use super::node::NodeSettings;
+use crate::error::{Error, Result};
+use crate::stalls::Timed;
+use linux::clock::monotonic_ns;
+use qos::priority::Changes;
+use qos::{Queue, Reliability};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use thalweg::codec::Raw;
+use thalweg::{Node, Publisher, Sample, Subscriber};
+
+/// What both roles are given.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Settings {
+    /// The node.
+    pub node: NodeSettings,
+    /// The topic.
+    pub topic: String,
+    /// The port's name.
+    pub name: String,
+    /// Bytes of a sample.
+    pub size: usize,
+    /// Samples per second; 0: the next as soon as there is room for it (publisher).
+    pub hz: f64,
+    /// Carriers that may be used, best first; none: any.
+    pub carriers: Vec<String>,
+    /// Samples may be lost (subscriber).
+    pub best_effort: bool,
+}
+
+/// What both roles do when told; each is answered.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(tag = "do", rename_all = "lowercase")]
+pub enum Order {
+    /// Waits for so many channels: [`Connected`].
+    Connected {
+        /// How many.
+        count: usize,
+    },
+    /// Sets the priority of this end of the channel with the port `other`; the port's own name: of the whole process.
+    Set {
+        /// The port at the other end.
+        other: String,
+        /// What changes.
+        changes: Changes,
+    },
+    /// Publishes so many samples: [`Published`].
+    Publish {
+        /// How many.
+        count: u64,
+    },
+    /// Publishes until [`Order::Stop`].
+    Start,
+    /// Publishes no more: [`Published`].
+    Stop,
+    /// What arrived since the last report: [`Arrived`].
+    Report,
+    /// Waits until a sample of this number or a later one came, at most so many milliseconds: [`Connected`].
+    Until {
+        /// The sequence number.
+        seq: u64,
+        /// The longest it waits.
+        ms: u64,
+    },
+}
+
+/// Whether it is so.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Connected {
+    /// It is.
+    pub ok: bool,
+    /// What there is instead.
+    pub found: u64,
+    /// Carriers of the channels.
+    pub carriers: Vec<String>,
+}
+
+/// What was published since the last order.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Published {
+    /// Samples.
+    pub count: u64,
+    /// Sequence number of the last one.
+    pub last: u64,
+    /// Of the calls of `publish`: when, and how long.
+    pub calls: Vec<Timed>,
+}
+
+/// What arrived since the last report.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Arrived {
+    /// Samples.
+    pub count: u64,
+    /// Sequence number of the latest one.
+    pub last: u64,
+    /// Samples that came twice, or after a later one.
+    pub again: u64,
+    /// Samples that were not whole.
+    pub damaged: u64,
+    /// Of each sample: when it was published, and how long it took.
+    pub samples: Vec<Timed>,
+}
+
+/// Nothing that works takes this long.
+const LONG: Duration = Duration::from_secs(30);
+/// A publisher as fast as there is room waits for room this long at most.
+const ROOM_US: u64 = 20_000_000;
+
+/// Publishes.
+pub(super) fn publisher(mut orders: Orders) -> Result {
+    let settings: Settings = orders.settings()?;
+    let node = settings.node.open()?;
+    let queue = if settings.hz > 0.0 { Queue::default() } else { Queue::Block { limit: 1, up_to_us: ROOM_US } };
+    let builder = node.publisher::<Raw>(&settings.topic).named(&settings.name).queue(queue);
+    let port = Arc::new(Mutex::new(builder.max_message(most(settings.size)).open()?));
+    let mut running: Option<Running> = None;
+    orders.say(&json!({"node": node.id()}))?;
+    while let Some(order) = orders.wait::<Order>()? {
+        match order {
+            Order::Connected { count } => {
+                let ok = node.wait_until(LONG, || hold(&port).connected() >= count);
+                let port = hold(&port);
+                let carriers = port.channels().into_iter().map(|c| c.carrier).collect();
+                orders.say(&Connected { ok, found: port.connected() as u64, carriers })?;
+            }
+            Order::Publish { count } => {
+                let never = AtomicBool::new(false);
+                let published = publish(&mut hold(&port), &settings, count, &never);
+                orders.say(&published?)?;
+            }
+            Order::Start => {
+                running = Some(Running::start(port.clone(), settings.clone())?);
+                orders.say(&json!({}))?;
+            }
+            Order::Stop => orders.say(&running.take().map_or_else(|| Ok(Published::default()), Running::finish)?)?,
+            Order::Set { other, changes } => orders.say(&set(&node, &settings.name, &other, &changes)?)?,
+            order => return Err(Error::Usage(format!("a publisher does not {order:?}"))),
+        }
+    }
+    if let Some(running) = running {
+        running.finish()?;
+    }
+    // What waits in front of a slow link is not waited for.
+    hold(&port).drain_on_close(Duration::ZERO);
+    Ok(())
+}
+
+fn most(size: usize) -> u32 {
+    u32::try_from(size.max(1 << 16)).unwrap_or(u32::MAX)
+}
+
+fn hold<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+pub(super) fn set(node: &Node, port: &str, other: &str, changes: &Changes) -> Result<serde_json::Value> {
+    let report = node.set_priority(port, other, changes)?;
+    Ok(serde_json::to_value(report).map_err(std::io::Error::from)?)
+}
+
+/// A publisher on a thread of its own.
+struct Running {
+    stop: Arc<AtomicBool>,
+    thread: JoinHandle<Result<Published>>,
+}
+
+impl Running {
+    fn start(port: Arc<Mutex<Publisher<Raw>>>, settings: Settings) -> Result<Self> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let asked = stop.clone();
+        let body = move || publish(&mut hold(&port), &settings, u64::MAX, &asked);
+        Ok(Self { stop, thread: std::thread::Builder::new().name("publish".into()).spawn(body)? })
+    }
+
+    fn finish(self) -> Result<Published> {
+        self.stop.store(true, Relaxed);
+        self.thread.join().unwrap_or_else(|_| Err(Error::Failed("the publishing thread failed".into())))
+    }
+}
+
+/// Publishes at even intervals; who is late catches up. Each sample is filled with the low byte of its number.
+fn publish(port: &mut Publisher<Raw>, settings: &Settings, count: u64, stop: &AtomicBool) -> Result<Published> {
+    let mut published = Published { calls: Vec::with_capacity(count.min(MOST_CALLS) as usize), ..Published::default() };
+    let mut message = vec![0; settings.size];
+    let start = Instant::now();
+    while published.count < count && !stop.load(Relaxed) {
+        if settings.hz > 0.0 {
+            let due = start + Duration::from_secs_f64(published.count as f64 / settings.hz);
+            std::thread::sleep(due.saturating_duration_since(Instant::now()));
+        }
+        message.fill(published.count as u8);
+        let from_ns = monotonic_ns();
+        published.last = port.publish(&message)?.seq;
+        if published.calls.len() < MOST_CALLS as usize {
+            published.calls.push(Timed { from_ns, ns: monotonic_ns() - from_ns });
+        }
+        published.count += 1;
+    }
+    Ok(published)
+}
+
+/// Calls whose times are kept; memory for them is taken before.
+const MOST_CALLS: u64 = 100_000;
+
+/// Subscribes.
+pub(super) fn subscriber(mut orders: Orders) -> Result {
+    let settings: Settings = orders.settings()?;
+    let node = settings.node.open()?;
+    let account =
+        Arc::new(Mutex::new(Arrived { samples: Vec::with_capacity(MOST_CALLS as usize), ..Arrived::default() }));
+    let (seen, size) = (account.clone(), settings.size);
+    let port = open(&node, &settings, move |sample| hold(&seen).note(&sample, size))?;
+    orders.say(&json!({"node": node.id()}))?;
+    while let Some(order) = orders.wait::<Order>()? {
+        match order {
+            Order::Connected { count } => {
+                let ok = node.wait_until(LONG, || port.connected() >= count);
+                let carriers = port.channels().into_iter().map(|c| c.carrier).collect();
+                orders.say(&Connected { ok, found: port.connected() as u64, carriers })?;
+            }
+            Order::Report => orders.say(&hold(&account).take())?,
+            Order::Until { seq, ms } => {
+                let until = Instant::now() + Duration::from_millis(ms);
+                while hold(&account).last < seq && Instant::now() < until {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                let found = hold(&account).last;
+                orders.say(&Connected { ok: found >= seq, found, carriers: Vec::new() })?;
+            }
+            Order::Set { other, changes } => orders.say(&set(&node, &settings.name, &other, &changes)?)?,
+            order => return Err(Error::Usage(format!("a subscriber does not {order:?}"))),
+        }
+    }
+    Ok(())
+}
+
+fn open(
+    node: &Node,
+    settings: &Settings,
+    note: impl FnMut(Sample<'_, Raw>) + Send + 'static,
+) -> Result<Subscriber<Raw>> {
+    let reliability = if settings.best_effort { Reliability::BestEffort } else { Reliability::Reliable };
+    let builder = node.subscriber::<Raw>(&settings.topic).named(&settings.name).reliability(reliability);
+    let builder = builder.max_message(most(settings.size));
+    let builder = if settings.carriers.is_empty() { builder } else { builder.carriers(settings.carriers.clone()) };
+    Ok(builder.callback(note)?)
+}
+
+impl Arrived {
+    fn note(&mut self, sample: &Sample<'_, Raw>, size: usize) {
+        let info = sample.info();
+        self.count += 1;
+        self.again += u64::from(info.seq <= self.last);
+        self.last = self.last.max(info.seq);
+        let whole = sample.len() == size && sample.first() == sample.last();
+        self.damaged += u64::from(!whole);
+        if self.samples.len() < self.samples.capacity() {
+            self.samples.push(Timed { from_ns: info.source_ns, ns: info.received_ns.saturating_sub(info.source_ns) });
+        }
+    }
+
+    /// All of it, and begins anew; the last number stays known, so that nothing comes twice unnoticed.
+    fn take(&mut self) -> Self {
+        let samples = Vec::with_capacity(MOST_CALLS as usize);
+        std::mem::replace(self, Self { samples, last: self.last, ..Self::default() })
+    }
+}

@@ -1,0 +1,177 @@
+//! One direction of a wide-area link, pure: which frame leaves when, by the times that are handed in.
+
+use serde::{Deserialize, Serialize};
+use std::cmp::{Ordering, Reverse};
+use std::collections::BinaryHeap;
+use std::time::Duration;
+use thalweg::testing::Dice;
+
+/// How one direction behaves. The default changes nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Behaviour {
+    /// From the end of a frame's transmission to its arrival.
+    pub delay: Duration,
+    /// The delay is this much shorter or longer, uniformly; the order stays.
+    pub jitter: Duration,
+    /// Share of the frames that vanish on the way, 0 to 1. They have used the line.
+    pub loss: f64,
+    /// Share of the frames that are not delayed and so overtake the others, 0 to 1.
+    pub reorder: f64,
+    /// Bits per second, whole Ethernet frames counted; `None`: no limit.
+    pub rate: Option<u64>,
+    /// Bytes that may wait for the line; a frame that does not fit is dropped.
+    pub queue: u64,
+}
+
+impl Default for Behaviour {
+    fn default() -> Self {
+        let zero = Duration::ZERO;
+        Self { delay: zero, jitter: zero, loss: 0.0, reorder: 0.0, rate: None, queue: QUEUE }
+    }
+}
+
+/// A hundred full frames.
+const QUEUE: u64 = 150_000;
+
+/// What became of the frames so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counts {
+    /// Came in.
+    pub arrived: u64,
+    /// Found the queue full.
+    pub overflowed: u64,
+    /// Vanished, as the behaviour wants it.
+    pub lost: u64,
+    /// Overtook, as the behaviour wants it.
+    pub reordered: u64,
+    /// Left.
+    pub released: u64,
+}
+
+/// The state of one direction. Frames are whatever the caller keeps of them.
+pub struct Line<F> {
+    behaviour: Behaviour,
+    dice: Dice,
+    free_at: u64, // ns: when the line has sent what it has
+    last: u64,    // ns: when the last frame leaves that does not overtake
+    backlog: u64, // bits since the line was last idle that no released frame accounts for
+    waiting: BinaryHeap<Reverse<Entry<F>>>,
+    counts: Counts,
+}
+
+/// A frame that leaves.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Leaving<F> {
+    /// When it is to leave, in nanoseconds of the caller's clock.
+    pub at: u64,
+    /// The frame.
+    pub frame: F,
+    /// Bits that the line sent since the frame before, if it was busy all the time: what a rate is measured by.
+    pub back_to_back: Option<u64>,
+}
+
+impl<F> Line<F> {
+    /// A line at rest; the same seed gives the same losses.
+    pub fn new(behaviour: Behaviour, seed: u64) -> Self {
+        let (dice, counts) = (Dice::new(seed), Counts::default());
+        Self { behaviour, dice, free_at: 0, last: 0, backlog: 0, waiting: BinaryHeap::new(), counts }
+    }
+
+    /// A frame of `length` bytes comes in at `now` (nanoseconds, never less than before). Gives it back if it goes no further.
+    pub fn arrive(&mut self, now: u64, length: u64, frame: F) -> Option<F> {
+        self.counts.arrived += 1;
+        let busy = self.free_at > now;
+        if busy && self.bytes_waiting(now) + length > self.behaviour.queue {
+            self.counts.overflowed += 1;
+            return Some(frame);
+        }
+        self.free_at = self.free_at.max(now) + self.transmission(length);
+        self.backlog = if busy { self.backlog + length * 8 } else { 0 };
+        if self.dice.chance(self.behaviour.loss) {
+            self.counts.lost += 1;
+            return Some(frame);
+        }
+        let at = self.leaves_at();
+        let back_to_back = (self.backlog > 0).then(|| std::mem::take(&mut self.backlog));
+        let number = self.counts.arrived;
+        self.waiting.push(Reverse(Entry { number, leaving: Leaving { at, frame, back_to_back } }));
+        None
+    }
+
+    /// When the next frame leaves.
+    pub fn next_at(&self) -> Option<u64> {
+        self.waiting.peek().map(|Reverse(entry)| entry.leaving.at)
+    }
+
+    /// The next frame, if it is due.
+    pub fn leave(&mut self, now: u64) -> Option<Leaving<F>> {
+        self.next_at().filter(|at| *at <= now)?;
+        self.counts.released += 1;
+        self.waiting.pop().map(|Reverse(entry)| entry.leaving)
+    }
+
+    /// What became of the frames so far.
+    pub fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    fn leaves_at(&mut self) -> u64 {
+        if self.dice.chance(self.behaviour.reorder) {
+            self.counts.reordered += 1;
+            return self.free_at;
+        }
+        let delay = self.dice.around(nanoseconds(self.behaviour.delay), nanoseconds(self.behaviour.jitter));
+        self.last = self.last.max(self.free_at + delay);
+        self.last
+    }
+
+    fn bytes_waiting(&self, now: u64) -> u64 {
+        let busy = u128::from(self.free_at.saturating_sub(now));
+        (busy * u128::from(self.behaviour.rate.unwrap_or(0)) / 8_000_000_000) as u64
+    }
+
+    fn transmission(&self, length: u64) -> u64 {
+        let Some(rate) = self.behaviour.rate else { return 0 };
+        (u128::from(length) * 8_000_000_000).div_ceil(u128::from(rate.max(1))) as u64
+    }
+}
+
+fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX / 4)
+}
+
+/// By time of leaving, then of arrival.
+struct Entry<F> {
+    number: u64,
+    leaving: Leaving<F>,
+}
+
+impl<F> Entry<F> {
+    fn key(&self) -> (u64, u64) {
+        (self.leaving.at, self.number)
+    }
+}
+
+impl<F> PartialEq for Entry<F> {
+    fn eq(&self, other: &Self) -> bool {
+        self.key() == other.key()
+    }
+}
+
+impl<F> Eq for Entry<F> {}
+
+impl<F> PartialOrd for Entry<F> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl<F> Ord for Entry<F> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.key().cmp(&other.key())
+    }
+}
+
+#[cfg(test)]
+mod tests;
