@@ -9,6 +9,7 @@ mod sockets;
 
 use super::FlowNews;
 use super::control::Control;
+use super::reader::ThreadError;
 use crate::admin::{self, EndReport};
 use crate::channel::flow::Flow;
 use crate::control::{Direction, PortId};
@@ -174,11 +175,11 @@ impl Control {
     }
 
     /// The receiving thread of a channel.
-    fn receive_as(&self, _channel: &Channel, wanted: &PrioritySettings) -> Result<(), String> {
-        if wanted.wants_own_thread() {
-            return Err("receiving threads cannot be set yet".into());
+    fn receive_as(&self, channel: &Channel, wanted: &PrioritySettings) -> Result<(), String> {
+        match self.state.readers.set_priority(channel.id, wanted) {
+            Err(ThreadError::NoChannel) if !wanted.wants_own_thread() => Ok(()),
+            done => done.map(drop).map_err(|error| error.to_string()),
         }
-        Ok(())
     }
 
     /// The class of an end whose mark nobody set: its publisher's, and low for bulk that states none (design: bulk must

@@ -7,7 +7,7 @@ use crate::admin::EndReport;
 use crate::control::PortId;
 use crate::port::Channel;
 use linux::marks::{self, Marks};
-use linux::sched;
+use linux::sched::{self, Scheduled};
 use qos::priority::{Change, Changes, Dscp, Mark, PrioritySettings};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Weak;
@@ -63,7 +63,10 @@ impl Control {
 
     fn describe_thread(&self, end: &End, channel: &Channel, report: &mut EndReport) {
         if end.side == Side::Subscriber {
-            return;
+            let Ok(thread) = self.state.readers.report(channel.id) else { return };
+            thread.scheduled.iter().for_each(|found| describe_scheduled(found, report));
+            (report.tid, report.own_thread) = (thread.tid, thread.own_thread);
+            return add(&mut report.note, &format!("received by {}", thread.served_by));
         }
         match channel.flow.get().and_then(Weak::upgrade).and_then(|flow| flow.own()) {
             Some(own) => describe_scheduling(own.tid(), report),
@@ -111,12 +114,17 @@ impl Control {
 
 /// What the kernel says of a thread.
 fn describe_scheduling(tid: i32, report: &mut EndReport) {
-    let Ok(found) = sched::read(tid) else { return };
-    report.tid = Some(tid);
+    if let Ok(found) = sched::read(tid) {
+        describe_scheduled(&found, report);
+    }
+}
+
+fn describe_scheduled(found: &Scheduled, report: &mut EndReport) {
+    report.tid = Some(found.tid);
     report.policy = found.policy_name().to_owned();
     report.priority = found.priority().into();
     report.nice = found.nice.into();
-    report.affinity = found.affinity;
+    report.affinity.clone_from(&found.affinity);
 }
 
 fn add(note: &mut String, more: &str) {

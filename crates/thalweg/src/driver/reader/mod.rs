@@ -2,13 +2,12 @@
 //! priority of their own and those that would hold up others; the rest share one thread per class that waits for all of them.
 
 mod own;
-#[cfg_attr(not(test), allow(dead_code))] // called by administration
 mod priority;
 mod shared;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use priority::ServedBy;
+pub(crate) use priority::{ServedBy, ThreadError};
 
 use crate::channel::inbound::{Inbound, Step};
 use crate::event::Events;
