@@ -94,7 +94,7 @@ pub struct Amount {
 
 /// For these options.
 pub fn amount(options: &Options) -> Amount {
-    let period = Duration::from_millis(4);
+    let period = Duration::from_millis(3);
     match (options.tiny, options.quick) {
         (true, _) => Amount { repetitions: 1, count: 25, warmup: 5, period },
         (false, true) => Amount { repetitions: 5, count: 500, warmup: 75, period },
