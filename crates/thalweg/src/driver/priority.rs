@@ -9,12 +9,14 @@ mod sockets;
 
 use super::FlowNews;
 use super::control::Control;
+use super::entries::Entry;
 use super::reader::ThreadError;
 use crate::admin::{self, EndReport};
+use crate::carrier::{SharedSocket, shared};
 use crate::channel::flow::Flow;
 use crate::control::{Direction, PortId};
 use crate::event::Event;
-use crate::port::{Channel, PortRef};
+use crate::port::{Channel, PortRef, Way};
 use linux::sched;
 use qos::Class;
 use qos::priority::{Changes, Mark, PrioritySettings, band};
@@ -106,6 +108,26 @@ impl Control {
         kept.or(&self.state.priority(end.port))
     }
 
+    /// At the publisher: what a channel that is being opened leaves by, and what holds for it.
+    pub(super) fn prioritise_sent(&mut self, channel: &Arc<Channel>, way: &Way, entry: &Entry) {
+        let flow = match way {
+            Way::Flow(flow) | Way::Group(flow) => Some(flow),
+            Way::Local(_) | Way::Ring(_) => None,
+        };
+        let mut sockets: Vec<SharedSocket> = flow.and_then(|flow| flow.socket()).into_iter().collect();
+        if let Entry::Served(stream, _) | Entry::Shared(stream, _) = entry {
+            let stream = shared(stream);
+            if !sockets.iter().any(|socket| socket.ptr_eq(&stream)) {
+                sockets.push(stream);
+            }
+        }
+        let _ = channel.sockets.set(sockets);
+        if let Some(flow) = flow {
+            let _ = channel.flow.set(Arc::downgrade(flow));
+        }
+        self.prioritise_opened(Side::Publisher, channel);
+    }
+
     /// Gives a channel that was just opened what holds for it. What the kernel refuses is told, and the channel goes on
     /// without it.
     pub(super) fn prioritise_opened(&mut self, side: Side, channel: &Arc<Channel>) {
@@ -140,7 +162,7 @@ impl Control {
         let flow = channel.flow.get().and_then(Weak::upgrade);
         let served = match (end.side, &flow) {
             (Side::Subscriber, _) => self.receive_as(channel, wanted),
-            (Side::Publisher, Some(flow)) => self.send_as(flow, wanted),
+            (Side::Publisher, Some(flow)) => self.send_as(end.port, flow, wanted),
             (Side::Publisher, None) => Ok(()), // no flow: the publishing thread hands over or writes into the ring
         };
         if let Err(why) = served {
@@ -155,7 +177,7 @@ impl Control {
     }
 
     /// The sending thread of a flow: its own while scheduling or processors are set, at once by its id.
-    fn send_as(&self, flow: &Arc<Flow>, wanted: &PrioritySettings) -> Result<(), String> {
+    fn send_as(&self, port: PortId, flow: &Arc<Flow>, wanted: &PrioritySettings) -> Result<(), String> {
         if !wanted.wants_own_thread() {
             if flow.own().is_some() {
                 flow.move_to(None);
@@ -168,6 +190,9 @@ impl Control {
                 .map_err(|refused| refused.to_string()),
             None => {
                 let own = self.state.senders.start_own(flow, &wanted).map_err(|error| error.to_string())?;
+                if let Some((outlet, _)) = self.state.outlet(port) {
+                    outlet.prepare_to_hand_over();
+                }
                 flow.move_to(Some(own));
                 Ok(())
             }
@@ -177,8 +202,9 @@ impl Control {
     /// The receiving thread of a channel.
     fn receive_as(&self, channel: &Channel, wanted: &PrioritySettings) -> Result<(), String> {
         match self.state.readers.set_priority(channel.id, wanted) {
+            // One that is not received yet, or no more, has no thread to change.
             Err(ThreadError::NoChannel) if !wanted.wants_own_thread() => Ok(()),
-            done => done.map(drop).map_err(|error| error.to_string()),
+            done => done.map(drop).map_err(|why| why.to_string()),
         }
     }
 
