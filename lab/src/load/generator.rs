@@ -117,9 +117,10 @@ struct Running {
 impl Running {
     fn start(load: Load, target: Target) -> Result<Self> {
         let streams = if let Pattern::Greedy(streams) = load.pattern { streams.max(1) } else { 1 };
+        // All are connected before the first one sends: nothing of a connection waits behind the load, or is lost in it.
+        let senders: Vec<Sender> = (0..streams).map(|_| Sender::open(&load, target)).collect::<Result<_>>()?;
         let mut running = Self { stop: Arc::default(), threads: Vec::new() };
-        for _ in 0..streams {
-            let mut sender = Sender::open(&load, target)?;
+        for mut sender in senders {
             let stop = running.stop.clone();
             let body = move || {
                 linux::sched::set(0, &Scheduling::from(SCHEDULING)).map_err(|e| Error::System(e.to_string()))?;
@@ -196,6 +197,8 @@ impl Sender {
             let stream = TcpStream::connect_timeout(&target.tcp, PATIENCE)?;
             stream.set_nodelay(true)?;
             stream.set_write_timeout(Some(LOOK))?;
+            // What waits when the load ends is thrown away: megabytes would go on for seconds, into the next measurement.
+            rustix::net::sockopt::set_socket_linger(&stream, Some(Duration::ZERO)).map_err(std::io::Error::from)?;
             return Ok(Sender::Stream { stream, bytes: bytes(most.max(GREEDY)) });
         }
         let socket = UdpSocket::bind(if target.udp.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" })?;
