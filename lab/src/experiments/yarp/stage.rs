@@ -153,16 +153,9 @@ impl Run {
 
     fn came(&self, stalled: bool) -> impl Iterator<Item = f64> {
         let took = |trip: &Trip| Some((trip.sent_ns, trip.took_ns?));
-        let came =
-            self.trips.iter().filter_map(took).filter(move |(sent, took)| self.is_stall(*sent, *took) == stalled);
+        let hit = move |sent, took| self.stalls.hit(sent, sent + took) == stalled;
+        let came = self.trips.iter().filter_map(took).filter(move |(sent, took)| hit(*sent, *took));
         came.map(|(_, took)| took as f64 / 1000.0)
-    }
-
-    /// Whether half of a round trip or more may have been a stall. (Any stall at all would pick out the longest ones.)
-    fn is_stall(&self, sent_ns: u64, took_ns: u64) -> bool {
-        let hit =
-            self.stalls.stalls.iter().filter(|stall| stall.from_ns <= sent_ns + took_ns && sent_ns <= stall.to_ns);
-        hit.map(|stall| stall.late_ns).sum::<u64>() * 2 >= took_ns && self.stalls.hit(sent_ns, sent_ns + took_ns)
     }
 
     /// Those that did not come back.
