@@ -14,7 +14,7 @@ use crate::results::Stalled;
 use crate::run::Lab;
 use crate::stalls::{Monitor, Stalls};
 use crate::topology::wire::{Queue, Wire};
-use crate::topology::{Namespace, Topology};
+use crate::topology::{DEVICE, Namespace, Topology};
 use crate::trips::{CARRIERS, Measure, Priority, Trip, Trips};
 use qos::priority::Changes;
 use std::time::Duration;
@@ -41,6 +41,9 @@ impl Stage {
         let topology = setup.build(lab)?;
         let [ping, load, sinks] = setup.hosts;
         let (ours, theirs) = processors();
+        if std::env::var_os("NOSTEER").is_none() {
+            topology.host(sinks).steer(DEVICE, ours[0])?;
+        }
         let sink = Sink::new(lab, Place::at(topology.host(sinks), &theirs), Topology::address_of(sinks))?;
         let generator = Generator::new(lab, Place::at(topology.host(load), &theirs), sink.target)?;
         let trips = Trips::new(lab, &topology, [ping, sinks], &ours)?;
