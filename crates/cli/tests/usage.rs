@@ -11,7 +11,7 @@ fn bad_arguments_exit_2_and_say_what_is_allowed() {
     for (arguments, says) in [
         ("pbu /a", "'pub'"),
         ("lst", "'list'"),
-        ("foo", "demo, pub, sub, list, info, connect, disconnect, hz, bw, delay, top, router, bench"),
+        ("foo", "demo, pub, sub, list, info, connect, disconnect, set, get, admin, qos, sched, hz, bw, delay, top, why, doctor"),
         ("bench foo", "latency, throughput, fanout, compare"),
         ("pub", "<TOPIC>"),
         ("pub a", "does not start with '/'"),
@@ -24,7 +24,7 @@ fn bad_arguments_exit_2_and_say_what_is_allowed() {
         ("pub /a --size 1parsec", "KiB"),
         ("pub /a --count 0", "0 is not in 1.."),
         ("pub /a --carrier pigeon", "auto, local, shm, tcp, udp, mcast"),
-        ("pub /a --class best", "low, normal, high, critical"),
+        ("pub /a --class best", "low, normal (norm), high or critical (crit)"),
         ("pub /a --carrier udp --reliable", "take --carrier tcp"),
         ("sub /a --carrier mcast --reliable", "may lose samples"),
         ("pub /a --reliable --best-effort", "cannot be used with"),
@@ -41,6 +41,9 @@ fn bad_arguments_exit_2_and_say_what_is_allowed() {
         ("sub /a --name a/b", "node name"),
         ("list doors", "nodes, ports, topics, channels"),
         ("connect /out", "</IN>"),
+        ("why /out", "</IN>"),
+        ("why out /in", "does not start with '/'"),
+        ("doctor --fix=weather", "no-bands"),
         ("hz /a --seconds soon", "a number of seconds"),
         ("hz /a --seconds -1", "'-1' for '--seconds <SECONDS>': a number of seconds"),
         ("demo --realm a/b", "realm \"a/b\": allowed are"),
@@ -122,7 +125,9 @@ fn a_build_without_a_router_says_so() {
 #[test]
 fn every_verb_helps_with_an_example() {
     let house = House::new();
-    for verb in "demo pub sub list info connect disconnect hz bw delay top router bench".split(' ') {
+    for verb in
+        "demo pub sub list info connect disconnect set get admin qos sched hz bw delay top router bench".split(' ')
+    {
         let help = house.run(&format!("{verb} --help")).lines.join("\n");
         assert!(help.contains(&format!("thalweg {verb}")) && help.contains("Example:"), "{verb}: {help}");
         assert!(help.contains("--json"), "{verb}");

@@ -239,7 +239,7 @@ fn install(topology: &Topology) -> Result {
     Wire { rate: RATE, limit: 1000, queue: Queue::Classes }.install(host, DEVICE)?;
     let rate = format!("{RATE}bit");
     let room = ["tbf", "rate", &rate, "burst", "70000", "limit", "10000000"];
-    host.tc(&[&["qdisc", "change", "dev", DEVICE, "root", "handle", "1:"], &room[..]].concat()).map(drop)
+    host.tc(&[&["qdisc", "change", "dev", DEVICE, "root", "handle", "7a1:"], &room[..]].concat()).map(drop)
 }
 
 fn judge(sides: &[Side], ring: u64) -> Findings {

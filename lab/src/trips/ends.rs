@@ -99,11 +99,7 @@ impl Ends {
         let other = if self.me == "ping" { "pong" } else { "ping" };
         let set = |from: &str| {
             let (port, other) = (port(self.me, carrier, from), port(other, carrier, from));
-            let request = thalweg::admin::Request::Set { port, other, changes: changes.clone() };
-            match self.node.ask(self.node.id(), &request, CONNECT)? {
-                thalweg::admin::Reply::Settings(mut ends) if ends.len() == 1 => Ok(ends.remove(0)),
-                other => Err(Error::Failed(format!("{other:?}"))),
-            }
+            Ok(self.node.set_priority(&port, &other, changes)?)
         };
         Ok(Priorities { ends: ["ping", "pong"].into_iter().map(set).collect::<Result<_>>()? })
     }

@@ -69,6 +69,11 @@ impl LocalEndpoint {
         self.users
     }
 
+    /// The connections that are kept for its realm on this host.
+    pub fn kept(&self) -> super::kept::Kept {
+        super::kept::Kept::new(&self.dir, &self.peers)
+    }
+
     /// The sockets of all other nodes of the realm that are there now.
     pub fn others(&self) -> Source {
         let entries = fs::read_dir(&self.dir).into_iter().flatten().flatten().map(|entry| entry.path());
@@ -158,7 +163,7 @@ fn explain(path: &Path, error: io::Error) -> io::Error {
 }
 
 /// 64-bit FNV-1a of the host identity: short enough for a socket's path.
-fn short(host: &str) -> String {
+pub(super) fn short(host: &str) -> String {
     let hash = host.bytes().fold(0xcbf2_9ce4_8422_2325u64, |h, b| (h ^ u64::from(b)).wrapping_mul(0x100_0000_01b3));
     format!("{hash:016x}")
 }

@@ -1,6 +1,7 @@
 //! What an end of a channel has now: read back from the kernel, not from what was asked.
 
 use super::super::control::Control;
+use super::Refusal;
 use super::sockets::sockets;
 use super::{End, Side};
 use crate::admin::EndReport;
@@ -91,12 +92,13 @@ impl Control {
     // --- the process -------------------------------------------------------------------------------------------
 
     /// Schedules all threads of the process.
-    pub(super) fn set_process(&self, port: &str, changes: &Changes) -> Result<EndReport, String> {
+    pub(super) fn set_process(&self, port: &str, changes: &Changes) -> Result<EndReport, Refusal> {
         self.find_port(port)?;
         if !changes.is_without_packets() {
             return Err(format!(
                 "{port} and itself mean its process, which has no packets: name the port at the channel's other end, or set sched and affinity only"
-            ));
+            )
+            .into());
         }
         let mut asked = PrioritySettings::default();
         changes.apply(&mut asked);
@@ -107,8 +109,8 @@ impl Control {
         if changes.affinity == Change::Unset {
             asked.affinity = Some((0..std::thread::available_parallelism().map_or(1, |n| n.get() as u16)).collect());
         }
-        let threads = sched::set_process(0, asked.sched.as_ref(), asked.affinity.as_deref())
-            .map_err(|refused| refused.to_string())?;
+        let threads =
+            sched::set_process(0, asked.sched.as_ref(), asked.affinity.as_deref()).map_err(Refusal::kernel)?;
         let mut report = self.process_report(port)?;
         (report.asked, report.note) = (asked, format!("{threads} threads"));
         Ok(report)
