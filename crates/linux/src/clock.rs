@@ -32,7 +32,8 @@ pub fn host_id() -> String {
     format!("{}/{}", boot_id(), namespace("net"))
 }
 
-fn boot_id() -> String {
+/// The identity of the machine's boot.
+pub fn boot_id() -> String {
     fs::read_to_string("/proc/sys/kernel/random/boot_id").map(|s| s.trim().to_owned()).unwrap_or_default()
 }
 

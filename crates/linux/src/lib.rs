@@ -8,9 +8,14 @@
 //! | [`lock`] | a mutex whose waiters lend their priority to the holder |
 //! | [`marks`] | DSCP, traffic class and priority of a socket's packets |
 //! | [`memory`] | sealed shared memory, the slot arena and the descriptor rings of the `shm` carrier |
+<<<<<<< HEAD
 //! | [`namespace`] | entering a network namespace |
+=======
+//! | [`namespace`] | network namespaces |
+>>>>>>> main
 //! | [`net`] | network interfaces and their addresses |
 //! | [`poll`] | epoll and eventfd |
+//! | [`queueing`] | what queues on a network device, what that makes of a mark, and queues of our own |
 //! | [`raw`] | a bare shared mapping, for the programs that measure the limit |
 //! | [`sched`] | scheduling, processors and memory locking of threads and processes, by id |
 //! | [`socket`] | sockets: non-blocking sends in one call, descriptor passing, peer credentials |
@@ -27,6 +32,7 @@ pub mod memory;
 pub mod namespace;
 pub mod net;
 pub mod poll;
+pub mod queueing;
 pub mod raw;
 pub mod sched;
 pub mod socket;

@@ -1,5 +1,6 @@
 //! Administration: what nodes may ask of each other over the control plane.
 
+pub mod answer;
 pub mod bottle;
 pub mod grammar;
 pub mod priority;

@@ -62,6 +62,19 @@ pub enum Event {
         /// What was wrong.
         problem: String,
     },
+    /// A callback held the thread that its channel shares with others for more than a millisecond: those wait meanwhile.
+    SlowCallback {
+        /// Publisher's port name.
+        publisher: String,
+        /// Subscriber's port name.
+        subscriber: String,
+        /// How long one wake-up of the channel held the thread, in microseconds.
+        took_us: u64,
+        /// How often it did so far; told of at most once a second.
+        count: u32,
+        /// The channel has a thread of its own from now on.
+        isolated: bool,
+    },
     /// Another port has the same name.
     NameTaken {
         /// The name.
@@ -101,6 +114,13 @@ impl fmt::Display for Event {
             }
             Event::Undecodable { subscriber, problem } => {
                 write!(f, "{subscriber} received what it cannot read: {problem}")
+            }
+            Event::SlowCallback { publisher, subscriber, took_us, count, isolated } => {
+                let then = if *isolated { "; it has a thread of its own now" } else { "" };
+                write!(
+                    f,
+                    "{publisher} → {subscriber}: the callback held a shared thread for {took_us} µs ({count} times so far){then}"
+                )
             }
             Event::NameTaken { name, holder } => write!(f, "the port name {name} is also held by {holder}"),
             Event::PriorityChanged { publisher, subscriber, change } => {

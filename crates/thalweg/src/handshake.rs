@@ -43,6 +43,22 @@ pub struct Request {
     /// What the carrier needs to know of the subscriber's end.
     #[serde(default)]
     pub parameters: Parameters,
+    /// Carrier `tcp`: the subscriber answers, and offers to send its answers back on this stream.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answers: Option<Answers>,
+}
+
+/// A channel in the other direction, offered along with a question's.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Answers {
+    /// The answering port, a publisher of the asking node.
+    pub port: PortId,
+    /// Its name, type and QoS.
+    pub publisher: PortInfo,
+    /// Random id that every frame of its flow will carry.
+    pub flow: u32,
+    /// Incarnation of its node.
+    pub incarnation: u64,
 }
 
 /// What a publisher's node answers.
@@ -71,12 +87,17 @@ pub struct Accepted {
     /// What the carrier needs to know of the publisher's end.
     #[serde(default)]
     pub parameters: Parameters,
+    /// The offered [`Answers`] are taken, by this subscriber: their frames come on this stream. Else they need a channel
+    /// of their own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answers: Option<PortInfo>,
 }
 
 /// A refusal.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Refused {
-    /// `version`, `realm`, `node`, `port`, `type`, `reliability`, `carrier` or `system`.
+    /// `version`, `realm`, `node`, `port`, `type`, `reliability`, `carrier`, `system`, or `answers`
+    /// (they have a channel on the connection of their questions).
     pub policy: String,
     /// What the publisher offers.
     pub offered: String,

@@ -6,9 +6,10 @@ use crate::channel::flow::Batching;
 use crate::codec::Message;
 use crate::control::matching::{check_name, check_pattern};
 use crate::control::{Direction, Document, NodeId, PortId, PortInfo};
-use crate::driver::{Around, Command, Control, NodeState};
+use crate::driver::{Administration, Around, Command, Control, End, NodeState, Reader};
 use crate::error::{Error, Result};
 use crate::event::EventReader;
+use crate::port::monitor::Monitor;
 use crate::port::{AnyInlet, Inlet, LOCAL, Outlet, PortRef, PublisherBuilder, SubscriberBuilder};
 use qos::Qos;
 use qos::priority::{Changes, PrioritySettings};
@@ -96,6 +97,9 @@ pub struct PortRequest {
     pub(crate) qos: Qos,
     pub(crate) carriers: Option<Vec<String>>,
     pub(crate) batching: Option<Batching>,
+    pub(crate) answers: Option<PortRef>,
+    pub(crate) monitor: Option<Box<dyn Monitor>>,
+    pub(crate) reader: Option<Reader>,
     pub(crate) priority: PrioritySettings,
 }
 
@@ -107,6 +111,9 @@ impl PortRequest {
             qos: Qos::default(),
             carriers: None,
             batching: None,
+            answers: None,
+            monitor: None,
+            reader: None,
             priority: PrioritySettings::default(),
         }
     }
@@ -238,6 +245,7 @@ impl Node {
         LOCAL.publishers().insert(me, outlet.clone());
         self.state().set_priority(port, request.priority);
         self.state().add_outlet(port, outlet.clone(), request.batching);
+        self.keep(port, &End::Out(outlet.clone()), request.monitor, request.reader);
         self.state().command(Command::PortAdded(port, info));
         Ok(outlet)
     }
@@ -254,8 +262,16 @@ impl Node {
         LOCAL.subscribers().insert(me, inlet.clone());
         self.state().set_priority(port, request.priority);
         self.state().add_inlet(port, inlet.clone());
+        self.keep(port, &End::In(inlet.clone()), request.monitor, request.reader);
         self.state().command(Command::PortAdded(port, info));
         Ok((me, inlet))
+    }
+
+    fn keep(&self, port: PortId, end: &End, monitor: Option<Box<dyn Monitor>>, reader: Option<Reader>) {
+        if let Some(monitor) = monitor {
+            self.state().attach_monitor(end, monitor);
+        }
+        self.state().put_administration(port, Administration { reader, ..Administration::default() });
     }
 
     fn describe<M: Message>(&self, request: &PortRequest, direction: Direction) -> Result<(PortId, PortInfo)> {
@@ -268,6 +284,11 @@ impl Node {
         }
         request.priority.check().map_err(|wrong| Error::Usage(wrong.to_string()))?;
         let carriers = state.check_carriers(request.carriers.as_deref())?;
+        if request.answers.is_some_and(|answers| answers.node != self.id()) {
+            return Err(Error::Usage(
+                "the port of the answers belongs to another node: open it on this one".to_owned(),
+            ));
+        }
         let port = state.next_port();
         let name = match &request.name {
             Some(name) => {
@@ -280,7 +301,15 @@ impl Node {
         let message = M::description().as_ref().clone();
         Ok((
             port,
-            PortInfo { name, direction, topic: request.topic.clone(), message, qos: request.qos.clone(), carriers },
+            PortInfo {
+                name,
+                direction,
+                topic: request.topic.clone(),
+                message,
+                qos: request.qos.clone(),
+                carriers,
+                answers: request.answers.map(|answers| answers.port),
+            },
         ))
     }
 

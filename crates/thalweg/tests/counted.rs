@@ -151,7 +151,7 @@ fn a_shared_reader_waits_once_per_wake_up_and_receives_once_per_sample() {
         publisher.ask("publish count=20 hz=100");
         subscriber.ask("until count=240 ms=2000");
         subscriber.ask("reset");
-        let Some(thread) = thread_named(subscriber.pid(), "readers") else {
+        let Some(thread) = thread_named(subscriber.pid(), "read-normal") else {
             panic!("12 channels and no shared reader")
         };
         let counting = match Strace::attach(thread) {

@@ -237,7 +237,8 @@ impl Parser<'_> {
             match self.peek() {
                 None if depth == 0 => return Ok(values),
                 None => {
-                    return self.wrong(opened.saturating_sub(1), "the list that starts here has no end: a ) is missing");
+                    return self
+                        .wrong(opened.saturating_sub(1), "the list that starts here has no end: a ) is missing");
                 }
                 Some(')') if depth == 0 => return self.wrong(start, "a ) without its ("),
                 Some(')') => {

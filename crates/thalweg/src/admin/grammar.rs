@@ -218,7 +218,7 @@ fn target<'a>(rest: &'a [Value], verb: &str) -> Result<(Side, String, &'a [Value
 }
 
 /// `(KEY VALUE) …`, also within one list more: `((KEY VALUE) …)`.
-pub(super) fn properties(values: &[Value]) -> Result<Vec<Property>, String> {
+pub(crate) fn properties(values: &[Value]) -> Result<Vec<Property>, String> {
     if let [Value::List(inner)] = values
         && inner.iter().all(|v| v.group().is_some())
     {

@@ -2,7 +2,7 @@
 
 use super::bottle::Value;
 use super::grammar::{Property, properties};
-use qos::priority::{Change, Changes, Mark, Policy, Scheduling};
+use qos::priority::{Change, Changes, Policy, PolicyName, Scheduling};
 
 /// What one `prop set` changes.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -18,20 +18,12 @@ pub struct Priority {
 /// What becomes of a thread. What was not said stays.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Thread {
-    policy: Option<Named>,
+    policy: Option<PolicyName>,
     priority: Option<i64>,
     nice: Option<i64>,
     /// The scheduling as a whole, where it was written as such: `(deadline 1ms/10ms)`.
     whole: Option<Scheduling>,
     affinity: Change<Vec<u16>>,
-}
-
-/// A policy without its priority.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Named {
-    Other,
-    Fifo,
-    RoundRobin,
 }
 
 const POLICIES: &str = "SCHED_OTHER (0), SCHED_FIFO (1), SCHED_RR (2) or SCHED_DEADLINE (6)";
@@ -120,26 +112,22 @@ impl Thread {
         }
         let now = now.unwrap_or_default();
         let present = match now.policy {
-            Policy::Fifo(_) => Named::Fifo,
-            Policy::RoundRobin(_) => Named::RoundRobin,
-            Policy::Other | Policy::Deadline { .. } => Named::Other,
+            Policy::Fifo(_) => PolicyName::Fifo,
+            Policy::RoundRobin(_) => PolicyName::RoundRobin,
+            Policy::Other | Policy::Deadline { .. } => PolicyName::Other,
         };
         let chosen = self.policy.unwrap_or(present);
-        let priority = self.priority.unwrap_or(i64::from(now.policy.priority()));
-        let nice = self.nice.unwrap_or(i64::from(now.nice));
-        let text = match chosen {
-            Named::Other if self.priority.is_some_and(|p| p != 0) => {
-                let value = Value::Int(priority);
-                return Err(format!("{}; say (policy SCHED_FIFO), too", wrong("priority", &value, PRIORITIES)));
-            }
-            Named::Other => format!("other:{nice}"),
-            Named::Fifo => format!("fifo:{priority}"),
-            Named::RoundRobin => format!("rr:{priority}"),
-        };
-        text.parse().map(Change::Set).map_err(|_| match chosen {
-            Named::Other => wrong("nice", &Value::Int(nice), "-20 to 19"),
-            _ => wrong("priority", &Value::Int(priority), PRIORITIES),
-        })
+        let left = if chosen == PolicyName::Other { 0 } else { i64::from(now.policy.priority()) };
+        let mut found = chosen.with(self.priority.unwrap_or(left)).map_err(|e| match self.policy {
+            None => format!("{e}; say (policy SCHED_FIFO), too"),
+            Some(_) => e.to_string(),
+        })?;
+        if chosen == PolicyName::Other {
+            let nice = self.nice.unwrap_or(i64::from(now.nice));
+            let fits = i8::try_from(nice).ok().filter(|nice| (-20..=19).contains(nice));
+            found.nice = fits.ok_or_else(|| wrong("nice", &Value::Int(nice), "-20 to 19"))?;
+        }
+        Ok(Change::Set(found))
     }
 
     /// What becomes of its processors.
@@ -165,15 +153,8 @@ fn is_deadline(value: &Value) -> bool {
     value.int() == Some(6) || value.word().is_some_and(named)
 }
 
-fn policy(value: &Value) -> Result<Named, String> {
-    let word = value.word().map(str::to_ascii_lowercase);
-    let name = word.as_deref().map(|word| word.strip_prefix("sched_").unwrap_or(word));
-    match (value.int(), name) {
-        (Some(0), _) | (_, Some("other" | "normal" | "0")) => Ok(Named::Other),
-        (Some(1), _) | (_, Some("fifo" | "1")) => Ok(Named::Fifo),
-        (Some(2), _) | (_, Some("rr" | "2")) => Ok(Named::RoundRobin),
-        _ => Err(wrong("policy", value, POLICIES)),
-    }
+fn policy(value: &Value) -> Result<PolicyName, String> {
+    plain(value).parse().map_err(|_| wrong("policy", value, POLICIES))
 }
 
 /// A time as written with its unit, or in nanoseconds.
@@ -233,16 +214,6 @@ fn marks(given: &[Property]) -> Result<Changes, String> {
         changes.socket_priority = word("priority", &priority)?.socket_priority;
     }
     Ok(changes)
-}
-
-/// YARP's number of a policy and priority of a thread, as replies show them.
-pub fn numbers(scheduling: Scheduling) -> (i64, i64) {
-    (i64::from(scheduling.policy.number()), i64::from(scheduling.policy.priority()))
-}
-
-/// The octet as replies show it.
-pub fn octet(mark: Option<Mark>) -> i64 {
-    i64::from(mark.unwrap_or_default().tos())
 }
 
 #[cfg(test)]

@@ -109,6 +109,13 @@ impl ReceiveHalf for TcpReceive {
     }
 }
 
+impl Drop for TcpReceive {
+    /// Answers may leave on the same connection: it ends for both, or the publisher would send to nobody.
+    fn drop(&mut self) {
+        let _ = self.stream.shutdown(Shutdown::Both); // fails when the peer ended it already
+    }
+}
+
 /// One part needs no vector: send(2) is cheaper than sendmsg(2).
 #[inline]
 pub(super) fn send_now(fd: BorrowedFd<'_>, parts: &[IoSlice<'_>]) -> io::Result<usize> {

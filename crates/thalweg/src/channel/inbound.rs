@@ -52,6 +52,7 @@ pub(crate) struct Inbound {
     max_message: usize,
     flow: u32,
     without_end: bool, // a ring's reader waits until it is interrupted
+    received_ns: u64,
 }
 
 /// What the handshake agreed for the receiving end.
@@ -95,7 +96,16 @@ impl Inbound {
         if agreed.resume_after > 0 {
             accept.resume_after(agreed.resume_after);
         }
-        Self { channel, inlet, source, accept, max_message: agreed.max_message, flow: agreed.flow, without_end: false }
+        Self {
+            channel,
+            inlet,
+            source,
+            accept,
+            max_message: agreed.max_message,
+            flow: agreed.flow,
+            without_end: false,
+            received_ns: 0,
+        }
     }
 
     /// Nothing more will come, although nobody said so: cut by this side, or closed where no end is to be read.
@@ -109,6 +119,11 @@ impl Inbound {
             Source::Half(half, _) => half.descriptor(),
             Source::Ring(_) => None,
         }
+    }
+
+    /// When bytes of a carrier's half were received last, by the monotonic clock.
+    pub fn received_ns(&self) -> u64 {
+        self.received_ns
     }
 
     /// For a thread that serves this channel alone: it waits without end where the carrier allows.
@@ -170,6 +185,7 @@ impl Inbound {
     fn received(&mut self, count: usize) -> Step {
         trace::step(trace::Step::Receive);
         let now = linux::clock::monotonic_ns();
+        self.received_ns = now;
         if self.is_stream() { self.received_bytes(count, now) } else { self.received_datagram(count, now) }
     }
 

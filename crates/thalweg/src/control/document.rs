@@ -66,6 +66,10 @@ pub struct PortInfo {
     pub qos: qos::Qos,
     /// Names of the carriers it can use, best first.
     pub carriers: Vec<String>,
+    /// The port of the same node where answers to this one's samples arrive (of a publisher) or from which they are
+    /// sent (of a subscriber). Over TCP they go back on the connection of the samples (YARP's replies, Y-08).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answers: Option<PortId>,
 }
 
 /// A node's full state.

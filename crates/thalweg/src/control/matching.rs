@@ -257,6 +257,7 @@ mod tests {
             message: TypeDescription::opaque("image"),
             qos: qos::Qos::default(),
             carriers: vec!["tcp".into(), "udp".into()],
+            answers: None,
         }
     }
 

@@ -1,5 +1,6 @@
 //! Administration: requests to other nodes, and what this node does for others.
 
+use super::commands::Asker;
 use super::control::Control;
 use crate::admin;
 use crate::control::{Direction, NodeId};
@@ -13,14 +14,28 @@ const LONGEST_CALL: Duration = Duration::from_secs(60);
 impl Control {
     pub(super) fn call(&mut self, to: NodeId, request: Vec<u8>, answer: mpsc::Sender<Vec<u8>>) {
         if to == self.state.id {
-            let _ = answer.send(admin::pack(&self.administer(&request)));
-            return;
+            return self.asked(&request, Asker::Here(answer));
         }
+        self.ask(to, &request, Asker::Here(answer));
+    }
+
+    fn ask(&mut self, to: NodeId, request: &[u8], asker: Asker) {
         let id = self.next_call;
         self.next_call += 1;
-        if self.discoveries.iter_mut().any(|d| d.call(to, id, &request)) {
+        if self.discoveries.iter_mut().any(|d| d.call(to, id, request)) {
             self.calls.retain(|_, (until, _)| *until > Instant::now()); // askers that gave up
-            self.calls.insert(id, (Instant::now() + LONGEST_CALL, answer));
+            self.calls.insert(id, (Instant::now() + LONGEST_CALL, asker));
+        } else {
+            self.give(asker, admin::pack(&admin::Reply::No(format!("node {to} cannot be reached"))));
+        }
+    }
+
+    /// Carries out a request, here or by the node that can, and answers who asked.
+    pub(super) fn asked(&mut self, request: &[u8], asker: Asker) {
+        let reply = self.administer(request);
+        match self.forward.take() {
+            Some((to, request, done)) => self.ask(to, &request, Asker::Command(Box::new(asker), done)),
+            None => self.give(asker, admin::pack(&reply)),
         }
     }
 
@@ -32,9 +47,9 @@ impl Control {
                 self.connect(publisher, subscriber, carrier)
             }
             Ok(admin::Request::Disconnect { publisher, subscriber }) => self.disconnect(publisher, subscriber),
+            Ok(admin::Request::Command { port, text }) => self.command_port(&port, &text),
             Ok(admin::Request::Set { port, other, changes }) => self.set_priority(&port, &other, &changes),
             Ok(admin::Request::Get { port, other }) => self.get_priority(&port, other.as_deref()),
-            Ok(admin::Request::Command { .. }) => admin::Reply::No("this version cannot do that yet".into()),
             Err(problem) => admin::Reply::No(format!("a request that cannot be read: {problem}")),
         }
     }

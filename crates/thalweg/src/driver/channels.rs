@@ -1,15 +1,18 @@
 //! The channels of this node's subscribers: wanted, tried, opened, ended and tried again.
 
-use super::control::{BUSY_PAUSE, Control};
+use super::control::{BUSY_PAUSE, Command, Control};
 use super::dial::Dial;
 use super::entries::Entry;
+use super::reader::{ServedBy, panicked};
 use super::wanted::{Candidate, Pair, Progress, Route, Wanted, candidates};
 use crate::control::matching::{Match, compare};
 use crate::control::{Direction, Document, PortInfo};
 use crate::event::Event;
-use crate::port::{Attach, Channel, LOCAL, PortRef, Way};
+use crate::port::{AnyInlet, Attach, Channel, LOCAL, PortRef, Way};
 use linux::poll::Readiness;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 impl Control {
@@ -113,6 +116,9 @@ impl Control {
     }
 
     pub(super) fn try_failed(&mut self, pair: Pair, why: &str) {
+        if self.begin_upcoming(pair) {
+            return;
+        }
         let Some(wanted) = self.wanted.get_mut(&pair) else { return };
         let carrier = wanted.candidate().map(|c| c.carrier.clone()).unwrap_or_default();
         let here = matches!(wanted.candidate().map(|c| &c.route), Some(Route::Unix(_) | Route::Process))
@@ -133,14 +139,18 @@ impl Control {
             return self.try_failed((publisher, subscriber), "not in this process");
         };
         let Some(incarnation) = self.state.directory().node(publisher.node).map(|d| d.incarnation) else { return };
-        let channel = Arc::new(self.channel((publisher, subscriber), "local", incarnation, true));
+        let pair = (publisher, subscriber);
+        let Some(wanted) = self.wanted.get(&pair) else { return };
+        let ports = (&wanted.publisher, &wanted.subscriber);
+        let channel = Arc::new(self.channel(pair, ports, "local", incarnation, true));
+        if let Err(error) = self.start_server(&inlet) {
+            return self.try_failed((publisher, subscriber), &format!("no thread for its callbacks: {error}"));
+        }
         match outlet.attach(channel.clone(), Way::Local(inlet.clone().typed()), &mut None) {
             Ok(_) => {
-                if inlet.claim_server() {
-                    let server = inlet.clone();
-                    self.state
-                        .readers
-                        .run("local", move |stop| server.serve(&|| stop.load(std::sync::atomic::Ordering::Relaxed)));
+                match inlet.needs_server() {
+                    true => self.state.readers.served_by_port(&channel, &inlet),
+                    false => self.state.readers.served_elsewhere(&channel, ServedBy::Publisher),
                 }
                 self.opened((publisher, subscriber), channel);
             }
@@ -153,25 +163,49 @@ impl Control {
         }
     }
 
+    /// Starts the thread that runs the callbacks of `local` channels, where they need one and there is none yet. A
+    /// callback that panics ends those channels, not only the thread.
+    fn start_server(&self, inlet: &Arc<dyn AnyInlet>) -> std::io::Result<()> {
+        if !inlet.needs_server() || inlet.server().is_some() {
+            return Ok(());
+        }
+        let (server, state) = (inlet.clone(), Arc::downgrade(&self.state));
+        let tid = self.state.readers.run("local", move |stop| {
+            while server.server().is_none() && !stop.load(Ordering::Relaxed) {
+                std::thread::yield_now(); // its id is being noted
+            }
+            let serve = AssertUnwindSafe(|| server.serve(&|| stop.load(Ordering::Relaxed)));
+            let Err(panic) = catch_unwind(serve) else { return };
+            server.set_server(0);
+            let channels = server.channels().lock().map(|channels| channels.clone()).unwrap_or_default();
+            let Some(state) = state.upgrade() else { return };
+            for channel in channels.into_iter().filter(|channel| channel.carrier == "local") {
+                state.command(Command::Ended { channel, why: panicked(panic.as_ref()) });
+            }
+        })?;
+        inlet.set_server(tid);
+        Ok(())
+    }
+
+    /// A new channel between two ports as they describe themselves.
     pub(super) fn channel(
         &self,
         (publisher, subscriber): Pair,
+        (offered, asked): (&PortInfo, &PortInfo),
         carrier: &str,
         incarnation: u64,
         same_clock: bool,
     ) -> Channel {
-        let wanted = self.wanted.get(&(publisher, subscriber));
-        let name = |f: fn(&Wanted) -> &String| wanted.map(|w| f(w).clone()).unwrap_or_default();
         Channel {
             id: self.state.next_channel(),
             publisher,
             subscriber,
-            publisher_name: name(|w| &w.publisher.name),
-            subscriber_name: name(|w| &w.subscriber.name),
-            topic: name(|w| &w.publisher.topic),
+            publisher_name: offered.name.clone(),
+            subscriber_name: asked.name.clone(),
+            topic: offered.topic.clone(),
             carrier: carrier.to_owned(),
             incarnation,
-            max_message: wanted.map_or(0, |w| w.publisher.qos.max_message.min(w.subscriber.qos.max_message)),
+            max_message: offered.qos.max_message.min(asked.qos.max_message),
             same_clock,
             counters: Default::default(),
             closed: Default::default(),
@@ -189,7 +223,7 @@ impl Control {
             channels.push(channel.clone());
         }
         if let Some(wanted) = self.wanted.get_mut(&pair) {
-            wanted.opened(channel.clone());
+            wanted.opened(channel.clone(), Instant::now());
         }
         self.matched(&channel);
     }
@@ -203,17 +237,33 @@ impl Control {
         channel.close();
         let pair = (channel.publisher, channel.subscriber);
         self.forget_channel(channel);
+        self.detach_local(channel);
         let Some(wanted) = self.wanted.get_mut(&pair) else { return };
         if !matches!(&wanted.progress, Progress::Open(open) if Arc::ptr_eq(open, channel)) {
             return; // an older one; the present one goes on
         }
-        let last = channel.counters.last_seq.load(std::sync::atomic::Ordering::Relaxed);
+        let last = channel.counters.last_seq.load(Ordering::Relaxed);
         if last > 0 {
             wanted.delivered = Some((channel.incarnation, last));
         }
         wanted.ended(Instant::now());
+        if self.begin_upcoming(pair) {
+            return;
+        }
         self.unmatched(channel, &why);
         self.drop_if_gone(pair);
+        self.find_ways(pair);
+    }
+
+    /// A channel that came along with another one before its node was known has no ways to be tried anew: looks for them.
+    fn find_ways(&mut self, pair: Pair) {
+        let Some(wanted) = self.wanted.get(&pair).filter(|wanted| wanted.candidates.is_empty()) else { return };
+        let (offered, asked, delivered) = (wanted.publisher.clone(), wanted.subscriber.clone(), wanted.delivered);
+        self.wanted.remove(&pair);
+        self.want(pair.0, &offered, pair.1, &asked, None);
+        if let Some(wanted) = self.wanted.get_mut(&pair) {
+            wanted.delivered = delivered;
+        }
     }
 
     pub(super) fn forget_channel(&mut self, channel: &Arc<Channel>) {
@@ -221,6 +271,15 @@ impl Control {
             && let Ok(mut channels) = inlet.channels().lock()
         {
             channels.retain(|c| !Arc::ptr_eq(c, channel));
+        }
+    }
+
+    /// The publisher of a `local` channel has no other sign of its end.
+    fn detach_local(&mut self, channel: &Channel) {
+        // The map's lock is given back first: ending a channel may drop a callback that owns a publisher.
+        let local = (channel.carrier == "local").then(|| LOCAL.publishers().get(&channel.publisher).cloned()).flatten();
+        if let Some(outlet) = local {
+            self.detach(outlet, channel.id);
         }
     }
 
@@ -245,11 +304,7 @@ impl Control {
         if let Progress::Open(channel) = &wanted.progress {
             channel.close();
             self.forget_channel(channel);
-            // The map's lock is given back first: ending a channel may drop a callback that owns a publisher.
-            let local = (channel.carrier == "local").then(|| LOCAL.publishers().get(&pair.0).cloned()).flatten();
-            if let Some(outlet) = local {
-                self.detach(outlet, channel.id);
-            }
+            self.detach_local(channel);
             self.unmatched(channel, why);
         }
         let held = self.entries.iter().position(|e| match e {

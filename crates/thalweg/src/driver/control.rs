@@ -1,11 +1,13 @@
 //! The control thread of a node: one loop over listeners, handshakes, signs of life, commands and timers.
 
 use super::FlowNews;
+use super::commands::Asker;
 use super::entries::{Entry, PendingAttach};
 use super::state::NodeState;
 use super::wanted::{Pair, Progress, WantedChannels};
 use crate::carrier::Carrier;
 use crate::channel::flow::Flow;
+use crate::channel::inbound::Inbound;
 use crate::control::{self, Discovery, NodeId, PortId, PortInfo};
 use crate::event::Event;
 use crate::handshake::Parameters;
@@ -27,6 +29,12 @@ pub(crate) enum Command {
     Ended {
         channel: Arc<Channel>,
         why: String,
+    },
+    /// The port that answers a channel's samples is ready: the channel may begin.
+    Begin {
+        questions: Box<Inbound>,
+        /// The channel of the answers, by its ports and number; `None`: it could not be opened.
+        answers: Option<(Pair, u64)>,
     },
     /// What the flow with this id has to say.
     Flow(u32, FlowNews),
@@ -52,7 +60,9 @@ pub(crate) struct Control {
     pub(super) carriers: Vec<Arc<dyn Carrier>>,
     pub(super) attaching: Vec<PendingAttach>,
     pub(super) detaching: Vec<(Arc<dyn AnyOutlet>, u64)>,
-    pub(super) calls: HashMap<u64, (Instant, mpsc::Sender<Vec<u8>>)>,
+    pub(super) calls: HashMap<u64, (Instant, Asker)>,
+    /// A command that another node has to carry out: which one, the request, and what is said when it is done.
+    pub(super) forward: Option<(NodeId, Vec<u8>, String)>,
     pub(super) next_call: u64,
     pub(super) next_bit: u32,
     /// Pairs of port names that an administrator connected (with a carrier) …
@@ -73,6 +83,8 @@ pub(super) const BUSY_PAUSE: Duration = Duration::from_millis(1);
 
 impl Control {
     pub(super) fn run(mut self) {
+        super::serves_others();
+        self.state.readers.as_this_thread();
         let mut ready: Vec<Ready> = Vec::with_capacity(64);
         while !self.state.is_closed() {
             let timeout = self.next_timer().map(|at| at.saturating_duration_since(Instant::now()));

@@ -3,6 +3,7 @@
 use super::control::Control;
 use super::entries::Entry;
 use super::priority::Side;
+use super::reader::ServedBy;
 use super::state::NodeState;
 use super::wanted::{Candidate, Pair, Progress, Route, Wanted};
 use super::wrap;
@@ -12,7 +13,7 @@ use crate::channel::inbound::{Agreed, Inbound};
 use crate::control::CHANNEL_HANDSHAKE;
 use crate::control::local::Users;
 use crate::event::Event;
-use crate::handshake::{self, Accepted, Answer, Parameters, Refused, Request, VERSION};
+use crate::handshake::{self, Accepted, Answer, Answers, Parameters, Refused, Request, VERSION};
 use linux::memory::RingReader;
 use linux::poll::Readiness;
 use socket2::{Domain, SockAddr, Socket, Type};
@@ -30,6 +31,7 @@ pub(crate) struct Dial {
     carrier: String,
     connecting: bool,
     request: Option<Request>,
+    answers: Option<Answers>,
     place: Option<Place>,
     opening: Option<Box<dyn Opening>>,
     via: Option<Arc<dyn Carrier>>,
@@ -63,7 +65,9 @@ impl Dial {
             clock: state.clock.clone(),
             by_name: wanted.by_name,
             parameters: Parameters { hold: hold(state, pair, wanted), ..Parameters::default() },
+            answers: super::answers::offer(state, wanted, &candidate.carrier),
         };
+        let answers = request.answers.clone();
         Ok(Self {
             pair,
             stream,
@@ -71,6 +75,7 @@ impl Dial {
             carrier: candidate.carrier.clone(),
             connecting: true,
             request: Some(request),
+            answers,
             place: None,
             opening: None,
             via: carriers.iter().find(|c| c.name() == candidate.carrier).cloned(),
@@ -164,7 +169,7 @@ impl Control {
 
     fn refused(&mut self, pair: Pair, refused: Refused) {
         let Refused { policy, offered, requested, remedy } = refused;
-        if matches!(policy.as_str(), "carrier" | "system") {
+        if matches!(policy.as_str(), "carrier" | "system" | "answers") {
             return self.try_failed(pair, &format!("refused: {remedy}"));
         }
         if matches!(policy.as_str(), "port" | "node") {
@@ -184,7 +189,8 @@ impl Control {
             _ => 0,
         };
         let same_clock = accepted.clock == self.state.clock;
-        let channel = Arc::new(self.channel(pair, &dial.carrier, accepted.incarnation, same_clock));
+        let ports = (&wanted.publisher, &wanted.subscriber);
+        let channel = Arc::new(self.channel(pair, ports, &dial.carrier, accepted.incarnation, same_clock));
         let agreed = Agreed {
             flow: accepted.flow,
             max_message: accepted.max_message.min(inlet.info().qos.max_message) as usize,
@@ -198,20 +204,29 @@ impl Control {
                 Err(error) => self.try_failed(pair, &error.to_string()),
             };
         }
+        let answers = dial.answers.take().zip(accepted.answers.clone());
+        let stream = answers.as_ref().and_then(|_| dial.stream.try_clone().ok());
         let half = match self.open_half(&mut dial, &accepted, &channel) {
             Ok(half) => half,
             Err(error) => return self.try_failed(pair, &error.to_string()),
         };
-        self.begin(pair, Inbound::new(channel, inlet, half, agreed));
+        let inbound = Inbound::new(channel, inlet, half, agreed);
+        match answers.zip(stream) {
+            Some((answers, stream)) => self.send_answers(pair, answers, Arc::new(stream.into()), inbound),
+            None => self.begin(pair, inbound),
+        }
     }
 
     /// The channel is open: its port or a reader thread serves it from now on.
-    fn begin(&mut self, pair: Pair, inbound: Inbound) {
+    pub(super) fn begin(&mut self, pair: Pair, inbound: Inbound) {
         let (inlet, channel) = (inbound.inlet.clone(), inbound.channel.clone());
-        self.opened(pair, channel.clone());
-        if let Some(inbound) = inlet.adopt(inbound) {
-            self.state.readers.serve(inbound);
+        let class = self.wanted.get(&pair).map_or(qos::Class::Normal, |wanted| wanted.publisher.qos.class);
+        // Served before it is told of: who hears of it may ask for its thread.
+        match inlet.adopt(inbound) {
+            Some(inbound) => self.state.readers.serve(inbound, class),
+            None => self.state.readers.served_elsewhere(&channel, ServedBy::Waiter),
         }
+        self.opened(pair, channel.clone());
         self.prioritise_opened(Side::Subscriber, &channel);
     }
 

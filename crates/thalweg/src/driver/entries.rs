@@ -24,6 +24,8 @@ pub(crate) enum Entry {
     /// The publisher's end of a channel: the stream's end is the subscriber's.
     Served(Arc<TcpStream>, Option<Arc<Channel>>),
     ServedUnix(Arc<OwnedFd>, Option<Arc<Channel>>),
+    /// As `Served`, of a stream that carries a channel the other way, too: what arrives is its reader's.
+    Shared(Arc<TcpStream>, Option<Arc<Channel>>),
     /// The subscriber's end of a channel that does not read its stream: the stream's end is the publisher's.
     Held(Arc<OwnedFd>, Arc<Channel>),
 }
@@ -37,6 +39,7 @@ impl Entry {
             Entry::Dial(dial) => dial.stream.as_fd(),
             Entry::Served(stream, _) => stream.as_fd(),
             Entry::ServedUnix(fd, _) => fd.as_fd(),
+            Entry::Shared(stream, _) => stream.as_fd(),
             Entry::Held(fd, _) => fd.as_fd(),
         }
     }
@@ -77,6 +80,9 @@ impl Control {
         let entry = match entry {
             Entry::Served(stream, _) => Entry::Served(stream, Some(channel)),
             Entry::ServedUnix(stream, _) => Entry::ServedUnix(stream, Some(channel)),
+            Entry::Shared(stream, _) => {
+                return self.watch(Entry::Shared(stream, Some(channel)), Readiness::RDHUP);
+            }
             other => other,
         };
         self.watch(entry, Readiness::IN | Readiness::RDHUP)
@@ -100,7 +106,7 @@ impl Control {
             }
             Some(Some(Entry::Incoming(_))) => self.incoming_ready(index),
             Some(Some(Entry::Dial(_))) => self.dial_ready(index, flags),
-            Some(Some(Entry::Served(..) | Entry::ServedUnix(..))) => self.served_ended(index),
+            Some(Some(Entry::Served(..) | Entry::ServedUnix(..) | Entry::Shared(..))) => self.served_ended(index),
             Some(Some(Entry::Held(..))) => self.held_ended(index),
             _ => {}
         }
@@ -145,7 +151,9 @@ impl Control {
 
     pub(super) fn served_ended(&mut self, index: usize) {
         let channel = match self.unwatch(index) {
-            Some(Entry::Served(_, Some(channel)) | Entry::ServedUnix(_, Some(channel))) => channel,
+            Some(
+                Entry::Served(_, Some(channel)) | Entry::ServedUnix(_, Some(channel)) | Entry::Shared(_, Some(channel)),
+            ) => channel,
             _ => return,
         };
         let Some((outlet, _)) = self.state.outlet(channel.publisher.port) else { return };
@@ -177,11 +185,18 @@ impl Control {
     }
 
     /// An older channel of the same two ports gives way to a new one.
-    pub(super) fn replace(&mut self, (publisher, subscriber): Pair) {
-        let same = |channel: &Channel| channel.publisher == publisher && channel.subscriber == subscriber;
+    pub(super) fn replace(&mut self, pair: Pair) {
+        self.replace_but(pair, None);
+    }
+
+    /// As [`Self::replace`], by the one with this number, which exists already.
+    pub(super) fn replace_but(&mut self, (publisher, subscriber): Pair, but: Option<u64>) {
+        let same = |channel: &Channel| {
+            channel.publisher == publisher && channel.subscriber == subscriber && Some(channel.id) != but
+        };
         // Not those over shared memory: their slots are free only when the subscriber's own sign says that nobody reads them.
         let old = self.entries.iter().position(|e| match e {
-            Some(Entry::Served(_, Some(channel))) => same(channel),
+            Some(Entry::Served(_, Some(channel)) | Entry::Shared(_, Some(channel))) => same(channel),
             _ => false,
         });
         if let Some(index) = old {

@@ -15,7 +15,7 @@ use linux::memory::RingWriter;
 use std::io;
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// A stream that has not said yet what it wants, or not all of it.
@@ -140,6 +140,9 @@ impl Control {
             Ok(found) => found,
             Err(refused) => return Err((refused, stream)),
         };
+        if self.shares(ends(self.state.id, request)) {
+            return Err((refused("answers", request, "the connection of the questions, which is open"), stream));
+        }
         // Before anything is opened: an older channel of the same two ports may be the last member of the group that this
         // one would join, and takes its flow along.
         self.replace(ends(self.state.id, request));
@@ -156,14 +159,23 @@ impl Control {
             return Err((refused("carrier", request, "a stream with addresses: connect by TCP"), stream));
         };
         if request.carrier == "tcp" {
-            let accepted = self.accepted(request, outlet.as_ref(), self.random_flow(), Parameters::default());
+            let mut accepted = self.accepted(request, outlet.as_ref(), self.random_flow(), Parameters::default());
+            let answers = self.expected_answers(request, outlet.info());
+            accepted.answers = answers.as_ref().map(|answers| answers.subscriber.clone());
             let stream = Arc::new(TcpStream::from(stream));
             let Ok(half) = TcpSend::new(stream.clone()) else { return Ok(()) };
             tcp::keep_linear(&stream);
             let class = outlet.info().qos.class;
             let flow = self.flow(settings(accepted.flow), class, Box::new(half), tcp::CAPABILITIES, &place);
             let reply = reply(stream.clone(), accepted, Vec::new());
-            self.attach(request, outlet, Way::Flow(flow), Entry::Served(stream, None), reply);
+            let entry = match answers {
+                None => Entry::Served(stream, None),
+                Some(answers) => {
+                    self.receive_answers(answers, stream.clone(), &place);
+                    Entry::Shared(stream, None)
+                }
+            };
+            self.attach(request, outlet, Way::Flow(flow), entry, reply);
             return Ok(());
         }
         let Some(carrier) = self.carrier(&request.carrier) else {
@@ -233,7 +245,7 @@ impl Control {
         Ok((Way::Group(flow), accepted))
     }
 
-    fn flow(
+    pub(super) fn flow(
         &self,
         settings: FlowSettings,
         class: qos::Class,
@@ -295,6 +307,7 @@ impl Control {
             max_message,
             clock: self.state.clock.clone(),
             parameters,
+            answers: None,
         }
     }
 
@@ -307,25 +320,22 @@ impl Control {
         entry: Entry,
         reply: Reply,
     ) {
-        let (publisher, subscriber) = ends(self.state.id, request);
-        let channel = Arc::new(Channel {
-            id: self.state.next_channel(),
-            publisher,
-            subscriber,
-            publisher_name: outlet.info().name.clone(),
-            subscriber_name: request.subscriber.name.clone(),
-            topic: outlet.info().topic.clone(),
-            carrier: request.carrier.clone(),
-            incarnation: self.state.incarnation,
-            max_message: outlet.info().qos.max_message.min(request.subscriber.qos.max_message),
-            same_clock: request.clock == self.state.clock,
-            counters: Default::default(),
-            closed: Default::default(),
-            interrupt: Default::default(),
-            cut: Default::default(),
-            sockets: OnceLock::new(),
-            flow: OnceLock::new(),
-        });
+        let same_clock = request.clock == self.state.clock;
+        let pair = ends(self.state.id, request);
+        let (ports, incarnation) = ((outlet.info(), &request.subscriber), self.state.incarnation);
+        let channel = Arc::new(self.channel(pair, ports, &request.carrier, incarnation, same_clock));
+        self.attach_channel(channel, outlet, way, entry, reply);
+    }
+
+    /// Gives the publisher a channel that leaves this way.
+    pub(super) fn attach_channel(
+        &mut self,
+        channel: Arc<Channel>,
+        outlet: Arc<dyn AnyOutlet>,
+        way: Way,
+        entry: Entry,
+        reply: Reply,
+    ) {
         let _ = channel.sockets.set(sockets(&way, &entry));
         if let Way::Flow(flow) | Way::Group(flow) = &way {
             let _ = channel.flow.set(Arc::downgrade(flow));
@@ -342,7 +352,7 @@ fn sockets(way: &Way, entry: &Entry) -> Vec<SharedSocket> {
         Way::Flow(flow) | Way::Group(flow) => flow.socket().into_iter().collect(),
         Way::Local(_) | Way::Ring(_) => Vec::new(),
     };
-    if let Entry::Served(stream, _) = entry {
+    if let Entry::Served(stream, _) | Entry::Shared(stream, _) = entry {
         let stream = shared(stream);
         if !sockets.iter().any(|socket| socket.ptr_eq(&stream)) {
             sockets.push(stream);

@@ -4,13 +4,15 @@
 //! |---|---|---|
 //! | `control` | 1 | listeners, handshakes, matching, liveness, administration |
 //! | `links` | 1 | control links to other nodes (see [`crate::control`]) |
-//! | `reader` | ≤ 8 | one channel each, blocking |
-//! | `readers` | ≤ 1 | all further channels |
+//! | `reader` | ≤ 8, and one per channel with a priority of its own | one channel each, blocking |
+//! | `read-CLASS` | ≤ 1 per class | all further channels of the class |
 //! | `send-CLASS` | ≤ 1 per class | drains flows whose socket was full, flushes batches |
 //! | `send-FLOW` | one per channel with scheduling or processors of its own | sends all its samples |
 
 mod administer;
+mod answers;
 mod channels;
+mod commands;
 mod control;
 mod dial;
 mod entries;
@@ -24,9 +26,26 @@ mod state;
 mod wanted;
 mod wrap;
 
+pub(crate) use commands::{Administration, End, Reader};
 pub(crate) use control::{Command, Control};
 pub(crate) use entries::Reply;
 pub(crate) use reader::Readers;
 pub(crate) use sender::{FlowNews, Own, Senders};
 pub(crate) use state::NodeState;
 pub use wrap::Around;
+
+use std::cell::Cell;
+
+thread_local! {
+    static SERVES_OTHERS: Cell<bool> = const { Cell::new(false) };
+}
+
+/// The calling thread serves many: from now on [`may_wait`] says so.
+pub(crate) fn serves_others() {
+    SERVES_OTHERS.set(true);
+}
+
+/// Whether only its own work stands still while the calling thread waits.
+pub(crate) fn may_wait() -> bool {
+    !SERVES_OTHERS.get()
+}

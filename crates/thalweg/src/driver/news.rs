@@ -1,9 +1,9 @@
 //! What the control thread is told: by this node's threads, and by discovery.
 
+use super::commands::Asker;
 use super::control::{Command, Control};
 use super::start::OWN;
 use super::wanted::Pair;
-use crate::admin;
 use crate::control::directory::{Applied, Delta};
 use crate::control::{self, Change, Direction, PortId, PortInfo};
 use crate::event::Event;
@@ -17,6 +17,7 @@ impl Control {
             Command::PortRemoved(port) => self.own_port_removed(port),
             Command::Discovered(source, event) => self.discovered(source, event),
             Command::Ended { channel, why, .. } => self.channel_ended(&channel, why),
+            Command::Begin { questions, answers } => self.answers_ready(*questions, answers),
             Command::Flow(flow, news) => self.flow_news(flow, news),
             Command::Barrier(reached) => drop(reached.send(())),
             Command::Call { to, request, answer } => self.call(to, request, answer),
@@ -27,17 +28,12 @@ impl Control {
         match event {
             control::Event::Warning(text) => self.warn(text),
             control::Event::Call { from, id, request } => {
-                let answer = admin::pack(&self.administer(&request));
-                for discovery in &mut self.discoveries {
-                    if discovery.answer(from, id, &answer) {
-                        break;
-                    }
-                }
+                self.asked(&request, Asker::There(from, id));
             }
             control::Event::Answer { id, answer, .. } => {
                 self.rehomed(id, &answer);
-                if let Some((_, waiting)) = self.calls.remove(&id) {
-                    let _ = waiting.send(answer);
+                if let Some((_, asker)) = self.calls.remove(&id) {
+                    self.give(asker, answer);
                 }
             }
             other => self.directory_event(source, other),

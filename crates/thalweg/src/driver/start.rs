@@ -57,6 +57,7 @@ impl Control {
             attaching: Vec::new(),
             detaching: Vec::new(),
             calls: HashMap::new(),
+            forward: None,
             next_call: 1,
             next_bit: 0,
             connected: BTreeMap::new(),

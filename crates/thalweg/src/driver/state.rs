@@ -1,5 +1,6 @@
 //! What all threads of a node share.
 
+use super::commands::Administration;
 use super::control::Command;
 use super::{FlowNews, Readers, Senders};
 use crate::channel::flow::Batching;
@@ -43,6 +44,8 @@ pub(crate) struct NodeState {
     /// What ports ask for all their channels.
     priorities: Mutex<BTreeMap<PortId, PrioritySettings>>,
     names: Mutex<Vec<String>>,
+    /// What users keep at ports for administration.
+    administration: Mutex<BTreeMap<PortId, Administration>>,
     commands: mpsc::Sender<Command>,
     progress: (Mutex<u64>, Condvar),
     next_port: AtomicU32,
@@ -66,6 +69,7 @@ impl NodeState {
                 waker.wake();
             }
         };
+        let events = Events::default();
         let tell = {
             let (commands, waker) = (Mutex::new(commands.clone()), waker.clone());
             move |flow: u32, news: FlowNews| {
@@ -80,8 +84,8 @@ impl NodeState {
             clock: document.clock.clone(),
             settings,
             users,
-            events: Events::default(),
-            readers: Readers::new(Arc::new(ended)),
+            readers: Readers::new(Arc::new(ended), events.clone()),
+            events,
             senders: Arc::new(Senders::new(Box::new(tell))),
             budget: Arc::new(AtomicUsize::new(REASSEMBLY_BUDGET)),
             waker,
@@ -91,6 +95,7 @@ impl NodeState {
             priorities: Mutex::default(),
             inlets: Mutex::default(),
             names: Mutex::default(),
+            administration: Mutex::default(),
             commands,
             progress: Default::default(),
             next_port: AtomicU32::new(1),
@@ -130,6 +135,7 @@ impl NodeState {
         locked(&self.outlets).insert(port, (outlet, batching));
     }
     pub fn remove_outlet(&self, port: PortId) {
+        self.take_administration(port);
         locked(&self.priorities).remove(&port);
         if let Some((outlet, _)) = locked(&self.outlets).remove(&port) {
             self.release_name(&outlet.info().name);
@@ -148,6 +154,7 @@ impl NodeState {
         locked(&self.inlets).insert(port, inlet);
     }
     pub fn remove_inlet(&self, port: PortId) {
+        self.take_administration(port);
         locked(&self.priorities).remove(&port);
         if let Some(inlet) = locked(&self.inlets).remove(&port) {
             self.release_name(&inlet.info().name);
@@ -158,6 +165,17 @@ impl NodeState {
     }
     pub fn inlets(&self) -> Vec<(PortId, Arc<dyn AnyInlet>)> {
         locked(&self.inlets).iter().map(|(id, inlet)| (*id, inlet.clone())).collect()
+    }
+
+    /// What users keep at a port, taken out while a command is carried out: a user's reader runs under no lock.
+    pub fn take_administration(&self, port: PortId) -> Administration {
+        locked(&self.administration).remove(&port).unwrap_or_default()
+    }
+    pub fn put_administration(&self, port: PortId, kept: Administration) {
+        // A port that closed meanwhile is not kept.
+        if self.outlet(port).is_some() || self.inlet(port).is_some() {
+            locked(&self.administration).insert(port, kept);
+        }
     }
 
     pub fn next_port(&self) -> PortId {

@@ -1,5 +1,6 @@
 //! The channels this node's subscribers want, and how far each has come. Pure: time is an argument.
 
+use super::answers::Upcoming;
 use super::state::CARRIERS;
 use crate::control::{Document, PortInfo};
 use crate::port::{Channel, PortRef};
@@ -12,6 +13,8 @@ use std::time::{Duration, Instant};
 /// A publisher's and a subscriber's port.
 pub(crate) type Pair = (PortRef, PortRef);
 
+/// A channel that was open so long was a success.
+const LIVED: Duration = Duration::from_secs(1);
 /// First pause before a failed channel is tried again; doubles up to [`LONGEST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 /// Longest pause: a stream resumes within a second after an outage (P-16).
@@ -61,7 +64,10 @@ pub(crate) struct Wanted {
     pub progress: Progress,
     /// Incarnation and sequence number up to which samples were delivered on an earlier channel.
     pub delivered: Option<(u64, u64)>,
+    /// A channel that takes the place of the present one when that has ended.
+    pub upcoming: Option<Upcoming>,
     failures: u32,
+    opened_at: Option<Instant>,
     /// Since when the publisher's node is not known to the directory any more.
     lost_since: Option<Instant>,
 }
@@ -83,7 +89,9 @@ impl Wanted {
             next: 0,
             progress,
             delivered: None,
+            upcoming: None,
             failures: 0,
+            opened_at: None,
             lost_since: None,
         }
     }
@@ -98,23 +106,30 @@ impl Wanted {
         self.next += 1;
         let mut pause = Duration::ZERO;
         if self.next >= self.candidates.len() {
-            self.next = 0;
-            self.failures += 1;
-            pause = FIRST_PAUSE.saturating_mul(1 << self.failures.saturating_sub(1).min(8)).min(LONGEST_PAUSE);
+            pause = self.pause();
         }
         self.progress = Progress::Idle(now + pause);
     }
 
     /// The channel is open.
-    pub fn opened(&mut self, channel: Arc<Channel>) {
-        (self.failures, self.next) = (0, 0);
+    pub fn opened(&mut self, channel: Arc<Channel>, now: Instant) {
+        self.next = 0;
+        self.opened_at = Some(now);
         self.progress = Progress::Open(channel);
     }
 
-    /// The channel ended: try again after the first pause.
+    /// The channel ended: try again after a pause, the first one unless it lived shortly (a callback that always panics).
     pub fn ended(&mut self, now: Instant) {
+        if self.opened_at.is_some_and(|opened| now.duration_since(opened) >= LIVED) {
+            self.failures = 0;
+        }
+        self.progress = Progress::Idle(now + self.pause());
+    }
+
+    fn pause(&mut self) -> Duration {
         self.next = 0;
-        self.progress = Progress::Idle(now + FIRST_PAUSE);
+        self.failures += 1;
+        FIRST_PAUSE.saturating_mul(1 << self.failures.saturating_sub(1).min(8)).min(LONGEST_PAUSE)
     }
 
     /// The publisher's node left the directory or came back.

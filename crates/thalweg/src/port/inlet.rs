@@ -1,6 +1,9 @@
 //! The receiving side of a port: what happens with a sample that a channel delivers (step 12 of the data path).
 
+mod monitored;
+
 use super::local::LocalChannel;
+use super::monitor::seat::Seat;
 use super::sample::{Sample, SampleInfo, Storage, TakenSample};
 use super::{Channel, ChannelReport};
 use crate::channel::buffer::{Buffer, Pool};
@@ -14,7 +17,7 @@ use linux::lock::PiMutex;
 use linux::memory::Borrowed;
 use std::any::Any;
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::Waker;
 use std::time::Duration;
@@ -68,13 +71,15 @@ pub(crate) struct Inlet<M: Message> {
     news: AtomicU32,
     sleepers: AtomicU32,
     closed: AtomicBool,
-    /// A thread calls the callback with what `local` channels put into the mailbox.
-    served: AtomicBool,
+    /// The thread that calls the callback with what `local` channels put into the mailbox: its id, 0 without one.
+    server: AtomicI32,
     undecodable: AtomicU64,
     pub dropped: AtomicU64,
     channels: Mutex<Vec<Arc<Channel>>>,
     /// Polled ports: receive halves that wait for their owner.
     halves: PiMutex<Vec<Inbound>>,
+    /// Looks at what comes in.
+    monitor: Seat,
 }
 
 struct Mailbox {
@@ -105,16 +110,24 @@ impl<M: Message> Inlet<M> {
             news: AtomicU32::new(0),
             sleepers: AtomicU32::new(0),
             closed: AtomicBool::new(false),
-            served: AtomicBool::new(false),
+            server: AtomicI32::new(0),
             undecodable: AtomicU64::new(0),
             dropped: AtomicU64::new(0),
             channels: Mutex::new(Vec::new()),
             halves: PiMutex::new(Vec::new()),
+            monitor: Seat::default(),
         }
     }
 
     /// A value of this process, handed over as it is: for callbacks on the publisher's thread.
     pub fn hand_over(&self, info: SampleInfo, value: &M::Value) {
+        if self.monitor.is_taken() {
+            return self.hand_over_monitored(info, value);
+        }
+        self.show(info, value);
+    }
+
+    fn show(&self, info: SampleInfo, value: &M::Value) {
         if let Sink::Callback(callback) = &self.sink {
             let mut callback = callback.lock();
             trace::step(Step::Callback);
@@ -271,15 +284,24 @@ pub(crate) trait AnyInlet: Send + Sync {
     fn serve(&self, stop: &dyn Fn() -> bool);
     /// Whether `local` channels need a thread that calls [`AnyInlet::serve`].
     fn needs_server(&self) -> bool;
-    /// [`AnyInlet::needs_server`], and no thread serves it yet: the caller starts one.
-    fn claim_server(&self) -> bool;
+    /// The thread that calls [`AnyInlet::serve`], if one does.
+    fn server(&self) -> Option<i32>;
+    /// This thread does from now on; 0: none does any more.
+    fn set_server(&self, tid: i32);
     fn reports(&self) -> Vec<ChannelReport>;
+    /// Where a monitor of the input sits.
+    fn monitor(&self) -> &Seat;
+    /// Waits at most a tick for a sample that its monitor keeps back, and delivers those that are due.
+    fn release(&self);
     /// A polled port takes the receive half; others give it back, for a reader thread.
     fn adopt(&self, inbound: Inbound) -> Option<Inbound>;
 }
 
 impl<M: Message> AnyInlet for Inlet<M> {
     fn deliver(&self, delivery: Delivery<'_>) {
+        if self.monitor.is_taken() {
+            return self.deliver_monitored(delivery, false);
+        }
         match &self.sink {
             Sink::Callback(_) => self.call(delivery.info, delivery.payload.bytes()),
             Sink::Mailbox => self.store(delivery.info, delivery.payload),
@@ -317,12 +339,21 @@ impl<M: Message> AnyInlet for Inlet<M> {
     fn needs_server(&self) -> bool {
         matches!(self.sink, Sink::Callback(_)) && !self.on_publisher && !self.polled
     }
-    fn claim_server(&self) -> bool {
-        self.needs_server() && !self.served.swap(true, Ordering::AcqRel)
+    fn server(&self) -> Option<i32> {
+        Some(self.server.load(Ordering::Acquire)).filter(|tid| *tid != 0)
+    }
+    fn set_server(&self, tid: i32) {
+        self.server.store(tid, Ordering::Release);
     }
     fn reports(&self) -> Vec<ChannelReport> {
         let channels = self.channels.lock().unwrap_or_else(|e| e.into_inner());
         channels.iter().map(|c| c.report("subscriber", self.waiting())).collect()
+    }
+    fn monitor(&self) -> &Seat {
+        &self.monitor
+    }
+    fn release(&self) {
+        self.release_late();
     }
     fn adopt(&self, inbound: Inbound) -> Option<Inbound> {
         if !self.polled {
@@ -346,6 +377,9 @@ impl<M: Message> LocalChannel<M> for Inlet<M> {
     }
     fn buffer(&self, info: SampleInfo, buffer: &Arc<Buffer>) {
         trace::step(Step::Deliver);
+        if self.monitor.is_taken() {
+            return self.deliver_monitored(Delivery { info, payload: Payload::Pooled(buffer) }, true);
+        }
         self.store(info, Payload::Pooled(buffer));
     }
 }

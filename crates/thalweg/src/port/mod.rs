@@ -2,6 +2,7 @@
 
 mod inlet;
 mod local;
+pub mod monitor;
 mod outlet;
 mod publisher;
 mod round;

@@ -1,6 +1,9 @@
 //! The sending side of a port: one sample to all its channels (steps 1 to 3 of the data path).
 
+mod monitored;
+
 use super::local::LocalChannel;
+use super::monitor::seat::Seat;
 use super::round::Round;
 use super::{Channel, ChannelReport, Inlet, Outcome, PortRef, Published};
 use crate::channel::buffer::{Buffer, Pool};
@@ -55,6 +58,8 @@ pub(crate) struct Outlet<M: Message> {
     fresh: PiMutex<Option<Arena>>,
     /// Samples that all `shm` subscribers together may hold.
     held: AtomicUsize,
+    /// Looks at what goes out.
+    monitor: Seat,
 }
 
 /// What only the publishing thread touches, but for joins and leaves.
@@ -117,6 +122,10 @@ pub(crate) trait AnyOutlet: Send + Sync {
     fn payload_memory(&self, hold: u32) -> std::io::Result<OwnedFd>;
     /// A reader for which [`AnyOutlet::payload_memory`] was asked does not come to be.
     fn unhold(&self, hold: u32);
+    /// Where a monitor of the output sits.
+    fn monitor(&self) -> &Seat;
+    /// Waits at most a tick for a sample that its monitor keeps back, and publishes those that are due.
+    fn release(&self);
     /// A channel that was never attached is given up.
     fn forget(&self, way: Way);
     /// No further sample is taken.
@@ -147,6 +156,7 @@ impl<M: Message> Outlet<M> {
             payload: OnceLock::new(),
             fresh: PiMutex::new(None),
             held: AtomicUsize::new(0),
+            monitor: Seat::default(),
         }
     }
 
@@ -158,6 +168,11 @@ impl<M: Message> Outlet<M> {
     pub fn publish(&self, value: &M::Value, each: &mut dyn FnMut(&Channel, Outcome)) -> Result<Published> {
         trace::step(Step::Publish);
         let (mut state, now) = self.begin()?;
+        if self.monitor.is_taken()
+            && let Some(published) = self.monitored(&mut state, now, value, each)
+        {
+            return published;
+        }
         let Outflow { seq, pool, attached, arena } = &mut *state;
         let published = Published { seq: *seq + 1, ..Published::default() };
         let mut round = Round { outlet: self, published, now, each };
@@ -184,8 +199,14 @@ impl<M: Message> Outlet<M> {
     }
 
     /// Publishes a message that was written into a loan.
-    pub fn publish_loan(&self, mut state: PiGuard<'_, Outflow<M>>, place: Place) -> Result<Published> {
+    pub fn publish_loan(&self, mut state: PiGuard<'_, Outflow<M>>, mut place: Place) -> Result<Published> {
         let now = linux::clock::monotonic_ns();
+        if self.monitor.is_taken()
+            && let Some(published) = self.monitored_loan(&mut state, now, &mut place)
+        {
+            state.give_back(place);
+            return published;
+        }
         let Outflow { seq, pool, attached, arena } = &mut *state;
         let published = Published { seq: *seq + 1, ..Published::default() };
         let mut round = Round { outlet: self, published, now, each: &mut |_, _| {} };
@@ -432,6 +453,14 @@ impl<M: Message> AnyOutlet for Outlet<M> {
 
     fn unhold(&self, hold: u32) {
         self.held.fetch_sub(hold as usize, Ordering::Relaxed);
+    }
+
+    fn monitor(&self) -> &Seat {
+        &self.monitor
+    }
+
+    fn release(&self) {
+        self.release_late();
     }
 
     fn forget(&self, way: Way) {

@@ -1,10 +1,13 @@
 //! Publishers.
 
+use super::monitor::Monitor;
 use super::{AnyOutlet, Channel, Outcome, Outlet, Published};
+use crate::admin::bottle::Bottle;
 use crate::channel::flow::Batching;
 use crate::codec::{Message, Plain, Raw};
 use crate::error::{Error, Result};
 use crate::node::{Node, PortRequest};
+use linux::thread::Settings;
 use qos::priority::PrioritySettings;
 use qos::{Class, Qos, Queue, Reliability};
 use std::marker::PhantomData;
@@ -67,9 +70,27 @@ impl<M: Message> PublisherBuilder<M> {
         self.request.carriers = Some(names.into_iter().map(Into::into).collect());
         self
     }
+    /// Answers to this port's samples arrive at `answers`, a subscriber of the same node: over TCP on the same connection,
+    /// if the other end says [`SubscriberBuilder::answering_with`](super::SubscriberBuilder::answering_with). A question
+    /// and its answer then cost what they cost on one bare socket: acknowledgements ride on the data.
+    pub fn answered_at<A: Message>(mut self, answers: &super::Subscriber<A>) -> Self {
+        self.request.answers = Some(answers.port());
+        self
+    }
     /// Lets small samples leave together on stream carriers: more per second, each later by up to `within`.
     pub fn batching(mut self, batching: Batching) -> Self {
         self.request.batching = Some(batching);
+        self
+    }
+    /// Attaches a monitor to the output: it sees every sample that goes out.
+    pub fn monitor(mut self, monitor: impl Monitor + 'static) -> Self {
+        self.request.monitor = Some(Box::new(monitor));
+        self
+    }
+    /// Answers administrators' commands that are not part of the grammar, on the node's `control` thread: shortly, and
+    /// without asking this node anything.
+    pub fn admin_reader(mut self, reader: impl FnMut(&Bottle) -> Bottle + Send + 'static) -> Self {
+        self.request.reader = Some(Box::new(reader));
         self
     }
     /// Opens the port.
@@ -115,6 +136,10 @@ impl<M: Message> Publisher<M> {
     /// The port's name.
     pub fn name(&self) -> &str {
         &self.outlet.info.name
+    }
+
+    pub(crate) fn port(&self) -> super::PortRef {
+        self.outlet.me
     }
 
     /// The topic.
@@ -224,8 +249,19 @@ impl<M: Message> Drop for Loan<'_, M> {
 
 impl<M: Message> Drop for Publisher<M> {
     fn drop(&mut self) {
-        self.outlet.drain(self.closing);
-        self.outlet.close();
-        self.node.close_publisher(self.outlet.me.port);
+        let (outlet, node, patience) = (self.outlet.clone(), self.node.clone(), self.closing);
+        let close = move |patience| {
+            outlet.drain(patience);
+            outlet.close();
+            node.close_publisher(outlet.me.port);
+        };
+        // A callback that owns a publisher may be dropped by a thread that serves others: it does not wait here.
+        if crate::driver::may_wait() || self.outlet.drain(Duration::ZERO) {
+            return close(patience);
+        }
+        let waiting = close.clone();
+        if linux::thread::spawn(Settings::named("closing"), move || waiting(patience)).is_err() {
+            close(Duration::ZERO);
+        }
     }
 }

@@ -41,8 +41,8 @@ impl Node {
     /// # Errors
     /// As for opening any port.
     pub fn client<Q: Body, A: Body>(&self, topic: &str) -> Result<Client<Q, A>> {
-        let questions = self.publisher(topic).open()?;
         let answers = self.subscriber(&reply_topic(topic)).open()?;
+        let questions = self.publisher(topic).answered_at(&answers).open()?;
         let asker = self.id().0 ^ (linux::clock::monotonic_ns() << 20); // several clients of one node differ
         Ok(Client { asker, number: 0, questions, answers })
     }
@@ -57,7 +57,7 @@ impl Node {
         mut answer: impl FnMut(&Q) -> A + Send + 'static,
     ) -> Result<Server<Q>> {
         let mut answers = self.publisher::<Numbered<A>>(&reply_topic(topic)).open()?;
-        let questions = self.subscriber::<Numbered<Q>>(topic).callback(move |question| {
+        let questions = self.subscriber::<Numbered<Q>>(topic).answering_with(&answers).callback(move |question| {
             let body = answer(&question.body);
             // A client that is gone by now needs no answer; one that cannot be sent is missed by its asker's time-out.
             let _ = answers.publish(&Numbered { asker: question.asker, number: question.number, body });

@@ -1,7 +1,9 @@
 //! Subscribers.
 
 use super::inlet::{Inlet, Sink};
+use super::monitor::Monitor;
 use super::{AnyInlet, ChannelReport, PortRef, Sample, TakenSample};
+use crate::admin::bottle::Bottle;
 use crate::carrier::TICK;
 use crate::channel::inbound::{Inbound, Step};
 use crate::codec::Message;
@@ -94,9 +96,26 @@ impl<M: Message> SubscriberBuilder<M> {
         self.on_publisher = true;
         self
     }
+    /// What arrives here is answered with `answers`, a publisher of the same node: see
+    /// [`PublisherBuilder::answered_at`](super::PublisherBuilder::answered_at).
+    pub fn answering_with<A: Message>(mut self, answers: &super::Publisher<A>) -> Self {
+        self.request.answers = Some(answers.port());
+        self
+    }
     /// No thread of its own: [`Subscriber::wait`] receives.
     pub fn polled(mut self) -> Self {
         self.mode = Mode::Polled;
+        self
+    }
+    /// Attaches a monitor to the input: it sees every sample that comes in.
+    pub fn monitor(mut self, monitor: impl Monitor + 'static) -> Self {
+        self.request.monitor = Some(Box::new(monitor));
+        self
+    }
+    /// Answers administrators' commands that are not part of the grammar, on the node's `control` thread: shortly, and
+    /// without asking this node anything.
+    pub fn admin_reader(mut self, reader: impl FnMut(&Bottle) -> Bottle + Send + 'static) -> Self {
+        self.request.reader = Some(Box::new(reader));
         self
     }
     /// Opens the port; samples are taken with [`Subscriber::take`], [`Subscriber::wait`] or as a stream.
@@ -176,6 +195,10 @@ impl<M: Message> Subscriber<M> {
     /// The port's name.
     pub fn name(&self) -> &str {
         &self.inlet.info.name
+    }
+
+    pub(crate) fn port(&self) -> PortRef {
+        self.me
     }
 
     /// What each channel did so far.

@@ -44,6 +44,7 @@ pub fn port(direction: Direction, name: &str, topic: &str) -> PortInfo {
         message: TypeDescription::opaque("test"),
         qos: qos::Qos::default(),
         carriers: vec!["tcp".into()],
+        answers: None,
     }
 }
 

@@ -430,6 +430,7 @@ fn handshakes() -> Vec<Vec<u8>> {
             message: codec::TypeDescription::of::<Everything>(),
             qos: qos::Qos::default(),
             carriers: vec!["udp".to_owned()],
+            answers: None,
         },
         to_node: node,
         to_port: port,
@@ -437,6 +438,7 @@ fn handshakes() -> Vec<Vec<u8>> {
         clock: "boot".to_owned(),
         by_name: false,
         parameters: handshake::Parameters { udp_port: Some(9), ..Default::default() },
+        answers: None,
     };
     let accepted = Answer::Accepted(handshake::Accepted {
         flow: FLOW,
@@ -445,6 +447,7 @@ fn handshakes() -> Vec<Vec<u8>> {
         max_message: MAX_MESSAGE as u32,
         clock: "boot".to_owned(),
         parameters: Default::default(),
+        answers: None,
     });
     vec![handshake::pack(&request).unwrap_or_default(), handshake::pack(&accepted).unwrap_or_default()]
 }

@@ -36,5 +36,6 @@ pub fn port_info(name: &str) -> crate::control::PortInfo {
         message: crate::codec::TypeDescription::opaque("bytes"),
         qos: qos::Qos::default(),
         carriers: vec!["tcp".to_owned()],
+        answers: None,
     }
 }

@@ -68,7 +68,8 @@ impl Account {
         }
         inner.last = inner.last.max(info.seq);
         inner.last_at_ns = info.received_ns;
-        inner.allocations = allocations - inner.allocations_at_first;
+        // Counted per thread: of a port whose channels have several it says nothing.
+        inner.allocations = allocations.saturating_sub(inner.allocations_at_first);
         let late = info.received_ns.saturating_sub(info.source_ns) / 100;
         if inner.latencies.len() < MOST {
             inner.latencies.push(u32::try_from(late).unwrap_or(u32::MAX));

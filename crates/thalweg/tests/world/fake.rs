@@ -36,6 +36,7 @@ impl Fake {
             message: Raw::description().as_ref().clone(),
             qos: qos::Qos::default(),
             carriers: carriers.iter().map(|c| (*c).to_owned()).collect(),
+            answers: None,
         };
         let document = Document {
             node,
@@ -119,6 +120,7 @@ pub fn acceptance(parameters: Parameters) -> Vec<u8> {
         max_message: 1 << 20,
         clock: linux::clock::clock_id(),
         parameters,
+        answers: None,
     };
     handshake::pack(&Answer::Accepted(accepted)).unwrap()
 }

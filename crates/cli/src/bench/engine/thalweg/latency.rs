@@ -21,12 +21,12 @@ pub fn ping(meeting: &Meeting, settings: &Settings) -> Result<Meter, Error> {
     let control = meeting.join()?;
     tell(&control, terms)?;
     let ports = Ports::open("ping", std::process::id().into(), carrier, terms)?;
-    let publisher = ports.publisher(PING).open()?;
     let (give, given) = mpsc::channel();
     let (end, ended) = mpsc::channel();
     let trips = Trips { meter: Meter::new()?, warmup: terms.warmup, start: 0 };
     let mut player = Player::new(given, end, trips, terms, control.try_clone()?);
-    let _subscriber = ports.subscriber(PONG).callback(move |sample| player.take(&sample))?;
+    let subscriber = ports.subscriber(PONG).callback(move |sample| player.take(&sample))?;
+    let publisher = ports.publisher(PING).answered_at(&subscriber).open()?;
     connected(&publisher, 1)?;
     let _ = give.send(Turn::new(publisher, terms, carrier));
     let heard = hear_words(&control);
@@ -44,7 +44,8 @@ pub fn pong(meeting: &Meeting, settings: &Settings) -> Result<(), Error> {
         let (give, given) = mpsc::channel();
         let (end, ended) = mpsc::channel();
         let mut player = Player::new(given, end, Echoes, &terms, control.try_clone()?);
-        let _subscriber = ports.subscriber(PING).callback(move |sample| player.take(&sample))?;
+        let _subscriber =
+            ports.subscriber(PING).answering_with(&publisher).callback(move |sample| player.take(&sample))?;
         connected(&publisher, 1)?;
         publisher.publish(&[])?; // the ping may begin
         let _ = give.send(Turn::new(publisher, &terms, settings.carrier));

@@ -1,0 +1,129 @@
+//! Network devices as traffic control needs them, and the one a packet leaves by.
+
+use super::QueueError;
+use super::netlink::{self, Socket, attribute, put, text, u32_at};
+use std::io;
+use std::net::IpAddr;
+
+/// A network device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Device {
+    pub index: u32,
+    pub name: String,
+    /// `txqueuelen`, in packets.
+    pub length: u32,
+}
+
+const NEW_LINK: u16 = 16;
+const GET_LINK: u16 = 18;
+const NEW_ROUTE: u16 = 24;
+const GET_ROUTE: u16 = 26;
+const NAME: u16 = 3;
+const QUEUE_LENGTH: u16 = 13;
+/// Names are shorter than this (IFNAMSIZ).
+const LONGEST_NAME: usize = 16;
+
+/// The device with this name.
+pub(crate) fn find(socket: &mut Socket, name: &str) -> Result<Device, QueueError> {
+    let mut request = vec![0; 16];
+    if name.is_empty() || name.len() >= LONGEST_NAME {
+        return Err(QueueError::no_device(name));
+    }
+    put(&mut request, NAME, &[name.as_bytes(), &[0]].concat());
+    look(socket, &request).and_then(|found| found.ok_or_else(|| QueueError::no_device(name)))
+}
+
+/// The device with this index, if there is one.
+pub(crate) fn numbered(socket: &mut Socket, index: u32) -> Result<Option<Device>, QueueError> {
+    let mut request = vec![0; 16];
+    request[4..8].copy_from_slice(&index.to_ne_bytes());
+    look(socket, &request)
+}
+
+fn look(socket: &mut Socket, request: &[u8]) -> Result<Option<Device>, QueueError> {
+    match socket.ask(GET_LINK, 0, request)? {
+        Ok(messages) => Ok(messages.iter().find(|m| m.kind == NEW_LINK).and_then(|m| device(&m.body))),
+        Err(refusal) if refusal.errno == libc::ENODEV => Ok(None),
+        Err(refusal) => Err(QueueError::refused("looking for a network device".to_owned(), refusal)),
+    }
+}
+
+fn device(body: &[u8]) -> Option<Device> {
+    let rest = body.get(16..)?;
+    let length = attribute(rest, QUEUE_LENGTH).and_then(|a| u32_at(a, 0)).unwrap_or(0);
+    Some(Device { index: u32_at(body, 4)?, name: attribute(rest, NAME).map(text)?, length })
+}
+
+/// Sets the length of a device's own queue in packets.
+pub(crate) fn set_length(socket: &mut Socket, index: u32, length: u32) -> Result<(), QueueError> {
+    let mut request = vec![0; 16];
+    request[4..8].copy_from_slice(&index.to_ne_bytes());
+    put(&mut request, QUEUE_LENGTH, &length.to_ne_bytes());
+    let answer = socket.ask(NEW_LINK, 0, &request)?;
+    answer.map(drop).map_err(|r| QueueError::refused(format!("txqueuelen {length}"), r))
+}
+
+/// The device by which packets from `local` to `peer` leave this network namespace (`ip route get PEER from LOCAL`).
+/// An unspecified `local` leaves the choice to the kernel.
+///
+/// # Errors
+/// No route, a local address that isn't this host's, or addresses of different families.
+pub fn egress(local: IpAddr, peer: IpAddr) -> io::Result<String> {
+    let octets = |address: IpAddr| match address.to_canonical() {
+        IpAddr::V4(v4) => v4.octets().to_vec(),
+        IpAddr::V6(v6) => v6.octets().to_vec(),
+    };
+    let (from, to) = (octets(local), octets(peer));
+    if from.len() != to.len() && !local.is_unspecified() {
+        return Err(no_route(local, peer));
+    }
+    let family = if to.len() == 4 { libc::AF_INET } else { libc::AF_INET6 };
+    let bits = |address: &[u8]| (address.len() * 8) as u8;
+    let mut request = vec![family as u8, bits(&to), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+    put(&mut request, 1, &to);
+    if !local.is_unspecified() {
+        request[2] = bits(&from);
+        put(&mut request, 2, &from);
+    }
+    let mut socket = Socket::open()?;
+    let messages = socket.ask(GET_ROUTE, 0, &request)?.map_err(|r| explain(r, local, peer))?;
+    let out = |m: &netlink::Message| attribute(m.body.get(12..)?, 4).and_then(|a| u32_at(a, 0));
+    let index = messages.iter().find(|m| m.kind == NEW_ROUTE).and_then(out);
+    let device = numbered(&mut socket, index.ok_or_else(|| no_route(local, peer))?).map_err(io::Error::from)?;
+    device.map(|d| d.name).ok_or_else(|| no_route(local, peer))
+}
+
+fn explain(refusal: netlink::Refusal, local: IpAddr, peer: IpAddr) -> io::Error {
+    let error = io::Error::from(refusal);
+    io::Error::new(error.kind(), format!("no way from {local} to {peer}: {error}"))
+}
+
+fn no_route(local: IpAddr, peer: IpAddr) -> io::Error {
+    io::Error::new(io::ErrorKind::NetworkUnreachable, format!("no way from {local} to {peer}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::{Ipv4Addr, Ipv6Addr};
+
+    #[test]
+    fn this_host_is_reached_by_loopback() {
+        let v4 = IpAddr::V4(Ipv4Addr::LOCALHOST);
+        assert_eq!(egress(v4, v4).unwrap(), "lo");
+        assert_eq!(egress(Ipv4Addr::UNSPECIFIED.into(), v4).unwrap(), "lo");
+        assert_eq!(egress(v4, IpAddr::V6(Ipv4Addr::LOCALHOST.to_ipv6_mapped())).unwrap(), "lo");
+        let foreign = egress(Ipv6Addr::LOCALHOST.into(), v4).unwrap_err();
+        assert!(foreign.to_string().contains("from ::1 to 127.0.0.1"), "{foreign}");
+    }
+
+    #[test]
+    fn devices_are_found_by_name_and_number() {
+        let mut socket = Socket::open().unwrap();
+        let lo = find(&mut socket, "lo").unwrap();
+        assert_eq!(numbered(&mut socket, lo.index).unwrap(), Some(lo));
+        for bad in ["", "nothere", "a-name-that-is-much-too-long"] {
+            assert!(find(&mut socket, bad).unwrap_err().to_string().contains(bad));
+        }
+    }
+}

@@ -1,0 +1,249 @@
+//! Disciplines and their parameters: read from the kernel's structures, written to them, and said as `tc` says them.
+
+use super::netlink::{attribute, put, u16_at, u32_at, u64_at, words};
+use std::fmt;
+
+/// The parameters of a discipline.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Discipline {
+    /// `noqueue`: nothing waits.
+    NoQueue,
+    /// `pfifo`: one queue of so many packets.
+    Pfifo {
+        /// Most packets that wait.
+        limit: u32,
+    },
+    /// `bfifo`: one queue of so many bytes.
+    Bfifo {
+        /// Most bytes that wait.
+        limit: u32,
+    },
+    /// `pfifo_fast`: three bands chosen by socket priority, the first is sent first. As long as the device's queue.
+    PfifoFast {
+        /// The band of each socket priority 0…15.
+        map: [u8; 16],
+    },
+    /// `prio`: bands, the first is sent first, chosen by filters or socket priority.
+    Prio {
+        /// How many bands, 2…16.
+        bands: u8,
+        /// The band of each socket priority 0…15.
+        map: [u8; 16],
+    },
+    /// `tbf`: lets no more than a rate through; what waits is its child's business.
+    Tbf {
+        /// Bits per second.
+        rate: u64,
+        /// Bytes that may go at once.
+        burst: u32,
+        /// Most bytes that wait, where there is no child.
+        limit: u32,
+    },
+    /// `htb`: classes with a guaranteed and a highest rate, and strict priority for what is spare.
+    Htb {
+        /// Minor number of the class for what no filter chose.
+        default: u32,
+    },
+    /// `hfsc`: classes with service curves.
+    Hfsc {
+        /// Minor number of the class for what no filter chose.
+        default: u16,
+    },
+    /// `netem`: a worse network, for tests.
+    Netem {
+        /// Nanoseconds.
+        delay: u64,
+        /// Nanoseconds.
+        jitter: u64,
+        /// Most packets that wait.
+        limit: u32,
+        /// Share lost, in 1/2³².
+        loss: u32,
+    },
+    /// One that Thalweg doesn't know, or doesn't look into.
+    Other(String),
+}
+
+/// What `pfifo_fast` and `prio` do with socket priorities when nobody says otherwise.
+pub const DEFAULT_MAP: [u8; 16] = qos::priority::PRIORITY_BANDS;
+
+impl Discipline {
+    /// The kernel's name of it.
+    pub fn name(&self) -> &str {
+        match self {
+            Discipline::NoQueue => "noqueue",
+            Discipline::Pfifo { .. } => "pfifo",
+            Discipline::Bfifo { .. } => "bfifo",
+            Discipline::PfifoFast { .. } => "pfifo_fast",
+            Discipline::Prio { .. } => "prio",
+            Discipline::Tbf { .. } => "tbf",
+            Discipline::Htb { .. } => "htb",
+            Discipline::Hfsc { .. } => "hfsc",
+            Discipline::Netem { .. } => "netem",
+            Discipline::Other(name) => name,
+        }
+    }
+
+    /// What the kernel's options say. Options that cannot be read make it [`Discipline::Other`].
+    pub fn read(name: &str, options: &[u8]) -> Self {
+        let known = match name {
+            "noqueue" => Some(Discipline::NoQueue),
+            "pfifo" | "pfifo_head_drop" => u32_at(options, 0).map(|limit| Discipline::Pfifo { limit }),
+            "bfifo" => u32_at(options, 0).map(|limit| Discipline::Bfifo { limit }),
+            "pfifo_fast" => bands(options).map(|(_, map)| Discipline::PfifoFast { map }),
+            "prio" => bands(options).map(|(bands, map)| Discipline::Prio { bands, map }),
+            "tbf" => token_bucket(options),
+            "htb" => attribute(options, 2).and_then(|init| u32_at(init, 8)).map(|default| Discipline::Htb { default }),
+            "hfsc" => u16_at(options, 0).map(|default| Discipline::Hfsc { default }),
+            "netem" => emulation(options),
+            _ => None,
+        };
+        known.unwrap_or_else(|| Discipline::Other(name.to_owned()))
+    }
+
+    /// Its options as the kernel takes them; `None` where it takes none.
+    pub fn options(&self) -> Option<Vec<u8>> {
+        match self {
+            Discipline::NoQueue | Discipline::PfifoFast { .. } | Discipline::Other(_) => None,
+            Discipline::Pfifo { limit } | Discipline::Bfifo { limit } => Some(words([*limit])),
+            Discipline::Prio { bands, map } => Some([&words([u32::from(*bands)])[..], map].concat()),
+            Discipline::Tbf { rate, burst, limit } => {
+                let mut options = Vec::new();
+                let parameters = [&rate_specification(*rate)[..], &[0; 12], &words([*limit, ticks(*burst, *rate), 0])];
+                put(&mut options, 1, &parameters.concat());
+                put_wide_rate(&mut options, 4, *rate);
+                Some(options)
+            }
+            Discipline::Htb { default } => {
+                let mut options = Vec::new();
+                put(&mut options, 2, &words([HTB_VERSION, 10, *default, 0, 0]));
+                Some(options)
+            }
+            Discipline::Hfsc { default } => Some(default.to_ne_bytes().to_vec()),
+            Discipline::Netem { delay, jitter, limit, loss } => {
+                let parameters = [tick(*delay), *limit, *loss, 0, 0, tick(*jitter)];
+                Some(words(parameters))
+            }
+        }
+    }
+}
+
+impl fmt::Display for Discipline {
+    /// As `tc qdisc add` takes it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())?;
+        match self {
+            Discipline::Pfifo { limit } | Discipline::Bfifo { limit } => write!(f, " limit {limit}"),
+            Discipline::Prio { bands, map } => {
+                let map: Vec<String> = map.iter().map(u8::to_string).collect();
+                write!(f, " bands {bands} priomap {}", map.join(" "))
+            }
+            Discipline::Tbf { rate, burst, limit } => write!(f, " rate {rate}bit burst {burst} limit {limit}"),
+            Discipline::Htb { default } => write!(f, " default {default:x}"),
+            Discipline::Hfsc { default } => write!(f, " default {default:x}"),
+            Discipline::Netem { delay, jitter, limit, loss } => {
+                let percent = f64::from(*loss) * 100.0 / f64::from(u32::MAX);
+                write!(f, " limit {limit} delay {}us {}us loss {percent:.3}%", delay / 1000, jitter / 1000)
+            }
+            Discipline::NoQueue | Discipline::PfifoFast { .. } | Discipline::Other(_) => Ok(()),
+        }
+    }
+}
+
+/// What HTB wants to see before it listens; it answers with a longer number.
+pub const HTB_VERSION: u32 = 3;
+
+fn bands(options: &[u8]) -> Option<(u8, [u8; 16])> {
+    Some((u8::try_from(u32_at(options, 0)?).ok()?, options.get(4..20)?.try_into().ok()?))
+}
+
+fn token_bucket(options: &[u8]) -> Option<Discipline> {
+    let parameters = attribute(options, 1)?;
+    let rate = wide_rate(attribute(options, 4), parameters, 0)?;
+    Some(Discipline::Tbf { rate, burst: bytes(u32_at(parameters, 28)?, rate), limit: u32_at(parameters, 24)? })
+}
+
+fn emulation(options: &[u8]) -> Option<Discipline> {
+    let rest = options.get(24..)?;
+    let precise = |kind, offset| {
+        let short = u32_at(options, offset).map(|ticks| u64::from(ticks) * TICK_NS);
+        attribute(rest, kind).and_then(|a| u64_at(a, 0)).or(short)
+    };
+    let (delay, jitter) = (precise(10, 0)?, precise(11, 20)?);
+    Some(Discipline::Netem { delay, jitter, limit: u32_at(options, 4)?, loss: u32_at(options, 8)? })
+}
+
+/// The kernel's scheduling clock ticks (`/proc/net/psched`, fixed since 2009).
+const TICK_NS: u64 = 64;
+const LINKLAYER_ETHERNET: u8 = 1;
+
+fn tick(nanoseconds: u64) -> u32 {
+    u32::try_from(nanoseconds / TICK_NS).unwrap_or(u32::MAX)
+}
+
+/// How long `bytes` take at `rate` bits per second, in ticks (rounded up: a burst of exactly one packet must let it through).
+pub fn ticks(bytes: u32, rate: u64) -> u32 {
+    let ns = u128::from(bytes) * 8_000_000_000 / u128::from(rate.max(1));
+    u32::try_from(ns.div_ceil(u128::from(TICK_NS))).unwrap_or(u32::MAX)
+}
+
+/// How many bytes go in `ticks` at `rate` bits per second: what the kernel keeps of a burst.
+pub fn bytes(ticks: u32, rate: u64) -> u32 {
+    let bits = u128::from(ticks) * u128::from(TICK_NS) * u128::from(rate);
+    u32::try_from(bits / 8_000_000_000).unwrap_or(u32::MAX)
+}
+
+/// `struct tc_ratespec` of a rate in bits per second. With the link layer named, the kernel wants no tables of 1 KiB.
+pub fn rate_specification(rate: u64) -> [u8; 12] {
+    let mut specification = [0; 12];
+    specification[1] = LINKLAYER_ETHERNET;
+    specification[8..].copy_from_slice(&u32::try_from(rate / 8).unwrap_or(u32::MAX).to_ne_bytes());
+    specification
+}
+
+/// Adds a rate in bytes per second as 64 bits, where 32 are too few.
+pub fn put_wide_rate(options: &mut Vec<u8>, kind: u16, rate: u64) {
+    if rate / 8 > u64::from(u32::MAX) {
+        put(options, kind, &(rate / 8).to_ne_bytes());
+    }
+}
+
+/// A rate in bits per second: the 64-bit attribute, else the `tc_ratespec` at `offset`.
+pub fn wide_rate(wide: Option<&[u8]>, parameters: &[u8], offset: usize) -> Option<u64> {
+    let short = u32_at(parameters, offset + 8).map(u64::from);
+    Some(wide.and_then(|w| u64_at(w, 0)).or(short)?.saturating_mul(8))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn parameters_come_back_as_they_were_written() {
+        for discipline in [
+            Discipline::Pfifo { limit: 100 },
+            Discipline::Prio { bands: 4, map: DEFAULT_MAP },
+            Discipline::Tbf { rate: 10_000_000, burst: 3200, limit: 10_000_000 },
+            Discipline::Tbf { rate: 100_000_000_000, burst: 65_600, limit: 10_000_000 },
+            Discipline::Htb { default: 0x30 },
+            Discipline::Hfsc { default: 0x30 },
+            Discipline::Netem { delay: 9_999_936, jitter: 0, limit: 1000, loss: 5 },
+        ] {
+            let options = discipline.options().unwrap_or_default();
+            assert_eq!(Discipline::read(discipline.name(), &options), discipline);
+        }
+        assert_eq!(
+            Discipline::Prio { bands: 3, map: DEFAULT_MAP }.to_string(),
+            "prio bands 3 priomap 1 2 2 2 1 2 0 0 1 1 1 1 1 1 1 1"
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn any_options_are_read(name in 0usize..9, options in proptest::collection::vec(any::<u8>(), 0..80)) {
+            let names = ["noqueue", "pfifo", "bfifo", "pfifo_fast", "prio", "tbf", "htb", "hfsc", "netem"];
+            let _ = Discipline::read(names[name], &options).to_string();
+        }
+    }
+}

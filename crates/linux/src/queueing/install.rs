@@ -1,0 +1,192 @@
+//! Installing queues, and taking them away so that what was there before is there again.
+
+use super::error::{QueueError, Reason};
+use super::journal::{self, Before, Journal, Store};
+use super::netlink::Socket;
+use super::tree::Queues;
+use super::wanted::{OURS, Wanted};
+use super::{devices, map, replay};
+use crate::clock;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+/// Queues that are installed; taken away when dropped, unless kept. To be dropped by a thread in the same network namespace.
+#[derive(Debug)]
+#[must_use = "queues are taken away when this is dropped"]
+pub struct Installed {
+    directory: PathBuf,
+    kept: bool,
+    /// What was left from an earlier installation and was taken away first.
+    pub restored: Vec<Restored>,
+}
+
+/// What became of a device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Restored {
+    /// The device.
+    pub device: String,
+    /// What became of it.
+    pub outcome: Outcome,
+}
+
+/// What became of a device's former queues.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// They are as they were.
+    AsBefore,
+    /// The device is gone, and its queues with it.
+    Vanished,
+    /// Somebody replaced ours; theirs were left alone.
+    Replaced,
+    /// Something could not be had back: what.
+    Differs(String),
+}
+
+impl fmt::Display for Restored {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let device = &self.device;
+        match &self.outcome {
+            Outcome::AsBefore => write!(f, "{device}: as before"),
+            Outcome::Vanished => write!(f, "{device}: the device is gone, nothing to restore"),
+            Outcome::Replaced => write!(f, "{device}: somebody replaced our queues; theirs were left alone"),
+            Outcome::Differs(what) => write!(f, "{device}: not quite as before: {what}"),
+        }
+    }
+}
+
+/// Installs queues, all or none, and reads them back. Earlier ones of Thalweg are taken away first. `directory` is where
+/// the journal is written before anything is changed.
+///
+/// # Errors
+/// What was refused, as `tc` would be told; everything is as before then.
+pub fn install(directory: &Path, wanted: &[Wanted]) -> Result<Installed, QueueError> {
+    let store = Store::open(directory)?;
+    let restored = match store.load()? {
+        Some(journal) => replace(&store, &journal)?,
+        None => Vec::new(),
+    };
+    let before: Vec<Queues> = wanted.iter().map(|w| Queues::read(&w.device)).collect::<Result<_, _>>()?;
+    let maps: Vec<_> = wanted.iter().filter_map(Wanted::priority_map).collect();
+    let journal = Journal {
+        boot: clock::boot_id(),
+        holder: journal::this_process(),
+        devices: before.iter().map(Before::of).collect(),
+        tables: map::families(&maps),
+    };
+    store.save(&journal)?;
+    let done =
+        wanted.iter().zip(&before).try_for_each(|(w, b)| install_one(w, b.index)).and_then(|()| map::install(&maps));
+    if let Err(mut error) = done {
+        if let Err(second) = restore_all(&store, &journal) {
+            error.remedy = format!("{}; what was done could not be undone ({second}): `thalweg restore`", error.remedy);
+        }
+        return Err(error);
+    }
+    Ok(Installed { directory: directory.to_owned(), kept: false, restored })
+}
+
+/// Takes away what is installed in this network namespace, whoever did it. `directory`: as for [`install`].
+///
+/// # Errors
+/// What was refused; the journal stays for another try.
+pub fn restore(directory: &Path) -> Result<Vec<Restored>, QueueError> {
+    let store = Store::open(directory)?;
+    store.load()?.map_or(Ok(Vec::new()), |journal| restore_all(&store, &journal))
+}
+
+/// As [`restore`], but only what a process left that is gone: for the start of whatever installs queues.
+///
+/// # Errors
+/// As [`restore`].
+pub fn recover(directory: &Path) -> Result<Vec<Restored>, QueueError> {
+    let store = Store::open(directory)?;
+    match store.load()? {
+        Some(journal) if journal.holder.is_some_and(|holder| !journal::is_alive(holder)) => {
+            restore_all(&store, &journal)
+        }
+        _ => Ok(Vec::new()),
+    }
+}
+
+impl Installed {
+    /// Leaves the queues until [`restore`].
+    ///
+    /// # Errors
+    /// When the journal cannot be written; the queues are taken away then.
+    pub fn keep(mut self) -> Result<(), QueueError> {
+        let store = Store::open(&self.directory)?;
+        if let Some(mut journal) = store.load()? {
+            journal.holder = None;
+            store.save(&journal)?;
+        }
+        self.kept = true;
+        Ok(())
+    }
+}
+
+impl Drop for Installed {
+    fn drop(&mut self) {
+        if !self.kept {
+            // Nobody is left to be told; the journal stays if something is refused.
+            let _ = restore(&self.directory);
+        }
+    }
+}
+
+/// Takes away an earlier installation, unless its holder is another process that still runs.
+fn replace(store: &Store, journal: &Journal) -> Result<Vec<Restored>, QueueError> {
+    match journal.holder {
+        Some(holder) if journal::is_alive(holder) && Some(holder) != journal::this_process() => Err(QueueError {
+            what: format!("process {} holds the queues of this network namespace", holder.0),
+            reason: Reason::Other(std::io::ErrorKind::ResourceBusy.into()),
+            remedy: "wait until it ends, or `thalweg restore` to take its queues away".to_owned(),
+        }),
+        _ => restore_all(store, journal),
+    }
+}
+
+fn install_one(wanted: &Wanted, index: u32) -> Result<(), QueueError> {
+    let (mut socket, steps) = (Socket::open()?, wanted.steps());
+    steps.iter().try_for_each(|step| step.take(&mut socket, &wanted.device, index))?;
+    let found = Queues::read(&wanted.device)?;
+    match steps.iter().find(|step| !step.is_done(&found)) {
+        None => Ok(()),
+        Some(step) => Err(QueueError {
+            what: step.command(&wanted.device),
+            reason: Reason::Differs("the kernel took it, but shows something else".to_owned()),
+            remedy: "`tc -d qdisc show` and `tc -d class show` say what".to_owned(),
+        }),
+    }
+}
+
+fn restore_all(store: &Store, journal: &Journal) -> Result<Vec<Restored>, QueueError> {
+    map::remove(&journal.tables)?;
+    let restored: Vec<Restored> = journal.devices.iter().map(restore_one).collect::<Result<_, _>>()?;
+    store.remove()?;
+    Ok(restored)
+}
+
+fn restore_one(before: &Before) -> Result<Restored, QueueError> {
+    let told = |outcome| Ok(Restored { device: before.device.clone(), outcome });
+    let mut socket = Socket::open()?;
+    // Another device may have got the name since.
+    match devices::numbered(&mut socket, before.index)? {
+        Some(device) if device.name == before.device => {}
+        _ => return told(Outcome::Vanished),
+    }
+    let found = Queues::read(&before.device)?;
+    let ours = found.root().is_some_and(|root| root.handle.major() == OURS);
+    if replay::difference(before, &found).is_none() {
+        return told(Outcome::AsBefore);
+    }
+    if !ours && found.root().map(|root| root.handle.0) != before.root_handle() {
+        return told(Outcome::Replaced);
+    }
+    let refused = replay::replay(&mut socket, before, &found)?;
+    let differs = replay::difference(before, &Queues::read(&before.device)?);
+    told(match (refused, differs) {
+        (_, None) => Outcome::AsBefore,
+        (Some(refused), _) => Outcome::Differs(refused),
+        (None, Some(difference)) => Outcome::Differs(difference),
+    })
+}

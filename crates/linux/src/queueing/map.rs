@@ -1,0 +1,123 @@
+//! Priority maps: packets get a priority by their code point before they queue, by the program `nft`, in a table of our own.
+//! For routers and bridges, where packets were marked elsewhere and the kernel derives nothing (IPv6, bridges) or the
+//! wrong thing (`pfifo_fast` by the old TOS bits) from it.
+
+use super::error::QueueError;
+use super::tree::Handle;
+use super::wanted::class_of;
+use qos::priority::Dscp;
+use std::fmt::Write as _;
+use std::io::{self, Write as _};
+use std::process::{Command, Stdio};
+
+/// Where packets pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hook {
+    /// This host's own and routed packets.
+    Router,
+    /// Bridged packets.
+    Bridge,
+}
+
+/// Priorities by code point on one device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PriorityMap {
+    /// The device by which they leave.
+    pub device: String,
+    /// Where they pass.
+    pub hook: Hook,
+    /// The priority of each class ([`super::PerClass`]): a socket priority, or a class's handle.
+    pub priorities: [u32; 4],
+}
+
+/// The table's name.
+pub const TABLE: &str = "thalweg";
+
+impl Hook {
+    /// The family of the table.
+    pub fn family(self) -> &'static str {
+        match self {
+            Hook::Router => "inet",
+            Hook::Bridge => "bridge",
+        }
+    }
+}
+
+impl PriorityMap {
+    /// The priority that a packet with this TOS octet gets.
+    pub fn priority(&self, tos: u8) -> u32 {
+        let class = class_of(Dscp::new(tos >> 2).unwrap_or_default());
+        self.priorities[class as usize]
+    }
+
+    /// What `nft -f -` is told. Tables are made anew by the first of them.
+    fn script(&self) -> String {
+        let mut elements = String::new();
+        for dscp in 0..64 {
+            let handle = Handle(self.priority(dscp << 2));
+            let _ = write!(elements, "{dscp} : {:x}:{:x}, ", handle.major(), handle.minor());
+        }
+        let (family, device) = (self.hook.family(), &self.device);
+        let rule = |version: &str| {
+            format!(
+                "    oifname \"{device}\" meta protocol {version} meta priority set {version} dscp map {{ {elements}}}\n"
+            )
+        };
+        // "mangle" is no name in the bridge family.
+        let priority = if self.hook == Hook::Router { "mangle" } else { "0" };
+        format!(
+            "table {family} {TABLE} {{\n  chain post {{\n    type filter hook postrouting priority {priority}; policy accept;\n{}{}  }}\n}}\n",
+            rule("ip"),
+            rule("ip6")
+        )
+    }
+
+    /// The command that installs it.
+    pub fn command(&self) -> String {
+        format!("nft -f - <<'END'\n{}END", self.script())
+    }
+}
+
+/// Installs all of them, in place of what an earlier one left.
+pub(crate) fn install(maps: &[PriorityMap]) -> Result<(), QueueError> {
+    remove(&families(maps))?;
+    maps.iter().try_for_each(|map| nft(&map.script()))
+}
+
+/// The families of their tables.
+pub(crate) fn families(maps: &[PriorityMap]) -> Vec<String> {
+    let mut families: Vec<String> = maps.iter().map(|map| map.hook.family().to_owned()).collect();
+    families.sort_unstable();
+    families.dedup();
+    families
+}
+
+/// Removes our table from these families, whether it is there or not.
+pub(crate) fn remove(families: &[String]) -> Result<(), QueueError> {
+    families
+        .iter()
+        .try_for_each(|family| nft(&format!("table {family} {TABLE} {{ }}\ndelete table {family} {TABLE}\n")))
+}
+
+fn nft(script: &str) -> Result<(), QueueError> {
+    let told = tell(script).map_err(|error| {
+        let remedy = "install nftables (the program nft), or leave out the priority map".to_owned();
+        QueueError { what: "nft -f -".to_owned(), reason: super::Reason::Other(error), remedy }
+    })?;
+    match told {
+        Ok(()) => Ok(()),
+        Err(said) => Err(QueueError::from_nft(&said)),
+    }
+}
+
+fn tell(script: &str) -> io::Result<Result<(), String>> {
+    let piped = || Stdio::piped();
+    let mut child =
+        Command::new("nft").args(["-f", "-"]).stdin(piped()).stdout(Stdio::null()).stderr(piped()).spawn()?;
+    if let Some(mut input) = child.stdin.take() {
+        input.write_all(script.as_bytes())?;
+    }
+    let output = child.wait_with_output()?;
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    Ok(if output.status.success() { Ok(()) } else { Err(said) })
+}

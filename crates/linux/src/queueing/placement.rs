@@ -1,0 +1,321 @@
+//! Where a marked packet lands: the tree walked as the kernel walks it, and the outcome compared with unmarked packets.
+
+use super::class::Class;
+use super::discipline::Discipline;
+use super::filter::{Filter, Verdict};
+use super::tree::{Handle, Node, Queues};
+use qos::priority::{Dscp, Mark};
+use serde::Serialize;
+
+/// Where a packet lands, and whether its mark changes anything there.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Placement {
+    /// The device.
+    pub device: String,
+    /// The discipline that decides, such as `pfifo_fast`.
+    pub discipline: String,
+    /// The band or class, such as `band 1` or `class 1:20`.
+    pub place: String,
+    /// 0 is sent first.
+    pub rank: u32,
+    /// How many ranks there are; 1: all are equal.
+    pub of: u32,
+    /// Whether packets can wait on this device at all.
+    pub waits: bool,
+    /// Whether the packet is treated as its mark asks, compared with unmarked ones.
+    pub effective: bool,
+    /// Why, and what would change it.
+    pub because: String,
+}
+
+/// What is known of a packet.
+#[derive(Clone, Copy)]
+struct Packet {
+    tos: u8,
+    priority: u32,
+    v6: bool,
+}
+
+/// Where a packet ends up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Spot {
+    discipline: String,
+    place: String,
+    rank: u32,
+    of: u32,
+    /// By the packet's priority or mark.
+    chosen: bool,
+    waits: bool,
+    dropped: bool,
+    /// What else might decide.
+    unsure: Option<String>,
+}
+
+impl Spot {
+    /// A discipline that doesn't choose by the packet.
+    fn single(discipline: &str, place: &str) -> Self {
+        let (discipline, place) = (discipline.to_owned(), place.to_owned());
+        Self { discipline, place, rank: 0, of: 1, chosen: false, waits: true, dropped: false, unsure: None }
+    }
+    /// A band or a class.
+    fn chosen(discipline: &str, place: String, rank: u32, of: u32) -> Self {
+        Self { rank, of, chosen: true, ..Self::single(discipline, &place) }
+    }
+    /// The same, one discipline further in.
+    fn within(self, inner: Spot) -> Self {
+        let place = if inner.chosen { format!("{}, {}", self.place, inner.place) } else { self.place };
+        Spot {
+            place,
+            rank: self.rank * inner.of + inner.rank,
+            of: self.of * inner.of,
+            unsure: self.unsure.or(inner.unsure),
+            ..self
+        }
+    }
+}
+
+/// Disciplines within disciplines, and filters that send on to filters, are followed so far.
+const DEEPEST: u32 = 16;
+
+impl Queues {
+    /// Where a packet with this mark lands.
+    pub fn placement(&self, tos: u8, socket_priority: u32, v6: bool) -> Placement {
+        let spot = self.spot(Packet { tos, priority: socket_priority, v6 });
+        let unmarked = self.spot(Packet { tos: 0, priority: 0, v6 });
+        let (effective, because) = self.judge(&spot, &unmarked, Packet { tos, priority: socket_priority, v6 });
+        let Spot { discipline, place, rank, of, waits, unsure, .. } = spot;
+        let because = unsure.map_or(because.clone(), |unsure| format!("{because}; but {unsure}"));
+        Placement { device: self.device.clone(), discipline, place, rank, of, waits, effective, because }
+    }
+
+    fn spot(&self, packet: Packet) -> Spot {
+        match self.root() {
+            Some(root) => self.enter(root, packet, 0),
+            None => Spot { waits: false, ..Spot::single("noqueue", "no queue") },
+        }
+    }
+
+    fn enter(&self, at: &Node<Discipline>, packet: Packet, depth: u32) -> Spot {
+        let name = at.is.name();
+        let first = |map: &[u8; 16]| u32::from(map[(packet.priority & 15) as usize]);
+        let child = |minor| {
+            let below = self.below(Handle::new(at.handle.major(), minor)).filter(|_| depth < DEEPEST);
+            below.map_or(Spot::single("pfifo", "the only queue"), |below| self.enter(below, packet, depth + 1))
+        };
+        match &at.is {
+            Discipline::NoQueue => Spot { waits: false, ..Spot::single(name, "no queue") },
+            Discipline::PfifoFast { map } => {
+                let band = first(map);
+                Spot::chosen(name, format!("band {band}"), band, 3)
+            }
+            Discipline::Prio { bands, map } => {
+                let (band, unsure) = self.band(at.handle, u32::from(*bands), map, packet);
+                let spot = Spot::chosen(name, format!("band {band}"), band, u32::from(*bands));
+                Spot { unsure, ..spot }.within(child(band as u16 + 1))
+            }
+            Discipline::Tbf { .. } | Discipline::Netem { .. } => child(1),
+            Discipline::Htb { default } => self.class_spot(at, *default as u16, packet, &child),
+            Discipline::Hfsc { default } => self.class_spot(at, *default, packet, &child),
+            Discipline::Other(kind) if matches!(&kind[..], "mq" | "mqprio") => self.any_child(at, packet, depth),
+            Discipline::Other(_) => Spot::single(name, "a queue per flow"),
+            Discipline::Pfifo { .. } | Discipline::Bfifo { .. } => Spot::single(name, "the only queue"),
+        }
+    }
+
+    /// The hardware's queues are alike; which one a packet takes is chosen by its flow.
+    fn any_child(&self, at: &Node<Discipline>, packet: Packet, depth: u32) -> Spot {
+        let inside = |d: &&Node<Discipline>| d.parent.major() == at.handle.major() && d.parent != Handle::ROOT;
+        match self.disciplines.iter().find(inside).filter(|_| depth < DEEPEST) {
+            Some(below) => self.enter(below, packet, depth + 1),
+            None => Spot::single(at.is.name(), "a queue of the hardware"),
+        }
+    }
+
+    /// The band of `prio`: by a class's name as priority, by filters, else by the map (`prio_classify`).
+    fn band(&self, handle: Handle, bands: u32, map: &[u8; 16], packet: Packet) -> (u32, Option<String>) {
+        let mapped = |priority: u32| u32::from(map[(priority & 15) as usize]);
+        let named = Handle(packet.priority);
+        let (chosen, unsure) = if named.major() == handle.major() {
+            (Some(named), None)
+        } else {
+            choose(&self.filters_on(handle), packet)
+        };
+        let band = match chosen {
+            None if named.major() != 0 => return (mapped(0), unsure),
+            None => return (mapped(packet.priority), unsure),
+            Some(class) => u32::from(class.minor()).wrapping_sub(1),
+        };
+        (if band < bands { band } else { mapped(0) }, unsure)
+    }
+
+    /// The class of HTB or HFSC (`htb_classify`, `hfsc_classify`).
+    fn class_spot(&self, at: &Node<Discipline>, default: u16, packet: Packet, child: &dyn Fn(u16) -> Spot) -> Spot {
+        let handle = at.handle;
+        let hfsc = matches!(at.is, Discipline::Hfsc { .. });
+        let (class, unsure) = match self.classify(handle, default, packet) {
+            (Some(class), unsure) => (class, unsure),
+            // Nothing fits: HTB sends it unshaped, before all classes; HFSC drops it.
+            (None, unsure) => {
+                let place = if hfsc { "no class: dropped" } else { "no class: unshaped" };
+                let of = self.ranks(handle).len().max(1) as u32;
+                return Spot { dropped: hfsc, unsure, ..Spot::chosen(at.is.name(), place.to_owned(), 0, of) };
+            }
+        };
+        let ranks = self.ranks(handle);
+        let own = rank_of(&class.is);
+        let rank = ranks.iter().position(|rank| *rank == own).unwrap_or(0) as u32;
+        let spot = Spot::chosen(at.is.name(), format!("class {}", class.handle), rank, ranks.len().max(1) as u32);
+        Spot { unsure, ..spot }.within(child(class.handle.minor()))
+    }
+
+    fn classify(&self, handle: Handle, default: u16, packet: Packet) -> (Option<&Node<Class>>, Option<String>) {
+        let leaf = |handle| self.class(handle).filter(|class| self.is_leaf(class.handle));
+        let named = Handle(packet.priority);
+        let mut filters_of = handle;
+        if named == handle {
+            return (None, None);
+        }
+        if named.major() == handle.major() {
+            match leaf(named) {
+                Some(class) => return (Some(class), None),
+                None if self.class(named).is_some() => filters_of = named,
+                None => {}
+            }
+        }
+        let mut unsure = None;
+        for _ in 0..DEEPEST {
+            let (chosen, doubt) = choose(&self.filters_on(filters_of), packet);
+            unsure = unsure.or(doubt);
+            match chosen {
+                Some(target) if target == handle => return (None, unsure),
+                Some(target) => match (leaf(target), self.class(target)) {
+                    (Some(class), _) => return (Some(class), unsure),
+                    (None, Some(inner)) => filters_of = inner.handle,
+                    (None, None) => break,
+                },
+                None => break,
+            }
+        }
+        (leaf(Handle::new(handle.major(), default)).filter(|_| default != 0), unsure)
+    }
+
+    /// The ranks of the leaves below a discipline, the first first.
+    fn ranks(&self, handle: Handle) -> Vec<u32> {
+        let own = self.classes.iter().filter(|c| c.handle.major() == handle.major() && c.handle.minor() != 0);
+        let mut ranks: Vec<u32> = own.filter(|c| self.is_leaf(c.handle)).map(|c| rank_of(&c.is)).collect();
+        ranks.sort_unstable();
+        ranks.dedup();
+        ranks
+    }
+}
+
+/// HTB gives what is spare by priority; HFSC serves real-time curves before link share.
+fn rank_of(class: &Class) -> u32 {
+    match class {
+        Class::Htb(shares) => shares.priority,
+        Class::Hfsc { real_time, .. } => u32::from(real_time.is_none()),
+        Class::Other(_) => 0,
+    }
+}
+
+/// Where the first filter that matches puts the packet, and the first that might.
+fn choose(filters: &[&Filter], packet: Packet) -> (Option<Handle>, Option<String>) {
+    let mut unsure = None;
+    for filter in filters {
+        match filter.verdict(packet.tos, packet.v6) {
+            Verdict::Yes if filter.target.is_some() => return (filter.target, unsure),
+            Verdict::Depends if unsure.is_none() => {
+                unsure = Some(format!("a filter on more than the mark may decide otherwise ({filter})"));
+            }
+            _ => {}
+        }
+    }
+    (None, unsure)
+}
+
+/// What a mark asks for, compared with unmarked packets.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Wish {
+    Ahead,
+    Behind,
+    Nothing,
+}
+
+impl Packet {
+    /// LE, CS1 and class low (AF11) mean less than nothing said; every other mark means more (RFC 4594, RFC 8622).
+    fn wish(self) -> Wish {
+        match (self.tos >> 2, qos::priority::band(self.priority)) {
+            (1 | 8 | 10, _) | (0, 2) => Wish::Behind,
+            (0, 1) => Wish::Nothing,
+            _ => Wish::Ahead,
+        }
+    }
+    fn name(self) -> String {
+        let dscp = Dscp::new(self.tos >> 2).unwrap_or_default();
+        match (dscp.value(), self.priority) {
+            (0, 0) => "an unmarked packet".to_owned(),
+            (0, priority) => format!("socket priority {priority}"),
+            _ => dscp.to_string(),
+        }
+    }
+}
+
+impl Queues {
+    fn judge(&self, spot: &Spot, unmarked: &Spot, packet: Packet) -> (bool, String) {
+        let (device, name, wish) = (&self.device, packet.name(), packet.wish());
+        let Spot { discipline, place, .. } = spot;
+        if spot.dropped {
+            return (false, format!("{discipline} on {device} has no class for {name} and drops it"));
+        }
+        if !spot.waits {
+            return (
+                wish == Wish::Nothing,
+                format!("nothing queues on {device}: no packet waits there, so none can be sent first"),
+            );
+        }
+        let same = spot.place == unmarked.place;
+        if wish == Wish::Nothing {
+            return (true, format!("{name} is best effort: {place} of {discipline} on {device}"));
+        }
+        if !spot.chosen {
+            return (false, format!("{discipline} on {device} ({place}) looks at no mark; {INSTALL}"));
+        }
+        let lands = format!("{name} lands in {place}");
+        let on = format!("of {discipline} on {device}");
+        match (wish, spot.rank.cmp(&unmarked.rank)) {
+            (_, std::cmp::Ordering::Equal) if same => {
+                (false, format!("{lands} = best effort {on}; {}", self.remedy(packet, unmarked)))
+            }
+            (Wish::Ahead, std::cmp::Ordering::Greater) => (
+                false,
+                format!("{lands} {on}, behind best effort ({}); {}", unmarked.place, self.remedy(packet, unmarked)),
+            ),
+            (Wish::Behind, std::cmp::Ordering::Less) => {
+                (false, format!("{lands} {on}, ahead of best effort ({}), though it means less", unmarked.place))
+            }
+            (_, std::cmp::Ordering::Less) => (true, format!("{lands} {on}, ahead of best effort ({})", unmarked.place)),
+            (_, std::cmp::Ordering::Greater) => {
+                (true, format!("{lands} {on}, behind best effort ({})", unmarked.place))
+            }
+            (_, std::cmp::Ordering::Equal) => {
+                (true, format!("{lands} {on}, with a share of its own beside best effort ({})", unmarked.place))
+            }
+        }
+    }
+
+    /// The class whose packets would be treated as this one's mark means.
+    fn remedy(&self, packet: Packet, unmarked: &Spot) -> String {
+        let wanted = match packet.wish() {
+            Wish::Behind => qos::Class::Low,
+            _ => qos::Class::High,
+        };
+        let mark = Mark::Class(wanted);
+        let spot = self.spot(Packet { tos: mark.tos(), priority: mark.socket_priority(), ..packet });
+        match spot.rank == unmarked.rank {
+            false => format!("class={wanted} would be {}", spot.place),
+            true => INSTALL.to_owned(),
+        }
+    }
+}
+
+const INSTALL: &str = "`thalweg apply` installs queues that look at marks";

@@ -1,0 +1,154 @@
+//! Telling the kernel again what it once said, and comparing.
+
+use super::discipline::HTB_VERSION;
+use super::journal::Before;
+use super::netlink::{Socket, attribute, attributes, put, u32_at, words};
+use super::tree::{CLASS, DISCIPLINE, FILTER, Handle, Queues, Said};
+use super::{QueueError, devices};
+
+/// Kinds whose classes are made one by one; others have theirs by themselves.
+const CLASSFUL: [&str; 4] = ["htb", "hfsc", "drr", "qfq"];
+/// Hash tables of `u32` from here on are made by the kernel.
+const OWN_TABLES: u32 = 0x800;
+
+impl Before {
+    /// The handle of the first discipline; 0: the kernel's own choice.
+    pub(crate) fn root_handle(&self) -> Option<u32> {
+        self.said.iter().find(|(kind, s)| *kind == DISCIPLINE && s.parent == Handle::ROOT.0).map(|(_, s)| s.handle)
+    }
+}
+
+/// Makes the device's queues as they were, as far as the kernel takes it; gives what it refused.
+pub(crate) fn replay(socket: &mut Socket, before: &Before, now: &Queues) -> Result<Option<String>, QueueError> {
+    let index = before.index;
+    // The length first: the kernel's own queue is made with it.
+    if now.length != before.length {
+        devices::set_length(socket, index, before.length)?;
+    }
+    let root = Said { parent: Handle::ROOT.0, ..Said::default() };
+    if now.root().is_some_and(|root| root.handle.0 != 0) {
+        let answer = socket.ask(DISCIPLINE + 1, 0, &root.request(index))?;
+        answer.map_err(|r| QueueError::refused(format!("tc qdisc del dev {} root", before.device), r))?;
+    }
+    let mut refused = None;
+    for (kind, said) in in_order(&before.said) {
+        let flags = if said.parent == Handle::ROOT.0 && kind == DISCIPLINE { 0x500 } else { 0x600 };
+        let answer = socket.ask(kind, flags, &prepared(kind, said).request(index))?;
+        // A filter's number may be taken differently; better another number than no filter.
+        let answer = match answer {
+            Err(_) if kind == FILTER => {
+                let unnumbered = Said { handle: 0, ..prepared(kind, said) };
+                socket.ask(kind, flags, &unnumbered.request(index))?
+            }
+            answer => answer,
+        };
+        if let Err(refusal) = answer {
+            let (handle, why) = (Handle(said.handle), std::io::Error::from(refusal));
+            refused = refused.or(Some(format!("{} {handle}: {why}", said.name)));
+        }
+    }
+    Ok(refused)
+}
+
+/// What has to be told, parents before children, filters at last by number: that is how the kernel numbered them.
+fn in_order(said: &[(u16, Said)]) -> Vec<(u16, &Said)> {
+    let told = |(kind, said): &&(u16, Said)| match *kind {
+        DISCIPLINE => said.handle != 0,
+        CLASS => CLASSFUL.contains(&&said.name[..]) && Handle(said.handle).minor() != 0,
+        _ => true,
+    };
+    let (mut filters, mut left): (Vec<_>, Vec<_>) =
+        said.iter().filter(told).map(|(kind, said)| (*kind, said)).partition(|(kind, _)| *kind == FILTER);
+    filters.retain(|(_, s)| !(s.name == "u32" && s.handle & 0xf_ffff == 0 && s.handle >> 20 >= OWN_TABLES));
+    filters.sort_by_key(|(_, said)| said.handle);
+    let mut ordered: Vec<(u16, &Said)> = Vec::new();
+    while !left.is_empty() {
+        let there = |parent: u32| {
+            let major = parent & 0xffff_0000;
+            parent == Handle::ROOT.0
+                || ordered.iter().any(|(kind, s)| {
+                    let has_own_classes = *kind == DISCIPLINE && !CLASSFUL.contains(&&s.name[..]);
+                    s.handle == parent || (s.handle == major && has_own_classes)
+                })
+        };
+        // A class of no parent is below its discipline.
+        let ready = |(kind, s): &(u16, &Said)| match (*kind, s.parent == Handle::ROOT.0) {
+            (CLASS, true) => there(s.handle & 0xffff_0000),
+            _ => there(s.parent),
+        };
+        let (next, rest): (Vec<_>, Vec<_>) = left.into_iter().partition(ready);
+        if next.is_empty() {
+            break; // children of the kernel's own disciplines, which it makes again by itself
+        }
+        ordered.extend(next);
+        left = rest;
+    }
+    ordered.into_iter().chain(filters).collect()
+}
+
+/// What the kernel said, as it wants to be told: some of it is for reading only.
+fn prepared(kind: u16, said: &Said) -> Said {
+    let options = said.options.as_deref().unwrap_or_default();
+    let kept = match (kind, &said.name[..]) {
+        (DISCIPLINE, "htb") => {
+            rewritten(options, |number, payload| match (number, u32_at(payload, 4), u32_at(payload, 8)) {
+                (2, Some(quantum), Some(default)) => Some(words([HTB_VERSION, quantum, default, 0, 0])),
+                _ => Some(payload.to_vec()),
+            })
+        }
+        (FILTER, "u32") => rewritten(options, |number, payload| match number {
+            9 | 12 => None,                                                        // counters, padding
+            11 => u32_at(payload, 0).map(|flags| words([flags & SETTABLE_FLAGS])), // without "in hardware"
+            _ => Some(payload.to_vec()),
+        }),
+        _ => return said.clone(),
+    };
+    Said { options: Some(kept), ..said.clone() }
+}
+
+/// `TCA_CLS_FLAGS_SKIP_HW`, `_SKIP_SW` and `_VERBOSE`.
+const SETTABLE_FLAGS: u32 = 1 | 2 | 16;
+
+fn rewritten(options: &[u8], change: impl Fn(u16, &[u8]) -> Option<Vec<u8>>) -> Vec<u8> {
+    let mut kept = Vec::new();
+    for (number, payload) in attributes(options) {
+        change(number, payload).iter().for_each(|payload| put(&mut kept, number, payload));
+    }
+    kept
+}
+
+/// The first difference between what was there and what is there, counters left out.
+pub(crate) fn difference(before: &Before, now: &Queues) -> Option<String> {
+    let now = Before::of(now);
+    if now.length != before.length {
+        return Some(format!("txqueuelen is {}, was {}", now.length, before.length));
+    }
+    let lacking = |a: &Before, b: &Before| {
+        a.said
+            .iter()
+            .find(|one| !b.said.iter().any(|other| same(one, other)))
+            .map(|(_, s)| format!("{} {}", s.name, Handle(s.handle)))
+    };
+    lacking(before, &now)
+        .map(|what| format!("{what} is gone or changed"))
+        .or_else(|| lacking(&now, before).map(|what| format!("{what} is new")))
+}
+
+fn same(one: &(u16, Said), other: &(u16, Said)) -> bool {
+    let ((kind, a), (other_kind, b)) = (one, other);
+    let place = |s: &Said| (s.handle, s.parent, s.name.clone(), s.sizes.clone());
+    // `info` of a class is the handle of its child, which is compared itself.
+    let info = *kind != FILTER || a.info == b.info;
+    kind == other_kind && place(a) == place(b) && info && steady(*kind, a) == steady(*kind, b)
+}
+
+/// Options without what counts.
+fn steady(kind: u16, said: &Said) -> Option<Vec<u8>> {
+    match (kind, &said.name[..]) {
+        (DISCIPLINE, "htb") => {
+            attribute(said.options.as_deref()?, 2).and_then(|init| init.get(4..12)).map(<[u8]>::to_vec)
+        }
+        (FILTER, "u32") => prepared(kind, said).options,
+        _ => said.options.clone(),
+    }
+}

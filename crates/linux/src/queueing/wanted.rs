@@ -1,0 +1,245 @@
+//! What a device's queues should be, and the steps that make them so.
+//!
+//! The wire comes first: a token bucket (`tbf`) just below the link's rate, so that packets wait here, where marks count,
+//! and not in hardware or a switch. HTB or HFSC alone are no wire: a class within its guarantee is sent at once, even
+//! while another's packet is still being sent. So classes stand below the token bucket, and below a class faster than it.
+
+use super::class::{Class as QueueClass, Curve, Shares};
+use super::discipline::{DEFAULT_MAP, Discipline};
+use super::filter::Filter;
+use super::map::{Hook, PriorityMap};
+use super::step::Step;
+use super::tree::Handle;
+use qos::Class;
+use qos::priority::Dscp;
+
+/// What a device's queues should be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wanted {
+    /// The device's name.
+    pub device: String,
+    /// What the link carries, in bits per second.
+    pub rate: u64,
+    /// Most packets that wait in each queue.
+    pub queue: u32,
+    /// Who goes first.
+    pub scheduler: Scheduler,
+    /// Set the priority of packets by their code point before they queue here, for traffic that other hosts marked.
+    pub map: Option<Hook>,
+}
+
+/// Who goes first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Scheduler {
+    /// Nobody: one queue.
+    Fifo,
+    /// Bands of `pfifo_fast`, by socket priority: critical and high, normal, low.
+    Strict,
+    /// Bands of `prio`, by code point or socket priority: critical, high, normal, low.
+    StrictPrio,
+    /// HTB: guaranteed shares; what is spare goes to the highest class first.
+    Htb(PerClass<Share>),
+    /// HFSC: service curves.
+    Hfsc(PerClass<Service>),
+}
+
+/// One of something for each class, in the order of [`Class::ALL`]: low, normal, high, critical.
+pub type PerClass<T> = [T; 4];
+
+/// What HTB gives a class.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Share {
+    /// Guaranteed, in bits per second.
+    pub rate: u64,
+    /// Never more than this, in bits per second; `None`: all that is spare.
+    pub ceil: Option<u64>,
+    /// 0 gets what is spare first, … 7; `None`: by class, critical 0 to low 3.
+    pub priority: Option<u32>,
+}
+
+/// What HFSC gives a class.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Service {
+    /// What is guaranteed.
+    pub real_time: Option<Curve>,
+    /// How what is spare is divided.
+    pub link_share: Option<Curve>,
+    /// What is not exceeded.
+    pub upper_limit: Option<Curve>,
+}
+
+/// The major number of the first discipline that Thalweg installs; it tells ours from others'.
+pub const OURS: u16 = 0x7a1;
+/// The discipline below it.
+const INNER: u16 = 0x7a2;
+/// The largest packet on the wire with its link-layer header, in bytes.
+const PACKET: u32 = 1514;
+
+/// TOS octets and masks in the order they are asked, and the class of what matches first; the rest is normal. By the upper
+/// three bits (class selectors), but VA and EF are critical, and LE is low (RFC 2474, 4594, 5865, 8622).
+pub const MARKS: [(u8, u8, Class); 9] = [
+    (0xb0, 0xfc, Class::Critical),
+    (0xb8, 0xfc, Class::Critical),
+    (0xc0, 0xc0, Class::Critical),
+    (0xa0, 0xe0, Class::High),
+    (0x80, 0xe0, Class::High),
+    (0x60, 0xe0, Class::High),
+    (0x40, 0xe0, Class::High),
+    (0x20, 0xe0, Class::Low),
+    (0x04, 0xfc, Class::Low),
+];
+
+/// The class in whose queue a code point waits.
+pub fn class_of(dscp: Dscp) -> Class {
+    let found = MARKS.iter().find(|(value, mask, _)| dscp.tos() & mask == *value);
+    found.map_or(Class::Normal, |(_, _, class)| *class)
+}
+
+/// The class's place in the tree: minor 10 critical, 20 high, 30 normal, 40 low.
+fn leaf(class: Class) -> Handle {
+    Handle::new(INNER, 0x40 - 0x10 * class as u16)
+}
+
+/// Bytes that a token bucket may send at once: two packets, or what 250 µs of a fast link need.
+fn burst(rate: u64) -> u32 {
+    u32::try_from(rate / 8 / 4000).unwrap_or(u32::MAX).max(2 * PACKET + 172)
+}
+
+impl Wanted {
+    /// The steps from nothing to this, in their order.
+    pub fn steps(&self) -> Vec<Step> {
+        let inner = Handle::new(INNER, 0);
+        let discipline = |parent, handle, is| Step::Discipline { parent, handle, is };
+        let below = |is| discipline(Handle::new(OURS, 1), inner, is);
+        // The token bucket's own limit counts only while it has no child.
+        let wire = Discipline::Tbf { rate: self.rate, burst: burst(self.rate), limit: 10_000_000 };
+        let mut steps = vec![discipline(Handle::ROOT, Handle::new(OURS, 0), wire)];
+        match &self.scheduler {
+            Scheduler::Fifo => steps.push(below(Discipline::Pfifo { limit: self.queue })),
+            Scheduler::Strict => {
+                steps.insert(0, Step::Length(self.queue));
+                steps.push(below(Discipline::PfifoFast { map: DEFAULT_MAP }));
+            }
+            Scheduler::StrictPrio => {
+                steps.push(below(Discipline::Prio { bands: 4, map: DEFAULT_MAP.map(|band| band + 1) }));
+                steps.extend(self.leaves(|class| Handle::new(INNER, 4 - class as u16)));
+            }
+            Scheduler::Htb(shares) => {
+                steps.push(below(Discipline::Htb { default: u32::from(leaf(Class::Normal).minor()) }));
+                steps.extend(self.htb_classes(inner, shares));
+                steps.extend(self.leaves(leaf));
+            }
+            Scheduler::Hfsc(services) => {
+                steps.push(below(Discipline::Hfsc { default: leaf(Class::Normal).minor() }));
+                steps.extend(self.hfsc_classes(inner, services));
+                steps.extend(self.leaves(leaf));
+            }
+        }
+        steps
+    }
+
+    /// Faster than the wire, so that what the wire leaves can be lent.
+    fn above(&self) -> u64 {
+        self.rate.saturating_mul(10)
+    }
+
+    fn htb_classes(&self, inner: Handle, shares: &PerClass<Share>) -> Vec<Step> {
+        let top = Handle::new(INNER, 1);
+        let above = self.above();
+        let class = |parent, handle, rate, ceil, priority| {
+            let shares = Shares { rate, ceil, burst: burst(rate), priority, quantum: PACKET };
+            Step::Class { parent, handle, is: QueueClass::Htb(shares) }
+        };
+        let leaves = Class::ALL.into_iter().zip(shares).rev().map(|(name, share)| {
+            let priority = share.priority.unwrap_or(3 - name as u32);
+            class(top, leaf(name), share.rate, share.ceil.unwrap_or(above), priority)
+        });
+        [class(inner, top, above, above, 0)].into_iter().chain(leaves).collect()
+    }
+
+    fn hfsc_classes(&self, inner: Handle, services: &PerClass<Service>) -> Vec<Step> {
+        let top = Handle::new(INNER, 1);
+        let class = |parent, handle, service: &Service| {
+            let Service { real_time, link_share, upper_limit } = *service;
+            Step::Class { parent, handle, is: QueueClass::Hfsc { real_time, link_share, upper_limit } }
+        };
+        let all = Service { real_time: None, link_share: Some(Curve::linear(self.above())), upper_limit: None };
+        let leaves = Class::ALL.into_iter().zip(services).rev();
+        let leaves = leaves.map(|(name, service)| class(top, leaf(name), service));
+        [class(inner, top, &all)].into_iter().chain(leaves).collect()
+    }
+
+    /// A queue for each class, and the filters that put packets there.
+    fn leaves(&self, place: impl Fn(Class) -> Handle) -> Vec<Step> {
+        let queue = |class| Step::Discipline {
+            parent: place(class),
+            handle: Handle::new(0x7a40 - 0x10 * class as u16, 0),
+            is: Discipline::Pfifo { limit: self.queue },
+        };
+        let filter = |v6: bool, (value, mask, class): (u8, u8, Class)| Step::Filter {
+            parent: Handle::new(INNER, 0),
+            is: Filter::on_mark(v6, 1 + u16::from(v6), value, mask, place(class)),
+        };
+        let queues = Class::ALL.into_iter().rev().map(queue);
+        let filters = [false, true].into_iter().flat_map(|v6| MARKS.map(|mark| filter(v6, mark)));
+        queues.chain(filters).collect()
+    }
+
+    /// The priorities that packets get before they queue here, where that was asked for.
+    pub fn priority_map(&self) -> Option<PriorityMap> {
+        let priorities = match &self.scheduler {
+            Scheduler::Fifo | Scheduler::Strict => Class::ALL.map(Class::socket_priority),
+            Scheduler::StrictPrio => Class::ALL.map(|class| Handle::new(INNER, 4 - class as u16).0),
+            Scheduler::Htb(_) | Scheduler::Hfsc(_) => Class::ALL.map(|class| leaf(class).0),
+        };
+        self.map.map(|hook| PriorityMap { device: self.device.clone(), hook, priorities })
+    }
+
+    /// The commands that would do the same, one per line.
+    pub fn commands(&self) -> Vec<String> {
+        let steps = self.steps();
+        let mut commands: Vec<String> = steps.iter().map(|step| step.command(&self.device)).collect();
+        commands.extend(self.priority_map().map(|map| map.command()));
+        commands
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_code_point_has_its_class() {
+        let class = |value| class_of(Dscp::new(value).unwrap());
+        assert_eq!([44, 46, 48, 56, 63].map(class), [Class::Critical; 5]);
+        assert_eq!([16, 18, 26, 34, 36, 38, 40].map(class), [Class::High; 7]);
+        assert_eq!([1, 8, 10, 12, 14].map(class), [Class::Low; 5]);
+        assert_eq!([0, 2, 7].map(class), [Class::Normal; 3]);
+        for own in Class::ALL {
+            assert_eq!(class(own.dscp()), own);
+        }
+    }
+
+    #[test]
+    fn steps_are_said_as_tc_takes_them() {
+        let share = |percent: u64| Share { rate: percent * 1_000_000, ceil: None, priority: None };
+        let wanted = Wanted {
+            device: "eth0".to_owned(),
+            rate: 100_000_000,
+            queue: 100,
+            scheduler: Scheduler::Htb([20, 45, 30, 5].map(share)),
+            map: None,
+        };
+        let commands = wanted.commands();
+        for line in [
+            "tc qdisc replace dev eth0 root handle 7a1: tbf rate 100000000bit burst 3200 limit 10000000",
+            "tc qdisc add dev eth0 parent 7a1:1 handle 7a2: htb default 30",
+            "tc class add dev eth0 parent 7a2:1 classid 7a2:20 htb rate 30000000bit ceil 1000000000bit burst 3200 cburst 3200 prio 1 quantum 1514",
+            "tc qdisc add dev eth0 parent 7a2:20 handle 7a20: pfifo limit 100",
+            "tc filter add dev eth0 parent 7a2: protocol ipv6 pref 2 u32 match u32 0x0b800000 0x0fc00000 at 0 flowid 7a2:10",
+        ] {
+            assert!(commands.iter().any(|c| c == line), "{line}\nis not in\n{}", commands.join("\n"));
+        }
+        assert_eq!(commands.len(), 1 + 1 + 5 + 4 + 18);
+    }
+}

@@ -1,0 +1,173 @@
+//! What the kernel really does with marked packets is what `placement` says: by class counters, and by the order in
+//! which packets leave a queue that is held shut while they arrive.
+
+use crate::packets::{NAMED, marked, priority_of, receiver};
+use crate::world::{Host, bridged, pair, routed};
+use std::net::{IpAddr, SocketAddr};
+use thalweg_linux::queueing::{Handle, Hook, PriorityMap, Scheduler, Share, Wanted, install, read};
+
+const NEAR: [&str; 2] = ["10.99.0.2", "fd99::2"];
+
+/// So many packets of a mark: more than what the hosts send of themselves.
+const MANY: u64 = 20;
+
+fn wanted(device: &str, scheduler: Scheduler, map: Option<Hook>) -> Wanted {
+    Wanted { device: device.to_owned(), rate: 1_000_000_000, queue: 1000, scheduler, map }
+}
+
+fn shares() -> Scheduler {
+    Scheduler::Htb([20, 45, 30, 5].map(|percent| Share { rate: percent * 1_000_000, ceil: None, priority: None }))
+}
+
+fn in_own_directory(host: &Host, test: &str, all: &[Wanted]) {
+    let directory = std::env::temp_dir().join(format!("thalweg-counters-{}-{test}", std::process::id()));
+    host.inside(|| install(&directory, all).unwrap().keep().unwrap());
+    std::fs::remove_dir_all(directory).unwrap(); // the queues go with their host
+}
+
+/// Packets that each class of `device` sent.
+fn sent(host: &Host, device: &str) -> Vec<(Handle, u64)> {
+    let queues = host.inside(|| read(device)).unwrap();
+    let leaves = queues.classes.iter().filter(|c| queues.is_leaf(c.handle) && c.handle.major() == 0x7a2);
+    leaves.map(|c| (c.handle, c.counters.packets)).collect()
+}
+
+/// Sends packets of each mark from `from` and compares the counters of `device` at `at` with what is expected of a mark
+/// and the sender's socket priority.
+fn counted(from: &Host, at: &Host, device: &str, to: [&str; 2], expected: impl Fn(u8, u32, bool) -> String) {
+    for to in to.map(|to| to.parse::<IpAddr>().unwrap()) {
+        for dscp in NAMED {
+            let before = sent(at, device);
+            let priority = from.inside(|| {
+                let socket = marked(SocketAddr::new(to, 9), dscp << 2, None);
+                // Nobody listens there; a send that is told so sends nothing.
+                let mut left = MANY;
+                while left > 0 {
+                    left -= u64::from(socket.send(b"mark").is_ok());
+                }
+                priority_of(&socket)
+            });
+            let place = expected(dscp << 2, priority, to.is_ipv6());
+            let passed = || {
+                let grew = |now: &&(Handle, u64)| before.iter().any(|b| b.0 == now.0 && now.1 >= b.1 + MANY);
+                let after = sent(at, device);
+                after.iter().filter(grew).map(|(class, _)| format!("class {class}")).collect::<Vec<_>>()
+            };
+            // A router forwards a moment later.
+            let until = std::time::Instant::now() + std::time::Duration::from_secs(5);
+            while passed().is_empty() && std::time::Instant::now() < until {
+                std::thread::yield_now();
+            }
+            assert_eq!(passed(), [place], "DSCP {dscp} to {to}");
+        }
+    }
+}
+
+#[test]
+fn filters_put_each_mark_into_its_class() {
+    let Some([a, _b]) = pair("filters_put_each_mark_into_its_class") else { return };
+    in_own_directory(&a, "filters", &[wanted("veth", shares(), None)]);
+    let queues = a.inside(|| read("veth")).unwrap();
+    counted(&a, &a, "veth", NEAR, |tos, priority, v6| queues.placement(tos, priority, v6).place);
+    // A class that gets nothing but the test's packets.
+    let told = a.run("tc -s class show dev veth classid 7a2:20");
+    let own = sent(&a, "veth").iter().find(|(class, _)| class.to_string() == "7a2:20").unwrap().1;
+    assert!(told.contains(&format!(" {own} pkt ")), "{own} packets, and tc says {told}");
+}
+
+#[test]
+fn a_map_puts_each_mark_into_its_class_on_a_router_and_on_a_bridge() {
+    let test = "a_map_puts_each_mark_into_its_class_on_a_router_and_on_a_bridge";
+    for (hook, connect, far) in [
+        (Hook::Router, routed as fn(&str) -> Option<[Host; 3]>, ["10.99.2.2", "fd99:2::2"]),
+        (Hook::Bridge, bridged, NEAR),
+    ] {
+        let Some([a, switch, _b]) = connect(test) else { return };
+        let all = wanted("out", shares(), Some(hook));
+        in_own_directory(&switch, "map", std::slice::from_ref(&all));
+        // Without filters, so that the map alone decides.
+        switch.run("tc filter del dev out parent 7a2:");
+        let queues = switch.inside(|| read("out")).unwrap();
+        let map = all.priority_map().unwrap();
+        counted(&a, &switch, "out", far, |tos, _, v6| queues.placement(tos, map.priority(tos), v6).place);
+    }
+}
+
+/// Packets leave `device` at `at` in the order of their ranks, and within a rank in the order they came.
+fn ordered(from: &Host, at: &Host, device: &str, to: (&Host, &str), priority: impl Fn(u8, u32, bool) -> u32) {
+    let address: IpAddr = to.1.parse().unwrap();
+    let (receiver, port) = to.0.inside(|| receiver(address));
+    let tbf = |rate: &str, burst: u32| format!("tbf rate {rate} burst {burst} limit 1000000");
+    // Shut: after one packet of 1400 bytes nothing as large leaves for ten seconds.
+    at.run(&format!("tc qdisc replace dev {device} root handle 1: {}", tbf("1kbit", 1600)));
+    at.run(&format!("tc qdisc replace dev {device} parent 1:1 handle 2: pfifo_fast"));
+    let queues = at.inside(|| read(device)).unwrap();
+    let send = |tos, bytes: &[u8]| {
+        from.inside(|| {
+            let socket = marked(SocketAddr::new(address, port), tos, None);
+            socket.send(bytes).unwrap();
+            priority_of(&socket)
+        })
+    };
+    for _ in 0..2 {
+        send(0, &[255; 1400]);
+    }
+    // Worst first, so that an order that is right did not come by itself.
+    let marks: Vec<u8> = [34, 10, 46, 0].into_iter().chain(NAMED).collect();
+    let rank = |dscp: u8| {
+        let own = send(dscp << 2, &[dscp]);
+        queues.placement(dscp << 2, priority(dscp << 2, own, address.is_ipv6()), address.is_ipv6()).rank
+    };
+    let mut expected: Vec<(u32, u8)> = marks.iter().map(|dscp| (rank(*dscp), *dscp)).collect();
+    let waiting = || {
+        at.inside(|| read(device))
+            .unwrap()
+            .root()
+            .map_or(0, |root| root.counters.packets + u64::from(root.counters.waiting))
+    };
+    while waiting() < marks.len() as u64 + 2 {
+        std::thread::yield_now();
+    }
+    at.run(&format!("tc qdisc change dev {device} root handle 1: {}", tbf("1gbit", 60_000)));
+    send(0, &[254]); // wakes the queue
+    expected.sort_by_key(|(rank, _)| *rank);
+    let mut buffer = [0; 1500];
+    let mut received = Vec::new();
+    while received.len() < marks.len() {
+        let (length, first) = (receiver.recv(&mut buffer).unwrap(), buffer[0]);
+        received.extend((length == 1 && first < 64).then_some(first));
+    }
+    assert_eq!(received, expected.into_iter().map(|(_, dscp)| dscp).collect::<Vec<_>>(), "to {address}");
+}
+
+#[test]
+fn pfifo_fast_sends_by_band() {
+    let Some([a, b]) = pair("pfifo_fast_sends_by_band") else { return };
+    for to in NEAR {
+        ordered(&a, &a, "veth", (&b, to), |_, own, _| own);
+    }
+}
+
+#[test]
+fn a_router_knows_only_the_old_bits_of_ipv4_and_a_map_helps() {
+    let test = "a_router_knows_only_the_old_bits_of_ipv4_and_a_map_helps";
+    let Some([a, router, b]) = routed(test) else { return };
+    let far = ["10.99.2.2", "fd99:2::2"];
+    for to in far {
+        ordered(&a, &router, "out", (&b, to), |tos, _, v6| if v6 { 0 } else { qos::priority::kernel_priority(tos) });
+    }
+    let map = wanted("out", Scheduler::Strict, Some(Hook::Router));
+    in_own_directory(&router, "router", std::slice::from_ref(&map));
+    let map: PriorityMap = map.priority_map().unwrap();
+    for to in far {
+        ordered(&a, &router, "out", (&b, to), |tos, _, _| map.priority(tos));
+    }
+}
+
+#[test]
+fn a_bridge_derives_nothing() {
+    let Some([a, bridge, b]) = bridged("a_bridge_derives_nothing") else { return };
+    for to in NEAR {
+        ordered(&a, &bridge, "out", (&b, to), |_, _, _| 0);
+    }
+}

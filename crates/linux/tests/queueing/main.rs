@@ -1,0 +1,9 @@
+//! Queues for real: in network namespaces, against `tc`, with packets.
+#![allow(clippy::unwrap_used)] // all of this is test
+
+mod counters;
+mod packets;
+mod reading;
+mod restoring;
+mod waiting;
+mod world;

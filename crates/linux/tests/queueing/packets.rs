@@ -1,0 +1,52 @@
+//! Marked packets.
+
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::os::fd::AsRawFd;
+use std::time::Duration;
+
+/// The 24 named code points.
+pub const NAMED: [u8; 24] =
+    [0, 1, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30, 32, 34, 36, 38, 40, 44, 46, 48, 56, 63];
+
+/// A socket of the calling thread's host that sends with this TOS octet, and this socket priority if one is given.
+/// `SO_PRIORITY` comes after the mark, which overwrites it.
+pub fn marked(to: SocketAddr, tos: u8, priority: Option<u32>) -> UdpSocket {
+    let any: SocketAddr = if to.is_ipv6() { "[::]:0".parse().unwrap() } else { "0.0.0.0:0".parse().unwrap() };
+    let socket = UdpSocket::bind(any).unwrap();
+    match to.is_ipv6() {
+        true => set(&socket, libc::IPPROTO_IPV6, libc::IPV6_TCLASS, tos.into()),
+        false => set(&socket, libc::IPPROTO_IP, libc::IP_TOS, tos.into()),
+    }
+    priority.iter().for_each(|priority| set(&socket, libc::SOL_SOCKET, libc::SO_PRIORITY, *priority as i32));
+    socket.connect(to).unwrap();
+    socket
+}
+
+/// The priority that the kernel has for the socket's packets.
+pub fn priority_of(socket: &UdpSocket) -> u32 {
+    let (mut value, mut size) = (0i32, size_of::<i32>() as libc::socklen_t);
+    let fd = socket.as_raw_fd();
+    // SAFETY: value and size are what the option writes to, and outlive the call.
+    #[allow(unsafe_code)]
+    let result =
+        unsafe { libc::getsockopt(fd, libc::SOL_SOCKET, libc::SO_PRIORITY, (&raw mut value).cast(), &raw mut size) };
+    assert_eq!(result, 0);
+    value as u32
+}
+
+fn set(socket: &UdpSocket, level: i32, option: i32, value: i32) {
+    let size = size_of::<i32>() as libc::socklen_t;
+    // SAFETY: the value is an i32 of the stated size, and the socket is borrowed for the call.
+    #[allow(unsafe_code)]
+    let result = unsafe { libc::setsockopt(socket.as_raw_fd(), level, option, (&raw const value).cast(), size) };
+    assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
+}
+
+/// A socket that receives on any address of the calling thread's host, of the family of `address`.
+pub fn receiver(address: IpAddr) -> (UdpSocket, u16) {
+    let any: SocketAddr = if address.is_ipv6() { "[::]:0".parse().unwrap() } else { "0.0.0.0:0".parse().unwrap() };
+    let socket = UdpSocket::bind(any).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    let port = socket.local_addr().unwrap().port();
+    (socket, port)
+}

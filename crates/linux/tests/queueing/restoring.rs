@@ -1,0 +1,191 @@
+//! What was there is there again: exactly, whatever it was, also after a crash.
+
+use crate::world::{Host, cable, hosts};
+use std::path::PathBuf;
+use thalweg_linux::queueing::{
+    Curve, Hook, Outcome, QueueError, Reason, Restored, Scheduler, Service, Share, Wanted, install, recover, restore,
+};
+
+/// Queues as others make them.
+const FORMER: [&[&str]; 7] = [
+    &[],
+    &["tc qdisc add dev veth root handle 5: pfifo limit 77"],
+    &["tc qdisc add dev veth root bfifo limit 15000"],
+    &["ip link set veth txqueuelen 55", "tc qdisc add dev veth root pfifo_fast"],
+    &[
+        "tc qdisc add dev veth root handle 1: tbf rate 10mbit burst 3200 limit 100000",
+        "tc qdisc add dev veth parent 1:1 handle 10: pfifo limit 31",
+    ],
+    &[
+        "tc qdisc add dev veth root handle 1: stab overhead 24 linklayer ethernet htb default 40 r2q 20",
+        "tc class add dev veth parent 1: classid 1:1 htb rate 100mbit ceil 20gbit",
+        "tc class add dev veth parent 1:1 classid 1:20 htb rate 30mbit ceil 100mbit prio 1 burst 3200 cburst 3200 quantum 1514",
+        "tc class add dev veth parent 1:1 classid 1:40 htb rate 40mbit ceil 100mbit prio 3 quantum 3000",
+        "tc qdisc add dev veth parent 1:20 handle 20: pfifo limit 7",
+        "tc qdisc add dev veth parent 1:40 handle 40: htb default 1",
+        "tc class add dev veth parent 40: classid 40:1 htb rate 1mbit quantum 1600",
+        "tc filter add dev veth parent 1: protocol ipv6 prio 5 u32 match ip6 priority 0xb8 0xfc flowid 1:20",
+        "tc filter add dev veth parent 1: protocol ip prio 1 u32 match ip tos 0xb8 0xfc match ip dport 7000 0xffff flowid 1:20",
+        "tc filter add dev veth parent 1: protocol ip prio 1 u32 match ip src 10.0.0.0/8 flowid 1:40",
+    ],
+    &[
+        "tc qdisc add dev veth root handle 1: htb default 1",
+        "tc class add dev veth parent 1: classid 1:1 htb rate 100mbit quantum 1600",
+        "tc filter add dev veth parent 1: prio 5 handle 2: protocol ip u32 divisor 256",
+        "tc filter add dev veth protocol ip parent 1: prio 5 u32 ht 2:7b: match ip src 1.2.0.123 flowid 1:1",
+        "tc filter add dev veth protocol ip parent 1: prio 5 u32 ht 800:: match ip src 1.2.0.0/16 hashkey mask 0x000000ff at 12 link 2:",
+    ],
+];
+
+fn wanted(scheduler: Scheduler) -> Wanted {
+    Wanted { device: "veth".to_owned(), rate: 100_000_000, queue: 100, scheduler, map: None }
+}
+
+fn shares() -> Scheduler {
+    let share = |percent: u64| Share { rate: percent * 1_000_000, ceil: None, priority: None };
+    Scheduler::Htb([20, 45, 30, 5].map(share))
+}
+
+/// A directory for journals, gone with the test.
+struct Journals(PathBuf);
+
+impl Journals {
+    fn new(test: &str) -> Self {
+        Self(std::env::temp_dir().join(format!("thalweg-queueing-{}-{test}", std::process::id())))
+    }
+    fn are_gone(&self) -> bool {
+        let files = std::fs::read_dir(&self.0).into_iter().flatten().flatten();
+        files.filter(|f| f.path().extension().is_some_and(|e| e == "json")).count() == 0
+    }
+}
+
+impl Drop for Journals {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn veth(test: &str) -> Option<[Host; 2]> {
+    let [a, b] = hosts(test)?;
+    cable(&a, "veth", &b, "veth");
+    Some([a, b])
+}
+
+fn as_before() -> Vec<Restored> {
+    vec![Restored { device: "veth".to_owned(), outcome: Outcome::AsBefore }]
+}
+
+#[test]
+fn what_was_there_is_there_again() {
+    let journals = Journals::new("again");
+    for former in FORMER {
+        let Some([a, _b]) = veth("what_was_there_is_there_again") else { return };
+        former.iter().for_each(|line| drop(a.run(line)));
+        let before = a.queues("veth");
+        for scheduler in [Scheduler::Fifo, Scheduler::Strict, shares()] {
+            let map = Some(Hook::Router);
+            let all = [Wanted { map, ..wanted(scheduler) }];
+            a.inside(|| install(&journals.0, &all).unwrap().keep().unwrap());
+            let installed = a.queues("veth");
+            assert!(installed.contains("qdisc tbf 7a1: root") && installed != before, "{installed}");
+            assert!(a.run("nft list ruleset").contains("oifname \"veth\""));
+            let restored = a.inside(|| restore(&journals.0)).unwrap();
+            assert_eq!(a.queues("veth"), before, "{restored:?}");
+            assert_eq!(restored, as_before());
+            assert_eq!((a.run("nft list ruleset").as_str(), journals.are_gone()), ("", true));
+        }
+    }
+}
+
+#[test]
+fn what_is_dropped_is_taken_away_and_what_replaces_keeps_the_first_state() {
+    let journals = Journals::new("dropped");
+    let Some([a, _b]) = veth("what_is_dropped_is_taken_away_and_what_replaces_keeps_the_first_state") else { return };
+    a.run(FORMER[1][0]);
+    let before = a.queues("veth");
+    a.inside(|| {
+        let first = install(&journals.0, &[wanted(Scheduler::Strict)]).unwrap();
+        first.keep().unwrap();
+        let second = install(&journals.0, &[wanted(shares())]).unwrap();
+        assert_eq!(second.restored, as_before());
+        drop(second);
+    });
+    assert_eq!((a.queues("veth"), journals.are_gone()), (before, true));
+}
+
+#[test]
+fn a_crash_is_undone_by_the_next_start() {
+    let journals = Journals::new("crash");
+    let Some([a, _b]) = veth("a_crash_is_undone_by_the_next_start") else { return };
+    FORMER[5].iter().for_each(|line| drop(a.run(line)));
+    let before = a.queues("veth");
+    let installed = a.inside(|| install(&journals.0, &[wanted(Scheduler::Strict)]).unwrap());
+    std::mem::forget(installed);
+    assert_eq!(a.inside(|| recover(&journals.0)).unwrap(), [], "its process still runs");
+    // As if another process had done it that is gone.
+    for file in std::fs::read_dir(&journals.0).unwrap().flatten().filter(|f| f.path().extension().unwrap() == "json") {
+        let text = std::fs::read_to_string(file.path()).unwrap();
+        std::fs::write(file.path(), text.replacen("\"holder\":[", "\"holder\":[1", 1)).unwrap();
+    }
+    assert_eq!(a.inside(|| recover(&journals.0)).unwrap(), as_before());
+    assert_eq!((a.queues("veth"), journals.are_gone()), (before, true));
+}
+
+#[test]
+fn a_journal_without_queues_changes_nothing() {
+    let journals = Journals::new("early");
+    let Some([a, _b]) = veth("a_journal_without_queues_changes_nothing") else { return };
+    let kept = a.inside(|| install(&journals.0, &[wanted(shares())]).unwrap());
+    std::mem::forget(kept);
+    // A crash between the journal and the kernel, and one between the kernel and the journal's end, look like this.
+    a.run("tc qdisc del dev veth root");
+    let before = a.queues("veth");
+    assert_eq!(a.inside(|| restore(&journals.0)).unwrap(), as_before());
+    assert_eq!(a.queues("veth"), before);
+}
+
+#[test]
+fn others_queues_and_vanished_devices_are_left_alone() {
+    let journals = Journals::new("vanished");
+    let Some([a, b]) = veth("others_queues_and_vanished_devices_are_left_alone") else { return };
+    let outcome = || a.inside(|| restore(&journals.0)).unwrap().remove(0).outcome;
+    a.inside(|| install(&journals.0, &[wanted(shares())]).unwrap().keep().unwrap());
+    a.run("tc qdisc replace dev veth root handle 3: pfifo limit 3");
+    assert_eq!(outcome(), Outcome::Replaced);
+    assert!(a.queues("veth").contains("pfifo 3: root") && journals.are_gone());
+    a.run("tc qdisc del dev veth root");
+    a.inside(|| install(&journals.0, &[wanted(shares())]).unwrap().keep().unwrap());
+    a.run("ip link del veth");
+    cable(&a, "veth", &b, "veth");
+    let other = a.queues("veth");
+    assert_eq!(outcome(), Outcome::Vanished, "a device of the same name is another device");
+    assert_eq!((a.queues("veth"), journals.are_gone()), (other, true));
+}
+
+#[test]
+fn what_is_refused_leaves_nothing_behind() {
+    let journals = Journals::new("refused");
+    let Some([a, b]) = veth("what_is_refused_leaves_nothing_behind") else { return };
+    cable(&a, "second", &b, "second");
+    let before = a.queues("veth");
+    let refused = |all: &[Wanted]| -> QueueError { a.inside(|| install(&journals.0, all).map(drop)).unwrap_err() };
+    let absent = Wanted { device: "eth9".to_owned(), ..wanted(shares()) };
+    assert!(matches!(refused(&[wanted(shares()), absent]).reason, Reason::NoDevice(name) if name == "eth9"));
+    // No rate at all is refused by the kernel, on the second device, when the first is done.
+    let Scheduler::Htb(mut none) = shares() else { unreachable!() };
+    none[0].rate = 0;
+    let broken = Wanted { device: "second".to_owned(), ..wanted(Scheduler::Htb(none)) };
+    let error = refused(&[wanted(shares()), broken]);
+    assert!(error.to_string().starts_with("tc class add dev second"), "{error}");
+    assert_eq!((a.queues("veth"), journals.are_gone()), (before, true));
+    let curve = Some(Curve::linear(5_000_000));
+    let service = Service { real_time: curve, link_share: curve, upper_limit: None };
+    let hfsc = a.inside(|| install(&journals.0, &[wanted(Scheduler::Hfsc([service; 4]))]).map(|_| ()));
+    let has = a.try_run("tc qdisc add dev second root hfsc").is_ok();
+    match hfsc {
+        Ok(()) => assert!(has, "installed and read back"),
+        Err(error) => assert!(!has && matches!(error.reason, Reason::MissingFeature), "{error}"),
+    }
+    a.run("ip link del second");
+    assert_eq!(a.queues("veth").matches("7a1:").count(), 0);
+}

@@ -1,0 +1,183 @@
+//! Answers that go back on the connection of their questions (YARP's replies, Y-08): over TCP, the channel from a
+//! subscriber's answering port to a publisher's waiting port uses the other direction of the same stream.
+//!
+//! On a connection of its own each direction's data would be acknowledged by packets of their own: one more packet per
+//! round trip, a quarter of its time (docs/decisions/0007). Every other pair of channels keeps connections of its own,
+//! because a connection has one mark per end and the channel is the unit of priority.
+
+use super::control::{Command, Control};
+use super::entries::Entry;
+use super::state::NodeState;
+use super::wanted::{Pair, Progress, Wanted};
+use crate::carrier::tcp::{self, TcpReceive, TcpSend};
+use crate::carrier::{Place, ReceiveHalf};
+use crate::channel::flow::FlowSettings;
+use crate::channel::inbound::{Agreed, Inbound};
+use crate::control::PortInfo;
+use crate::control::matching::{Match, compare};
+use crate::handshake::{Answers, Request};
+use crate::port::{Channel, PortRef, Way};
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// At the publisher of questions: the channel of answers that was offered and can be taken.
+pub(super) struct Expected {
+    pair: Pair,
+    pub subscriber: PortInfo,
+    answers: Answers,
+    same_clock: bool,
+}
+
+/// A channel of answers that begins when an older one between the same ports has ended.
+pub(crate) struct Upcoming {
+    half: Box<dyn ReceiveHalf>,
+    answers: Answers,
+    same_clock: bool,
+}
+
+impl std::fmt::Debug for Upcoming {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "answers of {}", self.answers.publisher.name)
+    }
+}
+
+/// At the subscriber of questions: what it offers along with its request.
+pub(super) fn offer(state: &NodeState, wanted: &Wanted, carrier: &str) -> Option<Answers> {
+    wanted.publisher.answers.filter(|_| carrier == "tcp")?;
+    let port = wanted.subscriber.answers?;
+    let (outlet, _) = state.outlet(port).filter(|(outlet, _)| !outlet.is_closed())?;
+    let publisher = outlet.info().clone();
+    Some(Answers { port, publisher, flow: super::start::random() as u32, incarnation: state.incarnation })
+}
+
+impl Control {
+    /// Whether answers were offered that a port of this node waits for, and may take.
+    pub(super) fn expected_answers(&self, request: &Request, questions: &PortInfo) -> Option<Expected> {
+        let answers = request.answers.clone()?;
+        let port = questions.answers?;
+        let inlet = self.state.inlet(port)?;
+        let pair = (PortRef { node: request.node, port: answers.port }, PortRef { node: self.state.id, port });
+        let names = (answers.publisher.name.clone(), inlet.info().name.clone());
+        let elsewhere = |wanted: &Wanted| {
+            wanted.upcoming.is_some() || matches!(&wanted.progress, Progress::Open(channel) if channel.carrier != "tcp")
+        };
+        let free = !self.apart.contains(&names) && !self.wanted.get(&pair).is_some_and(elsewhere);
+        let fits = matches!(compare(&answers.publisher, inlet.info()), Match::Matched);
+        let subscriber = inlet.info().clone();
+        let same_clock = request.clock == self.state.clock;
+        (free && fits).then_some(Expected { pair, subscriber, answers, same_clock })
+    }
+
+    /// At the publisher of questions: receives their answers from the same stream, at once or when the channel that the
+    /// two ports have already has ended. The other end ends that one as soon as it sends on this.
+    pub(super) fn receive_answers(&mut self, expected: Expected, stream: Arc<TcpStream>, place: &Place) {
+        let Expected { pair, subscriber, answers, same_clock } = expected;
+        tcp::notice_outage(&stream);
+        let Ok(half) = TcpReceive::new(stream) else { return };
+        let way = super::wrap::way(place.peer, place.local);
+        let half = self.state.settings.around.receiver(Box::new(half), tcp::CAPABILITIES, way);
+        let wanted = self.wanted.entry(pair).or_insert_with(|| {
+            // Its node's document is still on its way: ways to connect anew are found when they are needed.
+            Wanted::new(answers.publisher.clone(), subscriber, Vec::new(), false, Instant::now())
+        });
+        wanted.upcoming = Some(Upcoming { half, answers, same_clock });
+        if matches!(wanted.progress, Progress::Idle(_) | Progress::Refused) {
+            self.begin_upcoming(pair);
+        }
+    }
+
+    /// Begins the channel of answers that waited for the end of an older one. `false`: none waits.
+    pub(super) fn begin_upcoming(&mut self, pair: Pair) -> bool {
+        let (Some(wanted), Some(inlet)) = (self.wanted.get_mut(&pair), self.state.inlet(pair.1.port)) else {
+            return false;
+        };
+        let Some(Upcoming { half, answers, same_clock }) = wanted.upcoming.take() else { return false };
+        let resume_after = match wanted.delivered {
+            Some((incarnation, seq)) if incarnation == answers.incarnation => seq,
+            _ => 0,
+        };
+        let ports = (answers.publisher.clone(), wanted.subscriber.clone());
+        let channel = self.channel(pair, (&ports.0, &ports.1), "tcp", answers.incarnation, same_clock);
+        let agreed = Agreed {
+            flow: answers.flow,
+            max_message: channel.max_message as usize,
+            stream: true,
+            resume_after,
+            budget: self.state.budget.clone(),
+        };
+        let _ = channel.sockets.set(half.socket().into_iter().collect());
+        self.begin(pair, Inbound::new(Arc::new(channel), inlet, half, agreed));
+        true
+    }
+
+    /// At the subscriber of questions: its answers leave on the same stream. The questions' channel begins when the
+    /// answering port has its own, so that no answer finds it missing.
+    pub(super) fn send_answers(
+        &mut self,
+        (asker, here): Pair,
+        (answers, subscriber): (Answers, PortInfo),
+        stream: Arc<TcpStream>,
+        questions: Inbound,
+    ) {
+        let waiting = self.wanted.get(&(asker, here)).and_then(|wanted| wanted.publisher.answers);
+        let same_clock = questions.channel.same_clock;
+        let begin = BeginLater { state: self.state.clone(), questions: Some(Box::new(questions)), answers: None };
+        let Some(waiting) = waiting else { return };
+        let Some((outlet, batching)) = self.state.outlet(answers.port) else { return };
+        let (Ok(half), Ok(local), Ok(peer)) = (TcpSend::new(stream.clone()), stream.local_addr(), stream.peer_addr())
+        else {
+            return;
+        };
+        tcp::keep_linear(&stream);
+        let pair = (PortRef { node: here.node, port: answers.port }, PortRef { node: asker.node, port: waiting });
+        let qos = &outlet.info().qos;
+        let settings = FlowSettings { id: answers.flow, policy: qos.queue, burst: 0, batching };
+        let flow =
+            self.flow(settings, qos.class, Box::new(half), tcp::CAPABILITIES, &Place { local, peer, port_number: 0 });
+        let ports = (outlet.info(), &subscriber);
+        let channel = Arc::new(self.channel(pair, ports, "tcp", self.state.incarnation, same_clock));
+        let id = channel.id;
+        let ready: super::Reply = Box::new(move || begin.ready(pair, id));
+        self.attach_channel(channel, outlet, Way::Flow(flow), Entry::Shared(stream, None), ready);
+    }
+
+    /// Questions may come: their answers have a channel. An older one between the same ports ends behind its last sample.
+    pub(super) fn answers_ready(&mut self, questions: Inbound, answers: Option<(Pair, u64)>) {
+        if let Some((pair, id)) = answers {
+            self.replace_but(pair, Some(id));
+        }
+        let pair = (questions.channel.publisher, questions.channel.subscriber);
+        self.begin(pair, questions);
+    }
+
+    /// Whether the two ports have a channel on the connection of another one.
+    pub(super) fn shares(&self, (publisher, subscriber): Pair) -> bool {
+        let same = |channel: &Channel| (channel.publisher, channel.subscriber) == (publisher, subscriber);
+        self.entries.iter().any(|entry| match entry {
+            Some(Entry::Shared(_, Some(channel))) => same(channel) && !channel.is_closed(),
+            _ => false,
+        })
+    }
+}
+
+/// Lets a channel begin when it is dropped, on the control thread, whatever became of the one it waited for.
+struct BeginLater {
+    state: Arc<NodeState>,
+    questions: Option<Box<Inbound>>,
+    answers: Option<(Pair, u64)>,
+}
+
+impl BeginLater {
+    fn ready(mut self, pair: Pair, id: u64) {
+        self.answers = Some((pair, id));
+    }
+}
+
+impl Drop for BeginLater {
+    fn drop(&mut self) {
+        if let Some(questions) = self.questions.take() {
+            self.state.command(Command::Begin { questions, answers: self.answers });
+        }
+    }
+}

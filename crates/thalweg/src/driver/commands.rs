@@ -1,0 +1,258 @@
+//! Administrators' commands to this node's ports: what [`crate::admin::answer`] asks of a port, and who waits for an
+//! answer that another node has to give.
+
+use super::control::Control;
+use super::state::NodeState;
+use crate::admin::answer::{Administered, answer};
+use crate::admin::bottle::{Bottle, Value};
+use crate::admin::grammar::{Property, Side};
+use crate::admin::{self, EndReport, Reply, Request};
+use crate::control::{Direction, NodeId, PortId, PortInfo};
+use crate::port::monitor::seat::Seat;
+use crate::port::monitor::{Monitor, ready};
+use crate::port::{AnyInlet, AnyOutlet, ChannelReport};
+use qos::priority::Changes;
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak, mpsc};
+
+/// A user's answers to commands that are not part of the grammar.
+pub(crate) type Reader = Box<dyn FnMut(&Bottle) -> Bottle + Send>;
+
+/// What users keep at a port for administration.
+#[derive(Default)]
+pub(crate) struct Administration {
+    pub properties: BTreeMap<String, Value>,
+    pub reader: Option<Reader>,
+}
+
+/// Who waits for another node's answer.
+pub(crate) enum Asker {
+    /// A thread of this node.
+    Here(mpsc::Sender<Vec<u8>>),
+    /// Somebody whose command this node passed on.
+    Command(Box<Asker>, String),
+    /// A node, with the number of its call.
+    There(NodeId, u64),
+}
+
+/// One end of a node's channels.
+#[derive(Clone)]
+pub(crate) enum End {
+    Out(Arc<dyn AnyOutlet>),
+    In(Arc<dyn AnyInlet>),
+}
+
+impl End {
+    fn info(&self) -> &PortInfo {
+        match self {
+            End::Out(outlet) => outlet.info(),
+            End::In(inlet) => inlet.info(),
+        }
+    }
+    fn side(&self) -> Side {
+        match self {
+            End::Out(_) => Side::Out,
+            End::In(_) => Side::In,
+        }
+    }
+    fn reports(&self) -> Vec<ChannelReport> {
+        match self {
+            End::Out(outlet) => outlet.reports(),
+            End::In(inlet) => inlet.reports(),
+        }
+    }
+    fn seat(&self) -> &Seat {
+        match self {
+            End::Out(outlet) => outlet.monitor(),
+            End::In(inlet) => inlet.monitor(),
+        }
+    }
+    fn weak(&self) -> WeakEnd {
+        match self {
+            End::Out(outlet) => WeakEnd::Out(Arc::downgrade(outlet)),
+            End::In(inlet) => WeakEnd::In(Arc::downgrade(inlet)),
+        }
+    }
+    fn release(&self) {
+        match self {
+            End::Out(outlet) => outlet.release(),
+            End::In(inlet) => inlet.release(),
+        }
+    }
+}
+
+enum WeakEnd {
+    Out(Weak<dyn AnyOutlet>),
+    In(Weak<dyn AnyInlet>),
+}
+
+impl WeakEnd {
+    fn there(&self) -> Option<End> {
+        match self {
+            WeakEnd::Out(outlet) => outlet.upgrade().map(End::Out),
+            WeakEnd::In(inlet) => inlet.upgrade().map(End::In),
+        }
+    }
+}
+
+impl NodeState {
+    /// Attaches a monitor to a port; a thread waits with the samples that are late, if it delays any.
+    pub fn attach_monitor(&self, end: &End, monitor: Box<dyn Monitor>) {
+        end.seat().attach(monitor);
+        if !end.seat().claim_server() {
+            return;
+        }
+        let (name, end) = (end.info().name.clone(), end.weak());
+        let started = self.readers.run("late", move |stop| {
+            while let Some(end) = end.there().filter(|end| !stop.load(Ordering::Relaxed) && !end.seat().is_done()) {
+                end.release();
+            }
+        });
+        if let Err(error) = started {
+            let text = format!("{name}: no thread for the samples that its monitor delays ({error}): they stay");
+            self.events.push(crate::event::Event::Warning { text });
+        }
+    }
+
+    /// The port of this name, with its number.
+    pub fn end_named(&self, name: &str) -> Option<(PortId, End)> {
+        let outlet = self.outlet_named(name).map(|(id, outlet)| (id, End::Out(outlet)));
+        let inlets = || self.inlets().into_iter().map(|(id, inlet)| (id, End::In(inlet)));
+        outlet.or_else(|| inlets().find(|(_, end)| end.info().name == name))
+    }
+}
+
+impl Control {
+    /// Carries out an administrator's command on one of this node's ports.
+    pub(super) fn command_port(&mut self, port: &str, text: &str) -> Reply {
+        let Some((id, end)) = self.state.end_named(port) else {
+            return Reply::No(format!("this node has no port {port}"));
+        };
+        let mut kept = self.state.take_administration(id);
+        let mut administered = Port { control: self, end, kept: &mut kept };
+        let answer = answer(text, &mut administered);
+        self.state.put_administration(id, kept);
+        Reply::Text { ok: answer.ok, text: answer.text }
+    }
+
+    /// Gives an answer to who waits for it.
+    pub(super) fn give(&mut self, asker: Asker, answer: Vec<u8>) {
+        match asker {
+            Asker::Here(waiting) => drop(waiting.send(answer)),
+            Asker::There(from, id) => {
+                let _ = self.discoveries.iter_mut().any(|d| d.answer(from, id, &answer));
+            }
+            Asker::Command(asker, done) => {
+                let (ok, values) = match admin::unpack(&answer) {
+                    Ok(_) => (true, vec![Value::Int(0), Value::Text(done)]),
+                    Err(why) => (false, vec!["fail".into(), Value::Text(why.to_string())]),
+                };
+                self.give(*asker, admin::pack(&Reply::Text { ok, text: Bottle(values).to_string() }));
+            }
+        }
+    }
+}
+
+/// A port while a command is carried out on it.
+struct Port<'a> {
+    control: &'a mut Control,
+    end: End,
+    kept: &'a mut Administration,
+}
+
+impl Port<'_> {
+    /// Asks the subscriber's node, this one or another, which then answers in this one's stead.
+    fn ask_subscriber(&mut self, subscriber: &str, request: &Request, done: String) -> Result<String, String> {
+        let found = self.control.state.directory().port_named(subscriber).map(|(key, info)| (key.node, info.direction));
+        match found {
+            None => Err(format!("no port {subscriber} is known")),
+            Some((_, Direction::Publisher)) => Err(format!("{subscriber} is a publisher: it has no input")),
+            Some((node, _)) if node == self.control.state.id => match self.control.administer(&admin::pack(request)) {
+                Reply::No(why) => Err(why),
+                _ => Ok(done),
+            },
+            Some((node, _)) => {
+                self.control.forward = Some((node, admin::pack(request), done.clone()));
+                Ok(done)
+            }
+        }
+    }
+
+    fn sided(&self, side: Side) -> Result<&Seat, String> {
+        if side == self.end.side() {
+            return Ok(self.end.seat());
+        }
+        let (kind, has) = if side == Side::In { ("publisher", "out") } else { ("subscriber", "in") };
+        Err(format!("{} is a {kind}: it has {has} only", self.name()))
+    }
+}
+
+impl Administered for Port<'_> {
+    fn name(&self) -> String {
+        self.end.info().name.clone()
+    }
+    fn side(&self) -> Side {
+        self.end.side()
+    }
+    fn type_name(&self) -> String {
+        self.end.info().message.name.clone()
+    }
+    fn connections(&self) -> Vec<ChannelReport> {
+        self.end.reports()
+    }
+    fn connect(&mut self, other: &str, carrier: Option<&str>) -> Result<String, String> {
+        let (name, carrier) = (self.name(), carrier.map(str::to_owned));
+        if self.side() == Side::In {
+            return Err(format!("{name} is a subscriber: add connects an output; say it to {other}"));
+        }
+        let done = format!("Added output connection from \"{name}\" to \"{other}\".");
+        let request = Request::Connect { publisher: name, subscriber: other.to_owned(), carrier };
+        self.ask_subscriber(other, &request, done)
+    }
+    fn disconnect(&mut self, other: &str) -> Result<String, String> {
+        let (name, other) = (self.name(), other.to_owned());
+        let (publisher, subscriber) = if self.side() == Side::Out { (name, other) } else { (other, name) };
+        let done = format!("Removed connection from \"{publisher}\" to \"{subscriber}\".");
+        let request = Request::Disconnect { publisher, subscriber: subscriber.clone() };
+        self.ask_subscriber(&subscriber, &request, done)
+    }
+    fn settings(&mut self, other: &str) -> Result<Vec<EndReport>, String> {
+        let request = Request::Get { port: self.name(), other: Some(other.to_owned()) };
+        match self.control.administer(&admin::pack(&request)) {
+            Reply::Settings(reports) => Ok(reports),
+            Reply::No(why) => Err(why),
+            _ => Err("an answer that does not fit".to_owned()),
+        }
+    }
+    fn set(&mut self, other: &str, changes: &Changes) -> Result<(), String> {
+        let request = Request::Set { port: self.name(), other: other.to_owned(), changes: changes.clone() };
+        match self.control.administer(&admin::pack(&request)) {
+            Reply::No(why) => Err(why),
+            _ => Ok(()),
+        }
+    }
+    fn attach(&mut self, side: Side, monitor: Option<(&str, &[Property])>) -> Result<(), String> {
+        let seat = self.sided(side)?;
+        match monitor {
+            Some((kind, parameters)) => {
+                self.control.state.attach_monitor(&self.end, ready(kind, parameters)?);
+                Ok(())
+            }
+            None if seat.detach() => Ok(()),
+            None => Err(format!("no monitor is attached to the {}put of {}", side.name(), self.name())),
+        }
+    }
+    fn set_parameters(&mut self, side: Side, parameters: &[Property]) -> Result<(), String> {
+        self.sided(side)?.set(parameters)
+    }
+    fn parameters(&mut self, side: Side) -> Result<Vec<Property>, String> {
+        self.sided(side)?.parameters()
+    }
+    fn properties(&mut self) -> &mut BTreeMap<String, Value> {
+        &mut self.kept.properties
+    }
+    fn other(&mut self, command: &Bottle) -> Option<Bottle> {
+        self.kept.reader.as_mut().map(|reader| reader(command))
+    }
+}

@@ -1,0 +1,306 @@
+//! Reader threads: the first channels of a node have a blocking reader each (one call per sample), and so have those with a
+//! priority of their own and those that would hold up others; the rest share one thread per class that waits for all of them.
+
+mod own;
+#[cfg_attr(not(test), allow(dead_code))] // called by administration
+mod priority;
+mod shared;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use priority::ServedBy;
+
+use crate::channel::inbound::{Inbound, Step};
+use crate::event::Events;
+use crate::port::{AnyInlet, Channel};
+use linux::lock::PiMutex;
+use linux::sched;
+use linux::thread::Settings;
+use own::Slot;
+use qos::Class;
+use qos::priority::{Policy, Scheduling};
+use shared::{Arrival, Intake};
+use std::collections::BTreeMap;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
+use std::thread::JoinHandle;
+
+/// The first channels have a blocking reader of their own. Any readiness call costs 10–12 % of a round trip on the machines
+/// measured, but a thread per channel does not scale.
+const OWN_THREADS: usize = 8;
+/// All reader threads of a node, but those that somebody gave a priority: what is left beside [`OWN_THREADS`] goes to
+/// shared readers, and to channels that would hold those up.
+const READER_THREADS: usize = 12;
+
+/// Told when a channel is over: its inbound half and why.
+pub(crate) type Ended = Arc<dyn Fn(&Inbound, String) + Send + Sync>;
+
+/// The reader threads of a node.
+pub(crate) struct Readers(Arc<Hub>);
+
+/// What the reader threads share.
+struct Hub {
+    ended: Ended,
+    events: Events,
+    stop: AtomicBool,
+    /// Threads that count towards the limits above.
+    seats: AtomicUsize,
+    shared: PiMutex<[Option<Arc<Intake>>; 4]>,
+    served: PiMutex<BTreeMap<u64, Arc<Served>>>,
+    threads: PiMutex<Vec<JoinHandle<()>>>,
+    /// A thread whose processors and nice value are the default: the control thread, once it runs.
+    model: AtomicI32,
+}
+
+/// A channel of a subscriber of this node, and who serves it.
+struct Served {
+    channel: Weak<Channel>,
+    id: u64,
+    class: Class,
+    /// It is to go back to the thread it came from.
+    leaves: AtomicBool,
+    place: PiMutex<Place>,
+}
+
+/// Who serves a channel. Its thread ends only with this locked, so that a thread id in it is alive.
+enum Place {
+    /// A thread that serves it alone; the shared reader it came from, if it goes back there.
+    Own { tid: i32, home: Option<Arc<Intake>> },
+    /// The shared reader of its class.
+    Shared(Arc<Intake>),
+    /// The thread that runs the callbacks of its port.
+    Port(Weak<dyn AnyInlet>),
+    /// No thread of the node's.
+    Elsewhere(ServedBy),
+    /// Nobody any more.
+    Gone,
+}
+
+/// One of the threads that count; given back when it ends.
+struct Seat(Arc<Hub>);
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.0.seats.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Readers {
+    pub fn new(ended: Ended, events: Events) -> Self {
+        Self(Arc::new(Hub {
+            ended,
+            events,
+            stop: AtomicBool::new(false),
+            seats: AtomicUsize::new(0),
+            shared: PiMutex::default(),
+            served: PiMutex::default(),
+            threads: PiMutex::default(),
+            model: AtomicI32::new(0),
+        }))
+    }
+
+    /// Threads without settings run where the calling thread may, at its nice value.
+    pub fn as_this_thread(&self) {
+        self.0.model.store(sched::current(), Ordering::Relaxed);
+    }
+
+    /// Whether the next channel gets a thread of its own.
+    pub fn has_own_thread_left(&self) -> bool {
+        self.0.seats.load(Ordering::Relaxed) < OWN_THREADS
+    }
+
+    /// Serves the channel from now on.
+    pub fn serve(&self, inbound: Inbound, class: Class) {
+        let served = self.0.enter(&inbound.channel, class, Place::Gone);
+        let alone = inbound.descriptor().is_none();
+        let seat = if alone { Some(self.0.sit()) } else { self.0.seat(OWN_THREADS) };
+        if let Some(seat) = seat {
+            match self.0.serve_alone(&served, seat) {
+                Ok(slot) => return slot.put(inbound),
+                Err(error) if alone => {
+                    return self.0.end(&served, &inbound, format!("no thread could be started to receive it: {error}"));
+                }
+                Err(_) => {} // one that exists already may serve it too
+            }
+        }
+        self.0.serve_together(served, inbound);
+    }
+
+    /// A channel that no reader thread serves: it is asked for like the others.
+    pub fn served_elsewhere(&self, channel: &Arc<Channel>, by: ServedBy) {
+        self.0.enter(channel, Class::Normal, Place::Elsewhere(by));
+    }
+
+    /// A `local` channel whose callbacks run on its port's thread.
+    pub fn served_by_port(&self, channel: &Arc<Channel>, inlet: &Arc<dyn AnyInlet>) {
+        self.0.enter(channel, Class::Normal, Place::Port(Arc::downgrade(inlet)));
+    }
+
+    /// Runs `body` on a thread of this node until it returns; `body` is given the stop flag. Returns the thread's id.
+    ///
+    /// # Errors
+    /// The kernel gives no thread.
+    pub fn run(&self, name: &str, body: impl FnOnce(&AtomicBool) + Send + 'static) -> io::Result<i32> {
+        let (hub, seat) = (self.0.clone(), self.0.sit());
+        self.0.start(name, None, move || {
+            body(&hub.stop);
+            drop(seat);
+        })
+    }
+
+    /// Ends all readers. Returns when they are gone (at the latest one tick later), unless called on one of them.
+    pub fn close(&self) {
+        let hub = &self.0;
+        hub.stop.store(true, Ordering::Relaxed);
+        let shared = std::mem::take(&mut *hub.shared.lock());
+        shared.iter().flatten().for_each(|intake| intake.waker.wake());
+        let served = std::mem::take(&mut *hub.served.lock());
+        for served in served.values().filter(|s| !matches!(*s.place.lock(), Place::Elsewhere(_))) {
+            if let Some(channel) = served.channel.upgrade() {
+                channel.cut();
+            }
+        }
+        let threads = std::mem::take(&mut *hub.threads.lock());
+        // Dropped within a callback: the other readers may wait for that very callback. They end by themselves after it.
+        if threads.iter().any(|t| t.thread().id() == std::thread::current().id()) {
+            return;
+        }
+        for thread in threads {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Hub {
+    fn enter(&self, channel: &Arc<Channel>, class: Class, place: Place) -> Arc<Served> {
+        let served = Arc::new(Served {
+            channel: Arc::downgrade(channel),
+            id: channel.id,
+            class,
+            leaves: AtomicBool::new(false),
+            place: PiMutex::new(place),
+        });
+        let mut all = self.served.lock();
+        all.retain(|_, served| served.channel.strong_count() > 0);
+        all.insert(channel.id, served.clone());
+        served
+    }
+
+    /// A seat, if fewer than `limit` are taken.
+    fn seat(self: &Arc<Self>, limit: usize) -> Option<Seat> {
+        let take = |taken: usize| (taken < limit).then_some(taken + 1);
+        self.seats.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).ok().map(|_| Seat(self.clone()))
+    }
+
+    /// A seat beyond any limit: there is no other way to serve the channel.
+    fn sit(self: &Arc<Self>) -> Seat {
+        self.seats.fetch_add(1, Ordering::Relaxed);
+        Seat(self.clone())
+    }
+
+    /// Starts a thread with these settings or the default ones, and keeps it until the node closes.
+    fn start(&self, name: &str, to: Option<Wanted>, body: impl FnOnce() + Send + 'static) -> io::Result<i32> {
+        let Wanted { scheduling, affinity } = to.unwrap_or_else(|| self.default_settings());
+        let settings = Settings { scheduling: Some(scheduling), affinity: Some(affinity), ..Settings::named(name) };
+        let (thread, tid) = linux::thread::start(settings, body)?;
+        let mut threads = self.threads.lock();
+        threads.retain(|t| !t.is_finished());
+        threads.push(thread);
+        Ok(tid)
+    }
+
+    fn default_settings(&self) -> Wanted {
+        let model = sched::read(self.model.load(Ordering::Relaxed)).or_else(|_| sched::read(0));
+        let (nice, affinity) = model.map(|m| (m.nice, m.affinity)).unwrap_or_default();
+        Wanted { scheduling: Scheduling { policy: Policy::Other, nice }, affinity }
+    }
+
+    /// Serves the channel on a thread of its own for good, as soon as its half is put into the slot.
+    fn serve_alone(self: &Arc<Self>, served: &Arc<Served>, seat: Seat) -> io::Result<Arc<Slot>> {
+        let mut place = served.place.lock();
+        let (slot, tid) = self.start_own(served, None, Some(seat))?;
+        *place = Place::Own { tid, home: None };
+        Ok(slot)
+    }
+
+    /// Starts a thread for this channel alone, which waits for its half. Without a seat it goes back when it is told to.
+    fn start_own(
+        self: &Arc<Self>,
+        served: &Arc<Served>,
+        to: Option<Wanted>,
+        seat: Option<Seat>,
+    ) -> io::Result<(Arc<Slot>, i32)> {
+        let slot = Arc::new(Slot::default());
+        let (hub, served, waiting) = (self.clone(), served.clone(), slot.clone());
+        let goes_back = seat.is_none();
+        let tid = self.start("reader", to, move || {
+            own::run(&hub, &served, &waiting, goes_back);
+            drop(seat);
+        })?;
+        Ok((slot, tid))
+    }
+
+    fn serve_together(self: &Arc<Self>, served: Arc<Served>, inbound: Inbound) {
+        let intake = match self.intake(served.class) {
+            Ok(intake) => intake,
+            Err(error) => {
+                return self.end(&served, &inbound, format!("no thread could be started to receive it: {error}"));
+            }
+        };
+        *served.place.lock() = Place::Shared(intake.clone());
+        self.pass(&intake, served, inbound);
+    }
+
+    /// Passes a channel to a shared reader.
+    fn pass(&self, intake: &Intake, served: Arc<Served>, inbound: Inbound) {
+        if let Err(Arrival::Serve(served, inbound)) = intake.push(Arrival::Serve(served, inbound)) {
+            self.end(&served, &inbound, "the thread that served it is gone".to_owned());
+        }
+    }
+
+    /// The shared reader of this class, started if need be; another one where there are as many threads as there may be.
+    fn intake(self: &Arc<Self>, class: Class) -> io::Result<Arc<Intake>> {
+        let mut shared = self.shared.lock();
+        if let Some(intake) = shared[class as usize].as_ref().filter(|intake| !intake.is_over()) {
+            return Ok(intake.clone());
+        }
+        let seat = match (self.seat(READER_THREADS), shared.iter().flatten().find(|intake| !intake.is_over())) {
+            (Some(seat), _) => seat,
+            (None, Some(other)) => return Ok(other.clone()),
+            (None, None) => self.sit(),
+        };
+        let intake = shared::start(self, class, seat)?;
+        shared[class as usize] = Some(intake.clone());
+        Ok(intake)
+    }
+
+    /// A channel is over; unless the node is, too, its owner is told why.
+    fn end(&self, served: &Served, inbound: &Inbound, why: String) {
+        *served.place.lock() = Place::Gone;
+        self.served.lock().remove(&served.id);
+        if !self.stop.load(Ordering::Relaxed) {
+            (self.ended)(inbound, why);
+        }
+    }
+}
+
+/// How a thread is to run.
+#[derive(Clone)]
+struct Wanted {
+    scheduling: Scheduling,
+    affinity: Vec<u16>,
+}
+
+/// One step; a panic in it (that is, in a callback) ends the channel with its message, not the thread with all it serves.
+fn step(inbound: &mut Inbound, wait: bool) -> Step {
+    catch_unwind(AssertUnwindSafe(|| inbound.step(wait))).unwrap_or_else(|panic| Step::Ended(panicked(panic.as_ref())))
+}
+
+/// What ended a channel whose callback panicked.
+pub(crate) fn panicked(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    format!("its callback panicked: {}", text.unwrap_or("it said no more"))
+}

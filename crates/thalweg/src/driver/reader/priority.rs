@@ -1,0 +1,171 @@
+//! The priority of receiving threads, per channel: a thread of its own while it is set (Y-10, Y-12).
+
+use super::{Arrival, Hub, Place, Readers, Served, Wanted};
+use linux::sched::{self, SchedError, Scheduled};
+use qos::Class;
+use qos::priority::PrioritySettings;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::{fmt, io};
+
+/// Who serves the receiving end of a channel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ServedBy {
+    /// A thread that serves this channel alone.
+    OwnThread,
+    /// The thread that serves all channels of a class that have none of their own.
+    SharedThread(Class),
+    /// The thread that runs the callbacks of the subscriber for all its `local` channels.
+    PortThread,
+    /// The publishing thread: `local`, and the subscriber allows it or takes its samples itself.
+    Publisher,
+    /// The thread of the program that waits on the subscriber, which is polled.
+    Waiter,
+}
+
+/// The receiving thread of a channel, as it is now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ThreadReport {
+    pub served_by: ServedBy,
+    /// It serves this channel alone.
+    pub own_thread: bool,
+    /// Its id; `None`: it is a thread of the program's, which may change.
+    pub tid: Option<i32>,
+    /// How the kernel schedules it now.
+    pub scheduled: Option<Scheduled>,
+}
+
+/// Why a receiving thread is not as asked.
+#[derive(Debug)]
+pub(crate) enum ThreadError {
+    /// The channel has ended.
+    NoChannel,
+    /// No thread of the node's receives it: the program sets its own.
+    Elsewhere(ServedBy),
+    /// The kernel refused.
+    Refused(SchedError),
+    /// The kernel gave no thread.
+    NoThread(io::Error),
+}
+
+impl fmt::Display for ServedBy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ServedBy::OwnThread => f.write_str("a thread of its own"),
+            ServedBy::SharedThread(class) => write!(f, "the thread that channels of class {class} share"),
+            ServedBy::PortThread => f.write_str("the thread that runs its subscriber's callbacks"),
+            ServedBy::Publisher => f.write_str("the publishing thread, in this process"),
+            ServedBy::Waiter => f.write_str("the thread of the program that waits on the subscriber (it is polled)"),
+        }
+    }
+}
+
+impl fmt::Display for ThreadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ThreadError::NoChannel => f.write_str("the channel has ended"),
+            ThreadError::Elsewhere(by) => write!(
+                f,
+                "it is received by {by}, whose scheduling is the program's: set that of the process (the port's name \
+                 twice), or of the thread by chrt -p"
+            ),
+            ThreadError::Refused(refused) => refused.fmt(f),
+            ThreadError::NoThread(error) => write!(f, "no thread could be started for it: {error}; raise `ulimit -u`"),
+        }
+    }
+}
+
+impl std::error::Error for ThreadError {}
+
+/// A thread that cannot be scheduled as asked does not start: its reason travels within the error.
+impl From<io::Error> for ThreadError {
+    fn from(error: io::Error) -> Self {
+        match error.downcast::<SchedError>() {
+            Ok(refused) => ThreadError::Refused(refused),
+            Err(error) => ThreadError::NoThread(error),
+        }
+    }
+}
+
+impl Readers {
+    /// Gives the receiving thread of a channel this scheduling and these processors, at once where it has a thread of its
+    /// own. Where it shares one it moves to its own, and back when neither is set any more; nothing is lost or reordered.
+    ///
+    /// # Errors
+    /// With the reason; then all is as before.
+    pub fn set_priority(&self, channel: u64, to: &PrioritySettings) -> Result<ThreadReport, ThreadError> {
+        let served = self.find(channel)?;
+        let mut place = served.place.lock();
+        match &*place {
+            Place::Own { home: Some(_), tid } if !to.wants_own_thread() => {
+                served.leaves.store(true, Ordering::Relaxed);
+                let Wanted { scheduling, affinity } = self.0.default_settings();
+                let _ = sched::apply(*tid, Some(&scheduling), Some(&affinity)); // until it has left, if it may
+            }
+            Place::Own { tid, .. } => {
+                self.0.apply(*tid, to)?;
+                served.leaves.store(false, Ordering::Relaxed);
+            }
+            Place::Shared(intake) if to.wants_own_thread() => {
+                let (slot, tid) = self.0.start_own(&served, Some(self.0.wanted(to)), None)?;
+                if let Err(Arrival::HandOver(_, slot)) = intake.push(Arrival::HandOver(served.id, slot)) {
+                    slot.close();
+                    return Err(ThreadError::NoChannel);
+                }
+                *place = Place::Own { tid, home: Some(intake.clone()) };
+            }
+            Place::Port(inlet) => {
+                let tid = inlet.upgrade().and_then(|inlet| inlet.server()).ok_or(ThreadError::NoChannel)?;
+                self.0.apply(tid, to)?;
+            }
+            Place::Elsewhere(by) if to.wants_own_thread() => return Err(ThreadError::Elsewhere(*by)),
+            Place::Shared(_) | Place::Elsewhere(_) => {}
+            Place::Gone => return Err(ThreadError::NoChannel),
+        }
+        describe(&served, &place)
+    }
+
+    /// The receiving thread of a channel, as it is now.
+    ///
+    /// # Errors
+    /// [`ThreadError::NoChannel`].
+    pub fn report(&self, channel: u64) -> Result<ThreadReport, ThreadError> {
+        let served = self.find(channel)?;
+        let place = served.place.lock();
+        describe(&served, &place)
+    }
+
+    fn find(&self, channel: u64) -> Result<Arc<Served>, ThreadError> {
+        self.0.served.lock().get(&channel).cloned().ok_or(ThreadError::NoChannel)
+    }
+}
+
+impl Hub {
+    fn wanted(&self, to: &PrioritySettings) -> Wanted {
+        let default = self.default_settings();
+        Wanted {
+            scheduling: to.sched.unwrap_or(default.scheduling),
+            affinity: to.affinity.clone().unwrap_or(default.affinity),
+        }
+    }
+
+    fn apply(&self, tid: i32, to: &PrioritySettings) -> Result<(), ThreadError> {
+        let Wanted { scheduling, affinity } = self.wanted(to);
+        sched::apply(tid, Some(&scheduling), Some(&affinity)).map_err(ThreadError::Refused)
+    }
+}
+
+fn describe(served: &Served, place: &Place) -> Result<ThreadReport, ThreadError> {
+    let shared =
+        |intake: &super::Intake| (ServedBy::SharedThread(intake.class), Some(intake.tid.load(Ordering::Relaxed)));
+    let (served_by, tid) = match place {
+        Place::Own { home: Some(home), .. } if served.leaves.load(Ordering::Relaxed) => shared(home),
+        Place::Own { tid, .. } => (ServedBy::OwnThread, Some(*tid)),
+        Place::Shared(intake) => shared(intake),
+        Place::Port(inlet) => (ServedBy::PortThread, inlet.upgrade().and_then(|inlet| inlet.server())),
+        Place::Elsewhere(by) => (*by, None),
+        Place::Gone => return Err(ThreadError::NoChannel),
+    };
+    let scheduled = tid.and_then(|tid| sched::read(tid).ok());
+    Ok(ThreadReport { served_by, own_thread: served_by == ServedBy::OwnThread, tid, scheduled })
+}

@@ -1,0 +1,255 @@
+//! The thread that serves many channels: one wait per wake-up, one receive per sample.
+
+use super::own::Slot;
+use super::{Hub, Place, READER_THREADS, Seat, Served, step};
+use crate::channel::inbound::{Inbound, Step};
+use crate::event::Event;
+use linux::lock::PiMutex;
+use linux::poll::{Poller, Readiness, Ready, Waker};
+use qos::Class;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering};
+use std::time::{Duration, Instant};
+
+/// What other threads give a shared reader.
+pub(super) struct Intake {
+    arrivals: PiMutex<Arrivals>,
+    pub waker: Waker,
+    pub class: Class,
+    pub tid: AtomicI32,
+}
+
+struct Arrivals {
+    waiting: Vec<Arrival>,
+    over: bool, // nobody looks here any more
+}
+
+pub(super) enum Arrival {
+    /// A channel, to be served from now on.
+    Serve(Arc<Served>, Inbound),
+    /// The channel with this number leaves for a thread of its own.
+    HandOver(u64, Arc<Slot>),
+}
+
+impl Intake {
+    /// Gives it back when nobody takes it.
+    pub fn push(&self, arrival: Arrival) -> Result<(), Arrival> {
+        let mut arrivals = self.arrivals.lock();
+        if arrivals.over {
+            return Err(arrival);
+        }
+        arrivals.waiting.push(arrival);
+        drop(arrivals);
+        self.waker.wake();
+        Ok(())
+    }
+
+    pub fn is_over(&self) -> bool {
+        self.arrivals.lock().over
+    }
+}
+
+/// Starts the shared reader of a class.
+pub(super) fn start(hub: &Arc<Hub>, class: Class, seat: Seat) -> io::Result<Arc<Intake>> {
+    let arrivals = Arrivals { waiting: Vec::new(), over: false };
+    let intake =
+        Arc::new(Intake { arrivals: PiMutex::new(arrivals), waker: Waker::new()?, class, tid: AtomicI32::new(0) });
+    let poller = Poller::new()?;
+    poller.add(&intake.waker, WAKER, Readiness::IN)?;
+    let reader = SharedReader { hub: hub.clone(), intake: intake.clone(), poller, guests: Vec::new(), _seat: seat };
+    let tid = hub.start(&format!("read-{class:?}").to_lowercase(), None, move || reader.run())?;
+    intake.tid.store(tid, Ordering::Relaxed);
+    Ok(intake)
+}
+
+struct SharedReader {
+    hub: Arc<Hub>,
+    intake: Arc<Intake>,
+    poller: Poller,
+    guests: Vec<Option<Guest>>,
+    _seat: Seat,
+}
+
+/// A channel on a shared reader.
+struct Guest {
+    served: Arc<Served>,
+    inbound: Inbound,
+    slow: u32,  // visits that took too long
+    score: u32, // grows with slow visits, falls with others
+    told: Option<Instant>,
+}
+
+const WAKER: u64 = u64::MAX;
+/// How often channels that were closed by this side are looked for.
+const SWEEP: Duration = Duration::from_millis(500);
+/// A visit that holds the thread longer is an event: the other channels wait meanwhile.
+const SLOW_NS: u64 = 1_000_000;
+/// What a slow visit adds to a channel's score; any other takes one off.
+const SLOW_SCORE: u32 = 4;
+/// The score at which a channel leaves: three slow visits in a row, or more than one in five for long. Single ones may be
+/// the scheduler's doing.
+const LEAVES_AT: u32 = 3 * SLOW_SCORE;
+/// One channel is told of at most so often.
+const TELL_EVERY: Duration = Duration::from_secs(1);
+/// Samples of at least this many bytes hold the thread for their sheer size.
+const BULK: u64 = 64 << 10;
+
+impl SharedReader {
+    fn run(mut self) {
+        crate::driver::serves_others();
+        let mut ready: Vec<Ready> = Vec::with_capacity(64);
+        let mut swept = Instant::now();
+        while !self.hub.stop.load(Ordering::Relaxed) {
+            if self.poller.wait(&mut ready, Some(SWEEP)).is_err() {
+                return;
+            }
+            for event in &ready {
+                match event.token {
+                    WAKER => self.take_arrivals(),
+                    token => self.visit(token as usize),
+                }
+            }
+            if swept.elapsed() >= SWEEP {
+                self.sweep();
+                swept = Instant::now();
+            }
+        }
+    }
+
+    fn take_arrivals(&mut self) {
+        self.intake.waker.clear();
+        let arrivals = std::mem::take(&mut self.intake.arrivals.lock().waiting);
+        for arrival in arrivals {
+            match arrival {
+                Arrival::Serve(served, inbound) => self.seat(Guest { served, inbound, slow: 0, score: 0, told: None }),
+                Arrival::HandOver(id, slot) => {
+                    match self.guests.iter().position(|g| g.as_ref().is_some_and(|g| g.served.id == id)) {
+                        Some(index) => drop(self.leave(index).map(|guest| slot.put(guest.inbound))),
+                        None => slot.close(),
+                    }
+                }
+            }
+        }
+    }
+
+    fn seat(&mut self, guest: Guest) {
+        let index = self.guests.iter().position(Option::is_none).unwrap_or(self.guests.len());
+        let watched = match guest.inbound.descriptor() {
+            Some(fd) => self.poller.add(fd, index as u64, Readiness::IN),
+            None => Err(io::ErrorKind::Unsupported.into()),
+        };
+        if let Err(error) = watched {
+            return self.hub.end(&guest.served, &guest.inbound, format!("its socket cannot be watched: {error}"));
+        }
+        if index == self.guests.len() {
+            self.guests.push(None);
+        }
+        self.guests[index] = Some(guest);
+    }
+
+    /// Takes a channel out of what is watched.
+    fn leave(&mut self, index: usize) -> Option<Guest> {
+        let guest = self.guests.get_mut(index)?.take()?;
+        if let Some(fd) = guest.inbound.descriptor() {
+            let _ = self.poller.remove(fd);
+        }
+        Some(guest)
+    }
+
+    fn visit(&mut self, index: usize) {
+        let Some(Some(guest)) = self.guests.get_mut(index) else { return };
+        let before = guest.inbound.channel.counters.bytes.load(Ordering::Relaxed);
+        match step(&mut guest.inbound, false) {
+            Step::Nothing | Step::Delivered(0) => {}
+            Step::Delivered(count) => {
+                let bytes = guest.inbound.channel.counters.bytes.load(Ordering::Relaxed) - before;
+                let took = linux::clock::monotonic_ns().saturating_sub(guest.inbound.received_ns());
+                if took > SLOW_NS {
+                    return self.slow(index, took);
+                }
+                guest.score = guest.score.saturating_sub(1);
+                if bytes > BULK * u64::from(count) {
+                    self.isolate(index);
+                }
+            }
+            Step::Ended(why) => self.remove(index, why),
+        }
+    }
+
+    #[cold]
+    fn slow(&mut self, index: usize, took_ns: u64) {
+        let Some(Some(guest)) = self.guests.get_mut(index) else { return };
+        guest.slow = guest.slow.saturating_add(1);
+        guest.score = (guest.score + SLOW_SCORE).min(LEAVES_AT);
+        let (count, leaves, channel) = (guest.slow, guest.score >= LEAVES_AT, guest.inbound.channel.clone());
+        let due = guest.told.is_none_or(|at| at.elapsed() >= TELL_EVERY);
+        if due {
+            guest.told = Some(Instant::now());
+        }
+        let isolated = leaves && self.isolate(index);
+        if !due && !isolated {
+            return;
+        }
+        let (publisher, subscriber) = (channel.publisher_name.clone(), channel.subscriber_name.clone());
+        let took_us = took_ns / 1000;
+        self.hub.events.push(Event::SlowCallback { publisher, subscriber, took_us, count, isolated });
+    }
+
+    /// Gives a channel a thread of its own, if there is one left; it stays there.
+    #[cold]
+    fn isolate(&mut self, index: usize) -> bool {
+        let Some(seat) = self.hub.seat(READER_THREADS) else { return false };
+        let Some(served) = self.guests.get(index).and_then(Option::as_ref).map(|guest| guest.served.clone()) else {
+            return false;
+        };
+        let mut place = served.place.lock();
+        if !matches!(*place, Place::Shared(_)) {
+            return false; // it leaves already
+        }
+        let Ok((slot, tid)) = self.hub.start_own(&served, None, Some(seat)) else { return false };
+        *place = Place::Own { tid, home: None };
+        drop(place);
+        match self.leave(index) {
+            Some(guest) => slot.put(guest.inbound),
+            None => slot.close(),
+        }
+        true
+    }
+
+    fn remove(&mut self, index: usize, why: String) {
+        if let Some(guest) = self.leave(index) {
+            self.hub.end(&guest.served, &guest.inbound, why);
+        }
+    }
+
+    fn sweep(&mut self) {
+        for index in 0..self.guests.len() {
+            if self.guests[index].as_ref().is_some_and(|guest| guest.inbound.is_over()) {
+                self.remove(index, "closed".to_owned());
+            }
+        }
+    }
+}
+
+/// However the thread ends, no channel is left behind in silence.
+impl Drop for SharedReader {
+    fn drop(&mut self) {
+        let arrivals = {
+            let mut arrivals = self.intake.arrivals.lock();
+            arrivals.over = true;
+            std::mem::take(&mut arrivals.waiting)
+        };
+        for arrival in arrivals {
+            match arrival {
+                Arrival::Serve(served, inbound) => {
+                    self.guests.push(Some(Guest { served, inbound, slow: 0, score: 0, told: None }));
+                }
+                Arrival::HandOver(_, slot) => slot.close(),
+            }
+        }
+        for guest in std::mem::take(&mut self.guests).into_iter().flatten() {
+            self.hub.end(&guest.served, &guest.inbound, "the thread that served it ended".to_owned());
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! Port monitors (Y-09, YS-37): code at a port's input or output that looks at every sample and lets it pass, changes,
+//! delays or drops it. Attached and detached while samples flow; a port without one pays one branch.
+//!
+//! | type | YARP's name | parameters |
+//! |---|---|---|
+//! | `throttle` | `throttleDown` | `period_ms`: passes a sample at most so often |
+//! | `delay` | `simulated_network_delay` | `delay_ms`: passes every sample so much later |
+//! | `statistics` | `stats_monitor` | `reset`; found: count, bytes, rates, time between samples |
+//! | `arbitrate` | `priority` | one `input` per source: see [`arbitrate`] |
+//!
+//! Bandwidth is saved only by a throttle at the publisher's output.
+
+pub mod arbitrate;
+mod delay;
+pub(crate) mod seat;
+mod statistics;
+mod throttle;
+
+pub use arbitrate::Arbitrate;
+pub use delay::Delay;
+pub use statistics::Statistics;
+pub use throttle::Throttle;
+
+use crate::admin::bottle::Value;
+use crate::admin::grammar::Property;
+use std::time::Duration;
+
+/// A sample as a monitor sees it.
+#[derive(Clone, Copy, Debug)]
+pub struct Seen<'a> {
+    /// Name of the publishing port; empty in the instant in which its channel opens.
+    pub from: &'a str,
+    /// Its sequence number.
+    pub seq: u64,
+    /// When it was published, in CLOCK_MONOTONIC nanoseconds of the publisher's host.
+    pub source_ns: u64,
+    /// Now, in CLOCK_MONOTONIC nanoseconds of this host.
+    pub now_ns: u64,
+    /// The encoded message.
+    pub bytes: &'a [u8],
+}
+
+/// What becomes of a sample.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Goes on as it is.
+    Pass,
+    /// Goes on with the bytes that the monitor wrote.
+    Changed,
+    /// Goes on so much later, before those that come after it. At most 4096 samples and 64 MiB wait; what is more is dropped.
+    Late(Duration),
+    /// Does not go on.
+    Drop,
+}
+
+/// Code at one side of a port. Called on the thread that publishes or receives, for one sample at a time: short, and
+/// without waiting.
+pub trait Monitor: Send {
+    /// Its type, as `atch` and `get` name it.
+    fn kind(&self) -> &str;
+    /// Looks at a sample. `changed` is empty and keeps its memory from call to call: for [`Verdict::Changed`].
+    fn sample(&mut self, sample: &Seen<'_>, changed: &mut Vec<u8>) -> Verdict;
+    /// Sets a parameter.
+    ///
+    /// # Errors
+    /// There is none of this name, or the value is not allowed: what is.
+    fn set(&mut self, key: &str, value: &Value) -> Result<(), String> {
+        let _ = value;
+        Err(format!("{key}: {} has no parameters to set", self.kind()))
+    }
+    /// Parameters, and what it found.
+    fn parameters(&self) -> Vec<Property> {
+        Vec::new()
+    }
+    /// Whether it ever says [`Verdict::Late`]: the port then has a thread that waits with the samples.
+    fn delays(&self) -> bool {
+        false
+    }
+}
+
+/// The types that can be attached by name.
+pub const TYPES: &str = "(type throttle) (period_ms N), (type delay) (delay_ms N), (type statistics), or (type arbitrate) \
+                         (input (from /port) (level N) (tc SECONDS)) …";
+
+/// A ready monitor by its type, also in YARP's words, with its parameters.
+///
+/// # Errors
+/// An unknown type or parameter, a value that is not allowed, a parameter that is missing.
+pub fn ready(kind: &str, parameters: &[Property]) -> Result<Box<dyn Monitor>, String> {
+    // (type dll) (file throttleDown), as YARP attaches plug-ins.
+    let file = parameters.iter().find(|(key, _)| key == "file").and_then(|(_, value)| value.word());
+    let kind = if kind == "dll" { file.unwrap_or(kind) } else { kind };
+    let mut monitor: Box<dyn Monitor> = match kind {
+        "throttle" | "throttleDown" => Box::new(Throttle::default()),
+        "delay" | "simulated_network_delay" => Box::new(Delay::default()),
+        "statistics" | "stats_monitor" => Box::new(Statistics::default()),
+        "arbitrate" | "priority" => Box::new(Arbitrate::default()),
+        _ => return Err(format!("type {kind:?}: there are {TYPES}")),
+    };
+    for (key, value) in parameters.iter().filter(|(key, _)| key != "file") {
+        monitor.set(key, value)?;
+    }
+    let needed = match monitor.kind() {
+        "throttle" => Some("period_ms"),
+        "delay" => Some("delay_ms"),
+        "arbitrate" => Some("input"),
+        _ => None,
+    };
+    match needed.filter(|needed| !parameters.iter().any(|(key, _)| key == needed)) {
+        Some(missing) => Err(format!("({missing} …) is missing: {TYPES}")),
+        None => Ok(monitor),
+    }
+}
+
+/// A time in milliseconds, up to a day.
+fn milliseconds(key: &str, value: &Value) -> Result<Duration, String> {
+    let number = value.number().filter(|ms| (0.0..=86_400_000.0).contains(ms));
+    number
+        .map(|ms| Duration::from_secs_f64(ms / 1e3))
+        .ok_or_else(|| format!("{key} {value}: allowed is 0 to 86400000 (ms)"))
+}
+
+fn in_milliseconds(time: Duration) -> Value {
+    Value::from(time.as_secs_f64() * 1e3)
+}
+
+fn unknown(key: &str, kind: &str, known: &str) -> String {
+    format!("{key}: {kind} has {known}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::admin::grammar::Command;
+
+    fn attach(text: &str) -> Result<Box<dyn Monitor>, String> {
+        let Ok(Command::Attach { properties, .. }) = Command::parse(&format!("atch in {text}")) else {
+            panic!("{text} is no command")
+        };
+        let kind = properties.iter().find(|p| p.0 == "type").and_then(|p| p.1.word()).unwrap_or_default().to_owned();
+        ready(&kind, &properties.iter().filter(|p| p.0 != "type").cloned().collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn ys_37_monitors_are_made_by_name_ours_and_yarps() {
+        for (text, kind) in [
+            ("(type throttle) (period_ms 20)", "throttle"),
+            ("(type dll) (file throttleDown) (period_ms 20)", "throttle"),
+            ("(type simulated_network_delay) (delay_ms 1.5)", "delay"),
+            ("(type stats_monitor)", "statistics"),
+            ("(type priority) (input (from /a) (level 15))", "arbitrate"),
+        ] {
+            assert_eq!(attach(text).map(|m| m.kind().to_owned()), Ok(kind.to_owned()), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_attached_has_a_reason() {
+        for (text, says) in [
+            ("(type encrypt)", "there are (type throttle)"),
+            ("(type throttle)", "(period_ms …) is missing"),
+            ("(type throttle) (period_ms fast)", "0 to 86400000"),
+            ("(type throttle) (period_ms -1)", "0 to 86400000"),
+            ("(type throttle) (colour 3)", "throttle has period_ms"),
+            ("(type statistics) (period_ms 3)", "statistics has reset"),
+            ("(type arbitrate)", "(input …) is missing"),
+            ("(type arbitrate) (input (level 3))", "(from /port)"),
+        ] {
+            let said = attach(text).map(|m| m.kind().to_owned()).unwrap_err();
+            assert!(said.contains(says), "{text}: {said}");
+        }
+    }
+}

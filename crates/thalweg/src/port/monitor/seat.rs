@@ -1,0 +1,234 @@
+//! Where a monitor sits at one side of a port, and the samples it keeps back.
+
+use super::{Monitor, Seen, Verdict};
+use crate::admin::bottle::Value;
+use crate::admin::grammar::Property;
+use crate::port::{PortRef, SampleInfo};
+use linux::futex::{self, Scope};
+use linux::lock::PiMutex;
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Duration;
+
+/// Most samples that wait, and most of their bytes.
+const MOST_LATE: usize = 4096;
+const MOST_LATE_BYTES: usize = 64 << 20;
+/// Most names of sources that are remembered.
+const MOST_NAMES: usize = 256;
+
+/// One side of a port. Without a monitor it costs one load.
+#[derive(Default)]
+pub(crate) struct Seat {
+    taken: AtomicBool,
+    /// A thread waits with the samples that are late.
+    served: AtomicBool,
+    news: AtomicU32,
+    held: PiMutex<Held>,
+}
+
+#[derive(Default)]
+struct Held {
+    monitor: Option<Box<dyn Monitor>>,
+    line: VecDeque<Late>,
+    bytes: usize,
+    /// A late sample is on its way past the monitor: those after it wait.
+    releasing: bool,
+    dropped: i64,
+    changed: Vec<u8>,
+    spare: Vec<Vec<u8>>,
+    names: Vec<(PortRef, String)>,
+}
+
+/// A sample that waits.
+pub(crate) struct Late {
+    due_ns: u64,
+    pub info: SampleInfo,
+    pub bytes: Vec<u8>,
+    /// Goes to the mailbox, as other samples of its channel do.
+    pub to_mailbox: bool,
+}
+
+/// What becomes of a sample now.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Judged {
+    /// It goes on.
+    Pass,
+    /// It goes on with these bytes; [`Seat::give_back`] takes their memory.
+    Changed(Vec<u8>),
+    /// It doesn't, or not now.
+    Gone,
+}
+
+impl Seat {
+    /// Whether samples have to be shown to [`Seat::judge`].
+    #[inline]
+    pub fn is_taken(&self) -> bool {
+        self.taken.load(Ordering::Acquire)
+    }
+
+    /// Shows the monitor a sample. `name` finds the publishing port's name where it isn't known yet.
+    #[cold]
+    pub fn judge(
+        &self,
+        info: &SampleInfo,
+        now_ns: u64,
+        bytes: &[u8],
+        to_mailbox: bool,
+        name: impl FnOnce(PortRef) -> Option<String>,
+    ) -> Judged {
+        let mut guard = self.held.lock();
+        let held = &mut *guard;
+        let from = PortRef { node: info.node, port: info.port };
+        if held.monitor.is_some() && !held.names.iter().any(|(port, _)| *port == from) {
+            held.learn(from, name(from));
+        }
+        let from = held.names.iter().find(|(port, _)| *port == from).map_or("", |(_, name)| name.as_str());
+        let seen = Seen { from, seq: info.seq, source_ns: info.source_ns, now_ns, bytes };
+        held.changed.clear();
+        let verdict = held.monitor.as_mut().map_or(Verdict::Pass, |m| m.sample(&seen, &mut held.changed));
+        let behind = held.releasing || !held.line.is_empty();
+        let due_ns = match verdict {
+            Verdict::Drop => return Judged::Gone,
+            Verdict::Pass if !behind => {
+                self.taken.store(held.monitor.is_some(), Ordering::Release);
+                return Judged::Pass;
+            }
+            Verdict::Changed if !behind => return Judged::Changed(std::mem::take(&mut held.changed)),
+            Verdict::Pass | Verdict::Changed => 0, // in order, behind those that wait
+            Verdict::Late(by) => now_ns.saturating_add(u64::try_from(by.as_nanos()).unwrap_or(u64::MAX)),
+        };
+        let mut kept = held.spare.pop().unwrap_or_default();
+        kept.extend_from_slice(if verdict == Verdict::Changed { &held.changed } else { bytes });
+        held.keep(Late { due_ns, info: *info, bytes: kept, to_mailbox });
+        drop(guard);
+        self.wake();
+        Judged::Gone
+    }
+
+    /// Takes back the memory of a changed sample.
+    pub fn give_back(&self, mut bytes: Vec<u8>) {
+        bytes.clear();
+        self.held.lock().changed = bytes;
+    }
+
+    /// Attaches a monitor instead of the one there is; late samples of that one go on at once.
+    pub fn attach(&self, monitor: Box<dyn Monitor>) {
+        let old = {
+            let mut held = self.held.lock();
+            held.release_all();
+            self.taken.store(true, Ordering::Release);
+            held.monitor.replace(monitor)
+        };
+        drop(old); // a user's code, not under the lock
+        self.wake();
+    }
+
+    /// Detaches the monitor; late samples go on at once. `false`: there was none.
+    pub fn detach(&self) -> bool {
+        let old = {
+            let mut held = self.held.lock();
+            held.release_all();
+            // While samples wait, those after them must still come here.
+            self.taken.store(held.releasing || !held.line.is_empty(), Ordering::Release);
+            held.monitor.take()
+        };
+        self.wake();
+        old.is_some()
+    }
+
+    /// Sets parameters: all, or with a reason those before the wrong one.
+    pub fn set(&self, parameters: &[Property]) -> Result<(), String> {
+        let mut held = self.held.lock();
+        let monitor = held.monitor.as_mut().ok_or(NONE)?;
+        parameters.iter().try_for_each(|(key, value)| monitor.set(key, value))
+    }
+
+    /// Type, parameters and findings of the monitor.
+    pub fn parameters(&self) -> Result<Vec<Property>, String> {
+        let held = self.held.lock();
+        let monitor = held.monitor.as_ref().ok_or(NONE)?;
+        let mut all = vec![("type".to_owned(), monitor.kind().into())];
+        all.extend(monitor.parameters());
+        if monitor.delays() {
+            let waiting = i64::try_from(held.line.len()).unwrap_or(i64::MAX);
+            all.extend([("waiting".into(), Value::Int(waiting)), ("dropped".into(), Value::Int(held.dropped))]);
+        }
+        Ok(all)
+    }
+
+    /// The monitor delays and no thread waits with its samples yet: the caller starts one.
+    pub fn claim_server(&self) -> bool {
+        let delays = self.held.lock().monitor.as_ref().is_some_and(|m| m.delays());
+        delays && !self.served.swap(true, Ordering::AcqRel)
+    }
+
+    /// The thread's: whether it is needed any more. If not, another one may be claimed.
+    pub fn is_done(&self) -> bool {
+        let held = self.held.lock();
+        let done = held.line.is_empty() && !held.monitor.as_ref().is_some_and(|m| m.delays());
+        if done {
+            self.served.store(false, Ordering::Release);
+        }
+        done
+    }
+
+    /// The thread's: waits until a sample is due or something changed, at most `timeout`.
+    pub fn wait(&self, timeout: Duration) {
+        let seen = self.news.load(Ordering::SeqCst);
+        let due = self.held.lock().line.front().map(|late| late.due_ns);
+        let left = due.map(|due| Duration::from_nanos(due.saturating_sub(linux::clock::monotonic_ns())));
+        let wait = left.map_or(timeout, |left| left.min(timeout));
+        if !wait.is_zero() {
+            futex::wait(&self.news, seen, Some(wait), Scope::Private);
+        }
+    }
+
+    /// The thread's: the next sample that is due. [`Seat::released`] must follow.
+    pub fn next_due(&self) -> Option<Late> {
+        let mut held = self.held.lock();
+        held.line.front().filter(|late| late.due_ns <= linux::clock::monotonic_ns())?;
+        let late = held.line.pop_front()?;
+        held.bytes -= late.bytes.len();
+        held.releasing = true;
+        Some(late)
+    }
+
+    /// The thread's: the sample went on.
+    pub fn released(&self, mut late: Late) {
+        late.bytes.clear();
+        let mut held = self.held.lock();
+        held.releasing = false;
+        held.spare.push(late.bytes);
+    }
+
+    fn wake(&self) {
+        self.news.fetch_add(1, Ordering::SeqCst);
+        if self.served.load(Ordering::Acquire) {
+            futex::wake(&self.news, u32::MAX >> 1, Scope::Private);
+        }
+    }
+}
+
+const NONE: &str = "no monitor is attached here: atch in|out (type …)";
+
+impl Held {
+    fn learn(&mut self, port: PortRef, name: Option<String>) {
+        if self.names.len() >= MOST_NAMES {
+            self.names.clear();
+        }
+        self.names.extend(name.map(|name| (port, name)));
+    }
+
+    fn keep(&mut self, late: Late) {
+        if self.line.len() >= MOST_LATE || self.bytes + late.bytes.len() > MOST_LATE_BYTES {
+            self.dropped += 1;
+            return;
+        }
+        self.bytes += late.bytes.len();
+        self.line.push_back(late);
+    }
+
+    fn release_all(&mut self) {
+        self.line.iter_mut().for_each(|late| late.due_ns = 0);
+    }
+}
