@@ -6,6 +6,8 @@
 //! | [`run`] | running one, from its name to its document |
 //! | [`topology`] | hosts, switches and routers as network namespaces; links that act as a wire |
 //! | [`part`] | processes of an experiment: started in a host, told and heard in lines of JSON |
+//! | [`load`] | what else is on the link: generators and sinks |
+//! | [`trips`] | round trips over Thalweg's channels |
 //! | [`results`] | cells, checks, statistics: the document of `lab run --json` |
 //! | [`stalls`] | times at which the machine itself stood still |
 //! | [`wan`] | a wide-area link in user space |
@@ -16,11 +18,13 @@
 
 pub mod error;
 pub mod experiments;
+pub mod load;
 pub mod part;
 pub mod results;
 pub mod run;
 pub mod stalls;
 pub mod topology;
+pub mod trips;
 pub mod wan;
 
 pub use error::{Error, Result};

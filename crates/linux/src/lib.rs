@@ -8,11 +8,7 @@
 //! | [`lock`] | a mutex whose waiters lend their priority to the holder |
 //! | [`marks`] | DSCP, traffic class and priority of a socket's packets |
 //! | [`memory`] | sealed shared memory, the slot arena and the descriptor rings of the `shm` carrier |
-<<<<<<< HEAD
-//! | [`namespace`] | entering a network namespace |
-=======
 //! | [`namespace`] | network namespaces |
->>>>>>> main
 //! | [`net`] | network interfaces and their addresses |
 //! | [`poll`] | epoll and eventfd |
 //! | [`queueing`] | what queues on a network device, what that makes of a mark, and queues of our own |

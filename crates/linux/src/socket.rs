@@ -172,6 +172,26 @@ fn get_option(fd: BorrowedFd<'_>, level: i32, name: i32, value: &mut [u8]) -> io
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
+/// Lets the kernel cut every datagram that is sent into ones of `bytes` each, the last may be shorter (UDP_SEGMENT; at
+/// most 64 of them, 64 KiB in all).
+///
+/// # Errors
+/// EINVAL for 0; what setsockopt(2) says where the kernel is older than 4.18.
+#[allow(unsafe_code)]
+pub fn cut_datagrams(fd: BorrowedFd<'_>, bytes: u16) -> io::Result<()> {
+    use std::os::fd::AsRawFd;
+    if bytes == 0 {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    let (value, size) = (i32::from(bytes), size_of::<i32>() as libc::socklen_t);
+    // SAFETY: the descriptor is borrowed for the call, and the value is an i32 of the stated size.
+    let answer = unsafe {
+        let value = std::ptr::from_ref(&value).cast();
+        libc::setsockopt(fd.as_raw_fd(), libc::SOL_UDP, libc::UDP_SEGMENT, value, size)
+    };
+    if answer == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -8,13 +8,11 @@
 use super::Experiment;
 use super::tally::Tally;
 use crate::error::{Error, Result};
-use crate::part::node::NodeSettings;
-use crate::part::round_trip::{Order, Settings, Trips};
 use crate::part::{Part, Place};
 use crate::results::{Bar, Check, Factors, Figure, Findings, Group, Panel, Skipped, median_ratio};
 use crate::run::Lab;
-use crate::stalls::Monitor;
-use qos::priority::Changes;
+use crate::stalls::{Monitor, Timed};
+use crate::trips::{Measure, Priority, Trip, Trips};
 use serde_json::Value;
 use std::time::Duration;
 
@@ -75,38 +73,23 @@ fn notes(first: usize, cpus: &[usize]) -> Vec<String> {
 /// Two processes with a channel each way.
 struct Pair {
     name: &'static str,
-    ping: Part,
-    pong: Part,
+    trips: Trips,
 }
 
 impl Pair {
     fn start(lab: &Lab, name: &'static str, cpus: &[usize]) -> Result<Self> {
-        let place = || Place { namespace: None, processors: cpus.to_vec() };
-        let settings = |role: &str| Settings {
-            node: NodeSettings::local(&format!("{name}-{role}"), name),
-            size: PAYLOAD,
-            carrier: CARRIER.into(),
-            seed: lab.options.seed,
-        };
-        let mut pong = Part::start(lab, place(), "pong", &settings("pong"))?;
-        let mut ping = Part::start(lab, place(), "ping", &settings("ping"))?;
-        for part in [&mut pong, &mut ping] {
-            part.hear::<Value>(lab, LONG)?;
-            part.ask::<Value>(lab, &Order::Connected, LONG)?;
-        }
-        Ok(Self { name, ping, pong })
+        Ok(Self { name, trips: Trips::on_this_host(lab, name, cpus)? })
     }
 
     fn set(&mut self, lab: &Lab, arm: Arm) -> Result {
-        let changes: Changes = arm.1.parse().map_err(|e| Error::Usage(format!("{e}")))?;
-        for part in [&mut self.ping, &mut self.pong] {
-            part.ask::<Value>(lab, &Order::Set { changes: changes.clone() }, LONG)?;
-        }
-        Ok(())
+        let changes = arm.1.parse().map_err(|e| Error::Usage(format!("{e}")))?;
+        self.trips.set_priority(lab, &Priority { carrier: CARRIER.into(), changes }).map(drop)
     }
 
-    fn run(&mut self, lab: &Lab, count: u64) -> Result<Trips> {
-        self.ping.ask(lab, &Order::Run { count, hz: HZ }, LONG)
+    fn run(&mut self, lab: &Lab, count: u32, seed: u64) -> Result<Vec<Trip>> {
+        let (period, patience) = (Duration::from_secs_f64(1.0 / HZ), Duration::from_secs(1));
+        let measure = Measure { carrier: CARRIER.into(), payload: PAYLOAD, count, warmup: 20, period, patience, seed };
+        self.trips.measure(lab, &measure)
     }
 }
 
@@ -156,11 +139,11 @@ fn once(lab: &Lab, pair: &mut Pair, arm: Arm, tally: &mut Tally) -> Result<Optio
         Err(Error::System(why)) | Err(Error::Failed(why)) if arm.0 == DEADLINE.0 => return Ok(Some(why)),
         other => other?,
     }
-    pair.run(lab, 20)?;
     let count = if lab.options.tiny { 30 } else { 500 };
     let monitor = Monitor::start()?;
-    let trips = pair.run(lab, count)?;
-    tally.add(trips.sent, &trips.trips, &monitor.finish());
+    let trips = pair.run(lab, count, lab.options.seed + tally.repetitions.len() as u64)?;
+    let back = |trip: &Trip| trip.took_ns.map(|ns| Timed { from_ns: trip.sent_ns, ns });
+    tally.add(trips.len() as u64, &trips.iter().filter_map(back).collect::<Vec<_>>(), &monitor.finish());
     Ok(None)
 }
 

@@ -4,6 +4,7 @@ mod big_messages;
 mod cpu_contention;
 mod isolation;
 mod tally;
+mod yarp;
 
 use crate::error::{Error, Result};
 use crate::results::Findings;
@@ -24,7 +25,13 @@ pub trait Experiment: Sync {
 
 /// All experiments.
 pub fn experiments() -> &'static [&'static dyn Experiment] {
-    &[&cpu_contention::CpuContention, &isolation::Isolation, &big_messages::BigMessages]
+    &[
+        &yarp::YarpNic,
+        &yarp::YarpSwitch,
+        &cpu_contention::CpuContention,
+        &isolation::Isolation,
+        &big_messages::BigMessages,
+    ]
 }
 
 /// The experiment with this name.

@@ -8,25 +8,28 @@ mod hog;
 pub mod node;
 mod orders;
 mod process;
-pub mod round_trip;
 pub mod stream;
 
 pub use orders::Orders;
 pub use process::{Part, Place, Program};
 
 use crate::error::{Error, Result};
+use crate::{load, trips};
+use std::io::Write;
 
 /// What plays a role: gets its settings and orders, ends when they do.
 pub type Role = fn(Orders) -> Result;
 
 /// All roles by name.
 pub const ROLES: &[(&str, Role)] = &[
-    ("echo", echo),
+    (load::generator::ROLE, load::generator::play),
+    (load::sink::ROLE, load::sink::play),
+    (trips::PING, trips::play_ping),
+    (trips::PONG, trips::play_pong),
     ("hog", hog::hog),
-    ("ping", round_trip::ping),
-    ("pong", round_trip::pong),
     ("publisher", stream::publisher),
     ("subscriber", stream::subscriber),
+    ("echo", echo),
 ];
 
 /// Plays the part that standard input asks for. The caller ignores signals: the experiment decides when a part ends.
@@ -40,6 +43,11 @@ pub fn play() -> Result {
         orders::say_failed(error);
     }
     played
+}
+
+/// Tells people what went wrong on a thread that nobody waits for.
+pub(crate) fn tell(error: &Error) {
+    let _ = writeln!(std::io::stderr().lock(), "{error}");
 }
 
 fn find(name: &str) -> Result<Role> {

@@ -4,6 +4,7 @@
 mod distribution;
 mod environment;
 mod figure;
+mod svg;
 mod written;
 
 pub use distribution::{Distribution, median, median_ratio};

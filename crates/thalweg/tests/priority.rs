@@ -1,0 +1,502 @@
+//! Priorities of live channels: what packets and threads really get, seen from outside the library (packet capture,
+//! /proc), and that nothing is lost, overtaken or connected anew by a change.
+#![allow(clippy::unwrap_used)] // all of this is test
+
+mod world;
+
+use qos::Reliability;
+use qos::priority::{Changes, PrioritySettings};
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+use thalweg::admin::EndReport;
+use thalweg::codec::Raw;
+use thalweg::{Event, Node, Publisher, Settings, Subscriber};
+use world::capture::Capture;
+use world::{LONG, eventually, skipped};
+
+const NORMAL: u8 = 0;
+const LOW: u8 = 0x28;
+const HIGH: u8 = 0x90;
+const CRITICAL: u8 = 0xb0;
+
+fn changes(words: &str) -> Changes {
+    words.parse().unwrap()
+}
+
+fn asks(words: &str) -> PrioritySettings {
+    let mut settings = PrioritySettings::default();
+    changes(words).apply(&mut settings);
+    settings
+}
+
+/// Two nodes, a publisher `/out` on one and a subscriber `/in` on the other.
+struct Pair {
+    a: Node,
+    b: Node,
+    publisher: Publisher<Raw>,
+    subscriber: Subscriber<Raw>,
+    seqs: Arc<Mutex<Vec<u64>>>,
+    marker: &'static [u8],
+}
+
+/// Where the publisher's node listens first, so that channels come there.
+enum Family {
+    V4,
+    V6,
+}
+
+fn nodes(test: &str, family: &Family) -> (Node, Node) {
+    let realm = format!("{test}-{}", std::process::id());
+    let listen = match family {
+        Family::V4 => Vec::new(),
+        Family::V6 => {
+            let free = std::net::TcpListener::bind("[::1]:0").unwrap().local_addr().unwrap();
+            vec![SocketAddr::new(free.ip(), free.port())]
+        }
+    };
+    let open = |name: &str, listen| {
+        Node::with_settings(Settings { name: name.into(), realm: realm.clone(), listen, ..Settings::default() })
+            .unwrap()
+    };
+    (open("a", listen), open("b", Vec::new()))
+}
+
+fn reliability(carrier: &str) -> Reliability {
+    if matches!(carrier, "udp" | "mcast") { Reliability::BestEffort } else { Reliability::Reliable }
+}
+
+impl Pair {
+    fn new(test: &str, carrier: &str, family: Family, marker: &'static [u8]) -> Self {
+        let (a, b) = nodes(test, &family);
+        let seqs = Arc::<Mutex<Vec<u64>>>::default();
+        let subscriber = subscribe(&b, "/in", carrier, seqs.clone());
+        let publisher = a.publisher::<Raw>("/t").named("/out").queue(qos::Queue::KeepAll(10_000)).open().unwrap();
+        assert!(publisher.wait_connected(1, LONG) && subscriber.wait_connected(1, LONG));
+        Self { a, b, publisher, subscriber, seqs, marker }
+    }
+
+    fn publish(&mut self) -> u64 {
+        let mut message = self.marker.to_vec();
+        message.extend([7; 48]);
+        self.publisher.publish(&message).unwrap().seq
+    }
+
+    fn arrived(&self, seq: u64) {
+        let got = eventually(LONG, || (self.seqs.lock().unwrap().last() == Some(&seq)).then_some(()));
+        assert!(got.is_some(), "sample {seq} did not arrive; the last was {:?}", self.seqs.lock().unwrap().last());
+    }
+
+    /// Publishes one, which arrives.
+    fn exchange(&mut self) -> u64 {
+        let seq = self.publish();
+        self.arrived(seq);
+        seq
+    }
+
+    fn set_out(&self, words: &str) -> EndReport {
+        self.a.set_priority("/out", "/in", &changes(words)).unwrap()
+    }
+
+    fn set_in(&self, words: &str) -> EndReport {
+        self.b.set_priority("/in", "/out", &changes(words)).unwrap()
+    }
+
+    /// Matched once, and never ended: no change connected it anew.
+    fn never_reconnected(&self) {
+        for node in [&self.a, &self.b] {
+            let mut events = node.events();
+            let told: Vec<Event> = std::iter::from_fn(|| events.wait(Duration::ZERO)).collect();
+            let matched = told.iter().filter(|e| matches!(e, Event::Matched { .. })).count();
+            assert!(matched == 1 && !told.iter().any(|e| matches!(e, Event::Unmatched { .. })), "{told:?}");
+        }
+    }
+}
+
+fn subscribe(node: &Node, name: &str, carrier: &str, seqs: Arc<Mutex<Vec<u64>>>) -> Subscriber<Raw> {
+    let subscriber = node.subscriber::<Raw>("/t").named(name).reliability(reliability(carrier)).carriers([carrier]);
+    subscriber.callback(move |sample| seqs.lock().unwrap().push(sample.info().seq)).unwrap()
+}
+
+#[test]
+fn the_next_packet_has_the_new_mark() {
+    let _alone = world::alone();
+    for (carrier, family) in [("tcp", Family::V4), ("tcp", Family::V6), ("udp", Family::V4), ("udp", Family::V6)] {
+        let v6 = matches!(family, Family::V6);
+        let marker: &[u8] = b"thalweg mark";
+        let capture = match Capture::start(marker) {
+            Ok(capture) => capture,
+            Err(why) => return skipped(why),
+        };
+        let mut pair = Pair::new(&format!("next-{carrier}-{v6}"), carrier, family, marker);
+        let first = pair.exchange();
+        assert_eq!(capture.mark_of(first), Some(NORMAL), "{carrier} v6 {v6}");
+        for (words, octet, priority) in [
+            ("class=high", HIGH, 6),
+            ("dscp=EF", 0xb8, 4),
+            ("dscp=EF priority=6", 0xb8, 6),
+            ("tos=40 priority=default", 40, 2),
+            ("class=low", LOW, 2),
+            ("class=critical", CRITICAL, 6),
+            ("class=default", NORMAL, 0),
+        ] {
+            let report = pair.set_out(words);
+            let told = (report.tos, report.socket_priority, report.carrier.as_str());
+            assert_eq!(told, (Some(octet), Some(priority), carrier), "{words}: {report:?}");
+            let seq = pair.exchange();
+            let packet = capture.packet_of(seq).unwrap();
+            assert_eq!((packet.tos, packet.v6, packet.tcp), (octet, v6, carrier == "tcp"), "{carrier}: {words}");
+        }
+        pair.never_reconnected();
+    }
+}
+
+#[test]
+fn acknowledgements_and_the_stream_beside_udp_are_marked_too() {
+    let _alone = world::alone();
+    let marker: &[u8] = b"thalweg acks";
+    for carrier in ["tcp", "udp"] {
+        let capture = match Capture::start(marker) {
+            Ok(capture) => capture,
+            Err(why) => return skipped(why),
+        };
+        let mut pair = Pair::new(&format!("acks-{carrier}"), carrier, Family::V4, marker);
+        assert_eq!(pair.set_in("class=high").tos, Some(HIGH));
+        assert_eq!(pair.set_out("class=critical").tos, Some(CRITICAL));
+        let begun = capture.packets().len();
+        let seq = pair.exchange();
+        let data = capture.packet_of(seq).unwrap();
+        let (there, back) = (data.ports, (data.ports.1, data.ports.0));
+        // TCP acknowledges within 40 ms; the stream beside udp says each second that it lives, and is answered.
+        let streams: Vec<u16> = pair.a.addresses().iter().map(SocketAddr::port).collect();
+        let seen = eventually(LONG, || {
+            let late: Vec<_> = capture.packets().split_off(begun);
+            let answers = late.into_iter().filter(|p| p.tcp && p.sample.is_none());
+            let on_stream = |p: &world::capture::Packet| match carrier {
+                "tcp" => p.ports == back,
+                _ => streams.contains(&p.ports.1) && p.len <= 1 && p.tos != 0,
+            };
+            answers.into_iter().find(on_stream)
+        });
+        assert_eq!(seen.unwrap().tos, HIGH, "{carrier}");
+        if carrier == "udp" {
+            let answer = |p: &world::capture::Packet| p.tcp && streams.contains(&p.ports.0) && p.tos != 0;
+            let answered = eventually(LONG, || capture.packets().split_off(begun).into_iter().find(answer));
+            assert_eq!((answered.unwrap().tos, there == data.ports), (CRITICAL, true));
+        }
+    }
+}
+
+#[test]
+fn two_subscribers_of_one_topic_have_different_marks_at_once() {
+    let _alone = world::alone();
+    let marker: &[u8] = b"thalweg both";
+    let capture = match Capture::start(marker) {
+        Ok(capture) => capture,
+        Err(why) => return skipped(why),
+    };
+    for carrier in ["tcp", "udp"] {
+        let mut pair = Pair::new(&format!("both-{carrier}"), carrier, Family::V4, marker);
+        let second = subscribe(&pair.b, "/in2", carrier, Arc::default());
+        assert!(pair.publisher.wait_connected(2, LONG) && second.wait_connected(1, LONG));
+        pair.set_out("class=low");
+        pair.a.set_priority("/out", "/in2", &changes("class=high")).unwrap();
+        let begun = capture.packets().len();
+        let seq = pair.exchange();
+        // Each packet of the loopback interface is seen leaving and arriving.
+        let octets = eventually(LONG, || {
+            let late = capture.packets().split_off(begun);
+            let mut found: Vec<u8> = late.iter().filter(|p| p.sample == Some(seq)).map(|p| p.tos).collect();
+            found.sort_unstable();
+            found.dedup();
+            (found.len() == 2).then_some(found)
+        });
+        assert_eq!(octets, Some(vec![LOW, HIGH]), "{carrier}");
+    }
+}
+
+/// Policy and real-time priority of a thread, as /proc says.
+fn scheduling_of(tid: i32) -> (u32, u32) {
+    let stat = std::fs::read_to_string(format!("/proc/self/task/{tid}/stat")).unwrap();
+    let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
+    // Counted from the state, field 3: rt_priority is field 40, policy 41.
+    (fields[41 - 3].parse().unwrap(), fields[40 - 3].parse().unwrap())
+}
+
+/// Whether this process may use real-time scheduling; prints why not.
+fn may_schedule() -> bool {
+    let settings = linux::thread::Settings {
+        scheduling: Some("fifo:1".parse().unwrap()),
+        ..linux::thread::Settings::named("trial")
+    };
+    linux::thread::start(settings, || ()).map_err(skipped).is_ok()
+}
+
+#[test]
+fn a_sending_thread_is_scheduled_as_proc_says_and_ends_when_unset() {
+    let _alone = world::alone();
+    if !may_schedule() {
+        return;
+    }
+    let mut pair = Pair::new("scheduled", "tcp", Family::V4, b"");
+    let ended = |tid: i32| {
+        let gone = || (!std::path::Path::new(&format!("/proc/self/task/{tid}")).exists()).then_some(());
+        eventually(LONG, gone).is_some()
+    };
+    let report = pair.set_out("sched=fifo:30 affinity=0");
+    let tid = report.tid.unwrap();
+    assert_eq!(scheduling_of(tid), (1, 30));
+    assert_eq!((report.policy.as_str(), report.priority, report.affinity), ("fifo", 30, vec![0]));
+    assert!(report.own_thread);
+    pair.exchange();
+    // At once by thread id: the same thread.
+    let report = pair.set_out("sched=rr:7 affinity=default");
+    assert_eq!((report.tid, scheduling_of(tid)), (Some(tid), (2, 7)));
+    assert!(report.affinity.len() > 1 || std::thread::available_parallelism().unwrap().get() == 1);
+    let report = pair.set_out("sched=deadline:1ms/10ms");
+    assert_eq!((report.policy.as_str(), scheduling_of(tid).0), ("deadline", 6), "{report:?}");
+    pair.exchange();
+    let report = pair.set_out("sched=default");
+    assert_eq!((report.tid, report.own_thread), (None, false));
+    pair.exchange();
+    assert!(ended(tid), "the thread did not end");
+    // And it ends with the channel.
+    let tid = pair.set_out("sched=fifo:5").tid.unwrap();
+    drop(pair.subscriber);
+    assert!(ended(tid), "it outlived its channel");
+}
+
+/// Publishes at 1 kHz while `words` are set in turn at the publisher, each several times.
+fn change_while_publishing(carrier: &str, words: &[&str], times: usize) {
+    let mut pair = Pair::new(&format!("live-{carrier}-{}", words.len()), carrier, Family::V4, b"");
+    pair.exchange();
+    let (a, done) = (pair.a.clone(), AtomicBool::new(false));
+    let published = std::thread::scope(|scope| {
+        let administrator = scope.spawn(|| {
+            for round in 0..times {
+                for words in words {
+                    let report = a.set_priority("/out", "/in", &changes(words));
+                    assert!(report.is_ok(), "round {round}, {words}: {report:?}");
+                    std::thread::sleep(Duration::from_millis(7)); // some samples under each setting
+                }
+            }
+            done.store(true, Ordering::Relaxed);
+        });
+        let (start, mut index, mut seq) = (Instant::now(), 0, 0);
+        while !done.load(Ordering::Relaxed) && !administrator.is_finished() {
+            index += 1;
+            if let Some(early) = (start + Duration::from_millis(index)).checked_duration_since(Instant::now()) {
+                std::thread::sleep(early);
+            }
+            seq = pair.publish();
+        }
+        administrator.join().unwrap();
+        seq
+    });
+    pair.arrived(published);
+    let seqs = pair.seqs.lock().unwrap().clone();
+    assert!(seqs.iter().copied().eq(1..=published), "lost or out of order: {:?}", first_odd(&seqs));
+    assert_eq!(pair.subscriber.channels()[0].lost, 0);
+    pair.never_reconnected();
+}
+
+fn first_odd(seqs: &[u64]) -> Option<(usize, &[u64])> {
+    let at = seqs.windows(2).position(|w| w[1] != w[0] + 1)?;
+    Some((at, &seqs[at.saturating_sub(2)..(at + 4).min(seqs.len())]))
+}
+
+#[test]
+fn a_hundred_changes_of_marks_lose_nothing() {
+    let _alone = world::alone();
+    for carrier in ["tcp", "udp"] {
+        change_while_publishing(carrier, &["class=high", "class=low", "class=critical", "class=default"], 25);
+    }
+}
+
+#[test]
+fn a_hundred_changes_of_threads_lose_nothing() {
+    let _alone = world::alone();
+    if !may_schedule() {
+        return;
+    }
+    for carrier in ["tcp", "udp"] {
+        change_while_publishing(carrier, &["sched=fifo:30", "sched=other", "sched=fifo:20", "sched=default"], 25);
+    }
+}
+
+#[test]
+fn a_batching_channel_gets_and_loses_its_thread_without_loss() {
+    let _alone = world::alone();
+    let (a, b) = nodes("batching", &Family::V4);
+    let seqs = Arc::<Mutex<Vec<u64>>>::default();
+    let subscriber = subscribe(&b, "/in", "tcp", seqs.clone());
+    let builder = a.publisher::<Raw>("/t").named("/out").queue(qos::Queue::KeepAll(10_000));
+    let mut publisher = builder.batching(thalweg::Batching::default()).open().unwrap();
+    assert!(publisher.wait_connected(1, LONG) && subscriber.wait_connected(1, LONG));
+    let mut last = 0;
+    for round in 0..40 {
+        let words = if round % 2 == 0 { "affinity=0" } else { "affinity=default" };
+        a.set_priority("/out", "/in", &changes(words)).unwrap();
+        for _ in 0..100 {
+            last = publisher.publish(&[1; 300]).unwrap().seq;
+        }
+    }
+    let all = eventually(LONG, || (seqs.lock().unwrap().len() as u64 == last).then_some(()));
+    let seqs = seqs.lock().unwrap();
+    assert!(all.is_some() && seqs.iter().copied().eq(1..=last), "{} of {last}: {:?}", seqs.len(), first_odd(&seqs));
+}
+
+#[test]
+fn what_was_set_holds_after_the_channel_was_opened_anew() {
+    let _alone = world::alone();
+    let marker: &[u8] = b"thalweg anew";
+    let pair = Pair::new("anew", "tcp", Family::V4, marker);
+    let Pair { a, b, mut publisher, subscriber, .. } = pair;
+    let mut settings = "class=high".to_owned();
+    if may_schedule() {
+        settings.push_str(" sched=fifo:12");
+    }
+    a.set_priority("/out", "/in", &changes(&settings)).unwrap();
+    b.set_priority("/in", "/out", &changes("class=low")).unwrap();
+    drop(subscriber);
+    let gone = a.priority_report("/out", Some("/in")).unwrap();
+    assert!(eventually(LONG, || (publisher.connected() == 0).then_some(())).is_some());
+    let gone = if gone[0].carrier.is_empty() { gone } else { a.priority_report("/out", Some("/in")).unwrap() };
+    assert!(gone[0].note.contains("stored"), "{gone:?}");
+    let seqs = Arc::<Mutex<Vec<u64>>>::default();
+    let again = subscribe(&b, "/in", "tcp", seqs.clone());
+    assert!(publisher.wait_connected(1, LONG) && again.wait_connected(1, LONG));
+    let report = a.priority_report("/out", None).unwrap().remove(0);
+    assert_eq!((report.tos, report.class, report.asked.clone()), (Some(HIGH), Some(qos::Class::High), asks(&settings)));
+    assert_eq!(report.own_thread, settings.contains("sched"), "{report:?}");
+    assert_eq!(b.priority_report("/in", Some("/out")).unwrap()[0].tos, Some(LOW));
+    let seq = publisher.publish(b"x").unwrap().seq;
+    assert!(eventually(LONG, || seqs.lock().unwrap().contains(&seq).then_some(())).is_some());
+}
+
+#[test]
+fn what_is_set_before_there_is_a_channel_is_stored() {
+    let _alone = world::alone();
+    let (a, b) = nodes("early", &Family::V4);
+    let mut publisher =
+        a.publisher::<Raw>("/t").named("/out").priority(asks("class=low pace=80Mbit/s")).open().unwrap();
+    let report = a.set_priority("/out", "/in", &changes("class=critical")).unwrap();
+    assert!(report.carrier.is_empty() && report.note.starts_with("stored"), "{report:?}");
+    let (one, two) = (subscribe(&b, "/in", "tcp", Arc::default()), subscribe(&b, "/other", "tcp", Arc::default()));
+    assert!(publisher.wait_connected(2, LONG) && one.wait_connected(1, LONG) && two.wait_connected(1, LONG));
+    let marks = a.priority_report("/out", None).unwrap().into_iter().map(|r| (r.subscriber, r.tos, r.asked.pace));
+    let expected = [("/in", CRITICAL), ("/other", LOW)].map(|(n, tos)| (n.to_owned(), Some(tos), Some(10_000_000)));
+    assert_eq!(marks.collect::<Vec<_>>(), expected);
+    publisher.publish(b"x").unwrap();
+}
+
+#[test]
+fn what_is_refused_leaves_all_as_it_was() {
+    let _alone = world::alone();
+    let mut pair = Pair::new("refused", "tcp", Family::V4, b"");
+    pair.set_out("class=high");
+    let before = pair.a.priority_report("/out", Some("/in")).unwrap();
+    // No machine of ours has processor 1023: the kernel refuses it after the marks were taken.
+    let refused = pair.a.set_priority("/out", "/in", &changes("class=low affinity=1023")).unwrap_err().to_string();
+    assert!(refused.contains("1023") && !refused.contains("Os {"), "{refused}");
+    let unknown = [
+        ("/nobody", "/in", "this node has no port /nobody: it has /out"),
+        ("/out", "/out2", "both are publishers"),
+        ("/out", "no name", "name"),
+    ];
+    let _second = pair.a.publisher::<Raw>("/u").named("/out2").open().unwrap();
+    for (port, other, says) in unknown {
+        let said = pair.a.set_priority(port, other, &changes("class=low")).unwrap_err().to_string();
+        assert!(said.contains(says), "{said}");
+    }
+    let said = pair.a.priority_report("/out", Some("/else")).unwrap_err().to_string();
+    assert!(said.contains("it has channels with /in"), "{said}");
+    let said = pair.a.set_priority("/out", "/out", &changes("class=low")).unwrap_err().to_string();
+    assert!(said.contains("has no packets"), "{said}");
+    let out_of_range = Changes { socket_priority: qos::priority::Change::Set(16), ..Changes::default() };
+    assert!(pair.a.set_priority("/out", "/in", &out_of_range).is_err());
+    assert_eq!(pair.a.priority_report("/out", Some("/in")).unwrap(), before);
+    pair.exchange();
+    pair.never_reconnected();
+}
+
+#[test]
+fn carriers_without_packets_take_it_and_say_so() {
+    let _alone = world::alone();
+    for carrier in ["shm", "local"] {
+        let (a, b) = nodes(&format!("none-{carrier}"), &Family::V4);
+        let _subscriber = subscribe(&b, "/in", carrier, Arc::default());
+        let publisher = a.publisher::<Raw>("/t").named("/out").open().unwrap();
+        assert!(publisher.wait_connected(1, LONG));
+        let report = a.set_priority("/out", "/in", &changes("class=high")).unwrap();
+        assert_eq!((report.carrier.as_str(), report.tos, report.effective), (carrier, None, false));
+        assert!(report.because.contains("no packets on this carrier"), "{report:?}");
+    }
+}
+
+#[test]
+fn a_member_of_a_multicast_group_is_rehomed_to_unicast() {
+    let _alone = world::alone();
+    let marker: &[u8] = b"thalweg group";
+    let capture = match Capture::start(marker) {
+        Ok(capture) => capture,
+        Err(why) => return skipped(why),
+    };
+    let mut pair = Pair::new("rehomed", "mcast", Family::V4, marker);
+    let others = Arc::<Mutex<Vec<u64>>>::default();
+    let second = subscribe(&pair.b, "/in2", "mcast", others.clone());
+    assert!(pair.publisher.wait_connected(2, LONG) && second.wait_connected(1, LONG));
+    let report = pair.set_out("class=high");
+    assert!(report.note.contains("unicast udp"), "{report:?}");
+    let moved = eventually(LONG, || {
+        let report = pair.a.priority_report("/out", Some("/in")).ok()?.remove(0);
+        (report.carrier == "udp").then_some(report)
+    });
+    assert_eq!(moved.unwrap().tos, Some(HIGH));
+    assert!(pair.publisher.wait_connected(2, LONG));
+    let seq = pair.exchange();
+    assert!(eventually(LONG, || others.lock().unwrap().contains(&seq).then_some(())).is_some());
+    let octets = eventually(LONG, || {
+        let mut found: Vec<u8> = capture.packets().iter().filter(|p| p.sample == Some(seq)).map(|p| p.tos).collect();
+        found.sort_unstable();
+        found.dedup();
+        (found.len() == 2).then_some(found)
+    });
+    assert_eq!(octets, Some(vec![NORMAL, HIGH]));
+}
+
+#[test]
+fn bulk_that_nobody_marked_gets_a_lower_class_and_its_owner_is_told() {
+    let _alone = world::alone();
+    let mut pair = Pair::new("bulk", "tcp", Family::V4, b"");
+    pair.exchange();
+    let tos = |pair: &Pair| pair.a.priority_report("/out", Some("/in")).unwrap()[0].tos;
+    assert_eq!(tos(&pair), Some(NORMAL));
+    let large = vec![1; 100_000];
+    let seq = pair.publisher.publish(&large).unwrap().seq;
+    pair.arrived(seq);
+    assert!(eventually(LONG, || (tos(&pair) == Some(LOW)).then_some(())).is_some());
+    let mut events = pair.a.events();
+    let told =
+        std::iter::from_fn(|| events.wait(Duration::from_secs(5))).find(|e| matches!(e, Event::PriorityChanged { .. }));
+    assert!(told.unwrap().to_string().contains("64 KiB"));
+    assert_eq!(pair.set_out("class=normal").tos, Some(NORMAL));
+    assert_eq!(pair.set_out("class=default").tos, Some(LOW));
+    pair.exchange();
+    pair.never_reconnected();
+}
+
+#[test]
+fn a_pace_is_kept_to() {
+    let _alone = world::alone();
+    let mut pair = Pair::new("paced", "tcp", Family::V4, b"");
+    assert_eq!(pair.set_out("pace=40Mbit/s").asked.pace, Some(5_000_000));
+    // 2 MB at 5 MB/s take 400 ms. Only "not much faster" is asserted: that is what it is for.
+    let (start, mut seq) = (Instant::now(), 0);
+    for _ in 0..20 {
+        seq = pair.publisher.publish(&[3; 100_000]).unwrap().seq;
+    }
+    pair.arrived(seq);
+    assert!(start.elapsed() > Duration::from_millis(200), "{:?}", start.elapsed());
+}

@@ -1,0 +1,146 @@
+//! `yarp-nic` and `yarp-switch`: the experiments of the YARP channel prioritization paper (§3.1, Fig. 4 and 5), with rows
+//! that it lacks: no load, 70 % in bursts, 95 % and 120 %.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`setup`] | the two set-ups: who is where, where the queue is, what is sent |
+//! | [`rows`] | which rows there are, and how often each is run |
+//! | [`stage`] | hosts and parts, and one run |
+//! | [`outcome`] | what runs come to: cells, and what is expected of them |
+//! | [`drawing`] | the figure |
+//!
+//! A row is run in both arms one after the other, in turns first; pairs are compared, and the medians of their ratios are
+//! checked.
+
+mod drawing;
+mod outcome;
+mod rows;
+mod setup;
+mod stage;
+
+use super::Experiment;
+use crate::error::{Error, Result};
+use crate::results::{Findings, Skipped};
+use crate::run::Lab;
+use outcome::Outcome;
+use rows::{Arm, Row};
+use setup::{NIC, SWITCH, Setup};
+use stage::{Run, Stage};
+use thalweg::testing::Dice;
+
+/// Set-up (a): measured channel and load leave by the same card.
+pub struct YarpNic;
+
+/// Set-up (b): both go to hosts behind the same port of a switch.
+pub struct YarpSwitch;
+
+impl Experiment for YarpNic {
+    fn name(&self) -> &'static str {
+        "yarp-nic"
+    }
+    fn about(&self) -> &'static str {
+        "a prioritised channel beside a load that leaves by the same network card"
+    }
+    fn run(&self, lab: &Lab) -> Result<Findings> {
+        run(lab, &NIC)
+    }
+}
+
+impl Experiment for YarpSwitch {
+    fn name(&self) -> &'static str {
+        "yarp-switch"
+    }
+    fn about(&self) -> &'static str {
+        "a prioritised channel beside another host's load, behind the same port of a switch"
+    }
+    fn run(&self, lab: &Lab) -> Result<Findings> {
+        run(lab, &SWITCH)
+    }
+}
+
+fn run(lab: &Lab, setup: &'static Setup) -> Result<Findings> {
+    let mut stage = Stage::build(lab, setup)?;
+    let amount = rows::amount(&lab.options);
+    let rows = rows::rows(setup, &lab.options);
+    let mut outcome = Outcome::new(setup, &rows);
+    let mut dice = Dice::new(lab.options.seed);
+    for repetition in 0..amount.repetitions {
+        for (done, index) in shuffled(rows.len(), &mut dice).into_iter().enumerate() {
+            let row = &rows[index];
+            let all = rows.len() as u32 * amount.repetitions;
+            lab.tell(&format!("{}/{all}: {row}", repetition * rows.len() as u32 + done as u32 + 1));
+            pair(lab, &mut stage, &mut outcome, index, row, repetition)?;
+        }
+    }
+    Ok(outcome.findings(&amount, stage.queues()))
+}
+
+/// One row in both arms; in every second repetition the other one first.
+fn pair(lab: &Lab, stage: &mut Stage, outcome: &mut Outcome, index: usize, row: &Row, repetition: u32) -> Result {
+    let seed = lab.options.seed ^ u64::from(repetition) << 32 ^ (index as u64) << 16;
+    let mut arms = Arm::BOTH;
+    if repetition % 2 == 1 {
+        arms.reverse();
+    }
+    let mut runs = Vec::new();
+    for arm in arms {
+        match accepted(lab, stage, row, arm, seed)? {
+            Ok(run) => runs.push((arm, run)),
+            Err(because) => {
+                let name = format!("{row}, {}, repetition {}", arm.name(), repetition + 1);
+                lab.tell(&format!("skipped: {name}: {because}"));
+                outcome.skip(Skipped { name, because });
+                return Ok(());
+            }
+        }
+    }
+    runs.into_iter().for_each(|(arm, run)| outcome.add(index, arm, run));
+    Ok(())
+}
+
+/// Attempts before a run is given up that did not offer the load it was asked for.
+const ATTEMPTS: u32 = 3;
+
+/// A run that offered what it was asked for, or why there is none.
+fn accepted(lab: &Lab, stage: &mut Stage, row: &Row, arm: Arm, seed: u64) -> Result<std::result::Result<Run, String>> {
+    let mut because = String::new();
+    for attempt in 0..ATTEMPTS {
+        let run = stage.run(lab, row, arm, seed)?;
+        match run.fell_short(row) {
+            None => return Ok(Ok(run)),
+            Some(why) => {
+                lab.tell(&format!("rejected (attempt {} of {ATTEMPTS}): {row}, {}: {why}", attempt + 1, arm.name()));
+                because = why;
+            }
+        }
+    }
+    Ok(Err(because))
+}
+
+/// 0 … `count` − 1 in an order drawn by lot.
+fn shuffled(count: usize, dice: &mut Dice) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..count).collect();
+    for last in (1..count).rev() {
+        order.swap(last, dice.below(last as u64 + 1) as usize);
+    }
+    order
+}
+
+/// The error for what cannot be, were the tables of this experiment right.
+fn impossible(what: &str) -> Error {
+    Error::Failed(format!("{what}: this is an error of the experiment itself"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_row_is_run_once_per_repetition() {
+        let mut dice = Dice::new(1);
+        let (one, mut other) = (shuffled(20, &mut dice), shuffled(20, &mut dice));
+        assert_ne!(one, other);
+        other.sort_unstable();
+        assert_eq!(other, (0..20).collect::<Vec<_>>());
+    }
+}

@@ -1,0 +1,236 @@
+//! What runs come to: cells, and what is expected of them.
+
+use super::drawing;
+use super::rows::{Amount, Arm, RATE, Row};
+use super::setup::{SMALL, Setup};
+use super::stage::Run;
+use crate::load::Pattern;
+use crate::results::{Cell, Check, Distribution, Findings, Skipped, Stalled, median, median_ratio};
+use crate::topology::wire::FULL_PACKET;
+use serde_json::json;
+
+/// All runs of a set-up.
+#[derive(Debug)]
+pub struct Outcome<'a> {
+    setup: &'static Setup,
+    rows: &'a [Row],
+    runs: Vec<[Vec<Run>; 2]>, // of each row: normal, qos; pairs have the same index
+    skipped: Vec<Skipped>,
+}
+
+impl<'a> Outcome<'a> {
+    pub fn new(setup: &'static Setup, rows: &'a [Row]) -> Self {
+        Self { setup, rows, runs: rows.iter().map(|_| Default::default()).collect(), skipped: Vec::new() }
+    }
+
+    /// Adds a run of the row with this index; its pair is added, too.
+    pub fn add(&mut self, row: usize, arm: Arm, run: Run) {
+        self.runs[row][arm as usize].push(run);
+    }
+
+    /// A pair that could not be run.
+    pub fn skip(&mut self, skipped: Skipped) {
+        self.skipped.push(skipped);
+    }
+
+    /// All that was found.
+    pub fn findings(self, amount: &Amount, queues: Vec<String>) -> Findings {
+        let both = self.rows.iter().zip(&self.runs);
+        let cells: Vec<Cell> = both.flat_map(|(row, runs)| Arm::BOTH.map(|arm| cell(row, arm, runs))).collect();
+        let checks = (0..self.rows.len()).flat_map(|index| self.checks(index)).collect();
+        let figure = drawing::figure(self.setup, self.rows, &cells);
+        let cells = cells.into_iter().filter(|cell| cell.sent > 0).collect();
+        Findings { cells, checks, skipped: self.skipped, notes: notes(self.setup, amount), figure, queues }
+    }
+
+    /// What is expected of a row.
+    fn checks(&self, index: usize) -> Vec<Check> {
+        let (row, pairs) = (&self.rows[index], Pairs::of(&self.runs[index]));
+        let named = |what: &str| format!("{what}: {row}");
+        let better = |limit| Check::at_least(named("p99 normal / qos"), pairs.ratio(|d| d.p99), limit);
+        match (row.percent, row.pattern) {
+            (0, _) => Vec::new(),
+            (20, _) => vec![Check::at_most(
+                named("mean qos / normal (limit: noise)"),
+                pairs.inverse(|d| d.mean),
+                1.0 + pairs.noise(),
+            )],
+            (70, pattern) => {
+                let mean = Check::at_most(named("mean qos / normal"), pairs.inverse(|d| d.mean), 1.0);
+                let spread = Check::at_most(named("p99 - p50 qos / normal"), pairs.inverse(Distribution::spread), 1.0);
+                let bursts = matches!(pattern, Pattern::Bursts(_)).then(|| better(5.0));
+                [mean, spread].into_iter().chain(bursts).collect()
+            }
+            (95, _) => vec![better(10.0)],
+            _ => {
+                let lost = pairs.lost_with_priority();
+                vec![better(20.0), Check::at_most(named("lost qos"), lost, 0.0), self.against_no_load(row, &pairs)]
+            }
+        }
+    }
+
+    /// With priority, an overload costs at most one full packet that is being sent, and some of the rest.
+    fn against_no_load(&self, row: &Row, pairs: &Pairs) -> Check {
+        let is_same =
+            |other: &&Row| other.percent == 0 && other.measured == row.measured && other.payload == row.payload;
+        let idle = self.rows.iter().position(|other| is_same(&other)).map(|index| Pairs::of(&self.runs[index]));
+        let limit =
+            idle.map_or(f64::NAN, |idle| 2.5 * idle.with_priority(|d| d.p99)) + FULL_PACKET as f64 * 8e6 / RATE as f64;
+        Check::at_most(
+            format!("p99 qos (limit: 2.5 x without load + one packet): {row}"),
+            pairs.with_priority(|d| d.p99),
+            limit,
+        )
+    }
+}
+
+/// Figures of a row's pairs: normal, qos.
+struct Pairs {
+    pairs: Vec<(Distribution, Distribution)>,
+    lost: u64,
+}
+
+impl Pairs {
+    fn of([normal, qos]: &[Vec<Run>; 2]) -> Self {
+        let figures = |run: &Run| Distribution::of(&run.times());
+        let pairs = normal.iter().zip(qos).filter_map(|(n, q)| Some((figures(n)?, figures(q)?))).collect();
+        Self { pairs, lost: qos.iter().map(Run::lost).sum() }
+    }
+
+    /// Median of normal / qos.
+    fn ratio(&self, figure: impl Fn(&Distribution) -> f64) -> f64 {
+        median_ratio(&self.pairs.iter().map(|(n, q)| (figure(n), figure(q))).collect::<Vec<_>>())
+    }
+
+    /// Median of qos / normal.
+    fn inverse(&self, figure: impl Fn(&Distribution) -> f64) -> f64 {
+        median_ratio(&self.pairs.iter().map(|(n, q)| (figure(q), figure(n))).collect::<Vec<_>>())
+    }
+
+    fn with_priority(&self, figure: impl Fn(&Distribution) -> f64) -> f64 {
+        median(&self.pairs.iter().map(|(_, q)| figure(q)).collect::<Vec<_>>())
+    }
+
+    /// Not a number where nothing was measured: nothing lost is then no success.
+    fn lost_with_priority(&self) -> f64 {
+        if self.pairs.is_empty() { f64::NAN } else { self.lost as f64 }
+    }
+
+    /// By how much the means of the same arm differ from repetition to repetition, at least a tenth.
+    fn noise(&self) -> f64 {
+        let means = || self.pairs.iter().map(|(normal, _)| normal.mean);
+        let (least, most) = (means().fold(f64::INFINITY, f64::min), means().fold(0.0, f64::max));
+        (most / least - 1.0).max(0.1)
+    }
+}
+
+fn cell(row: &Row, arm: Arm, runs: &[Vec<Run>; 2]) -> Cell {
+    let runs = &runs[arm as usize];
+    let times: Vec<f64> = runs.iter().flat_map(Run::times).collect();
+    let sent = runs.iter().map(|run| run.trips.len() as u64).sum();
+    let lost = runs.iter().map(Run::lost).sum();
+    let stalled = runs
+        .iter()
+        .map(Run::stalled)
+        .fold(Stalled::default(), |sum, one| Stalled { n: sum.n + one.n, max: sum.max.max(one.max) });
+    Cell {
+        factors: row.factors(arm),
+        n: times.len() as u64,
+        rtt_us: Distribution::of(&times),
+        latency_us: None,
+        sent,
+        received: sent - lost,
+        lost,
+        stalled: Some(stalled),
+        repetitions: runs.iter().map(|run| repetition(row, run)).collect(),
+    }
+}
+
+fn repetition(row: &Row, run: &Run) -> serde_json::Value {
+    let mut told =
+        json!({ "rtt_us": Distribution::of(&run.times()), "lost": run.lost(), "stalls": run.stalls.summary() });
+    if row.percent > 0 {
+        told["goodput_mbit"] = json!(round(run.goodput));
+        if row.pattern != Pattern::Greedy {
+            told["offered_mbit"] = json!(round(run.offered.mbit()));
+        }
+    }
+    told
+}
+
+fn round(value: f64) -> f64 {
+    (value * 100.0).round() / 100.0
+}
+
+fn notes(setup: &Setup, amount: &Amount) -> Vec<String> {
+    let Amount { repetitions, count, warmup, period } = amount;
+    let small = if setup.payload == SMALL { String::new() } else { format!(", {SMALL} B in some rows") };
+    vec![
+        format!("The congested link has {} Mbit/s, Ethernet headers included; one full packet takes {:.1} µs.", RATE / 1_000_000, FULL_PACKET as f64 * 8e6 / RATE as f64),
+        format!("A round trip is a sample of {} B{small} by one channel and the same back by another, both of one carrier, from publish to callback. {count} per run, after {warmup} that do not count, at random distances of {} to {} ms; {repetitions} pairs of runs per row, the arms in turns first.", setup.payload, period.as_millis() / 2, period.as_millis() * 3 / 2),
+        "Arm normal: DSCP 0, SCHED_OTHER, one queue of 100 packets. Arm qos: class HIGH (AF42) and SCHED_FIFO 30 on the threads of both channels at both ends, set on the open channels, and the queue that makes the mark count.".into(),
+        "Measured ends on processor 0, load (SCHED_FIFO 10) and sink on processor 1, in both arms.".into(),
+        "Loads of full packets. Random: exponential distances. Bursts: so many packets at once. Greedy: a stream takes what it gets; its goodput is reported.".into(),
+        "Round trips that a stall of the machine hit (a thread of SCHED_FIFO 80 ran too late) are not among the figures but in \"stalled\".".into(),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::rows::{amount, rows};
+    use super::super::setup::NIC;
+    use super::*;
+    use crate::load::Offered;
+    use crate::run::Options;
+    use crate::stalls::Stalls;
+    use crate::trips::Trip;
+
+    fn run(took_us: &[u64], lost: usize) -> Run {
+        let came = took_us.iter().map(|us| Trip { sent_ns: 0, took_ns: Some(us * 1000) });
+        let trips = came.chain(std::iter::repeat_n(Trip { sent_ns: 0, took_ns: None }, lost)).collect();
+        Run { trips, offered: Offered::default(), goodput: 0.0, stalls: Stalls::default() }
+    }
+
+    /// Every row with these times in µs, normal and qos, without load and with.
+    fn findings(idle: u64, normal: u64, qos: u64, lost: usize) -> Findings {
+        let rows = rows(&NIC, &Options::default());
+        let mut outcome = Outcome::new(&NIC, &rows);
+        for (index, row) in rows.iter().enumerate() {
+            let times = if row.percent == 0 { [idle, idle] } else { [normal, qos] };
+            for _ in 0..3 {
+                outcome.add(index, Arm::Normal, run(&[100, times[0]], 1));
+                outcome.add(index, Arm::Qos, run(&[60, times[1]], lost));
+            }
+        }
+        outcome.findings(&amount(&Options::default()), Vec::new())
+    }
+
+    #[test]
+    fn all_checks_pass_where_priority_helps_as_wanted() {
+        let found = findings(100, 10_000, 300, 0);
+        let failed: Vec<_> = found.checks.iter().filter(|c| !c.pass).collect();
+        assert!(failed.is_empty() && found.checks.len() > 30, "{failed:#?}");
+        assert!(found.cells.iter().all(|cell| cell.n == 6 && cell.sent == cell.received + cell.lost));
+    }
+
+    #[test]
+    fn each_expectation_can_fail() {
+        let fails = |found: Findings, name: &str| {
+            let failed = found.checks.iter().filter(|c| !c.pass && c.name.starts_with(name)).count();
+            assert!(failed > 0, "{name} passes");
+        };
+        fails(findings(100, 5000, 300, 0), "p99 normal / qos"); // 16 times better, not 20
+        fails(findings(100, 10_000, 300, 1), "lost qos");
+        fails(findings(70, 10_000, 300, 0), "p99 qos (limit"); // 175 + 121 µs
+        fails(findings(100, 200, 300, 0), "mean qos / normal:");
+        fails(findings(100, 250, 300, 0), "p99 - p50 qos");
+        fails(findings(100, 200, 300, 0), "mean qos / normal (limit: noise)");
+    }
+
+    #[test]
+    fn nothing_measured_passes_nothing() {
+        let rows = rows(&NIC, &Options::default());
+        let found = Outcome::new(&NIC, &rows).findings(&amount(&Options::default()), Vec::new());
+        assert!(found.cells.is_empty() && found.checks.iter().all(|check| !check.pass && check.value.is_none()));
+    }
+}

@@ -1,0 +1,171 @@
+//! Hosts and parts, and one run.
+//!
+//! Both ends of the measured channels run on processor 0, the load and its sink on processor 1, in both arms: what is
+//! compared is not who shares a processor with whom. The channels stay open through all runs; an arm changes their
+//! priority while they live.
+
+use super::impossible;
+use super::rows::{Amount, Arm, RATE, Row, amount};
+use super::setup::Setup;
+use crate::error::Result;
+use crate::load::{Generator, Offered, Pattern, Sink};
+use crate::part::Place;
+use crate::results::Stalled;
+use crate::run::Lab;
+use crate::stalls::{Monitor, Stalls};
+use crate::topology::wire::{Queue, Wire};
+use crate::topology::{Namespace, Topology};
+use crate::trips::{CARRIERS, Measure, Priority, Trip, Trips};
+use qos::priority::Changes;
+use std::time::Duration;
+
+/// The stage of a set-up.
+#[derive(Debug)]
+pub struct Stage {
+    trips: Trips,
+    generator: Generator,
+    sink: Sink,
+    setup: &'static Setup,
+    topology: Topology, // after the parts: they end first
+    arm: Option<Arm>,
+    queues: Vec<String>,
+}
+
+/// Most packets that wait in a queue in front of the congested link.
+const LIMIT: u32 = 100;
+/// How long a load runs before round trips are made, whose first ones do not count either.
+const RAMP: Duration = Duration::from_millis(200);
+
+impl Stage {
+    pub fn build(lab: &Lab, setup: &'static Setup) -> Result<Self> {
+        let topology = setup.build(lab)?;
+        let [ping, load, sinks] = setup.hosts;
+        let (ours, theirs) = processors();
+        let sink = Sink::new(lab, Place::at(topology.host(sinks), &theirs), Topology::address_of(sinks))?;
+        let generator = Generator::new(lab, Place::at(topology.host(load), &theirs), sink.target)?;
+        let trips = Trips::new(lab, &topology, [ping, sinks], &ours)?;
+        Ok(Self { trips, generator, sink, setup, topology, arm: None, queues: Vec::new() })
+    }
+
+    /// The queues that were in use, as the kernel showed them.
+    pub fn queues(&self) -> Vec<String> {
+        self.queues.clone()
+    }
+
+    /// Makes the round trips of a row in one arm.
+    pub fn run(&mut self, lab: &Lab, row: &Row, arm: Arm, seed: u64) -> Result<Run> {
+        self.become_arm(lab, arm)?;
+        let Amount { count, warmup, period, .. } = amount(&lab.options);
+        let patience = Duration::from_millis(if row.measured.name() == "tcp" { 3000 } else { 250 });
+        let carrier = row.measured.name().to_owned();
+        let measure = Measure { carrier, payload: row.payload, count, warmup, period, patience, seed };
+        let load = row.load(seed);
+        if let Some(load) = &load {
+            self.generator.start(lab, load)?;
+            lab.stop.sleep(RAMP)?;
+        }
+        let monitor = Monitor::start()?;
+        let before = self.sink.count(lab)?;
+        let trips = self.trips.measure(lab, &measure)?;
+        let after = self.sink.count(lab)?;
+        let stalls = monitor.finish();
+        let offered = if load.is_some() { self.generator.stop(lab)? } else { Offered::default() };
+        Ok(Run { trips, offered, goodput: after.mbit_since(&before), stalls })
+    }
+
+    /// Changes the queue and the channels to an arm, unless they are there already.
+    fn become_arm(&mut self, lab: &Lab, arm: Arm) -> Result {
+        if self.arm == Some(arm) {
+            return Ok(());
+        }
+        self.arm = None;
+        let (at, device) = self.setup.bottleneck(&self.topology)?;
+        let queue = if arm == Arm::Qos { self.setup.queue } else { Queue::Fifo };
+        Wire { rate: RATE, limit: LIMIT, queue }.install(at, &device)?;
+        note(&mut self.queues, arm, at, &device)?;
+        let words = if arm == Arm::Qos { "class=high sched=fifo:30" } else { "class=default sched=default" };
+        let changes: Changes = words.parse().map_err(|_| impossible(words))?;
+        for carrier in CARRIERS {
+            let priority = Priority { carrier: carrier.to_owned(), changes: changes.clone() };
+            for end in self.trips.set_priority(lab, &priority)? {
+                let wanted = if arm == Arm::Qos { ("fifo", 36) } else { ("other", 0) };
+                let policy = if end.policy.is_empty() { "other" } else { &end.policy };
+                if (policy, end.tos.map_or(0, |tos| tos >> 2)) != wanted {
+                    return Err(impossible(&format!("asked for {words}, and got {end:?}")));
+                }
+            }
+        }
+        self.arm = Some(arm);
+        Ok(())
+    }
+}
+
+/// Processors of the measured channels, and of the load. One alone serves both.
+fn processors() -> (Vec<usize>, Vec<usize>) {
+    let last = std::thread::available_parallelism().map_or(1, usize::from) - 1;
+    (vec![0], vec![last.min(1)])
+}
+
+fn note(queues: &mut Vec<String>, arm: Arm, at: &Namespace, device: &str) -> Result {
+    if queues.iter().any(|line| line.starts_with(arm.name())) {
+        return Ok(());
+    }
+    let shown = at.tc(&["qdisc", "show", "dev", device])?;
+    queues.extend(shown.lines().map(|line| format!("{}: {}", arm.name(), line.trim())));
+    Ok(())
+}
+
+/// One run.
+#[derive(Clone, Debug)]
+pub struct Run {
+    /// Its round trips.
+    pub trips: Vec<Trip>,
+    /// What the load really was.
+    pub offered: Offered,
+    /// Payload of the load that arrived meanwhile, in Mbit/s.
+    pub goodput: f64,
+    /// Stalls of the machine meanwhile.
+    pub stalls: Stalls,
+}
+
+/// A load may differ from what was asked by so much of the link's rate, in Mbit/s.
+const TOLERANCE: f64 = 0.05 * RATE as f64 / 1e6;
+
+impl Run {
+    /// Why it does not count; `None`: it does. (A greedy stream takes what it gets, and has no rate to be held to.)
+    pub fn fell_short(&self, row: &Row) -> Option<String> {
+        let asked = f64::from(row.percent) * RATE as f64 / 1e8;
+        let offered = self.offered.mbit();
+        let differs = row.percent > 0 && row.pattern != Pattern::Greedy && (offered - asked).abs() > TOLERANCE;
+        differs.then(|| format!("the load was {offered:.1} Mbit/s instead of {asked:.0}; the machine is too busy"))
+    }
+
+    /// Round-trip times in µs of those that came back, without those that a stall hit.
+    pub fn times(&self) -> Vec<f64> {
+        self.came(false).collect()
+    }
+
+    /// Those that a stall hit.
+    pub fn stalled(&self) -> Stalled {
+        self.came(true).fold(Stalled::default(), |all, us| Stalled { n: all.n + 1, max: all.max.max(us) })
+    }
+
+    fn came(&self, stalled: bool) -> impl Iterator<Item = f64> {
+        let took = |trip: &Trip| Some((trip.sent_ns, trip.took_ns?));
+        let came =
+            self.trips.iter().filter_map(took).filter(move |(sent, took)| self.is_stall(*sent, *took) == stalled);
+        came.map(|(_, took)| took as f64 / 1000.0)
+    }
+
+    /// Whether half of a round trip or more may have been a stall. (Any stall at all would pick out the longest ones.)
+    fn is_stall(&self, sent_ns: u64, took_ns: u64) -> bool {
+        let hit =
+            self.stalls.stalls.iter().filter(|stall| stall.from_ns <= sent_ns + took_ns && sent_ns <= stall.to_ns);
+        hit.map(|stall| stall.late_ns).sum::<u64>() * 2 >= took_ns && self.stalls.hit(sent_ns, sent_ns + took_ns)
+    }
+
+    /// Those that did not come back.
+    pub fn lost(&self) -> u64 {
+        self.trips.iter().filter(|trip| trip.took_ns.is_none()).count() as u64
+    }
+}

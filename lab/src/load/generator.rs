@@ -1,0 +1,235 @@
+//! The role that sends, and the experiment's hold on it.
+
+use super::schedule::Schedule;
+use super::{Load, Pattern, Protocol};
+use crate::error::{Error, Result};
+use crate::part::{Orders, Part, Place};
+use crate::run::Lab;
+use crate::topology::wire::FULL_PACKET;
+use qos::priority::{Policy, Scheduling};
+use serde::{Deserialize, Serialize};
+use std::io::{ErrorKind, Write};
+use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// Name of the role.
+pub const ROLE: &str = "load";
+
+/// Where the sink listens.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct Target {
+    /// For datagrams.
+    pub udp: SocketAddr,
+    /// For streams.
+    pub tcp: SocketAddr,
+}
+
+/// What a load really was.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Offered {
+    /// Packets that the kernel took (of a stream: as many as its bytes fill).
+    pub packets: u64,
+    /// Seconds from the first to the end.
+    pub seconds: f64,
+}
+
+impl Offered {
+    /// Mbit/s, Ethernet headers included.
+    pub fn mbit(&self) -> f64 {
+        if self.seconds > 0.0 { (self.packets * FULL_PACKET * 8) as f64 / self.seconds / 1e6 } else { 0.0 }
+    }
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Order {
+    Start(Load),
+    Stop,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Started {
+    started: bool,
+}
+
+/// A process that sends when it is told to.
+#[derive(Debug)]
+pub struct Generator(Part);
+
+/// How long it may take to connect, or to end.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+impl Generator {
+    /// Starts it. It sends nothing yet.
+    ///
+    /// # Errors
+    /// As [`Part::start`].
+    pub fn new(lab: &Lab, place: Place, target: Target) -> Result<Self> {
+        Part::start(lab, place, ROLE, &target).map(Self)
+    }
+
+    /// Begins to send.
+    ///
+    /// # Errors
+    /// As [`Part::hear`].
+    pub fn start(&mut self, lab: &Lab, load: &Load) -> Result {
+        self.0.ask::<Started>(lab, &Order::Start(*load), PATIENCE).map(drop)
+    }
+
+    /// Sends no more, and says what it really offered.
+    ///
+    /// # Errors
+    /// As [`Part::hear`].
+    pub fn stop(&mut self, lab: &Lab) -> Result<Offered> {
+        self.0.ask(lab, &Order::Stop, PATIENCE)
+    }
+}
+
+/// Above the work of the machine, below what is measured: the load is to be what it is said to be.
+const SCHEDULING: Policy = Policy::Fifo(10);
+
+/// Plays the role.
+pub(crate) fn play(mut orders: Orders) -> Result {
+    let target: Target = orders.settings()?;
+    let mut running: Option<Running> = None;
+    while let Some(order) = orders.wait()? {
+        match order {
+            Order::Start(load) => {
+                running = Some(Running::start(load, target)?);
+                orders.say(&Started { started: true })?;
+            }
+            Order::Stop => orders.say(&running.take().map_or(Ok(Offered::default()), Running::finish)?)?,
+        }
+    }
+    Ok(())
+}
+
+struct Running {
+    stop: Arc<AtomicBool>,
+    thread: JoinHandle<Result<Offered>>,
+}
+
+impl Running {
+    fn start(load: Load, target: Target) -> Result<Self> {
+        let mut sender = Sender::open(&load, target)?;
+        let stop = Arc::new(AtomicBool::new(false));
+        let asked = stop.clone();
+        let body = move || {
+            linux::sched::set(0, &Scheduling::from(SCHEDULING)).map_err(|e| Error::System(e.to_string()))?;
+            if load.pattern == Pattern::Greedy {
+                greedy(&mut sender, &asked)
+            } else {
+                paced(&load, &mut sender, &asked)
+            }
+        };
+        Ok(Self { stop, thread: std::thread::Builder::new().name("load".into()).spawn(body)? })
+    }
+
+    fn finish(self) -> Result<Offered> {
+        self.stop.store(true, Relaxed);
+        self.thread.join().unwrap_or_else(|_| Err(Error::Failed("the load ended in a panic".into())))
+    }
+}
+
+/// Late by more than this, packets are given up: offered too little, which is noticed, rather than a burst nobody asked for.
+const GIVE_UP: Duration = Duration::from_millis(20);
+
+fn paced(load: &Load, sender: &mut Sender, stop: &AtomicBool) -> Result<Offered> {
+    let mut schedule = Schedule::of(load);
+    let (began, mut packets) = (Instant::now(), 0);
+    let mut due = began;
+    while !stop.load(Relaxed) {
+        let now = Instant::now();
+        if let Some(left) = due.checked_duration_since(now).filter(|left| !left.is_zero()) {
+            std::thread::sleep(left.min(LOOK));
+            continue;
+        }
+        if now.duration_since(due) > GIVE_UP {
+            due = now;
+        }
+        packets += sender.send(schedule.burst())?;
+        due += Duration::from_nanos(schedule.gap_ns());
+    }
+    Ok(Offered { packets, seconds: began.elapsed().as_secs_f64() })
+}
+
+fn greedy(sender: &mut Sender, stop: &AtomicBool) -> Result<Offered> {
+    let (began, mut packets) = (Instant::now(), 0);
+    while !stop.load(Relaxed) {
+        packets += sender.send(GREEDY)?;
+    }
+    Ok(Offered { packets, seconds: began.elapsed().as_secs_f64() })
+}
+
+/// Packets that a greedy stream hands over at once.
+const GREEDY: u32 = 16;
+/// How long a send or sleep may take before somebody looks whether to stop.
+const LOOK: Duration = Duration::from_millis(100);
+/// Room for what waits at the sender's own queue: the queue is to drop packets, not the socket to hold them back.
+const BUFFER: usize = 8 << 20;
+
+enum Sender {
+    Datagrams { socket: UdpSocket, gso: bool, bytes: Vec<u8> },
+    Stream { stream: TcpStream, bytes: Vec<u8> },
+}
+
+impl Sender {
+    fn open(load: &Load, target: Target) -> Result<Self> {
+        let most = if let Pattern::Bursts(n) = load.pattern { n } else { 1 };
+        let bytes = |packets: u32| vec![0x5a; load.protocol.payload() * packets as usize];
+        if load.protocol == Protocol::Tcp {
+            let stream = TcpStream::connect_timeout(&target.tcp, PATIENCE)?;
+            stream.set_nodelay(true)?;
+            stream.set_write_timeout(Some(LOOK))?;
+            return Ok(Sender::Stream { stream, bytes: bytes(most.max(GREEDY)) });
+        }
+        let socket = UdpSocket::bind(if target.udp.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" })?;
+        socket.connect(target.udp)?;
+        // Without the privilege, as much as an ordinary user gets.
+        let _ = rustix::net::sockopt::set_socket_send_buffer_size_force(&socket, BUFFER);
+        if load.gso {
+            linux::socket::cut_datagrams(socket.as_fd(), load.protocol.payload() as u16)?;
+        }
+        Ok(Sender::Datagrams { socket, gso: load.gso, bytes: bytes(most) })
+    }
+
+    /// Sends so many packets; says how many the kernel took.
+    fn send(&mut self, packets: u32) -> Result<u64> {
+        match self {
+            Sender::Datagrams { socket, gso: false, bytes } => {
+                let one = &bytes[..Protocol::Udp.payload()];
+                Ok((0..packets).filter(|_| socket.send(one).is_ok()).count() as u64)
+            }
+            Sender::Datagrams { socket, gso: true, bytes } => {
+                let size = Protocol::Udp.payload();
+                let all = &bytes[..size * packets as usize];
+                let taken = all.chunks(size * MOST_CUT).filter(|part| socket.send(part).is_ok());
+                Ok(taken.map(|part| (part.len() / size) as u64).sum())
+            }
+            Sender::Stream { stream, bytes } => {
+                let size = Protocol::Tcp.payload();
+                stream_all(stream, &bytes[..size * packets as usize]).map(|taken| (taken / size) as u64)
+            }
+        }
+    }
+}
+
+/// Packets that the kernel cuts from one datagram: 64 at most, within 64 KiB.
+const MOST_CUT: usize = 40;
+
+/// Writes what it can within [`LOOK`]; a peer that is gone is an error.
+fn stream_all(stream: &mut TcpStream, bytes: &[u8]) -> Result<usize> {
+    let mut taken = 0;
+    while taken < bytes.len() {
+        match stream.write(&bytes[taken..]) {
+            Ok(more) => taken += more,
+            Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted) => break,
+            Err(e) => return Err(Error::Failed(format!("the load's stream: {e}"))),
+        }
+    }
+    Ok(taken)
+}

@@ -1,0 +1,88 @@
+//! Load: what else is on the link. A generator offers packets at a rate and says what it really offered; a sink counts
+//! what arrived.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`schedule`] | when the next packets are due |
+//! | [`generator`] | the role that sends |
+//! | [`sink`] | the role that counts |
+
+pub mod generator;
+pub mod schedule;
+pub mod sink;
+
+pub use generator::{Generator, Offered};
+pub use sink::{Counted, Sink};
+
+use crate::topology::wire::FULL_PACKET;
+use serde::{Deserialize, Serialize};
+
+/// By what a load travels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Protocol {
+    /// Datagrams, offered whatever becomes of them.
+    Udp,
+    /// One stream, which gives way.
+    Tcp,
+}
+
+impl Protocol {
+    /// `udp` or `tcp`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Protocol::Udp => "udp",
+            Protocol::Tcp => "tcp",
+        }
+    }
+
+    /// Bytes of payload that fill a packet of [`FULL_PACKET`] bytes (IPv4; TCP with time stamps).
+    const fn payload(self) -> usize {
+        let headers = match self {
+            Protocol::Udp => 14 + 20 + 8,
+            Protocol::Tcp => 14 + 20 + 32,
+        };
+        FULL_PACKET as usize - headers
+    }
+}
+
+/// How packets follow each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Pattern {
+    /// One by one at even distances: below the link's rate they never meet.
+    Even,
+    /// One by one at random (exponential) distances: what many independent senders give.
+    Random,
+    /// So many at once.
+    Bursts(u32),
+    /// As fast as the other end takes them (TCP).
+    Greedy,
+}
+
+impl Pattern {
+    /// For people and factors.
+    pub fn name(self) -> String {
+        match self {
+            Pattern::Even => "even".into(),
+            Pattern::Random => "random".into(),
+            Pattern::Bursts(n) => format!("bursts of {n}"),
+            Pattern::Greedy => "greedy".into(),
+        }
+    }
+}
+
+/// A load.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Load {
+    /// By what it travels.
+    pub protocol: Protocol,
+    /// Bits per second, Ethernet headers included; a greedy one has no rate of its own.
+    pub rate: u64,
+    /// How packets follow each other.
+    pub pattern: Pattern,
+    /// A burst leaves as one large datagram that the kernel cuts (UDP GSO): less work for the sender.
+    pub gso: bool,
+    /// Seed of random distances.
+    pub seed: u64,
+}
