@@ -15,6 +15,7 @@ mod robot;
 use crate::failure::{Failure, Result};
 use crate::output::{Live, Output, tell};
 use crate::quantity;
+use crate::session::Reach;
 use crate::signals::Stop;
 use clap::Args;
 use conductor::Conductor;
@@ -38,6 +39,9 @@ pub struct Arguments {
     /// Print one JSON document at the end
     #[arg(long)]
     json: bool,
+    /// How the robot's nodes reach other hosts.
+    #[command(flatten)]
+    reach: Reach,
 }
 
 /// The hidden verb that is one process of the robot.
@@ -51,11 +55,14 @@ pub struct PartArguments {
     /// Realm of the robot's nodes
     #[arg(long)]
     realm: String,
+    /// How its node reaches other hosts.
+    #[command(flatten)]
+    reach: Reach,
 }
 
 /// Is one process of the robot, until standard input ends.
 pub fn part(arguments: &PartArguments) -> Result {
-    part::run(&arguments.part, &arguments.realm)
+    part::run(&arguments.part, &arguments.realm, &arguments.reach)
 }
 
 /// Runs the robot, and tells how it went.
@@ -63,7 +70,8 @@ pub fn run(arguments: &Arguments) -> Result {
     let realm = arguments.realm.clone().unwrap_or_else(|| format!("demo-{}", std::process::id()));
     thalweg::control::local::check_realm(&realm).map_err(|e| Failure::Usage(e.to_string()))?;
     let stop = Stop::on_signals()?;
-    let mut conductor = Conductor::start(&realm)?;
+    arguments.reach.warn_of_open_addresses();
+    let mut conductor = Conductor::start(&realm, &arguments.reach)?;
     if !conductor.wait_until_ready(&stop)? {
         return Ok(());
     }

@@ -9,6 +9,8 @@
 //! | [`connect`] | channels by administration |
 //! | [`measure`] | `hz`, `bw` and `delay` |
 //! | [`lab`] | the experiments of the papers |
+//! | [`why`] | what stands between two ports |
+//! | [`doctor`] | whether this host can keep real-time promises |
 //! | [`router`] | the control-plane router |
 //! | [`session`], [`tap`] | the node of a verb; a subscriber to whatever a topic carries |
 //! | [`quantity`], [`output`], [`signals`], [`statistics`], [`failure`] | arguments in; results, tables and exit codes out |
@@ -17,6 +19,7 @@ mod bench;
 mod census;
 mod connect;
 mod demo;
+mod doctor;
 mod failure;
 mod info;
 mod lab;
@@ -32,6 +35,7 @@ mod statistics;
 mod subscribe;
 mod tap;
 mod top;
+mod why;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser, Subcommand};
@@ -62,6 +66,8 @@ enum Verb {
     Bw(measure::BwArguments),
     Delay(measure::DelayArguments),
     Top(top::Arguments),
+    Why(why::Arguments),
+    Doctor(doctor::Arguments),
     Router(router::Arguments),
     /// Measure latency, throughput and fan-out, and compare them with bare sockets
     Bench(bench::Arguments),
@@ -85,6 +91,8 @@ fn main() -> ExitCode {
         Verb::Bw(arguments) => measure::bw(arguments),
         Verb::Delay(arguments) => measure::delay(arguments),
         Verb::Top(arguments) => top::run(arguments),
+        Verb::Why(arguments) => why::run(arguments),
+        Verb::Doctor(arguments) => doctor::run(arguments),
         Verb::Router(arguments) => router::run(arguments),
         Verb::Bench(arguments) => return bench::run(arguments),
         Verb::Lab(arguments) => lab::run(arguments),

@@ -6,7 +6,7 @@ use crate::quantity;
 use crate::signals::Stop;
 use clap::Args;
 use std::collections::HashSet;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::path::Path;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -31,6 +31,21 @@ pub struct Common {
     /// Nodes of other realms are not seen
     #[arg(long, default_value = "default", help_heading = "Node")]
     pub realm: String,
+    /// How it reaches other hosts.
+    #[command(flatten)]
+    pub reach: Reach,
+    /// Make the network worse, for tests:
+    /// loss=1%,duplicate=1%,delay=5ms,jitter=1ms,reorder=1%,corrupt=1%,stall=50ms,rate=1Mbit/s,seed=7
+    #[arg(long, value_name = "FAULTS", help_heading = "Node")]
+    pub fault: Option<FaultSettings>,
+    /// Write every frame of this node's channels to a capture file that Wireshark opens
+    #[arg(long, value_name = "FILE.pcap", help_heading = "Node")]
+    pub capture: Option<PathBuf>,
+}
+
+/// How a node reaches other hosts.
+#[derive(Args, Clone, Debug, Default)]
+pub struct Reach {
     /// Listen on this address of this host, too, not on loopback only (repeatable): IP or IP:port
     #[arg(long, value_name = "ADDR", value_parser = quantity::listen, help_heading = "Node")]
     pub listen: Vec<SocketAddr>,
@@ -40,13 +55,59 @@ pub struct Common {
     /// Find nodes of other hosts in a file instead of by Zenoh
     #[arg(long, value_name = "static:FILE", value_parser = quantity::discovery, help_heading = "Node")]
     pub discovery: Option<PathBuf>,
-    /// Make the network worse, for tests:
-    /// loss=1%,duplicate=1%,delay=5ms,jitter=1ms,reorder=1%,corrupt=1%,stall=50ms,rate=1Mbit/s,seed=7
-    #[arg(long, value_name = "FAULTS", help_heading = "Node")]
-    pub fault: Option<FaultSettings>,
-    /// Write every frame of this node's channels to a capture file that Wireshark opens
-    #[arg(long, value_name = "FILE.pcap", help_heading = "Node")]
-    pub capture: Option<PathBuf>,
+}
+
+impl Reach {
+    /// Whether it reaches any.
+    pub fn beyond(&self) -> bool {
+        !self.listen.is_empty() || !self.peer.is_empty() || self.discovery.is_some()
+    }
+
+    /// Settings of a node that reaches as far.
+    pub fn settings(&self) -> Settings {
+        let discovery = self.discovery.clone().map_or(DiscoverySource::Automatic, DiscoverySource::Static);
+        Settings { listen: self.listen.clone(), peers: self.peer.clone(), discovery, ..Settings::default() }
+    }
+
+    /// Says of each address beyond loopback that anybody may reach it.
+    pub fn warn_of_open_addresses(&self) {
+        for address in self.listen.iter().filter(|a| !a.ip().is_loopback()) {
+            tell(&format!(
+                "warning: listening on {} without security: whoever reaches it can read and publish everything",
+                address.ip()
+            ));
+        }
+    }
+
+    /// The same as arguments of a process.
+    pub fn arguments(&self) -> Vec<String> {
+        let listen = self.listen.iter().flat_map(|address| ["--listen".to_owned(), address.to_string()]);
+        let peer = self.peer.iter().flat_map(|peer| ["--peer".to_owned(), peer.clone()]);
+        let file = self.discovery.iter().map(|file| format!("--discovery=static:{}", file.display()));
+        listen.chain(peer).chain(file).collect()
+    }
+
+    /// Says of each named peer that nobody answers at why that is.
+    fn tell_absent(&self) {
+        for peer in &self.peer {
+            if let Some(because) = absent(peer) {
+                tell(&format!(
+                    "warning: no node or router answers at {peer} ({because}): what is behind it is not seen"
+                ));
+            }
+        }
+    }
+}
+
+/// Why nobody answers at an endpoint such as `tcp/10.0.0.1:7447`; `None`: somebody does, or it cannot be asked.
+fn absent(endpoint: &str) -> Option<String> {
+    let address = endpoint.strip_prefix("tcp/")?.split(['#', '?']).next()?;
+    let addresses: Vec<_> = match address.to_socket_addrs() {
+        Ok(addresses) => addresses.collect(),
+        Err(error) => return Some(error.to_string()),
+    };
+    let failed = addresses.iter().map(|address| TcpStream::connect_timeout(address, ANSWER).err());
+    failed.collect::<Option<Vec<_>>>()?.pop().map(|error| error.to_string())
 }
 
 fn open_capture(file: &Path) -> Result<Arc<Recorder>> {
@@ -58,6 +119,8 @@ fn open_capture(file: &Path) -> Result<Arc<Recorder>> {
 
 /// Nodes of other hosts are waited for this long before a verb says what there is.
 const SETTLE: Duration = Duration::from_millis(800);
+/// A peer on whose host nobody says no, either, is not waited for longer.
+const ANSWER: Duration = Duration::from_millis(500);
 
 impl Common {
     /// Where results go.
@@ -68,34 +131,17 @@ impl Common {
     /// Opens the node of a verb.
     pub fn open(&self, verb: &str) -> Result<Session> {
         let stop = Stop::on_signals()?;
-        let discovery = self.discovery.clone().map_or(DiscoverySource::Automatic, DiscoverySource::Static);
         let around = Around { fault: self.fault, record: self.capture.as_deref().map(open_capture).transpose()? };
         let settings = Settings {
             name: self.name.clone().unwrap_or_else(|| format!("{verb}-{}", std::process::id())),
             realm: self.realm.clone(),
-            listen: self.listen.clone(),
-            peers: self.peer.clone(),
-            discovery,
             around,
-            ..Settings::default()
+            ..self.reach.settings()
         };
-        self.warn_of_open_addresses();
+        self.reach.warn_of_open_addresses();
         let node = Node::with_settings(settings)?;
         let notices = Notices { events: node.events(), verbose: self.verbose, told: HashSet::new() };
-        Ok(Session { node, stop, notices, output: self.output(), beyond: self.reaches_beyond() })
-    }
-
-    fn reaches_beyond(&self) -> bool {
-        !self.listen.is_empty() || !self.peer.is_empty() || self.discovery.is_some()
-    }
-
-    fn warn_of_open_addresses(&self) {
-        for address in self.listen.iter().filter(|a| !a.ip().is_loopback()) {
-            tell(&format!(
-                "warning: listening on {} without security: whoever reaches it can read and publish everything",
-                address.ip()
-            ));
-        }
+        Ok(Session { node, stop, notices, output: self.output(), reach: self.reach.clone() })
     }
 }
 
@@ -108,14 +154,15 @@ pub struct Session {
     /// Where results go.
     pub output: Output,
     notices: Notices,
-    beyond: bool,
+    reach: Reach,
 }
 
 impl Session {
     /// All other nodes, by name. Nodes of this host are known since the node opened; others are waited for.
     pub fn settled(&mut self) -> Vec<Document> {
-        if self.beyond {
+        if self.reach.beyond() {
             self.node.wait_until(SETTLE, || self.stop.asked());
+            self.reach.tell_absent();
         }
         self.tell_events();
         self.others()

@@ -89,6 +89,19 @@ fn what_is_not_there_is_answered_with_no() {
 }
 
 #[test]
+fn a_named_peer_that_does_not_answer_is_told() {
+    let house = House::new();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap();
+    let answered = house.run(&format!("list --peer {address}"));
+    assert!(!answered.errors.contains("answers at"), "{}", answered.errors);
+    drop(taken);
+    let done = house.run(&format!("list --peer {address}"));
+    let says = format!("no node or router answers at tcp/{address} (Connection refused");
+    assert!(done.code() == 0 && done.errors.contains(&says), "{}", done.errors);
+}
+
+#[test]
 fn top_shows_rates_of_both_ends() {
     let ports = ports("/a");
     let house = &ports.house;

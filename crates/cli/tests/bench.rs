@@ -55,6 +55,30 @@ fn ping_and_pong_find_each_other_without_further_arguments() {
     assert!(pong.wait().unwrap().success(), "the pong ends when its ping ends");
 }
 
+/// Two run directories are two hosts as far as the unix sockets go.
+#[test]
+fn ping_and_pong_find_each_other_by_an_address() {
+    let dir = std::env::temp_dir().join(format!("thalweg-bench-{}", std::process::id()));
+    std::fs::create_dir(&dir).unwrap();
+    for arguments in ["latency --carrier tcp", "latency --carrier udp", "throughput --carrier tcp"] {
+        let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let file = dir.join("nodes.toml");
+        std::fs::write(&file, format!("[[node]]\naddress = \"{address}\"\n")).unwrap();
+        let end = |role: &str, more: &str| {
+            let line = format!("{arguments} --role {role} --discovery static:{} {more}", file.display());
+            let mut command = thalweg();
+            command.args(line.split_whitespace()).env("THALWEG_RUN_DIR", dir.join(role));
+            command
+        };
+        let mut pong = end("pong", &format!("--listen {address}")).spawn().unwrap();
+        let output = end("ping", "--count 200 --json").output().unwrap();
+        assert!(output.status.success(), "{arguments}: {}", String::from_utf8_lossy(&output.stderr));
+        assert_eq!(document(&output)["count"].as_u64(), Some(200), "{arguments}");
+        assert!(pong.wait().unwrap().success(), "the pong ends when its ping ends");
+    }
+    std::fs::remove_dir_all(&dir).unwrap();
+}
+
 #[test]
 fn who_waits_alone_says_so() {
     use std::io::{BufRead, BufReader};

@@ -11,6 +11,7 @@
 //! | [`namespace`] | network namespaces |
 //! | [`net`] | network interfaces and their addresses |
 //! | [`poll`] | epoll and eventfd |
+//! | [`probe`] | facts of this host that decide whether real-time promises can be kept |
 //! | [`queueing`] | what queues on a network device, what that makes of a mark, and queues of our own |
 //! | [`raw`] | a bare shared mapping, for the programs that measure the limit |
 //! | [`sched`] | scheduling, processors and memory locking of threads and processes, by id |
@@ -28,6 +29,7 @@ pub mod memory;
 pub mod namespace;
 pub mod net;
 pub mod poll;
+pub mod probe;
 pub mod queueing;
 pub mod raw;
 pub mod sched;

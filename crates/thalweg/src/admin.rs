@@ -2,6 +2,7 @@
 
 pub mod answer;
 pub mod bottle;
+pub mod explain;
 pub mod grammar;
 pub mod priority;
 
@@ -48,6 +49,13 @@ pub enum Request {
         port: String,
         /// The port at the channel's other end; `port` itself: the process; `None`: all channels of the port.
         other: Option<String>,
+    },
+    /// To the node of either port: what it knows of the two.
+    Explain {
+        /// Publisher's port name.
+        publisher: String,
+        /// Subscriber's port name.
+        subscriber: String,
     },
     /// To the node that has `port`: an administrator's line in YARP's words (Y-20).
     Command {
@@ -115,6 +123,8 @@ pub enum Reply {
     Channels(Vec<ChannelReport>),
     /// Ends of channels: of `Set` the one that was changed, of `Get` all that were asked for.
     Settings(Vec<EndReport>),
+    /// What the node knows of two ports.
+    Explanation(explain::Explanation),
     /// The answer to a command.
     Text {
         /// It was carried out.

@@ -130,7 +130,7 @@ fn faulty((send, receive, capabilities): Made, settings: &str) -> Made {
 
 fn recorded((send, receive, capabilities): Made) -> Made {
     let recorder = Recorder::new(Box::new(io::sink())).unwrap();
-    let at = |port| std::net::SocketAddrV4::new(Ipv4Addr::LOCALHOST, port);
+    let at = |port| std::net::SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     let way = Way { from: at(1), to: at(2) };
     let receive = RecordReceive::new(receive, recorder.clone(), way);
     (Box::new(RecordSend::new(send, recorder, way)), Box::new(receive), capabilities)

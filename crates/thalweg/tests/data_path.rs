@@ -5,8 +5,10 @@
 use std::sync::mpsc;
 use std::time::Duration;
 use thalweg::codec::Raw;
-use thalweg::trace::{self, Taken};
-use thalweg::{Node, Settings};
+use thalweg::trace::{self, Step, Taken};
+use thalweg::{Around, Node, Published, Publisher, Settings, Subscriber};
+
+const LONG: Duration = Duration::from_secs(20);
 
 #[global_allocator]
 static COUNTING: linux::allocations::Counting = linux::allocations::Counting;
@@ -37,29 +39,83 @@ fn page(heading: &str) -> Vec<Said> {
     steps
 }
 
-/// Publishes samples over `carrier` to a callback until all is warm, then records the steps of one more.
-fn record(carrier: &str) -> Vec<Taken> {
-    let realm = format!("page-{carrier}-{}", std::process::id());
-    let open = |name: &str| {
-        Node::with_settings(Settings { name: name.into(), realm: realm.clone(), ..Settings::default() }).unwrap()
-    };
-    let (a, b) = (open("a"), open("b"));
-    let (tell, told) = mpsc::sync_channel(8);
-    let _subscriber =
-        b.subscriber::<Raw>("/page").carriers([carrier]).callback(move |s| tell.send(s.info().seq).unwrap()).unwrap();
-    let mut publisher = a.publisher::<Raw>("/page").open().unwrap();
-    assert!(publisher.wait_connected(1, Duration::from_secs(20)));
+/// A publisher and a subscriber with a callback, in two nodes of this process.
+struct Way {
+    publisher: Publisher<Raw>,
+    told: mpsc::Receiver<u64>,
+    _subscriber: Subscriber<Raw>,
+}
+
+impl Way {
+    fn open(carrier: &str, on_publisher: bool, around: Around) -> Self {
+        let realm = format!("page-{carrier}-{}", std::process::id());
+        let settings = |name: &str| Settings { name: name.into(), realm: realm.clone(), ..Settings::default() };
+        let a = Node::with_settings(Settings { around, ..settings("a") }).unwrap();
+        let b = Node::with_settings(settings("b")).unwrap();
+        let (tell, told) = mpsc::sync_channel(8);
+        let builder = b.subscriber::<Raw>("/page").carriers([carrier]);
+        let builder = if carrier == "udp" { builder.reliability(qos::Reliability::BestEffort) } else { builder };
+        let builder = if on_publisher { builder.on_publisher_thread() } else { builder };
+        let _subscriber = builder.callback(move |s| tell.send(s.info().seq).unwrap()).unwrap();
+        let publisher = a.publisher::<Raw>("/page").open().unwrap();
+        assert!(publisher.wait_connected(1, LONG));
+        Self { publisher, told, _subscriber }
+    }
+
+    fn publish(&mut self) -> Published {
+        self.publisher.publish(&[7; 64]).unwrap()
+    }
+
+    fn arrived(&self) {
+        self.told.recv_timeout(LONG).unwrap();
+    }
+}
+
+/// Publishes samples until all is warm, then records the steps of one more.
+fn record(carrier: &str, on_publisher: bool) -> Vec<Taken> {
+    let mut way = Way::open(carrier, on_publisher, Around::default());
     for _ in 0..50 {
-        publisher.publish(&[7; 64]).unwrap();
-        told.recv_timeout(Duration::from_secs(20)).unwrap();
+        way.publish();
+        way.arrived();
     }
     let waits = linux::lock::waits();
     trace::start(64, linux::allocations::count);
-    publisher.publish(&[7; 64]).unwrap();
-    told.recv_timeout(Duration::from_secs(20)).unwrap();
+    way.publish();
+    way.arrived();
     let steps = trace::stop();
     assert_eq!(linux::lock::waits(), waits, "no step waits for a lock");
     steps
+}
+
+/// As [`record`], of a sample that has to wait behind another one, over a carrier that takes one in 20 ms.
+fn record_queued(carrier: &str) -> Vec<Taken> {
+    let fault = Some("rate=38.4kbit/s".parse().unwrap());
+    let mut way = Way::open(carrier, false, Around { fault, ..Around::default() });
+    // More wait at once than later on: the pool has its size from here.
+    let _: Vec<Published> = (0..6).map(|_| way.publish()).collect();
+    (0..6).for_each(|_| way.arrived());
+    // The first leaves at once, the second finds no room, so that the sender thread has the send right: the third waits.
+    let mut three = |steps: usize| {
+        way.publish();
+        way.publish();
+        trace::start(steps, linux::allocations::count);
+        let waits = way.publish().queued == 1;
+        (0..3).for_each(|_| way.arrived());
+        (waits, trace::stop())
+    };
+    // A pause of this very thread lets the carrier be free again: another try.
+    let tries = (0..100).map(|_| three(4096));
+    let queued = |steps: &[Taken]| steps.iter().any(|s| s.step == Step::Push);
+    let steps = tries.filter(|(waits, steps)| *waits && queued(steps)).map(|(_, steps)| steps).next();
+    let steps = steps.expect("a sample that has to wait");
+    // The second one's steps on the other threads come in between; those of the third are the last ones. The sender
+    // thread tries again and again: its first try is like all of them.
+    let last = |step: Step| steps.iter().rposition(|s| s.step == step).unwrap();
+    let own = steps.iter().filter(|s| letter(&s.thread) == 'P');
+    let sending = &steps[last(Step::Next)..];
+    let sending = sending.iter().filter(|s| letter(&s.thread) == 'S').take(3);
+    let receiving = steps[last(Step::Receive)..].iter().filter(|s| letter(&s.thread) == 'R');
+    own.chain(sending).chain(receiving).cloned().collect()
 }
 
 /// The letter of a thread, as the page explains them.
@@ -72,8 +128,7 @@ fn letter(thread: &str) -> char {
     }
 }
 
-fn compare(heading: &str, carrier: &str) {
-    let happened = record(carrier);
+fn compare(heading: &str, carrier: &str, happened: &[Taken]) {
     let said: Vec<Said> = page(heading).into_iter().filter(|s| s.verb != "take").collect();
     let names = |t: &Taken| (format!("{:?}", t.step).to_lowercase(), letter(&t.thread));
     let got: Vec<_> = happened.iter().map(names).collect();
@@ -96,6 +151,11 @@ fn compare(heading: &str, carrier: &str) {
 /// One test: the recorder is one per process.
 #[test]
 fn the_page_says_what_happens() {
-    compare("`tcp` and `udp`, sent inline", "tcp");
-    compare("`shm`", "shm");
+    for carrier in ["tcp", "udp"] {
+        compare("`tcp` and `udp`, sent inline", carrier, &record(carrier, false));
+        compare("`tcp` and `udp`, queued", carrier, &record_queued(carrier));
+    }
+    compare("`shm`", "shm", &record("shm", false));
+    compare("`local`", "local", &record("local", false));
+    compare("`local` with `on_publisher_thread()`", "local", &record("local", true));
 }

@@ -1,5 +1,6 @@
 //! The command line of `thalweg bench`.
 
+use crate::session::Reach;
 use clap::{Args, Subcommand, ValueEnum};
 
 /// Measure latency, throughput and fan-out.
@@ -17,7 +18,9 @@ pub struct Arguments {
 #[derive(Subcommand)]
 pub enum What {
     /// Round trips between two processes
-    #[command(after_help = "Example: thalweg bench latency --carrier shm --size 1MiB --json")]
+    #[command(after_help = "Example: thalweg bench latency --carrier shm --size 1MiB --json\n\
+                      On two hosts: thalweg bench latency --role pong --listen 10.0.0.2\n         \
+                      and: thalweg bench latency --role ping --listen 10.0.0.1 --peer 10.0.0.2")]
     Latency(Options),
     /// One way, as fast as it goes: ping sends, pong counts
     #[command(after_help = "Example: thalweg bench throughput --carrier tcp --batched")]
@@ -72,6 +75,9 @@ pub struct Options {
     /// Print one JSON document
     #[arg(long)]
     pub json: bool,
+    /// How this end reaches the other one's host.
+    #[command(flatten)]
+    pub reach: Reach,
     /// A name known to both ends only, so that several measurements can run side by side
     #[arg(long, hide = true)]
     pub meet: Option<String>,

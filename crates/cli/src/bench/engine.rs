@@ -9,6 +9,7 @@ use super::Error;
 use super::arguments::{Carrier, EngineName, name_of};
 use super::figures::{Fanout, Latency, Throughput};
 use crate::output::tell;
+use crate::session::Reach;
 use baseline::Terms;
 use baseline::meeting::Meeting;
 
@@ -24,6 +25,8 @@ pub struct Settings {
     pub subscribers: usize,
     /// A name known to both ends only.
     pub key: Option<String>,
+    /// How this end reaches the other one, if that is on another host.
+    pub reach: Reach,
 }
 
 impl Settings {

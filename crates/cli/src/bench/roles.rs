@@ -1,6 +1,6 @@
 //! One process per role: pins it, plays the role, starts the other process when asked for both.
 
-use super::arguments::{Carrier, Options, Payload, Role, name_of};
+use super::arguments::{Carrier, EngineName, Options, Payload, Role, name_of};
 use super::engine::{Engine, Settings, select};
 use super::{Error, print};
 use baseline::Terms;
@@ -31,6 +31,7 @@ fn play<F: Serialize>(
     ping: impl FnOnce(&dyn Engine, &Settings) -> Result<F, Error>,
     pong: impl FnOnce(&dyn Engine, &Settings) -> Result<(), Error>,
 ) -> Result<bool, Error> {
+    check_reach(options, mode)?;
     let engine = select(options.engine);
     let mut settings = settings(options, count);
     let pin = pin(options)?;
@@ -61,7 +62,27 @@ fn settings(options: &Options, default_count: u64) -> Settings {
     let warmup = options.warmup.unwrap_or(count / 10);
     let terms = Terms { payload, batched: options.batched, ..Terms::new(options.size, count, warmup) };
     let (carrier, subscribers) = (options.carrier, options.subscribers as usize);
-    Settings { carrier, terms, subscribers, key: options.meet.clone() }
+    Settings { carrier, terms, subscribers, key: options.meet.clone(), reach: options.reach.clone() }
+}
+
+/// Only the library finds another host, and there are two ends then.
+fn check_reach(options: &Options, mode: &str) -> Result<(), Error> {
+    if !options.reach.beyond() {
+        return Ok(());
+    }
+    let refused = |what: &str| Err(Error::Usage(format!("--listen, --peer and --discovery {what}")));
+    match (options.engine, options.role) {
+        (EngineName::Raw, _) => refused("are for the engine \"thalweg\": the others stay on one host"),
+        (_, Role::Both) => refused("need --role ping here and --role pong on the other host"),
+        _ if mode == "fanout" => refused("are for latency and throughput: all subscribers of fanout are on one host"),
+        _ if matches!(options.carrier, Carrier::Shm | Carrier::Local | Carrier::Unix) => {
+            refused("are for the carriers tcp and udp: the others stay on one host")
+        }
+        _ => {
+            options.reach.warn_of_open_addresses();
+            Ok(())
+        }
+    }
 }
 
 /// Pins this process as asked: to which processor it is pinned now.
@@ -139,6 +160,31 @@ fn show(mode: &str, json: bool, figures: &impl Serialize) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn other_hosts_are_reached_by_one_end_of_the_library_only() {
+        #[derive(clap::Parser)]
+        struct Line {
+            #[command(flatten)]
+            options: Options,
+        }
+        let checked = |arguments: &str, mode| {
+            let line = format!("bench --peer 10.0.0.1 {arguments}");
+            let line = <Line as clap::Parser>::try_parse_from(line.split(' ')).unwrap();
+            check_reach(&line.options, mode).map_err(|e| e.to_string())
+        };
+        assert!(
+            checked("--role ping", "latency").is_ok() && checked("--role pong --carrier udp", "throughput").is_ok()
+        );
+        for (arguments, mode, says) in [
+            ("--role both", "latency", "need --role ping here"),
+            ("--role ping --engine raw", "latency", "are for the engine"),
+            ("--role ping", "fanout", "are for latency and throughput"),
+            ("--role pong --carrier shm", "latency", "are for the carriers tcp and udp"),
+        ] {
+            assert!(checked(arguments, mode).unwrap_err().contains(says), "{arguments}");
+        }
+    }
 
     #[test]
     fn this_process_may_use_a_processor() {

@@ -4,6 +4,7 @@ use super::part::Order;
 use super::report::{Board, Say};
 use super::{PART, robot};
 use crate::failure::{Failure, Result};
+use crate::session::Reach;
 use crate::signals::{Stop, TICK};
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -39,13 +40,17 @@ const END: Duration = Duration::from_secs(3);
 
 impl Conductor {
     /// Starts all processes.
-    pub fn start(realm: &str) -> Result<Self> {
+    pub fn start(realm: &str, reach: &Reach) -> Result<Self> {
         let program = std::env::current_exe()?;
         let (tell, heard) = channel();
         let mut conductor = Self { parts: Vec::new(), heard, board: Board::default() };
         for (index, name) in robot::parts().into_iter().enumerate() {
             let mut command = Command::new(&program);
-            command.args([PART, name, "--realm", realm]).stdin(Stdio::piped()).stdout(Stdio::piped());
+            command
+                .args([PART, name, "--realm", realm])
+                .args(reach.arguments())
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped());
             let mut child =
                 command.spawn().map_err(|e| Failure::System(format!("cannot start {}: {e}", program.display())))?;
             let (orders, lines) = (child.stdin.take(), child.stdout.take());

@@ -4,6 +4,7 @@ use super::report::{Received, Say};
 use super::robot::{Command, Content, Imu, LINES, Line, parts};
 use crate::failure::{Failure, Result};
 use crate::output::line;
+use crate::session::Reach;
 use crate::signals::Stop;
 use crate::statistics::Latencies;
 use std::io::BufRead;
@@ -41,13 +42,13 @@ const PERIOD: Duration = Duration::from_millis(200);
 const DRAIN: Duration = Duration::from_secs(3);
 
 /// Runs until the parent closes its pipe, which it does by ending, too.
-pub fn run(part: &str, realm: &str) -> Result {
+pub fn run(part: &str, realm: &str, reach: &Reach) -> Result {
     if !parts().contains(&part) {
         return Err(Failure::Usage(format!("part {part:?}: allowed are {}", parts().join(", "))));
     }
     Stop::never()?;
     let orders = listen()?;
-    let settings = Settings { name: part.to_owned(), realm: realm.to_owned(), ..Settings::default() };
+    let settings = Settings { name: part.to_owned(), realm: realm.to_owned(), ..reach.settings() };
     let node = Node::with_settings(settings)?;
     let ears: Vec<Ear> = LINES.iter().filter(|l| l.to == part).map(|l| Ear::open(&node, l)).collect::<Result<_>>()?;
     let mut mouths = Vec::new();

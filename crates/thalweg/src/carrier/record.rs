@@ -1,15 +1,15 @@
 //! Carrier around a carrier that writes every frame to a pcap file that Wireshark opens.
 //!
-//! Frames get a made-up IPv4 and UDP header (link type RAW), whatever the carrier is, so that any reader of such files
-//! shows lengths, ports and directions. A frame above 65507 bytes is written as several packets. Stamps are wall time,
-//! as the format wants, in nanoseconds.
+//! Frames get a made-up IP (version 4 or 6, as the ends have) and UDP header (link type RAW), whatever the carrier is, so
+//! that any reader of such files shows lengths, ports and directions. A frame above 65507 bytes is written as several
+//! packets. Stamps are wall time, as the format wants, in nanoseconds.
 
 use super::udp::MOST;
 use super::{ReceiveHalf, SendHalf, SharedSocket};
 use linux::lock::PiMutex;
 use std::fs::File;
 use std::io::{self, IoSlice, Write};
-use std::net::SocketAddrV4;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::sync::Arc;
@@ -17,8 +17,10 @@ use std::time::Duration;
 
 const MAGIC_NANOSECONDS: u32 = 0xa1b2_3c4d;
 const LINKTYPE_RAW: u32 = 101;
-const LONGEST_PACKET: u32 = 65_535;
-const HEADERS: usize = 28; // IPv4 and UDP
+const LONGEST_PACKET: u32 = 262_144; // what readers take at most
+const FILE_HEAD: usize = 16; // of each packet
+const UDP: u8 = 17;
+const HOPS: u8 = 64;
 
 /// A pcap file that several halves write to. Each packet is one write, so a reader can follow while it grows.
 pub struct Recorder {
@@ -69,8 +71,7 @@ impl Recorder {
         while error.is_none() {
             let n = left.min(MOST);
             packet.clear();
-            head(packet, stamp, way, n);
-            packet.extend(bytes.by_ref().take(n));
+            way.write(packet, stamp, bytes.by_ref().take(n), n);
             *error = out.write_all(packet).err();
             left -= n;
             if left == 0 {
@@ -84,33 +85,83 @@ impl Recorder {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Way {
     /// Publisher.
-    pub from: SocketAddrV4,
+    pub from: SocketAddr,
     /// Subscriber.
-    pub to: SocketAddrV4,
+    pub to: SocketAddr,
 }
 
-/// Packet head of the file, then IPv4 and UDP; UDP without a checksum, which IPv4 allows.
-fn head(out: &mut Vec<u8>, stamp_ns: u64, way: Way, length: usize) {
-    let packet = (HEADERS + length) as u32;
-    out.extend_from_slice(&((stamp_ns / 1_000_000_000) as u32).to_le_bytes());
-    out.extend_from_slice(&((stamp_ns % 1_000_000_000) as u32).to_le_bytes());
-    out.extend_from_slice(&packet.to_le_bytes());
-    out.extend_from_slice(&packet.to_le_bytes());
+impl Way {
+    /// One packet of the file, with `length` bytes of payload.
+    fn write(self, out: &mut Vec<u8>, stamp_ns: u64, payload: impl Iterator<Item = u8>, length: usize) {
+        out.extend_from_slice(&((stamp_ns / 1_000_000_000) as u32).to_le_bytes());
+        out.extend_from_slice(&((stamp_ns % 1_000_000_000) as u32).to_le_bytes());
+        out.extend_from_slice(&[0; 8]); // the packet's length, twice, when it is known
+        let v6 = match (self.from.ip(), self.to.ip()) {
+            (IpAddr::V4(from), IpAddr::V4(to)) => {
+                head_v4(out, from, to, length);
+                None
+            }
+            (from, to) => Some(head_v6(out, v6(from), v6(to), length)),
+        };
+        let udp = out.len();
+        // No checksum, which IPv4 allows.
+        for word in [self.from.port(), self.to.port(), (8 + length) as u16, 0] {
+            out.extend_from_slice(&word.to_be_bytes());
+        }
+        out.extend(payload);
+        if let Some(pseudo) = v6 {
+            let sum = match !folded(pseudo + summed(&out[udp..])) {
+                0 => u16::MAX, // zero would say that there is none
+                sum => sum,
+            };
+            out[udp + 6..udp + 8].copy_from_slice(&sum.to_be_bytes());
+        }
+        let packet = ((out.len() - FILE_HEAD) as u32).to_le_bytes();
+        out[8..12].copy_from_slice(&packet);
+        out[12..16].copy_from_slice(&packet);
+    }
+}
+
+fn v6(address: IpAddr) -> Ipv6Addr {
+    match address {
+        IpAddr::V4(v4) => v4.to_ipv6_mapped(),
+        IpAddr::V6(v6) => v6,
+    }
+}
+
+fn head_v4(out: &mut Vec<u8>, from: Ipv4Addr, to: Ipv4Addr, length: usize) {
     let mut ip = [0u8; 20];
     ip[0] = 0x45; // version 4, five words
-    ip[2..4].copy_from_slice(&(packet as u16).to_be_bytes());
+    ip[2..4].copy_from_slice(&((20 + 8 + length) as u16).to_be_bytes());
     ip[6] = 0x40; // don't fragment
-    ip[8] = 64; // hops
-    ip[9] = 17; // UDP
-    ip[12..16].copy_from_slice(&way.from.ip().octets());
-    ip[16..20].copy_from_slice(&way.to.ip().octets());
-    let sum = ip.chunks(2).fold(0u32, |sum, pair| sum + u32::from(pair[0]) * 256 + u32::from(pair[1]));
-    let sum = (sum & 0xffff) + (sum >> 16);
-    ip[10..12].copy_from_slice(&(!((sum & 0xffff) + (sum >> 16)) as u16).to_be_bytes());
+    (ip[8], ip[9]) = (HOPS, UDP);
+    ip[12..16].copy_from_slice(&from.octets());
+    ip[16..20].copy_from_slice(&to.octets());
+    let sum = !folded(summed(&ip));
+    ip[10..12].copy_from_slice(&sum.to_be_bytes());
     out.extend_from_slice(&ip);
-    for word in [way.from.port(), way.to.port(), (8 + length) as u16, 0] {
-        out.extend_from_slice(&word.to_be_bytes());
+}
+
+/// Gives the sum of what UDP's checksum covers of it.
+fn head_v6(out: &mut Vec<u8>, from: Ipv6Addr, to: Ipv6Addr, length: usize) -> u64 {
+    let udp = 8 + length;
+    out.extend_from_slice(&[0x60, 0, 0, 0]); // version 6
+    out.extend_from_slice(&(udp as u16).to_be_bytes());
+    out.extend_from_slice(&[UDP, HOPS]);
+    let ends = [from.octets(), to.octets()].concat();
+    out.extend_from_slice(&ends);
+    summed(&ends) + udp as u64 + u64::from(UDP)
+}
+
+fn summed(bytes: &[u8]) -> u64 {
+    bytes.chunks(2).map(|pair| u64::from(pair[0]) * 256 + u64::from(*pair.get(1).unwrap_or(&0))).sum()
+}
+
+fn folded(mut sum: u64) -> u16 {
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
     }
+    sum as u16
 }
 
 /// A sending half whose frames are recorded when the wrapped one took them.
@@ -188,15 +239,15 @@ mod tests {
     use crate::carrier::local;
     use std::process::Command;
 
-    fn way() -> Way {
-        let at = |port| SocketAddrV4::new([127, 0, 0, 1].into(), port);
+    fn way(ip: &str) -> Way {
+        let at = |port| SocketAddr::new(ip.parse().unwrap(), port);
         Way { from: at(7001), to: at(7002) }
     }
 
-    fn record(path: &Path, sizes: &[usize]) {
+    fn record(path: &Path, ip: &str, sizes: &[usize]) {
         let recorder = Recorder::create(path).unwrap();
         let (send, mut receive) = local::pair(8, 200_000);
-        let send = RecordSend::new(Box::new(send), recorder.clone(), way());
+        let send = RecordSend::new(Box::new(send), recorder.clone(), way(ip));
         for size in sizes {
             send.send(&[IoSlice::new(&[7]), IoSlice::new(&vec![8; size - 1])]).unwrap();
             receive.receive(&mut [0; 8], false).unwrap();
@@ -209,18 +260,33 @@ mod tests {
         if Command::new("tshark").arg("--version").output().is_err() {
             return println!("skipped: tshark is not installed");
         }
-        let path = std::env::temp_dir().join(format!("thalweg-record-{}.pcap", std::process::id()));
-        record(&path, &[1, 100, 65_507, 65_508]);
-        let fields = ["udp.srcport", "udp.dstport", "udp.length", "ip.checksum.status", "_ws.malformed"];
-        let mut command = Command::new("tshark");
-        command.args(["-o", "ip.check_checksum:TRUE", "-T", "fields", "-r"]).arg(&path);
-        let fields = fields.iter().flat_map(|field| ["-e", field]);
-        let out = command.args(fields).output().unwrap();
-        std::fs::remove_file(&path).unwrap();
-        let text = String::from_utf8(out.stdout).unwrap();
-        let lines: Vec<_> = text.lines().map(|l| l.trim_end().split('\t').collect::<Vec<_>>()).collect();
-        let want: Vec<_> = ["9", "108", "65515", "65515", "9"].map(|n| vec!["7001", "7002", n, "1"]).into();
-        assert_eq!(lines, want, "{}", String::from_utf8_lossy(&out.stderr));
+        for (ip, address, checksum) in [("127.0.0.1", "ip.src", "ip"), ("fd00::1", "ipv6.src", "udp")] {
+            let path = std::env::temp_dir().join(format!("thalweg-record-{}-{checksum}.pcap", std::process::id()));
+            record(&path, ip, &[1, 100, 65_507, 65_508]);
+            let checksum = format!("{checksum}.checksum.status");
+            let fields = [address, "udp.srcport", "udp.dstport", "udp.length", &checksum, "_ws.malformed"];
+            let mut command = Command::new("tshark");
+            command.args(["-o", "ip.check_checksum:TRUE", "-o", "udp.check_checksum:TRUE", "-T", "fields", "-r"]);
+            let fields = fields.iter().flat_map(|field| ["-e", field]);
+            let out = command.arg(&path).args(fields).output().unwrap();
+            std::fs::remove_file(&path).unwrap();
+            let text = String::from_utf8(out.stdout).unwrap();
+            let lines: Vec<_> = text.lines().map(|l| l.trim_end().split('\t').collect::<Vec<_>>()).collect();
+            let want: Vec<_> = ["9", "108", "65515", "65515", "9"].map(|n| vec![ip, "7001", "7002", n, "1"]).into();
+            assert_eq!(lines, want, "{}", String::from_utf8_lossy(&out.stderr));
+        }
+    }
+
+    #[test]
+    fn an_ipv6_packet_is_as_the_standards_say() {
+        let mut packet = Vec::new();
+        way("fd00::1").write(&mut packet, 1, [1, 2, 3].into_iter(), 3);
+        let (head, ip) = packet.split_at(FILE_HEAD);
+        assert_eq!((head[8], head[12], ip.len()), (51, 51, 51));
+        assert_eq!((ip[0] >> 4, ip[5], ip[6]), (6, 11, UDP)); // version, length after the head, what follows
+        // RFC 768: with its checksum in place, all that the checksum covers sums to all ones.
+        let covered = summed(&ip[8..40]) + 11 + u64::from(UDP) + summed(&ip[40..]);
+        assert_eq!(folded(covered), 0xffff);
     }
 
     #[test]
@@ -237,7 +303,7 @@ mod tests {
         }
         let recorder = Recorder::new(Box::new(Full(30))).unwrap();
         let (send, mut receive) = local::pair(2, 100);
-        let send = RecordSend::new(Box::new(send), recorder.clone(), way());
+        let send = RecordSend::new(Box::new(send), recorder.clone(), way("127.0.0.1"));
         assert_eq!(send.send(&[IoSlice::new(b"on")]).unwrap(), 2);
         assert_eq!(receive.receive(&mut [0; 8], false).unwrap(), 2);
         assert_eq!(recorder.error(), Some(io::ErrorKind::StorageFull));

@@ -9,6 +9,7 @@ pub use users::Users;
 
 use super::NodeId;
 use super::links::Source;
+use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::os::unix::net::UnixListener;
@@ -95,6 +96,24 @@ fn run_dir() -> (PathBuf, bool) {
         Some(dir) => (dir, true),
         None => (set("XDG_RUNTIME_DIR").map_or_else(otherwise, |dir| dir.join("thalweg")), false),
     }
+}
+
+/// The realms that have a node on this host, as their sockets in the run directory show, sorted. A node that was killed may
+/// have left its socket.
+pub fn realms() -> Vec<String> {
+    let host = format!("{}.", short(&linux::clock::host_id()));
+    let entries = fs::read_dir(run_dir().0).into_iter().flatten().flatten();
+    let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+    let realm = |name: String| Some(name.strip_prefix(&host)?.strip_suffix(".sock")?.split_once('.')?.0.to_owned());
+    names.filter_map(realm).collect::<BTreeSet<String>>().into_iter().collect()
+}
+
+/// The run directory that a node of this process would use, and what keeps it from that. One that is not there yet keeps
+/// nobody from anything.
+pub fn check_run_dir() -> (PathBuf, io::Result<()>) {
+    let (dir, asked_for) = run_dir();
+    let refusal = if dir.symlink_metadata().is_ok() { Users::of(&dir, asked_for).map(|_| ()) } else { Ok(()) };
+    (dir, refusal)
 }
 
 /// Checks the name of a realm, which is part of a socket's name and of keys.

@@ -16,6 +16,7 @@ mod commands;
 mod control;
 mod dial;
 mod entries;
+mod explain;
 mod incoming;
 mod news;
 mod priority;

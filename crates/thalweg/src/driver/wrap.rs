@@ -3,7 +3,7 @@
 use crate::carrier::fault::{FaultReceive, FaultSend, FaultSettings};
 use crate::carrier::record::{RecordReceive, RecordSend, Recorder, Way};
 use crate::carrier::{Capabilities, ReceiveHalf, SendHalf};
-use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 /// What is put around the network halves of a node, for tests and diagnosis. Same-host carriers are not used meanwhile.
@@ -44,13 +44,7 @@ impl Around {
 
 /// The ends of a flow as a capture shows them: the publisher's and the subscriber's address of the handshake's stream.
 pub(crate) fn way(publisher: SocketAddr, subscriber: SocketAddr) -> Way {
-    let v4 = |address: SocketAddr| match address {
-        SocketAddr::V4(v4) => v4,
-        // The file has IPv4 heads: an IPv6 address shows as its last four bytes.
-        SocketAddr::V6(v6) => {
-            let [.., a, b, c, d] = v6.ip().octets();
-            SocketAddrV4::new(Ipv4Addr::new(a, b, c, d), v6.port())
-        }
-    };
-    Way { from: v4(publisher), to: v4(subscriber) }
+    // A dual-stack socket shows IPv4 ends as IPv6 ones.
+    let plain = |address: SocketAddr| SocketAddr::new(address.ip().to_canonical(), address.port());
+    Way { from: plain(publisher), to: plain(subscriber) }
 }

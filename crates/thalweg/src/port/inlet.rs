@@ -6,6 +6,7 @@ use super::local::LocalChannel;
 use super::monitor::seat::Seat;
 use super::sample::{Sample, SampleInfo, Storage, TakenSample};
 use super::{Channel, ChannelReport};
+use crate::admin::explain::SubscriberState;
 use crate::channel::buffer::{Buffer, Pool};
 use crate::channel::inbound::Inbound;
 use crate::codec::{Decoded, Message};
@@ -17,7 +18,7 @@ use linux::lock::PiMutex;
 use linux::memory::Borrowed;
 use std::any::Any;
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::Waker;
 use std::time::Duration;
@@ -68,12 +69,16 @@ pub(crate) struct Inlet<M: Message> {
     pub polled: bool,
     pub events: Events,
     mailbox: PiMutex<Mailbox>,
+    /// Samples in the mailbox: who finds none takes no lock, and so stands in no publisher's way.
+    stored: AtomicUsize,
     news: AtomicU32,
     sleepers: AtomicU32,
     closed: AtomicBool,
     /// The thread that calls the callback with what `local` channels put into the mailbox: its id, 0 without one.
     server: AtomicI32,
     undecodable: AtomicU64,
+    /// The number of the sample in the callback; 0: none is.
+    in_callback: AtomicU64,
     pub dropped: AtomicU64,
     channels: Mutex<Vec<Arc<Channel>>>,
     /// Polled ports: receive halves that wait for their owner.
@@ -107,11 +112,13 @@ impl<M: Message> Inlet<M> {
             polled,
             events,
             mailbox: PiMutex::new(mailbox),
+            stored: AtomicUsize::new(0),
             news: AtomicU32::new(0),
             sleepers: AtomicU32::new(0),
             closed: AtomicBool::new(false),
             server: AtomicI32::new(0),
             undecodable: AtomicU64::new(0),
+            in_callback: AtomicU64::new(0),
             dropped: AtomicU64::new(0),
             channels: Mutex::new(Vec::new()),
             halves: PiMutex::new(Vec::new()),
@@ -131,7 +138,9 @@ impl<M: Message> Inlet<M> {
         if let Sink::Callback(callback) = &self.sink {
             let mut callback = callback.lock();
             trace::step(Step::Callback);
+            self.in_callback.store(info.seq, Ordering::Relaxed);
             callback(Sample { info, value: Decoded::Borrowed(value) });
+            self.in_callback.store(0, Ordering::Relaxed);
         }
     }
 
@@ -143,7 +152,9 @@ impl<M: Message> Inlet<M> {
             Ok(value) => {
                 let mut callback = callback.lock();
                 trace::step(Step::Callback);
+                self.in_callback.store(info.seq, Ordering::Relaxed);
                 callback(Sample { info, value });
+                self.in_callback.store(0, Ordering::Relaxed);
             }
             Err(problem) => self.cannot_decode(&problem.to_string()),
         }
@@ -178,6 +189,7 @@ impl<M: Message> Inlet<M> {
             }
         };
         mailbox.waiting.push_back((info, storage));
+        self.stored.store(mailbox.waiting.len(), Ordering::SeqCst);
         let waker = mailbox.waker.take();
         drop(mailbox);
         self.announce(waker);
@@ -194,7 +206,13 @@ impl<M: Message> Inlet<M> {
     }
 
     pub fn pop(&self) -> Option<(SampleInfo, Storage)> {
-        self.mailbox.lock().waiting.pop_front()
+        if self.stored.load(Ordering::SeqCst) == 0 {
+            return None;
+        }
+        let mut mailbox = self.mailbox.lock();
+        let sample = mailbox.waiting.pop_front();
+        self.stored.store(mailbox.waiting.len(), Ordering::SeqCst);
+        sample
     }
 
     /// The next waiting sample that can be decoded.
@@ -230,7 +248,7 @@ impl<M: Message> Inlet<M> {
     pub fn wait_for_news(&self, timeout: Duration) {
         self.sleepers.fetch_add(1, Ordering::SeqCst);
         let seen = self.news.load(Ordering::SeqCst);
-        if self.mailbox.lock().waiting.is_empty() && !self.is_closed() {
+        if self.stored.load(Ordering::SeqCst) == 0 && !self.is_closed() {
             futex::wait(&self.news, seen, Some(timeout), Scope::Private);
         }
         self.sleepers.fetch_sub(1, Ordering::SeqCst);
@@ -278,6 +296,8 @@ pub(crate) trait AnyInlet: Send + Sync {
     fn close(&self);
     fn waiting(&self) -> usize;
     fn dropped(&self) -> u64;
+    /// As tools ask for it.
+    fn state(&self) -> SubscriberState;
     /// For `local` channels: the typed inlet, to be downcast by the publisher.
     fn typed(self: Arc<Self>) -> Arc<dyn Any + Send + Sync>;
     /// Serves mailbox-fed callbacks until `stop`; returns at once where none are needed.
@@ -327,6 +347,15 @@ impl<M: Message> AnyInlet for Inlet<M> {
     }
     fn dropped(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)
+    }
+    fn state(&self) -> SubscriberState {
+        SubscriberState {
+            waiting: self.waiting() as u64,
+            dropped: self.dropped(),
+            undecodable: self.undecodable.load(Ordering::Relaxed),
+            in_callback: self.in_callback.load(Ordering::Relaxed),
+            has_callback: !self.keeps(),
+        }
     }
     fn typed(self: Arc<Self>) -> Arc<dyn Any + Send + Sync> {
         self

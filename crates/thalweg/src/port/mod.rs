@@ -171,6 +171,13 @@ impl Channel {
     pub(crate) fn is_closed(&self) -> bool {
         self.closed.load(Relaxed)
     }
+
+    /// A message is larger than the subscriber takes.
+    #[cold]
+    pub(crate) fn refuse_size(&self) -> Outcome {
+        self.counters.too_large.fetch_add(1, Relaxed);
+        Outcome::Refused
+    }
 }
 
 /// Counters of a channel at this end.
@@ -186,6 +193,8 @@ pub struct Counters {
     pub last_seq: AtomicU64,
     /// Datagrams that were dropped because they were no frame of this flow (subscriber).
     pub strange: AtomicU64,
+    /// Samples that were not taken because the subscriber takes no messages of that size (publisher).
+    pub too_large: AtomicU64,
 }
 
 /// A channel's state as tools show it.
@@ -212,6 +221,9 @@ pub struct ChannelReport {
     /// Datagrams dropped because they were no frame of this flow.
     #[serde(default)]
     pub strange: u64,
+    /// Of the lost ones: larger than the subscriber's `max_message`.
+    #[serde(default)]
+    pub too_large: u64,
 }
 
 impl Channel {
@@ -227,6 +239,7 @@ impl Channel {
             lost: self.counters.lost.load(Relaxed),
             waiting: waiting as u64,
             strange: self.counters.strange.load(Relaxed),
+            too_large: self.counters.too_large.load(Relaxed),
         }
     }
 }

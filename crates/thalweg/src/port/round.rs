@@ -99,7 +99,8 @@ impl<M: Message> Round<'_, M> {
         for entry in attached {
             let TypedWay::Ring(ring, next) = &mut entry.way else { continue };
             if size > entry.channel.max_message as usize {
-                self.count(&entry.channel, Outcome::Refused, size);
+                let outcome = entry.channel.refuse_size();
+                self.count(&entry.channel, outcome, size);
                 continue;
             }
             let meta = Meta { seq: self.published.seq, stamp_ns: self.now, flow_seq: *next, kind: 0 };
@@ -132,7 +133,9 @@ impl<M: Message> Round<'_, M> {
                 TypedWay::Ring(..) => continue,
                 TypedWay::Local(subscriber) if subscriber.wants_value() => continue,
                 // A group has members with other limits: those who take less drop it themselves.
-                TypedWay::Flow(_) | TypedWay::Local(_) if size > entry.channel.max_message as usize => Outcome::Refused,
+                TypedWay::Flow(_) | TypedWay::Local(_) if size > entry.channel.max_message as usize => {
+                    entry.channel.refuse_size()
+                }
                 TypedWay::Local(subscriber) => {
                     subscriber.buffer(self.info(self.now), &message.keep().buffer);
                     Outcome::Sent

@@ -2,7 +2,7 @@
 
 use std::process::{Command, Stdio};
 
-/// Two hosts: `a` has 10.99.0.1 on `veth`, `b` has 10.99.0.2.
+/// Two hosts: `a` has 10.99.0.1 and fd99::1 on `veth`, `b` has 10.99.0.2 and fd99::2.
 pub struct TwoHosts {
     a: String,
     b: String,
@@ -12,6 +12,10 @@ pub struct TwoHosts {
 pub const A: &str = "10.99.0.1";
 /// Address of host `b`.
 pub const B: &str = "10.99.0.2";
+/// IPv6 address of host `a`.
+pub const A6: &str = "fd99::1";
+/// IPv6 address of host `b`.
+pub const B6: &str = "fd99::2";
 
 impl TwoHosts {
     /// Makes them.
@@ -24,8 +28,10 @@ impl TwoHosts {
         run("ip", &["netns", "add", &hosts.a])?;
         run("ip", &["netns", "add", &hosts.b])?;
         run("ip", &["-n", &hosts.a, "link", "add", "veth", "type", "veth", "peer", "name", "veth", "netns", &hosts.b])?;
-        for (host, address) in [(&hosts.a, A), (&hosts.b, B)] {
+        for (host, address, address6) in [(&hosts.a, A, A6), (&hosts.b, B, B6)] {
             run("ip", &["-n", host, "address", "add", &format!("{address}/24"), "dev", "veth"])?;
+            let address6 = format!("{address6}/64"); // nodad: usable at once
+            run("ip", &["-n", host, "address", "add", &address6, "dev", "veth", "nodad"])?;
             run("ip", &["-n", host, "link", "set", "lo", "up"])?;
             run("ip", &["-n", host, "link", "set", "veth", "up"])?;
         }
@@ -45,6 +51,24 @@ impl TwoHosts {
     /// Takes the link down or up (at host `b`'s end).
     pub fn link(&self, up: bool) {
         run("ip", &["-n", &self.b, "link", "set", "veth", if up { "up" } else { "down" }]).unwrap();
+    }
+
+    /// From now on the link carries no multicast.
+    ///
+    /// # Errors
+    /// Why this cannot be had here: no `nft`.
+    pub fn without_multicast(&self) -> Result<(), String> {
+        let rule = "add table inet unicast; add chain inet unicast in { type filter hook input priority 0; }; \
+                    add rule inet unicast in ip daddr 224.0.0.0/4 drop; \
+                    add rule inet unicast in ip6 daddr ff05::/16 drop";
+        [&self.a, &self.b].iter().try_for_each(|host| run("ip", &["netns", "exec", host, "nft", rule]))
+    }
+
+    /// Takes the IPv4 addresses away.
+    pub fn v6_only(&self) {
+        for host in [&self.a, &self.b] {
+            run("ip", &["-n", host, "-4", "address", "flush", "dev", "veth"]).unwrap();
+        }
     }
 
     /// Loses everything in both directions, or nothing, without either end noticing.

@@ -66,6 +66,7 @@ fn settings(words: &Words) -> Settings {
         realm: words.get("realm").unwrap().to_owned(),
         listen: words.get("listen").map(|a| a.split(',').map(|a| a.parse().unwrap()).collect()).unwrap_or_default(),
         discovery: words.get("file").map_or(DiscoverySource::Automatic, |f| DiscoverySource::Static(f.into())),
+        peers: words.get("peers").map(|p| p.split(',').map(str::to_owned).collect()).unwrap_or_default(),
         name: words.get("node").map_or(default.name.clone(), str::to_owned),
         ..default
     }

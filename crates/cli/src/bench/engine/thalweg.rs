@@ -1,11 +1,12 @@
 //! The library as an engine: nodes, ports and channels as a user opens them.
 //!
-//! The two processes meet on a control line that carries the terms and the results; they find each other's ports by
+//! The two processes meet on a control [`line`] that carries the terms and the results; they find each other's ports by
 //! Thalweg's own discovery, in a realm of their own. Samples are taken by callbacks on the receiving threads, which is
 //! the fast way; the main threads sleep meanwhile.
 
 mod fanout;
 mod latency;
+mod line;
 mod throughput;
 
 use super::{Engine, Settings};
@@ -123,14 +124,18 @@ struct Ports {
 }
 
 impl Ports {
-    /// Opens a node of this process in the realm of the measurement.
-    fn open(role: &str, realm: u64, carrier: Carrier, terms: &Terms) -> Result<Self, Error> {
+    /// Opens a node of this process in the realm of the measurement, or takes the one that `found` the other end.
+    fn open(role: &str, realm: u64, carrier: Carrier, terms: &Terms, found: Option<Node>) -> Result<Self, Error> {
+        let size = terms.size;
+        if let Some(node) = found {
+            return Ok(Self { node, carrier, size });
+        }
         let settings = thalweg::Settings {
             name: format!("{role}-{}", std::process::id()),
             realm: format!("bench-{realm}"),
             ..thalweg::Settings::default()
         };
-        Ok(Self { node: Node::with_settings(settings)?, carrier, size: terms.size })
+        Ok(Self { node: Node::with_settings(settings)?, carrier, size })
     }
 
     fn publisher(&self, topic: &str) -> PublisherBuilder<Raw> {

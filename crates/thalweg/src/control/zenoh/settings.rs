@@ -2,10 +2,13 @@
 
 use std::fmt;
 use std::fs;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 
 /// Zenoh wants the whole TOS byte: class LOW, DSCP 10.
 const LOW: &str = "#dscp=0x28";
+/// Where nodes that listen on IPv6 only look for others (Zenoh's own group is IPv4's 224.0.0.224). Of site scope: Zenoh binds to it
+/// without naming an interface, which Linux refuses for link scope. Its packets go one hop all the same.
+const GROUP_V6: &str = "[ff05::224]:7446";
 /// Kernel flag of an interface: it takes part in multicast.
 const MULTICAST: u32 = 0x1000;
 
@@ -47,10 +50,7 @@ impl ZenohSettings {
         entries.push(("open/return_conditions/connect_scouted", "false".to_owned()));
         entries.push(("scouting/multicast/autoconnect", quoted(&["router", "peer"])));
         entries.push(("scouting/gossip/autoconnect", quoted(&["router", "peer"])));
-        let named: Vec<_> = self.listen.iter().filter(|ip| !ip.is_unspecified()).map(IpAddr::to_string).collect();
-        if !named.is_empty() {
-            entries.push(("scouting/multicast/interface", text(&named.join(","))));
-        }
+        entries.extend(group(&self.listen));
         Ok(entries)
     }
 
@@ -65,7 +65,15 @@ impl ZenohSettings {
                 "no multicast on the network of {ip}: no peer can be found by scouting there; name peers or a router"
             )
         };
-        without.map(warn).collect()
+        let mut warnings: Vec<_> = without.map(warn).collect();
+        if v6_only(&self.listen) {
+            warnings.push(format!(
+                "listening on IPv6 only: scouting uses the group {GROUP_V6}, so nodes that listen on IPv4 are not found by it; \
+                 name peers or a router"
+            ));
+            warnings.extend(elsewhere(&self.listen));
+        }
+        warnings
     }
 }
 
@@ -75,7 +83,66 @@ pub(super) fn router_entries(listen: &[String], others: &[String]) -> Result<Ent
     let mut entries = common("router", &listen, &peers(others)?);
     let loopback = listen.iter().all(|e| e.starts_with("tcp/127.") || e.starts_with("tcp/[::1]"));
     entries.push(("scouting/multicast/enabled", (!loopback).to_string()));
+    let addresses: Vec<IpAddr> = listen.iter().filter_map(|e| address_of(e)).collect();
+    if addresses.len() == listen.len() {
+        entries.extend(group(&addresses));
+    }
     Ok(entries)
+}
+
+/// Keys and values that say where to look for others: an IPv4 group if there is an IPv4 address to listen on, else an IPv6
+/// one. Zenoh has one group, so never both.
+fn group(listen: &[IpAddr]) -> Entries {
+    let v6 = v6_only(listen);
+    let mut from: Vec<IpAddr> =
+        listen.iter().filter(|ip| ip.is_ipv6() == v6 && !ip.is_unspecified()).copied().collect();
+    if v6 && from.is_empty() {
+        from = all_v6(); // Zenoh would take the IPv4 addresses of all interfaces
+    }
+    let mut entries = Entries::new();
+    if v6 {
+        entries.push(("scouting/multicast/address", text(GROUP_V6)));
+    }
+    if !from.is_empty() {
+        let from: Vec<_> = from.iter().map(IpAddr::to_string).collect();
+        entries.push(("scouting/multicast/interface", text(&from.join(","))));
+    }
+    entries
+}
+
+fn v6_only(listen: &[IpAddr]) -> bool {
+    !listen.is_empty() && listen.iter().all(IpAddr::is_ipv6)
+}
+
+/// One IPv6 address of each interface that can send to groups.
+fn all_v6() -> Vec<IpAddr> {
+    let usable = |i: &linux::net::InterfaceAddress| i.up && i.multicast && !i.loopback && i.address.is_ipv6();
+    let mut found: Vec<_> = linux::net::interfaces().unwrap_or_default().into_iter().filter(usable).collect();
+    // Addresses of a wider scope first: who answers needs no interface to reach them.
+    found.sort_by_key(|i| (i.index, matches!(i.address, IpAddr::V6(ip) if ip.is_unicast_link_local())));
+    found.dedup_by_key(|i| i.index);
+    found.into_iter().map(|i| i.address).collect()
+}
+
+/// Zenoh joins the IPv6 group where the kernel's route to it leads. If that is not where this node listens, it hears nobody.
+fn elsewhere(listen: &[IpAddr]) -> Option<String> {
+    let wanted = listen.iter().find(|ip| !ip.is_unspecified()).and_then(|ip| interface_of(*ip))?;
+    let socket = UdpSocket::bind("[::]:0").ok()?;
+    socket.connect(GROUP_V6).ok()?;
+    let joined = interface_of(socket.local_addr().ok()?.ip())?;
+    let group = GROUP_V6.split(['[', ']']).nth(1).unwrap_or_default();
+    (joined != wanted).then(|| {
+        format!(
+            "scouting is heard on {joined} only, where the route to {group} leads: \
+             `ip -6 route add multicast {group}/128 dev {wanted} table local` leads it to {wanted}"
+        )
+    })
+}
+
+/// The IP address in an endpoint such as `tcp/10.0.0.1:7447#dscp=0x28`.
+fn address_of(endpoint: &str) -> Option<IpAddr> {
+    let address = endpoint.split('/').nth(1)?.split(['#', '?']).next()?;
+    Some(address.parse::<SocketAddr>().ok()?.ip())
 }
 
 fn common(mode: &str, listen: &[String], connect: &[String]) -> Entries {
@@ -178,6 +245,25 @@ mod tests {
         assert_eq!(interface_in_routes(table, [10, 0, 2, 9].into()).as_deref(), Some("eth1"));
         assert_eq!(interface_in_routes(table, [10, 9, 2, 9].into()).as_deref(), Some("eth0"));
         assert_eq!(interface_in_routes(table, [192, 168, 0, 1].into()), None);
+    }
+
+    #[test]
+    fn who_listens_on_ipv6_only_scouts_there_and_is_told_whom_that_leaves_out() {
+        let key = |listen: &[&str], key: &str| {
+            let listen: Vec<IpAddr> = listen.iter().map(|ip| ip.parse().unwrap()).collect();
+            group(&listen).into_iter().find(|(k, _)| *k == key).map(|(_, value)| value)
+        };
+        let (address, interface) = ("scouting/multicast/address", "scouting/multicast/interface");
+        assert_eq!(key(&["fd00::1"], address).unwrap(), "\"[ff05::224]:7446\"");
+        assert_eq!(key(&["fd00::1"], interface).unwrap(), "\"fd00::1\"");
+        assert_eq!(key(&["10.0.0.1", "fd00::1"], address), None);
+        assert_eq!(key(&["10.0.0.1", "fd00::1"], interface).unwrap(), "\"10.0.0.1\"");
+        assert!(key(&["0.0.0.0"], address).is_none() && key(&["0.0.0.0"], interface).is_none());
+        assert!(key(&[], address).is_none() && key(&["::"], address).is_some());
+        assert_eq!(address_of("tcp/[fd00::1]:7447#dscp=0x28"), Some("fd00::1".parse().unwrap()));
+        let settings =
+            ZenohSettings { listen: vec!["fd00::1".parse().unwrap()], scouting: true, ..ZenohSettings::default() };
+        assert!(settings.warnings().iter().any(|w| w.contains("nodes that listen on IPv4 are not found")));
     }
 
     #[test]

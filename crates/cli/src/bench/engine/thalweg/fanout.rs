@@ -25,7 +25,7 @@ pub fn publish(meeting: &Meeting, settings: &Settings) -> Result<Meter, Error> {
     let mut meter = Meter::new()?;
     let controls = meeting.host(subscribers)?;
     controls.iter().try_for_each(|control| tell(control, terms))?;
-    let ports = Ports::open("publisher", std::process::id().into(), settings.carrier, terms)?;
+    let ports = Ports::open("publisher", std::process::id().into(), settings.carrier, terms, None)?;
     let publisher = ports.publisher(TOPIC).open()?;
     let pace = Pace::new(Duration::from_millis(1));
     let mut source = Source { publisher, message: vec![0; terms.size], sequence: 0, pace };
@@ -77,7 +77,7 @@ impl Source {
 pub fn subscribe(meeting: &Meeting, settings: &Settings) -> Result<(), Error> {
     let control = meeting.join()?;
     let (terms, realm) = hear(&control, settings)?;
-    let ports = Ports::open("subscriber", realm, settings.carrier, &terms)?;
+    let ports = Ports::open("subscriber", realm, settings.carrier, &terms, None)?;
     let mut noting = Some((Late::new(&terms), control.try_clone()?));
     let _subscriber = ports.subscriber(TOPIC).callback(move |sample| {
         if noting.as_mut().is_some_and(|(late, _)| late.note(&sample))

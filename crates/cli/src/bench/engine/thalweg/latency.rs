@@ -1,5 +1,6 @@
 //! Round trips: every callback publishes the next message.
 
+use super::line::Line;
 use super::{FAILED, PATIENCE, Ports, Settings, Turn, WELL, connected, hear, hear_words, tell};
 use crate::bench::Error;
 use crate::bench::arguments::Carrier;
@@ -18,9 +19,10 @@ const PONG: &str = "/bench/pong";
 /// Meets a pong and makes round trips with it.
 pub fn ping(meeting: &Meeting, settings: &Settings) -> Result<Meter, Error> {
     let (carrier, terms) = (settings.carrier, &settings.terms);
-    let control = meeting.join()?;
-    tell(&control, terms)?;
-    let ports = Ports::open("ping", std::process::id().into(), carrier, terms)?;
+    let line = Line::join(meeting, "latency", settings)?;
+    let control = &line.control;
+    tell(control, terms)?;
+    let ports = Ports::open("ping", std::process::id().into(), carrier, terms, line.node())?;
     let (give, given) = mpsc::channel();
     let (end, ended) = mpsc::channel();
     let trips = Trips { meter: Meter::new()?, warmup: terms.warmup, start: 0 };
@@ -29,7 +31,7 @@ pub fn ping(meeting: &Meeting, settings: &Settings) -> Result<Meter, Error> {
     let publisher = ports.publisher(PING).answered_at(&subscriber).open()?;
     connected(&publisher, 1)?;
     let _ = give.send(Turn::new(publisher, terms, carrier));
-    let heard = hear_words(&control);
+    let heard = hear_words(control);
     let (_turn, trips) = played(&ended, &heard)?;
     let [answer] = heard?;
     if answer == WELL { Ok(trips.meter) } else { Err(Error::Peer("the other process found wrong echoes".to_owned())) }
@@ -37,23 +39,22 @@ pub fn ping(meeting: &Meeting, settings: &Settings) -> Result<Meter, Error> {
 
 /// Meets a ping and echoes what it sends.
 pub fn pong(meeting: &Meeting, settings: &Settings) -> Result<(), Error> {
-    for control in meeting.host(1)? {
-        let (terms, realm) = hear(&control, settings)?;
-        let ports = Ports::open("pong", realm, settings.carrier, &terms)?;
-        let mut publisher = ports.publisher(PONG).open()?;
-        let (give, given) = mpsc::channel();
-        let (end, ended) = mpsc::channel();
-        let mut player = Player::new(given, end, Echoes, &terms, control.try_clone()?);
-        let _subscriber =
-            ports.subscriber(PING).answering_with(&publisher).callback(move |sample| player.take(&sample))?;
-        connected(&publisher, 1)?;
-        publisher.publish(&[])?; // the ping may begin
-        let _ = give.send(Turn::new(publisher, &terms, settings.carrier));
-        let heard = hear_words::<1>(&control);
-        let played = played(&ended, &heard);
-        let _ = write_words(&control, &[if played.is_ok() { WELL } else { FAILED }]); // else nobody asks any more
-        played.and(heard)?;
-    }
+    let line = Line::host(meeting, "latency", settings)?;
+    let control = &line.control;
+    let (terms, realm) = hear(control, settings)?;
+    let ports = Ports::open("pong", realm, settings.carrier, &terms, line.node())?;
+    let mut publisher = ports.publisher(PONG).open()?;
+    let (give, given) = mpsc::channel();
+    let (end, ended) = mpsc::channel();
+    let mut player = Player::new(given, end, Echoes, &terms, control.try_clone()?);
+    let _subscriber = ports.subscriber(PING).answering_with(&publisher).callback(move |sample| player.take(&sample))?;
+    connected(&publisher, 1)?;
+    publisher.publish(&[])?; // the ping may begin
+    let _ = give.send(Turn::new(publisher, &terms, settings.carrier));
+    let heard = hear_words::<1>(control);
+    let played = played(&ended, &heard);
+    let _ = write_words(control, &[if played.is_ok() { WELL } else { FAILED }]); // else nobody asks any more
+    played.and(heard)?;
     Ok(())
 }
 
@@ -198,7 +199,7 @@ impl<P: Part> Player<P> {
 /// Both ends in this process, on one thread: the publisher's.
 pub fn local(settings: &Settings) -> Result<Meter, Error> {
     let terms = &settings.terms;
-    let ports = Ports::open("local", std::process::id().into(), Carrier::Local, terms)?;
+    let ports = Ports::open("local", std::process::id().into(), Carrier::Local, terms, None)?;
     let (ping, pong) = (ports.publisher(PING).open()?, ports.publisher(PONG).open()?);
     let (seen, echoes) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
     let mut turn = Turn::new(ping, terms, Carrier::Local);

@@ -1,5 +1,6 @@
 //! One way, as fast as it goes: the sender publishes, the receiver's callback counts.
 
+use super::line::Line;
 use super::{FAILED, Ports, Settings, WELL, connected, hear, hear_words, taken, tell};
 use crate::bench::Error;
 use crate::bench::figures::{Meter, Throughput};
@@ -18,12 +19,12 @@ const TOPIC: &str = "/bench/stream";
 pub fn send(name: &'static str, settings: &Settings) -> Result<Throughput, Error> {
     let terms = &settings.terms;
     let mut meter = Meter::new()?;
-    let control = settings.meeting(name, "throughput").join()?;
-    tell(&control, terms)?;
-    let ports = Ports::open("sender", std::process::id().into(), settings.carrier, terms)?;
+    let line = Line::join(&settings.meeting(name, "throughput"), "throughput", settings)?;
+    tell(&line.control, terms)?;
+    let ports = Ports::open("sender", std::process::id().into(), settings.carrier, terms, line.node())?;
     let builder = ports.publisher(TOPIC);
     let builder = if terms.batched { builder.batching(Batching::default()) } else { builder };
-    let mut sender = Sender { publisher: builder.open()?, message: vec![0; terms.size], control };
+    let mut sender = Sender { publisher: builder.open()?, message: vec![0; terms.size], line };
     connected(&sender.publisher, 1)?;
     if terms.warmup > 0 {
         sender.run(terms.warmup)?;
@@ -31,14 +32,14 @@ pub fn send(name: &'static str, settings: &Settings) -> Result<Throughput, Error
     meter.start();
     let arrived = sender.run(terms.count)?;
     meter.stop();
-    write_words(&sender.control, &[WELL])?;
+    write_words(&sender.line.control, &[WELL])?;
     Ok(Throughput::new(name, settings, arrived.messages, arrived.nanoseconds, &meter))
 }
 
 struct Sender {
     publisher: Publisher<Raw>,
     message: Vec<u8>,
-    control: UnixStream,
+    line: Line,
 }
 
 impl Sender {
@@ -49,26 +50,28 @@ impl Sender {
         }
         // An empty message says that nothing more comes; it may be lost like any other.
         self.publisher.publish(&[])?;
-        while !wait_readable(&self.control, Some(Duration::from_millis(10)))? {
+        while !wait_readable(&self.line.control, Some(Duration::from_millis(10)))? {
             self.publisher.publish(&[])?;
         }
-        let [messages, last] = hear_words(&self.control)?;
+        let [messages, last] = hear_words(&self.line.control)?;
+        // Another host's clock is another clock: the time until its answer is here, then.
+        let last = if self.line.node().is_some() { monotonic_ns() } else { last };
         Ok(Arrived { messages, nanoseconds: last.saturating_sub(start) })
     }
 }
 
 /// Meets a sender, and counts what it publishes in the warm-up and then in the measured part.
 pub fn receive(meeting: &Meeting, settings: &Settings) -> Result<(), Error> {
-    for control in meeting.host(1)? {
-        let (terms, realm) = hear(&control, settings)?;
-        let ports = Ports::open("receiver", realm, settings.carrier, &terms)?;
-        let parts = if terms.warmup > 0 { [terms.warmup, terms.count] } else { [terms.count, 0] };
-        let mut counter = Counter { parts, came: 0, control: control.try_clone()? };
-        let _subscriber = ports.subscriber(TOPIC).callback(move |sample| counter.take(&sample))?;
-        let [word] = hear_words(&control)?;
-        if word == FAILED {
-            return Err(Error::Peer("the sender failed".to_owned()));
-        }
+    let line = Line::host(meeting, "throughput", settings)?;
+    let control = &line.control;
+    let (terms, realm) = hear(control, settings)?;
+    let ports = Ports::open("receiver", realm, settings.carrier, &terms, line.node())?;
+    let parts = if terms.warmup > 0 { [terms.warmup, terms.count] } else { [terms.count, 0] };
+    let mut counter = Counter { parts, came: 0, control: control.try_clone()? };
+    let _subscriber = ports.subscriber(TOPIC).callback(move |sample| counter.take(&sample))?;
+    let [word] = hear_words(control)?;
+    if word == FAILED {
+        return Err(Error::Peer("the sender failed".to_owned()));
     }
     Ok(())
 }

@@ -1,0 +1,130 @@
+//! What the doctor finds, and what can be done about it.
+
+use serde::Serialize;
+
+/// How much a finding matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Severity {
+    /// Good to know; harms nobody by itself. Shown with `--verbose`.
+    Note,
+    /// A promise holds only in part, or only most of the time.
+    Warning,
+    /// A promise cannot be kept on this host.
+    Fault,
+}
+
+impl Severity {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Severity::Note => "note",
+            Severity::Warning => "warning",
+            Severity::Fault => "fault",
+        }
+    }
+}
+
+/// A kind of finding: a row of docs/diagnosis.md.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Kind {
+    /// Its name.
+    pub id: &'static str,
+    /// How much it matters.
+    pub severity: Severity,
+    /// When it is found.
+    pub when: &'static str,
+    /// Why it matters to real-time promises.
+    pub why: &'static str,
+    /// `--fix` can do something about it.
+    pub fixable: bool,
+}
+
+/// Something found on this host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// Which kind.
+    pub kind: &'static Kind,
+    /// Which value is not as it should be, such as `net.core.rmem_max`.
+    pub what: String,
+    /// The value.
+    pub value: String,
+    /// What it should be.
+    pub limit: String,
+    /// What to do: a command where one does it.
+    pub remedy: String,
+    /// What `--fix` does.
+    pub fix: Option<Fix>,
+}
+
+/// What `--fix` can do at run time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fix {
+    /// Writes this value into each of these files of `proc` or `sys` (paths without the first '/').
+    Write {
+        /// The files.
+        files: Vec<String>,
+        /// The value.
+        value: String,
+    },
+}
+
+impl Kind {
+    /// A finding of this kind.
+    pub fn found(&'static self, what: impl Into<String>, value: impl ToString, limit: impl Into<String>) -> Finding {
+        let (what, value, limit) = (what.into(), value.to_string(), limit.into());
+        Finding { kind: self, what, value, limit, remedy: String::new(), fix: None }
+    }
+}
+
+impl Finding {
+    /// With what to do about it.
+    pub fn remedy(mut self, remedy: impl Into<String>) -> Self {
+        self.remedy = remedy.into();
+        self
+    }
+
+    /// With a value to write, which is the remedy, too.
+    pub fn write(mut self, files: Vec<String>, value: impl ToString) -> Self {
+        let value = value.to_string();
+        let commands = files.iter().map(|file| match file.strip_prefix("proc/sys/") {
+            Some(name) => format!("sysctl -w {}={value}", name.replace('/', ".")),
+            None => format!("echo {value} > /{file}"),
+        });
+        self.remedy = match files.len() {
+            0..=2 => commands.collect::<Vec<_>>().join(" && "),
+            _ => format!("for each processor: {}", commands.take(1).collect::<String>()),
+        };
+        self.fix = Some(Fix::Write { files, value });
+        self
+    }
+}
+
+/// A finding as JSON.
+#[derive(Serialize)]
+pub struct Shown<'a> {
+    id: &'a str,
+    severity: Severity,
+    what: &'a str,
+    value: &'a str,
+    limit: &'a str,
+    why: &'a str,
+    remedy: &'a str,
+    fixable: bool,
+}
+
+impl<'a> From<&'a Finding> for Shown<'a> {
+    fn from(finding: &'a Finding) -> Self {
+        let Finding { kind, what, value, limit, remedy, fix } = finding;
+        let fixable = fix.is_some();
+        Self { id: kind.id, severity: kind.severity, what, value, limit, why: kind.why, remedy, fixable }
+    }
+}
+
+impl std::fmt::Display for Finding {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { kind, what, value, limit, remedy, .. } = self;
+        writeln!(f, "{:<8} {}: {what}: {value} (should be: {limit})", kind.severity.name(), kind.id)?;
+        write!(f, "         why     {}\n         remedy  {remedy}", kind.why)
+    }
+}

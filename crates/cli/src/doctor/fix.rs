@@ -1,0 +1,119 @@
+//! What `--fix` does: values written at run time, each with the command that takes it back.
+
+use super::finding::{Finding, Fix};
+use linux::probe::Tree;
+use serde::Serialize;
+use std::fmt;
+use std::io;
+
+/// Something that was done.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Done {
+    /// Which kind of finding it is about.
+    id: &'static str,
+    /// What was changed.
+    what: String,
+    /// How it was before.
+    before: String,
+    /// How it is now.
+    after: String,
+    /// The command that takes it back.
+    undo: String,
+    /// How to keep it over the next start of the host; empty: see the host's own settings.
+    keep: String,
+}
+
+/// What became of all fixes.
+#[derive(Debug, Default)]
+pub struct Fixes {
+    /// What was done.
+    pub done: Vec<Done>,
+    /// What was not, and why.
+    pub failed: Vec<String>,
+    /// Something was not, for want of a right.
+    pub forbidden: bool,
+}
+
+/// Fixes what can be fixed; one failure does not keep it from the rest.
+pub fn apply(tree: &Tree, findings: &[Finding]) -> Fixes {
+    let mut fixes = Fixes::default();
+    for finding in findings {
+        match &finding.fix {
+            Some(Fix::Write { files, value }) => {
+                for file in files {
+                    let wrote = write(tree, finding.kind.id, file, value);
+                    fixes.note(finding.kind.id, wrote);
+                }
+            }
+            None => {}
+        }
+    }
+    fixes
+}
+
+impl Fixes {
+    fn note(&mut self, id: &str, result: io::Result<Done>) {
+        match result {
+            Ok(done) => self.done.push(done),
+            Err(error) => {
+                let rights =
+                    matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem);
+                self.forbidden |= rights;
+                self.failed.push(format!("{id}: {error}"));
+            }
+        }
+    }
+}
+
+/// Writes a value, and looks whether the kernel took it.
+fn write(tree: &Tree, id: &'static str, file: &str, value: &str) -> io::Result<Done> {
+    let named = |error: io::Error| io::Error::new(error.kind(), format!("/{file}: {error}"));
+    let before = present(tree, file).ok_or_else(|| named(io::ErrorKind::NotFound.into()))?;
+    std::fs::write(tree.path(file), value).map_err(named)?;
+    let after = present(tree, file).unwrap_or_default();
+    if after != value {
+        return Err(named(io::Error::other(format!("{value} was written, and it is {after}"))));
+    }
+    let (what, undo, keep) = match file.strip_prefix("proc/sys/") {
+        Some(path) => {
+            let name = path.replace('/', ".");
+            let keep = format!("echo '{name} = {value}' >> /etc/sysctl.d/60-thalweg.conf");
+            (name.clone(), format!("sysctl -w {name}={before}"), keep)
+        }
+        None => (format!("/{file}"), format!("echo {before} > /{file}"), String::new()),
+    };
+    Ok(Done { id, what, before, after, undo, keep })
+}
+
+/// A file's value; of several words, the one in brackets (`always [madvise] never`).
+fn present(tree: &Tree, file: &str) -> Option<String> {
+    let text = tree.text(file)?;
+    let chosen = text.split_once('[').and_then(|(_, rest)| Some(rest.split_once(']')?.0.to_owned()));
+    Some(chosen.unwrap_or(text))
+}
+
+impl fmt::Display for Done {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { id, what, before, after, undo, keep } = self;
+        write!(f, "fixed    {id}: {what} was {before}, is {after} until the next start\n         undo    {undo}")?;
+        if keep.is_empty() { Ok(()) } else { write!(f, "\n         keep    {keep}") }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_is_written_and_its_undo_named() {
+        let root = std::env::temp_dir().join(format!("thalweg-fix-{}", std::process::id()));
+        std::fs::create_dir_all(root.join("proc/sys/net/core")).unwrap();
+        std::fs::write(root.join("proc/sys/net/core/rmem_max"), "65536\n").unwrap();
+        let done = write(&Tree::at(&root), "receive-buffer", "proc/sys/net/core/rmem_max", "4194304").unwrap();
+        assert_eq!((done.before.as_str(), done.undo.as_str()), ("65536", "sysctl -w net.core.rmem_max=65536"));
+        assert_eq!(std::fs::read_to_string(root.join("proc/sys/net/core/rmem_max")).unwrap(), "4194304");
+        let missing = write(&Tree::at(&root), "x", "proc/sys/net/core/none", "1").unwrap_err();
+        assert!(missing.to_string().contains("/proc/sys/net/core/none"), "{missing}");
+        std::fs::remove_dir_all(root).unwrap();
+    }
+}

@@ -1,0 +1,185 @@
+//! What both nodes say about two ports, asked for several times within half a second.
+
+use crate::session::{Common, Session};
+use linux::probe::Tree;
+use linux::probe::process::{self, State};
+use std::time::{Duration, Instant};
+use thalweg::admin::explain::Explanation;
+use thalweg::admin::{EndReport, Reply, Request};
+use thalweg::control::{Direction, Document, PortInfo};
+use thalweg::port::ChannelReport;
+
+/// A node that does not answer within this time is silent.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// Looks at an open channel, and the pause between two of them.
+const LOOKS: usize = 6;
+const PAUSE: Duration = Duration::from_millis(100);
+/// Realms that are looked into for a port that is missing.
+const MOST_REALMS: usize = 4;
+
+/// All that is known.
+#[derive(Debug, Default)]
+pub struct Evidence {
+    /// The names that were asked for.
+    pub asked: [String; 2],
+    /// All ports of the realm.
+    pub ports: Vec<(String, Direction)>,
+    /// Realms of this host in which a missing port was found.
+    pub elsewhere: Vec<(String, String)>,
+    /// The realm that was looked into.
+    pub realm: String,
+    /// The first port.
+    pub publisher: Option<End>,
+    /// The second port.
+    pub subscriber: Option<End>,
+    /// Time between the first and the last look; zero: there was one look only.
+    pub watched: Duration,
+}
+
+/// One port, and what its node says.
+#[derive(Debug)]
+pub struct End {
+    /// The port.
+    pub port: PortInfo,
+    /// Its node.
+    pub node: Document,
+    /// How many ports have this name.
+    pub holders: usize,
+    /// What the node says.
+    pub answer: Answer,
+}
+
+/// What a node said.
+#[derive(Debug)]
+pub enum Answer {
+    /// Nothing; and what its process does, where it is on this host.
+    Silent(Option<State>),
+    /// All of it.
+    Said(Box<Said>),
+}
+
+/// What a node said.
+#[derive(Debug, Default)]
+pub struct Said {
+    /// What it knows, each time it was asked.
+    pub looks: Vec<Explanation>,
+    /// The channel at its end, at the first and at the last look.
+    pub channel: Option<(ChannelReport, ChannelReport)>,
+    /// The priority of its end of the channel.
+    pub settings: Option<EndReport>,
+}
+
+/// Asks.
+pub fn gather(session: &mut Session, common: &Common, publisher: &str, subscriber: &str) -> Evidence {
+    let nodes = session.settled();
+    let mut found = [publisher, subscriber].map(|name| end(&nodes, name));
+    let names = [publisher, subscriber];
+    let pairs = found.iter().zip(names).filter(|(end, _)| end.is_none());
+    let elsewhere = pairs.flat_map(|(_, name)| other_realms(common, name)).collect();
+    let watched = watch(session, &mut found, names);
+    let ports = nodes.iter().flat_map(|node| node.ports.values().map(|port| (port.name.clone(), port.direction)));
+    let [publisher, subscriber] = found;
+    Evidence {
+        asked: names.map(str::to_owned),
+        ports: ports.collect(),
+        elsewhere,
+        realm: common.realm.clone(),
+        publisher,
+        subscriber,
+        watched,
+    }
+}
+
+/// Of several ports of one name the one that started first, as lookups by name have it.
+fn end(nodes: &[Document], name: &str) -> Option<End> {
+    let holders = nodes.iter().flat_map(|node| node.ports.values().map(move |port| (node, port)));
+    let mut holders: Vec<_> = holders.filter(|(_, port)| port.name == name).collect();
+    holders.sort_by_key(|(node, _)| (node.incarnation, node.node));
+    let (node, port) = holders.first()?;
+    let answer = Answer::Silent(None);
+    Some(End { port: (*port).clone(), node: (*node).clone(), holders: holders.len(), answer })
+}
+
+/// Looks for a port in the other realms of this host.
+fn other_realms(common: &Common, name: &str) -> Vec<(String, String)> {
+    let realms = thalweg::control::local::realms();
+    let others = realms.into_iter().filter(|realm| *realm != common.realm).take(MOST_REALMS);
+    let has = |realm: &String| {
+        let settings = thalweg::Settings { realm: realm.clone(), ..thalweg::Settings::default() };
+        let node = thalweg::Node::with_settings(settings).ok()?;
+        node.nodes().iter().any(|d| d.ports.values().any(|port| port.name == name)).then_some(())
+    };
+    others.filter(|realm| has(realm).is_some()).map(|realm| (name.to_owned(), realm)).collect()
+}
+
+/// Asks the nodes that are there, all at once; where both have the channel, again and again.
+fn watch(session: &Session, ends: &mut [Option<End>; 2], names: [&str; 2]) -> Duration {
+    let start = Instant::now();
+    look(session, ends, names);
+    let open =
+        ends.iter().all(|end| matches!(end.as_ref().map(|e| &e.answer), Some(Answer::Said(s)) if s.channel.is_some()));
+    if !open {
+        return Duration::ZERO;
+    }
+    for number in 1..LOOKS {
+        if !session.stop.sleep_until(start + PAUSE * number as u32) {
+            break;
+        }
+        look(session, ends, names);
+    }
+    start.elapsed()
+}
+
+fn look(session: &Session, ends: &mut [Option<End>; 2], names: [&str; 2]) {
+    std::thread::scope(|scope| {
+        for (end, name) in ends.iter_mut().zip(names) {
+            if let Some(end) = end {
+                let other = if name == names[0] { names[1] } else { names[0] };
+                scope.spawn(move || ask(session, end, names, other));
+            }
+        }
+    });
+}
+
+fn ask(session: &Session, end: &mut End, names: [&str; 2], other: &str) {
+    let to = end.node.node;
+    let [publisher, subscriber] = names.map(str::to_owned);
+    let explain = Request::Explain { publisher: publisher.clone(), subscriber: subscriber.clone() };
+    let Ok(Reply::Explanation(explanation)) = session.node.ask(to, &explain, PATIENCE) else {
+        if matches!(end.answer, Answer::Silent(_)) {
+            let here = end.node.host == linux::clock::host_id();
+            end.answer = Answer::Silent(here.then(|| process::state(&Tree::host(), end.node.pid)));
+        }
+        return;
+    };
+    let mut said = match std::mem::replace(&mut end.answer, Answer::Silent(None)) {
+        Answer::Said(said) => said,
+        Answer::Silent(_) => Box::default(),
+    };
+    said.looks.push(explanation);
+    if let Ok(Reply::Channels(reports)) = session.node.ask(to, &Request::Channels, PATIENCE) {
+        let role = format!("{:?}", end.port.direction).to_lowercase();
+        let mine = |r: &ChannelReport| r.publisher == publisher && r.subscriber == subscriber && r.end == role;
+        if let Some(report) = reports.into_iter().find(mine) {
+            let first = said.channel.take().map_or_else(|| report.clone(), |(first, _)| first);
+            said.channel = Some((first, report));
+        }
+    }
+    let get = Request::Get { port: end.port.name.clone(), other: Some(other.to_owned()) };
+    if said.settings.is_none()
+        && let Ok(Reply::Settings(reports)) = session.node.ask(to, &get, PATIENCE)
+    {
+        said.settings = reports.into_iter().next();
+    }
+    end.answer = Answer::Said(said);
+}
+
+impl End {
+    /// What the node said, if it did.
+    pub fn said(&self) -> Option<&Said> {
+        match &self.answer {
+            Answer::Said(said) => Some(said),
+            Answer::Silent(_) => None,
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! An open channel: silent, dropping, losing; and where.
+
+use super::super::problem::{self, Problem};
+use super::{Both, Diagnosis};
+use std::time::Duration;
+use thalweg::admin::explain::{Explanation, SubscriberState};
+use thalweg::port::ChannelReport;
+
+/// A counter at the first and at the last look.
+#[derive(Clone, Copy)]
+struct Count {
+    now: u64,
+    grew: u64,
+}
+
+impl Count {
+    fn of(looks: &(ChannelReport, ChannelReport), value: fn(&ChannelReport) -> u64) -> Self {
+        let (first, last) = (value(&looks.0), value(&looks.1));
+        Self { now: last, grew: last.saturating_sub(first) }
+    }
+
+    /// It grows now, or made up more than one in a hundred of all.
+    fn matters(self, all: u64) -> bool {
+        self.grew > 0 || (self.now > 0 && self.now.saturating_mul(100) >= all)
+    }
+
+    fn said(self, watched: Duration) -> String {
+        match self.grew {
+            0 => format!("{} in all, none within the last {} ms", self.now, watched.as_millis()),
+            grew => format!("{} in all, {grew} within the last {} ms", self.now, watched.as_millis()),
+        }
+    }
+}
+
+/// What was seen of the channel at both ends.
+struct Seen {
+    sent: Count,
+    refused: Count,
+    too_large: Count,
+    received: Count,
+    lost: Count,
+    strange: Count,
+    dropped: Count,
+    undecodable: u64,
+    waiting: u64,
+    busy: bool,
+}
+
+/// Judges the channel's counters; says how fast it is.
+pub fn judge(both: &Both<'_>, watched: Duration, found: &mut Diagnosis) -> String {
+    let (Some(out), Some(taken)) = (&both.sent.channel, &both.received.channel) else { return String::new() };
+    let states: Vec<&SubscriberState> =
+        both.received.looks.iter().filter_map(|look| look.subscriber.as_ref()).collect();
+    let dropped = |state: Option<&&SubscriberState>| state.map_or(0, |state| state.dropped);
+    let seen = Seen {
+        sent: Count::of(out, |r| r.samples),
+        refused: Count::of(out, |r| r.lost.saturating_sub(r.too_large)),
+        too_large: Count::of(out, |r| r.too_large),
+        received: Count::of(taken, |r| r.samples),
+        lost: Count::of(taken, |r| r.lost),
+        strange: Count::of(taken, |r| r.strange),
+        dropped: Count { now: dropped(states.last()), grew: dropped(states.last()) - dropped(states.first()) },
+        undecodable: states.last().map_or(0, |state| state.undecodable),
+        waiting: out.1.waiting,
+        busy: both.received.looks.len() > 1 && both.received.looks.iter().all(in_callback),
+    };
+    let rate = |count: Count| match watched.as_secs_f64() {
+        0.0 => String::new(),
+        seconds => format!(" ({:.0}/s)", count.grew as f64 / seconds),
+    };
+    let Seen { sent, received, lost, .. } = &seen;
+    found.line("sent", format!("{}{}, {} wait", sent.now, rate(*sent), seen.waiting));
+    found.line("received", format!("{}{}, lost {}", received.now, rate(*received), lost.now));
+    found.problem(problems(both, &seen, &out.1.carrier, watched));
+    match sent.grew {
+        0 => format!("{} samples so far, none within the last {} ms", sent.now, watched.as_millis()),
+        grew => format!("{:.0} samples/s", grew as f64 / watched.as_secs_f64().max(0.001)),
+    }
+}
+
+fn in_callback(look: &Explanation) -> bool {
+    look.subscriber.as_ref().is_some_and(|state| state.in_callback != 0)
+}
+
+fn problems(both: &Both<'_>, seen: &Seen, carrier: &str, watched: Duration) -> Vec<Problem> {
+    let datagrams = matches!(carrier, "udp" | "mcast");
+    let sizes = too_large(both, seen);
+    let slow = slow_callback(both, seen, datagrams);
+    let found = [
+        sizes,
+        slow.clone(),
+        queue_full(both, seen, carrier, watched).filter(|_| slow.is_none()),
+        not_taken(both, seen, watched),
+        undecodable(both, seen),
+        silent(both, seen),
+        not_arriving(both, seen, datagrams),
+        lost(both, seen, carrier, watched).filter(|_| datagrams && slow.is_none()),
+        strange(both, seen),
+    ];
+    found.into_iter().flatten().collect()
+}
+
+fn too_large(both: &Both<'_>, seen: &Seen) -> Option<Problem> {
+    let (p, s) = (&both.publisher.port, &both.subscriber.port);
+    let what = format!(
+        "{} messages of {} were larger than {} takes (max_message {} bytes)",
+        seen.too_large.now, p.name, s.name, s.qos.max_message
+    );
+    let remedy = format!("raise max_message of {} (the publisher allows {} bytes)", s.name, p.qos.max_message);
+    seen.too_large.matters(seen.sent.now + seen.too_large.now).then(|| problem::TOO_LARGE.found(what, remedy))
+}
+
+fn slow_callback(both: &Both<'_>, seen: &Seen, datagrams: bool) -> Option<Problem> {
+    let s = &both.subscriber.port.name;
+    let behind = seen.refused.grew > 0 || seen.waiting > 0 || (datagrams && seen.lost.grew > 0);
+    let what = format!(
+        "the callback of {s} was busy each time it was looked at, and samples {}",
+        match seen.refused.grew {
+            0 => "wait",
+            _ => "are dropped",
+        }
+    );
+    let remedy = "do less in the callback, take samples on a thread of your own, or ask for fewer (sub --every N)";
+    (seen.busy && behind).then(|| problem::SLOW_CALLBACK.found(what, remedy))
+}
+
+fn queue_full(both: &Both<'_>, seen: &Seen, carrier: &str, watched: Duration) -> Option<Problem> {
+    let (p, s) = (&both.publisher.port, &both.subscriber.port.name);
+    let queue = match p.qos.queue {
+        qos::Queue::KeepLast(n) => format!("keep-last {n} drops the oldest"),
+        qos::Queue::KeepAll(n) => format!("keep-all {n} refuses new ones"),
+        qos::Queue::Block { limit, up_to_us } => format!("block {limit} refuses new ones after {up_to_us} us"),
+    };
+    let what = format!("{} drops samples for {s}: {} ({queue})", p.name, seen.refused.said(watched));
+    let slower = match carrier {
+        "shm" | "local" => "the subscriber takes them more slowly than they are published",
+        _ => "network or subscriber take them more slowly than they are published",
+    };
+    let remedy = format!(
+        "{slower}: publish less, ask for fewer (sub --every N), or raise the class: thalweg set {} {s} class=high",
+        p.name
+    );
+    seen.refused.matters(seen.sent.now).then(|| problem::QUEUE_FULL.found(what, remedy))
+}
+
+fn not_taken(both: &Both<'_>, seen: &Seen, watched: Duration) -> Option<Problem> {
+    let s = &both.subscriber.port;
+    let what = format!(
+        "{} does not take samples as fast as they come: {} found its queue ({}) full",
+        s.name,
+        seen.dropped.said(watched),
+        s.qos.queue.limit()
+    );
+    let remedy = "take more often, or until nothing waits; a longer queue helps with bursts only";
+    seen.dropped.matters(seen.received.now).then(|| problem::NOT_TAKEN.found(what, remedy))
+}
+
+fn undecodable(both: &Both<'_>, seen: &Seen) -> Option<Problem> {
+    let what = format!(
+        "{} samples at {} were no value of its type {}",
+        seen.undecodable, both.subscriber.port.name, both.subscriber.port.message.name
+    );
+    let remedy = "build both programs from the same definition of the type";
+    (seen.undecodable > 0).then(|| problem::UNDECODABLE.found(what, remedy))
+}
+
+fn silent(both: &Both<'_>, seen: &Seen) -> Option<Problem> {
+    let p = &both.publisher.port.name;
+    let nothing = seen.sent.now == 0 && seen.refused.now == 0 && seen.too_large.now == 0 && seen.received.now == 0;
+    let what = format!("the channel is open, but {p} has published nothing since");
+    let remedy =
+        format!("see what its process does: node {}, process {}", both.publisher.node.name, both.publisher.node.pid);
+    nothing.then(|| problem::SILENT.found(what, remedy))
+}
+
+fn not_arriving(both: &Both<'_>, seen: &Seen, datagrams: bool) -> Option<Problem> {
+    let s = &both.subscriber.port.name;
+    let none = seen.sent.now > seen.waiting && seen.sent.grew > 0 && seen.received.now == 0;
+    let what = format!("{} samples were sent, and none reached {s}", seen.sent.now);
+    let remedy = match datagrams {
+        true => {
+            "is udp let through (firewall), is the MTU the same all along the way, do switches pass the group on? or use tcp"
+        }
+        false => "see whether its process gets a processor (top -H)",
+    };
+    (none && !seen.busy).then(|| problem::NOT_ARRIVING.found(what, remedy))
+}
+
+fn lost(both: &Both<'_>, seen: &Seen, carrier: &str, watched: Duration) -> Option<Problem> {
+    let (p, s) = (&both.publisher.port.name, &both.subscriber.port.name);
+    let what = format!("samples are lost on the way from {p} to {s} over {carrier}: {}", seen.lost.said(watched));
+    let remedy =
+        "see `thalweg doctor` at both hosts (receive buffers, dropped packets), raise the class, or ask for reliable";
+    seen.lost.matters(seen.received.now).then(|| problem::LOST.found(what, remedy))
+}
+
+fn strange(both: &Both<'_>, seen: &Seen) -> Option<Problem> {
+    let s = &both.subscriber.port.name;
+    let what = format!("{} datagrams that are no frame of the channel came to {s}", seen.strange.now);
+    let remedy = "something else sends to its port: see who, with --capture FILE.pcap";
+    seen.strange.matters(seen.received.now).then(|| problem::STRANGE.found(what, remedy))
+}

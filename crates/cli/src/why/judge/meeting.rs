@@ -1,0 +1,160 @@
+//! Are both ports there, do their nodes answer, and do the two belong together?
+
+use super::super::evidence::{Answer, End, Evidence, Said};
+use super::super::names::near;
+use super::super::problem::{self, Problem};
+use super::{Both, Diagnosis};
+use linux::probe::process::State;
+use thalweg::control::matching::{Match, compare};
+use thalweg::control::{Direction, PortInfo};
+
+/// Both ports, if both are there and each does what it should.
+pub fn ports<'a>(evidence: &'a Evidence, found: &mut Diagnosis) -> Option<(&'a End, &'a End)> {
+    let Evidence { asked: [publisher, subscriber], .. } = evidence;
+    let sides = [
+        (publisher, &evidence.publisher, Direction::Publisher),
+        (subscriber, &evidence.subscriber, Direction::Subscriber),
+    ];
+    for (name, end, direction) in sides {
+        match end {
+            None => found.problem([missing(evidence, name, direction)]),
+            Some(end) => {
+                found.line(word(direction), describe(end));
+                found.problem(twice(name, end));
+            }
+        }
+    }
+    let (publisher, subscriber) = (evidence.publisher.as_ref()?, evidence.subscriber.as_ref()?);
+    found.problem(directions(&publisher.port, &subscriber.port));
+    let fits = publisher.port.direction == Direction::Publisher && subscriber.port.direction == Direction::Subscriber;
+    fits.then_some((publisher, subscriber))
+}
+
+fn word(direction: Direction) -> &'static str {
+    match direction {
+        Direction::Publisher => "publisher",
+        Direction::Subscriber => "subscriber",
+    }
+}
+
+fn describe(end: &End) -> String {
+    let End { port, node, .. } = end;
+    let verb = if port.direction == Direction::Publisher { "publishes" } else { "subscribes to" };
+    let place = format!("node {} (process {} on {})", node.name, node.pid, node.host_name);
+    format!("{} {verb} {}, type {}, of {place}", port.name, port.topic, port.message.name)
+}
+
+fn missing(evidence: &Evidence, name: &str, wanted: Direction) -> Problem {
+    if let Some((_, realm)) = evidence.elsewhere.iter().find(|(port, _)| port == name) {
+        let what = format!("{name} is in realm {realm}, not in realm {}", evidence.realm);
+        return problem::OTHER_REALM.found(what, format!("start both in one realm: --realm {realm} for each of them"));
+    }
+    let same: Vec<&str> = evidence.ports.iter().filter(|(_, d)| *d == wanted).map(|(name, _)| &name[..]).collect();
+    let like = near(name, same.iter().copied());
+    let remedy = match (like.as_slice(), same.as_slice()) {
+        ([], []) => format!("start it; there is no {} in realm {}", word(wanted), evidence.realm),
+        ([], [only]) => format!("start it; the only {} is {only}", word(wanted)),
+        ([], _) => "start it; see `thalweg list ports`".to_owned(),
+        (like, _) => format!("is it {}?", like.join(" or ")),
+    };
+    problem::NO_PORT.found(format!("there is no {} {name}", word(wanted)), remedy)
+}
+
+fn twice(name: &str, end: &End) -> Option<Problem> {
+    let what = format!("{} ports are called {name}: this one, of node {}, started first", end.holders, end.node.name);
+    (end.holders > 1).then(|| problem::NAME_TWICE.found(what, "give each port a name of its own: --port /other"))
+}
+
+fn directions(publisher: &PortInfo, subscriber: &PortInfo) -> Option<Problem> {
+    let (p, s) = (&publisher.name, &subscriber.name);
+    let (what, remedy) = match (publisher.direction, subscriber.direction) {
+        (Direction::Publisher, Direction::Subscriber) => return None,
+        (Direction::Subscriber, Direction::Publisher) => {
+            (format!("{p} subscribes, and {s} publishes"), format!("ask the other way round: thalweg why {s} {p}"))
+        }
+        (Direction::Subscriber, _) => {
+            (format!("both subscribe: {p} and {s}"), "one of the two must publish; see `thalweg list ports`".to_owned())
+        }
+        (Direction::Publisher, _) => {
+            (format!("both publish: {p} and {s}"), "one of the two must subscribe; see `thalweg list ports`".to_owned())
+        }
+    };
+    Some(problem::DIRECTION.found(what, remedy))
+}
+
+/// What both nodes said, if both answered.
+pub fn answers<'a>(publisher: &'a End, subscriber: &'a End, found: &mut Diagnosis) -> Option<(&'a Said, &'a Said)> {
+    for end in [publisher, subscriber] {
+        if let Answer::Silent(state) = &end.answer {
+            found.problem([silent(end, *state)]);
+        }
+    }
+    publisher.said().zip(subscriber.said())
+}
+
+fn silent(end: &End, state: Option<State>) -> Problem {
+    let (node, pid) = (&end.node.name, end.node.pid);
+    let of = format!("{}: its node {node} (process {pid} on {})", end.port.name, end.node.host_name);
+    match state {
+        Some(State::Stopped) => {
+            problem::NODE_STOPPED.found(format!("{of} is stopped, and answers nothing"), format!("kill -CONT {pid}"))
+        }
+        Some(State::Gone | State::Zombie) => {
+            problem::NODE_DEAD.found(format!("{of} has ended without closing"), "start it again")
+        }
+        Some(State::Blocked) => problem::NODE_SILENT
+            .found(format!("{of} is blocked within the kernel"), format!("see where: cat /proc/{pid}/stack")),
+        Some(State::Alive) => {
+            let remedy = format!("see whether it gets a processor: top -H -p {pid}; and what it does: gdb -p {pid}");
+            problem::NODE_SILENT.found(format!("{of} runs, but does not answer"), remedy)
+        }
+        None => problem::NODE_SILENT
+            .found(format!("{of} does not answer"), format!("ask on {}: thalweg list nodes", end.node.host_name)),
+    }
+}
+
+/// Whether a channel should come to be; says why not.
+pub fn belong_together(both: &Both<'_>, found: &mut Diagnosis) -> bool {
+    let (publisher, subscriber) = (&both.publisher.port, &both.subscriber.port);
+    let (p, s) = (&publisher.name, &subscriber.name);
+    let heard = |said: &Said, is: fn(&thalweg::admin::explain::Explanation) -> bool| said.looks.last().is_some_and(is);
+    if heard(both.received, |look| look.apart) || heard(both.sent, |look| look.apart) {
+        let what = format!("{p} and {s} were disconnected by an administrator");
+        found.problem([problem::APART.found(what, format!("thalweg connect {p} {s}"))]);
+        return false;
+    }
+    let by_name = heard(both.received, |look| look.by_name);
+    let (mut offered, mut wanted) = (publisher.clone(), subscriber.clone());
+    if by_name {
+        // By name, topics and carriers do not count.
+        offered.topic.clone_from(&wanted.topic);
+        (offered.carriers, wanted.carriers) = Default::default();
+    }
+    let problem = mismatch(&offered, &wanted);
+    let fits = problem.is_none();
+    found.problem(problem);
+    fits
+}
+
+fn mismatch(publisher: &PortInfo, subscriber: &PortInfo) -> Option<Problem> {
+    let (p, s) = (&publisher.name, &subscriber.name);
+    match compare(publisher, subscriber) {
+        Match::Matched => None,
+        Match::NotSameTopic => {
+            let what = format!("{p} publishes {}, and {s} subscribes to {}", publisher.topic, subscriber.topic);
+            let unlike = near(&subscriber.topic, [publisher.topic.as_str()].into_iter()).is_empty();
+            let slip = if unlike { "" } else { " (a slip of the pen?)" };
+            let remedy = format!("use one topic for both{slip}, or connect them by name: thalweg connect {p} {s}");
+            Some(problem::TOPIC.found(what, remedy))
+        }
+        Match::Mismatch { policy, offered, requested, remedy } => {
+            let kind = match policy {
+                "type" => &problem::MISMATCH_TYPE,
+                "reliability" => &problem::MISMATCH_RELIABILITY,
+                "carrier" => &problem::MISMATCH_CARRIER,
+                _ => &problem::MISMATCH,
+            };
+            Some(kind.found(format!("{policy}: {p} offers {offered}, {s} requests {requested}"), remedy))
+        }
+    }
+}

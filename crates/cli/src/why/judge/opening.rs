@@ -1,0 +1,134 @@
+//! A channel that is wanted and not open; and why an open one has no better carrier.
+
+use super::super::problem::{self, Problem};
+use super::{Both, Diagnosis};
+use thalweg::Event;
+use thalweg::admin::explain::{Explanation, Stage};
+
+/// Says why the channel is not open.
+pub fn judge(both: &Both<'_>, found: &mut Diagnosis) {
+    let Some(look) = both.received.looks.last() else { return };
+    let (p, s) = (&both.publisher.port.name, &both.subscriber.port.name);
+    let failures = failures(&look.events);
+    ways(look, found);
+    failures.iter().for_each(|(carrier, why)| found.line("tried", format!("{carrier}: {why}")));
+    let problem = match look.stage {
+        Stage::Unwanted if !look.knows_other => {
+            let (node, other) = (&both.subscriber.node.name, &both.publisher.node.name);
+            let remedy = format!("let them find each other: --peer or --listen for node {node}, or its static file");
+            problem::ONE_SIDED.found(format!("node {node} of {s} does not know node {other} of {p}"), remedy)
+        }
+        Stage::Unwanted => unreachable(both, look),
+        Stage::Refused => refused(&look.events, p, s),
+        Stage::Waiting | Stage::Trying if !failures.is_empty() => {
+            let tried: Vec<String> = failures.iter().map(|(carrier, why)| format!("{carrier} ({why})")).collect();
+            problem::CARRIER_FAILED.found(
+                format!("{s} tries to reach {p}, and no carrier works: {}", tried.join("; ")),
+                "let the two hosts reach each other (addresses, firewall, `ip route get`); it is tried on and on",
+            )
+        }
+        _ => problem::NOT_OPEN.found(
+            format!("the channel {p} → {s} is about to open"),
+            "ask again in a second; does it stay so, see `thalweg list channels`",
+        ),
+    };
+    found.problem([problem]);
+}
+
+fn unreachable(both: &Both<'_>, look: &Explanation) -> Problem {
+    let (publisher, subscriber) = (both.publisher, both.subscriber);
+    let (p, s) = (&publisher.port.name, &subscriber.port.name);
+    let loopback = publisher.node.addresses.iter().all(|address| address.ip().is_loopback());
+    if publisher.node.host != subscriber.node.host && loopback {
+        let node = &publisher.node;
+        let what =
+            format!("{p} is on another host ({}), and its node {} listens on loopback only", node.host_name, node.name);
+        return problem::UNREACHABLE.found(what, "start it with --listen and an address of its host");
+    }
+    let around =
+        if look.around { "; faults or a capture are around the node, which exclude local and shm" } else { "" };
+    let what = format!(
+        "no carrier leads from {p} ({}) to {s} ({}){around}",
+        publisher.port.carriers.join(", "),
+        subscriber.port.carriers.join(", ")
+    );
+    problem::UNREACHABLE.found(what, "allow another carrier at both ports: tcp goes everywhere")
+}
+
+fn refused(events: &[Event], p: &str, s: &str) -> Problem {
+    let last = events.iter().rev().find_map(|event| match event {
+        Event::Incompatible { policy, offered, requested, remedy, .. } => {
+            Some((format!("{policy}: {p} offers {offered}, {s} requests {requested}"), remedy.clone()))
+        }
+        _ => None,
+    });
+    let (why, remedy) =
+        last.unwrap_or_else(|| ("for a reason it has forgotten".into(), "start one of them anew".into()));
+    problem::REFUSED.found(format!("the node of {p} refused {s}: {why}"), remedy)
+}
+
+/// The last reason per carrier for which it failed, since the channel was open the last time.
+fn failures(events: &[Event]) -> Vec<(String, String)> {
+    let since = events.iter().rposition(|event| matches!(event, Event::Matched { .. }));
+    let mut last: Vec<(String, String)> = Vec::new();
+    for event in &events[since.map_or(0, |at| at + 1)..] {
+        if let Event::CarrierFailed { carrier, reason, .. } = event {
+            last.retain(|(name, _)| name != carrier);
+            last.push((carrier.clone(), reason.clone()));
+        }
+    }
+    last
+}
+
+fn ways(look: &Explanation, found: &mut Diagnosis) {
+    if !look.ways.is_empty() {
+        let ways: Vec<String> = look.ways.iter().map(|way| format!("{} by {}", way.carrier, way.to)).collect();
+        found.line("ways", ways.join(", then "));
+    }
+}
+
+/// Says why the channel goes by this carrier, and not by a better one.
+pub fn carrier(both: &Both<'_>, chosen: &str, found: &mut Diagnosis) {
+    let Some(look) = both.received.looks.last() else { return };
+    // A carrier that is none of the ways was chosen by an administrator since.
+    let at = look.ways.iter().position(|way| way.carrier == chosen).unwrap_or(0);
+    let better: Vec<&str> = look.ways[..at].iter().map(|way| way.carrier.as_str()).collect();
+    found.line("carrier", format!("{chosen}: {}", reason(both, look, chosen)));
+    let opened = look.events.iter().rposition(|event| matches!(event, Event::Matched { .. })).unwrap_or(0);
+    let failed = failures(&look.events[..opened]);
+    for name in better {
+        let why = failed.iter().find(|(carrier, _)| carrier == name).map(|(_, why)| why.as_str());
+        let what = format!(
+            "the channel goes over {chosen}; {name} was tried first, and failed{}",
+            why.map_or(String::new(), |w| format!(": {w}"))
+        );
+        found.problem([problem::SLOWER_CARRIER.found(what, remedy(name))]);
+    }
+}
+
+fn remedy(carrier: &str) -> &'static str {
+    match carrier {
+        "shm" => "see `thalweg doctor`: shared memory, descriptors, threads left; then connect anew",
+        _ => "see the reason; `thalweg connect` tries again",
+    }
+}
+
+fn reason(both: &Both<'_>, look: &Explanation, chosen: &str) -> String {
+    let (publisher, subscriber) = (both.publisher, both.subscriber);
+    let same_host = publisher.node.host == subscriber.node.host;
+    let same_process = same_host && publisher.node.pid == subscriber.node.pid;
+    let named = [publisher, subscriber].into_iter().find(|end| !end.port.carriers.iter().any(|c| c == "shm"));
+    let reliable = subscriber.port.qos.reliability == qos::Reliability::Reliable;
+    match (chosen, named) {
+        ("local", _) => "both ports are in one process".into(),
+        ("shm", _) if same_process => "as asked for, though both ports are in one process".into(),
+        ("shm", _) => "both nodes are on one host".into(),
+        _ if look.by_name => "as the administrator asked, or the best there is for ports connected by name".into(),
+        (_, Some(end)) => format!("{} allows {} only", end.port.name, end.port.carriers.join(", ")),
+        _ if look.around => "faults or a capture are around the node, which exclude local and shm".into(),
+        _ if same_host => "local and shm could not be used".into(),
+        ("udp", _) => "the nodes are on different hosts, and the subscriber allows losses".into(),
+        ("tcp", _) if reliable => "the nodes are on different hosts, and the subscriber is reliable".into(),
+        _ => "the nodes are on different hosts".into(),
+    }
+}

@@ -1,0 +1,53 @@
+//! Settings that do not do what was asked.
+
+use super::super::evidence::{End, Said};
+use super::super::problem::{self, Problem};
+use super::{Both, Diagnosis};
+use thalweg::admin::EndReport;
+
+/// Judges the priority of both ends.
+pub fn judge(both: &Both<'_>, found: &mut Diagnosis) {
+    for (about, end, said) in [("sending", both.publisher, both.sent), ("receiving", both.subscriber, both.received)] {
+        let Said { settings: Some(report), .. } = said else { continue };
+        found.line(about, describe(report));
+        found.problem(marks(end, both, report));
+        found.problem(thread(end, both, report));
+    }
+}
+
+fn describe(report: &EndReport) -> String {
+    let thread = match report.tid {
+        Some(tid) if report.priority > 0 => format!("thread {tid} {}:{}", report.policy, report.priority),
+        Some(tid) => format!("thread {tid} {}", report.policy),
+        None => "on the publishing thread".into(),
+    };
+    let mark = report.dscp.map(|dscp| format!(", DSCP {dscp}")).unwrap_or_default();
+    let priority = report.socket_priority.map(|p| format!(", socket priority {p}")).unwrap_or_default();
+    let place = match &report.device {
+        Some(device) if !report.band.is_empty() => format!(", {} of {device}", report.band),
+        _ => String::new(),
+    };
+    format!("{thread}{mark}{priority}{place}")
+}
+
+/// A mark that somebody asked for, and that nobody looks at. Where packets never wait, none has to.
+fn marks(end: &End, both: &Both<'_>, report: &EndReport) -> Option<Problem> {
+    let asked =
+        report.asked.mark.is_some_and(|mark| mark.tos() != 0) || report.asked.socket_priority.is_some_and(|p| p > 0);
+    let (p, s) = (&both.publisher.port.name, &both.subscriber.port.name);
+    let what = format!("the mark of {}'s packets has no effect: {}", end.port.name, report.because);
+    let remedy =
+        format!("thalweg set {p} {s} class=high where bands are, `thalweg doctor` and `thalweg apply` where not");
+    (asked && !report.effective && report.tos.is_some()).then(|| problem::INEFFECTIVE.found(what, remedy))
+}
+
+fn thread(end: &End, both: &Both<'_>, report: &EndReport) -> Option<Problem> {
+    let asked = report.asked.sched?;
+    let tid = report.tid?;
+    let has = (report.policy.as_str(), report.priority);
+    let wanted = (asked.policy.name(), u32::from(asked.policy.priority()));
+    let (p, s) = (&both.publisher.port.name, &both.subscriber.port.name);
+    let what = format!("thread {tid} of {} should be {asked}, and is {}:{}", end.port.name, has.0, has.1);
+    let remedy = format!("thalweg set {p} {s} sched={asked} says why not; `thalweg doctor` in the same place, too");
+    (has != wanted).then(|| problem::THREAD.found(what, remedy))
+}

@@ -1,0 +1,257 @@
+use super::*;
+use crate::why::evidence::Answer;
+use linux::probe::process::State;
+use std::time::Duration;
+use thalweg::Event;
+use thalweg::admin::EndReport;
+use thalweg::admin::explain::{Explanation, Stage, SubscriberState, Way};
+use thalweg::codec::TypeDescription;
+use thalweg::control::Direction::{Publisher, Subscriber};
+use thalweg::control::{Direction, Document, NodeId, PortInfo};
+use thalweg::port::ChannelReport;
+
+/// `/out` and `/in` of one topic on one host, with an open channel that works, changed by `fault`.
+fn judged(fault: impl FnOnce(&mut Evidence)) -> Diagnosis {
+    let end = |direction, name: &str| {
+        let said = Said { looks: vec![look(), look()], channel: Some((report(name), report(name))), settings: None };
+        End { port: port(direction, name), node: document(), holders: 1, answer: Answer::Said(Box::new(said)) }
+    };
+    let mut evidence = Evidence {
+        asked: ["/out".into(), "/in".into()],
+        ports: vec![("/out".into(), Publisher), ("/in".into(), Subscriber)],
+        realm: "default".into(),
+        publisher: Some(end(Publisher, "/out")),
+        subscriber: Some(end(Subscriber, "/in")),
+        watched: Duration::from_millis(500),
+        ..Evidence::default()
+    };
+    fault(&mut evidence);
+    judge(&evidence)
+}
+
+/// The kinds of problems with this fault.
+fn ids(fault: impl FnOnce(&mut Evidence)) -> Vec<&'static str> {
+    let diagnosis = judged(fault);
+    assert!(!diagnosis.verdict.is_empty());
+    assert!(diagnosis.problems.iter().all(|p| !p.what.is_empty() && !p.remedy.is_empty()), "{diagnosis}");
+    diagnosis.problems.iter().map(|problem| problem.kind.id).collect()
+}
+
+fn port(direction: Direction, name: &str) -> PortInfo {
+    PortInfo {
+        name: name.into(),
+        direction,
+        topic: "/a".into(),
+        message: TypeDescription::opaque("test"),
+        qos: qos::Qos::default(),
+        carriers: vec!["tcp".into()],
+    }
+}
+
+fn document() -> Document {
+    Document {
+        node: NodeId(1),
+        name: "node".into(),
+        realm: "default".into(),
+        host: "host".into(),
+        host_name: "host".into(),
+        clock: "clock".into(),
+        pid: 1,
+        incarnation: 1,
+        revision: 1,
+        addresses: Vec::new(),
+        socket: None,
+        ports: Default::default(),
+    }
+}
+
+fn look() -> Explanation {
+    let ways = vec![Way { carrier: "tcp".into(), to: "127.0.0.1:7".into() }];
+    let subscriber = Some(SubscriberState { has_callback: true, ..SubscriberState::default() });
+    Explanation { knows_other: true, stage: Stage::Open, ways, subscriber, ..Explanation::default() }
+}
+
+fn report(name: &str) -> ChannelReport {
+    let end = if name == "/out" { "publisher" } else { "subscriber" };
+    let report = serde_json::json!({
+        "topic": "/a", "publisher": "/out", "subscriber": "/in", "carrier": "tcp", "end": end,
+        "samples": 1000, "bytes": 8000, "lost": 0, "waiting": 0,
+    });
+    serde_json::from_value(report).unwrap()
+}
+
+fn said(end: &mut Option<End>) -> &mut Said {
+    match &mut end.as_mut().unwrap().answer {
+        Answer::Said(said) => said,
+        Answer::Silent(_) => panic!(),
+    }
+}
+
+/// The channel's reports at one end, first and last.
+fn reports(end: &mut Option<End>) -> (&mut ChannelReport, &mut ChannelReport) {
+    let (first, last) = said(end).channel.as_mut().unwrap();
+    (first, last)
+}
+
+/// The channel is not open, and the subscriber's node says this.
+fn not_open(evidence: &mut Evidence, change: impl FnOnce(&mut Explanation)) {
+    said(&mut evidence.publisher).channel = None;
+    said(&mut evidence.subscriber).channel = None;
+    change(said(&mut evidence.subscriber).looks.last_mut().unwrap());
+}
+
+#[test]
+fn a_channel_that_works_has_no_problem_and_says_how_fast_it_is() {
+    let diagnosis = judged(|e| reports(&mut e.publisher).1.samples = 1050);
+    assert_eq!(diagnosis.problems, []);
+    assert_eq!(diagnosis.verdict, "/out → /in over tcp: healthy, 100 samples/s, 0 lost");
+    // An old loss of one in a thousand is evidence, no problem.
+    assert_eq!(ids(|e| (reports(&mut e.subscriber).0.lost, reports(&mut e.subscriber).1.lost) = (1, 1)), [""; 0]);
+}
+
+#[test]
+fn ports_that_are_not_there_are_told_with_what_may_have_been_meant() {
+    let missing = |e: &mut Evidence| {
+        e.publisher = None;
+        e.asked[0] = "/uot".into();
+    };
+    let diagnosis = judged(missing);
+    assert_eq!((diagnosis.problems[0].kind.id, &diagnosis.problems[0].remedy[..]), ("no-port", "is it /out?"));
+    let elsewhere = |e: &mut Evidence| {
+        missing(e);
+        e.elsewhere = vec![("/uot".into(), "lab".into())];
+    };
+    assert_eq!(ids(elsewhere), ["other-realm"]);
+    assert_eq!(ids(|e| std::mem::swap(&mut e.publisher, &mut e.subscriber)), ["direction"]);
+    assert_eq!(ids(|e| e.subscriber.as_mut().unwrap().holders = 2), ["name-twice"]);
+}
+
+#[test]
+fn a_node_that_does_not_answer_is_told_by_what_its_process_does() {
+    let silent = |state| ids(move |e: &mut Evidence| e.subscriber.as_mut().unwrap().answer = Answer::Silent(state));
+    assert_eq!(silent(Some(State::Stopped)), ["node-stopped"]);
+    assert_eq!(silent(Some(State::Gone)), ["node-dead"]);
+    assert_eq!(silent(Some(State::Alive)), ["node-silent"]);
+    assert_eq!(silent(None), ["node-silent"]);
+}
+
+#[test]
+fn policies_that_do_not_fit_are_named() {
+    let wanting = |change: fn(&mut End, &mut End)| {
+        ids(move |e: &mut Evidence| {
+            not_open(e, |look| look.stage = Stage::Unwanted);
+            change(e.publisher.as_mut().unwrap(), e.subscriber.as_mut().unwrap());
+        })
+    };
+    assert_eq!(wanting(|_, s| s.port.topic = "/b".into()), ["topic"]);
+    assert_eq!(wanting(|_, s| s.port.message = TypeDescription::opaque("other")), ["type"]);
+    assert_eq!(wanting(|p, _| p.port.qos.reliability = qos::Reliability::BestEffort), ["reliability"]);
+    assert_eq!(wanting(|_, s| s.port.carriers = vec!["shm".into()]), ["carrier"]);
+    let apart = |e: &mut Evidence| not_open(e, |look| look.apart = true);
+    assert_eq!(ids(apart), ["apart"]);
+}
+
+#[test]
+fn a_channel_that_does_not_open_is_told_by_what_was_tried() {
+    let at = |change: fn(&mut Explanation)| ids(move |e: &mut Evidence| not_open(e, change));
+    let failed = || Event::CarrierFailed {
+        publisher: "/out".into(),
+        subscriber: "/in".into(),
+        carrier: "tcp".into(),
+        reason: "no answer in time".into(),
+    };
+    assert_eq!(at(|look| (look.stage, look.knows_other) = (Stage::Unwanted, false)), ["one-sided"]);
+    assert_eq!(at(|look| look.stage = Stage::Unwanted), ["unreachable"]);
+    assert_eq!(at(|look| look.stage = Stage::Refused), ["refused"]);
+    assert_eq!(at(|look| look.stage = Stage::Trying), ["not-open"]);
+    let tried = |e: &mut Evidence| {
+        not_open(e, |look| (look.stage, look.events) = (Stage::Waiting, vec![failed(), failed()]));
+    };
+    assert_eq!(ids(tried), ["carrier-failed"]);
+    assert_eq!(judged(tried).verdict.matches("no answer in time").count(), 1);
+    let far = |e: &mut Evidence| {
+        not_open(e, |look| look.stage = Stage::Unwanted);
+        e.publisher.as_mut().unwrap().node.host = "other".into();
+    };
+    assert!(judged(far).problems[0].remedy.contains("--listen"));
+}
+
+#[test]
+fn a_better_carrier_that_failed_is_told_with_its_reason() {
+    let names = || ("/out".to_owned(), "/in".to_owned());
+    let fell_back = |e: &mut Evidence| {
+        let look = said(&mut e.subscriber).looks.last_mut().unwrap();
+        look.ways.insert(0, Way { carrier: "shm".into(), to: "/socket".into() });
+        let ((publisher, subscriber), (carrier, reason)) = (names(), ("shm".to_owned(), "no memory".to_owned()));
+        look.events.push(Event::CarrierFailed { publisher, subscriber, carrier, reason });
+        let (publisher, subscriber) = names();
+        look.events.push(Event::Matched { publisher, subscriber, carrier: "tcp".into() });
+    };
+    assert_eq!(ids(fell_back), ["slower-carrier"]);
+    assert!(judged(fell_back).verdict.contains("no memory"));
+}
+
+#[test]
+fn samples_that_do_not_come_are_found_where_they_went() {
+    assert_eq!(ids(|e| reports(&mut e.publisher).1.lost = 5), ["queue-full"]);
+    let too_large = |e: &mut Evidence| {
+        let last = reports(&mut e.publisher).1;
+        (last.lost, last.too_large) = (5, 5);
+    };
+    assert_eq!(ids(too_large), ["too-large"]);
+    let busy = |e: &mut Evidence| {
+        reports(&mut e.publisher).1.lost = 5;
+        said(&mut e.subscriber).looks.iter_mut().for_each(|l| l.subscriber.as_mut().unwrap().in_callback = 7);
+    };
+    assert_eq!(ids(busy), ["slow-callback"]);
+    let full = |e: &mut Evidence| said(&mut e.subscriber).looks[1].subscriber.as_mut().unwrap().dropped = 5;
+    assert_eq!(ids(full), ["not-taken"]);
+    let other_type = |e: &mut Evidence| said(&mut e.subscriber).looks[1].subscriber.as_mut().unwrap().undecodable = 5;
+    assert_eq!(ids(other_type), ["undecodable"]);
+    assert_eq!(ids(|e| reports(&mut e.subscriber).1.strange = 500), ["strange"]);
+}
+
+#[test]
+fn losses_on_the_way_are_the_networks_only_where_there_are_datagrams() {
+    let lossy = |carrier: &str| {
+        ids(|e: &mut Evidence| {
+            let both = [&mut e.publisher, &mut e.subscriber];
+            both.into_iter().for_each(|end| reports(end).1.carrier = carrier.into());
+            reports(&mut e.subscriber).1.lost = 50;
+        })
+    };
+    assert_eq!((lossy("udp"), lossy("tcp")), (vec!["lost"], vec![]));
+    let nothing = |e: &mut Evidence| {
+        let both = [&mut e.publisher, &mut e.subscriber];
+        both.into_iter().for_each(|end| (reports(end).0.samples, reports(end).1.samples) = (0, 0));
+    };
+    assert_eq!(ids(nothing), ["silent"]);
+    let sent = |e: &mut Evidence| {
+        nothing(e);
+        reports(&mut e.publisher).1.samples = 100;
+    };
+    assert_eq!(ids(sent), ["not-arriving"]);
+}
+
+#[test]
+fn settings_without_effect_are_told_and_unmarked_packets_are_none() {
+    let with = |settings: &str, effective, policy: &str| {
+        let mut asked = qos::priority::PrioritySettings::default();
+        settings.parse::<qos::priority::Changes>().unwrap().apply(&mut asked);
+        let because = "EF lands in band 1 = best effort".to_owned();
+        let (tid, tos, policy) = (Some(7), Some(0xb8), policy.to_owned());
+        let report = EndReport { asked, effective, because, tid, tos, policy, ..EndReport::default() };
+        ids(|e: &mut Evidence| said(&mut e.publisher).settings = Some(report))
+    };
+    assert_eq!(with("dscp=EF", false, "other"), ["ineffective"]);
+    assert_eq!(with("dscp=EF", true, "other"), [""; 0]);
+    assert_eq!(with("", false, "other"), [""; 0]);
+    assert_eq!(with("sched=fifo:30", true, "other"), ["thread"]);
+}
+
+#[test]
+fn the_document_lists_every_kind_of_problem() {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/diagnosis.md");
+    let (text, table) = (std::fs::read_to_string(path).unwrap(), crate::why::problem::table());
+    assert!(text.contains(&table), "docs/diagnosis.md should have this table:\n{table}");
+}

@@ -1,0 +1,152 @@
+//! Facts of this host that decide whether real-time promises can be kept, as plain values. Nothing is judged here.
+//!
+//! Everything that the kernel shows as a file is read below a [`Tree`], so that a test can build one with a fault in it.
+//! What cannot be read is `None`: a virtual machine has no frequency governor, a container no debugfs.
+//!
+//! | module | what it reads |
+//! |---|---|
+//! | [`privilege`] | capabilities and limits of this process |
+//! | [`scheduling`] | real-time throttling, group budgets, processor quotas, real-time threads that hog |
+//! | [`processors`] | governors, idle states, isolation, kernel |
+//! | [`clock`] | clock source, synchronisation, time namespace |
+//! | [`memory`] | swap, huge pages |
+//! | [`network`] | socket buffers, forwarding, multicast limits |
+//! | [`devices`] | network devices: MTU, flags, errors, bridges |
+//! | [`process`] | whether another process runs |
+//! | [`directory`] | room for files and shared memory |
+
+pub mod clock;
+pub mod devices;
+pub mod directory;
+pub mod memory;
+pub mod network;
+pub mod privilege;
+pub mod process;
+pub mod processors;
+pub mod scheduling;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+/// Where `proc` and `sys` are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tree(PathBuf);
+
+impl Tree {
+    /// This host's own.
+    pub fn host() -> Self {
+        Self("/".into())
+    }
+
+    /// A tree with `proc` and `sys` below `root`.
+    pub fn at(root: impl Into<PathBuf>) -> Self {
+        Self(root.into())
+    }
+
+    /// Whether it is this host's own: then system calls say the same as its files.
+    pub fn is_host(&self) -> bool {
+        self.0 == Path::new("/")
+    }
+
+    /// The file or folder at this path, which does not start with '/'.
+    pub fn path(&self, path: &str) -> PathBuf {
+        self.0.join(path)
+    }
+
+    /// A file's text without white space around it.
+    pub fn text(&self, path: &str) -> Option<String> {
+        fs::read_to_string(self.path(path)).ok().map(|text| text.trim().to_owned())
+    }
+
+    /// A file that holds one number.
+    pub fn number<T: FromStr>(&self, path: &str) -> Option<T> {
+        self.text(path)?.parse().ok()
+    }
+
+    /// The names in a folder, sorted; none where there is no such folder.
+    pub fn names(&self, path: &str) -> Vec<String> {
+        let entries = fs::read_dir(self.path(path)).into_iter().flatten().flatten();
+        let mut names: Vec<String> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+        names.sort();
+        names
+    }
+}
+
+/// Everything about the host.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Facts {
+    /// Capabilities and limits of this process.
+    pub privilege: privilege::Privilege,
+    /// Throttling and budgets.
+    pub scheduling: scheduling::Scheduling,
+    /// Processors and kernel.
+    pub processors: processors::Processors,
+    /// Clocks.
+    pub clock: clock::Clock,
+    /// Memory.
+    pub memory: memory::Memory,
+    /// What holds for all devices.
+    pub network: network::Network,
+    /// Network devices of this namespace, by name.
+    pub devices: Vec<devices::Device>,
+}
+
+impl Facts {
+    /// Reads them all, in some milliseconds, except [`scheduling::hogs`], which has to wait.
+    pub fn read(tree: &Tree) -> Self {
+        Self {
+            privilege: privilege::read(tree),
+            scheduling: scheduling::read(tree),
+            processors: processors::read(tree),
+            clock: clock::read(tree),
+            memory: memory::read(tree),
+            network: network::read(tree),
+            devices: devices::read(tree),
+        }
+    }
+}
+
+/// The value behind `name:` in a text of such lines.
+fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
+    text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim)
+}
+
+/// Numbers as the kernel lists them: `0-3,5`.
+fn list(text: &str) -> Vec<u32> {
+    let range = |part: &str| {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        Some(first.trim().parse().ok()?..=last.trim().parse::<u32>().ok()?.min(MOST_PROCESSORS))
+    };
+    text.split(',').filter_map(range).flatten().collect()
+}
+
+/// Processor numbers that are believed.
+const MOST_PROCESSORS: u32 = 8192;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_are_read_as_the_kernel_writes_them() {
+        assert_eq!(list("0-2,5"), [0, 1, 2, 5]);
+        assert_eq!(list("7"), [7]);
+        assert!(list("").is_empty() && list("x-y").is_empty() && list("3-1").is_empty());
+        assert!(list("0-4294967295").len() <= 8193);
+    }
+
+    #[test]
+    fn this_host_has_facts() {
+        let facts = Facts::read(&Tree::host());
+        assert!(!facts.processors.online.is_empty() && facts.network.receive_max.is_some(), "{facts:?}");
+        assert!(facts.devices.iter().any(|d| d.name == "lo" && d.loopback), "{facts:?}");
+        assert!(facts.privilege.capabilities.is_some() && facts.privilege.descriptors.is_some());
+    }
+
+    #[test]
+    fn an_empty_tree_has_none_and_is_no_error() {
+        let facts = Facts::read(&Tree::at("/nonexistent"));
+        assert_eq!(facts, Facts::default());
+    }
+}

@@ -1,0 +1,151 @@
+//! Network devices of this namespace.
+
+use super::Tree;
+
+/// A network device.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Device {
+    /// Its name, such as `eth0`.
+    pub name: String,
+    /// It is switched on.
+    pub up: bool,
+    /// It has a carrier: something is at the other end.
+    pub running: bool,
+    /// It is the loopback device.
+    pub loopback: bool,
+    /// It can send to multicast groups.
+    pub multicast: bool,
+    /// Largest packet in bytes.
+    pub mtu: Option<u32>,
+    /// It is a radio.
+    pub wireless: bool,
+    /// `full` or `half`, where the device says.
+    pub duplex: Option<String>,
+    /// The bridge it is a port of.
+    pub bridge: Option<String>,
+    /// It is a bridge: what it does with multicast.
+    pub bridging: Option<Bridging>,
+    /// `rp_filter`: 1 drops packets that came by another device than the answer would take.
+    pub strict_source: bool,
+    /// Received packets, and those that were dropped or broken.
+    pub received: Counts,
+    /// Sent packets, and those that were dropped or broken.
+    pub sent: Counts,
+}
+
+/// What a bridge does with multicast.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Bridging {
+    /// It looks who is a member.
+    pub snooping: bool,
+    /// It asks who is a member.
+    pub querier: bool,
+}
+
+/// Counters of one direction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Packets that went well.
+    pub packets: u64,
+    /// Packets that were broken.
+    pub errors: u64,
+    /// Packets for which there was no room.
+    pub dropped: u64,
+}
+
+const IFF_UP: u32 = 0x1;
+const IFF_LOOPBACK: u32 = 0x8;
+const IFF_MULTICAST: u32 = 0x1000;
+
+/// Reads them, by name. `sys` shows the namespace of who mounted it: where that is another one, only what `proc` shows of
+/// ours is read.
+pub fn read(tree: &Tree) -> Vec<Device> {
+    let counted = tree.text("proc/self/net/dev").unwrap_or_default();
+    let mut devices: Vec<Device> = counted.lines().filter_map(device).collect();
+    devices.sort_by(|a, b| a.name.cmp(&b.name));
+    let shown: Vec<String> =
+        tree.names("sys/class/net").into_iter().filter(|name| tree.text(&file(name, "ifindex")).is_some()).collect();
+    let ours = devices.iter().map(|device| &device.name).eq(shown.iter());
+    for device in &mut devices {
+        let filter = |of: &str| tree.number::<u8>(&format!("proc/sys/net/ipv4/conf/{of}/rp_filter")).unwrap_or(0);
+        device.strict_source = filter("all").max(filter(&device.name)) == 1;
+        if ours {
+            details(tree, device);
+        }
+    }
+    devices
+}
+
+fn file(device: &str, name: &str) -> String {
+    format!("sys/class/net/{device}/{name}")
+}
+
+/// A line of `proc/net/dev`: name, then 8 columns received and 8 sent.
+fn device(line: &str) -> Option<Device> {
+    let (name, columns) = line.split_once(':')?;
+    let columns: Vec<u64> = columns.split_whitespace().filter_map(|c| c.parse().ok()).collect();
+    let counts = |first: usize| {
+        Some(Counts {
+            packets: *columns.get(first + 1)?,
+            errors: *columns.get(first + 2)?,
+            dropped: *columns.get(first + 3)?,
+        })
+    };
+    let name = name.trim().to_owned();
+    Some(Device { loopback: name == "lo", name, received: counts(0)?, sent: counts(8)?, ..Device::default() })
+}
+
+fn details(tree: &Tree, device: &mut Device) {
+    let name = device.name.clone();
+    let of = |what: &str| file(&name, what);
+    let flags = tree.text(&of("flags")).and_then(|text| u32::from_str_radix(text.trim_start_matches("0x"), 16).ok());
+    let has = |flag: u32| flags.is_some_and(|flags| flags & flag != 0);
+    (device.up, device.loopback, device.multicast) = (has(IFF_UP), has(IFF_LOOPBACK), has(IFF_MULTICAST));
+    device.running = device.up && tree.number::<u8>(&of("carrier")) == Some(1);
+    device.mtu = tree.number(&of("mtu"));
+    device.duplex = tree.text(&of("duplex")).filter(|duplex| duplex != "unknown");
+    device.wireless = tree.path(&of("wireless")).exists() || tree.path(&of("phy80211")).exists();
+    device.bridge = link(tree, &of("master")).filter(|_| tree.path(&of("brport")).exists());
+    let switch = |what: &str| tree.number::<u8>(&of(what)).map(|on| on == 1);
+    device.bridging = switch("bridge/multicast_snooping")
+        .map(|snooping| Bridging { snooping, querier: switch("bridge/multicast_querier").unwrap_or(false) });
+}
+
+fn link(tree: &Tree, path: &str) -> Option<String> {
+    let target = std::fs::read_link(tree.path(path)).ok()?;
+    target.file_name()?.to_str().map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_are_read_from_their_columns() {
+        let line = "  eth0: 1000 10 1 2 0 0 0 3  2000 20 4 5 0 0 0 0";
+        let found = device(line).unwrap();
+        assert_eq!((found.name.as_str(), found.loopback), ("eth0", false));
+        assert_eq!(found.received, Counts { packets: 10, errors: 1, dropped: 2 });
+        assert_eq!(found.sent, Counts { packets: 20, errors: 4, dropped: 5 });
+        assert_eq!((device("Inter-|   Receive"), device("x: 1 2")), (None, None));
+    }
+
+    #[test]
+    fn a_tree_that_shows_other_devices_is_not_believed() {
+        let root = std::env::temp_dir().join(format!("thalweg-devices-{}", std::process::id()));
+        std::fs::create_dir_all(root.join("proc/self/net")).unwrap();
+        std::fs::write(root.join("proc/self/net/dev"), "lo: 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0").unwrap();
+        let seed = |name: &str| {
+            let folder = root.join(format!("sys/class/net/{name}"));
+            std::fs::create_dir_all(&folder).unwrap();
+            for (file, text) in [("ifindex", "1"), ("flags", "0x9"), ("mtu", "65536")] {
+                std::fs::write(folder.join(file), text).unwrap();
+            }
+        };
+        seed("lo");
+        assert_eq!(read(&Tree::at(&root))[0].mtu, Some(65_536));
+        seed("eth0");
+        assert_eq!((read(&Tree::at(&root))[0].mtu, read(&Tree::at(&root)).len()), (None, 1));
+        std::fs::remove_dir_all(root).unwrap();
+    }
+}

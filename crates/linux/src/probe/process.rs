@@ -1,0 +1,42 @@
+//! Another process of this host.
+
+use super::Tree;
+
+/// What it does at the moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// It runs, or waits for something.
+    Alive,
+    /// It was stopped: by SIGSTOP, SIGTSTP, a debugger or a frozen control group.
+    Stopped,
+    /// It waits within the kernel, for a disk most often, and hears no signal.
+    Blocked,
+    /// It ended, and nobody took notice.
+    Zombie,
+    /// There is no such process.
+    Gone,
+}
+
+/// What process `pid` does (proc_pid_stat(5)).
+pub fn state(tree: &Tree, pid: u32) -> State {
+    let text = tree.text(&format!("proc/{pid}/stat"));
+    let letter = text.as_deref().and_then(|text| text.rsplit_once(')')?.1.trim_start().chars().next());
+    match letter {
+        None => State::Gone,
+        Some('T' | 't') => State::Stopped,
+        Some('D') => State::Blocked,
+        Some('Z' | 'X') => State::Zombie,
+        Some(_) => State::Alive,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_process_is_alive_and_process_zero_is_none() {
+        assert_eq!(state(&Tree::host(), std::process::id()), State::Alive);
+        assert_eq!(state(&Tree::host(), 0), State::Gone);
+    }
+}

@@ -1,0 +1,119 @@
+//! Processors: how fast they run, how deep they sleep, who may use them; and which kernel runs on them.
+
+use super::{Tree, field, list};
+use std::collections::BTreeMap;
+use std::io::Read;
+
+/// Processors and kernel.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Processors {
+    /// Numbers of those that are on.
+    pub online: Vec<u32>,
+    /// Those that this process may use.
+    pub allowed: Vec<u32>,
+    /// Those that the scheduler leaves alone (`isolcpus=`).
+    pub isolated: Vec<u32>,
+    /// Frequency governors with their processors; empty where frequencies are not ours to choose.
+    pub governors: BTreeMap<String, Vec<u32>>,
+    /// The idle state that is on and takes longest to wake from.
+    pub deepest: Option<IdleState>,
+    /// Longest wake-up that somebody allows at present (`dev/cpu_dma_latency`), in microseconds; `None`: not readable.
+    pub allowed_wake_up_us: Option<u64>,
+    /// Whether two threads share a core.
+    pub threads_share_cores: Option<bool>,
+    /// Processes that want to run, averaged over a minute.
+    pub load: Option<f64>,
+    /// The kernel's release and build text.
+    pub kernel: Option<Kernel>,
+}
+
+/// An idle state (a C-state) of the processors.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IdleState {
+    /// Its name, such as `C6`.
+    pub name: String,
+    /// Time to wake up from it, in microseconds.
+    pub wake_up_us: u64,
+    /// The files that turn it off, one per processor.
+    pub switches: Vec<String>,
+}
+
+/// The kernel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Kernel {
+    /// Such as `6.18.2`.
+    pub release: String,
+    /// PREEMPT_RT.
+    pub real_time: bool,
+    /// It preempts itself (PREEMPT, PREEMPT_DYNAMIC or PREEMPT_RT).
+    pub preemptible: bool,
+}
+
+/// Reads them.
+pub fn read(tree: &Tree) -> Processors {
+    let status = tree.text("proc/self/status").unwrap_or_default();
+    let processors = |name: &str| tree.text(&format!("sys/devices/system/cpu/{name}")).map(|text| list(&text));
+    let online = processors("online").unwrap_or_default();
+    Processors {
+        allowed: field(&status, "Cpus_allowed_list").map(list).unwrap_or_default(),
+        isolated: processors("isolated").unwrap_or_default(),
+        governors: governors(tree, &online),
+        deepest: deepest(tree, &online),
+        allowed_wake_up_us: allowed_wake_up(tree),
+        threads_share_cores: tree.number::<u8>("sys/devices/system/cpu/smt/active").map(|active| active == 1),
+        load: tree.text("proc/loadavg").and_then(|text| text.split(' ').next()?.parse().ok()),
+        kernel: kernel(tree),
+        online,
+    }
+}
+
+fn governors(tree: &Tree, online: &[u32]) -> BTreeMap<String, Vec<u32>> {
+    let mut found: BTreeMap<String, Vec<u32>> = BTreeMap::new();
+    for processor in online {
+        if let Some(name) = tree.text(&governor_file(*processor)) {
+            found.entry(name).or_default().push(*processor);
+        }
+    }
+    found
+}
+
+/// The file that holds a processor's frequency governor.
+pub fn governor_file(processor: u32) -> String {
+    format!("sys/devices/system/cpu/cpu{processor}/cpufreq/scaling_governor")
+}
+
+fn deepest(tree: &Tree, online: &[u32]) -> Option<IdleState> {
+    let mut states: BTreeMap<(u64, String), Vec<String>> = BTreeMap::new();
+    for processor in online {
+        let folder = format!("sys/devices/system/cpu/cpu{processor}/cpuidle");
+        for state in tree.names(&folder) {
+            let file = |name: &str| format!("{folder}/{state}/{name}");
+            let off = tree.number::<u8>(&file("disable")).is_some_and(|off| off == 1);
+            let (Some(latency), Some(name), false) = (tree.number(&file("latency")), tree.text(&file("name")), off)
+            else {
+                continue;
+            };
+            states.entry((latency, name)).or_default().push(file("disable"));
+        }
+    }
+    let ((wake_up_us, name), switches) = states.pop_last()?;
+    Some(IdleState { name, wake_up_us, switches })
+}
+
+/// A program that holds `dev/cpu_dma_latency` open keeps all processors from deeper states.
+fn allowed_wake_up(tree: &Tree) -> Option<u64> {
+    let mut value = [0; 4];
+    std::fs::File::open(tree.path("dev/cpu_dma_latency")).ok()?.read_exact(&mut value).ok()?;
+    u64::try_from(i32::from_ne_bytes(value)).ok()
+}
+
+fn kernel(tree: &Tree) -> Option<Kernel> {
+    let version = tree.text("proc/sys/kernel/version")?;
+    let word = |wanted: &str| version.split_whitespace().any(|word| word == wanted);
+    let real_time = word("PREEMPT_RT") || tree.number::<u8>("sys/kernel/realtime") == Some(1);
+    Some(Kernel {
+        release: tree.text("proc/sys/kernel/osrelease").unwrap_or_default(),
+        real_time,
+        preemptible: real_time || word("PREEMPT") || word("PREEMPT_DYNAMIC"),
+    })
+}

@@ -1,0 +1,68 @@
+//! What this node knows of two ports, for `thalweg why`.
+
+use super::control::Control;
+use super::wanted::{Progress, Route, Wanted};
+use crate::admin::explain::{Explanation, MOST_EVENTS, Stage, Way};
+use crate::event::Event;
+use std::time::Duration;
+
+impl Control {
+    pub(super) fn explain(&self, publisher: &str, subscriber: &str) -> Explanation {
+        let names = (publisher.to_owned(), subscriber.to_owned());
+        let wanted = self
+            .wanted
+            .values()
+            .find(|w| (w.publisher.name.as_str(), w.subscriber.name.as_str()) == (publisher, subscriber));
+        let inlets = self.state.inlets();
+        let inlet = inlets.iter().find(|(_, inlet)| inlet.info().name == subscriber);
+        let other = if inlet.is_some() { publisher } else { subscriber };
+        Explanation {
+            knows_other: self.state.directory().port_named(other).is_some(),
+            apart: self.apart.contains(&names),
+            by_name: self.connected.contains_key(&names),
+            stage: wanted.map_or(Stage::Unwanted, stage),
+            ways: wanted.map(ways).unwrap_or_default(),
+            around: !self.state.settings.around.is_nothing(),
+            events: self.events_of(publisher, subscriber),
+            subscriber: inlet.map(|(_, inlet)| inlet.state()),
+        }
+    }
+
+    fn events_of(&self, publisher: &str, subscriber: &str) -> Vec<Event> {
+        let mut reader = self.state.events.reader();
+        let all = std::iter::from_fn(|| reader.wait(Duration::ZERO));
+        let mut events: Vec<Event> = all.filter(|event| is_about(event, publisher, subscriber)).collect();
+        events.split_off(events.len().saturating_sub(MOST_EVENTS))
+    }
+}
+
+fn is_about(event: &Event, p: &str, s: &str) -> bool {
+    match event {
+        Event::Matched { publisher, subscriber, .. }
+        | Event::Incompatible { publisher, subscriber, .. }
+        | Event::Unmatched { publisher, subscriber, .. }
+        | Event::CarrierFailed { publisher, subscriber, .. }
+        | Event::SlowCallback { publisher, subscriber, .. } => publisher == p && subscriber == s,
+        Event::Undecodable { subscriber, .. } => subscriber == s,
+        Event::NameTaken { name, .. } => name == p || name == s,
+        Event::Warning { text } => text.split([' ', ':', ';', ',']).any(|word| word == s || word == p),
+    }
+}
+
+fn stage(wanted: &Wanted) -> Stage {
+    match wanted.progress {
+        Progress::Idle(_) => Stage::Waiting,
+        Progress::Dialing => Stage::Trying,
+        Progress::Open(_) => Stage::Open,
+        Progress::Refused => Stage::Refused,
+    }
+}
+
+fn ways(wanted: &Wanted) -> Vec<Way> {
+    let to = |route: &Route| match route {
+        Route::Process => "this process".to_owned(),
+        Route::Unix(path) => path.display().to_string(),
+        Route::Tcp(address) => address.to_string(),
+    };
+    wanted.candidates.iter().map(|c| Way { carrier: c.carrier.clone(), to: to(&c.route) }).collect()
+}
