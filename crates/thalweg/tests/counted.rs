@@ -103,6 +103,43 @@ fn a_sample_within_one_process_allocates_nothing() {
     }
 }
 
+/// While a channel has a thread of its own every sample goes over it: one wake-up on the publishing thread, one send and
+/// one wait on the other, nothing allocated on either.
+#[test]
+fn a_sample_that_is_handed_over_costs_a_wake_up_and_allocates_nothing() {
+    let _alone = world::alone();
+    const SAMPLES: u64 = 1000;
+    for carrier in ["tcp", "udp"] {
+        let world = World::new();
+        let (mut publisher, mut subscribers) = pair(&world, carrier, 1);
+        let set = publisher.ask("set to=affinity=0");
+        assert!(set["ok"] == true, "{set}");
+        let own = number(&set["ends"][0], "tid") as i64;
+        publisher.ask("publish count=200");
+        let published = publisher.ask(&format!("publish count={SAMPLES} hz=1000"));
+        assert_eq!(
+            (number(&published, "allocations"), number(&published, "queued")),
+            (0.0, SAMPLES as f64),
+            "{published}"
+        );
+        subscribers[0].ask(&format!("until last={} ms=3000", number(&published, "last")));
+        let main = number(&publisher.ask("status"), "thread") as i64;
+        let (calling, sending) = match (Strace::attach(main), Strace::attach(own)) {
+            (Ok(calling), Ok(sending)) => (calling, sending),
+            (Err(why), _) | (_, Err(why)) => return skipped(why),
+        };
+        let published = publisher.ask(&format!("publish count={SAMPLES} hz=500"));
+        subscribers[0].ask(&format!("until last={} ms=3000", number(&published, "last")));
+        let (called, sent) = (calling.finish(), sending.finish());
+        figure("counted", format!("{carrier}, handed over: publishing thread {called:?}; its own thread {sent:?}"));
+        let wakes = sum(&called, &["futex"]).0;
+        assert!(wakes <= SAMPLES + 5 && sum(&called, &["sendto", "sendmsg"]).0 == 0, "{called:?}");
+        let (sends, waits) = (sum(&sent, &["sendto", "sendmsg"]).0, sum(&sent, &["futex"]).0);
+        assert!(sends == SAMPLES && waits <= SAMPLES + 5, "{sent:?}");
+        assert_eq!(sent.values().map(|n| n.0).sum::<u64>(), sends + waits, "other calls: {sent:?}");
+    }
+}
+
 #[test]
 fn one_system_call_per_sample_and_channel() {
     let _alone = world::alone();

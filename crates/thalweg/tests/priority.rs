@@ -13,8 +13,9 @@ use std::time::{Duration, Instant};
 use thalweg::admin::EndReport;
 use thalweg::codec::Raw;
 use thalweg::{Event, Node, Publisher, Settings, Subscriber};
+use world::agent::Agent;
 use world::capture::Capture;
-use world::{LONG, eventually, skipped};
+use world::{LONG, World, eventually, skipped};
 
 const NORMAL: u8 = 0;
 const LOW: u8 = 0x28;
@@ -265,6 +266,135 @@ fn a_sending_thread_is_scheduled_as_proc_says_and_ends_when_unset() {
     let tid = pair.set_out("sched=fifo:5").tid.unwrap();
     drop(pair.subscriber);
     assert!(ended(tid), "it outlived its channel");
+}
+
+#[test]
+#[ignore = "run by the other tests, in a process of its own"]
+fn the_part() {
+    world::roles::play();
+}
+
+/// Policy and priority of all threads of a process.
+fn all_scheduling_of(pid: u32) -> Vec<(u32, u32)> {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap().flatten();
+    let stat = |task: std::fs::DirEntry| std::fs::read_to_string(task.path().join("stat")).ok();
+    let numbers = |stat: String| {
+        let fields: Vec<String> = stat.rsplit(')').next()?.split_whitespace().map(str::to_owned).collect();
+        Some((fields.get(41 - 3)?.parse().ok()?, fields.get(40 - 3)?.parse().ok()?))
+    };
+    tasks.filter_map(stat).filter_map(numbers).collect()
+}
+
+#[test]
+fn a_process_is_scheduled_with_all_its_threads() {
+    let _alone = world::alone();
+    if !may_schedule() {
+        return;
+    }
+    let world = World::new();
+    let mut publisher = Agent::start(&world, "publisher topic=/a");
+    let _subscriber = Agent::start(&world, "subscriber topic=/a");
+    publisher.connected(1);
+    let set = publisher.ask("set to=process+sched=rr:3");
+    assert!(set["ok"] == true && set["ends"][0]["end"] == "process" && set["ends"][0]["policy"] == "rr", "{set}");
+    assert!(all_scheduling_of(publisher.pid()).iter().all(|found| *found == (2, 3)));
+    let refused = publisher.ask("set to=process+affinity=1023");
+    assert!(refused["ok"] == false && refused["why"].as_str().unwrap().contains("1023"), "{refused}");
+    publisher.ask("set to=process+sched=default");
+    assert!(all_scheduling_of(publisher.pid()).iter().all(|found| *found == (0, 0)));
+}
+
+#[test]
+fn memory_is_locked_where_that_is_asked_for() {
+    let _alone = world::alone();
+    let world = World::new();
+    if let Err(refused) =
+        Node::with_settings(Settings { lock_memory: true, name: "trial".into(), ..Settings::default() })
+    {
+        return skipped(refused);
+    }
+    for (part, locked) in [("publisher topic=/a lock=1", true), ("publisher topic=/b", false)] {
+        let publisher = Agent::start(&world, part);
+        let status = std::fs::read_to_string(format!("/proc/{}/status", publisher.pid())).unwrap();
+        let line = status.lines().find(|line| line.starts_with("VmLck:")).unwrap();
+        let kib: u64 = line.split_whitespace().nth(1).unwrap().parse().unwrap();
+        assert_eq!(kib > 0, locked, "{line}");
+    }
+}
+
+/// A channel whose samples cannot be taken over by any thread ends with its reason; it must not fall silent.
+#[test]
+fn without_a_thread_for_what_waits_the_channel_says_so() {
+    let _alone = world::alone();
+    let world = World::new();
+    let mut publisher = Agent::start(&world, "publisher topic=/a");
+    let subscriber = Agent::start(&world, "subscriber topic=/a");
+    publisher.connected(1);
+    let limit =
+        std::process::Command::new("prlimit").args(["--pid", &publisher.pid().to_string(), "--nofile=3:3"]).status();
+    if !limit.is_ok_and(|status| status.success()) {
+        return skipped("prlimit could not lower the number of descriptors");
+    }
+    subscriber.stop();
+    publisher.ask("publish count=400 hz=100000 size=60000");
+    assert!(publisher.told("no thread for what waits", LONG), "{}", publisher.ask("status"));
+    subscriber.go_on();
+}
+
+/// What waits moves with its channel: from the class's thread to the channel's own and back, to another class's, while the
+/// socket is full.
+#[test]
+fn what_waits_moves_to_the_new_thread_in_order() {
+    let _alone = world::alone();
+    let (a, b) = nodes("backlog", &Family::V4);
+    let (seqs, gate) = (Arc::<Mutex<Vec<u64>>>::default(), Arc::new(Mutex::new(())));
+    let (note, wait) = (seqs.clone(), gate.clone());
+    let builder = b.subscriber::<Raw>("/t").named("/in").carriers(["tcp"]);
+    let subscriber = builder.callback(move |sample| {
+        drop(wait.lock().unwrap());
+        note.lock().unwrap().push(sample.info().seq);
+    });
+    let subscriber = subscriber.unwrap();
+    let builder = a.publisher::<Raw>("/t").named("/out").queue(qos::Queue::KeepAll(10_000));
+    let mut publisher = builder.open().unwrap();
+    assert!(publisher.wait_connected(1, LONG) && subscriber.wait_connected(1, LONG));
+    for round in ["class=high", "affinity=0", "class=low", "affinity=default class=default"] {
+        let closed = gate.lock().unwrap();
+        let waits = |publisher: &Publisher<Raw>| publisher.channels()[0].waiting > 0;
+        while !waits(&publisher) {
+            publisher.publish(&[5; 20_000]).unwrap();
+        }
+        a.set_priority("/out", "/in", &changes(round)).unwrap();
+        publisher.publish(&[6; 20_000]).unwrap();
+        drop(closed);
+        let last = publisher.publish(&[7; 64]).unwrap().seq;
+        let all = eventually(LONG, || (seqs.lock().unwrap().last() == Some(&last)).then_some(()));
+        let seqs = seqs.lock().unwrap();
+        assert!(all.is_some() && seqs.iter().copied().eq(1..=last), "{round}: {:?}", first_odd(&seqs));
+    }
+}
+
+#[test]
+fn both_ends_have_threads_of_their_own_and_say_where_packets_wait() {
+    let _alone = world::alone();
+    if !may_schedule() {
+        return;
+    }
+    for carrier in ["tcp", "udp"] {
+        let mut pair = Pair::new(&format!("ends-{carrier}"), carrier, Family::V4, b"");
+        let (sends, receives) = (pair.set_out("class=high sched=fifo:21"), pair.set_in("sched=fifo:22"));
+        let both = [sends.tid, receives.tid].map(|tid| scheduling_of(tid.unwrap()));
+        assert_eq!(both, [(1, 21), (1, 22)], "{carrier}");
+        assert!(sends.own_thread && receives.own_thread);
+        // Nothing ever waits on the loopback interface.
+        assert_eq!((sends.device.as_deref(), sends.effective), (Some("lo"), false), "{sends:?}");
+        assert!(sends.because.contains("lo") || sends.because.contains("queue"), "{sends:?}");
+        pair.exchange();
+        let back = pair.set_in("sched=default");
+        assert_eq!((back.policy.as_str(), back.priority), ("other", 0), "{back:?}");
+        pair.exchange();
+        pair.never_reconnected();
+    }
 }
 
 /// Publishes at 1 kHz while `words` are set in turn at the publisher, each several times.

@@ -99,6 +99,7 @@ impl Control {
         };
         let ports = (answers.publisher.clone(), wanted.subscriber.clone());
         let channel = self.channel(pair, (&ports.0, &ports.1), "tcp", answers.incarnation, same_clock);
+        let _ = channel.sockets.set(half.socket().into_iter().collect());
         let agreed = Agreed {
             flow: answers.flow,
             max_message: channel.max_message as usize,

@@ -128,6 +128,8 @@ pub(crate) trait AnyOutlet: Send + Sync {
     fn release(&self);
     /// A channel that was never attached is given up.
     fn forget(&self, way: Way);
+    /// All samples of a channel are handed over from now on: buffers for them are made before they are needed.
+    fn prepare_to_hand_over(&self);
     /// No further sample is taken.
     fn close(&self);
     fn is_closed(&self) -> bool;
@@ -234,6 +236,18 @@ impl<M: Message> Outlet<M> {
         *seq = round.published.seq;
         self.published.store(*seq, Ordering::Relaxed);
         outcome.map(|()| round.published)
+    }
+
+    /// For tools: a publishing thread that holds the port (it may wait for room in a channel) is not waited for long.
+    fn try_lock_patiently(&self) -> Option<PiGuard<'_, Outflow<M>>> {
+        let until = Instant::now() + REPORT_PATIENCE;
+        loop {
+            match self.state.try_lock() {
+                Some(state) => return Some(state),
+                None if Instant::now() >= until => return None,
+                None => std::thread::yield_now(),
+            }
+        }
     }
 
     fn begin(&self) -> Result<(PiGuard<'_, Outflow<M>>, u64)> {
@@ -480,16 +494,17 @@ impl<M: Message> AnyOutlet for Outlet<M> {
     }
 
     fn reports(&self) -> Vec<ChannelReport> {
-        // Asked for by tools: a publishing thread that holds the port (it may wait for room in a channel) is not waited for long.
-        let until = Instant::now() + REPORT_PATIENCE;
-        let state = loop {
-            match self.state.try_lock() {
-                Some(state) => break state,
-                None if Instant::now() >= until => return Vec::new(),
-                None => std::thread::yield_now(),
-            }
-        };
+        let Some(state) = self.try_lock_patiently() else { return Vec::new() };
         state.attached.iter().map(|a| a.channel.report("publisher", a.waiting())).collect()
+    }
+
+    fn prepare_to_hand_over(&self) {
+        let waiting = self.info.qos.queue.limit().min(MOST_PREPARED) as usize + 2;
+        let mut spare = Pool::with_buffers(waiting, SMALL);
+        // Without them the publishing thread makes one whenever more wait than ever before.
+        if let Some(mut state) = self.try_lock_patiently() {
+            state.pool.grow_to(waiting, &mut spare);
+        }
     }
 
     fn close(&self) {

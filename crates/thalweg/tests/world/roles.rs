@@ -66,6 +66,7 @@ fn settings(words: &Words) -> Settings {
         realm: words.get("realm").unwrap().to_owned(),
         listen: words.get("listen").map(|a| a.split(',').map(|a| a.parse().unwrap()).collect()).unwrap_or_default(),
         discovery: words.get("file").map_or(DiscoverySource::Automatic, |f| DiscoverySource::Static(f.into())),
+        lock_memory: words.get("lock").is_some(),
         peers: words.get("peers").map(|p| p.split(',').map(str::to_owned).collect()).unwrap_or_default(),
         name: words.get("node").map_or(default.name.clone(), str::to_owned),
         ..default
@@ -189,10 +190,31 @@ impl Part {
                     json!({"ok": told.is_some(), "events": self.events()})
                 }
                 "status" => self.status(),
+                "set" => self.set(words.get("to").unwrap_or_default()),
                 "end" => break,
                 _ => panic!("no such command: {verb}"),
             };
             self.say(&answer);
+        }
+    }
+
+    /// Sets the priority of all channels of its ports, `set to=class=high+sched=fifo:30`, or of the process,
+    /// `set to=process+sched=other`.
+    fn set(&self, words: &str) -> Value {
+        let settings = words.trim_start_matches("process+");
+        let changes: qos::priority::Changes = settings.replace('+', " ").parse().unwrap();
+        let set = |name: &str| -> thalweg::Result<Vec<thalweg::admin::EndReport>> {
+            if words.starts_with("process+") {
+                return Ok(vec![self.node.set_priority(name, name, &changes)?]);
+            }
+            let ends = self.node.priority_report(name, None)?;
+            let others = ends.iter().map(|end| if end.end == "publisher" { &end.subscriber } else { &end.publisher });
+            others.map(|other| self.node.set_priority(name, other, &changes)).collect()
+        };
+        let done: Result<Vec<_>, _> = self.ports.names().iter().map(|name| set(name)).collect();
+        match done {
+            Ok(ends) => json!({"ok": true, "ends": ends.concat()}),
+            Err(refused) => json!({"ok": false, "why": refused.to_string()}),
         }
     }
 

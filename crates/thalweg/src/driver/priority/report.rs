@@ -7,8 +7,10 @@ use crate::admin::EndReport;
 use crate::control::PortId;
 use crate::port::Channel;
 use linux::marks::{self, Marks};
-use linux::sched;
+use linux::{queueing, sched};
 use qos::priority::{Change, Changes, Dscp, Mark, PrioritySettings};
+use socket2::{SockAddr, SockRef};
+use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Weak;
 
@@ -46,7 +48,7 @@ impl Control {
 
     fn describe_packets(&self, channel: &Channel, report: &mut EndReport) {
         let sockets = sockets(channel);
-        let Some((socket, found)) = sockets.first().and_then(|s| Some((s, marks::read(s.as_fd()).ok()?))) else {
+        let Some(found) = sockets.first().and_then(|socket| marks::read(socket.as_fd()).ok()) else {
             report.because = format!("no packets on this carrier ({}): marks have no effect", channel.carrier);
             return;
         };
@@ -56,14 +58,29 @@ impl Control {
         if report.asked.mark.is_some_and(|mark| mark.tos() != found.tos && mark.dscp() == Mark::Tos(found.tos).dscp()) {
             report.note = "the two lowest bits of the octet (ECN) are TCP's own: the kernel keeps them".into();
         }
-        let placed = placement_of(socket.as_fd(), &found);
+        if self.shares((channel.publisher, channel.subscriber)) {
+            add(&mut report.note, "its connection also carries the other direction: both have the mark set last");
+        }
+        // A multicast socket has no peer; the stream beside it leaves by the same device.
+        let placed = placement_of(sockets.iter().find_map(|socket| ends_of(socket.as_fd())), &found);
         (report.device, report.band) = (placed.device, placed.band);
         (report.effective, report.because) = (placed.effective, placed.because);
     }
 
     fn describe_thread(&self, end: &End, channel: &Channel, report: &mut EndReport) {
         if end.side == Side::Subscriber {
+            if let Ok(thread) = self.state.readers.report(channel.id) {
+                report.own_thread = thread.own_thread;
+                thread.tid.into_iter().for_each(|tid| describe_scheduling(tid, report));
+                add(&mut report.note, &format!("received by {}", thread.served_by));
+            }
             return;
+        }
+        if channel.flow.get().is_none() {
+            return add(
+                &mut report.note,
+                "the publishing thread hands samples over itself: there is no sending thread",
+            );
         }
         match channel.flow.get().and_then(Weak::upgrade).and_then(|flow| flow.own()) {
             Some(own) => describe_scheduling(own.tid(), report),
@@ -134,13 +151,30 @@ struct Placed {
     because: String,
 }
 
-/// Where packets with these marks wait: the one place that asks the kernel's queues.
-fn placement_of(_socket: BorrowedFd<'_>, found: &Marks) -> Placed {
-    let band = qos::priority::band(found.priority);
-    Placed {
-        device: None,
-        band: format!("band {band} of 3 by the default map"),
-        effective: false,
-        because: "which queue the packets meet was not looked at".into(),
+/// The addresses of a connected socket.
+fn ends_of(socket: BorrowedFd<'_>) -> Option<(IpAddr, IpAddr)> {
+    let socket = SockRef::from(&socket);
+    let address = |end: SockAddr| end.as_socket().map(|address| address.ip());
+    Some((address(socket.local_addr().ok()?)?, address(socket.peer_addr().ok()?)?))
+}
+
+/// Where packets with these marks wait: what the kernel's queues say.
+fn placement_of(ends: Option<(IpAddr, IpAddr)>, found: &Marks) -> Placed {
+    let nothing = |device, because| Placed { device, band: String::new(), effective: false, because };
+    let Some((local, peer)) = ends else {
+        return nothing(None, "it is not known by which device its packets leave".into());
+    };
+    let device = match queueing::egress(local, peer) {
+        Ok(device) => device,
+        Err(error) => return nothing(None, error.to_string()),
+    };
+    match queueing::placement(&device, found.tos, found.priority, found.v6) {
+        Ok(placed) => Placed {
+            device: Some(device),
+            band: format!("{} of {}", placed.place, placed.discipline),
+            effective: placed.effective,
+            because: placed.because,
+        },
+        Err(error) => nothing(Some(device), error.to_string()),
     }
 }

@@ -8,7 +8,7 @@ mod shared;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use priority::ServedBy;
+pub(crate) use priority::{ServedBy, ThreadError};
 
 use crate::channel::inbound::{Inbound, Step};
 use crate::event::Events;
