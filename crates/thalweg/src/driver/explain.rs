@@ -42,6 +42,7 @@ fn is_about(event: &Event, p: &str, s: &str) -> bool {
         | Event::Incompatible { publisher, subscriber, .. }
         | Event::Unmatched { publisher, subscriber, .. }
         | Event::CarrierFailed { publisher, subscriber, .. }
+        | Event::PriorityChanged { publisher, subscriber, .. }
         | Event::SlowCallback { publisher, subscriber, .. } => publisher == p && subscriber == s,
         Event::Undecodable { subscriber, .. } => subscriber == s,
         Event::NameTaken { name, .. } => name == p || name == s,
