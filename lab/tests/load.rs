@@ -73,7 +73,7 @@ fn a_wire_lets_no_more_pass_than_its_rate_and_a_stream_takes_what_there_is() {
     for queue in [Queue::Fifo, Queue::Bands, Queue::Classes] {
         let wire = Wire { rate: 10_000_000, limit: 100, queue };
         wire.install(world.topology.host(1), DEVICE).unwrap();
-        let load = Load { protocol: Protocol::Tcp, pattern: Pattern::Greedy, ..LOAD };
+        let load = Load { protocol: Protocol::Tcp, pattern: Pattern::Greedy(2), ..LOAD };
         world.generator.start(&world.lab, &load).unwrap();
         std::thread::sleep(Duration::from_millis(200));
         let before = world.sink.count(&world.lab).unwrap();

@@ -56,18 +56,24 @@ pub enum Pattern {
     Random,
     /// So many at once.
     Bursts(u32),
-    /// As fast as the other end takes them (TCP).
-    Greedy,
+    /// So many streams, each as fast as it may (TCP). One alone cannot fill its own host's queue: Linux holds back what
+    /// a stream has there (TCP small queues).
+    Greedy(u32),
 }
 
 impl Pattern {
+    /// Whether it takes what there is, and has no rate to be held to.
+    pub const fn is_greedy(self) -> bool {
+        matches!(self, Pattern::Greedy(_))
+    }
+
     /// For people and factors.
     pub fn name(self) -> String {
         match self {
             Pattern::Even => "even".into(),
             Pattern::Random => "random".into(),
             Pattern::Bursts(n) => format!("bursts of {n}"),
-            Pattern::Greedy => "greedy".into(),
+            Pattern::Greedy(streams) => format!("{streams} greedy streams"),
         }
     }
 }

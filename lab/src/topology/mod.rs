@@ -19,6 +19,7 @@ use crate::error::{Error, Result};
 use crate::run::Lab;
 use command::ip;
 use std::net::{IpAddr, Ipv4Addr};
+use std::path::{Path, PathBuf};
 
 /// Interface of a host.
 pub const DEVICE: &str = "eth0";
@@ -27,6 +28,7 @@ pub const DEVICE: &str = "eth0";
 #[derive(Debug)]
 pub struct Namespace {
     name: String,
+    journals: PathBuf,
 }
 
 impl Namespace {
@@ -38,7 +40,7 @@ impl Namespace {
         lab.stop.check()?;
         let name = lab.name(what);
         ip(&["netns", "add", &name])?;
-        let namespace = Self { name };
+        let namespace = Self { name, journals: lab.folder().join("queues") };
         for setting in ["all/accept_ra", "default/accept_ra", "default/accept_dad", "default/router_solicitations"] {
             namespace.set(&format!("net/ipv6/conf/{setting}"), "0");
         }
@@ -51,6 +53,11 @@ impl Namespace {
     /// Its name.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Where what is installed in it is noted.
+    pub(crate) fn journals(&self) -> &Path {
+        &self.journals
     }
 
     /// Runs `ip` in it.

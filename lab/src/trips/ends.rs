@@ -101,15 +101,9 @@ impl Ends {
         let other = if self.me == "ping" { "pong" } else { "ping" };
         let set = |from: &str| {
             let (port, other) = (port(self.me, carrier, from), port(other, carrier, from));
-            let request = thalweg::admin::Request::Set { port, other, changes: changes.clone() };
-            match self.node.ask(self.node.id(), &request, CONNECT)? {
-                // One that is only stored would leave the two arms of an experiment alike.
-                thalweg::admin::Reply::Settings(ends) if ends.iter().any(|end| end.carrier.is_empty()) => {
-                    Err(Error::Failed(ends.iter().map(|end| end.note.as_str()).collect()))
-                }
-                thalweg::admin::Reply::Settings(mut ends) if ends.len() == 1 => Ok(ends.remove(0)),
-                other => Err(Error::Failed(format!("{other:?}"))),
-            }
+            let end = self.node.set_priority(&port, &other, changes)?;
+            // One that is only stored would leave the two arms of an experiment alike.
+            if end.carrier.is_empty() { Err(Error::Failed(end.note)) } else { Ok(end) }
         };
         Ok(Priorities { ends: ["ping", "pong"].into_iter().map(set).collect::<Result<_>>()? })
     }

@@ -6,7 +6,7 @@
 //! because a connection has one mark per end and the channel is the unit of priority.
 
 use super::control::{Command, Control};
-use super::entries::Entry;
+use super::entries::{Entry, PendingAttach};
 use super::state::NodeState;
 use super::wanted::{Pair, Progress, Wanted};
 use crate::carrier::tcp::{self, TcpReceive, TcpSend};
@@ -134,13 +134,16 @@ impl Control {
         let pair = (PortRef { node: here.node, port: answers.port }, PortRef { node: asker.node, port: waiting });
         let qos = &outlet.info().qos;
         let settings = FlowSettings { id: answers.flow, policy: qos.queue, burst: 0, batching };
-        let flow =
-            self.flow(settings, qos.class, Box::new(half), tcp::CAPABILITIES, &Place { local, peer, port_number: 0 });
+        let place = Place { local, peer, port_number: 0 };
+        let way = Way::Flow(self.flow(settings, qos.class, Box::new(half), tcp::CAPABILITIES, &place));
         let ports = (outlet.info(), &subscriber);
         let channel = Arc::new(self.channel(pair, ports, "tcp", self.state.incarnation, same_clock));
+        let entry = Entry::Shared(stream, None);
+        self.prioritise_sent(&channel, &way, &entry);
+        let token = self.watch_served(entry, channel.clone());
         let id = channel.id;
         let ready: super::Reply = Box::new(move || begin.ready(pair, id));
-        self.attach_channel(channel, outlet, Way::Flow(flow), Entry::Shared(stream, None), ready);
+        self.attach_now(PendingAttach { outlet, channel, way, token, answer: Some(ready) });
     }
 
     /// Questions may come: their answers have a channel. An older one between the same ports ends behind its last sample.

@@ -2,15 +2,14 @@
 
 use super::control::Control;
 use super::entries::{Entry, PendingAttach, Reply};
-use super::priority::Side;
 use super::wrap;
 use crate::carrier::tcp::{self, TcpSend};
-use crate::carrier::{Capabilities, Carrier, Place, SendHalf, SharedSocket, shared};
+use crate::carrier::{Capabilities, Carrier, Place, SendHalf};
 use crate::channel::flow::{Flow, FlowSettings};
 use crate::control::matching::{Match, compare};
 use crate::control::{CHANNEL_HANDSHAKE, CONTROL_LINK};
 use crate::handshake::{self, Accepted, Answer, LARGEST, Parameters, Refused, Request, VERSION};
-use crate::port::{AnyOutlet, Channel, PortRef, Way};
+use crate::port::{AnyOutlet, PortRef, Way};
 use linux::memory::RingWriter;
 use std::io;
 use std::net::{SocketAddr, TcpStream};
@@ -324,41 +323,10 @@ impl Control {
         let pair = ends(self.state.id, request);
         let (ports, incarnation) = ((outlet.info(), &request.subscriber), self.state.incarnation);
         let channel = Arc::new(self.channel(pair, ports, &request.carrier, incarnation, same_clock));
-        self.attach_channel(channel, outlet, way, entry, reply);
-    }
-
-    /// Gives the publisher a channel that leaves this way.
-    pub(super) fn attach_channel(
-        &mut self,
-        channel: Arc<Channel>,
-        outlet: Arc<dyn AnyOutlet>,
-        way: Way,
-        entry: Entry,
-        reply: Reply,
-    ) {
-        let _ = channel.sockets.set(sockets(&way, &entry));
-        if let Way::Flow(flow) | Way::Group(flow) = &way {
-            let _ = channel.flow.set(Arc::downgrade(flow));
-        }
-        self.prioritise_opened(Side::Publisher, &channel);
+        self.prioritise_sent(&channel, &way, &entry);
         let token = self.watch_served(entry, channel.clone());
         self.attach_now(PendingAttach { outlet, channel, way, token, answer: Some(reply) });
     }
-}
-
-/// The sockets by which packets of a channel leave the publisher: the flow's, and the handshake's where it is another.
-fn sockets(way: &Way, entry: &Entry) -> Vec<SharedSocket> {
-    let mut sockets: Vec<SharedSocket> = match way {
-        Way::Flow(flow) | Way::Group(flow) => flow.socket().into_iter().collect(),
-        Way::Local(_) | Way::Ring(_) => Vec::new(),
-    };
-    if let Entry::Served(stream, _) | Entry::Shared(stream, _) = entry {
-        let stream = shared(stream);
-        if !sockets.iter().any(|socket| socket.ptr_eq(&stream)) {
-            sockets.push(stream);
-        }
-    }
-    sockets
 }
 
 /// The publishing and the subscribing port that a request speaks of.

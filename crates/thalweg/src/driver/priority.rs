@@ -4,27 +4,42 @@
 //! A change is carried out whole or, with the kernel's reason, not at all: sockets first, then the thread, and what was
 //! changed before a refusal is put back.
 
-mod ends;
-mod group;
 mod report;
 mod sockets;
 
-pub(super) use ends::{End, Side};
-
 use super::FlowNews;
 use super::control::Control;
+use super::entries::Entry;
 use super::reader::ThreadError;
 use crate::admin::{self, EndReport};
+use crate::carrier::{SharedSocket, shared};
 use crate::channel::flow::Flow;
-use crate::control::PortId;
+use crate::control::{Direction, PortId};
 use crate::event::Event;
-use crate::port::Channel;
+use crate::port::{Channel, PortRef, Way};
 use linux::sched;
 use qos::Class;
 use qos::priority::{Changes, Mark, PrioritySettings, band};
 use sockets::{Marked, change_sockets, put_back};
 use std::io;
 use std::sync::{Arc, Weak};
+
+/// Which end of a channel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Side {
+    Publisher,
+    Subscriber,
+}
+
+/// One end of a channel that is, or may come to be.
+#[derive(Clone, Debug)]
+pub(super) struct End {
+    pub side: Side,
+    /// The port of this node.
+    pub port: PortId,
+    pub name: String,
+    pub other: String,
+}
 
 /// Pairs of ports for which settings are kept.
 const MOST_KEPT: usize = 4096;
@@ -91,6 +106,26 @@ impl Control {
     fn wanted_by(&self, end: &End) -> PrioritySettings {
         let kept = self.kept.get(&end.key()).cloned().unwrap_or_default();
         kept.or(&self.state.priority(end.port))
+    }
+
+    /// At the publisher: what a channel that is being opened leaves by, and what holds for it.
+    pub(super) fn prioritise_sent(&mut self, channel: &Arc<Channel>, way: &Way, entry: &Entry) {
+        let flow = match way {
+            Way::Flow(flow) | Way::Group(flow) => Some(flow),
+            Way::Local(_) | Way::Ring(_) => None,
+        };
+        let mut sockets: Vec<SharedSocket> = flow.and_then(|flow| flow.socket()).into_iter().collect();
+        if let Entry::Served(stream, _) | Entry::Shared(stream, _) = entry {
+            let stream = shared(stream);
+            if !sockets.iter().any(|socket| socket.ptr_eq(&stream)) {
+                sockets.push(stream);
+            }
+        }
+        let _ = channel.sockets.set(sockets);
+        if let Some(flow) = flow {
+            let _ = channel.flow.set(Arc::downgrade(flow));
+        }
+        self.prioritise_opened(Side::Publisher, channel);
     }
 
     /// Gives a channel that was just opened what holds for it. What the kernel refuses is told, and the channel goes on
@@ -219,6 +254,131 @@ impl Control {
         let (publisher, subscriber) = (end.name, end.other);
         self.state.events.push(Event::PriorityChanged { publisher, subscriber, change });
     }
+
+    // --- multicast ---------------------------------------------------------------------------------------------
+
+    fn is_multicast(&self, channel: &Channel) -> bool {
+        self.carrier(&channel.carrier).is_some_and(|carrier| carrier.capabilities().multicast)
+    }
+
+    /// One send cannot carry two marks, nor leave on two threads: the member gets a flow of its own over udp.
+    fn rehome(&mut self, end: &End, channel: &Channel) -> Result<String, String> {
+        let (publisher, subscriber) = (end.name.clone(), end.other.clone());
+        let note = format!(
+            "re-homed from {} to unicast udp, because one multicast send has one mark for all members: connected anew, \
+             samples published meanwhile may be lost",
+            channel.carrier
+        );
+        if channel.subscriber.node == self.state.id {
+            return match self.connect(publisher, subscriber, Some("udp".into())) {
+                admin::Reply::No(why) => Err(why),
+                _ => Ok(note),
+            };
+        }
+        let request = admin::pack(&admin::Request::Connect { publisher, subscriber, carrier: Some("udp".into()) });
+        let (id, to) = (self.next_call, channel.subscriber.node);
+        self.next_call += 1;
+        if !self.discoveries.iter_mut().any(|d| d.call(to, id, &request)) {
+            return Err(format!("{} has to connect by udp for it, and its node cannot be asked now", end.other));
+        }
+        self.rehoming.retain(|(_, key)| *key != end.key());
+        self.rehoming.push((id, end.key()));
+        Ok(note)
+    }
+
+    /// The subscriber's node answered: a member that stays in its group keeps the group's priority.
+    pub(super) fn rehomed(&mut self, id: u64, answer: &[u8]) {
+        let Some(at) = self.rehoming.iter().position(|(call, _)| *call == id) else { return };
+        let (_, key) = self.rehoming.swap_remove(at);
+        if let Err(why) = admin::unpack(answer) {
+            self.kept.remove(&key);
+            self.warn(format!("{} to {} keeps its group's priority: {why}", key.0, key.1));
+        }
+    }
+
+    // --- which end ---------------------------------------------------------------------------------------------
+
+    fn find_end(&self, name: &str, other: &str) -> Result<End, String> {
+        let (side, port) = self.find_port(name)?;
+        let direction = self.state.directory().port_named(other).map(|(_, info)| info.direction);
+        let same = match side {
+            Side::Publisher => direction == Some(Direction::Publisher),
+            Side::Subscriber => direction == Some(Direction::Subscriber),
+        };
+        if same {
+            return Err(format!("no channel leads from {name} to {other}: both are {}s", side.name()));
+        }
+        crate::control::matching::check_name(other).map_err(|wrong| format!("port name {wrong}"))?;
+        Ok(End { side, port, name: name.to_owned(), other: other.to_owned() })
+    }
+
+    fn find_port(&self, name: &str) -> Result<(Side, PortId), String> {
+        if let Some((port, _)) = self.state.outlet_named(name) {
+            return Ok((Side::Publisher, port));
+        }
+        let inlets = self.state.inlets();
+        if let Some((port, _)) = inlets.iter().find(|(_, inlet)| inlet.info().name == name) {
+            return Ok((Side::Subscriber, *port));
+        }
+        let outlets = self.state.outlets();
+        let names = outlets.iter().map(|o| &o.info().name).chain(inlets.iter().map(|(_, i)| &i.info().name));
+        Err(format!("this node has no port {name}: it has {}", listed(names)))
+    }
+
+    fn channels_at(&self, side: Side, port: PortId) -> Vec<Arc<Channel>> {
+        match side {
+            Side::Publisher => {
+                let waiting = self.attaching.iter().map(|pending| pending.channel.clone());
+                let attached = self.state.outlet(port).map(|(outlet, _)| outlet.channels()).unwrap_or_default();
+                attached.into_iter().chain(waiting.filter(|channel| channel.publisher.port == port)).collect()
+            }
+            Side::Subscriber => {
+                let inlet = self.state.inlet(port);
+                let channels = inlet.and_then(|i| i.channels().lock().map(|channels| channels.clone()).ok());
+                channels.unwrap_or_default().into_iter().filter(|channel| !channel.is_closed()).collect()
+            }
+        }
+    }
+
+    fn channel_of(&self, end: &End) -> Option<Arc<Channel>> {
+        let channels = self.channels_at(end.side, end.port);
+        channels.into_iter().rev().find(|channel| *end.side.other_name(channel) == end.other)
+    }
+
+    /// Which channels there are instead of the one that was meant.
+    fn no_channel(&self, end: &End) -> String {
+        let channels = self.channels_at(end.side, end.port);
+        let names = listed(channels.iter().map(|channel| end.side.other_name(channel)));
+        format!("{} has no channel with {}: it has channels with {names}", end.name, end.other)
+    }
+}
+
+impl Side {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Side::Publisher => "publisher",
+            Side::Subscriber => "subscriber",
+        }
+    }
+    fn port(self, channel: &Channel) -> PortRef {
+        if self == Side::Publisher { channel.publisher } else { channel.subscriber }
+    }
+    fn own_name(self, channel: &Channel) -> &String {
+        if self == Side::Publisher { &channel.publisher_name } else { &channel.subscriber_name }
+    }
+    fn other_name(self, channel: &Channel) -> &String {
+        if self == Side::Publisher { &channel.subscriber_name } else { &channel.publisher_name }
+    }
+}
+
+impl End {
+    fn of(side: Side, channel: &Channel) -> Self {
+        let (name, other) = (side.own_name(channel).clone(), side.other_name(channel).clone());
+        End { side, port: side.port(channel).port, name, other }
+    }
+    fn key(&self) -> (String, String) {
+        (self.name.clone(), self.other.clone())
+    }
 }
 
 /// A thread's settings, whole: what is not asked for is as this thread has it, which nobody set.
@@ -235,4 +395,14 @@ fn sending_class(mark: Mark, socket_priority: u32) -> Class {
         1 => Class::Normal,
         _ => Class::Low,
     })
+}
+
+fn listed<'a>(names: impl Iterator<Item = &'a String>) -> String {
+    const MOST: usize = 16;
+    let names: Vec<&str> = names.map(String::as_str).collect();
+    match names.len() {
+        0 => "none".to_owned(),
+        count if count > MOST => format!("{} and {} more", names[..MOST].join(", "), count - MOST),
+        _ => names.join(", "),
+    }
 }

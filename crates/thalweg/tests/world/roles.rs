@@ -66,8 +66,8 @@ fn settings(words: &Words) -> Settings {
         realm: words.get("realm").unwrap().to_owned(),
         listen: words.get("listen").map(|a| a.split(',').map(|a| a.parse().unwrap()).collect()).unwrap_or_default(),
         discovery: words.get("file").map_or(DiscoverySource::Automatic, |f| DiscoverySource::Static(f.into())),
-        lock_memory: words.get("lock").is_some(),
         peers: words.get("peers").map(|p| p.split(',').map(str::to_owned).collect()).unwrap_or_default(),
+        lock_memory: words.get("lock").is_some(),
         name: words.get("node").map_or(default.name.clone(), str::to_owned),
         ..default
     }

@@ -94,7 +94,7 @@ pub struct Amount {
 
 /// For these options.
 pub fn amount(options: &Options) -> Amount {
-    let period = Duration::from_millis(4);
+    let period = Duration::from_millis(3);
     match (options.tiny, options.quick) {
         (true, _) => Amount { repetitions: 1, count: 25, warmup: 5, period },
         (false, true) => Amount { repetitions: 5, count: 500, warmup: 75, period },
@@ -104,6 +104,8 @@ pub fn amount(options: &Options) -> Amount {
 
 /// Packets of a burst.
 const BURST: u32 = 40;
+/// Streams of a greedy load: enough to fill the queue.
+const STREAMS: u32 = 32;
 
 /// The rows of a set-up: the paper's 16 cells are those with 20 and 70 % at random distances.
 pub fn rows(setup: &Setup, options: &Options) -> Vec<Row> {
@@ -135,7 +137,7 @@ pub fn rows(setup: &Setup, options: &Options) -> Vec<Row> {
 
 /// How a load above 70 % comes: datagrams in bursts, a stream as fast as it can.
 fn above(load: Protocol) -> Pattern {
-    if load == Protocol::Udp { Pattern::Bursts(BURST) } else { Pattern::Greedy }
+    if load == Protocol::Udp { Pattern::Bursts(BURST) } else { Pattern::Greedy(STREAMS) }
 }
 
 #[cfg(test)]

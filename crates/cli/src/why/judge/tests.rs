@@ -45,6 +45,7 @@ fn port(direction: Direction, name: &str) -> PortInfo {
         message: TypeDescription::opaque("test"),
         qos: qos::Qos::default(),
         carriers: vec!["tcp".into()],
+        answers: None,
     }
 }
 

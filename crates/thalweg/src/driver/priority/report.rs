@@ -7,7 +7,8 @@ use crate::admin::EndReport;
 use crate::control::PortId;
 use crate::port::Channel;
 use linux::marks::{self, Marks};
-use linux::{queueing, sched};
+use linux::queueing;
+use linux::sched::{self, Scheduled};
 use qos::priority::{Change, Changes, Dscp, Mark, PrioritySettings};
 use socket2::{SockAddr, SockRef};
 use std::net::IpAddr;
@@ -69,12 +70,10 @@ impl Control {
 
     fn describe_thread(&self, end: &End, channel: &Channel, report: &mut EndReport) {
         if end.side == Side::Subscriber {
-            if let Ok(thread) = self.state.readers.report(channel.id) {
-                report.own_thread = thread.own_thread;
-                thread.tid.into_iter().for_each(|tid| describe_scheduling(tid, report));
-                add(&mut report.note, &format!("received by {}", thread.served_by));
-            }
-            return;
+            let Ok(thread) = self.state.readers.report(channel.id) else { return };
+            thread.scheduled.iter().for_each(|found| describe_scheduled(found, report));
+            (report.tid, report.own_thread) = (thread.tid, thread.own_thread);
+            return add(&mut report.note, &format!("received by {}", thread.served_by));
         }
         if channel.flow.get().is_none() {
             return add(
@@ -128,12 +127,17 @@ impl Control {
 
 /// What the kernel says of a thread.
 fn describe_scheduling(tid: i32, report: &mut EndReport) {
-    let Ok(found) = sched::read(tid) else { return };
-    report.tid = Some(tid);
+    if let Ok(found) = sched::read(tid) {
+        describe_scheduled(&found, report);
+    }
+}
+
+fn describe_scheduled(found: &Scheduled, report: &mut EndReport) {
+    report.tid = Some(found.tid);
     report.policy = found.policy_name().to_owned();
     report.priority = found.priority().into();
     report.nice = found.nice.into();
-    report.affinity = found.affinity;
+    report.affinity.clone_from(&found.affinity);
 }
 
 fn add(note: &mut String, more: &str) {

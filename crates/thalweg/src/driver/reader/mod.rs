@@ -2,7 +2,6 @@
 //! priority of their own and those that would hold up others; the rest share one thread per class that waits for all of them.
 
 mod own;
-#[cfg_attr(not(test), allow(dead_code))] // called by administration
 mod priority;
 mod shared;
 #[cfg(test)]
