@@ -96,7 +96,8 @@ fn record_queued(carrier: &str) -> Vec<Taken> {
     (0..6).for_each(|_| way.arrived());
     // The first leaves at once, the second finds no room, so that the sender thread has the send right: the third waits.
     let mut three = |steps: usize| {
-        (way.publish(), way.publish());
+        way.publish();
+        way.publish();
         trace::start(steps, linux::allocations::count);
         let waits = way.publish().queued == 1;
         (0..3).for_each(|_| way.arrived());
