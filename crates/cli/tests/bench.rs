@@ -180,7 +180,7 @@ fn rows_with_a_limit_of_their_own_are_measured_without_a_baseline() {
     assert!(output.status.success(), "{result}");
     let rows = result["rows"].as_array().unwrap();
     assert_eq!(rows.len(), 4);
-    for (row, unit) in rows.iter().zip(["MiB", "threads", "ms", "ms"]) {
+    for (row, unit) in rows.iter().zip(["MB", "threads", "ms", "ms"]) {
         assert!(row["thalweg"]["median"].as_f64().unwrap() > 0.0 && row["baseline"].is_null(), "{row}");
         assert_eq!(row["unit"], unit);
     }

@@ -51,7 +51,7 @@ pub enum Figure {
     Rate,
     /// Processor time per message in µs.
     Cpu,
-    /// Peak resident memory of the measuring process in MiB.
+    /// Peak resident memory of the measuring process in MB (10⁶ bytes).
     Memory,
     /// Threads of the node that has most.
     Threads,
@@ -71,7 +71,7 @@ impl Figure {
             Figure::LastP50 => ("/latency_us/p50", 1.0, "µs"),
             Figure::Rate => ("/messages_per_second", 1.0, "/s"),
             Figure::Cpu => ("/cpu_us_per_message", 1.0, "µs"),
-            Figure::Memory => ("/rss_kib", 1.0 / 1024.0, "MiB"),
+            Figure::Memory => ("/rss_kib", 1.024e-3, "MB"),
             Figure::Threads => ("/threads", 1.0, "threads"),
             Figure::Open => ("/open_ms", 1.0, "ms"),
             Figure::Matched => ("/matched_ms", 1.0, "ms"),
