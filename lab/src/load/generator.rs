@@ -108,30 +108,42 @@ pub(crate) fn play(mut orders: Orders) -> Result {
     Ok(())
 }
 
+/// A load that runs: one thread, or one per greedy stream.
 struct Running {
     stop: Arc<AtomicBool>,
-    thread: JoinHandle<Result<Offered>>,
+    threads: Vec<JoinHandle<Result<Offered>>>,
 }
 
 impl Running {
     fn start(load: Load, target: Target) -> Result<Self> {
-        let mut sender = Sender::open(&load, target)?;
-        let stop = Arc::new(AtomicBool::new(false));
-        let asked = stop.clone();
-        let body = move || {
-            linux::sched::set(0, &Scheduling::from(SCHEDULING)).map_err(|e| Error::System(e.to_string()))?;
-            if load.pattern == Pattern::Greedy {
-                greedy(&mut sender, &asked)
-            } else {
-                paced(&load, &mut sender, &asked)
-            }
-        };
-        Ok(Self { stop, thread: std::thread::Builder::new().name("load".into()).spawn(body)? })
+        let streams = if let Pattern::Greedy(streams) = load.pattern { streams.max(1) } else { 1 };
+        // All are connected before the first one sends: nothing of a connection waits behind the load, or is lost in it.
+        let senders: Vec<Sender> = (0..streams).map(|_| Sender::open(&load, target)).collect::<Result<_>>()?;
+        let mut running = Self { stop: Arc::default(), threads: Vec::new() };
+        for mut sender in senders {
+            let stop = running.stop.clone();
+            let body = move || {
+                linux::sched::set(0, &Scheduling::from(SCHEDULING)).map_err(|e| Error::System(e.to_string()))?;
+                if load.pattern.is_greedy() { greedy(&mut sender, &stop) } else { paced(&load, &mut sender, &stop) }
+            };
+            running.threads.push(std::thread::Builder::new().name("load".into()).spawn(body)?);
+        }
+        Ok(running)
     }
 
-    fn finish(self) -> Result<Offered> {
+    fn finish(mut self) -> Result<Offered> {
         self.stop.store(true, Relaxed);
-        self.thread.join().unwrap_or_else(|_| Err(Error::Failed("the load ended in a panic".into())))
+        let ended = || Error::Failed("the load ended in a panic".into());
+        self.threads.drain(..).try_fold(Offered::default(), |sum, thread| {
+            let one = thread.join().map_err(|_| ended())??;
+            Ok(Offered { packets: sum.packets + one.packets, seconds: sum.seconds.max(one.seconds) })
+        })
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.stop.store(true, Relaxed);
     }
 }
 
@@ -179,12 +191,14 @@ enum Sender {
 
 impl Sender {
     fn open(load: &Load, target: Target) -> Result<Self> {
-        let most = if let Pattern::Bursts(n) = load.pattern { n } else { 1 };
+        let most = load.pattern.burst();
         let bytes = |packets: u32| vec![0x5a; load.protocol.payload() * packets as usize];
         if load.protocol == Protocol::Tcp {
             let stream = TcpStream::connect_timeout(&target.tcp, PATIENCE)?;
             stream.set_nodelay(true)?;
             stream.set_write_timeout(Some(LOOK))?;
+            // What waits when the load ends is thrown away: megabytes would go on for seconds, into the next measurement.
+            rustix::net::sockopt::set_socket_linger(&stream, Some(Duration::ZERO)).map_err(std::io::Error::from)?;
             return Ok(Sender::Stream { stream, bytes: bytes(most.max(GREEDY)) });
         }
         let socket = UdpSocket::bind(if target.udp.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" })?;

@@ -4,16 +4,23 @@
 mod distribution;
 mod environment;
 mod figure;
+mod markdown;
+mod page;
 mod svg;
-mod written;
+mod tables;
 
 pub use distribution::{Distribution, median, median_ratio};
 pub use environment::Environment;
 pub use figure::{Bar, Figure, Group, Panel};
-pub use written::{markdown, report, write};
+pub use markdown::markdown;
+pub use page::report;
+pub use svg::draw;
 
+use crate::error::{Error, Result};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use std::fs;
+use std::path::Path;
 
 /// The document of one experiment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -158,9 +165,9 @@ impl Check {
         Self {
             name: name.into(),
             value: found,
-            limit: distribution::rounded(limit),
+            limit: if limit.is_finite() { distribution::rounded(limit) } else { 0.0 },
             relation: relation.into(),
-            pass: pass && found.is_some(),
+            pass: pass && found.is_some() && limit.is_finite(),
         }
     }
 }
@@ -172,4 +179,24 @@ pub struct Skipped {
     pub name: String,
     /// Why.
     pub because: String,
+}
+
+/// Writes `NAME.json`, `NAME.svg` and `NAME.md` into a folder, which is made if need be.
+///
+/// # Errors
+/// [`Error::System`] with the path.
+pub fn write(document: &Document, folder: &Path) -> Result {
+    fs::create_dir_all(folder).map_err(|e| refused(folder, &e))?;
+    let json = serde_json::to_string_pretty(document).map_err(std::io::Error::from)?;
+    let name = &document.experiment;
+    let markdown = format!("{}\n![{name}]({name}.svg)\n", markdown(document));
+    for (extension, text) in [("json", json), ("md", markdown), ("svg", svg::draw(&document.figure))] {
+        let path = folder.join(format!("{name}.{extension}"));
+        fs::write(&path, text).map_err(|e| refused(&path, &e))?;
+    }
+    Ok(())
+}
+
+fn refused(path: &Path, error: &std::io::Error) -> Error {
+    Error::system(&path.display().to_string(), error, "name a folder you may write to")
 }

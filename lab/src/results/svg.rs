@@ -29,7 +29,7 @@ pub fn draw(figure: &Figure) -> String {
          font-family=\"sans-serif\" font-size=\"12\">\n<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n"
     );
     text(&mut svg, [16.0, 24.0], "start", "font-size=\"16\"", &figure.title);
-    legend(&mut svg, figure, &series);
+    legend(&mut svg, &series);
     for (panel, place) in figure.panels.iter().zip(&places) {
         draw_panel(&mut svg, panel, *place, &axis, &series);
     }
@@ -55,17 +55,19 @@ fn bars(figure: &Figure) -> impl Iterator<Item = &Bar> {
 fn explanation(figure: &Figure) -> String {
     let mark = if bars(figure).any(|bar| bar.mark.is_some()) { "; diamond: 99th percentile" } else { "" };
     let scale = if figure.logarithmic { "; logarithmic scale" } else { "" };
-    format!("{}. Bar: mean; line: one standard deviation to either side{mark}{scale}.", figure.axis)
+    // Without deviations, bars are medians: what there is to say of a middle by itself.
+    let plain = bars(figure).all(|bar| bar.deviation == 0.0);
+    let bar = if plain { "median" } else { "mean; line: one standard deviation to either side" };
+    format!("{}. Bar: {bar}{mark}{scale}.", figure.axis)
 }
 
-fn legend(svg: &mut String, figure: &Figure, series: &[&str]) {
+fn legend(svg: &mut String, series: &[&str]) {
     let mut x = 16.0;
     for (name, colour) in series.iter().zip(COLOURS.iter().cycle()) {
         let _ = writeln!(svg, "<rect x=\"{x:.1}\" y=\"36\" width=\"14\" height=\"12\" fill=\"{colour}\"/>");
         text(svg, [x + 19.0, 46.0], "start", "", name);
         x += 40.0 + 7.5 * name.chars().count() as f64;
     }
-    let _ = figure;
 }
 
 fn width(panel: &Panel) -> f64 {

@@ -14,7 +14,7 @@ use thalweg::testing::Dice;
 use thalweg::{Publisher, Subscriber};
 
 /// Name of the role.
-pub const ROLE: &str = "trips-ping";
+pub const ROLE: &str = "ping";
 
 /// What either end is told.
 #[derive(Debug, Serialize, Deserialize)]
@@ -67,7 +67,7 @@ pub struct Trips {
 
 /// Plays the role.
 pub fn play(mut orders: Orders) -> Result {
-    let ends = Ends::open(&orders.settings::<End>()?, ROLE)?;
+    let ends = Ends::open(&orders.settings::<End>()?, "ping")?;
     let mut pings = CARRIERS.iter().map(|carrier| Ping::open(&ends, carrier)).collect::<Result<Vec<_>>>()?;
     pings.iter().try_for_each(|ping| ends.connected(&ping.publisher))?;
     orders.say(&Ready { ready: true })?;

@@ -10,11 +10,11 @@ use thalweg::codec::Raw;
 use thalweg::{Publisher, Subscriber};
 
 /// Name of the role.
-pub const ROLE: &str = "trips-pong";
+pub const ROLE: &str = "pong";
 
 /// Plays the role.
 pub fn play(mut orders: Orders) -> Result {
-    let ends = Ends::open(&orders.settings::<End>()?, ROLE)?;
+    let ends = Ends::open(&orders.settings::<End>()?, "pong")?;
     let mut held = Vec::new();
     let mut waiting = Vec::new();
     for carrier in CARRIERS {

@@ -8,6 +8,7 @@ use super::wanted::{Pair, Progress, WantedChannels};
 use crate::carrier::Carrier;
 use crate::channel::flow::Flow;
 use crate::channel::inbound::Inbound;
+use crate::control::kept::Connection;
 use crate::control::{self, Discovery, NodeId, PortId, PortInfo};
 use crate::event::Event;
 use crate::handshake::Parameters;
@@ -67,6 +68,8 @@ pub(crate) struct Control {
     pub(super) next_bit: u32,
     /// Pairs of port names that an administrator connected (with a carrier) …
     pub(super) connected: BTreeMap<(String, String), Option<String>>,
+    /// Connections that last, of this node's publishers: subscribers of other hosts are told of them.
+    pub(super) lasting: Vec<Connection>,
     /// … and keeps apart.
     pub(super) apart: Vec<(String, String)>,
     /// What was asked for single channels, by the names of the own and the other port: also for those that come again.

@@ -158,6 +158,19 @@ impl Control {
         }
     }
 
+    /// Ends a channel at the publisher: the subscriber sees its stream end.
+    pub(super) fn end_served(&mut self, channel: &Arc<Channel>) {
+        let its = |entry: &Option<Entry>| match entry {
+            Some(Entry::Served(_, of) | Entry::ServedUnix(_, of) | Entry::Shared(_, of)) => {
+                of.as_ref().is_some_and(|of| Arc::ptr_eq(of, channel))
+            }
+            _ => false,
+        };
+        if let Some(index) = self.entries.iter().position(its) {
+            self.served_ended(index);
+        }
+    }
+
     pub(super) fn served_ended(&mut self, index: usize) {
         let channel = match self.unwatch(index) {
             Some(

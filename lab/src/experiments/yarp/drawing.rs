@@ -21,7 +21,7 @@ pub fn figure(setup: &Setup, rows: &[Row], cells: &[Cell]) -> Figure {
     }
     drawn.sort_by_key(|(percent, bursts, small, _)| (*small, *percent, *bursts));
     Figure {
-        title: format!("Round trips beside a load: {}, {} B", setup.title, setup.payload),
+        title: format!("{}: {} B, measured / load", setup.title, setup.payload),
         axis: "round trip, µs".into(),
         logarithmic: true,
         panels: drawn.into_iter().map(|(_, _, _, panel)| panel).collect(),

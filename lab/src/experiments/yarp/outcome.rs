@@ -151,7 +151,7 @@ fn repetition(row: &Row, run: &Run) -> serde_json::Value {
         json!({ "rtt_us": Distribution::of(&run.times()), "lost": run.lost(), "stalls": run.stalls.summary() });
     if row.percent > 0 {
         told["goodput_mbit"] = json!(round(run.goodput));
-        if row.pattern != Pattern::Greedy {
+        if !row.pattern.is_greedy() {
             told["offered_mbit"] = json!(round(run.offered.mbit()));
         }
     }
@@ -167,10 +167,10 @@ fn notes(setup: &Setup, amount: &Amount) -> Vec<String> {
     let small = if setup.payload == SMALL { String::new() } else { format!(", {SMALL} B in some rows") };
     vec![
         format!("The congested link has {} Mbit/s, Ethernet headers included; one full packet takes {:.1} µs.", RATE / 1_000_000, FULL_PACKET as f64 * 8e6 / RATE as f64),
-        format!("A round trip is a sample of {} B{small} by one channel and the same back by another, both of one carrier, from publish to callback. {count} per run, after {warmup} that do not count, at random distances of {} to {} ms; {repetitions} pairs of runs per row, the arms in turns first.", setup.payload, period.as_millis() / 2, period.as_millis() * 3 / 2),
+        format!("A round trip is a sample of {} B{small} by one channel and the same back by another, both of one carrier, from publish to callback. {count} per run, after {warmup} that do not count, at random distances of {} to {} ms; {repetitions} pairs of runs per row, the arms in turns first.", setup.payload, period.as_secs_f64() * 500.0, period.as_secs_f64() * 1500.0),
         "Arm normal: DSCP 0, SCHED_OTHER, one queue of 100 packets. Arm qos: class HIGH (AF42) and SCHED_FIFO 30 on the threads of both channels at both ends, set on the open channels, and the queue that makes the mark count.".into(),
         "Measured ends on processor 0, load (SCHED_FIFO 10) and sink on processor 1, in both arms.".into(),
-        "Loads of full packets. Random: exponential distances. Bursts: so many packets at once. Greedy: a stream takes what it gets; its goodput is reported.".into(),
+        "Loads of full packets. Random: at exponential distances. Bursts: at even ones. Greedy streams take what they get; their goodput is reported.".into(),
         "Round trips that a stall of the machine hit (a thread of SCHED_FIFO 80 ran too late) are not among the figures but in \"stalled\".".into(),
     ]
 }

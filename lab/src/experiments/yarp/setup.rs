@@ -21,13 +21,23 @@ pub struct Setup {
 }
 
 /// (a): Pub.1 and Pub.2 on Host1. The sender's own queue sorts by socket priority.
-pub const NIC: Setup =
-    Setup { title: "(a) NIC of the sender", switched: false, hosts: [1, 1, 2], queue: Queue::Bands, payload: SMALL };
+pub const NIC: Setup = Setup {
+    title: "(a) One network card for channel and load",
+    switched: false,
+    hosts: [1, 1, 2],
+    queue: Queue::Bands,
+    payload: SMALL,
+};
 
 /// (b): Pub.1 on Host1, Pub.2 on Host2, both subscribers behind one port of the switch, which sorts by DSCP. Larger
 /// packets than in (a): the paper does not say how large.
-pub const SWITCH: Setup =
-    Setup { title: "(b) port of a switch", switched: true, hosts: [1, 2, 3], queue: Queue::Classes, payload: 1400 };
+pub const SWITCH: Setup = Setup {
+    title: "(b) One port of a switch for channel and load",
+    switched: true,
+    hosts: [1, 2, 3],
+    queue: Queue::Classes,
+    payload: 1400,
+};
 
 /// A small sample, in bytes.
 pub const SMALL: usize = 64;
