@@ -33,14 +33,16 @@ pub(crate) fn replay(socket: &mut Socket, before: &Before, now: &Queues) -> Resu
     let mut refused = None;
     for (kind, said) in in_order(&before.said) {
         let flags = if said.parent == Handle::ROOT.0 && kind == DISCIPLINE { 0x500 } else { 0x600 };
-        let answer = socket.ask(kind, flags, &prepared(kind, said).request(index))?;
-        // A filter's number may be taken differently; better another number than no filter.
-        let answer = match answer {
-            Err(_) if kind == FILTER => {
-                let unnumbered = Said { handle: 0, ..prepared(kind, said) };
-                socket.ask(kind, flags, &unnumbered.request(index))?
-            }
-            answer => answer,
+        let told = prepared(kind, said);
+        // Newer disciplines want their options marked as nested, older ones don't know the mark. And a filter's number may
+        // be taken differently; better another number than no filter.
+        let other = match kind {
+            FILTER => Said { handle: 0, ..told.clone() }.request(index),
+            _ => told.request_nested(index),
+        };
+        let answer = match socket.ask(kind, flags, &told.request(index))? {
+            Err(first) => socket.ask(kind, flags, &other)?.map_err(|_| first),
+            done => done,
         };
         if let Err(refusal) = answer {
             let (handle, why) = (Handle(said.handle), std::io::Error::from(refusal));
@@ -96,9 +98,24 @@ fn prepared(kind: u16, said: &Said) -> Said {
                 _ => Some(payload.to_vec()),
             })
         }
+        (DISCIPLINE, "codel" | "fq_codel") => rewritten(options, |number, payload| match u32_at(payload, 0) {
+            Some(us) if number == 1 || number == 3 => Some(words([codel_time(us)])),
+            _ => Some(payload.to_vec()),
+        }),
+        (DISCIPLINE, "sfq") => default_limit(options),
+        (FILTER, "flower") => rewritten(options, |number, payload| match number {
+            22 => settable(payload),
+            86 => None, // in how many devices' hardware
+            _ => Some(payload.to_vec()),
+        }),
+        (FILTER, "matchall") => rewritten(options, |number, payload| match number {
+            3 => settable(payload),
+            4 => None, // counters
+            _ => Some(payload.to_vec()),
+        }),
         (FILTER, "u32") => rewritten(options, |number, payload| match number {
-            9 | 12 => None,                                                        // counters, padding
-            11 => u32_at(payload, 0).map(|flags| words([flags & SETTABLE_FLAGS])), // without "in hardware"
+            9 | 12 => None, // counters, padding
+            11 => settable(payload),
             _ => Some(payload.to_vec()),
         }),
         _ => return said.clone(),
@@ -106,8 +123,27 @@ fn prepared(kind: u16, said: &Said) -> Said {
     Said { options: Some(kept), ..said.clone() }
 }
 
-/// `TCA_CLS_FLAGS_SKIP_HW`, `_SKIP_SW` and `_VERBOSE`.
-const SETTABLE_FLAGS: u32 = 1 | 2 | 16;
+/// CoDel keeps times in units of 1024 ns, and loses up to two microseconds of what it is told: what it must be told to
+/// say `us` again.
+fn codel_time(us: u32) -> u32 {
+    let said = |told: u32| ((u64::from(told) * 1000) >> 10 << 10) / 1000;
+    (us..=us.saturating_add(2)).find(|told| said(*told) == u64::from(us)).unwrap_or(us)
+}
+
+/// A filter's flags without "in hardware": `TCA_CLS_FLAGS_SKIP_HW`, `_SKIP_SW` and `_VERBOSE` are left.
+fn settable(flags: &[u8]) -> Option<Vec<u8>> {
+    const SETTABLE: u32 = 1 | 2 | 16;
+    u32_at(flags, 0).map(|flags| words([flags & SETTABLE]))
+}
+
+/// SFQ has more flows than places only if it was not told how many places; to be told nothing is 0.
+fn default_limit(options: &[u8]) -> Vec<u8> {
+    let (limit, mut kept) = (8..12, options.to_vec());
+    if u32_at(options, 16) > u32_at(options, limit.start) {
+        kept.get_mut(limit).into_iter().for_each(|bytes| bytes.fill(0));
+    }
+    kept
+}
 
 fn rewritten(options: &[u8], change: impl Fn(u16, &[u8]) -> Option<Vec<u8>>) -> Vec<u8> {
     let mut kept = Vec::new();
@@ -148,7 +184,20 @@ fn steady(kind: u16, said: &Said) -> Option<Vec<u8>> {
         (DISCIPLINE, "htb") => {
             attribute(said.options.as_deref()?, 2).and_then(|init| init.get(4..12)).map(<[u8]>::to_vec)
         }
-        (FILTER, "u32") => prepared(kind, said).options,
+        (FILTER, _) => prepared(kind, said).options,
         _ => said.options.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::codel_time;
+
+    #[test]
+    fn codel_says_again_what_it_said() {
+        for us in [1u32, 2999, 4999, 69_999, 99_999] {
+            let said = ((u64::from(codel_time(us)) * 1000) >> 10 << 10) / 1000;
+            assert_eq!(said, u64::from(us));
+        }
     }
 }

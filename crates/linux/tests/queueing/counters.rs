@@ -6,20 +6,20 @@ use crate::world::{Host, bridged, pair, routed};
 use std::net::{IpAddr, SocketAddr};
 use thalweg_linux::queueing::{Handle, Hook, PriorityMap, Scheduler, Share, Wanted, install, read};
 
-const NEAR: [&str; 2] = ["10.99.0.2", "fd99::2"];
+pub const NEAR: [&str; 2] = ["10.99.0.2", "fd99::2"];
 
 /// So many packets of a mark: more than what the hosts send of themselves.
 const MANY: u64 = 20;
 
-fn wanted(device: &str, scheduler: Scheduler, map: Option<Hook>) -> Wanted {
+pub fn wanted(device: &str, scheduler: Scheduler, map: Option<Hook>) -> Wanted {
     Wanted { device: device.to_owned(), rate: 1_000_000_000, queue: 1000, scheduler, map }
 }
 
-fn shares() -> Scheduler {
+pub fn shares() -> Scheduler {
     Scheduler::Htb([20, 45, 30, 5].map(|percent| Share { rate: percent * 1_000_000, ceil: None, priority: None }))
 }
 
-fn in_own_directory(host: &Host, test: &str, all: &[Wanted]) {
+pub fn in_own_directory(host: &Host, test: &str, all: &[Wanted]) {
     let directory = std::env::temp_dir().join(format!("thalweg-counters-{}-{test}", std::process::id()));
     host.inside(|| install(&directory, all).unwrap().keep().unwrap());
     std::fs::remove_dir_all(directory).unwrap(); // the queues go with their host
@@ -34,7 +34,7 @@ fn sent(host: &Host, device: &str) -> Vec<(Handle, u64)> {
 
 /// Sends packets of each mark from `from` and compares the counters of `device` at `at` with what is expected of a mark
 /// and the sender's socket priority.
-fn counted(from: &Host, at: &Host, device: &str, to: [&str; 2], expected: impl Fn(u8, u32, bool) -> String) {
+pub fn counted(from: &Host, at: &Host, device: &str, to: [&str; 2], expected: impl Fn(u8, u32, bool) -> String) {
     for to in to.map(|to| to.parse::<IpAddr>().unwrap()) {
         for dscp in NAMED {
             let before = sent(at, device);

@@ -77,23 +77,26 @@ fn as_before() -> Vec<Restored> {
 
 #[test]
 fn what_was_there_is_there_again() {
-    let journals = Journals::new("again");
-    for former in FORMER {
-        let Some([a, _b]) = veth("what_was_there_is_there_again") else { return };
-        former.iter().for_each(|line| drop(a.run(line)));
-        let before = a.queues("veth");
-        for scheduler in [Scheduler::Fifo, Scheduler::Strict, shares()] {
-            let map = Some(Hook::Router);
-            let all = [Wanted { map, ..wanted(scheduler) }];
-            a.inside(|| install(&journals.0, &all).unwrap().keep().unwrap());
-            let installed = a.queues("veth");
-            assert!(installed.contains("qdisc tbf 7a1: root") && installed != before, "{installed}");
-            assert!(a.run("nft list ruleset").contains("oifname \"veth\""));
-            let restored = a.inside(|| restore(&journals.0)).unwrap();
-            assert_eq!(a.queues("veth"), before, "{restored:?}");
-            assert_eq!(restored, as_before());
-            assert_eq!((a.run("nft list ruleset").as_str(), journals.are_gone()), ("", true));
-        }
+    let ours = || [Scheduler::Fifo, Scheduler::Strict, shares()];
+    FORMER.iter().for_each(|former| restored_over("what_was_there_is_there_again", former, ours()));
+}
+
+/// Makes queues by these commands, ours over them, and compares all that `tc` says before and afterwards.
+pub fn restored_over<const N: usize>(test: &str, former: &[&str], ours: [Scheduler; N]) {
+    let Some([a, _b]) = veth(test) else { return };
+    let journals = Journals::new(test);
+    former.iter().for_each(|line| drop(a.run(line)));
+    let before = a.queues("veth");
+    for scheduler in ours {
+        let all = [Wanted { map: Some(Hook::Router), ..wanted(scheduler) }];
+        a.inside(|| install(&journals.0, &all).unwrap().keep().unwrap());
+        let installed = a.queues("veth");
+        assert!(installed.contains("qdisc tbf 7a1: root") && installed != before, "{installed}");
+        assert!(a.run("nft list ruleset").contains("oifname \"veth\""));
+        let restored = a.inside(|| restore(&journals.0)).unwrap();
+        assert_eq!(a.queues("veth"), before, "{restored:?}");
+        assert_eq!(restored, as_before());
+        assert_eq!((a.run("nft list ruleset").as_str(), journals.are_gone()), ("", true));
     }
 }
 
