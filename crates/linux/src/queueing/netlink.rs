@@ -17,6 +17,8 @@ pub const ACK: u16 = 4;
 pub const DUMP: u16 = 0x300;
 /// `NLM_F_CREATE | NLM_F_EXCL`: fails where the object is there.
 pub const CREATE: u16 = 0x600;
+/// `NLM_F_CREATE | NLM_F_REPLACE`: takes the place of what is there.
+pub const REPLACE: u16 = 0x500;
 
 /// The route family's protocol is number 0: `None`.
 const ROUTE: Option<rustix::net::Protocol> = None;

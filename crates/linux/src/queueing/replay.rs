@@ -2,9 +2,10 @@
 
 use super::discipline::HTB_VERSION;
 use super::journal::Before;
-use super::netlink::{Socket, attribute, attributes, put, u32_at, words};
+use super::netlink::{CREATE, REPLACE, Refusal, Socket, attribute, attributes, put, u32_at, words};
 use super::tree::{CLASS, DISCIPLINE, FILTER, Handle, Queues, Said};
 use super::{QueueError, devices};
+use std::io;
 
 /// Kinds whose classes are made one by one; others have theirs by themselves.
 const CLASSFUL: [&str; 4] = ["htb", "hfsc", "drr", "qfq"];
@@ -25,31 +26,31 @@ pub(crate) fn replay(socket: &mut Socket, before: &Before, now: &Queues) -> Resu
     if now.length != before.length {
         devices::set_length(socket, index, before.length)?;
     }
-    let root = Said { parent: Handle::ROOT.0, ..Said::default() };
     if now.root().is_some_and(|root| root.handle.0 != 0) {
+        let root = Said { parent: Handle::ROOT.0, ..Said::default() };
         let answer = socket.ask(DISCIPLINE + 1, 0, &root.request(index))?;
         answer.map_err(|r| QueueError::refused(format!("tc qdisc del dev {} root", before.device), r))?;
     }
     let mut refused = None;
     for (kind, said) in in_order(&before.said) {
-        let flags = if said.parent == Handle::ROOT.0 && kind == DISCIPLINE { 0x500 } else { 0x600 };
-        let told = prepared(kind, said);
-        // Newer disciplines want their options marked as nested, older ones don't know the mark. And a filter's number may
-        // be taken differently; better another number than no filter.
-        let other = match kind {
-            FILTER => Said { handle: 0, ..told.clone() }.request(index),
-            _ => told.request_nested(index),
-        };
-        let answer = match socket.ask(kind, flags, &told.request(index))? {
-            Err(first) => socket.ask(kind, flags, &other)?.map_err(|_| first),
-            done => done,
-        };
-        if let Err(refusal) = answer {
-            let (handle, why) = (Handle(said.handle), std::io::Error::from(refusal));
-            refused = refused.or(Some(format!("{} {handle}: {why}", said.name)));
-        }
+        let answer = tell(socket, kind, said, index)?;
+        let why = answer.err().map(|r| format!("{} {}: {}", said.name, Handle(said.handle), io::Error::from(r)));
+        refused = refused.or(why);
     }
     Ok(refused)
+}
+
+/// Tells the kernel one thing again. Newer disciplines want their options marked as nested, older ones don't know the mark;
+/// and a filter's number may be taken differently: better another number than no filter.
+fn tell(socket: &mut Socket, kind: u16, said: &Said, index: u32) -> io::Result<Result<(), Refusal>> {
+    let flags = if said.parent == Handle::ROOT.0 && kind == DISCIPLINE { REPLACE } else { CREATE };
+    let told = prepared(kind, said);
+    let Err(first) = socket.ask(kind, flags, &told.request(index))? else { return Ok(Ok(())) };
+    let other = match kind {
+        FILTER => Said { handle: 0, ..told }.request(index),
+        _ => told.request_nested(index),
+    };
+    Ok(socket.ask(kind, flags, &other)?.map(drop).map_err(|_| first))
 }
 
 /// What has to be told, parents before children, filters at last by number: that is how the kernel numbered them.
@@ -65,20 +66,7 @@ fn in_order(said: &[(u16, Said)]) -> Vec<(u16, &Said)> {
     filters.sort_by_key(|(_, said)| said.handle);
     let mut ordered: Vec<(u16, &Said)> = Vec::new();
     while !left.is_empty() {
-        let there = |parent: u32| {
-            let major = parent & 0xffff_0000;
-            parent == Handle::ROOT.0
-                || ordered.iter().any(|(kind, s)| {
-                    let has_own_classes = *kind == DISCIPLINE && !CLASSFUL.contains(&&s.name[..]);
-                    s.handle == parent || (s.handle == major && has_own_classes)
-                })
-        };
-        // A class of no parent is below its discipline.
-        let ready = |(kind, s): &(u16, &Said)| match (*kind, s.parent == Handle::ROOT.0) {
-            (CLASS, true) => there(s.handle & 0xffff_0000),
-            _ => there(s.parent),
-        };
-        let (next, rest): (Vec<_>, Vec<_>) = left.into_iter().partition(ready);
+        let (next, rest): (Vec<_>, Vec<_>) = left.into_iter().partition(|(kind, said)| is_ready(*kind, said, &ordered));
         if next.is_empty() {
             break; // children of the kernel's own disciplines, which it makes again by itself
         }
@@ -86,6 +74,22 @@ fn in_order(said: &[(u16, Said)]) -> Vec<(u16, &Said)> {
         left = rest;
     }
     ordered.into_iter().chain(filters).collect()
+}
+
+/// Whether what it hangs on was told.
+fn is_ready(kind: u16, said: &Said, told: &[(u16, &Said)]) -> bool {
+    const DISCIPLINE_PART: u32 = 0xffff_0000;
+    let is_told = |parent: u32| {
+        told.iter().any(|(kind, s)| {
+            let makes_classes = *kind == DISCIPLINE && !CLASSFUL.contains(&&s.name[..]);
+            s.handle == parent || (makes_classes && s.handle == parent & DISCIPLINE_PART)
+        })
+    };
+    match (kind, said.parent == Handle::ROOT.0) {
+        (CLASS, true) => is_told(said.handle & DISCIPLINE_PART), // a class of no class
+        (_, true) => true,
+        _ => is_told(said.parent),
+    }
 }
 
 /// What the kernel said, as it wants to be told: some of it is for reading only.

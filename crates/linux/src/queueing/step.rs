@@ -5,7 +5,7 @@ use super::devices;
 use super::discipline::Discipline;
 use super::error::QueueError;
 use super::filter::Filter;
-use super::netlink::{CREATE, Socket, put, words};
+use super::netlink::{CREATE, REPLACE, Socket, put, words};
 use super::tree::{CLASS, DISCIPLINE, FILTER, Handle, Queues, Said};
 use std::fmt;
 
@@ -40,9 +40,6 @@ pub enum Step {
         is: Filter,
     },
 }
-
-/// `NLM_F_CREATE | NLM_F_REPLACE`
-const REPLACE: u16 = 0x500;
 
 impl Step {
     /// Carries it out on the device with this index.
