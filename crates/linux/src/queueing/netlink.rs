@@ -149,7 +149,9 @@ impl Socket {
         rustix::net::sendto(&self.fd, &request, SendFlags::empty(), &SocketAddrNetlink::new(0, 0))?;
         let (mut messages, mut interrupted, mut buffer) = (Vec::new(), false, vec![0; 64 << 10]);
         loop {
-            let got = rustix::net::recv(&self.fd, &mut buffer[..], RecvFlags::empty())?.0;
+            // A process that is stopped and goes on is interrupted here, since the socket has a time-out (signal(7)).
+            let receive = || rustix::net::recv(&self.fd, &mut buffer[..], RecvFlags::empty());
+            let got = rustix::io::retry_on_intr(receive)?.0;
             let found = answers(buffer.get(..got).unwrap_or_default(), self.sequence);
             messages.extend(found.messages);
             interrupted |= found.interrupted;

@@ -1,7 +1,7 @@
 //! What the kernel really does with marked packets is what `placement` says: by class counters, and by the order in
 //! which packets leave a queue that is held shut while they arrive.
 
-use crate::packets::{NAMED, marked, priority_of, receiver};
+use crate::packets::{NAMED, marked, priority_of, receive, receiver};
 use crate::world::{Host, bridged, pair, routed};
 use std::net::{IpAddr, SocketAddr};
 use thalweg_linux::queueing::{Handle, Hook, PriorityMap, Scheduler, Share, Wanted, install, read};
@@ -134,7 +134,7 @@ fn ordered(from: &Host, at: &Host, device: &str, to: (&Host, &str), priority: im
     let mut buffer = [0; 1500];
     let mut received = Vec::new();
     while received.len() < marks.len() {
-        let (length, first) = (receiver.recv(&mut buffer).unwrap(), buffer[0]);
+        let (length, first) = (receive(&receiver, &mut buffer), buffer[0]);
         received.extend((length == 1 && first < 64).then_some(first));
     }
     assert_eq!(received, expected.into_iter().map(|(_, dscp)| dscp).collect::<Vec<_>>(), "to {address}");
