@@ -68,7 +68,7 @@ fn session(arguments: &ApplyArguments, file: &HostFile) -> Result<Option<Session
 }
 
 /// Where the journals are: for root one place of the host, since queues are the host's, whoever logs in as root.
-fn directory() -> PathBuf {
+pub fn directory() -> PathBuf {
     let (run_dir, asked_for) = thalweg::control::local::run_dir();
     let of_the_host = rustix::process::geteuid().is_root() && !asked_for;
     let dir = if of_the_host { PathBuf::from("/run/thalweg") } else { run_dir };

@@ -1,38 +1,57 @@
-//! `thalweg demo`: a small robot of separate processes, measured while it runs.
+//! `thalweg demo`: a small robot of separate processes, measured while it runs, first without and then with priorities.
 //!
 //! | module | what it holds |
 //! |---|---|
 //! | [`robot`] | which processes there are, and what flows between them |
-//! | [`part`] | one process of the robot |
+//! | [`part`], [`place`], [`work`] | one process of the robot; where it runs; what keeps it busy |
+//! | [`stage`], [`link`] | what makes it hard, and what is set to help; two hosts with a narrow link |
 //! | [`conductor`] | starting, stopping and listening to the processes |
-//! | [`report`] | what is told: the lines of a part, the table, the summary |
+//! | [`report`], [`story`] | what is told: the lines of a part and one phase; both phases |
 
 mod conductor;
+mod link;
 mod part;
+mod place;
 mod report;
 mod robot;
+mod stage;
+mod story;
+mod work;
 
 use crate::failure::{Failure, Result};
-use crate::output::{Live, Output, tell};
+use crate::lab::PART as PART_OF_LAB;
+use crate::output::{Live, Output, line, tell};
 use crate::quantity;
 use crate::session::Reach;
 use crate::signals::Stop;
 use clap::Args;
 use conductor::Conductor;
 use report::{Board, Summary};
+use stage::Stage;
 use std::io::{IsTerminal, stderr, stdout};
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+use story::{Phase, Story};
 
-/// A small robot of six processes, measured while it runs
+/// A small robot of six processes, first without and then with priorities, measured while it runs
 ///
 /// A 1 kHz IMU, a 30 Hz camera (640x480 RGB), 100 Hz commands and a 10 Hz map of 1 MB, on the carriers that are picked
-/// for them. Exit 1 if a sample was lost or a channel was more than 10 % below its rate.
+/// for them. As root, with iproute2: the commands cross a link of 20 Mbit/s that a file transfer fills, and get a higher
+/// class and a real-time thread at half-time. Else: one of its processes fills the processors, and the commands' thread
+/// gets what this user may give it. Exit 1 if, with priorities, a sample was lost or a channel was more than 10 % below
+/// its rate.
 #[derive(Args, Debug)]
-#[command(after_help = "Example: thalweg demo --seconds 5\n         thalweg demo --json")]
+#[command(after_help = "Example: thalweg demo --seconds 5\n         thalweg demo --json --figure robot.svg")]
 pub struct Arguments {
-    /// How long it runs
+    /// How long each of the two phases is
     #[arg(long, default_value = "20", value_parser = quantity::seconds, allow_negative_numbers = true)]
     seconds: Duration,
+    /// Where the figure goes [default: thalweg-demo.svg in the current folder; with --json none]
+    #[arg(long, value_name = "FILE")]
+    figure: Option<PathBuf>,
+    /// Do what needs no root, even as root
+    #[arg(long)]
+    without_root: bool,
     /// Realm of the robot's nodes [default: one of its own]
     #[arg(long)]
     realm: Option<String>,
@@ -52,45 +71,74 @@ pub const PART: &str = "demo-part";
 pub struct PartArguments {
     /// Its name
     part: String,
-    /// Realm of the robot's nodes
-    #[arg(long)]
-    realm: String,
-    /// How its node reaches other hosts.
     #[command(flatten)]
-    reach: Reach,
+    place: place::Place,
 }
 
 /// Is one process of the robot, until standard input ends.
 pub fn part(arguments: &PartArguments) -> Result {
-    part::run(&arguments.part, &arguments.realm, &arguments.reach)
+    part::run(&arguments.part, &arguments.place)
 }
 
-/// Runs the robot, and tells how it went.
+/// Runs the robot twice, and tells how it went.
 pub fn run(arguments: &Arguments) -> Result {
     let realm = arguments.realm.clone().unwrap_or_else(|| format!("demo-{}", std::process::id()));
     thalweg::control::local::check_realm(&realm).map_err(|e| Failure::Usage(e.to_string()))?;
     let stop = Stop::on_signals()?;
     arguments.reach.warn_of_open_addresses();
-    let mut conductor = Conductor::start(&realm, &arguments.reach)?;
+    let (mut stage, because) = Stage::build(arguments.without_root, &arguments.reach, &stop)?;
+    let mut story = Story { stage: stage.name(), because, phases: Vec::new(), steps: Vec::new() };
+    let mut conductor = Conductor::start(&stage, &realm)?;
     if !conductor.wait_until_ready(&stop)? {
         return Ok(());
     }
     if !arguments.json {
-        tell(&format!(
-            "{} processes run for {} s; meanwhile, in another terminal: thalweg top --realm {realm}",
-            robot::parts().len(),
-            arguments.seconds.as_secs_f64()
-        ));
+        tell(&story::opening(&stage, arguments.seconds.as_secs_f64()));
     }
+    if matches!(stage, Stage::Processors(_)) {
+        conductor.fill_processors()?;
+    }
+    for name in ["before", "after"] {
+        if name == "after" {
+            story.steps = stage.help(&realm)?;
+            if !arguments.json {
+                story::steps(&story.steps).iter().for_each(|step| tell(step));
+            }
+        }
+        let Some(phase) = phase(name, &mut conductor, &mut stage, &stop, arguments)? else { break };
+        story.phases.push(phase);
+        if story.interrupted() {
+            break;
+        }
+    }
+    conductor.end();
+    finish(&story, &stage.about(), arguments)
+}
+
+/// One phase; none when somebody asked to end before it began.
+fn phase(
+    name: &'static str,
+    conductor: &mut Conductor,
+    stage: &mut Stage,
+    stop: &Stop,
+    arguments: &Arguments,
+) -> Result<Option<Phase>> {
+    if !conductor.prepare(stop)? {
+        return Ok(None);
+    }
+    stage.begin()?;
     conductor.start_publishing()?;
     let started = Instant::now();
     let mut screen = Screen { live: Live::default(), json: arguments.json };
-    let complete = watch(&mut conductor, &stop, started + arguments.seconds, &mut screen)?;
+    let complete = watch(conductor, stop, started + arguments.seconds, &mut screen)?;
     let seconds = started.elapsed();
     conductor.stop_publishing()?;
+    let transfer_mbit_s = stage.end()?.map(|rate| (rate * 100.0).round() / 100.0);
     let summary = Summary::of(conductor.board(), seconds, !complete);
-    conductor.end();
-    tell_summary(&summary, &mut screen)
+    if !arguments.json {
+        screen.live.show(&summary.table())?;
+    }
+    Ok(Some(Phase { phase: name, summary, transfer_mbit_s }))
 }
 
 /// Where the table goes while the robot runs.
@@ -130,11 +178,28 @@ fn watch(conductor: &mut Conductor, stop: &Stop, until: Instant, screen: &mut Sc
     Ok(!stop.asked())
 }
 
-fn tell_summary(summary: &Summary, screen: &mut Screen) -> Result {
-    if screen.json {
-        Output { json: true }.document(summary)?;
+fn finish(story: &Story, about: &str, arguments: &Arguments) -> Result {
+    let figure = draw(story, about, arguments)?.map(|file| file.display().to_string());
+    if arguments.json {
+        Output { json: true }.document(&story.document(figure.as_deref()))?;
     } else {
-        screen.live.show(&format!("{}\n{}", summary.table(), summary.verdict()))?;
+        figure.into_iter().for_each(|file| tell(&format!("figure: {file}")));
+        line(&format!("\n{}", story.text()))?;
     }
-    if summary.pass || summary.interrupted { Ok(()) } else { Err(Failure::No(summary.failures.join("; "))) }
+    let failures = story.failures();
+    if failures.is_empty() || story.interrupted() { Ok(()) } else { Err(Failure::No(failures.join("; "))) }
+}
+
+/// Writes the figure; where none was asked for, one that cannot be written is no failure.
+fn draw(story: &Story, about: &str, arguments: &Arguments) -> Result<Option<PathBuf>> {
+    let file = arguments.figure.clone().or((!arguments.json).then(|| PathBuf::from("thalweg-demo.svg")));
+    let Some(file) = file.filter(|_| story.phases.len() == 2) else { return Ok(None) };
+    match std::fs::write(&file, lab::results::draw(&story.figure(about))) {
+        Ok(()) => Ok(Some(file)),
+        Err(error) => {
+            let text = format!("cannot write {}: {error}; --figure FILE puts it elsewhere", Path::display(&file));
+            tell(&text);
+            if arguments.figure.is_some() { Err(Failure::System(text)) } else { Ok(None) }
+        }
+    }
 }

@@ -115,6 +115,8 @@ pub struct EndReport {
     pub device: Option<String>,
     /// Where they wait there, such as `band 1 of 3 of pfifo_fast`; empty where nothing is known.
     pub band: String,
+    /// Whether packets can wait on that device at all; where none does, none has to be first.
+    pub waits: bool,
     /// Whether the marks have the effect that their class promises.
     pub effective: bool,
     /// Why, or why not, and the remedy.

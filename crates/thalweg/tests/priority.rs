@@ -15,6 +15,7 @@ use thalweg::codec::Raw;
 use thalweg::{Event, Node, Publisher, Settings, Subscriber};
 use world::agent::{Agent, number};
 use world::capture::{Capture, Packet};
+use world::net::{A, B, TwoHosts};
 use world::{LONG, World, eventually, skipped};
 
 const NORMAL: u8 = 0;
@@ -406,6 +407,47 @@ fn both_ends_have_threads_of_their_own_and_say_where_packets_wait() {
         assert_eq!((back.policy.as_str(), back.priority), ("other", 0), "{back:?}");
         pair.exchange();
         pair.never_reconnected();
+    }
+}
+
+/// Marking is not prioritising: what a mark does is up to the queue, and the answer says which band it is.
+#[test]
+fn a_report_says_in_which_band_packets_wait_and_whether_that_helps() {
+    let _alone = world::alone();
+    let hosts = match TwoHosts::new("p").and_then(|hosts| hosts.bands().map(|()| hosts)) {
+        Ok(hosts) => hosts,
+        Err(why) => return skipped(why),
+    };
+    let world = World::new();
+    let file = world.dir().join("nodes.toml");
+    let at = [format!("{A}:7400"), format!("{B}:7400")];
+    std::fs::write(&file, at.each_ref().map(|a| format!("[[node]]\naddress = \"{a}\"\n")).concat()).unwrap();
+    let file = file.display();
+    let part = |role: &str, at: &str| format!("{role} topic=/a file={file} listen={at}");
+    let mut publisher = Agent::start_by(&world, &part("publisher", &at[0]), &hosts.in_a());
+    for carrier in ["tcp", "udp"] {
+        let role = format!("subscriber carriers={carrier}");
+        let mut subscriber = Agent::start_by(&world, &part(&role, &at[1]), &hosts.in_b());
+        publisher.connected(1);
+        for (words, effective, place) in [
+            ("class=high", true, "band 0"),
+            ("dscp=EF", false, "band 1"),
+            ("dscp=EF+priority=6", true, "band 0"),
+            ("class=low+priority=default", true, "band 2"),
+        ] {
+            let set = publisher.ask(&format!("set to={words}"));
+            let ends = set["ends"].as_array().unwrap();
+            let end = ends.iter().find(|end| end["carrier"] == carrier).unwrap(); // others are kept for ports that left
+            assert_eq!((end["device"].as_str(), end["effective"].as_bool()), (Some("veth"), Some(effective)), "{set}");
+            assert!(end["band"].as_str().unwrap().contains(place), "{words}: {set}");
+            assert!(!end["because"].as_str().unwrap().is_empty());
+        }
+        // At the other end nothing waits.
+        let set = subscriber.ask("set to=class=high");
+        assert_eq!((set["ends"][0]["tos"].as_u64(), set["ends"][0]["effective"].as_bool()), (Some(0x90), Some(false)));
+        subscriber.finish();
+        let gone = eventually(LONG, || (publisher.ask("status")["connected"] == 0).then_some(()));
+        assert!(gone.is_some(), "{}", publisher.ask("status"));
     }
 }
 

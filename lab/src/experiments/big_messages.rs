@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::part::node::NodeSettings;
 use crate::part::stream::{Arrived, Connected, Order, Published, Settings};
 use crate::part::{Part, Place};
-use crate::results::{Bar, Check, Factors, Figure, Findings, Group, Panel, median};
+use crate::results::{Check, Factors, Figure, Findings, Group, Panel, median};
 use crate::run::Lab;
 use crate::stalls::Monitor;
 use crate::topology::wire::{Queue, Wire};
@@ -80,7 +80,8 @@ impl Arm {
 
     /// Of the channels' ends: small, big.
     fn changes(&self) -> [String; 2] {
-        let class = |name| if self.class { format!("class={name}") } else { "class=default".to_owned() };
+        // Unless told otherwise, bulk is of a lower class by itself.
+        let class = |name| if self.class { format!("class={name}") } else { "class=normal".to_owned() };
         let sched = |name| if self.class { format!("sched={name}") } else { "sched=default".to_owned() };
         let pace = if self.pace { PACED } else { "pace=default" };
         [format!("{} {}", class("high"), sched("fifo:30")), format!("{} {} {pace}", class("low"), sched("other"))]
@@ -264,13 +265,11 @@ fn judge(sides: &[Side], ring: u64) -> Findings {
             findings.checks.push(Check::at_least(name, side.whole as f64 / side.messages as f64, 1.0));
         }
         findings.cells.push(side.latency.cell(factors, false));
-        let bar =
-            |d: crate::Distribution| Bar { series: arm.name.into(), value: d.p50, deviation: 0.0, mark: Some(d.p99) };
-        groups.push(Group { label: arm.name.into(), bars: side.latency.all().map(bar).into_iter().collect() });
+        groups.push(Group { label: arm.name.into(), bars: side.latency.bar(arm.name).into_iter().collect() });
     }
     findings.figure = Figure {
         title: "10 bytes at 1 kHz beside messages of 10 MB, 100 Mbit/s".into(),
-        axis: "latency, µs: median, p99 marked".into(),
+        axis: "Latency in µs".into(),
         logarithmic: true,
         panels: vec![Panel { title: String::new(), groups }],
     };

@@ -3,18 +3,16 @@
 //!
 //! Policies are compared on the same processor only: a wake-up on another one costs 20 µs and more by itself, and FIFO
 //! spreads threads. The kernel lets no thread with a reservation (DEADLINE) be pinned, so that is compared with OTHER and
-//! FIFO on all processors. Priorities are changed on the live channels; a run of one policy follows one of the other.
+//! FIFO on all processors. Priorities are given to live channels; runs of the policies follow each other in turns.
 
 use super::Experiment;
 use super::tally::Tally;
 use crate::error::{Error, Result};
-use crate::part::node::NodeSettings;
-use crate::part::round_trip::{Order, Settings, Trips};
 use crate::part::{Part, Place};
-use crate::results::{Bar, Check, Factors, Figure, Findings, Group, Panel, Skipped, median_ratio};
+use crate::results::{Check, Factors, Figure, Findings, Group, Panel, Skipped, median_ratio};
 use crate::run::Lab;
-use crate::stalls::Monitor;
-use qos::priority::Changes;
+use crate::stalls::{Monitor, Timed};
+use crate::trips::{Measure, Priority, Trip, Trips};
 use serde_json::Value;
 use std::time::Duration;
 
@@ -34,7 +32,7 @@ const BETTER: f64 = 10.0;
 type Arm = (&'static str, &'static str);
 const OTHER: Arm = ("other", "sched=default");
 const FIFO: Arm = ("fifo:30", "sched=fifo:30");
-const DEADLINE: Arm = ("deadline", "sched=deadline:200us/1ms");
+const DEADLINE: Arm = ("deadline", "sched=deadline:100us/1ms");
 
 impl Experiment for CpuContention {
     fn name(&self) -> &'static str {
@@ -50,11 +48,11 @@ impl Experiment for CpuContention {
         let first = *cpus.first().ok_or_else(|| Error::System("no processor may be used".into()))?;
         let mut findings = Findings { notes: notes(first, &cpus), ..Findings::default() };
         let repetitions = if lab.options.tiny { 1 } else { 5 };
-        let pinned = Pair::start(lab, "pinned", &[first])?;
-        compare(lab, pinned, &[OTHER, FIFO], &HOGS, repetitions, &[first], &mut findings)?;
-        let free = Pair::start(lab, "free", &[])?;
+        let pinned = Pairs::start(lab, "pinned", &[OTHER, FIFO], &[first])?;
+        compare(lab, pinned, &HOGS, repetitions, &[first], &mut findings)?;
+        let free = Pairs::start(lab, "free", &[OTHER, FIFO, DEADLINE], &[])?;
         let hogs = if lab.options.quick || lab.options.tiny { &HOGS[2..] } else { &HOGS[..] };
-        compare(lab, free, &[OTHER, FIFO, DEADLINE], hogs, repetitions, &cpus, &mut findings)?;
+        compare(lab, free, hogs, repetitions, &cpus, &mut findings)?;
         Ok(findings)
     }
 }
@@ -72,96 +70,90 @@ fn notes(first: usize, cpus: &[usize]) -> Vec<String> {
     ]
 }
 
-/// Two processes with a channel each way.
-struct Pair {
+/// Two processes with a channel each way, for each policy.
+struct Pairs {
     name: &'static str,
-    ping: Part,
-    pong: Part,
+    all: Vec<Pair>,
+}
+
+/// The processes of one policy, and what they gave; or why the kernel refused it.
+struct Pair {
+    arm: Arm,
+    trips: std::result::Result<Trips, String>,
+}
+
+impl Pairs {
+    fn start(lab: &Lab, name: &'static str, arms: &[Arm], cpus: &[usize]) -> Result<Self> {
+        let all = arms.iter().map(|arm| Pair::start(lab, name, *arm, cpus)).collect::<Result<_>>()?;
+        Ok(Self { name, all })
+    }
 }
 
 impl Pair {
-    fn start(lab: &Lab, name: &'static str, cpus: &[usize]) -> Result<Self> {
-        let place = || Place { namespace: None, processors: cpus.to_vec() };
-        let settings = |role: &str| Settings {
-            node: NodeSettings::local(&format!("{name}-{role}"), name),
-            size: PAYLOAD,
-            carrier: CARRIER.into(),
-            seed: lab.options.seed,
+    /// Connected first, and then given the priority.
+    fn start(lab: &Lab, name: &str, arm: Arm, cpus: &[usize]) -> Result<Self> {
+        let realm = format!("{name}-{}", arm.0.replace(':', "-"));
+        let mut trips = Trips::on_this_host(lab, &realm, cpus)?;
+        let changes = arm.1.parse().map_err(|e| Error::Usage(format!("{e}")))?;
+        let trips = match trips.set_priority(lab, &Priority { carrier: CARRIER.into(), changes }) {
+            Ok(_) => Ok(trips),
+            // A reservation is admitted or not: other programs may have theirs.
+            Err(Error::System(why) | Error::Failed(why)) if arm.0 == DEADLINE.0 => Err(why),
+            Err(error) => return Err(error),
         };
-        let mut pong = Part::start(lab, place(), "pong", &settings("pong"))?;
-        let mut ping = Part::start(lab, place(), "ping", &settings("ping"))?;
-        for part in [&mut pong, &mut ping] {
-            part.hear::<Value>(lab, LONG)?;
-            part.ask::<Value>(lab, &Order::Connected, LONG)?;
-        }
-        Ok(Self { name, ping, pong })
+        Ok(Self { arm, trips })
     }
 
-    fn set(&mut self, lab: &Lab, arm: Arm) -> Result {
-        let changes: Changes = arm.1.parse().map_err(|e| Error::Usage(format!("{e}")))?;
-        for part in [&mut self.ping, &mut self.pong] {
-            part.ask::<Value>(lab, &Order::Set { changes: changes.clone() }, LONG)?;
-        }
+    /// One run.
+    fn run(&mut self, lab: &Lab, tally: &mut Tally) -> Result {
+        let Ok(trips) = &mut self.trips else { return Ok(()) };
+        let count = if lab.options.tiny { 30 } else { 500 };
+        let (period, patience) = (Duration::from_secs_f64(1.0 / HZ), Duration::from_secs(1));
+        let seed = lab.options.seed + tally.repetitions.len() as u64;
+        let measure = Measure { carrier: CARRIER.into(), payload: PAYLOAD, count, warmup: 20, period, patience, seed };
+        let monitor = Monitor::start()?;
+        let trips = trips.measure(lab, &measure)?;
+        let back = |trip: &Trip| trip.took_ns.map(|ns| Timed { from_ns: trip.sent_ns, ns });
+        tally.add(trips.len() as u64, &trips.iter().filter_map(back).collect::<Vec<_>>(), &monitor.finish());
         Ok(())
-    }
-
-    fn run(&mut self, lab: &Lab, count: u64) -> Result<Trips> {
-        self.ping.ask(lab, &Order::Run { count, hz: HZ }, LONG)
     }
 }
 
 /// Runs every policy with every number of hogs, in turns.
 fn compare(
     lab: &Lab,
-    mut pair: Pair,
-    arms: &[Arm],
+    mut pairs: Pairs,
     hogs: &[u32],
     repetitions: usize,
     cpus: &[usize],
     findings: &mut Findings,
 ) -> Result {
-    let mut panel = Panel { title: panel_title(&pair), groups: Vec::new() };
+    let mut panel = Panel { title: panel_title(&pairs), groups: Vec::new() };
     for hogs in hogs {
         let _busy = (0..*hogs).map(|n| hog(lab, cpus[n as usize % cpus.len()])).collect::<Result<Vec<_>>>()?;
-        let mut tallies: Vec<Tally> = arms.iter().map(|_| Tally::default()).collect();
-        let mut refused: Vec<Option<String>> = vec![None; arms.len()];
+        let mut tallies: Vec<Tally> = pairs.all.iter().map(|_| Tally::default()).collect();
         for repetition in 0..repetitions {
-            lab.tell(&format!("{}, {hogs} hogs, repetition {} of {repetitions}", pair.name, repetition + 1));
-            for turn in 0..arms.len() {
-                let index = (turn + repetition) % arms.len();
-                refused[index] = once(lab, &mut pair, arms[index], &mut tallies[index])?;
+            lab.tell(&format!("{}, {hogs} hogs, repetition {} of {repetitions}", pairs.name, repetition + 1));
+            for turn in 0..pairs.all.len() {
+                let index = (turn + repetition) % pairs.all.len();
+                pairs.all[index].run(lab, &mut tallies[index])?;
             }
         }
-        note(&pair, arms, *hogs, &tallies, &refused, findings);
-        panel.groups.push(group(*hogs, arms, &tallies));
+        note(&pairs, *hogs, &tallies, findings);
+        panel.groups.push(group(*hogs, &pairs, &tallies));
     }
-    let figure = &mut findings.figure;
-    *figure = Figure {
+    let panels = [std::mem::take(&mut findings.figure.panels), vec![panel]].concat();
+    findings.figure = Figure {
         title: "Round trips while other programs use the processors".into(),
-        axis: "round trip, µs: median, p99 marked".into(),
+        axis: "Round trip in µs".into(),
         logarithmic: true,
-        panels: std::mem::take(&mut figure.panels),
+        panels,
     };
-    figure.panels.push(panel);
     Ok(())
 }
 
-fn panel_title(pair: &Pair) -> String {
-    if pair.name == "pinned" { "pinned to one processor".into() } else { "on all processors".into() }
-}
-
-/// One run of one policy; why the kernel refused it, if it did.
-fn once(lab: &Lab, pair: &mut Pair, arm: Arm, tally: &mut Tally) -> Result<Option<String>> {
-    match pair.set(lab, arm) {
-        Err(Error::System(why)) | Err(Error::Failed(why)) if arm.0 == DEADLINE.0 => return Ok(Some(why)),
-        other => other?,
-    }
-    pair.run(lab, 20)?;
-    let count = if lab.options.tiny { 30 } else { 500 };
-    let monitor = Monitor::start()?;
-    let trips = pair.run(lab, count)?;
-    tally.add(trips.sent, &trips.trips, &monitor.finish());
-    Ok(None)
+fn panel_title(pairs: &Pairs) -> String {
+    if pairs.name == "pinned" { "pinned to one processor".into() } else { "on all processors".into() }
 }
 
 fn hog(lab: &Lab, cpu: usize) -> Result<Part> {
@@ -170,37 +162,35 @@ fn hog(lab: &Lab, cpu: usize) -> Result<Part> {
     Ok(hog)
 }
 
-fn note(pair: &Pair, arms: &[Arm], hogs: u32, tallies: &[Tally], refused: &[Option<String>], findings: &mut Findings) {
-    for ((arm, tally), refused) in arms.iter().zip(tallies).zip(refused) {
-        let factors = Factors::new()
-            .with("arm", if arm.0 == OTHER.0 { "normal" } else { "qos" })
-            .with("policy", arm.0)
-            .with("hogs", hogs)
-            .with("pinned", pair.name == "pinned")
-            .with("measured", CARRIER)
-            .with("payload_bytes", PAYLOAD);
-        if let Some(because) = refused {
-            let name = format!("{}, {} with {hogs} hogs", pair.name, arm.0);
+fn note(pairs: &Pairs, hogs: u32, tallies: &[Tally], findings: &mut Findings) {
+    for (pair, tally) in pairs.all.iter().zip(tallies) {
+        let (policy, place) = (pair.arm.0, pairs.name);
+        if let Err(because) = &pair.trips {
+            let name = format!("{place}, {policy} with {hogs} hogs");
             findings.skipped.push(Skipped { name, because: because.clone() });
             continue;
         }
+        let factors = Factors::new()
+            .with("arm", if policy == OTHER.0 { "normal" } else { "qos" })
+            .with("policy", policy)
+            .with("hogs", hogs)
+            .with("pinned", place == "pinned")
+            .with("measured", CARRIER)
+            .with("payload_bytes", PAYLOAD);
         findings.cells.push(tally.cell(factors, true));
-        if hogs == HOGS[2] && arm.0 != OTHER.0 {
+        if hogs == HOGS[2] && policy != OTHER.0 {
             let better = median_ratio(&tallies[0].pairs(tally, |d| d.p99));
-            let what = format!("p99 of OTHER / p99 of {} with {hogs} hogs, {}", arm.0, pair.name);
-            // Processors differ by themselves: only what is pinned alike is judged by the whole factor.
-            let limit = if pair.name == "pinned" { BETTER } else { 1.0 };
+            let what = format!("p99 of OTHER / p99 of {policy} with {hogs} hogs, {place}");
+            // Wake-ups on other processors cost by themselves: only what is pinned alike is judged by the whole factor.
+            let limit = if place == "pinned" { BETTER } else { 1.0 };
             findings.checks.push(Check::at_least(what, better, limit));
-            let what = format!("samples lost by {} with {hogs} hogs, {}", arm.0, pair.name);
+            let what = format!("samples lost by {policy} with {hogs} hogs, {place}");
             findings.checks.push(Check::at_most(what, tally.lost() as f64, 0.0));
         }
     }
 }
 
-fn group(hogs: u32, arms: &[Arm], tallies: &[Tally]) -> Group {
-    let bar = |(arm, tally): (&Arm, &Tally)| {
-        let found = tally.all()?;
-        Some(Bar { series: arm.0.into(), value: found.p50, deviation: 0.0, mark: Some(found.p99) })
-    };
-    Group { label: format!("{hogs} hogs"), bars: arms.iter().zip(tallies).filter_map(bar).collect() }
+fn group(hogs: u32, pairs: &Pairs, tallies: &[Tally]) -> Group {
+    let bar = |(pair, tally): (&Pair, &Tally)| tally.bar(pair.arm.0);
+    Group { label: format!("{hogs} hogs"), bars: pairs.all.iter().zip(tallies).filter_map(bar).collect() }
 }

@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::part::node::NodeSettings;
 use crate::part::stream::{Arrived, Connected, Order, Published, Settings};
 use crate::part::{Part, Place};
-use crate::results::{Bar, Check, Distribution, Factors, Figure, Findings, Group, Panel, Skipped, median_ratio};
+use crate::results::{Check, Distribution, Factors, Figure, Findings, Group, Panel, Skipped, median_ratio};
 use crate::run::Lab;
 use crate::stalls::{Monitor, Stalls};
 use crate::topology::Topology;
@@ -77,7 +77,7 @@ impl Experiment for Isolation {
         }
         findings.figure = Figure {
             title: "Latency of the other seven".into(),
-            axis: "latency, µs: median, p99 marked".into(),
+            axis: "Latency in µs".into(),
             logarithmic: true,
             panels,
         };
@@ -231,12 +231,7 @@ impl<'a> House<'a> {
             };
             findings.cells.push(side.latency.cell(factors("latency of the seven"), false));
             findings.cells.push(side.calls.cell(factors("calls of publish"), false));
-            bars.extend(side.latency.all().map(|found| Bar {
-                series: arm.into(),
-                value: found.p50,
-                deviation: 0.0,
-                mark: Some(found.p99),
-            }));
+            bars.extend(side.latency.bar(arm));
         }
         let [well, impaired] = sides;
         let latency = |figure: Figured| median_ratio(&impaired.latency.pairs(&well.latency, figure));

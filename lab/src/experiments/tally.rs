@@ -1,6 +1,6 @@
 //! One cell in the making: repetition by repetition, with what stalls of the machine hit apart.
 
-use crate::results::{Cell, Distribution, Factors, Stalled};
+use crate::results::{Bar, Cell, Distribution, Factors, Stalled};
 use crate::stalls::{Stalls, Timed};
 use serde_json::{Value, json};
 
@@ -70,9 +70,10 @@ impl Tally {
         }
     }
 
-    /// Figures of all samples together.
-    pub fn all(&self) -> Option<Distribution> {
-        Distribution::of(&self.samples)
+    /// The cell as a bar.
+    pub fn bar(&self, series: &str) -> Option<Bar> {
+        let Distribution { mean, stdev, p99, .. } = Distribution::of(&self.samples)?;
+        Some(Bar { series: series.to_owned(), value: mean, deviation: stdev, mark: Some(p99) })
     }
 }
 

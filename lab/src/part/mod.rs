@@ -8,7 +8,6 @@ mod hog;
 pub mod node;
 mod orders;
 mod process;
-pub mod round_trip;
 pub mod stream;
 
 pub use orders::Orders;
@@ -27,12 +26,10 @@ pub const ROLES: &[(&str, Role)] = &[
     (load::sink::ROLE, load::sink::play),
     (trips::PING, trips::play_ping),
     (trips::PONG, trips::play_pong),
-    ("echo", echo),
     ("hog", hog::hog),
-    ("ping", round_trip::ping),
-    ("pong", round_trip::pong),
     ("publisher", stream::publisher),
     ("subscriber", stream::subscriber),
+    ("echo", echo),
 ];
 
 /// Plays the part that standard input asks for. The caller ignores signals: the experiment decides when a part ends.

@@ -14,6 +14,7 @@ pub use environment::Environment;
 pub use figure::{Bar, Figure, Group, Panel};
 pub use markdown::markdown;
 pub use page::report;
+pub use svg::draw;
 
 use crate::error::{Error, Result};
 use serde::{Deserialize, Serialize};

@@ -55,7 +55,10 @@ fn bars(figure: &Figure) -> impl Iterator<Item = &Bar> {
 fn explanation(figure: &Figure) -> String {
     let mark = if bars(figure).any(|bar| bar.mark.is_some()) { "; diamond: 99th percentile" } else { "" };
     let scale = if figure.logarithmic { "; logarithmic scale" } else { "" };
-    format!("{}. Bar: mean; line: one standard deviation to either side{mark}{scale}.", figure.axis)
+    // Without deviations, bars are medians: what there is to say of a middle by itself.
+    let plain = bars(figure).all(|bar| bar.deviation == 0.0);
+    let bar = if plain { "median" } else { "mean; line: one standard deviation to either side" };
+    format!("{}. Bar: {bar}{mark}{scale}.", figure.axis)
 }
 
 fn legend(svg: &mut String, series: &[&str]) {

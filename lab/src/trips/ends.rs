@@ -19,10 +19,12 @@ use thalweg::{Node, Publisher};
 pub struct End {
     /// `ping` or `pong`.
     pub name: String,
-    /// Where it listens.
-    pub listen: SocketAddr,
-    /// The file of both nodes' addresses.
-    pub nodes: PathBuf,
+    /// Realm of both.
+    pub realm: String,
+    /// Where it listens; `None`: both are on one host.
+    pub listen: Option<SocketAddr>,
+    /// The file of both nodes' addresses; `None`: both are on one host.
+    pub nodes: Option<PathBuf>,
 }
 
 /// Both directions of all carriers are connected.
@@ -62,9 +64,9 @@ impl Ends {
     pub fn open(end: &End, me: &'static str) -> Result<Self> {
         let settings = thalweg::Settings {
             name: end.name.clone(),
-            realm: "lab".into(),
-            listen: vec![end.listen],
-            discovery: DiscoverySource::Static(end.nodes.clone()),
+            realm: end.realm.clone(),
+            listen: end.listen.into_iter().collect(),
+            discovery: end.nodes.clone().map_or(DiscoverySource::Automatic, DiscoverySource::Static),
             ..thalweg::Settings::default()
         };
         Ok(Self { node: Node::with_settings(settings)?, me })
@@ -99,7 +101,9 @@ impl Ends {
         let other = if self.me == "ping" { "pong" } else { "ping" };
         let set = |from: &str| {
             let (port, other) = (port(self.me, carrier, from), port(other, carrier, from));
-            Ok(self.node.set_priority(&port, &other, changes)?)
+            let end = self.node.set_priority(&port, &other, changes)?;
+            // One that is only stored would leave the two arms of an experiment alike.
+            if end.carrier.is_empty() { Err(Error::Failed(end.note)) } else { Ok(end) }
         };
         Ok(Priorities { ends: ["ping", "pong"].into_iter().map(set).collect::<Result<_>>()? })
     }

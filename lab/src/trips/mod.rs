@@ -52,13 +52,32 @@ impl Trips {
     pub fn new(lab: &Lab, topology: &Topology, [ping, pong]: [u8; 2], processors: &[usize]) -> Result<Self> {
         let listen = |host| SocketAddr::new(Topology::address_of(host), PORT);
         let nodes = addresses(lab, topology.host(ping), &[listen(ping), listen(pong)])?;
-        let end = |name: &str, host| End { name: name.into(), listen: listen(host), nodes: nodes.clone() };
+        let end = |name: &str, host| End {
+            name: name.into(),
+            realm: "lab".into(),
+            listen: Some(listen(host)),
+            nodes: Some(nodes.clone()),
+        };
         let place = |host| Place::at(topology.host(host), processors);
-        let mut pong_part = Part::start(lab, place(pong), PONG, &end("pong", pong))?;
-        let mut ping_part = Part::start(lab, place(ping), PING, &end("ping", ping))?;
-        ping_part.hear::<ends::Ready>(lab, START)?;
-        pong_part.hear::<ends::Ready>(lab, START)?;
-        Ok(Self { ping: ping_part, pong: pong_part })
+        let pong = Part::start(lab, place(pong), PONG, &end("pong", pong))?;
+        Self::connected(lab, Part::start(lab, place(ping), PING, &end("ping", ping))?, pong)
+    }
+
+    /// Starts both ends on this host, in a realm of their own.
+    ///
+    /// # Errors
+    /// As [`Trips::new`].
+    pub fn on_this_host(lab: &Lab, realm: &str, processors: &[usize]) -> Result<Self> {
+        let end = |name: &str| End { name: name.into(), realm: realm.into(), listen: None, nodes: None };
+        let place = || Place { namespace: None, processors: processors.to_vec() };
+        let pong = Part::start(lab, place(), PONG, &end("pong"))?;
+        Self::connected(lab, Part::start(lab, place(), PING, &end("ping"))?, pong)
+    }
+
+    fn connected(lab: &Lab, mut ping: Part, mut pong: Part) -> Result<Self> {
+        ping.hear::<ends::Ready>(lab, START)?;
+        pong.hear::<ends::Ready>(lab, START)?;
+        Ok(Self { ping, pong })
     }
 
     /// Changes the priority of all four ends of a carrier's two channels, while they are in use.

@@ -14,7 +14,7 @@ use thalweg::testing::Dice;
 use thalweg::{Publisher, Subscriber};
 
 /// Name of the role.
-pub const ROLE: &str = "trips-ping";
+pub const ROLE: &str = "ping";
 
 /// What either end is told.
 #[derive(Debug, Serialize, Deserialize)]

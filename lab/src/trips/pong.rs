@@ -10,7 +10,7 @@ use thalweg::codec::Raw;
 use thalweg::{Publisher, Subscriber};
 
 /// Name of the role.
-pub const ROLE: &str = "trips-pong";
+pub const ROLE: &str = "pong";
 
 /// Plays the role.
 pub fn play(mut orders: Orders) -> Result {

@@ -2,9 +2,9 @@
 
 use super::part::Order;
 use super::report::{Board, Say};
+use super::stage::Stage;
 use super::{PART, robot};
 use crate::failure::{Failure, Result};
-use crate::session::Reach;
 use crate::signals::{Stop, TICK};
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -39,18 +39,15 @@ const SILENCE: Duration = Duration::from_secs(1);
 const END: Duration = Duration::from_secs(3);
 
 impl Conductor {
-    /// Starts all processes.
-    pub fn start(realm: &str, reach: &Reach) -> Result<Self> {
+    /// Starts all processes, each in its place.
+    pub fn start(stage: &Stage, realm: &str) -> Result<Self> {
         let program = std::env::current_exe()?;
         let (tell, heard) = channel();
         let mut conductor = Self { parts: Vec::new(), heard, board: Board::default() };
         for (index, name) in robot::parts().into_iter().enumerate() {
             let mut command = Command::new(&program);
-            command
-                .args([PART, name, "--realm", realm])
-                .args(reach.arguments())
-                .stdin(Stdio::piped())
-                .stdout(Stdio::piped());
+            command.args([PART, name]).args(stage.place(name, realm).arguments());
+            command.stdin(Stdio::piped()).stdout(Stdio::piped());
             let mut child =
                 command.spawn().map_err(|e| Failure::System(format!("cannot start {}: {e}", program.display())))?;
             let (orders, lines) = (child.stdin.take(), child.stdout.take());
@@ -103,6 +100,21 @@ impl Conductor {
             None => return Err(part.ended()),
         }
         Ok(())
+    }
+
+    /// All count from the beginning; `false` when somebody asked to end first.
+    pub fn prepare(&mut self, stop: &Stop) -> Result<bool> {
+        self.parts.iter_mut().for_each(|part| part.ready = false);
+        self.order(Order::Prepare)?;
+        let ready = self.wait_until_ready(stop)?;
+        // What they said before they were ready was of what went before.
+        self.board = Board::default();
+        Ok(ready)
+    }
+
+    /// Whose part that is keeps the processors busy from now on.
+    pub fn fill_processors(&mut self) -> Result {
+        self.order(Order::Busy)
     }
 
     /// All publishers begin.

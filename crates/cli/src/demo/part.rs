@@ -1,10 +1,11 @@
 //! One process of the robot: publishes and receives what its lines say, obeys its parent, ends with it.
 
+use super::place::Place;
 use super::report::{Received, Say};
-use super::robot::{Command, Content, Imu, LINES, Line, parts};
+use super::robot::{BUSY, Command, Content, Imu, LINES, Line, parts};
+use super::work::Work;
 use crate::failure::{Failure, Result};
 use crate::output::line;
-use crate::session::Reach;
 use crate::signals::Stop;
 use crate::statistics::Latencies;
 use std::io::BufRead;
@@ -15,11 +16,15 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use thalweg::codec::{Message, Raw};
 use thalweg::port::SampleInfo;
-use thalweg::{Node, Publisher, Sample, Settings, Subscriber};
+use thalweg::{Node, Publisher, Sample, Subscriber};
 
 /// What the parent asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
+    /// Count from the beginning, and say that you are ready.
+    Prepare,
+    /// Keep the processors busy from now on, if that is your part.
+    Busy,
     /// Begin to publish.
     Start,
     /// Publish no more.
@@ -27,9 +32,13 @@ pub enum Order {
 }
 
 impl Order {
+    const ALL: [Self; 4] = [Order::Prepare, Order::Busy, Order::Start, Order::Stop];
+
     /// As it stands on the pipe.
     pub const fn word(self) -> &'static str {
         match self {
+            Order::Prepare => "prepare",
+            Order::Busy => "busy",
             Order::Start => "start",
             Order::Stop => "stop",
         }
@@ -42,14 +51,15 @@ const PERIOD: Duration = Duration::from_millis(200);
 const DRAIN: Duration = Duration::from_secs(3);
 
 /// Runs until the parent closes its pipe, which it does by ending, too.
-pub fn run(part: &str, realm: &str, reach: &Reach) -> Result {
+pub fn run(part: &str, place: &Place) -> Result {
     if !parts().contains(&part) {
         return Err(Failure::Usage(format!("part {part:?}: allowed are {}", parts().join(", "))));
     }
     Stop::never()?;
+    // Before any other thread is started: all are where this one is.
+    place.enter()?;
     let orders = listen()?;
-    let settings = Settings { name: part.to_owned(), realm: realm.to_owned(), ..reach.settings() };
-    let node = Node::with_settings(settings)?;
+    let node = place.open(part)?;
     let ears: Vec<Ear> = LINES.iter().filter(|l| l.to == part).map(|l| Ear::open(&node, l)).collect::<Result<_>>()?;
     let mut mouths = Vec::new();
     for line in LINES.iter().filter(|l| l.from == part) {
@@ -57,10 +67,10 @@ pub fn run(part: &str, realm: &str, reach: &Reach) -> Result {
         if !voice.wait_connected(&node, &orders) {
             return Ok(());
         }
-        mouths.push(Mouth::start(line, voice)?);
+        mouths.push(Mouth::new(line, voice));
     }
     say(&Say::Ready)?;
-    obey(&orders, &ears, mouths)
+    obey(part, &orders, &ears, mouths)
 }
 
 /// Orders of the parent; the receiver ends with the pipe.
@@ -68,7 +78,7 @@ fn listen() -> Result<Receiver<Order>> {
     let (tell, told) = channel();
     let read = move || {
         for line in std::io::stdin().lock().lines().map_while(std::result::Result::ok) {
-            let order = [Order::Start, Order::Stop].into_iter().find(|order| order.word() == line);
+            let order = Order::ALL.into_iter().find(|order| order.word() == line);
             if order.is_some_and(|order| tell.send(order).is_err()) {
                 return;
             }
@@ -78,19 +88,32 @@ fn listen() -> Result<Receiver<Order>> {
     Ok(told)
 }
 
-fn obey(orders: &Receiver<Order>, ears: &[Ear], mut mouths: Vec<Mouth>) -> Result {
+fn obey(part: &str, orders: &Receiver<Order>, ears: &[Ear], mut mouths: Vec<Mouth>) -> Result {
+    let mut work = Vec::new();
     loop {
-        match orders.recv_timeout(PERIOD) {
-            Ok(Order::Start) => mouths.iter().for_each(|mouth| mouth.run.store(true, Relaxed)),
+        let order = orders.recv_timeout(PERIOD);
+        match order {
+            Ok(Order::Prepare) => {
+                ears.iter().for_each(Ear::prepare);
+                mouths.iter_mut().for_each(Mouth::prepare);
+            }
+            Ok(Order::Busy) if part == BUSY => work = Work::start()?,
+            Ok(Order::Busy) | Err(RecvTimeoutError::Timeout) => {}
+            Ok(Order::Start) => mouths.iter_mut().try_for_each(Mouth::start)?,
             Ok(Order::Stop) => mouths.iter_mut().try_for_each(Mouth::finish)?,
-            Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => return Ok(()),
+            Err(RecvTimeoutError::Disconnected) => {
+                drop(work);
+                return Ok(());
+            }
         }
         for ear in ears {
             say(&Say::Received(ear.received()))?;
         }
         for mouth in &mouths {
             say(&mouth.sent())?;
+        }
+        if order == Ok(Order::Prepare) {
+            say(&Say::Ready)?;
         }
     }
 }
@@ -166,31 +189,41 @@ impl Voice {
 /// A publisher with its thread.
 struct Mouth {
     topic: &'static str,
-    run: Arc<AtomicBool>,
+    period: Duration,
     over: Arc<AtomicBool>,
     sent: Arc<AtomicU64>,
     thread: Option<JoinHandle<()>>,
+    finished: bool,
     voice: Arc<Mutex<(Voice, Result)>>,
 }
 
 impl Mouth {
-    fn start(line: &Line, voice: Voice) -> Result<Self> {
-        let mut mouth = Self {
+    fn new(line: &Line, voice: Voice) -> Self {
+        Self {
             topic: line.topic,
-            run: Arc::default(),
+            period: Duration::from_secs_f64(1.0 / line.hz),
             over: Arc::default(),
             sent: Arc::default(),
             thread: None,
+            finished: false,
             voice: Arc::new(Mutex::new((voice, Ok(())))),
-        };
-        let (run, over, sent, voice) = (mouth.run.clone(), mouth.over.clone(), mouth.sent.clone(), mouth.voice.clone());
-        let period = Duration::from_secs_f64(1.0 / line.hz);
+        }
+    }
+
+    fn prepare(&mut self) {
+        self.finished = false;
+        self.sent.store(0, Relaxed);
+    }
+
+    fn start(&mut self) -> Result {
+        self.over.store(false, Relaxed);
+        let (period, over, sent, voice) = (self.period, self.over.clone(), self.sent.clone(), self.voice.clone());
         let body = move || {
             let mut voice = voice.lock().unwrap_or_else(PoisonError::into_inner);
-            voice.1 = speak(&mut voice.0, period, &run, &over, &sent);
+            voice.1 = speak(&mut voice.0, period, &over, &sent);
         };
-        mouth.thread = Some(linux::thread::spawn(linux::thread::Settings::named("publish"), body)?);
-        Ok(mouth)
+        self.thread = Some(linux::thread::spawn(linux::thread::Settings::named("publish"), body)?);
+        Ok(())
     }
 
     /// Publishes no more.
@@ -206,11 +239,12 @@ impl Mouth {
         self.hush();
         let mut voice = self.voice.lock().unwrap_or_else(PoisonError::into_inner);
         voice.0.drain();
+        self.finished = true;
         std::mem::replace(&mut voice.1, Ok(()))
     }
 
     fn sent(&self) -> Say {
-        Say::Sent { topic: self.topic.to_owned(), sent: self.sent.load(Relaxed), finished: self.thread.is_none() }
+        Say::Sent { topic: self.topic.to_owned(), sent: self.sent.load(Relaxed), finished: self.finished }
     }
 }
 
@@ -222,10 +256,7 @@ impl Drop for Mouth {
 }
 
 /// Publishes at even intervals. Who is late catches up, unless by more than a second.
-fn speak(voice: &mut Voice, period: Duration, run: &AtomicBool, over: &AtomicBool, sent: &AtomicU64) -> Result {
-    while !run.load(Relaxed) && !over.load(Relaxed) {
-        std::thread::sleep(Duration::from_millis(1));
-    }
+fn speak(voice: &mut Voice, period: Duration, over: &AtomicBool, sent: &AtomicU64) -> Result {
     let mut due = Instant::now();
     while !over.load(Relaxed) {
         let number = sent.load(Relaxed) + 1;
@@ -258,6 +289,7 @@ enum Port {
 
 struct Account {
     received: u64,
+    before: u64, // the highest sequence number before counting began
     last_seq: u64,
     first_ns: u64,
     last_ns: u64,
@@ -267,13 +299,21 @@ struct Account {
 impl Ear {
     fn open(node: &Node, line: &Line) -> Result<Self> {
         let latencies = Latencies::new();
-        let account = Arc::new(Mutex::new(Account { received: 0, last_seq: 0, first_ns: 0, last_ns: 0, latencies }));
+        let account =
+            Arc::new(Mutex::new(Account { received: 0, before: 0, last_seq: 0, first_ns: 0, last_ns: 0, latencies }));
         let port = match line.content {
             Content::Imu => Port::Imu(subscribe(node, line, &account)?),
             Content::Command => Port::Command(subscribe(node, line, &account)?),
             Content::Bytes(_) => Port::Bytes(subscribe(node, line, &account)?),
         };
         Ok(Self { topic: line.topic, port, account })
+    }
+
+    fn prepare(&self) {
+        let mut account = self.account.lock().unwrap_or_else(PoisonError::into_inner);
+        let last_seq = account.last_seq;
+        let latencies = Latencies::new();
+        *account = Account { received: 0, before: last_seq, last_seq, first_ns: 0, last_ns: 0, latencies };
     }
 
     fn received(&self) -> Received {
@@ -286,7 +326,7 @@ impl Ear {
         Received {
             topic: self.topic.to_owned(),
             received: account.received,
-            last_seq: account.last_seq,
+            last_seq: account.last_seq - account.before,
             span_ns: account.last_ns - account.first_ns,
             carrier: channels.into_iter().next().map(|c| c.carrier).unwrap_or_default(),
             latency_us: account.latencies.percentiles(),

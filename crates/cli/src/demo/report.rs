@@ -161,23 +161,29 @@ impl Line {
 /// One channel in the summary.
 #[derive(Debug, Serialize)]
 pub struct Channel {
-    topic: &'static str,
-    publisher: &'static str,
+    /// The topic.
+    pub topic: &'static str,
+    /// The publishing port.
+    pub publisher: &'static str,
     subscriber: &'static str,
-    carrier: String,
+    /// The carrier that was picked.
+    pub carrier: String,
     size: usize,
     rate_hz: f64,
     wanted_hz: f64,
-    latency_us: Percentiles,
+    /// From `publish` to the callback.
+    pub latency_us: Percentiles,
     sent: u64,
     received: u64,
-    lost: u64,
+    /// Samples that did not arrive.
+    pub lost: u64,
 }
 
-/// The whole run.
+/// One phase.
 #[derive(Debug, Serialize)]
 pub struct Summary {
-    channels: Vec<Channel>,
+    /// All channels of the robot.
+    pub channels: Vec<Channel>,
     seconds: f64,
     /// Somebody ended it early: rates and losses are shown, not judged.
     pub interrupted: bool,

@@ -72,6 +72,13 @@ pub const LINES: [Line; 4] = [
     },
 ];
 
+/// The process that computes all the time.
+pub const BUSY: &str = "mapper";
+/// The process that stands beside the robot, where they are not on one host.
+pub const BESIDE: &str = "controller";
+/// The channel that must not be late: publisher, subscriber.
+pub const URGENT: [&str; 2] = ["/controller/command", "/base/command"];
+
 /// The processes, each once.
 pub fn parts() -> Vec<&'static str> {
     let mut parts: Vec<_> = LINES.iter().flat_map(|line| [line.from, line.to]).collect();
@@ -159,5 +166,7 @@ mod tests {
     fn no_process_talks_to_itself() {
         assert_eq!(parts(), ["base", "camera-driver", "controller", "imu-driver", "mapper", "viewer"]);
         assert!(LINES.iter().all(|line| line.from != line.to));
+        assert!(parts().contains(&BUSY) && parts().contains(&BESIDE));
+        assert!(LINES.iter().any(|line| [line.publisher, line.subscriber] == URGENT));
     }
 }

@@ -123,6 +123,30 @@ impl Earlier {
     }
 }
 
+/// Queues that are installed in this network namespace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Present {
+    /// On these devices.
+    pub devices: Vec<String>,
+    /// The process that should have taken them away is gone.
+    pub orphaned: bool,
+}
+
+/// What is installed in this network namespace; nothing is changed. `directory`: as for [`install`].
+///
+/// # Errors
+/// When the journal cannot be read.
+pub fn installed(directory: &Path) -> Result<Option<Present>, QueueError> {
+    if !directory.exists() {
+        return Ok(None);
+    }
+    let present = |journal: Journal| Present {
+        orphaned: journal.holder.is_some_and(|holder| !journal::is_alive(holder)),
+        devices: journal.devices.into_iter().map(|before| before.device).collect(),
+    };
+    Ok(Store::open(directory)?.load()?.map(present))
+}
+
 /// Takes away what is installed in this network namespace, whoever did it. `directory`: as for [`install`].
 ///
 /// # Errors

@@ -113,6 +113,25 @@ pub fn realms() -> Vec<String> {
     names.filter_map(realm).collect::<BTreeSet<String>>().into_iter().collect()
 }
 
+/// Processes of this host that hold the socket of a node of `realm` which is none of `known`: they are starting or ending,
+/// or stopped. Never waits.
+pub fn silent_processes(realm: &str, known: &[NodeId]) -> Vec<u32> {
+    let start = format!("{}.{realm}.", short(&linux::clock::host_id()));
+    let known: BTreeSet<String> = known.iter().map(|node| format!("{start}{node}.sock")).collect();
+    let entries = fs::read_dir(run_dir().0).into_iter().flatten().flatten();
+    let of_realm = |name: &str| name.starts_with(&start) && name.ends_with(".sock") && !known.contains(name);
+    let others = entries.filter(|entry| entry.file_name().to_str().is_some_and(of_realm));
+    others.filter_map(|entry| holder(&entry.path()).ok()).collect()
+}
+
+/// The process that listens at `path`.
+fn holder(path: &Path) -> io::Result<u32> {
+    let socket = socket2::Socket::new(socket2::Domain::UNIX, socket2::Type::STREAM, None)?;
+    socket.set_nonblocking(true)?;
+    socket.connect(&socket2::SockAddr::unix(path)?)?;
+    linux::socket::peer_process(&socket)
+}
+
 /// The run directory that a node of this process would use, and what keeps it from that. One that is not there yet keeps
 /// nobody from anything.
 pub fn check_run_dir() -> (PathBuf, io::Result<()>) {

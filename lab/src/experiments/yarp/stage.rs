@@ -163,6 +163,11 @@ impl Run {
 
     /// Those that did not come back.
     pub fn lost(&self) -> u64 {
-        self.trips.iter().filter(|trip| trip.took_ns.is_none()).count() as u64
+        self.missing().len() as u64
+    }
+
+    /// The numbers of those that did not come back.
+    pub fn missing(&self) -> Vec<usize> {
+        self.trips.iter().enumerate().filter(|(_, trip)| trip.took_ns.is_none()).map(|(number, _)| number).collect()
     }
 }

@@ -66,7 +66,7 @@ impl Control {
         // A multicast socket has no peer; the stream beside it leaves by the same device.
         let placed = placement_of(sockets.iter().find_map(|socket| ends_of(socket.as_fd())), &found);
         (report.device, report.band) = (placed.device, placed.band);
-        (report.effective, report.because) = (placed.effective, placed.because);
+        (report.waits, report.effective, report.because) = (placed.waits, placed.effective, placed.because);
     }
 
     fn describe_thread(&self, end: &End, channel: &Channel, report: &mut EndReport) {
@@ -153,6 +153,7 @@ fn add(note: &mut String, more: &str) {
 struct Placed {
     device: Option<String>,
     band: String,
+    waits: bool,
     effective: bool,
     because: String,
 }
@@ -166,7 +167,7 @@ fn ends_of(socket: BorrowedFd<'_>) -> Option<(IpAddr, IpAddr)> {
 
 /// Where packets with these marks wait: what the kernel's queues say.
 fn placement_of(ends: Option<(IpAddr, IpAddr)>, found: &Marks) -> Placed {
-    let nothing = |device, because| Placed { device, band: String::new(), effective: false, because };
+    let nothing = |device, because| Placed { device, band: String::new(), waits: false, effective: false, because };
     let Some((local, peer)) = ends else {
         return nothing(None, "it is not known by which device its packets leave".into());
     };
@@ -178,6 +179,7 @@ fn placement_of(ends: Option<(IpAddr, IpAddr)>, found: &Marks) -> Placed {
         Ok(placed) => Placed {
             device: Some(device),
             band: format!("{} of {}", placed.place, placed.discipline),
+            waits: placed.waits,
             effective: placed.effective,
             because: placed.because,
         },

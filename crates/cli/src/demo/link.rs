@@ -1,0 +1,99 @@
+//! The robot behind a narrow link: two network namespaces, 20 Mbit/s between them, and a file transfer beside the robot's
+//! own channels. Made with what the lab's experiments are made with; gone with this value.
+
+use super::PART_OF_LAB;
+use super::place::Place;
+use super::robot::{BESIDE, parts};
+use crate::session::Reach;
+use crate::signals::Stop;
+use lab::load::{Counted, Generator, Load, Pattern, Protocol, Sink};
+use lab::part::{Place as At, Program};
+use lab::topology::wire::{Queue, Wire};
+use lab::topology::{DEVICE, Topology};
+use lab::{Lab, Options, Result};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+/// Rate of the link in each direction, in bit/s.
+pub const RATE: u64 = 20_000_000;
+/// Packets that wait in each queue, as many a router holds: 60 ms.
+const QUEUE: u32 = 100;
+
+/// Numbers of the hosts: the one beside the robot, and the robot's own.
+const HOSTS: [u8; 2] = [1, 2];
+
+/// The two hosts, and the transfer from the first to the second.
+pub struct Link {
+    generator: Generator,
+    sink: Sink,
+    since: Counted,
+    addresses: PathBuf,
+    topology: Topology,
+    lab: Lab,
+}
+
+impl Link {
+    /// Makes it. Nothing is transferred yet.
+    ///
+    /// # Errors
+    /// Why it cannot be had here: no root, no iproute2.
+    pub fn build(stop: &Stop) -> Result<Self> {
+        let program = Program::this(&[PART_OF_LAB])?;
+        let lab = Lab::open(Options::default(), lab::Stop::by(stop.flag()), program, |_| {})?;
+        let topology = Topology::link(&lab)?;
+        let wire = Wire { rate: RATE, limit: QUEUE, queue: Queue::Classes };
+        HOSTS.into_iter().try_for_each(|host| wire.install(topology.host(host), DEVICE))?;
+        let addresses = lab.folder().join("robot.toml");
+        let all = parts().into_iter().map(|part| format!("[[node]]\naddress = \"{}\"\n", address(part)));
+        std::fs::write(&addresses, all.collect::<String>())?;
+        let [beside, robot] = HOSTS.map(|host| At::at(topology.host(host), &[]));
+        let mut sink = Sink::new(&lab, robot, Topology::address_of(HOSTS[1]))?;
+        let generator = Generator::new(&lab, beside, sink.target)?;
+        let since = sink.count(&lab)?;
+        Ok(Self { generator, sink, since, addresses, topology, lab })
+    }
+
+    /// Where a process of the robot runs.
+    pub fn place(&self, part: &str, realm: &str) -> Place {
+        let mut place = self.near(part, realm);
+        place.reach.listen.push(address(part));
+        place
+    }
+
+    /// On the host of a process of the robot, without an address of its own.
+    pub fn near(&self, part: &str, realm: &str) -> Place {
+        let namespace = Some(self.topology.host(host(part)).name().to_owned());
+        let reach = Reach { discovery: Some(self.addresses.clone()), ..Reach::default() };
+        Place { realm: realm.to_owned(), namespace, reach }
+    }
+
+    /// The transfer begins: as fast as the link takes it.
+    ///
+    /// # Errors
+    /// A process of it failed.
+    pub fn begin(&mut self) -> Result {
+        self.since = self.sink.count(&self.lab)?;
+        let load = Load { protocol: Protocol::Tcp, rate: 0, pattern: Pattern::Greedy(1), gso: false, seed: 1 };
+        self.generator.start(&self.lab, &load)
+    }
+
+    /// The transfer ends; its Mbit/s.
+    ///
+    /// # Errors
+    /// As [`Link::begin`].
+    pub fn end(&mut self) -> Result<f64> {
+        let rate = self.sink.count(&self.lab)?.mbit_since(&self.since);
+        self.generator.stop(&self.lab)?;
+        Ok(rate)
+    }
+}
+
+fn host(part: &str) -> u8 {
+    HOSTS[usize::from(part != BESIDE)]
+}
+
+/// Where the node of a process listens: any port, but each its own.
+fn address(part: &str) -> SocketAddr {
+    let number = parts().iter().position(|name| *name == part).unwrap_or(0) as u16;
+    SocketAddr::new(Topology::address_of(host(part)), 7400 + number)
+}

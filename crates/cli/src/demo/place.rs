@@ -1,0 +1,43 @@
+//! Where a process of the robot is: its network namespace, and how its node is found.
+
+use crate::failure::{Failure, Result};
+use crate::session::Reach;
+use clap::Args;
+use thalweg::{Node, Settings};
+
+/// Where a node of the robot is.
+#[derive(Args, Clone, Debug, Default)]
+pub struct Place {
+    /// Realm of the robot's nodes
+    #[arg(long)]
+    pub realm: String,
+    /// Network namespace
+    #[arg(long)]
+    pub namespace: Option<String>,
+    /// How it reaches other hosts.
+    #[command(flatten)]
+    pub reach: Reach,
+}
+
+impl Place {
+    /// Moves this thread there, and with it those that it starts.
+    pub fn enter(&self) -> Result {
+        let Some(name) = &self.namespace else { return Ok(()) };
+        linux::namespace::Namespace::named(name)
+            .and_then(|namespace| namespace.enter())
+            .map_err(|e| Failure::System(format!("network namespace {name}: {e}; run it as root")))
+    }
+
+    /// Opens a node there.
+    pub fn open(&self, name: &str) -> Result<Node> {
+        let (name, realm) = (name.to_owned(), self.realm.clone());
+        Ok(Node::with_settings(Settings { name, realm, ..self.reach.settings() })?)
+    }
+
+    /// As arguments of a program.
+    pub fn arguments(&self) -> Vec<String> {
+        let namespace = self.namespace.iter().flat_map(|name| ["--namespace".to_owned(), name.clone()]);
+        let realm = ["--realm".to_owned(), self.realm.clone()];
+        realm.into_iter().chain(namespace).chain(self.reach.arguments()).collect()
+    }
+}

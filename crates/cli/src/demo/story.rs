@@ -1,0 +1,198 @@
+//! The whole demo: both phases next to each other, as text, document and figure.
+
+use super::report::{Channel, Summary};
+use super::robot::URGENT;
+use super::stage::{Stage, Step};
+use crate::output::{micros, table};
+use lab::results::{Bar, Figure, Group, Panel};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+/// One phase.
+#[derive(Debug, Serialize)]
+pub struct Phase {
+    /// `before` or `after` the priorities were set.
+    pub phase: &'static str,
+    /// What the robot did.
+    #[serde(flatten)]
+    pub summary: Summary,
+    /// Of the file transfer, where there is one.
+    pub transfer_mbit_s: Option<f64>,
+}
+
+/// All of it.
+pub struct Story {
+    /// Where the robot ran.
+    pub stage: &'static str,
+    /// Why not behind a link, if so.
+    pub because: Option<String>,
+    /// Before, and after unless it was interrupted.
+    pub phases: Vec<Phase>,
+    /// What was set between them.
+    pub steps: Vec<Step>,
+}
+
+const TITLES: [(&str, char); 10] = [
+    ("topic", '<'),
+    ("carrier", '<'),
+    ("p50 before", '>'),
+    ("after", '>'),
+    ("p99 before", '>'),
+    ("after", '>'),
+    ("max before", '>'),
+    ("after", '>'),
+    ("lost before", '>'),
+    ("after", '>'),
+];
+
+impl Story {
+    /// The last phase: what there is to be judged.
+    fn last(&self) -> Option<&Summary> {
+        self.phases.last().map(|phase| &phase.summary)
+    }
+
+    /// Somebody ended it early: it is shown, not judged.
+    pub fn interrupted(&self) -> bool {
+        self.phases.iter().any(|phase| phase.summary.interrupted)
+    }
+
+    /// What did not go as promised: with priorities nothing is lost and all keep their rates.
+    pub fn failures(&self) -> Vec<String> {
+        let judged = self.last().filter(|_| self.phases.len() == 2);
+        judged.map(|summary| summary.failures.clone()).unwrap_or_default()
+    }
+
+    /// As `--json` prints it.
+    pub fn document(&self, figure: Option<&str>) -> Value {
+        json!({
+            "channels": self.last().map(|summary| summary.channels.as_slice()).unwrap_or_default(),
+            "stage": self.stage, "because": self.because, "phases": self.phases, "set": self.steps,
+            "interrupted": self.interrupted(), "pass": self.failures().is_empty(), "failures": self.failures(),
+            "figure": figure,
+        })
+    }
+
+    /// For people; the last line says how many samples arrived.
+    pub fn text(&self) -> String {
+        let mut lines = Vec::new();
+        if let [before, after] = self.phases.as_slice() {
+            let rows = before.summary.channels.iter().zip(&after.summary.channels).map(|(b, a)| row(b, a));
+            lines.push(table(&TITLES, &rows.collect::<Vec<_>>()));
+            lines.extend(better(before, after));
+        }
+        if let Some(why) = &self.because {
+            lines.push(format!(
+                "as root, with iproute2, it shows the robot behind a 20 Mbit/s link with a file transfer beside it, and what \
+                 `set` does there; here not, because {why}"
+            ));
+        }
+        lines.extend(self.phases.iter().map(|phase| format!("{}: {}", phase.phase, phase.summary.verdict())));
+        lines.join("\n")
+    }
+
+    /// Both phases as bars: the median, and the 99th percentile as a mark.
+    pub fn figure(&self, about: &str) -> Figure {
+        let bar = |phase: &Phase, topic: &str| {
+            let channel = phase.summary.channels.iter().find(|channel| channel.topic == topic)?;
+            let (value, mark) = (channel.latency_us.p50, Some(channel.latency_us.p99));
+            (value > 0.0).then(|| Bar { series: phase.phase.into(), value, deviation: 0.0, mark })
+        };
+        let topics = self.last().map(|summary| summary.channels.iter().map(|c| c.topic).collect::<Vec<_>>());
+        let group = |topic: &str| {
+            let bars = self.phases.iter().filter_map(|phase| bar(phase, topic)).collect();
+            Group { label: topic.trim_start_matches("/robot/").into(), bars }
+        };
+        let groups = topics.unwrap_or_default().into_iter().map(group).collect();
+        Figure {
+            title: format!("thalweg demo: {about}"),
+            axis: "Latency in µs, from publish to callback".into(),
+            logarithmic: true,
+            panels: vec![Panel { title: self.steps_that_were_done(), groups }],
+        }
+    }
+
+    fn steps_that_were_done(&self) -> String {
+        let done = self.steps.iter().filter(|step| step.done).map(|step| step.command.as_str());
+        let done: Vec<&str> = done.collect();
+        if done.is_empty() { "nothing was set".into() } else { format!("between them: {}", done.join("; ")) }
+    }
+}
+
+/// What was done, and why not the rest: a line each.
+pub fn steps(steps: &[Step]) -> Vec<String> {
+    let said = |step: &Step| match step.done {
+        true => {
+            let effects = step.ends.iter().filter(|end| end.tos.is_some()).map(|end| {
+                let yes = if end.effective { "yes" } else { "no" };
+                format!("\n  {}: effective: {yes}, because {}", end.end, end.because)
+            });
+            format!("$ {}{}", step.command, effects.collect::<String>())
+        }
+        false => format!("$ {}\n  refused: {}", step.command, step.because),
+    };
+    steps.iter().map(said).collect()
+}
+
+/// What makes it hard.
+pub fn opening(stage: &Stage, seconds: f64) -> String {
+    format!("{}: {seconds} s without priorities, then {seconds} s with", stage.about())
+}
+
+fn row(before: &Channel, after: &Channel) -> Vec<String> {
+    let times = |of: fn(&Channel) -> f64| [of(before), of(after)].map(micros);
+    let latencies = [times(|c| c.latency_us.p50), times(|c| c.latency_us.p99), times(|c| c.latency_us.max)];
+    let lost = [before.lost, after.lost].map(|lost| lost.to_string());
+    let begin = [after.topic.to_owned(), after.carrier.clone()];
+    begin.into_iter().chain(latencies.into_iter().flatten()).chain(lost).collect()
+}
+
+fn better(before: &Phase, after: &Phase) -> Vec<String> {
+    let urgent = |phase: &Phase| {
+        let channel = phase.summary.channels.iter().find(|channel| channel.publisher == URGENT[0])?;
+        Some((channel.topic, channel.latency_us.p99)).filter(|(_, p99)| *p99 > 0.0)
+    };
+    let mut lines = Vec::new();
+    if let (Some((topic, b)), Some((_, a))) = (urgent(before), urgent(after)) {
+        let factor = if b >= a { format!("{:.1} times less", b / a) } else { format!("{:.1} times more", a / b) };
+        lines.push(format!("{topic}: p99 {} before, {} after: {factor}", micros(b), micros(a)));
+    }
+    if let (Some(b), Some(a)) = (before.transfer_mbit_s, after.transfer_mbit_s) {
+        lines.push(format!("file transfer: {b:.1} Mbit/s before, {a:.1} Mbit/s after"));
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::report::Board;
+    use super::*;
+    use std::time::Duration;
+
+    fn story(phases: usize) -> Story {
+        let phase = |phase| Phase {
+            phase,
+            summary: Summary::of(&Board::default(), Duration::from_secs(1), false),
+            transfer_mbit_s: Some(18.0),
+        };
+        let phases = ["before", "after"].into_iter().take(phases).map(phase).collect();
+        Story { stage: "link", because: None, phases, steps: Vec::new() }
+    }
+
+    #[test]
+    fn the_document_has_the_channels_of_the_last_phase() {
+        let document = story(2).document(None);
+        assert_eq!(document["channels"].as_array().map(Vec::len), Some(4));
+        assert_eq!(document["phases"][0]["phase"], "before");
+        assert_eq!(document["pass"], false, "nothing arrived in the second phase");
+        // Only what is with priorities is judged.
+        assert_eq!(story(1).document(None)["pass"], true);
+    }
+
+    #[test]
+    fn both_phases_stand_next_to_each_other() {
+        let text = story(2).text();
+        assert!(text.contains("p99 before") && text.contains("/robot/command"), "{text}");
+        assert!(text.ends_with("samples arrived, in 1.0 s"), "{text}");
+        assert_eq!(story(2).figure("").panels[0].groups.len(), 4);
+    }
+}
