@@ -83,7 +83,10 @@ impl Queues {
         let (spot, unmarked) = (self.spot(packet), self.spot(Packet { tos: 0, priority: 0, v6 }));
         let (effective, because) = self.judge(&spot, &unmarked, packet);
         let Spot { discipline, place, rank, of, waits, unsure, .. } = spot;
-        let because = unsure.map_or(because.clone(), |unsure| format!("{because}; but {unsure}"));
+        let because = match unsure {
+            Some(unsure) => format!("{because}; but {unsure}"),
+            None => because,
+        };
         Placement { device: self.device.clone(), discipline, place, rank, of, waits, effective, because }
     }
 
