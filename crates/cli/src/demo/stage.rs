@@ -6,7 +6,6 @@ use super::place::Place;
 use super::robot::{BESIDE, BUSY, LINES, URGENT};
 use crate::failure::{Failure, Result};
 use crate::session::Reach;
-use crate::signals::Stop;
 use serde::Serialize;
 use std::time::{Duration, Instant};
 use thalweg::Node;
@@ -37,7 +36,7 @@ pub struct Step {
 
 impl Stage {
     /// The link if it can be had; else the processors, and why.
-    pub fn build(without_root: bool, reach: &Reach, stop: &Stop) -> Result<(Self, Option<String>)> {
+    pub fn build(without_root: bool, reach: &Reach) -> Result<(Self, Option<String>)> {
         let processors = |why: &str| Ok((Stage::Processors(reach.clone()), Some(why.to_owned())));
         if without_root {
             return processors("--without-root was given");
@@ -45,7 +44,7 @@ impl Stage {
         if reach.beyond() {
             return processors("the robot is to reach other hosts by this one's addresses");
         }
-        match Link::build(stop) {
+        match Link::build() {
             Ok(link) => Ok((Stage::Link(Box::new(link)), None)),
             Err(lab::Error::System(why)) => processors(&why),
             Err(error) => Err(error.into()),
