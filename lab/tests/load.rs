@@ -50,7 +50,7 @@ const LOAD: Load = Load { protocol: Protocol::Udp, rate: 20_000_000, pattern: Pa
 fn what_is_said_to_be_offered_left_the_host_and_arrived() {
     let Some(mut world) = world("what_is_said_to_be_offered_left_the_host_and_arrived") else { return };
     let bursts = Pattern::Bursts(40);
-    for load in [LOAD, Load { pattern: Pattern::Random, ..LOAD }, Load { pattern: bursts, gso: true, ..LOAD }] {
+    for load in [LOAD, Load { pattern: Pattern::Random(4), ..LOAD }, Load { pattern: bursts, gso: true, ..LOAD }] {
         let (before, seen) = (left(world.topology.host(1)), world.sink.count(&world.lab).unwrap());
         world.generator.start(&world.lab, &load).unwrap();
         std::thread::sleep(Duration::from_millis(300));

@@ -27,6 +27,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
         What::Latency(options) => roles::latency(options),
         What::Throughput(options) => roles::throughput(options),
         What::Fanout(options) => roles::fanout(options),
+        What::Start(options) => roles::start(options),
         What::Compare(options) => compare::run(options),
     };
     match outcome {

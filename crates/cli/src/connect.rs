@@ -1,6 +1,7 @@
 //! `thalweg connect` and `thalweg disconnect`: channels by administration.
 
 use crate::census;
+use crate::ends::{PATIENCE, find, find_as};
 use crate::failure::{Failure, Result};
 use crate::quantity;
 use crate::session::{Common, Session};
@@ -8,7 +9,7 @@ use clap::Args;
 use serde_json::json;
 use std::time::{Duration, Instant};
 use thalweg::admin::Request;
-use thalweg::control::{Direction, Document, NodeId, PortInfo};
+use thalweg::control::{Direction, Document};
 
 /// Connect two ports by name, whatever their topics, until they are disconnected or close
 #[derive(Args, Debug)]
@@ -23,6 +24,10 @@ pub struct ConnectArguments {
     /// What carries the samples
     #[arg(long, default_value = "auto", value_parser = quantity::carrier())]
     carrier: String,
+    /// Connect them whenever both are there, now and after they start anew, until they are disconnected; neither has to be
+    /// there yet
+    #[arg(long)]
+    persist: bool,
     #[command(flatten)]
     common: Common,
 }
@@ -41,8 +46,6 @@ pub struct DisconnectArguments {
     common: Common,
 }
 
-/// How long a node may take to answer, and a channel to open.
-const PATIENCE: Duration = Duration::from_secs(3);
 /// Pause between two looks at a channel that is to open.
 const PAUSE: Duration = Duration::from_millis(10);
 
@@ -51,56 +54,72 @@ pub fn connect(arguments: &ConnectArguments) -> Result {
     let mut session = arguments.common.open("connect")?;
     let ConnectArguments { publisher, subscriber, carrier, .. } = arguments;
     let nodes = session.settled();
-    let ends = Ends::find(&nodes, publisher, subscriber)?;
     let carrier = (carrier != "auto").then(|| carrier.clone());
+    if arguments.persist {
+        keep(&session, &nodes, arguments, carrier.clone())?;
+        if [publisher, subscriber].iter().any(|name| find(&nodes, name).is_err()) {
+            let done =
+                json!({"publisher": publisher, "subscriber": subscriber, "connected": false, "persistent": true});
+            let text = || format!("{publisher} → {subscriber} will be connected whenever both are there");
+            return session.output.result(&done, text);
+        }
+    }
+    find_as(&nodes, publisher, Direction::Publisher)?;
+    let node = find_as(&nodes, subscriber, Direction::Subscriber)?;
     let request =
         Request::Connect { publisher: publisher.clone(), subscriber: subscriber.clone(), carrier: carrier.clone() };
-    session.node.ask(ends.subscriber, &request, PATIENCE)?;
-    let chosen = wait_for_channel(&session, ends.documents(&nodes), arguments, carrier.as_deref())?;
-    let done = json!({"publisher": publisher, "subscriber": subscriber, "carrier": chosen, "connected": true});
+    session.node.ask(node, &request, PATIENCE)?;
+    let ends = nodes.into_iter().filter(|d| has(d, publisher) || has(d, subscriber)).collect();
+    let chosen = wait_for_channel(&session, ends, arguments, carrier.as_deref())?;
+    let persistent = arguments.persist;
+    let done = json!({
+        "publisher": publisher,
+        "subscriber": subscriber,
+        "carrier": chosen,
+        "connected": true,
+        "persistent": persistent,
+    });
     session.output.result(&done, || format!("{publisher} → {subscriber} over {chosen}"))
+}
+
+/// Has the connection kept: by this host, and by those of the ports that are there.
+fn keep(session: &Session, nodes: &[Document], arguments: &ConnectArguments, carrier: Option<String>) -> Result {
+    let ConnectArguments { publisher, subscriber, .. } = arguments;
+    for (name, wanted) in [(publisher, Direction::Publisher), (subscriber, Direction::Subscriber)] {
+        if find(nodes, name).is_ok() {
+            find_as(nodes, name, wanted)?;
+        }
+    }
+    let request = Request::Keep { publisher: publisher.clone(), subscriber: subscriber.clone(), carrier };
+    let there = nodes.iter().filter(|d| has(d, publisher) || has(d, subscriber)).map(|d| d.node);
+    for node in [session.node.id()].into_iter().chain(there) {
+        session.node.ask(node, &request, PATIENCE)?;
+    }
+    Ok(())
 }
 
 /// Disconnects.
 pub fn disconnect(arguments: &DisconnectArguments) -> Result {
     let mut session = arguments.common.open("disconnect")?;
     let DisconnectArguments { publisher, subscriber, .. } = arguments;
-    let ends = Ends::find(&session.settled(), publisher, subscriber)?;
+    let nodes = session.settled();
     let request = Request::Disconnect { publisher: publisher.clone(), subscriber: subscriber.clone() };
-    session.node.ask(ends.subscriber, &request, PATIENCE)?;
+    // A connection that was to last is forgotten by this host, too, and by the publisher's.
+    let publishers = nodes.iter().filter(|d| has(d, publisher) && !has(d, subscriber)).map(|d| d.node);
+    let forgot = |node| session.node.ask(node, &request, PATIENCE).is_ok();
+    let forgotten = [session.node.id()].into_iter().chain(publishers).map(forgot).fold(false, |a, b| a | b);
+    let ports = find_as(&nodes, publisher, Direction::Publisher)
+        .and_then(|_| find_as(&nodes, subscriber, Direction::Subscriber));
+    match ports.and_then(|node| Ok(session.node.ask(node, &request, PATIENCE)?)) {
+        Err(Failure::No(_)) if forgotten => {}
+        other => drop(other?),
+    }
     let done = json!({"publisher": publisher, "subscriber": subscriber, "connected": false});
     session.output.result(&done, || format!("{publisher} → {subscriber} disconnected"))
 }
 
-/// The nodes of the two ports.
-struct Ends {
-    publisher: NodeId,
-    subscriber: NodeId,
-}
-
-impl Ends {
-    fn find(nodes: &[Document], publisher: &str, subscriber: &str) -> Result<Self> {
-        let find = |name: &str, wanted| match port_named(nodes, name) {
-            Some((node, port)) if port.direction == wanted => Ok(node),
-            Some((_, port)) => Err(Failure::No(format!(
-                "{name} is a {}; say the publishing port first, then the subscribing one",
-                format!("{:?}", port.direction).to_lowercase()
-            ))),
-            None => Err(Failure::No(format!("no port {name} is known; see `thalweg list ports`"))),
-        };
-        Ok(Self {
-            publisher: find(publisher, Direction::Publisher)?,
-            subscriber: find(subscriber, Direction::Subscriber)?,
-        })
-    }
-
-    fn documents(&self, nodes: &[Document]) -> Vec<Document> {
-        nodes.iter().filter(|d| d.node == self.publisher || d.node == self.subscriber).cloned().collect()
-    }
-}
-
-fn port_named<'a>(nodes: &'a [Document], name: &str) -> Option<(NodeId, &'a PortInfo)> {
-    nodes.iter().flat_map(|d| d.ports.values().map(|p| (d.node, p))).find(|(_, p)| p.name == name)
+fn has(document: &Document, port: &str) -> bool {
+    document.ports.values().any(|p| p.name == port)
 }
 
 fn wait_for_channel(

@@ -10,11 +10,14 @@ mod finding;
 mod fix;
 mod judge;
 
+use crate::apply;
 use crate::failure::{Failure, Result};
 use crate::output::{Output, line};
 use clap::Args;
+use clap::builder::PossibleValuesParser;
 use finding::{Finding, Severity, Shown};
 use linux::probe::{Facts, Tree, directory, scheduling};
+use linux::queueing;
 use serde::Serialize;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -25,9 +28,9 @@ use std::time::Duration;
 #[derive(Args, Debug)]
 #[command(after_help = "Example: thalweg doctor --verbose\n         sudo thalweg doctor --fix")]
 pub struct Arguments {
-    /// Do what can be done at run time, say how to undo it, and look again
-    #[arg(long)]
-    fix: bool,
+    /// Do what can be done at run time (--fix=ID,ID: only about these), say how to undo it, and look again
+    #[arg(long, value_name = "ID", num_args = 0..=1, require_equals = true, value_delimiter = ',', default_missing_value = ALL, value_parser = fixable())]
+    fix: Vec<String>,
     /// Show also what harms nobody by itself
     #[arg(short, long)]
     verbose: bool,
@@ -40,6 +43,14 @@ pub struct Arguments {
     /// Look at the proc and sys below this folder instead of this host's
     #[arg(long, value_name = "DIR", hide = true)]
     root: Option<PathBuf>,
+}
+
+/// All that can be fixed.
+const ALL: &str = "all";
+
+fn fixable() -> PossibleValuesParser {
+    let ids = judge::kinds().filter(|kind| kind.fixable).map(|kind| kind.id);
+    PossibleValuesParser::new(ids.chain([ALL]))
 }
 
 /// How long threads are watched for one that never waits.
@@ -63,8 +74,9 @@ pub fn run(arguments: &Arguments) -> Result {
     let tree = arguments.root.as_ref().map_or_else(Tree::host, Tree::at);
     let mut findings = examine(&tree);
     let mut fixes = fix::Fixes::default();
-    if arguments.fix {
-        fixes = fix::apply(&tree, &findings);
+    if !arguments.fix.is_empty() {
+        let asked = |finding: &&Finding| arguments.fix.iter().any(|id| id == ALL || id == finding.kind.id);
+        fixes = fix::apply(&tree, findings.iter().filter(asked));
         findings = examine(&tree);
     }
     report(arguments, &findings, &fixes)?;
@@ -81,7 +93,9 @@ fn examine(tree: &Tree) -> Vec<Finding> {
     let mut found = judge::judge(&facts);
     found.extend(judge::threads::hogs(&scheduling::hogs(tree, WATCH, judge::threads::HOGS_PERCENT)));
     if tree.is_host() {
-        found.extend(judge::queues::judge(&judge::queues::read(&facts.devices), facts.network.v6));
+        let present = queueing::installed(&apply::directory()).ok().flatten();
+        let lands = judge::queues::read(&facts.devices);
+        found.extend(judge::queues::judge(&lands, present.as_ref(), facts.network.v6));
         let (folder, refusal) = thalweg::control::local::check_run_dir();
         found.extend(judge::house::run_directory(&folder, &refusal, directory::room(&folder)));
         found.extend(judge::house::shared_memory(&directory::shared_memory()));

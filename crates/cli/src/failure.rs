@@ -29,6 +29,17 @@ impl Failure {
         }
     }
 
+    /// Says where it failed.
+    pub fn at(self, place: &str) -> Self {
+        let said = |text: String| format!("{place}: {text}");
+        match self {
+            Failure::No(text) => Failure::No(said(text)),
+            Failure::Usage(text) => Failure::Usage(said(text)),
+            Failure::System(text) => Failure::System(said(text)),
+            Failure::ReaderGone => Failure::ReaderGone,
+        }
+    }
+
     /// What a person should read.
     pub fn text(&self) -> &str {
         match self {

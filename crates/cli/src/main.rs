@@ -7,25 +7,32 @@
 //! | [`publish`], [`subscribe`] | `pub` and `sub` |
 //! | [`list`], [`info`], [`top`] | what there is, from what all nodes say ([`census`]) |
 //! | [`connect`] | channels by administration |
+//! | [`apply`] | queues and priorities of this host from a file, and undoing them |
+//! | [`priority`] | `set` and `get`: packets and threads of live channels |
+//! | [`admin`], [`yarp`] | the same in YARP's words |
 //! | [`measure`] | `hz`, `bw` and `delay` |
 //! | [`lab`] | the experiments of the papers |
 //! | [`why`] | what stands between two ports |
 //! | [`doctor`] | whether this host can keep real-time promises |
 //! | [`router`] | the control-plane router |
-//! | [`session`], [`tap`] | the node of a verb; a subscriber to whatever a topic carries |
+//! | [`session`], [`tap`], [`ends`] | the node of a verb; a subscriber to whatever a topic carries; the ends of a channel |
 //! | [`quantity`], [`output`], [`signals`], [`statistics`], [`failure`] | arguments in; results, tables and exit codes out |
 
+mod admin;
+mod apply;
 mod bench;
 mod census;
 mod connect;
 mod demo;
 mod doctor;
+mod ends;
 mod failure;
 mod info;
 mod lab;
 mod list;
 mod measure;
 mod output;
+mod priority;
 mod publish;
 mod quantity;
 mod router;
@@ -36,6 +43,7 @@ mod subscribe;
 mod tap;
 mod top;
 mod why;
+mod yarp;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser, Subcommand};
@@ -62,6 +70,13 @@ enum Verb {
     Info(info::Arguments),
     Connect(connect::ConnectArguments),
     Disconnect(connect::DisconnectArguments),
+    Set(priority::SetArguments),
+    Get(priority::GetArguments),
+    Admin(admin::Arguments),
+    #[command(visible_alias = "priority-qos")]
+    Qos(yarp::QosArguments),
+    #[command(visible_alias = "priority-sched")]
+    Sched(yarp::SchedArguments),
     Hz(measure::HzArguments),
     Bw(measure::BwArguments),
     Delay(measure::DelayArguments),
@@ -71,13 +86,16 @@ enum Verb {
     Router(router::Arguments),
     /// Measure latency, throughput and fan-out, and compare them with bare sockets
     Bench(bench::Arguments),
+    Apply(apply::ApplyArguments),
+    Restore(apply::RestoreArguments),
     Lab(lab::Arguments),
     #[command(name = lab::PART, hide = true)]
     LabPart(lab::PartArguments),
 }
 
 fn main() -> ExitCode {
-    let Arguments { verb } = Arguments::try_parse().unwrap_or_else(|error| with_verbs(error).exit());
+    let Arguments { verb } = Arguments::try_parse_from(admin::without_options(std::env::args_os()))
+        .unwrap_or_else(|error| with_verbs(error).exit());
     let outcome = match &verb {
         Verb::Demo(arguments) => demo::run(arguments),
         Verb::DemoPart(arguments) => demo::part(arguments),
@@ -87,6 +105,11 @@ fn main() -> ExitCode {
         Verb::Info(arguments) => info::run(arguments),
         Verb::Connect(arguments) => connect::connect(arguments),
         Verb::Disconnect(arguments) => connect::disconnect(arguments),
+        Verb::Set(arguments) => priority::set(arguments),
+        Verb::Get(arguments) => priority::get(arguments),
+        Verb::Admin(arguments) => admin::run(arguments),
+        Verb::Qos(arguments) => yarp::qos(arguments),
+        Verb::Sched(arguments) => yarp::sched(arguments),
         Verb::Hz(arguments) => measure::hz(arguments),
         Verb::Bw(arguments) => measure::bw(arguments),
         Verb::Delay(arguments) => measure::delay(arguments),
@@ -94,6 +117,8 @@ fn main() -> ExitCode {
         Verb::Why(arguments) => why::run(arguments),
         Verb::Doctor(arguments) => doctor::run(arguments),
         Verb::Router(arguments) => router::run(arguments),
+        Verb::Apply(arguments) => apply::apply(arguments),
+        Verb::Restore(arguments) => apply::restore(arguments),
         Verb::Bench(arguments) => return bench::run(arguments),
         Verb::Lab(arguments) => lab::run(arguments),
         Verb::LabPart(arguments) => lab::part(arguments),

@@ -4,6 +4,7 @@ mod source;
 
 use crate::failure::{Failure, Result};
 use crate::output::{bytes, tell};
+use crate::priority::Given;
 use crate::quantity;
 use crate::session::{Common, Session};
 use crate::statistics::rounded;
@@ -51,8 +52,10 @@ pub struct Arguments {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
     /// Packet priority: low, normal, high or critical
-    #[arg(long, default_value = "normal", value_parser = quantity::class(), hide_possible_values = true)]
+    #[arg(long, default_value = "normal", value_parser = quantity::class)]
     class: Class,
+    #[command(flatten)]
+    given: Given,
     /// Refuse carriers that lose samples (the default, except on udp and mcast)
     #[arg(long, conflicts_with = "best_effort")]
     reliable: bool,
@@ -160,7 +163,9 @@ impl Arguments {
     }
 
     fn open<S: Source>(&self, session: &Session) -> Result<Publisher<S::Message>> {
-        let mut builder = session.node.publisher::<S::Message>(&self.topic).qos(self.qos());
+        let default = || format!("/{}/{}/pub1", session.node.name(), self.topic.trim_start_matches('/'));
+        let priority = self.given.settings(&self.port.clone().unwrap_or_else(default), &self.topic)?;
+        let mut builder = session.node.publisher::<S::Message>(&self.topic).qos(self.qos()).priority(priority);
         if let Some(name) = &self.port {
             builder = builder.named(name);
         }

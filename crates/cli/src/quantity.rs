@@ -2,6 +2,7 @@
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use qos::Class;
+use qos::priority::Changes;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -80,14 +81,14 @@ pub fn is_lossy(carrier: &str) -> bool {
     matches!(carrier, "udp" | "mcast")
 }
 
-/// A class by name.
-pub fn class() -> impl TypedValueParser<Value = Class> {
-    PossibleValuesParser::new(["low", "normal", "high", "critical"]).map(|name| match name.as_str() {
-        "low" => Class::Low,
-        "high" => Class::High,
-        "critical" => Class::Critical,
-        _ => Class::Normal,
-    })
+/// A class by name, in any spelling.
+pub fn class(text: &str) -> Result<Class, String> {
+    text.parse().map_err(|wrong: qos::priority::PriorityError| format!("allowed is {}", wrong.allowed))
+}
+
+/// Priorities as YARP writes them.
+pub fn yarp_qos(text: &str) -> Result<Changes, String> {
+    Changes::from_yarp(text).map_err(|wrong| wrong.to_string())
 }
 
 #[cfg(test)]

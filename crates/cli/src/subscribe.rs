@@ -4,6 +4,7 @@ mod show;
 
 use crate::failure::Result;
 use crate::output::{line, micros, tell};
+use crate::priority::Given;
 use crate::quantity;
 use crate::session::{Common, Session};
 use crate::signals::TICK;
@@ -43,6 +44,8 @@ pub struct Arguments {
     #[arg(long)]
     full: bool,
     #[command(flatten)]
+    given: Given,
+    #[command(flatten)]
     common: Common,
 }
 
@@ -61,7 +64,7 @@ pub fn run(arguments: &Arguments) -> Result {
     let (tell, told) = sync_channel(AHEAD);
     let (every, separation) = (arguments.every, arguments.min_separation);
     let callback = move || forward(tell.clone(), Selection::new(every, separation));
-    let tap = Tap::open(&session, &arguments.target, callback)?;
+    let tap = Tap::with(&session, &arguments.target, Some(arguments.given.clone()), callback)?;
     let mut printer = Printer { arguments, origins: Origins::default(), printed: 0, latencies: Latencies::new() };
     let outcome = print_all(&mut printer, &mut session, tap, told);
     printer.tell_latencies();

@@ -2,6 +2,7 @@
 //! offer, unless told which.
 
 use crate::failure::{Failure, Result};
+use crate::priority::Given;
 use crate::quantity;
 use crate::session::Session;
 use clap::Args;
@@ -38,12 +39,23 @@ pub struct Tap {
     target: Target,
     reliability: Reliability,
     port: Option<Subscriber<Untyped>>,
+    given: Option<Given>,
     callback: Box<dyn Fn() -> Callback>,
 }
 
 impl Tap {
     /// Subscribes; `callback` makes what is called with each sample.
     pub fn open(session: &Session, target: &Target, callback: impl Fn() -> Callback + 'static) -> Result<Self> {
+        Self::with(session, target, None, callback)
+    }
+
+    /// As [`Tap::open`], with priorities.
+    pub fn with(
+        session: &Session,
+        target: &Target,
+        given: Option<Given>,
+        callback: impl Fn() -> Callback + 'static,
+    ) -> Result<Self> {
         if target.reliable && quantity::is_lossy(&target.carrier) {
             let carrier = &target.carrier;
             let text = format!("--carrier {carrier} may lose samples, which --reliable does not allow; leave one out");
@@ -51,7 +63,7 @@ impl Tap {
         }
         let lossy = target.best_effort || quantity::is_lossy(&target.carrier) || target.is_offered_best_effort(session);
         let reliability = if lossy { Reliability::BestEffort } else { Reliability::Reliable };
-        let mut tap = Self { target: target.clone(), reliability, port: None, callback: Box::new(callback) };
+        let mut tap = Self { target: target.clone(), reliability, port: None, given, callback: Box::new(callback) };
         tap.subscribe(session)?;
         Ok(tap)
     }
@@ -84,6 +96,12 @@ impl Tap {
         let mut builder = session.node.subscriber::<Untyped>(&target.topic).qos(qos);
         if let Some(name) = &target.port {
             builder = builder.named(name);
+        }
+        if let Some(given) = &self.given {
+            let topic = target.topic.trim_start_matches('/').replace('*', "any");
+            let default = || format!("/{}/{topic}/sub1", session.node.name());
+            let name = target.port.clone().unwrap_or_else(default);
+            builder = builder.priority(given.settings(&name, &target.topic)?);
         }
         if target.carrier != "auto" {
             builder = builder.carriers([target.carrier.as_str()]);

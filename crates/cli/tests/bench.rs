@@ -174,6 +174,19 @@ fn a_quick_comparison_runs_and_describes_itself() {
 }
 
 #[test]
+fn rows_with_a_limit_of_their_own_are_measured_without_a_baseline() {
+    let output = run("compare memory threads start --quick --json");
+    let result = document(&output);
+    assert!(output.status.success(), "{result}");
+    let rows = result["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), 4);
+    for (row, unit) in rows.iter().zip(["MB", "threads", "ms", "ms"]) {
+        assert!(row["thalweg"]["median"].as_f64().unwrap() > 0.0 && row["baseline"].is_null(), "{row}");
+        assert_eq!(row["unit"], unit);
+    }
+}
+
+#[test]
 fn wrong_use_is_exit_2_and_says_what_is_allowed() {
     for (arguments, wanted) in [
         ("latency --engine raw --carrier udp --size 1MiB", "65507"),
@@ -186,6 +199,7 @@ fn wrong_use_is_exit_2_and_says_what_is_allowed() {
         ("fanout --engine raw --size 8", "at least 16"),
         ("fanout --size 8", "at least 16"),
         ("compare tpc", "\"tpc\""),
+        ("start --engine raw", "allowed: thalweg"),
     ] {
         let output = run(arguments);
         let complaint = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -193,3 +193,22 @@ fn links_in_the_documents_lead_somewhere() {
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
+
+/// Packages with their features, as cargo compiles them for the whole workspace.
+fn compiled(edges: &str) -> std::collections::BTreeSet<String> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut tree = Command::new(cargo);
+    tree.args(["tree", "--locked", "--workspace", "-f", "{p} {f}", "--prefix", "none", "-e", edges]);
+    let output = tree.current_dir(root()).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let lines = String::from_utf8(output.stdout).unwrap();
+    lines.lines().map(|line| line.trim_end_matches(" (*)").trim_end().to_owned()).collect()
+}
+
+/// Else the dependencies are compiled twice, for the tests and for the command (docs/decisions/0004-one-profile.md).
+#[test]
+fn tests_ask_no_other_features_of_what_the_command_is_built_from() {
+    let (command, tests) = (compiled("normal,build"), compiled("normal,build,dev"));
+    let differ: Vec<_> = command.difference(&tests).collect();
+    assert!(differ.is_empty(), "built with other features for tests: {differ:?}");
+}

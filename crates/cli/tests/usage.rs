@@ -11,8 +11,8 @@ fn bad_arguments_exit_2_and_say_what_is_allowed() {
     for (arguments, says) in [
         ("pbu /a", "'pub'"),
         ("lst", "'list'"),
-        ("foo", "demo, pub, sub, list, info, connect, disconnect, hz, bw, delay, top, router, bench"),
-        ("bench foo", "latency, throughput, fanout, compare"),
+        ("foo", "demo, pub, sub, list, info, connect, disconnect, set, get, admin, qos, sched, hz, bw, delay, top"),
+        ("bench foo", "latency, throughput, fanout, start, compare"),
         ("pub", "<TOPIC>"),
         ("pub a", "does not start with '/'"),
         ("pub /a*", "only patterns may have"),
@@ -24,7 +24,7 @@ fn bad_arguments_exit_2_and_say_what_is_allowed() {
         ("pub /a --size 1parsec", "KiB"),
         ("pub /a --count 0", "0 is not in 1.."),
         ("pub /a --carrier pigeon", "auto, local, shm, tcp, udp, mcast"),
-        ("pub /a --class best", "low, normal, high, critical"),
+        ("pub /a --class best", "low, normal (norm), high or critical (crit)"),
         ("pub /a --carrier udp --reliable", "take --carrier tcp"),
         ("sub /a --carrier mcast --reliable", "may lose samples"),
         ("pub /a --reliable --best-effort", "cannot be used with"),
@@ -122,7 +122,9 @@ fn a_build_without_a_router_says_so() {
 #[test]
 fn every_verb_helps_with_an_example() {
     let house = House::new();
-    for verb in "demo pub sub list info connect disconnect hz bw delay top router bench".split(' ') {
+    for verb in
+        "demo pub sub list info connect disconnect set get admin qos sched hz bw delay top router bench".split(' ')
+    {
         let help = house.run(&format!("{verb} --help")).lines.join("\n");
         assert!(help.contains(&format!("thalweg {verb}")) && help.contains("Example:"), "{verb}: {help}");
         assert!(help.contains("--json"), "{verb}");

@@ -32,7 +32,7 @@ pub use devices::egress;
 pub use discipline::{DEFAULT_MAP, Discipline};
 pub use error::{QueueError, Reason};
 pub use filter::{Bits, Filter, Protocol, Question};
-pub use install::{Installed, Outcome, Restored, install, recover, restore};
+pub use install::{Installed, Outcome, Present, Restored, install, installed, recover, restore};
 pub use map::{Hook, PriorityMap, TABLE};
 pub use placement::Placement;
 pub use step::Step;

@@ -94,6 +94,14 @@ pub fn peer_user(fd: impl AsFd) -> io::Result<u32> {
     Ok(rustix::net::sockopt::socket_peercred(fd)?.uid.as_raw())
 }
 
+/// Number of the process at the other end of a unix socket when it connected or listened.
+///
+/// # Errors
+/// What getsockopt(2) says.
+pub fn peer_process(fd: impl AsFd) -> io::Result<u32> {
+    Ok(rustix::net::sockopt::socket_peercred(fd)?.pid.as_raw_nonzero().get().unsigned_abs())
+}
+
 /// Group ids of the process at the other end of a unix socket when it connected or listened: the first is its own group.
 ///
 /// # Errors

@@ -34,6 +34,16 @@ pub enum Request {
         /// Subscriber's port name.
         subscriber: String,
     },
+    /// To the nodes of both ports, where they are, and to one of this host: connect the two whenever both are there, now
+    /// and after they start anew, until they are disconnected (YS-33).
+    Keep {
+        /// Publisher's port name.
+        publisher: String,
+        /// Subscriber's port name.
+        subscriber: String,
+        /// The carrier; `None`: as `auto` picks.
+        carrier: Option<String>,
+    },
     /// To the node that has `port`: change the priority of its end of the channel with `other` (Y-02, Y-14).
     Set {
         /// A port of the node.
@@ -105,6 +115,8 @@ pub struct EndReport {
     pub device: Option<String>,
     /// Where they wait there, such as `band 1 of 3 of pfifo_fast`; empty where nothing is known.
     pub band: String,
+    /// Whether packets can wait on that device at all; where none does, none has to be first.
+    pub waits: bool,
     /// Whether the marks have the effect that their class promises.
     pub effective: bool,
     /// Why, or why not, and the remedy.
@@ -134,6 +146,8 @@ pub enum Reply {
     },
     /// It could not be done, and why.
     No(String),
+    /// The kernel refused; the text names the remedy.
+    Refused(String),
 }
 
 pub(crate) fn pack<T: Serialize>(value: &T) -> Vec<u8> {
@@ -143,6 +157,7 @@ pub(crate) fn pack<T: Serialize>(value: &T) -> Vec<u8> {
 pub(crate) fn unpack(bytes: &[u8]) -> Result<Reply> {
     match serde_json::from_slice(bytes) {
         Ok(Reply::No(why)) => Err(Error::Peer(why)),
+        Ok(Reply::Refused(why)) => Err(Error::Refused(why)),
         Ok(reply) => Ok(reply),
         Err(problem) => Err(Error::Peer(format!("an answer that cannot be read: {problem}"))),
     }

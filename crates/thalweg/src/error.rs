@@ -20,6 +20,8 @@ pub enum Error {
         /// What to do about it.
         remedy: String,
     },
+    /// A kernel refused what was asked for a channel or thread, here or at another node. Names the remedy.
+    Refused(String),
     /// The peer or the network: not reachable, refused, spoke nonsense.
     Peer(String),
     /// The name is taken by another port.
@@ -53,7 +55,7 @@ impl Error {
     pub fn exit_code(&self) -> u8 {
         match self {
             Error::Usage(_) | Error::Configuration(_) | Error::Message(_) => 2,
-            Error::System { .. } => 3,
+            Error::System { .. } | Error::Refused(_) => 3,
             _ => 1,
         }
     }
@@ -79,9 +81,11 @@ fn remedy(source: &io::Error) -> &'static str {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Error::Usage(text) | Error::Configuration(text) | Error::Peer(text) | Error::Message(text) => {
-                f.write_str(text)
-            }
+            Error::Refused(text)
+            | Error::Usage(text)
+            | Error::Configuration(text)
+            | Error::Peer(text)
+            | Error::Message(text) => f.write_str(text),
             Error::System { what, source, remedy } => write!(f, "{what}: {source}; {remedy}"),
             Error::NameTaken { name, holder } => {
                 write!(f, "the port name {name} is taken by {holder}; choose another with --port or `named`")

@@ -28,7 +28,8 @@
 //! | `driver` | the threads; only here are clocks read and carriers called |
 //! | [`handshake`] | decides whether a channel comes to be |
 //! | [`control`] | who is there, what they have, and calls between nodes |
-//! | [`admin`] | what one node may ask of another |
+//! | [`admin`] | what one node may ask of another, and YARP's administration grammar |
+//! | [`profile`] | priorities of ports from a file |
 //! | [`trace`] | the steps of a sample's way as events |
 //! | [`testing`] | conformance suites, bodies of fuzz targets, parts to build worlds from |
 //!
@@ -45,6 +46,7 @@ mod event;
 pub mod handshake;
 pub mod node;
 pub mod port;
+pub mod profile;
 pub mod testing;
 pub mod trace;
 pub mod wire;

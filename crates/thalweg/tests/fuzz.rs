@@ -89,6 +89,10 @@ fn operations() {
     run("operations");
 }
 #[test]
+fn administration() {
+    run("administration");
+}
+#[test]
 fn every_body_is_run() {
-    assert_eq!(fuzz::all().len(), 6, "a body without a test here");
+    assert_eq!(fuzz::all().len(), 7, "a body without a test here");
 }

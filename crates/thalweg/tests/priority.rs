@@ -10,11 +10,12 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use thalweg::admin::EndReport;
+use thalweg::admin::{EndReport, Request};
 use thalweg::codec::Raw;
 use thalweg::{Event, Node, Publisher, Settings, Subscriber};
-use world::agent::Agent;
-use world::capture::Capture;
+use world::agent::{Agent, number};
+use world::capture::{Capture, Packet};
+use world::net::{A, B, TwoHosts};
 use world::{LONG, World, eventually, skipped};
 
 const NORMAL: u8 = 0;
@@ -168,23 +169,19 @@ fn acknowledgements_and_the_stream_beside_udp_are_marked_too() {
         let begun = capture.packets().len();
         let seq = pair.exchange();
         let data = capture.packet_of(seq).unwrap();
-        let (there, back) = (data.ports, (data.ports.1, data.ports.0));
         // TCP acknowledges within 40 ms; the stream beside udp says each second that it lives, and is answered.
         let streams: Vec<u16> = pair.a.addresses().iter().map(SocketAddr::port).collect();
-        let seen = eventually(LONG, || {
-            let late: Vec<_> = capture.packets().split_off(begun);
-            let answers = late.into_iter().filter(|p| p.tcp && p.sample.is_none());
-            let on_stream = |p: &world::capture::Packet| match carrier {
-                "tcp" => p.ports == back,
-                _ => streams.contains(&p.ports.1) && p.len <= 1 && p.tos != 0,
-            };
-            answers.into_iter().find(on_stream)
-        });
-        assert_eq!(seen.unwrap().tos, HIGH, "{carrier}");
+        // What was on its way when the marks were set comes first.
+        let marked = |octet: u8, is: &dyn Fn(&Packet) -> bool| {
+            let found = |p: &Packet| p.tcp && p.sample.is_none() && p.tos == octet && is(p);
+            eventually(LONG, || capture.packets().split_off(begun).into_iter().find(found)).is_some()
+        };
+        let back = (data.ports.1, data.ports.0);
+        let from_subscriber =
+            |p: &Packet| if carrier == "tcp" { p.ports == back } else { streams.contains(&p.ports.1) };
+        assert!(marked(HIGH, &from_subscriber), "{carrier}: no acknowledgement is marked");
         if carrier == "udp" {
-            let answer = |p: &world::capture::Packet| p.tcp && streams.contains(&p.ports.0) && p.tos != 0;
-            let answered = eventually(LONG, || capture.packets().split_off(begun).into_iter().find(answer));
-            assert_eq!((answered.unwrap().tos, there == data.ports), (CRITICAL, true));
+            assert!(marked(CRITICAL, &|p| streams.contains(&p.ports.0)), "the publisher's stream is not marked");
         }
     }
 }
@@ -322,23 +319,39 @@ fn memory_is_locked_where_that_is_asked_for() {
     }
 }
 
+/// Lets a process open no descriptor above this number.
+fn limit_descriptors(pid: u32, number: u32) -> bool {
+    let limit = std::process::Command::new("prlimit")
+        .args(["--pid", &pid.to_string(), &format!("--nofile={number}:")])
+        .status();
+    limit.is_ok_and(|status| status.success())
+}
+
 /// A channel whose samples cannot be taken over by any thread ends with its reason; it must not fall silent.
 #[test]
 fn without_a_thread_for_what_waits_the_channel_says_so() {
     let _alone = world::alone();
-    let world = World::new();
-    let mut publisher = Agent::start(&world, "publisher topic=/a");
-    let subscriber = Agent::start(&world, "subscriber topic=/a");
-    publisher.connected(1);
-    let limit =
-        std::process::Command::new("prlimit").args(["--pid", &publisher.pid().to_string(), "--nofile=3:3"]).status();
-    if !limit.is_ok_and(|status| status.success()) {
-        return skipped("prlimit could not lower the number of descriptors");
+    for (carrier, size) in [("tcp", 60_000), ("udp", 1_000_000)] {
+        let world = World::new();
+        let mut publisher = Agent::start(&world, "publisher topic=/a");
+        let mut subscriber = Agent::start(&world, &format!("subscriber topic=/a carriers={carrier}"));
+        publisher.connected(1);
+        if !limit_descriptors(publisher.pid(), 3) {
+            return skipped("prlimit could not lower the number of descriptors");
+        }
+        subscriber.stop();
+        publisher.ask(&format!("publish count=400 hz=100000 size={size}"));
+        assert!(publisher.told("no thread for what waits", LONG), "{carrier}");
+        assert!(limit_descriptors(publisher.pid(), 1000));
+        subscriber.go_on();
+        // With descriptors again it is connected anew, and goes on.
+        subscriber.ask("reset");
+        let heard = eventually(LONG, || {
+            publisher.ask("publish count=1 size=64");
+            (number(&subscriber.ask("report"), "received") > 0.0).then_some(())
+        });
+        assert!(heard.is_some(), "{carrier}: {}", publisher.ask("status"));
     }
-    subscriber.stop();
-    publisher.ask("publish count=400 hz=100000 size=60000");
-    assert!(publisher.told("no thread for what waits", LONG), "{}", publisher.ask("status"));
-    subscriber.go_on();
 }
 
 /// What waits moves with its channel: from the class's thread to the channel's own and back, to another class's, while the
@@ -394,6 +407,47 @@ fn both_ends_have_threads_of_their_own_and_say_where_packets_wait() {
         assert_eq!((back.policy.as_str(), back.priority), ("other", 0), "{back:?}");
         pair.exchange();
         pair.never_reconnected();
+    }
+}
+
+/// Marking is not prioritising: what a mark does is up to the queue, and the answer says which band it is.
+#[test]
+fn a_report_says_in_which_band_packets_wait_and_whether_that_helps() {
+    let _alone = world::alone();
+    let hosts = match TwoHosts::new("p").and_then(|hosts| hosts.bands().map(|()| hosts)) {
+        Ok(hosts) => hosts,
+        Err(why) => return skipped(why),
+    };
+    let world = World::new();
+    let file = world.dir().join("nodes.toml");
+    let at = [format!("{A}:7400"), format!("{B}:7400")];
+    std::fs::write(&file, at.each_ref().map(|a| format!("[[node]]\naddress = \"{a}\"\n")).concat()).unwrap();
+    let file = file.display();
+    let part = |role: &str, at: &str| format!("{role} topic=/a file={file} listen={at}");
+    let mut publisher = Agent::start_by(&world, &part("publisher", &at[0]), &hosts.in_a());
+    for carrier in ["tcp", "udp"] {
+        let role = format!("subscriber carriers={carrier}");
+        let mut subscriber = Agent::start_by(&world, &part(&role, &at[1]), &hosts.in_b());
+        publisher.connected(1);
+        for (words, effective, place) in [
+            ("class=high", true, "band 0"),
+            ("dscp=EF", false, "band 1"),
+            ("dscp=EF+priority=6", true, "band 0"),
+            ("class=low+priority=default", true, "band 2"),
+        ] {
+            let set = publisher.ask(&format!("set to={words}"));
+            let ends = set["ends"].as_array().unwrap();
+            let end = ends.iter().find(|end| end["carrier"] == carrier).unwrap(); // others are kept for ports that left
+            assert_eq!((end["device"].as_str(), end["effective"].as_bool()), (Some("veth"), Some(effective)), "{set}");
+            assert!(end["band"].as_str().unwrap().contains(place), "{words}: {set}");
+            assert!(!end["because"].as_str().unwrap().is_empty());
+        }
+        // At the other end nothing waits.
+        let set = subscriber.ask("set to=class=high");
+        assert_eq!((set["ends"][0]["tos"].as_u64(), set["ends"][0]["effective"].as_bool()), (Some(0x90), Some(false)));
+        subscriber.finish();
+        let gone = eventually(LONG, || (publisher.ask("status")["connected"] == 0).then_some(()));
+        assert!(gone.is_some(), "{}", publisher.ask("status"));
     }
 }
 
@@ -503,6 +557,16 @@ fn what_was_set_holds_after_the_channel_was_opened_anew() {
     assert_eq!(b.priority_report("/in", Some("/out")).unwrap()[0].tos, Some(LOW));
     let seq = publisher.publish(b"x").unwrap().seq;
     assert!(eventually(LONG, || seqs.lock().unwrap().contains(&seq).then_some(())).is_some());
+    // Connected anew while both ports stay.
+    let request = Request::Connect { publisher: "/out".into(), subscriber: "/in".into(), carrier: Some("tcp".into()) };
+    let own = |report: &EndReport| (report.tid, report.asked.clone());
+    let before = own(&report);
+    a.ask(b.id(), &request, LONG).unwrap();
+    let report = eventually(LONG, || {
+        let report = a.priority_report("/out", None).unwrap().remove(0);
+        (report.tos == Some(HIGH) && (own(&report) != before || before.0.is_none())).then_some(report)
+    });
+    assert_eq!(report.unwrap().asked, asks(&settings));
 }
 
 #[test]

@@ -191,7 +191,7 @@ enum Sender {
 
 impl Sender {
     fn open(load: &Load, target: Target) -> Result<Self> {
-        let most = if let Pattern::Bursts(n) = load.pattern { n } else { 1 };
+        let most = load.pattern.burst();
         let bytes = |packets: u32| vec![0x5a; load.protocol.payload() * packets as usize];
         if load.protocol == Protocol::Tcp {
             let stream = TcpStream::connect_timeout(&target.tcp, PATIENCE)?;

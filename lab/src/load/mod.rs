@@ -52,9 +52,9 @@ impl Protocol {
 pub enum Pattern {
     /// One by one at even distances: below the link's rate they never meet.
     Even,
-    /// One by one at random (exponential) distances: what many independent senders give.
-    Random,
-    /// So many at once.
+    /// So many at once at random (exponential) distances: messages of many independent senders.
+    Random(u32),
+    /// So many at once, at even distances.
     Bursts(u32),
     /// So many streams, each as fast as it may (TCP). One alone cannot fill its own host's queue: Linux holds back what
     /// a stream has there (TCP small queues).
@@ -62,6 +62,14 @@ pub enum Pattern {
 }
 
 impl Pattern {
+    /// Packets that leave at once.
+    pub const fn burst(self) -> u32 {
+        match self {
+            Pattern::Random(n) | Pattern::Bursts(n) if n > 0 => n,
+            _ => 1,
+        }
+    }
+
     /// Whether it takes what there is, and has no rate to be held to.
     pub const fn is_greedy(self) -> bool {
         matches!(self, Pattern::Greedy(_))
@@ -71,7 +79,7 @@ impl Pattern {
     pub fn name(self) -> String {
         match self {
             Pattern::Even => "even".into(),
-            Pattern::Random => "random".into(),
+            Pattern::Random(n) => format!("random, {n} at once"),
             Pattern::Bursts(n) => format!("bursts of {n}"),
             Pattern::Greedy(streams) => format!("{streams} greedy streams"),
         }

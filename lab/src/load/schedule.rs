@@ -16,9 +16,9 @@ pub struct Schedule {
 impl Schedule {
     /// Of a load with a rate above 0.
     pub fn of(load: &Load) -> Self {
-        let burst = if let Pattern::Bursts(n) = load.pattern { n.max(1) } else { 1 };
+        let burst = load.pattern.burst();
         let gap_ns = f64::from(burst) * FULL_PACKET as f64 * 8e9 / load.rate.max(1) as f64;
-        Self { dice: Dice::new(load.seed), random: load.pattern == Pattern::Random, burst, gap_ns }
+        Self { dice: Dice::new(load.seed), random: matches!(load.pattern, Pattern::Random(_)), burst, gap_ns }
     }
 
     /// Packets that are due at once.
@@ -48,7 +48,7 @@ mod tests {
 
     #[test]
     fn every_pattern_has_the_asked_rate() {
-        for pattern in [Pattern::Even, Pattern::Random, Pattern::Bursts(40)] {
+        for pattern in [Pattern::Even, Pattern::Random(4), Pattern::Bursts(40)] {
             let mut schedule = Schedule::of(&load(pattern));
             let (mut packets, mut ns) = (0u64, 0u64);
             while packets < 40_000 {
@@ -63,7 +63,7 @@ mod tests {
     #[test]
     fn random_distances_are_exponential_and_come_again_with_the_seed() {
         let gaps = |seed| {
-            let mut schedule = Schedule::of(&Load { seed, ..load(Pattern::Random) });
+            let mut schedule = Schedule::of(&Load { seed, ..load(Pattern::Random(1)) });
             (0..100_000).map(|_| schedule.gap_ns()).collect::<Vec<_>>()
         };
         assert_eq!(gaps(1), gaps(1));

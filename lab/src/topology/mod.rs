@@ -2,6 +2,7 @@
 //!
 //! | module | what it holds |
 //! |---|---|
+//! | [`namespace`] | one host: made, entered, removed |
 //! | [`names`] | names that tell whose they are, and removing what killed runs left |
 //! | [`wire`] | a rate-limited link that acts as a wire, and the queue in front of it |
 //! | [`command`] | calling `ip` and `tc` |
@@ -13,98 +14,17 @@
 
 pub mod command;
 pub mod names;
+pub mod namespace;
 pub mod wire;
 
 use crate::error::{Error, Result};
 use crate::run::Lab;
 use command::ip;
+pub use namespace::Namespace;
 use std::net::{IpAddr, Ipv4Addr};
-use std::path::{Path, PathBuf};
 
 /// Interface of a host.
 pub const DEVICE: &str = "eth0";
-
-/// A network namespace. Removed when dropped, with everything in it.
-#[derive(Debug)]
-pub struct Namespace {
-    name: String,
-    journals: PathBuf,
-}
-
-impl Namespace {
-    /// Makes one with a loopback interface.
-    ///
-    /// # Errors
-    /// As [`ip`].
-    pub fn new(lab: &Lab, what: &str) -> Result<Self> {
-        lab.stop.check()?;
-        let name = lab.name(what);
-        ip(&["netns", "add", &name])?;
-        let namespace = Self { name, journals: lab.folder().join("queues") };
-        for setting in ["all/accept_ra", "default/accept_ra", "default/accept_dad", "default/router_solicitations"] {
-            namespace.set(&format!("net/ipv6/conf/{setting}"), "0");
-        }
-        // The kernel's own multicast noise: addresses made from the hardware's are not needed.
-        namespace.set("net/ipv6/conf/default/addr_gen_mode", "1");
-        namespace.ip(&["link", "set", "lo", "up"])?;
-        Ok(namespace)
-    }
-
-    /// Its name.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// Where what is installed in it is noted.
-    pub(crate) fn journals(&self) -> &Path {
-        &self.journals
-    }
-
-    /// Runs `ip` in it.
-    ///
-    /// # Errors
-    /// As [`ip`].
-    pub fn ip(&self, arguments: &[&str]) -> Result<String> {
-        ip(&[&["-n", &self.name], arguments].concat())
-    }
-
-    /// Runs `tc` in it.
-    ///
-    /// # Errors
-    /// As [`ip`].
-    pub fn tc(&self, arguments: &[&str]) -> Result<String> {
-        command::tc(&[&["-n", &self.name], arguments].concat())
-    }
-
-    /// Sets a file of `/proc/sys`; a kernel without it does not have what it switches off.
-    fn set(&self, setting: &str, value: &str) {
-        let _ = self.within(|| std::fs::write(format!("/proc/sys/{setting}"), value));
-    }
-
-    /// Has `nft` carry out these rules in it.
-    ///
-    /// # Errors
-    /// As [`ip`].
-    pub fn nft(&self, rules: &str) -> Result<String> {
-        ip(&["netns", "exec", &self.name, "nft", rules])
-    }
-
-    /// Does something in it, on a thread of its own.
-    ///
-    /// # Errors
-    /// [`Error::System`] when it cannot be entered.
-    pub fn within<T: Send>(&self, body: impl FnOnce() -> T + Send) -> Result<T> {
-        linux::namespace::Namespace::named(&self.name)
-            .and_then(|namespace| namespace.run(body))
-            .map_err(|e| Error::system(&self.name, &e, "run it as root"))
-    }
-}
-
-impl Drop for Namespace {
-    fn drop(&mut self) {
-        let _ = ip(&["netns", "delete", &self.name]);
-    }
-}
 
 /// What stands between the hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -28,6 +28,9 @@ pub enum What {
     /// One publisher (ping) at 1 kHz to several subscriber processes (pong): how late is the last of them?
     #[command(after_help = "Example: thalweg bench fanout --carrier udp --subscribers 8")]
     Fanout(Options),
+    /// A node beside another one: how long it takes to open and to match, and the threads of many channels
+    #[command(after_help = "Example: thalweg bench start --count 1000")]
+    Start(Options),
     /// Thalweg against bare sockets and a bare futex ring, alternating, with a target for each row; exit 1 if one is missed
     #[command(after_help = "Example: thalweg bench compare tcp-64-p50 tcp-64-p99 --rounds 7 --json")]
     Compare(CompareOptions),
@@ -48,7 +51,8 @@ pub struct Options {
     /// Bytes per message, such as 64 or 1MiB
     #[arg(long, default_value = "64", value_parser = parse_size, allow_negative_numbers = true)]
     pub size: usize,
-    /// How many messages (or round trips) are measured [default: 20000; fanout 2000; throughput 500000]
+    /// How many messages (or round trips) are measured [default: 20000; fanout 2000; throughput
+    /// 500000]; channels of start [default: 1000]
     #[arg(long)]
     pub count: Option<u64>,
     /// How many go before them [default: a tenth]

@@ -7,7 +7,7 @@ mod thalweg;
 
 use super::Error;
 use super::arguments::{Carrier, EngineName, name_of};
-use super::figures::{Fanout, Latency, Throughput};
+use super::figures::{Fanout, Latency, Start, Throughput};
 use crate::output::tell;
 use crate::session::Reach;
 use baseline::Terms;
@@ -68,6 +68,22 @@ pub trait Engine {
 
     /// Takes the samples of [`Engine::publish`] and tells it how late each was.
     fn subscribe(&self, settings: &Settings) -> Result<(), Error>;
+
+    /// Opens a node beside that of a [`Engine::stand_by`], and `terms.count` channels to it.
+    fn start(&self, settings: &Settings) -> Result<Start, Error> {
+        let _ = settings;
+        Err(no_nodes(self.name()))
+    }
+
+    /// The node that is there before that of [`Engine::start`].
+    fn stand_by(&self, settings: &Settings) -> Result<(), Error> {
+        let _ = settings;
+        Err(no_nodes(self.name()))
+    }
+}
+
+fn no_nodes(engine: &str) -> Error {
+    Error::Usage(format!("engine \"{engine}\" has no nodes to start; allowed: thalweg"))
 }
 
 /// The engine of that name.

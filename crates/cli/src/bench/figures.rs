@@ -6,6 +6,7 @@ use super::engine::Settings;
 use hdrhistogram::Histogram;
 use linux::clock::process_cpu_ns;
 use serde::Serialize;
+use std::time::Duration;
 
 const LONGEST_NS: u64 = 60_000_000_000;
 
@@ -154,6 +155,34 @@ impl Fanout {
             lost: terms.count.saturating_sub(meter.histogram.len()),
             cpu_us_per_message: meter.cpu_us(terms.count),
             rss_kib: meter.rss_kib,
+        }
+    }
+}
+
+/// The document of `bench start`.
+#[derive(Clone, Debug, Serialize)]
+pub struct Start {
+    engine: &'static str,
+    carrier: String,
+    channels: u64,
+    open_ms: f64,
+    matched_ms: f64,
+    threads: u64,
+    rss_kib: u64,
+}
+
+impl Start {
+    /// From the times to open a node and to its first channel after that, and the threads that all channels took.
+    pub fn new(engine: &'static str, settings: &Settings, open: Duration, matched: Duration, threads: u64) -> Self {
+        let ms = |time: Duration| rounded(time.as_secs_f64() * 1000.0);
+        Self {
+            engine,
+            carrier: name_of(settings.carrier),
+            channels: settings.terms.count,
+            open_ms: ms(open),
+            matched_ms: ms(matched),
+            threads,
+            rss_kib: linux::thread::peak_rss_kib(),
         }
     }
 }

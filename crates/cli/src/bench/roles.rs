@@ -23,6 +23,11 @@ pub fn fanout(options: &Options) -> Result<bool, Error> {
     play(options, "fanout", 2_000, options.subscribers, |e, s| e.publish(s), |e, s| e.subscribe(s))
 }
 
+/// `thalweg bench start`.
+pub fn start(options: &Options) -> Result<bool, Error> {
+    play(options, "start", 1_000, 1, |e, s| e.start(s), |e, s| e.stand_by(s))
+}
+
 fn play<F: Serialize>(
     options: &Options,
     mode: &str,
@@ -74,7 +79,9 @@ fn check_reach(options: &Options, mode: &str) -> Result<(), Error> {
     match (options.engine, options.role) {
         (EngineName::Raw, _) => refused("are for the engine \"thalweg\": the others stay on one host"),
         (_, Role::Both) => refused("need --role ping here and --role pong on the other host"),
-        _ if mode == "fanout" => refused("are for latency and throughput: all subscribers of fanout are on one host"),
+        _ if matches!(mode, "fanout" | "start") => {
+            refused("are for latency and throughput: fanout and start are on one host")
+        }
         _ if matches!(options.carrier, Carrier::Shm | Carrier::Local | Carrier::Unix) => {
             refused("are for the carriers tcp and udp: the others stay on one host")
         }

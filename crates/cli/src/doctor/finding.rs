@@ -67,6 +67,15 @@ pub enum Fix {
         /// The value.
         value: String,
     },
+    /// Installs queues by class on this device.
+    Queues {
+        /// The device.
+        device: String,
+        /// What its link carries, in Mbit/s.
+        speed: u64,
+    },
+    /// Takes away the queues that a process left which is gone.
+    Recover,
 }
 
 impl Kind {

@@ -1,7 +1,9 @@
-//! What `--fix` does: values written at run time, each with the command that takes it back.
+//! What `--fix` does at run time, each with the command that takes it back.
 
 use super::finding::{Finding, Fix};
+use crate::apply;
 use linux::probe::Tree;
+use linux::queueing::{self, Scheduler, Wanted};
 use serde::Serialize;
 use std::fmt;
 use std::io;
@@ -35,18 +37,23 @@ pub struct Fixes {
 }
 
 /// Fixes what can be fixed; one failure does not keep it from the rest.
-pub fn apply(tree: &Tree, findings: &[Finding]) -> Fixes {
-    let mut fixes = Fixes::default();
+pub fn apply<'a>(tree: &Tree, findings: impl Iterator<Item = &'a Finding>) -> Fixes {
+    let (mut fixes, mut wanted) = (Fixes::default(), Vec::new());
     for finding in findings {
+        let id = finding.kind.id;
         match &finding.fix {
             Some(Fix::Write { files, value }) => {
-                for file in files {
-                    let wrote = write(tree, finding.kind.id, file, value);
-                    fixes.note(finding.kind.id, wrote);
-                }
+                files.iter().for_each(|file| fixes.note(id, write(tree, id, file, value)));
             }
+            Some(Fix::Queues { device, speed }) => wanted.push((id, device.clone(), *speed)),
+            Some(Fix::Recover) => fixes.note(id, recover(id)),
             None => {}
         }
+    }
+    // All at once: a second installation would take the first one away.
+    match install(&wanted) {
+        Ok(done) => fixes.done.extend(done),
+        Err(error) => wanted.iter().take(1).for_each(|(id, ..)| fixes.failed(id, &error)),
     }
     fixes
 }
@@ -55,14 +62,52 @@ impl Fixes {
     fn note(&mut self, id: &str, result: io::Result<Done>) {
         match result {
             Ok(done) => self.done.push(done),
-            Err(error) => {
-                let rights =
-                    matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem);
-                self.forbidden |= rights;
-                self.failed.push(format!("{id}: {error}"));
-            }
+            Err(error) => self.failed(id, &error),
         }
     }
+
+    fn failed(&mut self, id: &str, error: &io::Error) {
+        let rights = matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem);
+        self.forbidden |= rights;
+        self.failed.push(format!("{id}: {error}"));
+    }
+}
+
+/// Packets that wait in each band: 1000 is what devices start with.
+const QUEUE: u32 = 1000;
+/// What of a link's rate is given to packets: the rest is preambles, checksums and gaps, 24 of 1538 bytes.
+const PERCENT: u64 = 98;
+
+/// Strict bands by class, below a rate that keeps packets waiting here, where classes count.
+fn install(wanted: &[(&'static str, String, u64)]) -> io::Result<Vec<Done>> {
+    if wanted.is_empty() {
+        return Ok(Vec::new());
+    }
+    let queues = wanted.iter().map(|(_, device, speed)| Wanted {
+        device: device.clone(),
+        rate: speed.saturating_mul(1_000_000 / 100 * PERCENT),
+        queue: QUEUE,
+        scheduler: Scheduler::Strict,
+        map: None,
+    });
+    let installed = queueing::install(&apply::directory(), &queues.collect::<Vec<_>>())?;
+    installed.keep()?;
+    let done = wanted.iter().map(|(id, device, speed)| Done {
+        id,
+        what: format!("the queue of {device}"),
+        before: "without classes".into(),
+        after: format!("strict bands by class at {PERCENT} % of {speed} Mbit/s"),
+        undo: "thalweg restore".into(),
+        keep: format!("thalweg apply at each start, with {device} in the file"),
+    });
+    Ok(done.collect())
+}
+
+fn recover(id: &'static str) -> io::Result<Done> {
+    let restored = queueing::recover(&apply::directory())?;
+    let after: Vec<String> = restored.iter().map(ToString::to_string).collect();
+    let (what, before) = ("queues of a process that is gone".into(), "left behind".into());
+    Ok(Done { id, what, before, after: after.join("; "), undo: "none is needed".into(), keep: String::new() })
 }
 
 /// Writes a value, and looks whether the kernel took it.

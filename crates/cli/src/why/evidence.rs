@@ -6,7 +6,7 @@ use linux::probe::process::{self, State};
 use std::time::{Duration, Instant};
 use thalweg::admin::explain::Explanation;
 use thalweg::admin::{EndReport, Reply, Request};
-use thalweg::control::{Direction, Document, PortInfo};
+use thalweg::control::{Direction, Document, NodeId, PortInfo};
 use thalweg::port::ChannelReport;
 
 /// A node that does not answer within this time is silent.
@@ -26,6 +26,8 @@ pub struct Evidence {
     pub ports: Vec<(String, Direction)>,
     /// Realms of this host in which a missing port was found.
     pub elsewhere: Vec<(String, String)>,
+    /// Processes that are stopped, and whose ports are not known.
+    pub stopped: Vec<u32>,
     /// The realm that was looked into.
     pub realm: String,
     /// The first port.
@@ -65,6 +67,9 @@ pub struct Said {
     pub looks: Vec<Explanation>,
     /// The channel at its end, at the first and at the last look.
     pub channel: Option<(ChannelReport, ChannelReport)>,
+    /// Nanoseconds that the thread that serves the end waited for a processor, from the first look to the last; `None`: it
+    /// runs on another host, or there is none.
+    pub starved_ns: Option<u64>,
     /// The priority of its end of the channel.
     pub settings: Option<EndReport>,
 }
@@ -77,12 +82,14 @@ pub fn gather(session: &mut Session, common: &Common, publisher: &str, subscribe
     let pairs = found.iter().zip(names).filter(|(end, _)| end.is_none());
     let elsewhere = pairs.flat_map(|(_, name)| other_realms(common, name)).collect();
     let watched = watch(session, &mut found, names);
+    hearsay(&mut found, names);
     let ports = nodes.iter().flat_map(|node| node.ports.values().map(|port| (port.name.clone(), port.direction)));
     let [publisher, subscriber] = found;
     Evidence {
         asked: names.map(str::to_owned),
         ports: ports.collect(),
         elsewhere,
+        stopped: stopped(&common.realm, &nodes, session.node.id()),
         realm: common.realm.clone(),
         publisher,
         subscriber,
@@ -98,6 +105,30 @@ fn end(nodes: &[Document], name: &str) -> Option<End> {
     let (node, port) = holders.first()?;
     let answer = Answer::Silent(None);
     Some(End { port: (*port).clone(), node: (*node).clone(), holders: holders.len(), answer })
+}
+
+/// A node that is stopped does not tell newcomers of itself; who met it before still knows it.
+fn hearsay(ends: &mut [Option<End>; 2], names: [&str; 2]) {
+    for (missing, there) in [(0, 1), (1, 0)] {
+        let look = |end: &End| end.said()?.looks.last()?.other.clone();
+        if ends[missing].is_none()
+            && let Some(node) = ends[there].as_ref().and_then(look)
+        {
+            ends[missing] = end(&[node], names[missing]).map(|end| End { answer: silent(&end.node), ..end });
+        }
+    }
+}
+
+fn silent(node: &Document) -> Answer {
+    let here = node.host == linux::clock::host_id();
+    Answer::Silent(here.then(|| process::state(&Tree::host(), node.pid)))
+}
+
+/// Processes of this host that are stopped and have a node of this realm that does not answer.
+fn stopped(realm: &str, nodes: &[Document], own: NodeId) -> Vec<u32> {
+    let known: Vec<NodeId> = nodes.iter().map(|node| node.node).chain([own]).collect();
+    let silent = thalweg::control::local::silent_processes(realm, &known);
+    silent.into_iter().filter(|pid| process::state(&Tree::host(), *pid) == State::Stopped).collect()
 }
 
 /// Looks for a port in the other realms of this host.
@@ -121,13 +152,27 @@ fn watch(session: &Session, ends: &mut [Option<End>; 2], names: [&str; 2]) -> Du
     if !open {
         return Duration::ZERO;
     }
+    let before = ends.each_ref().map(|end| end.as_ref().and_then(waited));
     for number in 1..LOOKS {
         if !session.stop.sleep_until(start + PAUSE * number as u32) {
             break;
         }
         look(session, ends, names);
     }
+    for (end, before) in ends.iter_mut().flatten().zip(before) {
+        let starved_ns = waited(end).zip(before).map(|(now, before)| now.saturating_sub(before));
+        if let Answer::Said(said) = &mut end.answer {
+            said.starved_ns = starved_ns;
+        }
+    }
     start.elapsed()
+}
+
+/// How long the thread that serves this end has waited for a processor, if it is on this host.
+fn waited(end: &End) -> Option<u64> {
+    let tid = end.said()?.settings.as_ref()?.tid?;
+    let here = end.node.host == linux::clock::host_id();
+    here.then(|| process::waited_ns(&Tree::host(), end.node.pid, tid)).flatten()
 }
 
 fn look(session: &Session, ends: &mut [Option<End>; 2], names: [&str; 2]) {
@@ -147,8 +192,7 @@ fn ask(session: &Session, end: &mut End, names: [&str; 2], other: &str) {
     let explain = Request::Explain { publisher: publisher.clone(), subscriber: subscriber.clone() };
     let Ok(Reply::Explanation(explanation)) = session.node.ask(to, &explain, PATIENCE) else {
         if matches!(end.answer, Answer::Silent(_)) {
-            let here = end.node.host == linux::clock::host_id();
-            end.answer = Answer::Silent(here.then(|| process::state(&Tree::host(), end.node.pid)));
+            end.answer = silent(&end.node);
         }
         return;
     };

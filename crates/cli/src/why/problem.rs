@@ -71,6 +71,7 @@ kinds! {
     SILENT "silent" "the channel is open, and nothing was ever published"
     NOT_ARRIVING "not-arriving" "samples leave, and none arrives"
     SLOW_CALLBACK "slow-callback" "the subscriber's callback is busy all the time, and samples wait or are dropped"
+    STARVED "starved" "the thread that receives waits for a processor a fifth of the time or more, and samples wait or are dropped"
     NOT_TAKEN "not-taken" "the subscriber takes samples more slowly than they come: its queue overflows"
     TOO_LARGE "too-large" "messages are larger than the subscriber's max_message"
     QUEUE_FULL "queue-full" "the publisher's queue for this channel overflows"
@@ -78,6 +79,6 @@ kinds! {
     UNDECODABLE "undecodable" "samples arrive that are no value of the subscriber's type"
     STRANGE "strange" "datagrams arrive that are no frame of this channel"
     SLOWER_CARRIER "slower-carrier" "a better carrier was tried, and failed"
-    INEFFECTIVE "ineffective" "a mark was asked for, and has no effect on the device by which packets leave"
-    THREAD "thread" "a scheduling was asked for, and the thread does not have it"
+    INEFFECTIVE "ineffective" "packets are marked, and the queue of the device by which they leave treats them like all others"
+    THREAD "thread" "a scheduling was asked for, and the thread that serves the end does not have it, or there is none"
 }

@@ -103,6 +103,11 @@ impl Running {
         self.lines.recv_timeout(LONG).expect("a line of output")
     }
 
+    /// Its next line of output, unless it ended.
+    pub fn try_line(&self) -> Option<String> {
+        self.lines.recv_timeout(LONG).ok()
+    }
+
     pub fn json_line(&self) -> Value {
         serde_json::from_str(&self.line()).unwrap()
     }

@@ -19,6 +19,8 @@ pub struct Device {
     pub mtu: Option<u32>,
     /// It is a radio.
     pub wireless: bool,
+    /// What the link carries, in Mbit/s, where the device says.
+    pub speed: Option<u64>,
     /// `full` or `half`, where the device says.
     pub duplex: Option<String>,
     /// The bridge it is a port of.
@@ -103,6 +105,7 @@ fn details(tree: &Tree, device: &mut Device) {
     (device.up, device.loopback, device.multicast) = (has(IFF_UP), has(IFF_LOOPBACK), has(IFF_MULTICAST));
     device.running = device.up && tree.number::<u8>(&of("carrier")) == Some(1);
     device.mtu = tree.number(&of("mtu"));
+    device.speed = tree.number(&of("speed")).filter(|speed| *speed > 0);
     device.duplex = tree.text(&of("duplex")).filter(|duplex| duplex != "unknown");
     device.wireless = tree.path(&of("wireless")).exists() || tree.path(&of("phy80211")).exists();
     device.bridge = link(tree, &of("master")).filter(|_| tree.path(&of("brport")).exists());

@@ -30,6 +30,11 @@ pub fn state(tree: &Tree, pid: u32) -> State {
     }
 }
 
+/// Nanoseconds that a thread of process `pid` was ready to run, and waited for a processor, since it started.
+pub fn waited_ns(tree: &Tree, pid: u32, tid: i32) -> Option<u64> {
+    tree.text(&format!("proc/{pid}/task/{tid}/schedstat"))?.split_whitespace().nth(1)?.parse().ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -38,5 +43,7 @@ mod tests {
     fn this_process_is_alive_and_process_zero_is_none() {
         assert_eq!(state(&Tree::host(), std::process::id()), State::Alive);
         assert_eq!(state(&Tree::host(), 0), State::Gone);
+        let me = std::process::id();
+        assert!(waited_ns(&Tree::host(), me, me as i32).is_some());
     }
 }

@@ -58,31 +58,93 @@ impl fmt::Display for Restored {
 /// the journal is written before anything is changed.
 ///
 /// # Errors
-/// What was refused, as `tc` would be told; everything is as before then.
+/// What was refused, as `tc` would be told; everything is as it was before the call then.
 pub fn install(directory: &Path, wanted: &[Wanted]) -> Result<Installed, QueueError> {
     let store = Store::open(directory)?;
-    let restored = match store.load()? {
-        Some(journal) => replace(&store, &journal)?,
-        None => Vec::new(),
-    };
+    let earlier = store.load()?.map(Earlier::of).transpose()?;
+    let restored = earlier.as_ref().map_or(Ok(Vec::new()), |earlier| restore_all(&store, &earlier.journal))?;
+    match install_all(&store, wanted) {
+        Ok(()) => Ok(Installed { directory: directory.to_owned(), kept: false, restored }),
+        Err(mut error) => {
+            if let Err(second) = earlier.map_or(Ok(()), |earlier| earlier.again(&store)) {
+                error.remedy = format!("{}; what was installed before is lost, too: {second}", error.remedy);
+            }
+            Err(error)
+        }
+    }
+}
+
+fn install_all(store: &Store, wanted: &[Wanted]) -> Result<(), QueueError> {
     let before: Vec<Queues> = wanted.iter().map(|w| Queues::read(&w.device)).collect::<Result<_, _>>()?;
     let maps: Vec<_> = wanted.iter().filter_map(Wanted::priority_map).collect();
     let journal = Journal {
         boot: clock::boot_id(),
         holder: journal::this_process(),
         devices: before.iter().map(Before::of).collect(),
-        tables: map::families(&maps),
+        tables: map::tables(&maps),
     };
     store.save(&journal)?;
-    let done =
-        wanted.iter().zip(&before).try_for_each(|(w, b)| install_one(w, b.index)).and_then(|()| map::install(&maps));
-    if let Err(mut error) = done {
-        if let Err(second) = restore_all(&store, &journal) {
+    let queues = wanted.iter().zip(&before).try_for_each(|(w, b)| install_one(w, b.index));
+    queues.and_then(|()| map::install(&journal.tables)).map_err(|mut error| {
+        if let Err(second) = restore_all(store, &journal) {
             error.remedy = format!("{}; what was done could not be undone ({second}): `thalweg restore`", error.remedy);
         }
-        return Err(error);
+        error
+    })
+}
+
+/// An earlier installation, to be had again if the next one fails.
+struct Earlier {
+    journal: Journal,
+    installed: Vec<Before>,
+}
+
+impl Earlier {
+    /// What it installed; refuses to touch what another process holds that still runs.
+    fn of(journal: Journal) -> Result<Self, QueueError> {
+        if let Some(holder) = journal.holder.filter(|h| journal::is_alive(*h) && Some(*h) != journal::this_process()) {
+            return Err(QueueError {
+                what: format!("process {} holds the queues of this network namespace", holder.0),
+                reason: Reason::Other(std::io::ErrorKind::ResourceBusy.into()),
+                remedy: "wait until it ends, or `thalweg restore` to take its queues away".to_owned(),
+            });
+        }
+        let installed = journal.devices.iter().filter_map(|b| Some(Before::of(&Queues::read(&b.device).ok()?)));
+        Ok(Self { installed: installed.collect(), journal })
     }
-    Ok(Installed { directory: directory.to_owned(), kept: false, restored })
+
+    fn again(self, store: &Store) -> Result<(), QueueError> {
+        store.save(&self.journal)?;
+        let mut socket = Socket::open()?;
+        for device in &self.installed {
+            replay::replay(&mut socket, device, &Queues::read(&device.device)?)?;
+        }
+        map::install(&self.journal.tables)
+    }
+}
+
+/// Queues that are installed in this network namespace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Present {
+    /// On these devices.
+    pub devices: Vec<String>,
+    /// The process that should have taken them away is gone.
+    pub orphaned: bool,
+}
+
+/// What is installed in this network namespace; nothing is changed. `directory`: as for [`install`].
+///
+/// # Errors
+/// When the journal cannot be read.
+pub fn installed(directory: &Path) -> Result<Option<Present>, QueueError> {
+    if !directory.exists() {
+        return Ok(None);
+    }
+    let present = |journal: Journal| Present {
+        orphaned: journal.holder.is_some_and(|holder| !journal::is_alive(holder)),
+        devices: journal.devices.into_iter().map(|before| before.device).collect(),
+    };
+    Ok(Store::open(directory)?.load()?.map(present))
 }
 
 /// Takes away what is installed in this network namespace, whoever did it. `directory`: as for [`install`].
@@ -130,18 +192,6 @@ impl Drop for Installed {
             // Nobody is left to be told; the journal stays if something is refused.
             let _ = restore(&self.directory);
         }
-    }
-}
-
-/// Takes away an earlier installation, unless its holder is another process that still runs.
-fn replace(store: &Store, journal: &Journal) -> Result<Vec<Restored>, QueueError> {
-    match journal.holder {
-        Some(holder) if journal::is_alive(holder) && Some(holder) != journal::this_process() => Err(QueueError {
-            what: format!("process {} holds the queues of this network namespace", holder.0),
-            reason: Reason::Other(std::io::ErrorKind::ResourceBusy.into()),
-            remedy: "wait until it ends, or `thalweg restore` to take its queues away".to_owned(),
-        }),
-        _ => restore_all(store, journal),
     }
 }
 

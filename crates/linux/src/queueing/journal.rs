@@ -8,11 +8,11 @@ use rustix::fs::FlockOperation;
 use serde::{Deserialize, Serialize};
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// What one network namespace's journal says.
-#[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Journal {
     /// The boot it was written in; queues don't outlive one.
     pub boot: String,
@@ -20,8 +20,8 @@ pub(crate) struct Journal {
     pub holder: Option<(u32, u64)>,
     /// One per device.
     pub devices: Vec<Before>,
-    /// Families in which our nft table is.
-    pub tables: Vec<String>,
+    /// Our nft tables: family and script.
+    pub tables: Vec<(String, String)>,
 }
 
 /// A device before we touched it.
@@ -55,6 +55,7 @@ impl Store {
     pub(crate) fn open(directory: &Path) -> Result<Self, QueueError> {
         let open = || {
             DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+            own(directory)?;
             let path = directory.join(format!("queues-{}.json", crate::namespace::current_id()?));
             let lock = options().open(path.with_extension("lock"))?;
             rustix::fs::flock(&lock, FlockOperation::LockExclusive)?;
@@ -93,6 +94,16 @@ impl Store {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(unusable(&self.path, error)),
             _ => Ok(()),
         }
+    }
+}
+
+/// A journal that others may write would let them choose this host's queues.
+fn own(directory: &Path) -> io::Result<()> {
+    let found = std::fs::symlink_metadata(directory)?;
+    let user = rustix::process::geteuid().as_raw();
+    match found.is_dir() && found.uid() == user && found.mode() & 0o022 == 0 {
+        true => Ok(()),
+        false => Err(io::Error::new(io::ErrorKind::PermissionDenied, format!("not a directory of user {user} alone"))),
     }
 }
 

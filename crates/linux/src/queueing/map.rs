@@ -6,7 +6,6 @@ use super::error::QueueError;
 use super::tree::Handle;
 use super::wanted::class_of;
 use qos::priority::Dscp;
-use std::fmt::Write as _;
 use std::io::{self, Write as _};
 use std::process::{Command, Stdio};
 
@@ -52,11 +51,7 @@ impl PriorityMap {
 
     /// What `nft -f -` is told. Tables are made anew by the first of them.
     fn script(&self) -> String {
-        let mut elements = String::new();
-        for dscp in 0..64 {
-            let handle = Handle(self.priority(dscp << 2));
-            let _ = write!(elements, "{dscp} : {:x}:{:x}, ", handle.major(), handle.minor());
-        }
+        let elements = self.elements().join(", ");
         let (family, device) = (self.hook.family(), &self.device);
         let rule = |version: &str| {
             format!(
@@ -72,31 +67,40 @@ impl PriorityMap {
         )
     }
 
+    /// Ranges of code points with their priority, as `nft` writes them.
+    fn elements(&self) -> Vec<String> {
+        let of = |dscp: u8| self.priority(dscp << 2);
+        let firsts: Vec<u8> = (0..64).filter(|dscp| *dscp == 0 || of(*dscp) != of(dscp - 1)).collect();
+        let lasts = firsts.iter().skip(1).map(|next| next - 1).chain([63]);
+        let range = |(first, last): (&u8, u8)| {
+            let priority = Handle(of(*first));
+            let range = if *first == last { first.to_string() } else { format!("{first}-{last}") };
+            format!("{range} : {:x}:{:x}", priority.major(), priority.minor())
+        };
+        firsts.iter().zip(lasts).map(range).collect()
+    }
+
     /// The command that installs it.
     pub fn command(&self) -> String {
         format!("nft -f - <<'END'\n{}END", self.script())
     }
 }
 
-/// Installs all of them, in place of what an earlier one left.
-pub(crate) fn install(maps: &[PriorityMap]) -> Result<(), QueueError> {
-    remove(&families(maps))?;
-    maps.iter().try_for_each(|map| nft(&map.script()))
+/// The tables of these maps: family and what `nft -f -` is told.
+pub(crate) fn tables(maps: &[PriorityMap]) -> Vec<(String, String)> {
+    maps.iter().map(|map| (map.hook.family().to_owned(), map.script())).collect()
 }
 
-/// The families of their tables.
-pub(crate) fn families(maps: &[PriorityMap]) -> Vec<String> {
-    let mut families: Vec<String> = maps.iter().map(|map| map.hook.family().to_owned()).collect();
-    families.sort_unstable();
-    families.dedup();
-    families
+/// Installs tables, in place of what an earlier one left.
+pub(crate) fn install(tables: &[(String, String)]) -> Result<(), QueueError> {
+    remove(tables)?;
+    tables.iter().try_for_each(|(_, script)| nft(script))
 }
 
 /// Removes our table from these families, whether it is there or not.
-pub(crate) fn remove(families: &[String]) -> Result<(), QueueError> {
-    families
-        .iter()
-        .try_for_each(|family| nft(&format!("table {family} {TABLE} {{ }}\ndelete table {family} {TABLE}\n")))
+pub(crate) fn remove(tables: &[(String, String)]) -> Result<(), QueueError> {
+    let script = |family: &str| format!("table {family} {TABLE} {{ }}\ndelete table {family} {TABLE}\n");
+    tables.iter().try_for_each(|(family, _)| nft(&script(family)))
 }
 
 fn nft(script: &str) -> Result<(), QueueError> {

@@ -178,6 +178,14 @@ fn what_is_refused_leaves_nothing_behind() {
     let error = refused(&[wanted(shares()), broken]);
     assert!(error.to_string().starts_with("tc class add dev second"), "{error}");
     assert_eq!((a.queues("veth"), journals.are_gone()), (before, true));
+    a.inside(|| {
+        install(&journals.0, &[Wanted { map: Some(Hook::Router), ..wanted(shares()) }]).unwrap().keep().unwrap()
+    });
+    let (earlier, table) = (a.queues("veth"), a.run("nft list ruleset"));
+    let broken = Wanted { rate: 0, ..wanted(Scheduler::Strict) };
+    assert!(matches!(refused(&[broken]).reason, Reason::Other(_)));
+    assert_eq!((a.queues("veth"), a.run("nft list ruleset")), (earlier, table), "what was installed earlier stays");
+    assert_eq!(a.inside(|| restore(&journals.0)).unwrap(), as_before());
     let curve = Some(Curve::linear(5_000_000));
     let service = Service { real_time: curve, link_share: curve, upper_limit: None };
     let hfsc = a.inside(|| install(&journals.0, &[wanted(Scheduler::Hfsc([service; 4]))]).map(|_| ()));

@@ -195,10 +195,11 @@ fn own(port: &mut dyn Administered) -> Result<Vec<Value>, String> {
     let name = port.name();
     let report = port.settings(&name)?.into_iter().next().unwrap_or_default();
     let mut arguments = std::env::args_os().map(|a| a.to_string_lossy().into_owned());
-    let program = arguments.next().unwrap_or_default();
+    let path = arguments.next().unwrap_or_default();
+    let program = path.rsplit('/').next().unwrap_or_default();
     let process = vec![
         Value::pair("pid", whole(std::process::id())),
-        Value::pair("name", program.as_str()),
+        Value::pair("name", program),
         Value::pair("arguments", arguments.collect::<Vec<_>>().join(" ").as_str()),
         Value::pair("priority", whole(report.priority)),
         Value::pair("policy", whole(policy_number(&report.policy))),

@@ -1,5 +1,6 @@
 //! What a node knows of two ports: the answer to [`Request::Explain`](super::Request::Explain), which `thalweg why` asks.
 
+use crate::control::Document;
 use crate::event::Event;
 use serde::{Deserialize, Serialize};
 
@@ -7,8 +8,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Explanation {
-    /// The node that has the other port is in this node's directory.
-    pub knows_other: bool,
+    /// The node that has the other port, as this node knows it.
+    pub other: Option<Document>,
     /// An administrator keeps the two apart at this node.
     pub apart: bool,
     /// An administrator connected the two by name.

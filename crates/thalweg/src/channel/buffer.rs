@@ -53,10 +53,13 @@ impl Pool {
         Self { buffers: (0..count).map(|_| make()).collect(), lent: Arc::default(), next: 0, grown: 0 }
     }
 
-    /// Takes buffers of `spare` until there are `count`, so that filling queues do not make the publishing thread allocate.
+    /// Takes buffers of `spare`, which has `count`, until it has so many, too, so that filling queues do not make the
+    /// publishing thread allocate; nor does this: the longer list becomes its own, and what is left goes back to `spare`.
     pub fn grow_to(&mut self, count: usize, spare: &mut Pool) {
-        let missing = count.saturating_sub(self.buffers.len()).min(spare.buffers.len());
-        self.buffers.extend(spare.buffers.drain(..missing));
+        if self.buffers.len() < count.min(spare.buffers.len()) {
+            self.buffers.iter_mut().zip(&mut spare.buffers).for_each(|(own, fresh)| std::mem::swap(own, fresh));
+            std::mem::swap(&mut self.buffers, &mut spare.buffers);
+        }
     }
 
     /// A buffer that nobody else holds. Makes a new one when all are waiting in queues (bounded by the queues' limits).

@@ -3,6 +3,11 @@
 //! The publishing thread sends inline when it can take the right; otherwise it pushes, and a sender thread drains: the one of
 //! the flow's class, or the flow's own while its channel has scheduling of its own (then nothing is sent inline).
 
+mod batch;
+mod thread;
+
+pub use batch::Batching;
+
 use super::outgoing::Outgoing;
 use super::queue::{Entry, Pushed, Queue};
 use super::right::SendRight;
@@ -19,21 +24,6 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
-
-/// Opt-in batching of a stream: small samples leave together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Batching {
-    /// A batch leaves when it holds this many bytes. Default 64 KiB.
-    pub bytes: usize,
-    /// A batch leaves at the latest this long after its first sample. Default 100 µs.
-    pub within: Duration,
-}
-
-impl Default for Batching {
-    fn default() -> Self {
-        Self { bytes: 64 << 10, within: Duration::from_micros(100) }
-    }
-}
 
 /// What a flow needs to know of its channel.
 pub(crate) struct FlowSettings {
@@ -381,122 +371,6 @@ impl Flow {
         Outcome::Unreachable
     }
 
-    fn offer_batched(self: &Arc<Self>, message: &Outgoing<'_>) -> Outcome {
-        let Some(batching) = self.settings.batching else { return Outcome::NotConnected };
-        let mut batch = self.batch.lock();
-        let size = HEADER + message.payload().len();
-        if batch.len() + size > batch.capacity() && !self.flush(&mut batch, self.settings.policy.patience()) {
-            self.dropped.fetch_add(1, Relaxed);
-            return if self.ended.load(Relaxed) { Outcome::NotConnected } else { Outcome::Refused };
-        }
-        let was_empty = batch.is_empty();
-        let mut header = [0; HEADER];
-        let flow_seq = self.next.fetch_add(1, Relaxed);
-        self.header(Kind::Message, message.payload().len(), flow_seq, message.seq, message.stamp).emit(&mut header);
-        batch.extend_from_slice(&header);
-        batch.extend_from_slice(message.payload());
-        if batch.len() >= batching.bytes {
-            self.flush(&mut batch, self.settings.policy.patience());
-        } else if was_empty {
-            drop(batch);
-            self.senders.submit_later(self.clone(), batching.within);
-        }
-        Outcome::Sent
-    }
-
-    /// Sends the batch; `false` when not all of it left. The batch's lock is the send right in this mode.
-    fn flush(&self, batch: &mut Vec<u8>, patience: Duration) -> bool {
-        let until = Instant::now() + patience;
-        let mut taken = 0;
-        while taken < batch.len() {
-            trace::step(Step::Send);
-            match self.link.send(&[IoSlice::new(&batch[taken..])]) {
-                Ok(count) => taken += count,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    let left = until.saturating_duration_since(Instant::now());
-                    if left.is_zero() || !matches!(self.link.wait_room(left), Ok(true)) {
-                        break;
-                    }
-                }
-                Err(error) => {
-                    self.failed(&error);
-                    taken = batch.len();
-                }
-            }
-        }
-        batch.drain(..taken);
-        batch.is_empty()
-    }
-
-    /// The batch's time is up. `false`: the socket is full, try again.
-    pub fn flush_due(&self) -> bool {
-        // Held by a publisher that may wait for room: it flushes itself, or the next look does.
-        let Some(mut batch) = self.batch.try_lock() else { return false };
-        self.flush(&mut batch, Duration::ZERO) || self.ended.load(Relaxed)
-    }
-
-    /// Batches leave from the publishing thread, so none is begun while another thread sends, or always does.
-    fn batches(&self) -> bool {
-        self.capabilities.stream && self.right.is_free() && !self.right.is_handed_over_always()
-    }
-
-    /// The class whose thread sends what waits.
-    pub fn class(&self) -> Class {
-        Class::ALL.get(usize::from(self.class.load(Relaxed))).copied().unwrap_or_default()
-    }
-
-    /// From now on the thread of this class sends what waits.
-    pub fn set_class(&self, class: Class) {
-        if self.class.swap(class as u8, Relaxed) != class as u8 {
-            self.senders.moved();
-        }
-    }
-
-    /// From now on this thread sends everything; `None`: what has to wait is the class thread's again. Nothing is lost or
-    /// overtaken, whoever sends at the moment.
-    pub fn move_to(&self, own: Option<Arc<Own>>) {
-        let handed_over = own.is_some();
-        let previous = std::mem::replace(&mut *self.own.lock(), own);
-        self.right.hand_over_always(handed_over);
-        if let Some(previous) = previous {
-            previous.leave();
-        }
-        if handed_over {
-            self.senders.moved();
-            self.end_own_if_over();
-        }
-    }
-
-    /// The flow's own sender thread, if it has one.
-    pub fn own(&self) -> Option<Arc<Own>> {
-        self.own.lock().clone()
-    }
-
-    /// Whether the class's thread is the flow's.
-    pub fn is_sent_by(&self, class: Class) -> bool {
-        self.class() == class && self.own.lock().is_none()
-    }
-
-    /// Gives the send right to the flow's thread.
-    fn submit(self: &Arc<Self>) {
-        let own = self.own.lock();
-        let Some(thread) = own.as_ref() else {
-            drop(own);
-            return self.senders.submit(self.clone());
-        };
-        thread.give();
-        let thread = thread.clone();
-        drop(own);
-        thread.wake();
-    }
-
-    /// A thread that is the flow's no more gives its send right to the one that is.
-    pub fn pass_on(self: &Arc<Self>) {
-        if !self.has_ended() {
-            self.submit();
-        }
-    }
-
     /// Waits for room in the socket.
     pub fn wait_room(&self, timeout: Duration) {
         let _ = self.link.wait_room(timeout); // what is wrong the next send says
@@ -540,15 +414,6 @@ impl Flow {
             self.dropped.fetch_add(self.pending.lock().queue.clear() as u64, Relaxed);
             futex::wake(&self.room, u32::MAX >> 1, Scope::Private);
             self.end_own_if_over();
-        }
-    }
-
-    /// The flow's own thread ends with it, whichever of the two came last.
-    fn end_own_if_over(&self) {
-        if self.has_ended()
-            && let Some(own) = self.own.lock().take()
-        {
-            own.leave();
         }
     }
 

@@ -69,6 +69,11 @@ impl LocalEndpoint {
         self.users
     }
 
+    /// The connections that are kept for its realm on this host.
+    pub fn kept(&self) -> super::kept::Kept {
+        super::kept::Kept::new(&self.dir, &self.peers)
+    }
+
     /// The sockets of all other nodes of the realm that are there now.
     pub fn others(&self) -> Source {
         let entries = fs::read_dir(&self.dir).into_iter().flatten().flatten().map(|entry| entry.path());
@@ -89,7 +94,7 @@ impl Drop for LocalEndpoint {
 }
 
 /// The user's run directory, and whether `THALWEG_RUN_DIR` asked for it.
-fn run_dir() -> (PathBuf, bool) {
+pub fn run_dir() -> (PathBuf, bool) {
     let set = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
     let otherwise = || PathBuf::from(format!("/tmp/thalweg-{}", rustix::process::geteuid().as_raw()));
     match set("THALWEG_RUN_DIR") {
@@ -106,6 +111,25 @@ pub fn realms() -> Vec<String> {
     let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
     let realm = |name: String| Some(name.strip_prefix(&host)?.strip_suffix(".sock")?.split_once('.')?.0.to_owned());
     names.filter_map(realm).collect::<BTreeSet<String>>().into_iter().collect()
+}
+
+/// Processes of this host that hold the socket of a node of `realm` which is none of `known`: they are starting or ending,
+/// or stopped. Never waits.
+pub fn silent_processes(realm: &str, known: &[NodeId]) -> Vec<u32> {
+    let start = format!("{}.{realm}.", short(&linux::clock::host_id()));
+    let known: BTreeSet<String> = known.iter().map(|node| format!("{start}{node}.sock")).collect();
+    let entries = fs::read_dir(run_dir().0).into_iter().flatten().flatten();
+    let of_realm = |name: &str| name.starts_with(&start) && name.ends_with(".sock") && !known.contains(name);
+    let others = entries.filter(|entry| entry.file_name().to_str().is_some_and(of_realm));
+    others.filter_map(|entry| holder(&entry.path()).ok()).collect()
+}
+
+/// The process that listens at `path`.
+fn holder(path: &Path) -> io::Result<u32> {
+    let socket = socket2::Socket::new(socket2::Domain::UNIX, socket2::Type::STREAM, None)?;
+    socket.set_nonblocking(true)?;
+    socket.connect(&socket2::SockAddr::unix(path)?)?;
+    linux::socket::peer_process(&socket)
 }
 
 /// The run directory that a node of this process would use, and what keeps it from that. One that is not there yet keeps
@@ -139,7 +163,7 @@ fn explain(path: &Path, error: io::Error) -> io::Error {
 }
 
 /// 64-bit FNV-1a of the host identity: short enough for a socket's path.
-fn short(host: &str) -> String {
+pub(super) fn short(host: &str) -> String {
     let hash = host.bytes().fold(0xcbf2_9ce4_8422_2325u64, |h, b| (h ^ u64::from(b)).wrapping_mul(0x100_0000_01b3));
     format!("{hash:016x}")
 }

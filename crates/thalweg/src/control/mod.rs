@@ -12,6 +12,7 @@
 
 pub mod directory;
 mod document;
+pub mod kept;
 pub mod limits;
 pub mod links;
 pub mod local;

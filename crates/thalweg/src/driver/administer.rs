@@ -3,6 +3,7 @@
 use super::commands::Asker;
 use super::control::Control;
 use crate::admin;
+use crate::control::kept::Connection;
 use crate::control::{Direction, NodeId};
 use crate::port::PortRef;
 use std::sync::mpsc;
@@ -19,7 +20,7 @@ impl Control {
         self.ask(to, &request, Asker::Here(answer));
     }
 
-    fn ask(&mut self, to: NodeId, request: &[u8], asker: Asker) {
+    pub(super) fn ask(&mut self, to: NodeId, request: &[u8], asker: Asker) {
         let id = self.next_call;
         self.next_call += 1;
         if self.discoveries.iter_mut().any(|d| d.call(to, id, request)) {
@@ -46,6 +47,9 @@ impl Control {
             Ok(admin::Request::Connect { publisher, subscriber, carrier }) => {
                 self.connect(publisher, subscriber, carrier)
             }
+            Ok(admin::Request::Keep { publisher, subscriber, carrier }) => {
+                self.keep_connected(Connection { publisher, subscriber, carrier })
+            }
             Ok(admin::Request::Disconnect { publisher, subscriber }) => self.disconnect(publisher, subscriber),
             Ok(admin::Request::Command { port, text }) => self.command_port(&port, &text),
             Ok(admin::Request::Set { port, other, changes }) => self.set_priority(&port, &other, &changes),
@@ -64,11 +68,8 @@ impl Control {
     }
 
     pub(super) fn connect(&mut self, publisher: String, subscriber: String, carrier: Option<String>) -> admin::Reply {
-        if let Some(name) = &carrier
-            && !super::state::CARRIERS.contains(&name.as_str())
-            && self.carrier(name).is_none()
-        {
-            return admin::Reply::No(format!("carrier {name:?}: this node has {}", super::state::CARRIERS.join(", ")));
+        if let Some(why) = self.refuse_carrier(carrier.as_deref()) {
+            return admin::Reply::No(why);
         }
         let Some((port, inlet)) = self.state.inlets().into_iter().find(|(_, i)| i.info().name == subscriber) else {
             return admin::Reply::No(format!("this node has no subscriber {subscriber}"));
@@ -102,7 +103,14 @@ impl Control {
         admin::Reply::No(text)
     }
 
+    pub(super) fn refuse_carrier(&self, carrier: Option<&str>) -> Option<String> {
+        let names = super::state::CARRIERS;
+        let unknown = carrier.filter(|name| !names.contains(name) && self.carrier(name).is_none());
+        unknown.map(|name| format!("carrier {name:?}: this node has {}", names.join(", ")))
+    }
+
     pub(super) fn disconnect(&mut self, publisher: String, subscriber: String) -> admin::Reply {
+        let kept = self.forget_kept(&publisher, &subscriber);
         let names = (publisher, subscriber);
         self.connected.remove(&names);
         let pair = self
@@ -118,6 +126,7 @@ impl Control {
                 self.cut_wanted(pair, "disconnected by an administrator");
                 admin::Reply::Done
             }
+            None if kept => admin::Reply::Done,
             None => admin::Reply::No(format!("{} and {} were not connected; they will not be", names.0, names.1)),
         }
     }

@@ -1,14 +1,14 @@
 //! The channels of this node's subscribers: wanted, tried, opened, ended and tried again.
 
-use super::control::{BUSY_PAUSE, Command, Control};
+use super::control::{Command, Control};
 use super::dial::Dial;
-use super::entries::Entry;
+use super::entries::{Entry, Joining};
 use super::reader::{ServedBy, panicked};
 use super::wanted::{Candidate, Pair, Progress, Route, Wanted, candidates};
 use crate::control::matching::{Match, compare};
 use crate::control::{Direction, Document, PortInfo};
 use crate::event::Event;
-use crate::port::{AnyInlet, Attach, Channel, LOCAL, PortRef, Way};
+use crate::port::{AnyInlet, Channel, LOCAL, PortRef, Way};
 use linux::poll::Readiness;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -146,21 +146,30 @@ impl Control {
         if let Err(error) = self.start_server(&inlet) {
             return self.try_failed((publisher, subscriber), &format!("no thread for its callbacks: {error}"));
         }
-        match outlet.attach(channel.clone(), Way::Local(inlet.clone().typed()), &mut None) {
-            Ok(_) => {
-                match inlet.needs_server() {
-                    true => self.state.readers.served_by_port(&channel, &inlet),
-                    false => self.state.readers.served_elsewhere(&channel, ServedBy::Publisher),
-                }
-                self.opened((publisher, subscriber), channel);
-            }
-            Err((_, Attach::Busy)) => {
-                if let Some(wanted) = self.wanted.get_mut(&(publisher, subscriber)) {
-                    wanted.progress = Progress::Idle(Instant::now() + BUSY_PAUSE);
-                }
-            }
+        if let Some(wanted) = self.wanted.get_mut(&(publisher, subscriber)) {
+            wanted.progress = Progress::Dialing;
+        }
+        match outlet.attach(channel.clone(), Way::Local(inlet.clone().typed()), None) {
+            Ok(()) => self.joining(Joining { outlet, channel, token: None, local: Some(inlet) }),
             Err((_, why)) => self.try_failed((publisher, subscriber), &format!("{why:?}")),
         }
+    }
+
+    /// The publisher has a `local` channel, or not: the subscriber's end follows.
+    pub(super) fn joined_local(&mut self, joining: Joining, inlet: &Arc<dyn AnyInlet>, joined: bool) {
+        let Joining { outlet, channel, .. } = joining;
+        let pair = (channel.publisher, channel.subscriber);
+        if !self.wanted.get(&pair).is_some_and(|wanted| matches!(wanted.progress, Progress::Dialing)) {
+            return self.detach(outlet, channel.id); // nobody wants it any more
+        }
+        if !joined {
+            return self.try_failed(pair, "the publisher closed");
+        }
+        match inlet.needs_server() {
+            true => self.state.readers.served_by_port(&channel, inlet),
+            false => self.state.readers.served_elsewhere(&channel, ServedBy::Publisher),
+        }
+        self.opened(pair, channel);
     }
 
     /// Starts the thread that runs the callbacks of `local` channels, where they need one and there is none yet. A

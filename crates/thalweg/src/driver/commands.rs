@@ -32,6 +32,8 @@ pub(crate) enum Asker {
     Here(mpsc::Sender<Vec<u8>>),
     /// Somebody whose command this node passed on.
     Command(Box<Asker>, String),
+    /// Nobody: it was asked by itself.
+    Nobody,
     /// A node, with the number of its call.
     There(NodeId, u64),
 }
@@ -140,6 +142,7 @@ impl Control {
     pub(super) fn give(&mut self, asker: Asker, answer: Vec<u8>) {
         match asker {
             Asker::Here(waiting) => drop(waiting.send(answer)),
+            Asker::Nobody => {}
             Asker::There(from, id) => {
                 let _ = self.discoveries.iter_mut().any(|d| d.answer(from, id, &answer));
             }
@@ -169,7 +172,7 @@ impl Port<'_> {
             None => Err(format!("no port {subscriber} is known")),
             Some((_, Direction::Publisher)) => Err(format!("{subscriber} is a publisher: it has no input")),
             Some((node, _)) if node == self.control.state.id => match self.control.administer(&admin::pack(request)) {
-                Reply::No(why) => Err(why),
+                Reply::No(why) | Reply::Refused(why) => Err(why),
                 _ => Ok(done),
             },
             Some((node, _)) => {
@@ -221,14 +224,14 @@ impl Administered for Port<'_> {
         let request = Request::Get { port: self.name(), other: Some(other.to_owned()) };
         match self.control.administer(&admin::pack(&request)) {
             Reply::Settings(reports) => Ok(reports),
-            Reply::No(why) => Err(why),
+            Reply::No(why) | Reply::Refused(why) => Err(why),
             _ => Err("an answer that does not fit".to_owned()),
         }
     }
     fn set(&mut self, other: &str, changes: &Changes) -> Result<(), String> {
         let request = Request::Set { port: self.name(), other: other.to_owned(), changes: changes.clone() };
         match self.control.administer(&admin::pack(&request)) {
-            Reply::No(why) => Err(why),
+            Reply::No(why) | Reply::Refused(why) => Err(why),
             _ => Ok(()),
         }
     }

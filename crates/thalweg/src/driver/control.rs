@@ -2,12 +2,13 @@
 
 use super::FlowNews;
 use super::commands::Asker;
-use super::entries::{Entry, PendingAttach};
+use super::entries::{Entry, Joining};
 use super::state::NodeState;
 use super::wanted::{Pair, Progress, WantedChannels};
 use crate::carrier::Carrier;
 use crate::channel::flow::Flow;
 use crate::channel::inbound::Inbound;
+use crate::control::kept::Connection;
 use crate::control::{self, Discovery, NodeId, PortId, PortInfo};
 use crate::event::Event;
 use crate::handshake::Parameters;
@@ -58,7 +59,7 @@ pub(crate) struct Control {
     pub(super) groups: HashMap<(PortId, IpAddr), (Arc<Flow>, Parameters)>,
     pub(super) wanted: WantedChannels,
     pub(super) carriers: Vec<Arc<dyn Carrier>>,
-    pub(super) attaching: Vec<PendingAttach>,
+    pub(super) attaching: Vec<Joining>,
     pub(super) detaching: Vec<(Arc<dyn AnyOutlet>, u64)>,
     pub(super) calls: HashMap<u64, (Instant, Asker)>,
     /// A command that another node has to carry out: which one, the request, and what is said when it is done.
@@ -67,6 +68,8 @@ pub(crate) struct Control {
     pub(super) next_bit: u32,
     /// Pairs of port names that an administrator connected (with a carrier) …
     pub(super) connected: BTreeMap<(String, String), Option<String>>,
+    /// Connections that last, of this node's publishers: subscribers of other hosts are told of them.
+    pub(super) lasting: Vec<Connection>,
     /// … and keeps apart.
     pub(super) apart: Vec<(String, String)>,
     /// What was asked for single channels, by the names of the own and the other port: also for those that come again.
@@ -78,7 +81,7 @@ pub(crate) struct Control {
 }
 
 pub(super) const WAKER: u64 = u64::MAX;
-/// Pause before another try at a port whose publisher was within `publish`.
+/// Pause before another look at a port whose publisher was within `publish`.
 pub(super) const BUSY_PAUSE: Duration = Duration::from_millis(1);
 
 impl Control {
@@ -126,8 +129,8 @@ impl Control {
     }
 
     pub(super) fn timers(&mut self, now: Instant) {
-        for pending in std::mem::take(&mut self.attaching) {
-            self.attach_now(pending);
+        for joining in std::mem::take(&mut self.attaching) {
+            self.joining(joining);
         }
         for (outlet, id) in std::mem::take(&mut self.detaching) {
             self.detach(outlet, id);

@@ -7,7 +7,7 @@ use super::start::random;
 use super::wanted::Pair;
 use crate::carrier::Carrier;
 use crate::control::links::farewell;
-use crate::port::{AnyOutlet, Attach, Channel, Way};
+use crate::port::{AnyInlet, AnyOutlet, Channel, Way};
 use linux::poll::Readiness;
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -45,7 +45,16 @@ impl Entry {
     }
 }
 
-/// A channel that waits until the publishing thread is not within `publish`.
+/// A channel that its publisher takes in with its next sample, at the latest.
+pub(crate) struct Joining {
+    pub outlet: Arc<dyn AnyOutlet>,
+    pub channel: Arc<Channel>,
+    pub token: Option<usize>,
+    /// Both ends are in this process: the subscriber's has to be opened, too.
+    pub local: Option<Arc<dyn AnyInlet>>,
+}
+
+/// A new channel for a publisher.
 pub(crate) struct PendingAttach {
     pub outlet: Arc<dyn AnyOutlet>,
     pub channel: Arc<Channel>,
@@ -149,6 +158,19 @@ impl Control {
         }
     }
 
+    /// Ends a channel at the publisher: the subscriber sees its stream end.
+    pub(super) fn end_served(&mut self, channel: &Arc<Channel>) {
+        let its = |entry: &Option<Entry>| match entry {
+            Some(Entry::Served(_, of) | Entry::ServedUnix(_, of) | Entry::Shared(_, of)) => {
+                of.as_ref().is_some_and(|of| Arc::ptr_eq(of, channel))
+            }
+            _ => false,
+        };
+        if let Some(index) = self.entries.iter().position(its) {
+            self.served_ended(index);
+        }
+    }
+
     pub(super) fn served_ended(&mut self, index: usize) {
         let channel = match self.unwatch(index) {
             Some(
@@ -171,16 +193,23 @@ impl Control {
     // --- publisher's side --------------------------------------------------------------------------------------
 
     pub(super) fn attach_now(&mut self, pending: PendingAttach) {
-        let PendingAttach { outlet, channel, way, token, mut answer } = pending;
-        match outlet.attach(channel.clone(), way, &mut answer) {
-            Ok(_) => self.matched(&channel),
-            Err((way, Attach::Busy)) => self.attaching.push(PendingAttach { outlet, channel, way, token, answer }),
+        let PendingAttach { outlet, channel, way, token, answer } = pending;
+        match outlet.attach(channel.clone(), way, answer) {
+            Ok(()) => self.joining(Joining { outlet, channel, token, local: None }),
             Err((way, _)) => {
                 outlet.forget(way);
-                if let Some(token) = token {
-                    self.unwatch(token);
-                }
+                token.and_then(|token| self.unwatch(token));
             }
+        }
+    }
+
+    /// Looks whether the publisher has the channel now.
+    pub(super) fn joining(&mut self, joining: Joining) {
+        match (joining.outlet.attached(joining.channel.id), joining.local.clone()) {
+            (None, _) => self.attaching.push(joining),
+            (Some(true), None) => self.matched(&joining.channel),
+            (Some(false), None) => drop(joining.token.and_then(|token| self.unwatch(token))),
+            (Some(joined), Some(inlet)) => self.joined_local(joining, &inlet, joined),
         }
     }
 
@@ -205,12 +234,7 @@ impl Control {
     }
 
     pub(super) fn detach(&mut self, outlet: Arc<dyn AnyOutlet>, id: u64) {
-        // It may not be attached yet: its publisher has been busy since.
-        if let Some(at) = self.attaching.iter().position(|pending| pending.channel.id == id) {
-            let pending = self.attaching.swap_remove(at);
-            outlet.forget(pending.way);
-            return self.state.made_progress();
-        }
+        self.attaching.retain(|joining| joining.channel.id != id);
         if !outlet.detach(id) {
             self.detaching.push((outlet, id));
         }

@@ -3,6 +3,7 @@
 use super::control::Control;
 use super::wanted::{Progress, Route, Wanted};
 use crate::admin::explain::{Explanation, MOST_EVENTS, Stage, Way};
+use crate::control::Document;
 use crate::event::Event;
 use std::time::Duration;
 
@@ -17,7 +18,7 @@ impl Control {
         let inlet = inlets.iter().find(|(_, inlet)| inlet.info().name == subscriber);
         let other = if inlet.is_some() { publisher } else { subscriber };
         Explanation {
-            knows_other: self.state.directory().port_named(other).is_some(),
+            other: self.holder(other),
             apart: self.apart.contains(&names),
             by_name: self.connected.contains_key(&names),
             stage: wanted.map_or(Stage::Unwanted, stage),
@@ -26,6 +27,12 @@ impl Control {
             events: self.events_of(publisher, subscriber),
             subscriber: inlet.map(|(_, inlet)| inlet.state()),
         }
+    }
+
+    fn holder(&self, port: &str) -> Option<Document> {
+        let directory = self.state.directory();
+        let (key, _) = directory.port_named(port)?;
+        directory.node(key.node).cloned()
     }
 
     fn events_of(&self, publisher: &str, subscriber: &str) -> Vec<Event> {

@@ -18,6 +18,7 @@ mod dial;
 mod entries;
 mod explain;
 mod incoming;
+mod keep;
 mod news;
 mod priority;
 mod reader;

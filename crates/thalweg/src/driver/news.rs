@@ -78,6 +78,7 @@ impl Control {
                 .filter_map(|key| directory.port(*key).map(|p| (PortRef { node: key.node, port: key.port }, p.clone())))
                 .collect()
         };
+        added.iter().for_each(|(at, info)| self.tell_subscriber(*at, info));
         let inlets = self.state.inlets();
         for (publisher, offered) in &added {
             for (port, inlet) in &inlets {
@@ -89,6 +90,7 @@ impl Control {
 
     pub(super) fn own_port_added(&mut self, port: PortId, info: PortInfo) {
         let me = PortRef { node: self.state.id, port };
+        self.load_kept(&info);
         if info.direction == Direction::Subscriber {
             let others: Vec<_> = {
                 let directory = self.state.directory();

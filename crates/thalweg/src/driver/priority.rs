@@ -4,8 +4,12 @@
 //! A change is carried out whole or, with the kernel's reason, not at all: sockets first, then the thread, and what was
 //! changed before a refusal is put back.
 
+mod ends;
+mod group;
 mod report;
 mod sockets;
+
+pub(super) use ends::{End, Side};
 
 use super::FlowNews;
 use super::control::Control;
@@ -14,31 +18,48 @@ use super::reader::ThreadError;
 use crate::admin::{self, EndReport};
 use crate::carrier::{SharedSocket, shared};
 use crate::channel::flow::Flow;
-use crate::control::{Direction, PortId};
+use crate::control::PortId;
 use crate::event::Event;
-use crate::port::{Channel, PortRef, Way};
+use crate::port::{Channel, Way};
 use linux::sched;
 use qos::Class;
 use qos::priority::{Changes, Mark, PrioritySettings, band};
 use sockets::{Marked, change_sockets, put_back};
-use std::io;
 use std::sync::{Arc, Weak};
+use std::{fmt, io};
 
-/// Which end of a channel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Side {
-    Publisher,
-    Subscriber,
+/// Why a priority stays as it was.
+#[derive(Debug)]
+pub(super) enum Refusal {
+    /// It cannot be: what was asked for doesn't fit what there is.
+    No(String),
+    /// The kernel refused; the text names the remedy.
+    Kernel(String),
 }
 
-/// One end of a channel that is, or may come to be.
-#[derive(Clone, Debug)]
-pub(super) struct End {
-    pub side: Side,
-    /// The port of this node.
-    pub port: PortId,
-    pub name: String,
-    pub other: String,
+impl Refusal {
+    pub(super) fn kernel(why: impl fmt::Display) -> Self {
+        Refusal::Kernel(why.to_string())
+    }
+    fn reply(self) -> admin::Reply {
+        match self {
+            Refusal::No(why) => admin::Reply::No(why),
+            Refusal::Kernel(why) => admin::Reply::Refused(why),
+        }
+    }
+}
+
+impl From<String> for Refusal {
+    fn from(why: String) -> Self {
+        Refusal::No(why)
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (Refusal::No(why) | Refusal::Kernel(why)) = self;
+        f.write_str(why)
+    }
 }
 
 /// Pairs of ports for which settings are kept.
@@ -48,7 +69,7 @@ impl Control {
     /// Changes the priority of one end of a channel.
     pub(super) fn set_priority(&mut self, port: &str, other: &str, changes: &Changes) -> admin::Reply {
         let done = if port == other { self.set_process(port, changes) } else { self.set_end(port, other, changes) };
-        done.map_or_else(admin::Reply::No, |report| admin::Reply::Settings(vec![report]))
+        done.map_or_else(Refusal::reply, |report| admin::Reply::Settings(vec![report]))
     }
 
     /// The priority of one end, or of all ends at a port.
@@ -67,13 +88,14 @@ impl Control {
         found.map_or_else(admin::Reply::No, admin::Reply::Settings)
     }
 
-    fn set_end(&mut self, port: &str, other: &str, changes: &Changes) -> Result<EndReport, String> {
+    fn set_end(&mut self, port: &str, other: &str, changes: &Changes) -> Result<EndReport, Refusal> {
         let end = self.find_end(port, other)?;
         let mut asked = self.kept.get(&end.key()).cloned().unwrap_or_default();
         changes.apply(&mut asked);
         asked.check().map_err(|wrong| wrong.to_string())?;
         if self.kept.len() >= MOST_KEPT && !self.kept.contains_key(&end.key()) {
-            return Err(format!("settings of {MOST_KEPT} channels are kept already: take some back (NAME=default)"));
+            let why = format!("settings of {MOST_KEPT} channels are kept already: take some back (NAME=default)");
+            return Err(why.into());
         }
         let channel = self.channel_of(&end);
         let wanted = asked.or(&self.state.priority(end.port));
@@ -154,7 +176,7 @@ impl Control {
     }
 
     /// Carries the settings out on a channel.
-    fn apply(&self, end: &End, channel: &Arc<Channel>, wanted: &PrioritySettings) -> Result<(), String> {
+    fn apply(&self, end: &End, channel: &Arc<Channel>, wanted: &PrioritySettings) -> Result<(), Refusal> {
         let mark = wanted.mark.unwrap_or(Mark::Class(self.class_of(end, channel)));
         let priority = wanted.socket_priority.unwrap_or_else(|| mark.socket_priority());
         let pace = wanted.pace.filter(|_| end.side == Side::Publisher);
@@ -177,19 +199,20 @@ impl Control {
     }
 
     /// The sending thread of a flow: its own while scheduling or processors are set, at once by its id.
-    fn send_as(&self, port: PortId, flow: &Arc<Flow>, wanted: &PrioritySettings) -> Result<(), String> {
+    fn send_as(&self, port: PortId, flow: &Arc<Flow>, wanted: &PrioritySettings) -> Result<(), Refusal> {
         if !wanted.wants_own_thread() {
             if flow.own().is_some() {
                 flow.move_to(None);
             }
             return Ok(());
         }
-        let wanted = with_defaults(wanted).map_err(|error| error.to_string())?;
+        let wanted = with_defaults(wanted).map_err(Refusal::kernel)?;
         match flow.own() {
-            Some(own) => sched::apply(own.tid(), wanted.sched.as_ref(), wanted.affinity.as_deref())
-                .map_err(|refused| refused.to_string()),
+            Some(own) => {
+                sched::apply(own.tid(), wanted.sched.as_ref(), wanted.affinity.as_deref()).map_err(Refusal::kernel)
+            }
             None => {
-                let own = self.state.senders.start_own(flow, &wanted).map_err(|error| error.to_string())?;
+                let own = self.state.senders.start_own(flow, &wanted).map_err(Refusal::kernel)?;
                 if let Some((outlet, _)) = self.state.outlet(port) {
                     outlet.prepare_to_hand_over();
                 }
@@ -200,11 +223,12 @@ impl Control {
     }
 
     /// The receiving thread of a channel.
-    fn receive_as(&self, channel: &Channel, wanted: &PrioritySettings) -> Result<(), String> {
+    fn receive_as(&self, channel: &Channel, wanted: &PrioritySettings) -> Result<(), Refusal> {
         match self.state.readers.set_priority(channel.id, wanted) {
             // One that is not received yet, or no more, has no thread to change.
             Err(ThreadError::NoChannel) if !wanted.wants_own_thread() => Ok(()),
-            done => done.map(drop).map_err(|why| why.to_string()),
+            Err(ThreadError::NoChannel) => Err(ThreadError::NoChannel.to_string().into()),
+            done => done.map(drop).map_err(Refusal::kernel),
         }
     }
 
@@ -232,7 +256,11 @@ impl Control {
         let channels: Vec<Arc<Channel>> = self.state.outlets().iter().flat_map(|o| o.channels()).collect();
         for channel in channels.into_iter().filter(|channel| sends(channel)) {
             match &news {
-                FlowNews::NoThread(why) => self.unmatched(&channel, why),
+                FlowNews::NoThread(why) => {
+                    self.unmatched(&channel, why);
+                    channel.close();
+                    self.end_served(&channel); // also where the flow itself has no end that the subscriber could see
+                }
                 FlowNews::Bulk => self.became_bulk(&channel),
             }
         }
@@ -254,131 +282,6 @@ impl Control {
         let (publisher, subscriber) = (end.name, end.other);
         self.state.events.push(Event::PriorityChanged { publisher, subscriber, change });
     }
-
-    // --- multicast ---------------------------------------------------------------------------------------------
-
-    fn is_multicast(&self, channel: &Channel) -> bool {
-        self.carrier(&channel.carrier).is_some_and(|carrier| carrier.capabilities().multicast)
-    }
-
-    /// One send cannot carry two marks, nor leave on two threads: the member gets a flow of its own over udp.
-    fn rehome(&mut self, end: &End, channel: &Channel) -> Result<String, String> {
-        let (publisher, subscriber) = (end.name.clone(), end.other.clone());
-        let note = format!(
-            "re-homed from {} to unicast udp, because one multicast send has one mark for all members: connected anew, \
-             samples published meanwhile may be lost",
-            channel.carrier
-        );
-        if channel.subscriber.node == self.state.id {
-            return match self.connect(publisher, subscriber, Some("udp".into())) {
-                admin::Reply::No(why) => Err(why),
-                _ => Ok(note),
-            };
-        }
-        let request = admin::pack(&admin::Request::Connect { publisher, subscriber, carrier: Some("udp".into()) });
-        let (id, to) = (self.next_call, channel.subscriber.node);
-        self.next_call += 1;
-        if !self.discoveries.iter_mut().any(|d| d.call(to, id, &request)) {
-            return Err(format!("{} has to connect by udp for it, and its node cannot be asked now", end.other));
-        }
-        self.rehoming.retain(|(_, key)| *key != end.key());
-        self.rehoming.push((id, end.key()));
-        Ok(note)
-    }
-
-    /// The subscriber's node answered: a member that stays in its group keeps the group's priority.
-    pub(super) fn rehomed(&mut self, id: u64, answer: &[u8]) {
-        let Some(at) = self.rehoming.iter().position(|(call, _)| *call == id) else { return };
-        let (_, key) = self.rehoming.swap_remove(at);
-        if let Err(why) = admin::unpack(answer) {
-            self.kept.remove(&key);
-            self.warn(format!("{} to {} keeps its group's priority: {why}", key.0, key.1));
-        }
-    }
-
-    // --- which end ---------------------------------------------------------------------------------------------
-
-    fn find_end(&self, name: &str, other: &str) -> Result<End, String> {
-        let (side, port) = self.find_port(name)?;
-        let direction = self.state.directory().port_named(other).map(|(_, info)| info.direction);
-        let same = match side {
-            Side::Publisher => direction == Some(Direction::Publisher),
-            Side::Subscriber => direction == Some(Direction::Subscriber),
-        };
-        if same {
-            return Err(format!("no channel leads from {name} to {other}: both are {}s", side.name()));
-        }
-        crate::control::matching::check_name(other).map_err(|wrong| format!("port name {wrong}"))?;
-        Ok(End { side, port, name: name.to_owned(), other: other.to_owned() })
-    }
-
-    fn find_port(&self, name: &str) -> Result<(Side, PortId), String> {
-        if let Some((port, _)) = self.state.outlet_named(name) {
-            return Ok((Side::Publisher, port));
-        }
-        let inlets = self.state.inlets();
-        if let Some((port, _)) = inlets.iter().find(|(_, inlet)| inlet.info().name == name) {
-            return Ok((Side::Subscriber, *port));
-        }
-        let outlets = self.state.outlets();
-        let names = outlets.iter().map(|o| &o.info().name).chain(inlets.iter().map(|(_, i)| &i.info().name));
-        Err(format!("this node has no port {name}: it has {}", listed(names)))
-    }
-
-    fn channels_at(&self, side: Side, port: PortId) -> Vec<Arc<Channel>> {
-        match side {
-            Side::Publisher => {
-                let waiting = self.attaching.iter().map(|pending| pending.channel.clone());
-                let attached = self.state.outlet(port).map(|(outlet, _)| outlet.channels()).unwrap_or_default();
-                attached.into_iter().chain(waiting.filter(|channel| channel.publisher.port == port)).collect()
-            }
-            Side::Subscriber => {
-                let inlet = self.state.inlet(port);
-                let channels = inlet.and_then(|i| i.channels().lock().map(|channels| channels.clone()).ok());
-                channels.unwrap_or_default().into_iter().filter(|channel| !channel.is_closed()).collect()
-            }
-        }
-    }
-
-    fn channel_of(&self, end: &End) -> Option<Arc<Channel>> {
-        let channels = self.channels_at(end.side, end.port);
-        channels.into_iter().rev().find(|channel| *end.side.other_name(channel) == end.other)
-    }
-
-    /// Which channels there are instead of the one that was meant.
-    fn no_channel(&self, end: &End) -> String {
-        let channels = self.channels_at(end.side, end.port);
-        let names = listed(channels.iter().map(|channel| end.side.other_name(channel)));
-        format!("{} has no channel with {}: it has channels with {names}", end.name, end.other)
-    }
-}
-
-impl Side {
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Side::Publisher => "publisher",
-            Side::Subscriber => "subscriber",
-        }
-    }
-    fn port(self, channel: &Channel) -> PortRef {
-        if self == Side::Publisher { channel.publisher } else { channel.subscriber }
-    }
-    fn own_name(self, channel: &Channel) -> &String {
-        if self == Side::Publisher { &channel.publisher_name } else { &channel.subscriber_name }
-    }
-    fn other_name(self, channel: &Channel) -> &String {
-        if self == Side::Publisher { &channel.subscriber_name } else { &channel.publisher_name }
-    }
-}
-
-impl End {
-    fn of(side: Side, channel: &Channel) -> Self {
-        let (name, other) = (side.own_name(channel).clone(), side.other_name(channel).clone());
-        End { side, port: side.port(channel).port, name, other }
-    }
-    fn key(&self) -> (String, String) {
-        (self.name.clone(), self.other.clone())
-    }
 }
 
 /// A thread's settings, whole: what is not asked for is as this thread has it, which nobody set.
@@ -395,14 +298,4 @@ fn sending_class(mark: Mark, socket_priority: u32) -> Class {
         1 => Class::Normal,
         _ => Class::Low,
     })
-}
-
-fn listed<'a>(names: impl Iterator<Item = &'a String>) -> String {
-    const MOST: usize = 16;
-    let names: Vec<&str> = names.map(String::as_str).collect();
-    match names.len() {
-        0 => "none".to_owned(),
-        count if count > MOST => format!("{} and {} more", names[..MOST].join(", "), count - MOST),
-        _ => names.join(", "),
-    }
 }

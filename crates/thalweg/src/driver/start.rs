@@ -61,6 +61,7 @@ impl Control {
             next_call: 1,
             next_bit: 0,
             connected: BTreeMap::new(),
+            lasting: Vec::new(),
             apart: Vec::new(),
             kept: BTreeMap::new(),
             rehoming: Vec::new(),

@@ -1,6 +1,7 @@
 //! Ports: publishers and subscribers, and what they give and take.
 
 mod inlet;
+mod joins;
 mod local;
 pub mod monitor;
 mod outlet;
@@ -12,7 +13,7 @@ mod subscriber;
 
 pub(crate) use inlet::{AnyInlet, Delivery, Inlet, Payload};
 pub(crate) use local::LOCAL;
-pub(crate) use outlet::{AnyOutlet, Attach, Outlet, Way};
+pub(crate) use outlet::{AnyOutlet, Outlet, Way};
 pub use publisher::{Loan, Publisher, PublisherBuilder};
 pub use sample::{Sample, SampleInfo, TakenSample};
 pub use service::{Body, Client, Server};

@@ -2,10 +2,11 @@
 
 mod monitored;
 
+use super::joins::Joins;
 use super::local::LocalChannel;
 use super::monitor::seat::Seat;
 use super::round::Round;
-use super::{Channel, ChannelReport, Inlet, Outcome, PortRef, Published};
+use super::{Channel, ChannelReport, Outcome, PortRef, Published};
 use crate::channel::buffer::{Buffer, Pool};
 use crate::channel::flow::Flow;
 use crate::channel::outgoing::Outgoing;
@@ -27,8 +28,8 @@ use std::time::{Duration, Instant};
 const COPY_BELOW: usize = 16 << 10;
 
 /// Buffers made for a subscriber of this process, whose samples wait in them, and what each holds before it has to grow.
-const MOST_PREPARED: u32 = 64;
-const SMALL: usize = 256;
+pub(super) const MOST_PREPARED: u32 = 64;
+pub(super) const SMALL: usize = 256;
 
 /// Shared-memory slots beyond the queue's limit: what subscribers may hold while they look at it, and the one being written.
 const SPARE_SLOTS: usize = 256;
@@ -46,18 +47,19 @@ pub(crate) struct Outlet<M: Message> {
     pub info: PortInfo,
     pub me: PortRef,
     pub incarnation: u64,
-    state: PiMutex<Outflow<M>>,
-    connected: AtomicUsize,
+    pub(super) state: PiMutex<Outflow<M>>,
+    pub(super) joins: Joins<M>,
+    pub(super) connected: AtomicUsize,
     closed: AtomicBool,
     /// The same channels, for those who must not wait for the publishing thread.
-    channels: PiMutex<Vec<Arc<Channel>>>,
+    pub(super) channels: PiMutex<Vec<Arc<Channel>>>,
     pub published: AtomicU64,
     /// The payload memory's descriptor, for further `shm` channels.
     payload: OnceLock<OwnedFd>,
     /// The payload memory until the first channel that uses it is attached.
-    fresh: PiMutex<Option<Arena>>,
+    pub(super) fresh: PiMutex<Option<Arena>>,
     /// Samples that all `shm` subscribers together may hold.
-    held: AtomicUsize,
+    pub(super) held: AtomicUsize,
     /// Looks at what goes out.
     monitor: Seat,
 }
@@ -65,10 +67,10 @@ pub(crate) struct Outlet<M: Message> {
 /// What only the publishing thread touches, but for joins and leaves.
 pub(crate) struct Outflow<M: Message> {
     seq: u64,
-    pool: Pool,
-    attached: Vec<Attached<M>>,
+    pub(super) pool: Pool,
+    pub(super) attached: Vec<Attached<M>>,
     /// Payload memory of the `shm` channels; made with the first of them.
-    arena: Option<Arena>,
+    pub(super) arena: Option<Arena>,
 }
 
 pub(super) struct Attached<M: Message> {
@@ -101,14 +103,15 @@ pub(crate) enum Way {
 /// What a publisher gives the driver: everything but its message type.
 pub(crate) trait AnyOutlet: Send + Sync {
     fn info(&self) -> &PortInfo;
-    /// Adds a channel and gives the answer before its next sample. `Err` gives it back: the publishing thread is busy (try again) or the type differs (`local`).
-    fn attach(
-        &self,
-        channel: Arc<Channel>,
-        way: Way,
-        answer: &mut Option<Reply>,
-    ) -> std::result::Result<u64, (Way, Attach)>;
-    /// Removes a channel and ends its flow unless others share it. `false`: busy, try again.
+    /// Adds a channel and gives the answer before its next sample. It may take until the next sample is published:
+    /// [`AnyOutlet::attached`] tells.
+    ///
+    /// # Errors
+    /// With the way: the port is closed, or the type differs (`local`).
+    fn attach(&self, channel: Arc<Channel>, way: Way, answer: Option<Reply>) -> std::result::Result<(), (Way, Attach)>;
+    /// Whether a channel was added that [`AnyOutlet::attach`] took; `None`: not yet, ask again. Told once.
+    fn attached(&self, id: u64) -> Option<bool>;
+    /// Removes a channel and ends its flow unless others share it. `false`: not yet, ask again.
     fn detach(&self, id: u64) -> bool;
     /// Sequence number of the last published sample.
     fn last_seq(&self) -> u64;
@@ -138,7 +141,6 @@ pub(crate) trait AnyOutlet: Send + Sync {
 /// Why a channel could not be attached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Attach {
-    Busy,
     OtherType,
     Closed,
 }
@@ -151,6 +153,7 @@ impl<M: Message> Outlet<M> {
             me,
             incarnation,
             state: PiMutex::new(state),
+            joins: Joins::default(),
             connected: AtomicUsize::new(0),
             channels: PiMutex::default(),
             closed: AtomicBool::new(false),
@@ -160,6 +163,10 @@ impl<M: Message> Outlet<M> {
             held: AtomicUsize::new(0),
             monitor: Seat::default(),
         }
+    }
+
+    pub(super) fn is_closing(&self) -> bool {
+        self.closed.load(Ordering::Relaxed)
     }
 
     pub fn connected(&self) -> usize {
@@ -254,10 +261,12 @@ impl<M: Message> Outlet<M> {
         if self.closed.load(Ordering::Relaxed) {
             return Err(Error::Closed);
         }
-        Ok((self.state.lock(), linux::clock::monotonic_ns()))
+        let mut state = self.state.lock();
+        self.take_in(&mut state);
+        Ok((state, linux::clock::monotonic_ns()))
     }
 
-    /// The port's state, for a loan: joins and leaves wait meanwhile.
+    /// The port's state, for a loan: who joins or leaves meanwhile does so with the next sample.
     pub fn hold(&self) -> Result<PiGuard<'_, Outflow<M>>> {
         self.begin().map(|(state, _)| state)
     }
@@ -340,7 +349,7 @@ impl<M: Message> Attached<M> {
         }
     }
     /// Ends the channel. A ring ends only when its reader's sign is gone, so that nobody reads the slots any more.
-    fn end(&mut self, arena: Option<&mut Arena>) {
+    pub(super) fn end(&mut self, arena: Option<&mut Arena>) {
         self.channel.close();
         match (&mut self.way, arena) {
             (TypedWay::Flow(flow) | TypedWay::Group(flow, true), _) => flow.end(),
@@ -355,91 +364,16 @@ impl<M: Message> AnyOutlet for Outlet<M> {
         &self.info
     }
 
-    fn attach(
-        &self,
-        channel: Arc<Channel>,
-        way: Way,
-        answer: &mut Option<Reply>,
-    ) -> std::result::Result<u64, (Way, Attach)> {
-        if self.closed.load(Ordering::Relaxed) {
-            return Err((way, Attach::Closed));
-        }
-        // Grown outside the lock: the publishing thread neither allocates nor waits for an allocation.
-        let mut room = Vec::with_capacity((self.connected() + 1).next_power_of_two().max(8));
-        let waiting =
-            if matches!(way, Way::Local(_)) { self.info.qos.queue.limit().min(MOST_PREPARED) as usize + 2 } else { 0 };
-        let mut spare = Pool::with_buffers(waiting, SMALL);
-        let Some(mut state) = self.state.try_lock() else { return Err((way, Attach::Busy)) };
-        if self.closed.load(Ordering::Relaxed) {
-            return Err((way, Attach::Closed)); // since the first look
-        }
-        state.pool.grow_to(waiting, &mut spare);
-        let way = match way {
-            Way::Flow(flow) => TypedWay::Flow(flow),
-            // Its last member left since it was chosen: the subscriber asks again, and gets a new one.
-            Way::Group(flow) if flow.has_ended() => return Err((Way::Group(flow), Attach::Closed)),
-            Way::Group(flow) => {
-                let first =
-                    !state.attached.iter().any(|a| matches!(&a.way, TypedWay::Group(f, _) if Arc::ptr_eq(f, &flow)));
-                TypedWay::Group(flow, first)
-            }
-            Way::Ring(ring) => {
-                if state.arena.is_none() {
-                    state.arena = self.fresh.lock().take();
-                }
-                TypedWay::Ring(ring, 0)
-            }
-            Way::Local(inlet) => match inlet.downcast::<Inlet<M>>() {
-                Ok(inlet) => TypedWay::Local(inlet),
-                Err(inlet) => return Err((Way::Local(inlet), Attach::OtherType)),
-            },
-        };
-        if state.attached.len() == state.attached.capacity() {
-            if room.capacity() <= state.attached.len() {
-                room.reserve(state.attached.len() + 1);
-            }
-            room.append(&mut state.attached);
-            std::mem::swap(&mut room, &mut state.attached);
-        }
-        self.channels.lock().push(channel.clone());
-        state.attached.push(Attached { channel, way });
-        self.connected.store(state.attached.len(), Ordering::Release);
-        let (seq, ring) = (state.seq, matches!(state.attached.last(), Some(Attached { way: TypedWay::Ring(..), .. })));
-        if !ring && let Some(answer) = answer.take() {
-            answer(); // before a sample can follow it on the same stream
-        }
-        drop(state);
-        if let Some(answer) = answer.take() {
-            answer(); // the samples wait in the ring until it is read
-        }
-        Ok(seq)
+    fn attach(&self, channel: Arc<Channel>, way: Way, answer: Option<Reply>) -> std::result::Result<(), (Way, Attach)> {
+        self.begin_join(channel, way, answer)
+    }
+
+    fn attached(&self, id: u64) -> Option<bool> {
+        self.end_join(id)
     }
 
     fn detach(&self, id: u64) -> bool {
-        let Some(mut state) = self.state.try_lock() else { return false };
-        let Some(index) = state.attached.iter().position(|a| a.channel.id == id) else { return true };
-        let mut removed = state.attached.remove(index);
-        self.channels.lock().retain(|channel| !Arc::ptr_eq(channel, &removed.channel));
-        if let TypedWay::Group(flow, sends @ true) = &mut removed.way {
-            let heir = state.attached.iter_mut().find_map(|a| match &mut a.way {
-                TypedWay::Group(other, first) if Arc::ptr_eq(other, flow) => Some(first),
-                _ => None,
-            });
-            if let Some(first) = heir {
-                *first = true;
-                *sends = false;
-            }
-        }
-        self.connected.store(state.attached.len(), Ordering::Release);
-        if let TypedWay::Ring(ring, _) = &removed.way {
-            self.held.fetch_sub(ring.hold() as usize, Ordering::Relaxed);
-            removed.end(state.arena.as_mut());
-        }
-        drop(state);
-        if !matches!(removed.way, TypedWay::Ring(..)) {
-            removed.end(None);
-        }
-        true
+        self.end_channel(id)
     }
 
     fn payload_memory(&self, hold: u32) -> std::io::Result<OwnedFd> {
@@ -509,6 +443,7 @@ impl<M: Message> AnyOutlet for Outlet<M> {
 
     fn close(&self) {
         self.closed.store(true, Ordering::Relaxed);
+        self.drop_joins();
         let mut state = self.state.lock();
         let mut attached = std::mem::take(&mut state.attached);
         let mut arena = state.arena.take();

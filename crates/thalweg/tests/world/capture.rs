@@ -45,7 +45,8 @@ impl Capture {
         let mut socket =
             Socket::new(Domain::PACKET, Type::RAW, Some(all)).map_err(|e| format!("no packet socket: {e}"))?;
         socket.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
-        let _ = socket.set_recv_buffer_size(8 << 20);
+        // Others may use the interface, too: beyond the system's limit, which who may capture may do.
+        let _ = rustix::net::sockopt::set_socket_recv_buffer_size_force(&socket, 32 << 20);
         let (packets, stop) = (Arc::<Mutex<Vec<Packet>>>::default(), Arc::<AtomicBool>::default());
         let (seen, ends) = (packets.clone(), stop.clone());
         let thread = std::thread::spawn(move || {

@@ -88,6 +88,18 @@ impl TwoHosts {
         run("ip", &["netns", "exec", &self.b, "nft", rule])
     }
 
+    /// Gives `a` the three strict bands of `pfifo_fast`, behind a rate at which packets can wait.
+    ///
+    /// # Errors
+    /// Why this cannot be had here: no `tc`.
+    pub fn bands(&self) -> Result<(), String> {
+        let rate = ["root", "handle", "1:", "tbf", "rate", "100mbit", "burst", "32000", "limit", "1000000"];
+        let bands = ["parent", "1:1", "handle", "2:", "pfifo_fast"];
+        [&rate[..], &bands[..]]
+            .iter()
+            .try_for_each(|what| run("tc", &[&["-n", &self.a, "qdisc", "add", "dev", "veth"][..], what].concat()))
+    }
+
     /// Lets no more than `rate` pass from `a` to `b`, and loses `loss` percent of it.
     ///
     /// # Errors

@@ -107,7 +107,12 @@ fn accepted(lab: &Lab, stage: &mut Stage, row: &Row, arm: Arm, seed: u64) -> Res
     for attempt in 0..ATTEMPTS {
         let run = stage.run(lab, row, arm, seed)?;
         match run.fell_short(row) {
-            None => return Ok(Ok(run)),
+            None => {
+                if arm == Arm::Qos && run.lost() > 0 {
+                    lab.tell(&format!("lost with priority: {row}: round trips {:?}", run.missing()));
+                }
+                return Ok(Ok(run));
+            }
             Some(why) => {
                 lab.tell(&format!("rejected (attempt {} of {ATTEMPTS}): {row}, {}: {why}", attempt + 1, arm.name()));
                 because = why;

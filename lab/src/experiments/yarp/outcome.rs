@@ -170,7 +170,7 @@ fn notes(setup: &Setup, amount: &Amount) -> Vec<String> {
         format!("A round trip is a sample of {} B{small} by one channel and the same back by another, both of one carrier, from publish to callback. {count} per run, after {warmup} that do not count, at random distances of {} to {} ms; {repetitions} pairs of runs per row, the arms in turns first.", setup.payload, period.as_secs_f64() * 500.0, period.as_secs_f64() * 1500.0),
         "Arm normal: DSCP 0, SCHED_OTHER, one queue of 100 packets. Arm qos: class HIGH (AF42) and SCHED_FIFO 30 on the threads of both channels at both ends, set on the open channels, and the queue that makes the mark count.".into(),
         "Measured ends on processor 0, load (SCHED_FIFO 10) and sink on processor 1, in both arms.".into(),
-        "Loads of full packets. Random: exponential distances. Bursts: so many packets at once. Greedy streams take what they get; their goodput is reported.".into(),
+        "Loads of full packets. Random: at exponential distances. Bursts: at even ones. Greedy streams take what they get; their goodput is reported.".into(),
         "Round trips that a stall of the machine hit (a thread of SCHED_FIFO 80 ran too late) are not among the figures but in \"stalled\".".into(),
     ]
 }

@@ -102,26 +102,28 @@ pub fn amount(options: &Options) -> Amount {
     }
 }
 
+/// Packets of a message of the load in the paper's rows: 6 kB.
+const MESSAGE: u32 = 4;
 /// Packets of a burst.
 const BURST: u32 = 40;
 /// Streams of a greedy load: enough to fill the queue.
 const STREAMS: u32 = 32;
 
-/// The rows of a set-up: the paper's 16 cells are those with 20 and 70 % at random distances.
+/// The rows of a set-up: the paper's 16 cells are those with 20 and 70 % by messages at random distances.
 pub fn rows(setup: &Setup, options: &Options) -> Vec<Row> {
     use Protocol::{Tcp, Udp};
     let row = |measured, percent, load, pattern| Row { measured, payload: setup.payload, percent, load, pattern };
     let over = |percent, measured, load| row(measured, percent, load, above(load));
     if options.tiny {
-        return vec![row(Udp, 0, Udp, Pattern::Random), over(120, Udp, Udp)];
+        return vec![row(Udp, 0, Udp, Pattern::Random(MESSAGE)), over(120, Udp, Udp)];
     }
-    let mut rows: Vec<Row> = [Udp, Tcp].map(|measured| row(measured, 0, Udp, Pattern::Random)).into();
+    let mut rows: Vec<Row> = [Udp, Tcp].map(|measured| row(measured, 0, Udp, Pattern::Random(MESSAGE))).into();
     if options.quick {
-        rows.extend([Udp, Tcp].map(|p| row(p, 70, p, Pattern::Random)));
+        rows.extend([Udp, Tcp].map(|p| row(p, 70, p, Pattern::Random(MESSAGE))));
         rows.extend([Udp, Tcp].map(|p| over(120, p, p)));
     } else {
         for (measured, load) in [(Udp, Udp), (Udp, Tcp), (Tcp, Udp), (Tcp, Tcp)] {
-            rows.extend([20, 70].map(|percent| row(measured, percent, load, Pattern::Random)));
+            rows.extend([20, 70].map(|percent| row(measured, percent, load, Pattern::Random(MESSAGE))));
             rows.extend([95, 120].map(|percent| over(percent, measured, load)));
         }
         rows.extend([Udp, Tcp].map(|measured| row(measured, 70, Udp, Pattern::Bursts(BURST))));
@@ -149,7 +151,7 @@ mod tests {
     fn the_paper_s_16_cells_are_there_and_rows_are_different() {
         for setup in [&NIC, &SWITCH] {
             let rows = rows(setup, &Options::default());
-            let paper = rows.iter().filter(|row| row.pattern == Pattern::Random && row.percent > 0);
+            let paper = rows.iter().filter(|row| row.pattern == Pattern::Random(MESSAGE) && row.percent > 0);
             assert_eq!(paper.count() * Arm::BOTH.len(), 16);
             for (n, row) in rows.iter().enumerate() {
                 assert!(!rows[..n].contains(row), "{row} twice");

@@ -14,7 +14,7 @@ use crate::results::Stalled;
 use crate::run::Lab;
 use crate::stalls::{Monitor, Stalls};
 use crate::topology::wire::{Queue, Wire};
-use crate::topology::{Namespace, Topology};
+use crate::topology::{DEVICE, Namespace, Topology};
 use crate::trips::{CARRIERS, Measure, Priority, Trip, Trips};
 use qos::priority::Changes;
 use std::time::Duration;
@@ -41,6 +41,9 @@ impl Stage {
         let topology = setup.build(lab)?;
         let [ping, load, sinks] = setup.hosts;
         let (ours, theirs) = processors();
+        if std::env::var_os("NOSTEER").is_none() {
+            topology.host(sinks).steer(DEVICE, ours[0])?;
+        }
         let sink = Sink::new(lab, Place::at(topology.host(sinks), &theirs), Topology::address_of(sinks))?;
         let generator = Generator::new(lab, Place::at(topology.host(load), &theirs), sink.target)?;
         let trips = Trips::new(lab, &topology, [ping, sinks], &ours)?;
@@ -153,20 +156,18 @@ impl Run {
 
     fn came(&self, stalled: bool) -> impl Iterator<Item = f64> {
         let took = |trip: &Trip| Some((trip.sent_ns, trip.took_ns?));
-        let came =
-            self.trips.iter().filter_map(took).filter(move |(sent, took)| self.is_stall(*sent, *took) == stalled);
+        let hit = move |sent, took| self.stalls.hit(sent, sent + took) == stalled;
+        let came = self.trips.iter().filter_map(took).filter(move |(sent, took)| hit(*sent, *took));
         came.map(|(_, took)| took as f64 / 1000.0)
-    }
-
-    /// Whether half of a round trip or more may have been a stall. (Any stall at all would pick out the longest ones.)
-    fn is_stall(&self, sent_ns: u64, took_ns: u64) -> bool {
-        let hit =
-            self.stalls.stalls.iter().filter(|stall| stall.from_ns <= sent_ns + took_ns && sent_ns <= stall.to_ns);
-        hit.map(|stall| stall.late_ns).sum::<u64>() * 2 >= took_ns && self.stalls.hit(sent_ns, sent_ns + took_ns)
     }
 
     /// Those that did not come back.
     pub fn lost(&self) -> u64 {
-        self.trips.iter().filter(|trip| trip.took_ns.is_none()).count() as u64
+        self.missing().len() as u64
+    }
+
+    /// The numbers of those that did not come back.
+    pub fn missing(&self) -> Vec<usize> {
+        self.trips.iter().enumerate().filter(|(_, trip)| trip.took_ns.is_none()).map(|(number, _)| number).collect()
     }
 }

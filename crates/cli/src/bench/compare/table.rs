@@ -51,6 +51,14 @@ pub enum Figure {
     Rate,
     /// Processor time per message in µs.
     Cpu,
+    /// Peak resident memory of the measuring process in MB (10⁶ bytes).
+    Memory,
+    /// Threads of the node that has most.
+    Threads,
+    /// Time to open a node in ms.
+    Open,
+    /// Time from there to its first channel in ms.
+    Matched,
 }
 
 impl Figure {
@@ -63,6 +71,10 @@ impl Figure {
             Figure::LastP50 => ("/latency_us/p50", 1.0, "µs"),
             Figure::Rate => ("/messages_per_second", 1.0, "/s"),
             Figure::Cpu => ("/cpu_us_per_message", 1.0, "µs"),
+            Figure::Memory => ("/rss_kib", 1.024e-3, "MB"),
+            Figure::Threads => ("/threads", 1.0, "threads"),
+            Figure::Open => ("/open_ms", 1.0, "ms"),
+            Figure::Matched => ("/matched_ms", 1.0, "ms"),
         }
     }
 }
@@ -89,6 +101,8 @@ pub enum Target {
 
 const TCP: Job = latency(Carrier::Tcp, 64, 30_000);
 const SHM: Job = latency(Carrier::Shm, 64, 50_000);
+const SMALL: Job = latency(Carrier::Tcp, 64, 2_000);
+const START: Job = start(1);
 const MIB: usize = 1 << 20;
 
 /// All rows.
@@ -152,7 +166,16 @@ pub const ROWS: &[Row] = &[
     row("fanout-tcp", "last of 8, 1 kHz, 64 B, tcp", fanout(Carrier::Tcp), Figure::LastP50, Target::AtMost(1.10)),
     row("fanout-udp", "last of 8, 1 kHz, 64 B, udp", fanout(Carrier::Udp), Figure::LastP50, Target::AtMost(1.15)),
     row("fanout-shm", "last of 8, 1 kHz, 64 B, shm", fanout(Carrier::Shm), Figure::LastP50, Target::AtMost(1.3)),
+    alone("memory", "peak memory of a ping process", SMALL, Figure::Memory, 5.0),
+    alone("threads", "threads of a node, 1,000 channels", start(1_000), Figure::Threads, 18.0),
+    alone("start-open", "Node::open beside another node", START, Figure::Open, 5.0),
+    alone("start-matched", "first channel after that", START, Figure::Matched, 20.0),
 ];
+
+/// A row with a limit of its own.
+const fn alone(name: &'static str, what: &'static str, job: Job, figure: Figure, limit: f64) -> Row {
+    Row { against: Against::Nothing, ..row(name, what, job, figure, Target::AtMost(limit)) }
+}
 
 const fn row(name: &'static str, what: &'static str, job: Job, figure: Figure, target: Target) -> Row {
     Row { name, what, job, figure, against: Against::Raw, target }
@@ -168,6 +191,10 @@ const fn stream(count: u64, batched: bool) -> Job {
 
 const fn fanout(carrier: Carrier) -> Job {
     Job { mode: "fanout", ..latency(carrier, 64, 2_000) }
+}
+
+const fn start(channels: u64) -> Job {
+    Job { mode: "start", ..latency(Carrier::Tcp, 64, channels) }
 }
 
 const fn with(job: Job, payload: Payload) -> Job {
@@ -201,7 +228,7 @@ impl Job {
 
     /// Measured messages; few when only the running is checked.
     pub fn count(&self, quick: bool) -> u64 {
-        if quick { (self.count / 100).max(20) } else { self.count }
+        if quick { (self.count / 100).max(20).min(self.count) } else { self.count }
     }
 }
 

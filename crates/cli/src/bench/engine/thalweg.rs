@@ -7,12 +7,13 @@
 mod fanout;
 mod latency;
 mod line;
+mod start;
 mod throughput;
 
 use super::{Engine, Settings};
 use crate::bench::Error;
 use crate::bench::arguments::{Carrier, name_of};
-use crate::bench::figures::{Fanout, Latency, Throughput};
+use crate::bench::figures::{Fanout, Latency, Start, Throughput};
 use baseline::{Payload, Terms, meeting, payload};
 use linux::poll::wait_readable;
 use qos::{Queue, Reliability};
@@ -57,6 +58,16 @@ impl Engine for Thalweg {
 
     fn receive(&self, settings: &Settings) -> Result<(), Error> {
         throughput::receive(&settings.meeting(self.name(), "throughput"), two_ends(settings)?)
+    }
+
+    fn start(&self, settings: &Settings) -> Result<Start, Error> {
+        let settings = two_ends(settings)?;
+        check(settings, &settings.terms)?;
+        start::start(&settings.meeting(self.name(), "start"), self.name(), settings)
+    }
+
+    fn stand_by(&self, settings: &Settings) -> Result<(), Error> {
+        start::stand_by(&settings.meeting(self.name(), "start"), two_ends(settings)?)
     }
 
     fn publish(&self, settings: &Settings) -> Result<Fanout, Error> {

@@ -134,12 +134,11 @@ fn runtime(scheduling: &Scheduling) -> Option<Finding> {
             );
         }
         0 => &RUNTIME_OFF,
-        some if some * 2 < period => &RUNTIME_SMALL,
-        some if some * 10 < period * 9 => &RUNTIME_SHORT,
+        some if some.saturating_mul(2) < period => &RUNTIME_SMALL,
+        some if some.saturating_mul(10) < period.saturating_mul(9) => &RUNTIME_SHORT,
         _ => return None,
     };
-    let usual =
-        period / USUAL_RUNTIME.1 * USUAL_RUNTIME.0 + period % USUAL_RUNTIME.1 * USUAL_RUNTIME.0 / USUAL_RUNTIME.1;
+    let usual = i128::from(period) * i128::from(USUAL_RUNTIME.0) / i128::from(USUAL_RUNTIME.1);
     let value = format!("{runtime} of {period} us");
     Some(kind.found(NAME, value, usual.to_string()).write(vec!["proc/sys/kernel/sched_rt_runtime_us".into()], usual))
 }

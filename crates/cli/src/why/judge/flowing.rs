@@ -3,8 +3,12 @@
 use super::super::problem::{self, Problem};
 use super::{Both, Diagnosis};
 use std::time::Duration;
+use thalweg::Event;
 use thalweg::admin::explain::{Explanation, SubscriberState};
 use thalweg::port::ChannelReport;
+
+/// From this share of the time on, a thread that waits for a processor is what delays samples.
+const STARVED_PERCENT: u64 = 20;
 
 /// A counter at the first and at the last look.
 #[derive(Clone, Copy)]
@@ -44,6 +48,8 @@ struct Seen {
     undecodable: u64,
     waiting: u64,
     busy: bool,
+    /// Share of the time that the receiving thread waited for a processor, in percent.
+    starved: u64,
 }
 
 /// Judges the channel's counters; says how fast it is.
@@ -62,6 +68,7 @@ pub fn judge(both: &Both<'_>, watched: Duration, found: &mut Diagnosis) -> Strin
         dropped: Count { now: dropped(states.last()), grew: dropped(states.last()) - dropped(states.first()) },
         undecodable: states.last().map_or(0, |state| state.undecodable),
         waiting: out.1.waiting,
+        starved: percent(both.received.starved_ns, watched),
         busy: both.received.looks.len() > 1 && both.received.looks.iter().all(in_callback),
     };
     let rate = |count: Count| match watched.as_secs_f64() {
@@ -71,11 +78,27 @@ pub fn judge(both: &Both<'_>, watched: Duration, found: &mut Diagnosis) -> Strin
     let Seen { sent, received, lost, .. } = &seen;
     found.line("sent", format!("{}{}, {} wait", sent.now, rate(*sent), seen.waiting));
     found.line("received", format!("{}{}, lost {}", received.now, rate(*received), lost.now));
+    if seen.starved > 0 {
+        found.line("processor", format!("the receiving thread waited for one {} % of the time", seen.starved));
+    }
+    slow_callbacks(both, found);
     found.problem(problems(both, &seen, &out.1.carrier, watched));
     match sent.grew {
         0 => format!("{} samples so far, none within the last {} ms", sent.now, watched.as_millis()),
         grew => format!("{:.0} samples/s", grew as f64 / watched.as_secs_f64().max(0.001)),
     }
+}
+
+fn percent(part_ns: Option<u64>, of: Duration) -> u64 {
+    let of = u64::try_from(of.as_nanos()).unwrap_or(u64::MAX).max(1);
+    part_ns.unwrap_or(0).saturating_mul(100) / of
+}
+
+/// What the subscriber's node noticed by itself of slow callbacks.
+fn slow_callbacks(both: &Both<'_>, found: &mut Diagnosis) {
+    let events = both.received.looks.last().map_or(&[][..], |look| &look.events[..]);
+    let last = events.iter().rev().find(|event| matches!(event, Event::SlowCallback { .. }));
+    last.into_iter().for_each(|event| found.line("callback", event.to_string()));
 }
 
 fn in_callback(look: &Explanation) -> bool {
@@ -85,7 +108,7 @@ fn in_callback(look: &Explanation) -> bool {
 fn problems(both: &Both<'_>, seen: &Seen, carrier: &str, watched: Duration) -> Vec<Problem> {
     let datagrams = matches!(carrier, "udp" | "mcast");
     let sizes = too_large(both, seen);
-    let slow = slow_callback(both, seen, datagrams);
+    let slow = slow_callback(both, seen, datagrams).or_else(|| starved(both, seen, datagrams));
     let found = [
         sizes,
         slow.clone(),
@@ -110,9 +133,24 @@ fn too_large(both: &Both<'_>, seen: &Seen) -> Option<Problem> {
     seen.too_large.matters(seen.sent.now + seen.too_large.now).then(|| problem::TOO_LARGE.found(what, remedy))
 }
 
+/// Samples come faster than they are received.
+fn behind(seen: &Seen, datagrams: bool) -> bool {
+    seen.refused.grew > 0 || seen.waiting > 0 || (datagrams && seen.lost.grew > 0)
+}
+
+fn starved(both: &Both<'_>, seen: &Seen, datagrams: bool) -> Option<Problem> {
+    let (p, s) = (&both.publisher.port.name, &both.subscriber.port.name);
+    let what = format!(
+        "the thread that receives for {s} waited for a processor {} % of the time, and samples wait or are dropped",
+        seen.starved
+    );
+    let remedy =
+        format!("give it priority: thalweg set {p} {s} sched=fifo:30; or see who takes the processors: top -H");
+    (seen.starved >= STARVED_PERCENT && behind(seen, datagrams)).then(|| problem::STARVED.found(what, remedy))
+}
+
 fn slow_callback(both: &Both<'_>, seen: &Seen, datagrams: bool) -> Option<Problem> {
     let s = &both.subscriber.port.name;
-    let behind = seen.refused.grew > 0 || seen.waiting > 0 || (datagrams && seen.lost.grew > 0);
     let what = format!(
         "the callback of {s} was busy each time it was looked at, and samples {}",
         match seen.refused.grew {
@@ -121,7 +159,7 @@ fn slow_callback(both: &Both<'_>, seen: &Seen, datagrams: bool) -> Option<Proble
         }
     );
     let remedy = "do less in the callback, take samples on a thread of your own, or ask for fewer (sub --every N)";
-    (seen.busy && behind).then(|| problem::SLOW_CALLBACK.found(what, remedy))
+    (seen.busy && behind(seen, datagrams)).then(|| problem::SLOW_CALLBACK.found(what, remedy))
 }
 
 fn queue_full(both: &Both<'_>, seen: &Seen, carrier: &str, watched: Duration) -> Option<Problem> {

@@ -49,6 +49,11 @@ fn missing(evidence: &Evidence, name: &str, wanted: Direction) -> Problem {
         let what = format!("{name} is in realm {realm}, not in realm {}", evidence.realm);
         return problem::OTHER_REALM.found(what, format!("start both in one realm: --realm {realm} for each of them"));
     }
+    if let Some(pid) = evidence.stopped.first() {
+        let what =
+            format!("there is no {} {name}; process {pid} has a node, is stopped, and may have it", word(wanted));
+        return problem::NODE_STOPPED.found(what, format!("kill -CONT {pid}"));
+    }
     let same: Vec<&str> = evidence.ports.iter().filter(|(_, d)| *d == wanted).map(|(name, _)| &name[..]).collect();
     let like = near(name, same.iter().copied());
     let remedy = match (like.as_slice(), same.as_slice()) {

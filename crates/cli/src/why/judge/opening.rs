@@ -13,7 +13,7 @@ pub fn judge(both: &Both<'_>, found: &mut Diagnosis) {
     ways(look, found);
     failures.iter().for_each(|(carrier, why)| found.line("tried", format!("{carrier}: {why}")));
     let problem = match look.stage {
-        Stage::Unwanted if !look.knows_other => {
+        Stage::Unwanted if look.other.is_none() => {
             let (node, other) = (&both.subscriber.node.name, &both.publisher.node.name);
             let remedy = format!("let them find each other: --peer or --listen for node {node}, or its static file");
             problem::ONE_SIDED.found(format!("node {node} of {s} does not know node {other} of {p}"), remedy)

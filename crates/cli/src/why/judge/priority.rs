@@ -30,24 +30,35 @@ fn describe(report: &EndReport) -> String {
     format!("{thread}{mark}{priority}{place}")
 }
 
-/// A mark that somebody asked for, and that nobody looks at. Where packets never wait, none has to.
+/// A mark that nobody looks at. Where packets never wait, none has to.
 fn marks(end: &End, both: &Both<'_>, report: &EndReport) -> Option<Problem> {
-    let asked =
-        report.asked.mark.is_some_and(|mark| mark.tos() != 0) || report.asked.socket_priority.is_some_and(|p| p > 0);
+    let marked = report.tos.is_some_and(|tos| tos >> 2 != 0) || report.socket_priority.is_some_and(|p| p != 0);
     let (p, s) = (&both.publisher.port.name, &both.subscriber.port.name);
     let what = format!("the mark of {}'s packets has no effect: {}", end.port.name, report.because);
     let remedy =
         format!("thalweg set {p} {s} class=high where bands are, `thalweg doctor` and `thalweg apply` where not");
-    (asked && !report.effective && report.tos.is_some()).then(|| problem::INEFFECTIVE.found(what, remedy))
+    (marked && report.waits && !report.effective).then(|| problem::INEFFECTIVE.found(what, remedy))
 }
 
 fn thread(end: &End, both: &Both<'_>, report: &EndReport) -> Option<Problem> {
     let asked = report.asked.sched?;
-    let tid = report.tid?;
+    let Some(tid) = report.tid else { return Some(no_thread(end, report)) };
     let has = (report.policy.as_str(), report.priority);
     let wanted = (asked.policy.name(), u32::from(asked.policy.priority()));
     let (p, s) = (&both.publisher.port.name, &both.subscriber.port.name);
     let what = format!("thread {tid} of {} should be {asked}, and is {}:{}", end.port.name, has.0, has.1);
     let remedy = format!("thalweg set {p} {s} sched={asked} says why not; `thalweg doctor` in the same place, too");
     (has != wanted).then(|| problem::THREAD.found(what, remedy))
+}
+
+/// Samples leave on the publishing thread, whose priority is its own affair.
+fn no_thread(end: &End, report: &EndReport) -> Problem {
+    let port = &end.port.name;
+    let what = format!(
+        "sched={} was asked for at {port}, and no thread serves it: {}",
+        report.asked.sched.unwrap_or_default(),
+        report.note
+    );
+    let remedy = format!("give the process the priority: thalweg set {port} {port} sched=fifo:30");
+    problem::THREAD.found(what, remedy)
 }

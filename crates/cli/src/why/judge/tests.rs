@@ -13,7 +13,7 @@ use thalweg::port::ChannelReport;
 /// `/out` and `/in` of one topic on one host, with an open channel that works, changed by `fault`.
 fn judged(fault: impl FnOnce(&mut Evidence)) -> Diagnosis {
     let end = |direction, name: &str| {
-        let said = Said { looks: vec![look(), look()], channel: Some((report(name), report(name))), settings: None };
+        let said = Said { looks: vec![look(), look()], channel: Some((report(name), report(name))), ..Said::default() };
         End { port: port(direction, name), node: document(), holders: 1, answer: Answer::Said(Box::new(said)) }
     };
     let mut evidence = Evidence {
@@ -69,7 +69,7 @@ fn document() -> Document {
 fn look() -> Explanation {
     let ways = vec![Way { carrier: "tcp".into(), to: "127.0.0.1:7".into() }];
     let subscriber = Some(SubscriberState { has_callback: true, ..SubscriberState::default() });
-    Explanation { knows_other: true, stage: Stage::Open, ways, subscriber, ..Explanation::default() }
+    Explanation { other: Some(document()), stage: Stage::Open, ways, subscriber, ..Explanation::default() }
 }
 
 fn report(name: &str) -> ChannelReport {
@@ -161,7 +161,7 @@ fn a_channel_that_does_not_open_is_told_by_what_was_tried() {
         carrier: "tcp".into(),
         reason: "no answer in time".into(),
     };
-    assert_eq!(at(|look| (look.stage, look.knows_other) = (Stage::Unwanted, false)), ["one-sided"]);
+    assert_eq!(at(|look| (look.stage, look.other) = (Stage::Unwanted, None)), ["one-sided"]);
     assert_eq!(at(|look| look.stage = Stage::Unwanted), ["unreachable"]);
     assert_eq!(at(|look| look.stage = Stage::Refused), ["refused"]);
     assert_eq!(at(|look| look.stage = Stage::Trying), ["not-open"]);
@@ -205,6 +205,13 @@ fn samples_that_do_not_come_are_found_where_they_went() {
         said(&mut e.subscriber).looks.iter_mut().for_each(|l| l.subscriber.as_mut().unwrap().in_callback = 7);
     };
     assert_eq!(ids(busy), ["slow-callback"]);
+    let starved = |e: &mut Evidence| {
+        reports(&mut e.publisher).1.waiting = 5;
+        said(&mut e.subscriber).starved_ns = Some(200_000_000);
+    };
+    assert_eq!(ids(starved), ["starved"]);
+    // As long as nothing waits for it, nobody is hurt.
+    assert_eq!(ids(|e| said(&mut e.subscriber).starved_ns = Some(200_000_000)), [""; 0]);
     let full = |e: &mut Evidence| said(&mut e.subscriber).looks[1].subscriber.as_mut().unwrap().dropped = 5;
     assert_eq!(ids(full), ["not-taken"]);
     let other_type = |e: &mut Evidence| said(&mut e.subscriber).looks[1].subscriber.as_mut().unwrap().undecodable = 5;
@@ -240,8 +247,8 @@ fn settings_without_effect_are_told_and_unmarked_packets_are_none() {
         let mut asked = qos::priority::PrioritySettings::default();
         settings.parse::<qos::priority::Changes>().unwrap().apply(&mut asked);
         let because = "EF lands in band 1 = best effort".to_owned();
-        let (tid, tos, policy) = (Some(7), Some(0xb8), policy.to_owned());
-        let report = EndReport { asked, effective, because, tid, tos, policy, ..EndReport::default() };
+        let (tid, tos, policy) = (Some(7), Some(asked.mark.unwrap_or_default().tos()), policy.to_owned());
+        let report = EndReport { asked, waits: true, effective, because, tid, tos, policy, ..EndReport::default() };
         ids(|e: &mut Evidence| said(&mut e.publisher).settings = Some(report))
     };
     assert_eq!(with("dscp=EF", false, "other"), ["ineffective"]);

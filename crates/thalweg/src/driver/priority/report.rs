@@ -1,6 +1,7 @@
 //! What an end of a channel has now: read back from the kernel, not from what was asked.
 
 use super::super::control::Control;
+use super::Refusal;
 use super::sockets::sockets;
 use super::{End, Side};
 use crate::admin::EndReport;
@@ -65,7 +66,7 @@ impl Control {
         // A multicast socket has no peer; the stream beside it leaves by the same device.
         let placed = placement_of(sockets.iter().find_map(|socket| ends_of(socket.as_fd())), &found);
         (report.device, report.band) = (placed.device, placed.band);
-        (report.effective, report.because) = (placed.effective, placed.because);
+        (report.waits, report.effective, report.because) = (placed.waits, placed.effective, placed.because);
     }
 
     fn describe_thread(&self, end: &End, channel: &Channel, report: &mut EndReport) {
@@ -91,12 +92,13 @@ impl Control {
     // --- the process -------------------------------------------------------------------------------------------
 
     /// Schedules all threads of the process.
-    pub(super) fn set_process(&self, port: &str, changes: &Changes) -> Result<EndReport, String> {
+    pub(super) fn set_process(&self, port: &str, changes: &Changes) -> Result<EndReport, Refusal> {
         self.find_port(port)?;
         if !changes.is_without_packets() {
             return Err(format!(
                 "{port} and itself mean its process, which has no packets: name the port at the channel's other end, or set sched and affinity only"
-            ));
+            )
+            .into());
         }
         let mut asked = PrioritySettings::default();
         changes.apply(&mut asked);
@@ -107,8 +109,8 @@ impl Control {
         if changes.affinity == Change::Unset {
             asked.affinity = Some((0..std::thread::available_parallelism().map_or(1, |n| n.get() as u16)).collect());
         }
-        let threads = sched::set_process(0, asked.sched.as_ref(), asked.affinity.as_deref())
-            .map_err(|refused| refused.to_string())?;
+        let threads =
+            sched::set_process(0, asked.sched.as_ref(), asked.affinity.as_deref()).map_err(Refusal::kernel)?;
         let mut report = self.process_report(port)?;
         (report.asked, report.note) = (asked, format!("{threads} threads"));
         Ok(report)
@@ -151,6 +153,7 @@ fn add(note: &mut String, more: &str) {
 struct Placed {
     device: Option<String>,
     band: String,
+    waits: bool,
     effective: bool,
     because: String,
 }
@@ -164,7 +167,7 @@ fn ends_of(socket: BorrowedFd<'_>) -> Option<(IpAddr, IpAddr)> {
 
 /// Where packets with these marks wait: what the kernel's queues say.
 fn placement_of(ends: Option<(IpAddr, IpAddr)>, found: &Marks) -> Placed {
-    let nothing = |device, because| Placed { device, band: String::new(), effective: false, because };
+    let nothing = |device, because| Placed { device, band: String::new(), waits: false, effective: false, because };
     let Some((local, peer)) = ends else {
         return nothing(None, "it is not known by which device its packets leave".into());
     };
@@ -176,6 +179,7 @@ fn placement_of(ends: Option<(IpAddr, IpAddr)>, found: &Marks) -> Placed {
         Ok(placed) => Placed {
             device: Some(device),
             band: format!("{} of {}", placed.place, placed.discipline),
+            waits: placed.waits,
             effective: placed.effective,
             because: placed.because,
         },

@@ -1,5 +1,6 @@
 //! Marks and pace of a channel's sockets, changed together or not at all.
 
+use super::Refusal;
 use crate::port::Channel;
 use linux::marks::{self, Marks};
 use linux::socket;
@@ -29,7 +30,7 @@ pub(super) fn sockets(channel: &Channel) -> Vec<Arc<dyn AsFd + Send + Sync>> {
 }
 
 /// Marks all sockets of the channel, and paces the first, which sends its data. What they were is given back.
-pub(super) fn change_sockets(channel: &Channel, to: &Marked) -> Result<Vec<Before>, String> {
+pub(super) fn change_sockets(channel: &Channel, to: &Marked) -> Result<Vec<Before>, Refusal> {
     let mut changed: Vec<Before> = Vec::new();
     for socket in sockets(channel) {
         let to = Marked { pace: to.pace.filter(|_| changed.is_empty()), ..*to };
@@ -53,7 +54,7 @@ pub(super) fn put_back(changed: Vec<Before>) {
 }
 
 /// Whether this process may have these settings, before there is a socket and a thread to give them to.
-pub(super) fn try_out(wanted: &PrioritySettings) -> Result<(), String> {
+pub(super) fn try_out(wanted: &PrioritySettings) -> Result<(), Refusal> {
     let mark = wanted.mark.unwrap_or_default();
     let to = Marked { mark, priority: wanted.socket_priority.unwrap_or_else(|| mark.socket_priority()), pace: None };
     if let Ok(socket) = UdpSocket::bind("127.0.0.1:0") {
@@ -65,7 +66,7 @@ pub(super) fn try_out(wanted: &PrioritySettings) -> Result<(), String> {
             scheduling: wanted.sched,
             ..linux::thread::Settings::named("trial")
         };
-        let (thread, _) = linux::thread::start(settings, || ()).map_err(|error| error.to_string())?;
+        let (thread, _) = linux::thread::start(settings, || ()).map_err(Refusal::kernel)?;
         let _ = thread.join();
     }
     Ok(())
@@ -87,12 +88,12 @@ fn set(socket: BorrowedFd<'_>, to: &Marked) -> io::Result<()> {
     socket::set_pace(socket, to.pace)
 }
 
-fn refusal(to: &Marked, error: &io::Error) -> String {
+fn refusal(to: &Marked, error: &io::Error) -> Refusal {
     let Marked { mark, priority, .. } = to;
     let remedy = if *priority > 6 && error.kind() == io::ErrorKind::PermissionDenied {
         "a socket priority above 6 needs CAP_NET_ADMIN: say priority=6 or less, or `setcap cap_net_admin+ep PROGRAM`"
     } else {
         "see the kernel's message"
     };
-    format!("{mark} with socket priority {priority}: {error}; {remedy}")
+    Refusal::Kernel(format!("{mark} with socket priority {priority}: {error}; {remedy}"))
 }

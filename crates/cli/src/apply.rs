@@ -1,0 +1,159 @@
+//! `thalweg apply` and `thalweg restore`: a host's queues and its channels' priorities from a file; proved, and undone.
+
+mod channels;
+mod host_file;
+mod proof;
+
+use crate::failure::{Failure, Result};
+use crate::output::{line, table, tell};
+use crate::session::{Common, Session};
+use clap::Args;
+use host_file::{Channel, HostFile};
+use linux::queueing::{self, Outcome, QueueError, Reason, Restored, Wanted};
+use serde::Serialize;
+use serde_json::json;
+use std::path::PathBuf;
+use thalweg::admin::EndReport;
+
+/// Install the queues and set the channels' priorities that a file describes, and prove what is effective
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Example: thalweg apply host.toml --dry-run\n\nA file:\n  [[device]]\n  name = \"eth0\"\n  rate = \"100 Mbit/s\"\n  scheduler = \"strict\"\n\n  [[channel]]\n  publisher = \"/arm/out\"\n  subscriber = \"/controller/in\"\n  class = \"high\"\n  sched = \"fifo:30\"\n\nAll keys: docs/queueing.md. `thalweg restore` undoes it."
+)]
+pub struct ApplyArguments {
+    /// What to apply: a TOML file
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// Print the commands that would do the same, and do nothing
+    #[arg(long)]
+    dry_run: bool,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// Undo what `thalweg apply` did on this host, or what a program left that installed queues and crashed
+#[derive(Args, Debug)]
+#[command(after_help = "Example: thalweg restore")]
+pub struct RestoreArguments {
+    #[command(flatten)]
+    common: Common,
+}
+
+/// Applies a file, or says how it would.
+pub fn apply(arguments: &ApplyArguments) -> Result {
+    let file = HostFile::read(&arguments.file, has_prio()).map_err(Failure::Usage)?;
+    if arguments.dry_run {
+        return dry_run(arguments, &file);
+    }
+    let session = session(arguments, &file)?;
+    let directory = directory();
+    let wanted: Vec<Wanted> = file.devices.iter().map(|(_, wanted)| wanted.clone()).collect();
+    let installed = queueing::install(&directory, &wanted).map_err(|e| in_file(arguments, &file, e))?;
+    installed.restored.iter().for_each(|restored| tell(&format!("earlier queues taken away: {restored}")));
+    let rows = wanted.iter().map(proof::of).collect::<Result<Vec<_>>>()?.into_iter().flatten().collect::<Vec<_>>();
+    let set = |session| channels::apply(session, &file.channels, &directory).map(channels::Applied::keep);
+    let ends = session.as_ref().map_or(Ok(Vec::new()), set)?;
+    installed.keep().map_err(failure)?;
+    show(arguments, &rows, &ends)
+}
+
+/// The node that reaches the channels, if there are any; their ports are looked for before anything is changed.
+fn session(arguments: &ApplyArguments, file: &HostFile) -> Result<Option<Session>> {
+    if file.channels.is_empty() {
+        return Ok(None);
+    }
+    let mut session = arguments.common.open("apply")?;
+    channels::check(&session.settled(), &file.channels)?;
+    Ok(Some(session))
+}
+
+/// Where the journals are: for root one place of the host, since queues are the host's, whoever logs in as root.
+pub fn directory() -> PathBuf {
+    let (run_dir, asked_for) = thalweg::control::local::run_dir();
+    let of_the_host = rustix::process::geteuid().is_root() && !asked_for;
+    let dir = if of_the_host { PathBuf::from("/run/thalweg") } else { run_dir };
+    dir.join("applied")
+}
+
+/// Whether the kernel has `prio`. Who may not try has no use for the answer but in a dry run.
+fn has_prio() -> bool {
+    queueing::probe().is_ok_and(|found| found.iter().any(|(name, has)| *name == "prio" && *has))
+}
+
+fn dry_run(arguments: &ApplyArguments, file: &HostFile) -> Result {
+    let set = |c: &Channel| format!("thalweg set {} {} {}", c.publisher, c.subscriber, c.words.join(" "));
+    let mut commands: Vec<String> = file.devices.iter().flat_map(|(_, wanted)| wanted.commands()).collect();
+    commands.extend(file.channels.iter().map(|(_, channel)| set(channel)));
+    if arguments.common.json {
+        return arguments.common.output().document(&json!({ "commands": commands }));
+    }
+    line(&commands.join("\n"))
+}
+
+#[derive(Serialize)]
+struct Proof<'a> {
+    classes: &'a [proof::Row],
+    channels: &'a [EndReport],
+    effective: bool,
+}
+
+fn show(arguments: &ApplyArguments, rows: &[proof::Row], ends: &[EndReport]) -> Result {
+    // One queue for all was asked for where only one rank is: nothing there is a fault.
+    let effective = rows.iter().all(proof::Row::effective);
+    let proof = Proof { classes: rows, channels: ends, effective };
+    arguments.common.output().result(&proof, || {
+        let tables = [(!rows.is_empty()).then(|| proof::text(rows)), (!ends.is_empty()).then(|| ends_text(ends))];
+        tables.into_iter().flatten().chain(["`thalweg restore` undoes it".to_owned()]).collect::<Vec<_>>().join("\n\n")
+    })
+}
+
+fn ends_text(ends: &[EndReport]) -> String {
+    let headers =
+        [("channel", '<'), ("end", '<'), ("thread", '<'), ("mark", '<'), ("lands in", '<'), ("effective", '<')];
+    let row = |end: &EndReport| {
+        let thread = match end.tid {
+            Some(tid) => format!("{tid}: {} {}", end.policy, end.priority),
+            None => "-".to_owned(),
+        };
+        let mark = end.dscp.map_or("-".to_owned(), |dscp| dscp.to_string());
+        let effective = if end.effective { "yes".to_owned() } else { format!("no: {}", end.because) };
+        let channel = format!("{} → {}", end.publisher, end.subscriber);
+        vec![channel, end.end.clone(), thread, mark, end.band.clone(), effective]
+    };
+    table(&headers, &ends.iter().map(row).collect::<Vec<_>>())
+}
+
+/// Undoes what was applied.
+pub fn restore(arguments: &RestoreArguments) -> Result {
+    let directory = directory();
+    let restored = queueing::restore(&directory).map_err(failure)?;
+    let told = if channels::are_applied(&directory) {
+        let mut session: Session = arguments.common.open("restore")?;
+        let nodes = session.settled();
+        channels::take_back(&session, &nodes, &directory)?
+    } else {
+        Vec::new()
+    };
+    let outcome =
+        |r: &Restored| json!({"device": r.device, "as_before": r.outcome == Outcome::AsBefore, "text": r.to_string()});
+    let document = json!({"devices": restored.iter().map(outcome).collect::<Vec<_>>(), "channels": told});
+    arguments.common.output().result(&document, || {
+        let lines: Vec<String> = restored.iter().map(ToString::to_string).chain(told.iter().cloned()).collect();
+        if lines.is_empty() { "nothing was applied".to_owned() } else { lines.join("\n") }
+    })?;
+    match restored.iter().find(|r| matches!(r.outcome, Outcome::Differs(_))) {
+        Some(differs) => Err(Failure::No(format!("{differs}; docs/queueing.md says how to restore by hand"))),
+        None => Ok(()),
+    }
+}
+
+fn failure(error: QueueError) -> Failure {
+    Failure::System(error.to_string())
+}
+
+/// A device that isn't there is the file's fault.
+fn in_file(arguments: &ApplyArguments, file: &HostFile, error: QueueError) -> Failure {
+    let Reason::NoDevice(name) = &error.reason else { return failure(error) };
+    let at = file.devices.iter().find(|(_, wanted)| wanted.device == *name).map_or(0, |(line, _)| *line);
+    Failure::Usage(format!("{}:{at}: name = {name:?}: {error}", arguments.file.display()))
+}

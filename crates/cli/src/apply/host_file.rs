@@ -1,0 +1,300 @@
+//! What `thalweg apply` reads: the queues and channels of one host.
+//!
+//! ```toml
+//! [[device]]
+//! name = "eth0"
+//! rate = "100 Mbit/s"            # just below what the link carries
+//! scheduler = "htb"              # fifo | strict (default) | htb | hfsc
+//! shares = { critical = "5 %", high = "30 %", normal = "45 %", low = "20 %" }   # htb, hfsc
+//! ceilings = { low = "50 %" }    # htb, hfsc; default: all that is spare
+//! delays = { critical = "1 ms" } # hfsc: a full packet is sent within this
+//! queue = 100                    # packets per queue, 1 to 100000; default 100
+//! map = "router"                 # router | bridge: also for packets that others marked; default: none
+//!
+//! [[channel]]
+//! publisher = "/arm/out"
+//! subscriber = "/controller/in"
+//! class = "high"                 # and dscp, tos, priority, sched, affinity, pace as `thalweg set` takes them
+//! sched = "fifo:30"
+//! ```
+
+use linux::queueing::{Curve, Hook, PerClass, Scheduler, Service, Share, Wanted};
+use qos::priority::Changes;
+use serde::Deserialize;
+use std::ops::Range;
+use std::path::Path;
+use toml::Spanned;
+
+/// What stands in a file.
+#[derive(Debug)]
+pub struct HostFile {
+    /// Devices with the lines they stand in.
+    pub devices: Vec<(usize, Wanted)>,
+    /// Channels with the lines they stand in.
+    pub channels: Vec<(usize, Channel)>,
+}
+
+/// A channel's priority, for both ends.
+#[derive(Clone, Debug)]
+pub struct Channel {
+    /// The publishing port.
+    pub publisher: String,
+    /// The subscribing port.
+    pub subscriber: String,
+    /// As the file says them, such as `class=high`.
+    pub words: Vec<String>,
+    /// The same, read.
+    pub changes: Changes,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    #[serde(default)]
+    device: Vec<Spanned<Device>>,
+    #[serde(default)]
+    channel: Vec<Spanned<ChannelEntry>>,
+}
+
+type Text = Spanned<String>;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Device {
+    name: Text,
+    rate: Text,
+    scheduler: Option<Text>,
+    shares: Option<Spanned<Classes>>,
+    ceilings: Option<Spanned<Classes>>,
+    delays: Option<Spanned<Classes>>,
+    queue: Option<Spanned<i64>>,
+    map: Option<Text>,
+}
+
+/// A value per class.
+#[derive(Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Classes {
+    low: Option<Text>,
+    normal: Option<Text>,
+    high: Option<Text>,
+    critical: Option<Text>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ChannelEntry {
+    publisher: Text,
+    subscriber: Text,
+    class: Option<Text>,
+    dscp: Option<Text>,
+    tos: Option<Text>,
+    priority: Option<Text>,
+    sched: Option<Text>,
+    affinity: Option<Text>,
+    pace: Option<Text>,
+}
+
+/// What is wrong, and where it starts.
+type Wrong = (Range<usize>, String);
+
+/// Slowest rate of a device: one packet in twelve seconds.
+const SLOWEST: u64 = 1000;
+/// Longest queue in packets.
+const LONGEST: i64 = 100_000;
+
+impl HostFile {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// File, line, key, value and what is allowed.
+    pub fn read(file: &Path, prio: bool) -> Result<Self, String> {
+        let text = std::fs::read_to_string(file).map_err(|e| format!("{}: cannot be read: {e}", file.display()))?;
+        Self::parse(&text, prio).map_err(|(at, problem)| {
+            let line = line(&text, at.start);
+            format!("{}:{line}: {problem}", file.display())
+        })
+    }
+
+    /// As [`HostFile::read`], from its text. `prio`: the kernel has the discipline of this name.
+    fn parse(text: &str, prio: bool) -> Result<Self, Wrong> {
+        let file: File = toml::from_str(text).map_err(|e| (e.span().unwrap_or(0..0), e.message().to_owned()))?;
+        let mut found = Self { devices: Vec::new(), channels: Vec::new() };
+        for entry in &file.device {
+            let wanted = device(entry.get_ref(), prio)?;
+            if found.devices.iter().any(|(_, other)| other.device == wanted.device) {
+                return wrong(&entry.get_ref().name, "name", "each device once");
+            }
+            found.devices.push((line(text, entry.span().start), wanted));
+        }
+        for entry in &file.channel {
+            found.channels.push((line(text, entry.span().start), channel(entry.get_ref(), &entry.span())?));
+        }
+        Ok(found)
+    }
+}
+
+fn line(text: &str, at: usize) -> usize {
+    text.get(..at).unwrap_or(text).matches('\n').count() + 1
+}
+
+fn wrong<T>(value: &Text, key: &str, allowed: &str) -> Result<T, Wrong> {
+    let shown: String = value.get_ref().chars().take(64).collect();
+    Err((value.span(), format!("{key} = {shown:?}: allowed is {allowed}")))
+}
+
+fn device(entry: &Device, prio: bool) -> Result<Wanted, Wrong> {
+    let name = entry.name.get_ref();
+    // The kernel's rule (IFNAMSIZ), and no character that nft or tc would read otherwise.
+    let fits = (1..16).contains(&name.len()) && name.chars().all(|c| c.is_ascii_alphanumeric() || "_-.@:".contains(c));
+    if !fits {
+        return wrong(&entry.name, "name", "a network device's name, 1 to 15 letters, digits or _ - . @ :");
+    }
+    let rate = match qos::parse_bit_rate(entry.rate.get_ref()) {
+        Ok(rate) if rate >= SLOWEST => rate,
+        _ => return wrong(&entry.rate, "rate", "a rate from 1 kbit/s up, with a unit: bit/s, kbit/s, Mbit/s, Gbit/s"),
+    };
+    let queue = entry.queue.as_ref().map_or(Ok(100), |queue| match u32::try_from(*queue.get_ref()) {
+        Ok(packets) if (1..=LONGEST).contains(queue.get_ref()) => Ok(packets),
+        _ => Err((queue.span(), format!("queue = {}: allowed is 1 to {LONGEST} packets", queue.get_ref()))),
+    })?;
+    let map = match entry.map.as_ref().map(|map| (map, map.get_ref().as_str())) {
+        None => None,
+        Some((_, "router")) => Some(Hook::Router),
+        Some((_, "bridge")) => Some(Hook::Bridge),
+        Some((map, _)) => return wrong(map, "map", "router or bridge"),
+    };
+    Ok(Wanted { device: name.clone(), rate, queue, scheduler: scheduler(entry, rate, prio)?, map })
+}
+
+fn scheduler(entry: &Device, rate: u64, prio: bool) -> Result<Scheduler, Wrong> {
+    let name = entry.scheduler.as_ref().map_or("strict", |name| name.get_ref());
+    let only = |key: &str, value: &Option<Spanned<Classes>>, of: &str| match value {
+        Some(value) => Err((value.span(), format!("{key}: only with scheduler = {of}, not with {name:?}"))),
+        None => Ok(()),
+    };
+    if name != "hfsc" {
+        only("delays", &entry.delays, "\"hfsc\"")?;
+    }
+    if let "fifo" | "strict" = name {
+        only("shares", &entry.shares, "\"htb\" or \"hfsc\"")?;
+        only("ceilings", &entry.ceilings, "\"htb\" or \"hfsc\"")?;
+    }
+    match (name, &entry.scheduler) {
+        ("fifo", _) => Ok(Scheduler::Fifo),
+        ("strict", _) if prio => Ok(Scheduler::StrictPrio),
+        ("strict", _) => Ok(Scheduler::Strict),
+        ("htb" | "hfsc", _) => {
+            let (shares, ceilings) = (shares(entry, rate)?, ceilings(entry, rate)?);
+            if name == "htb" {
+                let share = |n: usize| Share { rate: shares[n], ceil: ceilings[n], priority: None };
+                return Ok(Scheduler::Htb([0, 1, 2, 3].map(share)));
+            }
+            Ok(Scheduler::Hfsc(services(&shares, &ceilings, &delays(entry)?)))
+        }
+        (_, Some(text)) => wrong(text, "scheduler", "fifo, strict, htb or hfsc"),
+        (_, None) => Ok(Scheduler::Strict),
+    }
+}
+
+/// What each class is guaranteed, in bits per second.
+fn shares(entry: &Device, rate: u64) -> Result<PerClass<u64>, Wrong> {
+    let (Some(given), Some(scheduler)) = (&entry.shares, &entry.scheduler) else {
+        let at = entry.scheduler.as_ref().map_or(0..0, Spanned::span);
+        let example = "shares = { critical = \"5 %\", high = \"30 %\", normal = \"45 %\", low = \"20 %\" }";
+        return Err((at, format!("shares are missing; such as {example}")));
+    };
+    let part = |text: &Option<Text>| match text {
+        Some(text) => match qos::parse_share(text.get_ref()) {
+            Ok(share) if share > 0.0 => Ok(share),
+            _ => wrong(text, "share", "more than 0 % and at most 100 %"),
+        },
+        None => Err((given.span(), format!("shares of all four classes are needed with {:?}", scheduler.get_ref()))),
+    };
+    let parts = given.get_ref().each(part)?;
+    let sum: f64 = parts.iter().sum();
+    if sum > 1.0 + 1e-9 {
+        return Err((given.span(), format!("shares add up to {:.0} %: allowed is at most 100 %", sum * 100.0)));
+    }
+    Ok(parts.map(|part| ((rate as f64 * part) as u64).max(8)))
+}
+
+fn ceilings(entry: &Device, rate: u64) -> Result<PerClass<Option<u64>>, Wrong> {
+    let part = |text: &Option<Text>| match text {
+        None => Ok(None),
+        Some(text) => match qos::parse_share(text.get_ref()) {
+            Ok(share) if share > 0.0 => Ok(Some(((rate as f64 * share) as u64).max(8))),
+            _ => wrong(text, "ceiling", "more than 0 % and at most 100 %"),
+        },
+    };
+    entry.ceilings.as_ref().map_or(Ok([None; 4]), |given| given.get_ref().each(part))
+}
+
+/// Within how many microseconds a full packet is sent.
+fn delays(entry: &Device) -> Result<PerClass<Option<u32>>, Wrong> {
+    let part = |text: &Option<Text>| match text {
+        None => Ok(None),
+        Some(text) => match qos::parse_duration(text.get_ref()).map(|d| u32::try_from(d.as_micros())) {
+            Ok(Ok(us)) if (1..=10_000_000).contains(&us) => Ok(Some(us)),
+            _ => wrong(text, "delay", "1 us to 10 s, with a unit: us, ms, s"),
+        },
+    };
+    entry.delays.as_ref().map_or(Ok([None; 4]), |given| given.get_ref().each(part))
+}
+
+/// Service curves: the share always, and where a delay is wanted a first slope that sends a full packet within it.
+fn services(
+    shares: &PerClass<u64>,
+    ceilings: &PerClass<Option<u64>>,
+    delays: &PerClass<Option<u32>>,
+) -> PerClass<Service> {
+    const PACKET_BITS: u64 = 1514 * 8;
+    [0, 1, 2, 3].map(|n| {
+        let share = Curve::linear(shares[n]);
+        let real_time = delays[n].map_or(share, |d_us| Curve {
+            m1: (PACKET_BITS * 1_000_000 / u64::from(d_us)).max(shares[n]),
+            d_us,
+            m2: shares[n],
+        });
+        Service { real_time: Some(real_time), link_share: Some(share), upper_limit: ceilings[n].map(Curve::linear) }
+    })
+}
+
+impl Classes {
+    /// Low, normal, high, critical: the order of [`qos::Class::ALL`].
+    fn each<T: Copy + Default>(&self, read: impl Fn(&Option<Text>) -> Result<T, Wrong>) -> Result<PerClass<T>, Wrong> {
+        Ok([read(&self.low)?, read(&self.normal)?, read(&self.high)?, read(&self.critical)?])
+    }
+}
+
+fn channel(entry: &ChannelEntry, at: &Range<usize>) -> Result<Channel, Wrong> {
+    for (key, port) in [("publisher", &entry.publisher), ("subscriber", &entry.subscriber)] {
+        if !port.get_ref().starts_with('/') {
+            return wrong(port, key, "a port's name, which starts with '/'");
+        }
+    }
+    let settings = [
+        ("class", &entry.class),
+        ("dscp", &entry.dscp),
+        ("tos", &entry.tos),
+        ("priority", &entry.priority),
+        ("sched", &entry.sched),
+        ("affinity", &entry.affinity),
+        ("pace", &entry.pace),
+    ];
+    let (mut words, mut changes) = (Vec::new(), Changes::default());
+    for (key, value) in settings.into_iter().filter_map(|(key, value)| Some((key, value.as_ref()?))) {
+        let word = format!("{key}={}", value.get_ref());
+        changes.add(&word).map_err(|e| (value.span(), e.to_string()))?;
+        words.push(word);
+    }
+    if words.is_empty() {
+        return Err((at.clone(), "a channel without class, dscp, tos, priority, sched, affinity or pace".to_owned()));
+    }
+    let (publisher, subscriber) = (entry.publisher.get_ref().clone(), entry.subscriber.get_ref().clone());
+    Ok(Channel { publisher, subscriber, words, changes })
+}
+
+#[cfg(test)]
+#[path = "host_file_tests.rs"]
+mod tests;

@@ -1,0 +1,183 @@
+//! `thalweg set` and `thalweg get`: the priority of a live channel, and whether it has an effect.
+
+mod given;
+pub mod show;
+
+pub use given::Given;
+
+use crate::ends::{self, End, Which};
+use crate::failure::{Failure, Result};
+use crate::session::{Common, Session};
+use clap::Args;
+use qos::priority::{Change, Changes, PrioritySettings};
+use serde_json::json;
+use show::Shown;
+use thalweg::admin::{EndReport, Request};
+use thalweg::control::Document;
+
+/// Change the priority of a live channel: packets and threads, at both ends, at once and without reconnecting
+///
+/// The settings are kept for the two port names: a channel that is opened again has them again. With one port instead of
+/// two, sched= and affinity= hold for all threads of its process. NAME=default takes a setting back.
+#[derive(Args, Debug)]
+#[command(
+    override_usage = "thalweg set [OPTIONS] /OUT [/IN] [class=CLASS] [dscp=DSCP] [tos=N] [priority=N] [sched=SCHED] [affinity=CPUS] [pace=RATE]",
+    after_help = "Example: thalweg set /arm/out /arm/in class=high sched=fifo:30 affinity=1\n         thalweg set /camera/out /viewer/in class=default sched=default"
+)]
+pub struct SetArguments {
+    /// The publishing port, the subscribing port, and what is set: class=low|normal|high|critical, dscp=AF42, tos=144,
+    /// priority=6 (of the socket), sched=other|fifo:30|rr:10|deadline:1ms/10ms, affinity=0-1, pace=20Mbit/s
+    #[arg(value_name = "PORT|NAME=VALUE", required = true, num_args = 1..)]
+    words: Vec<String>,
+    /// Which end
+    #[arg(long, value_enum, default_value_t)]
+    end: Which,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// Show the priority of channels as the kernel has it: threads, marks, queues, and whether they have an effect
+#[derive(Args, Debug)]
+#[command(after_help = "Example: thalweg get /arm/out /arm/in\n         thalweg get /arm/out --json")]
+pub struct GetArguments {
+    /// A port
+    #[arg(value_name = "/OUT")]
+    port: String,
+    /// The port at the other end [default: all channels of the port]
+    #[arg(value_name = "/IN")]
+    other: Option<String>,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// What `set` was asked for.
+struct Wish<'a> {
+    ports: Vec<&'a str>,
+    changes: Changes,
+}
+
+impl<'a> Wish<'a> {
+    fn read(words: &'a [String]) -> Result<Self> {
+        let (ports, settings): (Vec<&str>, Vec<&str>) =
+            words.iter().map(String::as_str).partition(|w| w.starts_with('/'));
+        let mut changes = Changes::default();
+        settings.iter().try_for_each(|word| changes.add(word)).map_err(|wrong| Failure::Usage(wrong.to_string()))?;
+        if ports.is_empty() || ports.len() > 2 {
+            return Err(Failure::Usage(
+                "a publishing and a subscribing port are needed: thalweg set /OUT /IN class=high".into(),
+            ));
+        }
+        if changes.is_empty() {
+            return Err(Failure::Usage(format!(
+                "nothing is set: add class=high, sched=fifo:30 or the like; `thalweg get {}` shows what there is",
+                ports.join(" ")
+            )));
+        }
+        Ok(Self { ports, changes })
+    }
+}
+
+/// Changes a channel's priority.
+pub fn set(arguments: &SetArguments) -> Result {
+    let Wish { ports, changes } = Wish::read(&arguments.words)?;
+    let mut session = arguments.common.open("set")?;
+    let nodes = session.settled();
+    let (out, other) = (ports[0], ports.get(1).copied().unwrap_or(ports[0]));
+    let ends = ends_of(&nodes, out, other, arguments.end)?;
+    let reports = change(&session, &ends, &changes)?;
+    show::print(&session, out, other, &reports)
+}
+
+fn ends_of(nodes: &[Document], out: &str, other: &str, which: Which) -> Result<Vec<End>> {
+    if out == other {
+        let (node, _) = ends::find(nodes, out)?;
+        return Ok(vec![End { node, port: out.to_owned(), other: out.to_owned() }]);
+    }
+    ends::of(nodes, out, other, which)
+}
+
+/// Changes all ends, or, with the reason, none: what was changed before a refusal is changed back.
+pub fn change(session: &Session, all: &[End], changes: &Changes) -> Result<Vec<EndReport>> {
+    let (mut reports, mut undo) = (Vec::new(), Vec::<(&End, Changes)>::new());
+    for end in all {
+        // An end that has no channel and no settings yet has nothing to go back to.
+        let before = end.get(session).ok().and_then(|reports| reports.into_iter().next()).map(|r| r.asked);
+        let request = Request::Set { port: end.port.clone(), other: end.other.clone(), changes: changes.clone() };
+        match ends::settings(session, end.node, &request) {
+            Ok(found) => reports.extend(found),
+            Err(failure) => {
+                for (end, back) in undo {
+                    let request = Request::Set { port: end.port.clone(), other: end.other.clone(), changes: back };
+                    if let Err(stuck) = ends::settings(session, end.node, &request) {
+                        crate::output::tell(&format!("{} could not be set back: {}", end.port, stuck.text()));
+                    }
+                }
+                return Err(failure.at(&format!("at {}", end.port)));
+            }
+        }
+        undo.push((end, back(changes, &before.unwrap_or_default())));
+    }
+    Ok(reports)
+}
+
+/// The changes that lead back from `changes` to what was asked before.
+fn back(changes: &Changes, before: &PrioritySettings) -> Changes {
+    fn one<T: Clone>(change: &Change<T>, before: &Option<T>) -> Change<T> {
+        match (change, before) {
+            (Change::Keep, _) => Change::Keep,
+            (_, Some(before)) => Change::Set(before.clone()),
+            (_, None) => Change::Unset,
+        }
+    }
+    Changes {
+        mark: one(&changes.mark, &before.mark),
+        socket_priority: one(&changes.socket_priority, &before.socket_priority),
+        sched: one(&changes.sched, &before.sched),
+        affinity: one(&changes.affinity, &before.affinity),
+        pace: one(&changes.pace, &before.pace),
+    }
+}
+
+/// Shows channels' priorities.
+pub fn get(arguments: &GetArguments) -> Result {
+    let mut session = arguments.common.open("get")?;
+    let nodes = session.settled();
+    let GetArguments { port, other, .. } = arguments;
+    let reports = match other {
+        Some(other) => of_channel(&session, &nodes, port, other)?,
+        None => of_port(&session, &nodes, port)?,
+    };
+    if reports.is_empty() {
+        let nothing = json!({"port": port, "ends": Shown::all(&reports)});
+        return session.output.result(&nothing, || format!("{port} has no channels"));
+    }
+    show::print(&session, port, other.as_deref().unwrap_or_default(), &reports)
+}
+
+/// Both ends of a channel, or a port's process.
+pub fn of_channel(session: &Session, nodes: &[Document], port: &str, other: &str) -> Result<Vec<EndReport>> {
+    let mut reports = Vec::new();
+    for end in ends_of(nodes, port, other, Which::Both)? {
+        reports.extend(end.get(session)?);
+    }
+    Ok(reports)
+}
+
+/// All channels of a port, both ends of each.
+fn of_port(session: &Session, nodes: &[Document], port: &str) -> Result<Vec<EndReport>> {
+    let (node, _) = ends::find(nodes, port)?;
+    let mut reports = Vec::new();
+    for near in ends::settings(session, node, &Request::Get { port: port.to_owned(), other: None })? {
+        let other = if near.publisher == port { near.subscriber.clone() } else { near.publisher.clone() };
+        // The other end may be gone, or not there yet.
+        let far = ends::find(nodes, &other)
+            .and_then(|(node, _)| End { node, port: other, other: port.to_owned() }.get(session));
+        let (first, second) = if near.publisher == port {
+            (vec![near], far.unwrap_or_default())
+        } else {
+            (far.unwrap_or_default(), vec![near])
+        };
+        reports.extend(first.into_iter().chain(second));
+    }
+    Ok(reports)
+}

@@ -1,0 +1,189 @@
+//! Ends of channels as people read them and as JSON.
+
+use crate::failure::Result;
+use crate::session::Session;
+use qos::priority::{Dscp, PrioritySettings};
+use serde::Serialize;
+use serde_json::json;
+use thalweg::admin::EndReport;
+
+/// One end of a channel as `--json` tells it.
+#[derive(Serialize)]
+pub struct Shown<'a> {
+    publisher: &'a str,
+    subscriber: &'a str,
+    end: &'a str,
+    carrier: &'a str,
+    asked: &'a PrioritySettings,
+    sched: Sched<'a>,
+    qos: Packets<'a>,
+    effective: bool,
+    because: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    note: &'a str,
+}
+
+#[derive(Serialize)]
+struct Sched<'a> {
+    tid: Option<i32>,
+    policy: &'a str,
+    priority: u32,
+    nice: i32,
+    affinity: &'a [u16],
+    own_thread: bool,
+}
+
+#[derive(Serialize)]
+struct Packets<'a> {
+    tos: Option<u8>,
+    dscp: Option<String>,
+    class: Option<qos::Class>,
+    socket_priority: Option<u32>,
+    device: Option<&'a str>,
+    band: &'a str,
+}
+
+impl<'a> Shown<'a> {
+    /// All of them.
+    pub fn all(reports: &'a [EndReport]) -> Vec<Self> {
+        reports.iter().map(Self::of).collect()
+    }
+
+    fn of(report: &'a EndReport) -> Self {
+        let EndReport { publisher, subscriber, end, carrier, asked, tid, policy, affinity, .. } = report;
+        Self {
+            publisher,
+            subscriber,
+            end,
+            carrier,
+            asked,
+            sched: Sched {
+                tid: *tid,
+                policy,
+                priority: report.priority,
+                nice: report.nice,
+                affinity,
+                own_thread: report.own_thread,
+            },
+            qos: Packets {
+                tos: report.tos,
+                dscp: report.dscp.map(|dscp: Dscp| dscp.to_string()),
+                class: report.class,
+                socket_priority: report.socket_priority,
+                device: report.device.as_deref(),
+                band: &report.band,
+            },
+            effective: report.effective,
+            because: &report.because,
+            note: &report.note,
+        }
+    }
+}
+
+/// Prints ends of channels.
+pub fn print(session: &Session, publisher: &str, subscriber: &str, reports: &[EndReport]) -> Result {
+    let effective = reports.iter().all(|report| report.effective);
+    let document = json!({
+        "publisher": publisher,
+        "subscriber": subscriber,
+        "effective": effective,
+        "ends": Shown::all(reports),
+    });
+    session.output.result(&document, || text(reports))
+}
+
+fn text(reports: &[EndReport]) -> String {
+    let mut lines = Vec::new();
+    let mut before = None;
+    for report in reports {
+        let channel = (&report.publisher, &report.subscriber);
+        if report.end != "process" && before != Some(channel) {
+            let over =
+                if report.carrier.is_empty() { "not connected".to_owned() } else { format!("over {}", report.carrier) };
+            lines.push(format!("{} → {} {over}", report.publisher, report.subscriber));
+            before = Some(channel);
+        }
+        lines.extend(end(report));
+    }
+    lines.join("\n")
+}
+
+fn end(report: &EndReport) -> Vec<String> {
+    let mut lines = vec![format!("  {:<10}  sched  {}", report.end, thread(report))];
+    let below = |what: &str, text: &str| format!("  {:<10}  {what:<5}  {text}", "");
+    if report.end != "process" {
+        lines.push(below("qos", &packets(report)));
+        let answer = if report.effective { "yes" } else { "no" };
+        lines.push(format!("  {:<10}  effective: {answer}, because {}", "", report.because));
+    }
+    if !report.note.is_empty() {
+        lines.push(below("note", &report.note));
+    }
+    lines
+}
+
+fn thread(report: &EndReport) -> String {
+    let Some(tid) = report.tid else {
+        return "none of its own".to_owned();
+    };
+    let priority = match report.policy.as_str() {
+        "fifo" | "rr" => format!(" {}", report.priority),
+        "deadline" => String::new(),
+        _ => format!(", nice {}", report.nice),
+    };
+    let kind = if report.own_thread { "thread of its own" } else { "thread" };
+    format!("{}{priority}, {kind} {tid}, processors {}", report.policy, ranges(&report.affinity))
+}
+
+fn packets(report: &EndReport) -> String {
+    let Some(tos) = report.tos else { return "no packets: nothing is marked".to_owned() };
+    let dscp = report.dscp.map_or_else(String::new, |dscp| format!(", DSCP {dscp}"));
+    let class = report.class.map_or_else(String::new, |class| format!(", class {class}"));
+    let priority = report.socket_priority.map_or_else(String::new, |p| format!(", socket priority {p}"));
+    let device = report.device.as_ref().map_or_else(String::new, |device| format!(", device {device}"));
+    let band = if report.band.is_empty() { String::new() } else { format!(", {}", report.band) };
+    format!("tos {tos}{dscp}{class}{priority}{device}{band}")
+}
+
+/// Numbers in a row as `0-3,5`.
+fn ranges(numbers: &[u16]) -> String {
+    let mut text = Vec::new();
+    let mut rest = numbers;
+    while let Some((first, _)) = rest.split_first() {
+        let run = rest.iter().zip(*first..).take_while(|(number, wanted)| *number == wanted).count();
+        let last = rest[run - 1];
+        text.push(if run == 1 { first.to_string() } else { format!("{first}-{last}") });
+        rest = &rest[run..];
+    }
+    text.join(",")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_end_is_told_with_what_it_has() {
+        assert_eq!(ranges(&[0, 1, 2, 5, 7, 8]), "0-2,5,7-8");
+        let report = EndReport {
+            publisher: "/out".into(),
+            subscriber: "/in".into(),
+            end: "publisher".into(),
+            carrier: "tcp".into(),
+            tid: Some(7),
+            policy: "fifo".into(),
+            priority: 30,
+            affinity: vec![1],
+            own_thread: true,
+            tos: Some(144),
+            dscp: Dscp::new(36),
+            class: Some(qos::Class::High),
+            socket_priority: Some(6),
+            because: "lo has no queue".into(),
+            ..EndReport::default()
+        };
+        let wanted = "/out → /in over tcp\n  publisher   sched  fifo 30, thread of its own 7, processors 1\n              \
+                      qos    tos 144, DSCP AF42, class high, socket priority 6\n              effective: no, because lo has no queue";
+        assert_eq!(text(&[report]), wanted);
+    }
+}

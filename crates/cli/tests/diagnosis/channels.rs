@@ -1,0 +1,151 @@
+//! `why` between real processes.
+
+use crate::part;
+use crate::support::{House, LONG, Running};
+use rustix::process::Signal;
+use serde_json::{Value, json};
+use std::time::Instant;
+
+/// What `why` says, and its exit code.
+fn why(house: &House, ports: &str) -> (Value, i32) {
+    let done = house.run(&format!("why {ports} --json"));
+    let report = done.lines.first().map_or(Value::Null, |line| serde_json::from_str(line).unwrap());
+    (report, done.code())
+}
+
+/// Asks until the first problem is this one. Counters need a moment to tell.
+fn until_named(house: &House, ports: &str, id: &str) -> Value {
+    let until = Instant::now() + LONG;
+    loop {
+        let (report, code) = why(house, ports);
+        if report["problems"][0]["id"] == id {
+            assert_eq!((code, &report["healthy"]), (1, &json!(false)), "{report}");
+            assert_eq!(report["verdict"], report["problems"][0]["what"], "{report}");
+            assert_ne!(report["problems"][0]["remedy"], "", "{report}");
+            return report;
+        }
+        assert!(Instant::now() < until, "{id} is not named: {report}");
+    }
+}
+
+fn until_open(house: &House) {
+    house.wait_for_list("channels", |channels| channels[0]["received"].as_u64() > Some(0));
+}
+
+fn healthy_pair(house: &House) -> [Running; 2] {
+    let pair = [house.start("pub /a --port /out --rate 100"), house.start("sub /a --port /in --json")];
+    until_open(house);
+    pair
+}
+
+#[test]
+fn nothing_is_wrong_with_a_healthy_channel_of_any_carrier() {
+    for carrier in ["shm", "tcp", "udp", "mcast"] {
+        let house = House::new();
+        let publish = house.start(&format!("pub /a --port /out --rate 200 --carrier {carrier}"));
+        let subscribe = house.start(&format!("sub /a --port /in --json --carrier {carrier}"));
+        until_open(&house);
+        for _ in 0..3 {
+            let (report, code) = why(&house, "/out /in");
+            assert_eq!((code, &report["problems"], &report["healthy"]), (0, &json!([]), &json!(true)), "{report}");
+            assert!(report["verdict"].as_str().unwrap().contains(&format!("over {carrier}: healthy")), "{report}");
+        }
+        drop((publish, subscribe));
+    }
+}
+
+#[test]
+fn names_that_are_wrong_are_told_from_ports_that_are_elsewhere() {
+    let house = House::new();
+    let _pair = healthy_pair(&house);
+    let _lab = house.start("sub /a --port /lab/in --realm lab --json");
+    assert!(until_named(&house, "/uot /in", "no-port")["problems"][0]["remedy"].as_str().unwrap().contains("/out"));
+    until_named(&house, "/in /out", "direction");
+    until_named(&house, "/out /lab/in", "other-realm");
+    assert_eq!(why(&house, "out /in").1, 2);
+    assert_eq!(house.run("why /out").code(), 2);
+}
+
+#[test]
+fn what_an_administrator_did_is_remembered() {
+    let house = House::new();
+    let _pair = healthy_pair(&house);
+    assert_eq!(house.run("disconnect /out /in").code(), 0);
+    let apart = until_named(&house, "/out /in", "apart");
+    assert_eq!(apart["problems"][0]["remedy"], "thalweg connect /out /in");
+    assert_eq!(house.run("connect /out /in").code(), 0);
+    assert_eq!(why(&house, "/out /in").1, 0);
+}
+
+#[test]
+fn stopped_processes_are_named_with_how_to_go_on() {
+    let house = House::new();
+    let [publish, subscribe] = healthy_pair(&house);
+    for process in [&publish, &subscribe] {
+        process.signal(Signal::STOP);
+        let report = until_named(&house, "/out /in", "node-stopped");
+        let remedy = format!("kill -CONT {}", process.child.id());
+        assert_eq!(report["problems"][0]["remedy"], remedy.as_str(), "{report}");
+        process.signal(Signal::CONT);
+    }
+}
+
+#[test]
+fn policies_that_stand_between_are_named() {
+    for (publish, subscribe, id) in [
+        ("pub /a --best-effort", "sub /a --reliable", "reliability"),
+        ("pub /a", "sub /b", "topic"),
+        ("pub /a --carrier tcp", "sub /a --carrier shm", "carrier"),
+    ] {
+        let house = House::new();
+        let _publish = house.start(&format!("{publish} --port /out"));
+        let _subscribe = house.start(&format!("{subscribe} --port /in --json"));
+        house.wait_for_list("ports", |ports| ports.as_array().is_some_and(|p| p.len() == 2));
+        until_named(&house, "/out /in", id);
+    }
+    let house = House::new();
+    let _parts = [part::start(&house, "numbers"), part::start(&house, "texts")];
+    house.wait_for_list("ports", |ports| ports.as_array().is_some_and(|p| p.len() == 2));
+    let report = until_named(&house, "/out /in", "type");
+    assert!(report["verdict"].as_str().unwrap().contains("u32"), "{report}");
+}
+
+#[test]
+fn a_publisher_that_says_nothing_is_named() {
+    let house = House::new();
+    let _parts = [part::start(&house, "silent"), part::start(&house, "slow")];
+    house.wait_for_list("channels", |channels| channels.as_array().is_some_and(|c| c.len() == 1));
+    until_named(&house, "/out /in", "silent");
+}
+
+#[test]
+fn samples_that_get_lost_in_a_process_are_found_there() {
+    for (publisher, subscriber, id) in
+        [("floods", "slow", "slow-callback"), ("floods", "lazy", "not-taken"), ("large", "narrow", "too-large")]
+    {
+        let house = House::new();
+        let _parts = [part::start(&house, publisher), part::start(&house, subscriber)];
+        house.wait_for_list("channels", |channels| channels.as_array().is_some_and(|c| c.len() == 1));
+        until_named(&house, "/out /in", id);
+    }
+}
+
+#[test]
+fn samples_that_get_lost_on_the_way_are_found_there() {
+    let house = House::new();
+    let _publish = house.start("pub /a --port /out --rate 500 --carrier udp --fault loss=20%");
+    let _subscribe = house.start("sub /a --port /in --json --carrier udp");
+    until_open(&house);
+    let report = until_named(&house, "/out /in", "lost");
+    assert_eq!(report["problems"].as_array().map(Vec::len), Some(1), "{report}");
+}
+
+#[test]
+fn a_queue_that_overflows_at_the_publisher_is_named_with_its_policy() {
+    let house = House::new();
+    let _publish = house.start("pub /a --port /out --rate 500 --size 20000 --carrier tcp --fault rate=1Mbit/s");
+    let _subscribe = house.start("sub /a --port /in --json --carrier tcp");
+    until_open(&house);
+    let report = until_named(&house, "/out /in", "queue-full");
+    assert!(report["verdict"].as_str().unwrap().contains("keep-last 16"), "{report}");
+}

@@ -1,0 +1,75 @@
+//! Which thread sends what cannot leave at once: the one of the flow's class, or its own, which then sends everything.
+
+use super::Flow;
+use crate::driver::Own;
+use qos::Class;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+impl Flow {
+    /// The class whose thread sends what waits.
+    pub fn class(&self) -> Class {
+        Class::ALL.get(usize::from(self.class.load(Relaxed))).copied().unwrap_or_default()
+    }
+
+    /// From now on the thread of this class sends what waits.
+    pub fn set_class(&self, class: Class) {
+        if self.class.swap(class as u8, Relaxed) != class as u8 {
+            self.senders.moved();
+        }
+    }
+
+    /// From now on this thread sends everything; `None`: what has to wait is the class thread's again. Nothing is lost or
+    /// overtaken, whoever sends at the moment.
+    pub fn move_to(&self, own: Option<Arc<Own>>) {
+        let handed_over = own.is_some();
+        let previous = std::mem::replace(&mut *self.own.lock(), own);
+        self.right.hand_over_always(handed_over);
+        if let Some(previous) = previous {
+            previous.leave();
+        }
+        if handed_over {
+            self.senders.moved();
+            self.end_own_if_over();
+        }
+    }
+
+    /// The flow's own sender thread, if it has one.
+    pub fn own(&self) -> Option<Arc<Own>> {
+        self.own.lock().clone()
+    }
+
+    /// Whether the class's thread is the flow's.
+    pub fn is_sent_by(&self, class: Class) -> bool {
+        self.class() == class && self.own.lock().is_none()
+    }
+
+    /// Gives the send right to the flow's thread.
+    pub(super) fn submit(self: &Arc<Self>) {
+        let own = self.own.lock();
+        let Some(thread) = own.as_ref() else {
+            drop(own);
+            return self.senders.submit(self.clone());
+        };
+        thread.give();
+        let thread = thread.clone();
+        drop(own);
+        thread.wake();
+    }
+
+    /// A thread that is the flow's no more gives its send right to the one that is.
+    pub fn pass_on(self: &Arc<Self>) {
+        if !self.has_ended() {
+            self.submit();
+        }
+    }
+
+    /// The flow's own thread ends with it, whichever of the two came last.
+    pub(super) fn end_own_if_over(&self) {
+        if self.has_ended()
+            && let Some(own) = self.own.lock().take()
+        {
+            own.leave();
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! Connections that an administrator wants to last (YS-33): one small file each in the run directory, so that they are made
+//! again whenever both ports are there, whoever started first and however often they start anew.
+//!
+//! They are kept per host and realm until they are disconnected, or the run directory is emptied (a restart of the host).
+
+use serde::{Deserialize, Serialize};
+use std::fs;
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+
+/// Most connections of a directory that are read, and most bytes of one.
+const MOST: usize = 4096;
+const LONGEST: u64 = 4096;
+
+/// A connection that lasts.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Connection {
+    /// The publisher's port name.
+    pub publisher: String,
+    /// The subscriber's port name.
+    pub subscriber: String,
+    /// The carrier; `None`: as `auto` picks.
+    pub carrier: Option<String>,
+}
+
+/// The connections of a realm on this host.
+#[derive(Clone, Debug)]
+pub struct Kept {
+    dir: PathBuf,
+    prefix: String,
+}
+
+impl Kept {
+    /// Those in `dir` whose files begin with `prefix`.
+    pub(super) fn new(dir: &Path, prefix: &str) -> Self {
+        Self { dir: dir.to_owned(), prefix: prefix.to_owned() }
+    }
+
+    /// All of them. Files that cannot be read as such are left alone.
+    pub fn all(&self) -> Vec<Connection> {
+        let entries = fs::read_dir(&self.dir).into_iter().flatten().flatten();
+        let mine = |name: &str| name.starts_with(&self.prefix) && name.ends_with(END);
+        let paths = entries.filter(|e| e.file_name().to_str().is_some_and(mine)).map(|e| e.path());
+        paths.take(MOST).filter_map(|path| read(&path)).collect()
+    }
+
+    /// Keeps a connection, instead of one between the same ports.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub fn keep(&self, connection: &Connection) -> io::Result<()> {
+        let path = self.path(&connection.publisher, &connection.subscriber);
+        let early = path.with_extension(format!("{}-{}", std::process::id(), linux::clock::monotonic_ns()));
+        let text = serde_json::to_vec(connection)?;
+        fs::File::create_new(&early)
+            .and_then(|mut file| file.write_all(&text))
+            .and_then(|()| fs::rename(&early, &path))
+            .inspect_err(|_| drop(fs::remove_file(&early)))
+            .map_err(|e| io::Error::new(e.kind(), format!("cannot keep the connection in {}: {e}", path.display())))
+    }
+
+    /// Forgets a connection; `false`: it was not kept.
+    pub fn forget(&self, publisher: &str, subscriber: &str) -> bool {
+        fs::remove_file(self.path(publisher, subscriber)).is_ok()
+    }
+
+    fn path(&self, publisher: &str, subscriber: &str) -> PathBuf {
+        self.dir.join(format!("{}{}{END}", self.prefix, super::local::short(&format!("{publisher}\n{subscriber}"))))
+    }
+}
+
+const END: &str = ".connection";
+
+fn read(path: &Path) -> Option<Connection> {
+    let mut text = Vec::new();
+    fs::File::open(path).ok()?.take(LONGEST).read_to_end(&mut text).ok()?;
+    serde_json::from_slice(&text).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::TempDir;
+
+    #[test]
+    fn connections_are_kept_until_they_are_forgotten() {
+        let dir = TempDir::new();
+        let (kept, other) = (Kept::new(dir.path(), "host.lab."), Kept::new(dir.path(), "host.other."));
+        let connection = |carrier: Option<&str>| Connection {
+            publisher: "/out".into(),
+            subscriber: "/in".into(),
+            carrier: carrier.map(str::to_owned),
+        };
+        kept.keep(&connection(None)).unwrap();
+        kept.keep(&connection(Some("udp"))).unwrap();
+        fs::write(dir.path().join("host.lab.x.connection"), "no JSON").unwrap();
+        assert_eq!((kept.all(), other.all()), (vec![connection(Some("udp"))], vec![]));
+        assert!(kept.forget("/out", "/in") && !kept.forget("/out", "/in") && kept.all().is_empty());
+        let gone = Kept::new(&dir.path().join("gone"), "a.");
+        assert!(gone.keep(&connection(None)).unwrap_err().to_string().contains("cannot keep"));
+    }
+}

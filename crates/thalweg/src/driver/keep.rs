@@ -1,0 +1,90 @@
+//! Connections that last (YS-33): the subscriber's node makes them; the publisher's reminds subscribers of other hosts, whose
+//! run directories are others.
+
+use super::commands::Asker;
+use super::control::Control;
+use crate::admin::{self, Reply, Request};
+use crate::control::kept::Connection;
+use crate::control::matching::check_name;
+use crate::control::{Direction, PortInfo};
+use crate::port::PortRef;
+
+impl Control {
+    /// Keeps a connection on this host, and makes it as far as it concerns this node's ports.
+    pub(super) fn keep_connected(&mut self, connection: Connection) -> Reply {
+        for name in [&connection.publisher, &connection.subscriber] {
+            if let Err(wrong) = check_name(name) {
+                return Reply::No(format!("port name {wrong}"));
+            }
+        }
+        if let Some(why) = self.refuse_carrier(connection.carrier.as_deref()) {
+            return Reply::No(why);
+        }
+        if let Some(Err(problem)) = self._endpoint.as_ref().map(|endpoint| endpoint.kept().keep(&connection)) {
+            return Reply::No(problem.to_string());
+        }
+        let (publisher, subscriber) = (self.known(&connection.publisher), self.known(&connection.subscriber));
+        if publisher.as_ref().is_some_and(|(at, _)| at.node == self.state.id) {
+            self.last_from(connection.clone());
+        }
+        if let Some((me, asked)) = subscriber.filter(|(at, _)| at.node == self.state.id) {
+            self.last_to(connection);
+            if let Some((other, offered)) = publisher {
+                self.consider(other, &offered, me, &asked);
+            }
+        }
+        Reply::Done
+    }
+
+    fn known(&self, name: &str) -> Option<(PortRef, PortInfo)> {
+        let directory = self.state.directory();
+        directory.port_named(name).map(|(k, p)| (PortRef { node: k.node, port: k.port }, p.clone()))
+    }
+
+    /// A port of this node is about to be announced: the connections kept for it hold from now on.
+    pub(super) fn load_kept(&mut self, port: &PortInfo) {
+        let all = self._endpoint.as_ref().map(|endpoint| endpoint.kept().all()).unwrap_or_default();
+        for connection in all {
+            match port.direction {
+                Direction::Subscriber if connection.subscriber == port.name => self.last_to(connection),
+                Direction::Publisher if connection.publisher == port.name => self.last_from(connection),
+                _ => {}
+            }
+        }
+    }
+
+    /// It ends at a subscriber of this node, which connects whenever the publisher is there.
+    fn last_to(&mut self, connection: Connection) {
+        let names = (connection.publisher, connection.subscriber);
+        self.apart.retain(|n| *n != names);
+        self.connected.insert(names, connection.carrier);
+    }
+
+    /// It begins at a publisher of this node.
+    fn last_from(&mut self, connection: Connection) {
+        self.lasting.retain(|c| (&c.publisher, &c.subscriber) != (&connection.publisher, &connection.subscriber));
+        let subscriber = self.known(&connection.subscriber);
+        self.lasting.push(connection);
+        if let Some((at, info)) = subscriber {
+            self.tell_subscriber(at, &info);
+        }
+    }
+
+    /// Forgets a connection that was kept; `false`: it was not.
+    pub(super) fn forget_kept(&mut self, publisher: &str, subscriber: &str) -> bool {
+        self.lasting.retain(|c| (c.publisher.as_str(), c.subscriber.as_str()) != (publisher, subscriber));
+        self._endpoint.as_ref().is_some_and(|endpoint| endpoint.kept().forget(publisher, subscriber))
+    }
+
+    /// Tells a subscriber of another host, whose node knows nothing of this host's run directory.
+    pub(super) fn tell_subscriber(&mut self, at: PortRef, info: &PortInfo) {
+        let here = self.state.document().host.clone();
+        let elsewhere = self.state.directory().node(at.node).is_some_and(|document| document.host != here);
+        let Some(connection) = self.lasting.iter().find(|c| elsewhere && c.subscriber == info.name).cloned() else {
+            return;
+        };
+        let Connection { publisher, subscriber, carrier } = connection;
+        let request = Request::Keep { publisher, subscriber, carrier };
+        self.ask(at.node, &admin::pack(&request), Asker::Nobody);
+    }
+}

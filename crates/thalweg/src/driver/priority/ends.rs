@@ -1,0 +1,113 @@
+//! Which end of which channel is meant.
+
+use crate::control::{Direction, PortId};
+use crate::driver::control::Control;
+use crate::port::{Channel, PortRef};
+use std::sync::Arc;
+
+/// Which end of a channel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::driver) enum Side {
+    Publisher,
+    Subscriber,
+}
+
+/// One end of a channel that is, or may come to be.
+#[derive(Clone, Debug)]
+pub(in crate::driver) struct End {
+    pub side: Side,
+    /// The port of this node.
+    pub port: PortId,
+    pub name: String,
+    pub other: String,
+}
+
+impl Control {
+    pub(super) fn find_end(&self, name: &str, other: &str) -> Result<End, String> {
+        let (side, port) = self.find_port(name)?;
+        let direction = self.state.directory().port_named(other).map(|(_, info)| info.direction);
+        let same = match side {
+            Side::Publisher => direction == Some(Direction::Publisher),
+            Side::Subscriber => direction == Some(Direction::Subscriber),
+        };
+        if same {
+            return Err(format!("no channel leads from {name} to {other}: both are {}s", side.name()));
+        }
+        crate::control::matching::check_name(other).map_err(|wrong| format!("port name {wrong}"))?;
+        Ok(End { side, port, name: name.to_owned(), other: other.to_owned() })
+    }
+
+    pub(super) fn find_port(&self, name: &str) -> Result<(Side, PortId), String> {
+        if let Some((port, _)) = self.state.outlet_named(name) {
+            return Ok((Side::Publisher, port));
+        }
+        let inlets = self.state.inlets();
+        if let Some((port, _)) = inlets.iter().find(|(_, inlet)| inlet.info().name == name) {
+            return Ok((Side::Subscriber, *port));
+        }
+        let outlets = self.state.outlets();
+        let names = outlets.iter().map(|o| &o.info().name).chain(inlets.iter().map(|(_, i)| &i.info().name));
+        Err(format!("this node has no port {name}: it has {}", listed(names)))
+    }
+
+    pub(super) fn channels_at(&self, side: Side, port: PortId) -> Vec<Arc<Channel>> {
+        match side {
+            Side::Publisher => self.state.outlet(port).map(|(outlet, _)| outlet.channels()).unwrap_or_default(),
+            Side::Subscriber => {
+                let inlet = self.state.inlet(port);
+                let channels = inlet.and_then(|i| i.channels().lock().map(|channels| channels.clone()).ok());
+                channels.unwrap_or_default().into_iter().filter(|channel| !channel.is_closed()).collect()
+            }
+        }
+    }
+
+    pub(super) fn channel_of(&self, end: &End) -> Option<Arc<Channel>> {
+        let channels = self.channels_at(end.side, end.port);
+        channels.into_iter().rev().find(|channel| *end.side.other_name(channel) == end.other)
+    }
+
+    /// Which channels there are instead of the one that was meant.
+    pub(super) fn no_channel(&self, end: &End) -> String {
+        let channels = self.channels_at(end.side, end.port);
+        let names = listed(channels.iter().map(|channel| end.side.other_name(channel)));
+        format!("{} has no channel with {}: it has channels with {names}", end.name, end.other)
+    }
+}
+
+impl Side {
+    pub(in crate::driver) fn name(self) -> &'static str {
+        match self {
+            Side::Publisher => "publisher",
+            Side::Subscriber => "subscriber",
+        }
+    }
+    pub(super) fn port(self, channel: &Channel) -> PortRef {
+        if self == Side::Publisher { channel.publisher } else { channel.subscriber }
+    }
+    pub(super) fn own_name(self, channel: &Channel) -> &String {
+        if self == Side::Publisher { &channel.publisher_name } else { &channel.subscriber_name }
+    }
+    pub(super) fn other_name(self, channel: &Channel) -> &String {
+        if self == Side::Publisher { &channel.subscriber_name } else { &channel.publisher_name }
+    }
+}
+
+impl End {
+    pub(super) fn of(side: Side, channel: &Channel) -> Self {
+        let (name, other) = (side.own_name(channel).clone(), side.other_name(channel).clone());
+        End { side, port: side.port(channel).port, name, other }
+    }
+    pub(super) fn key(&self) -> (String, String) {
+        (self.name.clone(), self.other.clone())
+    }
+}
+
+pub(super) fn listed<'a>(names: impl Iterator<Item = &'a String>) -> String {
+    const MOST: usize = 16;
+    let names: Vec<&str> = names.map(String::as_str).collect();
+    match names.len() {
+        0 => "none".to_owned(),
+        count if count > MOST => format!("{} and {} more", names[..MOST].join(", "), count - MOST),
+        _ => names.join(", "),
+    }
+}

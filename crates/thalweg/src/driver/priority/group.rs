@@ -1,0 +1,47 @@
+//! Members of a multicast group that want a priority of their own.
+
+use super::End;
+use crate::admin;
+use crate::driver::control::Control;
+use crate::port::Channel;
+
+impl Control {
+    pub(super) fn is_multicast(&self, channel: &Channel) -> bool {
+        self.carrier(&channel.carrier).is_some_and(|carrier| carrier.capabilities().multicast)
+    }
+
+    /// One send cannot carry two marks, nor leave on two threads: the member gets a flow of its own over udp.
+    pub(super) fn rehome(&mut self, end: &End, channel: &Channel) -> Result<String, String> {
+        let (publisher, subscriber) = (end.name.clone(), end.other.clone());
+        let note = format!(
+            "re-homed from {} to unicast udp, because one multicast send has one mark for all members: connected anew, \
+             samples published meanwhile may be lost",
+            channel.carrier
+        );
+        if channel.subscriber.node == self.state.id {
+            return match self.connect(publisher, subscriber, Some("udp".into())) {
+                admin::Reply::No(why) => Err(why),
+                _ => Ok(note),
+            };
+        }
+        let request = admin::pack(&admin::Request::Connect { publisher, subscriber, carrier: Some("udp".into()) });
+        let (id, to) = (self.next_call, channel.subscriber.node);
+        self.next_call += 1;
+        if !self.discoveries.iter_mut().any(|d| d.call(to, id, &request)) {
+            return Err(format!("{} has to connect by udp for it, and its node cannot be asked now", end.other));
+        }
+        self.rehoming.retain(|(_, key)| *key != end.key());
+        self.rehoming.push((id, end.key()));
+        Ok(note)
+    }
+
+    /// The subscriber's node answered: a member that stays in its group keeps the group's priority.
+    pub(in crate::driver) fn rehomed(&mut self, id: u64, answer: &[u8]) {
+        let Some(at) = self.rehoming.iter().position(|(call, _)| *call == id) else { return };
+        let (_, key) = self.rehoming.swap_remove(at);
+        if let Err(why) = admin::unpack(answer) {
+            self.kept.remove(&key);
+            self.warn(format!("{} to {} keeps its group's priority: {why}", key.0, key.1));
+        }
+    }
+}

@@ -1,0 +1,277 @@
+//! Joins and leaves of a port's channels. The publishing thread has the port while it publishes and while it holds a loan:
+//! what comes meanwhile waits here, and is taken in by whoever has the port next, the publishing thread at its next sample
+//! at the latest. It neither waits nor allocates for that: all memory comes along, and what is left of it goes back.
+
+use super::outlet::{Attach, Attached, MOST_PREPARED, Outflow, Outlet, SMALL, TypedWay, Way};
+use super::{Channel, Inlet};
+use crate::channel::buffer::Pool;
+use crate::codec::Message;
+use crate::driver::Reply;
+use linux::lock::PiMutex;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// The joins and leaves of one port that are under way.
+pub(super) struct Joins<M: Message> {
+    any: AtomicBool,
+    lobby: PiMutex<Lobby<M>>,
+}
+
+struct Lobby<M: Message> {
+    waiting: Vec<Move<M>>,
+    /// Has room for all that wait.
+    done: Vec<(u64, Done<M>)>,
+}
+
+enum Move<M: Message> {
+    Join(Join<M>),
+    Leave(u64),
+}
+
+struct Join<M: Message> {
+    channel: Arc<Channel>,
+    way: TypedWay<M>,
+    answer: Option<Reply>,
+    /// A longer list of channels, and buffers for those that wait in a subscriber of this process.
+    room: Vec<Attached<M>>,
+    spare: Pool,
+    buffers: usize,
+}
+
+enum Done<M: Message> {
+    /// With the answer, where it may follow the first sample, and memory that is not needed any more: freed elsewhere.
+    Joined {
+        answer: Option<Reply>,
+        _room: Vec<Attached<M>>,
+        _spare: Pool,
+    },
+    Refused(Join<M>),
+    Left(Option<Attached<M>>),
+}
+
+impl<M: Message> Default for Joins<M> {
+    fn default() -> Self {
+        Self { any: AtomicBool::new(false), lobby: PiMutex::new(Lobby { waiting: Vec::new(), done: Vec::new() }) }
+    }
+}
+
+impl<M: Message> Joins<M> {
+    fn wait(&self, lobby: &mut Lobby<M>, to: Move<M>) {
+        lobby.waiting.push(to);
+        lobby.done.reserve(lobby.waiting.len());
+        self.any.store(true, Ordering::Relaxed);
+    }
+
+    /// Lets a channel leave, once; gives what came of it where that is known already.
+    fn ask_leave(&self, id: u64) -> Option<Done<M>> {
+        let lobby = &mut *self.lobby.lock();
+        let done = lobby.done.iter().position(|(of, _)| *of == id).map(|at| lobby.done.swap_remove(at).1);
+        let over = done.filter(|done| !matches!(done, Done::Joined { .. }));
+        let asked = lobby.waiting.iter().any(|to| matches!(to, Move::Leave(of) if *of == id));
+        if over.is_none() && !asked {
+            self.wait(lobby, Move::Leave(id));
+        }
+        over
+    }
+
+    /// What came of a channel's move; `None` while it waits.
+    fn take_done(&self, id: u64) -> Option<Option<Done<M>>> {
+        let mut lobby = self.lobby.lock();
+        if let Some(at) = lobby.done.iter().position(|(of, _)| *of == id) {
+            return Some(Some(lobby.done.swap_remove(at).1));
+        }
+        let waits = |to: &Move<M>| match to {
+            Move::Join(join) => join.channel.id == id,
+            Move::Leave(of) => *of == id,
+        };
+        (!lobby.waiting.iter().any(waits)).then_some(None)
+    }
+
+    fn take_waiting(&self, id: u64) -> Option<Join<M>> {
+        let mut lobby = self.lobby.lock();
+        let joins = |to: &Move<M>| matches!(to, Move::Join(join) if join.channel.id == id);
+        let at = lobby.waiting.iter().position(joins)?;
+        match lobby.waiting.remove(at) {
+            Move::Join(join) => Some(join),
+            Move::Leave(_) => None,
+        }
+    }
+}
+
+impl<M: Message> Outlet<M> {
+    /// Takes in what waits, with the port at hand. On the publishing thread: one look at a flag where nothing does.
+    #[inline]
+    pub(super) fn take_in(&self, state: &mut Outflow<M>) {
+        if self.joins.any.load(Ordering::Relaxed) {
+            self.take_all_in(state);
+        }
+    }
+
+    #[cold]
+    fn take_all_in(&self, state: &mut Outflow<M>) {
+        let Some(mut lobby) = self.joins.lobby.try_lock() else { return }; // somebody else is at it
+        self.joins.any.store(false, Ordering::Relaxed);
+        let Lobby { waiting, done } = &mut *lobby;
+        for to in waiting.drain(..) {
+            done.push(match to {
+                Move::Join(join) => (join.channel.id, self.join(state, join)),
+                Move::Leave(id) => (id, Done::Left(self.leave(state, id))),
+            });
+        }
+    }
+
+    fn take_in_if_free(&self) {
+        if let Some(mut state) = self.state.try_lock() {
+            self.take_in(&mut state);
+        }
+    }
+
+    /// See [`AnyOutlet::attach`](super::AnyOutlet::attach).
+    pub(super) fn begin_join(
+        &self,
+        channel: Arc<Channel>,
+        way: Way,
+        answer: Option<Reply>,
+    ) -> std::result::Result<(), (Way, Attach)> {
+        if self.is_closing() {
+            return Err((way, Attach::Closed));
+        }
+        let local = matches!(way, Way::Local(_));
+        let way = match way {
+            Way::Flow(flow) => TypedWay::Flow(flow),
+            Way::Group(flow) => TypedWay::Group(flow, false),
+            Way::Ring(ring) => TypedWay::Ring(ring, 0),
+            Way::Local(inlet) => match inlet.downcast::<Inlet<M>>() {
+                Ok(inlet) => TypedWay::Local(inlet),
+                Err(inlet) => return Err((Way::Local(inlet), Attach::OtherType)),
+            },
+        };
+        let buffers = if local { self.info.qos.queue.limit().min(MOST_PREPARED) as usize + 2 } else { 0 };
+        let mut channels = self.channels.lock();
+        channels.push(channel.clone());
+        let room = Vec::with_capacity(channels.len().next_power_of_two().max(8));
+        drop(channels);
+        let spare = Pool::with_buffers(buffers, SMALL);
+        let join = Join { channel, way, answer, room, spare, buffers };
+        self.joins.wait(&mut self.joins.lobby.lock(), Move::Join(join));
+        self.take_in_if_free();
+        Ok(())
+    }
+
+    /// See [`AnyOutlet::attached`](super::AnyOutlet::attached).
+    pub(super) fn end_join(&self, id: u64) -> Option<bool> {
+        self.take_in_if_free();
+        match self.joins.take_done(id)? {
+            Some(Done::Joined { answer, .. }) => {
+                answer.into_iter().for_each(|answer| answer());
+                Some(true)
+            }
+            other => {
+                other.into_iter().for_each(|other| self.finish(other)); // none: the port closed meanwhile
+                Some(false)
+            }
+        }
+    }
+
+    /// See [`AnyOutlet::detach`](super::AnyOutlet::detach).
+    pub(super) fn end_channel(&self, id: u64) -> bool {
+        if let Some(join) = self.joins.take_waiting(id) {
+            self.give_up(join);
+            return true;
+        }
+        let left = self.joins.ask_leave(id).or_else(|| {
+            self.take_in_if_free();
+            self.joins.take_done(id).flatten()
+        });
+        let Some(left) = left else { return false };
+        self.finish(left);
+        self.channels.lock().retain(|channel| channel.id != id);
+        true
+    }
+
+    fn finish(&self, done: Done<M>) {
+        match done {
+            Done::Refused(join) => self.give_up(join),
+            // A ring has ended with the port at hand.
+            Done::Left(Some(mut left)) if !matches!(left.way, TypedWay::Ring(..)) => left.end(None),
+            Done::Left(_) | Done::Joined { .. } => {}
+        }
+    }
+
+    /// The port closes: nobody joins any more.
+    pub(super) fn drop_joins(&self) {
+        let (waiting, done) = {
+            let mut lobby = self.joins.lobby.lock();
+            (std::mem::take(&mut lobby.waiting), std::mem::take(&mut lobby.done))
+        };
+        done.into_iter().for_each(|(_, done)| self.finish(done));
+        for to in waiting {
+            if let Move::Join(join) = to {
+                self.give_up(join);
+            }
+        }
+    }
+
+    fn give_up(&self, join: Join<M>) {
+        self.channels.lock().retain(|channel| channel.id != join.channel.id);
+        join.channel.close();
+        match join.way {
+            TypedWay::Flow(flow) => flow.end(),
+            TypedWay::Ring(ring, _) => {
+                self.held.fetch_sub(ring.hold() as usize, Ordering::Relaxed);
+            }
+            TypedWay::Group(..) | TypedWay::Local(_) => {}
+        }
+    }
+
+    fn join(&self, state: &mut Outflow<M>, mut join: Join<M>) -> Done<M> {
+        if self.is_closing() {
+            return Done::Refused(join);
+        }
+        match &mut join.way {
+            // Its last member left since it was chosen: the subscriber asks again, and gets a new one.
+            TypedWay::Group(flow, _) if flow.has_ended() => return Done::Refused(join),
+            TypedWay::Group(flow, sends) => {
+                let has = |a: &Attached<M>| matches!(&a.way, TypedWay::Group(f, _) if Arc::ptr_eq(f, flow));
+                *sends = !state.attached.iter().any(has);
+            }
+            TypedWay::Ring(..) if state.arena.is_none() => state.arena = self.fresh.lock().take(),
+            _ => {}
+        }
+        let Join { channel, way, mut answer, mut room, mut spare, buffers } = join;
+        state.pool.grow_to(buffers, &mut spare);
+        if state.attached.len() == state.attached.capacity() {
+            room.append(&mut state.attached);
+            std::mem::swap(&mut room, &mut state.attached);
+        }
+        let ring = matches!(way, TypedWay::Ring(..));
+        state.attached.push(Attached { channel, way });
+        self.connected.store(state.attached.len(), Ordering::Release);
+        // Before a sample can follow it on the same stream; those of a ring wait until it is read.
+        if let Some(answer) = answer.take_if(|_| !ring) {
+            answer();
+        }
+        Done::Joined { answer, _room: room, _spare: spare }
+    }
+
+    fn leave(&self, state: &mut Outflow<M>, id: u64) -> Option<Attached<M>> {
+        let index = state.attached.iter().position(|a| a.channel.id == id)?;
+        let mut left = state.attached.remove(index);
+        if let TypedWay::Group(flow, sends @ true) = &mut left.way {
+            let heir = state.attached.iter_mut().find_map(|a| match &mut a.way {
+                TypedWay::Group(other, first) if Arc::ptr_eq(other, flow) => Some(first),
+                _ => None,
+            });
+            if let Some(first) = heir {
+                *first = true;
+                *sends = false;
+            }
+        }
+        self.connected.store(state.attached.len(), Ordering::Release);
+        if let TypedWay::Ring(ring, _) = &left.way {
+            self.held.fetch_sub(ring.hold() as usize, Ordering::Relaxed);
+            left.end(state.arena.as_mut());
+        }
+        Some(left)
+    }
+}

@@ -1,0 +1,127 @@
+//! Threads that serve many are held up by nobody, and what cannot be served says why. Threads per channel are tested with
+//! the readers themselves (`driver/reader/tests.rs`) and from outside (`priority.rs`).
+#![allow(clippy::unwrap_used)] // clippy.toml exempts test functions only, not their helpers
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+use thalweg::admin::{Reply, Request};
+use thalweg::codec::Raw;
+use thalweg::{Event, Node, Settings};
+
+/// Nothing that works takes this long.
+const LONG: Duration = Duration::from_secs(20);
+
+fn node(realm: &str, name: &str) -> Node {
+    let realm = format!("threads-{realm}-{}", std::process::id());
+    Node::with_settings(Settings { realm, name: name.into(), ..Settings::default() }).unwrap()
+}
+
+fn told(node: &Node, wanted: impl Fn(&Event) -> bool) -> Event {
+    let mut events = node.events();
+    loop {
+        let event = events.wait(LONG).expect("the event did not come");
+        if wanted(&event) {
+            return event;
+        }
+    }
+}
+
+#[test]
+fn a_publisher_that_always_holds_a_loan_keeps_nobody_out() {
+    for carrier in ["tcp", "shm", "udp", "local"] {
+        let (out, into) = (node("loans", "out"), node("loans", "into"));
+        let into = if carrier == "local" { out.clone() } else { into };
+        let mut publisher = out.publisher::<Raw>("/held").open().unwrap();
+        let (stop, connected) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+        let (stopped, seen) = (stop.clone(), connected.clone());
+        let holding = std::thread::spawn(move || {
+            while !stopped.load(Ordering::SeqCst) {
+                let loan = publisher.loan(64).unwrap();
+                // Next to no time between two loans: who only tried now and then would hardly ever find the port free.
+                std::thread::sleep(Duration::from_millis(200));
+                loan.publish().unwrap();
+                seen.store(publisher.connected() as u64, Ordering::SeqCst);
+            }
+        });
+        for _ in 0..3 {
+            let subscriber = into.subscriber::<Raw>("/held").reliability(qos::Reliability::BestEffort);
+            let mut subscriber = subscriber.carriers([carrier]).open().unwrap();
+            assert!(subscriber.wait_connected(1, LONG), "{carrier}: kept out");
+            assert!(subscriber.wait(LONG).is_some(), "{carrier}: no sample");
+            drop(subscriber);
+            let left = into.wait_until(LONG, || connected.load(Ordering::SeqCst) == 0);
+            assert!(left, "{carrier}: kept in");
+        }
+        stop.store(true, Ordering::SeqCst);
+        holding.join().unwrap();
+    }
+}
+
+#[test]
+fn a_callback_that_owns_a_publisher_is_dropped_without_holding_up_the_node() {
+    let (here, there) = (node("drop", "here"), node("drop", "there"));
+    // What it publishes is never read.
+    let stuck = there.subscriber::<Raw>("/stuck").carriers(["tcp"]).polled().open().unwrap();
+    let keep_all = qos::Queue::KeepAll(64);
+    let mut owned = here.publisher::<Raw>("/stuck").queue(keep_all).open().unwrap();
+    assert!(owned.wait_connected(1, LONG) && stuck.wait_connected(1, LONG));
+    let large = vec![7; 1 << 20];
+    while owned.publish(&large).unwrap().queued == 0 {}
+    owned.drain_on_close(LONG * 10);
+    let near = here.subscriber::<Raw>("/near").on_publisher_thread();
+    let near = near.callback(move |sample| drop(owned.publish(&sample))).unwrap();
+    let publisher = here.publisher::<Raw>("/near").open().unwrap();
+    assert!(publisher.wait_connected(1, LONG));
+    drop(near); // the callback goes with its channel, on the node's own thread
+    assert!(here.wait_until(LONG, || publisher.connected() == 0));
+    let answer = here.ask(here.id(), &Request::Channels, LONG).unwrap();
+    assert!(matches!(answer, Reply::Channels(channels) if channels.iter().any(|c| c.topic == "/stuck")));
+    drop(stuck);
+}
+
+#[test]
+fn a_channel_for_which_there_is_no_thread_ends_with_that_reason() {
+    const NAME: &str = "a_channel_for_which_there_is_no_thread_ends_with_that_reason";
+    use std::os::unix::process::CommandExt;
+    let mut child = std::process::Command::new(std::env::current_exe().unwrap());
+    child.args(["--exact", "without_threads_child", "--ignored", "--nocapture"]).env("THALWEG_TEST_CHILD", "1");
+    child.current_dir("/");
+    if rustix::process::geteuid().is_root() {
+        child.uid(65534).gid(65534); // the limit is no limit for root
+    }
+    match child.output() {
+        Err(error) => println!("skipped: {NAME}: because {error}"),
+        Ok(output) => {
+            let said = String::from_utf8_lossy(&output.stdout).into_owned();
+            assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
+            assert!(said.contains("1 passed"), "{said}");
+            said.lines().filter(|line| line.starts_with("skipped")).for_each(|line| println!("{line}"));
+        }
+    }
+}
+
+#[test]
+#[ignore = "run by a_channel_for_which_there_is_no_thread_ends_with_that_reason as another user"]
+fn without_threads_child() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    if std::env::var_os("THALWEG_TEST_CHILD").is_none() {
+        return;
+    }
+    let (out, into) = (node("none", "out"), node("none", "into"));
+    let publisher = out.publisher::<Raw>("/a").open().unwrap();
+    let limit = getrlimit(Resource::Nproc);
+    setrlimit(Resource::Nproc, Rlimit { current: Some(1), ..limit }).unwrap();
+    if let Ok(thread) = std::thread::Builder::new().spawn(|| {}) {
+        thread.join().unwrap();
+        return println!("skipped: without_threads_child: because the limit of threads limits nothing here");
+    }
+    let subscriber = into.subscriber::<Raw>("/a").carriers(["tcp"]).callback(|_| {}).unwrap();
+    let said = told(&into, |event| matches!(event, Event::Unmatched { .. }));
+    assert!(said.to_string().contains("no thread could be started"), "{said}");
+    // As soon as there may be one, the channel is back.
+    setrlimit(Resource::Nproc, limit).unwrap();
+    told(&into, |event| matches!(event, Event::Matched { .. }));
+    assert!(publisher.wait_connected(1, LONG));
+    drop(subscriber);
+}
