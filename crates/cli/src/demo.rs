@@ -94,6 +94,7 @@ pub fn run(arguments: &Arguments) -> Result {
     }
     if !arguments.json {
         tell(&story::opening(&stage, arguments.seconds.as_secs_f64()));
+        tell(&format!("meanwhile, in another terminal: {}", stage.watch(&realm)));
     }
     if matches!(stage, Stage::Processors(_)) {
         conductor.fill_processors()?;

@@ -69,6 +69,22 @@ impl Stage {
         }
     }
 
+    /// What shows the robot at work in another terminal.
+    pub fn watch(&self, realm: &str) -> String {
+        let place = self.near(realm);
+        let enter = place.namespace.iter().map(|name| format!("ip netns exec {name} ")).collect::<String>();
+        let reach = place.reach.arguments().into_iter().map(|word| format!(" {word}")).collect::<String>();
+        format!("{enter}thalweg top --realm {realm}{reach}")
+    }
+
+    /// Where an administrator is.
+    fn near(&self, realm: &str) -> Place {
+        match self {
+            Stage::Link(link) => link.near(BESIDE, realm),
+            Stage::Processors(_) => self.place(BESIDE, realm),
+        }
+    }
+
     /// Where a process of the robot runs.
     pub fn place(&self, part: &str, realm: &str) -> Place {
         match self {
@@ -97,10 +113,7 @@ impl Stage {
             // The process of a port: its own name twice.
             Stage::Processors(_) => [(URGENT, "sched=fifo:30"), ([busy, busy], "sched=other:19")],
         };
-        let place = match self {
-            Stage::Link(link) => link.near(BESIDE, realm),
-            Stage::Processors(_) => self.place(BESIDE, realm),
-        };
+        let place = self.near(realm);
         // On a thread of its own: it may have to go to another namespace.
         let attempt = || {
             place.enter()?;
