@@ -6,7 +6,7 @@
 //! | `netlink`, `devices` | messages and attributes; network devices and routes |
 //! | `discipline`, `class`, `filter` | the parameters of each, to and from the kernel and as `tc` says them |
 //! | `tree` | what is on a device |
-//! | `placement` | where a marked packet lands, and whether its mark changes anything |
+//! | `placement`, `effect` | where a marked packet lands, and whether its mark changes anything |
 //! | `wanted`, `step`, `map` | what queues should be, as steps that the kernel or `tc` can be told, and as `nft` table |
 //! | `install`, `journal`, `replay` | all of it or nothing, with what was there before on disk first; and back |
 //!
@@ -15,6 +15,7 @@
 mod class;
 mod devices;
 mod discipline;
+mod effect;
 mod error;
 mod filter;
 mod install;
