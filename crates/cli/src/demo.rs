@@ -38,8 +38,8 @@ use story::{Phase, Story};
 /// A 1 kHz IMU, a 30 Hz camera (640x480 RGB), 100 Hz commands and a 10 Hz map of 1 MB, on the carriers that are picked
 /// for them. As root, with iproute2: the commands cross a link of 20 Mbit/s that a file transfer fills, and get a higher
 /// class and a real-time thread at half-time. Else: one of its processes fills the processors, and the commands' thread
-/// gets what this user may give it. Exit 1 if, with priorities, a sample was lost or a channel was more than 10 % below
-/// its rate.
+/// gets what this user may give it. Exit 1 if, with its priority, the command channel lost a sample or was more than 10 %
+/// below its rate.
 #[derive(Args, Debug)]
 #[command(after_help = "Example: thalweg demo --seconds 5\n         thalweg demo --json --figure robot.svg")]
 pub struct Arguments {
@@ -86,7 +86,7 @@ pub fn run(arguments: &Arguments) -> Result {
     thalweg::control::local::check_realm(&realm).map_err(|e| Failure::Usage(e.to_string()))?;
     let stop = Stop::on_signals()?;
     arguments.reach.warn_of_open_addresses();
-    let (mut stage, because) = Stage::build(arguments.without_root, &arguments.reach, &stop)?;
+    let (mut stage, because) = Stage::build(arguments.without_root, &arguments.reach)?;
     let mut story = Story { stage: stage.name(), because, phases: Vec::new(), steps: Vec::new() };
     let mut conductor = Conductor::start(&stage, &realm)?;
     if !conductor.wait_until_ready(&stop)? {
@@ -94,6 +94,7 @@ pub fn run(arguments: &Arguments) -> Result {
     }
     if !arguments.json {
         tell(&story::opening(&stage, arguments.seconds.as_secs_f64()));
+        tell(&format!("meanwhile, in another terminal: {}", stage.watch(&realm)));
     }
     if matches!(stage, Stage::Processors(_)) {
         conductor.fill_processors()?;

@@ -8,13 +8,20 @@ use std::os::unix::process::CommandExt;
 use std::time::Instant;
 use support::{House, LONG, Running};
 
-/// Starts the demo as leader of a process group of its own.
+/// Starts the demo as leader of a process group of its own, in the house.
 fn start(house: &House, arguments: &str) -> (Running, Pid) {
     let mut command = house.command(&format!("demo {arguments}"));
-    command.process_group(0);
+    command.process_group(0).current_dir(house.path(""));
     let running = Running::start(command);
     let group = Pid::from_child(&running.child);
     (running, group)
+}
+
+/// Network namespaces that a demo of this process number made.
+fn namespaces_of(process: Pid) -> Vec<String> {
+    let prefix = format!("thalweg-lab-{}-", process.as_raw_nonzero());
+    let all = std::fs::read_dir("/run/netns").into_iter().flatten().flatten();
+    all.map(|entry| entry.file_name().to_string_lossy().into_owned()).filter(|name| name.starts_with(&prefix)).collect()
 }
 
 /// Waits until no process of the group is left, and looks for leftovers.
@@ -32,15 +39,51 @@ fn assert_gone(house: &House, group: Pid) {
 }
 
 #[test]
-fn all_channels_flow_and_are_counted() {
+fn all_channels_flow_and_are_counted_in_both_phases() {
+    let summary = document("--seconds 2 --json --figure robot.svg");
+    assert_eq!(summary["figure"], "robot.svg");
+    if summary["stage"] != "link" {
+        println!("skipped: all_channels_flow_and_are_counted_in_both_phases: because {}", summary["because"]);
+        return;
+    }
+    let carriers = summary["channels"].as_array().unwrap().iter().map(|channel| &channel["carrier"]);
+    assert_eq!(carriers.collect::<Vec<_>>(), ["tcp", "shm", "tcp", "shm"]);
+    let step = &summary["set"][0];
+    assert_eq!(step["command"], "thalweg set /controller/command /base/command class=high sched=fifo:30", "{summary}");
+    if step["done"] == true {
+        assert_eq!(
+            (&step["ends"][0]["class"], &step["ends"][0]["effective"]),
+            (&"high".into(), &true.into()),
+            "{step}"
+        );
+        assert_eq!((step["ends"].as_array().unwrap().len(), &step["ends"][1]["policy"]), (2, &"fifo".into()), "{step}");
+    }
+    let transferred = |phase: usize| summary["phases"][phase]["transfer_mbit_s"].as_f64();
+    assert!(transferred(0) > Some(0.0) && transferred(1) > Some(0.0), "{summary}");
+}
+
+#[test]
+fn without_root_the_processors_are_filled_and_something_is_set() {
+    let summary = document("--seconds 1 --json --without-root");
+    assert_eq!((&summary["stage"], summary["channels"][2]["carrier"].as_str()), (&"processors".into(), Some("shm")));
+    let steps = summary["set"].as_array().unwrap();
+    assert_eq!(steps.last().unwrap()["done"], true, "{summary}");
+    assert!(summary["because"].as_str().unwrap().contains("--without-root") && summary["figure"].is_null());
+}
+
+/// Runs it to its end, checks what every document has, and that nothing is left.
+fn document(arguments: &str) -> serde_json::Value {
     let house = House::new();
-    let (running, group) = start(&house, "--seconds 2 --json");
+    let (running, group) = start(&house, arguments);
     let done = running.finish();
     // Exit 1 is an honest answer of a busy machine.
     assert!([0, 1].contains(&done.code()), "{}", done.errors);
     let summary: serde_json::Value = serde_json::from_str(&done.lines[0]).unwrap();
     assert_eq!((done.lines.len(), summary["channels"].as_array().map(Vec::len)), (1, Some(4)));
-    for channel in summary["channels"].as_array().unwrap() {
+    let phases: Vec<_> = summary["phases"].as_array().unwrap().iter().map(|phase| &phase["phase"]).collect();
+    assert_eq!(phases, ["before", "after"]);
+    let all = summary["phases"].as_array().unwrap().iter().flat_map(|phase| phase["channels"].as_array().unwrap());
+    for channel in all {
         let number = |key: &str| channel[key].as_u64().unwrap();
         assert!(number("received") > 0, "{channel}");
         assert_eq!(number("sent") - number("received"), number("lost"), "{channel}");
@@ -48,6 +91,11 @@ fn all_channels_flow_and_are_counted() {
         assert!(channel["rate_hz"].as_f64() > Some(0.0) && channel["carrier"].as_str() != Some(""), "{channel}");
     }
     assert_gone(&house, group);
+    assert_eq!(namespaces_of(group), Vec::<String>::new());
+    if let Some(file) = summary["figure"].as_str() {
+        assert!(std::fs::read_to_string(house.path(file)).unwrap().contains("</svg>"), "{file}");
+    }
+    summary
 }
 
 #[test]
@@ -60,6 +108,7 @@ fn the_table_has_a_line_per_channel_and_a_verdict() {
         assert!(text.contains(topic), "{text}");
     }
     assert!(done.lines.last().is_some_and(|line| line.contains("samples arrived")), "{text}");
+    assert!(text.contains("p99 before") && house.path("thalweg-demo.svg").exists(), "{text}");
     assert_gone(&house, group);
 }
 
@@ -73,6 +122,7 @@ fn an_interrupt_of_the_whole_group_ends_it_with_a_summary() {
     assert_eq!(done.code(), 0, "{}", done.errors);
     assert!(done.lines.last().is_some_and(|line| line.contains("interrupted")), "{:?}", done.lines);
     assert_gone(&house, group);
+    assert_eq!(namespaces_of(group), Vec::<String>::new());
 }
 
 #[test]
@@ -83,4 +133,8 @@ fn the_robot_ends_with_a_killed_parent() {
     running.signal(Signal::KILL);
     drop(running);
     assert_gone(&house, group);
+    // What it could not remove, the next one does.
+    let (next, after) = start(&house, "--seconds 1 --json");
+    next.finish();
+    assert_eq!((namespaces_of(group), namespaces_of(after)), (Vec::new(), Vec::new()));
 }

@@ -5,7 +5,6 @@ use super::PART_OF_LAB;
 use super::place::Place;
 use super::robot::{BESIDE, parts};
 use crate::session::Reach;
-use crate::signals::Stop;
 use lab::load::{Counted, Generator, Load, Pattern, Protocol, Sink};
 use lab::part::{Place as At, Program};
 use lab::topology::wire::{Queue, Wire};
@@ -18,6 +17,9 @@ use std::path::PathBuf;
 pub const RATE: u64 = 20_000_000;
 /// Packets that wait in each queue, as many a router holds: 60 ms.
 const QUEUE: u32 = 100;
+
+/// Connections of the transfer: one alone cannot fill its own host's queue.
+const STREAMS: u32 = 8;
 
 /// Numbers of the hosts: the one beside the robot, and the robot's own.
 const HOSTS: [u8; 2] = [1, 2];
@@ -37,9 +39,10 @@ impl Link {
     ///
     /// # Errors
     /// Why it cannot be had here: no root, no iproute2.
-    pub fn build(stop: &Stop) -> Result<Self> {
+    pub fn build() -> Result<Self> {
         let program = Program::this(&[PART_OF_LAB])?;
-        let lab = Lab::open(Options::default(), lab::Stop::by(stop.flag()), program, |_| {})?;
+        // Who asks to end is heard between phases: until then, all of it answers.
+        let lab = Lab::open(Options::default(), lab::Stop::default(), program, |_| {})?;
         let topology = Topology::link(&lab)?;
         let wire = Wire { rate: RATE, limit: QUEUE, queue: Queue::Classes };
         HOSTS.into_iter().try_for_each(|host| wire.install(topology.host(host), DEVICE))?;
@@ -73,7 +76,7 @@ impl Link {
     /// A process of it failed.
     pub fn begin(&mut self) -> Result {
         self.since = self.sink.count(&self.lab)?;
-        let load = Load { protocol: Protocol::Tcp, rate: 0, pattern: Pattern::Greedy(1), gso: false, seed: 1 };
+        let load = Load { protocol: Protocol::Tcp, rate: 0, pattern: Pattern::Greedy(STREAMS), gso: false, seed: 1 };
         self.generator.start(&self.lab, &load)
     }
 

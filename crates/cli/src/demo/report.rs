@@ -243,7 +243,8 @@ impl Channel {
         }
     }
 
-    fn failure(&self) -> Option<String> {
+    /// Why it did not go as promised, if so.
+    pub fn failure(&self) -> Option<String> {
         let Channel { topic, rate_hz, wanted_hz, .. } = self;
         if self.lost > 0 {
             Some(format!("{topic} lost {} of {} samples", self.lost, self.sent))

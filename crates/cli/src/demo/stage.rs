@@ -6,7 +6,6 @@ use super::place::Place;
 use super::robot::{BESIDE, BUSY, LINES, URGENT};
 use crate::failure::{Failure, Result};
 use crate::session::Reach;
-use crate::signals::Stop;
 use serde::Serialize;
 use std::time::{Duration, Instant};
 use thalweg::Node;
@@ -37,7 +36,7 @@ pub struct Step {
 
 impl Stage {
     /// The link if it can be had; else the processors, and why.
-    pub fn build(without_root: bool, reach: &Reach, stop: &Stop) -> Result<(Self, Option<String>)> {
+    pub fn build(without_root: bool, reach: &Reach) -> Result<(Self, Option<String>)> {
         let processors = |why: &str| Ok((Stage::Processors(reach.clone()), Some(why.to_owned())));
         if without_root {
             return processors("--without-root was given");
@@ -45,7 +44,7 @@ impl Stage {
         if reach.beyond() {
             return processors("the robot is to reach other hosts by this one's addresses");
         }
-        match Link::build(stop) {
+        match Link::build() {
             Ok(link) => Ok((Stage::Link(Box::new(link)), None)),
             Err(lab::Error::System(why)) => processors(&why),
             Err(error) => Err(error.into()),
@@ -67,6 +66,22 @@ impl Stage {
                 format!("{BESIDE} commands the robot over {} Mbit/s; a file transfer fills the link", RATE / 1_000_000)
             }
             Stage::Processors(_) => format!("{BUSY} computes on twice as many threads as there are processors"),
+        }
+    }
+
+    /// What shows the robot at work in another terminal.
+    pub fn watch(&self, realm: &str) -> String {
+        let place = self.near(realm);
+        let enter = place.namespace.iter().map(|name| format!("ip netns exec {name} ")).collect::<String>();
+        let reach = place.reach.arguments().into_iter().map(|word| format!(" {word}")).collect::<String>();
+        format!("{enter}thalweg top --realm {realm}{reach}")
+    }
+
+    /// Where an administrator is.
+    fn near(&self, realm: &str) -> Place {
+        match self {
+            Stage::Link(link) => link.near(BESIDE, realm),
+            Stage::Processors(_) => self.place(BESIDE, realm),
         }
     }
 
@@ -98,10 +113,7 @@ impl Stage {
             // The process of a port: its own name twice.
             Stage::Processors(_) => [(URGENT, "sched=fifo:30"), ([busy, busy], "sched=other:19")],
         };
-        let place = match self {
-            Stage::Link(link) => link.near(BESIDE, realm),
-            Stage::Processors(_) => self.place(BESIDE, realm),
-        };
+        let place = self.near(realm);
         // On a thread of its own: it may have to go to another namespace.
         let attempt = || {
             place.enter()?;

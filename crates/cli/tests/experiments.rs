@@ -1,0 +1,117 @@
+//! The experiments on processors, isolation and big messages: the shape of their results, and that nothing is left.
+//! Whether checks pass is no matter here: too little is measured, on a machine that does other things.
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use rustix::process::{Pid, Signal};
+use serde_json::Value;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use support::{House, LONG, Running};
+
+/// Namespaces and folders of the lab run of this process.
+fn left_by(process: u32) -> Vec<String> {
+    let mark = format!("thalweg-lab-{process}-");
+    let folders = [Path::new("/run/netns").to_owned(), std::env::temp_dir()];
+    let entries = folders.iter().flat_map(|folder| std::fs::read_dir(folder).into_iter().flatten()).flatten();
+    entries.filter_map(|e| e.file_name().into_string().ok()).filter(|name| name.starts_with(&mark)).collect()
+}
+
+/// Runs the least of an experiment; `None` where it cannot be had.
+fn run(name: &str) -> Option<Value> {
+    let house = House::new();
+    let running = house.start(&format!("lab run {name} --tiny --json"));
+    let process = running.child.id();
+    let done = running.finish();
+    assert_eq!(left_by(process), Vec::<String>::new());
+    if done.code() == 3 {
+        println!("skipped: {name}: because {}", done.errors.lines().last().unwrap_or_default());
+        return None;
+    }
+    assert_eq!(done.lines.len(), 1, "{:?} {}", done.lines, done.errors);
+    let document: Value = serde_json::from_str(&done.lines[0]).unwrap();
+    assert_eq!(done.code(), if document["pass"] == true { 0 } else { 1 }, "{}", done.errors);
+    for cell in document["cells"].as_array().unwrap() {
+        let count = |key: &str| cell[key].as_u64().unwrap_or_else(|| panic!("no {key} in {cell}"));
+        assert_eq!(count("sent"), count("received") + count("lost"), "{cell}");
+        assert_eq!(count("n") + cell["stalled"]["n"].as_u64().unwrap(), count("received"), "{cell}");
+        assert!(count("n") == 0 || cell["rtt_us"]["p50"].is_f64() || cell["latency_us"]["p50"].is_f64(), "{cell}");
+        assert!(cell["factors"]["arm"].is_string() && !cell["repetitions"].as_array().unwrap().is_empty(), "{cell}");
+    }
+    assert!(document["figure"]["panels"].as_array().is_some_and(|panels| !panels.is_empty()));
+    Some(document)
+}
+
+/// What the cells were set to, by one factor.
+fn factors<'a>(document: &'a Value, name: &str) -> Vec<&'a Value> {
+    document["cells"].as_array().unwrap().iter().map(|cell| &cell["factors"][name]).collect()
+}
+
+#[test]
+fn cpu_contention_compares_policies_on_the_same_processors() {
+    let Some(document) = run("cpu-contention") else { return };
+    let cells = document["cells"].as_array().unwrap();
+    let has = |policy: &str, hogs: u64, pinned: bool| {
+        cells.iter().any(|cell| {
+            let factors = &cell["factors"];
+            factors["policy"] == policy && factors["hogs"] == hogs && factors["pinned"] == pinned
+        })
+    };
+    for hogs in [0, 2, 4] {
+        assert!(has("other", hogs, true) && has("fifo:30", hogs, true), "{:?}", factors(&document, "policy"));
+    }
+    // The kernel admits a reservation or not; then it is said why.
+    let skipped = document["skipped"].as_array().unwrap().iter().any(|s| s["because"].as_str() != Some(""));
+    assert!(has("fifo:30", 4, false) && (has("deadline", 4, false) || skipped));
+}
+
+#[test]
+fn isolation_impairs_one_subscriber_on_every_network_carrier() {
+    let Some(document) = run("isolation") else { return };
+    let skipped = document["skipped"].as_array().unwrap().len();
+    let carriers = factors(&document, "measured");
+    // Two arms, of the seven's latency and of the calls.
+    for carrier in ["tcp", "udp", "mcast"] {
+        let cells = carriers.iter().filter(|found| **found == carrier).count();
+        assert!(cells == 8 || skipped > 0 && cells == 4, "{carrier}: {cells} cells, {skipped} skipped");
+    }
+    let checks = document["checks"].as_array().unwrap();
+    let latest = checks.iter().filter(|check| check["name"].as_str().unwrap().contains("had the latest"));
+    assert!(latest.clone().count() >= 3);
+    for check in latest.filter(|check| check["name"].as_str().unwrap().contains("stopped")) {
+        assert_eq!(check["pass"], true, "{check}");
+    }
+}
+
+#[test]
+fn big_messages_arrive_whole_beside_a_small_channel() {
+    let Some(document) = run("big-messages") else { return };
+    let checks = document["checks"].as_array().unwrap();
+    let whole: Vec<_> = checks.iter().filter(|c| c["name"].as_str().unwrap().contains("whole")).collect();
+    assert!(whole.len() == 5 && whole.iter().all(|check| check["pass"] == true), "{whole:?}");
+    let bounds: Vec<f64> = factors(&document, "blocking_us").iter().filter_map(|bound| bound.as_f64()).collect();
+    assert!(bounds.len() == 4 && bounds.windows(2).all(|pair| pair[0] >= pair[1]), "{bounds:?}");
+    assert!(!document["environment"]["qdiscs"].as_array().unwrap().is_empty());
+}
+
+#[test]
+fn ctrl_c_ends_hogs_and_stopped_processes_too() {
+    for name in ["cpu-contention", "isolation"] {
+        let house = House::new();
+        let mut command = house.command(&format!("lab run {name} --json"));
+        command.process_group(0); // as from a terminal, the parts get the signal, too
+        let running = Running::start(command);
+        let (process, group) = (running.child.id(), Pid::from_child(&running.child));
+        let until = std::time::Instant::now() + LONG;
+        while left_by(process).is_empty() && rustix::process::test_kill_process_group(group).is_ok() {
+            assert!(std::time::Instant::now() < until, "the run has not begun");
+            std::thread::yield_now();
+        }
+        let _ = rustix::process::kill_process_group(group, Signal::INT);
+        let done = running.finish();
+        assert!([1, 3].contains(&done.code()) && done.lines.is_empty(), "{}", done.errors);
+        assert_eq!(left_by(process), Vec::<String>::new());
+        assert!(rustix::process::test_kill_process_group(group).is_err(), "processes are left");
+    }
+}
