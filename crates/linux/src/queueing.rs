@@ -38,7 +38,7 @@ pub use map::{Hook, PriorityMap, TABLE};
 pub use placement::Placement;
 pub use step::Step;
 pub use tree::{Counters, Handle, Node, Queues};
-pub use wanted::{MARKS, OURS, PerClass, Scheduler, Service, Share, Wanted, class_of};
+pub use wanted::{MARKS, OURS, OURS_MAPPED, PerClass, Scheduler, Service, Share, Wanted, class_of};
 
 use crate::namespace::Namespace;
 

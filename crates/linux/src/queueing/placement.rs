@@ -4,6 +4,7 @@ use super::class::Class;
 use super::discipline::Discipline;
 use super::filter::{Filter, Verdict};
 use super::tree::{Handle, Node, Queues};
+use super::wanted::mapped;
 use serde::Serialize;
 
 /// Where a packet lands, and whether its mark changes anything there.
@@ -91,6 +92,7 @@ impl Queues {
     }
 
     pub(super) fn spot(&self, packet: Packet) -> Spot {
+        let packet = Packet { priority: mapped(self, packet.tos).unwrap_or(packet.priority), ..packet };
         match self.root() {
             Some(root) => self.enter(root, packet, 0),
             None => Spot { waits: false, ..Spot::single("noqueue", "no queue") },

@@ -4,7 +4,7 @@
 use crate::packets::{NAMED, marked, priority_of, receive, receiver};
 use crate::world::{Host, bridged, pair, routed};
 use std::net::{IpAddr, SocketAddr};
-use thalweg_linux::queueing::{Handle, Hook, PriorityMap, Scheduler, Share, Wanted, install, read};
+use thalweg_linux::queueing::{Handle, Hook, PriorityMap, Scheduler, Share, Wanted, install, placement, read};
 
 pub const NEAR: [&str; 2] = ["10.99.0.2", "fd99::2"];
 
@@ -83,13 +83,11 @@ fn a_map_puts_each_mark_into_its_class_on_a_router_and_on_a_bridge() {
         (Hook::Bridge, bridged, NEAR),
     ] {
         let Some([a, switch, _b]) = connect(test) else { return };
-        let all = wanted("out", shares(), Some(hook));
-        in_own_directory(&switch, "map", std::slice::from_ref(&all));
+        in_own_directory(&switch, "map", &[wanted("out", shares(), Some(hook))]);
         // Without filters, so that the map alone decides.
         switch.run("tc filter del dev out parent 7a2:");
         let queues = switch.inside(|| read("out")).unwrap();
-        let map = all.priority_map().unwrap();
-        counted(&a, &switch, "out", far, |tos, _, v6| queues.placement(tos, map.priority(tos), v6).place);
+        counted(&a, &switch, "out", far, |tos, _, v6| queues.placement(tos, 0, v6).place);
     }
 }
 
@@ -159,6 +157,8 @@ fn a_router_knows_only_the_old_bits_of_ipv4_and_a_map_helps() {
     let map = wanted("out", Scheduler::Strict, Some(Hook::Router));
     in_own_directory(&router, "router", std::slice::from_ref(&map));
     let map: PriorityMap = map.priority_map().unwrap();
+    let placed = router.inside(|| placement("out", 46 << 2, 0, true)).unwrap();
+    assert!(placed.effective && placed.place == "band 0", "the map is known: {placed:?}");
     for to in far {
         ordered(&a, &router, "out", (&b, to), |tos, _, _| map.priority(tos));
     }

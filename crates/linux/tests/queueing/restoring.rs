@@ -93,7 +93,7 @@ pub fn restored_over<const N: usize>(test: &str, former: &[&str], ours: [Schedul
         let all = [Wanted { map: Some(Hook::Router), ..wanted(scheduler) }];
         a.inside(|| install(&journals.0, &all).unwrap().keep().unwrap());
         let installed = a.queues("veth");
-        assert!(installed.contains("qdisc tbf 7a1: root") && installed != before, "{installed}");
+        assert!(installed.contains("qdisc tbf 7a3: root") && installed != before, "{installed}");
         assert!(a.run("nft list ruleset").contains("oifname \"veth\""));
         let restored = a.inside(|| restore(&journals.0)).unwrap();
         assert_eq!(a.queues("veth"), before, "{restored:?}");
