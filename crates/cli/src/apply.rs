@@ -9,7 +9,7 @@ use crate::output::{line, table, tell};
 use crate::session::{Common, Session};
 use clap::Args;
 use host_file::{Channel, HostFile};
-use linux::queueing::{self, Outcome, QueueError, Reason, Restored, Wanted};
+use linux::queueing::{self, Outcome, QueueError, Reason, Restored, Scheduler, Wanted};
 use serde::Serialize;
 use serde_json::json;
 use std::path::PathBuf;
@@ -41,8 +41,13 @@ pub struct RestoreArguments {
 
 /// Applies a file, or says how it would.
 pub fn apply(arguments: &ApplyArguments) -> Result {
-    let file = HostFile::read(&arguments.file, has_prio()).map_err(Failure::Usage)?;
+    let prio = has_prio();
+    let file = HostFile::read(&arguments.file, prio.unwrap_or(false)).map_err(Failure::Usage)?;
     if arguments.dry_run {
+        let strict = file.devices.iter().any(|(_, wanted)| wanted.scheduler == Scheduler::Strict);
+        if strict && prio.is_none() {
+            tell("only root can find out whether this kernel has prio, which strict would take instead of pfifo_fast");
+        }
         return dry_run(arguments, &file);
     }
     let session = session(arguments, &file)?;
@@ -75,9 +80,9 @@ pub fn directory() -> PathBuf {
     dir.join("applied")
 }
 
-/// Whether the kernel has `prio`. Who may not try has no use for the answer but in a dry run.
-fn has_prio() -> bool {
-    queueing::probe().is_ok_and(|found| found.iter().any(|(name, has)| *name == "prio" && *has))
+/// Whether the kernel has `prio`; `None`: this user may not try.
+fn has_prio() -> Option<bool> {
+    queueing::probe().ok().map(|found| found.contains(&("prio", true)))
 }
 
 fn dry_run(arguments: &ApplyArguments, file: &HostFile) -> Result {

@@ -41,6 +41,9 @@ fn bad_arguments_exit_2_and_say_what_is_allowed() {
         ("sub /a --name a/b", "node name"),
         ("list doors", "nodes, ports, topics, channels"),
         ("connect /out", "</IN>"),
+        ("why /out", "</IN>"),
+        ("why out /in", "does not start with '/'"),
+        ("doctor --fix=weather", "no-bands"),
         ("hz /a --seconds soon", "a number of seconds"),
         ("hz /a --seconds -1", "'-1' for '--seconds <SECONDS>': a number of seconds"),
         ("demo --realm a/b", "realm \"a/b\": allowed are"),
@@ -123,7 +126,8 @@ fn a_build_without_a_router_says_so() {
 fn every_verb_helps_with_an_example() {
     let house = House::new();
     for verb in
-        "demo pub sub list info connect disconnect set get admin qos sched hz bw delay top router bench".split(' ')
+        "demo pub sub list info connect disconnect set get admin qos sched hz bw delay top router bench apply restore"
+            .split(' ')
     {
         let help = house.run(&format!("{verb} --help")).lines.join("\n");
         assert!(help.contains(&format!("thalweg {verb}")) && help.contains("Example:"), "{verb}: {help}");

@@ -6,7 +6,7 @@
 //! | `netlink`, `devices` | messages and attributes; network devices and routes |
 //! | `discipline`, `class`, `filter` | the parameters of each, to and from the kernel and as `tc` says them |
 //! | `tree` | what is on a device |
-//! | `placement` | where a marked packet lands, and whether its mark changes anything |
+//! | `placement`, `effect` | where a marked packet lands, and whether its mark changes anything |
 //! | `wanted`, `step`, `map` | what queues should be, as steps that the kernel or `tc` can be told, and as `nft` table |
 //! | `install`, `journal`, `replay` | all of it or nothing, with what was there before on disk first; and back |
 //!
@@ -15,6 +15,7 @@
 mod class;
 mod devices;
 mod discipline;
+mod effect;
 mod error;
 mod filter;
 mod install;
@@ -37,7 +38,7 @@ pub use map::{Hook, PriorityMap, TABLE};
 pub use placement::Placement;
 pub use step::Step;
 pub use tree::{Counters, Handle, Node, Queues};
-pub use wanted::{MARKS, OURS, PerClass, Scheduler, Service, Share, Wanted, class_of};
+pub use wanted::{MARKS, OURS, OURS_MAPPED, PerClass, Scheduler, Service, Share, Wanted, class_of};
 
 use crate::namespace::Namespace;
 

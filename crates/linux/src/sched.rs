@@ -105,6 +105,9 @@ pub fn set_affinity(tid: i32, cpus: &[u16]) -> Result<(), SchedError> {
 /// # Errors
 /// As [`set`]; nothing is half done.
 pub fn apply(tid: i32, scheduling: Option<&Scheduling>, affinity: Option<&[u16]>) -> Result<(), SchedError> {
+    if scheduling.is_none() && affinity.is_none() {
+        return Ok(());
+    }
     let before = read(tid).map_err(|error| refusal::of_scheduling(tid, &Scheduling::default(), error))?;
     let processors_first = matches!(scheduling, Some(Scheduling { policy: Policy::Deadline { .. }, .. }));
     let policy = || scheduling.map_or(Ok(()), |to| set(tid, to));

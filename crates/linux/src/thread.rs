@@ -17,12 +17,14 @@ pub struct Settings {
     pub affinity: Option<Vec<u16>>,
     /// Policy and priority. Default: OTHER, at its creator's nice value.
     pub scheduling: Option<Scheduling>,
+    /// Start also where the kernel refuses the scheduling or the processors. Default: no.
+    pub best_effort: bool,
 }
 
 impl Settings {
     /// The defaults, with a name.
     pub fn named(name: impl Into<String>) -> Self {
-        Self { name: name.into(), stack: 256 * 1024, affinity: None, scheduling: None }
+        Self { name: name.into(), stack: 256 * 1024, affinity: None, scheduling: None, best_effort: false }
     }
 }
 
@@ -65,7 +67,8 @@ fn builder(settings: &Settings) -> std::thread::Builder {
 
 fn prepare(settings: &Settings) -> Result<(), SchedError> {
     reset_policy();
-    sched::apply(0, settings.scheduling.as_ref(), settings.affinity.as_deref())
+    let done = sched::apply(0, settings.scheduling.as_ref(), settings.affinity.as_deref());
+    done.or_else(|refused| if settings.best_effort { Ok(()) } else { Err(refused) })
 }
 
 /// Sets the calling thread to SCHED_OTHER, nice 0 left as it is. Giving up a priority needs no permission.
@@ -120,5 +123,9 @@ mod tests {
         let refused = start(settings, || panic!("it ran")).unwrap_err();
         let inner = refused.get_ref().and_then(|e| e.downcast_ref::<SchedError>()).unwrap();
         assert!(matches!(inner.reason, sched::Reason::Invalid), "{inner}");
+        let settings = Settings { affinity: Some(vec![1023]), best_effort: true, ..Settings::named("somewhere") };
+        let (thread, tid) = start(settings, || {}).unwrap();
+        thread.join().unwrap();
+        assert_ne!(tid, 0);
     }
 }

@@ -9,6 +9,15 @@ use thalweg::admin::{Reply, Request};
 use thalweg::codec::Raw;
 use thalweg::{Node, Publisher, Settings, Subscriber};
 use world::LONG;
+use world::agent::Agent;
+use world::net::{A, B, TwoHosts};
+use world::{World, skipped};
+
+#[test]
+#[ignore = "run by the other tests, in a process of its own"]
+fn the_part() {
+    world::roles::play();
+}
 
 struct Pair {
     near: Node,
@@ -97,7 +106,7 @@ fn ys_12_ys_20_threads_are_scheduled_by_name_and_number() {
     let (ok, said) = pair.command("/out", "prop set /in (sched ((policy SCHED_FIFO) (priority 30)))");
     if !ok {
         assert!(said.contains("CAP_SYS_NICE") || said.contains("rt_runtime"), "a refusal names its remedy: {said}");
-        return world::skipped("this user may not set SCHED_FIFO");
+        return skipped("this user may not set SCHED_FIFO");
     }
     assert_eq!(said, "ok");
     let got = pair.done("/out", "prop get /in");
@@ -221,4 +230,32 @@ fn ys_01_unknown_verbs_go_to_the_users_own_reader() {
     drop(publisher);
     let request = Request::Command { port: "/out".into(), text: "ver".into() };
     assert!(node.ask(node.id(), &request, LONG).unwrap_err().to_string().contains("no port /out"));
+}
+
+#[test]
+fn ys_33_a_connection_between_hosts_lasts_whoever_starts_anew() {
+    let _alone = world::alone();
+    let hosts = match TwoHosts::new("k") {
+        Ok(hosts) => hosts,
+        Err(why) => return skipped(why),
+    };
+    let world = World::new();
+    let file = world.dir().join("nodes.toml");
+    std::fs::write(&file, format!("[[node]]\naddress = \"{A}:7400\"\n[[node]]\naddress = \"{B}:7400\"\n")).unwrap();
+    let part = |role: &str, at: &str| format!("{role} file={} listen={at}:7400", file.display());
+    let publisher = || Agent::start_by(&world, &part("publisher topic=/a name=/out", A), &hosts.in_a());
+    let subscriber = || Agent::start_by(&world, &part("subscriber topic=/b name=/in", B), &hosts.in_b());
+    // Only the publisher's host is told, before there is a subscriber: that host's run directory is another's.
+    let mut first = publisher();
+    let kept = first.ask("keep to=/out,/in");
+    assert_eq!(kept["ok"], true, "{kept}");
+    let mut second = subscriber();
+    second.connected(1);
+    second.finish();
+    let mut second = subscriber();
+    second.connected(1);
+    first.finish();
+    let mut first = publisher();
+    first.connected(1);
+    second.connected(1);
 }

@@ -23,7 +23,7 @@ use crate::part::{Part, Place};
 use crate::run::Lab;
 use crate::topology::{Namespace, Topology};
 use ends::{End, Priorities};
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::time::Duration;
 use thalweg::admin::EndReport;
 
@@ -110,10 +110,4 @@ fn addresses(lab: &Lab, host: &Namespace, all: &[SocketAddr]) -> Result<std::pat
     std::fs::write(&file, text)
         .map_err(|e| Error::system(&file.display().to_string(), &e, "see the system's message"))?;
     Ok(file)
-}
-
-/// Bytes that a sample of a carrier is longer by on the wire, Ethernet header included: what Thalweg and IP add at most.
-pub fn overhead(address: IpAddr) -> u64 {
-    let ip = if address.is_ipv4() { 20 } else { 40 };
-    14 + ip + 32 + 32
 }

@@ -155,8 +155,9 @@ fn unknown(port: &str) -> Failure {
     Failure::No(format!("no port {port} is known; start its program first, or see `thalweg list ports`"))
 }
 
+/// One per network namespace, as for queues: each is a host of its own.
 fn journal(directory: &Path) -> PathBuf {
-    directory.join("channels.json")
+    directory.join(format!("channels-{}.json", linux::namespace::current_id().unwrap_or(0)))
 }
 
 fn save(file: &Path, former: &[Former]) -> Result {

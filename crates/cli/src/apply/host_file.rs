@@ -119,6 +119,9 @@ impl HostFile {
     /// As [`HostFile::read`], from its text. `prio`: the kernel has the discipline of this name.
     fn parse(text: &str, prio: bool) -> Result<Self, Wrong> {
         let file: File = toml::from_str(text).map_err(|e| (e.span().unwrap_or(0..0), e.message().to_owned()))?;
+        if file.device.is_empty() && file.channel.is_empty() {
+            return Err((0..0, "nothing to apply: allowed are [[device]] and [[channel]] tables".to_owned()));
+        }
         let mut found = Self { devices: Vec::new(), channels: Vec::new() };
         for entry in &file.device {
             let wanted = device(entry.get_ref(), prio)?;

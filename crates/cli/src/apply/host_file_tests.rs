@@ -43,6 +43,7 @@ fn what_is_wrong_is_named_with_its_line_and_what_is_allowed() {
     let channel = |more: &str| format!("[[channel]]\npublisher = \"/a\"\nsubscriber = \"/b\"\n{more}\n");
     for (text, says) in [
         ("[[device]]\nname = \"eth0\"\n".to_owned(), "1: missing field `rate`"),
+        (String::new(), "1: nothing to apply: allowed are [[device]]"),
         ("[[devise]]\n".to_owned(), "1: unknown field `devise`, expected `device` or `channel`"),
         ("[[device]]\nname = \"eth0\"\nrate = 10\n".to_owned(), "3: invalid type: integer"),
         (

@@ -23,11 +23,9 @@ pub struct Row {
 /// What the kernel says.
 pub fn of(wanted: &Wanted) -> Result<Vec<Row>> {
     let queues = read(&wanted.device).map_err(super::failure)?;
-    let map = wanted.priority_map();
     let row = |class: Class, v6: bool| {
         let mark = Mark::Class(class);
-        let priority = map.as_ref().map_or(mark.socket_priority(), |map| map.priority(mark.tos()));
-        let placement = queues.placement(mark.tos(), priority, v6);
+        let placement = queues.placement(mark.tos(), mark.socket_priority(), v6);
         Row { class, dscp: mark.dscp().value(), version: if v6 { 6 } else { 4 }, placement }
     };
     Ok(Class::ALL.into_iter().rev().flat_map(|class| [row(class, false), row(class, true)]).collect())

@@ -4,7 +4,7 @@ use super::error::{QueueError, Reason};
 use super::journal::{self, Before, Journal, Store};
 use super::netlink::Socket;
 use super::tree::Queues;
-use super::wanted::{OURS, Wanted};
+use super::wanted::{OURS, OURS_MAPPED, Wanted};
 use super::{devices, map, replay};
 use crate::clock;
 use std::fmt;
@@ -225,7 +225,7 @@ fn restore_one(before: &Before) -> Result<Restored, QueueError> {
         _ => return told(Outcome::Vanished),
     }
     let found = Queues::read(&before.device)?;
-    let ours = found.root().is_some_and(|root| root.handle.major() == OURS);
+    let ours = found.root().is_some_and(|root| [OURS, OURS_MAPPED].contains(&root.handle.major()));
     if replay::difference(before, &found).is_none() {
         return told(Outcome::AsBefore);
     }

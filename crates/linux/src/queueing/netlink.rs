@@ -17,6 +17,8 @@ pub const ACK: u16 = 4;
 pub const DUMP: u16 = 0x300;
 /// `NLM_F_CREATE | NLM_F_EXCL`: fails where the object is there.
 pub const CREATE: u16 = 0x600;
+/// `NLM_F_CREATE | NLM_F_REPLACE`: takes the place of what is there.
+pub const REPLACE: u16 = 0x500;
 
 /// The route family's protocol is number 0: `None`.
 const ROUTE: Option<rustix::net::Protocol> = None;
@@ -147,7 +149,9 @@ impl Socket {
         rustix::net::sendto(&self.fd, &request, SendFlags::empty(), &SocketAddrNetlink::new(0, 0))?;
         let (mut messages, mut interrupted, mut buffer) = (Vec::new(), false, vec![0; 64 << 10]);
         loop {
-            let got = rustix::net::recv(&self.fd, &mut buffer[..], RecvFlags::empty())?.0;
+            // A process that is stopped and goes on is interrupted here, since the socket has a time-out (signal(7)).
+            let receive = || rustix::net::recv(&self.fd, &mut buffer[..], RecvFlags::empty());
+            let got = rustix::io::retry_on_intr(receive)?.0;
             let found = answers(buffer.get(..got).unwrap_or_default(), self.sequence);
             messages.extend(found.messages);
             interrupted |= found.interrupted;

@@ -4,7 +4,7 @@ use super::class::Class;
 use super::discipline::Discipline;
 use super::filter::{Filter, Verdict};
 use super::tree::{Handle, Node, Queues};
-use qos::priority::{Dscp, Mark};
+use super::wanted::mapped;
 use serde::Serialize;
 
 /// Where a packet lands, and whether its mark changes anything there.
@@ -30,23 +30,23 @@ pub struct Placement {
 
 /// What is known of a packet.
 #[derive(Clone, Copy)]
-struct Packet {
-    tos: u8,
-    priority: u32,
-    v6: bool,
+pub(super) struct Packet {
+    pub tos: u8,
+    pub priority: u32,
+    pub v6: bool,
 }
 
 /// Where a packet ends up.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Spot {
-    discipline: String,
-    place: String,
-    rank: u32,
+pub(super) struct Spot {
+    pub discipline: String,
+    pub place: String,
+    pub rank: u32,
     of: u32,
     /// By the packet's priority or mark.
-    chosen: bool,
-    waits: bool,
-    dropped: bool,
+    pub chosen: bool,
+    pub waits: bool,
+    pub dropped: bool,
     /// What else might decide.
     unsure: Option<String>,
 }
@@ -80,15 +80,19 @@ const DEEPEST: u32 = 16;
 impl Queues {
     /// Where a packet with this mark lands.
     pub fn placement(&self, tos: u8, socket_priority: u32, v6: bool) -> Placement {
-        let spot = self.spot(Packet { tos, priority: socket_priority, v6 });
-        let unmarked = self.spot(Packet { tos: 0, priority: 0, v6 });
-        let (effective, because) = self.judge(&spot, &unmarked, Packet { tos, priority: socket_priority, v6 });
+        let packet = Packet { tos, priority: socket_priority, v6 };
+        let (spot, unmarked) = (self.spot(packet), self.spot(Packet { tos: 0, priority: 0, v6 }));
+        let (effective, because) = self.judge(&spot, &unmarked, packet);
         let Spot { discipline, place, rank, of, waits, unsure, .. } = spot;
-        let because = unsure.map_or(because.clone(), |unsure| format!("{because}; but {unsure}"));
+        let because = match unsure {
+            Some(unsure) => format!("{because}; but {unsure}"),
+            None => because,
+        };
         Placement { device: self.device.clone(), discipline, place, rank, of, waits, effective, because }
     }
 
-    fn spot(&self, packet: Packet) -> Spot {
+    pub(super) fn spot(&self, packet: Packet) -> Spot {
+        let packet = Packet { priority: mapped(self, packet.tos).unwrap_or(packet.priority), ..packet };
         match self.root() {
             Some(root) => self.enter(root, packet, 0),
             None => Spot { waits: false, ..Spot::single("noqueue", "no queue") },
@@ -232,90 +236,3 @@ fn choose(filters: &[&Filter], packet: Packet) -> (Option<Handle>, Option<String
     }
     (None, unsure)
 }
-
-/// What a mark asks for, compared with unmarked packets.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Wish {
-    Ahead,
-    Behind,
-    Nothing,
-}
-
-impl Packet {
-    /// LE, CS1 and class low (AF11) mean less than nothing said; every other mark means more (RFC 4594, RFC 8622).
-    fn wish(self) -> Wish {
-        match (self.tos >> 2, qos::priority::band(self.priority)) {
-            (1 | 8 | 10, _) | (0, 2) => Wish::Behind,
-            (0, 1) => Wish::Nothing,
-            _ => Wish::Ahead,
-        }
-    }
-    fn name(self) -> String {
-        let dscp = Dscp::new(self.tos >> 2).unwrap_or_default();
-        match (dscp.value(), self.priority) {
-            (0, 0) => "an unmarked packet".to_owned(),
-            (0, priority) => format!("socket priority {priority}"),
-            _ => dscp.to_string(),
-        }
-    }
-}
-
-impl Queues {
-    fn judge(&self, spot: &Spot, unmarked: &Spot, packet: Packet) -> (bool, String) {
-        let (device, name, wish) = (&self.device, packet.name(), packet.wish());
-        let Spot { discipline, place, .. } = spot;
-        if spot.dropped {
-            return (false, format!("{discipline} on {device} has no class for {name} and drops it"));
-        }
-        if !spot.waits {
-            return (
-                wish == Wish::Nothing,
-                format!("nothing queues on {device}: no packet waits there, so none can be sent first"),
-            );
-        }
-        let same = spot.place == unmarked.place;
-        if wish == Wish::Nothing {
-            return (true, format!("{name} is best effort: {place} of {discipline} on {device}"));
-        }
-        if !spot.chosen {
-            return (false, format!("{discipline} on {device} ({place}) looks at no mark; {INSTALL}"));
-        }
-        let lands = format!("{name} lands in {place}");
-        let on = format!("of {discipline} on {device}");
-        match (wish, spot.rank.cmp(&unmarked.rank)) {
-            (_, std::cmp::Ordering::Equal) if same => {
-                (false, format!("{lands} = best effort {on}; {}", self.remedy(packet, unmarked)))
-            }
-            (Wish::Ahead, std::cmp::Ordering::Greater) => (
-                false,
-                format!("{lands} {on}, behind best effort ({}); {}", unmarked.place, self.remedy(packet, unmarked)),
-            ),
-            (Wish::Behind, std::cmp::Ordering::Less) => {
-                (false, format!("{lands} {on}, ahead of best effort ({}), though it means less", unmarked.place))
-            }
-            (_, std::cmp::Ordering::Less) => (true, format!("{lands} {on}, ahead of best effort ({})", unmarked.place)),
-            (_, std::cmp::Ordering::Greater) => {
-                (true, format!("{lands} {on}, behind best effort ({})", unmarked.place))
-            }
-            (_, std::cmp::Ordering::Equal) => {
-                (true, format!("{lands} {on}, with a share of its own beside best effort ({})", unmarked.place))
-            }
-        }
-    }
-
-    /// The class whose packets would be treated as this one's mark means.
-    fn remedy(&self, packet: Packet, unmarked: &Spot) -> String {
-        let wanted = match packet.wish() {
-            Wish::Behind => qos::Class::Low,
-            _ => qos::Class::High,
-        };
-        let mark = Mark::Class(wanted);
-        let spot = self.spot(Packet { tos: mark.tos(), priority: mark.socket_priority(), ..packet });
-        match spot.rank == unmarked.rank {
-            false => format!("class={wanted} would be {}", spot.place),
-            true => INSTALL.to_owned(),
-        }
-    }
-}
-
-const INSTALL: &str = "`thalweg apply` installs queues that look at marks";

@@ -2,9 +2,10 @@
 
 use super::discipline::HTB_VERSION;
 use super::journal::Before;
-use super::netlink::{Socket, attribute, attributes, put, u32_at, words};
+use super::netlink::{CREATE, REPLACE, Refusal, Socket, attribute, attributes, put, u32_at, words};
 use super::tree::{CLASS, DISCIPLINE, FILTER, Handle, Queues, Said};
 use super::{QueueError, devices};
+use std::io;
 
 /// Kinds whose classes are made one by one; others have theirs by themselves.
 const CLASSFUL: [&str; 4] = ["htb", "hfsc", "drr", "qfq"];
@@ -25,29 +26,31 @@ pub(crate) fn replay(socket: &mut Socket, before: &Before, now: &Queues) -> Resu
     if now.length != before.length {
         devices::set_length(socket, index, before.length)?;
     }
-    let root = Said { parent: Handle::ROOT.0, ..Said::default() };
     if now.root().is_some_and(|root| root.handle.0 != 0) {
+        let root = Said { parent: Handle::ROOT.0, ..Said::default() };
         let answer = socket.ask(DISCIPLINE + 1, 0, &root.request(index))?;
         answer.map_err(|r| QueueError::refused(format!("tc qdisc del dev {} root", before.device), r))?;
     }
     let mut refused = None;
     for (kind, said) in in_order(&before.said) {
-        let flags = if said.parent == Handle::ROOT.0 && kind == DISCIPLINE { 0x500 } else { 0x600 };
-        let answer = socket.ask(kind, flags, &prepared(kind, said).request(index))?;
-        // A filter's number may be taken differently; better another number than no filter.
-        let answer = match answer {
-            Err(_) if kind == FILTER => {
-                let unnumbered = Said { handle: 0, ..prepared(kind, said) };
-                socket.ask(kind, flags, &unnumbered.request(index))?
-            }
-            answer => answer,
-        };
-        if let Err(refusal) = answer {
-            let (handle, why) = (Handle(said.handle), std::io::Error::from(refusal));
-            refused = refused.or(Some(format!("{} {handle}: {why}", said.name)));
-        }
+        let answer = tell(socket, kind, said, index)?;
+        let why = answer.err().map(|r| format!("{} {}: {}", said.name, Handle(said.handle), io::Error::from(r)));
+        refused = refused.or(why);
     }
     Ok(refused)
+}
+
+/// Tells the kernel one thing again. Newer disciplines want their options marked as nested, older ones don't know the mark;
+/// and a filter's number may be taken differently: better another number than no filter.
+fn tell(socket: &mut Socket, kind: u16, said: &Said, index: u32) -> io::Result<Result<(), Refusal>> {
+    let flags = if said.parent == Handle::ROOT.0 && kind == DISCIPLINE { REPLACE } else { CREATE };
+    let told = prepared(kind, said);
+    let Err(first) = socket.ask(kind, flags, &told.request(index))? else { return Ok(Ok(())) };
+    let other = match kind {
+        FILTER => Said { handle: 0, ..told }.request(index),
+        _ => told.request_nested(index),
+    };
+    Ok(socket.ask(kind, flags, &other)?.map(drop).map_err(|_| first))
 }
 
 /// What has to be told, parents before children, filters at last by number: that is how the kernel numbered them.
@@ -63,20 +66,7 @@ fn in_order(said: &[(u16, Said)]) -> Vec<(u16, &Said)> {
     filters.sort_by_key(|(_, said)| said.handle);
     let mut ordered: Vec<(u16, &Said)> = Vec::new();
     while !left.is_empty() {
-        let there = |parent: u32| {
-            let major = parent & 0xffff_0000;
-            parent == Handle::ROOT.0
-                || ordered.iter().any(|(kind, s)| {
-                    let has_own_classes = *kind == DISCIPLINE && !CLASSFUL.contains(&&s.name[..]);
-                    s.handle == parent || (s.handle == major && has_own_classes)
-                })
-        };
-        // A class of no parent is below its discipline.
-        let ready = |(kind, s): &(u16, &Said)| match (*kind, s.parent == Handle::ROOT.0) {
-            (CLASS, true) => there(s.handle & 0xffff_0000),
-            _ => there(s.parent),
-        };
-        let (next, rest): (Vec<_>, Vec<_>) = left.into_iter().partition(ready);
+        let (next, rest): (Vec<_>, Vec<_>) = left.into_iter().partition(|(kind, said)| is_ready(*kind, said, &ordered));
         if next.is_empty() {
             break; // children of the kernel's own disciplines, which it makes again by itself
         }
@@ -84,6 +74,22 @@ fn in_order(said: &[(u16, Said)]) -> Vec<(u16, &Said)> {
         left = rest;
     }
     ordered.into_iter().chain(filters).collect()
+}
+
+/// Whether what it hangs on was told.
+fn is_ready(kind: u16, said: &Said, told: &[(u16, &Said)]) -> bool {
+    const DISCIPLINE_PART: u32 = 0xffff_0000;
+    let is_told = |parent: u32| {
+        told.iter().any(|(kind, s)| {
+            let makes_classes = *kind == DISCIPLINE && !CLASSFUL.contains(&&s.name[..]);
+            s.handle == parent || (makes_classes && s.handle == parent & DISCIPLINE_PART)
+        })
+    };
+    match (kind, said.parent == Handle::ROOT.0) {
+        (CLASS, true) => is_told(said.handle & DISCIPLINE_PART), // a class of no class
+        (_, true) => true,
+        _ => is_told(said.parent),
+    }
 }
 
 /// What the kernel said, as it wants to be told: some of it is for reading only.
@@ -96,9 +102,24 @@ fn prepared(kind: u16, said: &Said) -> Said {
                 _ => Some(payload.to_vec()),
             })
         }
+        (DISCIPLINE, "codel" | "fq_codel") => rewritten(options, |number, payload| match u32_at(payload, 0) {
+            Some(us) if number == 1 || number == 3 => Some(words([codel_time(us)])),
+            _ => Some(payload.to_vec()),
+        }),
+        (DISCIPLINE, "sfq") => default_limit(options),
+        (FILTER, "flower") => rewritten(options, |number, payload| match number {
+            22 => settable(payload),
+            86 => None, // in how many devices' hardware
+            _ => Some(payload.to_vec()),
+        }),
+        (FILTER, "matchall") => rewritten(options, |number, payload| match number {
+            3 => settable(payload),
+            4 => None, // counters
+            _ => Some(payload.to_vec()),
+        }),
         (FILTER, "u32") => rewritten(options, |number, payload| match number {
-            9 | 12 => None,                                                        // counters, padding
-            11 => u32_at(payload, 0).map(|flags| words([flags & SETTABLE_FLAGS])), // without "in hardware"
+            9 | 12 => None, // counters, padding
+            11 => settable(payload),
             _ => Some(payload.to_vec()),
         }),
         _ => return said.clone(),
@@ -106,8 +127,27 @@ fn prepared(kind: u16, said: &Said) -> Said {
     Said { options: Some(kept), ..said.clone() }
 }
 
-/// `TCA_CLS_FLAGS_SKIP_HW`, `_SKIP_SW` and `_VERBOSE`.
-const SETTABLE_FLAGS: u32 = 1 | 2 | 16;
+/// CoDel keeps times in units of 1024 ns, and loses up to two microseconds of what it is told: what it must be told to
+/// say `us` again.
+fn codel_time(us: u32) -> u32 {
+    let said = |told: u32| ((u64::from(told) * 1000) >> 10 << 10) / 1000;
+    (us..=us.saturating_add(2)).find(|told| said(*told) == u64::from(us)).unwrap_or(us)
+}
+
+/// A filter's flags without "in hardware": `TCA_CLS_FLAGS_SKIP_HW`, `_SKIP_SW` and `_VERBOSE` are left.
+fn settable(flags: &[u8]) -> Option<Vec<u8>> {
+    const SETTABLE: u32 = 1 | 2 | 16;
+    u32_at(flags, 0).map(|flags| words([flags & SETTABLE]))
+}
+
+/// SFQ has more flows than places only if it was not told how many places; to be told nothing is 0.
+fn default_limit(options: &[u8]) -> Vec<u8> {
+    let (limit, mut kept) = (8..12, options.to_vec());
+    if u32_at(options, 16) > u32_at(options, limit.start) {
+        kept.get_mut(limit).into_iter().for_each(|bytes| bytes.fill(0));
+    }
+    kept
+}
 
 fn rewritten(options: &[u8], change: impl Fn(u16, &[u8]) -> Option<Vec<u8>>) -> Vec<u8> {
     let mut kept = Vec::new();
@@ -148,7 +188,20 @@ fn steady(kind: u16, said: &Said) -> Option<Vec<u8>> {
         (DISCIPLINE, "htb") => {
             attribute(said.options.as_deref()?, 2).and_then(|init| init.get(4..12)).map(<[u8]>::to_vec)
         }
-        (FILTER, "u32") => prepared(kind, said).options,
+        (FILTER, _) => prepared(kind, said).options,
         _ => said.options.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::codel_time;
+
+    #[test]
+    fn codel_says_again_what_it_said() {
+        for us in [1u32, 2999, 4999, 69_999, 99_999] {
+            let said = ((u64::from(codel_time(us)) * 1000) >> 10 << 10) / 1000;
+            assert_eq!(said, u64::from(us));
+        }
     }
 }

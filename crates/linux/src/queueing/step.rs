@@ -5,7 +5,7 @@ use super::devices;
 use super::discipline::Discipline;
 use super::error::QueueError;
 use super::filter::Filter;
-use super::netlink::{CREATE, Socket, put, words};
+use super::netlink::{CREATE, REPLACE, Socket, put, words};
 use super::tree::{CLASS, DISCIPLINE, FILTER, Handle, Queues, Said};
 use std::fmt;
 
@@ -40,9 +40,6 @@ pub enum Step {
         is: Filter,
     },
 }
-
-/// `NLM_F_CREATE | NLM_F_REPLACE`
-const REPLACE: u16 = 0x500;
 
 impl Step {
     /// Carries it out on the device with this index.
@@ -122,12 +119,21 @@ impl Step {
 impl Said {
     /// The body of the message that makes it so on the device with this index.
     pub(crate) fn request(&self, index: u32) -> Vec<u8> {
+        self.message(index, 0)
+    }
+
+    /// The same with options that are marked as attributes (`NLA_F_NESTED`).
+    pub(crate) fn request_nested(&self, index: u32) -> Vec<u8> {
+        self.message(index, 0x8000)
+    }
+
+    fn message(&self, index: u32, mark: u16) -> Vec<u8> {
         let mut request = vec![0; 4];
         request.extend(words([index, self.handle, self.parent, self.info]));
         if !self.name.is_empty() {
             put(&mut request, 1, &[self.name.as_bytes(), &[0]].concat());
         }
-        self.options.iter().for_each(|options| put(&mut request, 2, options));
+        self.options.iter().for_each(|options| put(&mut request, 2 | mark, options));
         self.sizes.iter().for_each(|sizes| put(&mut request, 8, sizes));
         request
     }

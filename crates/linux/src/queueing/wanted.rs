@@ -9,7 +9,7 @@ use super::discipline::{DEFAULT_MAP, Discipline};
 use super::filter::Filter;
 use super::map::{Hook, PriorityMap};
 use super::step::Step;
-use super::tree::Handle;
+use super::tree::{Handle, Queues};
 use qos::Class;
 use qos::priority::Dscp;
 
@@ -70,6 +70,8 @@ pub struct Service {
 
 /// The major number of the first discipline that Thalweg installs; it tells ours from others'.
 pub const OURS: u16 = 0x7a1;
+/// The same, where a priority map comes before it: so whoever may read queues, but not nft tables, knows of the map.
+pub const OURS_MAPPED: u16 = 0x7a3;
 /// The discipline below it.
 const INNER: u16 = 0x7a2;
 /// The largest packet on the wire with its link-layer header, in bytes.
@@ -100,6 +102,23 @@ fn leaf(class: Class) -> Handle {
     Handle::new(INNER, 0x40 - 0x10 * class as u16)
 }
 
+/// The class's band of `prio`: minor 1 critical … 4 low.
+fn band(class: Class) -> Handle {
+    Handle::new(INNER, 4 - class as u16)
+}
+
+/// The priority that our map, where there is one, gives packets with this TOS octet before they reach these queues.
+pub(crate) fn mapped(queues: &Queues, tos: u8) -> Option<u32> {
+    queues.root().filter(|root| root.handle.major() == OURS_MAPPED)?;
+    let class = class_of(Dscp::new(tos >> 2)?);
+    let inner = queues.disciplines.iter().find(|d| d.handle == Handle::new(INNER, 0))?;
+    Some(match &inner.is {
+        Discipline::Prio { .. } => band(class).0,
+        Discipline::Htb { .. } | Discipline::Hfsc { .. } => leaf(class).0,
+        _ => class.socket_priority(),
+    })
+}
+
 /// Bytes that a token bucket may send at once: two packets, or what 250 µs of a fast link need.
 fn burst(rate: u64) -> u32 {
     u32::try_from(rate / 8 / 4000).unwrap_or(u32::MAX).max(2 * PACKET + 172)
@@ -110,10 +129,11 @@ impl Wanted {
     pub fn steps(&self) -> Vec<Step> {
         let inner = Handle::new(INNER, 0);
         let discipline = |parent, handle, is| Step::Discipline { parent, handle, is };
-        let below = |is| discipline(Handle::new(OURS, 1), inner, is);
+        let first = if self.map.is_some() { OURS_MAPPED } else { OURS };
+        let below = |is| discipline(Handle::new(first, 1), inner, is);
         // The token bucket's own limit counts only while it has no child.
         let wire = Discipline::Tbf { rate: self.rate, burst: burst(self.rate), limit: 10_000_000 };
-        let mut steps = vec![discipline(Handle::ROOT, Handle::new(OURS, 0), wire)];
+        let mut steps = vec![discipline(Handle::ROOT, Handle::new(first, 0), wire)];
         match &self.scheduler {
             Scheduler::Fifo => steps.push(below(Discipline::Pfifo { limit: self.queue })),
             Scheduler::Strict => {
@@ -122,7 +142,7 @@ impl Wanted {
             }
             Scheduler::StrictPrio => {
                 steps.push(below(Discipline::Prio { bands: 4, map: DEFAULT_MAP.map(|band| band + 1) }));
-                steps.extend(self.leaves(|class| Handle::new(INNER, 4 - class as u16)));
+                steps.extend(self.leaves(band));
             }
             Scheduler::Htb(shares) => {
                 steps.push(below(Discipline::Htb { default: u32::from(leaf(Class::Normal).minor()) }));
@@ -189,7 +209,7 @@ impl Wanted {
     pub fn priority_map(&self) -> Option<PriorityMap> {
         let priorities = match &self.scheduler {
             Scheduler::Fifo | Scheduler::Strict => Class::ALL.map(Class::socket_priority),
-            Scheduler::StrictPrio => Class::ALL.map(|class| Handle::new(INNER, 4 - class as u16).0),
+            Scheduler::StrictPrio => Class::ALL.map(|class| band(class).0),
             Scheduler::Htb(_) | Scheduler::Hfsc(_) => Class::ALL.map(|class| leaf(class).0),
         };
         self.map.map(|hook| PriorityMap { device: self.device.clone(), hook, priorities })

@@ -1,25 +1,25 @@
 //! What the kernel really does with marked packets is what `placement` says: by class counters, and by the order in
 //! which packets leave a queue that is held shut while they arrive.
 
-use crate::packets::{NAMED, marked, priority_of, receiver};
+use crate::packets::{NAMED, marked, priority_of, receive, receiver};
 use crate::world::{Host, bridged, pair, routed};
 use std::net::{IpAddr, SocketAddr};
-use thalweg_linux::queueing::{Handle, Hook, PriorityMap, Scheduler, Share, Wanted, install, read};
+use thalweg_linux::queueing::{Handle, Hook, PriorityMap, Scheduler, Share, Wanted, install, placement, read};
 
-const NEAR: [&str; 2] = ["10.99.0.2", "fd99::2"];
+pub const NEAR: [&str; 2] = ["10.99.0.2", "fd99::2"];
 
 /// So many packets of a mark: more than what the hosts send of themselves.
 const MANY: u64 = 20;
 
-fn wanted(device: &str, scheduler: Scheduler, map: Option<Hook>) -> Wanted {
+pub fn wanted(device: &str, scheduler: Scheduler, map: Option<Hook>) -> Wanted {
     Wanted { device: device.to_owned(), rate: 1_000_000_000, queue: 1000, scheduler, map }
 }
 
-fn shares() -> Scheduler {
+pub fn shares() -> Scheduler {
     Scheduler::Htb([20, 45, 30, 5].map(|percent| Share { rate: percent * 1_000_000, ceil: None, priority: None }))
 }
 
-fn in_own_directory(host: &Host, test: &str, all: &[Wanted]) {
+pub fn in_own_directory(host: &Host, test: &str, all: &[Wanted]) {
     let directory = std::env::temp_dir().join(format!("thalweg-counters-{}-{test}", std::process::id()));
     host.inside(|| install(&directory, all).unwrap().keep().unwrap());
     std::fs::remove_dir_all(directory).unwrap(); // the queues go with their host
@@ -34,7 +34,7 @@ fn sent(host: &Host, device: &str) -> Vec<(Handle, u64)> {
 
 /// Sends packets of each mark from `from` and compares the counters of `device` at `at` with what is expected of a mark
 /// and the sender's socket priority.
-fn counted(from: &Host, at: &Host, device: &str, to: [&str; 2], expected: impl Fn(u8, u32, bool) -> String) {
+pub fn counted(from: &Host, at: &Host, device: &str, to: [&str; 2], expected: impl Fn(u8, u32, bool) -> String) {
     for to in to.map(|to| to.parse::<IpAddr>().unwrap()) {
         for dscp in NAMED {
             let before = sent(at, device);
@@ -83,13 +83,11 @@ fn a_map_puts_each_mark_into_its_class_on_a_router_and_on_a_bridge() {
         (Hook::Bridge, bridged, NEAR),
     ] {
         let Some([a, switch, _b]) = connect(test) else { return };
-        let all = wanted("out", shares(), Some(hook));
-        in_own_directory(&switch, "map", std::slice::from_ref(&all));
+        in_own_directory(&switch, "map", &[wanted("out", shares(), Some(hook))]);
         // Without filters, so that the map alone decides.
         switch.run("tc filter del dev out parent 7a2:");
         let queues = switch.inside(|| read("out")).unwrap();
-        let map = all.priority_map().unwrap();
-        counted(&a, &switch, "out", far, |tos, _, v6| queues.placement(tos, map.priority(tos), v6).place);
+        counted(&a, &switch, "out", far, |tos, _, v6| queues.placement(tos, 0, v6).place);
     }
 }
 
@@ -134,7 +132,7 @@ fn ordered(from: &Host, at: &Host, device: &str, to: (&Host, &str), priority: im
     let mut buffer = [0; 1500];
     let mut received = Vec::new();
     while received.len() < marks.len() {
-        let (length, first) = (receiver.recv(&mut buffer).unwrap(), buffer[0]);
+        let (length, first) = (receive(&receiver, &mut buffer), buffer[0]);
         received.extend((length == 1 && first < 64).then_some(first));
     }
     assert_eq!(received, expected.into_iter().map(|(_, dscp)| dscp).collect::<Vec<_>>(), "to {address}");
@@ -159,6 +157,8 @@ fn a_router_knows_only_the_old_bits_of_ipv4_and_a_map_helps() {
     let map = wanted("out", Scheduler::Strict, Some(Hook::Router));
     in_own_directory(&router, "router", std::slice::from_ref(&map));
     let map: PriorityMap = map.priority_map().unwrap();
+    let placed = router.inside(|| placement("out", 46 << 2, 0, true)).unwrap();
+    assert!(placed.effective && placed.place == "band 0", "the map is known: {placed:?}");
     for to in far {
         ordered(&a, &router, "out", (&b, to), |tos, _, _| map.priority(tos));
     }

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)] // all of this is test
 
 mod counters;
+mod elsewhere;
 mod packets;
 mod reading;
 mod restoring;

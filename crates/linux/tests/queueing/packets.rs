@@ -34,6 +34,16 @@ pub fn priority_of(socket: &UdpSocket) -> u32 {
     value as u32
 }
 
+/// Receives one packet; a process that was stopped and goes on is interrupted, and tries again.
+pub fn receive(socket: &UdpSocket, buffer: &mut [u8]) -> usize {
+    loop {
+        match socket.recv(buffer) {
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            done => return done.unwrap(),
+        }
+    }
+}
+
 fn set(socket: &UdpSocket, level: i32, option: i32, value: i32) {
     let size = size_of::<i32>() as libc::socklen_t;
     // SAFETY: the value is an i32 of the stated size, and the socket is borrowed for the call.

@@ -1,7 +1,9 @@
 //! What was there is there again: exactly, whatever it was, also after a crash.
 
 use crate::world::{Host, cable, hosts};
+use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
+use std::process::{Command, Stdio};
 use thalweg_linux::queueing::{
     Curve, Hook, Outcome, QueueError, Reason, Restored, Scheduler, Service, Share, Wanted, install, recover, restore,
 };
@@ -77,23 +79,26 @@ fn as_before() -> Vec<Restored> {
 
 #[test]
 fn what_was_there_is_there_again() {
-    let journals = Journals::new("again");
-    for former in FORMER {
-        let Some([a, _b]) = veth("what_was_there_is_there_again") else { return };
-        former.iter().for_each(|line| drop(a.run(line)));
-        let before = a.queues("veth");
-        for scheduler in [Scheduler::Fifo, Scheduler::Strict, shares()] {
-            let map = Some(Hook::Router);
-            let all = [Wanted { map, ..wanted(scheduler) }];
-            a.inside(|| install(&journals.0, &all).unwrap().keep().unwrap());
-            let installed = a.queues("veth");
-            assert!(installed.contains("qdisc tbf 7a1: root") && installed != before, "{installed}");
-            assert!(a.run("nft list ruleset").contains("oifname \"veth\""));
-            let restored = a.inside(|| restore(&journals.0)).unwrap();
-            assert_eq!(a.queues("veth"), before, "{restored:?}");
-            assert_eq!(restored, as_before());
-            assert_eq!((a.run("nft list ruleset").as_str(), journals.are_gone()), ("", true));
-        }
+    let ours = || [Scheduler::Fifo, Scheduler::Strict, shares()];
+    FORMER.iter().for_each(|former| restored_over("what_was_there_is_there_again", former, ours()));
+}
+
+/// Makes queues by these commands, ours over them, and compares all that `tc` says before and afterwards.
+pub fn restored_over<const N: usize>(test: &str, former: &[&str], ours: [Scheduler; N]) {
+    let Some([a, _b]) = veth(test) else { return };
+    let journals = Journals::new(test);
+    former.iter().for_each(|line| drop(a.run(line)));
+    let before = a.queues("veth");
+    for scheduler in ours {
+        let all = [Wanted { map: Some(Hook::Router), ..wanted(scheduler) }];
+        a.inside(|| install(&journals.0, &all).unwrap().keep().unwrap());
+        let installed = a.queues("veth");
+        assert!(installed.contains("qdisc tbf 7a3: root") && installed != before, "{installed}");
+        assert!(a.run("nft list ruleset").contains("oifname \"veth\""));
+        let restored = a.inside(|| restore(&journals.0)).unwrap();
+        assert_eq!(a.queues("veth"), before, "{restored:?}");
+        assert_eq!(restored, as_before());
+        assert_eq!((a.run("nft list ruleset").as_str(), journals.are_gone()), ("", true));
     }
 }
 
@@ -113,20 +118,35 @@ fn what_is_dropped_is_taken_away_and_what_replaces_keeps_the_first_state() {
     assert_eq!((a.queues("veth"), journals.are_gone()), (before, true));
 }
 
+/// Where the process that is to be killed keeps its journal; only set for that process.
+const VICTIM: &str = "THALWEG_TEST_VICTIM";
+
+#[test]
+#[ignore = "the process that a_crash_is_undone_by_the_next_start kills"]
+fn victim() {
+    let Some(directory) = std::env::var_os(VICTIM) else { return };
+    let _installed = install(directory.as_ref(), &[wanted(shares())]).unwrap();
+    println!("installed");
+    std::io::stdin().read_line(&mut String::new()).unwrap();
+}
+
 #[test]
 fn a_crash_is_undone_by_the_next_start() {
     let journals = Journals::new("crash");
     let Some([a, _b]) = veth("a_crash_is_undone_by_the_next_start") else { return };
     FORMER[5].iter().for_each(|line| drop(a.run(line)));
     let before = a.queues("veth");
-    let installed = a.inside(|| install(&journals.0, &[wanted(Scheduler::Strict)]).unwrap());
-    std::mem::forget(installed);
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--ignored", "--exact", "restoring::victim", "--nocapture"]).env(VICTIM, &journals.0);
+    let mut victim = a.inside(|| command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()).unwrap();
+    let mut lines = BufReader::new(victim.stdout.take().unwrap()).lines();
+    assert!(lines.any(|line| line.unwrap().ends_with("installed")));
     assert_eq!(a.inside(|| recover(&journals.0)).unwrap(), [], "its process still runs");
-    // As if another process had done it that is gone.
-    for file in std::fs::read_dir(&journals.0).unwrap().flatten().filter(|f| f.path().extension().unwrap() == "json") {
-        let text = std::fs::read_to_string(file.path()).unwrap();
-        std::fs::write(file.path(), text.replacen("\"holder\":[", "\"holder\":[1", 1)).unwrap();
-    }
+    let busy = a.inside(|| install(&journals.0, &[wanted(Scheduler::Fifo)]).map(drop)).unwrap_err();
+    assert!(busy.to_string().contains(&format!("process {} holds", victim.id())), "{busy}");
+    victim.kill().unwrap();
+    victim.wait().unwrap();
+    assert!(a.queues("veth").contains("htb 7a2:"), "nobody took them away");
     assert_eq!(a.inside(|| recover(&journals.0)).unwrap(), as_before());
     assert_eq!((a.queues("veth"), journals.are_gone()), (before, true));
 }

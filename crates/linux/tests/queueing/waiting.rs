@@ -1,6 +1,6 @@
 //! What a band is worth on a full link (checklist §1.1.4b): 10 Mbit/s, `pfifo_fast`, one best-effort flood.
 
-use crate::packets::{marked, receiver};
+use crate::packets::{marked, receive, receiver};
 use crate::world::pair;
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -76,7 +76,7 @@ fn marked_packets_wait_as_their_band_says() {
         });
         let mut buffer = [0; 1500];
         while !ended.load(Ordering::Relaxed) {
-            let length = sink.recv(&mut buffer).unwrap();
+            let length = receive(&sink, &mut buffer);
             let sent = u64::from_le_bytes(buffer[8..16].try_into().unwrap());
             if length == 64 {
                 waits.entry(buffer[0]).or_default().push(monotonic_ns().saturating_sub(sent) as f64 / 1e6);

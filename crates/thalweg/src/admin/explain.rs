@@ -22,6 +22,8 @@ pub struct Explanation {
     pub around: bool,
     /// What happened to the two, oldest first: the last [`MOST_EVENTS`] events that name both, or a port of both.
     pub events: Vec<Event>,
+    /// The monitors that this node's ports of the two have, with their parameters and findings.
+    pub monitors: Vec<String>,
     /// The subscriber, at its node.
     pub subscriber: Option<SubscriberState>,
 }

@@ -8,7 +8,7 @@ use std::fs;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
-/// Most connections of a directory that are read, and most bytes of one.
+/// Most connections that are kept in a directory, and most bytes of one.
 const MOST: usize = 4096;
 const LONGEST: u64 = 4096;
 
@@ -38,18 +38,25 @@ impl Kept {
 
     /// All of them. Files that cannot be read as such are left alone.
     pub fn all(&self) -> Vec<Connection> {
+        self.paths().filter_map(|path| read(&path)).collect()
+    }
+
+    fn paths(&self) -> impl Iterator<Item = PathBuf> {
         let entries = fs::read_dir(&self.dir).into_iter().flatten().flatten();
         let mine = |name: &str| name.starts_with(&self.prefix) && name.ends_with(END);
-        let paths = entries.filter(|e| e.file_name().to_str().is_some_and(mine)).map(|e| e.path());
-        paths.take(MOST).filter_map(|path| read(&path)).collect()
+        entries.filter(move |e| e.file_name().to_str().is_some_and(mine)).map(|e| e.path()).take(MOST)
     }
 
     /// Keeps a connection, instead of one between the same ports.
     ///
     /// # Errors
-    /// When the file cannot be written.
+    /// When the file cannot be written, or 4096 are kept already.
     pub fn keep(&self, connection: &Connection) -> io::Result<()> {
         let path = self.path(&connection.publisher, &connection.subscriber);
+        if !path.exists() && self.paths().count() >= MOST {
+            let text = format!("{MOST} connections are kept in {} already: disconnect some", self.dir.display());
+            return Err(io::Error::other(text));
+        }
         let early = path.with_extension(format!("{}-{}", std::process::id(), linux::clock::monotonic_ns()));
         let text = serde_json::to_vec(connection)?;
         fs::File::create_new(&early)
@@ -96,6 +103,8 @@ mod tests {
         fs::write(dir.path().join("host.lab.x.connection"), "no JSON").unwrap();
         assert_eq!((kept.all(), other.all()), (vec![connection(Some("udp"))], vec![]));
         assert!(kept.forget("/out", "/in") && !kept.forget("/out", "/in") && kept.all().is_empty());
+        (0..MOST).for_each(|n| fs::write(kept.path("/out", &n.to_string()), "").unwrap());
+        assert!(kept.keep(&connection(None)).unwrap_err().to_string().contains("4096 connections"));
         let gone = Kept::new(&dir.path().join("gone"), "a.");
         assert!(gone.keep(&connection(None)).unwrap_err().to_string().contains("cannot keep"));
     }

@@ -5,6 +5,7 @@ use super::wanted::{Progress, Route, Wanted};
 use crate::admin::explain::{Explanation, MOST_EVENTS, Stage, Way};
 use crate::control::Document;
 use crate::event::Event;
+use crate::port::monitor::seat::Seat;
 use std::time::Duration;
 
 impl Control {
@@ -25,6 +26,7 @@ impl Control {
             ways: wanted.map(ways).unwrap_or_default(),
             around: !self.state.settings.around.is_nothing(),
             events: self.events_of(publisher, subscriber),
+            monitors: self.monitors_of(publisher, subscriber),
             subscriber: inlet.map(|(_, inlet)| inlet.state()),
         }
     }
@@ -33,6 +35,18 @@ impl Control {
         let directory = self.state.directory();
         let (key, _) = directory.port_named(port)?;
         directory.node(key.node).cloned()
+    }
+
+    fn monitors_of(&self, publisher: &str, subscriber: &str) -> Vec<String> {
+        let (outlets, inlets) = (self.state.outlets(), self.state.inlets());
+        let out = outlets.iter().filter(|o| o.info().name == publisher).map(|o| (publisher, o.monitor()));
+        let into = inlets.iter().filter(|(_, i)| i.info().name == subscriber).map(|(_, i)| (subscriber, i.monitor()));
+        let describe = |(port, seat): (&str, &Seat)| {
+            let words: Vec<String> =
+                seat.parameters().ok()?.iter().map(|(key, value)| format!("{key} {value}")).collect();
+            Some(format!("{port}: {}", words.join(", ")))
+        };
+        out.chain(into).filter_map(describe).collect()
     }
 
     fn events_of(&self, publisher: &str, subscriber: &str) -> Vec<Event> {

@@ -131,7 +131,9 @@ impl Control {
 
     #[cfg(not(feature = "zenoh"))]
     pub(super) fn start_zenoh(&mut self) {
-        if !self.state.settings.listen.is_empty() || !self.state.settings.peers.is_empty() {
+        let settings = &self.state.settings;
+        let automatic = settings.discovery == crate::node::DiscoverySource::Automatic;
+        if automatic && !(settings.listen.is_empty() && settings.peers.is_empty()) {
             self.warn("this build has no discovery across hosts: use --discovery static:FILE, or build with the feature zenoh".into());
         }
     }

@@ -191,6 +191,7 @@ impl Part {
                 }
                 "status" => self.status(),
                 "set" => self.set(words.get("to").unwrap_or_default()),
+                "keep" => self.keep(words.get("to").unwrap_or_default()),
                 "end" => break,
                 _ => panic!("no such command: {verb}"),
             };
@@ -216,6 +217,15 @@ impl Part {
             Ok(ends) => json!({"ok": true, "ends": ends.concat()}),
             Err(refused) => json!({"ok": false, "why": refused.to_string()}),
         }
+    }
+
+    /// Has a connection of two ports kept, `keep to=/publisher,/subscriber`.
+    fn keep(&self, names: &str) -> Value {
+        let (publisher, subscriber) = names.split_once(',').unwrap();
+        let (publisher, subscriber) = (publisher.to_owned(), subscriber.to_owned());
+        let request = thalweg::admin::Request::Keep { publisher, subscriber, carrier: None };
+        let kept = self.node.ask(self.node.id(), &request, super::LONG);
+        json!({"ok": kept.is_ok(), "why": kept.err().map(|e| e.to_string())})
     }
 
     fn events(&self) -> Vec<String> {

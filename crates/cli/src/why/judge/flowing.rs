@@ -1,5 +1,6 @@
 //! An open channel: silent, dropping, losing; and where.
 
+use super::super::evidence::End;
 use super::super::problem::{self, Problem};
 use super::{Both, Diagnosis};
 use std::time::Duration;
@@ -82,6 +83,7 @@ pub fn judge(both: &Both<'_>, watched: Duration, found: &mut Diagnosis) -> Strin
         found.line("processor", format!("the receiving thread waited for one {} % of the time", seen.starved));
     }
     slow_callbacks(both, found);
+    monitors(both).for_each(|monitor| found.line("monitor", monitor));
     found.problem(problems(both, &seen, &out.1.carrier, watched));
     match sent.grew {
         0 => format!("{} samples so far, none within the last {} ms", sent.now, watched.as_millis()),
@@ -99,6 +101,10 @@ fn slow_callbacks(both: &Both<'_>, found: &mut Diagnosis) {
     let events = both.received.looks.last().map_or(&[][..], |look| &look.events[..]);
     let last = events.iter().rev().find(|event| matches!(event, Event::SlowCallback { .. }));
     last.into_iter().for_each(|event| found.line("callback", event.to_string()));
+}
+
+fn monitors<'a>(both: &Both<'a>) -> impl Iterator<Item = &'a String> {
+    [both.sent, both.received].into_iter().filter_map(|said| said.looks.last()).flat_map(|look| &look.monitors)
 }
 
 fn in_callback(look: &Explanation) -> bool {
@@ -203,12 +209,20 @@ fn undecodable(both: &Both<'_>, seen: &Seen) -> Option<Problem> {
 }
 
 fn silent(both: &Both<'_>, seen: &Seen) -> Option<Problem> {
-    let p = &both.publisher.port.name;
+    let (p, End { node, .. }) = (&both.publisher.port.name, both.publisher);
     let nothing = seen.sent.now == 0 && seen.refused.now == 0 && seen.too_large.now == 0 && seen.received.now == 0;
-    let what = format!("the channel is open, but {p} has published nothing since");
-    let remedy =
-        format!("see what its process does: node {}, process {}", both.publisher.node.name, both.publisher.node.pid);
-    nothing.then(|| problem::SILENT.found(what, remedy))
+    let monitor = both.sent.looks.last().and_then(|look| look.monitors.first());
+    nothing.then(|| match monitor {
+        Some(monitor) => {
+            let what = format!("the channel is open, but nothing passed the monitor of {monitor}");
+            problem::SILENT.found(what, format!("thalweg admin {p} 'dtch out', or publish more"))
+        }
+        None => {
+            let what = format!("the channel is open, but {p} has published nothing since");
+            let remedy = format!("see what its process does: node {}, process {}", node.name, node.pid);
+            problem::SILENT.found(what, remedy)
+        }
+    })
 }
 
 fn not_arriving(both: &Both<'_>, seen: &Seen, datagrams: bool) -> Option<Problem> {

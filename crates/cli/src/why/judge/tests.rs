@@ -234,6 +234,11 @@ fn losses_on_the_way_are_the_networks_only_where_there_are_datagrams() {
         both.into_iter().for_each(|end| (reports(end).0.samples, reports(end).1.samples) = (0, 0));
     };
     assert_eq!(ids(nothing), ["silent"]);
+    let throttled = |e: &mut Evidence| {
+        nothing(e);
+        said(&mut e.publisher).looks[1].monitors = vec!["/out: type throttle".into()];
+    };
+    assert!(judged(throttled).verdict.ends_with("nothing passed the monitor of /out: type throttle"));
     let sent = |e: &mut Evidence| {
         nothing(e);
         reports(&mut e.publisher).1.samples = 100;

@@ -201,8 +201,11 @@ impl Hub {
 
     /// Starts a thread with these settings or the default ones, and keeps it until the node closes.
     fn start(&self, name: &str, to: Option<Wanted>, body: impl FnOnce() + Send + 'static) -> io::Result<i32> {
+        // Only what somebody asked for is worth a refusal: a kernel without these calls still has threads.
+        let best_effort = to.is_none();
         let Wanted { scheduling, affinity } = to.unwrap_or_else(|| self.default_settings());
-        let settings = Settings { scheduling: Some(scheduling), affinity: Some(affinity), ..Settings::named(name) };
+        let (scheduling, affinity) = (Some(scheduling), Some(affinity));
+        let settings = Settings { scheduling, affinity, best_effort, ..Settings::named(name) };
         let (thread, tid) = linux::thread::start(settings, body)?;
         let mut threads = self.threads.lock();
         threads.retain(|t| !t.is_finished());
