@@ -256,6 +256,9 @@ fn judge(sides: &[Side], ring: u64) -> Findings {
             .with("gso_max_size", arm.gso_max_size);
         if let Some(blocking) = arm.blocking_us(ring) {
             factors = factors.with("blocking_us", blocking);
+        }
+        // Where the wire is never free, TCP's own window and corking come on top of what others block.
+        if let Some(blocking) = arm.blocking_us(ring).filter(|_| arm.pace) {
             let name =
                 format!("{}: p99 of the small channel, µs; blocking {blocking:.0}, idle p99 {idle:.0}", arm.name);
             findings.checks.push(Check::at_most(name, p99(side), blocking * 1.1 + idle));

@@ -15,7 +15,7 @@ const ABOVE_PANEL: f64 = 26.0;
 const BELOW_PANEL: f64 = 44.0;
 const BETWEEN_PANELS: f64 = 60.0;
 /// Wider than this, panels go on in the next row.
-const WIDTH: f64 = 1100.0;
+const WIDTH: f64 = 1180.0;
 
 /// Draws it.
 pub fn draw(figure: &Figure) -> String {
@@ -213,6 +213,8 @@ fn text(svg: &mut String, [x, y]: [f64; 2], anchor: &str, more: &str, text: &str
 /// Three digits that say something, without an exponent.
 fn number(value: f64) -> String {
     match value {
+        v if v >= 1e6 => format!("{} M", number(v / 1e6)),
+        v if v >= 1e4 => format!("{} k", number(v / 1e3)),
         v if v >= 100.0 => format!("{v:.0}"),
         v if v >= 10.0 => format!("{v:.1}").trim_end_matches(".0").to_owned(),
         v if v == v.round() => format!("{v:.0}"),
@@ -258,6 +260,7 @@ mod tests {
         assert_eq!(numbered, 5);
         let axis = Axis::of(&figure(false));
         assert_eq!((axis.low, axis.high), (0.0, 30_000.0));
+        assert_eq!([0.5, 12.34, 9000.0, 12_340.0, 1e7].map(number), ["0.50", "12.3", "9000", "12.3 k", "10 M"]);
     }
 
     #[test]

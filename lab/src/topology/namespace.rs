@@ -25,6 +25,10 @@ impl Namespace {
         for setting in ["all/accept_ra", "default/accept_ra", "default/accept_dad", "default/router_solicitations"] {
             namespace.set(&format!("net/ipv6/conf/{setting}"), "0");
         }
+        // The same everywhere: what a host's streams do by default depends on its distribution. BBR, for one, holds a small
+        // channel back to four packets in flight every ten seconds, which is none of what is measured here. Reno is in
+        // every kernel, and allowed in every namespace.
+        namespace.set("net/ipv4/tcp_congestion_control", "reno");
         // The kernel's own multicast noise: addresses made from the hardware's are not needed.
         namespace.set("net/ipv6/conf/default/addr_gen_mode", "1");
         namespace.ip(&["link", "set", "lo", "up"])?;

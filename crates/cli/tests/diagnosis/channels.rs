@@ -149,3 +149,21 @@ fn a_queue_that_overflows_at_the_publisher_is_named_with_its_policy() {
     let report = until_named(&house, "/out /in", "queue-full");
     assert!(report["verdict"].as_str().unwrap().contains("keep-last 16"), "{report}");
 }
+
+#[test]
+fn what_was_set_and_is_so_is_no_problem() {
+    let house = House::new();
+    let _pair = healthy_pair(&house);
+    let set = house.run("set /out /in sched=fifo:10 class=high");
+    if set.code() == 3 || set.errors.contains("CAP_SYS_NICE") {
+        return println!("skipped: set: because a real-time priority needs CAP_SYS_NICE");
+    }
+    for carrier in ["shm", "tcp"] {
+        assert_eq!(house.run(&format!("connect /out /in --carrier {carrier}")).code(), 0);
+        let (report, code) = why(&house, "/out /in");
+        assert_eq!((code, &report["problems"]), (0, &json!([])), "{carrier}: {report}");
+        let evidence = report["evidence"].as_array().unwrap().iter();
+        let receiving = evidence.filter(|line| line["about"] == "receiving").map(|line| line["says"].as_str().unwrap());
+        assert!(receiving.collect::<String>().contains("fifo:10"), "{carrier}: {report}");
+    }
+}

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Explanation {
-    /// The node that has the other port, as this node knows it.
+    /// The node that has the other port, as this node knows it, with that port only.
     pub other: Option<Document>,
     /// An administrator keeps the two apart at this node.
     pub apart: bool,

@@ -31,10 +31,13 @@ impl Control {
         }
     }
 
+    /// The node that has this port, with this port only: all of its ports might not fit an answer.
     fn holder(&self, port: &str) -> Option<Document> {
         let directory = self.state.directory();
         let (key, _) = directory.port_named(port)?;
-        directory.node(key.node).cloned()
+        let mut node = directory.node(key.node)?.clone();
+        node.ports.retain(|id, _| *id == key.port);
+        Some(node)
     }
 
     fn monitors_of(&self, publisher: &str, subscriber: &str) -> Vec<String> {

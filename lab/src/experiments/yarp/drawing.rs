@@ -4,7 +4,7 @@
 use super::rows::{Arm, Row};
 use super::setup::{SMALL, Setup};
 use crate::load::Pattern;
-use crate::results::{Bar, Cell, Figure, Group, Panel};
+use crate::results::{Bar, Cell, Distribution, Figure, Group, Panel, median};
 
 /// Of the cells of all rows: normal and qos of the first row, and so on.
 pub fn figure(setup: &Setup, rows: &[Row], cells: &[Cell]) -> Figure {
@@ -22,7 +22,7 @@ pub fn figure(setup: &Setup, rows: &[Row], cells: &[Cell]) -> Figure {
     drawn.sort_by_key(|(percent, bursts, small, _)| (*small, *percent, *bursts));
     Figure {
         title: format!("{}: {} B, measured / load", setup.title, setup.payload),
-        axis: "round trip, µs".into(),
+        axis: "round trip, µs, medians over repetitions".into(),
         logarithmic: true,
         panels: drawn.into_iter().map(|(_, _, _, panel)| panel).collect(),
     }
@@ -38,9 +38,15 @@ fn title(row: &Row, bursts: bool, small: bool) -> String {
 fn group(row: &Row, cells: &[Cell]) -> Group {
     let measured = row.measured.name().to_uppercase();
     let beside = if row.percent == 0 { String::new() } else { format!(" / {}", row.load.name().to_uppercase()) };
-    let bars = Arm::BOTH.iter().zip(cells).filter_map(|(arm, cell)| {
-        let times = cell.rtt_us?;
-        Some(Bar { series: arm.name().into(), value: times.mean, deviation: times.stdev, mark: Some(times.p99) })
-    });
+    let bars = Arm::BOTH.iter().zip(cells).filter_map(|(arm, cell)| bar(*arm, cell));
     Group { label: format!("{measured}{beside}"), bars: bars.collect() }
+}
+
+/// Medians over repetitions, which are what is checked: one disturbed repetition does not show.
+fn bar(arm: Arm, cell: &Cell) -> Option<Bar> {
+    let times: Vec<Distribution> =
+        cell.repetitions.iter().filter_map(|one| serde_json::from_value(one["rtt_us"].clone()).ok()).collect();
+    let middle = |figure: fn(&Distribution) -> f64| median(&times.iter().map(figure).collect::<Vec<_>>());
+    let (value, deviation, p99) = (middle(|d| d.mean), middle(|d| d.stdev), middle(|d| d.p99));
+    (!times.is_empty()).then(|| Bar { series: arm.name().into(), value, deviation, mark: Some(p99) })
 }

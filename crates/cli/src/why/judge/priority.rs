@@ -19,6 +19,7 @@ fn describe(report: &EndReport) -> String {
     let thread = match report.tid {
         Some(tid) if report.priority > 0 => format!("thread {tid} {}:{}", report.policy, report.priority),
         Some(tid) => format!("thread {tid} {}", report.policy),
+        None if report.asked.sched.is_some() => "on the publishing thread, which has a priority of its own".into(),
         None => "on the publishing thread".into(),
     };
     let mark = report.dscp.map(|dscp| format!(", DSCP {dscp}")).unwrap_or_default();
@@ -42,7 +43,9 @@ fn marks(end: &End, both: &Both<'_>, report: &EndReport) -> Option<Problem> {
 
 fn thread(end: &End, both: &Both<'_>, report: &EndReport) -> Option<Problem> {
     let asked = report.asked.sched?;
-    let Some(tid) = report.tid else { return Some(no_thread(end, report)) };
+    // Samples that the publishing thread itself hands over need no other thread with a priority.
+    let direct = matches!(report.carrier.as_str(), "shm" | "local");
+    let Some(tid) = report.tid else { return (!direct).then(|| no_thread(end, report)) };
     let has = (report.policy.as_str(), report.priority);
     let wanted = (asked.policy.name(), u32::from(asked.policy.priority()));
     let (p, s) = (&both.publisher.port.name, &both.subscriber.port.name);
