@@ -2,7 +2,7 @@
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | [`experiments`] | what can be run: one module per experiment, and the list of all |
+//! | [`mod@experiments`] | what can be run: one module per experiment, and the list of all |
 //! | [`run`] | running one, from its name to its document |
 //! | [`topology`] | hosts, switches and routers as network namespaces; links that act as a wire |
 //! | [`part`] | processes of an experiment: started in a host, told and heard in lines of JSON |

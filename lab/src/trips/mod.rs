@@ -2,9 +2,9 @@
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | [`ends`] | the node and ports of either end, and their priority |
-//! | [`ping`] | the role that sends at random distances, and stamps |
-//! | [`pong`] | the role that sends back what came |
+//! | `ends` | the node and ports of either end, and their priority |
+//! | `ping` | the role that sends at random distances, and stamps |
+//! | `pong` | the role that sends back what came |
 //!
 //! Samples are sent when they are due, whether or not the last one has come back, so that a slow one delays no other
 //! (and is not the only one to meet what made it slow).
