@@ -177,8 +177,11 @@ fn placement_of(ends: Option<(IpAddr, IpAddr)>, found: &Marks) -> Placed {
     };
     match queueing::placement(&device, found.tos, found.priority, found.v6) {
         Ok(placed) => Placed {
+            band: match placed.waits {
+                true => format!("{} of {}", placed.place, placed.discipline),
+                false => format!("none: {device} has no queue"),
+            },
             device: Some(device),
-            band: format!("{} of {}", placed.place, placed.discipline),
             waits: placed.waits,
             effective: placed.effective,
             because: placed.because,
