@@ -629,6 +629,26 @@ fn carriers_without_packets_take_it_and_say_so() {
     }
 }
 
+/// The processors that each thread of a process may use.
+fn processors_of(pid: u32) -> std::collections::BTreeSet<String> {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap().flatten();
+    let status = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("status")).ok());
+    let line = |status: String| status.lines().find(|l| l.starts_with("Cpus_allowed_list:")).map(str::to_owned);
+    status.filter_map(line).collect()
+}
+
+#[test]
+fn a_process_gets_the_processors_back_that_it_had() {
+    let _alone = world::alone();
+    let world = World::new();
+    let mut publisher = Agent::start(&world, "publisher topic=/a");
+    let before = processors_of(publisher.pid());
+    assert!(publisher.ask("set to=process+affinity=0")["ok"] == true);
+    assert_eq!(processors_of(publisher.pid()), ["Cpus_allowed_list:\t0".to_owned()].into());
+    assert!(publisher.ask("set to=process+affinity=default")["ok"] == true);
+    assert_eq!(processors_of(publisher.pid()), before);
+}
+
 #[test]
 fn a_member_of_a_multicast_group_is_rehomed_to_unicast() {
     let _alone = world::alone();

@@ -107,7 +107,7 @@ impl Control {
             asked.sched = Some(Default::default());
         }
         if changes.affinity == Change::Unset {
-            asked.affinity = Some((0..std::thread::available_parallelism().map_or(1, |n| n.get() as u16)).collect());
+            asked.affinity = Some(self.processors.clone());
         }
         let threads =
             sched::set_process(0, asked.sched.as_ref(), asked.affinity.as_deref()).map_err(Refusal::kernel)?;
