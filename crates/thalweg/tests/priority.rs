@@ -626,7 +626,23 @@ fn carriers_without_packets_take_it_and_say_so() {
         let report = a.set_priority("/out", "/in", &changes("class=high")).unwrap();
         assert_eq!((report.carrier.as_str(), report.tos, report.effective), (carrier, None, false));
         assert!(report.because.contains("no packets on this carrier"), "{report:?}");
+        assert!(report.without_effect.contains("the mark has no effect"), "{report:?}");
+        let report = a.set_priority("/out", "/in", &changes("class=default pace=20Mbit/s affinity=0")).unwrap();
+        for part in ["pace has no effect", "sched and affinity have no effect"] {
+            assert!(report.note.contains(part) && !report.note.contains("the mark"), "{report:?}");
+        }
     }
+}
+
+#[test]
+fn the_pace_is_read_back_where_it_acts() {
+    let _alone = world::alone();
+    let pair = Pair::new("pace", "tcp", Family::V4, b"");
+    let report = pair.set_out("pace=20Mbit/s");
+    assert_eq!((report.pace, report.without_effect.as_str()), (Some(2_500_000), ""));
+    assert_eq!(pair.set_out("pace=default").pace, None);
+    let report = pair.set_in("pace=20Mbit/s");
+    assert!(report.pace.is_none() && report.note.contains("pace has no effect here"), "{report:?}");
 }
 
 /// The processors that each thread of a process may use.
