@@ -54,7 +54,8 @@ fn check(listen: &[String]) -> Result {
                 ErrorKind::AddrInUse => "choose another port with --listen IP:PORT",
                 ErrorKind::AddrNotAvailable => "listen on an address that this host has (`ip address`)",
                 ErrorKind::PermissionDenied => "use a port this user may use (from 1024 up)",
-                _ => "see the kernel's message",
+                ErrorKind::InvalidInput => "choose an address and port of this host with --listen IP:PORT",
+                _ => "`thalweg doctor` says what this host lacks",
             };
             let what = format!("cannot listen on {address}");
             thalweg::Error::System { what, source, remedy: remedy.to_owned() }

@@ -111,6 +111,8 @@ pub struct EndReport {
     pub class: Option<Class>,
     /// The socket's priority (SO_PRIORITY).
     pub socket_priority: Option<u32>,
+    /// The socket's pace in bytes per second (SO_MAX_PACING_RATE); `None`: no limit, or no packets.
+    pub pace: Option<u64>,
     /// The device by which the packets leave.
     pub device: Option<String>,
     /// Where they wait there, such as `band 1 of 3 of pfifo_fast`; empty where nothing is known.
@@ -123,6 +125,8 @@ pub struct EndReport {
     pub because: String,
     /// What is to be known besides, such as `stored: applies when the two are connected`; empty: nothing.
     pub note: String,
+    /// The part of the note that says which of `asked` has nothing to act on at this end; empty: all of it has.
+    pub without_effect: String,
 }
 
 /// The answer to a [`Request`].

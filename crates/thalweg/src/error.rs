@@ -61,7 +61,10 @@ impl Error {
     }
 }
 
-fn remedy(source: &io::Error) -> &'static str {
+pub(crate) fn remedy(source: &io::Error) -> &'static str {
+    if source.raw_os_error() == Some(1) {
+        return "the kernel does not permit it to this user: run it as root, or allow it (a container's seccomp profile may forbid it)";
+    }
     match source.kind() {
         io::ErrorKind::AddrInUse => "choose another port, or 0 for any free one",
         io::ErrorKind::AddrNotAvailable => "listen on an address that this host has (`ip address`)",
@@ -73,7 +76,9 @@ fn remedy(source: &io::Error) -> &'static str {
         _ => match source.raw_os_error() {
             Some(24) => "raise the limit of open files (`ulimit -n`)",
             Some(19) => "the interface has no multicast: choose another address, or a carrier other than mcast",
-            _ => "see the kernel's message",
+            Some(22) => "the kernel takes no such value: choose another, `thalweg doctor` says what this kernel can do",
+            Some(105) => "the kernel has no room for it: raise net.core.wmem_max, or send less at once",
+            _ => "`thalweg doctor` says what this host lacks",
         },
     }
 }

@@ -30,6 +30,7 @@
 //! | [`control`] | who is there, what they have, and calls between nodes |
 //! | [`admin`] | what one node may ask of another, and YARP's administration grammar |
 //! | [`profile`] | priorities of ports from a file |
+//! | `thread` | scheduling of the user's own threads |
 //! | [`trace`] | the steps of a sample's way as events |
 //! | [`testing`] | conformance suites, bodies of fuzz targets, parts to build worlds from |
 //!
@@ -48,6 +49,7 @@ pub mod node;
 pub mod port;
 pub mod profile;
 pub mod testing;
+mod thread;
 pub mod trace;
 pub mod wire;
 
@@ -57,6 +59,8 @@ pub use error::{Error, Result};
 pub use event::{Event, EventReader, Events};
 pub use node::{DiscoverySource, Node, Settings};
 pub use port::{Client, Outcome, Published, Publisher, Sample, SampleInfo, Server, Subscriber, TakenSample};
+pub use qos;
+pub use thread::schedule_this_thread;
 
 /// The Rust in README.md, as a test.
 #[cfg(doctest)]

@@ -127,6 +127,19 @@ fn ys_12_ys_20_threads_are_scheduled_by_name_and_number() {
 }
 
 #[test]
+fn y_16_what_has_nothing_to_act_on_is_said() {
+    let pair = pair("nothing", "shm");
+    for (text, part) in [
+        ("prop set /in (sched ((policy SCHED_OTHER) (priority 0)))", "sched and affinity have no effect here"),
+        ("prop set /in (sched ((priority -1))) (qos ((priority HIGH)))", "the mark has no effect here"),
+    ] {
+        let said = pair.done("/out", text);
+        assert!(said.starts_with("ok \"") && said.contains(part), "{said}");
+    }
+    assert_eq!(pair.done("/in", "prop set /out (sched ((policy SCHED_OTHER) (priority 0)))"), "ok");
+}
+
+#[test]
 fn ys_21_the_port_itself() {
     let pair = pair("itself", "tcp");
     let got = pair.done("/in", "prop get /in");
@@ -181,6 +194,12 @@ fn ys_03_ys_15_properties_are_kept() {
     pair.done("/out", "prop set /in (qos ((priority HIGH)))");
     assert_eq!(pair.done("/out", "prop get colour"), "(red green)");
     assert_eq!(pair.done("/out", "prop get"), "(/in (qos ((priority HIGH)))) (colour (red green))");
+    // Where a port is named, a group that is none is a slip and no property.
+    for text in ["prop set /in (qoz ((priority HIGH)))", "prop set /out (qoz 3)"] {
+        assert_eq!(pair.refused("/out", text), "fail \"(qoz …): groups are sched, qos and process\"", "{text}");
+    }
+    assert_eq!(pair.done("/out", "prop set /elsewhere (mood good)"), "ok");
+    pair.refused("/out", "prop set /in 3");
     assert!(pair.refused("/out", "prop get size").contains("no property size"));
     (0..300).for_each(|n| drop(pair.command("/in", &format!("prop set k{n} 1"))));
     assert!(pair.refused("/in", "prop set one_more 1").contains("256"));

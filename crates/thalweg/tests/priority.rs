@@ -626,7 +626,43 @@ fn carriers_without_packets_take_it_and_say_so() {
         let report = a.set_priority("/out", "/in", &changes("class=high")).unwrap();
         assert_eq!((report.carrier.as_str(), report.tos, report.effective), (carrier, None, false));
         assert!(report.because.contains("no packets on this carrier"), "{report:?}");
+        assert!(report.without_effect.contains("the mark has no effect"), "{report:?}");
+        let report = a.set_priority("/out", "/in", &changes("class=default pace=20Mbit/s affinity=0")).unwrap();
+        for part in ["pace has no effect", "sched and affinity have no effect"] {
+            assert!(report.note.contains(part) && !report.note.contains("the mark"), "{report:?}");
+        }
     }
+}
+
+#[test]
+fn the_pace_is_read_back_where_it_acts() {
+    let _alone = world::alone();
+    let pair = Pair::new("pace", "tcp", Family::V4, b"");
+    let report = pair.set_out("pace=20Mbit/s");
+    assert_eq!((report.pace, report.without_effect.as_str()), (Some(2_500_000), ""));
+    assert_eq!(pair.set_out("pace=default").pace, None);
+    let report = pair.set_in("pace=20Mbit/s");
+    assert!(report.pace.is_none() && report.note.contains("pace has no effect here"), "{report:?}");
+}
+
+/// The processors that each thread of a process may use.
+fn processors_of(pid: u32) -> std::collections::BTreeSet<String> {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap().flatten();
+    let status = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("status")).ok());
+    let line = |status: String| status.lines().find(|l| l.starts_with("Cpus_allowed_list:")).map(str::to_owned);
+    status.filter_map(line).collect()
+}
+
+#[test]
+fn a_process_gets_the_processors_back_that_it_had() {
+    let _alone = world::alone();
+    let world = World::new();
+    let mut publisher = Agent::start(&world, "publisher topic=/a");
+    let before = processors_of(publisher.pid());
+    assert!(publisher.ask("set to=process+affinity=0")["ok"] == true);
+    assert_eq!(processors_of(publisher.pid()), ["Cpus_allowed_list:\t0".to_owned()].into());
+    assert!(publisher.ask("set to=process+affinity=default")["ok"] == true);
+    assert_eq!(processors_of(publisher.pid()), before);
 }
 
 #[test]

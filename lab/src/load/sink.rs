@@ -133,7 +133,10 @@ fn count_datagrams(socket: &UdpSocket, counters: &Counters) {
                 counters.datagram_bytes.fetch_add(bytes as u64, Relaxed);
             }
             Err(e) if e.kind() == ErrorKind::Interrupted => {}
-            Err(e) => return crate::part::tell(&Error::system("the sink's socket", &e, "see the kernel's message")),
+            Err(e) => {
+                let remedy = "run the experiment again, with less load if it stays";
+                return crate::part::tell(&Error::system("the sink's socket", &e, remedy));
+            }
         }
     }
 }

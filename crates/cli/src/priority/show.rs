@@ -39,6 +39,7 @@ struct Packets<'a> {
     dscp: Option<String>,
     class: Option<qos::Class>,
     socket_priority: Option<u32>,
+    pace: Option<u64>,
     device: Option<&'a str>,
     band: &'a str,
 }
@@ -70,6 +71,7 @@ impl<'a> Shown<'a> {
                 dscp: report.dscp.map(|dscp: Dscp| dscp.to_string()),
                 class: report.class,
                 socket_priority: report.socket_priority,
+                pace: report.pace,
                 device: report.device.as_deref(),
                 band: &report.band,
             },
@@ -140,9 +142,18 @@ fn packets(report: &EndReport) -> String {
     let dscp = report.dscp.map_or_else(String::new, |dscp| format!(", DSCP {dscp}"));
     let class = report.class.map_or_else(String::new, |class| format!(", class {class}"));
     let priority = report.socket_priority.map_or_else(String::new, |p| format!(", socket priority {p}"));
+    let pace = report.pace.map_or_else(String::new, |bytes| format!(", pace {}", bit_rate(bytes)));
     let device = report.device.as_ref().map_or_else(String::new, |device| format!(", device {device}"));
     let band = if report.band.is_empty() { String::new() } else { format!(", {}", report.band) };
-    format!("tos {tos}{dscp}{class}{priority}{device}{band}")
+    format!("tos {tos}{dscp}{class}{priority}{pace}{device}{band}")
+}
+
+/// Bytes per second as `pace=` takes them.
+fn bit_rate(bytes: u64) -> String {
+    let bits = bytes.saturating_mul(8);
+    let units = [(1_000_000_000, "Gbit/s"), (1_000_000, "Mbit/s"), (1000, "kbit/s")];
+    let fits = units.into_iter().find(|(unit, _)| bits >= *unit && bits.is_multiple_of(*unit));
+    fits.map_or_else(|| format!("{bits}bit/s"), |(unit, name)| format!("{}{name}", bits / unit))
 }
 
 /// Numbers in a row as `0-3,5`.
@@ -179,11 +190,12 @@ mod tests {
             dscp: Dscp::new(36),
             class: Some(qos::Class::High),
             socket_priority: Some(6),
+            pace: Some(2_500_000),
             because: "lo has no queue".into(),
             ..EndReport::default()
         };
         let wanted = "/out → /in over tcp\n  publisher   sched  fifo 30, thread of its own 7, processors 1\n              \
-                      qos    tos 144, DSCP AF42, class high, socket priority 6\n              effective: no, because lo has no queue";
+                      qos    tos 144, DSCP AF42, class high, socket priority 6, pace 20Mbit/s\n              effective: no, because lo has no queue";
         assert_eq!(text(&[report]), wanted);
     }
 }

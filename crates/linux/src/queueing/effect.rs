@@ -40,10 +40,10 @@ impl Queues {
             return (false, format!("{discipline} on {device} has no class for {name} and drops it"));
         }
         if !spot.waits {
-            return (
-                wish == Wish::Nothing,
-                format!("nothing queues on {device}: no packet waits there, so none can be sent first"),
-            );
+            return match wish {
+                Wish::Nothing => (true, format!("no priority is asked for, and nothing queues on {device}")),
+                _ => (false, format!("nothing queues on {device}: no packet waits there, so none can be sent first")),
+            };
         }
         if wish == Wish::Nothing {
             return (true, format!("{name} is best effort: {place} of {discipline} on {device}"));

@@ -101,7 +101,12 @@ fn errno(error: &io::Error) -> Option<Errno> {
 }
 
 fn name(tid: i32) -> String {
-    if tid == 0 { "the calling thread".to_owned() } else { format!("thread {tid}") }
+    let own = std::thread::current();
+    match own.name().filter(|_| tid == 0) {
+        Some(name) => format!("the thread {name}"),
+        None if tid == 0 => "the calling thread".to_owned(),
+        None => format!("thread {tid}"),
+    }
 }
 
 fn share(to: &Scheduling) -> f64 {

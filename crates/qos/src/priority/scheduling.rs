@@ -122,10 +122,21 @@ impl fmt::Display for Scheduling {
             Policy::Fifo(priority) => write!(f, "fifo:{priority}"),
             Policy::RoundRobin(priority) => write!(f, "rr:{priority}"),
             Policy::Deadline { runtime_ns, deadline_ns, period_ns } => {
-                write!(f, "deadline:{runtime_ns}ns/{deadline_ns}ns/{period_ns}ns")
+                write!(f, "deadline:{}/", in_units(runtime_ns))?;
+                if deadline_ns != period_ns {
+                    write!(f, "{}/", in_units(deadline_ns))?;
+                }
+                f.write_str(&in_units(period_ns))
             }
         }
     }
+}
+
+/// In the largest unit of which it is a whole number.
+fn in_units(nanoseconds: u64) -> String {
+    let units = [(1_000_000, "ms"), (1000, "us")];
+    let fits = units.into_iter().find(|(unit, _)| nanoseconds >= *unit && nanoseconds.is_multiple_of(*unit));
+    fits.map_or_else(|| format!("{nanoseconds}ns"), |(unit, name)| format!("{}{name}", nanoseconds / unit))
 }
 
 #[cfg(test)]
@@ -135,14 +146,11 @@ mod tests {
 
     #[test]
     fn forms_are_read_and_written_back() {
-        for text in ["other", "other:-5", "fifo:30", "rr:99", "deadline:1000000ns/5000000ns/10000000ns"] {
+        for text in ["other", "other:-5", "fifo:30", "rr:99", "deadline:1ms/5ms/10ms", "deadline:1500us/10ms"] {
             assert_eq!(text.parse::<Scheduling>().unwrap().to_string(), text);
         }
         assert_eq!("SCHED_FIFO:1".parse::<Scheduling>().unwrap().policy, Policy::Fifo(1));
-        assert_eq!(
-            "deadline:1ms/10ms".parse::<Scheduling>().unwrap().to_string(),
-            "deadline:1000000ns/10000000ns/10000000ns"
-        );
+        assert_eq!("deadline:1000000ns/10ms/10000us".parse::<Scheduling>().unwrap().to_string(), "deadline:1ms/10ms");
     }
 
     #[test]
@@ -173,6 +181,13 @@ mod tests {
         #[test]
         fn any_text_is_answered(text in ".{0,40}") {
             let _ = text.parse::<Scheduling>();
+        }
+
+        #[test]
+        fn a_reservation_is_written_exactly(runtime_ns in 1024..1_000_000u64, more in 0..2_000_000_000u64, rest in 0..1_999_000_000u64) {
+            let deadline_ns = runtime_ns + more;
+            let wanted = Scheduling::from(Policy::Deadline { runtime_ns, deadline_ns, period_ns: deadline_ns + rest });
+            prop_assert_eq!(wanted.to_string().parse::<Scheduling>(), Ok(wanted));
         }
     }
 }

@@ -42,11 +42,13 @@ pub trait Administered {
     /// # Errors
     /// Why not.
     fn settings(&mut self, other: &str) -> Result<Vec<EndReport>, String>;
-    /// Changes them: all, or with a reason nothing.
+    /// Changes them: all, or with a reason nothing. What of it has nothing to act on there is said; empty: nothing.
     ///
     /// # Errors
     /// Why not.
-    fn set(&mut self, other: &str, changes: &Changes) -> Result<(), String>;
+    fn set(&mut self, other: &str, changes: &Changes) -> Result<String, String>;
+    /// Whether it is the name of a port of any node.
+    fn is_port(&self, name: &str) -> bool;
     /// Attaches a monitor (`None`: detaches it).
     ///
     /// # Errors
@@ -107,7 +109,7 @@ fn carry_out(command: &Command, port: &mut dyn Administered) -> Result<Vec<Value
         },
         Command::Settings(name) if *name == port.name() => own(port),
         Command::Settings(name) => settings(port, name),
-        Command::Set { key, value, priority } => set(port, key, value, priority.as_ref()).map(|()| ok()),
+        Command::Set { key, value, priority } => set(port, key, value, priority.as_ref()).map(ok_but),
         Command::Other(command) => match port.other(command) {
             Some(Bottle(values)) => Ok(values),
             None => Err("send [help] for list of valid commands".to_owned()),
@@ -117,6 +119,12 @@ fn carry_out(command: &Command, port: &mut dyn Administered) -> Result<Vec<Value
 
 fn ok() -> Vec<Value> {
     vec!["ok".into()]
+}
+
+/// `ok`, and what is to be known of it.
+fn ok_but(said: String) -> Vec<Value> {
+    let said = Some(said).filter(|said| !said.is_empty()).map(Value::Text);
+    ok().into_iter().chain(said).collect()
 }
 
 fn done(text: String) -> Vec<Value> {
@@ -222,19 +230,24 @@ fn own(port: &mut dyn Administered) -> Result<Vec<Value>, String> {
     ])
 }
 
-fn set(port: &mut dyn Administered, key: &str, value: &Value, wanted: Option<&Priority>) -> Result<(), String> {
-    if let Some(wanted) = wanted {
-        set_priority(port, key, wanted)?;
-    }
+fn set(port: &mut dyn Administered, key: &str, value: &Value, wanted: Option<&Priority>) -> Result<String, String> {
+    let said = match wanted {
+        Some(wanted) => set_priority(port, key, wanted)?,
+        None if key == port.name() || is_connected(port, key) || port.is_port(key) => {
+            let group = value.group().map_or_else(|| value.to_string(), |(name, _)| format!("({name} …)"));
+            return Err(format!("{group}: groups are sched, qos and process")); // a slip, not a property
+        }
+        None => String::new(),
+    };
     let properties = port.properties();
     if properties.len() >= MOST_PROPERTIES && !properties.contains_key(key) {
         return Err(format!("this port has {MOST_PROPERTIES} properties already: set one of them anew"));
     }
     properties.insert(key.to_owned(), value.clone()); // YS-15
-    Ok(())
+    Ok(said)
 }
 
-fn set_priority(port: &mut dyn Administered, key: &str, wanted: &Priority) -> Result<(), String> {
+fn set_priority(port: &mut dyn Administered, key: &str, wanted: &Priority) -> Result<String, String> {
     let own = key == port.name();
     if let Some(process) = &wanted.process {
         if !own {
@@ -260,7 +273,7 @@ fn set_priority(port: &mut dyn Administered, key: &str, wanted: &Priority) -> Re
     }
     let now = port.settings(key)?.first().and_then(|report| report.asked.sched);
     let changes = wanted.changes(now)?;
-    if changes.is_empty() { Ok(()) } else { port.set(key, &changes) }
+    if changes.is_empty() { Ok(String::new()) } else { port.set(key, &changes) }
 }
 
 /// What the port feels.

@@ -228,12 +228,16 @@ impl Administered for Port<'_> {
             _ => Err("an answer that does not fit".to_owned()),
         }
     }
-    fn set(&mut self, other: &str, changes: &Changes) -> Result<(), String> {
+    fn set(&mut self, other: &str, changes: &Changes) -> Result<String, String> {
         let request = Request::Set { port: self.name(), other: other.to_owned(), changes: changes.clone() };
         match self.control.administer(&admin::pack(&request)) {
             Reply::No(why) | Reply::Refused(why) => Err(why),
-            _ => Ok(()),
+            Reply::Settings(reports) => Ok(reports.into_iter().map(|report| report.without_effect).collect()),
+            _ => Ok(String::new()),
         }
+    }
+    fn is_port(&self, name: &str) -> bool {
+        self.control.state.directory().port_named(name).is_some()
     }
     fn attach(&mut self, side: Side, monitor: Option<(&str, &[Property])>) -> Result<(), String> {
         let seat = self.sided(side)?;

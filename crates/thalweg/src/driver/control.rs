@@ -76,6 +76,8 @@ pub(crate) struct Control {
     pub(super) apart: Vec<(String, String)>,
     /// What was asked for single channels, by the names of the own and the other port: also for those that come again.
     pub(super) kept: BTreeMap<(String, String), PrioritySettings>,
+    /// The processors that the process might use when the node was opened: what `affinity=default` means for all of it.
+    pub(super) processors: Vec<u16>,
     /// Requests that take a channel from multicast to unicast: number, own and other port.
     pub(super) rehoming: Vec<(u64, (String, String))>,
     pub(super) counts: BTreeMap<&'static str, u64>,

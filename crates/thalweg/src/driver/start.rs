@@ -65,6 +65,7 @@ impl Control {
             lasting: Vec::new(),
             apart: Vec::new(),
             kept: BTreeMap::new(),
+            processors: linux::sched::read(0).map(|found| found.affinity).unwrap_or_default(),
             rehoming: Vec::new(),
             counts: BTreeMap::new(),
             _endpoint: None,

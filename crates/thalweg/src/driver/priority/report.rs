@@ -34,6 +34,11 @@ impl Control {
         report.carrier.clone_from(&channel.carrier);
         self.describe_packets(channel, &mut report);
         self.describe_thread(end, channel, &mut report);
+        report.without_effect = without_effect(end.side, channel, &report);
+        if !report.without_effect.is_empty() {
+            let said = report.without_effect.clone();
+            add(&mut report.note, &said);
+        }
         report
     }
 
@@ -56,6 +61,7 @@ impl Control {
         };
         let dscp = Dscp::new(found.tos >> 2);
         (report.tos, report.dscp, report.socket_priority) = (Some(found.tos), dscp, Some(found.priority));
+        report.pace = sockets.first().and_then(|socket| linux::socket::pace(socket.as_fd()).ok()).flatten();
         report.class = dscp.and_then(|dscp| Mark::Dscp(dscp).class());
         if report.asked.mark.is_some_and(|mark| mark.tos() != found.tos && mark.dscp() == Mark::Tos(found.tos).dscp()) {
             report.note = "the two lowest bits of the octet (ECN) are TCP's own: the kernel keeps them".into();
@@ -107,7 +113,7 @@ impl Control {
             asked.sched = Some(Default::default());
         }
         if changes.affinity == Change::Unset {
-            asked.affinity = Some((0..std::thread::available_parallelism().map_or(1, |n| n.get() as u16)).collect());
+            asked.affinity = Some(self.processors.clone());
         }
         let threads =
             sched::set_process(0, asked.sched.as_ref(), asked.affinity.as_deref()).map_err(Refusal::kernel)?;
@@ -140,6 +146,25 @@ fn describe_scheduled(found: &Scheduled, report: &mut EndReport) {
     report.priority = found.priority().into();
     report.nice = found.nice.into();
     report.affinity.clone_from(&found.affinity);
+}
+
+/// What was asked for and has nothing to act on at this end.
+fn without_effect(side: Side, channel: &Channel, report: &EndReport) -> String {
+    let EndReport { asked, carrier, .. } = report;
+    let without_packets = sockets(channel).is_empty();
+    let mut said = String::new();
+    if without_packets && (asked.mark.is_some() || asked.socket_priority.is_some()) {
+        add(&mut said, &format!("the mark has no effect here: {carrier} has no packets"));
+    }
+    if asked.pace.is_some() && side == Side::Subscriber {
+        add(&mut said, "pace has no effect here: a subscriber's end sends no samples, set it at the publisher's");
+    } else if asked.pace.is_some() && without_packets {
+        add(&mut said, &format!("pace has no effect here: {carrier} has no packets"));
+    }
+    if asked.wants_own_thread() && side == Side::Publisher && channel.flow.get().is_none() {
+        add(&mut said, "sched and affinity have no effect here: set those of the thread that publishes");
+    }
+    said
 }
 
 fn add(note: &mut String, more: &str) {
@@ -177,8 +202,11 @@ fn placement_of(ends: Option<(IpAddr, IpAddr)>, found: &Marks) -> Placed {
     };
     match queueing::placement(&device, found.tos, found.priority, found.v6) {
         Ok(placed) => Placed {
+            band: match placed.waits {
+                true => format!("{} of {}", placed.place, placed.discipline),
+                false => format!("none: {device} has no queue"),
+            },
             device: Some(device),
-            band: format!("{} of {}", placed.place, placed.discipline),
             waits: placed.waits,
             effective: placed.effective,
             because: placed.because,

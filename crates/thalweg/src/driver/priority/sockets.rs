@@ -64,7 +64,7 @@ pub(super) fn try_out(wanted: &PrioritySettings) -> Result<(), Refusal> {
         let settings = linux::thread::Settings {
             affinity: wanted.affinity.clone(),
             scheduling: wanted.sched,
-            ..linux::thread::Settings::named("trial")
+            ..linux::thread::Settings::named("channel")
         };
         let (thread, _) = linux::thread::start(settings, || ()).map_err(Refusal::kernel)?;
         let _ = thread.join();
@@ -93,7 +93,7 @@ fn refusal(to: &Marked, error: &io::Error) -> Refusal {
     let remedy = if *priority > 6 && error.kind() == io::ErrorKind::PermissionDenied {
         "a socket priority above 6 needs CAP_NET_ADMIN: say priority=6 or less, or `setcap cap_net_admin+ep PROGRAM`"
     } else {
-        "see the kernel's message"
+        crate::error::remedy(error)
     };
     Refusal::Kernel(format!("{mark} with socket priority {priority}: {error}; {remedy}"))
 }
