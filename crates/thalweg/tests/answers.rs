@@ -117,6 +117,43 @@ fn a_stream_of_answers_moves_to_the_connection_of_the_questions_without_loss() {
 }
 
 #[test]
+fn answers_that_wait_when_their_stream_moves_arrive_too() {
+    const COUNT: u64 = 120;
+    let (a, b) = nodes("wait");
+    let (release, released) = mpsc::channel::<()>();
+    let (tell, told) = mpsc::channel();
+    let port = a.subscriber::<Raw>("/answers").carriers(["tcp"]);
+    let mut first = true;
+    let answers = port
+        .callback(move |sample| {
+            if std::mem::take(&mut first) {
+                let _ = released.recv_timeout(LONG);
+            }
+            tell.send(sample.info().seq).unwrap();
+        })
+        .unwrap();
+    let with = b.publisher::<Raw>("/answers").carriers(["tcp"]).queue(Queue::KeepAll(1024));
+    let mut with = with.open().unwrap();
+    assert!(with.wait_connected(1, LONG));
+    let large = vec![7; 256 << 10]; // 30 MiB: more than two sockets hold
+    for _ in 0..COUNT {
+        with.publish(&large).unwrap();
+    }
+    assert!(with.channels()[0].waiting > 0, "{:?}", with.channels());
+    let questions = asking(&a, "/questions", &answers);
+    let _server = b.subscriber::<Raw>("/questions").carriers(["tcp"]).answering_with(&with).callback(|_| ()).unwrap();
+    assert!(questions.wait_connected(1, LONG));
+    until("both channels are there", || with.connected() == 2);
+    release.send(()).unwrap();
+    for expected in 1..=COUNT {
+        assert_eq!(told.recv_timeout(LONG).ok(), Some(expected));
+    }
+    until("the older channel has ended", || with.connected() == 1 && connections(&[&a, &b]) == 1);
+    with.publish(b"last").unwrap();
+    assert_eq!(told.recv_timeout(LONG).ok(), Some(COUNT + 1));
+}
+
+#[test]
 fn either_end_may_leave_and_come_back() {
     let (a, b) = nodes("leave");
     let (answers, told) = hearing(&a, "/answers");

@@ -12,7 +12,7 @@ use crate::part::stream::{Arrived, Connected, Order, Published, Settings};
 use crate::part::{Part, Place};
 use crate::results::{Check, Distribution, Factors, Figure, Findings, Group, Panel, Skipped, median_ratio};
 use crate::run::Lab;
-use crate::stalls::{Monitor, Stalls};
+use crate::stalls::Monitor;
 use crate::topology::Topology;
 use rustix::process::{Pid, Signal};
 use serde_json::Value;
@@ -175,7 +175,7 @@ impl<'a> House<'a> {
         }
         let stalls = monitor.finish();
         side.latency.add(count * NEAR as u64, &samples, &stalls);
-        side.calls.add(count, &published.calls, &Stalls::default());
+        side.calls.add(count, &published.calls, &stalls);
         Ok(())
     }
 

@@ -15,7 +15,7 @@ const ABOVE_PANEL: f64 = 26.0;
 const BELOW_PANEL: f64 = 44.0;
 const BETWEEN_PANELS: f64 = 60.0;
 /// Wider than this, panels go on in the next row.
-const WIDTH: f64 = 1100.0;
+const WIDTH: f64 = 1180.0;
 
 /// Draws it.
 pub fn draw(figure: &Figure) -> String {

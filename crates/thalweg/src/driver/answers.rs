@@ -16,10 +16,15 @@ use crate::channel::inbound::{Agreed, Inbound};
 use crate::control::PortInfo;
 use crate::control::matching::{Match, compare};
 use crate::handshake::{Answers, Request};
-use crate::port::{Channel, PortRef, Way};
+use crate::port::{PortRef, Way};
 use std::net::TcpStream;
-use std::sync::Arc;
-use std::time::Instant;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+/// How long a request may take that crosses an offer.
+const CROSSING_TIME: Duration = Duration::from_secs(1);
+/// How long an older channel may take to send what waits on it, before it is dropped.
+const LEAVING_TIME: Duration = Duration::from_secs(5);
 
 /// At the publisher of questions: the channel of answers that was offered and can be taken.
 pub(super) struct Expected {
@@ -59,8 +64,11 @@ impl Control {
         let inlet = self.state.inlet(port)?;
         let pair = (PortRef { node: request.node, port: answers.port }, PortRef { node: self.state.id, port });
         let names = (answers.publisher.name.clone(), inlet.info().name.clone());
-        let elsewhere = |wanted: &Wanted| {
-            wanted.upcoming.is_some() || matches!(&wanted.progress, Progress::Open(channel) if channel.carrier != "tcp")
+        let elsewhere = |wanted: &Wanted| match &wanted.progress {
+            _ if wanted.upcoming.is_some() => true,
+            Progress::Open(channel) => channel.carrier != "tcp",
+            Progress::Dialing => wanted.candidate().is_some_and(|way| way.carrier != "tcp"),
+            Progress::Idle(_) | Progress::Refused => false,
         };
         let free = !self.apart.contains(&names) && !self.wanted.get(&pair).is_some_and(elsewhere);
         let fits = matches!(compare(&answers.publisher, inlet.info()), Match::Matched);
@@ -99,7 +107,6 @@ impl Control {
         };
         let ports = (answers.publisher.clone(), wanted.subscriber.clone());
         let channel = self.channel(pair, (&ports.0, &ports.1), "tcp", answers.incarnation, same_clock);
-        let _ = channel.sockets.set(half.socket().into_iter().collect());
         let agreed = Agreed {
             flow: answers.flow,
             max_message: channel.max_message as usize,
@@ -138,7 +145,7 @@ impl Control {
         let way = Way::Flow(self.flow(settings, qos.class, Box::new(half), tcp::CAPABILITIES, &place));
         let ports = (outlet.info(), &subscriber);
         let channel = Arc::new(self.channel(pair, ports, "tcp", self.state.incarnation, same_clock));
-        let entry = Entry::Shared(stream, None);
+        let entry = Entry::Shared(stream, None, Some(Instant::now()));
         self.prioritise_sent(&channel, &way, &entry);
         let token = self.watch_served(entry, channel.clone());
         let id = channel.id;
@@ -146,21 +153,53 @@ impl Control {
         self.attach_now(PendingAttach { outlet, channel, way, token, answer: Some(ready) });
     }
 
-    /// Questions may come: their answers have a channel. An older one between the same ports ends behind its last sample.
+    /// Questions may come, if they are still wanted: their answers have a channel. An older one between the same ports
+    /// ends when what waited there has left.
     pub(super) fn answers_ready(&mut self, questions: Inbound, answers: Option<(Pair, u64)>) {
         if let Some((pair, id)) = answers {
-            self.replace_but(pair, Some(id));
+            self.leaving.push((pair, id, Instant::now() + LEAVING_TIME));
+            self.end_older();
         }
         let pair = (questions.channel.publisher, questions.channel.subscriber);
-        self.begin(pair, questions);
+        let wanted = self.wanted.get(&pair).is_some_and(|wanted| matches!(wanted.progress, Progress::Dialing));
+        if wanted && self.state.inlet(pair.1.port).is_some() {
+            self.begin(pair, questions);
+        }
     }
 
-    /// Whether the two ports have a channel on the connection of another one.
-    pub(super) fn shares(&self, (publisher, subscriber): Pair) -> bool {
-        let same = |channel: &Channel| (channel.publisher, channel.subscriber) == (publisher, subscriber);
-        self.entries.iter().any(|entry| match entry {
-            Some(Entry::Shared(_, Some(channel))) => same(channel) && !channel.is_closed(),
-            _ => false,
+    /// Ends the channels that gave way to one on the connection of their questions and have nothing left to send.
+    pub(super) fn end_older(&mut self) {
+        for (pair, id, until) in std::mem::take(&mut self.leaving) {
+            let Some((index, channel)) = self.older(pair, Some(id)) else { continue };
+            let waiting = channel.flow.get().and_then(Weak::upgrade).is_some_and(|flow| flow.waiting() > 0);
+            if waiting && Instant::now() < until {
+                self.leaving.push((pair, id, until));
+            } else {
+                channel.close(); // it moved: its subscriber has not left
+                self.served_ended(index);
+            }
+        }
+    }
+
+    /// Whether the answers between two ports have just got a channel on the connection of their questions: a request for
+    /// another one was on its way meanwhile. A later request means that the other end lost the connection.
+    pub(super) fn just_shared(&self, pair: Pair) -> bool {
+        self.sharing(pair).flatten().is_some_and(|since| since.elapsed() < CROSSING_TIME)
+    }
+
+    /// Whether two ports have a channel on a connection that carries another one, too.
+    pub(super) fn shares(&self, pair: Pair) -> bool {
+        self.sharing(pair).is_some()
+    }
+
+    fn sharing(&self, (publisher, subscriber): Pair) -> Option<Option<Instant>> {
+        self.entries.iter().find_map(|entry| match entry {
+            Some(Entry::Shared(_, Some(channel), since))
+                if (channel.publisher, channel.subscriber) == (publisher, subscriber) && !channel.is_closed() =>
+            {
+                Some(*since)
+            }
+            _ => None,
         })
     }
 }

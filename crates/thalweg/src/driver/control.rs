@@ -61,6 +61,8 @@ pub(crate) struct Control {
     pub(super) carriers: Vec<Arc<dyn Carrier>>,
     pub(super) attaching: Vec<Joining>,
     pub(super) detaching: Vec<(Arc<dyn AnyOutlet>, u64)>,
+    /// Channels that give way to the one with this number, by their ports, at the latest then.
+    pub(super) leaving: Vec<(Pair, u64, Instant)>,
     pub(super) calls: HashMap<u64, (Instant, Asker)>,
     /// A command that another node has to carry out: which one, the request, and what is said when it is done.
     pub(super) forward: Option<(NodeId, Vec<u8>, String)>,
@@ -124,7 +126,8 @@ impl Control {
             Entry::Dial(dial) => Some(dial.until),
             _ => None,
         });
-        let busy = (!self.attaching.is_empty() || !self.detaching.is_empty()).then(|| Instant::now() + BUSY_PAUSE);
+        let busy = (!(self.attaching.is_empty() && self.detaching.is_empty() && self.leaving.is_empty()))
+            .then(|| Instant::now() + BUSY_PAUSE);
         wanted.chain(streams).chain(busy).min()
     }
 
@@ -135,6 +138,7 @@ impl Control {
         for (outlet, id) in std::mem::take(&mut self.detaching) {
             self.detach(outlet, id);
         }
+        self.end_older();
         let due: Vec<Pair> = self
             .wanted
             .iter()

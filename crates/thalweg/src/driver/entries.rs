@@ -24,8 +24,9 @@ pub(crate) enum Entry {
     /// The publisher's end of a channel: the stream's end is the subscriber's.
     Served(Arc<TcpStream>, Option<Arc<Channel>>),
     ServedUnix(Arc<OwnedFd>, Option<Arc<Channel>>),
-    /// As `Served`, of a stream that carries a channel the other way, too: what arrives is its reader's.
-    Shared(Arc<TcpStream>, Option<Arc<Channel>>),
+    /// As `Served`, of a stream that carries a channel the other way, too: what arrives is its reader's. Where this
+    /// channel is the one of the answers: since when.
+    Shared(Arc<TcpStream>, Option<Arc<Channel>>, Option<Instant>),
     /// The subscriber's end of a channel that does not read its stream: the stream's end is the publisher's.
     Held(Arc<OwnedFd>, Arc<Channel>),
 }
@@ -39,7 +40,7 @@ impl Entry {
             Entry::Dial(dial) => dial.stream.as_fd(),
             Entry::Served(stream, _) => stream.as_fd(),
             Entry::ServedUnix(fd, _) => fd.as_fd(),
-            Entry::Shared(stream, _) => stream.as_fd(),
+            Entry::Shared(stream, ..) => stream.as_fd(),
             Entry::Held(fd, _) => fd.as_fd(),
         }
     }
@@ -89,8 +90,8 @@ impl Control {
         let entry = match entry {
             Entry::Served(stream, _) => Entry::Served(stream, Some(channel)),
             Entry::ServedUnix(stream, _) => Entry::ServedUnix(stream, Some(channel)),
-            Entry::Shared(stream, _) => {
-                return self.watch(Entry::Shared(stream, Some(channel)), Readiness::RDHUP);
+            Entry::Shared(stream, _, since) => {
+                return self.watch(Entry::Shared(stream, Some(channel), since), Readiness::RDHUP);
             }
             other => other,
         };
@@ -161,7 +162,7 @@ impl Control {
     /// Ends a channel at the publisher: the subscriber sees its stream end.
     pub(super) fn end_served(&mut self, channel: &Arc<Channel>) {
         let its = |entry: &Option<Entry>| match entry {
-            Some(Entry::Served(_, of) | Entry::ServedUnix(_, of) | Entry::Shared(_, of)) => {
+            Some(Entry::Served(_, of) | Entry::ServedUnix(_, of) | Entry::Shared(_, of, _)) => {
                 of.as_ref().is_some_and(|of| Arc::ptr_eq(of, channel))
             }
             _ => false,
@@ -174,7 +175,9 @@ impl Control {
     pub(super) fn served_ended(&mut self, index: usize) {
         let channel = match self.unwatch(index) {
             Some(
-                Entry::Served(_, Some(channel)) | Entry::ServedUnix(_, Some(channel)) | Entry::Shared(_, Some(channel)),
+                Entry::Served(_, Some(channel))
+                | Entry::ServedUnix(_, Some(channel))
+                | Entry::Shared(_, Some(channel), _),
             ) => channel,
             _ => return,
         };
@@ -215,22 +218,23 @@ impl Control {
 
     /// An older channel of the same two ports gives way to a new one.
     pub(super) fn replace(&mut self, pair: Pair) {
-        self.replace_but(pair, None);
-    }
-
-    /// As [`Self::replace`], by the one with this number, which exists already.
-    pub(super) fn replace_but(&mut self, (publisher, subscriber): Pair, but: Option<u64>) {
-        let same = |channel: &Channel| {
-            channel.publisher == publisher && channel.subscriber == subscriber && Some(channel.id) != but
-        };
-        // Not those over shared memory: their slots are free only when the subscriber's own sign says that nobody reads them.
-        let old = self.entries.iter().position(|e| match e {
-            Some(Entry::Served(_, Some(channel)) | Entry::Shared(_, Some(channel))) => same(channel),
-            _ => false,
-        });
-        if let Some(index) = old {
+        if let Some((index, _)) = self.older(pair, None) {
             self.served_ended(index);
         }
+    }
+
+    /// A channel of these two ports besides the one with this number, where it is served from here. Not those over shared
+    /// memory: their slots are free only when the subscriber's own sign says that nobody reads them.
+    pub(super) fn older(&self, (publisher, subscriber): Pair, but: Option<u64>) -> Option<(usize, Arc<Channel>)> {
+        let same = |channel: &&Arc<Channel>| {
+            channel.publisher == publisher && channel.subscriber == subscriber && Some(channel.id) != but
+        };
+        let of = |entry: &Option<Entry>| match entry {
+            Some(Entry::Served(_, channel) | Entry::Shared(_, channel, _)) => channel.clone(),
+            _ => None,
+        };
+        let served = self.entries.iter().map(of).enumerate();
+        served.filter_map(|(index, channel)| Some((index, channel?))).find(|(_, channel)| same(&channel))
     }
 
     pub(super) fn detach(&mut self, outlet: Arc<dyn AnyOutlet>, id: u64) {

@@ -139,7 +139,7 @@ impl Control {
             Ok(found) => found,
             Err(refused) => return Err((refused, stream)),
         };
-        if self.shares(ends(self.state.id, request)) {
+        if self.just_shared(ends(self.state.id, request)) {
             return Err((refused("answers", request, "the connection of the questions, which is open"), stream));
         }
         // Before anything is opened: an older channel of the same two ports may be the last member of the group that this
@@ -171,7 +171,7 @@ impl Control {
                 None => Entry::Served(stream, None),
                 Some(answers) => {
                     self.receive_answers(answers, stream.clone(), &place);
-                    Entry::Shared(stream, None)
+                    Entry::Shared(stream, None, None)
                 }
             };
             self.attach(request, outlet, Way::Flow(flow), entry, reply);

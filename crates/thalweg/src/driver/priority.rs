@@ -137,7 +137,7 @@ impl Control {
             Way::Local(_) | Way::Ring(_) => None,
         };
         let mut sockets: Vec<SharedSocket> = flow.and_then(|flow| flow.socket()).into_iter().collect();
-        if let Entry::Served(stream, _) | Entry::Shared(stream, _) = entry {
+        if let Entry::Served(stream, _) | Entry::Shared(stream, ..) = entry {
             let stream = shared(stream);
             if !sockets.iter().any(|socket| socket.ptr_eq(&stream)) {
                 sockets.push(stream);

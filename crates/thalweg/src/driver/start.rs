@@ -55,6 +55,7 @@ impl Control {
             wanted: BTreeMap::new(),
             carriers: state.settings.carriers.clone(),
             attaching: Vec::new(),
+            leaving: Vec::new(),
             detaching: Vec::new(),
             calls: HashMap::new(),
             forward: None,

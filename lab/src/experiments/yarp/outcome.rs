@@ -118,11 +118,13 @@ impl Pairs {
         if self.pairs.is_empty() { f64::NAN } else { self.lost as f64 }
     }
 
-    /// By how much the means of the same arm differ from repetition to repetition, at least a tenth.
+    /// By how much means of the same arm differ from repetition to repetition: twice their median distance from their
+    /// median, at least a tenth.
     fn noise(&self) -> f64 {
-        let means = || self.pairs.iter().map(|(normal, _)| normal.mean);
-        let (least, most) = (means().fold(f64::INFINITY, f64::min), means().fold(0.0, f64::max));
-        (most / least - 1.0).max(0.1)
+        let means: Vec<f64> = self.pairs.iter().map(|(normal, _)| normal.mean).collect();
+        let middle = median(&means);
+        let distances: Vec<f64> = means.iter().map(|mean| (mean - middle).abs()).collect();
+        (2.0 * median(&distances) / middle).max(0.1)
     }
 }
 
