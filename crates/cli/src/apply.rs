@@ -7,6 +7,7 @@ mod proof;
 use crate::failure::{Failure, Result};
 use crate::output::{line, table, tell};
 use crate::session::{Common, Session};
+use channels::TakenBack;
 use clap::Args;
 use host_file::{Channel, HostFile};
 use linux::queueing::{self, Outcome, QueueError, Reason, Restored, Scheduler, Wanted};
@@ -132,12 +133,12 @@ fn ends_text(ends: &[EndReport]) -> String {
 pub fn restore(arguments: &RestoreArguments) -> Result {
     let directory = directory();
     let restored = queueing::restore(&directory).map_err(failure)?;
-    let told = if channels::are_applied(&directory) {
+    let TakenBack { told, stuck } = if channels::are_applied(&directory) {
         let mut session: Session = arguments.common.open("restore")?;
         let nodes = session.settled();
         channels::take_back(&session, &nodes, &directory)?
     } else {
-        Vec::new()
+        TakenBack::default()
     };
     let outcome =
         |r: &Restored| json!({"device": r.device, "as_before": r.outcome == Outcome::AsBefore, "text": r.to_string()});
@@ -148,6 +149,9 @@ pub fn restore(arguments: &RestoreArguments) -> Result {
     })?;
     match restored.iter().find(|r| matches!(r.outcome, Outcome::Differs(_))) {
         Some(differs) => Err(Failure::No(format!("{differs}; docs/queueing.md says how to restore by hand"))),
+        None if stuck > 0 => Err(Failure::No(format!(
+            "{stuck} ends of channels are not as before: `thalweg restore` again when their programs answer"
+        ))),
         None => Ok(()),
     }
 }

@@ -27,7 +27,13 @@ impl Host {
             }
         };
         let host = Self { namespace, house: House::new() };
-        for line in ["link set lo up", "link add wire type veth peer name far", "link set wire up", "link set far up"] {
+        for line in [
+            "link set lo up",
+            "link add wire type veth peer name far",
+            "link set wire up",
+            "link set far up",
+            "address add 10.98.0.1/24 dev wire",
+        ] {
             assert!(host.out(Command::new("ip").args(line.split(' '))).status.success(), "ip {line}");
         }
         Some(host)
@@ -70,6 +76,12 @@ fn json(text: &str) -> Value {
 #[test]
 fn queues_are_applied_proved_and_restored() {
     let Some(host) = Host::new("queues_are_applied_proved_and_restored") else { return };
+    // IPv6 is not there before the link-local address is.
+    let until = std::time::Instant::now() + support::LONG;
+    let linked = ["-6", "-o", "address", "show", "dev", "wire", "scope", "link", "-tentative"];
+    while host.out(Command::new("ip").args(linked)).stdout.is_empty() {
+        assert!(std::time::Instant::now() < until, "no link-local address");
+    }
     let before = host.queues();
     let htb = host.file(&device(&format!("scheduler = \"htb\"\n{SHARES}")));
     let (code, said, errors) = host.thalweg(&format!("apply {htb} --json"));
@@ -79,15 +91,35 @@ fn queues_are_applied_proved_and_restored() {
     let classes = proof["classes"].as_array().unwrap();
     assert_eq!(classes.len(), 8, "four classes, IPv4 and IPv6");
     assert_eq!((&classes[0]["class"], &classes[0]["place"]), (&"critical".into(), &"class 7a2:10".into()));
+    assert!(classes.iter().all(|class| class["proved"] == "counted"), "{classes:?}");
     assert!(host.queues().contains("htb 7a2:20 parent 7a2:1"), "{}", host.queues());
     let strict = host.file(&device(""));
     let (code, said, errors) = host.thalweg(&format!("apply {strict}"));
     assert_eq!(code, 0, "{errors}");
-    assert!(said.contains("band") && errors.contains("earlier queues taken away"), "{said}{errors}");
+    assert!(said.contains("band") && said.contains("counted"), "{said}");
+    assert!(errors.contains("earlier queues taken away"), "{errors}");
     let (code, said, _) = host.thalweg("restore");
     assert_eq!((code, said.trim()), (0, "wire: as before"));
     assert_eq!(host.queues(), before);
     assert_eq!(host.thalweg("restore").1.trim(), "nothing was applied");
+}
+
+#[test]
+fn packets_that_go_elsewhere_undo_it() {
+    let Some(host) = Host::new("packets_that_go_elsewhere_undo_it") else { return };
+    let before = host.queues();
+    for words in ["add table inet theirs", "add chain inet theirs last { type filter hook postrouting priority 0 ; }"] {
+        assert!(host.out(Command::new("nft").arg(words)).status.success(), "nft {words}");
+    }
+    assert!(host.out(Command::new("nft").arg("add rule inet theirs last meta priority set 7a2:40")).status.success());
+    let htb = host.file(&device(&format!("scheduler = \"htb\"\n{SHARES}")));
+    let (code, said, errors) = host.thalweg(&format!("apply {htb}"));
+    assert_eq!((code, said.as_str(), host.queues()), (1, "", before), "{errors}");
+    assert!(errors.contains("class critical over IPv4 was counted in class 7a2:40, not in class 7a2:10"), "{errors}");
+    assert_eq!(host.thalweg("restore").1.trim(), "nothing was applied");
+    let fifo = host.file(&device("scheduler = \"fifo\""));
+    let (code, said, errors) = host.thalweg(&format!("apply {fifo} --json"));
+    assert_eq!((code, &json(&said)["classes"][0]["proved"]), (0, &"counted".into()), "{errors}");
 }
 
 #[test]
@@ -176,4 +208,32 @@ fn channels_get_their_priority_and_give_it_back() {
     assert_eq!(code, 0, "{said}{errors}");
     let (code, said, _) = host.thalweg("restore");
     assert_eq!((code, said.contains("/out with /in: as before")), (0, true), "{said}");
+}
+
+#[test]
+fn what_a_stopped_program_does_not_take_back_is_kept_for_the_next_time() {
+    let Some(host) = Host::new("what_a_stopped_program_does_not_take_back_is_kept_for_the_next_time") else { return };
+    let start = |arguments: &str| {
+        let command = host.house.command(arguments);
+        host.namespace.run(|| support::Running::start(command)).unwrap()
+    };
+    let publisher = start("pub /topic --port /out --carrier tcp --rate 50 --size 64");
+    let subscriber = start("sub /topic --port /in --carrier tcp");
+    subscriber.line();
+    let file = host.file("[[channel]]\npublisher = \"/out\"\nsubscriber = \"/in\"\nclass = \"high\"\n");
+    let (code, _, errors) = host.thalweg(&format!("apply {file}"));
+    assert_eq!(code, 0, "{errors}");
+    subscriber.signal(rustix::process::Signal::STOP);
+    let (code, said, errors) = host.thalweg("restore");
+    assert_eq!(code, 1, "{said}{errors}");
+    assert!(said.contains("/in with /out: not as before") && said.contains("/out with /in: as before"), "{said}");
+    subscriber.signal(rustix::process::Signal::CONT);
+    let (code, said, errors) = host.thalweg("restore");
+    assert_eq!((code, said.trim()), (0, "/in with /out: as before"), "{errors}");
+    // A program that ended took its priority with it: nothing is left to be done.
+    assert_eq!(host.thalweg(&format!("apply {file}")).0, 0);
+    drop((publisher, subscriber));
+    let (code, said, errors) = host.thalweg("restore");
+    assert_eq!((code, said.matches("gone, and its priority with it").count()), (0, 2), "{said}{errors}");
+    assert_eq!(host.thalweg("restore").1.trim(), "nothing was applied");
 }

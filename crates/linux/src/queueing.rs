@@ -7,12 +7,14 @@
 //! | `discipline`, `class`, `filter` | the parameters of each, to and from the kernel and as `tc` says them |
 //! | `tree` | what is on a device |
 //! | `placement`, `effect` | where a marked packet lands, and whether its mark changes anything |
+//! | `counted` | where a marked packet really went, by the queues' counters |
 //! | `wanted`, `step`, `map` | what queues should be, as steps that the kernel or `tc` can be told, and as `nft` table |
 //! | `install`, `journal`, `replay` | all of it or nothing, with what was there before on disk first; and back |
 //!
 //! All of it is about the network namespace of the calling thread ([`crate::namespace`]).
 
 mod class;
+mod counted;
 mod devices;
 mod discipline;
 mod effect;
@@ -29,6 +31,7 @@ mod tree;
 mod wanted;
 
 pub use class::{Class, Curve, Shares};
+pub use counted::{Counted, counted};
 pub use devices::egress;
 pub use discipline::{DEFAULT_MAP, Discipline};
 pub use error::{QueueError, Reason};

@@ -180,6 +180,14 @@ fn get_option(fd: BorrowedFd<'_>, level: i32, name: i32, value: &mut [u8]) -> io
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
+/// Lets the socket's packets leave by this device only, and come in by it only (SO_BINDTODEVICE).
+///
+/// # Errors
+/// ENODEV for an unknown device; PermissionDenied without CAP_NET_RAW on kernels before 5.7.
+pub fn bind_to_device(fd: BorrowedFd<'_>, device: &str) -> io::Result<()> {
+    set_option(fd, libc::SOL_SOCKET, libc::SO_BINDTODEVICE, device.as_bytes())
+}
+
 /// Lets the kernel cut every datagram that is sent into ones of `bytes` each, the last may be shorter (UDP_SEGMENT; at
 /// most 64 of them, 64 KiB in all).
 ///

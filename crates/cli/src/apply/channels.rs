@@ -10,6 +10,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use thalweg::admin::{EndReport, Reply, Request};
+use thalweg::control::local::silent_processes;
 use thalweg::control::{Document, NodeId};
 
 /// How long a node may take to answer.
@@ -21,6 +22,25 @@ struct Former {
     port: String,
     other: String,
     changes: Changes,
+    /// The port's node: its host, realm and process.
+    at: (String, String, u32),
+}
+
+/// What became of priorities that were taken back.
+#[derive(Debug, Default)]
+pub struct TakenBack {
+    /// Each end, for people.
+    pub told: Vec<String>,
+    /// Ends that are not as before; what takes them back is kept for the next time.
+    pub stuck: usize,
+}
+
+/// What became of one end.
+enum Outcome {
+    AsBefore,
+    /// Its port is gone, and its priority with it.
+    Gone,
+    Stuck(String),
 }
 
 /// Priorities that were set; taken back when dropped, unless kept.
@@ -39,7 +59,7 @@ pub struct Applied<'a> {
 /// The first that is not.
 pub fn check(nodes: &[Document], channels: &[(usize, Channel)]) -> Result {
     let mut ports = channels.iter().flat_map(|(_, channel)| [&channel.publisher, &channel.subscriber]);
-    ports.find(|port| node_of(nodes, port).is_none()).map_or(Ok(()), |port| Err(unknown(port)))
+    ports.find(|port| holder(nodes, port).is_none()).map_or(Ok(()), |port| Err(unknown(port)))
 }
 
 /// Sets the priorities of all channels, or of none.
@@ -48,7 +68,10 @@ pub fn check(nodes: &[Document], channels: &[(usize, Channel)]) -> Result {
 /// A port that nobody has, or what a node says; what was set is taken back.
 pub fn apply<'a>(session: &'a Session, channels: &[(usize, Channel)], directory: &Path) -> Result<Applied<'a>> {
     let nodes = session.others();
-    take_back(session, &nodes, directory)?;
+    let TakenBack { told, stuck } = take_back(session, &nodes, directory)?;
+    if stuck > 0 {
+        return Err(Failure::No(format!("what was applied before could not be taken back: {}", told.join("; "))));
+    }
     let mut applied = Applied { session, file: journal(directory), former: Vec::new(), kept: false, ends: Vec::new() };
     for (_, channel) in channels {
         for (port, other) in [(&channel.publisher, &channel.subscriber), (&channel.subscriber, &channel.publisher)] {
@@ -60,11 +83,14 @@ pub fn apply<'a>(session: &'a Session, channels: &[(usize, Channel)], directory:
 
 impl Applied<'_> {
     fn set(&mut self, nodes: &[Document], port: &str, other: &str, changes: &Changes) -> Result {
-        let node = node_of(nodes, port).ok_or_else(|| unknown(port))?;
+        let document = holder(nodes, port).ok_or_else(|| unknown(port))?;
+        let node = document.node;
+        let at = (document.host.clone(), document.realm.clone(), document.pid);
         let (port, other) = (port.to_owned(), other.to_owned());
         let get = Request::Get { port: port.clone(), other: Some(other.clone()) };
         let before = ends(self.session.node.ask(node, &get, PATIENCE)?).into_iter().next().unwrap_or_default();
-        self.former.push(Former { port: port.clone(), other: other.clone(), changes: undo(changes, &before.asked) });
+        let former = Former { port: port.clone(), other: other.clone(), changes: undo(changes, &before.asked), at };
+        self.former.push(former);
         save(&self.file, &self.former)?;
         let set = Request::Set { port, other, changes: changes.clone() };
         self.ends.extend(ends(self.session.node.ask(node, &set, PATIENCE)?));
@@ -82,26 +108,52 @@ impl Drop for Applied<'_> {
     fn drop(&mut self) {
         if !self.kept {
             let nodes = self.session.others();
-            self.former.drain(..).rev().for_each(|former| say(former.take_back(self.session, &nodes)));
-            let _ = std::fs::remove_file(&self.file);
+            let former = std::mem::take(&mut self.former);
+            match take_back_all(self.session, &nodes, former, &self.file) {
+                Ok(taken) => taken.told.iter().for_each(|text| tell(&format!("taken back: {text}"))),
+                Err(failure) => tell(failure.text()),
+            }
         }
     }
 }
 
-/// Takes back what an earlier `apply` set. Gives what became of each end.
+/// Takes back what an earlier `apply` set. What is not as before then stays in the file, for the next time.
 ///
 /// # Errors
-/// When the file that says it cannot be read.
-pub fn take_back(session: &Session, nodes: &[Document], directory: &Path) -> Result<Vec<String>> {
+/// When the file that says it cannot be read or written.
+pub fn take_back(session: &Session, nodes: &[Document], directory: &Path) -> Result<TakenBack> {
     let file = journal(directory);
     let former: Vec<Former> = match std::fs::read(&file) {
         Ok(bytes) => serde_json::from_slice(&bytes).map_err(|e| unusable(&file, &e.into()))?,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(TakenBack::default()),
         Err(error) => return Err(unusable(&file, &error)),
     };
-    let told = former.into_iter().rev().map(|former| former.take_back(session, nodes)).collect();
-    std::fs::remove_file(&file).map_err(|e| unusable(&file, &e))?;
-    Ok(told)
+    take_back_all(session, nodes, former, &file)
+}
+
+fn take_back_all(session: &Session, nodes: &[Document], former: Vec<Former>, file: &Path) -> Result<TakenBack> {
+    let (mut told, mut stuck) = (Vec::new(), Vec::new());
+    for former in former.into_iter().rev() {
+        let Former { port, other, .. } = &former;
+        match former.take_back(session, nodes) {
+            Outcome::AsBefore => told.push(format!("{port} with {other}: as before")),
+            Outcome::Gone => told.push(format!("{port}: gone, and its priority with it")),
+            Outcome::Stuck(why) => {
+                told.push(format!("{port} with {other}: not as before: {why}"));
+                stuck.insert(0, former);
+            }
+        }
+    }
+    if stuck.is_empty() {
+        std::fs::remove_file(file).or_else(absent_is_fine).map_err(|e| unusable(file, &e))?;
+    } else {
+        save(file, &stuck)?;
+    }
+    Ok(TakenBack { told, stuck: stuck.len() })
+}
+
+fn absent_is_fine(error: io::Error) -> io::Result<()> {
+    if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) }
 }
 
 /// Whether an earlier `apply` set priorities.
@@ -110,13 +162,23 @@ pub fn are_applied(directory: &Path) -> bool {
 }
 
 impl Former {
-    fn take_back(self, session: &Session, nodes: &[Document]) -> String {
-        let Self { port, other, changes } = self;
-        let Some(node) = node_of(nodes, &port) else { return format!("{port}: gone, and its priority with it") };
-        let set = Request::Set { port: port.clone(), other: other.clone(), changes };
-        match session.node.ask(node, &set, PATIENCE) {
-            Ok(_) => format!("{port} with {other}: as before"),
-            Err(error) => format!("{port} with {other}: not as before: {error}"),
+    fn take_back(&self, session: &Session, nodes: &[Document]) -> Outcome {
+        let (host, realm, pid) = &self.at;
+        let Some(document) = holder(nodes, &self.port) else {
+            // A stopped process says nothing of itself, but holds its socket.
+            let known: Vec<NodeId> = nodes.iter().map(|d| d.node).chain([session.node.id()]).collect();
+            let here = *host == linux::clock::host_id();
+            return match here && silent_processes(realm, &known).contains(pid) {
+                true => Outcome::Stuck(format!("its process {pid} does not answer: it is stopped or hangs")),
+                false => Outcome::Gone,
+            };
+        };
+        let (port, other, changes) = (self.port.clone(), self.other.clone(), self.changes.clone());
+        match session.node.ask(document.node, &Request::Set { port, other, changes }, PATIENCE) {
+            Ok(_) => Outcome::AsBefore,
+            // It may have ended meanwhile.
+            Err(_) if holder(&session.others(), &self.port).is_none() => Outcome::Gone,
+            Err(error) => Outcome::Stuck(error.to_string()),
         }
     }
 }
@@ -139,16 +201,13 @@ fn undo(changes: &Changes, before: &PrioritySettings) -> Changes {
     }
 }
 
-fn say(text: String) {
-    tell(&format!("taken back: {text}"));
-}
-
 fn ends(reply: Reply) -> Vec<EndReport> {
     if let Reply::Settings(ends) = reply { ends } else { Vec::new() }
 }
 
-fn node_of(nodes: &[Document], port: &str) -> Option<NodeId> {
-    nodes.iter().find(|d| d.ports.values().any(|p| p.name == port)).map(|d| d.node)
+/// The node that has the port.
+fn holder<'a>(nodes: &'a [Document], port: &str) -> Option<&'a Document> {
+    nodes.iter().find(|d| d.ports.values().any(|p| p.name == port))
 }
 
 fn unknown(port: &str) -> Failure {

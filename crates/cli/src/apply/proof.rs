@@ -1,8 +1,8 @@
-//! What is effective per class, as the kernel shows it after the queues were installed.
+//! What is effective per class after the queues were installed: read back, and counted where the queues count.
 
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
 use crate::output::table;
-use linux::queueing::{Placement, Wanted, read};
+use linux::queueing::{Counted, Placement, Wanted, counted, read};
 use qos::Class;
 use qos::priority::Mark;
 use serde::Serialize;
@@ -15,20 +15,46 @@ pub struct Row {
     version: u8,
     #[serde(flatten)]
     placement: Placement,
+    proved: Proved,
 }
 
-/// What every class gets on a device, IPv4 and IPv6.
+/// How it is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+enum Proved {
+    /// A packet was sent, and counted there.
+    #[serde(rename = "counted")]
+    Counted,
+    /// The queues were read, and walked as the kernel does: they don't count per class, or no packet could be sent.
+    #[serde(rename = "read back")]
+    ReadBack,
+}
+
+/// What every class gets on a device, IPv4 and IPv6: one datagram is sent for each where the device has an address.
 ///
 /// # Errors
-/// What the kernel says.
+/// What the kernel says, and a packet that went elsewhere than its class's packets should.
 pub fn of(wanted: &Wanted) -> Result<Vec<Row>> {
     let queues = read(&wanted.device).map_err(super::failure)?;
     let row = |class: Class, v6: bool| {
         let mark = Mark::Class(class);
         let placement = queues.placement(mark.tos(), mark.socket_priority(), v6);
-        Row { class, dscp: mark.dscp().value(), version: if v6 { 6 } else { 4 }, placement }
+        let proved = match counted(&wanted.device, &mark, v6).map_err(super::failure)? {
+            Counted::AsPlaced => Proved::Counted,
+            Counted::Nowhere => Proved::ReadBack,
+            Counted::Elsewhere(found) => return Err(elsewhere(class, v6, &placement, &found)),
+        };
+        Ok(Row { class, dscp: mark.dscp().value(), version: if v6 { 6 } else { 4 }, placement, proved })
     };
-    Ok(Class::ALL.into_iter().rev().flat_map(|class| [row(class, false), row(class, true)]).collect())
+    Class::ALL.into_iter().rev().flat_map(|class| [row(class, false), row(class, true)]).collect()
+}
+
+fn elsewhere(class: Class, v6: bool, placement: &Placement, found: &str) -> Failure {
+    let version = if v6 { "IPv6" } else { "IPv4" };
+    let Placement { device, place, .. } = placement;
+    Failure::No(format!(
+        "{device}: a packet of class {class} over {version} was counted in {found}, not in {place}: something else sets \
+         priorities (`nft list ruleset`, `tc filter show dev {device}`); the queues are as they were before"
+    ))
 }
 
 impl Row {
@@ -48,6 +74,7 @@ pub fn text(rows: &[Row]) -> String {
         ("lands in", '<'),
         ("sent", '<'),
         ("effective", '<'),
+        ("proved", '<'),
     ];
     let mut lines: Vec<Vec<String>> = Vec::new();
     for row in rows {
@@ -62,6 +89,7 @@ pub fn text(rows: &[Row]) -> String {
             format!("{place} of {discipline}"),
             order,
             if *effective { "yes".to_owned() } else { format!("no: {}", row.placement.because) },
+            if row.proved == Proved::Counted { "counted" } else { "read back, not counted" }.to_owned(),
         ];
         match lines.last_mut() {
             Some(last) if last[..3] == line[..3] && last[4..] == line[4..] => last[3] = "v4, v6".to_owned(),
