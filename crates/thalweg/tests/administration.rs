@@ -233,6 +233,20 @@ fn ys_01_unknown_verbs_go_to_the_users_own_reader() {
 }
 
 #[test]
+fn pairs_are_kept_apart_up_to_a_limit() {
+    let pair = pair("apart", "tcp");
+    let apart = |publisher: &str, subscriber: &str| {
+        let request = Request::Disconnect { publisher: publisher.into(), subscriber: subscriber.into() };
+        pair.near.ask(pair.far.id(), &request, LONG).unwrap_err().to_string()
+    };
+    assert!(apart("out", "/in").contains("does not start with '/'"));
+    (0..4096).for_each(|n| assert!(apart("/nobody", &format!("/in/{n}")).contains("were not connected")));
+    assert!(apart("/out", "/in").contains("4096 pairs of ports are kept apart already"));
+    assert!(apart("/nobody", "/in/0").contains("were not connected"), "a pair that is apart already takes no room");
+    assert_eq!(pair.publisher.connected(), 1);
+}
+
+#[test]
 fn ys_33_a_connection_between_hosts_lasts_whoever_starts_anew() {
     let _alone = world::alone();
     let hosts = match TwoHosts::new("k") {

@@ -9,13 +9,16 @@ use crate::control::matching::check_name;
 use crate::control::{Direction, PortInfo};
 use crate::port::PortRef;
 
+/// Why these are no names of ports; `None`: they are.
+pub(super) fn refuse_names(names: [&str; 2]) -> Option<String> {
+    names.into_iter().find_map(|name| check_name(name).err()).map(|wrong| format!("port name {wrong}"))
+}
+
 impl Control {
     /// Keeps a connection on this host, and makes it as far as it concerns this node's ports.
     pub(super) fn keep_connected(&mut self, connection: Connection) -> Reply {
-        for name in [&connection.publisher, &connection.subscriber] {
-            if let Err(wrong) = check_name(name) {
-                return Reply::No(format!("port name {wrong}"));
-            }
+        if let Some(why) = refuse_names([&connection.publisher, &connection.subscriber]) {
+            return Reply::No(why);
         }
         if let Some(why) = self.refuse_carrier(connection.carrier.as_deref()) {
             return Reply::No(why);
@@ -56,7 +59,7 @@ impl Control {
     /// It ends at a subscriber of this node, which connects whenever the publisher is there.
     fn last_to(&mut self, connection: Connection) {
         let names = (connection.publisher, connection.subscriber);
-        self.apart.retain(|n| *n != names);
+        self.apart.remove(&names);
         self.connected.insert(names, connection.carrier);
     }
 
