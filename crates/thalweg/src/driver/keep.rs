@@ -66,11 +66,10 @@ impl Control {
     /// It begins at a publisher of this node.
     fn last_from(&mut self, connection: Connection) {
         self.lasting.retain(|c| (&c.publisher, &c.subscriber) != (&connection.publisher, &connection.subscriber));
-        let subscriber = self.known(&connection.subscriber);
-        self.lasting.push(connection);
-        if let Some((at, info)) = subscriber {
-            self.tell_subscriber(at, &info);
+        if let Some((at, _)) = self.known(&connection.subscriber) {
+            self.tell_of(at, &connection);
         }
+        self.lasting.push(connection);
     }
 
     /// Forgets a connection that was kept; `false`: it was not.
@@ -79,14 +78,20 @@ impl Control {
         self._endpoint.as_ref().is_some_and(|endpoint| endpoint.kept().forget(publisher, subscriber))
     }
 
-    /// Tells a subscriber of another host, whose node knows nothing of this host's run directory.
+    /// Tells a subscriber of all connections of this node's publishers to it that last.
     pub(super) fn tell_subscriber(&mut self, at: PortRef, info: &PortInfo) {
+        let its: Vec<Connection> = self.lasting.iter().filter(|c| c.subscriber == info.name).cloned().collect();
+        its.iter().for_each(|connection| self.tell_of(at, connection));
+    }
+
+    /// Tells a subscriber of another host of one: its node knows nothing of this host's run directory.
+    fn tell_of(&mut self, at: PortRef, connection: &Connection) {
         let here = self.state.document().host.clone();
         let elsewhere = self.state.directory().node(at.node).is_some_and(|document| document.host != here);
-        let Some(connection) = self.lasting.iter().find(|c| elsewhere && c.subscriber == info.name).cloned() else {
+        if !elsewhere {
             return;
-        };
-        let Connection { publisher, subscriber, carrier } = connection;
+        }
+        let Connection { publisher, subscriber, carrier } = connection.clone();
         let request = Request::Keep { publisher, subscriber, carrier };
         self.ask(at.node, &admin::pack(&request), Asker::Nobody);
     }
