@@ -257,19 +257,29 @@ fn ys_33_a_connection_between_hosts_lasts_whoever_starts_anew() {
     let file = world.dir().join("nodes.toml");
     std::fs::write(&file, format!("[[node]]\naddress = \"{A}:7400\"\n[[node]]\naddress = \"{B}:7400\"\n")).unwrap();
     let part = |role: &str, at: &str| format!("{role} file={} listen={at}:7400", file.display());
-    let publisher = || Agent::start_by(&world, &part("publisher topic=/a name=/out", A), &hosts.in_a());
+    let publisher = || Agent::start_by(&world, &part("publisher topic=/a name=/out ports=2", A), &hosts.in_a());
     let subscriber = || Agent::start_by(&world, &part("subscriber topic=/b name=/in", B), &hosts.in_b());
     // Only the publisher's host is told, before there is a subscriber: that host's run directory is another's.
     let mut first = publisher();
-    let kept = first.ask("keep to=/out,/in");
-    assert_eq!(kept["ok"], true, "{kept}");
+    for to in ["/out0,/in", "/out1,/in"] {
+        let kept = first.ask(&format!("keep to={to}"));
+        assert_eq!(kept["ok"], true, "{kept}");
+    }
     let mut second = subscriber();
-    second.connected(1);
+    second.connected(2);
+    second.finish();
+    let mut second = subscriber();
+    second.connected(2);
+    first.finish();
+    let mut first = publisher();
+    first.connected(2);
+    second.connected(2);
+    // Said to the publisher's port, its own node forgets the connection, too: it reminds nobody any more.
+    let deleted = first.ask("command port=/out0 text=del+/in");
+    assert_eq!(deleted["ok"], true, "{deleted}");
     second.finish();
     let mut second = subscriber();
     second.connected(1);
-    first.finish();
-    let mut first = publisher();
-    first.connected(1);
-    second.connected(1);
+    let status = second.ask("status");
+    assert_eq!((&status["connected"], &status["channels"][0]["publisher"]), (&1.into(), &"/out1".into()), "{status}");
 }

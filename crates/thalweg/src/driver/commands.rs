@@ -216,9 +216,18 @@ impl Administered for Port<'_> {
     fn disconnect(&mut self, other: &str) -> Result<String, String> {
         let (name, other) = (self.name(), other.to_owned());
         let (publisher, subscriber) = if self.side() == Side::Out { (name, other) } else { (other, name) };
+        // A connection that was to last is forgotten by the publisher's node, too: it would remind the subscriber's.
+        let forgotten = self.side() == Side::Out && self.control.forget_kept(&publisher, &subscriber);
+        let publishing = self.control.state.directory().port_named(&publisher).map(|(key, _)| key.node);
         let done = format!("Removed connection from \"{publisher}\" to \"{subscriber}\".");
         let request = Request::Disconnect { publisher, subscriber: subscriber.clone() };
-        self.ask_subscriber(&subscriber, &request, done)
+        if let Some(node) = publishing.filter(|node| *node != self.control.state.id) {
+            self.control.ask(node, &admin::pack(&request), Asker::Nobody);
+        }
+        match self.ask_subscriber(&subscriber, &request, done.clone()) {
+            Err(_) if forgotten => Ok(done),
+            answer => answer,
+        }
     }
     fn settings(&mut self, other: &str) -> Result<Vec<EndReport>, String> {
         let request = Request::Get { port: self.name(), other: Some(other.to_owned()) };
