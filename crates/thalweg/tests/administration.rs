@@ -233,6 +233,23 @@ fn ys_01_unknown_verbs_go_to_the_users_own_reader() {
 }
 
 #[test]
+fn a_reader_that_panics_is_told_and_the_node_goes_on() {
+    let realm = format!("administration-{}-panics", std::process::id());
+    let node = Node::with_settings(Settings { realm, name: "one".into(), ..Settings::default() }).unwrap();
+    let reader = |command: &Bottle| panic!("cannot {command}");
+    let _publisher = node.publisher::<Raw>("/a").named("/out").admin_reader(reader).open().unwrap();
+    let ask = |text: &str| {
+        let request = Request::Command { port: "/out".into(), text: text.into() };
+        node.ask(node.id(), &request, LONG).unwrap()
+    };
+    for _ in 0..2 {
+        let Reply::Text { ok, text } = ask("wave 3") else { panic!("no text") };
+        assert!(!ok && text.contains("the port's reader panicked: cannot wave 3"), "{text}");
+    }
+    assert_eq!(ask("ver"), Reply::Text { ok: true, text: "ver 1 2 3".into() });
+}
+
+#[test]
 fn pairs_are_kept_apart_up_to_a_limit() {
     let pair = pair("apart", "tcp");
     let apart = |publisher: &str, subscriber: &str| {

@@ -5,6 +5,7 @@ mod world;
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use thalweg::admin::bottle::Value;
 use thalweg::admin::{Reply, Request};
 use thalweg::codec::Raw;
 use thalweg::port::monitor::{Delay, Monitor, Seen, Statistics, Throttle, Verdict};
@@ -161,6 +162,47 @@ fn a_delayed_sample_comes_later_and_keeps_its_number_and_stamp() {
             assert!(sample.info().latency_ns().unwrap() >= 60_000_000, "{:?}", sample.info());
         }
     }
+}
+
+/// Everything but a sample is too much for it.
+struct Touchy;
+
+impl Monitor for Touchy {
+    fn kind(&self) -> &str {
+        "touchy"
+    }
+    fn sample(&mut self, _: &Seen<'_>, _: &mut Vec<u8>) -> Verdict {
+        Verdict::Pass
+    }
+    fn set(&mut self, key: &str, _: &Value) -> Result<(), String> {
+        panic!("do not touch {key}")
+    }
+    fn parameters(&self) -> Vec<(String, Value)> {
+        panic!("do not look")
+    }
+}
+
+impl Drop for Touchy {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            panic!("do not leave");
+        }
+    }
+}
+
+#[test]
+fn a_monitor_that_panics_is_told_and_the_node_goes_on() {
+    let node = node("touchy");
+    let _subscriber = node.subscriber::<Raw>("/a").named("/in").monitor(Touchy).open().unwrap();
+    for (text, says) in [
+        ("set in /in (period_ms 3)", "the monitor panicked: do not touch period_ms"),
+        ("get in /in", "the monitor panicked: do not look"),
+    ] {
+        let (ok, said) = command(&node, "/in", text);
+        assert!(!ok && said.contains(says), "{text}: {said}");
+    }
+    done(&node, "/in", "dtch in");
+    done(&node, "/in", "ver");
 }
 
 #[test]

@@ -2,6 +2,7 @@
 //! answer that another node has to give.
 
 use super::control::Control;
+use super::reader::guarded;
 use super::state::NodeState;
 use crate::admin::answer::{Administered, answer};
 use crate::admin::bottle::{Bottle, Value};
@@ -264,7 +265,8 @@ impl Administered for Port<'_> {
     fn properties(&mut self) -> &mut BTreeMap<String, Value> {
         &mut self.kept.properties
     }
-    fn other(&mut self, command: &Bottle) -> Option<Bottle> {
-        self.kept.reader.as_mut().map(|reader| reader(command))
+    fn other(&mut self, command: &Bottle) -> Result<Option<Bottle>, String> {
+        let reader = self.kept.reader.as_mut();
+        reader.map(|reader| guarded("the port's reader", || reader(command))).transpose()
     }
 }

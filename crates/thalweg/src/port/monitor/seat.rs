@@ -3,6 +3,7 @@
 use super::{Monitor, Seen, Verdict};
 use crate::admin::bottle::Value;
 use crate::admin::grammar::Property;
+use crate::driver::guarded;
 use crate::port::{PortRef, SampleInfo};
 use linux::futex::{self, Scope};
 use linux::lock::PiMutex;
@@ -29,6 +30,8 @@ pub(crate) struct Seat {
 #[derive(Default)]
 struct Held {
     monitor: Option<Box<dyn Monitor>>,
+    /// It does so ever.
+    delays: bool,
     line: VecDeque<Late>,
     bytes: usize,
     /// A late sample is on its way past the monitor: those after it wait.
@@ -113,13 +116,15 @@ impl Seat {
 
     /// Attaches a monitor instead of the one there is; late samples of that one go on at once.
     pub fn attach(&self, monitor: Box<dyn Monitor>) {
+        let delays = monitor.delays();
         let old = {
             let mut held = self.held.lock();
             held.release_all();
             self.taken.store(true, Ordering::Release);
+            held.delays = delays;
             held.monitor.replace(monitor)
         };
-        drop(old); // a user's code, not under the lock
+        let _ = guarded("the monitor", || drop(old)); // a user's code, not under the lock
         self.wake();
     }
 
@@ -130,26 +135,30 @@ impl Seat {
             held.release_all();
             // While samples wait, those after them must still come here.
             self.taken.store(held.releasing || !held.line.is_empty(), Ordering::Release);
+            held.delays = false;
             held.monitor.take()
         };
         self.wake();
-        old.is_some()
+        let there_was = old.is_some();
+        let _ = guarded("the monitor", || drop(old));
+        there_was
     }
 
     /// Sets parameters: all, or with a reason those before the wrong one.
     pub fn set(&self, parameters: &[Property]) -> Result<(), String> {
         let mut held = self.held.lock();
         let monitor = held.monitor.as_mut().ok_or(NONE)?;
-        parameters.iter().try_for_each(|(key, value)| monitor.set(key, value))
+        guarded("the monitor", || parameters.iter().try_for_each(|(key, value)| monitor.set(key, value)))?
     }
 
     /// Type, parameters and findings of the monitor.
     pub fn parameters(&self) -> Result<Vec<Property>, String> {
         let held = self.held.lock();
         let monitor = held.monitor.as_ref().ok_or(NONE)?;
-        let mut all = vec![("type".to_owned(), monitor.kind().into())];
-        all.extend(monitor.parameters());
-        if monitor.delays() {
+        let (kind, found) = guarded("the monitor", || (monitor.kind().to_owned(), monitor.parameters()))?;
+        let mut all = vec![("type".to_owned(), Value::Text(kind))];
+        all.extend(found);
+        if held.delays {
             let waiting = i64::try_from(held.line.len()).unwrap_or(i64::MAX);
             all.extend([("waiting".into(), Value::Int(waiting)), ("dropped".into(), Value::Int(held.dropped))]);
         }
@@ -158,14 +167,13 @@ impl Seat {
 
     /// The monitor delays and no thread waits with its samples yet: the caller starts one.
     pub fn claim_server(&self) -> bool {
-        let delays = self.held.lock().monitor.as_ref().is_some_and(|m| m.delays());
-        delays && !self.served.swap(true, Ordering::AcqRel)
+        self.held.lock().delays && !self.served.swap(true, Ordering::AcqRel)
     }
 
     /// The thread's: whether it is needed any more. If not, another one may be claimed.
     pub fn is_done(&self) -> bool {
         let held = self.held.lock();
-        let done = held.line.is_empty() && !held.monitor.as_ref().is_some_and(|m| m.delays());
+        let done = held.line.is_empty() && !held.delays;
         if done {
             self.served.store(false, Ordering::Release);
         }
