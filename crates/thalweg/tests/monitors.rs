@@ -9,7 +9,7 @@ use thalweg::admin::bottle::Value;
 use thalweg::admin::{Reply, Request};
 use thalweg::codec::Raw;
 use thalweg::port::monitor::{Delay, Monitor, Seen, Statistics, Throttle, Verdict};
-use thalweg::{Node, Publisher, Settings, Subscriber};
+use thalweg::{Event, Node, Publisher, Settings, Subscriber};
 use world::LONG;
 
 fn node(name: &str) -> Node {
@@ -161,6 +161,41 @@ fn a_delayed_sample_comes_later_and_keeps_its_number_and_stamp() {
             assert_eq!((sample.bytes(), sample.info().seq), (&[n][..], u64::from(n) + 1));
             assert!(sample.info().latency_ns().unwrap() >= 60_000_000, "{:?}", sample.info());
         }
+    }
+}
+
+/// A callback that panics on the thread of late samples, once: the channel ends with that reason, comes again, and goes on.
+#[test]
+fn a_callback_that_panics_on_a_late_sample_ends_its_channel_only() {
+    for at_output in [true, false] {
+        let node = node("panics");
+        let got: Got = Arc::default();
+        let seen = got.clone();
+        let delay = || Delay::of(Duration::from_millis(5));
+        let builder = node.subscriber::<Raw>("/a").carriers([if at_output { "local" } else { "tcp" }]);
+        let builder = if at_output { builder.on_publisher_thread() } else { builder.monitor(delay()) };
+        let mut panics = true;
+        let show = move |sample: thalweg::Sample<'_, Raw>| {
+            assert!(!std::mem::take(&mut panics), "too late for me");
+            seen.lock().unwrap().push(sample.info().seq);
+        };
+        let _subscriber = builder.callback(show).unwrap();
+        let builder = node.publisher::<Raw>("/a");
+        let mut publisher = if at_output { builder.monitor(delay()) } else { builder }.open().unwrap();
+        assert!(publisher.wait_connected(1, LONG));
+        let mut events = node.events();
+        publisher.publish(&[1]).unwrap();
+        let reason = std::iter::from_fn(|| events.wait(LONG)).find_map(|event| match event {
+            Event::Unmatched { reason, .. } if reason.contains("panicked") => Some(reason), // the publisher's end tells its own
+            _ => None,
+        });
+        assert_eq!(reason.as_deref(), Some("its callback panicked: too late for me"), "at the output: {at_output}");
+        assert!(publisher.wait_connected(1, LONG));
+        let goes_on = world::eventually(LONG, || {
+            publisher.publish(&[2]).unwrap();
+            (!got.lock().unwrap().is_empty()).then_some(())
+        });
+        assert!(goes_on.is_some(), "at the output: {at_output}");
     }
 }
 

@@ -209,6 +209,11 @@ impl Seat {
         held.spare.push(late.bytes);
     }
 
+    /// The thread's: the sample that [`Seat::next_due`] gave, if it did, is lost; those after it go on.
+    pub fn lost(&self) {
+        self.held.lock().releasing = false;
+    }
+
     fn wake(&self) {
         self.news.fetch_add(1, Ordering::SeqCst);
         if self.served.load(Ordering::Acquire) {
