@@ -14,6 +14,8 @@ use std::time::Duration;
 /// Most samples that wait, and most of their bytes.
 const MOST_LATE: usize = 4096;
 const MOST_LATE_BYTES: usize = 64 << 20;
+/// Most bytes that the memory of samples that went on takes, for those to come.
+const MOST_SPARE_BYTES: usize = 64 << 20;
 /// Most names of sources that are remembered.
 const MOST_NAMES: usize = 256;
 
@@ -38,8 +40,15 @@ struct Held {
     releasing: bool,
     dropped: i64,
     changed: Vec<u8>,
-    spare: Vec<Vec<u8>>,
+    spare: Spare,
     names: Vec<(PortRef, String)>,
+}
+
+/// Memory of samples that went on.
+#[derive(Default)]
+struct Spare {
+    buffers: Vec<Vec<u8>>,
+    bytes: usize,
 }
 
 /// A sample that waits.
@@ -100,7 +109,7 @@ impl Seat {
             Verdict::Pass | Verdict::Changed => 0, // in order, behind those that wait
             Verdict::Late(by) => now_ns.saturating_add(u64::try_from(by.as_nanos()).unwrap_or(u64::MAX)),
         };
-        let mut kept = held.spare.pop().unwrap_or_default();
+        let mut kept = held.spare.take();
         kept.extend_from_slice(if verdict == Verdict::Changed { &held.changed } else { bytes });
         held.keep(Late { due_ns, info: *info, bytes: kept, to_mailbox });
         drop(guard);
@@ -130,13 +139,13 @@ impl Seat {
 
     /// Detaches the monitor; late samples go on at once. `false`: there was none.
     pub fn detach(&self) -> bool {
-        let old = {
+        let (old, _memory) = {
             let mut held = self.held.lock();
             held.release_all();
             // While samples wait, those after them must still come here.
             self.taken.store(held.releasing || !held.line.is_empty(), Ordering::Release);
             held.delays = false;
-            held.monitor.take()
+            (held.monitor.take(), held.unneeded())
         };
         self.wake();
         let there_was = old.is_some();
@@ -202,11 +211,12 @@ impl Seat {
     }
 
     /// The thread's: the sample went on.
-    pub fn released(&self, mut late: Late) {
-        late.bytes.clear();
-        let mut held = self.held.lock();
-        held.releasing = false;
-        held.spare.push(late.bytes);
+    pub fn released(&self, late: Late) {
+        let _unneeded = {
+            let mut held = self.held.lock();
+            held.releasing = false;
+            (held.spare.give(late.bytes), held.unneeded())
+        };
     }
 
     /// The thread's: the sample that [`Seat::next_due`] gave, if it did, is lost; those after it go on.
@@ -224,7 +234,32 @@ impl Seat {
 
 const NONE: &str = "no monitor is attached here: atch in|out (type …)";
 
+impl Spare {
+    fn take(&mut self) -> Vec<u8> {
+        let buffer = self.buffers.pop().unwrap_or_default();
+        self.bytes -= buffer.capacity();
+        buffer
+    }
+
+    /// Gives back what is too much, to be freed elsewhere.
+    fn give(&mut self, mut buffer: Vec<u8>) -> Option<Vec<u8>> {
+        if self.bytes + buffer.capacity() > MOST_SPARE_BYTES {
+            return Some(buffer);
+        }
+        buffer.clear();
+        self.bytes += buffer.capacity();
+        self.buffers.push(buffer);
+        None
+    }
+}
+
 impl Held {
+    /// Memory for samples that are to come, when none are: to be freed elsewhere.
+    fn unneeded(&mut self) -> Spare {
+        let over = self.monitor.is_none() && self.line.is_empty() && !self.releasing;
+        if over { std::mem::take(&mut self.spare) } else { Spare::default() }
+    }
+
     fn learn(&mut self, port: PortRef, name: Option<String>) {
         if self.names.len() >= MOST_NAMES {
             self.names.clear();
@@ -245,3 +280,6 @@ impl Held {
         self.line.iter_mut().for_each(|late| late.due_ns = 0);
     }
 }
+
+#[cfg(test)]
+mod tests;
