@@ -252,6 +252,37 @@ fn ys_01_unknown_verbs_go_to_the_users_own_reader() {
 }
 
 #[test]
+fn a_reader_that_panics_is_told_and_the_node_goes_on() {
+    let realm = format!("administration-{}-panics", std::process::id());
+    let node = Node::with_settings(Settings { realm, name: "one".into(), ..Settings::default() }).unwrap();
+    let reader = |command: &Bottle| panic!("cannot {command}");
+    let _publisher = node.publisher::<Raw>("/a").named("/out").admin_reader(reader).open().unwrap();
+    let ask = |text: &str| {
+        let request = Request::Command { port: "/out".into(), text: text.into() };
+        node.ask(node.id(), &request, LONG).unwrap()
+    };
+    for _ in 0..2 {
+        let Reply::Text { ok, text } = ask("wave 3") else { panic!("no text") };
+        assert!(!ok && text.contains("the port's reader panicked: cannot wave 3"), "{text}");
+    }
+    assert_eq!(ask("ver"), Reply::Text { ok: true, text: "ver 1 2 3".into() });
+}
+
+#[test]
+fn pairs_are_kept_apart_up_to_a_limit() {
+    let pair = pair("apart", "tcp");
+    let apart = |publisher: &str, subscriber: &str| {
+        let request = Request::Disconnect { publisher: publisher.into(), subscriber: subscriber.into() };
+        pair.near.ask(pair.far.id(), &request, LONG).unwrap_err().to_string()
+    };
+    assert!(apart("out", "/in").contains("does not start with '/'"));
+    (0..4096).for_each(|n| assert!(apart("/nobody", &format!("/in/{n}")).contains("were not connected")));
+    assert!(apart("/out", "/in").contains("4096 pairs of ports are kept apart already"));
+    assert!(apart("/nobody", "/in/0").contains("were not connected"), "a pair that is apart already takes no room");
+    assert_eq!(pair.publisher.connected(), 1);
+}
+
+#[test]
 fn ys_33_a_connection_between_hosts_lasts_whoever_starts_anew() {
     let _alone = world::alone();
     let hosts = match TwoHosts::new("k") {
@@ -262,19 +293,29 @@ fn ys_33_a_connection_between_hosts_lasts_whoever_starts_anew() {
     let file = world.dir().join("nodes.toml");
     std::fs::write(&file, format!("[[node]]\naddress = \"{A}:7400\"\n[[node]]\naddress = \"{B}:7400\"\n")).unwrap();
     let part = |role: &str, at: &str| format!("{role} file={} listen={at}:7400", file.display());
-    let publisher = || Agent::start_by(&world, &part("publisher topic=/a name=/out", A), &hosts.in_a());
+    let publisher = || Agent::start_by(&world, &part("publisher topic=/a name=/out ports=2", A), &hosts.in_a());
     let subscriber = || Agent::start_by(&world, &part("subscriber topic=/b name=/in", B), &hosts.in_b());
     // Only the publisher's host is told, before there is a subscriber: that host's run directory is another's.
     let mut first = publisher();
-    let kept = first.ask("keep to=/out,/in");
-    assert_eq!(kept["ok"], true, "{kept}");
+    for to in ["/out0,/in", "/out1,/in"] {
+        let kept = first.ask(&format!("keep to={to}"));
+        assert_eq!(kept["ok"], true, "{kept}");
+    }
     let mut second = subscriber();
-    second.connected(1);
+    second.connected(2);
+    second.finish();
+    let mut second = subscriber();
+    second.connected(2);
+    first.finish();
+    let mut first = publisher();
+    first.connected(2);
+    second.connected(2);
+    // Said to the publisher's port, its own node forgets the connection, too: it reminds nobody any more.
+    let deleted = first.ask("command port=/out0 text=del+/in");
+    assert_eq!(deleted["ok"], true, "{deleted}");
     second.finish();
     let mut second = subscriber();
     second.connected(1);
-    first.finish();
-    let mut first = publisher();
-    first.connected(1);
-    second.connected(1);
+    let status = second.ask("status");
+    assert_eq!((&status["connected"], &status["channels"][0]["publisher"]), (&1.into(), &"/out1".into()), "{status}");
 }

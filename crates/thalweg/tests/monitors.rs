@@ -5,10 +5,11 @@ mod world;
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use thalweg::admin::bottle::Value;
 use thalweg::admin::{Reply, Request};
 use thalweg::codec::Raw;
 use thalweg::port::monitor::{Delay, Monitor, Seen, Statistics, Throttle, Verdict};
-use thalweg::{Node, Publisher, Settings, Subscriber};
+use thalweg::{Event, Node, Publisher, Settings, Subscriber};
 use world::LONG;
 
 fn node(name: &str) -> Node {
@@ -161,6 +162,82 @@ fn a_delayed_sample_comes_later_and_keeps_its_number_and_stamp() {
             assert!(sample.info().latency_ns().unwrap() >= 60_000_000, "{:?}", sample.info());
         }
     }
+}
+
+/// A callback that panics on the thread of late samples, once: the channel ends with that reason, comes again, and goes on.
+#[test]
+fn a_callback_that_panics_on_a_late_sample_ends_its_channel_only() {
+    for at_output in [true, false] {
+        let node = node("panics");
+        let got: Got = Arc::default();
+        let seen = got.clone();
+        let delay = || Delay::of(Duration::from_millis(5));
+        let builder = node.subscriber::<Raw>("/a").carriers([if at_output { "local" } else { "tcp" }]);
+        let builder = if at_output { builder.on_publisher_thread() } else { builder.monitor(delay()) };
+        let mut panics = true;
+        let show = move |sample: thalweg::Sample<'_, Raw>| {
+            assert!(!std::mem::take(&mut panics), "too late for me");
+            seen.lock().unwrap().push(sample.info().seq);
+        };
+        let _subscriber = builder.callback(show).unwrap();
+        let builder = node.publisher::<Raw>("/a");
+        let mut publisher = if at_output { builder.monitor(delay()) } else { builder }.open().unwrap();
+        assert!(publisher.wait_connected(1, LONG));
+        let mut events = node.events();
+        publisher.publish(&[1]).unwrap();
+        let reason = std::iter::from_fn(|| events.wait(LONG)).find_map(|event| match event {
+            Event::Unmatched { reason, .. } if reason.contains("panicked") => Some(reason), // the publisher's end tells its own
+            _ => None,
+        });
+        assert_eq!(reason.as_deref(), Some("its callback panicked: too late for me"), "at the output: {at_output}");
+        assert!(publisher.wait_connected(1, LONG));
+        let goes_on = world::eventually(LONG, || {
+            publisher.publish(&[2]).unwrap();
+            (!got.lock().unwrap().is_empty()).then_some(())
+        });
+        assert!(goes_on.is_some(), "at the output: {at_output}");
+    }
+}
+
+/// Everything but a sample is too much for it.
+struct Touchy;
+
+impl Monitor for Touchy {
+    fn kind(&self) -> &str {
+        "touchy"
+    }
+    fn sample(&mut self, _: &Seen<'_>, _: &mut Vec<u8>) -> Verdict {
+        Verdict::Pass
+    }
+    fn set(&mut self, key: &str, _: &Value) -> Result<(), String> {
+        panic!("do not touch {key}")
+    }
+    fn parameters(&self) -> Vec<(String, Value)> {
+        panic!("do not look")
+    }
+}
+
+impl Drop for Touchy {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            panic!("do not leave");
+        }
+    }
+}
+
+#[test]
+fn a_monitor_that_panics_is_told_and_the_node_goes_on() {
+    let node = node("touchy");
+    let _subscriber = node.subscriber::<Raw>("/a").named("/in").monitor(Touchy).open().unwrap();
+    for (text, says) in [
+        ("set in /in (period_ms 3)", "the monitor panicked: do not touch period_ms"),
+        ("get in /in", "the monitor panicked: do not look"),
+    ] {
+        let (ok, said) = command(&node, "/in", text);
+        assert!(!ok && said.contains(says), "{text}: {said}");
+    }
+    done(&node, "/in", "dtch in");
+    done(&node, "/in", "ver");
 }
 
 #[test]

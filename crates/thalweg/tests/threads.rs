@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use thalweg::admin::{Reply, Request};
 use thalweg::codec::Raw;
 use thalweg::{Event, Node, Settings};
@@ -55,6 +55,35 @@ fn a_publisher_that_always_holds_a_loan_keeps_nobody_out() {
         }
         stop.store(true, Ordering::SeqCst);
         holding.join().unwrap();
+    }
+}
+
+/// Leave and join wait for the port together: the flow of the group that one leaves is none for the other.
+#[test]
+fn who_joins_a_group_behind_its_last_member_hears_what_follows() {
+    let (out, into) = (node("group", "out"), node("group", "into"));
+    let subscriber = |name: &str| {
+        let builder = into.subscriber::<Raw>("/held").named(name).reliability(qos::Reliability::BestEffort);
+        builder.carriers(["mcast"]).open().unwrap()
+    };
+    let mut publisher = out.publisher::<Raw>("/held").named("/out").open().unwrap();
+    let first = subscriber("/first");
+    assert!(publisher.wait_connected(1, LONG));
+    let loan = publisher.loan(64).unwrap();
+    drop(first);
+    told(&out, |event| matches!(event, Event::Unmatched { .. }));
+    let mut second = subscriber("/second");
+    let asked = Request::Get { port: "/out".into(), other: Some("/second".into()) };
+    let until = Instant::now() + LONG;
+    let waits = || matches!(out.ask(out.id(), &asked, LONG), Ok(Reply::Settings(ends)) if !ends.is_empty());
+    while !waits() {
+        assert!(Instant::now() < until, "it does not even ask");
+        std::thread::yield_now();
+    }
+    loan.publish().unwrap();
+    while second.wait(Duration::from_millis(10)).is_none() {
+        assert!(Instant::now() < until, "it hears nothing");
+        publisher.publish(&[1]).unwrap();
     }
 }
 

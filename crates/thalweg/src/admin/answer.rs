@@ -67,7 +67,10 @@ pub trait Administered {
     /// What users stored.
     fn properties(&mut self) -> &mut BTreeMap<String, Value>;
     /// A command of the user's own; `None`: the port has no reader for them.
-    fn other(&mut self, command: &Bottle) -> Option<Bottle>;
+    ///
+    /// # Errors
+    /// The reader panicked.
+    fn other(&mut self, command: &Bottle) -> Result<Option<Bottle>, String>;
 }
 
 /// Most user properties that a port keeps, and the longest of them as text, in bytes.
@@ -110,7 +113,7 @@ fn carry_out(command: &Command, port: &mut dyn Administered) -> Result<Vec<Value
         Command::Settings(name) if *name == port.name() => own(port),
         Command::Settings(name) => settings(port, name),
         Command::Set { key, value, priority } => set(port, key, value, priority.as_ref()).map(ok_but),
-        Command::Other(command) => match port.other(command) {
+        Command::Other(command) => match port.other(command)? {
             Some(Bottle(values)) => Ok(values),
             None => Err("send [help] for list of valid commands".to_owned()),
         },

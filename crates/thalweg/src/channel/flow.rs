@@ -50,6 +50,7 @@ pub(crate) struct Flow {
     room: AtomicU32, // counts what left the queue: a publisher that blocks waits on it
     next: AtomicU32, // flow sequence number of the next message
     ended: AtomicBool,
+    retired: AtomicBool, // a multicast flow that takes no further members
     pub dropped: AtomicU64,
     senders: Arc<Senders>,
 }
@@ -121,6 +122,7 @@ impl Flow {
             room: AtomicU32::new(0),
             next: AtomicU32::new(0),
             ended: AtomicBool::new(false),
+            retired: AtomicBool::new(false),
             dropped: AtomicU64::new(0),
             senders,
         }
@@ -419,6 +421,16 @@ impl Flow {
 
     pub fn has_ended(&self) -> bool {
         self.ended.load(Relaxed)
+    }
+
+    /// A multicast flow whose last member left: it ends soon, and takes nobody any more.
+    pub fn retire(&self) {
+        self.retired.store(true, Relaxed);
+    }
+
+    /// Whether a multicast flow takes further members.
+    pub fn takes_members(&self) -> bool {
+        !self.retired.load(Relaxed) && !self.has_ended()
     }
 
     /// The socket, to be marked while it is in use.

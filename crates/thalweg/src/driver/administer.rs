@@ -2,6 +2,7 @@
 
 use super::commands::Asker;
 use super::control::Control;
+use super::keep::refuse_names;
 use crate::admin;
 use crate::control::kept::Connection;
 use crate::control::{Direction, NodeId};
@@ -11,6 +12,8 @@ use std::time::{Duration, Instant};
 
 /// Nobody waits longer for an answer.
 const LONGEST_CALL: Duration = Duration::from_secs(60);
+/// Most pairs of ports that are kept apart.
+const MOST_APART: usize = 4096;
 
 impl Control {
     pub(super) fn call(&mut self, to: NodeId, request: Vec<u8>, answer: mpsc::Sender<Vec<u8>>) {
@@ -84,8 +87,7 @@ impl Control {
             return admin::Reply::No(format!("{publisher} is a subscriber: say the publisher first"));
         }
         let names = (publisher, subscriber);
-        let was_apart = self.apart.contains(&names);
-        self.apart.retain(|n| *n != names);
+        let was_apart = self.apart.remove(&names);
         let before = self.connected.insert(names.clone(), carrier.clone());
         let me = PortRef { node: self.state.id, port };
         self.cut_wanted((other, me), "connected anew by an administrator");
@@ -110,17 +112,21 @@ impl Control {
     }
 
     pub(super) fn disconnect(&mut self, publisher: String, subscriber: String) -> admin::Reply {
-        let kept = self.forget_kept(&publisher, &subscriber);
+        if let Some(why) = refuse_names([&publisher, &subscriber]) {
+            return admin::Reply::No(why);
+        }
         let names = (publisher, subscriber);
+        if self.apart.len() >= MOST_APART && !self.apart.contains(&names) {
+            return admin::Reply::No(format!("{MOST_APART} pairs of ports are kept apart already: connect some"));
+        }
+        let kept = self.forget_kept(&names.0, &names.1);
         self.connected.remove(&names);
         let pair = self
             .wanted
             .iter()
             .find(|(_, w)| (&w.publisher.name, &w.subscriber.name) == (&names.0, &names.1))
             .map(|(p, _)| *p);
-        if !self.apart.contains(&names) {
-            self.apart.push(names.clone());
-        }
+        self.apart.insert(names.clone());
         match pair {
             Some(pair) => {
                 self.cut_wanted(pair, "disconnected by an administrator");

@@ -1,18 +1,21 @@
 //! Administrators' commands to this node's ports: what [`crate::admin::answer`] asks of a port, and who waits for an
 //! answer that another node has to give.
 
-use super::control::Control;
+use super::control::{Command, Control};
+use super::reader::{guarded, panicked};
 use super::state::NodeState;
 use crate::admin::answer::{Administered, answer};
 use crate::admin::bottle::{Bottle, Value};
 use crate::admin::grammar::{Property, Side};
 use crate::admin::{self, EndReport, Reply, Request};
 use crate::control::{Direction, NodeId, PortId, PortInfo};
+use crate::event::Event;
 use crate::port::monitor::seat::Seat;
 use crate::port::monitor::{Monitor, ready};
-use crate::port::{AnyInlet, AnyOutlet, ChannelReport};
+use crate::port::{AnyInlet, AnyOutlet, Channel, ChannelReport};
 use qos::priority::Changes;
 use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak, mpsc};
 
@@ -82,6 +85,13 @@ impl End {
             End::In(inlet) => inlet.release(),
         }
     }
+    /// The channels on which a callback may run where this end releases late samples.
+    fn calling(&self) -> Vec<Arc<Channel>> {
+        match self {
+            End::Out(outlet) => outlet.channels().into_iter().filter(|channel| channel.carrier == "local").collect(),
+            End::In(inlet) => inlet.channels().lock().map(|channels| channels.clone()).unwrap_or_default(),
+        }
+    }
 }
 
 enum WeakEnd {
@@ -100,20 +110,35 @@ impl WeakEnd {
 
 impl NodeState {
     /// Attaches a monitor to a port; a thread waits with the samples that are late, if it delays any.
-    pub fn attach_monitor(&self, end: &End, monitor: Box<dyn Monitor>) {
+    pub fn attach_monitor(self: &Arc<Self>, end: &End, monitor: Box<dyn Monitor>) {
         end.seat().attach(monitor);
         if !end.seat().claim_server() {
             return;
         }
-        let (name, end) = (end.info().name.clone(), end.weak());
+        let (name, end, state) = (end.info().name.clone(), end.weak(), Arc::downgrade(self));
         let started = self.readers.run("late", move |stop| {
             while let Some(end) = end.there().filter(|end| !stop.load(Ordering::Relaxed) && !end.seat().is_done()) {
-                end.release();
+                let released = catch_unwind(AssertUnwindSafe(|| end.release()));
+                if let (Err(panic), Some(state)) = (released, state.upgrade()) {
+                    end.seat().lost();
+                    state.late_panicked(&end, &panicked(panic.as_ref()));
+                }
             }
         });
         if let Err(error) = started {
             let text = format!("{name}: no thread for the samples that its monitor delays ({error}): they stay");
-            self.events.push(crate::event::Event::Warning { text });
+            self.events.push(Event::Warning { text });
+        }
+    }
+
+    /// A callback that was shown a late sample panicked: the channels end, as they do where a reader shows it one.
+    fn late_panicked(&self, end: &End, why: &str) {
+        let text = format!("{}: a late sample is lost: {why}", end.info().name);
+        self.events.push(Event::Warning { text });
+        // A subscriber of another node in this process keeps its channel: only its own node can end it.
+        for channel in end.calling().into_iter().filter(|channel| channel.subscriber.node == self.id) {
+            self.command(Command::Ended { channel: channel.clone(), why: why.to_owned() });
+            channel.cut(); // after the reason is told
         }
     }
 
@@ -216,9 +241,18 @@ impl Administered for Port<'_> {
     fn disconnect(&mut self, other: &str) -> Result<String, String> {
         let (name, other) = (self.name(), other.to_owned());
         let (publisher, subscriber) = if self.side() == Side::Out { (name, other) } else { (other, name) };
+        // A connection that was to last is forgotten by the publisher's node, too: it would remind the subscriber's.
+        let forgotten = self.side() == Side::Out && self.control.forget_kept(&publisher, &subscriber);
+        let publishing = self.control.state.directory().port_named(&publisher).map(|(key, _)| key.node);
         let done = format!("Removed connection from \"{publisher}\" to \"{subscriber}\".");
         let request = Request::Disconnect { publisher, subscriber: subscriber.clone() };
-        self.ask_subscriber(&subscriber, &request, done)
+        if let Some(node) = publishing.filter(|node| *node != self.control.state.id) {
+            self.control.ask(node, &admin::pack(&request), Asker::Nobody);
+        }
+        match self.ask_subscriber(&subscriber, &request, done.clone()) {
+            Err(_) if forgotten => Ok(done),
+            answer => answer,
+        }
     }
     fn settings(&mut self, other: &str) -> Result<Vec<EndReport>, String> {
         let request = Request::Get { port: self.name(), other: Some(other.to_owned()) };
@@ -259,7 +293,8 @@ impl Administered for Port<'_> {
     fn properties(&mut self) -> &mut BTreeMap<String, Value> {
         &mut self.kept.properties
     }
-    fn other(&mut self, command: &Bottle) -> Option<Bottle> {
-        self.kept.reader.as_mut().map(|reader| reader(command))
+    fn other(&mut self, command: &Bottle) -> Result<Option<Bottle>, String> {
+        let reader = self.kept.reader.as_mut();
+        reader.map(|reader| guarded("the port's reader", || reader(command))).transpose()
     }
 }

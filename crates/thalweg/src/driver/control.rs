@@ -15,7 +15,7 @@ use crate::handshake::Parameters;
 use crate::port::{AnyOutlet, Channel};
 use linux::poll::{Poller, Ready};
 use qos::priority::PrioritySettings;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
@@ -73,7 +73,7 @@ pub(crate) struct Control {
     /// Connections that last, of this node's publishers: subscribers of other hosts are told of them.
     pub(super) lasting: Vec<Connection>,
     /// … and keeps apart.
-    pub(super) apart: Vec<(String, String)>,
+    pub(super) apart: BTreeSet<(String, String)>,
     /// What was asked for single channels, by the names of the own and the other port: also for those that come again.
     pub(super) kept: BTreeMap<(String, String), PrioritySettings>,
     /// The processors that the process might use when the node was opened: what `affinity=default` means for all of it.

@@ -228,7 +228,7 @@ impl Control {
     ) -> io::Result<(Way, Accepted)> {
         let key = (request.to_port, place.local.ip());
         if carrier.capabilities().multicast
-            && let Some((flow, parameters)) = self.groups.get(&key).filter(|(flow, _)| !flow.has_ended())
+            && let Some((flow, parameters)) = self.groups.get(&key).filter(|(flow, _)| flow.takes_members())
         {
             let accepted = self.accepted(request, outlet, flow.settings.id, parameters.clone());
             return Ok((Way::Group(flow.clone()), accepted));

@@ -9,13 +9,16 @@ use crate::control::matching::check_name;
 use crate::control::{Direction, PortInfo};
 use crate::port::PortRef;
 
+/// Why these are no names of ports; `None`: they are.
+pub(super) fn refuse_names(names: [&str; 2]) -> Option<String> {
+    names.into_iter().find_map(|name| check_name(name).err()).map(|wrong| format!("port name {wrong}"))
+}
+
 impl Control {
     /// Keeps a connection on this host, and makes it as far as it concerns this node's ports.
     pub(super) fn keep_connected(&mut self, connection: Connection) -> Reply {
-        for name in [&connection.publisher, &connection.subscriber] {
-            if let Err(wrong) = check_name(name) {
-                return Reply::No(format!("port name {wrong}"));
-            }
+        if let Some(why) = refuse_names([&connection.publisher, &connection.subscriber]) {
+            return Reply::No(why);
         }
         if let Some(why) = self.refuse_carrier(connection.carrier.as_deref()) {
             return Reply::No(why);
@@ -56,18 +59,17 @@ impl Control {
     /// It ends at a subscriber of this node, which connects whenever the publisher is there.
     fn last_to(&mut self, connection: Connection) {
         let names = (connection.publisher, connection.subscriber);
-        self.apart.retain(|n| *n != names);
+        self.apart.remove(&names);
         self.connected.insert(names, connection.carrier);
     }
 
     /// It begins at a publisher of this node.
     fn last_from(&mut self, connection: Connection) {
         self.lasting.retain(|c| (&c.publisher, &c.subscriber) != (&connection.publisher, &connection.subscriber));
-        let subscriber = self.known(&connection.subscriber);
-        self.lasting.push(connection);
-        if let Some((at, info)) = subscriber {
-            self.tell_subscriber(at, &info);
+        if let Some((at, _)) = self.known(&connection.subscriber) {
+            self.tell_of(at, &connection);
         }
+        self.lasting.push(connection);
     }
 
     /// Forgets a connection that was kept; `false`: it was not.
@@ -76,14 +78,20 @@ impl Control {
         self._endpoint.as_ref().is_some_and(|endpoint| endpoint.kept().forget(publisher, subscriber))
     }
 
-    /// Tells a subscriber of another host, whose node knows nothing of this host's run directory.
+    /// Tells a subscriber of all connections of this node's publishers to it that last.
     pub(super) fn tell_subscriber(&mut self, at: PortRef, info: &PortInfo) {
+        let its: Vec<Connection> = self.lasting.iter().filter(|c| c.subscriber == info.name).cloned().collect();
+        its.iter().for_each(|connection| self.tell_of(at, connection));
+    }
+
+    /// Tells a subscriber of another host of one: its node knows nothing of this host's run directory.
+    fn tell_of(&mut self, at: PortRef, connection: &Connection) {
         let here = self.state.document().host.clone();
         let elsewhere = self.state.directory().node(at.node).is_some_and(|document| document.host != here);
-        let Some(connection) = self.lasting.iter().find(|c| elsewhere && c.subscriber == info.name).cloned() else {
+        if !elsewhere {
             return;
-        };
-        let Connection { publisher, subscriber, carrier } = connection;
+        }
+        let Connection { publisher, subscriber, carrier } = connection.clone();
         let request = Request::Keep { publisher, subscriber, carrier };
         self.ask(at.node, &admin::pack(&request), Asker::Nobody);
     }

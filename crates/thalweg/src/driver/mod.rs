@@ -31,7 +31,7 @@ mod wrap;
 pub(crate) use commands::{Administration, End, Reader};
 pub(crate) use control::{Command, Control};
 pub(crate) use entries::Reply;
-pub(crate) use reader::Readers;
+pub(crate) use reader::{Readers, guarded};
 pub(crate) use sender::{FlowNews, Own, Senders};
 pub(crate) use state::NodeState;
 pub use wrap::Around;

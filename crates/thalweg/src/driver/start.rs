@@ -7,7 +7,7 @@ use crate::control::{self, Document, NodeId, Sink};
 use crate::error::{Error, Result};
 use crate::node::Settings;
 use linux::poll::{Poller, Readiness, Waker};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::TcpListener;
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
@@ -63,7 +63,7 @@ impl Control {
             next_bit: 0,
             connected: BTreeMap::new(),
             lasting: Vec::new(),
-            apart: Vec::new(),
+            apart: BTreeSet::new(),
             kept: BTreeMap::new(),
             processors: linux::sched::read(0).map(|found| found.affinity).unwrap_or_default(),
             rehoming: Vec::new(),

@@ -230,7 +230,7 @@ impl<M: Message> Outlet<M> {
         }
         match &mut join.way {
             // Its last member left since it was chosen: the subscriber asks again, and gets a new one.
-            TypedWay::Group(flow, _) if flow.has_ended() => return Done::Refused(join),
+            TypedWay::Group(flow, _) if !flow.takes_members() => return Done::Refused(join),
             TypedWay::Group(flow, sends) => {
                 let has = |a: &Attached<M>| matches!(&a.way, TypedWay::Group(f, _) if Arc::ptr_eq(f, flow));
                 *sends = !state.attached.iter().any(has);
@@ -262,9 +262,13 @@ impl<M: Message> Outlet<M> {
                 TypedWay::Group(other, first) if Arc::ptr_eq(other, flow) => Some(first),
                 _ => None,
             });
-            if let Some(first) = heir {
-                *first = true;
-                *sends = false;
+            match heir {
+                Some(first) => {
+                    *first = true;
+                    *sends = false;
+                }
+                // It ends without the port at hand: who joins until then would be a member of nothing.
+                None => flow.retire(),
             }
         }
         self.connected.store(state.attached.len(), Ordering::Release);

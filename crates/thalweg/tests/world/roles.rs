@@ -192,10 +192,20 @@ impl Part {
                 "status" => self.status(),
                 "set" => self.set(words.get("to").unwrap_or_default()),
                 "keep" => self.keep(words.get("to").unwrap_or_default()),
+                "command" => self.command(words.get("port").unwrap_or_default(), words.get("text").unwrap_or_default()),
                 "end" => break,
                 _ => panic!("no such command: {verb}"),
             };
             self.say(&answer);
+        }
+    }
+
+    /// An administrator's command to a port of its own, `command port=/out text=del+/in`.
+    fn command(&self, port: &str, text: &str) -> Value {
+        let request = thalweg::admin::Request::Command { port: port.to_owned(), text: text.replace('+', " ") };
+        match self.node.ask(self.node.id(), &request, super::LONG) {
+            Ok(thalweg::admin::Reply::Text { ok, text }) => json!({"ok": ok, "text": text}),
+            other => json!({"ok": false, "text": format!("{other:?}")}),
         }
     }
 

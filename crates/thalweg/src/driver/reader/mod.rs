@@ -302,7 +302,18 @@ fn step(inbound: &mut Inbound, wait: bool) -> Step {
 
 /// What ended a channel whose callback panicked.
 pub(crate) fn panicked(panic: &(dyn std::any::Any + Send)) -> String {
+    format!("its callback panicked: {}", said(panic))
+}
+
+/// Runs a user's code on a thread of ours: a panic in it is an error that names `whose` it is, and the thread goes on.
+///
+/// # Errors
+/// It panicked: with what it said.
+pub(crate) fn guarded<T>(whose: &str, code: impl FnOnce() -> T) -> Result<T, String> {
+    catch_unwind(AssertUnwindSafe(code)).map_err(|panic| format!("{whose} panicked: {}", said(panic.as_ref())))
+}
+
+fn said(panic: &(dyn std::any::Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
-    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    format!("its callback panicked: {}", text.unwrap_or("it said no more"))
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("it said no more")
 }

@@ -3,6 +3,7 @@
 use super::{Monitor, Seen, Verdict};
 use crate::admin::bottle::Value;
 use crate::admin::grammar::Property;
+use crate::driver::guarded;
 use crate::port::{PortRef, SampleInfo};
 use linux::futex::{self, Scope};
 use linux::lock::PiMutex;
@@ -13,6 +14,8 @@ use std::time::Duration;
 /// Most samples that wait, and most of their bytes.
 const MOST_LATE: usize = 4096;
 const MOST_LATE_BYTES: usize = 64 << 20;
+/// Most bytes that the memory of samples that went on takes, for those to come.
+const MOST_SPARE_BYTES: usize = 64 << 20;
 /// Most names of sources that are remembered.
 const MOST_NAMES: usize = 256;
 
@@ -29,14 +32,23 @@ pub(crate) struct Seat {
 #[derive(Default)]
 struct Held {
     monitor: Option<Box<dyn Monitor>>,
+    /// It does so ever.
+    delays: bool,
     line: VecDeque<Late>,
     bytes: usize,
     /// A late sample is on its way past the monitor: those after it wait.
     releasing: bool,
     dropped: i64,
     changed: Vec<u8>,
-    spare: Vec<Vec<u8>>,
+    spare: Spare,
     names: Vec<(PortRef, String)>,
+}
+
+/// Memory of samples that went on.
+#[derive(Default)]
+struct Spare {
+    buffers: Vec<Vec<u8>>,
+    bytes: usize,
 }
 
 /// A sample that waits.
@@ -97,7 +109,7 @@ impl Seat {
             Verdict::Pass | Verdict::Changed => 0, // in order, behind those that wait
             Verdict::Late(by) => now_ns.saturating_add(u64::try_from(by.as_nanos()).unwrap_or(u64::MAX)),
         };
-        let mut kept = held.spare.pop().unwrap_or_default();
+        let mut kept = held.spare.take();
         kept.extend_from_slice(if verdict == Verdict::Changed { &held.changed } else { bytes });
         held.keep(Late { due_ns, info: *info, bytes: kept, to_mailbox });
         drop(guard);
@@ -113,43 +125,49 @@ impl Seat {
 
     /// Attaches a monitor instead of the one there is; late samples of that one go on at once.
     pub fn attach(&self, monitor: Box<dyn Monitor>) {
+        let delays = monitor.delays();
         let old = {
             let mut held = self.held.lock();
             held.release_all();
             self.taken.store(true, Ordering::Release);
+            held.delays = delays;
             held.monitor.replace(monitor)
         };
-        drop(old); // a user's code, not under the lock
+        let _ = guarded("the monitor", || drop(old)); // a user's code, not under the lock
         self.wake();
     }
 
     /// Detaches the monitor; late samples go on at once. `false`: there was none.
     pub fn detach(&self) -> bool {
-        let old = {
+        let (old, _memory) = {
             let mut held = self.held.lock();
             held.release_all();
             // While samples wait, those after them must still come here.
             self.taken.store(held.releasing || !held.line.is_empty(), Ordering::Release);
-            held.monitor.take()
+            held.delays = false;
+            (held.monitor.take(), held.unneeded())
         };
         self.wake();
-        old.is_some()
+        let there_was = old.is_some();
+        let _ = guarded("the monitor", || drop(old));
+        there_was
     }
 
     /// Sets parameters: all, or with a reason those before the wrong one.
     pub fn set(&self, parameters: &[Property]) -> Result<(), String> {
         let mut held = self.held.lock();
         let monitor = held.monitor.as_mut().ok_or(NONE)?;
-        parameters.iter().try_for_each(|(key, value)| monitor.set(key, value))
+        guarded("the monitor", || parameters.iter().try_for_each(|(key, value)| monitor.set(key, value)))?
     }
 
     /// Type, parameters and findings of the monitor.
     pub fn parameters(&self) -> Result<Vec<Property>, String> {
         let held = self.held.lock();
         let monitor = held.monitor.as_ref().ok_or(NONE)?;
-        let mut all = vec![("type".to_owned(), monitor.kind().into())];
-        all.extend(monitor.parameters());
-        if monitor.delays() {
+        let (kind, found) = guarded("the monitor", || (monitor.kind().to_owned(), monitor.parameters()))?;
+        let mut all = vec![("type".to_owned(), Value::Text(kind))];
+        all.extend(found);
+        if held.delays {
             let waiting = i64::try_from(held.line.len()).unwrap_or(i64::MAX);
             all.extend([("waiting".into(), Value::Int(waiting)), ("dropped".into(), Value::Int(held.dropped))]);
         }
@@ -158,14 +176,13 @@ impl Seat {
 
     /// The monitor delays and no thread waits with its samples yet: the caller starts one.
     pub fn claim_server(&self) -> bool {
-        let delays = self.held.lock().monitor.as_ref().is_some_and(|m| m.delays());
-        delays && !self.served.swap(true, Ordering::AcqRel)
+        self.held.lock().delays && !self.served.swap(true, Ordering::AcqRel)
     }
 
     /// The thread's: whether it is needed any more. If not, another one may be claimed.
     pub fn is_done(&self) -> bool {
         let held = self.held.lock();
-        let done = held.line.is_empty() && !held.monitor.as_ref().is_some_and(|m| m.delays());
+        let done = held.line.is_empty() && !held.delays;
         if done {
             self.served.store(false, Ordering::Release);
         }
@@ -194,11 +211,17 @@ impl Seat {
     }
 
     /// The thread's: the sample went on.
-    pub fn released(&self, mut late: Late) {
-        late.bytes.clear();
-        let mut held = self.held.lock();
-        held.releasing = false;
-        held.spare.push(late.bytes);
+    pub fn released(&self, late: Late) {
+        let _unneeded = {
+            let mut held = self.held.lock();
+            held.releasing = false;
+            (held.spare.give(late.bytes), held.unneeded())
+        };
+    }
+
+    /// The thread's: the sample that [`Seat::next_due`] gave, if it did, is lost; those after it go on.
+    pub fn lost(&self) {
+        self.held.lock().releasing = false;
     }
 
     fn wake(&self) {
@@ -211,7 +234,32 @@ impl Seat {
 
 const NONE: &str = "no monitor is attached here: atch in|out (type …)";
 
+impl Spare {
+    fn take(&mut self) -> Vec<u8> {
+        let buffer = self.buffers.pop().unwrap_or_default();
+        self.bytes -= buffer.capacity();
+        buffer
+    }
+
+    /// Gives back what is too much, to be freed elsewhere.
+    fn give(&mut self, mut buffer: Vec<u8>) -> Option<Vec<u8>> {
+        if self.bytes + buffer.capacity() > MOST_SPARE_BYTES {
+            return Some(buffer);
+        }
+        buffer.clear();
+        self.bytes += buffer.capacity();
+        self.buffers.push(buffer);
+        None
+    }
+}
+
 impl Held {
+    /// Memory for samples that are to come, when none are: to be freed elsewhere.
+    fn unneeded(&mut self) -> Spare {
+        let over = self.monitor.is_none() && self.line.is_empty() && !self.releasing;
+        if over { std::mem::take(&mut self.spare) } else { Spare::default() }
+    }
+
     fn learn(&mut self, port: PortRef, name: Option<String>) {
         if self.names.len() >= MOST_NAMES {
             self.names.clear();
@@ -232,3 +280,6 @@ impl Held {
         self.line.iter_mut().for_each(|late| late.due_ns = 0);
     }
 }
+
+#[cfg(test)]
+mod tests;
