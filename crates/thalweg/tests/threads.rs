@@ -81,9 +81,12 @@ fn who_joins_a_group_behind_its_last_member_hears_what_follows() {
         std::thread::yield_now();
     }
     loan.publish().unwrap();
-    while second.wait(Duration::from_millis(10)).is_none() {
-        assert!(Instant::now() < until, "it hears nothing");
+    // It may hear some of what is sent before the flow ends.
+    let mut heard = 0;
+    while heard < 50 {
+        assert!(Instant::now() < until, "it hears no more than {heard} samples");
         publisher.publish(&[1]).unwrap();
+        heard += u32::from(second.wait(Duration::from_millis(10)).is_some());
     }
 }
 
