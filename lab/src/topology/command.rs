@@ -2,6 +2,7 @@
 
 use crate::error::{Error, Result};
 use std::io::ErrorKind;
+use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
 /// Runs `ip` with these arguments; gives what it printed.
@@ -23,6 +24,8 @@ pub fn tc(arguments: &[&str]) -> Result<String> {
 fn run(program: &str, arguments: &[&str]) -> Result<String> {
     let path = std::env::var("PATH").unwrap_or_default();
     let mut command = Command::new(program);
+    // In a process group of its own: a Ctrl-C at the terminal must not end what sets up or takes down half-way.
+    command.process_group(0);
     command.args(arguments).stdin(Stdio::null()).env("PATH", format!("{path}:/usr/sbin:/sbin"));
     let output = command.output().map_err(|e| match e.kind() {
         ErrorKind::NotFound => Error::System(format!("there is no program {program}; install iproute2")),

@@ -7,6 +7,7 @@ use super::tree::Handle;
 use super::wanted::class_of;
 use qos::priority::Dscp;
 use std::io::{self, Write as _};
+use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
 /// Where packets pass.
@@ -116,8 +117,13 @@ fn nft(script: &str) -> Result<(), QueueError> {
 
 fn tell(script: &str) -> io::Result<Result<(), String>> {
     let piped = || Stdio::piped();
-    let mut child =
-        Command::new("nft").args(["-f", "-"]).stdin(piped()).stdout(Stdio::null()).stderr(piped()).spawn()?;
+    let mut child = Command::new("nft")
+        .process_group(0)
+        .args(["-f", "-"])
+        .stdin(piped())
+        .stdout(Stdio::null())
+        .stderr(piped())
+        .spawn()?;
     if let Some(mut input) = child.stdin.take() {
         input.write_all(script.as_bytes())?;
     }
