@@ -7,7 +7,7 @@ use qos::{Queue, Reliability};
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use thalweg::admin::EndReport;
 use thalweg::codec::Raw;
 use thalweg::node::DiscoverySource;
@@ -53,6 +53,8 @@ pub const LARGEST: usize = 4096;
 /// Samples that may wait at the sender: more than are sent while a stream waits to repeat what was lost.
 const WAITING: u32 = 1024;
 const CONNECT: Duration = Duration::from_secs(25);
+/// Pause between two looks at a channel that is to open.
+const PAUSE: Duration = Duration::from_millis(5);
 
 /// The node of an end.
 pub struct Ends {
@@ -101,9 +103,19 @@ impl Ends {
         let other = if self.me == "ping" { "pong" } else { "ping" };
         let set = |from: &str| {
             let (port, other) = (port(self.me, carrier, from), port(other, carrier, from));
-            let end = self.node.set_priority(&port, &other, changes)?;
-            // One that is only stored would leave the two arms of an experiment alike.
-            if end.carrier.is_empty() { Err(Error::Failed(end.note)) } else { Ok(end) }
+            let until = Instant::now() + CONNECT;
+            loop {
+                let end = self.node.set_priority(&port, &other, changes)?;
+                if !end.carrier.is_empty() {
+                    return Ok(end);
+                }
+                // A publisher may know of the channel a moment earlier than its subscriber. One that is only stored would
+                // leave the two arms of an experiment alike.
+                if Instant::now() > until {
+                    return Err(Error::Failed(end.note));
+                }
+                std::thread::sleep(PAUSE);
+            }
         };
         Ok(Priorities { ends: ["ping", "pong"].into_iter().map(set).collect::<Result<_>>()? })
     }
