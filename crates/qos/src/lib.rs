@@ -1,6 +1,7 @@
 //! QoS policies and quantities: promises as values. Pure: no clock, no I/O.
 
 pub mod blocking;
+pub mod contract;
 mod policy;
 pub mod priority;
 mod quantity;
