@@ -2,6 +2,7 @@
 
 pub mod blocking;
 pub mod contract;
+pub mod network;
 mod policy;
 pub mod priority;
 mod quantity;
