@@ -186,6 +186,9 @@ mod tests {
     use super::*;
     use crate::{Filter, Liveliness, ResourceLimits};
 
+    /// A change, and what must be said of it.
+    type Case<'a> = (&'a dyn Fn(&mut Qos), &'a [&'a str]);
+
     fn said(change: impl Fn(&mut Qos)) -> String {
         let mut qos = Qos::default();
         change(&mut qos);
@@ -198,7 +201,7 @@ mod tests {
     #[test]
     fn contradictory_policies_are_refused_with_both_values() {
         let limit = |samples, samples_per_instance| ResourceLimits { samples, samples_per_instance, instances: None };
-        let refused: [(&dyn Fn(&mut Qos), &[&str]); 17] = [
+        let refused: [Case<'_>; 17] = [
             (&|q| (q.deadline, q.separation) = (ms(10), ms(20)), &["deadline 10ms", "separation 20ms"]),
             (&|q| (q.lifespan, q.latency_budget) = (ms(1), ms(2)), &["lifespan 1ms", "latency-budget 2ms"]),
             (&|q| q.lifespan = ms(0), &["lifespan 0ns", "1ns"]),
