@@ -12,4 +12,6 @@
 
 pub mod arrivals;
 pub mod cpu;
+pub mod end_to_end;
 pub mod link;
+pub mod stages;

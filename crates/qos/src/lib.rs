@@ -8,6 +8,8 @@ mod policy;
 pub mod priority;
 mod quantity;
 
+pub mod simulate;
+
 pub use policy::{
     Class, Contradiction, DestinationOrder, Durability, Filter, Liveliness, LivelinessKind, Mismatch, Ownership, Place,
     PlaceError, PolicyError, PolicyName, PullBuffer, Qos, Queue, Reliability, ResourceLimits, Scale, match_qos,
