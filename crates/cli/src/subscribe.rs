@@ -1,17 +1,15 @@
 //! `thalweg sub`: print the samples of a topic.
 
-mod show;
-
 use crate::failure::Result;
 use crate::output::{line, micros, tell};
 use crate::priority::Given;
 use crate::quantity;
 use crate::session::{Common, Session};
+use crate::show::{Origins, Shown};
 use crate::signals::TICK;
 use crate::statistics::Latencies;
 use crate::tap::{Callback, Tap, Target};
 use clap::Args;
-use show::{Origins, Shown};
 use std::collections::HashMap;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
@@ -172,7 +170,16 @@ mod tests {
 
     fn info(seq: u64, source_ns: u64) -> SampleInfo {
         let (node, port) = (NodeId(1), PortId(1));
-        SampleInfo { node, port, incarnation: 1, seq, source_ns, received_ns: source_ns, same_clock: true }
+        SampleInfo {
+            node,
+            port,
+            incarnation: 1,
+            seq,
+            source_ns,
+            received_ns: source_ns,
+            same_clock: true,
+            historical: false,
+        }
     }
 
     #[test]

@@ -5,6 +5,7 @@ pub mod accept;
 pub mod buffer;
 pub mod flow;
 pub mod fragment;
+pub mod history;
 pub mod inbound;
 pub mod outgoing;
 pub mod queue;

@@ -6,9 +6,10 @@ use super::entries::{Entry, Joining};
 use super::reader::{CALLBACK, ServedBy, guarded};
 use super::wanted::{Candidate, Pair, Progress, Route, Wanted, candidates};
 use crate::control::matching::{Match, compare};
-use crate::control::{Direction, Document, PortInfo};
+use crate::control::{Direction, Document, PortInfo, PullRole};
 use crate::event::Event;
 use crate::port::{AnyInlet, Channel, LOCAL, PortRef, Way};
+use crate::pull::Identity;
 use linux::poll::Readiness;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -17,7 +18,8 @@ use std::time::Instant;
 impl Control {
     /// Whether two ports belong together; wants their channel if so.
     pub(super) fn consider(&mut self, publisher: PortRef, offered: &PortInfo, subscriber: PortRef, asked: &PortInfo) {
-        if offered.direction != Direction::Publisher || self.wanted.contains_key(&(publisher, subscriber)) {
+        let pulls = asked.pull == PullRole::Only;
+        if offered.direction != Direction::Publisher || pulls || self.wanted.contains_key(&(publisher, subscriber)) {
             return;
         }
         let names = (offered.name.clone(), asked.name.clone());
@@ -142,6 +144,7 @@ impl Control {
         let Some(wanted) = self.wanted.get(&pair) else { return };
         let ports = (&wanted.publisher, &wanted.subscriber);
         let channel = Arc::new(self.channel(pair, ports, "local", incarnation, true));
+        self.keep_samples_of(&channel, inlet.as_ref());
         if let Err(error) = self.start_server(&inlet) {
             return self.try_failed((publisher, subscriber), &format!("no thread for its callbacks: {error}"));
         }
@@ -221,6 +224,16 @@ impl Control {
             sockets: Default::default(),
             flow: Default::default(),
         }
+    }
+
+    /// A subscriber that keeps what arrives learns whose samples will.
+    pub(super) fn keep_samples_of(&self, channel: &Channel, inlet: &dyn AnyInlet) {
+        let wanted = self.wanted.get(&(channel.publisher, channel.subscriber));
+        let Some((histories, wanted)) = inlet.histories().zip(wanted) else { return };
+        let PortRef { node, port } = channel.publisher;
+        let clock = self.state.directory().node(node).map(|there| there.clock.clone()).unwrap_or_default();
+        let publisher = Identity { node, port, incarnation: channel.incarnation };
+        histories.admit(publisher, &wanted.publisher, &clock);
     }
 
     pub(super) fn opened(&mut self, pair: Pair, channel: Arc<Channel>) {

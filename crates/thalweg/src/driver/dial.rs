@@ -216,6 +216,7 @@ impl Control {
     /// The channel is open: its port or a reader thread serves it from now on.
     pub(super) fn begin(&mut self, pair: Pair, inbound: Inbound) {
         let (inlet, channel) = (inbound.inlet.clone(), inbound.channel.clone());
+        self.keep_samples_of(&channel, inlet.as_ref());
         let class = self.wanted.get(&pair).map_or(qos::Class::Normal, |wanted| wanted.publisher.qos.class);
         // Served before it is told of: who hears of it may ask for its thread.
         match inlet.adopt(inbound) {
@@ -282,7 +283,7 @@ fn placeholder() -> io::Result<OwnedFd> {
     Ok(Socket::new(Domain::UNIX, Type::STREAM, None)?.into())
 }
 
-fn connect(route: &Route) -> io::Result<OwnedFd> {
+pub(super) fn connect(route: &Route) -> io::Result<OwnedFd> {
     let (domain, address) = match route {
         Route::Process => return Err(io::ErrorKind::Unsupported.into()),
         Route::Unix(path) => (Domain::UNIX, SockAddr::unix(path)?),
