@@ -3,6 +3,7 @@
 pub mod blocking;
 pub mod contract;
 pub mod network;
+pub mod placement;
 mod policy;
 pub mod priority;
 mod quantity;
