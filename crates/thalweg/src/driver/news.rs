@@ -79,6 +79,7 @@ impl Control {
         for (at, info) in &added {
             self.tell_subscriber(*at, info);
             self.compare_offers(*at, info);
+            self.tell_of_priorities(*at, &info.name);
         }
         let inlets = self.state.inlets();
         for (publisher, offered) in &added {
