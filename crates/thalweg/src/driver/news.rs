@@ -76,7 +76,11 @@ impl Control {
                 .filter_map(|key| directory.port(*key).map(|p| (PortRef { node: key.node, port: key.port }, p.clone())))
                 .collect()
         };
-        added.iter().for_each(|(at, info)| self.tell_subscriber(*at, info));
+        for (at, info) in &added {
+            self.tell_subscriber(*at, info);
+            self.compare_offers(*at, info);
+            self.tell_of_priorities(*at, &info.name);
+        }
         let inlets = self.state.inlets();
         for (publisher, offered) in &added {
             for (port, inlet) in &inlets {
@@ -100,6 +104,9 @@ impl Control {
             for (publisher, other) in others {
                 self.consider(publisher, &other, me, &info);
             }
+        }
+        if info.direction == Direction::Publisher {
+            self.compare_requests(&info);
         }
         let mut change = Change::default();
         change.added.insert(port, info);
