@@ -1,0 +1,53 @@
+//! Proxies: stages that scale a stream in time (every n-th sample) or in space (smaller pictures), at the publisher, at
+//! the subscriber or at a relay (P-02, P-03, P-07). Pure.
+//!
+//! What is scaled, and where, is stated when a flow opens ([`Request`](crate::handshake::Request)), not in each sample. A
+//! proxy never changes who a sample is: port, incarnation, sequence number and time stamp stay those of its source.
+
+pub mod handover;
+mod picture;
+mod place;
+mod selection;
+
+pub use picture::Picture;
+pub use place::Place;
+pub use selection::{Selection, SelectionError};
+
+use crate::control::NodeId;
+use serde::{Deserialize, Serialize};
+
+/// What a subscriber wants of a stream, and where the rest of it is to be left out (P-08).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Proxy {
+    /// Which samples.
+    #[serde(skip_serializing_if = "Selection::is_all")]
+    pub selection: Selection,
+    /// Pictures of at most this size; point sets of at most as many points.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub picture: Option<Picture>,
+    /// Where.
+    pub place: Place,
+}
+
+impl Proxy {
+    /// Whether the stream arrives whole, directly from its publisher.
+    pub fn is_nothing(&self) -> bool {
+        self.selection.is_all() && self.picture.is_none() && !matches!(self.place, Place::Relay(_))
+    }
+}
+
+/// What became of a stream on its way, and where: scaled so, from this sample on, at that node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Provenance {
+    /// Which samples were let through.
+    #[serde(default, skip_serializing_if = "Selection::is_all")]
+    pub selection: Selection,
+    /// The largest picture that was let through.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub picture: Option<Picture>,
+    /// The first sample that this can hold for.
+    pub from: u64,
+    /// The node that has the proxy.
+    pub node: NodeId,
+}
