@@ -12,7 +12,7 @@ mod scheduling;
 mod settings;
 mod yarp;
 
-pub use mark::{BANDS, Dscp, Mark, PRIORITY_BANDS, band, kernel_priority};
+pub use mark::{Dscp, Mark, PRIORITY_BANDS, band, kernel_priority};
 pub use scheduling::{Policy, Scheduling};
 pub use settings::{Change, Changes, PrioritySettings};
 pub use yarp::PolicyName;

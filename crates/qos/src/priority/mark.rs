@@ -157,9 +157,7 @@ pub const fn kernel_priority(tos: u8) -> u32 {
     }
 }
 
-/// Bands of `pfifo_fast` and of `prio` as they come: 0 is sent first.
-pub const BANDS: u8 = 3;
-/// The band of each socket priority 0…15 by the default map of `pfifo_fast` and `prio`.
+/// The band of each socket priority 0…15 by the default map of `pfifo_fast` and `prio`: of three, 0 is sent first.
 pub const PRIORITY_BANDS: [u8; 16] = [1, 2, 2, 2, 1, 2, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1];
 
 /// The band of a socket priority by the default map; only its four lower bits count.

@@ -162,9 +162,9 @@ fn explain(path: &Path, error: io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{}: {error}{remedy}", path.display()))
 }
 
-/// 64-bit FNV-1a of the host identity: short enough for a socket's path.
-pub(super) fn short(host: &str) -> String {
-    let hash = host.bytes().fold(0xcbf2_9ce4_8422_2325u64, |h, b| (h ^ u64::from(b)).wrapping_mul(0x100_0000_01b3));
+/// 64-bit FNV-1a of a text: short enough for a socket's path.
+pub(super) fn short(text: &str) -> String {
+    let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325u64, |h, b| (h ^ u64::from(b)).wrapping_mul(0x100_0000_01b3));
     format!("{hash:016x}")
 }
 

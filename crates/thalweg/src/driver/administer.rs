@@ -77,12 +77,9 @@ impl Control {
         let Some((port, inlet)) = self.state.inlets().into_iter().find(|(_, i)| i.info().name == subscriber) else {
             return admin::Reply::No(format!("this node has no subscriber {subscriber}"));
         };
-        let found = self
-            .state
-            .directory()
-            .port_named(&publisher)
-            .map(|(k, p)| (PortRef { node: k.node, port: k.port }, p.clone()));
-        let Some((other, offered)) = found else { return admin::Reply::No(format!("no port {publisher} is known")) };
+        let Some((other, offered)) = self.known(&publisher) else {
+            return admin::Reply::No(format!("no port {publisher} is known"));
+        };
         if offered.direction != Direction::Publisher {
             return admin::Reply::No(format!("{publisher} is a subscriber: say the publisher first"));
         }

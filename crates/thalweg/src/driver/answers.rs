@@ -18,7 +18,7 @@ use crate::control::matching::{Match, compare};
 use crate::handshake::{Answers, Request};
 use crate::port::{PortRef, Way};
 use std::net::TcpStream;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How long a request may take that crosses an offer.
@@ -101,10 +101,7 @@ impl Control {
             return false;
         };
         let Some(Upcoming { half, answers, same_clock }) = wanted.upcoming.take() else { return false };
-        let resume_after = match wanted.delivered {
-            Some((incarnation, seq)) if incarnation == answers.incarnation => seq,
-            _ => 0,
-        };
+        let resume_after = wanted.resume_after(answers.incarnation);
         let ports = (answers.publisher.clone(), wanted.subscriber.clone());
         let channel = self.channel(pair, (&ports.0, &ports.1), "tcp", answers.incarnation, same_clock);
         let agreed = Agreed {
@@ -171,7 +168,7 @@ impl Control {
     pub(super) fn end_older(&mut self) {
         for (pair, id, until) in std::mem::take(&mut self.leaving) {
             let Some((index, channel)) = self.older(pair, Some(id)) else { continue };
-            let waiting = channel.flow.get().and_then(Weak::upgrade).is_some_and(|flow| flow.waiting() > 0);
+            let waiting = channel.sent_by().is_some_and(|flow| flow.waiting() > 0);
             if waiting && Instant::now() < until {
                 self.leaving.push((pair, id, until));
             } else {

@@ -3,14 +3,13 @@
 use super::control::{Command, Control};
 use super::dial::Dial;
 use super::entries::{Entry, Joining};
-use super::reader::{ServedBy, panicked};
+use super::reader::{CALLBACK, ServedBy, guarded};
 use super::wanted::{Candidate, Pair, Progress, Route, Wanted, candidates};
 use crate::control::matching::{Match, compare};
 use crate::control::{Direction, Document, PortInfo};
 use crate::event::Event;
 use crate::port::{AnyInlet, Channel, LOCAL, PortRef, Way};
 use linux::poll::Readiness;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
@@ -183,13 +182,12 @@ impl Control {
             while server.server().is_none() && !stop.load(Ordering::Relaxed) {
                 std::thread::yield_now(); // its id is being noted
             }
-            let serve = AssertUnwindSafe(|| server.serve(&|| stop.load(Ordering::Relaxed)));
-            let Err(panic) = catch_unwind(serve) else { return };
+            let Err(why) = guarded(CALLBACK, || server.serve(&|| stop.load(Ordering::Relaxed))) else { return };
             server.set_server(0);
             let channels = server.channels().lock().map(|channels| channels.clone()).unwrap_or_default();
             let Some(state) = state.upgrade() else { return };
             for channel in channels.into_iter().filter(|channel| channel.carrier == "local") {
-                state.command(Command::Ended { channel, why: panicked(panic.as_ref()) });
+                state.command(Command::Ended { channel, why: why.clone() });
             }
         })?;
         inlet.set_server(tid);

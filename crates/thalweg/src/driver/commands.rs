@@ -2,7 +2,7 @@
 //! answer that another node has to give.
 
 use super::control::{Command, Control};
-use super::reader::{guarded, panicked};
+use super::reader::{CALLBACK, guarded};
 use super::state::NodeState;
 use crate::admin::answer::{Administered, answer};
 use crate::admin::bottle::{Bottle, Value};
@@ -15,7 +15,6 @@ use crate::port::monitor::{Monitor, ready};
 use crate::port::{AnyInlet, AnyOutlet, Channel, ChannelReport};
 use qos::priority::Changes;
 use std::collections::BTreeMap;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak, mpsc};
 
@@ -118,10 +117,10 @@ impl NodeState {
         let (name, end, state) = (end.info().name.clone(), end.weak(), Arc::downgrade(self));
         let started = self.readers.run("late", move |stop| {
             while let Some(end) = end.there().filter(|end| !stop.load(Ordering::Relaxed) && !end.seat().is_done()) {
-                let released = catch_unwind(AssertUnwindSafe(|| end.release()));
-                if let (Err(panic), Some(state)) = (released, state.upgrade()) {
+                let released = guarded(CALLBACK, || end.release());
+                if let (Err(why), Some(state)) = (released, state.upgrade()) {
                     end.seat().lost();
-                    state.late_panicked(&end, &panicked(panic.as_ref()));
+                    state.late_panicked(&end, &why);
                 }
             }
         });

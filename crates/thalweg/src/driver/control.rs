@@ -70,10 +70,10 @@ pub(crate) struct Control {
     pub(super) next_bit: u32,
     /// Pairs of port names that an administrator connected (with a carrier) …
     pub(super) connected: BTreeMap<(String, String), Option<String>>,
-    /// Connections that last, of this node's publishers: subscribers of other hosts are told of them.
-    pub(super) lasting: Vec<Connection>,
     /// … and keeps apart.
     pub(super) apart: BTreeSet<(String, String)>,
+    /// Connections that last, of this node's publishers: subscribers of other hosts are told of them.
+    pub(super) lasting: Vec<Connection>,
     /// What was asked for single channels, by the names of the own and the other port: also for those that come again.
     pub(super) kept: BTreeMap<(String, String), PrioritySettings>,
     /// The processors that the process might use when the node was opened: what `affinity=default` means for all of it.
@@ -99,7 +99,7 @@ impl Control {
                 return;
             }
             for event in ready.iter().filter(|e| e.token != WAKER) {
-                self.entry_ready(event.token as usize, event.flags);
+                self.entry_ready(event.token as usize);
             }
             self.state.waker.clear();
             while let Ok(command) = self.commands.try_recv() {

@@ -142,9 +142,8 @@ impl Dial {
 
 impl Control {
     /// Goes on with a handshake that this node began.
-    pub(super) fn dial_ready(&mut self, index: usize, flags: Readiness) {
+    pub(super) fn dial_ready(&mut self, index: usize) {
         let Some(mut dial) = self.take_dial(index) else { return };
-        let _ = flags;
         if dial.connecting {
             match dial.ask(self.state.users) {
                 Ok(()) => drop(self.watch(Entry::Dial(dial), Readiness::IN)),
@@ -184,10 +183,7 @@ impl Control {
     fn accept(&mut self, mut dial: Dial, accepted: Accepted) {
         let pair = dial.pair;
         let (Some(inlet), Some(wanted)) = (self.state.inlet(pair.1.port), self.wanted.get(&pair)) else { return };
-        let resume_after = match wanted.delivered {
-            Some((incarnation, seq)) if incarnation == accepted.incarnation => seq,
-            _ => 0,
-        };
+        let resume_after = wanted.resume_after(accepted.incarnation);
         let same_clock = accepted.clock == self.state.clock;
         let ports = (&wanted.publisher, &wanted.subscriber);
         let channel = Arc::new(self.channel(pair, ports, &dial.carrier, accepted.incarnation, same_clock));

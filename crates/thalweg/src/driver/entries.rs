@@ -104,7 +104,7 @@ impl Control {
         Some(entry)
     }
 
-    pub(super) fn entry_ready(&mut self, index: usize, flags: Readiness) {
+    pub(super) fn entry_ready(&mut self, index: usize) {
         match self.entries.get_mut(index) {
             Some(Some(Entry::Tcp(listener))) => {
                 let accepted = listener.accept().map(|(stream, _)| OwnedFd::from(stream));
@@ -115,7 +115,7 @@ impl Control {
                 self.accepted_local(accepted);
             }
             Some(Some(Entry::Incoming(_))) => self.incoming_ready(index),
-            Some(Some(Entry::Dial(_))) => self.dial_ready(index, flags),
+            Some(Some(Entry::Dial(_))) => self.dial_ready(index),
             Some(Some(Entry::Served(..) | Entry::ServedUnix(..) | Entry::Shared(..))) => self.served_ended(index),
             Some(Some(Entry::Held(..))) => self.held_ended(index),
             _ => {}

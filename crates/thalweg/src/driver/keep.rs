@@ -39,7 +39,8 @@ impl Control {
         Reply::Done
     }
 
-    fn known(&self, name: &str) -> Option<(PortRef, PortInfo)> {
+    /// A port that the directory knows by its name.
+    pub(super) fn known(&self, name: &str) -> Option<(PortRef, PortInfo)> {
         let directory = self.state.directory();
         directory.port_named(name).map(|(k, p)| (PortRef { node: k.node, port: k.port }, p.clone()))
     }

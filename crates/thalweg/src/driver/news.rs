@@ -16,7 +16,7 @@ impl Control {
             Command::PortAdded(port, info) => self.own_port_added(port, info),
             Command::PortRemoved(port) => self.own_port_removed(port),
             Command::Discovered(source, event) => self.discovered(source, event),
-            Command::Ended { channel, why, .. } => self.channel_ended(&channel, why),
+            Command::Ended { channel, why } => self.channel_ended(&channel, why),
             Command::Begin { questions, answers } => self.answers_ready(*questions, answers),
             Command::Flow(flow, news) => self.flow_news(flow, news),
             Command::Barrier(reached) => drop(reached.send(())),
@@ -57,10 +57,8 @@ impl Control {
 
     pub(super) fn directory_changed(&mut self, delta: Delta) {
         let now = Instant::now();
-        for (pair, wanted) in self.wanted.iter_mut().filter(|((p, _), _)| p.node == delta.node) {
-            wanted.seen(!delta.gone, now);
-            let _ = pair;
-        }
+        let its = self.wanted.iter_mut().filter(|((publisher, _), _)| publisher.node == delta.node);
+        its.for_each(|(_, wanted)| wanted.seen(!delta.gone, now));
         for (key, _) in delta.removed.iter().filter(|_| !delta.gone) {
             let port = PortRef { node: key.node, port: key.port };
             let pairs: Vec<Pair> = self.wanted.keys().filter(|(p, _)| *p == port).copied().collect();

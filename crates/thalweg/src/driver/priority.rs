@@ -25,7 +25,7 @@ use linux::sched;
 use qos::Class;
 use qos::priority::{Changes, Mark, PrioritySettings, band};
 use sockets::{Marked, change_sockets, put_back};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::{fmt, io};
 
 /// Why a priority stays as it was.
@@ -181,7 +181,7 @@ impl Control {
         let priority = wanted.socket_priority.unwrap_or_else(|| mark.socket_priority());
         let pace = wanted.pace.filter(|_| end.side == Side::Publisher);
         let before = change_sockets(channel, &Marked { mark, priority, pace })?;
-        let flow = channel.flow.get().and_then(Weak::upgrade);
+        let flow = channel.sent_by();
         let served = match (end.side, &flow) {
             (Side::Subscriber, _) => self.receive_as(channel, wanted),
             (Side::Publisher, Some(flow)) => self.send_as(end.port, flow, wanted),
@@ -241,7 +241,7 @@ impl Control {
                 self.wanted.get(&(channel.publisher, channel.subscriber)).map(|w| w.publisher.qos.class)
             }
         };
-        let bulk = channel.flow.get().and_then(Weak::upgrade).is_some_and(|flow| flow.is_bulk());
+        let bulk = channel.sent_by().is_some_and(|flow| flow.is_bulk());
         match class.unwrap_or_default() {
             Class::Normal if bulk => Class::Low,
             class => class,
@@ -250,9 +250,7 @@ impl Control {
 
     /// A flow has something to say.
     pub(super) fn flow_news(&mut self, flow: u32, news: FlowNews) {
-        let sends = |channel: &Channel| {
-            channel.flow.get().and_then(Weak::upgrade).is_some_and(|found| found.settings.id == flow)
-        };
+        let sends = |channel: &Channel| channel.sent_by().is_some_and(|found| found.settings.id == flow);
         let channels: Vec<Arc<Channel>> = self.state.outlets().iter().flat_map(|o| o.channels()).collect();
         for channel in channels.into_iter().filter(|channel| sends(channel)) {
             match &news {
@@ -272,14 +270,14 @@ impl Control {
         if wanted.mark.is_some() || self.class_of(&end, channel) != Class::Low {
             return;
         }
-        let change = match self.apply(&end, channel, &wanted) {
-            Ok(()) => {
-                "class=low, because it sends samples above 64 KiB and nobody set its class (class=normal keeps it)"
-                    .into()
-            }
-            Err(why) => format!("it sends samples above 64 KiB, but cannot get class=low: {why}"),
-        };
-        let (publisher, subscriber) = (end.name, end.other);
+        let (publisher, subscriber) = (end.name.clone(), end.other.clone());
+        if let Err(why) = self.apply(&end, channel, &wanted) {
+            let text =
+                format!("{publisher} to {subscriber}: it sends samples above 64 KiB, but cannot get class=low: {why}");
+            return self.warn(text);
+        }
+        let change =
+            "class=low, because it sends samples above 64 KiB and nobody set its class (class=normal keeps it)".into();
         self.state.events.push(Event::PriorityChanged { publisher, subscriber, change });
     }
 }

@@ -101,6 +101,11 @@ impl Wanted {
         self.candidates.get(self.next)
     }
 
+    /// The last sample that was delivered on an earlier channel of this incarnation of the publisher's node; 0: none.
+    pub fn resume_after(&self, incarnation: u64) -> u64 {
+        self.delivered.filter(|(of, _)| *of == incarnation).map_or(0, |(_, seq)| seq)
+    }
+
     /// The way that was tried failed: the next one at once, or all again after a pause.
     pub fn failed(&mut self, now: Instant) {
         self.next += 1;

@@ -2,7 +2,7 @@
 //! what comes meanwhile waits here, and is taken in by whoever has the port next, the publishing thread at its next sample
 //! at the latest. It neither waits nor allocates for that: all memory comes along, and what is left of it goes back.
 
-use super::outlet::{Attach, Attached, MOST_PREPARED, Outflow, Outlet, SMALL, TypedWay, Way};
+use super::outlet::{Attach, Attached, Outflow, Outlet, SMALL, TypedWay, Way};
 use super::{Channel, Inlet};
 use crate::channel::buffer::Pool;
 use crate::codec::Message;
@@ -146,7 +146,7 @@ impl<M: Message> Outlet<M> {
                 Err(inlet) => return Err((Way::Local(inlet), Attach::OtherType)),
             },
         };
-        let buffers = if local { self.info.qos.queue.limit().min(MOST_PREPARED) as usize + 2 } else { 0 };
+        let buffers = if local { self.prepared() } else { 0 };
         let mut channels = self.channels.lock();
         channels.push(channel.clone());
         let room = Vec::with_capacity(channels.len().next_power_of_two().max(8));

@@ -24,7 +24,7 @@ use crate::channel::flow::Flow;
 use crate::control::{NodeId, PortId};
 use serde::Serialize;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
-use std::sync::{OnceLock, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 /// What `publish` did with a sample on one channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -171,6 +171,11 @@ impl Channel {
     }
     pub(crate) fn is_closed(&self) -> bool {
         self.closed.load(Relaxed)
+    }
+
+    /// The flow that sends it, at a publisher that has one and while it goes on.
+    pub(crate) fn sent_by(&self) -> Option<Arc<Flow>> {
+        self.flow.get().and_then(Weak::upgrade)
     }
 
     /// A message is larger than the subscriber takes.

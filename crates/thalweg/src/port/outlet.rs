@@ -28,7 +28,7 @@ use std::time::{Duration, Instant};
 const COPY_BELOW: usize = 16 << 10;
 
 /// Buffers made for a subscriber of this process, whose samples wait in them, and what each holds before it has to grow.
-pub(super) const MOST_PREPARED: u32 = 64;
+const MOST_PREPARED: u32 = 64;
 pub(super) const SMALL: usize = 256;
 
 /// Shared-memory slots beyond the queue's limit: what subscribers may hold while they look at it, and the one being written.
@@ -169,6 +169,11 @@ impl<M: Message> Outlet<M> {
         self.closed.load(Ordering::Relaxed)
     }
 
+    /// Buffers to be made for samples that wait in them instead of leaving at once.
+    pub(super) fn prepared(&self) -> usize {
+        self.info.qos.queue.limit().min(MOST_PREPARED) as usize + 2
+    }
+
     pub fn connected(&self) -> usize {
         self.connected.load(Ordering::Acquire)
     }
@@ -258,7 +263,7 @@ impl<M: Message> Outlet<M> {
     }
 
     fn begin(&self) -> Result<(PiGuard<'_, Outflow<M>>, u64)> {
-        if self.closed.load(Ordering::Relaxed) {
+        if self.is_closing() {
             return Err(Error::Closed);
         }
         let mut state = self.state.lock();
@@ -433,7 +438,7 @@ impl<M: Message> AnyOutlet for Outlet<M> {
     }
 
     fn prepare_to_hand_over(&self) {
-        let waiting = self.info.qos.queue.limit().min(MOST_PREPARED) as usize + 2;
+        let waiting = self.prepared();
         let mut spare = Pool::with_buffers(waiting, SMALL);
         // Without them the publishing thread makes one whenever more wait than ever before.
         if let Some(mut state) = self.try_lock_patiently() {
@@ -454,6 +459,6 @@ impl<M: Message> AnyOutlet for Outlet<M> {
     }
 
     fn is_closed(&self) -> bool {
-        self.closed.load(Ordering::Relaxed)
+        self.is_closing()
     }
 }

@@ -178,7 +178,7 @@ impl<T: bytemuck::Pod + Send> Publisher<Plain<T>> {
 impl Publisher<Raw> {
     /// A message of `len` bytes to be written in place: in the subscribers' own shared memory where the carrier allows,
     /// else in a pooled buffer that is sent without another copy. Its content is unspecified (an older message's).
-    /// Subscribers cannot join while a loan is held.
+    /// A subscriber that comes while a loan is held has its channel from the next sample on.
     ///
     /// # Errors
     /// [`Error::Message`] over `max_message`; [`Error::Closed`].

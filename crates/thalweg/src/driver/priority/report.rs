@@ -14,7 +14,6 @@ use qos::priority::{Change, Changes, Dscp, Mark, PrioritySettings};
 use socket2::{SockAddr, SockRef};
 use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::Weak;
 
 impl Control {
     /// What the end asked for and what it has.
@@ -88,7 +87,7 @@ impl Control {
                 "the publishing thread hands samples over itself: there is no sending thread",
             );
         }
-        match channel.flow.get().and_then(Weak::upgrade).and_then(|flow| flow.own()) {
+        match channel.sent_by().and_then(|flow| flow.own()) {
             Some(own) => describe_scheduling(own.tid(), report),
             None => add(&mut report.note, "samples leave on the publishing thread"),
         }

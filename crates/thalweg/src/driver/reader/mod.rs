@@ -297,13 +297,11 @@ struct Wanted {
 
 /// One step; a panic in it (that is, in a callback) ends the channel with its message, not the thread with all it serves.
 fn step(inbound: &mut Inbound, wait: bool) -> Step {
-    catch_unwind(AssertUnwindSafe(|| inbound.step(wait))).unwrap_or_else(|panic| Step::Ended(panicked(panic.as_ref())))
+    guarded(CALLBACK, || inbound.step(wait)).unwrap_or_else(Step::Ended)
 }
 
-/// What ended a channel whose callback panicked.
-pub(crate) fn panicked(panic: &(dyn std::any::Any + Send)) -> String {
-    format!("its callback panicked: {}", said(panic))
-}
+/// Whose code runs where a sample is delivered.
+pub(super) const CALLBACK: &str = "its callback";
 
 /// Runs a user's code on a thread of ours: a panic in it is an error that names `whose` it is, and the thread goes on.
 ///

@@ -2,6 +2,7 @@
 
 use super::own::Slot;
 use super::{Hub, Place, READER_THREADS, Seat, Served, step};
+use crate::channel::flow::BULK;
 use crate::channel::inbound::{Inbound, Step};
 use crate::event::Event;
 use linux::lock::PiMutex;
@@ -92,8 +93,6 @@ const SLOW_SCORE: u32 = 4;
 const LEAVES_AT: u32 = 3 * SLOW_SCORE;
 /// One channel is told of at most so often.
 const TELL_EVERY: Duration = Duration::from_secs(1);
-/// Samples of at least this many bytes hold the thread for their sheer size.
-const BULK: u64 = 64 << 10;
 
 impl SharedReader {
     fn run(mut self) {
@@ -169,7 +168,7 @@ impl SharedReader {
                     return self.slow(index, took);
                 }
                 guest.score = guest.score.saturating_sub(1);
-                if bytes > BULK * u64::from(count) {
+                if bytes > BULK as u64 * u64::from(count) {
                     self.isolate(index);
                 }
             }

@@ -210,7 +210,7 @@ impl Monitor for Arbitrate {
             Some(source) => {
                 solved && !self.inputs[source].is_virtual && output(source) > 0.0 && output(source) >= greatest
             }
-            None => greatest <= 0.0,
+            None => solved && greatest <= 0.0,
         };
         if passes {
             self.passed += 1;

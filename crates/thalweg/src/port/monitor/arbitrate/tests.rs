@@ -49,4 +49,6 @@ fn contradicting_excitations_let_nothing_in() {
     let mut a = arbitrate(&["(from /a) (ex (/b 10))", "(from /b) (ex (/a 10))"]);
     assert!(passes(&mut a, "/a", 0));
     assert!(!passes(&mut a, "/b", 1), "y_a = 1 + y_b and y_b = 1 + y_a have no solution");
+    assert!(!passes(&mut a, "/stranger", 2));
+    assert!(passes(&mut a, "/stranger", 5000), "no longer than the sources are active");
 }
