@@ -172,7 +172,7 @@ mod tests {
 
     fn info(seq: u64, source_ns: u64) -> SampleInfo {
         let (node, port) = (NodeId(1), PortId(1));
-        SampleInfo { node, port, incarnation: 1, seq, source_ns, received_ns: source_ns, same_clock: true }
+        SampleInfo { node, port, incarnation: 1, seq, source_ns, received_ns: source_ns, same_clock: true, scaled: None }
     }
 
     #[test]

@@ -4,17 +4,20 @@
 //! What is scaled, and where, is stated when a flow opens ([`Request`](crate::handshake::Request)), not in each sample. A
 //! proxy never changes who a sample is: port, incarnation, sequence number and time stamp stay those of its source.
 
+mod gate;
 pub mod handover;
 mod picture;
 mod place;
 mod selection;
 
+pub(crate) use gate::{Gate, Passage, Role};
 pub use picture::Picture;
 pub use place::Place;
 pub use selection::{Selection, SelectionError};
 
 use crate::control::NodeId;
 use serde::{Deserialize, Serialize};
+use std::fmt;
 
 /// What a subscriber wants of a stream, and where the rest of it is to be left out (P-08).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -34,6 +37,30 @@ impl Proxy {
     /// Whether the stream arrives whole, directly from its publisher.
     pub fn is_nothing(&self) -> bool {
         self.selection.is_all() && self.picture.is_none() && !matches!(self.place, Place::Relay(_))
+    }
+}
+
+/// A channel's proxy: where it is, and what it does.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Proxied {
+    /// Where.
+    pub place: Place,
+    /// What its samples are told to be.
+    #[serde(flatten)]
+    pub provenance: Provenance,
+}
+
+impl fmt::Display for Proxied {
+    /// `every 10th sample at publisher`, as tools show it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Provenance { selection, picture, .. } = self.provenance;
+        match (selection.is_all(), picture) {
+            (true, None) => f.write_str("whole")?,
+            (true, Some(picture)) => write!(f, "{picture}")?,
+            (false, None) => write!(f, "every {selection}")?,
+            (false, Some(picture)) => write!(f, "every {selection}, {picture}")?,
+        }
+        write!(f, " at {}", self.place)
     }
 }
 

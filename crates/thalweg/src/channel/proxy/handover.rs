@@ -11,17 +11,6 @@ use std::collections::VecDeque;
 /// a thread that has a sample in its hands. Later it counts as lost.
 pub const PATIENCE_NS: u64 = 200_000_000;
 
-/// What becomes of a sample of either flow.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// Deliver it.
-    Deliver,
-    /// It was delivered, or will be by the other flow.
-    Drop,
-    /// The new flow has taken over: deliver [`Handover::released`] first, then ask again.
-    Release,
-}
-
 /// The state of one move. `T` is what is held of a sample.
 #[derive(Debug)]
 pub struct Handover<T> {
@@ -46,47 +35,42 @@ impl<T> Handover<T> {
         Self { old, last, held: VecDeque::new(), depth: depth.max(1), taken_over: false }
     }
 
-    /// A sample of the old flow came.
-    pub fn old(&mut self, seq: u64) -> Verdict {
+    /// A sample of the old flow came: whether it is delivered, before anything [`Handover::released`].
+    pub fn old(&mut self, seq: u64) -> bool {
         if self.taken_over || seq <= self.last {
-            return Verdict::Drop;
+            return false;
         }
-        if self.held.front().is_some_and(|first| seq >= first.seq) {
-            self.taken_over = true; // what follows comes by the new flow, in its order
-            return Verdict::Release;
+        // What follows the first held one comes by the new flow, in its order.
+        self.taken_over = self.held.front().is_some_and(|first| seq >= first.seq);
+        if !self.taken_over {
+            self.last = seq;
+            self.take_over_if_complete();
         }
-        self.last = seq;
-        Verdict::Deliver
+        !self.taken_over || self.last == seq
     }
 
-    /// Whether the old flow has nothing more to bring, now that it has delivered a sample.
-    pub fn is_complete(&mut self) -> bool {
-        let complete = self.held.front().is_some_and(|first| self.last >= self.old.last_before(first.seq));
-        self.taken_over |= complete;
-        complete
-    }
-
-    /// A sample of the new flow came. `keep` makes what is held of it.
-    pub fn new_one(&mut self, seq: u64, stamp_ns: u64, now_ns: u64, keep: impl FnOnce() -> T) -> Verdict {
+    /// A sample of the new flow came: whether it is delivered. `keep` makes what is held of it.
+    pub fn new_one(&mut self, seq: u64, stamp_ns: u64, now_ns: u64, keep: impl FnOnce() -> T) -> bool {
         if seq <= self.last {
             self.taken_over = true; // the old flow is ahead: all that it has not brought yet comes by this one, too
-            return Verdict::Drop;
+            return false;
         }
-        if self.taken_over {
-            if !self.held.is_empty() {
-                return Verdict::Release;
-            }
+        if self.taken_over && self.held.is_empty() {
             self.last = seq;
-            return Verdict::Deliver;
+            return true;
         }
         if self.held.back().is_none_or(|newest| seq > newest.seq) {
             self.held.push_back(Held { seq, stamp_ns, received_ns: now_ns, sample: keep() });
         }
-        if self.is_complete() || self.held.len() >= self.depth || self.is_late(now_ns) {
-            self.taken_over = true;
-            return Verdict::Release;
-        }
-        Verdict::Drop
+        self.take_over_if_complete();
+        self.taken_over |= self.held.len() >= self.depth || self.is_late(now_ns);
+        false
+    }
+
+    /// The old flow has nothing more to bring when it has delivered the last one before the first that is held.
+    fn take_over_if_complete(&mut self) {
+        let complete = self.held.front().is_some_and(|first| self.last >= self.old.last_before(first.seq));
+        self.taken_over |= complete;
     }
 
     /// The old flow ended: the new one takes over at once.
@@ -101,13 +85,12 @@ impl<T> Handover<T> {
 
     /// The held samples that are to be delivered now, the oldest first, one at each call.
     pub fn released(&mut self) -> Option<T> {
-        while let Some(held) = self.held.pop_front().filter(|_| self.taken_over) {
-            if held.seq > self.last {
-                self.last = held.seq;
-                return Some(held.sample);
-            }
+        if !self.taken_over {
+            return None;
         }
-        None
+        let held = std::iter::from_fn(|| self.held.pop_front()).find(|held| held.seq > self.last)?;
+        self.last = held.seq;
+        Some(held.sample)
     }
 
     /// Two periods and the patience have passed since the first held sample.
@@ -132,27 +115,15 @@ mod tests {
 
     impl Subscriber {
         fn release(&mut self, handover: &mut Handover<u64>) {
-            while let Some(seq) = handover.released() {
-                self.delivered.push(seq);
-            }
+            self.delivered.extend(std::iter::from_fn(|| handover.released()));
         }
         fn old(&mut self, handover: &mut Handover<u64>, seq: u64) {
-            match handover.old(seq) {
-                Verdict::Deliver => self.delivered.push(seq),
-                Verdict::Drop => return,
-                Verdict::Release => {}
-            }
-            handover.is_complete();
-            if handover.is_taken_over() {
-                self.release(handover);
-            }
+            self.delivered.extend(handover.old(seq).then_some(seq));
+            self.release(handover);
         }
         fn new_one(&mut self, handover: &mut Handover<u64>, seq: u64, now: u64) {
-            match handover.new_one(seq, seq * PERIOD, now, || seq) {
-                Verdict::Deliver => self.delivered.push(seq),
-                Verdict::Drop => {}
-                Verdict::Release => self.release(handover),
-            }
+            self.delivered.extend(handover.new_one(seq, seq * PERIOD, now, || seq).then_some(seq));
+            self.release(handover);
         }
     }
 
