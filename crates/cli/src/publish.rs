@@ -159,7 +159,8 @@ impl Arguments {
             Queue::default()
         };
         let largest = self.sample_size().max(MAX_MESSAGE);
-        Qos { reliability, queue, class: self.class, max_message: u32::try_from(largest).unwrap_or(u32::MAX) }
+        let max_message = u32::try_from(largest).unwrap_or(u32::MAX);
+        Qos { reliability, queue, class: self.class, max_message, ..Qos::default() }
     }
 
     fn open<S: Source>(&self, session: &Session) -> Result<Publisher<S::Message>> {

@@ -2,9 +2,14 @@
 
 pub mod blocking;
 pub mod contract;
+pub mod network;
 mod policy;
 pub mod priority;
 mod quantity;
 
-pub use policy::{Class, Qos, Queue, Reliability};
+pub use policy::{
+    Class, Contradiction, DestinationOrder, Durability, Filter, Liveliness, LivelinessKind, Mismatch, Ownership, Place,
+    PlaceError, PolicyError, PolicyName, PullBuffer, Qos, Queue, Reliability, ResourceLimits, Scale, match_qos,
+    partitions_meet,
+};
 pub use quantity::{QuantityError, parse_bit_rate, parse_bytes, parse_duration, parse_rate, parse_share};

@@ -1,132 +1,31 @@
-//! The QoS policies a port states.
+//! The QoS policies a port states: a publisher offers, a subscriber requests. Names and rules are those of DDS 1.4, §2.2.3.
 
-use crate::priority::PriorityError;
+mod check;
+mod class;
+mod delivery;
+mod durability;
+mod liveliness;
+mod matching;
+mod names;
+mod nanoseconds;
+mod partition;
+mod scale;
+
+pub use check::Contradiction;
+pub use class::Class;
+pub use delivery::{DestinationOrder, Queue, Reliability, ResourceLimits};
+pub use durability::{Durability, PullBuffer};
+pub use liveliness::{Liveliness, LivelinessKind, Ownership};
+pub use matching::{Mismatch, match_qos};
+pub use names::{PolicyError, PolicyName};
+pub use partition::partitions_meet;
+pub use scale::{Filter, Place, PlaceError, Scale};
+
 use serde::{Deserialize, Serialize};
-use std::fmt;
-use std::str::FromStr;
 use std::time::Duration;
 
-/// A packet priority of YARP channel prioritization, §3.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Class {
-    /// Bulk and control-plane traffic. AF11.
-    Low,
-    /// What nobody said anything about. Default forwarding.
-    #[default]
-    Normal,
-    /// Above what is not marked. AF42.
-    High,
-    /// Above all else. Voice admit.
-    Critical,
-}
-
-impl Class {
-    /// All classes, the lowest first.
-    pub const ALL: [Self; 4] = [Class::Low, Class::Normal, Class::High, Class::Critical];
-
-    /// Its name, in lower case.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Class::Low => "low",
-            Class::Normal => "normal",
-            Class::High => "high",
-            Class::Critical => "critical",
-        }
-    }
-
-    /// The DSCP that marks it (0…63): 10, 0, 36, 44 (the same, Table 1).
-    pub const fn dscp(self) -> u8 {
-        match self {
-            Class::Low => 10,
-            Class::Normal => 0,
-            Class::High => 36,
-            Class::Critical => 44,
-        }
-    }
-
-    /// The socket priority that puts it into the band its DSCP means, 0…6: bulk (2), best effort (0), interactive (6, the
-    /// highest without a privilege).
-    pub const fn socket_priority(self) -> u32 {
-        match self {
-            Class::Low => 2,
-            Class::Normal => 0,
-            Class::High | Class::Critical => 6,
-        }
-    }
-}
-
-impl fmt::Display for Class {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-impl FromStr for Class {
-    type Err = PriorityError;
-    /// In any case, whole or as YARP's four letters: LOW, NORM, HIGH, CRIT (E-Y4).
-    fn from_str(text: &str) -> Result<Self, PriorityError> {
-        match text.to_ascii_lowercase().as_str() {
-            "low" => Ok(Class::Low),
-            "normal" | "norm" => Ok(Class::Normal),
-            "high" => Ok(Class::High),
-            "critical" | "crit" => Ok(Class::Critical),
-            _ => crate::priority::refuse("class", text, "low, normal (norm), high or critical (crit)"),
-        }
-    }
-}
-
-/// Whether samples may be lost on the way (DDS RELIABILITY). What a full queue does is [`Queue`]'s business.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Reliability {
-    /// A lost sample stays lost.
-    BestEffort,
-    /// The carrier loses nothing while the connection stands.
-    #[default]
-    Reliable,
-}
-
-/// What waits when a channel or a subscriber is slower than its publisher.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Queue {
-    /// The last `n` samples wait; the oldest is dropped for a new one. The default, with n = 16.
-    KeepLast(u32),
-    /// At most this many samples wait; further ones are refused (`publish` says so), none is dropped.
-    KeepAll(u32),
-    /// As `KeepAll`, but `publish` first waits for room, at most `up_to_us` microseconds.
-    Block {
-        /// Most samples that wait.
-        limit: u32,
-        /// The longest `publish` may wait per channel, in microseconds.
-        up_to_us: u64,
-    },
-}
-
-impl Default for Queue {
-    fn default() -> Self {
-        Queue::KeepLast(16)
-    }
-}
-
-impl Queue {
-    /// Most samples that wait at once (at least 1).
-    pub fn limit(self) -> u32 {
-        match self {
-            Queue::KeepLast(n) | Queue::KeepAll(n) | Queue::Block { limit: n, .. } => n.max(1),
-        }
-    }
-    /// How long `publish` may wait for room.
-    pub fn patience(self) -> Duration {
-        match self {
-            Queue::Block { up_to_us, .. } => Duration::from_micros(up_to_us),
-            _ => Duration::ZERO,
-        }
-    }
-}
-
-/// The QoS of a port.
+/// The QoS of a port. What one end states alone (P: publisher, S: subscriber) is ignored at the other; all else is matched
+/// by [`match_qos`]. In documents, what has its default is left out and durations are nanoseconds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Qos {
@@ -134,10 +33,73 @@ pub struct Qos {
     pub reliability: Reliability,
     /// What happens when a channel is slower than its publisher.
     pub queue: Queue,
-    /// Packet priority of the port's channels.
+    /// Packet priority of the port's channels (P).
     pub class: Class,
     /// Largest encoded message in bytes, 1 … 1 GiB. Default 16 MiB. A receiver never allocates more than this for one message.
     pub max_message: u32,
+    /// Most that is kept at the subscriber (S).
+    #[serde(skip_serializing_if = "is_default")]
+    pub limits: ResourceLimits,
+    /// What late joiners get.
+    #[serde(skip_serializing_if = "is_default")]
+    pub durability: Durability,
+    /// With `transient-local`: so many samples of each instance are kept (publisher) or wanted (subscriber); at least 1,
+    /// the default.
+    #[serde(skip_serializing_if = "is_one")]
+    pub history: u32,
+    /// Longest time between two samples of one instance, > 0. Default `None`: none is promised or expected.
+    #[serde(with = "nanoseconds", skip_serializing_if = "Option::is_none")]
+    pub deadline: Option<Duration>,
+    /// Longest acceptable time from publishing to delivery, a hint: what is later is counted, and samples may wait for one
+    /// another meanwhile. Default `None`: as short as possible, the same as 0 (V-03).
+    #[serde(with = "nanoseconds", skip_serializing_if = "Option::is_none")]
+    pub latency_budget: Option<Duration>,
+    /// Samples that are older are dropped wherever they are, > 0; a subscriber's own counts too if it is shorter.
+    /// Default `None`: they keep.
+    #[serde(with = "nanoseconds", skip_serializing_if = "Option::is_none")]
+    pub lifespan: Option<Duration>,
+    /// Shortest time between two samples of one instance that the subscriber wants (S; DDS TIME_BASED_FILTER, V-04), at most
+    /// its deadline. Default `None`: 0, it wants all.
+    #[serde(with = "nanoseconds", skip_serializing_if = "Option::is_none")]
+    pub separation: Option<Duration>,
+    /// Which order of samples counts.
+    #[serde(skip_serializing_if = "is_default")]
+    pub destination_order: DestinationOrder,
+    /// How a publisher shows that it is alive.
+    #[serde(skip_serializing_if = "is_default")]
+    pub liveliness: Liveliness,
+    /// Whether several publishers may update one instance.
+    #[serde(skip_serializing_if = "is_default")]
+    pub ownership: Ownership,
+    /// With exclusive ownership: the highest living one counts (P; DDS OWNERSHIP_STRENGTH).
+    #[serde(skip_serializing_if = "is_default")]
+    pub strength: i32,
+    /// Names, at most 64 of 255 bytes; a port meets those with which it shares one. `*`, `?` and `[a-z]` are wildcards.
+    /// Default: none, the same as the empty name.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub partition: Vec<String>,
+    /// Fields that tell instances apart, as dotted paths such as `header.frame`, at most 16. Default: none, the topic is
+    /// one instance.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub key: Vec<String>,
+    /// Which samples are wanted by their content (S). Default: all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub filter: Option<Filter>,
+    /// Which samples are wanted by their number (S). Default: all.
+    #[serde(skip_serializing_if = "is_default")]
+    pub scale: Scale,
+    /// Width and height of the picture that is wanted (S), at least 1. Default: as it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub picture: Option<(u32, u32)>,
+    /// Where `scale` and `picture` are applied (S). Default: at the publisher.
+    #[serde(skip_serializing_if = "is_default")]
+    pub place: Place,
+    /// A history that can be asked: kept by the publisher, or wanted by the subscriber. Default: none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pull: Option<PullBuffer>,
+    /// What the subscriber does without if it is not offered (S): matched with a warning instead of not at all (U-45).
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub fallback: Vec<PolicyName>,
 }
 
 impl Default for Qos {
@@ -147,6 +109,93 @@ impl Default for Qos {
             queue: Queue::default(),
             class: Class::default(),
             max_message: 16 << 20,
+            limits: ResourceLimits::default(),
+            durability: Durability::default(),
+            history: 1,
+            deadline: None,
+            latency_budget: None,
+            lifespan: None,
+            separation: None,
+            destination_order: DestinationOrder::default(),
+            liveliness: Liveliness::default(),
+            ownership: Ownership::default(),
+            strength: 0,
+            partition: Vec::new(),
+            key: Vec::new(),
+            filter: None,
+            scale: Scale::default(),
+            picture: None,
+            place: Place::default(),
+            pull: None,
+            fallback: Vec::new(),
+        }
+    }
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
+fn is_one(value: &u32) -> bool {
+    *value == 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_older_document_has_the_defaults_and_a_newer_one_is_read() {
+        let older = r#"{"reliability":"best-effort","queue":{"keep-last":4},"class":"high","max_message":100}"#;
+        let read: Qos = serde_json::from_str(older).unwrap();
+        let same = Qos {
+            reliability: Reliability::BestEffort,
+            queue: Queue::KeepLast(4),
+            class: Class::High,
+            ..Qos::default()
+        };
+        assert_eq!(read, Qos { max_message: 100, ..same });
+        assert_eq!(serde_json::to_string(&read).unwrap(), older);
+        let newer: Qos =
+            serde_json::from_str(r#"{"deadline":20000000,"colour":{"red":1},"liveliness":{"mood":3}}"#).unwrap();
+        assert_eq!(newer, Qos { deadline: Some(Duration::from_millis(20)), ..Qos::default() });
+    }
+
+    #[test]
+    fn a_document_says_all_policies() {
+        let time = |n| Some(Duration::from_nanos(n));
+        let text = |text: &str| vec![text.to_owned()];
+        let all = Qos {
+            reliability: Reliability::BestEffort,
+            queue: Queue::Block { limit: 3, up_to_us: 4 },
+            class: Class::Low,
+            max_message: 5,
+            limits: ResourceLimits { samples: Some(6), instances: Some(7), samples_per_instance: Some(1) },
+            durability: Durability::TransientLocal,
+            history: 8,
+            deadline: time(9),
+            latency_budget: time(10),
+            lifespan: time(11),
+            separation: time(12),
+            destination_order: DestinationOrder::BySource,
+            liveliness: Liveliness { kind: LivelinessKind::ByNode, lease: time(13) },
+            ownership: Ownership::Exclusive,
+            strength: -14,
+            partition: text("a*"),
+            key: text("id"),
+            filter: Some(Filter { expression: "x = %0".into(), parameters: text("15") }),
+            scale: Scale::Rate { p: 2, q: 3 },
+            picture: Some((320, 240)),
+            place: Place::Relay("gate".into()),
+            pull: Some(PullBuffer { place: Place::Subscriber, samples: 16, bytes: 17, age: time(18) }),
+            fallback: vec![PolicyName::LatencyBudget],
+        };
+        let document = serde_json::to_value(&all).unwrap();
+        assert_eq!(serde_json::from_value::<Qos>(document.clone()).unwrap(), all);
+        let named = document.as_object().unwrap();
+        assert_eq!(named.len(), 23, "{named:?}");
+        for (name, is) in [("deadline", "9"), ("picture", "[320,240]"), ("fallback", r#"["latency-budget"]"#)] {
+            assert_eq!(named[name].to_string(), is);
         }
     }
 }

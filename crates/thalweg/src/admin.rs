@@ -117,6 +117,9 @@ pub struct EndReport {
     pub device: Option<String>,
     /// Where they wait there, such as `band 1 of 3 of pfifo_fast`; empty where nothing is known.
     pub band: String,
+    /// Microseconds that a packet waits there at most for one of a lower class: the largest that the device is given at one
+    /// go. Packets of its own class and higher ones come on top. `None`: none is lower, or the device's rate is not known.
+    pub blocking_us: Option<f64>,
     /// Whether packets can wait on that device at all; where none does, none has to be first.
     pub waits: bool,
     /// Whether the marks have the effect that their class promises.

@@ -71,7 +71,8 @@ impl Control {
         // A multicast socket has no peer; the stream beside it leaves by the same device.
         let placed = placement_of(sockets.iter().find_map(|socket| ends_of(socket.as_fd())), &found);
         (report.device, report.band) = (placed.device, placed.band);
-        (report.waits, report.effective, report.because) = (placed.waits, placed.effective, placed.because);
+        (report.waits, report.blocking_us) = (placed.waits, placed.blocking_us);
+        (report.effective, report.because) = (placed.effective, placed.because);
     }
 
     fn describe_thread(&self, end: &End, channel: &Channel, report: &mut EndReport) {
@@ -177,6 +178,7 @@ fn add(note: &mut String, more: &str) {
 struct Placed {
     device: Option<String>,
     band: String,
+    blocking_us: Option<f64>,
     waits: bool,
     effective: bool,
     because: String,
@@ -191,7 +193,14 @@ fn ends_of(socket: BorrowedFd<'_>) -> Option<(IpAddr, IpAddr)> {
 
 /// Where packets with these marks wait: what the kernel's queues say.
 fn placement_of(ends: Option<(IpAddr, IpAddr)>, found: &Marks) -> Placed {
-    let nothing = |device, because| Placed { device, band: String::new(), waits: false, effective: false, because };
+    let nothing = |device, because| Placed {
+        device,
+        band: String::new(),
+        blocking_us: None,
+        waits: false,
+        effective: false,
+        because,
+    };
     let Some((local, peer)) = ends else {
         return nothing(None, "it is not known by which device its packets leave".into());
     };
@@ -206,6 +215,7 @@ fn placement_of(ends: Option<(IpAddr, IpAddr)>, found: &Marks) -> Placed {
                 false => format!("none: {device} has no queue"),
             },
             device: Some(device),
+            blocking_us: placed.blocking_us,
             waits: placed.waits,
             effective: placed.effective,
             because: placed.because,

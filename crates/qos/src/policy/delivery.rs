@@ -1,0 +1,79 @@
+//! What is delivered: losses, queues and their limits, order.
+
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
+/// Whether samples may be lost on the way (DDS RELIABILITY). What a full queue does is [`Queue`]'s business. Offered must be
+/// at least what is requested: best-effort < reliable.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Reliability {
+    /// A lost sample stays lost.
+    BestEffort,
+    /// The carrier loses nothing while the connection stands.
+    #[default]
+    Reliable,
+}
+
+/// What waits when a channel or a subscriber is slower than its publisher (DDS HISTORY, and `max_blocking_time`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Queue {
+    /// The last `n` samples wait; the oldest is dropped for a new one. The default, with n = 16.
+    KeepLast(u32),
+    /// At most this many samples wait; further ones are refused (`publish` says so), none is dropped.
+    KeepAll(u32),
+    /// As `KeepAll`, but `publish` first waits for room, at most `up_to_us` microseconds.
+    Block {
+        /// Most samples that wait.
+        limit: u32,
+        /// The longest `publish` may wait per channel, in microseconds.
+        up_to_us: u64,
+    },
+}
+
+impl Default for Queue {
+    fn default() -> Self {
+        Queue::KeepLast(16)
+    }
+}
+
+impl Queue {
+    /// Most samples that wait at once (at least 1).
+    pub fn limit(self) -> u32 {
+        match self {
+            Queue::KeepLast(n) | Queue::KeepAll(n) | Queue::Block { limit: n, .. } => n.max(1),
+        }
+    }
+    /// How long `publish` may wait for room.
+    pub fn patience(self) -> Duration {
+        match self {
+            Queue::Block { up_to_us, .. } => Duration::from_micros(up_to_us),
+            _ => Duration::ZERO,
+        }
+    }
+}
+
+/// Most that a subscriber keeps (DDS RESOURCE_LIMITS); `None`: as many as the other policies ask for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ResourceLimits {
+    /// Samples of all instances together, at least 1. What comes beyond is rejected, and counted.
+    pub samples: Option<u32>,
+    /// Instances, at least 1.
+    pub instances: Option<u32>,
+    /// Samples of one instance, at least 1 and at most `samples`.
+    pub samples_per_instance: Option<u32>,
+}
+
+/// Which order of samples of several publishers counts (DDS DESTINATION_ORDER). Offered must be at least what is requested:
+/// by-reception < by-source.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DestinationOrder {
+    /// The order in which they arrive.
+    #[default]
+    ByReception,
+    /// The order of their source time stamps: what is older than the last one delivered is dropped, and counted.
+    BySource,
+}

@@ -1,0 +1,136 @@
+//! Whether what a subscriber requests fits what a publisher offers (DDS 1.4, §2.2.3, column RxO; V-01…V-06).
+//!
+//! | policy | fits if |
+//! |---|---|
+//! | reliability, durability, destination order | offered ≥ requested, in the order of their values |
+//! | deadline, latency budget | offered ≤ requested; no deadline is the longest, no latency budget is 0 |
+//! | liveliness | kind offered ≥ requested, and lease offered ≤ requested; no lease is the longest |
+//! | ownership | both the same |
+//! | partition | one in common |
+//! | key | both the same, or one of them has none |
+//!
+//! All other policies concern one end only and are never in the way.
+
+use super::names::{NONE, list, time};
+use super::{Liveliness, PolicyName, Qos, partitions_meet};
+use std::fmt;
+use std::time::Duration;
+
+/// A policy that stands between a publisher and a subscriber.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mismatch {
+    /// Which.
+    pub policy: PolicyName,
+    /// What the publisher offers.
+    pub offered: String,
+    /// What the subscriber requests.
+    pub requested: String,
+    /// What would fit.
+    pub remedy: String,
+}
+
+impl fmt::Display for Mismatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { policy, offered, requested, remedy } = self;
+        write!(f, "{policy} offered {offered}, requested {requested}; {remedy}")
+    }
+}
+
+/// Compares what is offered with what is requested.
+///
+/// `Ok`: they match; in the list is what does not fit and what the subscriber declared that it does without
+/// ([`Qos::fallback`]): for those it gets what is offered ([`Qos::settled`]).
+///
+/// # Errors
+/// All that stands between them, in the order of [`PolicyName::ALL`].
+pub fn match_qos(offered: &Qos, requested: &Qos) -> Result<Vec<Mismatch>, Vec<Mismatch>> {
+    let found = PolicyName::ALL.into_iter().filter_map(|policy| compare(policy, offered, requested));
+    let (given_up, between): (Vec<_>, Vec<_>) = found.partition(|m| requested.fallback.contains(&m.policy));
+    if between.is_empty() { Ok(given_up) } else { Err(between) }
+}
+
+impl Qos {
+    /// What a subscriber that requests this gets from a publisher with that offer, once they match.
+    pub fn settled(&self, offered: &Qos) -> Qos {
+        let mut settled = self.clone();
+        for given_up in match_qos(offered, self).unwrap_or_default() {
+            match given_up.policy {
+                PolicyName::Reliability => settled.reliability = offered.reliability,
+                PolicyName::Durability => settled.durability = offered.durability,
+                PolicyName::Deadline => settled.deadline = offered.deadline,
+                PolicyName::LatencyBudget => settled.latency_budget = offered.latency_budget,
+                PolicyName::DestinationOrder => settled.destination_order = offered.destination_order,
+                PolicyName::Liveliness => settled.liveliness = offered.liveliness,
+                PolicyName::Ownership => settled.ownership = offered.ownership,
+                PolicyName::Partition | PolicyName::Key => {}
+            }
+        }
+        settled
+    }
+}
+
+fn compare(policy: PolicyName, offered: &Qos, requested: &Qos) -> Option<Mismatch> {
+    let (o, r) = (offered, requested);
+    match policy {
+        PolicyName::Reliability => at_least(policy, o.reliability, r.reliability),
+        PolicyName::Durability => at_least(policy, o.durability, r.durability),
+        PolicyName::Deadline => {
+            let fits = within(o.deadline, r.deadline);
+            mismatch(policy, fits, time(o.deadline), time(r.deadline), shorter)
+        }
+        PolicyName::LatencyBudget => {
+            let (o, r) = (o.latency_budget.unwrap_or_default(), r.latency_budget.unwrap_or_default());
+            mismatch(policy, o <= r, time(Some(o)), time(Some(r)), shorter)
+        }
+        PolicyName::DestinationOrder => at_least(policy, o.destination_order, r.destination_order),
+        PolicyName::Liveliness => compare_liveliness(&o.liveliness, &r.liveliness),
+        PolicyName::Ownership => {
+            mismatch(policy, o.ownership == r.ownership, o.ownership.to_string(), r.ownership.to_string(), other)
+        }
+        PolicyName::Partition => {
+            let fits = partitions_meet(&o.partition, &r.partition);
+            mismatch(policy, fits, list(&o.partition), list(&r.partition), |_, _| "name one at both ends".to_owned())
+        }
+        PolicyName::Key => {
+            let fits = o.key == r.key || o.key.is_empty() || r.key.is_empty();
+            mismatch(policy, fits, list(&o.key), list(&r.key), |_, _| "name the same fields at both ends".to_owned())
+        }
+    }
+}
+
+fn at_least<T: PartialOrd + fmt::Display>(policy: PolicyName, offered: T, requested: T) -> Option<Mismatch> {
+    mismatch(policy, offered >= requested, offered.to_string(), requested.to_string(), other)
+}
+
+/// No duration is the longest.
+fn within(offered: Option<Duration>, requested: Option<Duration>) -> bool {
+    requested.is_none_or(|requested| offered.is_some_and(|offered| offered <= requested))
+}
+
+fn compare_liveliness(offered: &Liveliness, requested: &Liveliness) -> Option<Mismatch> {
+    let (kind, lease) = (offered.kind >= requested.kind, within(offered.lease, requested.lease));
+    let remedy = if kind { shorter } else { other };
+    mismatch(PolicyName::Liveliness, kind && lease, offered.to_string(), requested.to_string(), remedy)
+}
+
+fn mismatch(
+    policy: PolicyName,
+    fits: bool,
+    offered: String,
+    requested: String,
+    remedy: fn(&str, &str) -> String,
+) -> Option<Mismatch> {
+    (!fits).then(|| Mismatch { policy, remedy: remedy(&offered, &requested), offered, requested })
+}
+
+fn other(offered: &str, requested: &str) -> String {
+    format!("offer {requested} at the publisher, or request {offered} at the subscriber")
+}
+
+fn shorter(offered: &str, requested: &str) -> String {
+    let longer = if offered == NONE { "" } else { " or longer" };
+    format!("offer {requested} or shorter at the publisher, or request {offered}{longer} at the subscriber")
+}
+
+#[cfg(test)]
+mod tests;
