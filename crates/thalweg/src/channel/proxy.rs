@@ -7,15 +7,14 @@
 mod gate;
 pub mod handover;
 mod picture;
-mod place;
 mod selection;
 
 pub(crate) use gate::{Gate, Passage, Role};
 pub use picture::Picture;
-pub use place::Place;
 pub use selection::{Selection, SelectionError};
 
 use crate::control::NodeId;
+use qos::{Place, Qos, Scale};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -34,9 +33,30 @@ pub struct Proxy {
 }
 
 impl Proxy {
+    /// What a subscriber's QoS asks for. A rate in hertz is none of samples: it is for who knows the publisher's own.
+    pub fn of(qos: &Qos) -> Self {
+        let selection = match qos.scale {
+            Scale::Every(n) => Selection::every(n),
+            Scale::Rate { p, q } => Selection::rate(p, q),
+            Scale::Millihertz(_) => Ok(Selection::ALL),
+        };
+        let picture = qos.picture.and_then(Picture::of);
+        Self { selection: selection.unwrap_or_default(), picture, place: qos.place.clone() }
+    }
+
     /// Whether the stream arrives whole, directly from its publisher.
     pub fn is_nothing(&self) -> bool {
-        self.selection.is_all() && self.picture.is_none() && !matches!(self.place, Place::Relay(_))
+        self.selection.is_all() && self.picture.is_none() && !self.place_is_relay()
+    }
+
+    /// Whether it is at a relay.
+    pub fn place_is_relay(&self) -> bool {
+        matches!(self.place, Place::Relay(_))
+    }
+
+    /// Which samples are sent to a subscriber that asked for this.
+    pub fn sent(proxy: Option<&Self>) -> Selection {
+        proxy.filter(|proxy| proxy.place != Place::Subscriber).map_or(Selection::ALL, |proxy| proxy.selection)
     }
 }
 

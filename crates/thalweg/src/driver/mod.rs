@@ -21,6 +21,7 @@ mod incoming;
 mod keep;
 mod news;
 mod priority;
+mod proxy;
 mod reader;
 mod sender;
 mod start;

@@ -119,6 +119,8 @@ pub struct Channel {
     pub same_clock: bool,
     /// How and where it is scaled; `None`: it is not.
     pub proxied: Option<Proxied>,
+    /// Within a process: the channel that gives way to this one, between two samples.
+    pub(crate) replaces: Option<u64>,
     /// Which samples go on at this end.
     pub(crate) selection: Selection,
     /// Set while its proxy moves.

@@ -14,6 +14,14 @@ pub struct Picture {
     pub height: u16,
 }
 
+impl Picture {
+    /// A picture of this width and height, if they are within the limits.
+    pub fn of((width, height): (u32, u32)) -> Option<Self> {
+        let number = |n| u16::try_from(n).ok().filter(|n| *n > 0);
+        Some(Self { width: number(width)?, height: number(height)? })
+    }
+}
+
 impl fmt::Display for Picture {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}x{}", self.width, self.height)

@@ -88,6 +88,11 @@ impl Selection {
         u64::try_from(seq).unwrap_or(u64::MAX)
     }
 
+    /// A number that tells it from others; 0: all samples.
+    pub fn number_of(self) -> u64 {
+        if self.is_all() { 0 } else { u64::from(self.part) << 32 | u64::from(self.whole) }
+    }
+
     /// Samples of the source for each that is selected.
     pub fn factor(self) -> f64 {
         f64::from(self.whole) / f64::from(self.part)
