@@ -1,5 +1,6 @@
 //! QoS policies and quantities: promises as values. Pure: no clock, no I/O.
 
+pub mod analysis;
 pub mod blocking;
 pub mod contract;
 pub mod network;
