@@ -4,16 +4,19 @@
 //! What is scaled, and where, is stated when a flow opens ([`Request`](crate::handshake::Request)), not in each sample. A
 //! proxy never changes who a sample is: port, incarnation, sequence number and time stamp stay those of its source.
 
+mod changes;
 mod gate;
 pub mod handover;
 mod picture;
 mod selection;
 
+pub use changes::ProxyChanges;
 pub(crate) use gate::{Gate, Passage, Role};
 pub use picture::Picture;
 pub use selection::{Selection, SelectionError};
 
 use crate::control::NodeId;
+use crate::port::Channel;
 use qos::{Place, Qos, Scale};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -42,6 +45,12 @@ impl Proxy {
         };
         let picture = qos.picture.and_then(Picture::of);
         Self { selection: selection.unwrap_or_default(), picture, place: qos.place.clone() }
+    }
+
+    /// What a channel within a process does.
+    pub(crate) fn made(channel: &Channel) -> Self {
+        let place = channel.proxied.as_ref().map(|proxied| proxied.place.clone()).unwrap_or_default();
+        Self { selection: channel.selection, picture: None, place }
     }
 
     /// Whether the stream arrives whole, directly from its publisher.

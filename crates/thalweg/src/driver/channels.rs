@@ -102,7 +102,12 @@ impl Control {
         let names = self.carriers.iter().map(|c| c.name().to_owned()).filter(|n| !builtin(n));
         let named = |n: &String| only.map_or(offered.carriers.contains(n) && asked.carriers.contains(n), |o| o == n);
         let address = there.addresses.first()?;
-        Some(names.filter(named).map(|carrier| Candidate { carrier, route: Route::Tcp(*address), place: Place::default() }).collect())
+        Some(
+            names
+                .filter(named)
+                .map(|carrier| Candidate { carrier, route: Route::Tcp(*address), place: Place::default() })
+                .collect(),
+        )
     }
 
     pub(super) fn try_wanted(&mut self, pair: Pair) {
@@ -187,7 +192,9 @@ impl Control {
             true => self.state.readers.served_by_port(&channel, inlet),
             false => self.state.readers.served_elsewhere(&channel, ServedBy::Publisher),
         }
+        let asked = Proxy::made(&channel);
         self.opened(pair, channel);
+        self.settle(pair, &asked);
     }
 
     /// Starts the thread that runs the callbacks of `local` channels, where they need one and there is none yet. A

@@ -203,7 +203,7 @@ impl Control {
         let ports = (&wanted.publisher, &wanted.subscriber);
         let channel = self.channel(pair, ports, &dial.carrier, accepted.incarnation, same_clock);
         let channel = Arc::new(self.scaled(channel, &dial.proxy, &accepted));
-        let moves = dial.moves;
+        let (moves, asked) = (dial.moves, dial.proxy.clone());
         let agreed = Agreed {
             flow: accepted.flow,
             max_message: accepted.max_message.min(inlet.info().qos.max_message) as usize,
@@ -213,7 +213,7 @@ impl Control {
         };
         if dial.carrier == "shm" {
             return match self.map_ring(dial, &channel) {
-                Ok(ring) => self.begin_or_pass(pair, Inbound::shared(channel, inlet, ring, &agreed), moves),
+                Ok(ring) => self.begin_or_pass(pair, Inbound::shared(channel, inlet, ring, &agreed), moves, &asked),
                 Err(error) => self.dial_failed(pair, moves, &error.to_string()),
             };
         }
@@ -226,12 +226,16 @@ impl Control {
         let inbound = Inbound::new(channel, inlet, half, agreed);
         match answers.zip(stream) {
             Some((answers, stream)) => self.send_answers(pair, answers, Arc::new(stream.into()), inbound),
-            None => self.begin_or_pass(pair, inbound, moves),
+            None => self.begin_or_pass(pair, inbound, moves, &asked),
         }
     }
 
-    fn begin_or_pass(&mut self, pair: Pair, inbound: Inbound, moves: bool) {
-        if moves { self.begin_passage(pair, inbound) } else { self.begin(pair, inbound) }
+    fn begin_or_pass(&mut self, pair: Pair, inbound: Inbound, moves: bool, asked: &Proxy) {
+        if moves {
+            return self.begin_passage(pair, inbound);
+        }
+        self.begin(pair, inbound);
+        self.settle(pair, asked);
     }
 
     /// The channel is open: its port or a reader thread serves it from now on.
@@ -241,7 +245,6 @@ impl Control {
         self.serve_inbound(pair, inbound);
         self.opened(pair, channel.clone());
         self.prioritise_opened(Side::Subscriber, &channel);
-        self.return_later(pair);
     }
 
     /// Maps what came with the answer. The stream is the sign of life in both directions: this thread watches one handle

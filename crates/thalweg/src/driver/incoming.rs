@@ -375,7 +375,9 @@ fn number_of(request: &Request) -> u64 {
 /// A number for a publishing port and what of it is sent, which both ends can compute.
 pub(crate) fn port_number(port: PortRef, sent: Selection) -> u64 {
     // Fibonacci hashing: spreads neighbouring ports of one node over the groups.
-    (port.node.0 ^ u64::from(port.port.0) ^ sent.number_of().rotate_left(7)).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(17)
+    (port.node.0 ^ u64::from(port.port.0) ^ sent.number_of().rotate_left(7))
+        .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+        .rotate_left(17)
 }
 
 fn refused(policy: &str, request: &Request, offered: &str) -> Refused {

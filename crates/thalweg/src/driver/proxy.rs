@@ -4,12 +4,13 @@
 use super::control::{Command, Control};
 use super::dial::Dial;
 use super::entries::Entry;
+use super::keep::refuse_names;
 use super::priority::Side;
 use super::reader::ServedBy;
 use super::wanted::{Candidate, Pair, Progress, Wanted};
 use crate::channel::inbound::Inbound;
 use crate::channel::proxy::handover::Handover;
-use crate::channel::proxy::{Passage, Provenance, Proxied, Proxy, Role, Selection};
+use crate::channel::proxy::{Passage, Provenance, Proxied, Proxy, ProxyChanges, Role, Selection};
 use crate::control::{NodeId, PortInfo};
 use crate::handshake::{Accepted, Request};
 use crate::port::{AnyOutlet, Channel};
@@ -21,6 +22,9 @@ use std::time::{Duration, Instant};
 
 /// Pause before a move that failed is tried again, as long as the channel is not where it should be.
 const RETRY: Duration = Duration::from_millis(500);
+
+/// Pairs of ports for which an administrator's word is kept.
+const MOST_KEPT: usize = 4096;
 
 /// The proxy of an open channel that is to move.
 pub(crate) struct Move {
@@ -77,20 +81,34 @@ impl Control {
         channel.scaled(asked.selection, Some(proxied))
     }
 
-    /// An administrator says what is wanted of one channel; `None`: what the subscriber's QoS says. An open channel moves.
-    pub(super) fn set_proxy(&mut self, publisher: &str, subscriber: &str, proxy: Option<Proxy>) -> Result<(), String> {
+    /// An administrator says what is wanted of one channel, now and when it is opened again. An open one moves.
+    pub(super) fn set_proxy(
+        &mut self,
+        publisher: &str,
+        subscriber: &str,
+        changes: &ProxyChanges,
+    ) -> Result<(), String> {
         let names = (publisher.to_owned(), subscriber.to_owned());
-        if !self.state.inlets().iter().any(|(_, inlet)| inlet.info().name == subscriber) {
+        if let Some(why) = refuse_names([publisher, subscriber]) {
+            return Err(why);
+        }
+        let inlets = self.state.inlets();
+        let Some((_, inlet)) = inlets.iter().find(|(_, inlet)| inlet.info().name == subscriber) else {
             return Err(format!("this node has no subscriber {subscriber}"));
+        };
+        if self.proxies.len() >= MOST_KEPT && !self.proxies.contains_key(&names) {
+            return Err(format!("proxies of {MOST_KEPT} channels are kept already: take some back (every=default)"));
         }
-        match proxy {
-            Some(proxy) => drop(self.proxies.insert(names.clone(), proxy)),
-            None => drop(self.proxies.remove(&names)),
-        }
+        let default = Proxy::of(&inlet.info().qos);
+        let proxy = changes.apply(self.proxy_of(publisher, inlet.info()), &default);
+        if proxy == default {
+            self.proxies.remove(&names)
+        } else {
+            self.proxies.insert(names, proxy)
+        };
         let named = |wanted: &Wanted| wanted.publisher.name == publisher && wanted.subscriber.name == subscriber;
         let pair = self.wanted.iter().find(|(_, wanted)| named(wanted)).map(|(pair, _)| *pair);
-        let Some(pair) = pair else { return Ok(()) }; // for when it opens
-        self.rescale(pair);
+        pair.into_iter().for_each(|pair| self.rescale(pair)); // none: for when it opens
         Ok(())
     }
 
@@ -198,7 +216,8 @@ impl Control {
         }
         self.opened(pair, new.clone());
         self.prioritise_opened(Side::Subscriber, &new);
-        self.return_later(pair);
+        let wanted = self.wanted.get(&pair).map(|wanted| wanted.proxy.clone()).unwrap_or_default();
+        self.settle(pair, &wanted);
     }
 
     /// A channel ended that is part of a move. `true`: it was the new one, and the old one goes on.
@@ -238,10 +257,16 @@ impl Control {
         }
     }
 
-    /// A channel that had to fall back moves to its relay as soon as that is there.
-    pub(super) fn return_later(&mut self, pair: Pair) {
+    /// A channel opened as `asked`. What was wanted may be something else by now; and one that had to fall back moves to
+    /// its relay as soon as that is there.
+    pub(super) fn settle(&mut self, pair: Pair, asked: &Proxy) {
         let Some(wanted) = self.wanted.get(&pair) else { return };
         let Progress::Open(channel) = &wanted.progress else { return };
+        let other_place =
+            asked.place != wanted.proxy.place && !wanted.proxy.place_is_relay() && !wanted.proxy.is_nothing();
+        if other_place || (asked.selection, asked.picture) != (wanted.proxy.selection, wanted.proxy.picture) {
+            return self.begin_move(pair);
+        }
         let fell_back = matches!(wanted.proxy.place, Place::Relay(_)) && place(channel) != Some(&wanted.proxy.place);
         if fell_back && !self.moves.contains_key(&pair) {
             let stage = Stage::Waiting(Instant::now() + RETRY);

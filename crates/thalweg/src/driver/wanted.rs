@@ -215,7 +215,9 @@ mod tests {
     #[test]
     fn pauses_double_up_to_the_longest_and_every_way_is_tried() {
         let start = Instant::now();
-        let ways = ["shm", "tcp"].map(|c| Candidate { carrier: c.into(), route: Route::Process, place: Place::default() }).to_vec();
+        let ways = ["shm", "tcp"]
+            .map(|c| Candidate { carrier: c.into(), route: Route::Process, place: Place::default() })
+            .to_vec();
         let info = crate::testing::port_info("/p");
         let mut wanted = Wanted::new(info.clone(), info, ways, false, start);
         let mut pauses = Vec::new();

@@ -21,7 +21,7 @@ pub use subscriber::{Mode, Subscriber, SubscriberBuilder};
 
 use crate::carrier::{Interrupt, SharedSocket};
 use crate::channel::flow::Flow;
-use crate::channel::proxy::{Gate, Proxied, Provenance, Selection};
+use crate::channel::proxy::{Gate, Provenance, Proxied, Selection};
 use crate::control::{NodeId, PortId};
 use serde::Serialize;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};

@@ -78,12 +78,6 @@ impl Gate {
         self.shut.store(false, Ordering::Release);
     }
 
-    /// The move that goes on.
-    pub fn passage(&self) -> Option<Arc<Passage>> {
-        let shut = self.shut.load(Ordering::Acquire);
-        shut.then(|| self.passage.lock().as_ref().map(|(_, passage)| passage.clone())).flatten()
-    }
-
     /// Delivers a sample of the channel.
     #[inline]
     pub fn deliver(&self, inlet: &dyn AnyInlet, delivery: Delivery<'_>) {

@@ -20,7 +20,12 @@ pub struct SelectionError(String);
 
 impl fmt::Display for SelectionError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "selection {:?}: allowed are N (every N-th sample, 1 to {}) and P/Q (P of every Q, ", self.0, u32::MAX)?;
+        write!(
+            f,
+            "selection {:?}: allowed are N (every N-th sample, 1 to {}) and P/Q (P of every Q, ",
+            self.0,
+            u32::MAX
+        )?;
         write!(f, "P at least 1 and at most Q), such as 10 or 3/4")
     }
 }
@@ -49,6 +54,16 @@ impl Selection {
         }
         let common = common_divisor(part, whole);
         Ok(Self { part: part / common, whole: whole / common })
+    }
+
+    /// So many …
+    pub fn part(self) -> u32 {
+        self.part
+    }
+
+    /// … of so many, in lowest terms.
+    pub fn whole(self) -> u32 {
+        self.whole
     }
 
     /// Whether every sample is selected.

@@ -52,7 +52,16 @@ impl<M: Message> Outlet<M> {
     fn judge(&self, seq: u64, now: u64, bytes: &[u8]) -> Judged {
         let (node, port) = (self.me.node, self.me.port);
         let incarnation = self.incarnation;
-        let info = SampleInfo { node, port, incarnation, seq, source_ns: now, received_ns: now, same_clock: true, scaled: None };
+        let info = SampleInfo {
+            node,
+            port,
+            incarnation,
+            seq,
+            source_ns: now,
+            received_ns: now,
+            same_clock: true,
+            scaled: None,
+        };
         self.monitor.judge(&info, now, bytes, false, |_| Some(self.info.name.clone()))
     }
 
