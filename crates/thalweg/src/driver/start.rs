@@ -67,6 +67,7 @@ impl Control {
             kept: BTreeMap::new(),
             proxies: BTreeMap::new(),
             moves: BTreeMap::new(),
+            lent: BTreeMap::new(),
             processors: linux::sched::read(0).map(|found| found.affinity).unwrap_or_default(),
             rehoming: Vec::new(),
             counts: BTreeMap::new(),
