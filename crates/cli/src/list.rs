@@ -56,6 +56,9 @@ struct Lists<'a> {
     /// Nodes that did not say which channels they have.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     silent: Vec<String>,
+    /// Processes of this host that are stopped: what they have is not known.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    stopped: Vec<u32>,
 }
 
 /// Lists as asked.
@@ -71,7 +74,11 @@ pub fn run(arguments: &Arguments) -> Result {
         topics: wanted(What::Topics).then(|| census::topics(&census::ports(&nodes))),
         channels,
         silent,
+        stopped: census::stopped(&arguments.common.realm, &nodes, session.node.id()),
     };
+    for pid in &lists.stopped {
+        tell(&format!("process {pid} is stopped, and what it has is not known: kill -CONT {pid}"));
+    }
     if !lists.silent.is_empty() {
         tell(&format!("no answer from {}: their channels may be missing", lists.silent.join(", ")));
     }

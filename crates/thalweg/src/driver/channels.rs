@@ -13,8 +13,11 @@ use crate::port::{AnyInlet, Channel, LOCAL, PortRef, Way};
 use linux::poll::Readiness;
 use qos::Place;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
+
+/// Number of the next channel: of all nodes of the process, because a `local` channel is known to two of them by its number.
+static NEXT: AtomicU64 = AtomicU64::new(1);
 
 impl Control {
     /// Whether two ports belong together; wants their channel if so.
@@ -230,7 +233,7 @@ impl Control {
         same_clock: bool,
     ) -> Channel {
         Channel {
-            id: self.state.next_channel(),
+            id: NEXT.fetch_add(1, Ordering::Relaxed),
             publisher,
             subscriber,
             publisher_name: offered.name.clone(),
