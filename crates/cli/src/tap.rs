@@ -50,8 +50,8 @@ impl Scaled {
     fn apply(&self, qos: &mut Qos) {
         let every = self.every.map(Scale::Every);
         let rate = self.rate.map(|rate| Scale::Rate { p: rate.part(), q: rate.whole() });
-        qos.scale = every.or(rate).unwrap_or_default();
-        qos.place = self.proxy.clone().unwrap_or_default();
+        qos.scale = every.or(rate).unwrap_or(qos.scale);
+        qos.place = self.proxy.clone().unwrap_or_else(|| qos.place.clone());
     }
 }
 
@@ -101,7 +101,7 @@ impl Tap {
         let adapts = !self.target.reliable && self.reliability == Reliability::Reliable;
         let mut lossy = false;
         session.tell_events_but(|event| match event {
-            Event::Incompatible { subscriber, policy, .. } if adapts && policy == "reliability" => {
+            Event::Incompatible { subscriber, policy, fallback: false, .. } if adapts && policy == "reliability" => {
                 lossy |= *subscriber == name;
                 *subscriber == name
             }
@@ -120,8 +120,7 @@ impl Tap {
         let offered = target.offered(session);
         let largest = offered.iter().map(|p| p.qos.max_message).chain([Qos::default().max_message]).max();
         let mut qos = Qos { reliability: self.reliability, max_message: largest.unwrap_or_default(), ..Qos::default() };
-        self.scaled.apply(&mut qos);
-        let mut builder = session.node.subscriber::<Untyped>(&target.topic).qos(qos);
+        let mut builder = session.node.subscriber::<Untyped>(&target.topic);
         if let Some(name) = &target.port {
             builder = builder.named(name);
         }
@@ -129,12 +128,13 @@ impl Tap {
             let topic = target.topic.trim_start_matches('/').replace('*', "any");
             let default = || format!("/{}/{topic}/sub1", session.node.name());
             let name = target.port.clone().unwrap_or_else(default);
-            builder = builder.priority(given.settings(&name, &target.topic)?);
+            builder = builder.priority(given.settings(&name, &target.topic, &mut qos)?);
         }
         if target.carrier != "auto" {
             builder = builder.carriers([target.carrier.as_str()]);
         }
-        self.port = Some(builder.callback((self.callback)())?);
+        self.scaled.apply(&mut qos); // what the command says holds against a profile
+        self.port = Some(builder.qos(qos).callback((self.callback)())?);
         Ok(())
     }
 }

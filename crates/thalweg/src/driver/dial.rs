@@ -12,7 +12,6 @@ use crate::channel::inbound::{Agreed, Inbound};
 use crate::channel::proxy::Proxy;
 use crate::control::CHANNEL_HANDSHAKE;
 use crate::control::local::Users;
-use crate::event::Event;
 use crate::handshake::{self, Accepted, Answer, Answers, Parameters, Refused, Request, VERSION};
 use linux::memory::RingReader;
 use linux::poll::Readiness;
@@ -181,18 +180,18 @@ impl Control {
     }
 
     fn refused(&mut self, dial: &Dial, refused: Refused) {
-        let Refused { policy, offered, requested, remedy } = refused;
         let pair = dial.pair;
-        if dial.moves || dial.proxy.place_is_relay() || matches!(policy.as_str(), "carrier" | "system" | "answers") {
-            return self.dial_failed(pair, dial.moves, &format!("refused: {remedy}"));
+        let elsewhere = matches!(refused.policy.as_str(), "carrier" | "system" | "answers");
+        if dial.moves || dial.proxy.place_is_relay() || elsewhere {
+            return self.dial_failed(pair, dial.moves, &format!("refused: {}", refused.remedy));
         }
-        if matches!(policy.as_str(), "port" | "node") {
+        if matches!(refused.policy.as_str(), "port" | "node") {
             return self.drop_wanted(pair, "the publisher closed");
         }
         let Some(wanted) = self.wanted.get_mut(&pair) else { return };
         wanted.progress = Progress::Refused;
-        let (publisher, subscriber) = (wanted.publisher.name.clone(), wanted.subscriber.name.clone());
-        self.state.events.push(Event::Incompatible { publisher, subscriber, policy, offered, requested, remedy });
+        let names = (wanted.publisher.name.clone(), wanted.subscriber.name.clone());
+        self.incompatible_there(&names, refused);
     }
 
     fn accept(&mut self, mut dial: Dial, accepted: Accepted) {
