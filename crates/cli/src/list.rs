@@ -1,4 +1,6 @@
-//! `thalweg list`: nodes, ports, topics, channels.
+//! `thalweg list`: nodes, ports, topics, channels; policies.
+
+mod policies;
 
 use crate::census::{self, Channel, Port, Topic};
 use crate::failure::Result;
@@ -10,11 +12,14 @@ use thalweg::control::Document;
 
 /// List what there is: nodes, ports, topics, channels (all of them unless one is named)
 #[derive(Args, Debug)]
-#[command(after_help = "Example: thalweg list channels\n         thalweg list --json")]
+#[command(after_help = "Example: thalweg list channels\n         thalweg list --qos\n         thalweg list --json")]
 pub struct Arguments {
     /// Only these
     #[arg(value_enum)]
     what: Option<What>,
+    /// Ports with the policies they state, and which of them do not fit each other
+    #[arg(long, conflicts_with = "what")]
+    qos: bool,
     #[command(flatten)]
     common: Common,
 }
@@ -65,6 +70,9 @@ struct Lists<'a> {
 pub fn run(arguments: &Arguments) -> Result {
     let mut session = arguments.common.open("list")?;
     let nodes = session.settled();
+    if arguments.qos {
+        return policies::show(&session, &nodes);
+    }
     let wanted = |what| arguments.what.is_none_or(|only| only == what);
     let channels = wanted(What::Channels).then(|| census::channels(&session, &nodes));
     let (channels, silent) = channels.map_or((None, Vec::new()), |found| (Some(found.channels), found.silent));
@@ -128,12 +136,8 @@ const PORTS: [(&str, char); 6] =
 pub fn port_row(port: &Port<'_>) -> Vec<String> {
     let info = port.info;
     let direction = format!("{:?}", info.direction).to_lowercase();
-    let reliability = match info.qos.reliability {
-        qos::Reliability::Reliable => "reliable",
-        qos::Reliability::BestEffort => "best-effort",
-    };
     let (name, topic, kind) = (info.name.clone(), info.topic.clone(), info.message.name.clone());
-    vec![name, direction, topic, kind, reliability.to_owned(), port.node.to_owned()]
+    vec![name, direction, topic, kind, info.qos.reliability.to_string(), port.node.to_owned()]
 }
 
 /// A table of ports.

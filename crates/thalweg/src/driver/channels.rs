@@ -35,20 +35,13 @@ impl Control {
             wants.carriers.clear();
         }
         match compare(&seen, &wants) {
-            Match::Matched => self.want(publisher, offered, subscriber, asked, by_name),
-            Match::NotSameTopic => {}
-            Match::Mismatch { policy, offered: o, requested, remedy } => {
-                let (publisher, subscriber) = names;
-                let policy = policy.to_owned();
-                self.state.events.push(Event::Incompatible {
-                    publisher,
-                    subscriber,
-                    policy,
-                    offered: o,
-                    requested,
-                    remedy,
-                });
+            Match::Matched(given_up) => {
+                self.incompatible(&names, given_up, true);
+                let settled = PortInfo { qos: asked.qos.settled(&offered.qos), ..asked.clone() };
+                self.want(publisher, offered, subscriber, &settled, by_name);
             }
+            Match::NotSameTopic => {}
+            Match::Mismatched(between) => self.incompatible(&names, between, false),
         }
     }
 

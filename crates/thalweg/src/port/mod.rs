@@ -5,6 +5,7 @@ mod joins;
 mod local;
 pub mod monitor;
 mod outlet;
+mod policies;
 mod publisher;
 mod round;
 mod sample;
