@@ -33,6 +33,7 @@ mod lab;
 mod list;
 mod measure;
 mod output;
+mod policies;
 mod priority;
 mod publish;
 mod pull;

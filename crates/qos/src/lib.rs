@@ -1,7 +1,10 @@
 //! QoS policies and quantities: promises as values. Pure: no clock, no I/O.
 
+pub mod analysis;
 pub mod blocking;
 pub mod contract;
+pub mod network;
+pub mod placement;
 mod policy;
 pub mod priority;
 mod quantity;

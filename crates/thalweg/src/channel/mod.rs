@@ -8,5 +8,6 @@ pub mod fragment;
 pub mod history;
 pub mod inbound;
 pub mod outgoing;
+pub mod proxy;
 pub mod queue;
 pub mod right;

@@ -185,8 +185,8 @@ impl<M: Message> Outlet<M> {
 
     /// Somebody needs the encoded message.
     #[inline]
-    fn needs_bytes(&self, attached: &[Attached<M>]) -> bool {
-        self.histories.is_some() || attached.iter().any(|a| !a.takes_values())
+    fn needs_bytes(&self, attached: &[Attached<M>], seq: u64) -> bool {
+        self.histories.is_some() || attached.iter().any(|a| a.selects(seq) && !a.takes_values())
     }
 
     pub(super) fn is_closing(&self) -> bool {
@@ -215,7 +215,7 @@ impl<M: Message> Outlet<M> {
         let published = Published { seq: *seq + 1, ..Published::default() };
         let mut round = Round { outlet: self, published, now, each };
         round.hand_over_values(attached, value);
-        if self.needs_bytes(attached) {
+        if self.needs_bytes(attached, round.published.seq) {
             match M::as_bytes(value).filter(|bytes| bytes.len() >= COPY_BELOW) {
                 Some(bytes) => {
                     round.check_size(bytes.len())?;
@@ -375,6 +375,11 @@ fn encode<M: Message>(value: &M::Value, buffer: &mut Arc<Buffer>) -> Result<()> 
 }
 
 impl<M: Message> Attached<M> {
+    /// Whether the sample goes on this channel: what its proxy leaves out here costs nothing further.
+    #[inline]
+    pub(super) fn selects(&self, seq: u64) -> bool {
+        self.channel.selection.takes(seq)
+    }
     pub(super) fn takes_values(&self) -> bool {
         matches!(&self.way, TypedWay::Local(subscriber) if subscriber.wants_value())
     }

@@ -53,7 +53,13 @@ impl Answering {
         if let Some(offered) = unreadable.filter(|_| found.is_empty()) {
             let requested = question.message.name;
             let remedy = format!("pull with type {}, or untyped", offered.name);
-            return Err(Refused { policy: "type".into(), offered: offered.name, requested, remedy });
+            return Err(Refused {
+                policy: "type".into(),
+                offered: offered.name,
+                requested,
+                remedy,
+                others: Vec::new(),
+            });
         }
         Ok(Self { histories, question, left: found.into(), flow, run: None, over: false })
     }

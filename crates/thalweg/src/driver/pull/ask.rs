@@ -159,7 +159,17 @@ impl Asking {
         self.span = Some(self.span.map_or((seq, seq), |(first, last)| (first.min(seq), last.max(seq))));
         let same_clock = run.clock == self.state.clock;
         let received_ns = linux::clock::monotonic_ns();
-        let info = SampleInfo { node, port, incarnation, seq, source_ns, received_ns, same_clock, historical: true };
+        let info = SampleInfo {
+            node,
+            port,
+            incarnation,
+            seq,
+            source_ns,
+            received_ns,
+            same_clock,
+            historical: true,
+            scaled: None,
+        };
         Some(Found { info, buffer })
     }
 
@@ -181,7 +191,7 @@ impl Asking {
                 }
             }
             Answer::Over => self.source = None,
-            Answer::Refused(Refused { policy, offered, requested, remedy }) => {
+            Answer::Refused(Refused { policy, offered, requested, remedy, .. }) => {
                 let name = self.source.take().map(|(name, _)| name).unwrap_or_default();
                 let text =
                     format!("{name} does not answer: {policy}: {requested} is asked for, it has {offered}; {remedy}");

@@ -71,6 +71,7 @@ impl Questions {
             offered,
             requested: "an answer".into(),
             remedy: remedy.into(),
+            others: Vec::new(),
         };
         let intake = match self.intake() {
             Ok(intake) => intake,

@@ -61,6 +61,7 @@ impl<M: Message> Outlet<M> {
             received_ns: now,
             same_clock: true,
             historical: false,
+            scaled: None,
         };
         self.monitor.judge(&info, now, bytes, false, |_| Some(self.info.name.clone()))
     }
@@ -97,7 +98,7 @@ impl<M: Message> Outlet<M> {
         let mut round = Round { outlet: self, published, now: stamp, each };
         round.check_size(bytes.len())?;
         let decoded = round.decode_and_hand_over(attached, bytes);
-        if self.needs_bytes(attached) {
+        if self.needs_bytes(attached, seq) {
             let buffer = pool.exclusive();
             if let Some(free) = Arc::get_mut(buffer) {
                 free.start().extend_from_slice(bytes);
