@@ -95,6 +95,36 @@ fn resume_after(outage: &dyn Fn(&TwoHosts, bool) -> Result<(), String>) {
     }
 }
 
+/// An overloaded link may take several signs of life in a row from channels without priority.
+#[test]
+fn five_seconds_of_silence_end_no_channel() {
+    let _alone = world::alone();
+    let hosts = match TwoHosts::new("q") {
+        Ok(hosts) => hosts,
+        Err(why) => return skipped(why),
+    };
+    let world = World::new();
+    let at = [format!("{A}:7400"), format!("{B}:7400")];
+    let file = addresses(&world, &at);
+    let mut publisher =
+        Agent::start_by(&world, &format!("publisher topic=/a file={file} listen={}", at[0]), &hosts.in_a());
+    let part = format!("subscriber topic=/a ports=3 carriers={} file={file} listen={}", CARRIERS.join(","), at[1]);
+    let mut subscriber = Agent::start_by(&world, &part, &hosts.in_b());
+    publisher.connected(1);
+    subscriber.connected(1);
+    if let Err(why) = hosts.silence(true) {
+        return skipped(why);
+    }
+    std::thread::sleep(Duration::from_secs(5));
+    hosts.silence(false).unwrap();
+    let last = number(&publisher.ask("publish count=50 hz=50"), "last");
+    assert!(subscriber.ask(&format!("until last={last} ms=5000"))["ok"] == true, "nothing comes any more");
+    for part in [&mut publisher, &mut subscriber] {
+        let events = part.ask("status")["events"].to_string();
+        assert!(events.contains("\"matched") && !events.contains("unmatched"), "{events}");
+    }
+}
+
 #[test]
 fn a_subscriber_behind_a_bad_link_over_tcp_delays_nobody() {
     behind_a_bad_link("tcp");
