@@ -104,24 +104,31 @@ fn five_seconds_of_silence_end_no_channel() {
         Err(why) => return skipped(why),
     };
     let world = World::new();
-    let at = [format!("{A}:7400"), format!("{B}:7400")];
+    let at = [format!("{A}:7400"), format!("{B}:7400"), format!("{B}:7401"), format!("{B}:7402")];
     let file = addresses(&world, &at);
-    let mut publisher =
-        Agent::start_by(&world, &format!("publisher topic=/a file={file} listen={}", at[0]), &hosts.in_a());
-    let part = format!("subscriber topic=/a ports=3 carriers={} file={file} listen={}", CARRIERS.join(","), at[1]);
-    let mut subscriber = Agent::start_by(&world, &part, &hosts.in_b());
-    publisher.connected(1);
-    subscriber.connected(1);
+    let publisher = format!("publisher topic=/a file={file} listen={}", at[0]);
+    let mut parts = vec![Agent::start_by(&world, &publisher, &hosts.in_a())];
+    parts.extend(CARRIERS.iter().zip(&at[1..]).map(|(carrier, at)| {
+        let part = format!("subscriber topic=/a carriers={carrier} file={file} listen={at}");
+        Agent::start_by(&world, &part, &hosts.in_b())
+    }));
+    parts[0].connected(3);
+    parts[1..].iter_mut().for_each(|subscriber| subscriber.connected(1));
     if let Err(why) = hosts.silence(true) {
         return skipped(why);
     }
     std::thread::sleep(Duration::from_secs(5));
     hosts.silence(false).unwrap();
-    let last = number(&publisher.ask("publish count=50 hz=50"), "last");
-    assert!(subscriber.ask(&format!("until last={last} ms=5000"))["ok"] == true, "nothing comes any more");
-    for part in [&mut publisher, &mut subscriber] {
+    let last = number(&parts[0].ask("publish count=100 hz=50"), "last");
+    for (carrier, subscriber) in CARRIERS.iter().zip(&mut parts[1..]) {
+        assert!(
+            subscriber.ask(&format!("until last={last} ms=5000"))["ok"] == true,
+            "{carrier}: nothing comes any more"
+        );
+    }
+    for part in &mut parts {
         let events = part.ask("status")["events"].to_string();
-        assert!(events.contains("\"matched") && !events.contains("unmatched"), "{events}");
+        assert!(events.contains(" over ") && !events.contains(" ended: "), "{events}");
     }
 }
 
