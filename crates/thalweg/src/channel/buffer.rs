@@ -50,7 +50,7 @@ const LITTLE: usize = 1 << 10;
 pub struct Pool {
     buffers: Vec<Arc<Buffer>>,
     /// Stands in a place whose buffer is lent.
-    lent: Arc<Buffer>,
+    kept_for_others: Arc<Buffer>,
     next: usize,
     grown: u64,
     /// Room of all buffers, and of the one handed out last when it was; free ones go while there is more than `most`.
@@ -124,7 +124,7 @@ impl Pool {
     /// Takes a buffer that nobody else holds out of its place, for a loan.
     pub fn take(&mut self) -> Arc<Buffer> {
         self.exclusive();
-        let lent = self.lent.clone();
+        let lent = self.kept_for_others.clone();
         self.buffers.get_mut(self.next).map_or_else(|| lent.clone(), |place| std::mem::replace(place, lent.clone()))
     }
 
