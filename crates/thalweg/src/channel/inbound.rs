@@ -205,7 +205,7 @@ impl Inbound {
                 Ok(Some(frame)) if frame.header.kind == Kind::End => {
                     return Step::Ended("the publisher closed".into());
                 }
-                Ok(Some(frame)) if frame.header.kind == Kind::KeepAlive => {}
+                Ok(Some(frame)) if matches!(frame.header.kind, Kind::KeepAlive | Kind::Acknowledgement) => {}
                 Ok(Some(frame)) => {
                     let message = parser.payload(frame.range);
                     delivered += deliver(accept, channel, inlet.as_ref(), &frame.header, message, now);
@@ -245,7 +245,7 @@ impl Inbound {
                 }
             }
             Kind::End => Step::Ended("the publisher closed".into()),
-            Kind::KeepAlive => Step::Nothing,
+            Kind::KeepAlive | Kind::Acknowledgement => Step::Nothing,
         }
     }
 

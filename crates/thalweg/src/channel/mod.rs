@@ -2,10 +2,12 @@
 //! clock and calls carriers.
 
 pub mod accept;
+pub mod bucket;
 pub mod buffer;
 pub mod flow;
 pub mod fragment;
 pub mod inbound;
 pub mod outgoing;
 pub mod queue;
+pub mod reliable;
 pub mod right;
