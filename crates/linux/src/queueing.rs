@@ -6,13 +6,14 @@
 //! | `netlink`, `devices` | messages and attributes; network devices and routes |
 //! | `discipline`, `class`, `filter` | the parameters of each, to and from the kernel and as `tc` says them |
 //! | `tree` | what is on a device |
-//! | `placement`, `effect` | where a marked packet lands, and whether its mark changes anything |
+//! | `placement`, `effect`, `blocking` | where a marked packet lands, whether its mark changes anything, and what it still waits for |
 //! | `counted` | where a marked packet really went, by the queues' counters |
 //! | `wanted`, `step`, `map` | what queues should be, as steps that the kernel or `tc` can be told, and as `nft` table |
 //! | `install`, `journal`, `replay` | all of it or nothing, with what was there before on disk first; and back |
 //!
 //! All of it is about the network namespace of the calling thread ([`crate::namespace`]).
 
+mod blocking;
 mod class;
 mod counted;
 mod devices;
@@ -30,6 +31,7 @@ mod step;
 mod tree;
 mod wanted;
 
+pub use blocking::Largest;
 pub use class::{Class, Curve, Shares};
 pub use counted::{Counted, counted};
 pub use devices::egress;

@@ -42,6 +42,8 @@ struct Packets<'a> {
     pace: Option<u64>,
     device: Option<&'a str>,
     band: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    blocking_us: Option<f64>,
 }
 
 impl<'a> Shown<'a> {
@@ -74,6 +76,7 @@ impl<'a> Shown<'a> {
                 pace: report.pace,
                 device: report.device.as_deref(),
                 band: &report.band,
+                blocking_us: report.blocking_us,
             },
             effective: report.effective,
             because: &report.because,
@@ -145,7 +148,12 @@ fn packets(report: &EndReport) -> String {
     let pace = report.pace.map_or_else(String::new, |bytes| format!(", pace {}", bit_rate(bytes)));
     let device = report.device.as_ref().map_or_else(String::new, |device| format!(", device {device}"));
     let band = if report.band.is_empty() { String::new() } else { format!(", {}", report.band) };
-    format!("tos {tos}{dscp}{class}{priority}{pace}{device}{band}")
+    format!("tos {tos}{dscp}{class}{priority}{pace}{device}{band}{}", blocking(report))
+}
+
+/// How long its packets wait at most for less urgent ones, where that is known.
+pub fn blocking(report: &EndReport) -> String {
+    report.blocking_us.map_or_else(String::new, |us| format!(", waits ≤ {us:.0} µs for lower classes"))
 }
 
 /// Bytes per second as `pace=` takes them.
@@ -191,11 +199,12 @@ mod tests {
             class: Some(qos::Class::High),
             socket_priority: Some(6),
             pace: Some(2_500_000),
+            blocking_us: Some(256.4),
             because: "lo has no queue".into(),
             ..EndReport::default()
         };
         let wanted = "/out → /in over tcp\n  publisher   sched  fifo 30, thread of its own 7, processors 1\n              \
-                      qos    tos 144, DSCP AF42, class high, socket priority 6, pace 20Mbit/s\n              effective: no, because lo has no queue";
+                      qos    tos 144, DSCP AF42, class high, socket priority 6, pace 20Mbit/s, waits ≤ 256 µs for lower classes\n              effective: no, because lo has no queue";
         assert_eq!(text(&[report]), wanted);
     }
 }

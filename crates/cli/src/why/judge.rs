@@ -18,7 +18,7 @@ use serde::Serialize;
 use std::fmt;
 
 /// What was found.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Diagnosis {
     /// The answer in one line.
     pub verdict: String,
@@ -26,6 +26,9 @@ pub struct Diagnosis {
     pub problems: Vec<Problem>,
     /// What it is judged by.
     pub evidence: Vec<Line>,
+    /// Microseconds that a sample waits at most for packets of lower classes at the device by which it leaves.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub blocking_us: Option<f64>,
 }
 
 /// A piece of evidence.

@@ -88,8 +88,21 @@ fn a_mark_is_effective_or_not_by_the_queue_of_the_device() {
     let report = pair.until(named("ineffective"));
     assert!(report["verdict"].as_str().unwrap().contains("pfifo on wire0"), "{report}");
     host.does("tc qdisc replace dev wire0 root pfifo_fast");
-    pair.until(healthy);
+    assert!(pair.until(healthy).get("blocking_us").is_none(), "no rate is known");
     drop(publish);
+}
+
+#[test]
+fn what_a_class_may_wait_for_lower_ones_is_computed_where_the_rate_is_known() {
+    let Some(pair) = Pair::new("blocking") else { return };
+    pair.hosts[0].does("tc qdisc replace dev wire0 root handle 1: tbf rate 10mbit burst 3200 limit 100000");
+    pair.hosts[0].does("tc qdisc add dev wire0 parent 1:1 pfifo_fast");
+    let _publish = pair.start(0, "pub /a --port /out --rate 200 --carrier tcp --class high");
+    let _subscribe = pair.start(1, "sub /a --port /in --json --carrier tcp");
+    let report = pair.until(healthy);
+    // Two packets fit the bucket and go whole: 3200 B at 10 Mbit/s.
+    assert!((report["blocking_us"].as_f64().unwrap() - 2560.0).abs() < 1.0, "{report}");
+    assert!(report.to_string().contains("waits ≤ 2560 µs for lower classes"), "{report}");
 }
 
 #[test]

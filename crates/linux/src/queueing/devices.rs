@@ -1,6 +1,7 @@
 //! Network devices as traffic control needs them, and the one a packet leaves by.
 
 use super::QueueError;
+use super::blocking::Largest;
 use super::netlink::{self, Socket, attribute, put, text, u32_at};
 use std::io;
 use std::net::IpAddr;
@@ -12,6 +13,7 @@ pub(crate) struct Device {
     pub name: String,
     /// `txqueuelen`, in packets.
     pub length: u32,
+    pub largest: Largest,
 }
 
 const NEW_LINK: u16 = 16;
@@ -19,7 +21,10 @@ const GET_LINK: u16 = 18;
 const NEW_ROUTE: u16 = 24;
 const GET_ROUTE: u16 = 26;
 const NAME: u16 = 3;
+const MTU: u16 = 4;
 const QUEUE_LENGTH: u16 = 13;
+const GSO_MAX_SEGMENTS: u16 = 40;
+const GSO_MAX_SIZE: u16 = 41;
 /// Names are shorter than this (IFNAMSIZ).
 const LONGEST_NAME: usize = 16;
 
@@ -50,8 +55,14 @@ fn look(socket: &mut Socket, request: &[u8]) -> Result<Option<Device>, QueueErro
 
 fn device(body: &[u8]) -> Option<Device> {
     let rest = body.get(16..)?;
-    let length = attribute(rest, QUEUE_LENGTH).and_then(|a| u32_at(a, 0)).unwrap_or(0);
-    Some(Device { index: u32_at(body, 4)?, name: attribute(rest, NAME).map(text)?, length })
+    let number = |kind| attribute(rest, kind).and_then(|a| u32_at(a, 0)).unwrap_or(0);
+    let largest = Largest { mtu: number(MTU), super_packet: number(GSO_MAX_SIZE), segments: number(GSO_MAX_SEGMENTS) };
+    Some(Device {
+        index: u32_at(body, 4)?,
+        name: attribute(rest, NAME).map(text)?,
+        length: number(QUEUE_LENGTH),
+        largest,
+    })
 }
 
 /// Sets the length of a device's own queue in packets.

@@ -8,7 +8,7 @@ use super::wanted::mapped;
 use serde::Serialize;
 
 /// Where a packet lands, and whether its mark changes anything there.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Placement {
     /// The device.
     pub device: String,
@@ -26,6 +26,8 @@ pub struct Placement {
     pub effective: bool,
     /// Why, and what would change it.
     pub because: String,
+    /// Microseconds that it waits at most for less urgent packets; `None`: there are none, or no rate is known.
+    pub blocking_us: Option<f64>,
 }
 
 /// What is known of a packet.
@@ -88,7 +90,8 @@ impl Queues {
             Some(unsure) => format!("{because}; but {unsure}"),
             None => because,
         };
-        Placement { device: self.device.clone(), discipline, place, rank, of, waits, effective, because }
+        let blocking_us = self.blocking_us(rank, of).filter(|_| waits);
+        Placement { device: self.device.clone(), discipline, place, rank, of, waits, effective, because, blocking_us }
     }
 
     pub(super) fn spot(&self, packet: Packet) -> Spot {

@@ -1,5 +1,6 @@
 //! What queues on a device, as the kernel says it.
 
+use super::blocking::Largest;
 use super::class::Class;
 use super::discipline::Discipline;
 use super::filter::{Filter, Question};
@@ -49,6 +50,8 @@ pub struct Queues {
     pub index: u32,
     /// Length of the device's own queue in packets (`txqueuelen`): what `pfifo_fast` holds.
     pub length: u32,
+    /// The largest packets it is given.
+    pub largest: Largest,
     /// Disciplines in the kernel's order; the first one has [`Handle::ROOT`] as parent.
     pub disciplines: Vec<Node<Discipline>>,
     /// Classes.
@@ -118,6 +121,7 @@ impl Queues {
             device: device.to_owned(),
             index: found.index,
             length: found.length,
+            largest: found.largest,
             disciplines: list(&mut socket, DISCIPLINE, found.index, 0)?,
             classes: list(&mut socket, CLASS, found.index, 0)?,
             filters: Vec::new(),

@@ -132,7 +132,7 @@ mod tests {
     fn at(effective: bool, waits: bool) -> Placement {
         let because = "EF lands in band 1 = best effort of pfifo_fast on eth0".to_owned();
         let (device, discipline, place) = ("eth0".to_owned(), "pfifo_fast".to_owned(), "band 1".to_owned());
-        Placement { device, discipline, place, rank: 1, of: 3, waits, effective, because }
+        Placement { device, discipline, place, rank: 1, of: 3, waits, effective, because, blocking_us: None }
     }
 
     fn judged(high: bool, critical: bool, v6: bool, expedited: bool, waits: bool) -> Option<&'static str> {

@@ -3,10 +3,12 @@
 use super::super::evidence::{End, Said};
 use super::super::problem::{self, Problem};
 use super::{Both, Diagnosis};
+use crate::priority::show::blocking;
 use thalweg::admin::EndReport;
 
 /// Judges the priority of both ends.
 pub fn judge(both: &Both<'_>, found: &mut Diagnosis) {
+    found.blocking_us = both.sent.settings.as_ref().and_then(|report| report.blocking_us);
     for (about, end, said) in [("sending", both.publisher, both.sent), ("receiving", both.subscriber, both.received)] {
         let Said { settings: Some(report), .. } = said else { continue };
         found.line(about, describe(report));
@@ -28,7 +30,7 @@ fn describe(report: &EndReport) -> String {
         Some(device) if !report.band.is_empty() => format!(", {} of {device}", report.band),
         _ => String::new(),
     };
-    format!("{thread}{mark}{priority}{place}")
+    format!("{thread}{mark}{priority}{place}{}", blocking(report))
 }
 
 /// A mark that nobody looks at. Where packets never wait, none has to.

@@ -44,7 +44,9 @@ impl Control {
     /// All channels of a port, and what is kept for others.
     pub(super) fn reports_of(&self, side: Side, port: PortId, name: &str) -> Vec<EndReport> {
         let channels = self.channels_at(side, port);
-        let kept = self.kept.keys().filter(|(own, _)| own == name).map(|(_, other)| other);
+        let default = PrioritySettings::default();
+        let kept = self.kept.iter().filter(|((own, _), kept)| own == name && **kept != default);
+        let kept = kept.map(|((_, other), _)| other);
         let mut others: Vec<String> = channels.iter().map(|c| side.other_name(c)).chain(kept).cloned().collect();
         others.sort_unstable();
         others.dedup();
@@ -71,7 +73,8 @@ impl Control {
         // A multicast socket has no peer; the stream beside it leaves by the same device.
         let placed = placement_of(sockets.iter().find_map(|socket| ends_of(socket.as_fd())), &found);
         (report.device, report.band) = (placed.device, placed.band);
-        (report.waits, report.effective, report.because) = (placed.waits, placed.effective, placed.because);
+        (report.waits, report.blocking_us) = (placed.waits, placed.blocking_us);
+        (report.effective, report.because) = (placed.effective, placed.because);
     }
 
     fn describe_thread(&self, end: &End, channel: &Channel, report: &mut EndReport) {
@@ -177,6 +180,7 @@ fn add(note: &mut String, more: &str) {
 struct Placed {
     device: Option<String>,
     band: String,
+    blocking_us: Option<f64>,
     waits: bool,
     effective: bool,
     because: String,
@@ -191,7 +195,14 @@ fn ends_of(socket: BorrowedFd<'_>) -> Option<(IpAddr, IpAddr)> {
 
 /// Where packets with these marks wait: what the kernel's queues say.
 fn placement_of(ends: Option<(IpAddr, IpAddr)>, found: &Marks) -> Placed {
-    let nothing = |device, because| Placed { device, band: String::new(), waits: false, effective: false, because };
+    let nothing = |device, because| Placed {
+        device,
+        band: String::new(),
+        blocking_us: None,
+        waits: false,
+        effective: false,
+        because,
+    };
     let Some((local, peer)) = ends else {
         return nothing(None, "it is not known by which device its packets leave".into());
     };
@@ -206,6 +217,7 @@ fn placement_of(ends: Option<(IpAddr, IpAddr)>, found: &Marks) -> Placed {
                 false => format!("none: {device} has no queue"),
             },
             device: Some(device),
+            blocking_us: placed.blocking_us,
             waits: placed.waits,
             effective: placed.effective,
             because: placed.because,
