@@ -58,8 +58,9 @@ pub struct Counters {
 #[derive(Debug)]
 pub struct Reassembly {
     slots: Vec<Slot>,
-    done: [Option<u64>; REMEMBERED],
+    done: Vec<Option<u64>>,
     next_done: usize,
+    last_whole: Option<usize>,
     max_message: usize,
     timeout_ns: u64,
     budget: Arc<AtomicUsize>,
@@ -70,15 +71,18 @@ impl Reassembly {
     /// For messages of at most `max_message` bytes that are given up `timeout_ns` after their first fragment.
     /// `budget` holds the bytes that are left for all flows of the node.
     pub fn new(max_message: usize, timeout_ns: u64, budget: Arc<AtomicUsize>) -> Self {
-        Self::with_slots(SLOTS, max_message, timeout_ns, budget)
+        let mut this = Self::with_slots(SLOTS, max_message, timeout_ns, budget);
+        this.done = vec![None; REMEMBERED];
+        this
     }
 
-    /// As [`Reassembly::new`], with so many messages in progress.
+    /// As [`Reassembly::new`], with so many messages in progress; that a message was whole already is for the caller to know.
     pub fn with_slots(count: usize, max_message: usize, timeout_ns: u64, budget: Arc<AtomicUsize>) -> Self {
         Self {
             slots: (0..count).map(|_| Slot::default()).collect(),
-            done: [None; REMEMBERED],
+            done: Vec::new(),
             next_done: 0,
+            last_whole: None,
             max_message,
             timeout_ns,
             budget,
@@ -96,8 +100,11 @@ impl Reassembly {
             Ok(None) => Ok(None),
             Ok(Some(index)) => {
                 self.counters.complete += 1;
-                self.done[self.next_done] = Some(sample);
-                self.next_done = (self.next_done + 1) % REMEMBERED;
+                if let Some(place) = self.done.get_mut(self.next_done) {
+                    *place = Some(sample);
+                    self.next_done = (self.next_done + 1) % REMEMBERED;
+                }
+                self.last_whole = Some(index);
                 let slot = &mut self.slots[index];
                 slot.sample = None;
                 Ok(Some(&slot.buffer[..slot.total]))
@@ -136,6 +143,12 @@ impl Reassembly {
     /// What was counted so far.
     pub fn counters(&self) -> Counters {
         self.counters
+    }
+
+    /// The message that became whole last, until the next fragment comes.
+    pub fn finished(&self) -> Option<&[u8]> {
+        let slot = self.slots.get(self.last_whole?)?;
+        slot.sample.is_none().then_some(&slot.buffer[..slot.total])
     }
 
     /// Whether a fragment of this message pushes out no other one but those up to sample `over`, which nobody waits for.

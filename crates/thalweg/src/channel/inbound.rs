@@ -2,8 +2,11 @@
 //!
 //! Owned by exactly one thread; moving it is sending it, so nothing is lost or reordered when a channel changes threads.
 
+mod reliable;
+
 use super::accept::Accept;
 use super::fragment::{Reassembly, Refused};
+use super::reliable::{Receiver, ReceiverSettings};
 use crate::carrier::{Interrupt, ReceiveHalf, TICK};
 use crate::port::{AnyInlet, Channel, Delivery, Payload, SampleInfo};
 use crate::trace;
@@ -28,8 +31,8 @@ enum Source {
 enum Framing {
     /// Frames follow each other.
     Stream(StreamParser),
-    /// One frame per datagram; large messages come in fragments.
-    Datagrams { buffer: Vec<u8>, reassembly: Reassembly },
+    /// One frame per datagram; large messages come in fragments. On a reliable flow gaps are asked for.
+    Datagrams { buffer: Vec<u8>, reassembly: Reassembly, receiver: Option<Box<Receiver>> },
 }
 
 /// What one step did.
@@ -58,6 +61,8 @@ pub(crate) struct Inbound {
 /// What the handshake agreed for the receiving end.
 pub(crate) struct Agreed {
     pub flow: u32,
+    /// The publisher repeats what is lost.
+    pub reliable: Option<ReceiverSettings>,
     pub max_message: usize,
     pub stream: bool,
     /// Deliver only samples after this one (0: all).
@@ -80,8 +85,8 @@ impl Inbound {
         let framing = if agreed.stream {
             Framing::Stream(StreamParser::new(agreed.max_message, Some(agreed.flow)))
         } else {
-            let reassembly = Reassembly::new(agreed.max_message, REASSEMBLY_TIMEOUT_NS, agreed.budget.clone());
-            Framing::Datagrams { buffer: vec![0; DATAGRAM], reassembly }
+            let (reassembly, receiver) = reliable::parts(&agreed);
+            Framing::Datagrams { buffer: vec![0; DATAGRAM], reassembly, receiver }
         };
         Self::with(channel, inlet, Source::Half(half, framing), &agreed)
     }
@@ -92,7 +97,7 @@ impl Inbound {
     }
 
     fn with(channel: Arc<Channel>, inlet: Arc<dyn AnyInlet>, source: Source, agreed: &Agreed) -> Self {
-        let mut accept = Accept::new(None, true);
+        let mut accept = Accept::new(agreed.reliable.as_ref().map(|reliable| reliable.first), true);
         if agreed.resume_after > 0 {
             accept.resume_after(agreed.resume_after);
         }
@@ -158,6 +163,7 @@ impl Inbound {
         if self.channel.is_cut() {
             return Step::Ended("closed".to_owned());
         }
+        let wait = wait && !self.waits_for_timer();
         let received = match &mut self.source {
             Source::Half(half, Framing::Stream(parser)) => half.receive(parser.space(), wait),
             Source::Half(half, Framing::Datagrams { buffer, .. }) => half.receive(buffer, wait),
@@ -166,6 +172,9 @@ impl Inbound {
         match received {
             Ok(count) => self.received(count),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                if let Some(delivered) = self.tick() {
+                    return Step::Delivered(delivered);
+                }
                 if self.is_over() {
                     Step::Ended("closed".to_owned())
                 } else {
@@ -216,7 +225,10 @@ impl Inbound {
     }
 
     fn received_datagram(&mut self, count: usize, now: u64) -> Step {
-        let Self { source: Source::Half(_, Framing::Datagrams { buffer, reassembly }), accept, channel, inlet, .. } =
+        if self.is_reliable() {
+            return self.received_reliably(count, now);
+        }
+        let Self { source: Source::Half(_, Framing::Datagrams { buffer, reassembly, .. }), accept, channel, inlet, .. } =
             self
         else {
             return Step::Nothing;

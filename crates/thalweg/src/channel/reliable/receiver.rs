@@ -49,6 +49,7 @@ pub struct Held {
 pub struct Receiver {
     settings: ReceiverSettings,
     next: u64,             // all before were delivered or skipped
+    last_sample: u64,      // the newest delivered
     floor: u64,            // nobody can repeat those before
     slots: VecDeque<Slot>, // from `next` to the newest message of which anything is known
     spare: Vec<Vec<u8>>,
@@ -123,6 +124,7 @@ impl Receiver {
         Self {
             settings,
             next,
+            last_sample: 0,
             floor: next,
             slots: VecDeque::new(),
             spare: Vec::new(),
@@ -174,7 +176,7 @@ impl Receiver {
             self.skip(1);
             return Arrived::Dropped;
         }
-        self.delivered(now_ns, header.stamp_ns);
+        self.delivered(now_ns, header);
         Arrived::InOrder
     }
 
@@ -267,6 +269,11 @@ impl Receiver {
         if self.spare.len() < SPARE {
             self.spare.push(held.bytes);
         }
+    }
+
+    /// The newest sample that was delivered.
+    pub fn last_sample(&self) -> u64 {
+        self.last_sample
     }
 
     /// The next number to be delivered.
@@ -409,10 +416,11 @@ impl Receiver {
     }
 
     #[inline]
-    fn delivered(&mut self, now_ns: u64, stamp: u64) {
+    fn delivered(&mut self, now_ns: u64, header: &Header) {
         if self.settings.deadline_ns.is_some() {
-            self.pace.delivered(now_ns, self.next, stamp);
+            self.pace.delivered(now_ns, self.next, header.stamp_ns);
         }
+        self.last_sample = header.sample;
         self.next += 1;
     }
 

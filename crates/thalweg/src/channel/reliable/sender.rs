@@ -112,6 +112,8 @@ const FEW: u32 = 2;
 const GATHER_NS: u64 = 2_000_000;
 /// The shortest idle time after which a keep-alive asks for acknowledgement.
 const SHORTEST_IDLE_NS: u64 = 20_000_000;
+/// A flow on which something was sent within this time is active.
+const ACTIVE_NS: u64 = 1_000_000_000;
 /// How often a datagram is repeated before anybody asks.
 const MOST_COPIES: u32 = 8;
 /// A period says so many times as long as it: then the flow is idle.
@@ -180,14 +182,14 @@ impl Sender {
         if self.settings.hurries && self.worst().is_noticeable() { ASK } else { 0 }
     }
 
-    /// A message was sent with this number. An older one may be given up for it.
-    pub fn sent(&mut self, now_ns: u64, sequence: u32, entry: Entry) {
+    /// A message was sent with this number. An older one may be given up for it. Gives when it has to be looked after.
+    pub fn sent(&mut self, now_ns: u64, sequence: u32, entry: Entry) -> Option<u64> {
         let at = widen(sequence, self.next());
         self.note_period(now_ns);
         if self.members.iter().all(|member| member.acknowledged > at) {
             self.sent.clear(); // acknowledged before it was noted
             self.first = at + 1;
-            return;
+            return None;
         }
         if at != self.next() {
             self.give_up(self.sent.len()); // a number was left out: those before it are gone
@@ -211,6 +213,7 @@ impl Sender {
         });
         self.beats = 0;
         self.beat_at = Some(now_ns + self.idle_ns());
+        copy_at.into_iter().chain(self.beat_at).min()
     }
 
     /// An acknowledgement came. Gives how many messages need not be kept any more.
@@ -262,6 +265,12 @@ impl Sender {
         let repairs = (self.wanted > 0).then_some(self.asks_from);
         let later = |at: u64| at.max(self.held_up_until);
         [copies.map(later), repairs.map(later), self.beat_at].into_iter().flatten().min()
+    }
+
+    /// When to look at [`Sender::poll`] again. Who was active lately is looked at in time for whatever may be sent meanwhile.
+    pub fn next_look(&self, now_ns: u64) -> Option<u64> {
+        let active = now_ns.saturating_sub(self.last_sent) < ACTIVE_NS;
+        self.next_deadline().into_iter().chain(active.then_some(now_ns + SHORTEST_IDLE_NS)).min()
     }
 
     /// The next datagram that is due, if one is.
