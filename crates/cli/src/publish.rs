@@ -2,7 +2,7 @@
 
 mod source;
 
-use crate::failure::{Failure, Result};
+use crate::failure::Result;
 use crate::output::{bytes, tell};
 use crate::priority::Given;
 use crate::quantity;
@@ -33,7 +33,7 @@ pub struct Arguments {
     /// Name of the publishing port [default: /<node>/<topic>/pub1]
     #[arg(long, value_name = "/NAME")]
     port: Option<String>,
-    /// What carries the samples; udp and mcast may lose some
+    /// What carries the samples; udp and mcast may lose some unless --reliable is given
     #[arg(long, default_value = "auto", value_parser = quantity::carrier())]
     carrier: String,
     /// Samples per second [default: 1; lines and files: as fast as the subscribers take them]
@@ -56,7 +56,7 @@ pub struct Arguments {
     class: Class,
     #[command(flatten)]
     given: Given,
-    /// Refuse carriers that lose samples (the default, except on udp and mcast)
+    /// Nothing may be lost (the default, except on udp and mcast, which then repeat what is lost)
     #[arg(long, conflicts_with = "best_effort")]
     reliable: bool,
     /// Samples may be lost on the way
@@ -120,7 +120,6 @@ const DRAIN: Duration = Duration::from_secs(10);
 
 /// Publishes as asked.
 pub fn run(arguments: &Arguments) -> Result {
-    arguments.check()?;
     let mut session = arguments.common.open("pub")?;
     match (&arguments.file, arguments.stdin) {
         (_, true) => publish(arguments, &mut session, Lines::read_stdin(MAX_MESSAGE)?),
@@ -130,16 +129,6 @@ pub fn run(arguments: &Arguments) -> Result {
 }
 
 impl Arguments {
-    fn check(&self) -> Result {
-        if self.reliable && quantity::is_lossy(&self.carrier) {
-            return Err(Failure::Usage(format!(
-                "--carrier {} may lose samples, which --reliable does not allow; leave out --reliable, or take --carrier tcp",
-                self.carrier
-            )));
-        }
-        Ok(())
-    }
-
     fn sample_size(&self) -> usize {
         self.size.unwrap_or(if self.file.is_some() { 64 << 10 } else { 64 })
     }
@@ -151,7 +140,7 @@ impl Arguments {
     }
 
     fn qos(&self) -> Qos {
-        let lossy = self.best_effort || quantity::is_lossy(&self.carrier);
+        let lossy = self.best_effort || (quantity::is_lossy(&self.carrier) && !self.reliable);
         let reliability = if lossy { Reliability::BestEffort } else { Reliability::Reliable };
         let queue = if self.pace().is_none() {
             Queue::Block { limit: INPUT_QUEUE, up_to_us: ROOM.as_micros() as u64 }

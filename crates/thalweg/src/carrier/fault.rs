@@ -105,7 +105,11 @@ impl SendHalf for FaultSend {
 
     fn hear(&self, buffer: &mut [u8]) -> io::Result<(usize, u64)> {
         let heard = self.inner.hear(buffer)?;
-        if self.state.lock().dice.chance(self.settings.loss) { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(heard) }
+        if self.state.lock().dice.chance(self.settings.loss) {
+            Err(io::ErrorKind::WouldBlock.into())
+        } else {
+            Ok(heard)
+        }
     }
 
     fn repeat(&self, parts: &[IoSlice<'_>], to: Option<u64>) -> io::Result<usize> {

@@ -54,8 +54,8 @@ pub(crate) struct Flow {
     pending: PiMutex<Pending>,
     batch: PiMutex<Vec<u8>>,
     kept: Option<Kept>, // what was sent and is not acknowledged, of a reliable flow over datagrams
-    room: AtomicU32, // counts what left the queue: a publisher that blocks waits on it
-    next: AtomicU32, // flow sequence number of the next message
+    room: AtomicU32,    // counts what left the queue: a publisher that blocks waits on it
+    next: AtomicU32,    // flow sequence number of the next message
     ended: AtomicBool,
     retired: AtomicBool, // a multicast flow that takes no further members
     pub dropped: AtomicU64,

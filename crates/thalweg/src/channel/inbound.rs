@@ -148,6 +148,7 @@ impl Inbound {
 
     /// As [`Inbound::step`], waiting at most `timeout`, which is less than a tick.
     pub fn step_within(&mut self, timeout: Duration) -> Step {
+        let timeout = self.until_timer().map_or(timeout, |left| left.min(timeout));
         match &mut self.source {
             Source::Ring(ring) => drop(ring.wait(timeout)),
             Source::Half(half, _) => match half.descriptor() {
@@ -175,11 +176,7 @@ impl Inbound {
                 if let Some(delivered) = self.tick() {
                     return Step::Delivered(delivered);
                 }
-                if self.is_over() {
-                    Step::Ended("closed".to_owned())
-                } else {
-                    Step::Nothing
-                }
+                if self.is_over() { Step::Ended("closed".to_owned()) } else { Step::Nothing }
             }
             // A datagram socket reports that the peer's socket is gone: the handshake's stream tells for certain.
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused && !self.is_stream() => Step::Nothing,
@@ -228,8 +225,9 @@ impl Inbound {
         if self.is_reliable() {
             return self.received_reliably(count, now);
         }
-        let Self { source: Source::Half(_, Framing::Datagrams { buffer, reassembly, .. }), accept, channel, inlet, .. } =
-            self
+        let Self {
+            source: Source::Half(_, Framing::Datagrams { buffer, reassembly, .. }), accept, channel, inlet, ..
+        } = self
         else {
             return Step::Nothing;
         };

@@ -105,6 +105,7 @@ impl Control {
         let ports = (answers.publisher.clone(), wanted.subscriber.clone());
         let channel = self.channel(pair, (&ports.0, &ports.1), "tcp", answers.incarnation, same_clock);
         let agreed = Agreed {
+            reliable: None,
             flow: answers.flow,
             max_message: channel.max_message as usize,
             stream: true,

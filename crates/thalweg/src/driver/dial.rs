@@ -190,8 +190,9 @@ impl Control {
         let datagrams = dial.via.as_ref().is_some_and(|via| !via.capabilities().reliable && !via.capabilities().stream);
         let qos = &inlet.info().qos;
         let wants_all = qos.reliability == qos::Reliability::Reliable && datagrams;
-        let reliable = super::reliable::receiver_settings(accepted.flow, qos, &accepted.parameters, self.state.budget.clone())
-            .filter(|_| wants_all);
+        let reliable =
+            super::reliable::receiver_settings(accepted.flow, qos, &accepted.parameters, self.state.budget.clone())
+                .filter(|_| wants_all);
         let builtin = super::state::CARRIERS.contains(&dial.carrier.as_str());
         if wants_all && builtin && reliable.is_none() {
             return self.try_failed(pair, "the publisher's version repeats nothing that is lost: use tcp");

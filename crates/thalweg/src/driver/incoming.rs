@@ -239,7 +239,8 @@ impl Control {
         let mut settings = settings(self.random_flow());
         let mut parameters = sender.parameters;
         if !sender.capabilities.reliable && sender.half.hears() && reliable::is_asked_for(request) {
-            let (offered, asked, most) = (&outlet.info().qos, &request.subscriber.qos, sender.capabilities.max_datagram);
+            let (offered, asked, most) =
+                (&outlet.info().qos, &request.subscriber.qos, sender.capabilities.max_datagram);
             let keeps = reliable::sender_settings(offered, asked, most);
             (parameters.first, parameters.window) = (Some(0), u32::try_from(keeps.window).ok());
             settings.reliable = Some(keeps);

@@ -39,7 +39,13 @@ pub(super) fn receiver_settings(
     budget: Arc<AtomicUsize>,
 ) -> Option<ReceiverSettings> {
     let every = acknowledges_every(answer.window.unwrap_or(1) as usize);
-    Some(ReceiverSettings { flow, first: answer.first?, every, deadline_ns: subscriber.deadline.map(nanoseconds), budget })
+    Some(ReceiverSettings {
+        flow,
+        first: answer.first?,
+        every,
+        deadline_ns: subscriber.deadline.map(nanoseconds),
+        budget,
+    })
 }
 
 fn nanoseconds(duration: Duration) -> u64 {

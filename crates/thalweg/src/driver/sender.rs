@@ -66,7 +66,13 @@ enum Arrival {
 
 impl Senders {
     pub fn new(tell: Tell) -> Self {
-        Self { classes: Default::default(), own: PiMutex::default(), repeats: Repeats::default(), stop: Arc::default(), tell }
+        Self {
+            classes: Default::default(),
+            own: PiMutex::default(),
+            repeats: Repeats::default(),
+            stop: Arc::default(),
+            tell,
+        }
     }
 
     pub fn tell(&self, flow: &Flow, news: FlowNews) {

@@ -11,7 +11,6 @@ use crate::wire::{ASK, FRAGMENT_HEADER, Fragment, HEADER, Header, Kind, REPAIR, 
 use linux::clock::monotonic_ns;
 use linux::lock::PiMutex;
 use std::io::IoSlice;
-use std::os::fd::BorrowedFd;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64};
 use std::time::Duration;
@@ -85,16 +84,6 @@ impl Flow {
         }
     }
 
-    /// A member left.
-    pub fn leave(&self, member: u64) {
-        if let Some(kept) = &self.kept {
-            kept.members.lock().retain(|other| *other != member);
-            let mut sender = kept.sender.lock();
-            sender.leave(member);
-            kept.note(&sender);
-        }
-    }
-
     /// The number of the next message.
     pub fn next_number(&self) -> u32 {
         self.next.load(Relaxed)
@@ -107,13 +96,14 @@ impl Flow {
         // Errors of a datagram socket concern single datagrams: those are repeated.
         while let Ok((length, member)) = self.link.hear(&mut buffer) {
             let said = datagram(buffer.get(..length).unwrap_or_default(), LONGEST, Some(self.settings.id));
-            let taken = said.ok().filter(|(header, _)| header.kind == Kind::Acknowledgement).and_then(|(header, said)| {
-                let said = Acknowledgement::parse(said).ok()?;
-                let mut sender = kept.sender.lock();
-                sender.acknowledge(monotonic_ns(), member, self.next_number(), &header, &said).ok()?;
-                kept.note(&sender);
-                Some(())
-            });
+            let taken =
+                said.ok().filter(|(header, _)| header.kind == Kind::Acknowledgement).and_then(|(header, said)| {
+                    let said = Acknowledgement::parse(said).ok()?;
+                    let mut sender = kept.sender.lock();
+                    sender.acknowledge(monotonic_ns(), member, self.next_number(), &header, &said).ok()?;
+                    kept.note(&sender);
+                    Some(())
+                });
             if taken.is_none() {
                 kept.strange.fetch_add(1, Relaxed);
             }

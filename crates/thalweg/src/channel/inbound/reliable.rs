@@ -26,22 +26,26 @@ pub(super) fn parts(agreed: &Agreed) -> (Reassembly, Option<Box<Receiver>>) {
 }
 
 impl Inbound {
-    pub(super) fn is_reliable(&self) -> bool {
+    pub fn is_reliable(&self) -> bool {
         matches!(&self.source, Source::Half(_, Framing::Datagrams { receiver: Some(_), .. }))
     }
 
     /// When [`Inbound::step`] has something to do although nothing came, by the monotonic clock.
-    pub fn next_deadline(&self) -> Option<u64> {
+    fn next_deadline(&self) -> Option<u64> {
         match &self.source {
             Source::Half(_, Framing::Datagrams { receiver: Some(receiver), .. }) => receiver.next_deadline(),
             _ => None,
         }
     }
 
+    /// How long until then.
+    pub fn until_timer(&self) -> Option<Duration> {
+        self.next_deadline().map(|due| Duration::from_nanos(due.saturating_sub(monotonic_ns())))
+    }
+
     /// While something is missing the thread waits here, at most until it has to ask; then the receive need not wait.
     pub(super) fn waits_for_timer(&self) -> bool {
-        let Some(due) = self.next_deadline() else { return false };
-        let left = Duration::from_nanos(due.saturating_sub(monotonic_ns())).min(TICK);
+        let Some(left) = self.until_timer().map(|left| left.min(TICK)) else { return false };
         if let Source::Half(half, _) = &self.source {
             match half.descriptor() {
                 Some(fd) => drop(linux::poll::wait_readable(fd, Some(left))),
@@ -62,7 +66,9 @@ impl Inbound {
 
     #[inline]
     pub(super) fn received_reliably(&mut self, count: usize, now: u64) -> Step {
-        let Self { source: Source::Half(_, Framing::Datagrams { buffer, reassembly, receiver: Some(receiver) }), .. } = self
+        let Self {
+            source: Source::Half(_, Framing::Datagrams { buffer, reassembly, receiver: Some(receiver) }), ..
+        } = self
         else {
             return Step::Nothing;
         };
@@ -98,7 +104,9 @@ impl Inbound {
     /// Delivers what waited for what came now, and says what is to be said.
     #[inline]
     fn deliver_ready(&mut self, now: u64) -> u32 {
-        let Self { source: Source::Half(half, Framing::Datagrams { reassembly, receiver: Some(receiver), .. }), .. } = self
+        let Self {
+            source: Source::Half(half, Framing::Datagrams { reassembly, receiver: Some(receiver), .. }), ..
+        } = self
         else {
             return 0;
         };

@@ -39,12 +39,8 @@ impl Repeats {
             let intake = Arc::new(Intake { arrivals: PiMutex::default(), waker: Waker::new()?, stop: stop.clone() });
             let poller = Poller::new()?;
             poller.add(&intake.waker, WAKER, Readiness::IN)?;
-            let hearing = Hearing {
-                intake: intake.clone(),
-                poller,
-                flows: Vec::new(),
-                sleeps_until: self.sleeps_until.clone(),
-            };
+            let hearing =
+                Hearing { intake: intake.clone(), poller, flows: Vec::new(), sleeps_until: self.sleeps_until.clone() };
             *self.thread.lock() = Some(linux::thread::spawn(Settings::named("repeats"), move || hearing.run())?);
             *slot = Some(intake);
         }
@@ -131,7 +127,8 @@ impl Hearing {
                 self.flows.push(None);
             }
             let watched = flow.descriptor().map(|fd| self.poller.add(fd, index as u64, Readiness::IN));
-            self.flows[index] = Some(Listened { flow: Arc::downgrade(&flow), watched: matches!(watched, Some(Ok(()))) });
+            self.flows[index] =
+                Some(Listened { flow: Arc::downgrade(&flow), watched: matches!(watched, Some(Ok(()))) });
         }
     }
 
