@@ -8,6 +8,7 @@ pub mod flow;
 pub mod fragment;
 pub mod inbound;
 pub mod outgoing;
+pub mod proxy;
 pub mod queue;
 pub mod reliable;
 pub mod right;
