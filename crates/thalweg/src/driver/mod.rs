@@ -8,6 +8,7 @@
 //! | `read-CLASS` | ≤ 1 per class | all further channels of the class |
 //! | `send-CLASS` | ≤ 1 per class | drains flows whose socket was full, flushes batches |
 //! | `pull` | ≤ 1 | answers questions to histories, 32 at a time |
+//! | `repeats` | ≤ 1 | hears the subscribers of reliable flows over datagrams, and repeats |
 //! | `send-FLOW` | one per channel with scheduling or processors of its own | sends all its samples |
 
 mod administer;
@@ -26,6 +27,7 @@ mod priority;
 mod proxy;
 mod pull;
 mod reader;
+mod reliable;
 mod sender;
 mod start;
 mod state;
