@@ -4,6 +4,7 @@ pub mod analysis;
 pub mod blocking;
 pub mod contract;
 pub mod network;
+pub mod placement;
 mod policy;
 pub mod priority;
 mod quantity;

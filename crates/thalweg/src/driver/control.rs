@@ -87,7 +87,7 @@ pub(crate) struct Control {
     /// What was asked for this node's ends of single channels: also for those that come again.
     pub(super) kept: ByNames,
     /// What was asked for other nodes' ends of channels with this node's ports: for those that start anew.
-    pub(super) lent: ByNames,
+    pub(super) kept_for_others: ByNames,
     /// Streams that this node hosts proxies for.
     pub(super) hosted: BTreeMap<Hosting, Hosted>,
     /// Requests for such streams whose source is not here yet.

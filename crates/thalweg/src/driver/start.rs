@@ -72,7 +72,7 @@ impl Control {
             relay: state.settings.relay,
             carried: Default::default(),
             looked: Instant::now(),
-            lent: BTreeMap::new(),
+            kept_for_others: BTreeMap::new(),
             processors: linux::sched::read(0).map(|found| found.affinity).unwrap_or_default(),
             rehoming: Vec::new(),
             counts: BTreeMap::new(),
