@@ -19,6 +19,7 @@ mod control;
 mod dial;
 mod entries;
 mod explain;
+mod host;
 mod incoming;
 mod keep;
 mod mismatch;

@@ -15,7 +15,7 @@ mod service;
 mod subscriber;
 
 pub(crate) use histories::{Histories, kept_at_publisher, kept_at_subscriber};
-pub(crate) use inlet::{AnyInlet, Delivery, Inlet, Payload};
+pub(crate) use inlet::{AnyInlet, Delivery, Inlet, Payload, Sink};
 pub(crate) use local::LOCAL;
 pub(crate) use outlet::{AnyOutlet, Outlet, Way};
 pub use publisher::{Loan, Publisher, PublisherBuilder};
