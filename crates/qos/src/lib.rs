@@ -1,7 +1,9 @@
 //! QoS policies and quantities: promises as values. Pure: no clock, no I/O.
 
+pub mod analysis;
 pub mod blocking;
 pub mod contract;
+pub mod network;
 mod policy;
 pub mod priority;
 mod quantity;

@@ -1,0 +1,175 @@
+//! The network of a contract as a graph: routes, what a sample takes on the wire, and what each link has to carry.
+//!
+//! Routes are shortest in hops; ties go to the lowest total propagation delay, then to the node that stands first in the file.
+//! Such a route's parts are routes themselves, so those from one node form a tree, and those towards one node, too.
+
+use std::sync::OnceLock;
+
+use crate::contract::{Link, System};
+
+/// One direction of a link; it has a queue of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Direction {
+    /// The link (index into [`System::links`]).
+    pub link: usize,
+    /// From the second node of [`Link::between`] to the first.
+    pub reversed: bool,
+}
+
+impl Direction {
+    /// Its place in a list of all directions: two for each link.
+    pub fn index(self) -> usize {
+        2 * self.link + usize::from(self.reversed)
+    }
+
+    /// The direction at that place of such a list.
+    pub fn at(index: usize) -> Self {
+        Self { link: index / 2, reversed: index % 2 == 1 }
+    }
+
+    /// The nodes it leads from and to (indices).
+    pub fn ends(self, system: &System) -> [usize; 2] {
+        let [first, second] = system.links[self.link].between;
+        if self.reversed { [second, first] } else { [first, second] }
+    }
+}
+
+/// The routes between one node, the root, and every other.
+#[derive(Clone, Debug)]
+pub struct Tree {
+    /// Hops between each node and the root; `None`: there is no way.
+    pub hops: Vec<Option<u32>>,
+    /// Each node's neighbour on its route, and the direction in which that hop is made; `None` at the root and off the tree.
+    pub up: Vec<Option<(usize, Direction)>>,
+    /// The nodes that have a route, the root first, then by hops.
+    pub order: Vec<usize>,
+}
+
+/// A neighbour: the node, and the direction that leads there.
+type Neighbour = (usize, Direction);
+
+/// A contract's network. Trees are computed when they are first asked for, so a large network costs what is used of it.
+#[derive(Debug)]
+pub struct Network {
+    neighbours: Vec<Vec<Neighbour>>,
+    delays: Vec<u64>,
+    towards: Vec<OnceLock<Tree>>,
+    from: Vec<OnceLock<Tree>>,
+}
+
+impl Network {
+    /// The network of `system`.
+    pub fn new(system: &System) -> Self {
+        let count = system.nodes.len();
+        let mut neighbours = vec![Vec::new(); count];
+        for (link, [first, second]) in system.links.iter().map(|link| link.between).enumerate() {
+            if first != second {
+                neighbours[first].push((second, Direction { link, reversed: false }));
+                neighbours[second].push((first, Direction { link, reversed: true }));
+            }
+        }
+        Self {
+            neighbours,
+            delays: system.links.iter().map(|link| link.delay).collect(),
+            towards: (0..count).map(|_| OnceLock::new()).collect(),
+            from: (0..count).map(|_| OnceLock::new()).collect(),
+        }
+    }
+
+    /// Hops of the route; `None`: there is no way.
+    pub fn hops(&self, from: usize, to: usize) -> Option<u32> {
+        self.towards(to).hops[from]
+    }
+
+    /// The route, hop by hop, empty from a node to itself; `None`: there is no way.
+    pub fn route(&self, from: usize, to: usize) -> Option<Vec<Direction>> {
+        let tree = self.towards(to);
+        tree.hops[from]?;
+        Some(std::iter::successors(tree.up[from], |(node, _)| tree.up[*node]).map(|(_, direction)| direction).collect())
+    }
+
+    /// The routes from every node to `target`.
+    pub fn towards(&self, target: usize) -> &Tree {
+        self.towards[target].get_or_init(|| self.tree(target, false))
+    }
+
+    /// The routes from `source` to every node.
+    pub fn from(&self, source: usize) -> &Tree {
+        self.from[source].get_or_init(|| self.tree(source, true))
+    }
+
+    /// Breadth first. Among the neighbours one hop nearer to the root, the one with the lowest total delay is taken, then the
+    /// one whose route stands first. Towards a root, that route differs first at the neighbour itself; from a root, where the
+    /// neighbours' routes differ: the rank of each among those of equal length.
+    fn tree(&self, root: usize, outwards: bool) -> Tree {
+        let count = self.neighbours.len();
+        let mut tree = Tree { hops: vec![None; count], up: vec![None; count], order: vec![root] };
+        let mut delay = vec![0_u64; count];
+        let mut rank: Vec<usize> = if outwards { vec![0; count] } else { (0..count).collect() };
+        tree.hops[root] = Some(0);
+        let mut level = vec![root];
+        for hops in 1.. {
+            let mut next = Vec::new();
+            for (node, _) in level.iter().flat_map(|node| &self.neighbours[*node]) {
+                if tree.hops[*node].is_none() {
+                    tree.hops[*node] = Some(hops);
+                    next.push(*node);
+                }
+            }
+            if next.is_empty() {
+                return tree;
+            }
+            for node in &next {
+                let nearer = self.neighbours[*node].iter().filter(|(near, _)| tree.hops[*near] == Some(hops - 1));
+                let best = nearer
+                    .map(|(near, away)| {
+                        (delay[*near].saturating_add(self.delays[away.link]), rank[*near], *near, *away)
+                    })
+                    .min_by_key(|(delay, rank, _, away)| (*delay, *rank, away.link));
+                if let Some((total, _, near, away)) = best {
+                    delay[*node] = total;
+                    let reversed = away.reversed != outwards;
+                    tree.up[*node] = Some((near, Direction { link: away.link, reversed }));
+                }
+            }
+            if outwards {
+                let by_route = |node: &usize| (tree.up[*node].map(|(near, _)| rank[near]), *node);
+                next.sort_unstable_by_key(by_route);
+                next.iter().enumerate().for_each(|(place, node)| rank[*node] = place);
+            }
+            tree.order.extend(&next);
+            level = next;
+        }
+        tree
+    }
+}
+
+/// Publishers and subscribers that no route joins: (topic, node of its publisher, subscriber), indices.
+pub fn disconnected(system: &System, network: &Network) -> Vec<(usize, usize, usize)> {
+    let mut found = Vec::new();
+    for (index, subscriber) in system.subscribers.iter().enumerate() {
+        let tree = network.towards(subscriber.node);
+        let publishers = &system.topics[subscriber.topic].publishers;
+        let apart = publishers.iter().filter(|node| tree.hops[**node].is_none());
+        found.extend(apart.map(|node| (subscriber.topic, *node, index)));
+    }
+    found
+}
+
+/// Packets that a sample of `size` bytes takes on `link`: ⌈size/mtu⌉, at least 1.
+pub fn packets(link: &Link, size: u64) -> u64 {
+    size.div_ceil(link.mtu.max(1)).max(1)
+}
+
+/// Bytes that a sample of `size` bytes takes on `link`: size + packets · overhead.
+pub fn wire_bytes(link: &Link, size: u64) -> u64 {
+    size.saturating_add(packets(link, size).saturating_mul(link.overhead))
+}
+
+/// Bit/s on `link` of samples of `size` bytes, `rate` of them per second.
+pub fn wire_load(link: &Link, size: u64, rate: f64) -> f64 {
+    wire_bytes(link, size) as f64 * 8.0 * rate
+}
+
+#[cfg(test)]
+mod tests;
