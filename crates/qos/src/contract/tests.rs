@@ -149,7 +149,7 @@ fn an_error_names_line_key_value_and_what_is_allowed() {
         ("\"1 Gbit/s\"", "\"0.1 bit/s\"", "rate = \"0.1 bit/s\""),
         ("\"8 KiB\"\n", "\"1 MiB\"\nburst = 3\n", "duplicate key"),
         (
-            "rate = \"1 Gbit/s\"",
+            "rate = \"1 Gbit/s\"\nmtu = \"9000 B\"",
             "rate = \"1 bit/s\"\ntransmission = \"80000 s\"",
             "longer than a day on link \"n2-n3\"",
         ),
