@@ -17,7 +17,8 @@ use thalweg::control::Document;
 
 /// Change the priority of a live channel: packets and threads, at both ends, at once and without reconnecting
 ///
-/// The settings are kept for the two port names: a channel that is opened again has them again. With one port instead of
+/// The settings are kept for the two port names at both nodes: a channel that is opened again has them again, also where
+/// one of the processes started anew. With one port instead of
 /// two, sched= and affinity= hold for all threads of its process. NAME=default takes a setting back.
 #[derive(Args, Debug)]
 #[command(

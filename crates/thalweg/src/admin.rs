@@ -53,6 +53,17 @@ pub enum Request {
         /// What changes. All of it or, with a reason, nothing.
         changes: Changes,
     },
+    /// To the nodes of both ports, where they are, and again to one that comes: what was set at the end of `port` of its
+    /// channel with `other`. The node of `port` has it from then on, unless something was set there already; the other's
+    /// keeps it in case that starts anew (YS-53).
+    Remember {
+        /// The port whose end it is.
+        port: String,
+        /// The port at the channel's other end.
+        other: String,
+        /// What was set; all default: it was taken back.
+        settings: PrioritySettings,
+    },
     /// To the node that has `port`: the priority of its end of the channel with `other`, as the kernel has it now.
     Get {
         /// A port of the node.

@@ -56,6 +56,7 @@ impl Control {
             Ok(admin::Request::Disconnect { publisher, subscriber }) => self.disconnect(publisher, subscriber),
             Ok(admin::Request::Command { port, text }) => self.command_port(&port, &text),
             Ok(admin::Request::Set { port, other, changes }) => self.set_priority(&port, &other, &changes),
+            Ok(admin::Request::Remember { port, other, settings }) => self.remember(port, other, settings),
             Ok(admin::Request::Get { port, other }) => self.get_priority(&port, other.as_deref()),
             Ok(admin::Request::Explain { publisher, subscriber }) => {
                 admin::Reply::Explanation(self.explain(&publisher, &subscriber))

@@ -3,6 +3,7 @@
 use super::FlowNews;
 use super::commands::Asker;
 use super::entries::{Entry, Joining};
+use super::priority::ByNames;
 use super::state::NodeState;
 use super::wanted::{Pair, Progress, WantedChannels};
 use crate::carrier::Carrier;
@@ -14,7 +15,6 @@ use crate::event::Event;
 use crate::handshake::Parameters;
 use crate::port::{AnyOutlet, Channel};
 use linux::poll::{Poller, Ready};
-use qos::priority::PrioritySettings;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::sync::{Arc, mpsc};
@@ -74,8 +74,10 @@ pub(crate) struct Control {
     pub(super) apart: BTreeSet<(String, String)>,
     /// Connections that last, of this node's publishers: subscribers of other hosts are told of them.
     pub(super) lasting: Vec<Connection>,
-    /// What was asked for single channels, by the names of the own and the other port: also for those that come again.
-    pub(super) kept: BTreeMap<(String, String), PrioritySettings>,
+    /// What was asked for this node's ends of single channels: also for those that come again.
+    pub(super) kept: ByNames,
+    /// What was asked for other nodes' ends of channels with this node's ports: for those that start anew.
+    pub(super) lent: ByNames,
     /// The processors that the process might use when the node was opened: what `affinity=default` means for all of it.
     pub(super) processors: Vec<u16>,
     /// Requests that take a channel from multicast to unicast: number, own and other port.
