@@ -17,4 +17,4 @@ mod velox;
 pub use hops::hop_delay;
 pub use mm1::{Mm1, Mm1k};
 pub use two_state::{TwoState, as_printed};
-pub use velox::{DELAY_BY_SUBSCRIBERS, HAND_OUT_BY_TOPICS, Line, Packets, Velox, network_delay};
+pub use velox::{DELAY_BY_SUBSCRIBERS, HAND_OUT_BY_TOPICS, Hop, Line, Velox, network_delay};

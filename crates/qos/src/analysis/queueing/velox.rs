@@ -1,27 +1,25 @@
 //! The delay model of Velox, §2.1.3. Times in microseconds, as in its tables.
 
-/// What eq. 6 needs to know of a route.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Packets {
-    /// M: hops.
-    pub hops: u32,
-    /// P: processing at each node that forwards, µs.
+/// A hop of a route, times in µs.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Hop {
+    /// P: processing at the node that forwards onto it; not counted on the first hop, where the sample starts.
     pub forwarding: f64,
-    /// L: propagation of each link, µs.
+    /// L: propagation.
     pub propagation: f64,
-    /// T: transmission of one packet, µs.
+    /// T: transmission of one packet.
     pub transmission: f64,
-    /// N: packets of a sample.
-    pub packets: u64,
 }
 
-/// Eq. 6 (V-23): T_tot = M·L + N·T + (M−1)·T + (M−1)·P.
+/// Eq. 6 (V-23), T_tot = M·L + N·T + (M−1)·T + (M−1)·P for N packets over M equal hops, written for hops that may differ:
+/// ΣL + ΣT + (N−1)·max T + ΣP without the first hop's P.
 ///
 /// Table 1 (V-30) gives 171.84 µs with T = 82.92 µs; 8192 bit at 100 Mbit/s are 81.92 µs, with which it would be 169.84.
-pub fn network_delay(way: Packets) -> f64 {
-    let (hops, packets) = (f64::from(way.hops), way.packets as f64);
-    let others = (hops - 1.0).max(0.0);
-    hops * way.propagation + packets * way.transmission + others * (way.transmission + way.forwarding)
+pub fn network_delay(hops: &[Hop], packets: u64) -> f64 {
+    let each: f64 = hops.iter().map(|hop| hop.propagation + hop.transmission).sum();
+    let slowest = hops.iter().map(|hop| hop.transmission).fold(0.0, f64::max);
+    let forwarding: f64 = hops.iter().skip(1).map(|hop| hop.forwarding).sum();
+    each + packets.saturating_sub(1) as f64 * slowest + forwarding
 }
 
 /// The components of Velox's end-to-end delay (V-11), µs.
@@ -80,7 +78,7 @@ impl Line {
         let (x, y) = (mean(|point| point.0), mean(|point| point.1));
         let spread: f64 = points.iter().map(|point| (point.0 - x).powi(2)).sum();
         let slope = points.iter().map(|point| (point.0 - x) * (point.1 - y)).sum::<f64>() / spread;
-        (spread > 0.0).then(|| Self { slope, intercept: y - slope * x })
+        (spread > 0.0).then_some(Self { slope, intercept: y - slope * x })
     }
 }
 
@@ -98,13 +96,16 @@ mod tests {
         assert!((found - wanted).abs() < 0.005, "{found}, wanted {wanted}");
     }
 
-    const TABLE1: Packets = Packets { hops: 2, forwarding: 5.0, propagation: 0.5, transmission: 82.92, packets: 1 };
+    const TABLE1: Hop = Hop { forwarding: 5.0, propagation: 0.5, transmission: 82.92 };
     const TABLE2: Velox = Velox { hand_in: 1.6, hand_out: 42.0, network: 171.84, interval: 83.3, service: 8.0 };
 
     #[test]
     fn tables_1_and_2_come_out() {
-        near(network_delay(TABLE1), 171.84);
-        near(network_delay(Packets { transmission: 81.92, ..TABLE1 }), 169.84);
+        near(network_delay(&[TABLE1; 2], 1), 171.84);
+        near(network_delay(&[Hop { transmission: 81.92, ..TABLE1 }; 2], 1), 169.84);
+        // M·L + N·T + (M−1)·T + (M−1)·P with M = 3, N = 4.
+        near(network_delay(&[TABLE1; 3], 4), 1.5 + 6.0 * 82.92 + 10.0);
+        near(network_delay(&[], 1), 0.0);
         near(TABLE2.table2(), 306.74);
         near(TABLE2.eq4_literal(), 398.04);
     }
