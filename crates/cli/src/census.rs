@@ -1,10 +1,13 @@
 //! What there is: nodes, ports, topics and channels, gathered from all nodes.
 
 use crate::session::Session;
+use linux::probe::Tree;
+use linux::probe::process::{self, State};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use thalweg::admin::{Reply, Request};
+use thalweg::control::local::silent_processes;
 use thalweg::control::matching::{is_pattern, topic_matches};
 use thalweg::control::{Direction, Document, NodeId, PortInfo};
 use thalweg::port::ChannelReport;
@@ -119,6 +122,13 @@ pub fn channels(session: &Session, nodes: &[Document]) -> Channels {
         }
     }
     Channels { channels: join(reports), silent }
+}
+
+/// Processes of this host that are stopped and have a node of this realm, which says nothing of itself.
+pub fn stopped(realm: &str, nodes: &[Document], own: NodeId) -> Vec<u32> {
+    let known: Vec<NodeId> = nodes.iter().map(|node| node.node).chain([own]).collect();
+    let silent = silent_processes(realm, &known);
+    silent.into_iter().filter(|pid| process::state(&Tree::host(), *pid) == State::Stopped).collect()
 }
 
 fn ask(session: &Session, node: &Document) -> Option<Vec<ChannelReport>> {

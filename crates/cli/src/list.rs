@@ -1,4 +1,6 @@
-//! `thalweg list`: nodes, ports, topics, channels.
+//! `thalweg list`: nodes, ports, topics, channels; policies.
+
+mod policies;
 
 use crate::census::{self, Channel, Port, Topic};
 use crate::failure::Result;
@@ -10,11 +12,14 @@ use thalweg::control::Document;
 
 /// List what there is: nodes, ports, topics, channels (all of them unless one is named)
 #[derive(Args, Debug)]
-#[command(after_help = "Example: thalweg list channels\n         thalweg list --json")]
+#[command(after_help = "Example: thalweg list channels\n         thalweg list --qos\n         thalweg list --json")]
 pub struct Arguments {
     /// Only these
     #[arg(value_enum)]
     what: Option<What>,
+    /// Ports with the policies they state, and which of them do not fit each other
+    #[arg(long, conflicts_with = "what")]
+    qos: bool,
     #[command(flatten)]
     common: Common,
 }
@@ -56,12 +61,18 @@ struct Lists<'a> {
     /// Nodes that did not say which channels they have.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     silent: Vec<String>,
+    /// Processes of this host that are stopped: what they have is not known.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    stopped: Vec<u32>,
 }
 
 /// Lists as asked.
 pub fn run(arguments: &Arguments) -> Result {
     let mut session = arguments.common.open("list")?;
     let nodes = session.settled();
+    if arguments.qos {
+        return policies::show(&session, &nodes);
+    }
     let wanted = |what| arguments.what.is_none_or(|only| only == what);
     let channels = wanted(What::Channels).then(|| census::channels(&session, &nodes));
     let (channels, silent) = channels.map_or((None, Vec::new()), |found| (Some(found.channels), found.silent));
@@ -71,7 +82,11 @@ pub fn run(arguments: &Arguments) -> Result {
         topics: wanted(What::Topics).then(|| census::topics(&census::ports(&nodes))),
         channels,
         silent,
+        stopped: census::stopped(&arguments.common.realm, &nodes, session.node.id()),
     };
+    for pid in &lists.stopped {
+        tell(&format!("process {pid} is stopped, and what it has is not known: kill -CONT {pid}"));
+    }
     if !lists.silent.is_empty() {
         tell(&format!("no answer from {}: their channels may be missing", lists.silent.join(", ")));
     }
@@ -121,12 +136,8 @@ const PORTS: [(&str, char); 6] =
 pub fn port_row(port: &Port<'_>) -> Vec<String> {
     let info = port.info;
     let direction = format!("{:?}", info.direction).to_lowercase();
-    let reliability = match info.qos.reliability {
-        qos::Reliability::Reliable => "reliable",
-        qos::Reliability::BestEffort => "best-effort",
-    };
     let (name, topic, kind) = (info.name.clone(), info.topic.clone(), info.message.name.clone());
-    vec![name, direction, topic, kind, reliability.to_owned(), port.node.to_owned()]
+    vec![name, direction, topic, kind, info.qos.reliability.to_string(), port.node.to_owned()]
 }
 
 /// A table of ports.

@@ -32,6 +32,7 @@ mod lab;
 mod list;
 mod measure;
 mod output;
+mod policies;
 mod priority;
 mod publish;
 mod quantity;

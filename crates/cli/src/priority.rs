@@ -18,8 +18,8 @@ use thalweg::control::Document;
 /// Change the priority of a live channel: packets and threads, at both ends, at once and without reconnecting
 ///
 /// The settings are kept for the two port names at both nodes: a channel that is opened again has them again, also where
-/// one of the processes started anew. With one port instead of
-/// two, sched= and affinity= hold for all threads of its process. NAME=default takes a setting back.
+/// one of the processes started anew. With one port instead of two, sched= and affinity= hold for all threads of its
+/// process. NAME=default takes a setting back.
 #[derive(Args, Debug)]
 #[command(
     override_usage = "thalweg set [OPTIONS] /OUT [/IN] [class=CLASS] [dscp=DSCP] [tos=N] [priority=N] [sched=SCHED] [affinity=CPUS] [pace=RATE]",

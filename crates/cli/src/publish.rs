@@ -9,7 +9,7 @@ use crate::quantity;
 use crate::session::{Common, Session};
 use crate::statistics::rounded;
 use clap::Args;
-use qos::{Class, Qos, Queue, Reliability};
+use qos::{Class, Ownership, Qos, Queue, Reliability};
 use serde::Serialize;
 use source::{Blocks, Counters, Lines, Next, Source};
 use std::path::PathBuf;
@@ -62,6 +62,9 @@ pub struct Arguments {
     /// Samples may be lost on the way
     #[arg(long)]
     best_effort: bool,
+    /// Exclusive ownership with this strength: of the living publishers only the strongest counts
+    #[arg(long, value_name = "N", allow_negative_numbers = true, help_heading = "QoS")]
+    ownership_strength: Option<i32>,
     /// Wait until this many subscribers are connected, however long it takes; 0: start at once
     #[arg(long, value_name = "N")]
     wait: Option<usize>,
@@ -151,8 +154,6 @@ impl Arguments {
     }
 
     fn qos(&self) -> Qos {
-        let lossy = self.best_effort || quantity::is_lossy(&self.carrier);
-        let reliability = if lossy { Reliability::BestEffort } else { Reliability::Reliable };
         let queue = if self.pace().is_none() {
             Queue::Block { limit: INPUT_QUEUE, up_to_us: ROOM.as_micros() as u64 }
         } else {
@@ -160,13 +161,27 @@ impl Arguments {
         };
         let largest = self.sample_size().max(MAX_MESSAGE);
         let max_message = u32::try_from(largest).unwrap_or(u32::MAX);
-        Qos { reliability, queue, class: self.class, max_message, ..Qos::default() }
+        Qos { queue, class: self.class, max_message, ..Qos::default() }
+    }
+
+    /// What the command says of losses and strength holds against the profile.
+    fn decide(&self, qos: &mut Qos) {
+        if self.best_effort || quantity::is_lossy(&self.carrier) {
+            qos.reliability = Reliability::BestEffort;
+        } else if self.reliable {
+            qos.reliability = Reliability::Reliable;
+        }
+        if let Some(strength) = self.ownership_strength {
+            (qos.ownership, qos.strength) = (Ownership::Exclusive, strength);
+        }
     }
 
     fn open<S: Source>(&self, session: &Session) -> Result<Publisher<S::Message>> {
         let default = || format!("/{}/{}/pub1", session.node.name(), self.topic.trim_start_matches('/'));
-        let priority = self.given.settings(&self.port.clone().unwrap_or_else(default), &self.topic)?;
-        let mut builder = session.node.publisher::<S::Message>(&self.topic).qos(self.qos()).priority(priority);
+        let mut qos = self.qos();
+        let priority = self.given.settings(&self.port.clone().unwrap_or_else(default), &self.topic, &mut qos)?;
+        self.decide(&mut qos);
+        let mut builder = session.node.publisher::<S::Message>(&self.topic).qos(qos).priority(priority);
         if let Some(name) = &self.port {
             builder = builder.named(name);
         }

@@ -74,7 +74,7 @@ impl Tap {
         let adapts = !self.target.reliable && self.reliability == Reliability::Reliable;
         let mut lossy = false;
         session.tell_events_but(|event| match event {
-            Event::Incompatible { subscriber, policy, .. } if adapts && policy == "reliability" => {
+            Event::Incompatible { subscriber, policy, fallback: false, .. } if adapts && policy == "reliability" => {
                 lossy |= *subscriber == name;
                 *subscriber == name
             }
@@ -92,8 +92,8 @@ impl Tap {
         let target = &self.target;
         let offered = target.offered(session);
         let largest = offered.iter().map(|p| p.qos.max_message).chain([Qos::default().max_message]).max();
-        let qos = Qos { reliability: self.reliability, max_message: largest.unwrap_or_default(), ..Qos::default() };
-        let mut builder = session.node.subscriber::<Untyped>(&target.topic).qos(qos);
+        let mut qos = Qos { reliability: self.reliability, max_message: largest.unwrap_or_default(), ..Qos::default() };
+        let mut builder = session.node.subscriber::<Untyped>(&target.topic);
         if let Some(name) = &target.port {
             builder = builder.named(name);
         }
@@ -101,12 +101,12 @@ impl Tap {
             let topic = target.topic.trim_start_matches('/').replace('*', "any");
             let default = || format!("/{}/{topic}/sub1", session.node.name());
             let name = target.port.clone().unwrap_or_else(default);
-            builder = builder.priority(given.settings(&name, &target.topic)?);
+            builder = builder.priority(given.settings(&name, &target.topic, &mut qos)?);
         }
         if target.carrier != "auto" {
             builder = builder.carriers([target.carrier.as_str()]);
         }
-        self.port = Some(builder.callback((self.callback)())?);
+        self.port = Some(builder.qos(qos).callback((self.callback)())?);
         Ok(())
     }
 }

@@ -331,6 +331,29 @@ fn ys_31_ports_are_opened_with_the_priority_of_a_string_or_a_profile() {
 }
 
 #[test]
+fn ys_31_ys_33_a_connection_is_made_with_the_priority_of_a_string_and_carriers_are_listed() {
+    let pair = pair();
+    pair.done("disconnect /publisher1 /subscriber1");
+    let connect = |qos: &str| {
+        let mut command = pair.house.command("connect /publisher1 /subscriber1 --carrier tcp --json --qos");
+        command.arg(qos);
+        Running::start(command).finish()
+    };
+    let said = connect("level:highest");
+    assert!(said.code() == 2 && said.errors.contains("level"), "{}", said.errors);
+    assert_eq!(connect("Level:HIGH ; socket_priority:5").code(), 2, "no key of YARP's");
+    assert_eq!(connect("Level:HIGH").json()["connected"], true);
+    for end in ["publisher", "subscriber"] {
+        assert_eq!(pair.end(end)["qos"]["tos"], 144, "{end}");
+    }
+    let listed = pair.run("connect --list-carriers --json").json();
+    let names: Vec<_> = listed["carriers"].as_array().unwrap().iter().map(|c| c["carrier"].as_str().unwrap()).collect();
+    assert_eq!(names, ["auto", "local", "shm", "tcp", "udp", "mcast"]);
+    assert_eq!(pair.run("connect /publisher1").code(), 2);
+    assert_eq!(pair.run("connect --qos level:low /publisher1 /nowhere").code(), 1);
+}
+
+#[test]
 fn ys_53_an_end_whose_process_starts_anew_has_its_priority_again() {
     const SUBSCRIBE: &str = "sub /a --port /subscriber1 --json --carrier tcp";
     let mut pair = pair();

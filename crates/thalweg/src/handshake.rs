@@ -96,8 +96,8 @@ pub struct Accepted {
 /// A refusal.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Refused {
-    /// `version`, `realm`, `node`, `port`, `type`, `reliability`, `carrier`, `system`, or `answers`
-    /// (they have a channel on the connection of their questions).
+    /// `version`, `realm`, `node`, `port`, `topic`, `system`, `answers` (they have a channel on the connection of their
+    /// questions), or what a [`Mismatch`](crate::control::matching::Mismatch) names.
     pub policy: String,
     /// What the publisher offers.
     pub offered: String,
@@ -105,6 +105,9 @@ pub struct Refused {
     pub requested: String,
     /// What would fit.
     pub remedy: String,
+    /// What else stands between the two.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub others: Vec<Refused>,
 }
 
 /// Carrier parameters.
@@ -172,6 +175,7 @@ mod tests {
             offered: "A".into(),
             requested: "B".into(),
             remedy: String::new(),
+            others: Vec::new(),
         });
         let bytes = pack(&refused).unwrap();
         for cut in 0..bytes.len() {

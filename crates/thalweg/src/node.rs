@@ -282,6 +282,7 @@ impl Node {
                 request.qos.max_message
             )));
         }
+        request.qos.check().map_err(|wrong| Error::Usage(format!("QoS: {wrong}")))?;
         request.priority.check().map_err(|wrong| Error::Usage(wrong.to_string()))?;
         let carriers = state.check_carriers(request.carriers.as_deref())?;
         if request.answers.is_some_and(|answers| answers.node != self.id()) {

@@ -71,7 +71,7 @@ impl Control {
             Progress::Idle(_) | Progress::Refused => false,
         };
         let free = !self.apart.contains(&names) && !self.wanted.get(&pair).is_some_and(elsewhere);
-        let fits = matches!(compare(&answers.publisher, inlet.info()), Match::Matched);
+        let fits = matches!(compare(&answers.publisher, inlet.info()), Match::Matched(_));
         let subscriber = inlet.info().clone();
         let same_clock = request.clock == self.state.clock;
         (free && fits).then_some(Expected { pair, subscriber, answers, same_clock })

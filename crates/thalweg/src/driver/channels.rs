@@ -11,8 +11,11 @@ use crate::event::Event;
 use crate::port::{AnyInlet, Channel, LOCAL, PortRef, Way};
 use linux::poll::Readiness;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
+
+/// Number of the next channel: of all nodes of the process, because a `local` channel is known to two of them by its number.
+static NEXT: AtomicU64 = AtomicU64::new(1);
 
 impl Control {
     /// Whether two ports belong together; wants their channel if so.
@@ -32,20 +35,13 @@ impl Control {
             wants.carriers.clear();
         }
         match compare(&seen, &wants) {
-            Match::Matched => self.want(publisher, offered, subscriber, asked, by_name),
-            Match::NotSameTopic => {}
-            Match::Mismatch { policy, offered: o, requested, remedy } => {
-                let (publisher, subscriber) = names;
-                let policy = policy.to_owned();
-                self.state.events.push(Event::Incompatible {
-                    publisher,
-                    subscriber,
-                    policy,
-                    offered: o,
-                    requested,
-                    remedy,
-                });
+            Match::Matched(given_up) => {
+                self.incompatible(&names, given_up, true);
+                let settled = PortInfo { qos: asked.qos.settled(&offered.qos), ..asked.clone() };
+                self.want(publisher, offered, subscriber, &settled, by_name);
             }
+            Match::NotSameTopic => {}
+            Match::Mismatched(between) => self.incompatible(&names, between, false),
         }
     }
 
@@ -204,7 +200,7 @@ impl Control {
         same_clock: bool,
     ) -> Channel {
         Channel {
-            id: self.state.next_channel(),
+            id: NEXT.fetch_add(1, Ordering::Relaxed),
             publisher,
             subscriber,
             publisher_name: offered.name.clone(),

@@ -12,7 +12,6 @@ use crate::carrier::{Carrier, Opening, Place, ReceiveHalf, shared};
 use crate::channel::inbound::{Agreed, Inbound};
 use crate::control::CHANNEL_HANDSHAKE;
 use crate::control::local::Users;
-use crate::event::Event;
 use crate::handshake::{self, Accepted, Answer, Answers, Parameters, Refused, Request, VERSION};
 use linux::memory::RingReader;
 use linux::poll::Readiness;
@@ -167,17 +166,16 @@ impl Control {
     }
 
     fn refused(&mut self, pair: Pair, refused: Refused) {
-        let Refused { policy, offered, requested, remedy } = refused;
-        if matches!(policy.as_str(), "carrier" | "system" | "answers") {
-            return self.try_failed(pair, &format!("refused: {remedy}"));
+        if matches!(refused.policy.as_str(), "carrier" | "system" | "answers") {
+            return self.try_failed(pair, &format!("refused: {}", refused.remedy));
         }
-        if matches!(policy.as_str(), "port" | "node") {
+        if matches!(refused.policy.as_str(), "port" | "node") {
             return self.drop_wanted(pair, "the publisher closed");
         }
         let Some(wanted) = self.wanted.get_mut(&pair) else { return };
         wanted.progress = Progress::Refused;
-        let (publisher, subscriber) = (wanted.publisher.name.clone(), wanted.subscriber.name.clone());
-        self.state.events.push(Event::Incompatible { publisher, subscriber, policy, offered, requested, remedy });
+        let names = (wanted.publisher.name.clone(), wanted.subscriber.name.clone());
+        self.incompatible_there(&names, refused);
     }
 
     fn accept(&mut self, mut dial: Dial, accepted: Accepted) {

@@ -2,6 +2,7 @@
 
 use super::control::Control;
 use super::entries::{Entry, PendingAttach, Reply};
+use super::mismatch::refusal;
 use super::wrap;
 use crate::carrier::tcp::{self, TcpSend};
 use crate::carrier::{Capabilities, Carrier, Place, SendHalf};
@@ -283,10 +284,14 @@ impl Control {
             subscriber.carriers.clear();
         }
         match compare(&publisher, &subscriber) {
-            Match::Matched => Ok((outlet, batching)),
+            Match::Matched(_) => Ok((outlet, batching)),
             Match::NotSameTopic => Err(refused("topic", request, &publisher.topic)),
-            Match::Mismatch { policy, offered, requested, remedy } => {
-                Err(Refused { policy: policy.to_owned(), offered, requested, remedy })
+            Match::Mismatched(between) => {
+                // A carrier is asked for again and again.
+                if between.iter().any(|mismatch| mismatch.policy != "carrier") {
+                    self.incompatible(&(publisher.name, subscriber.name), between.clone(), false);
+                }
+                Err(refusal(between).unwrap_or_else(|| refused("port", request, "a port that fits")))
             }
         }
     }
@@ -374,5 +379,6 @@ fn refused(policy: &str, request: &Request, offered: &str) -> Refused {
         "topic" => request.subscriber.topic.clone(),
         _ => request.carrier.clone(),
     };
-    Refused { policy: policy.to_owned(), offered: offered.to_owned(), requested, remedy: format!("it takes {offered}") }
+    let remedy = format!("it takes {offered}");
+    Refused { policy: policy.to_owned(), offered: offered.to_owned(), requested, remedy, others: Vec::new() }
 }

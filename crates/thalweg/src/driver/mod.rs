@@ -19,6 +19,7 @@ mod entries;
 mod explain;
 mod incoming;
 mod keep;
+mod mismatch;
 mod news;
 mod priority;
 mod reader;

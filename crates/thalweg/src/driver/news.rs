@@ -78,6 +78,7 @@ impl Control {
         };
         for (at, info) in &added {
             self.tell_subscriber(*at, info);
+            self.compare_offers(*at, info);
             self.tell_of_priorities(*at, &info.name);
         }
         let inlets = self.state.inlets();
@@ -103,6 +104,9 @@ impl Control {
             for (publisher, other) in others {
                 self.consider(publisher, &other, me, &info);
             }
+        }
+        if info.direction == Direction::Publisher {
+            self.compare_requests(&info);
         }
         let mut change = Change::default();
         change.added.insert(port, info);

@@ -14,7 +14,7 @@ use crate::port::{AnyInlet, AnyOutlet};
 use linux::poll::Waker;
 use qos::priority::PrioritySettings;
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::Instant;
 
@@ -49,7 +49,6 @@ pub(crate) struct NodeState {
     commands: mpsc::Sender<Command>,
     progress: (Mutex<u64>, Condvar),
     next_port: AtomicU32,
-    next_channel: AtomicU64,
     closed: AtomicBool,
 }
 
@@ -99,7 +98,6 @@ impl NodeState {
             commands,
             progress: Default::default(),
             next_port: AtomicU32::new(1),
-            next_channel: AtomicU64::new(1),
             closed: AtomicBool::new(false),
         }
     }
@@ -180,9 +178,6 @@ impl NodeState {
 
     pub fn next_port(&self) -> PortId {
         PortId(self.next_port.fetch_add(1, Ordering::Relaxed))
-    }
-    pub fn next_channel(&self) -> u64 {
-        self.next_channel.fetch_add(1, Ordering::Relaxed)
     }
 
     pub fn default_port_name(&self, topic: &str, direction: Direction, port: PortId) -> String {

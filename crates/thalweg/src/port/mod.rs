@@ -5,6 +5,7 @@ mod joins;
 mod local;
 pub mod monitor;
 mod outlet;
+mod policies;
 mod publisher;
 mod round;
 mod sample;
@@ -96,7 +97,7 @@ pub struct PortRef {
 /// One channel as either end sees it: who, how, and its counters. Shared by the threads that serve it.
 #[derive(Debug)]
 pub struct Channel {
-    /// Number of the channel within its node.
+    /// Number of the channel within its process.
     pub id: u64,
     /// The publishing port.
     pub publisher: PortRef,

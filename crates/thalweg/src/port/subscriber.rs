@@ -44,7 +44,7 @@ pub struct Subscriber<M: Message> {
 /// Settings of a subscriber; see [`Node::subscriber`].
 pub struct SubscriberBuilder<M: Message> {
     node: Node,
-    request: PortRequest,
+    pub(super) request: PortRequest,
     on_publisher: bool,
     mode: Mode,
     message: PhantomData<M>,
