@@ -7,6 +7,7 @@
 //! | [`publish`], [`subscribe`] | `pub` and `sub` |
 //! | [`list`], [`info`], [`top`] | what there is, from what all nodes say ([`census`]) |
 //! | [`connect`] | channels by administration |
+//! | [`plan`] | bounds, classes and proxies from a contract |
 //! | [`apply`] | queues and priorities of this host from a file, and undoing them |
 //! | [`priority`] | `set` and `get`: packets and threads of live channels |
 //! | [`admin`], [`yarp`] | the same in YARP's words |
@@ -32,6 +33,7 @@ mod lab;
 mod list;
 mod measure;
 mod output;
+mod plan;
 mod policies;
 mod priority;
 mod publish;
@@ -87,6 +89,7 @@ enum Verb {
     Router(router::Arguments),
     /// Measure latency, throughput and fan-out, and compare them with bare sockets
     Bench(bench::Arguments),
+    Plan(plan::Arguments),
     Apply(apply::ApplyArguments),
     Restore(apply::RestoreArguments),
     Lab(lab::Arguments),
@@ -118,6 +121,7 @@ fn main() -> ExitCode {
         Verb::Why(arguments) => why::run(arguments),
         Verb::Doctor(arguments) => doctor::run(arguments),
         Verb::Router(arguments) => router::run(arguments),
+        Verb::Plan(arguments) => plan::run(arguments),
         Verb::Apply(arguments) => apply::apply(arguments),
         Verb::Restore(arguments) => apply::restore(arguments),
         Verb::Bench(arguments) => return bench::run(arguments),

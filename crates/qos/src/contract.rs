@@ -8,10 +8,14 @@
 //! | `file` | the tables of the file as they are written |
 //! | `value` | values and what they may be |
 //! | `read` | from the file to [`System`] |
+//! | [`check`] | what can be read but is hardly meant |
 
+mod check;
 mod file;
 mod read;
 mod value;
+
+pub use check::{Finding, check};
 
 use crate::Class;
 use std::fmt;

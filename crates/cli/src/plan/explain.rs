@@ -1,0 +1,55 @@
+//! Each delay's terms, with their sources.
+
+use super::show;
+use crate::output::table;
+use qos::plan::{Channel, Plan, Term};
+use qos::show_time;
+
+/// Every channel, term by term.
+pub fn text(plan: &Plan) -> String {
+    let mut parts = vec![show::verdict(plan)];
+    if !plan.refusals.is_empty() {
+        parts.push(show::refusals(plan));
+    }
+    parts.extend(plan.channels.iter().map(channel));
+    parts.join("\n\n")
+}
+
+fn channel(channel: &Channel) -> String {
+    let Channel { topic, publisher, subscriber, node, .. } = channel;
+    let proxy = channel.proxy.as_ref().map(|proxy| format!(", scaled at {proxy}")).unwrap_or_default();
+    let head = format!("{topic}: {publisher} → {subscriber} at {node}, class {}{proxy}", channel.class);
+    let row = |term: &Term| {
+        let us = if term.aside { format!("({})", show_time(term.us)) } else { show_time(term.us) };
+        vec!["  ".to_owned(), us, term.name.clone(), term.because.clone()]
+    };
+    let mut rows: Vec<Vec<String>> = channel.derivation.iter().map(row).collect();
+    rows.push(vec!["  ".to_owned(), sum(channel), total(channel), verdict(channel)]);
+    format!("{head}\n{}", body(&rows))
+}
+
+fn sum(channel: &Channel) -> String {
+    channel.mean_us.or(channel.bound_us).map_or("no limit".to_owned(), show_time)
+}
+
+fn total(channel: &Channel) -> String {
+    if channel.mean_us.is_some() { "= mean".to_owned() } else { "= bound".to_owned() }
+}
+
+fn verdict(channel: &Channel) -> String {
+    let loss = channel.loss.map(|loss| format!("; {:.3e} of all samples are lost", loss)).unwrap_or_default();
+    let deadline = match (channel.mean_us.or(channel.bound_us), channel.deadline_us) {
+        (_, None) => "no deadline".to_owned(),
+        (Some(delay), Some(deadline)) if delay <= deadline * (1.0 + 1e-9) => {
+            format!("deadline {}: {} to spare", show_time(deadline), show_time((deadline - delay).max(0.0)))
+        }
+        (_, Some(deadline)) => format!("deadline {}: LATE", show_time(deadline)),
+    };
+    deadline + &loss
+}
+
+/// Rows in columns, without a head.
+fn body(rows: &[Vec<String>]) -> String {
+    let text = table(&[("", '<'), ("", '>'), ("", '<'), ("", '<')], rows);
+    text.lines().skip(1).collect::<Vec<_>>().join("\n")
+}
