@@ -4,6 +4,7 @@ pub mod analysis;
 pub mod blocking;
 pub mod contract;
 pub mod network;
+pub mod placement;
 pub mod plan;
 mod policy;
 pub mod priority;

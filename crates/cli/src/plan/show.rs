@@ -121,7 +121,8 @@ fn links(plan: &Plan) -> String {
 }
 
 fn proxies(plan: &Plan) -> String {
-    let headers = [("topic", '<'), ("from", '<'), ("proxy at", '<'), ("for", '<'), ("messages/s", '>'), ("bits/s", '>')];
+    let headers =
+        [("topic", '<'), ("from", '<'), ("proxy at", '<'), ("for", '<'), ("messages/s", '>'), ("bits/s", '>')];
     let row = |proxy: &qos::plan::Proxy| {
         vec![
             proxy.topic.clone(),

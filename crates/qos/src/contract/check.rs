@@ -73,8 +73,9 @@ fn unused(contract: &Contract, network: &Network) -> Vec<Finding> {
             .then(|| finding(contract.lines.links[index], format!("link {:?}", link.name), because))
     };
     let topic = |(index, topic): (usize, &super::Topic)| {
-        (!topics.contains(&index))
-            .then(|| finding(contract.lines.topics[index], format!("topic {:?}", topic.name), "unused: nobody wants it"))
+        (!topics.contains(&index)).then(|| {
+            finding(contract.lines.topics[index], format!("topic {:?}", topic.name), "unused: nobody wants it")
+        })
     };
     let node = |(index, node): (usize, &super::Node)| {
         let because = "unused: no link leads to it, and nothing runs there";
@@ -134,7 +135,9 @@ fn requests(system: &System, subscriber: &Subscriber, network: &Network) -> Vec<
     if subscriber.scale > 1 && filter > deadline {
         let scale = subscriber.scale;
         let (filter, deadline) = (show(filter), show(deadline));
-        found.push(format!("filter longer than the deadline: scale = {scale} lets a sample pass every {filter}, deadline {deadline}"));
+        found.push(format!(
+            "filter longer than the deadline: scale = {scale} lets a sample pass every {filter}, deadline {deadline}"
+        ));
     } else if topic.period > deadline {
         let (period, deadline) = (show(topic.period), show(deadline));
         found.push(format!("offered period {period} is longer than the requested deadline {deadline}"));
@@ -172,7 +175,9 @@ fn unreachable(
     let limit = deadline as f64 / 1e3;
     if least > limit * (1.0 + 1e-9) {
         let (least, limit) = (show_time(least), show_time(limit));
-        return Some(format!("unreachable deadline {limit}: from {from} a sample takes {least} when nothing else is sent"));
+        return Some(format!(
+            "unreachable deadline {limit}: from {from} a sample takes {least} when nothing else is sent"
+        ));
     }
     let paper = topic.period.saturating_mul(hops.len() as u64);
     let scales = subscriber.scale > 1 || subscriber.scaled_size.is_some();

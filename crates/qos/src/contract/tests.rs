@@ -211,10 +211,25 @@ fn what_is_hardly_meant_is_found_and_nothing_else() {
         ("\"10 ms\"", "\"150 us\"", 48, "filter longer than the deadline: scale = 2 lets a sample pass every 166.6 us"),
         ("\"10 ms\"", "\"400 us\"", 48, "unreachable deadline 400 us: from n1 a sample takes"),
         ("\"1 KiB\"", "\"9 KiB\"", 48, "requested scaled_size 9216 B is more than the 8192 B"),
-        ("between = [\"n2\", \"n3\"]", "between = [\"n2\", \"n3\"]\nname = \"video\"", 36, "name used twice: a link of line 29"),
-        ("[placement]", "[[link]]\nbetween = [\"n1\", \"n2\"]\nrate = \"1 Mbit/s\"\ndelay = \"1 s\"\n[placement]", 63, "unused: no route"),
+        (
+            "between = [\"n2\", \"n3\"]",
+            "between = [\"n2\", \"n3\"]\nname = \"video\"",
+            36,
+            "name used twice: a link of line 29",
+        ),
+        (
+            "[placement]",
+            "[[link]]\nbetween = [\"n1\", \"n2\"]\nrate = \"1 Mbit/s\"\ndelay = \"1 s\"\n[placement]",
+            63,
+            "unused: no route",
+        ),
         ("[placement]", "[[node]]\nname = \"n4\"\n[placement]", 63, "unused: no link leads"),
-        ("[placement]", "[[topic]]\nname = \"t\"\nsize = \"1 B\"\nrate = \"1 Hz\"\npublisher = \"n1\"\n[placement]", 63, "nobody wants it"),
+        (
+            "[placement]",
+            "[[topic]]\nname = \"t\"\nsize = \"1 B\"\nrate = \"1 Hz\"\npublisher = \"n1\"\n[placement]",
+            63,
+            "nobody wants it",
+        ),
         ("cpu_send = \"20 us\"", "cpu_send = \"90 us\"", 35, "cpu_send 90 us is longer than its period 83.3 us"),
     ] {
         let text = plain.replacen(from, to, 1);
