@@ -101,6 +101,12 @@ pub struct Channel {
     /// The same in the order in which a sample meets them, with their sources.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub derivation: Vec<Term>,
+    /// What is said beside the delay, and is no part of it: what another reading of the model gives.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub also: Vec<Term>,
+    /// The parts of the time in which the publisher's node waits and processes (Velox, eq. 2).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub occupancy: Option<[f64; 2]>,
 }
 
 /// A part of a delay.
@@ -112,9 +118,16 @@ pub struct Term {
     pub us: f64,
     /// How it was computed, and where that comes from.
     pub because: String,
-    /// It is said beside the delay, and is no part of it.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub aside: bool,
+    /// What it is the sum of.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub parts: Vec<Term>,
+}
+
+impl Term {
+    /// A term without parts.
+    pub fn new(name: impl Into<String>, us: f64, because: impl Into<String>) -> Self {
+        Self { name: name.into(), us, because: because.into(), parts: Vec::new() }
+    }
 }
 
 /// One direction of a link.
@@ -225,3 +238,6 @@ pub struct Solver {
     /// How far from the best the answer may be, as a part of it.
     pub gap: Option<f64>,
 }
+
+#[cfg(test)]
+mod tests;

@@ -19,21 +19,30 @@ fn channel(channel: &Channel) -> String {
     let Channel { topic, publisher, subscriber, node, .. } = channel;
     let proxy = channel.proxy.as_ref().map(|proxy| format!(", scaled at {proxy}")).unwrap_or_default();
     let head = format!("{topic}: {publisher} → {subscriber} at {node}, class {}{proxy}", channel.class);
-    let row = |term: &Term| {
-        let us = if term.aside { format!("({})", show_time(term.us)) } else { show_time(term.us) };
-        vec!["  ".to_owned(), us, term.name.clone(), term.because.clone()]
-    };
-    let mut rows: Vec<Vec<String>> = channel.derivation.iter().map(row).collect();
-    rows.push(vec!["  ".to_owned(), sum(channel), total(channel), verdict(channel)]);
+    let mut rows: Vec<Vec<String>> = Vec::new();
+    for term in &channel.derivation {
+        rows.push(row(show_time(term.us), &term.name, &term.because));
+        let part = |part: &Term| {
+            row(String::new(), &format!("  {}", part.name), &format!("{} = {}", show_time(part.us), part.because))
+        };
+        rows.extend(term.parts.iter().map(part));
+    }
+    rows.push(row(sum(channel), total(channel), &verdict(channel)));
+    let beside = |term: &Term| row(format!("({})", show_time(term.us)), &term.name, &term.because);
+    rows.extend(channel.also.iter().map(beside));
     format!("{head}\n{}", body(&rows))
+}
+
+fn row(time: String, name: &str, because: &str) -> Vec<String> {
+    vec!["  ".to_owned(), time, name.to_owned(), because.to_owned()]
 }
 
 fn sum(channel: &Channel) -> String {
     channel.mean_us.or(channel.bound_us).map_or("no limit".to_owned(), show_time)
 }
 
-fn total(channel: &Channel) -> String {
-    if channel.mean_us.is_some() { "= mean".to_owned() } else { "= bound".to_owned() }
+fn total(channel: &Channel) -> &'static str {
+    if channel.mean_us.is_some() { "= mean" } else { "= bound" }
 }
 
 fn verdict(channel: &Channel) -> String {

@@ -209,7 +209,7 @@ fn what_is_hardly_meant_is_found_and_nothing_else() {
     for (from, to, line, says) in [
         ("\"45 %\"", "\"40 %\"", 18, "shares add up to 95.0000 %: 5.0000 % belong to no class"),
         ("\"10 ms\"", "\"150 us\"", 48, "filter longer than the deadline: scale = 2 lets a sample pass every 166.6 us"),
-        ("\"10 ms\"", "\"400 us\"", 48, "unreachable deadline 400 us: from n1 a sample takes"),
+        ("\"10 ms\"", "\"170 us\"", 48, "unreachable deadline 170 us: from n1 a sample takes"),
         ("\"1 KiB\"", "\"9 KiB\"", 48, "requested scaled_size 9216 B is more than the 8192 B"),
         (
             "between = [\"n2\", \"n3\"]",

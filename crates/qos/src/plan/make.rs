@@ -54,7 +54,7 @@ fn at_publishers(system: &System, network: &Network) -> Vec<Placed> {
 }
 
 fn channel(system: &System, way: &Way, model: Model) -> Channel {
-    let Delay { us, terms, loss } = match model {
+    let Delay { us, terms, also, loss, occupancy } = match model {
         Model::PaperHop => means::paper_hop(system, way),
         Model::VeloxTable2 | Model::VeloxEq4Literal | Model::Mm1 | Model::Mm1k => means::velox(system, way, model),
         Model::Nc | Model::Rta | Model::Bound => Delay::default(),
@@ -75,6 +75,8 @@ fn channel(system: &System, way: &Way, model: Model) -> Channel {
         loss,
         terms: terms.iter().map(|term| (term.name.clone(), term.us)).collect(),
         derivation: terms,
+        also,
+        occupancy,
     }
 }
 

@@ -8,19 +8,15 @@ use crate::contract::System;
 /// What a model says of a channel.
 #[derive(Default)]
 pub(super) struct Delay {
-    /// µs; `None`: it grows without limit.
+    /// µs; `None`: it grows without limit, or the model says nothing.
     pub us: Option<f64>,
     pub terms: Vec<Term>,
+    /// What another reading gives.
+    pub also: Vec<Term>,
     /// The part of samples that is lost.
     pub loss: Option<f64>,
-}
-
-fn term(name: impl Into<String>, us: f64, because: impl Into<String>) -> Term {
-    Term { name: name.into(), us, because: because.into(), aside: false }
-}
-
-fn aside(name: impl Into<String>, us: f64, because: impl Into<String>) -> Term {
-    Term { aside: true, ..term(name, us, because) }
+    /// Waiting and processing.
+    pub occupancy: Option<[f64; 2]>,
 }
 
 fn micros(ns: u64) -> f64 {
@@ -34,49 +30,41 @@ pub(super) fn paper_hop(system: &System, way: &Way) -> Delay {
         let from = &system.nodes[hop.direction.ends(system)[0]].name;
         let (time, which) = if at < way.before { (period, "T") } else { (scaled, "T'") };
         let because = format!("{from} may hold a sample for one period {which} before it sends it on (P-21)");
-        term(format!("hop {} at {from}", at + 1), micros(time), because)
+        Term::new(format!("hop {} at {from}", at + 1), micros(time), because)
     };
     let terms = way.hops.iter().enumerate().map(each).collect();
     let (before, after) = (way.before as u32, (way.hops.len() - way.before) as u32);
-    Delay { us: Some(micros(hop_delay(before, after, period, scaled))), terms, loss: None }
+    Delay { us: Some(micros(hop_delay(before, after, period, scaled))), terms, ..Delay::default() }
 }
 
 /// Velox's delay by one of its readings.
 pub(super) fn velox(system: &System, way: &Way, model: Model) -> Delay {
-    let (network, mut terms) = network(system, way);
+    let network = network(system, way);
     let parts = Velox {
         hand_in: micros(way.topic.hand_in),
         hand_out: micros(way.topic.hand_out),
-        network,
+        network: network.us,
         interval: 1e6 / way.topic.rate,
         service: micros(way.topic.service),
     };
-    terms.insert(0, term("hand in", parts.hand_in, "T_appmid, measured (V-11)"));
-    let delay = match model {
-        Model::VeloxTable2 => {
-            terms.push(term(
-                "interval",
-                parts.interval,
-                "T_pub + T_sub = 1/λ (V-31); a queue's wait is not 1/λ (E-V3)",
-            ));
-            terms.push(term("service", parts.service, "P + P1 = 1/μ (V-31)"));
-            Delay { us: Some(parts.table2()), ..Delay::default() }
-        }
-        Model::VeloxEq4Literal => {
-            for side in ["publisher", "subscriber"] {
-                terms.push(term(format!("interval at the {side}"), parts.interval, "1/λ at both ends (V-21, E-V4)"));
-                terms.push(term(format!("service at the {side}"), parts.service, "1/μ at both ends (V-21, E-V4)"));
-            }
-            Delay { us: Some(parts.eq4_literal()), ..Delay::default() }
-        }
-        _ => queued(system, way, model, &parts, &mut terms),
+    let mut delay = match model {
+        Model::VeloxTable2 => table2(&parts),
+        Model::VeloxEq4Literal => eq4_literal(&parts),
+        _ => queued(system, way, model, &parts),
     };
-    terms.push(term("hand out", parts.hand_out, "T_midapp, measured (V-11)"));
-    Delay { terms, ..delay }
+    let (hand_in, hand_out) = ("T_appmid, measured (V-11)", "T_midapp, measured (V-11)");
+    delay.terms.splice(0..0, [Term::new("hand in", parts.hand_in, hand_in), network]);
+    delay.terms.push(Term::new("hand out", parts.hand_out, hand_out));
+    let node = publishing(system, way.publisher);
+    if node.service > 0.0 {
+        let chain = TwoState { to_processing: node.arrivals, to_waiting: 1.0 / node.service };
+        delay.occupancy = Some(chain.occupancy());
+    }
+    delay
 }
 
-/// Eq. 6 with a term for each hop.
-fn network(system: &System, way: &Way) -> (f64, Vec<Term>) {
+/// Eq. 6, and what each hop has in it.
+fn network(system: &System, way: &Way) -> Term {
     let hop = |hop: &super::ways::Hop| {
         let link = &system.links[hop.direction.link];
         Hop {
@@ -87,60 +75,70 @@ fn network(system: &System, way: &Way) -> (f64, Vec<Term>) {
     };
     let hops: Vec<Hop> = way.hops.iter().map(hop).collect();
     let packets = way.packets(system);
-    let mut terms = Vec::new();
-    for (at, (hop, step)) in hops.iter().zip(&way.hops).enumerate() {
+    let part = |(at, hop): (usize, &Hop)| {
         let forwarding = if at == 0 { 0.0 } else { hop.forwarding };
-        let us = hop.propagation + hop.transmission + forwarding;
-        let name = format!("link {}", system.links[step.direction.link].name);
-        let because = format!("L {} + T {:.2} + P {forwarding} (eq. 6, V-23)", hop.propagation, hop.transmission);
-        terms.push(term(unused(&terms, name), us, because));
-    }
+        let because = format!("L {} + T {:.2} + P {forwarding}", hop.propagation, hop.transmission);
+        let link = &system.links[way.hops[at].direction.link];
+        Term::new(format!("link {}", link.name), hop.propagation + hop.transmission + forwarding, because)
+    };
+    let mut parts: Vec<Term> = hops.iter().enumerate().map(part).collect();
     if packets > 1 {
         let slowest = hops.iter().map(|hop| hop.transmission).fold(0.0, f64::max);
-        let because = format!("{} more packets behind the first, on the slowest link (eq. 6, V-23)", packets - 1);
-        terms.push(term("further packets", (packets - 1) as f64 * slowest, because));
+        let more = packets - 1;
+        parts.push(Term::new("further packets", more as f64 * slowest, format!("{more} on the slowest link")));
     }
-    (network_delay(&hops, packets), terms)
+    let because = "M·L + N·T + (M−1)·T + (M−1)·P (eq. 6, V-23)".to_owned();
+    Term { name: "network".to_owned(), us: network_delay(&hops, packets), because, parts }
 }
 
-/// A name that no term has: links may have the same name as something else, but no two terms may.
-fn unused(terms: &[Term], name: String) -> String {
-    let count = terms.iter().filter(|term| term.name == name).count();
-    if count == 0 { name } else { format!("{name} #{}", count + 1) }
+fn table2(parts: &Velox) -> Delay {
+    let terms = vec![
+        Term::new("interval", parts.interval, "T_pub + T_sub = 1/λ (V-31), although a queue's wait is not 1/λ (E-V3)"),
+        Term::new("service", parts.service, "P + P1 = 1/μ (V-31)"),
+    ];
+    let also = vec![Term::new("as eq. 4 is printed", parts.eq4_literal(), "1/λ and 1/μ at both ends (E-V4)")];
+    Delay { us: Some(parts.table2()), terms, also, ..Delay::default() }
+}
+
+fn eq4_literal(parts: &Velox) -> Delay {
+    let both = |what: &str, us| {
+        let end = |end| Term::new(format!("{what} at the {end}"), us, "eq. 4 as printed (V-21, E-V4)");
+        [end("publisher"), end("subscriber")]
+    };
+    let terms = both("interval", parts.interval).into_iter().chain(both("service", parts.service)).collect();
+    let also = vec![Term::new("as Table 2 is computed", parts.table2(), "1/λ and 1/μ once (E-V4)")];
+    Delay { us: Some(parts.eq4_literal()), terms, also, ..Delay::default() }
 }
 
 /// With queues instead of 1/λ and 1/μ: the publisher's in the delay, and beside it what it is with the subscriber's, too.
-fn queued(system: &System, way: &Way, model: Model, parts: &Velox, terms: &mut Vec<Term>) -> Delay {
+fn queued(system: &System, way: &Way, model: Model, parts: &Velox) -> Delay {
     let own = micros(way.topic.service);
-    let (at_publisher, at_subscriber) = (publishing(system, way.publisher), receiving(system, way.subscriber.node));
+    let (here, there) = (publishing(system, way.publisher), receiving(system, way.subscriber.node));
     let limited = |queue| way.topic.buffer.filter(|_| model == Model::Mm1k).map(|room| Mm1k { queue, room });
+    // What waits is what all messages together cause; what is served is one's own.
     let sojourn = |queue: Mm1| match limited(queue) {
-        // What waits is what all messages together cause; what is served is one's own.
-        Some(queue) => Some(queue.sojourn() * 1e6 - queue.queue.service * 1e6 + own),
+        Some(limited) => Some((limited.sojourn() - queue.service) * 1e6 + own),
         None => queue.wait().map(|wait| wait * 1e6 + own),
     };
-    let chain = TwoState { to_processing: at_publisher.arrivals, to_waiting: 1.0 / at_publisher.service };
-    let [waiting, processing] = chain.occupancy();
-    let kind = limited(at_publisher).map_or("M/M/1".to_owned(), |queue| format!("M/M/1/{}", queue.room));
-    let because = format!(
-        "{kind} at the publisher's node: λ = {:.0}/s, ρ = {:.3}, waiting {waiting:.4} and processing {processing:.4} of the time (V-20, V-22)",
-        at_publisher.arrivals,
-        at_publisher.utilisation()
-    );
-    let loss = limited(at_publisher).map(Mm1k::loss);
-    let Some(one) = sojourn(at_publisher) else {
-        terms.push(Term {
-            aside: true,
-            ..term("queue at the publisher", f64::MAX, because + ": it grows without limit")
-        });
-        return Delay::default();
+    let kind = limited(here).map_or("M/M/1".to_owned(), |queue| format!("M/M/1/{}", queue.room));
+    let (arrivals, busy) = (here.arrivals, here.utilisation());
+    let because = format!("{kind} of all that the node publishes: λ = {arrivals:.0}/s, ρ = {busy:.3} (V-10, V-22)");
+    let loss = limited(here).map(Mm1k::loss);
+    let Some(one) = sojourn(here) else {
+        let also = vec![Term::new("queue at the publisher", 0.0, format!("{because}: it grows without limit"))];
+        return Delay { also, ..Delay::default() };
     };
-    terms.push(term("queue at the publisher", one, because));
-    if let Some(other) = sojourn(at_subscriber) {
-        let both = parts.with_queues(one, 1) + other;
-        terms.push(aside("with a queue at the subscriber, too", both, "the whole delay, if both ends queue (V-33)"));
+    let with_both = |other| {
+        let because = "the whole delay, if both ends queue (V-33)";
+        Term::new("with a queue at the subscriber, too", parts.with_queues(one, 1) + other, because)
+    };
+    Delay {
+        us: Some(parts.with_queues(one, 1)),
+        terms: vec![Term::new("queue at the publisher", one, because)],
+        also: sojourn(there).map(with_both).into_iter().collect(),
+        loss,
+        ..Delay::default()
     }
-    Delay { us: Some(parts.with_queues(one, 1)), loss, ..Delay::default() }
 }
 
 /// All that a node publishes, as one queue with N writers (V-10).

@@ -78,14 +78,16 @@ fn of_channel(channel: &Channel, model: Model) -> Option<Refusal> {
     let has = channel.deadline_us.map_or("none".to_owned(), show_time);
     let offers = Vec::new();
     let Some(delay) = channel.mean_us.or(channel.bound_us) else {
-        let because = format!("by {model} the delay of {:?} grows without limit", channel.topic);
-        return Some(Refusal { what, needs: "no limit".to_owned(), has, because, offers });
+        // Who states no deadline may come as late as it will, unless its queue never comes to rest.
+        let matters = channel.deadline_us.is_some() || model.is_mean();
+        let because = format!("by {model} nothing bounds the delay of {:?} from {}", channel.topic, channel.publisher);
+        return matters.then(|| Refusal { what, needs: "a bound".to_owned(), has, because, offers });
     };
     // Rounding, not a nanosecond more.
     let late = channel.deadline_us.is_some_and(|deadline| delay > deadline * (1.0 + 1e-9));
     late.then(|| {
         let kind = if model.is_mean() { "the mean delay" } else { "the latest arrival" };
-        let most = channel.derivation.iter().filter(|term| !term.aside).max_by(|a, b| a.us.total_cmp(&b.us));
+        let most = channel.derivation.iter().max_by(|a, b| a.us.total_cmp(&b.us));
         let most = most.map(|term| format!(", most of it {} ({})", term.name, show_time(term.us))).unwrap_or_default();
         let because = format!("{kind} by {model} of {:?} from {}{most}", channel.topic, channel.publisher);
         Refusal { what, needs: show_time(delay), has, because, offers }
