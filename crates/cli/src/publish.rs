@@ -2,7 +2,7 @@
 
 mod source;
 
-use crate::failure::{Failure, Result};
+use crate::failure::Result;
 use crate::output::{bytes, tell};
 use crate::priority::Given;
 use crate::quantity;
@@ -33,7 +33,7 @@ pub struct Arguments {
     /// Name of the publishing port [default: /<node>/<topic>/pub1]
     #[arg(long, value_name = "/NAME")]
     port: Option<String>,
-    /// What carries the samples; udp and mcast may lose some
+    /// What carries the samples; udp and mcast may lose some unless --reliable is given
     #[arg(long, default_value = "auto", value_parser = quantity::carrier())]
     carrier: String,
     /// Samples per second [default: 1; lines and files: as fast as the subscribers take them]
@@ -56,7 +56,7 @@ pub struct Arguments {
     class: Class,
     #[command(flatten)]
     given: Given,
-    /// Refuse carriers that lose samples (the default, except on udp and mcast)
+    /// Nothing may be lost (the default, except on udp and mcast, which then repeat what is lost)
     #[arg(long, conflicts_with = "best_effort")]
     reliable: bool,
     /// Samples may be lost on the way
@@ -123,7 +123,6 @@ const DRAIN: Duration = Duration::from_secs(10);
 
 /// Publishes as asked.
 pub fn run(arguments: &Arguments) -> Result {
-    arguments.check()?;
     let mut session = arguments.common.open("pub")?;
     match (&arguments.file, arguments.stdin) {
         (_, true) => publish(arguments, &mut session, Lines::read_stdin(MAX_MESSAGE)?),
@@ -133,16 +132,6 @@ pub fn run(arguments: &Arguments) -> Result {
 }
 
 impl Arguments {
-    fn check(&self) -> Result {
-        if self.reliable && quantity::is_lossy(&self.carrier) {
-            return Err(Failure::Usage(format!(
-                "--carrier {} may lose samples, which --reliable does not allow; leave out --reliable, or take --carrier tcp",
-                self.carrier
-            )));
-        }
-        Ok(())
-    }
-
     fn sample_size(&self) -> usize {
         self.size.unwrap_or(if self.file.is_some() { 64 << 10 } else { 64 })
     }
@@ -166,7 +155,7 @@ impl Arguments {
 
     /// What the command says of losses and strength holds against the profile.
     fn decide(&self, qos: &mut Qos) {
-        if self.best_effort || quantity::is_lossy(&self.carrier) {
+        if self.best_effort || (quantity::is_lossy(&self.carrier) && !self.reliable) {
             qos.reliability = Reliability::BestEffort;
         } else if self.reliable {
             qos.reliability = Reliability::Reliable;

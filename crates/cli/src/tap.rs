@@ -1,7 +1,7 @@
 //! A subscriber to whatever a topic carries, for verbs that look and count: it takes the reliability that publishers
 //! offer, unless told which.
 
-use crate::failure::{Failure, Result};
+use crate::failure::Result;
 use crate::priority::Given;
 use crate::quantity;
 use crate::session::Session;
@@ -82,12 +82,8 @@ impl Tap {
         scaled: Scaled,
         callback: impl Fn() -> Callback + 'static,
     ) -> Result<Self> {
-        if target.reliable && quantity::is_lossy(&target.carrier) {
-            let carrier = &target.carrier;
-            let text = format!("--carrier {carrier} may lose samples, which --reliable does not allow; leave one out");
-            return Err(Failure::Usage(text));
-        }
-        let lossy = target.best_effort || quantity::is_lossy(&target.carrier) || target.is_offered_best_effort(session);
+        let may_lose = quantity::is_lossy(&target.carrier) && !target.reliable;
+        let lossy = target.best_effort || may_lose || target.is_offered_best_effort(session);
         let reliability = if lossy { Reliability::BestEffort } else { Reliability::Reliable };
         let mut tap =
             Self { target: target.clone(), reliability, port: None, given, scaled, callback: Box::new(callback) };

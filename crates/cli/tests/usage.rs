@@ -25,8 +25,6 @@ fn bad_arguments_exit_2_and_say_what_is_allowed() {
         ("pub /a --count 0", "0 is not in 1.."),
         ("pub /a --carrier pigeon", "auto, local, shm, tcp, udp, mcast"),
         ("pub /a --class best", "low, normal (norm), high or critical (crit)"),
-        ("pub /a --carrier udp --reliable", "take --carrier tcp"),
-        ("sub /a --carrier mcast --reliable", "may lose samples"),
         ("pub /a --reliable --best-effort", "cannot be used with"),
         ("pub /a --stdin --file x", "cannot be used with"),
         ("pub /a --file /does/not/exist", "/does/not/exist"),

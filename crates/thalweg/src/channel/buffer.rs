@@ -41,7 +41,7 @@ impl Buffer {
 pub struct Pool {
     buffers: Vec<Arc<Buffer>>,
     /// Stands in a place whose buffer is lent.
-    lent: Arc<Buffer>,
+    kept_for_others: Arc<Buffer>,
     next: usize,
     grown: u64,
 }
@@ -50,7 +50,7 @@ impl Pool {
     /// A pool with `count` buffers of `capacity` bytes each, so that the steady state starts with the first sample.
     pub fn with_buffers(count: usize, capacity: usize) -> Self {
         let make = || Arc::new(Buffer { bytes: Vec::with_capacity(HEADER + capacity) });
-        Self { buffers: (0..count).map(|_| make()).collect(), lent: Arc::default(), next: 0, grown: 0 }
+        Self { buffers: (0..count).map(|_| make()).collect(), kept_for_others: Arc::default(), next: 0, grown: 0 }
     }
 
     /// Takes buffers of `spare`, which has `count`, until it has so many, too, so that filling queues do not make the
@@ -78,7 +78,7 @@ impl Pool {
     /// Takes a buffer that nobody else holds out of its place, for a loan.
     pub fn take(&mut self) -> Arc<Buffer> {
         self.exclusive();
-        let lent = self.lent.clone();
+        let lent = self.kept_for_others.clone();
         self.buffers.get_mut(self.next).map_or_else(|| lent.clone(), |place| std::mem::replace(place, lent.clone()))
     }
 

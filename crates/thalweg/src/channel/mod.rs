@@ -2,6 +2,7 @@
 //! clock and calls carriers.
 
 pub mod accept;
+pub mod bucket;
 pub mod buffer;
 pub mod flow;
 pub mod fragment;
@@ -9,4 +10,5 @@ pub mod inbound;
 pub mod outgoing;
 pub mod proxy;
 pub mod queue;
+pub mod reliable;
 pub mod right;

@@ -85,7 +85,7 @@ pub(crate) struct Control {
     /// What was asked for this node's ends of single channels: also for those that come again.
     pub(super) kept: ByNames,
     /// What was asked for other nodes' ends of channels with this node's ports: for those that start anew.
-    pub(super) lent: ByNames,
+    pub(super) kept_for_others: ByNames,
     /// The processors that the process might use when the node was opened: what `affinity=default` means for all of it.
     pub(super) processors: Vec<u16>,
     /// Requests that take a channel from multicast to unicast: number, own and other port.

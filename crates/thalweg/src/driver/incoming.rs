@@ -3,7 +3,7 @@
 use super::control::Control;
 use super::entries::{Entry, PendingAttach, Reply};
 use super::mismatch::refusal;
-use super::wrap;
+use super::{reliable, wrap};
 use crate::carrier::tcp::{self, TcpSend};
 use crate::carrier::{Capabilities, Carrier, Place, SendHalf};
 use crate::channel::flow::{Flow, FlowSettings};
@@ -155,6 +155,7 @@ impl Control {
             policy: outlet.info().qos.queue,
             burst: request.parameters.buffer.map_or(CAREFUL_BURST, |b| b as usize / 4),
             batching,
+            reliable: None,
         };
         if request.carrier == "shm" {
             return self.offer_shared_memory(request, outlet, stream);
@@ -240,12 +241,25 @@ impl Control {
         }
         let sender = carrier.sender(place, &request.parameters)?;
         let class = outlet.info().qos.class;
-        let flow = self.flow(settings(self.random_flow()), class, sender.half, sender.capabilities, place);
-        let accepted = self.accepted(request, outlet, flow.settings.id, sender.parameters.clone());
+        let mut settings = settings(self.random_flow());
+        let mut parameters = sender.parameters;
+        if !sender.capabilities.reliable && sender.half.hears() && reliable::is_asked_for(request) {
+            let (offered, asked, most) =
+                (&outlet.info().qos, &request.subscriber.qos, sender.capabilities.max_datagram);
+            let keeps = reliable::sender_settings(offered, asked, most);
+            (parameters.first, parameters.window) = (Some(0), u32::try_from(keeps.window).ok());
+            settings.reliable = Some(keeps);
+        }
+        let flow = self.flow(settings, class, sender.half, sender.capabilities, place);
+        if flow.is_kept() {
+            flow.join(0);
+            self.state.senders.hear(&flow)?;
+        }
+        let accepted = self.accepted(request, outlet, flow.settings.id, parameters.clone());
         if !carrier.capabilities().multicast {
             return Ok((Way::Flow(flow), accepted));
         }
-        self.groups.insert(key, (flow.clone(), sender.parameters));
+        self.groups.insert(key, (flow.clone(), parameters));
         Ok((Way::Group(flow), accepted))
     }
 

@@ -7,6 +7,7 @@
 //! | `reader` | ≤ 8, and one per channel with a priority of its own | one channel each, blocking |
 //! | `read-CLASS` | ≤ 1 per class | all further channels of the class |
 //! | `send-CLASS` | ≤ 1 per class | drains flows whose socket was full, flushes batches |
+//! | `repeats` | ≤ 1 | hears the subscribers of reliable flows over datagrams, and repeats |
 //! | `send-FLOW` | one per channel with scheduling or processors of its own | sends all its samples |
 
 mod administer;
@@ -24,6 +25,7 @@ mod news;
 mod priority;
 mod proxy;
 mod reader;
+mod reliable;
 mod sender;
 mod start;
 mod state;

@@ -67,7 +67,7 @@ impl Control {
             kept: BTreeMap::new(),
             proxies: BTreeMap::new(),
             moves: BTreeMap::new(),
-            lent: BTreeMap::new(),
+            kept_for_others: BTreeMap::new(),
             processors: linux::sched::read(0).map(|found| found.affinity).unwrap_or_default(),
             rehoming: Vec::new(),
             counts: BTreeMap::new(),

@@ -259,7 +259,9 @@ impl<M: Message> Subscriber<M> {
         let fds: Vec<_> = self.halves.iter().filter_map(Inbound::descriptor).collect();
         // Some have no descriptor to wait for together with others (rings): all are looked at, at short intervals.
         let all = fds.len() < self.halves.len();
-        let wait = timeout.min(if all { LOOK } else { TICK });
+        let due = self.halves.iter().filter_map(Inbound::until_timer).min();
+        let wait = timeout.min(if all { LOOK } else { TICK }).min(due.unwrap_or(TICK));
+        let all = all || due.is_some_and(|due| due <= wait);
         if fds.is_empty() {
             std::thread::sleep(wait);
         }
