@@ -15,7 +15,7 @@
 //! | [`lab`] | the experiments of the papers |
 //! | [`why`] | what stands between two ports |
 //! | [`doctor`] | whether this host can keep real-time promises |
-//! | [`router`] | the control-plane router |
+//! | [`router`], [`relay`] | the control-plane router; proxies for others |
 //! | [`session`], [`tap`], [`ends`] | the node of a verb; a subscriber to whatever a topic carries; the ends of a channel |
 //! | [`quantity`], [`output`], [`signals`], [`statistics`], [`failure`] | arguments in; results, tables and exit codes out |
 
@@ -38,6 +38,7 @@ mod policies;
 mod priority;
 mod publish;
 mod quantity;
+mod relay;
 mod router;
 mod session;
 mod signals;
@@ -87,6 +88,7 @@ enum Verb {
     Why(why::Arguments),
     Doctor(doctor::Arguments),
     Router(router::Arguments),
+    Relay(relay::Arguments),
     /// Measure latency, throughput and fan-out, and compare them with bare sockets
     Bench(bench::Arguments),
     Plan(plan::Arguments),
@@ -122,6 +124,7 @@ fn main() -> ExitCode {
         Verb::Doctor(arguments) => doctor::run(arguments),
         Verb::Router(arguments) => router::run(arguments),
         Verb::Plan(arguments) => plan::run(arguments),
+        Verb::Relay(arguments) => relay::run(arguments),
         Verb::Apply(arguments) => apply::apply(arguments),
         Verb::Restore(arguments) => apply::restore(arguments),
         Verb::Bench(arguments) => return bench::run(arguments),

@@ -57,7 +57,7 @@ pub use channel::flow::Batching;
 pub use driver::Around;
 pub use error::{Error, Result};
 pub use event::{Event, EventReader, Events};
-pub use node::{DiscoverySource, Node, Settings};
+pub use node::{DiscoverySource, Node, RelayLimits, Settings};
 pub use port::{Client, Outcome, Published, Publisher, Sample, SampleInfo, Server, Subscriber, TakenSample};
 pub use qos;
 pub use thread::schedule_this_thread;

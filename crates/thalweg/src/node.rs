@@ -50,6 +50,25 @@ pub struct Settings {
     pub lock_memory: bool,
     /// Faults and a capture file around every network carrier. Default: nothing.
     pub around: Around,
+    /// Hosts proxies for other nodes, within these limits. Default: no.
+    pub relay: Option<RelayLimits>,
+}
+
+/// What a relay carries for others at most; further ones are refused with the limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RelayLimits {
+    /// Proxies: one for each channel that leads from it. Default 256.
+    pub proxies: u32,
+    /// Samples per second that come from their sources. Default 100,000.
+    pub samples_per_s: u64,
+    /// Payload bytes of these per second. Default 1 GB.
+    pub bytes_per_s: u64,
+}
+
+impl Default for RelayLimits {
+    fn default() -> Self {
+        Self { proxies: 256, samples_per_s: 100_000, bytes_per_s: 1_000_000_000 }
+    }
 }
 
 impl std::fmt::Debug for Settings {
@@ -77,6 +96,7 @@ impl Default for Settings {
             carriers: Vec::new(),
             lock_memory: false,
             around: Around::default(),
+            relay: None,
         }
     }
 }

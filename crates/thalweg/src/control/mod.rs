@@ -22,7 +22,7 @@ pub mod static_file;
 #[cfg(feature = "zenoh")]
 pub mod zenoh;
 
-pub use document::{Change, Direction, Document, NodeId, PortId, PortInfo};
+pub use document::{Change, Direction, Document, NodeId, PortId, PortInfo, RelayLoad};
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;

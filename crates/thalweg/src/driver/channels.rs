@@ -77,12 +77,38 @@ impl Control {
         if let Some(extra) = self.added_carriers(&there, offered, asked, only) {
             ways.splice(0..0, extra);
         }
+        if proxy.place == Place::Subscriber && proxy.picture.is_some() {
+            ways = candidates(&here, &here, offered, asked, only); // this node hosts it
+        }
+        if proxy.picture.is_some() {
+            ways.retain(|way| !matches!(way.carrier.as_str(), "local" | "mcast"));
+        }
         if proxy.place == Place::Subscriber {
             ways.iter_mut().for_each(|way| way.place = Place::Subscriber);
         }
         if !self.state.settings.around.is_nothing() {
             ways.retain(|way| !matches!(way.carrier.as_str(), "local" | "shm"));
         }
+        if let Place::Relay(name) = &proxy.place {
+            ways.splice(0..0, self.ways_by_relay(&here, name, (offered, asked), only));
+        }
+        ways
+    }
+
+    /// The ways by the relay of this name: of its node, or of its host. What a relay hosts has a group of one only.
+    fn ways_by_relay(
+        &self,
+        here: &Document,
+        name: &str,
+        (offered, asked): (&PortInfo, &PortInfo),
+        only: Option<&str>,
+    ) -> Vec<Candidate> {
+        let directory = self.state.directory();
+        let relays = || directory.nodes().filter(|node| node.relay.is_some());
+        let found = relays().find(|node| node.name == name).or_else(|| relays().find(|node| node.host_name == name));
+        let mut ways = found.map_or(Vec::new(), |relay| candidates(here, relay, offered, asked, only));
+        ways.retain(|way| matches!(way.carrier.as_str(), "tcp" | "udp" | "shm"));
+        ways.iter_mut().for_each(|way| way.place = Place::Relay(name.to_owned()));
         ways
     }
 
@@ -259,6 +285,7 @@ impl Control {
             wanted.opened(channel.clone(), Instant::now());
         }
         self.matched(&channel);
+        self.source_opened();
     }
 
     /// A channel of a subscriber of this node ended by itself: it is tried again as long as its publisher may be there.

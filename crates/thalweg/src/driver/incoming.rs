@@ -122,6 +122,10 @@ impl Control {
 
     /// Answers a request for a channel, and opens it.
     fn serve(&mut self, request: Request, stream: OwnedFd) {
+        if self.is_hosted(&request) { self.host(request, stream) } else { self.serve_now(request, stream) }
+    }
+
+    pub(super) fn serve_now(&mut self, request: Request, stream: OwnedFd) {
         match self.offer(&request, stream) {
             Ok(()) => self.state.made_progress(),
             Err((refused, stream)) => {
@@ -141,14 +145,14 @@ impl Control {
             Ok(found) => found,
             Err(refused) => return Err((refused, stream)),
         };
-        if !request.moves && self.just_shared(ends(self.state.id, request)) {
+        if !request.moves && self.just_shared(ends(request)) {
             return Err((refused("answers", request, "the connection of the questions, which is open"), stream));
         }
         // A channel whose proxy moves goes on until the new one delivers.
         // Before anything is opened: an older channel of the same two ports may be the last member of the group that this
         // one would join, and takes its flow along.
         if !request.moves {
-            self.replace(ends(self.state.id, request));
+            self.replace(ends(request));
         }
         let settings = |id| FlowSettings {
             id,
@@ -281,11 +285,9 @@ impl Control {
         &self,
         request: &Request,
     ) -> Result<(Arc<dyn AnyOutlet>, Option<crate::channel::flow::Batching>), Refused> {
-        if request.version != VERSION {
-            return Err(refused("version", request, &format!("handshake version {VERSION}")));
-        }
-        if request.realm != self.state.settings.realm {
-            return Err(refused("realm", request, &format!("realm {}", self.state.settings.realm)));
+        self.check_greeting(request)?;
+        if self.is_hosted(request) {
+            return self.hosted_for(request).map(|outlet| (outlet, None));
         }
         if request.to_node != self.state.id {
             return Err(refused("node", request, &format!("node {}: that address has a new owner", self.state.id)));
@@ -314,6 +316,17 @@ impl Control {
         }
     }
 
+    /// Whether both speak the same version in the same realm.
+    pub(super) fn check_greeting(&self, request: &Request) -> Result<(), Refused> {
+        if request.version != VERSION {
+            return Err(refused("version", request, &format!("handshake version {VERSION}")));
+        }
+        if request.realm != self.state.settings.realm {
+            return Err(refused("realm", request, &format!("realm {}", self.state.settings.realm)));
+        }
+        Ok(())
+    }
+
     pub(crate) fn accepted(
         &self,
         request: &Request,
@@ -322,12 +335,13 @@ impl Control {
         parameters: Parameters,
     ) -> Accepted {
         let max_message = outlet.info().qos.max_message.min(request.subscriber.qos.max_message);
+        let (incarnation, clock) = self.source(request.to_node);
         Accepted {
             flow,
-            incarnation: self.state.incarnation,
+            incarnation,
             last_seq: outlet.last_seq(),
             max_message,
-            clock: self.state.clock.clone(),
+            clock,
             parameters,
             answers: None,
             scaled: self.scaled_for(request, outlet),
@@ -343,9 +357,10 @@ impl Control {
         entry: Entry,
         reply: Reply,
     ) {
-        let same_clock = request.clock == self.state.clock;
-        let pair = ends(self.state.id, request);
-        let (ports, incarnation) = ((outlet.info(), &request.subscriber), self.state.incarnation);
+        let (incarnation, clock) = self.source(request.to_node);
+        let same_clock = request.clock == clock;
+        let pair = ends(request);
+        let ports = (outlet.info(), &request.subscriber);
         let channel = self.channel(pair, ports, &request.carrier, incarnation, same_clock);
         let proxied = self.scaled_for(request, outlet.as_ref()).zip(request.proxy.as_ref());
         let proxied = proxied.map(|(provenance, proxy)| Proxied { place: proxy.place.clone(), provenance });
@@ -357,8 +372,8 @@ impl Control {
 }
 
 /// The publishing and the subscribing port that a request speaks of.
-fn ends(here: crate::control::NodeId, request: &Request) -> super::wanted::Pair {
-    (PortRef { node: here, port: request.to_port }, PortRef { node: request.node, port: request.port })
+fn ends(request: &Request) -> super::wanted::Pair {
+    (PortRef { node: request.to_node, port: request.to_port }, PortRef { node: request.node, port: request.port })
 }
 
 /// The acceptance, to be sent as soon as the port has the channel. If it cannot be sent the subscriber is gone, which the

@@ -18,6 +18,7 @@ mod control;
 mod dial;
 mod entries;
 mod explain;
+mod host;
 mod incoming;
 mod keep;
 mod mismatch;

@@ -184,7 +184,7 @@ impl Control {
             return self.begin(pair, inbound);
         };
         let selection = wanted_of(old);
-        let last = old.counters.last_seq.load(Ordering::Relaxed);
+        let last = old.counters.last_seq.load(Ordering::Relaxed).max(old.gate.last());
         let depth = wanted.subscriber.qos.queue.limit() as usize;
         let state = self.state.clone();
         let taken_over = Box::new(move || state.command(Command::Moved(pair)));

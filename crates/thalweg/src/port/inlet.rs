@@ -59,6 +59,13 @@ pub(crate) enum Sink<M: Message> {
     Mailbox,
 }
 
+impl<M: Message> Sink<M> {
+    /// Calls this.
+    pub fn callback(callback: impl FnMut(Sample<'_, M>) + Send + 'static) -> Self {
+        Sink::Callback(PiMutex::new(Box::new(callback)))
+    }
+}
+
 /// The shared state of a subscriber.
 pub(crate) struct Inlet<M: Message> {
     pub info: PortInfo,

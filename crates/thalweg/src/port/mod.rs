@@ -12,7 +12,7 @@ mod sample;
 mod service;
 mod subscriber;
 
-pub(crate) use inlet::{AnyInlet, Delivery, Inlet, Payload};
+pub(crate) use inlet::{AnyInlet, Delivery, Inlet, Payload, Sink};
 pub(crate) use local::LOCAL;
 pub(crate) use outlet::{AnyOutlet, Outlet, Way};
 pub use publisher::{Loan, Publisher, PublisherBuilder};

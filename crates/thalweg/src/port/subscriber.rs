@@ -11,7 +11,6 @@ use crate::driver::Command;
 use crate::error::Result;
 use crate::node::{Node, PortRequest};
 use futures_core::Stream;
-use linux::lock::PiMutex;
 use qos::priority::PrioritySettings;
 use qos::{Qos, Queue, Reliability};
 use std::marker::PhantomData;
@@ -145,7 +144,7 @@ impl<M: Message> SubscriberBuilder<M> {
     /// # Errors
     /// As [`PublisherBuilder::open`](super::PublisherBuilder::open).
     pub fn callback(self, callback: impl FnMut(Sample<'_, M>) + Send + 'static) -> Result<Subscriber<M>> {
-        self.build(Sink::Callback(PiMutex::new(Box::new(callback))))
+        self.build(Sink::callback(callback))
     }
 
     fn build(self, sink: Sink<M>) -> Result<Subscriber<M>> {

@@ -32,6 +32,7 @@ pub fn document(node: u64) -> Document {
         addresses: Vec::new(),
         socket: None,
         ports: BTreeMap::new(),
+        relay: None,
     }
 }
 

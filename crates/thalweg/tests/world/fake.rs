@@ -51,6 +51,7 @@ impl Fake {
             addresses: vec![tcp.local_addr().unwrap()],
             socket: Some(endpoint.path().to_owned()),
             ports: BTreeMap::from([(PortId(1), port)]),
+            relay: None,
         };
         let links = Links::start(document.into(), vec![endpoint.others()], Sink::new(|_| {})).unwrap();
         Self { _links: links, _endpoint: endpoint, unix, tcp }

@@ -63,6 +63,7 @@ fn document() -> Document {
         addresses: Vec::new(),
         socket: None,
         ports: Default::default(),
+        relay: None,
     }
 }
 

@@ -84,6 +84,15 @@ impl<M: Message> Outlet<M> {
         Some(published)
     }
 
+    /// Passes on a sample of another port as what it is: its number and stamp stay.
+    pub(crate) fn forward(&self, info: &SampleInfo, bytes: &[u8]) {
+        let Ok((mut state, _)) = self.begin() else { return };
+        // Its channels count what happens to it; there is nobody to be told.
+        let _ = self.publish_bytes(&mut state, info.seq, info.source_ns, bytes, &mut |_, _| {});
+        state.seq = info.seq;
+        self.published.store(info.seq, Ordering::Relaxed);
+    }
+
     fn publish_bytes(
         &self,
         state: &mut Outflow<M>,
