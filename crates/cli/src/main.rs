@@ -8,6 +8,7 @@
 //! | [`pull`] | samples that were published before |
 //! | [`list`], [`info`], [`top`] | what there is, from what all nodes say ([`census`]) |
 //! | [`connect`] | channels by administration |
+//! | [`plan`] | bounds, classes and proxies from a contract |
 //! | [`apply`] | queues and priorities of this host from a file, and undoing them |
 //! | [`priority`] | `set` and `get`: packets and threads of live channels |
 //! | [`admin`], [`yarp`] | the same in YARP's words |
@@ -33,6 +34,7 @@ mod lab;
 mod list;
 mod measure;
 mod output;
+mod plan;
 mod policies;
 mod priority;
 mod publish;
@@ -93,6 +95,7 @@ enum Verb {
     Relay(relay::Arguments),
     /// Measure latency, throughput and fan-out, and compare them with bare sockets
     Bench(bench::Arguments),
+    Plan(plan::Arguments),
     Apply(apply::ApplyArguments),
     Restore(apply::RestoreArguments),
     Lab(lab::Arguments),
@@ -125,6 +128,7 @@ fn main() -> ExitCode {
         Verb::Why(arguments) => why::run(arguments),
         Verb::Doctor(arguments) => doctor::run(arguments),
         Verb::Router(arguments) => router::run(arguments),
+        Verb::Plan(arguments) => plan::run(arguments),
         Verb::Relay(arguments) => relay::run(arguments),
         Verb::Apply(arguments) => apply::apply(arguments),
         Verb::Restore(arguments) => apply::restore(arguments),
