@@ -1,10 +1,14 @@
 //! What there is: nodes, ports, topics and channels, gathered from all nodes.
 
 use crate::session::Session;
+use linux::probe::Tree;
+use linux::probe::process::{self, State};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use thalweg::admin::{Reply, Request};
+use thalweg::channel::proxy::Proxied;
+use thalweg::control::local::silent_processes;
 use thalweg::control::matching::{is_pattern, topic_matches};
 use thalweg::control::{Direction, Document, NodeId, PortInfo};
 use thalweg::port::ChannelReport;
@@ -65,6 +69,9 @@ pub struct Channel {
     pub waiting: u64,
     /// Datagrams that arrived and were no frame of this channel.
     pub strange: u64,
+    /// How and where it is scaled.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub proxied: Option<Proxied>,
 }
 
 /// All channels, and the nodes that did not answer.
@@ -121,6 +128,13 @@ pub fn channels(session: &Session, nodes: &[Document]) -> Channels {
     Channels { channels: join(reports), silent }
 }
 
+/// Processes of this host that are stopped and have a node of this realm, which says nothing of itself.
+pub fn stopped(realm: &str, nodes: &[Document], own: NodeId) -> Vec<u32> {
+    let known: Vec<NodeId> = nodes.iter().map(|node| node.node).chain([own]).collect();
+    let silent = silent_processes(realm, &known);
+    silent.into_iter().filter(|pid| process::state(&Tree::host(), *pid) == State::Stopped).collect()
+}
+
 fn ask(session: &Session, node: &Document) -> Option<Vec<ChannelReport>> {
     match session.node.ask(node.node, &Request::Channels, PATIENCE) {
         Ok(Reply::Channels(reports)) => Some(reports),
@@ -145,7 +159,9 @@ fn join(reports: Vec<ChannelReport>) -> Vec<Channel> {
             lost: None,
             waiting: 0,
             strange: 0,
+            proxied: None,
         });
+        channel.proxied = channel.proxied.take().or(report.proxied);
         channel.waiting += report.waiting;
         channel.strange += report.strange;
         if report.end == "publisher" {

@@ -1,11 +1,14 @@
 //! `thalweg connect` and `thalweg disconnect`: channels by administration.
 
 use crate::census;
-use crate::ends::{PATIENCE, find, find_as};
+use crate::ends::{self, PATIENCE, Which, find, find_as};
 use crate::failure::{Failure, Result};
-use crate::quantity;
+use crate::output::table;
+use crate::priority;
+use crate::quantity::{self, CARRIERS};
 use crate::session::{Common, Session};
 use clap::Args;
+use qos::priority::Changes;
 use serde_json::json;
 use std::time::{Duration, Instant};
 use thalweg::admin::Request;
@@ -13,14 +16,16 @@ use thalweg::control::{Direction, Document};
 
 /// Connect two ports by name, whatever their topics, until they are disconnected or close
 #[derive(Args, Debug)]
-#[command(after_help = "Example: thalweg connect /camera/out /viewer/in --carrier tcp")]
+#[command(
+    after_help = "Example: thalweg connect /camera/out /viewer/in --carrier tcp\n         thalweg connect /arm/out /arm/in --qos \"level:high; priority:30; policy:1\""
+)]
 pub struct ConnectArguments {
     /// The publishing port
-    #[arg(value_name = "/OUT")]
-    publisher: String,
+    #[arg(value_name = "/OUT", required_unless_present = "list_carriers")]
+    publisher: Option<String>,
     /// The subscribing port
-    #[arg(value_name = "/IN")]
-    subscriber: String,
+    #[arg(value_name = "/IN", required_unless_present = "list_carriers")]
+    subscriber: Option<String>,
     /// What carries the samples
     #[arg(long, default_value = "auto", value_parser = quantity::carrier())]
     carrier: String,
@@ -28,8 +33,23 @@ pub struct ConnectArguments {
     /// there yet
     #[arg(long)]
     persist: bool,
+    /// Priority of both ends as YARP writes it, from the first sample on: "level:high; priority:10; policy:1" (also dscp:,
+    /// tos:); both ports have to be there
+    #[arg(long, value_name = "STRING", value_parser = quantity::yarp_qos)]
+    qos: Option<Changes>,
+    /// List what can carry samples, instead
+    #[arg(long, conflicts_with_all = ["publisher", "persist", "qos"])]
+    list_carriers: bool,
     #[command(flatten)]
     common: Common,
+}
+
+/// A connection that is asked for.
+#[derive(Clone, Copy)]
+struct Wish<'a> {
+    publisher: &'a str,
+    subscriber: &'a str,
+    carrier: Option<&'a str>,
 }
 
 /// Disconnect two ports by name; they stay apart until they are connected again
@@ -51,12 +71,16 @@ const PAUSE: Duration = Duration::from_millis(10);
 
 /// Connects, and waits until the channel is open.
 pub fn connect(arguments: &ConnectArguments) -> Result {
+    let ConnectArguments { publisher, subscriber, carrier, persist, qos, .. } = arguments;
+    let (Some(publisher), Some(subscriber)) = (publisher, subscriber) else { return list_carriers(arguments) };
+    let wish = Wish { publisher, subscriber, carrier: Some(&carrier[..]).filter(|name| *name != "auto") };
     let mut session = arguments.common.open("connect")?;
-    let ConnectArguments { publisher, subscriber, carrier, .. } = arguments;
     let nodes = session.settled();
-    let carrier = (carrier != "auto").then(|| carrier.clone());
-    if arguments.persist {
-        keep(&session, &nodes, arguments, carrier.clone())?;
+    if let Some(changes) = qos {
+        priority::change(&session, &ends::of(&nodes, publisher, subscriber, Which::Both)?, changes)?;
+    }
+    if *persist {
+        keep(&session, &nodes, wish)?;
         if [publisher, subscriber].iter().any(|name| find(&nodes, name).is_err()) {
             let done =
                 json!({"publisher": publisher, "subscriber": subscriber, "connected": false, "persistent": true});
@@ -66,31 +90,41 @@ pub fn connect(arguments: &ConnectArguments) -> Result {
     }
     find_as(&nodes, publisher, Direction::Publisher)?;
     let node = find_as(&nodes, subscriber, Direction::Subscriber)?;
-    let request =
-        Request::Connect { publisher: publisher.clone(), subscriber: subscriber.clone(), carrier: carrier.clone() };
+    let request = Request::Connect {
+        publisher: publisher.clone(),
+        subscriber: subscriber.clone(),
+        carrier: wish.carrier.map(str::to_owned),
+    };
     session.node.ask(node, &request, PATIENCE)?;
     let ends = nodes.into_iter().filter(|d| has(d, publisher) || has(d, subscriber)).collect();
-    let chosen = wait_for_channel(&session, ends, arguments, carrier.as_deref())?;
-    let persistent = arguments.persist;
+    let chosen = wait_for_channel(&session, ends, wish)?;
     let done = json!({
         "publisher": publisher,
         "subscriber": subscriber,
         "carrier": chosen,
         "connected": true,
-        "persistent": persistent,
+        "persistent": persist,
     });
     session.output.result(&done, || format!("{publisher} → {subscriber} over {chosen}"))
 }
 
+fn list_carriers(arguments: &ConnectArguments) -> Result {
+    let document: Vec<_> = CARRIERS.iter().map(|(name, about)| json!({"carrier": name, "about": about})).collect();
+    let rows = CARRIERS.map(|(name, about)| vec![name.to_owned(), about.to_owned()]);
+    let text = || table(&[("carrier", '<'), ("what it is", '<')], &rows);
+    arguments.common.output().result(&json!({"carriers": document}), text)
+}
+
 /// Has the connection kept: by this host, and by those of the ports that are there.
-fn keep(session: &Session, nodes: &[Document], arguments: &ConnectArguments, carrier: Option<String>) -> Result {
-    let ConnectArguments { publisher, subscriber, .. } = arguments;
+fn keep(session: &Session, nodes: &[Document], wish: Wish<'_>) -> Result {
+    let Wish { publisher, subscriber, carrier } = wish;
     for (name, wanted) in [(publisher, Direction::Publisher), (subscriber, Direction::Subscriber)] {
         if find(nodes, name).is_ok() {
             find_as(nodes, name, wanted)?;
         }
     }
-    let request = Request::Keep { publisher: publisher.clone(), subscriber: subscriber.clone(), carrier };
+    let carrier = carrier.map(str::to_owned);
+    let request = Request::Keep { publisher: publisher.to_owned(), subscriber: subscriber.to_owned(), carrier };
     let there = nodes.iter().filter(|d| has(d, publisher) || has(d, subscriber)).map(|d| d.node);
     for node in [session.node.id()].into_iter().chain(there) {
         session.node.ask(node, &request, PATIENCE)?;
@@ -122,17 +156,12 @@ fn has(document: &Document, port: &str) -> bool {
     document.ports.values().any(|p| p.name == port)
 }
 
-fn wait_for_channel(
-    session: &Session,
-    ends: Vec<Document>,
-    arguments: &ConnectArguments,
-    carrier: Option<&str>,
-) -> Result<String> {
-    let ConnectArguments { publisher, subscriber, .. } = arguments;
+fn wait_for_channel(session: &Session, ends: Vec<Document>, wish: Wish<'_>) -> Result<String> {
+    let Wish { publisher, subscriber, carrier } = wish;
     let until = Instant::now() + PATIENCE;
     loop {
         let found = census::channels(session, &ends).channels.into_iter().find(|c| {
-            (&c.publisher, &c.subscriber) == (publisher, subscriber)
+            (&c.publisher[..], &c.subscriber[..]) == (publisher, subscriber)
                 && c.received.is_some()
                 && carrier.is_none_or(|wanted| c.carrier == wanted)
         });

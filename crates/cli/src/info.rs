@@ -119,13 +119,16 @@ fn port_text(info: &PortInfo) -> String {
         ("topic", info.topic.clone()),
         ("type", format!("{} ({:016x})", info.message.name, info.message.hash)),
         ("structure", structure.unwrap_or_else(|| "not known".to_owned())),
-        ("reliability", format!("{:?}", qos.reliability).to_lowercase()),
+        ("reliability", qos.reliability.to_string()),
         ("queue", format!("{:?}", qos.queue)),
         ("class", format!("{:?} (DSCP {})", qos.class, qos.class.dscp()).to_lowercase()),
         ("max message", format!("{} bytes", qos.max_message)),
         ("carriers", info.carriers.join(", ")),
     ];
-    lines.map(|(key, value)| format!("{key:<12} {value}")).join("\n")
+    let shown = ["reliability", "queue", "class", "max-message"];
+    let stated = qos.stated().into_iter().filter(|(name, _)| !shown.contains(name));
+    let lines = lines.into_iter().chain(stated);
+    lines.map(|(key, value)| format!("{key:<12} {value}")).collect::<Vec<_>>().join("\n")
 }
 
 fn node_text(node: &Document) -> String {

@@ -1,4 +1,6 @@
-//! `thalweg list`: nodes, ports, topics, channels.
+//! `thalweg list`: nodes, ports, topics, channels; policies.
+
+mod policies;
 
 use crate::census::{self, Channel, Port, Topic};
 use crate::failure::Result;
@@ -6,15 +8,18 @@ use crate::output::{table, tell};
 use crate::session::Common;
 use clap::{Args, ValueEnum};
 use serde::Serialize;
-use thalweg::control::Document;
+use thalweg::control::{Document, RelayLoad};
 
 /// List what there is: nodes, ports, topics, channels (all of them unless one is named)
 #[derive(Args, Debug)]
-#[command(after_help = "Example: thalweg list channels\n         thalweg list --json")]
+#[command(after_help = "Example: thalweg list channels\n         thalweg list --qos\n         thalweg list --json")]
 pub struct Arguments {
     /// Only these
     #[arg(value_enum)]
     what: Option<What>,
+    /// Ports with the policies they state, and which of them do not fit each other
+    #[arg(long, conflicts_with = "what")]
+    qos: bool,
     #[command(flatten)]
     common: Common,
 }
@@ -41,6 +46,9 @@ struct Node<'a> {
     pid: u32,
     addresses: &'a [std::net::SocketAddr],
     ports: usize,
+    /// What it carries for others, if it is a relay.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    relay: Option<RelayLoad>,
 }
 
 #[derive(Serialize)]
@@ -56,12 +64,18 @@ struct Lists<'a> {
     /// Nodes that did not say which channels they have.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     silent: Vec<String>,
+    /// Processes of this host that are stopped: what they have is not known.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    stopped: Vec<u32>,
 }
 
 /// Lists as asked.
 pub fn run(arguments: &Arguments) -> Result {
     let mut session = arguments.common.open("list")?;
     let nodes = session.settled();
+    if arguments.qos {
+        return policies::show(&session, &nodes);
+    }
     let wanted = |what| arguments.what.is_none_or(|only| only == what);
     let channels = wanted(What::Channels).then(|| census::channels(&session, &nodes));
     let (channels, silent) = channels.map_or((None, Vec::new()), |found| (Some(found.channels), found.silent));
@@ -71,7 +85,11 @@ pub fn run(arguments: &Arguments) -> Result {
         topics: wanted(What::Topics).then(|| census::topics(&census::ports(&nodes))),
         channels,
         silent,
+        stopped: census::stopped(&arguments.common.realm, &nodes, session.node.id()),
     };
+    for pid in &lists.stopped {
+        tell(&format!("process {pid} is stopped, and what it has is not known: kill -CONT {pid}"));
+    }
     if !lists.silent.is_empty() {
         tell(&format!("no answer from {}: their channels may be missing", lists.silent.join(", ")));
     }
@@ -87,21 +105,42 @@ impl<'a> Node<'a> {
             pid: document.pid,
             addresses: &document.addresses,
             ports: document.ports.len(),
+            relay: document.relay,
         }
+    }
+
+    fn relay_text(&self) -> String {
+        let text = |load: RelayLoad| format!("{} proxies, {} samples/s", load.proxies, load.samples_per_s);
+        self.relay.map_or("-".to_owned(), text)
     }
 
     fn row(&self) -> Vec<String> {
         let addresses: Vec<String> = self.addresses.iter().map(ToString::to_string).collect();
         let (pid, ports) = (self.pid.to_string(), self.ports.to_string());
-        vec![self.node.to_owned(), self.id.clone(), self.host.to_owned(), pid, ports, addresses.join(" ")]
+        vec![
+            self.node.to_owned(),
+            self.id.clone(),
+            self.host.to_owned(),
+            pid,
+            ports,
+            addresses.join(" "),
+            self.relay_text(),
+        ]
     }
 }
 
 impl Lists<'_> {
     fn text(&self) -> String {
         let nodes = self.nodes.as_ref().map(|nodes| {
-            let headers =
-                [("node", '<'), ("id", '<'), ("host", '<'), ("process", '>'), ("ports", '>'), ("addresses", '<')];
+            let headers = [
+                ("node", '<'),
+                ("id", '<'),
+                ("host", '<'),
+                ("process", '>'),
+                ("ports", '>'),
+                ("addresses", '<'),
+                ("relay", '<'),
+            ];
             section("nodes", &headers, nodes.iter().map(Node::row).collect())
         });
         let ports = self.ports.as_ref().map(|ports| section("ports", &PORTS, ports.iter().map(port_row).collect()));
@@ -121,12 +160,8 @@ const PORTS: [(&str, char); 6] =
 pub fn port_row(port: &Port<'_>) -> Vec<String> {
     let info = port.info;
     let direction = format!("{:?}", info.direction).to_lowercase();
-    let reliability = match info.qos.reliability {
-        qos::Reliability::Reliable => "reliable",
-        qos::Reliability::BestEffort => "best-effort",
-    };
     let (name, topic, kind) = (info.name.clone(), info.topic.clone(), info.message.name.clone());
-    vec![name, direction, topic, kind, reliability.to_owned(), port.node.to_owned()]
+    vec![name, direction, topic, kind, info.qos.reliability.to_string(), port.node.to_owned()]
 }
 
 /// A table of ports.
@@ -145,7 +180,8 @@ pub fn channel_table(channels: &[Channel]) -> String {
     let row = |c: &Channel| {
         let names = [&c.topic, &c.publisher, &c.subscriber, &c.carrier].map(String::clone);
         let counts = [number(c.sent), number(c.received), number(c.dropped), number(c.lost), c.waiting.to_string()];
-        names.into_iter().chain(counts).collect()
+        let proxied = c.proxied.as_ref().map_or("-".to_owned(), ToString::to_string);
+        names.into_iter().chain(counts).chain([proxied]).collect()
     };
     let headers = [
         ("topic", '<'),
@@ -157,6 +193,7 @@ pub fn channel_table(channels: &[Channel]) -> String {
         ("dropped", '>'),
         ("lost", '>'),
         ("waiting", '>'),
+        ("proxy", '<'),
     ];
     section("channels", &headers, channels.iter().map(row).collect())
 }

@@ -71,9 +71,19 @@ pub fn discovery(text: &str) -> Result<PathBuf, String> {
     }
 }
 
+/// What can carry samples.
+pub const CARRIERS: [(&str, &str); 6] = [
+    ("auto", "by place and reliability: local, shm, udp where samples may be lost, tcp"),
+    ("local", "within one process: samples are passed on, not copied"),
+    ("shm", "on one host: samples lie in shared memory"),
+    ("tcp", "anywhere, reliable: a stream per channel"),
+    ("udp", "anywhere, samples may be lost: datagrams per channel"),
+    ("mcast", "one network, samples may be lost: one send for all subscribers"),
+];
+
 /// A carrier by name; `auto` is none in particular.
 pub fn carrier() -> impl TypedValueParser<Value = String> {
-    PossibleValuesParser::new(["auto", "local", "shm", "tcp", "udp", "mcast"])
+    PossibleValuesParser::new(CARRIERS.map(|(name, _)| name))
 }
 
 /// Whether samples may be lost on a carrier.

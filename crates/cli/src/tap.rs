@@ -1,12 +1,13 @@
 //! A subscriber to whatever a topic carries, for verbs that look and count: it takes the reliability that publishers
 //! offer, unless told which.
 
-use crate::failure::{Failure, Result};
+use crate::failure::Result;
 use crate::priority::Given;
 use crate::quantity;
 use crate::session::Session;
 use clap::Args;
-use qos::{Qos, Reliability};
+use qos::{Place, Qos, Reliability, Scale};
+use thalweg::channel::proxy::Selection;
 use thalweg::codec::Untyped;
 use thalweg::control::matching::topic_matches;
 use thalweg::control::{Direction, PortInfo};
@@ -31,6 +32,29 @@ pub struct Target {
     pub best_effort: bool,
 }
 
+/// How much of a stream is wanted, and where the rest is left out.
+#[derive(Args, Clone, Debug, Default)]
+pub struct Scaled {
+    /// Only samples whose sequence number is a multiple of N
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), conflicts_with = "rate")]
+    every: Option<u32>,
+    /// Only P of every Q samples, evenly spread: 4/5 of 10 Hz are 8 Hz
+    #[arg(long, value_name = "P/Q")]
+    rate: Option<Selection>,
+    /// Where the others are left out: publisher, subscriber or relay:NAME [default: publisher, before they are sent]
+    #[arg(long, value_name = "PLACE")]
+    proxy: Option<Place>,
+}
+
+impl Scaled {
+    fn apply(&self, qos: &mut Qos) {
+        let every = self.every.map(Scale::Every);
+        let rate = self.rate.map(|rate| Scale::Rate { p: rate.part(), q: rate.whole() });
+        qos.scale = every.or(rate).unwrap_or(qos.scale);
+        qos.place = self.proxy.clone().unwrap_or_else(|| qos.place.clone());
+    }
+}
+
 /// What is done with a sample, on the receiving thread.
 pub type Callback = Box<dyn FnMut(Sample<'_, Untyped>) + Send>;
 
@@ -40,30 +64,29 @@ pub struct Tap {
     reliability: Reliability,
     port: Option<Subscriber<Untyped>>,
     given: Option<Given>,
+    scaled: Scaled,
     callback: Box<dyn Fn() -> Callback>,
 }
 
 impl Tap {
     /// Subscribes; `callback` makes what is called with each sample.
     pub fn open(session: &Session, target: &Target, callback: impl Fn() -> Callback + 'static) -> Result<Self> {
-        Self::with(session, target, None, callback)
+        Self::with(session, target, None, Scaled::default(), callback)
     }
 
-    /// As [`Tap::open`], with priorities.
+    /// As [`Tap::open`], with priorities and scaled.
     pub fn with(
         session: &Session,
         target: &Target,
         given: Option<Given>,
+        scaled: Scaled,
         callback: impl Fn() -> Callback + 'static,
     ) -> Result<Self> {
-        if target.reliable && quantity::is_lossy(&target.carrier) {
-            let carrier = &target.carrier;
-            let text = format!("--carrier {carrier} may lose samples, which --reliable does not allow; leave one out");
-            return Err(Failure::Usage(text));
-        }
-        let lossy = target.best_effort || quantity::is_lossy(&target.carrier) || target.is_offered_best_effort(session);
+        let may_lose = quantity::is_lossy(&target.carrier) && !target.reliable;
+        let lossy = target.best_effort || may_lose || target.is_offered_best_effort(session);
         let reliability = if lossy { Reliability::BestEffort } else { Reliability::Reliable };
-        let mut tap = Self { target: target.clone(), reliability, port: None, given, callback: Box::new(callback) };
+        let mut tap =
+            Self { target: target.clone(), reliability, port: None, given, scaled, callback: Box::new(callback) };
         tap.subscribe(session)?;
         Ok(tap)
     }
@@ -74,7 +97,7 @@ impl Tap {
         let adapts = !self.target.reliable && self.reliability == Reliability::Reliable;
         let mut lossy = false;
         session.tell_events_but(|event| match event {
-            Event::Incompatible { subscriber, policy, .. } if adapts && policy == "reliability" => {
+            Event::Incompatible { subscriber, policy, fallback: false, .. } if adapts && policy == "reliability" => {
                 lossy |= *subscriber == name;
                 *subscriber == name
             }
@@ -90,10 +113,9 @@ impl Tap {
 
     fn subscribe(&mut self, session: &Session) -> Result {
         let target = &self.target;
-        let offered = target.offered(session);
-        let largest = offered.iter().map(|p| p.qos.max_message).chain([Qos::default().max_message]).max();
-        let qos = Qos { reliability: self.reliability, max_message: largest.unwrap_or_default(), ..Qos::default() };
-        let mut builder = session.node.subscriber::<Untyped>(&target.topic).qos(qos);
+        let max_message = largest(session, &target.topic);
+        let mut qos = Qos { reliability: self.reliability, max_message, ..Qos::default() };
+        let mut builder = session.node.subscriber::<Untyped>(&target.topic);
         if let Some(name) = &target.port {
             builder = builder.named(name);
         }
@@ -101,24 +123,31 @@ impl Tap {
             let topic = target.topic.trim_start_matches('/').replace('*', "any");
             let default = || format!("/{}/{topic}/sub1", session.node.name());
             let name = target.port.clone().unwrap_or_else(default);
-            builder = builder.priority(given.settings(&name, &target.topic)?);
+            builder = builder.priority(given.settings(&name, &target.topic, &mut qos)?);
         }
         if target.carrier != "auto" {
             builder = builder.carriers([target.carrier.as_str()]);
         }
-        self.port = Some(builder.callback((self.callback)())?);
+        self.scaled.apply(&mut qos); // what the command says holds against a profile
+        self.port = Some(builder.qos(qos).callback((self.callback)())?);
         Ok(())
     }
 }
 
-impl Target {
-    /// The publishers that are there.
-    fn offered(&self, session: &Session) -> Vec<PortInfo> {
-        let ports = session.others().into_iter().flat_map(|node| node.ports.into_values());
-        ports.filter(|p| p.direction == Direction::Publisher && topic_matches(&self.topic, &p.topic)).collect()
-    }
+/// The publishers of a topic, or pattern of topics, that are there.
+fn offered(session: &Session, topic: &str) -> Vec<PortInfo> {
+    let ports = session.others().into_iter().flat_map(|node| node.ports.into_values());
+    ports.filter(|p| p.direction == Direction::Publisher && topic_matches(topic, &p.topic)).collect()
+}
 
+/// The largest message that they may publish; at least what is usual.
+pub fn largest(session: &Session, topic: &str) -> u32 {
+    let sizes = offered(session, topic).into_iter().map(|port| port.qos.max_message);
+    sizes.fold(Qos::default().max_message, u32::max)
+}
+
+impl Target {
     fn is_offered_best_effort(&self, session: &Session) -> bool {
-        !self.reliable && self.offered(session).iter().any(|p| p.qos.reliability == Reliability::BestEffort)
+        !self.reliable && offered(session, &self.topic).iter().any(|p| p.qos.reliability == Reliability::BestEffort)
     }
 }

@@ -89,9 +89,11 @@ fn big_messages_arrive_whole_beside_a_small_channel() {
     let Some(document) = run("big-messages") else { return };
     let checks = document["checks"].as_array().unwrap();
     let whole: Vec<_> = checks.iter().filter(|c| c["name"].as_str().unwrap().contains("whole")).collect();
-    assert!(whole.len() == 5 && whole.iter().all(|check| check["pass"] == true), "{whole:?}");
+    assert!(whole.len() == 6 && whole.iter().all(|check| check["pass"] == true), "{whole:?}");
     let bounds: Vec<f64> = factors(&document, "blocking_us").iter().filter_map(|bound| bound.as_f64()).collect();
-    assert!(bounds.len() == 4 && bounds.windows(2).all(|pair| pair[0] >= pair[1]), "{bounds:?}");
+    assert!(bounds.len() == 5 && bounds.windows(2).all(|pair| pair[0] >= pair[1]), "{bounds:?}");
+    let lost = checks.iter().filter(|c| c["name"].as_str().unwrap().contains("lost samples of the small channel"));
+    assert_eq!(lost.count(), 7);
     assert!(!document["environment"]["qdiscs"].as_array().unwrap().is_empty());
 }
 

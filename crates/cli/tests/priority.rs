@@ -3,7 +3,7 @@
 
 mod support;
 
-use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, Signal, pidfd_getfd, pidfd_open};
 use serde_json::{Value, json};
 use std::os::fd::{AsFd, RawFd};
 use std::process::Command;
@@ -328,6 +328,58 @@ fn ys_31_ports_are_opened_with_the_priority_of_a_string_or_a_profile() {
         said.contains(&format!("{}:3: class = \"urgent\"", wrong.display())) && said.contains("critical (crit)"),
         "{said}"
     );
+}
+
+#[test]
+fn ys_31_ys_33_a_connection_is_made_with_the_priority_of_a_string_and_carriers_are_listed() {
+    let pair = pair();
+    pair.done("disconnect /publisher1 /subscriber1");
+    let connect = |qos: &str| {
+        let mut command = pair.house.command("connect /publisher1 /subscriber1 --carrier tcp --json --qos");
+        command.arg(qos);
+        Running::start(command).finish()
+    };
+    let said = connect("level:highest");
+    assert!(said.code() == 2 && said.errors.contains("level"), "{}", said.errors);
+    assert_eq!(connect("Level:HIGH ; socket_priority:5").code(), 2, "no key of YARP's");
+    assert_eq!(connect("Level:HIGH").json()["connected"], true);
+    for end in ["publisher", "subscriber"] {
+        assert_eq!(pair.end(end)["qos"]["tos"], 144, "{end}");
+    }
+    let listed = pair.run("connect --list-carriers --json").json();
+    let names: Vec<_> = listed["carriers"].as_array().unwrap().iter().map(|c| c["carrier"].as_str().unwrap()).collect();
+    assert_eq!(names, ["auto", "local", "shm", "tcp", "udp", "mcast"]);
+    assert_eq!(pair.run("connect /publisher1").code(), 2);
+    assert_eq!(pair.run("connect --qos level:low /publisher1 /nowhere").code(), 1);
+}
+
+#[test]
+fn ys_53_an_end_whose_process_starts_anew_has_its_priority_again() {
+    const SUBSCRIBE: &str = "sub /a --port /subscriber1 --json --carrier tcp";
+    let mut pair = pair();
+    pair.done("set /publisher1 /subscriber1 class=critical --end publisher");
+    pair.done("set /publisher1 /subscriber1 class=high --end subscriber");
+    let again = |pair: &Pair, end: &str, tos: u64| {
+        support_until(|| {
+            let channels = pair.run("list channels --json").json();
+            let open = channels["channels"][0]["received"].as_u64() > Some(0);
+            (open && pair.end(end)["qos"]["tos"] == tos).then_some(())
+        });
+    };
+    pair.subscriber.signal(Signal::KILL);
+    pair.subscriber = pair.house.start(SUBSCRIBE);
+    again(&pair, "subscriber", 144);
+    pair.publisher.signal(Signal::KILL);
+    pair.publisher = pair.house.start("pub /a --port /publisher1 --rate 200");
+    again(&pair, "publisher", 176);
+    // What was taken back does not come again.
+    pair.done("set /publisher1 /subscriber1 class=default");
+    pair.subscriber.signal(Signal::KILL);
+    pair.subscriber = pair.house.start(SUBSCRIBE);
+    again(&pair, "subscriber", 0);
+    for end in ["publisher", "subscriber"] {
+        assert_eq!(pair.end(end)["asked"]["mark"], Value::Null, "{end}");
+    }
 }
 
 #[test]

@@ -10,6 +10,7 @@ mod names;
 mod nanoseconds;
 mod partition;
 mod scale;
+mod text;
 
 pub use check::Contradiction;
 pub use class::Class;

@@ -6,6 +6,7 @@ pub mod explain;
 pub mod grammar;
 pub mod priority;
 
+use crate::channel::proxy::{Proxied, ProxyChanges};
 use crate::error::{Error, Result};
 use crate::port::ChannelReport;
 use qos::Class;
@@ -53,12 +54,32 @@ pub enum Request {
         /// What changes. All of it or, with a reason, nothing.
         changes: Changes,
     },
+    /// To the nodes of both ports, where they are, and again to one that comes: what was set at the end of `port` of its
+    /// channel with `other`. The node of `port` has it from then on, unless something was set there already; the other's
+    /// keeps it in case that starts anew (YS-53).
+    Remember {
+        /// The port whose end it is.
+        port: String,
+        /// The port at the channel's other end.
+        other: String,
+        /// What was set; all default: it was taken back.
+        settings: PrioritySettings,
+    },
     /// To the node that has `port`: the priority of its end of the channel with `other`, as the kernel has it now.
     Get {
         /// A port of the node.
         port: String,
         /// The port at the channel's other end; `port` itself: the process; `None`: all channels of the port.
         other: Option<String>,
+    },
+    /// To the subscriber's node: scale a channel so, there (P-08). An open channel's proxy moves while samples flow.
+    Scale {
+        /// Publisher's port name.
+        publisher: String,
+        /// Subscriber's port name.
+        subscriber: String,
+        /// What changes of how and where; what the subscriber's QoS says is the default.
+        changes: ProxyChanges,
     },
     /// To the node of either port: what it knows of the two.
     Explain {
@@ -128,6 +149,8 @@ pub struct EndReport {
     pub because: String,
     /// What is to be known besides, such as `stored: applies when the two are connected`; empty: nothing.
     pub note: String,
+    /// How and where the channel is scaled; `None`: it is not.
+    pub proxied: Option<Proxied>,
     /// The part of the note that says which of `asked` has nothing to act on at this end; empty: all of it has.
     pub without_effect: String,
 }

@@ -34,6 +34,9 @@ pub enum Event {
         requested: String,
         /// What would fit.
         remedy: String,
+        /// The subscriber declared that it does without: they match all the same, and it gets what is offered.
+        #[serde(default)]
+        fallback: bool,
     },
     /// A channel ended.
     Unmatched {
@@ -102,10 +105,11 @@ impl fmt::Display for Event {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Event::Matched { publisher, subscriber, carrier } => write!(f, "{publisher} → {subscriber} over {carrier}"),
-            Event::Incompatible { publisher, subscriber, policy, offered, requested, remedy } => write!(
-                f,
-                "{publisher} and {subscriber} do not match: {policy} offered {offered}, requested {requested}; {remedy}"
-            ),
+            Event::Incompatible { publisher, subscriber, policy, offered, requested, remedy, fallback } => {
+                let verdict = if *fallback { "match by fallback only" } else { "do not match" };
+                write!(f, "{publisher} and {subscriber} {verdict}: ")?;
+                write!(f, "{policy} offered {offered}, requested {requested}; {remedy}")
+            }
             Event::Unmatched { publisher, subscriber, reason } => {
                 write!(f, "{publisher} → {subscriber} ended: {reason}")
             }

@@ -6,6 +6,7 @@
 //! ignored. On carrier `tcp` the same stream then carries the frames; on the others it stays open as the channel's sign
 //! of life: whoever dies, the other sees its end.
 
+use crate::channel::proxy::{Provenance, Proxy};
 use crate::control::{NodeId, PortId, PortInfo};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -46,6 +47,12 @@ pub struct Request {
     /// Carrier `tcp`: the subscriber answers, and offers to send its answers back on this stream.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answers: Option<Answers>,
+    /// How the stream is to be scaled, and where; left out: not at all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub proxy: Option<Proxy>,
+    /// The proxy of an open channel between the same two ports moves: that channel goes on until the subscriber ends it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub moves: bool,
 }
 
 /// A channel in the other direction, offered along with a question's.
@@ -91,13 +98,16 @@ pub struct Accepted {
     /// of their own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answers: Option<PortInfo>,
+    /// How the flow is scaled before it is sent; left out: not at all, whatever was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scaled: Option<Provenance>,
 }
 
 /// A refusal.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Refused {
-    /// `version`, `realm`, `node`, `port`, `type`, `reliability`, `carrier`, `system`, or `answers`
-    /// (they have a channel on the connection of their questions).
+    /// `version`, `realm`, `node`, `port`, `topic`, `system`, `answers` (they have a channel on the connection of their
+    /// questions), or what a [`Mismatch`](crate::control::matching::Mismatch) names.
     pub policy: String,
     /// What the publisher offers.
     pub offered: String,
@@ -105,6 +115,9 @@ pub struct Refused {
     pub requested: String,
     /// What would fit.
     pub remedy: String,
+    /// What else stands between the two.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub others: Vec<Refused>,
 }
 
 /// Carrier parameters.
@@ -117,6 +130,12 @@ pub struct Parameters {
     /// UDP: bytes that the receiver's socket buffer holds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub buffer: Option<u32>,
+    /// A flow that is reliable by repeating: the number of its first message for this subscriber. Absent: nothing is repeated.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub first: Option<u32>,
+    /// The same: messages that the publisher keeps without an acknowledgement.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub window: Option<u32>,
     /// Shared memory: samples that the subscriber may hold at once besides those that wait in the ring.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hold: Option<u32>,
@@ -172,6 +191,7 @@ mod tests {
             offered: "A".into(),
             requested: "B".into(),
             remedy: String::new(),
+            others: Vec::new(),
         });
         let bytes = pack(&refused).unwrap();
         for cut in 0..bytes.len() {

@@ -1,4 +1,4 @@
-//! Profiles: the priorities of ports, from a file.
+//! Profiles: the policies and priorities of ports, from a file.
 //!
 //! ```toml
 //! [[port]]
@@ -7,6 +7,8 @@
 //! class = "high"               # class, dscp, tos, priority (of the socket), sched, affinity, pace: as `thalweg set` takes them
 //! sched = "fifo:30"
 //! affinity = "0-1"
+//! deadline = "20 ms"           # policies by the names of `qos::Qos::set`
+//! durability = "transient-local"
 //!
 //! [[port]]
 //! name = "/camera/*"
@@ -16,6 +18,7 @@
 //! All entries that fit a port count; what a later one says holds against an earlier one.
 
 use crate::control::matching::{check_pattern, topic_matches};
+use qos::Qos;
 use qos::priority::{Changes, PrioritySettings};
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -38,6 +41,8 @@ struct Entry {
     name: Option<String>,
     topic: Option<String>,
     changes: Changes,
+    /// Policies by name, tried when they were read.
+    policies: Vec<(String, String)>,
 }
 
 /// What is wrong with a profile: where, what stands there, and what is allowed.
@@ -103,20 +108,31 @@ impl Profile {
         Ok(Self { entries: entries.collect::<Result<_, _>>()? })
     }
 
-    /// What holds for a port.
+    /// The priority that holds for a port.
     pub fn settings(&self, name: &str, topic: &str) -> PrioritySettings {
         let mut settings = PrioritySettings::default();
-        let fits = |pattern: &Option<String>, what: &str| pattern.as_ref().is_none_or(|p| topic_matches(p, what));
-        let found = self.entries.iter().filter(|e| fits(&e.name, name) && fits(&e.topic, topic));
-        found.for_each(|entry| entry.changes.apply(&mut settings));
+        self.fitting(name, topic).for_each(|entry| entry.changes.apply(&mut settings));
         settings
+    }
+
+    /// Sets in `qos` the policies that hold for a port.
+    pub fn policies(&self, name: &str, topic: &str, qos: &mut Qos) {
+        for (policy, value) in self.fitting(name, topic).flat_map(|entry| &entry.policies) {
+            // It was tried when the file was read.
+            let _ = qos.set(policy, value);
+        }
+    }
+
+    fn fitting(&self, name: &str, topic: &str) -> impl Iterator<Item = &Entry> {
+        let fits = |pattern: &Option<String>, what: &str| pattern.as_ref().is_none_or(|p| topic_matches(p, what));
+        self.entries.iter().filter(move |e| fits(&e.name, name) && fits(&e.topic, topic))
     }
 }
 
-const KEYS: &str = "name, topic, class, dscp, tos, priority, sched, affinity, pace and qos";
+const KEYS: &str = "name, topic, class, dscp, tos, priority, sched, affinity, pace, qos, and the policies";
 
 fn entry(table: &BTreeMap<Spanned<String>, Spanned<Value>>) -> Result<Entry, (usize, String)> {
-    let mut entry = Entry { name: None, topic: None, changes: Changes::default() };
+    let mut entry = Entry { name: None, topic: None, changes: Changes::default(), policies: Vec::new() };
     for (key, value) in table {
         let (key, at) = (key.get_ref().as_str(), key.span().start);
         let text = plain(value.get_ref())
@@ -134,7 +150,14 @@ fn entry(table: &BTreeMap<Spanned<String>, Spanned<Value>>) -> Result<Entry, (us
             "class" | "dscp" | "tos" | "priority" | "sched" | "affinity" | "pace" => {
                 entry.changes.add(&format!("{key}={text}")).map_err(|e| (at, format!("{key} = {text:?}: {e}")))?;
             }
-            _ => return Err((at, format!("{key} = {text:?}: allowed keys are {KEYS}"))),
+            _ if Qos::names().any(|name| name == key) => {
+                Qos::default().set(key, &text).map_err(|e| (at, format!("{key} = {e}")))?;
+                entry.policies.push((key.to_owned(), text));
+            }
+            _ => {
+                let policies = Qos::names().collect::<Vec<_>>().join(", ");
+                return Err((at, format!("{key} = {text:?}: allowed keys are {KEYS} {policies}")));
+            }
         }
     }
     Ok(entry)
@@ -179,11 +202,32 @@ mod tests {
     }
 
     #[test]
+    fn policies_are_set_by_their_names_the_later_against_the_earlier() {
+        let profile = parse(
+            "[[port]]\ndeadline = '20 ms'\nreliability = 'best-effort'\npartition = ['left', 'right']\n\
+             [[port]]\ntopic = '/arm/**'\ndeadline = 'none'\nhistory = 5\n",
+        )
+        .unwrap();
+        let mut other = Qos::default();
+        profile.policies("/x", "/a", &mut other);
+        assert_eq!(other.partition, ["left", "right"]);
+        let stated = |topic| {
+            let mut qos = Qos { partition: Vec::new(), ..Qos::default() };
+            profile.policies("/x", topic, &mut qos);
+            qos.stated().into_iter().map(|(name, _)| name).collect::<Vec<_>>()
+        };
+        assert_eq!(stated("/a"), ["reliability", "deadline", "partition"]);
+        assert_eq!(stated("/arm/command"), ["reliability", "history", "partition"]);
+    }
+
+    #[test]
     fn what_is_wrong_is_named_with_file_line_key_and_what_is_allowed() {
         for (text, says) in [
             ("[[port]]\nclass = 'urgent'", &["robot.toml:2: class = \"urgent\"", "critical (crit)"]),
             ("[[port]]\n\ntos = 256", &["robot.toml:3: tos = \"256\"", "0 to 255"]),
-            ("[[port]]\ncolour = 1", &["robot.toml:2: colour", "allowed keys are name"]),
+            ("[[port]]\ncolour = 1", &["robot.toml:2: colour", "latency-budget"]),
+            ("[[port]]\ndeadline = '20'", &["robot.toml:2: deadline = \"20\"", "ns us ms s"]),
+            ("[[port]]\nqueue = 'keep-some 3'", &["robot.toml:2: queue", "keep-all N"]),
             ("[[port]]\nclass = true", &["robot.toml:2: class", "text or a number, not a boolean"]),
             ("[[port]]\nname = 'arm'", &["robot.toml:2: name = \"arm\"", "/"]),
             ("[[port]]\nqos = 'level:top'", &["robot.toml:2: qos", "critical (crit)"]),

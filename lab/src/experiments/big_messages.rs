@@ -41,10 +41,19 @@ const HEADERS: u64 = 66;
 /// The small sample with its frame, length and headers, at most.
 const SMALL_PACKET: u64 = 160;
 
+/// What the small channel travels by.
+#[derive(Clone, Copy, PartialEq)]
+enum Carrier {
+    Tcp,
+    Udp,
+}
+
 /// What is done for the small channel.
 #[derive(Clone, Copy, PartialEq)]
 struct Arm {
     name: &'static str,
+    /// Of the small channel; the big one's is tcp.
+    carrier: Carrier,
     bulk: bool,
     class: bool,
     pace: bool,
@@ -52,15 +61,36 @@ struct Arm {
     tso_rtt_log: u32,
 }
 
-const NOTHING: Arm = Arm { name: "normal", bulk: true, class: false, pace: false, gso_max_size: WHOLE, tso_rtt_log: 9 };
-const ARMS: [Arm; 6] = [
+const NOTHING: Arm = Arm {
+    name: "normal",
+    carrier: Carrier::Tcp,
+    bulk: true,
+    class: false,
+    pace: false,
+    gso_max_size: WHOLE,
+    tso_rtt_log: 9,
+};
+const TWO: Arm =
+    Arm { name: "class+pace+gso_max_size=3000", class: true, pace: true, gso_max_size: TWO_SEGMENTS, ..NOTHING };
+const ARMS: [Arm; 7] = [
     Arm { name: "idle", bulk: false, ..NOTHING },
     NOTHING,
     Arm { name: "class", class: true, ..NOTHING },
     Arm { name: "class+pace", class: true, pace: true, ..NOTHING },
     Arm { name: "class+pace+tso_rtt_log=0", class: true, pace: true, tso_rtt_log: 0, ..NOTHING },
-    Arm { name: "class+pace+gso_max_size=3000", class: true, pace: true, gso_max_size: TWO_SEGMENTS, ..NOTHING },
+    TWO,
+    Arm { name: "class+pace+gso_max_size=3000, udp", carrier: Carrier::Udp, ..TWO },
 ];
+
+impl Carrier {
+    /// Name of the small channel.
+    const fn small(self) -> &'static str {
+        match self {
+            Carrier::Tcp => "small",
+            Carrier::Udp => "small-udp",
+        }
+    }
+}
 
 impl Arm {
     /// What the small channel may wait for; nothing can be said where it shares a queue.
@@ -128,7 +158,7 @@ fn ring(topology: &Topology) -> u64 {
 /// Publishers on the first host, subscribers on the second.
 struct House<'a> {
     topology: &'a Topology,
-    small: [Part; 2],
+    small: [[Part; 2]; 2], // of each carrier
     big: [Part; 2],
 }
 
@@ -143,15 +173,11 @@ struct Side {
 impl<'a> House<'a> {
     fn start(lab: &Lab, topology: &'a Topology) -> Result<Self> {
         install(topology)?;
-        let mut small = channel(lab, topology, "small", SMALL, HZ, 0)?;
-        let mut big = channel(lab, topology, "big", BIG, 0.0, 1)?;
-        for ends in [&mut small, &mut big] {
-            let [publisher, _] = ends;
-            let connected: Connected = publisher.ask(lab, &Order::Connected { count: 1 }, LONG)?;
-            if connected.carriers != ["tcp"] {
-                return Err(Error::Failed(format!("no channel over tcp: {connected:?}")));
-            }
-        }
+        let small = [
+            channel(lab, topology, Carrier::Tcp.small(), "tcp", (SMALL, HZ), 0)?,
+            channel(lab, topology, Carrier::Udp.small(), "udp", (SMALL, HZ), 1)?,
+        ];
+        let big = channel(lab, topology, "big", "tcp", (BIG, 0.0), 2)?;
         Ok(Self { topology, small, big })
     }
 
@@ -164,7 +190,7 @@ impl<'a> House<'a> {
         } else {
             (500, 4000)
         };
-        let ([small, small_end], [big, big_end]) = (&mut self.small, &mut self.big);
+        let ([small, small_end], [big, big_end]) = (&mut self.small[arm.carrier as usize], &mut self.big);
         big_end.ask::<Arrived>(lab, &Order::Report, LONG)?;
         if arm.bulk {
             big.ask::<Value>(lab, &Order::Start, LONG)?;
@@ -201,9 +227,10 @@ impl<'a> House<'a> {
             .map_err(|e| Error::system("net.ipv4.tcp_tso_rtt_log", &e, "it needs Linux 5.18"))?;
         let [for_small, for_big] = arm.changes();
         let names = |what: &str| [format!("/{what}-in"), format!("/{what}-out")];
-        for (ends, changes, others) in
-            [(&mut self.small, for_small, names("small")), (&mut self.big, for_big, names("big"))]
-        {
+        for (ends, changes, others) in [
+            (&mut self.small[arm.carrier as usize], for_small, names(arm.carrier.small())),
+            (&mut self.big, for_big, names("big")),
+        ] {
             let changes: qos::priority::Changes = changes.parse().map_err(|e| Error::Usage(format!("{e}")))?;
             for (end, other) in ends.iter_mut().zip(others) {
                 end.ask::<Value>(lab, &Order::Set { other, changes: changes.clone() }, LONG)?;
@@ -213,8 +240,15 @@ impl<'a> House<'a> {
     }
 }
 
-/// The publisher on the first host and the subscriber on the second.
-fn channel(lab: &Lab, topology: &Topology, what: &str, size: usize, hz: f64, number: u16) -> Result<[Part; 2]> {
+/// The publisher on the first host and the subscriber on the second, connected.
+fn channel(
+    lab: &Lab,
+    topology: &Topology,
+    what: &str,
+    carrier: &str,
+    (size, hz): (usize, f64),
+    number: u16,
+) -> Result<[Part; 2]> {
     let at = |host: u8| SocketAddr::new(Topology::address_of(host), 7400 + number);
     let start = |role: &str, host: u8, end: &str| {
         let settings = Settings {
@@ -223,14 +257,19 @@ fn channel(lab: &Lab, topology: &Topology, what: &str, size: usize, hz: f64, num
             name: format!("/{what}-{end}"),
             size,
             hz,
-            carriers: vec!["tcp".into()],
-            best_effort: false,
+            carriers: vec![carrier.into()],
+            best_effort: carrier != "tcp",
         };
         let mut part = Part::start(lab, Place::at(topology.host(host), &[]), role, &settings)?;
         part.hear::<Value>(lab, LONG)?;
         Ok::<Part, Error>(part)
     };
-    Ok([start("publisher", 1, "out")?, start("subscriber", 2, "in")?])
+    let (mut publisher, subscriber) = (start("publisher", 1, "out")?, start("subscriber", 2, "in")?);
+    let connected: Connected = publisher.ask(lab, &Order::Connected { count: 1 }, LONG)?;
+    match connected.carriers == [carrier] {
+        true => Ok([publisher, subscriber]),
+        false => Err(Error::Failed(format!("no channel over {carrier}: {connected:?}"))),
+    }
 }
 
 /// The wire out of the first host. What is chosen next is sent whole: a bucket with room for the largest super-packet.
@@ -251,6 +290,7 @@ fn judge(sides: &[Side], ring: u64) -> Findings {
     for (arm, side) in ARMS.iter().zip(sides) {
         let mut factors = Factors::new()
             .with("arm", arm.name)
+            .with("measured", if arm.carrier == Carrier::Tcp { "tcp" } else { "udp" })
             .with("payload_bytes", SMALL)
             .with("bulk_bytes", if arm.bulk { BIG } else { 0 })
             .with("gso_max_size", arm.gso_max_size);
@@ -263,6 +303,8 @@ fn judge(sides: &[Side], ring: u64) -> Findings {
                 format!("{}: p99 of the small channel, µs; blocking {blocking:.0}, idle p99 {idle:.0}", arm.name);
             findings.checks.push(Check::at_most(name, p99(side), blocking * 1.1 + idle));
         }
+        let lost = format!("{}: lost samples of the small channel", arm.name);
+        findings.checks.push(Check::at_most(lost, side.latency.lost() as f64, 0.0));
         if arm.bulk {
             let name = format!("{}: share of {} messages of 10 MB that arrived whole", arm.name, side.messages);
             findings.checks.push(Check::at_least(name, side.whole as f64 / side.messages as f64, 1.0));
@@ -281,7 +323,7 @@ fn judge(sides: &[Side], ring: u64) -> Findings {
 
 fn notes(ring: u64) -> Vec<String> {
     vec![
-        format!("latency from publish to callback, tcp, {SMALL} bytes at {HZ} Hz; the other channel publishes as soon as there is room"),
+        format!("latency from publish to callback, {SMALL} bytes at {HZ} Hz; the other channel publishes as soon as there is room"),
         "class: small channel high and fifo:30 at both ends, big one low with threads of its own; pace: the big one at 90 Mbit/s".into(),
         format!(
             "blocking: the largest TCP super-packet of the big channel, {ring} bytes in the driver's queue and the packet itself, \

@@ -169,8 +169,8 @@ pub struct Channel {
     /// The carrier that was picked.
     pub carrier: String,
     size: usize,
-    rate_hz: f64,
-    wanted_hz: f64,
+    pub rate_hz: f64,
+    pub wanted_hz: f64,
     /// From `publish` to the callback.
     pub latency_us: Percentiles,
     sent: u64,

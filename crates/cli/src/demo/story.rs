@@ -56,12 +56,18 @@ impl Story {
         self.phases.iter().any(|phase| phase.summary.interrupted)
     }
 
-    /// What did not go as promised: with a priority, the urgent channel loses nothing and keeps its rate. The others may
-    /// suffer from what makes it hard.
+    /// What did not go as promised: a priority is set, and with it the urgent channel loses nothing, keeps its rate and is
+    /// less late than before. The others may suffer from what makes it hard.
     pub fn failures(&self) -> Vec<String> {
-        let judged = self.last().filter(|_| self.phases.len() == 2);
-        let urgent = judged.and_then(|summary| summary.channels.iter().find(|c| c.publisher == URGENT[0]));
-        urgent.and_then(Channel::failure).into_iter().collect()
+        let [before, after] = self.phases.as_slice() else { return Vec::new() };
+        let unset = (!self.steps.iter().any(|step| step.done))
+            .then(|| format!("no priority was set: {}", steps(&self.steps).join("; ")));
+        let lost_or_slow = urgent(after).and_then(Channel::failure);
+        let times = urgent(before).zip(urgent(after)).map(|(b, a)| (b.latency_us.p99, a.latency_us.p99));
+        let not_better = times.filter(|(before, after)| *before > 0.0 && after >= before).map(|(before, after)| {
+            format!("{}: p99 {} before, {} after: the priority did not help", URGENT[0], micros(before), micros(after))
+        });
+        [unset, lost_or_slow, not_better].into_iter().flatten().collect()
     }
 
     /// As `--json` prints it.
@@ -148,13 +154,15 @@ fn row(before: &Channel, after: &Channel) -> Vec<String> {
     begin.into_iter().chain(latencies.into_iter().flatten()).chain(lost).collect()
 }
 
+/// The channel that gets the priority.
+fn urgent(phase: &Phase) -> Option<&Channel> {
+    phase.summary.channels.iter().find(|channel| channel.publisher == URGENT[0])
+}
+
 fn better(before: &Phase, after: &Phase) -> Vec<String> {
-    let urgent = |phase: &Phase| {
-        let channel = phase.summary.channels.iter().find(|channel| channel.publisher == URGENT[0])?;
-        Some((channel.topic, channel.latency_us.p99)).filter(|(_, p99)| *p99 > 0.0)
-    };
+    let late = |phase| urgent(phase).map(|c| (c.topic, c.latency_us.p99)).filter(|(_, p99)| *p99 > 0.0);
     let mut lines = Vec::new();
-    if let (Some((topic, b)), Some((_, a))) = (urgent(before), urgent(after)) {
+    if let (Some((topic, b)), Some((_, a))) = (late(before), late(after)) {
         let factor = if b >= a { format!("{:.1} times less", b / a) } else { format!("{:.1} times more", a / b) };
         lines.push(format!("{topic}: p99 {} before, {} after: {factor}", micros(b), micros(a)));
     }
@@ -185,9 +193,27 @@ mod tests {
         let document = story(2).document(None);
         assert_eq!(document["channels"].as_array().map(Vec::len), Some(4));
         assert_eq!(document["phases"][0]["phase"], "before");
-        assert_eq!((&document["pass"], document["failures"].as_array().map(Vec::len)), (&json!(false), Some(1)));
+        assert_eq!((&document["pass"], document["failures"].as_array().map(Vec::len)), (&json!(false), Some(2)));
         // Only what has a priority is judged.
         assert_eq!(story(1).document(None)["pass"], true);
+    }
+
+    #[test]
+    fn a_priority_that_was_not_set_or_does_not_help_is_a_failure() {
+        let set = |done| Step { command: "thalweg set".into(), done, because: "CAP_SYS_NICE".into(), ends: Vec::new() };
+        let failures = |p99: [f64; 2], steps: Vec<Step>| {
+            let mut story = Story { steps, ..story(2) };
+            for (phase, p99) in story.phases.iter_mut().zip(p99) {
+                for channel in &mut phase.summary.channels {
+                    (channel.rate_hz, channel.latency_us.p99) = (channel.wanted_hz, p99);
+                }
+            }
+            story.failures()
+        };
+        assert_eq!(failures([9000.0, 300.0], vec![set(false), set(true)]), Vec::<String>::new());
+        assert!(failures([300.0, 300.0], vec![set(true)])[0].contains("did not help"));
+        assert!(failures([9000.0, 300.0], vec![set(false)])[0].contains("no priority was set"));
+        assert!(failures([9000.0, 300.0], Vec::new())[0].contains("no priority was set"));
     }
 
     #[test]

@@ -1,8 +1,10 @@
-//! The priority that a port of this command is opened with.
+//! The policies and the priority that a port of this command is opened with.
 
 use crate::failure::{Failure, Result};
+use crate::policies::Policies;
 use crate::quantity;
 use clap::Args;
+use qos::Qos;
 use qos::priority::{Changes, PrioritySettings};
 use std::path::PathBuf;
 use thalweg::profile::Profile;
@@ -13,17 +15,21 @@ pub struct Given {
     /// Priority of the port's channels as YARP writes it: "level:high; priority:10; policy:1" (also dscp:, tos:)
     #[arg(long, value_name = "STRING", value_parser = quantity::yarp_qos)]
     qos: Option<Changes>,
-    /// Priorities by port name and topic, from a TOML file (docs/administration.md)
+    /// Policies and priorities by port name and topic, from a TOML file or a DDS XML profile (docs/qos.md)
     #[arg(long, value_name = "FILE")]
     profile: Option<PathBuf>,
+    #[command(flatten)]
+    policies: Policies,
 }
 
 impl Given {
-    /// What holds for a port: what the profile says, and against it what the command says.
-    pub fn settings(&self, name: &str, topic: &str) -> Result<PrioritySettings> {
+    /// What holds for a port: what the profile says, and against it what the command says. Policies are set in `qos`.
+    pub fn settings(&self, name: &str, topic: &str, qos: &mut Qos) -> Result<PrioritySettings> {
         let profile = self.profile.as_deref().map(Profile::read).transpose();
         let profile = profile.map_err(|wrong| Failure::Usage(wrong.to_string()))?.unwrap_or_default();
         let mut settings = profile.settings(name, topic);
+        profile.policies(name, topic, qos);
+        self.policies.apply(qos)?;
         if let Some(changes) = &self.qos {
             changes.apply(&mut settings);
         }

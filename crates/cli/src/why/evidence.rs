@@ -1,12 +1,13 @@
 //! What both nodes say about two ports, asked for several times within half a second.
 
+use crate::census;
 use crate::session::{Common, Session};
 use linux::probe::Tree;
 use linux::probe::process::{self, State};
 use std::time::{Duration, Instant};
 use thalweg::admin::explain::Explanation;
 use thalweg::admin::{EndReport, Reply, Request};
-use thalweg::control::{Direction, Document, NodeId, PortInfo};
+use thalweg::control::{Direction, Document, PortInfo};
 use thalweg::port::ChannelReport;
 
 /// A node that does not answer within this time is silent.
@@ -89,7 +90,7 @@ pub fn gather(session: &mut Session, common: &Common, publisher: &str, subscribe
         asked: names.map(str::to_owned),
         ports: ports.collect(),
         elsewhere,
-        stopped: stopped(&common.realm, &nodes, session.node.id()),
+        stopped: census::stopped(&common.realm, &nodes, session.node.id()),
         realm: common.realm.clone(),
         publisher,
         subscriber,
@@ -122,13 +123,6 @@ fn hearsay(ends: &mut [Option<End>; 2], names: [&str; 2]) {
 fn silent(node: &Document) -> Answer {
     let here = node.host == linux::clock::host_id();
     Answer::Silent(here.then(|| process::state(&Tree::host(), node.pid)))
-}
-
-/// Processes of this host that are stopped and have a node of this realm that does not answer.
-fn stopped(realm: &str, nodes: &[Document], own: NodeId) -> Vec<u32> {
-    let known: Vec<NodeId> = nodes.iter().map(|node| node.node).chain([own]).collect();
-    let silent = thalweg::control::local::silent_processes(realm, &known);
-    silent.into_iter().filter(|pid| process::state(&Tree::host(), *pid) == State::Stopped).collect()
 }
 
 /// Looks for a port in the other realms of this host.

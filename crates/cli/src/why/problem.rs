@@ -62,7 +62,7 @@ kinds! {
     MISMATCH_TYPE "type" "the types differ"
     MISMATCH_RELIABILITY "reliability" "a reliable subscriber, a best-effort publisher"
     MISMATCH_CARRIER "carrier" "the ports name no carrier in common"
-    MISMATCH "policy" "another policy stands between the two"
+    MISMATCH "policy" "another policy stands between the two: named, with both values (docs/qos.md)"
     UNREACHABLE "unreachable" "the nodes are on different hosts, and the publisher's listens on loopback only"
     ONE_SIDED "one-sided" "the subscriber's node does not know the publisher's"
     REFUSED "refused" "the publisher's node refused the channel"

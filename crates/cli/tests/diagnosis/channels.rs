@@ -86,6 +86,9 @@ fn stopped_processes_are_named_with_how_to_go_on() {
         let report = until_named(&house, "/out /in", "node-stopped");
         let remedy = format!("kill -CONT {}", process.child.id());
         assert_eq!(report["problems"][0]["remedy"], remedy.as_str(), "{report}");
+        let listed = house.run("list --json");
+        assert!(listed.errors.contains(&remedy), "{}", listed.errors);
+        assert_eq!(listed.json()["stopped"], serde_json::json!([process.child.id()]));
         process.signal(Signal::CONT);
     }
 }

@@ -7,7 +7,6 @@
 //! | `**` | any number of segments, none included |
 
 use super::{Direction, PortInfo};
-use qos::Reliability;
 use std::fmt;
 
 /// Longest name of a topic, a pattern or a port, in bytes.
@@ -117,26 +116,37 @@ pub fn topic_matches(pattern: &str, topic: &str) -> bool {
 /// What comparing a publisher with a subscriber found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Match {
-    /// They belong together.
-    Matched,
+    /// They belong together. Listed is what does not fit and what the subscriber declared that it does without.
+    Matched(Vec<Mismatch>),
     /// They have nothing to do with each other.
     NotSameTopic,
-    /// Same topic, but a policy stands between them.
-    Mismatch {
-        /// `type`, `reliability` or `carrier`.
-        policy: &'static str,
-        /// What the publisher offers.
-        offered: String,
-        /// What the subscriber requests.
-        requested: String,
-        /// What would fit.
-        remedy: String,
-    },
+    /// Same topic, but these policies stand between them: at least one.
+    Mismatched(Vec<Mismatch>),
 }
 
-/// Compares a publisher with a subscriber by requested/offered rules. Reports the first policy that does not fit, in the
-/// order type, reliability, carrier. A publisher with larger messages than the subscriber takes is no mismatch: only the
-/// messages that are too large are refused, and counted.
+/// A policy that does not fit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mismatch {
+    /// `type`, `qos` (one end's policies contradict each other), the name of a policy, or `carrier`.
+    pub policy: &'static str,
+    /// What the publisher offers.
+    pub offered: String,
+    /// What the subscriber requests.
+    pub requested: String,
+    /// What would fit.
+    pub remedy: String,
+}
+
+impl From<qos::Mismatch> for Mismatch {
+    fn from(found: qos::Mismatch) -> Self {
+        let qos::Mismatch { policy, offered, requested, remedy } = found;
+        Self { policy: policy.name(), offered, requested, remedy }
+    }
+}
+
+/// Compares a publisher with a subscriber by requested/offered rules. Reports all that does not fit, in the order type,
+/// policies ([`qos::PolicyName::ALL`]), carrier. A publisher with larger messages than the subscriber takes is no mismatch:
+/// only the messages that are too large are refused, and counted.
 pub fn compare(publisher: &PortInfo, subscriber: &PortInfo) -> Match {
     let directions = (publisher.direction, subscriber.direction);
     if directions != (Direction::Publisher, Direction::Subscriber)
@@ -144,13 +154,16 @@ pub fn compare(publisher: &PortInfo, subscriber: &PortInfo) -> Match {
     {
         return Match::NotSameTopic;
     }
-    compare_type(publisher, subscriber)
-        .or_else(|| compare_reliability(publisher, subscriber))
-        .or_else(|| compare_carriers(publisher, subscriber))
-        .unwrap_or(Match::Matched)
+    let (given_up, policies) = compare_policies(publisher, subscriber);
+    let between: Vec<_> = compare_type(publisher, subscriber)
+        .into_iter()
+        .chain(policies)
+        .chain(compare_carriers(publisher, subscriber))
+        .collect();
+    if between.is_empty() { Match::Matched(given_up) } else { Match::Mismatched(between) }
 }
 
-fn compare_type(publisher: &PortInfo, subscriber: &PortInfo) -> Option<Match> {
+fn compare_type(publisher: &PortInfo, subscriber: &PortInfo) -> Option<Mismatch> {
     let (offered, requested) = (&publisher.message, &subscriber.message);
     if requested.accepts(offered) {
         return None;
@@ -161,32 +174,32 @@ fn compare_type(publisher: &PortInfo, subscriber: &PortInfo) -> Option<Match> {
         format!("subscribe with type {}, or untyped", offered.name)
     };
     let show = |t: &crate::codec::TypeDescription| format!("{} ({:016x})", t.name, t.hash);
-    Some(Match::Mismatch { policy: "type", offered: show(offered), requested: show(requested), remedy })
+    Some(Mismatch { policy: "type", offered: show(offered), requested: show(requested), remedy })
 }
 
-fn compare_reliability(publisher: &PortInfo, subscriber: &PortInfo) -> Option<Match> {
-    let (offered, requested) = (publisher.qos.reliability, subscriber.qos.reliability);
-    if (offered, requested) != (Reliability::BestEffort, Reliability::Reliable) {
-        return None;
+/// What the subscriber does without, and what stands between the two.
+fn compare_policies(publisher: &PortInfo, subscriber: &PortInfo) -> (Vec<Mismatch>, Vec<Mismatch>) {
+    let checked = [publisher, subscriber].map(|port| port.qos.check().err().map(|wrong| wrong.to_string()));
+    if checked.iter().any(Option::is_some) {
+        // This node opens no such port: another program does.
+        let [offered, requested] = checked.map(|wrong| wrong.unwrap_or_else(|| "nothing that contradicts".to_owned()));
+        let remedy = "state policies that can hold together".to_owned();
+        return (Vec::new(), vec![Mismatch { policy: "qos", offered, requested, remedy }]);
     }
-    Some(Match::Mismatch {
-        policy: "reliability",
-        offered: "best-effort".to_owned(),
-        requested: "reliable".to_owned(),
-        remedy: format!(
-            "make the publisher {} reliable, or the subscriber {} best-effort",
-            publisher.name, subscriber.name
-        ),
-    })
+    let from = |found: Vec<qos::Mismatch>| found.into_iter().map(Mismatch::from).collect();
+    match qos::match_qos(&publisher.qos, &subscriber.qos) {
+        Ok(given_up) => (from(given_up), Vec::new()),
+        Err(between) => (Vec::new(), from(between)),
+    }
 }
 
-fn compare_carriers(publisher: &PortInfo, subscriber: &PortInfo) -> Option<Match> {
+fn compare_carriers(publisher: &PortInfo, subscriber: &PortInfo) -> Option<Mismatch> {
     let (offered, requested) = (&publisher.carriers, &subscriber.carriers);
     // A port that names no carrier leaves the choice to the handshake.
     if offered.is_empty() || requested.is_empty() || offered.iter().any(|c| requested.contains(c)) {
         return None;
     }
-    Some(Match::Mismatch {
+    Some(Mismatch {
         policy: "carrier",
         offered: offered.join(", "),
         requested: requested.join(", "),
@@ -199,6 +212,7 @@ mod tests {
     use super::*;
     use crate::codec::TypeDescription;
     use proptest::prelude::*;
+    use qos::Reliability;
 
     fn brute_force(pattern: &[&str], topic: &[&str]) -> bool {
         match (pattern.split_first(), topic.split_first()) {
@@ -258,16 +272,18 @@ mod tests {
             qos: qos::Qos::default(),
             carriers: vec!["tcp".into(), "udp".into()],
             answers: None,
+            pull: Default::default(),
         }
     }
 
-    fn policy(found: Match) -> &'static str {
+    fn policy(found: Match) -> String {
         match found {
-            Match::Matched => "matched",
-            Match::NotSameTopic => "not same topic",
-            Match::Mismatch { policy, remedy, .. } => {
-                assert!(!remedy.is_empty());
-                policy
+            Match::Matched(given_up) if given_up.is_empty() => "matched".to_owned(),
+            Match::Matched(given_up) => format!("matched without {}", given_up[0].policy),
+            Match::NotSameTopic => "not same topic".to_owned(),
+            Match::Mismatched(between) => {
+                assert!(between.iter().all(|m| !m.remedy.is_empty()));
+                between.iter().map(|m| m.policy).collect::<Vec<_>>().join(" ")
             }
         }
     }
@@ -291,13 +307,28 @@ mod tests {
     }
 
     #[test]
-    fn a_reliable_subscriber_does_not_match_a_best_effort_publisher() {
+    fn all_that_stands_between_is_told_in_one_order() {
         let (mut offered, mut wanted) = (port(Direction::Publisher, "/a"), port(Direction::Subscriber, "/a"));
         offered.qos.reliability = Reliability::BestEffort;
         assert_eq!(policy(compare(&offered, &wanted)), "reliability");
-        wanted.qos.reliability = Reliability::BestEffort;
-        assert_eq!(policy(compare(&offered, &wanted)), "matched");
-        offered.qos.reliability = Reliability::Reliable;
-        assert_eq!(policy(compare(&offered, &wanted)), "matched");
+        wanted.qos.deadline = Some(std::time::Duration::from_millis(20));
+        wanted.carriers = vec!["shm".into()];
+        wanted.message = TypeDescription::opaque("text");
+        assert_eq!(policy(compare(&offered, &wanted)), "type reliability deadline carrier");
+        (wanted.message, wanted.carriers) = (offered.message.clone(), Vec::new());
+        wanted.qos.fallback = vec![qos::PolicyName::Reliability];
+        assert_eq!(policy(compare(&offered, &wanted)), "deadline");
+        wanted.qos.deadline = None;
+        assert_eq!(policy(compare(&offered, &wanted)), "matched without reliability");
+    }
+
+    #[test]
+    fn a_peer_whose_policies_contradict_each_other_is_not_matched() {
+        let (mut offered, mut wanted) = (port(Direction::Publisher, "/a"), port(Direction::Subscriber, "/a"));
+        wanted.qos.scale = qos::Scale::Every(0);
+        assert_eq!(policy(compare(&offered, &wanted)), "qos");
+        wanted.qos.scale = qos::Scale::Every(1);
+        offered.qos.history = 0;
+        assert_eq!(policy(compare(&offered, &wanted)), "qos");
     }
 }

@@ -56,7 +56,11 @@ impl Control {
             Ok(admin::Request::Disconnect { publisher, subscriber }) => self.disconnect(publisher, subscriber),
             Ok(admin::Request::Command { port, text }) => self.command_port(&port, &text),
             Ok(admin::Request::Set { port, other, changes }) => self.set_priority(&port, &other, &changes),
+            Ok(admin::Request::Remember { port, other, settings }) => self.remember(port, other, settings),
             Ok(admin::Request::Get { port, other }) => self.get_priority(&port, other.as_deref()),
+            Ok(admin::Request::Scale { publisher, subscriber, changes }) => {
+                self.set_proxy(&publisher, &subscriber, &changes).map_or_else(admin::Reply::No, |()| admin::Reply::Done)
+            }
             Ok(admin::Request::Explain { publisher, subscriber }) => {
                 admin::Reply::Explanation(self.explain(&publisher, &subscriber))
             }
@@ -65,7 +69,7 @@ impl Control {
     }
 
     pub(super) fn reports(&self) -> Vec<crate::port::ChannelReport> {
-        let sent = self.state.outlets().into_iter().flat_map(|o| o.reports());
+        let sent = self.outlets().into_iter().flat_map(|o| o.reports());
         let received = self.state.inlets().into_iter().flat_map(|(_, i)| i.reports());
         sent.chain(received).collect()
     }

@@ -3,18 +3,22 @@
 use super::FlowNews;
 use super::commands::Asker;
 use super::entries::{Entry, Joining};
+use super::host::{Carried, Guest, Hosted, Hosting};
+use super::priority::ByNames;
+use super::proxy::Move;
 use super::state::NodeState;
 use super::wanted::{Pair, Progress, WantedChannels};
 use crate::carrier::Carrier;
 use crate::channel::flow::Flow;
 use crate::channel::inbound::Inbound;
+use crate::channel::proxy::{Proxy, Selection};
 use crate::control::kept::Connection;
 use crate::control::{self, Discovery, NodeId, PortId, PortInfo};
 use crate::event::Event;
 use crate::handshake::Parameters;
+use crate::node::RelayLimits;
 use crate::port::{AnyOutlet, Channel};
 use linux::poll::{Poller, Ready};
-use qos::priority::PrioritySettings;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::sync::{Arc, mpsc};
@@ -37,6 +41,8 @@ pub(crate) enum Command {
         /// The channel of the answers, by its ports and number; `None`: it could not be opened.
         answers: Option<(Pair, u64)>,
     },
+    /// The new flow of a proxy that moved has taken over.
+    Moved(Pair),
     /// What the flow with this id has to say.
     Flow(u32, FlowNews),
     /// Everything before it was carried out.
@@ -56,7 +62,7 @@ pub(crate) struct Control {
     pub(super) commands: mpsc::Receiver<Command>,
     pub(super) entries: Vec<Option<Entry>>,
     pub(super) discoveries: Vec<Box<dyn Discovery>>,
-    pub(super) groups: HashMap<(PortId, IpAddr), (Arc<Flow>, Parameters)>,
+    pub(super) groups: HashMap<(PortId, IpAddr, Selection), (Arc<Flow>, Parameters)>,
     pub(super) wanted: WantedChannels,
     pub(super) carriers: Vec<Arc<dyn Carrier>>,
     pub(super) attaching: Vec<Joining>,
@@ -74,8 +80,23 @@ pub(crate) struct Control {
     pub(super) apart: BTreeSet<(String, String)>,
     /// Connections that last, of this node's publishers: subscribers of other hosts are told of them.
     pub(super) lasting: Vec<Connection>,
-    /// What was asked for single channels, by the names of the own and the other port: also for those that come again.
-    pub(super) kept: BTreeMap<(String, String), PrioritySettings>,
+    /// What an administrator asked for of single channels, by the names of publisher and subscriber.
+    pub(super) proxies: BTreeMap<(String, String), Proxy>,
+    /// Proxies that move.
+    pub(super) moves: BTreeMap<Pair, Move>,
+    /// What was asked for this node's ends of single channels: also for those that come again.
+    pub(super) kept: ByNames,
+    /// What was asked for other nodes' ends of channels with this node's ports: for those that start anew.
+    pub(super) kept_for_others: ByNames,
+    /// Streams that this node hosts proxies for.
+    pub(super) hosted: BTreeMap<Hosting, Hosted>,
+    /// Requests for such streams whose source is not here yet.
+    pub(super) guests: Vec<Guest>,
+    /// What this node carries for others at most; `None`: nothing, it is no relay.
+    pub(super) relay: Option<RelayLimits>,
+    pub(super) carried: Carried,
+    /// When hosted streams were looked at.
+    pub(super) looked: Instant,
     /// The processors that the process might use when the node was opened: what `affinity=default` means for all of it.
     pub(super) processors: Vec<u16>,
     /// Requests that take a channel from multicast to unicast: number, own and other port.
@@ -115,7 +136,7 @@ impl Control {
         for inlet in self.state.inlets() {
             inlet.1.close();
         }
-        for outlet in self.state.outlets() {
+        for outlet in self.outlets() {
             outlet.close();
         }
     }
@@ -130,7 +151,7 @@ impl Control {
         });
         let busy = (!(self.attaching.is_empty() && self.detaching.is_empty() && self.leaving.is_empty()))
             .then(|| Instant::now() + BUSY_PAUSE);
-        wanted.chain(streams).chain(busy).min()
+        wanted.chain(streams).chain(busy).chain(self.next_move()).chain(self.next_look()).min()
     }
 
     pub(super) fn timers(&mut self, now: Instant) {
@@ -150,6 +171,8 @@ impl Control {
         due.into_iter().for_each(|pair| self.try_wanted(pair));
         let hopeless: Vec<Pair> = self.wanted.iter().filter(|(_, w)| w.is_hopeless(now)).map(|(p, _)| *p).collect();
         hopeless.into_iter().for_each(|pair| self.drop_wanted(pair, "its node is gone"));
+        self.retry_moves(now);
+        self.look_after_hosted(now);
         self.expire_streams(now);
     }
 
@@ -161,9 +184,9 @@ impl Control {
                     self.count("incoming streams that said nothing in time");
                 }
                 Some(Entry::Dial(dial)) if dial.until <= now => {
-                    let pair = dial.pair;
+                    let (pair, moves) = (dial.pair, dial.moves);
                     self.unwatch(index);
-                    self.try_failed(pair, "no answer in time");
+                    self.dial_failed(pair, moves, "no answer in time");
                 }
                 _ => {}
             }

@@ -18,6 +18,7 @@ impl Control {
             Command::Discovered(source, event) => self.discovered(source, event),
             Command::Ended { channel, why } => self.channel_ended(&channel, why),
             Command::Begin { questions, answers } => self.answers_ready(*questions, answers),
+            Command::Moved(pair) => self.proxy_moved(pair),
             Command::Flow(flow, news) => self.flow_news(flow, news),
             Command::Barrier(reached) => drop(reached.send(())),
             Command::Call { to, request, answer } => self.call(to, request, answer),
@@ -76,7 +77,11 @@ impl Control {
                 .filter_map(|key| directory.port(*key).map(|p| (PortRef { node: key.node, port: key.port }, p.clone())))
                 .collect()
         };
-        added.iter().for_each(|(at, info)| self.tell_subscriber(*at, info));
+        for (at, info) in &added {
+            self.tell_subscriber(*at, info);
+            self.compare_offers(*at, info);
+            self.tell_of_priorities(*at, &info.name);
+        }
         let inlets = self.state.inlets();
         for (publisher, offered) in &added {
             for (port, inlet) in &inlets {
@@ -101,6 +106,9 @@ impl Control {
                 self.consider(publisher, &other, me, &info);
             }
         }
+        if info.direction == Direction::Publisher {
+            self.compare_requests(&info);
+        }
         let mut change = Change::default();
         change.added.insert(port, info);
         self.announce(change);
@@ -112,7 +120,7 @@ impl Control {
         for pair in ended {
             self.cut_wanted(pair, "the port closed");
         }
-        self.groups.retain(|(outlet, _), _| *outlet != port);
+        self.groups.retain(|(outlet, ..), _| *outlet != port);
         self.announce(Change { removed: vec![port], ..Change::default() });
     }
 

@@ -6,10 +6,12 @@
 
 mod ends;
 mod group;
+mod kept;
 mod report;
 mod sockets;
 
 pub(super) use ends::{End, Side};
+pub(super) use kept::ByNames;
 
 use super::FlowNews;
 use super::control::Control;
@@ -41,7 +43,7 @@ impl Refusal {
     pub(super) fn kernel(why: impl fmt::Display) -> Self {
         Refusal::Kernel(why.to_string())
     }
-    fn reply(self) -> admin::Reply {
+    pub(super) fn reply(self) -> admin::Reply {
         match self {
             Refusal::No(why) => admin::Reply::No(why),
             Refusal::Kernel(why) => admin::Reply::Refused(why),
@@ -62,9 +64,6 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// Pairs of ports for which settings are kept.
-const MOST_KEPT: usize = 4096;
-
 impl Control {
     /// Changes the priority of one end of a channel.
     pub(super) fn set_priority(&mut self, port: &str, other: &str, changes: &Changes) -> admin::Reply {
@@ -78,7 +77,7 @@ impl Control {
             Some(other) if other == port => self.process_report(port).map(|report| vec![report]),
             Some(other) => self.find_end(port, other).and_then(|end| {
                 let channel = self.channel_of(&end);
-                if channel.is_none() && !self.kept.contains_key(&end.key()) {
+                if channel.is_none() && self.kept_for(&end).is_none() {
                     return Err(self.no_channel(&end));
                 }
                 Ok(vec![self.report(&end, channel.as_deref())])
@@ -90,43 +89,37 @@ impl Control {
 
     fn set_end(&mut self, port: &str, other: &str, changes: &Changes) -> Result<EndReport, Refusal> {
         let end = self.find_end(port, other)?;
-        let mut asked = self.kept.get(&end.key()).cloned().unwrap_or_default();
+        let mut asked = self.kept_for(&end).cloned().unwrap_or_default();
         changes.apply(&mut asked);
         asked.check().map_err(|wrong| wrong.to_string())?;
-        if self.kept.len() >= MOST_KEPT && !self.kept.contains_key(&end.key()) {
-            let why = format!("settings of {MOST_KEPT} channels are kept already: take some back (NAME=default)");
-            return Err(why.into());
-        }
-        let channel = self.channel_of(&end);
+        self.carry_out(&end, asked)
+    }
+
+    /// Gives an end what is asked for it, now or when it is there, and keeps it.
+    fn carry_out(&mut self, end: &End, asked: PrioritySettings) -> Result<EndReport, Refusal> {
+        self.make_room(end)?;
+        let channel = self.channel_of(end);
         let wanted = asked.or(&self.state.priority(end.port));
         let mut note = None;
         match &channel {
             Some(channel) if end.side == Side::Publisher && self.is_multicast(channel) => {
                 if asked != PrioritySettings::default() {
                     sockets::try_out(&wanted)?;
-                    note = Some(self.rehome(&end, channel)?);
+                    note = Some(self.rehome(end, channel)?);
                 }
             }
-            Some(channel) => self.apply(&end, channel, &wanted)?,
+            Some(channel) => self.apply(end, channel, &wanted)?,
             None => sockets::try_out(&wanted)?,
         }
-        self.keep(&end, asked);
-        let mut report = self.report(&end, channel.as_deref());
+        self.keep(end.key(), asked);
+        let mut report = self.report(end, channel.as_deref());
         report.note = note.unwrap_or(report.note);
         Ok(report)
     }
 
-    fn keep(&mut self, end: &End, asked: PrioritySettings) {
-        if asked == PrioritySettings::default() {
-            self.kept.remove(&end.key());
-        } else {
-            self.kept.insert(end.key(), asked);
-        }
-    }
-
     /// What holds for the end: what was asked for it, and else for its port.
     fn wanted_by(&self, end: &End) -> PrioritySettings {
-        let kept = self.kept.get(&end.key()).cloned().unwrap_or_default();
+        let kept = self.kept_for(end).cloned().unwrap_or_default();
         kept.or(&self.state.priority(end.port))
     }
 
@@ -156,7 +149,7 @@ impl Control {
         let end = End::of(side, channel);
         let mut wanted = self.wanted_by(&end);
         if side == Side::Publisher && self.is_multicast(channel) {
-            if self.kept.contains_key(&end.key())
+            if self.kept_for(&end).is_some()
                 && let Err(why) = self.rehome(&end, channel)
             {
                 self.warn(format!("{} to {}: {why}", end.name, end.other));
@@ -236,7 +229,7 @@ impl Control {
     /// not stand in the way of what is small).
     fn class_of(&self, end: &End, channel: &Channel) -> Class {
         let class = match end.side {
-            Side::Publisher => self.state.outlet(end.port).map(|(outlet, _)| outlet.info().qos.class),
+            Side::Publisher => self.outlet_of(channel).map(|outlet| outlet.info().qos.class),
             Side::Subscriber => {
                 self.wanted.get(&(channel.publisher, channel.subscriber)).map(|w| w.publisher.qos.class)
             }
@@ -251,7 +244,7 @@ impl Control {
     /// A flow has something to say.
     pub(super) fn flow_news(&mut self, flow: u32, news: FlowNews) {
         let sends = |channel: &Channel| channel.sent_by().is_some_and(|found| found.settings.id == flow);
-        let channels: Vec<Arc<Channel>> = self.state.outlets().iter().flat_map(|o| o.channels()).collect();
+        let channels: Vec<Arc<Channel>> = self.outlets().iter().flat_map(|o| o.channels()).collect();
         for channel in channels.into_iter().filter(|channel| sends(channel)) {
             match &news {
                 FlowNews::NoThread(why) => {

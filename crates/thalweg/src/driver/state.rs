@@ -2,7 +2,7 @@
 
 use super::commands::Administration;
 use super::control::Command;
-use super::{FlowNews, Readers, Senders};
+use super::{FlowNews, Questions, Readers, Senders};
 use crate::channel::flow::Batching;
 use crate::control::directory::Directory;
 use crate::control::local::Users;
@@ -14,7 +14,7 @@ use crate::port::{AnyInlet, AnyOutlet};
 use linux::poll::Waker;
 use qos::priority::PrioritySettings;
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::Instant;
 
@@ -34,6 +34,7 @@ pub(crate) struct NodeState {
     pub events: Events,
     pub readers: Readers,
     pub senders: Arc<Senders>,
+    pub questions: Questions,
     pub budget: Arc<AtomicUsize>,
     pub waker: Arc<Waker>,
     document: Mutex<Arc<Document>>,
@@ -49,7 +50,6 @@ pub(crate) struct NodeState {
     commands: mpsc::Sender<Command>,
     progress: (Mutex<u64>, Condvar),
     next_port: AtomicU32,
-    next_channel: AtomicU64,
     closed: AtomicBool,
 }
 
@@ -87,6 +87,7 @@ impl NodeState {
             readers: Readers::new(Arc::new(ended), events.clone()),
             events,
             senders: Arc::new(Senders::new(Box::new(tell))),
+            questions: Questions::default(),
             budget: Arc::new(AtomicUsize::new(REASSEMBLY_BUDGET)),
             waker,
             document: Mutex::new(Arc::new(document)),
@@ -99,7 +100,6 @@ impl NodeState {
             commands,
             progress: Default::default(),
             next_port: AtomicU32::new(1),
-            next_channel: AtomicU64::new(1),
             closed: AtomicBool::new(false),
         }
     }
@@ -180,9 +180,6 @@ impl NodeState {
 
     pub fn next_port(&self) -> PortId {
         PortId(self.next_port.fetch_add(1, Ordering::Relaxed))
-    }
-    pub fn next_channel(&self) -> u64 {
-        self.next_channel.fetch_add(1, Ordering::Relaxed)
     }
 
     pub fn default_port_name(&self, topic: &str, direction: Direction, port: PortId) -> String {

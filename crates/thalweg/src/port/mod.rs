@@ -1,26 +1,32 @@
 //! Ports: publishers and subscribers, and what they give and take.
 
+mod histories;
 mod inlet;
 mod joins;
 mod local;
 pub mod monitor;
 mod outlet;
+mod policies;
 mod publisher;
+mod pulled;
 mod round;
 mod sample;
 mod service;
 mod subscriber;
 
-pub(crate) use inlet::{AnyInlet, Delivery, Inlet, Payload};
+pub(crate) use histories::{Histories, kept_at_publisher, kept_at_subscriber};
+pub(crate) use inlet::{AnyInlet, Delivery, Inlet, Payload, Sink};
 pub(crate) use local::LOCAL;
 pub(crate) use outlet::{AnyOutlet, Outlet, Way};
 pub use publisher::{Loan, Publisher, PublisherBuilder};
+pub use pulled::{Origin, PullFrom, Pulled};
 pub use sample::{Sample, SampleInfo, TakenSample};
 pub use service::{Body, Client, Server};
 pub use subscriber::{Mode, Subscriber, SubscriberBuilder};
 
 use crate::carrier::{Interrupt, SharedSocket};
 use crate::channel::flow::Flow;
+use crate::channel::proxy::{Gate, Provenance, Proxied, Selection};
 use crate::control::{NodeId, PortId};
 use serde::Serialize;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
@@ -96,7 +102,7 @@ pub struct PortRef {
 /// One channel as either end sees it: who, how, and its counters. Shared by the threads that serve it.
 #[derive(Debug)]
 pub struct Channel {
-    /// Number of the channel within its node.
+    /// Number of the channel within its process.
     pub id: u64,
     /// The publishing port.
     pub publisher: PortRef,
@@ -116,6 +122,14 @@ pub struct Channel {
     pub max_message: u32,
     /// Both ends read the same clock: one-way latencies are exact.
     pub same_clock: bool,
+    /// How and where it is scaled; `None`: it is not.
+    pub proxied: Option<Proxied>,
+    /// Within a process: the channel that gives way to this one, between two samples.
+    pub(crate) replaces: Option<u64>,
+    /// Which samples go on at this end.
+    pub(crate) selection: Selection,
+    /// Set while its proxy moves.
+    pub(crate) gate: Gate,
     /// What happened on it.
     pub counters: Counters,
     pub(crate) closed: AtomicBool,
@@ -138,6 +152,16 @@ impl std::fmt::Debug for OnceInterrupt {
 }
 
 impl Channel {
+    /// The same channel with a proxy, of which `here` is what is left to do at this end.
+    pub(crate) fn scaled(mut self, here: Selection, proxied: Option<Proxied>) -> Self {
+        (self.selection, self.proxied) = (here, proxied);
+        self
+    }
+    /// What was done to its samples.
+    pub(crate) fn provenance(&self) -> Option<Provenance> {
+        self.proxied.as_ref().map(|proxied| proxied.provenance)
+    }
+
     /// Ends the channel at the subscriber at once: what is still on its way is not delivered. Its thread finds it cut, at
     /// once if it waits without end, else at its next tick.
     pub(crate) fn cut(&self) {
@@ -201,6 +225,12 @@ pub struct Counters {
     pub strange: AtomicU64,
     /// Samples that were not taken because the subscriber takes no messages of that size (publisher).
     pub too_large: AtomicU64,
+    /// Messages that came by repetition (subscriber, reliable flows over datagrams; the publisher's flow counts its own).
+    pub repaired: AtomicU64,
+    /// Messages given up: nobody could repeat them, or not in time (the same).
+    pub skipped: AtomicU64,
+    /// Acknowledgements sent (the same).
+    pub acknowledgements: AtomicU64,
 }
 
 /// A channel's state as tools show it.
@@ -230,10 +260,24 @@ pub struct ChannelReport {
     /// Of the lost ones: larger than the subscriber's `max_message`.
     #[serde(default)]
     pub too_large: u64,
+    /// Of reliable flows over datagrams: datagrams repeated (publisher), messages that came by repetition (subscriber).
+    #[serde(default)]
+    pub repaired: u64,
+    /// The same: messages given up, because they were too old to be of use or their queue's policy dropped them.
+    #[serde(default)]
+    pub skipped: u64,
+    /// The same: acknowledgements received (publisher) or sent (subscriber).
+    #[serde(default)]
+    pub acknowledgements: u64,
+    /// How and where the channel is scaled; `None`: it is not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub proxied: Option<Proxied>,
 }
 
 impl Channel {
     pub(crate) fn report(&self, end: &str, waiting: usize) -> ChannelReport {
+        let flow = self.flow.get().and_then(Weak::upgrade);
+        let (repeated, strange) = flow.map(|flow| flow.repeated()).unwrap_or_default();
         ChannelReport {
             topic: self.topic.clone(),
             publisher: self.publisher_name.clone(),
@@ -244,8 +288,12 @@ impl Channel {
             bytes: self.counters.bytes.load(Relaxed),
             lost: self.counters.lost.load(Relaxed),
             waiting: waiting as u64,
-            strange: self.counters.strange.load(Relaxed),
+            strange: self.counters.strange.load(Relaxed) + strange,
             too_large: self.counters.too_large.load(Relaxed),
+            repaired: self.counters.repaired.load(Relaxed) + repeated.repaired,
+            skipped: self.counters.skipped.load(Relaxed) + repeated.skipped,
+            acknowledgements: self.counters.acknowledgements.load(Relaxed) + repeated.acknowledgements,
+            proxied: self.proxied.clone(),
         }
     }
 }

@@ -50,11 +50,13 @@ impl<'a> Outcome<'a> {
         let better = |limit| Check::at_least(named("p99 normal / qos"), pairs.ratio(|d| d.p99), limit);
         match (row.percent, row.pattern) {
             (0, _) => Vec::new(),
-            (20, _) => vec![Check::at_most(
-                named("mean qos / normal (limit: noise)"),
-                pairs.inverse(|d| d.mean),
-                1.0 + pairs.noise(),
-            )],
+            (20, _) => {
+                let within_noise = |what: &str, figure: fn(&Distribution) -> f64| {
+                    let name = named(&format!("{what} qos / normal (limit: noise)"));
+                    Check::at_most(name, pairs.inverse(figure), 1.0 + pairs.noise(figure))
+                };
+                vec![within_noise("mean", |d| d.mean), within_noise("p99 - p50", Distribution::spread)]
+            }
             (70, pattern) => {
                 let mean = Check::at_most(named("mean qos / normal"), pairs.inverse(|d| d.mean), 1.0);
                 let spread = Check::at_most(named("p99 - p50 qos / normal"), pairs.inverse(Distribution::spread), 1.0);
@@ -118,12 +120,12 @@ impl Pairs {
         if self.pairs.is_empty() { f64::NAN } else { self.lost as f64 }
     }
 
-    /// By how much means of the same arm differ from repetition to repetition: twice their median distance from their
+    /// By how much a figure of the same arm differs from repetition to repetition: twice its median distance from its
     /// median, at least a tenth.
-    fn noise(&self) -> f64 {
-        let means: Vec<f64> = self.pairs.iter().map(|(normal, _)| normal.mean).collect();
-        let middle = median(&means);
-        let distances: Vec<f64> = means.iter().map(|mean| (mean - middle).abs()).collect();
+    fn noise(&self, figure: impl Fn(&Distribution) -> f64) -> f64 {
+        let found: Vec<f64> = self.pairs.iter().map(|(normal, _)| figure(normal)).collect();
+        let middle = median(&found);
+        let distances: Vec<f64> = found.iter().map(|one| (one - middle).abs()).collect();
         (2.0 * median(&distances) / middle).max(0.1)
     }
 }
@@ -229,6 +231,7 @@ mod tests {
         fails(findings(100, 200, 300, 0), "mean qos / normal:");
         fails(findings(100, 250, 300, 0), "p99 - p50 qos");
         fails(findings(100, 200, 300, 0), "mean qos / normal (limit: noise)");
+        fails(findings(100, 200, 300, 0), "p99 - p50 qos / normal (limit: noise)");
     }
 
     #[test]

@@ -5,7 +5,7 @@ use super::super::names::near;
 use super::super::problem::{self, Problem};
 use super::{Both, Diagnosis};
 use linux::probe::process::State;
-use thalweg::control::matching::{Match, compare};
+use thalweg::control::matching::{Match, Mismatch, compare};
 use thalweg::control::{Direction, PortInfo};
 
 /// Both ports, if both are there and each does what it should.
@@ -135,31 +135,38 @@ pub fn belong_together(both: &Both<'_>, found: &mut Diagnosis) -> bool {
         offered.topic.clone_from(&wanted.topic);
         (offered.carriers, wanted.carriers) = Default::default();
     }
-    let problem = mismatch(&offered, &wanted);
-    let fits = problem.is_none();
-    found.problem(problem);
+    let problems = mismatches(&offered, &wanted, found);
+    let fits = problems.is_empty();
+    found.problem(problems);
     fits
 }
 
-fn mismatch(publisher: &PortInfo, subscriber: &PortInfo) -> Option<Problem> {
+fn mismatches(publisher: &PortInfo, subscriber: &PortInfo, found: &mut Diagnosis) -> Vec<Problem> {
     let (p, s) = (&publisher.name, &subscriber.name);
     match compare(publisher, subscriber) {
-        Match::Matched => None,
+        Match::Matched(given_up) => {
+            let without = |m: &Mismatch| format!("{}: gets {}, requested {}", m.policy, m.offered, m.requested);
+            given_up.iter().for_each(|mismatch| found.line("fallback", without(mismatch)));
+            Vec::new()
+        }
         Match::NotSameTopic => {
             let what = format!("{p} publishes {}, and {s} subscribes to {}", publisher.topic, subscriber.topic);
             let unlike = near(&subscriber.topic, [publisher.topic.as_str()].into_iter()).is_empty();
             let slip = if unlike { "" } else { " (a slip of the pen?)" };
             let remedy = format!("use one topic for both{slip}, or connect them by name: thalweg connect {p} {s}");
-            Some(problem::TOPIC.found(what, remedy))
+            vec![problem::TOPIC.found(what, remedy)]
         }
-        Match::Mismatch { policy, offered, requested, remedy } => {
-            let kind = match policy {
-                "type" => &problem::MISMATCH_TYPE,
-                "reliability" => &problem::MISMATCH_RELIABILITY,
-                "carrier" => &problem::MISMATCH_CARRIER,
-                _ => &problem::MISMATCH,
-            };
-            Some(kind.found(format!("{policy}: {p} offers {offered}, {s} requests {requested}"), remedy))
-        }
+        Match::Mismatched(between) => between.into_iter().map(|mismatch| stands_between(p, s, mismatch)).collect(),
     }
+}
+
+fn stands_between(p: &str, s: &str, mismatch: Mismatch) -> Problem {
+    let Mismatch { policy, offered, requested, remedy } = mismatch;
+    let kind = match policy {
+        "type" => &problem::MISMATCH_TYPE,
+        "reliability" => &problem::MISMATCH_RELIABILITY,
+        "carrier" => &problem::MISMATCH_CARRIER,
+        _ => &problem::MISMATCH,
+    };
+    kind.found(format!("{policy}: {p} offers {offered}, {s} requests {requested}"), remedy)
 }

@@ -46,6 +46,7 @@ fn port(direction: Direction, name: &str) -> PortInfo {
         qos: qos::Qos::default(),
         carriers: vec!["tcp".into()],
         answers: None,
+        pull: Default::default(),
     }
 }
 
@@ -63,6 +64,7 @@ fn document() -> Document {
         addresses: Vec::new(),
         socket: None,
         ports: Default::default(),
+        relay: None,
     }
 }
 
@@ -148,6 +150,12 @@ fn policies_that_do_not_fit_are_named() {
     assert_eq!(wanting(|_, s| s.port.message = TypeDescription::opaque("other")), ["type"]);
     assert_eq!(wanting(|p, _| p.port.qos.reliability = qos::Reliability::BestEffort), ["reliability"]);
     assert_eq!(wanting(|_, s| s.port.carriers = vec!["shm".into()]), ["carrier"]);
+    let all = wanting(|p, s| {
+        p.port.qos.reliability = qos::Reliability::BestEffort;
+        s.port.qos.deadline = Some(std::time::Duration::from_millis(20));
+        s.port.carriers = vec!["shm".into()];
+    });
+    assert_eq!(all, ["reliability", "policy", "carrier"]);
     let apart = |e: &mut Evidence| not_open(e, |look| look.apart = true);
     assert_eq!(ids(apart), ["apart"]);
 }

@@ -4,6 +4,7 @@ use super::End;
 use crate::admin;
 use crate::driver::control::Control;
 use crate::port::Channel;
+use qos::priority::PrioritySettings;
 
 impl Control {
     pub(super) fn is_multicast(&self, channel: &Channel) -> bool {
@@ -40,8 +41,8 @@ impl Control {
         let Some(at) = self.rehoming.iter().position(|(call, _)| *call == id) else { return };
         let (_, key) = self.rehoming.swap_remove(at);
         if let Err(why) = admin::unpack(answer) {
-            self.kept.remove(&key);
             self.warn(format!("{} to {} keeps its group's priority: {why}", key.0, key.1));
+            self.keep(key, PrioritySettings::default());
         }
     }
 }

@@ -31,6 +31,7 @@ impl Control {
             return report;
         };
         report.carrier.clone_from(&channel.carrier);
+        report.proxied.clone_from(&channel.proxied);
         self.describe_packets(channel, &mut report);
         self.describe_thread(end, channel, &mut report);
         report.without_effect = without_effect(end.side, channel, &report);
@@ -44,7 +45,9 @@ impl Control {
     /// All channels of a port, and what is kept for others.
     pub(super) fn reports_of(&self, side: Side, port: PortId, name: &str) -> Vec<EndReport> {
         let channels = self.channels_at(side, port);
-        let kept = self.kept.keys().filter(|(own, _)| own == name).map(|(_, other)| other);
+        let default = PrioritySettings::default();
+        let kept = self.kept.iter().filter(|((own, _), kept)| own == name && **kept != default);
+        let kept = kept.map(|((_, other), _)| other);
         let mut others: Vec<String> = channels.iter().map(|c| side.other_name(c)).chain(kept).cloned().collect();
         others.sort_unstable();
         others.dedup();

@@ -1,0 +1,95 @@
+//! Policies on the command line: matched, told at both ends, explained; profiles.
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use serde_json::json;
+use support::{House, Running};
+
+/// A publisher and a subscriber of one topic with these options, once both are known.
+fn pair(publish: &str, subscribe: &str) -> (House, Running, Running) {
+    let house = House::new();
+    let publisher = house.start(&format!("pub /a --port /out --rate 100 {publish}"));
+    let subscriber = house.start(&format!("sub /a --port /in --json {subscribe}"));
+    house.wait_for_list("ports", |ports| ports.as_array().is_some_and(|p| p.len() == 2));
+    (house, publisher, subscriber)
+}
+
+#[test]
+fn each_policy_that_stands_between_two_ports_is_explained_and_told_at_both_ends() {
+    let (house, publisher, subscriber) =
+        pair("--deadline 50ms --best-effort", "--deadline 20ms --reliable --policy destination-order=by-source");
+    let why = house.run("why /out /in --json");
+    assert_eq!(why.code(), 1, "{}", why.errors);
+    let found: serde_json::Value = serde_json::from_str(&why.lines[0]).unwrap();
+    let problems = found["problems"].as_array().unwrap();
+    let what: Vec<&str> = problems.iter().map(|p| p["what"].as_str().unwrap()).collect();
+    assert!(what[0].starts_with("reliability: /out offers best-effort, /in requests reliable"), "{what:?}");
+    assert!(what[1].starts_with("deadline: /out offers 50ms, /in requests 20ms"), "{what:?}");
+    assert!(what[2].starts_with("destination-order: /out offers by-reception"), "{what:?}");
+    let listed = house.run("list --qos --json").json();
+    let policies: Vec<_> = listed["mismatches"].as_array().unwrap().iter().map(|m| m["policy"].clone()).collect();
+    assert_eq!(policies, [json!("reliability"), json!("deadline"), json!("destination-order")]);
+    let text = house.run("list --qos").lines.join("\n");
+    assert!(text.contains("deadline 50ms") && text.contains("offer 20ms or shorter at the publisher"), "{text}");
+    assert!(house.run("info /in").lines.join("\n").contains("deadline     20ms"));
+    for end in [publisher.interrupt(), subscriber.interrupt()] {
+        assert!(end.errors.contains("deadline offered 50ms, requested 20ms"), "{}", end.errors);
+    }
+}
+
+#[test]
+fn a_declared_fallback_matches_with_a_warning() {
+    let (house, publisher, subscriber) = pair("--best-effort", "--reliable --policy fallback=reliability");
+    subscriber.json_line();
+    let why = house.run("why /out /in");
+    assert_eq!(why.code(), 0, "{:?}", why.lines);
+    drop(publisher);
+    let errors = subscriber.interrupt().errors;
+    assert!(errors.contains("match by fallback only: reliability offered best-effort"), "{errors}");
+}
+
+#[test]
+fn partitions_keep_ports_apart_without_a_word() {
+    let (house, publisher, subscriber) = pair("--partition left", "--partition right");
+    let why = house.run("why /out /in").lines.join("\n");
+    assert!(why.contains("partition: /out offers left, /in requests right"), "{why}");
+    let other = house.start("sub /a --json --partition left --partition up");
+    other.json_line();
+    assert_eq!([publisher.interrupt().errors, subscriber.interrupt().errors], ["", ""]);
+}
+
+#[test]
+fn policies_that_contradict_each_other_are_refused_with_both_values() {
+    let house = House::new();
+    for (arguments, says) in [
+        ("sub /a --deadline 10ms --policy separation=20ms", "deadline 10ms contradicts separation 20ms"),
+        (
+            "pub /a --transient-local --policy history=9 --policy samples=16 --policy samples-per-instance=4",
+            "contradicts",
+        ),
+        ("pub /a --lifespan 0s", "lifespan 0ns"),
+        ("pub /a --policy strength=1", "strength 1 contradicts ownership shared"),
+        ("sub /a --policy colour=red", "destination-order"),
+        ("sub /a --policy lease=1", "ns us ms s"),
+    ] {
+        let done = house.run(arguments);
+        assert_eq!(done.code(), 2, "{arguments}: {}", done.errors);
+        assert!(done.errors.contains(says), "{arguments}: {}", done.errors);
+    }
+}
+
+#[test]
+fn a_profile_states_policies_by_topic() {
+    let house = House::new();
+    let profile = "[[port]]\nreliability = 'best-effort'\n[[port]]\ntopic = '/a'\ndeadline = '50 ms'\n";
+    std::fs::write(house.path("robot.toml"), profile).unwrap();
+    let file = house.path("robot.toml").display().to_string();
+    let _publisher = house.start(&format!("pub /a --port /out --profile {file}"));
+    let _other = house.start(&format!("pub /b --port /other --profile {file} --deadline 1s"));
+    house.wait_for_list("ports", |ports| ports.as_array().is_some_and(|p| p.len() == 2));
+    let listed = house.run("list --qos --json").json();
+    let stated = |n: usize| listed["ports"][n]["stated"].clone();
+    assert_eq!(stated(0), json!({"reliability": "best-effort", "deadline": "1s"}));
+    assert_eq!(stated(1), json!({"reliability": "best-effort", "deadline": "50ms"}));
+}

@@ -1,0 +1,98 @@
+//! The policies of a port, one method each. Names, values and rules: docs/qos.md.
+
+use super::{PublisherBuilder, SubscriberBuilder};
+use crate::codec::Message;
+use qos::{DestinationOrder, Durability, Filter, Liveliness, Ownership, PolicyName, ResourceLimits};
+use std::time::Duration;
+
+/// Policies that both ends state.
+macro_rules! both_ends {
+    ($builder:ident: $promises:literal) => {
+        impl<M: Message> $builder<M> {
+            #[doc = $promises]
+            /// the longest time between two samples of one instance. Default: none.
+            pub fn deadline(mut self, longest: Duration) -> Self {
+                self.request.qos.deadline = Some(longest);
+                self
+            }
+            /// The longest acceptable time from publishing to delivery: what is later is counted. Default: as short as
+            /// possible.
+            pub fn latency_budget(mut self, longest: Duration) -> Self {
+                self.request.qos.latency_budget = Some(longest);
+                self
+            }
+            /// Samples that are older are dropped wherever they are. Default: they keep.
+            pub fn lifespan(mut self, longest: Duration) -> Self {
+                self.request.qos.lifespan = Some(longest);
+                self
+            }
+            /// Late joiners get the last `history` samples of each instance, at least 1. Default: nothing that was
+            /// published before.
+            pub fn transient_local(mut self, history: u32) -> Self {
+                self.request.qos.durability = Durability::TransientLocal;
+                self.request.qos.history = history;
+                self
+            }
+            /// Which order of samples of several publishers counts. Default: by reception.
+            pub fn destination_order(mut self, order: DestinationOrder) -> Self {
+                self.request.qos.destination_order = order;
+                self
+            }
+            /// How a publisher shows that it is alive. Default: by its channel.
+            pub fn liveliness(mut self, liveliness: Liveliness) -> Self {
+                self.request.qos.liveliness = liveliness;
+                self
+            }
+            /// Partitions of the topic, at most 64; ports without a common one do not meet. Default: the empty name.
+            pub fn partition<S: Into<String>>(mut self, names: impl IntoIterator<Item = S>) -> Self {
+                self.request.qos.partition = names.into_iter().map(Into::into).collect();
+                self
+            }
+            /// Fields that tell instances apart, as dotted paths, at most 16. Default: the topic is one instance.
+            pub fn key<S: Into<String>>(mut self, fields: impl IntoIterator<Item = S>) -> Self {
+                self.request.qos.key = fields.into_iter().map(Into::into).collect();
+                self
+            }
+        }
+    };
+}
+
+both_ends!(PublisherBuilder: "Promises");
+both_ends!(SubscriberBuilder: "Expects");
+
+impl<M: Message> PublisherBuilder<M> {
+    /// Of the living publishers of an instance, only the strongest counts. Default: all count.
+    pub fn exclusive(mut self, strength: i32) -> Self {
+        self.request.qos.ownership = Ownership::Exclusive;
+        self.request.qos.strength = strength;
+        self
+    }
+}
+
+impl<M: Message> SubscriberBuilder<M> {
+    /// Of the living publishers of an instance, only the strongest counts. Default: all count.
+    pub fn exclusive(mut self) -> Self {
+        self.request.qos.ownership = Ownership::Exclusive;
+        self
+    }
+    /// The shortest time between two samples of one instance that are wanted. Default: all are wanted.
+    pub fn separation(mut self, shortest: Duration) -> Self {
+        self.request.qos.separation = Some(shortest);
+        self
+    }
+    /// Only samples for which this expression holds are wanted: it is evaluated at the publisher. Default: all are wanted.
+    pub fn filter(mut self, filter: Filter) -> Self {
+        self.request.qos.filter = Some(filter);
+        self
+    }
+    /// The most that is kept. Default: as much as the other policies ask for.
+    pub fn limits(mut self, limits: ResourceLimits) -> Self {
+        self.request.qos.limits = limits;
+        self
+    }
+    /// What is done without where it is not offered: matched with a warning instead of not at all. Default: nothing.
+    pub fn fallback(mut self, policies: impl IntoIterator<Item = PolicyName>) -> Self {
+        self.request.qos.fallback = policies.into_iter().collect();
+        self
+    }
+}
