@@ -1,6 +1,7 @@
 //! QoS policies and quantities: promises as values. Pure: no clock, no I/O.
 
 pub mod analysis;
+pub mod assignment;
 pub mod blocking;
 pub mod contract;
 pub mod network;

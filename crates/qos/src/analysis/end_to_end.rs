@@ -53,6 +53,15 @@ pub struct QueueBound {
     pub load: u64,
 }
 
+/// What comes to a stage, and how long it stays.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StageBound {
+    /// How much later than the earliest a whole sample may come, ns; `None`: nobody knows.
+    pub jitter: Option<u64>,
+    /// How long it stays at most, ns; `None`: no bound.
+    pub stay: Option<u64>,
+}
+
 /// The answer for all pairs.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Analysis {
@@ -60,6 +69,8 @@ pub struct Analysis {
     pub pairs: Vec<Bound>,
     /// For each of [`Stages::outlets`] and each class in the order of [`crate::Class::ALL`].
     pub queues: Vec<[QueueBound; 4]>,
+    /// For each of [`Stages::stages`].
+    pub stages: Vec<StageBound>,
     /// Load of each of [`Stages::processors`], in parts per billion.
     pub processors: Vec<u64>,
     /// Rounds that it took.
@@ -92,8 +103,8 @@ struct Iteration<'a> {
     /// Why a stage has no bound.
     because: Vec<Option<Because>>,
     queues: Queues,
-    /// Threads of each processor, by rank.
-    threads: Vec<Vec<usize>>,
+    /// Threads of each processor with their ranks, in order.
+    threads: Vec<Vec<(u32, usize)>>,
     /// Resources to look at again: queues, then processors.
     dirty: Vec<bool>,
 }
@@ -109,7 +120,6 @@ impl<'a> Iteration<'a> {
             }
         }
         threads.iter_mut().for_each(|threads| threads.sort_unstable());
-        let threads = threads.into_iter().map(|all| all.into_iter().map(|(_, stage)| stage).collect()).collect();
         let because = vec![None; stages.stages.len()];
         let passages = earliest(system, stages);
         Self { stages, passages, because, queues: Queues::new(stages), threads, dirty }
@@ -189,22 +199,30 @@ impl<'a> Iteration<'a> {
     fn compute(&mut self, processor: usize) {
         let mut higher: Vec<Work> = Vec::new();
         let mut stuck = None;
-        for thread in self.threads[processor].clone() {
-            let Step::Compute { execution, .. } = self.stages.stages[thread].step else { continue };
-            let work = self.arrivals(thread, self.passages[thread].last).map(|arrivals| Work { arrivals, execution });
-            let origin = self.stages.arrivals(&self.stages.stages[thread]);
-            match (work, stuck) {
-                (Some(work), None) => match response(&work, &origin, &higher, 0) {
-                    Ok(found) => self.stays(thread, Stay { time: found.time, blocking: 0, higher: 0 }),
-                    Err(why) => self.refuse(thread, why_not(why, self.place(thread))),
-                },
-                (_, stuck) => self.refuse(thread, stuck.unwrap_or(Because::TooLong(self.place(thread)))),
+        let threads = std::mem::take(&mut self.threads[processor]);
+        for equals in threads.chunk_by(|(a, _), (b, _)| a == b) {
+            let work = |thread: usize| {
+                let Step::Compute { execution, .. } = self.stages.stages[thread].step else { return None };
+                self.arrivals(thread, self.passages[thread].last).map(|arrivals| Work { arrivals, execution })
+            };
+            let works: Vec<Option<Work>> = equals.iter().map(|(_, thread)| work(*thread)).collect();
+            let unknown = works.iter().position(|work| work.is_none()).and_then(|i| self.because[equals[i].1]);
+            stuck = stuck.or(unknown);
+            for (own, (_, thread)) in equals.iter().enumerate() {
+                let others = works.iter().enumerate().filter(|(i, _)| *i != own).filter_map(|(_, work)| *work);
+                let before: Vec<Work> = higher.iter().copied().chain(others).collect();
+                let origin = self.stages.arrivals(&self.stages.stages[*thread]);
+                match (works[own], stuck) {
+                    (Some(work), None) => match response(&work, &origin, &before, 0) {
+                        Ok(found) => self.stays(*thread, Stay { time: found.time, blocking: 0, higher: 0 }),
+                        Err(why) => self.refuse(*thread, why_not(why, self.place(*thread))),
+                    },
+                    (_, stuck) => self.refuse(*thread, stuck.unwrap_or(Because::TooLong(self.place(*thread)))),
+                }
             }
-            match work {
-                Some(work) => higher.push(work),
-                None => stuck = stuck.or(self.because[thread]),
-            }
+            higher.extend(works.into_iter().flatten());
         }
+        self.threads[processor] = threads;
     }
 
     fn stays(&mut self, stage: usize, stay: Stay) {

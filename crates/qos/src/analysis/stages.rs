@@ -11,6 +11,7 @@ use crate::contract::{Link, NodeKind, Proxies, Scheduler, System, Transport};
 use crate::network::{Direction, Network};
 
 mod threads;
+pub use threads::RANKS;
 
 /// What the device of a host takes at one go at most, in bytes: TCP's largest super-packet (`gso_max_size`; see
 /// [`crate::blocking`]). Switches forward frame by frame.
@@ -185,17 +186,28 @@ impl Stages {
     /// Threads are spread over a node's processors by load and ranked by the shortest deadline that they serve (deadline
     /// monotonic); [`crate::assignment`] may rank them anew.
     pub fn new(system: &System, network: &Network, places: &[Place], classes: &[Class]) -> Self {
+        Self::admitting(system, network, places, classes, &|_| true)
+    }
+
+    /// The same for those subscribers (indices) only that are `admitted`.
+    pub fn admitting(
+        system: &System,
+        network: &Network,
+        places: &[Place],
+        classes: &[Class],
+        admitted: &dyn Fn(usize) -> bool,
+    ) -> Self {
         let mut all = Self { outlets: outlets(system), ..Self::default() };
         let places: HashMap<_, _> = places.iter().map(|p| ((p.publisher, p.subscriber), p.node)).collect();
         let mut wanted = vec![Vec::new(); system.topics.len()];
-        system.subscribers.iter().enumerate().for_each(|(i, subscriber)| wanted[subscriber.topic].push(i));
+        let all_wanted = system.subscribers.iter().enumerate().filter(|(i, _)| admitted(*i));
+        all_wanted.for_each(|(i, subscriber)| wanted[subscriber.topic].push(i));
         for (index, topic) in system.topics.iter().enumerate() {
             for publisher in &topic.publishers {
                 let arrivals = Arrivals::bursty(topic.period, topic.jitter, topic.burst);
                 all.streams.push(Stream { topic: index, publisher: *publisher, arrivals, burst: topic.burst });
                 let mut way = Way::new(&mut all, system, network, classes.get(index).copied().unwrap_or_default());
-                let proxy = |subscriber: usize| places.get(&(*publisher, subscriber)).copied();
-                let to = wanted[index].iter().map(|s| (*s, proxy(*s).filter(|_| scales(system, *s))));
+                let to = wanted[index].iter().map(|to| (*to, places.get(&(*publisher, *to)).copied()));
                 let to: Vec<(usize, Option<usize>)> = to.collect();
                 to.iter().for_each(|(subscriber, proxy)| way.narrow(*publisher, *subscriber, *proxy));
                 to.iter().for_each(|(subscriber, proxy)| way.lead(*subscriber, *proxy));
@@ -215,11 +227,6 @@ impl Stages {
     pub fn way(&self, pair: &Pair) -> impl Iterator<Item = usize> + '_ {
         std::iter::successors(pair.last, |stage| self.stages[*stage].after)
     }
-}
-
-fn scales(system: &System, subscriber: usize) -> bool {
-    let subscriber = &system.subscribers[subscriber];
-    subscriber.scale > 1 || subscriber.scaled_size.is_some()
 }
 
 /// Builds the ways of one stream.

@@ -129,6 +129,9 @@ impl Iteration<'_> {
     }
 }
 
+/// A class, and the one that is asked for.
+type Compare = fn(Class, Class) -> bool;
+
 fn spoils(scheduler: Scheduler, spoiled: Class, class: Class) -> bool {
     match scheduler {
         Scheduler::Fifo => true,
@@ -139,7 +142,7 @@ fn spoils(scheduler: Scheduler, spoiled: Class, class: Class) -> bool {
 
 fn class_stay(outlet: &Outlet, members: &[Vec<Member>], class: Class) -> Result<Stay, crate::analysis::cpu::Unbounded> {
     let all = || members.iter().flatten();
-    let (is_own, is_higher): (fn(Class, Class) -> bool, fn(Class, Class) -> bool) = match outlet.scheduler {
+    let (is_own, is_higher): (Compare, Compare) = match outlet.scheduler {
         Scheduler::Fifo => (|_, _| true, |_, _| false),
         Scheduler::Strict => (|a, b| a == b, |a, b| a > b),
         Scheduler::Htb | Scheduler::Hfsc => (|a, b| a == b, |_, _| false),
@@ -165,8 +168,8 @@ fn class_stay(outlet: &Outlet, members: &[Vec<Member>], class: Class) -> Result<
     stay(&sources, service, last)
 }
 
-fn source(group: &[Member], class: Class, own: fn(Class, Class) -> bool, higher: fn(Class, Class) -> bool) -> Source {
-    let of = |which: fn(Class, Class) -> bool| group.iter().filter(move |m| which(m.class, class)).map(|m| m.load);
+fn source(group: &[Member], class: Class, own: Compare, higher: Compare) -> Source {
+    let of = |which: Compare| group.iter().filter(move |m| which(m.class, class)).map(|m| m.load);
     let counted: Vec<&Member> = group.iter().filter(|m| own(m.class, class) || higher(m.class, class)).collect();
     Source { line: line(&counted), own: of(own).collect(), higher: of(higher).collect() }
 }

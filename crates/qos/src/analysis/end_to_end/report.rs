@@ -1,6 +1,6 @@
 //! Each bound with what it is made of.
 
-use super::{Analysis, Iteration};
+use super::{Analysis, Iteration, StageBound};
 use crate::analysis::stages::{Pair, Step};
 use crate::contract::{Scheduler, System};
 use crate::network::Direction;
@@ -85,9 +85,15 @@ pub(super) fn report(system: &System, iteration: &Iteration, rounds: u32) -> Ana
     Analysis {
         pairs: stages.pairs.iter().map(|pair| bound(system, iteration, pair)).collect(),
         queues: (0..stages.outlets.len()).map(|queue| iteration.bounds(queue)).collect(),
+        stages: iteration.passages.iter().map(of_stage).collect(),
         processors,
         rounds,
     }
+}
+
+fn of_stage(passage: &super::Passage) -> StageBound {
+    let jitter = passage.latest.map(|latest| latest.saturating_sub(passage.last));
+    StageBound { jitter, stay: passage.stay.map(|stay| stay.time) }
 }
 
 fn bound(system: &System, iteration: &Iteration, pair: &Pair) -> Bound {

@@ -3,6 +3,9 @@
 use super::{Stages, Step};
 use crate::contract::System;
 
+/// Ranks that priorities are left for between the highest and the lowest that threads of channels get; beyond them threads are equal.
+pub const RANKS: u32 = 47;
+
 /// Spreads the threads of each node over its processors, the heaviest first, each to the one with the least load; and ranks those
 /// of a processor by the shortest deadline that they serve, ties by order.
 pub fn place(all: &mut Stages, system: &System) {
@@ -27,7 +30,7 @@ pub fn place(all: &mut Stages, system: &System) {
             threads.sort_by_key(|thread| (deadlines[*thread], *thread));
             let this = all.processors.len();
             all.processors.push(node);
-            for (order, thread) in (0..).zip(threads) {
+            for (order, thread) in (0..).map(|order: u32| order.min(RANKS - 1)).zip(threads) {
                 if let Step::Compute { processor, rank, .. } = &mut all.stages[thread].step {
                     (*processor, *rank) = (this, order);
                 }
