@@ -14,6 +14,7 @@ use super::right::SendRight;
 use crate::carrier::{Capabilities, SendHalf, SharedSocket};
 use crate::driver::{FlowNews, Own, Senders};
 use crate::port::Outcome;
+use crate::stages::{Stage, Stages};
 use crate::trace::{self, Step};
 use crate::wire::{FRAGMENT_HEADER, Fragment, HEADER, Header, Kind};
 use linux::futex::{self, Scope};
@@ -21,8 +22,8 @@ use linux::lock::PiMutex;
 use qos::Class;
 use std::io::{self, IoSlice};
 use std::os::fd::BorrowedFd;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 /// What a flow needs to know of its channel.
@@ -52,6 +53,8 @@ pub(crate) struct Flow {
     ended: AtomicBool,
     retired: AtomicBool, // a multicast flow that takes no further members
     pub dropped: AtomicU64,
+    /// Of the channel that it was opened for.
+    pub stages: OnceLock<Arc<Stages>>,
     senders: Arc<Senders>,
 }
 
@@ -124,6 +127,7 @@ impl Flow {
             ended: AtomicBool::new(false),
             retired: AtomicBool::new(false),
             dropped: AtomicU64::new(0),
+            stages: OnceLock::new(),
             senders,
         }
     }
@@ -334,8 +338,9 @@ impl Flow {
                 continue;
             };
             let entry = &partial.entry;
+            let measured = Measured::begin(self, entry);
             match self.transmit(entry.buffer.payload(), entry.seq, entry.stamp, &mut partial.cursor) {
-                Ok(Sent::All) => {}
+                Ok(Sent::All) => measured.end(entry.offered),
                 Ok(waiting) => {
                     self.pending.lock().partial = Some(partial);
                     return if matches!(waiting, Sent::Pause) { Drained::Pause(BURST_PAUSE) } else { Drained::Blocked };
@@ -441,6 +446,22 @@ impl Flow {
     /// Becomes writable when there is room again.
     pub fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         self.link.descriptor()
+    }
+}
+
+/// The stages `queue` and `send` of a message that waited. What left in part counts from its last part on.
+struct Measured<'a>(Option<(&'a Stages, u64)>);
+
+impl<'a> Measured<'a> {
+    fn begin(flow: &'a Flow, entry: &Entry) -> Self {
+        let measured = (entry.offered != 0).then(|| flow.stages.get()).flatten();
+        Self(measured.map(|stages| (stages.as_ref(), linux::clock::monotonic_ns())))
+    }
+    fn end(self, offered: u64) {
+        if let Some((stages, begun)) = self.0 {
+            let sent = linux::clock::monotonic_ns();
+            stages.note(&[(Stage::Queue, begun.saturating_sub(offered)), (Stage::Send, sent.saturating_sub(begun))]);
+        }
     }
 }
 

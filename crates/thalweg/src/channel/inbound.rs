@@ -6,6 +6,7 @@ use super::accept::Accept;
 use super::fragment::{Reassembly, Refused};
 use crate::carrier::{Interrupt, ReceiveHalf, TICK};
 use crate::port::{AnyInlet, Channel, Delivery, Payload, SampleInfo};
+use crate::stages::{self, Stage};
 use crate::trace;
 use crate::wire::{self, Fragment, Header, Kind, StreamParser};
 use linux::memory::{RingReader, TakeError};
@@ -208,7 +209,7 @@ impl Inbound {
                 Ok(Some(frame)) if frame.header.kind == Kind::KeepAlive => {}
                 Ok(Some(frame)) => {
                     let message = parser.payload(frame.range);
-                    delivered += deliver(accept, channel, inlet.as_ref(), &frame.header, message, now);
+                    delivered += deliver(accept, channel, inlet.as_ref(), &frame.header, message, (now, None));
                 }
                 Err(error) => return Step::Ended(format!("protocol violation: {error}")),
             }
@@ -216,8 +217,9 @@ impl Inbound {
     }
 
     fn received_datagram(&mut self, count: usize, now: u64) -> Step {
-        let Self { source: Source::Half(_, Framing::Datagrams { buffer, reassembly }), accept, channel, inlet, .. } =
-            self
+        let Self {
+            source: Source::Half(half, Framing::Datagrams { buffer, reassembly }), accept, channel, inlet, ..
+        } = self
         else {
             return Step::Nothing;
         };
@@ -228,15 +230,16 @@ impl Inbound {
             return if channel.is_closed() { Step::Ended("closed".to_owned()) } else { Step::Nothing };
         };
         let inlet = inlet.as_ref();
+        let at = (now, channel.stages.measures(header.sample).then(|| half.descriptor()).flatten());
         match header.kind {
-            Kind::Message => Step::Delivered(deliver(accept, channel, inlet, &header, payload, now)),
+            Kind::Message => Step::Delivered(deliver(accept, channel, inlet, &header, payload, at)),
             Kind::Fragment => {
-                let Ok((at, piece)) = Fragment::parse(payload) else {
+                let Ok((place, piece)) = Fragment::parse(payload) else {
                     channel.counters.strange.fetch_add(1, Relaxed);
                     return Step::Nothing;
                 };
-                match reassembly.insert(now, header.sample, at, piece) {
-                    Ok(Some(message)) => Step::Delivered(deliver(accept, channel, inlet, &header, message, now)),
+                match reassembly.insert(now, header.sample, place, piece) {
+                    Ok(Some(message)) => Step::Delivered(deliver(accept, channel, inlet, &header, message, at)),
                     Err(Refused::Inconsistent | Refused::OverBudget) => {
                         channel.counters.strange.fetch_add(1, Relaxed);
                         Step::Nothing
@@ -285,6 +288,7 @@ impl Inbound {
             count(&self.channel, meta.seq, taken.len(), self.accept.counters().lost);
             let info = info(&self.channel, meta.seq, meta.stamp_ns, linux::clock::monotonic_ns());
             trace::step(trace::Step::Deliver);
+            let measured = self.channel.stages.measures(meta.seq);
             if self.inlet.keeps() {
                 let payload = Payload::Shared(ring.keep(taken));
                 self.channel.gate.deliver(self.inlet.as_ref(), Delivery { info, payload });
@@ -292,6 +296,9 @@ impl Inbound {
                 let payload = Payload::Bytes(ring.bytes(&taken));
                 self.channel.gate.deliver(self.inlet.as_ref(), Delivery { info, payload });
                 ring.give_back(taken);
+            }
+            if measured {
+                note_stages(&self.channel, &info, None);
             }
         }
         if delivered > 0 {
@@ -304,14 +311,15 @@ impl Inbound {
     }
 }
 
-/// Notes the frame in the channel's account and hands the sample to the port; returns how many were delivered.
+/// Notes the frame in the channel's account and hands the sample to the port; returns how many were delivered. It was received
+/// at `now`, from the socket `from` where that knows when the packet came.
 fn deliver(
     accept: &mut Accept,
     channel: &Channel,
     inlet: &dyn AnyInlet,
     header: &Header,
     message: &[u8],
-    now: u64,
+    (now, from): (u64, Option<BorrowedFd<'_>>),
 ) -> u32 {
     trace::step(trace::Step::Parse);
     trace::step(trace::Step::Accept);
@@ -322,8 +330,32 @@ fn deliver(
     count(channel, header.sample, message.len(), accept.counters().lost);
     trace::step(trace::Step::Deliver);
     let info = info(channel, header.sample, header.stamp_ns, now);
+    let measured = channel.stages.measures(header.sample);
+    let arrived = from.filter(|_| measured).and_then(linux::socket::arrived_ns);
     channel.gate.deliver(inlet, Delivery { info, payload: Payload::Bytes(message) });
+    if measured {
+        note_stages(channel, &info, arrived);
+    }
     1
+}
+
+/// What the stages of a sample took that was just delivered; `arrived`: when the kernel had its packet.
+#[cold]
+fn note_stages(channel: &Channel, info: &SampleInfo, arrived: Option<u64>) {
+    let end = linux::clock::monotonic_ns();
+    let begun = stages::callback_begun(info.received_ns);
+    let mut took = [(Stage::Decode, begun.unwrap_or(end).saturating_sub(info.received_ns)); 5];
+    let mut count = 1;
+    let mut add = |stage, ns: Option<u64>| {
+        if let (Some(ns), Some(place)) = (ns, took.get_mut(count)) {
+            (*place, count) = ((stage, ns), count + 1);
+        }
+    };
+    add(Stage::Callback, begun.map(|begun| end.saturating_sub(begun)));
+    add(Stage::Receive, arrived.map(|arrived| info.received_ns.saturating_sub(arrived)));
+    add(Stage::Transit, info.latency_ns());
+    add(Stage::Total, info.latency_ns().map(|_| end.saturating_sub(info.source_ns)));
+    channel.stages.note(took.get(..count).unwrap_or_default());
 }
 
 pub(crate) fn info(channel: &Channel, seq: u64, source_ns: u64, received_ns: u64) -> SampleInfo {

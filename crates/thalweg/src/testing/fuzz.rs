@@ -275,7 +275,7 @@ impl Virtual {
         self.published += 1;
         let mut buffer = Buffer::default();
         buffer.start().extend(content(self.published, 0, size * 8));
-        let entry = Entry { buffer: Arc::new(buffer), seq: self.published, stamp: self.published };
+        let entry = Entry { buffer: Arc::new(buffer), seq: self.published, stamp: self.published, offered: 0 };
         if !self.queued && self.right.try_inline() {
             assert!(self.queue.is_empty() && self.partial.is_none(), "the right was free although something waited");
             let flow_seq = self.numbered();
