@@ -76,7 +76,9 @@ fn latencies_between_two_clocks_are_known_within_what_is_said() {
     apart.args(publish.get_args()).envs(publish.get_envs().filter_map(|(key, value)| Some((key, value?))));
     let can = Command::new("unshare").args(["--time", "--fork", "--monotonic", "5000", "true"]).output();
     if !can.is_ok_and(|output| output.status.success()) {
-        println!("skipped: latencies between two clocks because no time namespace can be made: run as root, with util-linux");
+        println!(
+            "skipped: latencies between two clocks because no time namespace can be made: run as root, with util-linux"
+        );
         return;
     }
     let _publish = Running::start(apart);

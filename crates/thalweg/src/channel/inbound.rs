@@ -2,11 +2,15 @@
 //!
 //! Owned by exactly one thread; moving it is sending it, so nothing is lost or reordered when a channel changes threads.
 
+mod measured;
+mod reliable;
+
+use self::measured::note_stages;
 use super::accept::Accept;
 use super::fragment::{Reassembly, Refused};
+use super::reliable::{Receiver, ReceiverSettings};
 use crate::carrier::{Interrupt, ReceiveHalf, TICK};
 use crate::port::{AnyInlet, Channel, Delivery, Payload, SampleInfo};
-use crate::stages::{self, Stage};
 use crate::trace;
 use crate::wire::{self, Fragment, Header, Kind, StreamParser};
 use linux::memory::{RingReader, TakeError};
@@ -29,8 +33,8 @@ enum Source {
 enum Framing {
     /// Frames follow each other.
     Stream(StreamParser),
-    /// One frame per datagram; large messages come in fragments.
-    Datagrams { buffer: Vec<u8>, reassembly: Reassembly },
+    /// One frame per datagram; large messages come in fragments. On a reliable flow gaps are asked for.
+    Datagrams { buffer: Vec<u8>, reassembly: Reassembly, receiver: Option<Box<Receiver>> },
 }
 
 /// What one step did.
@@ -59,6 +63,8 @@ pub(crate) struct Inbound {
 /// What the handshake agreed for the receiving end.
 pub(crate) struct Agreed {
     pub flow: u32,
+    /// The publisher repeats what is lost.
+    pub reliable: Option<ReceiverSettings>,
     pub max_message: usize,
     pub stream: bool,
     /// Deliver only samples after this one (0: all).
@@ -81,8 +87,8 @@ impl Inbound {
         let framing = if agreed.stream {
             Framing::Stream(StreamParser::new(agreed.max_message, Some(agreed.flow)))
         } else {
-            let reassembly = Reassembly::new(agreed.max_message, REASSEMBLY_TIMEOUT_NS, agreed.budget.clone());
-            Framing::Datagrams { buffer: vec![0; DATAGRAM], reassembly }
+            let (reassembly, receiver) = reliable::parts(&agreed);
+            Framing::Datagrams { buffer: vec![0; DATAGRAM], reassembly, receiver }
         };
         Self::with(channel, inlet, Source::Half(half, framing), &agreed)
     }
@@ -93,7 +99,7 @@ impl Inbound {
     }
 
     fn with(channel: Arc<Channel>, inlet: Arc<dyn AnyInlet>, source: Source, agreed: &Agreed) -> Self {
-        let mut accept = Accept::new(None, true);
+        let mut accept = Accept::new(agreed.reliable.as_ref().map(|reliable| reliable.first), true);
         if agreed.resume_after > 0 {
             accept.resume_after(agreed.resume_after);
         }
@@ -144,6 +150,7 @@ impl Inbound {
 
     /// As [`Inbound::step`], waiting at most `timeout`, which is less than a tick.
     pub fn step_within(&mut self, timeout: Duration) -> Step {
+        let timeout = self.until_timer().map_or(timeout, |left| left.min(timeout));
         match &mut self.source {
             Source::Ring(ring) => drop(ring.wait(timeout)),
             Source::Half(half, _) => match half.descriptor() {
@@ -159,6 +166,7 @@ impl Inbound {
         if self.channel.is_cut() {
             return Step::Ended("closed".to_owned());
         }
+        let wait = wait && !self.waits_for_timer();
         let received = match &mut self.source {
             Source::Half(half, Framing::Stream(parser)) => half.receive(parser.space(), wait),
             Source::Half(half, Framing::Datagrams { buffer, .. }) => half.receive(buffer, wait),
@@ -167,11 +175,10 @@ impl Inbound {
         match received {
             Ok(count) => self.received(count),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                if self.is_over() {
-                    Step::Ended("closed".to_owned())
-                } else {
-                    Step::Nothing
+                if let Some(delivered) = self.tick() {
+                    return Step::Delivered(delivered);
                 }
+                if self.is_over() { Step::Ended("closed".to_owned()) } else { Step::Nothing }
             }
             // A datagram socket reports that the peer's socket is gone: the handshake's stream tells for certain.
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused && !self.is_stream() => Step::Nothing,
@@ -206,10 +213,10 @@ impl Inbound {
                 Ok(Some(frame)) if frame.header.kind == Kind::End => {
                     return Step::Ended("the publisher closed".into());
                 }
-                Ok(Some(frame)) if frame.header.kind == Kind::KeepAlive => {}
+                Ok(Some(frame)) if matches!(frame.header.kind, Kind::KeepAlive | Kind::Acknowledgement) => {}
                 Ok(Some(frame)) => {
                     let message = parser.payload(frame.range);
-                    delivered += deliver(accept, channel, inlet.as_ref(), &frame.header, message, (now, None));
+                    delivered += deliver(accept, channel, inlet.as_ref(), &frame.header, message, now);
                 }
                 Err(error) => return Step::Ended(format!("protocol violation: {error}")),
             }
@@ -217,8 +224,15 @@ impl Inbound {
     }
 
     fn received_datagram(&mut self, count: usize, now: u64) -> Step {
+        if self.is_reliable() {
+            return self.received_reliably(count, now);
+        }
         let Self {
-            source: Source::Half(half, Framing::Datagrams { buffer, reassembly }), accept, channel, inlet, ..
+            source: Source::Half(half, Framing::Datagrams { buffer, reassembly, .. }),
+            accept,
+            channel,
+            inlet,
+            ..
         } = self
         else {
             return Step::Nothing;
@@ -232,14 +246,14 @@ impl Inbound {
         let inlet = inlet.as_ref();
         let at = (now, channel.stages.measures(header.sample).then(|| half.descriptor()).flatten());
         match header.kind {
-            Kind::Message => Step::Delivered(deliver(accept, channel, inlet, &header, payload, at)),
+            Kind::Message => Step::Delivered(deliver_from(at, accept, channel, inlet, &header, payload)),
             Kind::Fragment => {
                 let Ok((place, piece)) = Fragment::parse(payload) else {
                     channel.counters.strange.fetch_add(1, Relaxed);
                     return Step::Nothing;
                 };
                 match reassembly.insert(now, header.sample, place, piece) {
-                    Ok(Some(message)) => Step::Delivered(deliver(accept, channel, inlet, &header, message, at)),
+                    Ok(Some(message)) => Step::Delivered(deliver_from(at, accept, channel, inlet, &header, message)),
                     Err(Refused::Inconsistent | Refused::OverBudget) => {
                         channel.counters.strange.fetch_add(1, Relaxed);
                         Step::Nothing
@@ -248,7 +262,7 @@ impl Inbound {
                 }
             }
             Kind::End => Step::Ended("the publisher closed".into()),
-            Kind::KeepAlive => Step::Nothing,
+            Kind::KeepAlive | Kind::Acknowledgement => Step::Nothing,
         }
     }
 
@@ -311,15 +325,26 @@ impl Inbound {
     }
 }
 
-/// Notes the frame in the channel's account and hands the sample to the port; returns how many were delivered. It was received
-/// at `now`, from the socket `from` where that knows when the packet came.
+/// Notes the frame in the channel's account and hands the sample to the port; returns how many were delivered.
 fn deliver(
     accept: &mut Accept,
     channel: &Channel,
     inlet: &dyn AnyInlet,
     header: &Header,
     message: &[u8],
+    now: u64,
+) -> u32 {
+    deliver_from((now, None), accept, channel, inlet, header, message)
+}
+
+/// The same of a sample that was received at `now`, from a socket that may know when its packet came.
+fn deliver_from(
     (now, from): (u64, Option<BorrowedFd<'_>>),
+    accept: &mut Accept,
+    channel: &Channel,
+    inlet: &dyn AnyInlet,
+    header: &Header,
+    message: &[u8],
 ) -> u32 {
     trace::step(trace::Step::Parse);
     trace::step(trace::Step::Accept);
@@ -339,25 +364,6 @@ fn deliver(
     1
 }
 
-/// What the stages of a sample took that was just delivered; `arrived`: when the kernel had its packet.
-#[cold]
-fn note_stages(channel: &Channel, info: &SampleInfo, arrived: Option<u64>) {
-    let end = linux::clock::monotonic_ns();
-    let begun = stages::callback_begun(info.received_ns);
-    let mut took = [(Stage::Decode, begun.unwrap_or(end).saturating_sub(info.received_ns)); 5];
-    let mut count = 1;
-    let mut add = |stage, ns: Option<u64>| {
-        if let (Some(ns), Some(place)) = (ns, took.get_mut(count)) {
-            (*place, count) = ((stage, ns), count + 1);
-        }
-    };
-    add(Stage::Callback, begun.map(|begun| end.saturating_sub(begun)));
-    add(Stage::Receive, arrived.map(|arrived| info.received_ns.saturating_sub(arrived)));
-    add(Stage::Transit, info.latency_ns());
-    add(Stage::Total, info.latency_ns().map(|_| end.saturating_sub(info.source_ns)));
-    channel.stages.note(took.get(..count).unwrap_or_default());
-}
-
 pub(crate) fn info(channel: &Channel, seq: u64, source_ns: u64, received_ns: u64) -> SampleInfo {
     SampleInfo {
         node: channel.publisher.node,
@@ -367,6 +373,7 @@ pub(crate) fn info(channel: &Channel, seq: u64, source_ns: u64, received_ns: u64
         source_ns,
         received_ns,
         same_clock: channel.same_clock,
+        historical: false,
         scaled: channel.provenance(),
     }
 }
