@@ -95,7 +95,7 @@ impl Pair {
         let realm = format!("{name}-{}", arm.0.replace(':', "-"));
         let mut trips = Trips::on_this_host(lab, &realm, cpus)?;
         let changes = arm.1.parse().map_err(|e| Error::Usage(format!("{e}")))?;
-        let trips = match trips.set_priority(lab, &Priority { carrier: CARRIER.into(), changes }) {
+        let trips = match trips.set_priority(lab, &Priority { route: CARRIER.into(), changes }) {
             Ok(_) => Ok(trips),
             // A reservation is admitted or not: other programs may have theirs.
             Err(Error::System(why) | Error::Failed(why)) if arm.0 == DEADLINE.0 => Err(why),
@@ -110,7 +110,7 @@ impl Pair {
         let count = if lab.options.tiny { 30 } else { 500 };
         let (period, patience) = (Duration::from_secs_f64(1.0 / HZ), Duration::from_secs(1));
         let seed = lab.options.seed + tally.repetitions.len() as u64;
-        let measure = Measure { carrier: CARRIER.into(), payload: PAYLOAD, count, warmup: 20, period, patience, seed };
+        let measure = Measure { route: CARRIER.into(), payload: PAYLOAD, count, warmup: 20, period, patience, seed };
         let monitor = Monitor::start()?;
         let trips = trips.measure(lab, &measure)?;
         let back = |trip: &Trip| trip.took_ns.map(|ns| Timed { from_ns: trip.sent_ns, ns });
@@ -157,7 +157,7 @@ fn panel_title(pairs: &Pairs) -> String {
 }
 
 fn hog(lab: &Lab, cpu: usize) -> Result<Part> {
-    let mut hog = Part::start(lab, Place { namespace: None, processors: vec![cpu] }, "hog", &())?;
+    let mut hog = Part::start(lab, Place::here(&[cpu]), "hog", &())?;
     hog.hear::<Value>(lab, LONG)?;
     Ok(hog)
 }

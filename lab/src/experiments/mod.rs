@@ -3,7 +3,9 @@
 mod big_messages;
 mod cpu_contention;
 mod isolation;
+mod pushpull;
 mod tally;
+mod velox;
 mod yarp;
 
 use crate::error::{Error, Result};
@@ -31,6 +33,15 @@ pub fn experiments() -> &'static [&'static dyn Experiment] {
         &cpu_contention::CpuContention,
         &isolation::Isolation,
         &big_messages::BigMessages,
+        &pushpull::PushPullProxy,
+        &pushpull::PushPullSizes(1),
+        &pushpull::PushPullSizes(2),
+        &pushpull::PushPullSizes(3),
+        &pushpull::PushPullSizes(4),
+        &pushpull::PushPullLoaded,
+        &velox::VeloxTopics,
+        &velox::VeloxProcessor,
+        &velox::VeloxSubscribers,
     ]
 }
 

@@ -5,9 +5,12 @@
 //! [`Orders`], and its line in [`ROLES`].
 
 mod hog;
+pub mod member;
 pub mod node;
 mod orders;
 mod process;
+mod relay;
+pub mod stages;
 pub mod stream;
 
 pub use orders::Orders;
@@ -26,7 +29,10 @@ pub const ROLES: &[(&str, Role)] = &[
     (load::sink::ROLE, load::sink::play),
     (trips::PING, trips::play_ping),
     (trips::PONG, trips::play_pong),
+    (trips::forward::ROLE, trips::forward::play),
     ("hog", hog::hog),
+    ("relay", relay::relay),
+    ("member", member::member),
     ("publisher", stream::publisher),
     ("subscriber", stream::subscriber),
     ("echo", echo),
@@ -65,6 +71,10 @@ fn enter(place: &Place) -> Result {
     if !place.processors.is_empty() {
         linux::thread::pin(&place.processors)
             .map_err(|e| Error::system(&format!("processors {:?}", place.processors), &e, "name others"))?;
+    }
+    if place.nice != 0 {
+        rustix::process::setpriority_process(None, place.nice)
+            .map_err(|e| Error::system(&format!("nice {}", place.nice), &e.into(), "run it as root"))?;
     }
     Ok(())
 }

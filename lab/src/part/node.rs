@@ -5,7 +5,7 @@ use crate::run::Lab;
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use thalweg::{DiscoverySource, Node, Settings};
+use thalweg::{DiscoverySource, Node, RelayLimits, Settings};
 
 /// Settings of a part's node.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -19,6 +19,8 @@ pub struct NodeSettings {
     pub listen: Vec<SocketAddr>,
     /// File with the addresses of all nodes; `None`: all are on one host.
     pub addresses: Option<PathBuf>,
+    /// Hosts proxies for others.
+    pub relay: bool,
 }
 
 impl NodeSettings {
@@ -39,9 +41,10 @@ impl NodeSettings {
     }
 
     /// Opens it.
-    pub(super) fn open(&self) -> Result<Node> {
+    pub(crate) fn open(&self) -> Result<Node> {
         let discovery = self.addresses.clone().map_or(DiscoverySource::Automatic, DiscoverySource::Static);
         let (name, realm, listen) = (self.name.clone(), self.realm.clone(), self.listen.clone());
-        Ok(Node::with_settings(Settings { name, realm, listen, discovery, ..Settings::default() })?)
+        let relay = self.relay.then(RelayLimits::default);
+        Ok(Node::with_settings(Settings { name, realm, listen, discovery, relay, ..Settings::default() })?)
     }
 }

@@ -40,12 +40,25 @@ pub struct Place {
     pub namespace: Option<String>,
     /// Processors all its threads may run on; none: all.
     pub processors: Vec<usize>,
+    /// Nice value of all its threads, −20 (before all others of ordinary priority) … 19.
+    #[serde(default)]
+    pub nice: i32,
 }
 
 impl Place {
     /// In a host, on these processors.
     pub fn at(host: &Namespace, processors: &[usize]) -> Self {
-        Self { namespace: Some(host.name().to_owned()), processors: processors.to_vec() }
+        Self { namespace: Some(host.name().to_owned()), ..Self::here(processors) }
+    }
+
+    /// In the experiment's own namespace, on these processors.
+    pub fn here(processors: &[usize]) -> Self {
+        Self { processors: processors.to_vec(), ..Self::default() }
+    }
+
+    /// Before all others of ordinary priority: what else the machine does is none of what is measured.
+    pub fn first(self) -> Self {
+        Self { nice: -20, ..self }
     }
 }
 
@@ -138,6 +151,20 @@ impl Part {
     /// Its process number.
     pub fn id(&self) -> u32 {
         self.child.id()
+    }
+
+    /// Processor time that its threads have used so far, in nanoseconds.
+    ///
+    /// # Errors
+    /// It is no longer there.
+    pub fn processor_ns(&self) -> Result<u64> {
+        let mut all = 0;
+        for thread in std::fs::read_dir(format!("/proc/{}/task", self.child.id()))?.flatten() {
+            // A thread that ended meanwhile has no file any more.
+            let shown = std::fs::read_to_string(thread.path().join("schedstat")).unwrap_or_default();
+            all += shown.split_whitespace().next().and_then(|ns| ns.parse::<u64>().ok()).unwrap_or(0);
+        }
+        Ok(all)
     }
 
     fn understand<T: DeserializeOwned>(&self, said: Value) -> Result<T> {

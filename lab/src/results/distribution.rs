@@ -61,6 +61,14 @@ pub fn median_ratio(pairs: &[(f64, f64)]) -> f64 {
     median(&pairs.iter().map(|(over, under)| over / under).collect::<Vec<_>>())
 }
 
+/// How far the median of so few values may be from the one of many: its standard error, from the median distance of the values
+/// from their median (1.4826 times that is a standard deviation, and a median's error 1.2533 times a mean's, for normal noise).
+pub fn uncertainty(values: &[f64]) -> f64 {
+    let middle = median(values);
+    let distances: Vec<f64> = values.iter().map(|value| (value - middle).abs()).collect();
+    1.2533 * 1.4826 * median(&distances) / (values.len() as f64).sqrt()
+}
+
 /// Three digits after the point: nanoseconds where the number is microseconds.
 pub(super) fn rounded(value: f64) -> f64 {
     (value * 1000.0).round() / 1000.0
@@ -80,6 +88,15 @@ mod tests {
         assert_eq!(Distribution::of(&[]), None);
         let one = Distribution::of(&[7.0]).unwrap();
         assert_eq!((one.stdev, one.p50, one.p999), (0.0, 7.0, 7.0));
+    }
+
+    #[test]
+    fn what_scatters_more_is_less_certain() {
+        assert!(uncertainty(&[]).is_nan());
+        assert_eq!(uncertainty(&[2.0; 5]), 0.0);
+        let near = uncertainty(&[1.0, 1.1, 1.2, 1.3, 1.4]);
+        assert!((near - 1.2533 * 1.4826 * 0.1 / 5f64.sqrt()).abs() < 1e-9);
+        assert!(uncertainty(&[1.0, 2.0, 3.0, 4.0, 5.0]) > 5.0 * near);
     }
 
     #[test]

@@ -11,6 +11,9 @@ pub fn markdown(document: &Document) -> String {
     text.push_str(&table(&heads, &rows));
     text.push_str("\n## Checks\n\n");
     text.push_str(&table(&CHECK_HEADS.map(String::from), &checks(document)));
+    for shown in &document.tables {
+        let _ = write!(text, "\n## {}\n\n{}", shown.title, table(&shown.heads, &shown.rows));
+    }
     section(&mut text, "Skipped", document.skipped.iter().map(|s| format!("{}: {}", s.name, s.because)));
     section(&mut text, "How it was measured", document.notes.iter().cloned());
     section(&mut text, "Machine", machine(document).into_iter());

@@ -4,14 +4,16 @@
 mod distribution;
 mod environment;
 mod figure;
+mod line;
 mod markdown;
 mod page;
 mod svg;
 mod tables;
 
-pub use distribution::{Distribution, median, median_ratio};
+pub use distribution::{Distribution, median, median_ratio, uncertainty};
 pub use environment::Environment;
 pub use figure::{Bar, Figure, Group, Panel};
+pub use line::Line;
 pub use markdown::markdown;
 pub use page::report;
 pub use svg::draw;
@@ -41,15 +43,18 @@ pub struct Document {
     pub notes: Vec<String>,
     /// What is drawn.
     pub figure: Figure,
+    /// Tables of the paper, as measured.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tables: Vec<Table>,
 }
 
 impl Document {
     /// From what was found. Passes if every check does, and there is at least one.
     pub fn new(experiment: &str, environment: Environment, findings: Findings) -> Self {
-        let Findings { cells, checks, skipped, notes, figure, queues } = findings;
+        let Findings { cells, checks, skipped, notes, figure, tables, queues } = findings;
         let pass = !checks.is_empty() && checks.iter().all(|check| check.pass);
         let environment = Environment { qdiscs: queues, ..environment };
-        Self { experiment: experiment.to_owned(), environment, cells, checks, pass, skipped, notes, figure }
+        Self { experiment: experiment.to_owned(), environment, cells, checks, pass, skipped, notes, figure, tables }
     }
 }
 
@@ -66,6 +71,8 @@ pub struct Findings {
     pub notes: Vec<String>,
     /// What is drawn.
     pub figure: Figure,
+    /// Tables of the paper, as measured.
+    pub tables: Vec<Table>,
     /// Queues that were in use, as the kernel showed them.
     pub queues: Vec<String>,
 }
@@ -169,6 +176,30 @@ impl Check {
             relation: relation.into(),
             pass: pass && found.is_some() && limit.is_finite(),
         }
+    }
+}
+
+/// A table of the paper, as measured.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Table {
+    /// Above it.
+    pub title: String,
+    /// Of its columns.
+    pub heads: Vec<String>,
+    /// Its rows, a text for each column.
+    pub rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    /// Without rows yet.
+    pub fn new(title: impl Into<String>, heads: &[&str]) -> Self {
+        Self { title: title.into(), heads: heads.iter().map(|head| (*head).to_owned()).collect(), rows: Vec::new() }
+    }
+
+    /// One row more: its name, and numbers with one digit after the point (empty where there is none).
+    pub fn row(&mut self, name: impl Into<String>, values: &[f64]) {
+        let text = |value: &f64| if value.is_finite() { format!("{value:.1}") } else { String::new() };
+        self.rows.push(std::iter::once(name.into()).chain(values.iter().map(text)).collect());
     }
 }
 

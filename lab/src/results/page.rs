@@ -68,6 +68,10 @@ fn part(document: &Document) -> String {
     text.push_str(&html_table(&heads, &rows));
     text.push_str("<h3>Checks</h3>\n");
     text.push_str(&html_table(&CHECK_HEADS.map(String::from), &checks(document)));
+    for shown in &document.tables {
+        let _ = writeln!(text, "<h3>{}</h3>", escaped(&shown.title));
+        text.push_str(&html_table(&shown.heads, &shown.rows));
+    }
     let skipped = document.skipped.iter().map(|s| format!("{}: {}", s.name, s.because)).collect();
     for (title, lines) in
         [("Skipped", skipped), ("How it was measured", document.notes.clone()), ("Machine", machine(document))]

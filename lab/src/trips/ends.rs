@@ -1,43 +1,38 @@
 //! The node and ports of either end, and their priority.
 
-use super::CARRIERS;
+use super::route::{self, ALL_BUT_ONE_OF, Route};
 use crate::error::{Error, Result};
+use crate::part::node::NodeSettings;
+use crate::part::stages::Measured;
 use qos::priority::Changes;
-use qos::{Queue, Reliability};
+use qos::{Place, Queue, Reliability};
 use serde::{Deserialize, Serialize};
-use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use thalweg::admin::EndReport;
 use thalweg::codec::Raw;
-use thalweg::node::DiscoverySource;
 use thalweg::port::{PublisherBuilder, SubscriberBuilder};
-use thalweg::{Node, Publisher};
+use thalweg::{Node, Publisher, Subscriber};
 
 /// Settings of either role.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct End {
-    /// `ping` or `pong`.
-    pub name: String,
-    /// Realm of both.
-    pub realm: String,
-    /// Where it listens; `None`: both are on one host.
-    pub listen: Option<SocketAddr>,
-    /// The file of both nodes' addresses; `None`: both are on one host.
-    pub nodes: Option<PathBuf>,
+    /// Its node.
+    pub node: NodeSettings,
+    /// All routes.
+    pub routes: Vec<Route>,
 }
 
-/// Both directions of all carriers are connected.
+/// Both directions of all routes are connected.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Ready {
     pub ready: bool,
 }
 
-/// What is to become of the priority of one carrier's channels.
+/// What is to become of the priority of one route's channels.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Priority {
-    /// The carrier.
-    pub carrier: String,
+    /// The route.
+    pub route: String,
     /// Changes, the same at all four ends.
     pub changes: Changes,
 }
@@ -49,7 +44,7 @@ pub struct Priorities {
 }
 
 /// Largest payload, in bytes.
-pub const LARGEST: usize = 4096;
+pub const LARGEST: usize = 8192;
 /// Samples that may wait at the sender: more than are sent while a stream waits to repeat what was lost.
 const WAITING: u32 = 1024;
 const CONNECT: Duration = Duration::from_secs(25);
@@ -60,30 +55,32 @@ const PAUSE: Duration = Duration::from_millis(5);
 pub struct Ends {
     node: Node,
     me: &'static str,
+    routes: Vec<Route>,
 }
 
 impl Ends {
     pub fn open(end: &End, me: &'static str) -> Result<Self> {
-        let settings = thalweg::Settings {
-            name: end.name.clone(),
-            realm: end.realm.clone(),
-            listen: end.listen.into_iter().collect(),
-            discovery: end.nodes.clone().map_or(DiscoverySource::Automatic, DiscoverySource::Static),
-            ..thalweg::Settings::default()
-        };
-        Ok(Self { node: Node::with_settings(settings)?, me })
+        Ok(Self { node: end.node.open()?, me, routes: end.routes.clone() })
     }
 
     /// `from` is who sends: `ping` or `pong`.
-    pub fn publisher(&self, carrier: &str, from: &str) -> PublisherBuilder<Raw> {
-        let builder = self.node.publisher(&format!("/lab/{carrier}/{from}")).named(port(self.me, carrier, from));
+    pub fn publisher(&self, route: &str, carrier: &str, from: &str) -> PublisherBuilder<Raw> {
+        let builder = self.node.publisher(&topic(route, from)).named(port(self.me, route, from));
         builder.carriers([carrier]).queue(Queue::KeepLast(WAITING)).max_message(LARGEST as u32)
     }
 
-    pub fn subscriber(&self, carrier: &str, from: &str) -> SubscriberBuilder<Raw> {
-        let builder = self.node.subscriber(&format!("/lab/{carrier}/{from}")).named(port(self.me, carrier, from));
+    pub fn subscriber(&self, route: &str, carrier: &str, from: &str) -> SubscriberBuilder<Raw> {
+        let builder = self.node.subscriber(&topic(route, from)).named(port(self.me, route, from));
         let builder = builder.carriers([carrier]).max_message(LARGEST as u32);
         if carrier == "udp" { builder.reliability(Reliability::BestEffort) } else { builder }
+    }
+
+    /// With a proxy at this place.
+    pub fn proxied(builder: SubscriberBuilder<Raw>, place: Option<&Place>) -> SubscriberBuilder<Raw> {
+        match place {
+            None => builder,
+            Some(place) => builder.rate(ALL_BUT_ONE_OF - 1, ALL_BUT_ONE_OF).proxy(place.clone()),
+        }
     }
 
     /// Waits until the other end takes what this publisher sends.
@@ -94,15 +91,31 @@ impl Ends {
         Err(Error::Failed(format!("{} found no subscriber within {CONNECT:?}", publisher.name())))
     }
 
-    /// Changes both ends of a carrier's channels that are in this process.
-    pub fn set_priority(&self, priority: &Priority) -> Result<Priorities> {
-        let Priority { carrier, changes } = priority;
-        if !CARRIERS.contains(&carrier.as_str()) {
-            return Err(Error::Usage(format!("carrier {carrier:?}: there are {}", CARRIERS.join(", "))));
+    /// Waits until a subscriber's proxy is where it is wanted: a relay that was found late is moved to.
+    pub fn placed(&self, subscriber: &Subscriber<Raw>, place: Option<&Place>) -> Result {
+        let Some(place) = place else { return Ok(()) };
+        let there = || {
+            let channels = subscriber.channels();
+            channels.len() == 1 && channels[0].proxied.as_ref().is_some_and(|proxied| proxied.place == *place)
+        };
+        if self.node.wait_until(CONNECT, there) {
+            return Ok(());
         }
+        let found: Vec<String> = subscriber
+            .channels()
+            .iter()
+            .map(|c| c.proxied.as_ref().map_or("whole".into(), ToString::to_string))
+            .collect();
+        Err(Error::Failed(format!("{}: no proxy at {place} within {CONNECT:?}, but {found:?}", subscriber.name())))
+    }
+
+    /// Changes both ends of a route's channels that are in this process.
+    pub fn set_priority(&self, priority: &Priority) -> Result<Priorities> {
+        let Priority { route, changes } = priority;
+        route::find(&self.routes, route)?;
         let other = if self.me == "ping" { "pong" } else { "ping" };
         let set = |from: &str| {
-            let (port, other) = (port(self.me, carrier, from), port(other, carrier, from));
+            let (port, other) = (port(self.me, route, from), port(other, route, from));
             let until = Instant::now() + CONNECT;
             loop {
                 let end = self.node.set_priority(&port, &other, changes)?;
@@ -119,9 +132,19 @@ impl Ends {
         };
         Ok(Priorities { ends: ["ping", "pong"].into_iter().map(set).collect::<Result<_>>()? })
     }
+
+    /// What the stages of a route's channel there took at this end, since they were last asked for.
+    pub fn stages(&self, route: &str) -> Result<Measured> {
+        Measured::take(&self.node, &topic(route, "ping"))
+    }
+}
+
+/// The topic of what `from` sends.
+pub fn topic(route: &str, from: &str) -> String {
+    format!("/lab/{route}/{from}")
 }
 
 /// Name of the port that `who` has on what `from` sends.
-fn port(who: &str, carrier: &str, from: &str) -> String {
-    format!("/{who}/{carrier}/{from}s")
+fn port(who: &str, route: &str, from: &str) -> String {
+    format!("/{who}/{route}/{from}s")
 }

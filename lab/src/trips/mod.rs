@@ -5,36 +5,43 @@
 //! | `ends` | the node and ports of either end, and their priority |
 //! | `ping` | the role that sends at random distances, and stamps |
 //! | `pong` | the role that sends back what came |
+//! | `route` | by what samples go: two channels of a carrier, with a proxy or without, or bare sockets |
+//! | `forward` | the role that passes on what comes by bare sockets |
 //!
 //! Samples are sent when they are due, whether or not the last one has come back, so that a slow one delays no other
 //! (and is not the only one to meet what made it slow).
 
 mod ends;
+pub(crate) mod forward;
 mod ping;
 mod pong;
+mod route;
 
-pub use ends::Priority;
+pub use ends::{Priority, topic};
 pub use ping::{Measure, Trip};
 pub(crate) use ping::{ROLE as PING, play as play_ping};
 pub(crate) use pong::{ROLE as PONG, play as play_pong};
+pub use route::{By, Route};
 
-use crate::error::{Error, Result};
+use crate::error::Result;
+use crate::part::node::NodeSettings;
+use crate::part::stages::Measured;
 use crate::part::{Part, Place};
 use crate::run::Lab;
-use crate::topology::{Namespace, Topology};
+use crate::topology::Topology;
 use ends::{End, Priorities};
 use std::net::SocketAddr;
 use std::time::Duration;
 use thalweg::admin::EndReport;
 
-/// A ping and a pong, connected by every carrier of [`CARRIERS`] in both directions.
+/// A ping and a pong, connected by routes.
 #[derive(Debug)]
 pub struct Trips {
     ping: Part,
     pong: Part,
 }
 
-/// What round trips are measured over.
+/// What round trips are measured over, unless other routes are named.
 pub const CARRIERS: [&str; 2] = ["udp", "tcp"];
 
 /// How long the ends may take to find each other.
@@ -51,16 +58,11 @@ impl Trips {
     /// As [`Part::start`] and [`Part::hear`].
     pub fn new(lab: &Lab, topology: &Topology, [ping, pong]: [u8; 2], processors: &[usize]) -> Result<Self> {
         let listen = |host| SocketAddr::new(Topology::address_of(host), PORT);
-        let nodes = addresses(lab, topology.host(ping), &[listen(ping), listen(pong)])?;
-        let end = |name: &str, host| End {
-            name: name.into(),
-            realm: "lab".into(),
-            listen: Some(listen(host)),
-            nodes: Some(nodes.clone()),
-        };
+        let all = [listen(ping), listen(pong)];
+        let node = |name: &str, host| NodeSettings::at(lab, name, "lab", listen(host), &all);
         let place = |host| Place::at(topology.host(host), processors);
-        let pong = Part::start(lab, place(pong), PONG, &end("pong", pong))?;
-        Self::connected(lab, Part::start(lab, place(ping), PING, &end("ping", ping))?, pong)
+        let ends = [(place(ping), node("ping", ping)?), (place(pong), node("pong", pong)?)];
+        Self::over(lab, ends, &CARRIERS.map(Route::direct))
     }
 
     /// Starts both ends on this host, in a realm of their own.
@@ -68,13 +70,17 @@ impl Trips {
     /// # Errors
     /// As [`Trips::new`].
     pub fn on_this_host(lab: &Lab, realm: &str, processors: &[usize]) -> Result<Self> {
-        let end = |name: &str| End { name: name.into(), realm: realm.into(), listen: None, nodes: None };
-        let place = || Place { namespace: None, processors: processors.to_vec() };
-        let pong = Part::start(lab, place(), PONG, &end("pong"))?;
-        Self::connected(lab, Part::start(lab, place(), PING, &end("ping"))?, pong)
+        let end = |name| (Place::here(processors), NodeSettings::local(name, realm));
+        Self::over(lab, [end("ping"), end("pong")], &CARRIERS.map(Route::direct))
     }
 
-    fn connected(lab: &Lab, mut ping: Part, mut pong: Part) -> Result<Self> {
+    /// Starts the ping and the pong with these nodes, and waits until all routes are connected, each proxy at its place.
+    ///
+    /// # Errors
+    /// As [`Trips::new`].
+    pub fn over(lab: &Lab, [ping, pong]: [(Place, NodeSettings); 2], routes: &[Route]) -> Result<Self> {
+        let start = |role, (place, node)| Part::start(lab, place, role, &End { node, routes: routes.to_vec() });
+        let (mut pong, mut ping) = (start(PONG, pong)?, start(PING, ping)?);
         ping.hear::<ends::Ready>(lab, START)?;
         pong.hear::<ends::Ready>(lab, START)?;
         Ok(Self { ping, pong })
@@ -101,13 +107,13 @@ impl Trips {
         let time = measure.time() + PATIENCE;
         Ok(self.ping.ask::<ping::Trips>(lab, &ping::Order::Measure(measure.clone()), time)?.trips)
     }
-}
 
-/// Writes the addresses of both nodes where both read them. (The file is named after a host, of which each has one.)
-fn addresses(lab: &Lab, host: &Namespace, all: &[SocketAddr]) -> Result<std::path::PathBuf> {
-    let file = lab.folder().join(format!("{}.toml", host.name()));
-    let text: String = all.iter().map(|address| format!("[[node]]\naddress = \"{address}\"\n")).collect();
-    std::fs::write(&file, text)
-        .map_err(|e| Error::system(&file.display().to_string(), &e, "see the system's message"))?;
-    Ok(file)
+    /// What the stages of a route's channel there took at the ping's and at the pong's end, since they were last asked for.
+    ///
+    /// # Errors
+    /// As [`Part::hear`].
+    pub fn stages(&mut self, lab: &Lab, route: &str) -> Result<[Measured; 2]> {
+        let order = ping::Order::Stages(route.to_owned());
+        Ok([self.ping.ask(lab, &order, PATIENCE)?, self.pong.ask(lab, &order, PATIENCE)?])
+    }
 }

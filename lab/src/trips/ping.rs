@@ -1,11 +1,14 @@
 //! The role that sends at random distances, and stamps what it sends and what comes back.
 
-use super::CARRIERS;
 use super::ends::{End, Ends, LARGEST, Priority, Ready};
+use super::forward;
+use super::route::{By, Route};
 use crate::error::{Error, Result};
 use crate::part::Orders;
 use linux::clock::monotonic_ns;
 use serde::{Deserialize, Serialize};
+use std::io::Write;
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -22,14 +25,16 @@ pub const ROLE: &str = "ping";
 pub enum Order {
     Priority(Priority),
     Measure(Measure),
+    /// What the stages of a route's channel there took since the last time, and begins anew.
+    Stages(String),
 }
 
 /// Round trips to be made.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Measure {
-    /// Of [`CARRIERS`].
-    pub carrier: String,
-    /// Bytes of payload, 8 … 4096.
+    /// Name of the route.
+    pub route: String,
+    /// Bytes of payload, 8 … 8192.
     pub payload: usize,
     /// How many count.
     pub count: u32,
@@ -67,18 +72,20 @@ pub struct Trips {
 
 /// Plays the role.
 pub fn play(mut orders: Orders) -> Result {
-    let ends = Ends::open(&orders.settings::<End>()?, "ping")?;
-    let mut pings = CARRIERS.iter().map(|carrier| Ping::open(&ends, carrier)).collect::<Result<Vec<_>>>()?;
-    pings.iter().try_for_each(|ping| ends.connected(&ping.publisher))?;
+    let end: End = orders.settings()?;
+    let ends = Ends::open(&end, "ping")?;
+    let mut pings = end.routes.iter().map(|route| Ping::open(&ends, route)).collect::<Result<Vec<_>>>()?;
+    pings.iter_mut().try_for_each(|ping| ping.out.connect(&ends))?;
     orders.say(&Ready { ready: true })?;
     while let Some(order) = orders.wait()? {
         match order {
             Order::Priority(priority) => orders.say(&ends.set_priority(&priority)?)?,
             Order::Measure(measure) => {
-                let ping = pings.iter_mut().find(|ping| ping.carrier == measure.carrier);
-                let ping = ping.ok_or_else(|| Error::Usage(format!("carrier {:?}", measure.carrier)))?;
+                let ping = pings.iter_mut().find(|ping| ping.route == measure.route);
+                let ping = ping.ok_or_else(|| Error::Usage(format!("route {:?}", measure.route)))?;
                 orders.say(&Trips { trips: ping.measure(&measure)? })?;
             }
+            Order::Stages(route) => orders.say(&ends.stages(&route)?)?,
         }
     }
     Ok(())
@@ -118,22 +125,39 @@ fn read(bytes: &[u8]) -> Option<(u32, u32)> {
     Some((u32::from_le_bytes(*round), u32::from_le_bytes(*rest.first_chunk::<4>()?)))
 }
 
-/// One carrier's end.
+/// One route's end.
 struct Ping {
-    carrier: &'static str,
-    publisher: Publisher<Raw>,
+    route: String,
+    out: Out,
     board: Arc<Board>,
-    _subscriber: Subscriber<Raw>,
+}
+
+/// The way there; what holds the way back goes with it.
+enum Out {
+    Channel { publisher: Publisher<Raw>, _subscriber: Subscriber<Raw> },
+    Sockets { next: SocketAddr, stream: Option<TcpStream>, framed: Vec<u8> },
 }
 
 impl Ping {
-    fn open(ends: &Ends, carrier: &'static str) -> Result<Self> {
+    fn open(ends: &Ends, route: &Route) -> Result<Self> {
         let came_ns = (0..MOST).map(|_| AtomicU64::new(0)).collect();
         let board = Arc::new(Board { round: AtomicU32::new(0), came_ns });
         let noted = board.clone();
-        let subscriber = ends.subscriber(carrier, "pong").callback(move |sample| noted.note(&sample[..]))?;
-        let publisher = ends.publisher(carrier, "ping").open()?;
-        Ok(Self { carrier, publisher, board, _subscriber: subscriber })
+        let name = &route.name;
+        let out = match &route.by {
+            By::Carrier { carrier, .. } => {
+                let subscriber =
+                    ends.subscriber(name, carrier, "pong").callback(move |sample| noted.note(&sample[..]))?;
+                Out::Channel { publisher: ends.publisher(name, carrier, "ping").open()?, _subscriber: subscriber }
+            }
+            By::Sockets { listen, next } => {
+                let listener = TcpListener::bind(listen)?;
+                let read = move || drop(forward::accept(&listener).and_then(|from| note_all(from, &noted)));
+                linux::thread::spawn(linux::thread::Settings::named("sockets"), read)?;
+                Out::Sockets { next: *next, stream: None, framed: Vec::with_capacity(4 + LARGEST) }
+            }
+        };
+        Ok(Self { route: name.clone(), out, board })
     }
 
     fn measure(&mut self, measure: &Measure) -> Result<Vec<Trip>> {
@@ -163,7 +187,7 @@ impl Ping {
             due += Duration::from_nanos(dice.around(period, period / 2));
             write(&mut bytes, round, number as u32);
             sent.push(monotonic_ns());
-            self.publisher.publish(&bytes)?;
+            self.out.send(&bytes)?;
         }
         Ok(sent)
     }
@@ -176,6 +200,39 @@ impl Ping {
             std::thread::sleep(Duration::from_millis(5));
         }
     }
+}
+
+impl Out {
+    fn connect(&mut self, ends: &Ends) -> Result {
+        match self {
+            Out::Channel { publisher, .. } => ends.connected(publisher),
+            Out::Sockets { next, stream, .. } => {
+                *stream = Some(forward::connect(*next)?);
+                Ok(())
+            }
+        }
+    }
+
+    fn send(&mut self, bytes: &[u8]) -> Result {
+        match self {
+            Out::Channel { publisher, .. } => publisher.publish(bytes).map(drop).map_err(Error::from),
+            Out::Sockets { stream, framed, .. } => {
+                framed.clear();
+                framed.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
+                framed.extend_from_slice(bytes);
+                stream.as_mut().map_or(Ok(()), |stream| Ok(stream.write_all(framed)?))
+            }
+        }
+    }
+}
+
+/// Notes what comes back over a bare socket.
+fn note_all(from: TcpStream, board: &Board) -> Result {
+    let mut messages = forward::Messages::of(from);
+    while let Some(message) = messages.next()? {
+        board.note(&message[4..]);
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -40,7 +40,15 @@ impl<'a> Outcome<'a> {
         let checks = (0..self.rows.len()).flat_map(|index| self.checks(index)).collect();
         let figure = drawing::figure(self.setup, self.rows, &cells);
         let cells = cells.into_iter().filter(|cell| cell.sent > 0).collect();
-        Findings { cells, checks, skipped: self.skipped, notes: notes(self.setup, amount), figure, queues }
+        Findings {
+            cells,
+            checks,
+            skipped: self.skipped,
+            notes: notes(self.setup, amount),
+            figure,
+            queues,
+            tables: Vec::new(),
+        }
     }
 
     /// What is expected of a row.

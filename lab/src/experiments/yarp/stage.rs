@@ -41,9 +41,7 @@ impl Stage {
         let topology = setup.build(lab)?;
         let [ping, load, sinks] = setup.hosts;
         let (ours, theirs) = processors();
-        if std::env::var_os("NOSTEER").is_none() {
-            topology.host(sinks).steer(DEVICE, ours[0])?;
-        }
+        topology.host(sinks).steer(DEVICE, ours[0])?;
         let sink = Sink::new(lab, Place::at(topology.host(sinks), &theirs), Topology::address_of(sinks))?;
         let generator = Generator::new(lab, Place::at(topology.host(load), &theirs), sink.target)?;
         let trips = Trips::new(lab, &topology, [ping, sinks], &ours)?;
@@ -60,8 +58,8 @@ impl Stage {
         self.become_arm(lab, arm)?;
         let Amount { count, warmup, period, .. } = amount(&lab.options);
         let patience = Duration::from_millis(if row.measured.name() == "tcp" { 3000 } else { 250 });
-        let carrier = row.measured.name().to_owned();
-        let measure = Measure { carrier, payload: row.payload, count, warmup, period, patience, seed };
+        let route = row.measured.name().to_owned();
+        let measure = Measure { route, payload: row.payload, count, warmup, period, patience, seed };
         let load = row.load(seed);
         if let Some(load) = &load {
             self.generator.start(lab, load)?;
@@ -89,7 +87,7 @@ impl Stage {
         let words = if arm == Arm::Qos { "class=high sched=fifo:30" } else { "class=default sched=default" };
         let changes: Changes = words.parse().map_err(|_| impossible(words))?;
         for carrier in CARRIERS {
-            let priority = Priority { carrier: carrier.to_owned(), changes: changes.clone() };
+            let priority = Priority { route: carrier.to_owned(), changes: changes.clone() };
             for end in self.trips.set_priority(lab, &priority)? {
                 let wanted = if arm == Arm::Qos { ("fifo", 30, Some(36)) } else { ("other", 0, Some(0)) };
                 // Without a thread of its own, an end is served by one that nobody has set.

@@ -1,0 +1,168 @@
+//! `pushpull-5` (P-46, Fig. 11): experiment 3 while other programs use the processor of both ends, and other traffic the link
+//! between them, without any reservation: how many times longer round trips take.
+
+use super::stage::{AT_RELAY, Amount, Layout, PLACES, Stage, processors};
+use super::{NEARLY_ALL, quotients};
+use crate::error::Result;
+use crate::experiments::Experiment;
+use crate::experiments::tally::Tally;
+use crate::load::{Generator, Load, Pattern, Protocol, Sink};
+use crate::part::{Part, Place};
+use crate::results::{Check, Factors, Figure, Findings, Group, Panel, Table, median};
+use crate::run::{Lab, Options};
+use crate::topology::Topology;
+use crate::topology::wire::{Queue, Wire};
+use serde_json::Value;
+use std::time::Duration;
+
+/// The experiment.
+pub struct PushPullLoaded;
+
+const SIZES: [usize; 3] = [64, 512, 4096];
+const LONG: Duration = Duration::from_secs(40);
+const RATE: u64 = 100_000_000;
+const HOGS: usize = 2;
+/// Of the link's rate.
+const PERCENT: u64 = 95;
+/// Without a reservation, what is loaded must be felt: this many times longer at least.
+const FELT: f64 = 2.0;
+
+impl Experiment for PushPullLoaded {
+    fn name(&self) -> &'static str {
+        "pushpull-5"
+    }
+
+    fn about(&self) -> &'static str {
+        "pushpull-3 beside other programs and other traffic, without a reservation: how many times longer (Fig. 11)"
+    }
+
+    fn run(&self, lab: &Lab) -> Result<Findings> {
+        let mut house = House::build(lab)?;
+        let (repetitions, amount) = amount(&lab.options);
+        let tallies = || SIZES.iter().map(|_| PLACES.map(|_| Tally::default())).collect::<Vec<_>>();
+        let mut arms = [tallies(), tallies()];
+        for repetition in 0..repetitions {
+            for arm in [0, 1] {
+                let loaded = (arm + repetition) % 2;
+                lab.tell(&format!("repetition {} of {repetitions}, {}", repetition + 1, ARMS[loaded]));
+                house.run(lab, loaded == 1, amount, &mut arms[loaded])?;
+            }
+        }
+        Ok(judge(&arms, house.queues()?))
+    }
+}
+
+const ARMS: [&str; 2] = ["alone", "loaded"];
+
+fn amount(options: &Options) -> (usize, Amount) {
+    let (repetitions, count) = match () {
+        () if options.tiny => (1, 5),
+        () if options.quick => (3, 60),
+        () => (7, 300),
+    };
+    (repetitions, Amount { count, warmup: 5, period: Duration::from_millis(4), patience: Duration::from_secs(3) })
+}
+
+struct House {
+    generator: Generator,
+    _sink: Sink,
+    stage: Stage,
+}
+
+impl House {
+    fn build(lab: &Lab) -> Result<Self> {
+        // Ordinary priority: nothing is reserved.
+        let stage = Stage::build(lab, Layout::Router, false)?;
+        let topology = stage.topology()?;
+        let wire = Wire { rate: RATE, limit: 100, queue: Queue::Fifo };
+        wire.install(topology.middle()?, &Topology::leads_to(2))?;
+        let (_, other) = processors()?;
+        let sink = Sink::new(lab, Place::at(topology.host(2), &[other]), Topology::address_of(2))?;
+        let generator = Generator::new(lab, Place::at(topology.host(1), &[other]), sink.target)?;
+        Ok(Self { generator, _sink: sink, stage })
+    }
+
+    fn queues(&self) -> Result<Vec<String>> {
+        let shown = self.stage.topology()?.middle()?.tc(&["qdisc", "show", "dev", &Topology::leads_to(2)])?;
+        Ok(shown.lines().map(str::to_owned).collect())
+    }
+
+    fn run(&mut self, lab: &Lab, loaded: bool, amount: Amount, tallies: &mut [[Tally; 4]]) -> Result {
+        let mut hogs = Vec::new();
+        if loaded {
+            let seed = lab.options.seed;
+            let load = Load {
+                protocol: Protocol::Udp,
+                rate: RATE * PERCENT / 100,
+                pattern: Pattern::Bursts(40),
+                gso: true,
+                seed,
+            };
+            self.generator.start(lab, &load)?;
+            for _ in 0..HOGS {
+                let mut hog = Part::start(lab, Place::here(&[processors()?.0]), "hog", &())?;
+                hog.hear::<Value>(lab, LONG)?;
+                hogs.push(hog);
+            }
+        }
+        for (size, tallies) in SIZES.iter().zip(tallies) {
+            for (place, tally) in PLACES.iter().zip(tallies) {
+                self.stage.run(lab, place, *size, amount, tally)?;
+            }
+        }
+        drop(hogs);
+        if loaded {
+            self.generator.stop(lab)?;
+        }
+        Ok(())
+    }
+}
+
+fn judge([alone, loaded]: &[Vec<[Tally; 4]>; 2], queues: Vec<String>) -> Findings {
+    let mut findings = Findings { notes: notes(), queues, ..Findings::default() };
+    let mut table =
+        Table::new("How many times longer: p50 loaded / alone", &["bytes", "none", "publisher", "subscriber", "relay"]);
+    let mut groups = Vec::new();
+    for (index, size) in SIZES.iter().enumerate() {
+        let mut times = Vec::new();
+        let mut bars = Vec::new();
+        for (n, place) in PLACES.iter().enumerate() {
+            for (arm, tallies) in ARMS.iter().zip([alone, loaded]) {
+                let factors =
+                    Factors::new().with("arm", *arm).with("proxy", *place).with("layout", Layout::Router.name());
+                let tally = &tallies[index][n];
+                findings.cells.push(tally.cell(factors.with("measured", "tcp").with("payload_bytes", *size), true));
+                bars.extend(
+                    tally.bar(&format!("{place}, {arm}")).filter(|_| *place == PLACES[0] || *place == AT_RELAY),
+                );
+            }
+            times.push(median(&quotients(&loaded[index][n], &alone[index][n])));
+        }
+        let name = format!("{size} bytes: p50 loaded / alone, median of the places");
+        findings.checks.push(Check::at_least(name, median(&times), FELT));
+        table.row(size.to_string(), &times);
+        groups.push(Group { label: format!("{size} B"), bars });
+    }
+    let lost: u64 = [alone, loaded].iter().flat_map(|arm| arm.iter().flatten()).map(Tally::lost).sum();
+    findings.checks.push(Check::at_most("lost", lost as f64, 0.0));
+    findings.figure = Figure {
+        title: "One router, beside other programs and traffic, nothing reserved".into(),
+        axis: "Round trip in µs".into(),
+        logarithmic: true,
+        panels: vec![Panel { title: String::new(), groups }],
+    };
+    findings.tables.push(table);
+    findings
+}
+
+fn notes() -> Vec<String> {
+    vec![
+        format!(
+            "Both ends, the relay and {HOGS} programs that compute without pause on one processor, all at ordinary priority. UDP at \
+             {PERCENT} % of {} Mbit/s in bursts of 40 packets crosses the router's port to the subscriber, in one queue with the samples.",
+            RATE / 1_000_000
+        ),
+        "The paper reports 5 to 10 times (Fig. 11 and 8a).".into(),
+        NEARLY_ALL.into(),
+    ]
+}

@@ -1,0 +1,33 @@
+//! Push and pull: the experiments of the paper on proxies (P-40 … P-46, Tables 1, 2 and 4).
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | `stage` | publisher, subscriber and relay in their places, and one run |
+//! | `proxy` | `pushpull-proxy`: what a proxy adds, by its place |
+//! | `parts` | Table 4: where the time goes |
+//! | `sizes` | `pushpull-1` … `pushpull-4`: round trips by size, place and distance |
+//! | `loaded` | `pushpull-5`: beside other work, without a reservation |
+
+mod loaded;
+mod parts;
+mod proxy;
+mod sizes;
+mod stage;
+
+pub use loaded::PushPullLoaded;
+pub use proxy::PushPullProxy;
+pub use sizes::PushPullSizes;
+
+use super::tally::Tally;
+
+/// A proxy at the publisher or subscriber may make a round trip so many times longer.
+const LONGER: f64 = 1.03;
+
+const NEARLY_ALL: &str = "A proxy takes all but one of 2^24 samples: one that takes all would be none at all at the publisher or the \
+                          subscriber, whose code for it is never entered.";
+const HALF: &str = "Table 4 is of the way there alone, measured in runs of their own with every sample's stages noted.";
+
+/// p50 of each repetition over that of the other's.
+fn quotients(over: &Tally, under: &Tally) -> Vec<f64> {
+    over.pairs(under, |d| d.p50).into_iter().map(|(over, under)| over / under).collect()
+}

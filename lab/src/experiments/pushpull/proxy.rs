@@ -1,0 +1,139 @@
+//! `pushpull-proxy` (P-40, Table 4): what a proxy adds to a round trip, wherever it is, and where the time goes.
+
+use super::parts::{Anatomy, table};
+use super::stage::{AT_RELAY, Amount, Layout, NONE, PLACES, PUBLISHER, RAW, RAW_RELAY, SUBSCRIBER, Stage};
+use super::{HALF, LONGER, NEARLY_ALL, quotients};
+use crate::error::Result;
+use crate::experiments::Experiment;
+use crate::experiments::tally::Tally;
+use crate::results::{Check, Factors, Figure, Findings, Group, Panel, median, uncertainty};
+use crate::run::{Lab, Options};
+use std::time::Duration;
+
+/// The experiment.
+pub struct PushPullProxy;
+
+const PAYLOAD: usize = 64;
+const ROUTES: [&str; 6] = [NONE, PUBLISHER, SUBSCRIBER, AT_RELAY, RAW, RAW_RELAY];
+/// A relay may cost so many times what passing on costs with bare sockets.
+const HOP: f64 = 1.2;
+
+impl Experiment for PushPullProxy {
+    fn name(&self) -> &'static str {
+        "pushpull-proxy"
+    }
+
+    fn about(&self) -> &'static str {
+        "what a proxy at the publisher, the subscriber or a relay adds to a round trip of 64 bytes, and where the time goes"
+    }
+
+    fn run(&self, lab: &Lab) -> Result<Findings> {
+        let mut findings = Findings { notes: notes(), ..Findings::default() };
+        let mut panels = Vec::new();
+        for layout in [Layout::Here, Layout::OneHop] {
+            let mut stage = Stage::build(lab, layout, true)?;
+            let tallies = measure(lab, &mut stage, layout)?;
+            let label = |route: &&str, tally: &Tally| tally.bar(route);
+            let bars = ROUTES.iter().zip(&tallies).filter_map(|(route, tally)| label(route, tally)).collect();
+            panels.push(Panel { title: layout.name().into(), groups: vec![Group { label: String::new(), bars }] });
+            note(layout, &tallies, &mut findings);
+            let found = anatomies(lab, &mut stage)?;
+            findings
+                .tables
+                .push(table(&format!("Table 4 as measured, {}: mean µs of the way there", layout.name()), &found));
+        }
+        findings.figure = Figure {
+            title: "Round trips of 64 bytes by the place of the proxy".into(),
+            axis: "Round trip in µs".into(),
+            logarithmic: false,
+            panels,
+        };
+        Ok(findings)
+    }
+}
+
+fn amount(options: &Options) -> (usize, Amount) {
+    let (repetitions, count) = match () {
+        () if options.tiny => (1, 20),
+        () if options.quick => (25, 80), // many short ones: a machine that others use changes from second to second
+        () => (51, 400),
+    };
+    (repetitions, Amount { count, warmup: 20, period: Duration::from_millis(1), patience: Duration::from_secs(1) })
+}
+
+/// All routes in turns.
+fn measure(lab: &Lab, stage: &mut Stage, layout: Layout) -> Result<Vec<Tally>> {
+    let (repetitions, amount) = amount(&lab.options);
+    let mut tallies: Vec<Tally> = ROUTES.iter().map(|_| Tally::default()).collect();
+    for repetition in 0..repetitions {
+        lab.tell(&format!("{}, repetition {} of {repetitions}", layout.name(), repetition + 1));
+        for turn in 0..ROUTES.len() {
+            let index = (turn + repetition) % ROUTES.len();
+            stage.run(lab, ROUTES[index], PAYLOAD, amount, &mut tallies[index])?;
+        }
+    }
+    Ok(tallies)
+}
+
+/// The stages of each place, measured apart: they cost some of what they measure.
+fn anatomies(lab: &Lab, stage: &mut Stage) -> Result<Vec<(&'static str, Anatomy)>> {
+    let (_, amount) = amount(&lab.options);
+    let amount = Amount { count: amount.count * 4, ..amount };
+    let mut found: Vec<(&'static str, Anatomy)> = Vec::new();
+    for place in PLACES {
+        stage.stages(lab, place)?;
+        let before = stage.relay_ns()?;
+        stage.run(lab, place, PAYLOAD, amount, &mut Tally::default())?;
+        let used = (stage.relay_ns()? - before) as f64 / 1e3 / f64::from(amount.count + amount.warmup);
+        let anatomy = Anatomy::of(&stage.stages(lab, place)?);
+        let direct = found.first().map_or(anatomy, |(_, direct)| *direct);
+        found.push((place, if place == AT_RELAY { anatomy.over_relay(&direct, used) } else { anatomy }));
+    }
+    Ok(found)
+}
+
+fn note(layout: Layout, tallies: &[Tally], findings: &mut Findings) {
+    let of = |route: &str| ROUTES.iter().position(|r| *r == route).map_or(&tallies[0], |index| &tallies[index]);
+    for (route, tally) in ROUTES.iter().zip(tallies) {
+        let factors = Factors::new()
+            .with("arm", *route)
+            .with("proxy", *route)
+            .with("layout", layout.name())
+            .with("measured", if route.starts_with(RAW) { "raw tcp" } else { "tcp" })
+            .with("payload_bytes", PAYLOAD);
+        findings.cells.push(tally.cell(factors, true));
+        let name = format!("{}, {route}: lost", layout.name());
+        findings.checks.push(Check::at_most(name, tally.lost() as f64, 0.0));
+    }
+    for place in [PUBLISHER, SUBSCRIBER] {
+        let ratios = quotients(of(place), of(NONE));
+        let name = format!("{}: p50 with a proxy at the {place} / without one", layout.name());
+        findings.checks.push(Check::at_most(name, median(&ratios), LONGER + uncertainty(&ratios)));
+    }
+    let more = |over: &Tally, under: &Tally| -> Vec<f64> {
+        over.pairs(under, |d| d.p50).into_iter().map(|(over, under)| over - under).collect()
+    };
+    let (relay, raw) = (more(of(AT_RELAY), of(NONE)), more(of(RAW_RELAY), of(RAW)));
+    let hops: Vec<f64> = relay.iter().zip(&raw).map(|(relay, raw)| relay / raw).collect();
+    let name = format!(
+        "{}: what a relay adds, {:.1} µs, / what one more hop of bare sockets adds, {:.1} µs (medians of p50)",
+        layout.name(),
+        median(&relay),
+        median(&raw)
+    );
+    findings.checks.push(Check::at_most(name, median(&hops), HOP + uncertainty(&hops)));
+}
+
+fn notes() -> Vec<String> {
+    vec![
+        "A round trip is a sample by one channel and the same back by another, tcp, from publish to callback; the proxy is of the one \
+         that leads there. Sent at random distances of 0.5 to 1.5 ms."
+            .into(),
+        "raw: bare TCP sockets instead of the channels; raw-relay: passed on by a process at the relay's place".into(),
+        NEARLY_ALL.into(),
+        "All on one processor, nice -20; routes in turns. Ratios and differences are of runs that follow each other, medians; limits \
+         have the median's own uncertainty added (its standard error, from the repetitions)."
+            .into(),
+        HALF.into(),
+    ]
+}

@@ -1,0 +1,205 @@
+//! `pushpull-1` … `pushpull-4` (P-41 … P-45, Fig. 6 … 10): round trips by size and place of the proxy; both ends on one node,
+//! one hop, one router and two routers apart. With two routers, what a router adds is taken from the differences, as in Fig. 10.
+
+use super::stage::{AT_RELAY, Amount, Layout, NONE, PLACES, PUBLISHER, SUBSCRIBER, Stage};
+use super::{LONGER, NEARLY_ALL, quotients};
+use crate::error::Result;
+use crate::experiments::Experiment;
+use crate::experiments::tally::Tally;
+use crate::results::{Bar, Check, Factors, Figure, Findings, Group, Line, Panel, Table, median, uncertainty};
+use crate::run::{Lab, Options};
+use std::time::Duration;
+
+/// Experiment 1, 2, 3 or 4.
+pub struct PushPullSizes(pub u8);
+
+const SIZES: [usize; 8] = [64, 128, 256, 512, 1024, 2048, 4096, 8192];
+/// How much of what round trips of different sizes differ by a straight line must explain.
+const LINEAR: f64 = 0.8;
+
+impl Experiment for PushPullSizes {
+    fn name(&self) -> &'static str {
+        ["pushpull-1", "pushpull-2", "pushpull-3", "pushpull-4"][usize::from(self.0) - 1]
+    }
+
+    fn about(&self) -> &'static str {
+        match self.0 {
+            1 => "round trips of 64 B to 8 KiB by the place of the proxy, both ends on one node (Fig. 6)",
+            2 => "the same, one hop apart (Fig. 7)",
+            3 => "the same, one router between (Fig. 8)",
+            _ => "the same, two routers between (Fig. 9), and what a router adds by size (Fig. 10)",
+        }
+    }
+
+    fn run(&self, lab: &Lab) -> Result<Findings> {
+        let layout = self.layout();
+        let mut findings = Findings { notes: notes(layout), ..Findings::default() };
+        // Router delays are differences of what is measured in turns: machines change from minute to minute.
+        let before = if self.0 == 4 { &[Layout::Link, Layout::Router][..] } else { &[] };
+        let mut all: Vec<Curves> = Vec::new();
+        for near in before {
+            all.push(Curves::new(*near, Stage::build(lab, *near, true)?, &[NONE]));
+        }
+        all.push(Curves::new(layout, Stage::build(lab, layout, true)?, &PLACES));
+        measure(lab, &mut all)?;
+        all.iter().for_each(|curves| curves.cells(&mut findings));
+        let panels = all.iter().map(Curves::panel).collect();
+        if let Some(curves) = all.last() {
+            curves.judge(&mut findings);
+        }
+        findings.figure = Figure {
+            title: format!("Round trips by size and place of the proxy: {}", layout.name()),
+            axis: "Round trip in µs".into(),
+            logarithmic: false,
+            panels,
+        };
+        if let [hop, router, routers] = &all[..] {
+            router_delay([hop, router, routers], &mut findings);
+        }
+        Ok(findings)
+    }
+}
+
+impl PushPullSizes {
+    fn layout(&self) -> Layout {
+        [Layout::OneNode, Layout::OneHop, Layout::Router, Layout::TwoRouters][usize::from(self.0) - 1]
+    }
+}
+
+fn amount(options: &Options) -> (usize, Amount) {
+    let (repetitions, count) = match () {
+        () if options.tiny => (1, 5),
+        () if options.quick => (5, 60),
+        () => (9, 500),
+    };
+    (repetitions, Amount { count, warmup: 10, period: Duration::from_millis(1), patience: Duration::from_secs(1) })
+}
+
+/// Every stage, place and size in turns.
+fn measure(lab: &Lab, all: &mut [Curves]) -> Result {
+    let (repetitions, amount) = amount(&lab.options);
+    for repetition in 0..repetitions {
+        lab.tell(&format!("repetition {} of {repetitions}", repetition + 1));
+        for (index, size) in SIZES.iter().enumerate() {
+            for curves in &mut *all {
+                let places = curves.curves.len();
+                for turn in 0..places {
+                    let (place, tallies) = &mut curves.curves[(turn + repetition) % places];
+                    curves.stage.run(lab, place, *size, amount, &mut tallies[index])?;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// One layout: for each place, a tally of each size.
+struct Curves {
+    layout: Layout,
+    stage: Stage,
+    curves: Vec<(&'static str, Vec<Tally>)>,
+}
+
+impl Curves {
+    fn new(layout: Layout, stage: Stage, places: &[&'static str]) -> Self {
+        let tallies = || SIZES.iter().map(|_| Tally::default()).collect();
+        Self { layout, stage, curves: places.iter().map(|place| (*place, tallies())).collect() }
+    }
+
+    fn of(&self, place: &str) -> &[Tally] {
+        self.curves.iter().find(|(name, _)| *name == place).map_or(&[], |(_, tallies)| tallies)
+    }
+
+    fn cells(&self, findings: &mut Findings) {
+        for (place, tallies) in &self.curves {
+            for (size, tally) in SIZES.iter().zip(tallies) {
+                let factors =
+                    Factors::new().with("arm", *place).with("proxy", *place).with("layout", self.layout.name());
+                findings.cells.push(tally.cell(factors.with("measured", "tcp").with("payload_bytes", *size), true));
+            }
+            let lost: u64 = tallies.iter().map(Tally::lost).sum();
+            let name = format!("{}, proxy {place}: lost", self.layout.name());
+            findings.checks.push(Check::at_most(name, lost as f64, 0.0));
+        }
+    }
+
+    fn judge(&self, findings: &mut Findings) {
+        for (place, tallies) in &self.curves {
+            let line = Line::through(&points(tallies));
+            let slope = line.map_or(f64::NAN, |line| line.b * 1024.0);
+            let name = format!("proxy {place}: share that a line explains; {slope:.1} µs per KiB");
+            findings.checks.push(Check::at_least(name, line.map_or(f64::NAN, |line| line.explained), LINEAR));
+        }
+        let ratios = |place| -> Vec<f64> {
+            self.of(place).iter().zip(self.of(NONE)).flat_map(|(over, under)| quotients(over, under)).collect()
+        };
+        for place in [PUBLISHER, SUBSCRIBER] {
+            let found = ratios(place);
+            let name = format!("p50 with a proxy at the {place} / without one, all sizes");
+            findings.checks.push(Check::at_most(name, median(&found), LONGER + uncertainty(&found)));
+        }
+        let name = "p50 with a proxy at the relay / without one, all sizes";
+        findings.checks.push(Check::at_least(name, median(&ratios(AT_RELAY)), LONGER));
+    }
+
+    fn panel(&self) -> Panel {
+        let group = |(index, size): (usize, &usize)| Group {
+            label: format!("{size} B"),
+            bars: self.curves.iter().filter_map(|(place, tallies)| bar(&tallies[index], place)).collect(),
+        };
+        Panel { title: self.layout.name().into(), groups: SIZES.iter().enumerate().map(group).collect() }
+    }
+}
+
+fn bar(tally: &Tally, series: &str) -> Option<Bar> {
+    let value = median(&tally.each(|d| d.p50));
+    value.is_finite().then(|| Bar { series: series.to_owned(), value, ..Bar::default() })
+}
+
+/// Size and the median of the repetitions' p50.
+fn points(tallies: &[Tally]) -> Vec<(f64, f64)> {
+    SIZES.iter().zip(tallies).map(|(size, tally)| (*size as f64, median(&tally.each(|d| d.p50)))).collect()
+}
+
+/// What one router adds to one way, by size: half of what a round trip takes longer (Fig. 10).
+fn router_delay([hop, router, routers]: [&Curves; 3], findings: &mut Findings) {
+    let delays = |far: &Curves, near: &Curves, passed: f64| -> Vec<Vec<f64>> {
+        let pairs = far.of(NONE).iter().zip(near.of(NONE)).map(|(far, near)| far.pairs(near, |d| d.p50));
+        pairs.map(|pairs| pairs.into_iter().map(|(far, near)| (far - near) / 2.0 / passed).collect()).collect()
+    };
+    let (first, second, both) = (delays(router, hop, 1.0), delays(routers, router, 1.0), delays(routers, hop, 2.0));
+    let heads = ["bytes", "first router", "second router", "mean of both"];
+    let mut table = Table::new("Fig. 10: what a router adds to one way, µs", &heads);
+    for (index, size) in SIZES.iter().enumerate() {
+        table.row(size.to_string(), &[median(&first[index]), median(&second[index]), median(&both[index])]);
+    }
+    let found: Vec<f64> = both.iter().map(|found| median(found)).collect();
+    let points: Vec<(f64, f64)> = SIZES.iter().map(|size| *size as f64).zip(found.iter().copied()).collect();
+    let slope = Line::through(&points).map_or(f64::NAN, |line| line.b * 1024.0);
+    findings.checks.push(Check::at_least("router delay, median of all sizes, µs", median(&found), 0.0));
+    findings.checks.push(Check::at_least("router delay, growth in µs per KiB", slope, 0.0));
+    let groups = SIZES.iter().zip(&found).map(|(size, value)| {
+        let bar = Bar { series: "router delay".into(), value: value.max(0.0), ..Bar::default() };
+        Group { label: format!("{size} B"), bars: vec![bar] }
+    });
+    findings.figure.panels.push(Panel { title: "what a router adds to one way".into(), groups: groups.collect() });
+    findings.tables.push(table);
+}
+
+fn notes(layout: Layout) -> Vec<String> {
+    vec![
+        format!(
+            "{}; a round trip is a sample by one tcp channel and the same back by another, from publish to callback, the proxy \
+             being of the one that leads there",
+            layout.name()
+        ),
+        "Links are veth pairs without a rate, which take packets of 1500 bytes one by one: what grows with the size is the work \
+         of each packet at each node. The paper's had 10 Mbit/s."
+            .into(),
+        "With routers, the relay is on the first one. What a router adds is half of what a round trip takes longer than over one link \
+         without any (Fig. 10); a switch, as in pushpull-2, costs about as much as a router here."
+            .into(),
+        NEARLY_ALL.into(),
+        "All on one processor, nice -20; places in turns; bars and lines are of medians of the repetitions' p50.".into(),
+    ]
+}

@@ -1,0 +1,204 @@
+//! Publisher, subscriber and relay, each in its place, and one run.
+
+use crate::error::{Error, Result};
+use crate::experiments::tally::Tally;
+use crate::part::node::NodeSettings;
+use crate::part::stages::Measured;
+use crate::part::{Part, Place};
+use crate::run::Lab;
+use crate::stalls::{Monitor, Timed};
+use crate::topology::{Namespace, Topology};
+use crate::trips::forward::{Hop, ROLE as FORWARD};
+use crate::trips::{Measure, Route, Trip, Trips};
+use serde_json::Value;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+const LONG: Duration = Duration::from_secs(40);
+const CARRIER: &str = "tcp";
+/// Name of the relay's node.
+const RELAY: &str = "relay";
+
+/// Where the publisher, the subscriber and the relay are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Layout {
+    /// Three processes on this host.
+    Here,
+    /// Both ends on one host, the relay on another (Exp. 1).
+    OneNode,
+    /// Two hosts and one link, the relay beside the publisher: what routers are compared with.
+    Link,
+    /// Three hosts around a switch (Exp. 2).
+    OneHop,
+    /// A router between the ends, the relay on it (Exp. 3).
+    Router,
+    /// Two routers between the ends, the relay on the first one (Exp. 4).
+    TwoRouters,
+}
+
+impl Layout {
+    /// As cells say it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Layout::Here => "one host",
+            Layout::OneNode => "one node and a relay",
+            Layout::Link => "one link",
+            Layout::OneHop => "three hosts",
+            Layout::Router => "one router",
+            Layout::TwoRouters => "two routers",
+        }
+    }
+
+    fn topology(self, lab: &Lab) -> Result<Option<Topology>> {
+        Ok(match self {
+            Layout::Here => None,
+            Layout::OneNode | Layout::Link => Some(Topology::link(lab)?),
+            Layout::OneHop => Some(Topology::switch(lab, 3)?),
+            Layout::Router => Some(Topology::router(lab, 2)?),
+            Layout::TwoRouters => Some(Topology::routers(lab)?),
+        })
+    }
+
+    /// Addresses of the ping, the pong and the relay.
+    fn addresses(self) -> [IpAddr; 3] {
+        let host = Topology::address_of;
+        match self {
+            Layout::Here => [Ipv4Addr::LOCALHOST.into(); 3],
+            Layout::OneNode => [host(1), host(1), host(2)],
+            Layout::Link => [host(1), host(2), host(1)],
+            Layout::OneHop => [host(1), host(2), host(3)],
+            Layout::Router | Layout::TwoRouters => [host(1), host(2), Ipv4Addr::new(10, 99, 1, 254).into()],
+        }
+    }
+
+    fn namespaces(self, topology: Option<&Topology>) -> Result<[Option<&Namespace>; 3]> {
+        let Some(topology) = topology else { return Ok([None; 3]) };
+        let host = |n| Some(topology.host(n));
+        Ok(match self {
+            Layout::Here => [None; 3],
+            Layout::OneNode => [host(1), host(1), host(2)],
+            Layout::Link => [host(1), host(2), host(1)],
+            Layout::OneHop => [host(1), host(2), host(3)],
+            Layout::Router | Layout::TwoRouters => [host(1), host(2), Some(topology.beside(1)?)],
+        })
+    }
+}
+
+/// Where the proxy is, by which routes are named; bare sockets are what they are compared with.
+pub const NONE: &str = "none";
+/// At the publisher.
+pub const PUBLISHER: &str = "publisher";
+/// At the subscriber.
+pub const SUBSCRIBER: &str = "subscriber";
+/// At the relay.
+pub const AT_RELAY: &str = RELAY;
+/// All places.
+pub const PLACES: [&str; 4] = [NONE, PUBLISHER, SUBSCRIBER, AT_RELAY];
+/// Bare sockets there and back.
+pub const RAW: &str = "raw";
+/// Bare sockets, passed on by a process at the relay's place.
+pub const RAW_RELAY: &str = "raw-relay";
+
+/// All parts, connected.
+#[derive(Debug)]
+pub struct Stage {
+    trips: Trips,
+    relay: Part,
+    _forwards: Vec<Part>,
+    topology: Option<Topology>, // after the parts: they end first
+}
+
+/// Samples of one run.
+#[derive(Clone, Copy, Debug)]
+pub struct Amount {
+    /// Which count.
+    pub count: u32,
+    /// Which are made before.
+    pub warmup: u32,
+    /// Mean distance.
+    pub period: Duration,
+    /// How long the last ones may take to come back.
+    pub patience: Duration,
+}
+
+impl Stage {
+    /// Starts them all on one processor, before all others of ordinary priority if `first`.
+    pub fn build(lab: &Lab, layout: Layout, first: bool) -> Result<Self> {
+        let topology = layout.topology(lab)?;
+        let [ping, pong, relay] = layout.addresses();
+        let spaces = layout.namespaces(topology.as_ref())?;
+        let processor = processors()?.0;
+        let place = |n: usize| {
+            let place = spaces[n].map_or_else(|| Place::here(&[processor]), |host| Place::at(host, &[processor]));
+            if first { place.first() } else { place }
+        };
+        let realm = layout.name().replace(' ', "-"); // names the file of addresses
+        let listen = [(ping, 7400), (pong, 7401), (relay, 7402)].map(SocketAddr::from);
+        let node = |n: usize, name: &str| match layout {
+            Layout::Here => Ok(NodeSettings::local(name, &realm)),
+            _ => NodeSettings::at(lab, name, &realm, listen[n], &listen),
+        };
+        let mut relay_part = Part::start(lab, place(2), RELAY, &node(2, RELAY)?)?;
+        relay_part.hear::<Value>(lab, LONG)?;
+        // The two rings: ping → pong → ping, and ping → relay → pong → ping.
+        let [home, there, home_too, there_too, between] =
+            [(ping, 7500), (pong, 7501), (ping, 7510), (pong, 7511), (relay, 7512)].map(SocketAddr::from);
+        let hops = [(1, there, home), (1, there_too, home_too), (2, between, there_too)];
+        let mut forwards = Vec::new();
+        for (n, listen, next) in hops {
+            forwards.push(Part::start(lab, place(n), FORWARD, &Hop { listen, next })?);
+        }
+        forwards.iter_mut().try_for_each(|part| part.hear::<Value>(lab, LONG).map(drop))?;
+        let over = |name: &str, place| Route::over(name, CARRIER, place);
+        let routes = [
+            over(NONE, None),
+            over(PUBLISHER, Some(qos::Place::Publisher)),
+            over(SUBSCRIBER, Some(qos::Place::Subscriber)),
+            over(AT_RELAY, Some(qos::Place::Relay(RELAY.into()))),
+            Route::sockets(RAW, home, there),
+            Route::sockets(RAW_RELAY, home_too, between),
+        ];
+        let ends = [(place(0), node(0, "ping")?), (place(1), node(1, "pong")?)];
+        let trips = Trips::over(lab, ends, &routes)?;
+        Ok(Self { trips, relay: relay_part, _forwards: forwards, topology })
+    }
+
+    /// The hosts.
+    ///
+    /// # Errors
+    /// There are none: all is on this one.
+    pub fn topology(&self) -> Result<&Topology> {
+        self.topology.as_ref().ok_or_else(|| Error::Usage("all parts are on this host".into()))
+    }
+
+    /// One run over a route.
+    pub fn run(&mut self, lab: &Lab, route: &str, payload: usize, amount: Amount, tally: &mut Tally) -> Result {
+        let Amount { count, warmup, period, patience } = amount;
+        let seed = lab.options.seed + tally.repetitions.len() as u64;
+        let measure = Measure { route: route.to_owned(), payload, count, warmup, period, patience, seed };
+        let monitor = Monitor::start()?;
+        let trips = self.trips.measure(lab, &measure)?;
+        let back = |trip: &Trip| trip.took_ns.map(|ns| Timed { from_ns: trip.sent_ns, ns });
+        tally.add(trips.len() as u64, &trips.iter().filter_map(back).collect::<Vec<_>>(), &monitor.finish());
+        Ok(())
+    }
+
+    /// What the stages of a route's channel there took since they were last asked for: at the ping and at the pong.
+    pub fn stages(&mut self, lab: &Lab, route: &str) -> Result<[Measured; 2]> {
+        self.trips.stages(lab, route)
+    }
+
+    /// Processor time that the relay has used so far, in nanoseconds.
+    pub fn relay_ns(&self) -> Result<u64> {
+        self.relay.processor_ns()
+    }
+}
+
+/// The processor of what is measured, and the one of loads: the same where there is only one.
+pub fn processors() -> Result<(usize, usize)> {
+    let all = linux::sched::read(0)?.affinity;
+    match (all.first(), all.get(1)) {
+        (Some(one), other) => Ok((usize::from(*one), usize::from(*other.unwrap_or(one)))),
+        (None, _) => Err(Error::System("no processor may be used".into())),
+    }
+}

@@ -1,0 +1,110 @@
+//! Velox: what topics, samples and subscribers cost (V-50, V-51, V-53).
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | `topics` | `velox-topics`: from the application to the middleware and back, by number of topics and size |
+//! | `processor` | `velox-cpu`: processor time by rate and size |
+//! | `subscribers` | `velox-subscribers`: one publisher, and 1, 2, 4 and 8 subscribers |
+
+mod processor;
+mod subscribers;
+mod topics;
+
+pub use processor::VeloxProcessor;
+pub use subscribers::VeloxSubscribers;
+pub use topics::VeloxTopics;
+
+use crate::error::Result;
+use crate::experiments::tally::Tally;
+use crate::part::member::{Order, Settings, Stream, Told};
+use crate::part::node::NodeSettings;
+use crate::part::stages::Measured;
+use crate::part::{Part, Place};
+use crate::run::Lab;
+use crate::stalls::Monitor;
+use qos::priority::Class;
+use serde_json::Value;
+use std::time::{Duration, Instant};
+
+const LONG: Duration = Duration::from_secs(40);
+/// How long the last samples may take.
+const SETTLE: Duration = Duration::from_millis(100);
+const CARRIER: &str = "tcp";
+
+/// A stream of this size and rate, reliable.
+fn stream(topic: &str, size: usize, hz: f64) -> Stream {
+    Stream { topic: topic.into(), size, hz, class: Class::Normal, every: 1, carrier: CARRIER.into() }
+}
+
+/// One process that publishes streams, and others on the same host that subscribe to all of them.
+struct House {
+    streams: Vec<Stream>,
+    publisher: Part,
+    subscribers: Vec<Part>,
+}
+
+/// Share of one processor that a process used.
+#[derive(Clone, Copy, Debug, Default)]
+struct Used {
+    publisher: f64,
+    /// Each of them, on average.
+    subscriber: f64,
+}
+
+impl House {
+    /// Starts and connects them, on these processors (none: all).
+    fn start(lab: &Lab, realm: &str, streams: &[Stream], subscribers: usize, processors: &[usize]) -> Result<Self> {
+        let start = |name: &str, publishes: &[Stream], subscribes: &[Stream]| {
+            let node = NodeSettings::local(name, realm);
+            let settings = Settings { node, publishes: publishes.to_vec(), subscribes: subscribes.to_vec() };
+            let mut part = Part::start(lab, Place::here(processors).first(), "member", &settings)?;
+            part.hear::<Value>(lab, LONG)?;
+            Ok::<Part, crate::Error>(part)
+        };
+        let mut publisher = start("publisher", streams, &[])?;
+        let subscribers =
+            (0..subscribers).map(|n| start(&format!("subscriber{n}"), &[], streams)).collect::<Result<Vec<_>>>()?;
+        publisher.ask::<Value>(lab, &Order::Connected { count: subscribers.len() }, LONG)?;
+        Ok(Self { streams: streams.to_vec(), publisher, subscribers })
+    }
+
+    /// Publishes for this long.
+    fn run(&mut self, lab: &Lab, time: Duration, tally: &mut Tally) -> Result<Used> {
+        self.arrived(lab)?;
+        let monitor = Monitor::start()?;
+        let (began, before) = (Instant::now(), self.processor_ns()?);
+        self.publisher.ask::<Value>(lab, &Order::Start, LONG)?;
+        lab.stop.sleep(time)?;
+        let published: Told = self.publisher.ask(lab, &Order::Stop, LONG)?;
+        let (after, took) = (self.processor_ns()?, began.elapsed().as_nanos() as f64);
+        lab.stop.sleep(SETTLE)?;
+        let arrived = self.arrived(lab)?;
+        let samples: Vec<_> =
+            arrived.iter().flat_map(|told| &told.streams).flat_map(|s| s.samples.iter().copied()).collect();
+        let sent: u64 = published.streams.iter().map(|stream| stream.count).sum();
+        tally.add(sent * self.subscribers.len() as u64, &samples, &monitor.finish());
+        let share = |n: usize| (after[n] - before[n]) as f64 / took;
+        Ok(Used { publisher: share(0), subscriber: share(1) / self.subscribers.len() as f64 })
+    }
+
+    fn arrived(&mut self, lab: &Lab) -> Result<Vec<Told>> {
+        self.subscribers.iter_mut().map(|part| part.ask(lab, &Order::Arrived, LONG)).collect()
+    }
+
+    /// Of the publisher, and of all subscribers.
+    fn processor_ns(&self) -> Result<[u64; 2]> {
+        let subscribers = self.subscribers.iter().map(Part::processor_ns).sum::<Result<u64>>()?;
+        Ok([self.publisher.processor_ns()?, subscribers])
+    }
+
+    /// What the stages took since the last time at the publisher and the first subscriber, stream by stream.
+    fn stages(&mut self, lab: &Lab) -> Result<Vec<[Measured; 2]>> {
+        let mut found = Vec::new();
+        for stream in &self.streams {
+            let order = Order::Stages { topic: stream.topic.clone() };
+            let publisher = self.publisher.ask(lab, &order, LONG)?;
+            found.push([publisher, self.subscribers[0].ask(lab, &order, LONG)?]);
+        }
+        Ok(found)
+    }
+}

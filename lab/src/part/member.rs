@@ -1,0 +1,208 @@
+//! The role `member`: one node that publishes some streams and subscribes to others, each at its own rate and of its own class.
+
+use super::Orders;
+use super::node::NodeSettings;
+use super::stages::Measured;
+use crate::error::{Error, Result};
+use crate::stalls::Timed;
+use qos::priority::Class;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use thalweg::codec::Raw;
+use thalweg::{Node, Publisher, Sample, Subscriber};
+
+/// What it is given.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Settings {
+    /// Its node.
+    pub node: NodeSettings,
+    /// What it publishes, each stream on a thread of its own.
+    pub publishes: Vec<Stream>,
+    /// What it subscribes to.
+    pub subscribes: Vec<Stream>,
+}
+
+/// One stream.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Stream {
+    /// The topic.
+    pub topic: String,
+    /// Bytes of a sample.
+    pub size: usize,
+    /// Samples per second.
+    pub hz: f64,
+    /// Its class, offered by the publisher.
+    pub class: Class,
+    /// Only every so many-th sample (subscriber).
+    pub every: u32,
+    /// Its carrier.
+    pub carrier: String,
+}
+
+/// What it is told; each is answered.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(tag = "do", rename_all = "lowercase")]
+pub enum Order {
+    /// Waits until every stream it publishes has so many subscribers: `{}`.
+    Connected {
+        /// How many.
+        count: usize,
+    },
+    /// Publishes every stream, until [`Order::Stop`]: `{}`.
+    Start,
+    /// Publishes no more: [`Told`].
+    Stop,
+    /// What arrived since the last time: [`Told`].
+    Arrived,
+    /// What the stages of a topic took since the last time: [`Measured`].
+    Stages {
+        /// The topic.
+        topic: String,
+    },
+}
+
+/// Stream by stream, in the order of the settings.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Told {
+    /// Of each.
+    pub streams: Vec<Account>,
+}
+
+/// Of one stream: what was published, or arrived.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Account {
+    /// Samples.
+    pub count: u64,
+    /// When each was published, and how long it took (arrived).
+    pub samples: Vec<Timed>,
+    /// When the latest one came, by CLOCK_MONOTONIC in nanoseconds; 0: none ever did (arrived).
+    pub latest_ns: u64,
+}
+
+/// Nothing that works takes this long.
+const LONG: Duration = Duration::from_secs(30);
+/// Latencies that are kept of a stream; memory for them is taken before.
+const MOST: usize = 1 << 16;
+
+/// Plays the role.
+pub(super) fn member(mut orders: Orders) -> Result {
+    let settings: Settings = orders.settings()?;
+    let node = settings.node.open()?;
+    let ports =
+        settings.publishes.iter().map(|stream| publisher(&node, &settings, stream)).collect::<Result<Vec<_>>>()?;
+    let accounts: Vec<Shared> = settings.subscribes.iter().map(|_| Shared::default()).collect();
+    let subscribe = |(stream, account): (&Stream, &Shared)| subscriber(&node, &settings, stream, account);
+    let _subscribers = settings.subscribes.iter().zip(&accounts).map(subscribe).collect::<Result<Vec<_>>>()?;
+    let ports: Vec<_> = ports.into_iter().map(|port| Arc::new(Mutex::new(port))).collect();
+    let mut running: Vec<Running> = Vec::new();
+    orders.say(&json!({"node": node.id()}))?;
+    while let Some(order) = orders.wait::<Order>()? {
+        match order {
+            Order::Connected { count } => {
+                let all = || ports.iter().all(|port| hold(port).connected() >= count);
+                if !node.wait_until(LONG, all) {
+                    return Err(Error::Failed(format!("not {count} subscribers of every stream within {LONG:?}")));
+                }
+                orders.say(&json!({}))?;
+            }
+            Order::Start => {
+                let start = |(port, stream): (&Arc<_>, &Stream)| Running::start(Arc::clone(port), stream.clone());
+                running = ports.iter().zip(&settings.publishes).map(start).collect::<Result<_>>()?;
+                orders.say(&json!({}))?;
+            }
+            Order::Stop => {
+                let streams = running.drain(..).map(Running::finish).collect::<Result<_>>()?;
+                orders.say(&Told { streams })?;
+            }
+            Order::Arrived => orders.say(&Told { streams: accounts.iter().map(take).collect() })?,
+            Order::Stages { topic } => orders.say(&Measured::take(&node, &topic)?)?,
+        }
+    }
+    running.into_iter().try_for_each(|running| running.finish().map(drop))
+}
+
+type Shared = Arc<Mutex<Account>>;
+
+fn hold<T>(shared: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// All of it, and begins anew.
+fn take(account: &Shared) -> Account {
+    let mut account = hold(account);
+    let empty = Account { samples: Vec::with_capacity(MOST), latest_ns: account.latest_ns, ..Account::default() };
+    std::mem::replace(&mut *account, empty)
+}
+
+fn most(stream: &Stream) -> u32 {
+    u32::try_from(stream.size.max(1 << 12)).unwrap_or(u32::MAX)
+}
+
+fn publisher(node: &Node, settings: &Settings, stream: &Stream) -> Result<Publisher<Raw>> {
+    let name = format!("/{}{}", settings.node.name, stream.topic);
+    let builder = node.publisher::<Raw>(&stream.topic).named(name).class(stream.class);
+    Ok(builder.max_message(most(stream)).open()?)
+}
+
+fn subscriber(node: &Node, settings: &Settings, stream: &Stream, account: &Shared) -> Result<Subscriber<Raw>> {
+    hold(account).samples.reserve(MOST);
+    let note = account.clone();
+    let name = format!("/{}/in{}", settings.node.name, stream.topic);
+    let builder =
+        node.subscriber::<Raw>(&stream.topic).named(name).every(stream.every).carriers([stream.carrier.clone()]);
+    Ok(builder.max_message(most(stream)).callback(move |sample| hold(&note).note(&sample))?)
+}
+
+impl Account {
+    fn note(&mut self, sample: &Sample<'_, Raw>) {
+        let info = sample.info();
+        self.count += 1;
+        self.latest_ns = info.received_ns;
+        if self.samples.len() < self.samples.capacity() {
+            self.samples.push(Timed { from_ns: info.source_ns, ns: info.received_ns.saturating_sub(info.source_ns) });
+        }
+    }
+}
+
+/// A stream that is published.
+struct Running {
+    stop: Arc<AtomicBool>,
+    count: Arc<AtomicU64>,
+    thread: JoinHandle<Result>,
+}
+
+impl Running {
+    fn start(port: Arc<Mutex<Publisher<Raw>>>, stream: Stream) -> Result<Self> {
+        let (stop, count) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+        let (asked, counted) = (stop.clone(), count.clone());
+        let body = move || publish(&mut hold(&port), &stream, &asked, &counted);
+        let thread = std::thread::Builder::new().name("publish".into()).spawn(body)?;
+        Ok(Self { stop, count, thread })
+    }
+
+    fn finish(self) -> Result<Account> {
+        self.stop.store(true, Relaxed);
+        self.thread.join().unwrap_or_else(|_| Err(Error::Failed("a publishing thread failed".into())))?;
+        Ok(Account { count: self.count.load(Relaxed), ..Account::default() })
+    }
+}
+
+/// Publishes at even intervals; who is late catches up.
+fn publish(port: &mut Publisher<Raw>, stream: &Stream, stop: &AtomicBool, count: &AtomicU64) -> Result {
+    let message = vec![0x5a; stream.size];
+    let start = Instant::now();
+    for number in 0_u64.. {
+        let due = start + Duration::from_secs_f64(number as f64 / stream.hz);
+        std::thread::sleep(due.saturating_duration_since(Instant::now()));
+        if stop.load(Relaxed) {
+            break;
+        }
+        port.publish(&message)?;
+        count.fetch_add(1, Relaxed);
+    }
+    Ok(())
+}

@@ -1,0 +1,44 @@
+//! What the stages of a node's channels took: asked for and measured anew.
+
+use crate::error::{Error, Result};
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+use thalweg::Node;
+use thalweg::admin::{Reply, Request};
+use thalweg::stages::StagesReport;
+
+/// Every sample is measured: experiments measure little, and want all of it.
+const EVERY: u32 = 1;
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The stages of a node's channels of one topic.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Measured {
+    /// Channel by channel.
+    pub ends: Vec<StagesReport>,
+}
+
+impl Measured {
+    /// What was measured since this was last called, and begins anew.
+    ///
+    /// # Errors
+    /// The node does not answer.
+    pub fn take(node: &Node, topic: &str) -> Result<Self> {
+        let ends = ask(node, &Request::Stages { topic: topic.to_owned() })?;
+        ask(node, &Request::Measure { topic: topic.to_owned(), every: EVERY })?;
+        Ok(Self { ends })
+    }
+
+    /// Mean of a stage at one kind of end, in microseconds; not a number where none was measured.
+    pub fn mean_us(&self, end: &str, stage: &str) -> f64 {
+        let found = self.ends.iter().filter(|report| report.end == end).find_map(|report| report.stages_us.get(stage));
+        found.map_or(f64::NAN, |figures| figures.mean_us)
+    }
+}
+
+fn ask(node: &Node, request: &Request) -> Result<Vec<StagesReport>> {
+    match node.ask(node.id(), request, PATIENCE)? {
+        Reply::Stages(reports) => Ok(reports),
+        other => Err(Error::Failed(format!("asked for stages, and got {other:?}"))),
+    }
+}

@@ -1,0 +1,83 @@
+//! By what samples go there and back.
+
+use crate::error::{Error, Result};
+use qos::Place;
+use serde::{Deserialize, Serialize};
+use std::net::SocketAddr;
+
+/// One way there and back, with its own two channels.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Route {
+    /// Its name: of its topics and ports, and in [`super::Measure`].
+    pub name: String,
+    /// What carries it.
+    pub by: By,
+}
+
+/// What carries a route.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum By {
+    /// Two channels of this carrier, with a proxy at this place of the one that leads there.
+    Carrier {
+        /// The carrier.
+        carrier: String,
+        /// Where the proxy is; `None`: there is none.
+        proxy: Option<Place>,
+    },
+    /// A ring of bare TCP sockets: the ping connects to `next`, and what it sends comes back to `listen`.
+    Sockets {
+        /// Where the ping listens.
+        listen: SocketAddr,
+        /// Whom it connects to.
+        next: SocketAddr,
+    },
+}
+
+/// A proxy that is to cost what proxies cost, but to take next to nothing away: all but one of so many samples. (One that takes
+/// everything is none at all: the publisher's and the subscriber's are never made.)
+pub const ALL_BUT_ONE_OF: u32 = 1 << 24;
+
+impl Route {
+    /// Two channels of a carrier, which is also its name.
+    pub fn direct(carrier: &str) -> Self {
+        Self::over(carrier, carrier, None)
+    }
+
+    /// Two channels of a carrier, with a proxy there.
+    pub fn over(name: &str, carrier: &str, proxy: Option<Place>) -> Self {
+        Self { name: name.to_owned(), by: By::Carrier { carrier: carrier.to_owned(), proxy } }
+    }
+
+    /// A ring of bare sockets.
+    pub fn sockets(name: &str, listen: SocketAddr, next: SocketAddr) -> Self {
+        Self { name: name.to_owned(), by: By::Sockets { listen, next } }
+    }
+
+    /// The carrier of its channels; `None`: it has none.
+    pub fn carrier(&self) -> Option<&str> {
+        match &self.by {
+            By::Carrier { carrier, .. } => Some(carrier),
+            By::Sockets { .. } => None,
+        }
+    }
+
+    /// Where its proxy is.
+    pub fn proxy(&self) -> Option<&Place> {
+        match &self.by {
+            By::Carrier { proxy, .. } => proxy.as_ref(),
+            By::Sockets { .. } => None,
+        }
+    }
+}
+
+/// The one of this name.
+///
+/// # Errors
+/// [`Error::Usage`] with all names.
+pub fn find<'a>(routes: &'a [Route], name: &str) -> Result<&'a Route> {
+    routes.iter().find(|route| route.name == name).ok_or_else(|| {
+        let names: Vec<&str> = routes.iter().map(|route| route.name.as_str()).collect();
+        Error::Usage(format!("route {name:?}: there are {}", names.join(", ")))
+    })
+}
