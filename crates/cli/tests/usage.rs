@@ -11,7 +11,10 @@ fn bad_arguments_exit_2_and_say_what_is_allowed() {
     for (arguments, says) in [
         ("pbu /a", "'pub'"),
         ("lst", "'list'"),
-        ("foo", "demo, pub, sub, list, info, connect, disconnect, set, get, admin, qos, sched, hz, bw, delay, top"),
+        (
+            "foo",
+            "demo, pub, sub, pull, list, info, connect, disconnect, set, get, admin, qos, sched, hz, bw, delay, top",
+        ),
         ("bench foo", "latency, throughput, fanout, start, compare"),
         ("pub", "<TOPIC>"),
         ("pub a", "does not start with '/'"),

@@ -139,7 +139,7 @@ impl Control {
         let name = format!("/{}/proxy{}", self.state.settings.name, number.0);
         self.state.reserve_name(&name).map_err(|why| refused(why.to_string()))?;
         let info = upstream(&offered, name.clone(), picture);
-        let outlet = Arc::new(Outlet::<Untyped>::new(offered.clone(), source, incarnation));
+        let outlet = Arc::new(Outlet::<Untyped>::new(offered.clone(), source, incarnation, None));
         let forward = outlet.clone();
         let sink = Sink::callback(move |sample: Sample<'_, Untyped>| forward.forward(sample.info(), &sample));
         let inlet = Arc::new(Inlet::new(info.clone(), sink, false, false, self.state.events.clone()));
