@@ -90,8 +90,11 @@ pub struct Channel {
     pub class: Class,
     /// The DSCP that marks it, 0…63.
     pub dscp: u8,
-    /// Scheduling of its threads, such as `fifo:30`.
+    /// Scheduling of the thread that receives it, such as `fifo:30`; `None`: no execution time is declared there.
     pub sched: Option<String>,
+    /// The same of the thread that sends it.
+    #[serde(default)]
+    pub sched_publisher: Option<String>,
     /// The node of its proxy, if it has one.
     pub proxy: Option<String>,
     /// Mean delay, µs; `None`: the model has none.

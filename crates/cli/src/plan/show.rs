@@ -83,7 +83,10 @@ fn channels(plan: &Plan) -> String {
             channel.subscriber.clone(),
             channel.node.clone(),
             format!("{} ({})", channel.class, channel.dscp),
-            word(&channel.sched),
+            match (&channel.sched_publisher, &channel.sched) {
+                (None, None) => "-".to_owned(),
+                (send, receive) => format!("{} → {}", word(send), word(receive)),
+            },
             word(&channel.proxy),
             time(delay),
             time(channel.deadline_us),

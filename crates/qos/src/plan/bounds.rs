@@ -3,45 +3,80 @@
 use super::means::Delay;
 use super::{Model, Term};
 use crate::Class;
-use crate::analysis::end_to_end::{self, Analysis, Bound, Where, analyse};
-use crate::analysis::stages::{Place, Stages};
+use crate::analysis::end_to_end::{self, Bound, Where};
+use crate::analysis::stages::{Pair, Place, Role, Step};
+use crate::assignment::{Assignment, assign, fifo_priority};
 use crate::contract::System;
 use crate::network::Network;
 use crate::placement::Placed;
 use std::collections::HashMap;
 
+/// Most analyses for one assignment of classes.
+const ANALYSES: u32 = 32;
+
 /// The analysis of a contract with its proxies in their places.
 pub(super) struct Bounds {
     system: System,
-    analysis: Analysis,
+    assignment: Assignment,
+    /// How many threads each processor has.
+    threads: Vec<u32>,
     /// Where a pair stands: by topic, publisher's node and subscriber.
     pairs: HashMap<(usize, usize, usize), usize>,
     model: Model,
 }
 
 impl Bounds {
-    /// Analyses; `None` for models that need no analysis.
-    pub fn new(system: &System, network: &Network, placed: &[Placed], classes: &[Class], model: Model) -> Option<Self> {
+    /// Assigns classes and ranks, and analyses; `None` for models that need no analysis.
+    pub fn new(system: &System, network: &Network, placed: &[Placed], model: Model) -> Option<Self> {
         let system = match model {
             Model::Bound | Model::Rta => system.clone(),
             Model::Nc => without_processors(system),
             _ => return None,
         };
         let places: Vec<Place> = placed.iter().flat_map(places).collect();
-        let stages = Stages::new(&system, network, &places, classes);
-        let analysis = analyse(&system, &stages);
-        let key = |(index, pair): (usize, &crate::analysis::stages::Pair)| {
+        let assignment = assign(&system, network, &places, false, ANALYSES);
+        let stages = &assignment.stages;
+        let key = |(index, pair): (usize, &Pair)| {
             let stream = &stages.streams[pair.stream];
             ((stream.topic, stream.publisher, pair.subscriber), index)
         };
         let pairs = stages.pairs.iter().enumerate().map(key).collect();
-        Some(Self { system, analysis, pairs, model })
+        let mut threads = vec![0; stages.processors.len()];
+        for stage in &stages.stages {
+            if let Step::Compute { processor, .. } = stage.step {
+                threads[processor] += 1;
+            }
+        }
+        Some(Self { system, assignment, threads, pairs, model })
+    }
+
+    /// The class of each topic.
+    pub fn classes(&self) -> Vec<Class> {
+        self.assignment.classes.clone()
+    }
+
+    /// Scheduling of the threads that send and receive a channel's samples; `None`: no execution time is declared there.
+    pub fn scheduling(&self, topic: usize, publisher: usize, subscriber: usize) -> [Option<String>; 2] {
+        let stages = &self.assignment.stages;
+        let Some(pair) = self.pairs.get(&(topic, publisher, subscriber)).map(|pair| &stages.pairs[*pair]) else {
+            return [None, None];
+        };
+        let thread = |wanted: Role| {
+            let mut steps = stages.way(pair).map(|stage| stages.stages[stage].step);
+            steps.find_map(|step| match step {
+                Step::Compute { processor, rank, role, .. } if role == wanted => {
+                    Some(format!("fifo:{}", fifo_priority(rank, self.threads[processor])))
+                }
+                _ => None,
+            })
+        };
+        [thread(Role::Send), thread(Role::Receive(subscriber))]
     }
 
     /// The bound of a channel, and what it is made of.
     pub fn of(&self, topic: usize, publisher: usize, subscriber: usize) -> Delay {
         let Some(Bound { ns, terms }) =
-            self.pairs.get(&(topic, publisher, subscriber)).and_then(|pair| self.analysis.pairs.get(*pair))
+            self.pairs.get(&(topic, publisher, subscriber)).and_then(|pair| self.assignment.analysis.pairs.get(*pair))
         else {
             return Delay::default();
         };
@@ -63,7 +98,7 @@ impl Bounds {
             let used = classes.iter().filter(|class| class.streams > 0);
             used.map(|class| class.room.map(|room| room.bytes as f64)).sum::<Option<f64>>()
         };
-        self.analysis.queues.iter().map(bytes).collect()
+        self.assignment.analysis.queues.iter().map(bytes).collect()
     }
 }
 

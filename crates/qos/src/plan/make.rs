@@ -28,13 +28,18 @@ pub fn make(contract: &Contract, model: Model, watch: &mut dyn Watch) -> Plan {
 /// The plan of a system, without offers.
 pub(super) fn compute(system: &System, model: Model, watch: &mut dyn Watch) -> Plan {
     let network = Network::new(system);
-    let classes: Vec<Class> = system.topics.iter().map(|topic| topic.class.unwrap_or_default()).collect();
-    let Answer { found, placed, bounds } = answer(system, &network, &classes, model, watch);
+    let Answer { found, placed, bounds } = answer(system, &network, model, watch);
+    let stated = || system.topics.iter().map(|topic| topic.class.unwrap_or_default()).collect();
+    let classes: Vec<Class> = bounds.as_ref().map_or_else(stated, Bounds::classes);
     let ways = ways::all(system, &network, &placed);
-    let channels: Vec<Channel> = ways
-        .iter()
-        .map(|way| channel(system, way, classes[way.subscriber.topic], delay(system, way, model, &bounds)))
-        .collect();
+    let channel = |way: &Way| {
+        let (topic, publisher, subscriber) = (way.subscriber.topic, way.publisher, way.index);
+        let [sched_publisher, sched] =
+            bounds.as_ref().map(|bounds| bounds.scheduling(topic, publisher, subscriber)).unwrap_or_default();
+        let delay = delay(system, way, model, &bounds);
+        Channel { sched, sched_publisher, ..channel(system, way, classes[topic], delay) }
+    };
+    let channels: Vec<Channel> = ways.iter().map(channel).collect();
     let mut refusals = refusal::of_placement(system, &found);
     refusals.extend(refusal::of_channels(&channels, model));
     let feasible = refusals.is_empty() && (!found.placed.is_empty() || system.subscribers.is_empty());
@@ -66,7 +71,7 @@ struct Answer {
 const ROUNDS: u32 = 16;
 
 /// Places proxies; with `delay = "bound"`, again without the places that the analysis found late, as long as others are left.
-fn answer(system: &System, network: &Network, classes: &[Class], model: Model, watch: &mut dyn Watch) -> Answer {
+fn answer(system: &System, network: &Network, model: Model, watch: &mut dyn Watch) -> Answer {
     let mut effort = Effort::default();
     // The model of P-21 has no say where the analysis' bound decides.
     let placing = match system.placement.delay {
@@ -76,7 +81,7 @@ fn answer(system: &System, network: &Network, classes: &[Class], model: Model, w
     let mut attempt = |effort: &Effort| {
         let found = placement::place(&placing, network, effort, watch);
         let placed = if found.placed.is_empty() { at_publishers(system, network) } else { found.placed.clone() };
-        let bounds = Bounds::new(system, network, &placed, classes, model);
+        let bounds = Bounds::new(system, network, &placed, model);
         Answer { found, placed, bounds }
     };
     let first = attempt(&effort);
@@ -163,6 +168,7 @@ fn channel(system: &System, way: &Way, class: Class, delay: Delay) -> Channel {
         class,
         dscp: class.dscp(),
         sched: None,
+        sched_publisher: None,
         proxy: way.proxy.map(|node| system.nodes[node].name.clone()),
         mean_us: us.filter(|_| mean),
         bound_us: us.filter(|_| !mean),

@@ -5,7 +5,7 @@ use super::{Channel, Model, Offer, Plan, make};
 use crate::Class;
 use crate::contract::{PlacementDelay, Proxies, System, Transport};
 use crate::network::Network;
-use crate::placement::Watch;
+use crate::placement::{self, Candidate, Watch};
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
@@ -50,10 +50,10 @@ impl Parties {
         let network = Network::new(system);
         let index: HashMap<&str, usize> =
             system.subscribers.iter().enumerate().map(|(i, s)| (s.name.as_str(), i)).collect();
+        let paper = by_paper(system, &network);
         let late = |channel: &Channel| {
             let (index, deadline) = (*index.get(channel.subscriber.as_str())?, channel.deadline_us?);
-            let paper = by_paper(system, &network, index);
-            let delay = channel.mean_us.or(channel.bound_us).map(|us| paper.max(us * 1e3));
+            let delay = channel.mean_us.or(channel.bound_us).map(|us| paper[index].max(us * 1e3));
             delay.is_none_or(|ns| ns > deadline * 1e3).then_some((index, delay))
         };
         let late: Vec<_> = plan.channels.iter().filter_map(late).collect();
@@ -82,15 +82,24 @@ fn load(system: &System, index: usize) -> f64 {
     topic.rate / f64::from(subscriber.scale) * 8.0 * subscriber.scaled_size.unwrap_or(topic.size) as f64
 }
 
-/// The least δ of P-21 that any place of a proxy gives a subscriber, ns; 0 where another delay counts.
-fn by_paper(system: &System, network: &Network, index: usize) -> f64 {
-    let subscriber = &system.subscribers[index];
-    let topic = &system.topics[subscriber.topic];
+/// For each subscriber the δ of P-21 at the place that is the best for the latest of its group, ns; 0 where some place keeps
+/// all deadlines, and where another delay counts.
+fn by_paper(system: &System, network: &Network) -> Vec<f64> {
+    let mut delays = vec![0.0; system.subscribers.len()];
     if system.placement.delay != PlacementDelay::Paper {
-        return 0.0;
+        return delays;
     }
-    let hops = topic.publishers.iter().filter_map(|from| network.hops(*from, subscriber.node));
-    hops.max().map_or(0.0, |hops| f64::from(hops) * topic.period as f64)
+    for (group, candidates) in placement::table(system, network) {
+        let latest = |candidate: &&Candidate| candidate.delays.iter().copied().fold(0.0, f64::max);
+        let allowed = candidates.iter().filter(|one| system.nodes[one.node].proxy || one.node == group.publisher);
+        let best = allowed.min_by(|a, b| latest(a).total_cmp(&latest(b)));
+        if let Some(best) = best.filter(|_| !candidates.iter().any(|candidate| candidate.fits)) {
+            for (index, delay) in group.subscribers.iter().zip(&best.delays) {
+                delays[*index] = delays[*index].max(*delay);
+            }
+        }
+    }
+    delays
 }
 
 struct Search<'a> {
