@@ -76,16 +76,19 @@ pub(crate) struct Fetch {
     pub samples: u32,
 }
 
+/// A history to be fetched, with the node that fetches it.
+type Wanted = (Arc<NodeState>, Fetch);
+
 /// The thread that fetches them, one after the other; started with the first.
 #[derive(Default)]
-pub(crate) struct Fetches(Mutex<Option<mpsc::Sender<(Arc<NodeState>, Fetch)>>>);
+pub(crate) struct Fetches(Mutex<Option<mpsc::Sender<Wanted>>>);
 
 impl Fetches {
     /// Fetches a history; without a thread live samples go on alone.
     pub fn begin(&self, state: &Arc<NodeState>, fetch: Fetch) {
         let mut slot = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if slot.is_none() {
-            let (sender, fetches) = mpsc::channel::<(Arc<NodeState>, Fetch)>();
+            let (sender, fetches) = mpsc::channel::<Wanted>();
             let run = move || fetches.into_iter().for_each(|(state, fetch)| fetch.run(&state));
             if linux::thread::spawn(Settings::named("history"), run).is_ok() {
                 *slot = Some(sender);
