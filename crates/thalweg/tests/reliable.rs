@@ -112,3 +112,11 @@ fn a_single_sample_arrives() {
         println!("seed {seed}: after {:?}", started.elapsed());
     }
 }
+
+#[test]
+fn nothing_is_lost_over_multicast() {
+    let sizes = [(8, 1000), (1000, 300), (100_000, 20)];
+    for fault in ["", "loss=10%,seed=7", "loss=20%,duplicate=5%,reorder=5%,delay=2ms,jitter=1ms,seed=3"] {
+        all_arrive("mcast", 3, fault, &sizes);
+    }
+}

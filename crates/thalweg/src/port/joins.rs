@@ -5,6 +5,7 @@
 use super::outlet::{Attach, Attached, Outflow, Outlet, SMALL, TypedWay, Way};
 use super::{Channel, Inlet};
 use crate::channel::buffer::Pool;
+use crate::channel::flow::Flow;
 use crate::codec::Message;
 use crate::driver::Reply;
 use linux::lock::PiMutex;
@@ -226,7 +227,8 @@ impl<M: Message> Outlet<M> {
             TypedWay::Ring(ring, _) => {
                 self.held.fetch_sub(ring.hold() as usize, Ordering::Relaxed);
             }
-            TypedWay::Group(..) | TypedWay::Local(_) => {}
+            TypedWay::Group(flow, _) => dismiss(&flow, &join.channel),
+            TypedWay::Local(_) => {}
         }
     }
 
@@ -264,6 +266,9 @@ impl<M: Message> Outlet<M> {
     fn leave(&self, state: &mut Outflow<M>, id: u64) -> Option<Attached<M>> {
         let index = state.attached.iter().position(|a| a.channel.id == id)?;
         let mut left = state.attached.remove(index);
+        if let TypedWay::Group(flow, _) = &left.way {
+            dismiss(flow, &left.channel);
+        }
         if let TypedWay::Group(flow, sends @ true) = &mut left.way {
             let heir = state.attached.iter_mut().find_map(|a| match &mut a.way {
                 TypedWay::Group(other, first) if Arc::ptr_eq(other, flow) => Some(first),
@@ -284,5 +289,12 @@ impl<M: Message> Outlet<M> {
             left.end(state.arena.as_mut());
         }
         Some(left)
+    }
+}
+
+/// Nobody waits any more for what this member of a group says.
+fn dismiss(flow: &Flow, channel: &Channel) {
+    if let Some(member) = channel.member.get() {
+        flow.dismiss(*member);
     }
 }
