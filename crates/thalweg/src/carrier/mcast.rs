@@ -183,7 +183,11 @@ struct McastMember {
     group: McastReceive,
     back: UdpSocket,
     both: Poller, // readable when either is
+    turn: u32,
 }
+
+/// How often what is for one member alone is looked for first.
+const OWN_TURN: u32 = 16;
 
 impl McastMember {
     fn new(group: McastReceive, back: UdpSocket, publisher: SocketAddr) -> io::Result<Self> {
@@ -191,13 +195,21 @@ impl McastMember {
         let both = Poller::new()?;
         both.add(&group.socket, 0, Readiness::IN)?;
         both.add(&back, 1, Readiness::IN)?;
-        Ok(Self { group, back, both })
+        Ok(Self { group, back, both, turn: 0 })
     }
 
+    /// The group's first, but for every so many: what is repeated to this one alone must not wait for a pause.
     fn receive_now(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        match linux::socket::receive(self.back.as_fd(), buffer, false) {
-            // Nothing for this one alone, or the publisher's socket is gone, which the handshake's stream tells for certain.
-            Err(_) => self.group.receive(buffer, false),
+        self.turn = self.turn.wrapping_add(1);
+        let back = |buffer: &mut [u8]| linux::socket::receive(self.back.as_fd(), buffer, false);
+        if self.turn.is_multiple_of(OWN_TURN)
+            && let Ok(length) = back(buffer)
+        {
+            return Ok(length);
+        }
+        match self.group.receive(buffer, false) {
+            // That the publisher's socket is gone, the handshake's stream tells for certain.
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => back(buffer).map_err(|_| error),
             received => received,
         }
     }
@@ -205,13 +217,10 @@ impl McastMember {
 
 impl ReceiveHalf for McastMember {
     fn receive(&mut self, buffer: &mut [u8], wait: bool) -> io::Result<usize> {
-        match self.receive_now(buffer) {
-            Err(error) if wait && error.kind() == io::ErrorKind::WouldBlock => {
-                linux::poll::wait_readable(&self.both, Some(TICK))?;
-                self.receive_now(buffer)
-            }
-            received => received,
+        if wait {
+            linux::poll::wait_readable(&self.both, Some(TICK))?;
         }
+        self.receive_now(buffer)
     }
 
     fn answer(&mut self, bytes: &[u8]) -> io::Result<usize> {

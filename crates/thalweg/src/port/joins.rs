@@ -33,7 +33,7 @@ struct Join<M: Message> {
     channel: Arc<Channel>,
     way: TypedWay<M>,
     answer: Option<Reply>,
-    /// A longer list of channels, and buffers for those that wait in a subscriber of this process.
+    /// A longer list of channels, and buffers for samples that wait in a subscriber of this process or for acknowledgement.
     room: Vec<Attached<M>>,
     spare: Pool,
     buffers: usize,
@@ -139,7 +139,12 @@ impl<M: Message> Outlet<M> {
         if self.is_closing() {
             return Err((way, Attach::Closed));
         }
-        let local = matches!(way, Way::Local(_));
+        // Samples wait in their buffers: in a subscriber of this process, or for acknowledgement.
+        let keeps = match &way {
+            Way::Local(_) => true,
+            Way::Flow(flow) | Way::Group(flow) => flow.is_kept(),
+            Way::Ring(_) => false,
+        };
         let way = match way {
             Way::Flow(flow) => TypedWay::Flow(flow),
             Way::Group(flow) => TypedWay::Group(flow, false),
@@ -149,7 +154,7 @@ impl<M: Message> Outlet<M> {
                 Err(inlet) => return Err((Way::Local(inlet), Attach::OtherType)),
             },
         };
-        let buffers = if local { self.prepared() } else { 0 };
+        let buffers = if keeps { self.prepared() } else { 0 };
         let mut channels = self.channels.lock();
         channels.push(channel.clone());
         let room = Vec::with_capacity(channels.len().next_power_of_two().max(8));
