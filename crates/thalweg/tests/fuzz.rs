@@ -88,11 +88,16 @@ fn codec() {
 fn operations() {
     run("operations");
 }
+#[cfg(feature = "pictures")]
+#[test]
+fn pictures() {
+    run("pictures");
+}
 #[test]
 fn administration() {
     run("administration");
 }
 #[test]
 fn every_body_is_run() {
-    assert_eq!(fuzz::all().len(), 7, "a body without a test here");
+    assert_eq!(fuzz::all().len(), if cfg!(feature = "pictures") { 8 } else { 7 }, "a body without a test here");
 }
