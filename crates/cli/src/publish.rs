@@ -9,7 +9,7 @@ use crate::quantity;
 use crate::session::{Common, Session};
 use crate::statistics::rounded;
 use clap::Args;
-use qos::{Class, Ownership, Qos, Queue, Reliability};
+use qos::{Class, Ownership, PullBuffer, Qos, Queue, Reliability};
 use serde::Serialize;
 use source::{Blocks, Counters, Lines, Next, Source};
 use std::path::PathBuf;
@@ -48,6 +48,9 @@ pub struct Arguments {
     /// Publish each line of standard input as a string
     #[arg(long)]
     stdin: bool,
+    /// Keep this many of the last samples for `thalweg pull`; 0: none
+    #[arg(long, value_name = "N", default_value_t = PullBuffer::default().samples)]
+    history: u32,
     /// End after this many samples
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
@@ -112,6 +115,8 @@ impl Totals {
 
 /// Largest message of lines and small samples.
 const MAX_MESSAGE: usize = 16 << 20;
+/// A history of lines has room for so many bytes of each, or for 16 MiB.
+const SMALL_LINE: usize = 1 << 10;
 /// Samples that wait per channel when input is published as fast as it is taken.
 const INPUT_QUEUE: u32 = 256;
 /// How long a subscriber without room for more input is waited for, while others have it.
@@ -150,7 +155,15 @@ impl Arguments {
         };
         let largest = self.sample_size().max(MAX_MESSAGE);
         let max_message = u32::try_from(largest).unwrap_or(u32::MAX);
-        Qos { queue, class: self.class, max_message, ..Qos::default() }
+        Qos { queue, class: self.class, max_message, pull: self.pull_buffer(), ..Qos::default() }
+    }
+
+    /// Lines are of any size: most are small.
+    fn pull_buffer(&self) -> Option<PullBuffer> {
+        let size = if self.stdin { SMALL_LINE } else { self.sample_size() } as u64;
+        let default = PullBuffer::default();
+        let bytes = (u64::from(self.history) * size).max(default.bytes);
+        (self.history > 0).then_some(PullBuffer { samples: self.history, bytes, ..default })
     }
 
     /// What the command says of losses and strength holds against the profile.

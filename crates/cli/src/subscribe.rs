@@ -1,17 +1,15 @@
 //! `thalweg sub`: print the samples of a topic.
 
-mod show;
-
 use crate::failure::Result;
 use crate::output::{line, micros, tell};
 use crate::priority::Given;
 use crate::quantity;
 use crate::session::{Common, Session};
+use crate::show::{Origins, Shown};
 use crate::signals::TICK;
 use crate::statistics::Latencies;
 use crate::tap::{Callback, Scaled, Tap, Target};
 use clap::Args;
-use show::{Origins, Shown};
 use std::collections::HashMap;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
@@ -176,6 +174,7 @@ mod tests {
             source_ns,
             received_ns: source_ns,
             same_clock: true,
+            historical: false,
             scaled: None,
         }
     }

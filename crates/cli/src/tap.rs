@@ -118,9 +118,8 @@ impl Tap {
 
     fn subscribe(&mut self, session: &Session) -> Result {
         let target = &self.target;
-        let offered = target.offered(session);
-        let largest = offered.iter().map(|p| p.qos.max_message).chain([Qos::default().max_message]).max();
-        let mut qos = Qos { reliability: self.reliability, max_message: largest.unwrap_or_default(), ..Qos::default() };
+        let max_message = largest(session, &target.topic);
+        let mut qos = Qos { reliability: self.reliability, max_message, ..Qos::default() };
         let mut builder = session.node.subscriber::<Untyped>(&target.topic);
         if let Some(name) = &target.port {
             builder = builder.named(name);
@@ -140,14 +139,20 @@ impl Tap {
     }
 }
 
-impl Target {
-    /// The publishers that are there.
-    fn offered(&self, session: &Session) -> Vec<PortInfo> {
-        let ports = session.others().into_iter().flat_map(|node| node.ports.into_values());
-        ports.filter(|p| p.direction == Direction::Publisher && topic_matches(&self.topic, &p.topic)).collect()
-    }
+/// The publishers of a topic, or pattern of topics, that are there.
+fn offered(session: &Session, topic: &str) -> Vec<PortInfo> {
+    let ports = session.others().into_iter().flat_map(|node| node.ports.into_values());
+    ports.filter(|p| p.direction == Direction::Publisher && topic_matches(topic, &p.topic)).collect()
+}
 
+/// The largest message that they may publish; at least what is usual.
+pub fn largest(session: &Session, topic: &str) -> u32 {
+    let sizes = offered(session, topic).into_iter().map(|port| port.qos.max_message);
+    sizes.fold(Qos::default().max_message, u32::max)
+}
+
+impl Target {
     fn is_offered_best_effort(&self, session: &Session) -> bool {
-        !self.reliable && self.offered(session).iter().any(|p| p.qos.reliability == Reliability::BestEffort)
+        !self.reliable && offered(session, &self.topic).iter().any(|p| p.qos.reliability == Reliability::BestEffort)
     }
 }

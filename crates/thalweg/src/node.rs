@@ -6,12 +6,15 @@ use crate::channel::flow::Batching;
 use crate::channel::proxy::scaler::Scalers;
 use crate::codec::Message;
 use crate::control::matching::{check_name, check_pattern};
-use crate::control::{Direction, Document, NodeId, PortId, PortInfo};
+use crate::control::{Direction, Document, NodeId, PortId, PortInfo, PullRole};
 use crate::driver::{Administration, Around, Command, Control, End, NodeState, Reader};
 use crate::error::{Error, Result};
 use crate::event::EventReader;
 use crate::port::monitor::Monitor;
-use crate::port::{AnyInlet, Inlet, LOCAL, Outlet, PortRef, PublisherBuilder, SubscriberBuilder};
+use crate::port::{
+    AnyInlet, Histories, Inlet, LOCAL, Outlet, PortRef, PublisherBuilder, SubscriberBuilder, kept_at_publisher,
+};
+use crate::pull::Identity;
 use qos::Qos;
 use qos::priority::{Changes, PrioritySettings};
 use std::marker::PhantomData;
@@ -125,6 +128,7 @@ pub struct PortRequest {
     pub(crate) monitor: Option<Box<dyn Monitor>>,
     pub(crate) reader: Option<Reader>,
     pub(crate) priority: PrioritySettings,
+    pub(crate) pull: PullRole,
 }
 
 impl PortRequest {
@@ -139,6 +143,7 @@ impl PortRequest {
             monitor: None,
             reader: None,
             priority: PrioritySettings::default(),
+            pull: PullRole::default(),
         }
     }
 }
@@ -265,7 +270,12 @@ impl Node {
         check_name(&request.topic).map_err(|e| Error::Usage(format!("topic {e}")))?;
         let (port, info) = self.describe::<M>(&request, Direction::Publisher)?;
         let me = PortRef { node: self.id(), port };
-        let outlet = Arc::new(Outlet::<M>::new(info.clone(), me, self.state().incarnation));
+        let incarnation = self.state().incarnation;
+        let histories = kept_at_publisher(&info.qos).map(|limits| Arc::new(Histories::new(limits)));
+        if let Some(histories) = &histories {
+            histories.admit(Identity { node: me.node, port, incarnation }, &info, &self.state().clock);
+        }
+        let outlet = Arc::new(Outlet::<M>::new(info.clone(), me, incarnation, histories));
         LOCAL.publishers().insert(me, outlet.clone());
         self.state().set_priority(port, request.priority);
         self.state().add_outlet(port, outlet.clone(), request.batching);
@@ -334,6 +344,7 @@ impl Node {
                 qos: request.qos.clone(),
                 carriers,
                 answers: request.answers.map(|answers| answers.port),
+                pull: request.pull,
             },
         ))
     }
@@ -362,6 +373,7 @@ impl Drop for Handle {
         }
         self.state.readers.close();
         self.state.senders.close();
+        self.state.questions.close();
     }
 }
 

@@ -345,6 +345,7 @@ pub(crate) fn info(channel: &Channel, seq: u64, source_ns: u64, received_ns: u64
         source_ns,
         received_ns,
         same_clock: channel.same_clock,
+        historical: false,
         scaled: channel.provenance(),
     }
 }

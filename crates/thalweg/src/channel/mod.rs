@@ -6,6 +6,7 @@ pub mod bucket;
 pub mod buffer;
 pub mod flow;
 pub mod fragment;
+pub mod history;
 pub mod inbound;
 pub mod outgoing;
 pub mod proxy;

@@ -70,6 +70,38 @@ pub struct PortInfo {
     /// sent (of a subscriber). Over TCP they go back on the connection of the samples (YARP's replies, Y-08).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answers: Option<PortId>,
+    /// How a subscriber stands to histories.
+    #[serde(default, skip_serializing_if = "PullRole::is_push")]
+    pub pull: PullRole,
+}
+
+/// How a subscriber stands to histories.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PullRole {
+    /// It gets what is published, and may ask besides.
+    #[default]
+    Push,
+    /// It asks, and has no channels.
+    Only,
+    /// It keeps what arrives for others to ask: a relay's.
+    Keeps,
+}
+
+impl PullRole {
+    fn is_push(&self) -> bool {
+        *self == PullRole::Push
+    }
+}
+
+impl PortInfo {
+    /// Whether other nodes may ask this port for samples that it keeps.
+    pub fn can_be_asked(&self) -> bool {
+        match self.direction {
+            Direction::Publisher => crate::port::kept_at_publisher(&self.qos).is_some(),
+            Direction::Subscriber => self.pull == PullRole::Keeps,
+        }
+    }
 }
 
 /// A node's full state.

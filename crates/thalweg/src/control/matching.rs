@@ -272,6 +272,7 @@ mod tests {
             qos: qos::Qos::default(),
             carriers: vec!["tcp".into(), "udp".into()],
             answers: None,
+            pull: Default::default(),
         }
     }
 

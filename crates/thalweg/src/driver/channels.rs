@@ -7,9 +7,10 @@ use super::reader::{CALLBACK, ServedBy, guarded};
 use super::wanted::{Candidate, Pair, Progress, Route, Wanted, candidates};
 use crate::channel::proxy::Proxy;
 use crate::control::matching::{Match, compare};
-use crate::control::{Direction, Document, PortInfo};
+use crate::control::{Direction, Document, PortInfo, PullRole};
 use crate::event::Event;
 use crate::port::{AnyInlet, Channel, LOCAL, PortRef, Way};
+use crate::pull::Identity;
 use linux::poll::Readiness;
 use qos::Place;
 use std::sync::Arc;
@@ -22,7 +23,8 @@ static NEXT: AtomicU64 = AtomicU64::new(1);
 impl Control {
     /// Whether two ports belong together; wants their channel if so.
     pub(super) fn consider(&mut self, publisher: PortRef, offered: &PortInfo, subscriber: PortRef, asked: &PortInfo) {
-        if offered.direction != Direction::Publisher || self.wanted.contains_key(&(publisher, subscriber)) {
+        let pulls = asked.pull == PullRole::Only;
+        if offered.direction != Direction::Publisher || pulls || self.wanted.contains_key(&(publisher, subscriber)) {
             return;
         }
         let names = (offered.name.clone(), asked.name.clone());
@@ -188,6 +190,7 @@ impl Control {
             self.forget_channel(older);
         }
         let channel = Arc::new(channel);
+        self.keep_samples_of(&channel, inlet.as_ref());
         if let Err(error) = self.start_server(&inlet) {
             return self.try_failed((publisher, subscriber), &format!("no thread for its callbacks: {error}"));
         }
@@ -273,6 +276,16 @@ impl Control {
             sockets: Default::default(),
             flow: Default::default(),
         }
+    }
+
+    /// A subscriber that keeps what arrives learns whose samples will.
+    pub(super) fn keep_samples_of(&self, channel: &Channel, inlet: &dyn AnyInlet) {
+        let wanted = self.wanted.get(&(channel.publisher, channel.subscriber));
+        let Some((histories, wanted)) = inlet.histories().zip(wanted) else { return };
+        let PortRef { node, port } = channel.publisher;
+        let clock = self.state.directory().node(node).map(|there| there.clock.clone()).unwrap_or_default();
+        let publisher = Identity { node, port, incarnation: channel.incarnation };
+        histories.admit(publisher, &wanted.publisher, &clock);
     }
 
     pub(super) fn opened(&mut self, pair: Pair, channel: Arc<Channel>) {

@@ -313,7 +313,7 @@ fn placeholder() -> io::Result<OwnedFd> {
     Ok(Socket::new(Domain::UNIX, Type::STREAM, None)?.into())
 }
 
-fn connect(route: &Route) -> io::Result<OwnedFd> {
+pub(super) fn connect(route: &Route) -> io::Result<OwnedFd> {
     let (domain, address) = match route {
         Route::Process => return Err(io::ErrorKind::Unsupported.into()),
         Route::Unix(path) => (Domain::UNIX, SockAddr::unix(path)?),

@@ -140,6 +140,7 @@ impl Control {
         let name = format!("/{}/proxy{}", self.state.settings.name, number.0);
         self.state.reserve_name(&name).map_err(|why| refused(why.to_string()))?;
         let info = upstream(&offered, name.clone(), picture);
+<<<<<<< HEAD
         let outlet = Arc::new(Outlet::<Untyped>::new(offered.clone(), source, incarnation));
         let scaler = match picture {
             None => None,
@@ -150,6 +151,12 @@ impl Control {
             let sink = Sink::callback(forwarder(forward, scaler, inlet.clone()));
             Inlet::new(info.clone(), sink, false, false, events)
         });
+=======
+        let outlet = Arc::new(Outlet::<Untyped>::new(offered.clone(), source, incarnation, None));
+        let forward = outlet.clone();
+        let sink = Sink::callback(move |sample: Sample<'_, Untyped>| forward.forward(sample.info(), &sample));
+        let inlet = Arc::new(Inlet::new(info.clone(), sink, false, false, self.state.events.clone()));
+>>>>>>> main
         self.state.add_inlet(number, inlet.clone());
         crate::port::LOCAL.subscribers().insert(PortRef { node: self.state.id, port: number }, inlet.clone());
         self.hosted.insert(key, Hosted { outlet, inlet, port: number, idle_since: Some(Instant::now()) });

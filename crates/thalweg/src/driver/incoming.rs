@@ -9,9 +9,10 @@ use crate::carrier::{Capabilities, Carrier, Place, SendHalf};
 use crate::channel::flow::{Flow, FlowSettings};
 use crate::channel::proxy::{Proxied, Proxy, Selection};
 use crate::control::matching::{Match, compare};
-use crate::control::{CHANNEL_HANDSHAKE, CONTROL_LINK};
+use crate::control::{CHANNEL_HANDSHAKE, CONTROL_LINK, PULL};
 use crate::handshake::{self, Accepted, Answer, LARGEST, Parameters, Refused, Request, VERSION};
-use crate::port::{AnyOutlet, PortRef, Way};
+use crate::port::{AnyOutlet, Histories, PortRef, Way};
+use crate::pull::{self, Question};
 use linux::memory::RingWriter;
 use std::io;
 use std::net::{SocketAddr, TcpStream};
@@ -106,11 +107,57 @@ impl Control {
                     Progress::Done
                 }
             },
+            Some(&PULL) => match handshake::unpack::<Question>(&peer.bytes[1..]) {
+                Ok(None) if goes_on => Progress::Waiting,
+                Ok(Some((question, _))) => {
+                    if let Some(peer) = incoming.take() {
+                        self.answer_question(question, peer.stream);
+                    }
+                    Progress::Done
+                }
+                _ => {
+                    self.count("incoming streams with no readable question");
+                    Progress::Done
+                }
+            },
             Some(_) => {
                 self.count("incoming streams with an unknown first byte");
                 Progress::Done
             }
         }
+    }
+
+    /// Gives a question to the thread that answers it, or says why not.
+    fn answer_question(&mut self, question: Question, stream: OwnedFd) {
+        let given = match self.asked_of(&question) {
+            Ok(histories) => self.state.questions.answer(question, histories, stream),
+            Err(refused) => Err((refused, stream)),
+        };
+        if let Err((refused, stream)) = given {
+            let bytes = handshake::pack(&pull::Answer::Refused(refused)).unwrap_or_default();
+            let _ = linux::socket::send(stream.as_fd(), &bytes); // who does not hear it sees the stream end
+        }
+    }
+
+    fn asked_of(&self, question: &Question) -> Result<Arc<Histories>, Refused> {
+        let Question { version, realm, to_node, to_port, except, .. } = question;
+        let refused = |policy: &str, requested: String, offered: String| {
+            let remedy = format!("it takes {offered}");
+            Refused { policy: policy.to_owned(), offered, requested, remedy, others: Vec::new() }
+        };
+        if *version != pull::VERSION {
+            return Err(refused("version", version.to_string(), format!("version {} of questions", pull::VERSION)));
+        }
+        if *realm != self.state.settings.realm || *to_node != self.state.id {
+            let here = format!("questions to node {} of realm {}", self.state.id, self.state.settings.realm);
+            return Err(refused("node", format!("{to_node} of {realm}"), here));
+        }
+        if except.len() > pull::MOST_EXCEPT {
+            return Err(refused("except", except.len().to_string(), format!("at most {}", pull::MOST_EXCEPT)));
+        }
+        let asked =
+            || refused("port", format!("port {}", to_port.0), "questions to ports that keep samples".to_owned());
+        self.state.histories(*to_port).ok_or_else(asked)
     }
 
     fn adopt(&mut self, stream: OwnedFd) {

@@ -205,6 +205,13 @@ fn order<'a>(publisher: &'a PortInfo, subscriber: &'a PortInfo, only: Option<&'a
     }
 }
 
+/// The ways from this host to a node's streams, the shortest first.
+pub(super) fn routes(here: &Document, there: &Document) -> Vec<Route> {
+    let same_host = here.host == there.host;
+    let socket = there.socket.iter().filter(|_| same_host).map(|socket| Route::Unix(socket.clone()));
+    socket.chain(reachable(there, same_host).into_iter().map(Route::Tcp)).collect()
+}
+
 /// Loopback addresses count only within one host identity, and are the shortest way there.
 fn reachable(there: &Document, same_host: bool) -> Vec<SocketAddr> {
     let (loopback, others): (Vec<_>, Vec<_>) = there.addresses.iter().partition(|a| a.ip().is_loopback());

@@ -5,7 +5,7 @@ mod monitored;
 use super::local::LocalChannel;
 use super::monitor::seat::Seat;
 use super::sample::{Sample, SampleInfo, Storage, TakenSample};
-use super::{Channel, ChannelReport};
+use super::{Channel, ChannelReport, Histories, kept_at_subscriber};
 use crate::admin::explain::SubscriberState;
 use crate::channel::buffer::{Buffer, Pool};
 use crate::channel::inbound::Inbound;
@@ -92,6 +92,8 @@ pub(crate) struct Inlet<M: Message> {
     halves: PiMutex<Vec<Inbound>>,
     /// Looks at what comes in.
     monitor: Seat,
+    /// Keeps what arrives, for those who ask.
+    histories: Option<Arc<Histories>>,
 }
 
 struct Mailbox {
@@ -112,10 +114,13 @@ impl<M: Message> Inlet<M> {
             pool: Pool::default(),
             waker: None,
         };
+        let histories = kept_at_subscriber(&info).map(|limits| Arc::new(Histories::new(limits)));
         Self {
+            // What is kept has to be encoded.
+            on_publisher: on_publisher && histories.is_none(),
+            histories,
             info,
             sink,
-            on_publisher,
             polled,
             events,
             mailbox: PiMutex::new(mailbox),
@@ -318,6 +323,8 @@ pub(crate) trait AnyInlet: Send + Sync {
     fn reports(&self) -> Vec<ChannelReport>;
     /// Where a monitor of the input sits.
     fn monitor(&self) -> &Seat;
+    /// What it keeps, if it does.
+    fn histories(&self) -> Option<&Arc<Histories>>;
     /// Waits at most a tick for a sample that its monitor keeps back, and delivers those that are due.
     fn release(&self);
     /// A polled port takes the receive half; others give it back, for a reader thread.
@@ -326,6 +333,9 @@ pub(crate) trait AnyInlet: Send + Sync {
 
 impl<M: Message> AnyInlet for Inlet<M> {
     fn deliver(&self, delivery: Delivery<'_>) {
+        if let Some(histories) = &self.histories {
+            histories.keep_arrived(&delivery.info, &delivery.payload);
+        }
         if self.monitor.is_taken() {
             return self.deliver_monitored(delivery, false);
         }
@@ -388,6 +398,9 @@ impl<M: Message> AnyInlet for Inlet<M> {
     fn monitor(&self) -> &Seat {
         &self.monitor
     }
+    fn histories(&self) -> Option<&Arc<Histories>> {
+        self.histories.as_ref()
+    }
     fn release(&self) {
         self.release_late();
     }
@@ -413,6 +426,9 @@ impl<M: Message> LocalChannel<M> for Inlet<M> {
     }
     fn buffer(&self, info: SampleInfo, buffer: &Arc<Buffer>) {
         trace::step(Step::Deliver);
+        if let Some(histories) = &self.histories {
+            histories.keep_arrived(&info, &Payload::Pooled(buffer));
+        }
         if self.monitor.is_taken() {
             return self.deliver_monitored(Delivery { info, payload: Payload::Pooled(buffer) }, true);
         }

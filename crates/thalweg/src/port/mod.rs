@@ -1,5 +1,6 @@
 //! Ports: publishers and subscribers, and what they give and take.
 
+mod histories;
 mod inlet;
 mod joins;
 mod local;
@@ -7,15 +8,18 @@ pub mod monitor;
 mod outlet;
 mod policies;
 mod publisher;
+mod pulled;
 mod round;
 mod sample;
 mod service;
 mod subscriber;
 
+pub(crate) use histories::{Histories, kept_at_publisher, kept_at_subscriber};
 pub(crate) use inlet::{AnyInlet, Delivery, Inlet, Payload, Sink};
 pub(crate) use local::LOCAL;
 pub(crate) use outlet::{AnyOutlet, Outlet, Way};
 pub use publisher::{Loan, Publisher, PublisherBuilder};
+pub use pulled::{Origin, PullFrom, Pulled};
 pub use sample::{Sample, SampleInfo, TakenSample};
 pub use service::{Body, Client, Server};
 pub use subscriber::{Mode, Subscriber, SubscriberBuilder};

@@ -7,12 +7,13 @@ use crate::admin::bottle::Bottle;
 use crate::carrier::TICK;
 use crate::channel::inbound::{Inbound, Step};
 use crate::codec::Message;
+use crate::control::PullRole;
 use crate::driver::Command;
 use crate::error::Result;
 use crate::node::{Node, PortRequest};
 use futures_core::Stream;
 use qos::priority::PrioritySettings;
-use qos::{Qos, Queue, Reliability};
+use qos::{Place, PullBuffer, Qos, Queue, Reliability};
 use std::marker::PhantomData;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -33,9 +34,9 @@ pub enum Mode {
 ///
 /// It is also a [`Stream`] of samples.
 pub struct Subscriber<M: Message> {
-    inlet: Arc<Inlet<M>>,
-    me: PortRef,
-    node: Node,
+    pub(super) inlet: Arc<Inlet<M>>,
+    pub(super) me: PortRef,
+    pub(super) node: Node,
     halves: Vec<Inbound>, // polled: the receive halves, owned by whoever waits
     ready: Vec<bool>,
 }
@@ -99,6 +100,22 @@ impl<M: Message> SubscriberBuilder<M> {
     /// [`PublisherBuilder::answered_at`](super::PublisherBuilder::answered_at).
     pub fn answering_with<A: Message>(mut self, answers: &super::Publisher<A>) -> Self {
         self.request.answers = Some(answers.port());
+        self
+    }
+    /// Only asks ([`Subscriber::pull`]): no channel is opened, so it costs nothing until then.
+    pub fn pull_only(mut self) -> Self {
+        self.request.pull = PullRole::Only;
+        self
+    }
+    /// Keeps the last samples of each publisher that arrive; [`Subscriber::pull`] then asks nobody else. Default: none.
+    pub fn history(mut self, buffer: PullBuffer) -> Self {
+        self.request.qos.pull = Some(PullBuffer { place: Place::Subscriber, ..buffer });
+        self
+    }
+    /// As [`SubscriberBuilder::history`], and lets other nodes ask for them: what a relay does.
+    pub fn history_for_others(mut self, buffer: PullBuffer) -> Self {
+        self = self.history(buffer);
+        self.request.pull = PullRole::Keeps;
         self
     }
     /// No thread of its own: [`Subscriber::wait`] receives.

@@ -46,6 +46,7 @@ pub fn port(direction: Direction, name: &str, topic: &str) -> PortInfo {
         qos: qos::Qos::default(),
         carriers: vec!["tcp".into()],
         answers: None,
+        pull: Default::default(),
     }
 }
 

@@ -37,6 +37,7 @@ impl Fake {
             qos: qos::Qos::default(),
             carriers: carriers.iter().map(|c| (*c).to_owned()).collect(),
             answers: None,
+            pull: Default::default(),
         };
         let document = Document {
             node,

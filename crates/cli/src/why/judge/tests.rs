@@ -46,6 +46,7 @@ fn port(direction: Direction, name: &str) -> PortInfo {
         qos: qos::Qos::default(),
         carriers: vec!["tcp".into()],
         answers: None,
+        pull: Default::default(),
     }
 }
 
