@@ -98,15 +98,10 @@ fn administration() {
     run("administration");
 }
 #[test]
-<<<<<<< HEAD
-fn every_body_is_run() {
-    assert_eq!(fuzz::all().len(), if cfg!(feature = "pictures") { 8 } else { 7 }, "a body without a test here");
-=======
 fn pull() {
     run("pull");
 }
 #[test]
 fn every_body_is_run() {
-    assert_eq!(fuzz::all().len(), 8, "a body without a test here");
->>>>>>> main
+    assert_eq!(fuzz::all().len(), if cfg!(feature = "pictures") { 9 } else { 8 }, "a body without a test here");
 }

@@ -136,27 +136,20 @@ impl Control {
         let Some((offered, incarnation)) = known else {
             return Err(refused(format!("a publisher that it knows, not port {} of {}", source.port.0, source.node)));
         };
-        let number = self.state.next_port();
-        let name = format!("/{}/proxy{}", self.state.settings.name, number.0);
-        self.state.reserve_name(&name).map_err(|why| refused(why.to_string()))?;
-        let info = upstream(&offered, name.clone(), picture);
-<<<<<<< HEAD
-        let outlet = Arc::new(Outlet::<Untyped>::new(offered.clone(), source, incarnation));
         let scaler = match picture {
             None => None,
             Some((picture, _)) => Some((self.scaler(&offered)?, picture)),
         };
+        let number = self.state.next_port();
+        let name = format!("/{}/proxy{}", self.state.settings.name, number.0);
+        self.state.reserve_name(&name).map_err(|why| refused(why.to_string()))?;
+        let info = upstream(&offered, name.clone(), picture);
+        let outlet = Arc::new(Outlet::<Untyped>::new(offered.clone(), source, incarnation, None));
         let (forward, events) = (outlet.clone(), self.state.events.clone());
         let inlet = Arc::new_cyclic(|inlet| {
             let sink = Sink::callback(forwarder(forward, scaler, inlet.clone()));
             Inlet::new(info.clone(), sink, false, false, events)
         });
-=======
-        let outlet = Arc::new(Outlet::<Untyped>::new(offered.clone(), source, incarnation, None));
-        let forward = outlet.clone();
-        let sink = Sink::callback(move |sample: Sample<'_, Untyped>| forward.forward(sample.info(), &sample));
-        let inlet = Arc::new(Inlet::new(info.clone(), sink, false, false, self.state.events.clone()));
->>>>>>> main
         self.state.add_inlet(number, inlet.clone());
         crate::port::LOCAL.subscribers().insert(PortRef { node: self.state.id, port: number }, inlet.clone());
         self.hosted.insert(key, Hosted { outlet, inlet, port: number, idle_since: Some(Instant::now()) });
