@@ -78,12 +78,12 @@ fn a_tenth_of_the_samples_costs_a_tenth_of_the_processor() {
     let _alone = world::alone();
     let world = World::new();
     let mut publisher = Agent::start(&world, "publisher topic=/a");
-    let mut cost = |publisher: &mut Agent| {
+    let cost = |publisher: &mut Agent| {
         let before = cpu_ns(publisher);
         publisher.ask("publish count=20000 hz=1000000000");
         cpu_ns(publisher) - before
     };
-    let mut with = |publisher: &mut Agent, wanted: &str| {
+    let with = |publisher: &mut Agent, wanted: &str| {
         let mut subscriber = Agent::start(&world, &format!("subscriber topic=/a name=/in carriers=tcp {wanted}"));
         subscriber.connected(1);
         publisher.connected(1);
@@ -93,11 +93,7 @@ fn a_tenth_of_the_samples_costs_a_tenth_of_the_processor() {
         cost
     };
     let (all, tenth) = (with(&mut publisher, ""), with(&mut publisher, "every=10"));
-    let none = {
-        let before = cpu_ns(&mut publisher);
-        publisher.ask("publish count=20000 hz=1000000000");
-        cpu_ns(&mut publisher) - before
-    };
+    let none = cost(&mut publisher);
     let percent = 100.0 * (tenth - none) / (all - none);
     figure("scaled", format!("every 10th costs the publisher {percent:.1} % of what all do"));
     assert!(percent < 30.0, "{percent} %: none {none} ns, a tenth {tenth} ns, all {all} ns");
