@@ -275,6 +275,7 @@ impl Control {
             cut: Default::default(),
             sockets: Default::default(),
             flow: Default::default(),
+            member: Default::default(),
         }
     }
 

@@ -125,7 +125,7 @@ impl Ports {
         let open = |index| {
             let (topic, name) = names(words, index);
             let carriers = carriers(words, index);
-            let lossy = matches!(carriers[0].as_str(), "udp" | "mcast");
+            let lossy = matches!(carriers[0].as_str(), "udp" | "mcast") && words.number("reliable", 0) == 0;
             let reliability = if lossy { qos::Reliability::BestEffort } else { qos::Reliability::Reliable };
             let builder = node.subscriber::<Raw>(&topic).reliability(reliability).carriers(carriers);
             let builder = builder.max_message(words.number("max", 1 << 20) as u32);
