@@ -206,8 +206,8 @@ mod tests {
     fn everything_is_drawn_once_within_the_picture_and_escaped() {
         let system = system(30);
         let channel = |n: usize| Channel {
-            bound_us: (n % 3 != 0).then_some(n as f64 * 50.0),
-            deadline_us: (n % 2 == 0).then_some(1000.0),
+            bound_us: (!n.is_multiple_of(3)).then_some(n as f64 * 50.0),
+            deadline_us: n.is_multiple_of(2).then_some(1000.0),
             ..Channel::default()
         };
         let plan = Plan { channels: (0..40).map(channel).collect(), ..Plan::default() };

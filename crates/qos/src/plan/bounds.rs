@@ -1,7 +1,7 @@
 //! Bounds of processors and links together.
 
 use super::means::Delay;
-use super::{Model, Term};
+use super::{Model, Term, ways};
 use crate::Class;
 use crate::analysis::end_to_end::{self, Bound, Where};
 use crate::analysis::stages::{Pair, Place, Role, Step};
@@ -33,7 +33,7 @@ impl Bounds {
             Model::Nc => without_processors(system),
             _ => return None,
         };
-        let places: Vec<Place> = placed.iter().flat_map(places).collect();
+        let places: Vec<Place> = placed.iter().flat_map(|placed| places(&system, placed)).collect();
         let assignment = assign(&system, network, &places, false, ANALYSES);
         let stages = &assignment.stages;
         let key = |(index, pair): (usize, &Pair)| {
@@ -96,15 +96,20 @@ impl Bounds {
     pub fn backlogs(&self) -> Vec<Option<f64>> {
         let bytes = |classes: &[end_to_end::QueueBound; 4]| {
             let used = classes.iter().filter(|class| class.streams > 0);
-            used.map(|class| class.room.map(|room| room.bytes as f64)).sum::<Option<f64>>()
+            used.map(|class| class.room.map(|room| room.bytes as f64)).sum::<Option<f64>>().map(|bytes| bytes + 0.0)
         };
         self.assignment.analysis.queues.iter().map(bytes).collect()
     }
 }
 
-fn places(placed: &Placed) -> impl Iterator<Item = Place> + '_ {
-    let (publisher, node) = (placed.group.publisher, placed.node);
-    placed.group.subscribers.iter().map(move |subscriber| Place { publisher, subscriber: *subscriber, node })
+/// Where each subscriber's proxy is; nowhere, if nothing is scaled.
+fn places(system: &System, placed: &Placed) -> Vec<Place> {
+    let (publisher, node, topic) = (placed.group.publisher, placed.node, &system.topics[placed.group.topic]);
+    let subscribers = &placed.group.subscribers;
+    if !subscribers.iter().any(|subscriber| ways::scales(topic, &system.subscribers[*subscriber])) {
+        return Vec::new();
+    }
+    subscribers.iter().map(|subscriber| Place { publisher, subscriber: *subscriber, node }).collect()
 }
 
 fn without_processors(system: &System) -> System {
