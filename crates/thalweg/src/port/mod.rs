@@ -142,6 +142,8 @@ pub struct Channel {
     pub(crate) flow: OnceLock<Weak<Flow>>,
     /// Where the time of its samples goes, while somebody wants to know. Its flow notes there, too.
     pub(crate) stages: Arc<Stages>,
+    /// Its subscriber's number in the flow of a group.
+    pub(crate) member: OnceLock<u64>,
 }
 
 /// What ends the waiting of the thread that serves a channel, once there is one.
