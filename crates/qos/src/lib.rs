@@ -3,6 +3,7 @@
 pub mod analysis;
 pub mod blocking;
 pub mod contract;
+pub mod expression;
 pub mod network;
 mod policy;
 pub mod priority;
