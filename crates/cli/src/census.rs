@@ -7,6 +7,7 @@ use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use thalweg::admin::{Reply, Request};
+use thalweg::channel::proxy::Proxied;
 use thalweg::control::local::silent_processes;
 use thalweg::control::matching::{is_pattern, topic_matches};
 use thalweg::control::{Direction, Document, NodeId, PortInfo};
@@ -68,6 +69,9 @@ pub struct Channel {
     pub waiting: u64,
     /// Datagrams that arrived and were no frame of this channel.
     pub strange: u64,
+    /// How and where it is scaled.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub proxied: Option<Proxied>,
 }
 
 /// All channels, and the nodes that did not answer.
@@ -155,7 +159,9 @@ fn join(reports: Vec<ChannelReport>) -> Vec<Channel> {
             lost: None,
             waiting: 0,
             strange: 0,
+            proxied: None,
         });
+        channel.proxied = channel.proxied.take().or(report.proxied);
         channel.waiting += report.waiting;
         channel.strange += report.strange;
         if report.end == "publisher" {

@@ -156,7 +156,8 @@ pub fn channel_table(channels: &[Channel]) -> String {
     let row = |c: &Channel| {
         let names = [&c.topic, &c.publisher, &c.subscriber, &c.carrier].map(String::clone);
         let counts = [number(c.sent), number(c.received), number(c.dropped), number(c.lost), c.waiting.to_string()];
-        names.into_iter().chain(counts).collect()
+        let proxied = c.proxied.as_ref().map_or("-".to_owned(), ToString::to_string);
+        names.into_iter().chain(counts).chain([proxied]).collect()
     };
     let headers = [
         ("topic", '<'),
@@ -168,6 +169,7 @@ pub fn channel_table(channels: &[Channel]) -> String {
         ("dropped", '>'),
         ("lost", '>'),
         ("waiting", '>'),
+        ("proxy", '<'),
     ];
     section("channels", &headers, channels.iter().map(row).collect())
 }

@@ -13,7 +13,8 @@ use qos::priority::{Change, Changes, PrioritySettings};
 use serde_json::json;
 use show::Shown;
 use thalweg::admin::{EndReport, Request};
-use thalweg::control::Document;
+use thalweg::channel::proxy::ProxyChanges;
+use thalweg::control::{Direction, Document};
 
 /// Change the priority of a live channel: packets and threads, at both ends, at once and without reconnecting
 ///
@@ -22,12 +23,13 @@ use thalweg::control::Document;
 /// process. NAME=default takes a setting back.
 #[derive(Args, Debug)]
 #[command(
-    override_usage = "thalweg set [OPTIONS] /OUT [/IN] [class=CLASS] [dscp=DSCP] [tos=N] [priority=N] [sched=SCHED] [affinity=CPUS] [pace=RATE]",
+    override_usage = "thalweg set [OPTIONS] /OUT [/IN] [class=CLASS] [dscp=DSCP] [tos=N] [priority=N] [sched=SCHED] [affinity=CPUS] [pace=RATE] [every=N] [rate=P/Q] [picture=WxH] [proxy=PLACE]",
     after_help = "Example: thalweg set /arm/out /arm/in class=high sched=fifo:30 affinity=1\n         thalweg set /camera/out /viewer/in class=default sched=default"
 )]
 pub struct SetArguments {
     /// The publishing port, the subscribing port, and what is set: class=low|normal|high|critical, dscp=AF42, tos=144,
-    /// priority=6 (of the socket), sched=other|fifo:30|rr:10|deadline:1ms/10ms, affinity=0-1, pace=20Mbit/s
+    /// priority=6 (of the socket), sched=other|fifo:30|rr:10|deadline:1ms/10ms, affinity=0-1, pace=20Mbit/s; how much of the stream, and where the rest is
+    /// left out: every=10, rate=4/5, picture=320x240, proxy=publisher|subscriber|relay:NAME
     #[arg(value_name = "PORT|NAME=VALUE", required = true, num_args = 1..)]
     words: Vec<String>,
     /// Which end
@@ -55,6 +57,7 @@ pub struct GetArguments {
 struct Wish<'a> {
     ports: Vec<&'a str>,
     changes: Changes,
+    proxy: ProxyChanges,
 }
 
 impl<'a> Wish<'a> {
@@ -62,28 +65,45 @@ impl<'a> Wish<'a> {
         let (ports, settings): (Vec<&str>, Vec<&str>) =
             words.iter().map(String::as_str).partition(|w| w.starts_with('/'));
         let mut changes = Changes::default();
-        settings.iter().try_for_each(|word| changes.add(word)).map_err(|wrong| Failure::Usage(wrong.to_string()))?;
+        let mut proxy = ProxyChanges::default();
+        for word in settings {
+            if !proxy.add(word).map_err(Failure::Usage)? {
+                changes.add(word).map_err(|wrong| Failure::Usage(wrong.to_string()))?;
+            }
+        }
         if ports.is_empty() || ports.len() > 2 {
             return Err(Failure::Usage(
                 "a publishing and a subscribing port are needed: thalweg set /OUT /IN class=high".into(),
             ));
         }
-        if changes.is_empty() {
+        if !proxy.is_empty() && ports.len() < 2 {
+            return Err(Failure::Usage("every, rate, picture and proxy are for one channel: name both ports".into()));
+        }
+        if changes.is_empty() && proxy.is_empty() {
             return Err(Failure::Usage(format!(
                 "nothing is set: add class=high, sched=fifo:30 or the like; `thalweg get {}` shows what there is",
                 ports.join(" ")
             )));
         }
-        Ok(Self { ports, changes })
+        Ok(Self { ports, changes, proxy })
     }
 }
 
 /// Changes a channel's priority.
 pub fn set(arguments: &SetArguments) -> Result {
-    let Wish { ports, changes } = Wish::read(&arguments.words)?;
+    let Wish { ports, changes, proxy } = Wish::read(&arguments.words)?;
     let mut session = arguments.common.open("set")?;
     let nodes = session.settled();
     let (out, other) = (ports[0], ports.get(1).copied().unwrap_or(ports[0]));
+    if !proxy.is_empty() {
+        let node = ends::find_as(&nodes, other, Direction::Subscriber)?;
+        let (publisher, subscriber) = (out.to_owned(), other.to_owned());
+        session.node.ask(node, &Request::Scale { publisher, subscriber, changes: proxy }, ends::PATIENCE)?;
+        if changes.is_empty() {
+            let reports = of_channel(&session, &nodes, out, other)?;
+            return show::print(&session, out, other, &reports);
+        }
+    }
     let ends = ends_of(&nodes, out, other, arguments.end)?;
     let reports = change(&session, &ends, &changes)?;
     show::print(&session, out, other, &reports)

@@ -9,7 +9,7 @@ use crate::quantity;
 use crate::session::{Common, Session};
 use crate::signals::TICK;
 use crate::statistics::Latencies;
-use crate::tap::{Callback, Tap, Target};
+use crate::tap::{Callback, Scaled, Tap, Target};
 use clap::Args;
 use show::{Origins, Shown};
 use std::collections::HashMap;
@@ -28,9 +28,8 @@ use thalweg::port::SampleInfo;
 pub struct Arguments {
     #[command(flatten)]
     target: Target,
-    /// Only samples whose sequence number is a multiple of N
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
-    every: u64,
+    #[command(flatten)]
+    scaled: Scaled,
     /// Only samples published at least this long after the one before, per publisher: 20ms
     #[arg(long, value_name = "DURATION", value_parser = quantity::duration, allow_negative_numbers = true)]
     min_separation: Option<Duration>,
@@ -62,18 +61,19 @@ const AHEAD: usize = 16;
 pub fn run(arguments: &Arguments) -> Result {
     let mut session = arguments.common.open("sub")?;
     let (tell, told) = sync_channel(AHEAD);
-    let (every, separation) = (arguments.every, arguments.min_separation);
-    let callback = move || forward(tell.clone(), Selection::new(every, separation));
-    let tap = Tap::with(&session, &arguments.target, Some(arguments.given.clone()), callback)?;
+    let separation = arguments.min_separation;
+    let callback = move || forward(tell.clone(), Separation::new(separation));
+    let (given, scaled) = (Some(arguments.given.clone()), arguments.scaled.clone());
+    let tap = Tap::with(&session, &arguments.target, given, scaled, callback)?;
     let mut printer = Printer { arguments, origins: Origins::default(), printed: 0, latencies: Latencies::new() };
     let outcome = print_all(&mut printer, &mut session, tap, told);
     printer.tell_latencies();
     outcome
 }
 
-fn forward(tell: SyncSender<Arrived>, mut selection: Selection) -> Callback {
+fn forward(tell: SyncSender<Arrived>, mut separation: Separation) -> Callback {
     Box::new(move |sample| {
-        if selection.takes(sample.info()) {
+        if separation.takes(sample.info()) {
             // An error means that nobody prints any more: the verb is about to end.
             let _ = tell.send(Arrived { info: *sample.info(), bytes: sample.to_vec() });
         }
@@ -94,23 +94,19 @@ fn print_all(printer: &mut Printer<'_>, session: &mut Session, mut tap: Tap, tol
     Ok(())
 }
 
-/// Which samples are wanted.
-struct Selection {
-    every: u64,
+/// Which samples are far enough apart.
+struct Separation {
     separation_ns: u64,
     last: HashMap<(NodeId, PortId), u64>,
 }
 
-impl Selection {
-    fn new(every: u64, separation: Option<Duration>) -> Self {
+impl Separation {
+    fn new(separation: Option<Duration>) -> Self {
         let separation_ns = separation.map_or(0, |s| u64::try_from(s.as_nanos()).unwrap_or(u64::MAX));
-        Self { every, separation_ns, last: HashMap::new() }
+        Self { separation_ns, last: HashMap::new() }
     }
 
     fn takes(&mut self, info: &SampleInfo) -> bool {
-        if !info.seq.is_multiple_of(self.every) {
-            return false;
-        }
         if self.separation_ns == 0 {
             return true;
         }
@@ -172,14 +168,23 @@ mod tests {
 
     fn info(seq: u64, source_ns: u64) -> SampleInfo {
         let (node, port) = (NodeId(1), PortId(1));
-        SampleInfo { node, port, incarnation: 1, seq, source_ns, received_ns: source_ns, same_clock: true }
+        SampleInfo {
+            node,
+            port,
+            incarnation: 1,
+            seq,
+            source_ns,
+            received_ns: source_ns,
+            same_clock: true,
+            scaled: None,
+        }
     }
 
     #[test]
-    fn selection_is_by_sequence_number_and_by_distance_in_time() {
-        let mut third = Selection::new(3, None);
-        assert_eq!((1..=7).filter(|seq| third.takes(&info(*seq, 0))).collect::<Vec<_>>(), [3, 6]);
-        let mut apart = Selection::new(1, Some(Duration::from_nanos(20)));
+    fn separation_is_by_distance_in_time() {
+        let mut all = Separation::new(None);
+        assert!((1..=7).all(|seq| all.takes(&info(seq, 0))));
+        let mut apart = Separation::new(Some(Duration::from_nanos(20)));
         let taken: Vec<u64> = (1..=6).filter(|seq| apart.takes(&info(*seq, seq * 8))).collect();
         assert_eq!(taken, [1, 4]);
     }

@@ -6,7 +6,8 @@ use crate::priority::Given;
 use crate::quantity;
 use crate::session::Session;
 use clap::Args;
-use qos::{Qos, Reliability};
+use qos::{Place, Qos, Reliability, Scale};
+use thalweg::channel::proxy::Selection;
 use thalweg::codec::Untyped;
 use thalweg::control::matching::topic_matches;
 use thalweg::control::{Direction, PortInfo};
@@ -31,6 +32,29 @@ pub struct Target {
     pub best_effort: bool,
 }
 
+/// How much of a stream is wanted, and where the rest is left out.
+#[derive(Args, Clone, Debug, Default)]
+pub struct Scaled {
+    /// Only samples whose sequence number is a multiple of N
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), conflicts_with = "rate")]
+    every: Option<u32>,
+    /// Only P of every Q samples, evenly spread: 4/5 of 10 Hz are 8 Hz
+    #[arg(long, value_name = "P/Q")]
+    rate: Option<Selection>,
+    /// Where the others are left out: publisher, subscriber or relay:NAME [default: publisher, before they are sent]
+    #[arg(long, value_name = "PLACE")]
+    proxy: Option<Place>,
+}
+
+impl Scaled {
+    fn apply(&self, qos: &mut Qos) {
+        let every = self.every.map(Scale::Every);
+        let rate = self.rate.map(|rate| Scale::Rate { p: rate.part(), q: rate.whole() });
+        qos.scale = every.or(rate).unwrap_or(qos.scale);
+        qos.place = self.proxy.clone().unwrap_or_else(|| qos.place.clone());
+    }
+}
+
 /// What is done with a sample, on the receiving thread.
 pub type Callback = Box<dyn FnMut(Sample<'_, Untyped>) + Send>;
 
@@ -40,20 +64,22 @@ pub struct Tap {
     reliability: Reliability,
     port: Option<Subscriber<Untyped>>,
     given: Option<Given>,
+    scaled: Scaled,
     callback: Box<dyn Fn() -> Callback>,
 }
 
 impl Tap {
     /// Subscribes; `callback` makes what is called with each sample.
     pub fn open(session: &Session, target: &Target, callback: impl Fn() -> Callback + 'static) -> Result<Self> {
-        Self::with(session, target, None, callback)
+        Self::with(session, target, None, Scaled::default(), callback)
     }
 
-    /// As [`Tap::open`], with priorities.
+    /// As [`Tap::open`], with priorities and scaled.
     pub fn with(
         session: &Session,
         target: &Target,
         given: Option<Given>,
+        scaled: Scaled,
         callback: impl Fn() -> Callback + 'static,
     ) -> Result<Self> {
         if target.reliable && quantity::is_lossy(&target.carrier) {
@@ -63,7 +89,8 @@ impl Tap {
         }
         let lossy = target.best_effort || quantity::is_lossy(&target.carrier) || target.is_offered_best_effort(session);
         let reliability = if lossy { Reliability::BestEffort } else { Reliability::Reliable };
-        let mut tap = Self { target: target.clone(), reliability, port: None, given, callback: Box::new(callback) };
+        let mut tap =
+            Self { target: target.clone(), reliability, port: None, given, scaled, callback: Box::new(callback) };
         tap.subscribe(session)?;
         Ok(tap)
     }
@@ -106,6 +133,7 @@ impl Tap {
         if target.carrier != "auto" {
             builder = builder.carriers([target.carrier.as_str()]);
         }
+        self.scaled.apply(&mut qos); // what the command says holds against a profile
         self.port = Some(builder.qos(qos).callback((self.callback)())?);
         Ok(())
     }

@@ -70,6 +70,24 @@ fn bytes_are_dumped_and_selected_by_number() {
 }
 
 #[test]
+fn a_proxy_is_set_shown_and_moved() {
+    let house = House::new();
+    let _publish = house.start("pub /counter --rate 1000 --size 20 --port /out");
+    let _sub = subscriber(&house, "/counter --json --rate 2/5 --carrier tcp");
+    let proxied = |of: &serde_json::Value| of[0]["proxied"].clone();
+    let found = house.wait_for_list("channels", |channels| proxied(channels)["place"] == "publisher");
+    assert_eq!(proxied(&found)["selection"], "2/5", "{found}");
+    let done = house.run("set /out /in every=10 proxy=subscriber");
+    assert_eq!(done.code(), 0, "{}", done.errors);
+    let found = house.wait_for_list("channels", |channels| proxied(channels)["place"] == "subscriber");
+    assert_eq!((&found[0]["lost"], &proxied(&found)["selection"]), (&json!(0), &json!("10")), "{found}");
+    let shown = house.run("get /out /in");
+    assert!(shown.lines.iter().any(|line| line.ends_with("proxy  every 10 at subscriber")), "{:?}", shown.lines);
+    let refused = house.run("set /out /in proxy=elsewhere");
+    assert!(refused.code() == 2 && refused.errors.contains("relay:NAME"), "{}", refused.errors);
+}
+
+#[test]
 fn a_file_arrives_in_blocks() {
     let house = House::new();
     let file = house.path("blocks");

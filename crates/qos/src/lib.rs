@@ -5,6 +5,7 @@ pub mod blocking;
 pub mod contract;
 pub mod expression;
 pub mod network;
+pub mod placement;
 mod policy;
 pub mod priority;
 mod quantity;

@@ -6,6 +6,7 @@ pub mod explain;
 pub mod grammar;
 pub mod priority;
 
+use crate::channel::proxy::{Proxied, ProxyChanges};
 use crate::error::{Error, Result};
 use crate::port::ChannelReport;
 use qos::Class;
@@ -70,6 +71,15 @@ pub enum Request {
         port: String,
         /// The port at the channel's other end; `port` itself: the process; `None`: all channels of the port.
         other: Option<String>,
+    },
+    /// To the subscriber's node: scale a channel so, there (P-08). An open channel's proxy moves while samples flow.
+    Scale {
+        /// Publisher's port name.
+        publisher: String,
+        /// Subscriber's port name.
+        subscriber: String,
+        /// What changes of how and where; what the subscriber's QoS says is the default.
+        changes: ProxyChanges,
     },
     /// To the node of either port: what it knows of the two.
     Explain {
@@ -139,6 +149,8 @@ pub struct EndReport {
     pub because: String,
     /// What is to be known besides, such as `stored: applies when the two are connected`; empty: nothing.
     pub note: String,
+    /// How and where the channel is scaled; `None`: it is not.
+    pub proxied: Option<Proxied>,
     /// The part of the note that says which of `asked` has nothing to act on at this end; empty: all of it has.
     pub without_effect: String,
 }

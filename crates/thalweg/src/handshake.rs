@@ -6,6 +6,7 @@
 //! ignored. On carrier `tcp` the same stream then carries the frames; on the others it stays open as the channel's sign
 //! of life: whoever dies, the other sees its end.
 
+use crate::channel::proxy::{Provenance, Proxy};
 use crate::control::{NodeId, PortId, PortInfo};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -46,6 +47,12 @@ pub struct Request {
     /// Carrier `tcp`: the subscriber answers, and offers to send its answers back on this stream.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answers: Option<Answers>,
+    /// How the stream is to be scaled, and where; left out: not at all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub proxy: Option<Proxy>,
+    /// The proxy of an open channel between the same two ports moves: that channel goes on until the subscriber ends it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub moves: bool,
 }
 
 /// A channel in the other direction, offered along with a question's.
@@ -91,6 +98,9 @@ pub struct Accepted {
     /// of their own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answers: Option<PortInfo>,
+    /// How the flow is scaled before it is sent; left out: not at all, whatever was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scaled: Option<Provenance>,
 }
 
 /// A refusal.

@@ -95,6 +95,43 @@ fn resume_after(outage: &dyn Fn(&TwoHosts, bool) -> Result<(), String>) {
     }
 }
 
+/// An overloaded link may take several signs of life in a row from channels without priority.
+#[test]
+fn five_seconds_of_silence_end_no_channel() {
+    let _alone = world::alone();
+    let hosts = match TwoHosts::new("q") {
+        Ok(hosts) => hosts,
+        Err(why) => return skipped(why),
+    };
+    let world = World::new();
+    let at = [format!("{A}:7400"), format!("{B}:7400"), format!("{B}:7401"), format!("{B}:7402")];
+    let file = addresses(&world, &at);
+    let publisher = format!("publisher topic=/a file={file} listen={}", at[0]);
+    let mut parts = vec![Agent::start_by(&world, &publisher, &hosts.in_a())];
+    parts.extend(CARRIERS.iter().zip(&at[1..]).map(|(carrier, at)| {
+        let part = format!("subscriber topic=/a carriers={carrier} file={file} listen={at}");
+        Agent::start_by(&world, &part, &hosts.in_b())
+    }));
+    parts[0].connected(3);
+    parts[1..].iter_mut().for_each(|subscriber| subscriber.connected(1));
+    if let Err(why) = hosts.silence(true) {
+        return skipped(why);
+    }
+    std::thread::sleep(Duration::from_secs(5));
+    hosts.silence(false).unwrap();
+    let last = number(&parts[0].ask("publish count=100 hz=50"), "last");
+    for (carrier, subscriber) in CARRIERS.iter().zip(&mut parts[1..]) {
+        assert!(
+            subscriber.ask(&format!("until last={last} ms=5000"))["ok"] == true,
+            "{carrier}: nothing comes any more"
+        );
+    }
+    for part in &mut parts {
+        let events = part.ask("status")["events"].to_string();
+        assert!(events.contains(" over ") && !events.contains(" ended: "), "{events}");
+    }
+}
+
 #[test]
 fn a_subscriber_behind_a_bad_link_over_tcp_delays_nobody() {
     behind_a_bad_link("tcp");

@@ -6,6 +6,7 @@ use qos::priority::{Dscp, PrioritySettings};
 use serde::Serialize;
 use serde_json::json;
 use thalweg::admin::EndReport;
+use thalweg::channel::proxy::Proxied;
 
 /// One end of a channel as `--json` tells it.
 #[derive(Serialize)]
@@ -19,6 +20,8 @@ pub struct Shown<'a> {
     qos: Packets<'a>,
     effective: bool,
     because: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    proxied: Option<&'a Proxied>,
     #[serde(skip_serializing_if = "str::is_empty")]
     note: &'a str,
 }
@@ -80,6 +83,7 @@ impl<'a> Shown<'a> {
             },
             effective: report.effective,
             because: &report.because,
+            proxied: report.proxied.as_ref(),
             note: &report.note,
         }
     }
@@ -120,6 +124,9 @@ fn end(report: &EndReport) -> Vec<String> {
         lines.push(below("qos", &packets(report)));
         let answer = if report.effective { "yes" } else { "no" };
         lines.push(format!("  {:<10}  effective: {answer}, because {}", "", report.because));
+    }
+    if let Some(proxied) = &report.proxied {
+        lines.push(below("proxy", &proxied.to_string()));
     }
     if !report.note.is_empty() {
         lines.push(below("note", &report.note));

@@ -76,6 +76,9 @@ impl Shown<'_> {
         object.insert("received_ns".into(), json!(self.info.received_ns));
         object.insert("latency_us".into(), json!(self.info.latency_ns().map(microseconds)));
         object.insert("size".into(), json!(self.bytes.len()));
+        if let Some(scaled) = &self.info.scaled {
+            object.insert("scaled".into(), json!(scaled));
+        }
         object.insert("type".into(), json!(self.origin.message.as_ref().map(|m| &m.name)));
         match self.value() {
             Some(value) => object.insert("data".into(), value),
@@ -181,6 +184,7 @@ mod tests {
             source_ns: 1000,
             received_ns: 13_345,
             same_clock: true,
+            scaled: None,
         };
         let origin = Origin { topic: "/a".into(), port: "/p".into(), message: None };
         let shown = Shown { origin: &origin, info: &info, bytes: &[1; 300], full: false };

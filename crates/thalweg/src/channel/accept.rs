@@ -33,7 +33,7 @@ impl Arrival {
 pub struct Counters {
     /// New frames.
     pub received: u64,
-    /// Frames that never came (so far: one that comes late is taken off again).
+    /// Frames that never came (so far: one that comes late and is still delivered is taken off again).
     pub lost: u64,
     /// Frames that came again, or far too late.
     pub duplicates: u64,
@@ -50,6 +50,7 @@ pub struct Accept {
     samples: Window,
     floor: Option<u64>, // the last sample delivered (ordered), or delivered before the flow resumed (unordered)
     ordered: bool,
+    late: bool, // the last frame
     counters: Counters,
 }
 
@@ -58,7 +59,7 @@ impl Accept {
     /// member that joined later). `ordered`: a sample is delivered only if it is newer than the last one.
     pub fn new(first: Option<u32>, ordered: bool) -> Self {
         let frames = Window::new(first.map(|f| u64::from(f) + BASE));
-        Self { frames, samples: Window::new(None), floor: None, ordered, counters: Counters::default() }
+        Self { frames, samples: Window::new(None), floor: None, ordered, late: false, counters: Counters::default() }
     }
 
     /// Says which sample was delivered last on the flow before this one: nothing up to it is delivered again.
@@ -70,6 +71,7 @@ impl Accept {
     #[inline]
     pub fn frame(&mut self, sequence: u32) -> Arrival {
         let arrival = self.frames.note(self.widen(sequence));
+        self.late = arrival == Arrival::Late;
         match arrival {
             Arrival::InOrder => self.counters.received += 1,
             Arrival::Gap(n) => {
@@ -94,7 +96,7 @@ impl Accept {
         missing
     }
 
-    /// Whether a whole sample is delivered.
+    /// Whether a whole sample is delivered, whose frame was the last one noted.
     #[inline]
     pub fn sample(&mut self, sequence: u64) -> bool {
         let newer = self.floor.is_none_or(|floor| sequence > floor);
@@ -102,7 +104,10 @@ impl Accept {
         if deliver && self.ordered {
             self.floor = Some(sequence);
         }
-        self.counters.outdated += u64::from(!deliver);
+        if !deliver {
+            self.counters.outdated += 1;
+            self.counters.lost += u64::from(self.late); // it came, and is lost all the same
+        }
         deliver
     }
 
@@ -258,6 +263,18 @@ mod tests {
         assert_eq!((accept.announced(1), accept.announced(3), accept.announced(3)), (0, 2, 0));
         assert_eq!(accept.frame(2), Arrival::Late);
         assert_eq!(accept.counters().lost, 1);
+    }
+
+    #[test]
+    fn what_a_new_mark_overtakes_is_lost_and_counted() {
+        let mut accept = Accept::new(Some(0), true);
+        // 3 and 4 left with a higher mark and came before 1 and 2, which waited in the lower band.
+        let arrived = [0, 3, 4, 1, 2, 5];
+        let delivered: Vec<u32> =
+            arrived.into_iter().filter(|n| accept.frame(*n).is_new() && accept.sample(u64::from(*n) + 1)).collect();
+        assert_eq!(delivered, [0, 3, 4, 5]);
+        let want = Counters { received: 6, lost: 2, duplicates: 0, reordered: 2, outdated: 2 };
+        assert_eq!(accept.counters(), want);
     }
 
     #[test]

@@ -276,7 +276,8 @@ impl Inbound {
             trace::step(trace::Step::Receive);
             trace::step(trace::Step::Parse);
             trace::step(trace::Step::Accept);
-            if !self.accept.frame(meta.flow_seq).is_new() || !self.accept.sample(meta.seq) {
+            let new = self.accept.frame(meta.flow_seq).is_new() && self.accept.sample(meta.seq);
+            if !(new && self.channel.selection.takes(meta.seq)) {
                 ring.give_back(taken);
                 continue;
             }
@@ -285,9 +286,11 @@ impl Inbound {
             let info = info(&self.channel, meta.seq, meta.stamp_ns, linux::clock::monotonic_ns());
             trace::step(trace::Step::Deliver);
             if self.inlet.keeps() {
-                self.inlet.deliver(Delivery { info, payload: Payload::Shared(ring.keep(taken)) });
+                let payload = Payload::Shared(ring.keep(taken));
+                self.channel.gate.deliver(self.inlet.as_ref(), Delivery { info, payload });
             } else {
-                self.inlet.deliver(Delivery { info, payload: Payload::Bytes(ring.bytes(&taken)) });
+                let payload = Payload::Bytes(ring.bytes(&taken));
+                self.channel.gate.deliver(self.inlet.as_ref(), Delivery { info, payload });
                 ring.give_back(taken);
             }
         }
@@ -312,15 +315,14 @@ fn deliver(
 ) -> u32 {
     trace::step(trace::Step::Parse);
     trace::step(trace::Step::Accept);
-    if !accept.frame(header.sequence).is_new() || !accept.sample(header.sample) {
+    let new = accept.frame(header.sequence).is_new() && accept.sample(header.sample);
+    if !(new && channel.selection.takes(header.sample)) {
         return 0;
     }
     count(channel, header.sample, message.len(), accept.counters().lost);
     trace::step(trace::Step::Deliver);
-    inlet.deliver(Delivery {
-        info: info(channel, header.sample, header.stamp_ns, now),
-        payload: Payload::Bytes(message),
-    });
+    let info = info(channel, header.sample, header.stamp_ns, now);
+    channel.gate.deliver(inlet, Delivery { info, payload: Payload::Bytes(message) });
     1
 }
 
@@ -333,6 +335,7 @@ pub(crate) fn info(channel: &Channel, seq: u64, source_ns: u64, received_ns: u64
         source_ns,
         received_ns,
         same_clock: channel.same_clock,
+        scaled: channel.provenance(),
     }
 }
 

@@ -7,5 +7,6 @@ pub mod flow;
 pub mod fragment;
 pub mod inbound;
 pub mod outgoing;
+pub mod proxy;
 pub mod queue;
 pub mod right;

@@ -58,6 +58,9 @@ impl Control {
             Ok(admin::Request::Set { port, other, changes }) => self.set_priority(&port, &other, &changes),
             Ok(admin::Request::Remember { port, other, settings }) => self.remember(port, other, settings),
             Ok(admin::Request::Get { port, other }) => self.get_priority(&port, other.as_deref()),
+            Ok(admin::Request::Scale { publisher, subscriber, changes }) => {
+                self.set_proxy(&publisher, &subscriber, &changes).map_or_else(admin::Reply::No, |()| admin::Reply::Done)
+            }
             Ok(admin::Request::Explain { publisher, subscriber }) => {
                 admin::Reply::Explanation(self.explain(&publisher, &subscriber))
             }

@@ -5,11 +5,13 @@ use super::dial::Dial;
 use super::entries::{Entry, Joining};
 use super::reader::{CALLBACK, ServedBy, guarded};
 use super::wanted::{Candidate, Pair, Progress, Route, Wanted, candidates};
+use crate::channel::proxy::Proxy;
 use crate::control::matching::{Match, compare};
 use crate::control::{Direction, Document, PortInfo};
 use crate::event::Event;
 use crate::port::{AnyInlet, Channel, LOCAL, PortRef, Way};
 use linux::poll::Readiness;
+use qos::Place;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
@@ -53,24 +55,35 @@ impl Control {
         asked: &PortInfo,
         by_name: Option<Option<String>>,
     ) {
-        let here = self.state.document();
-        let there = self.state.directory().node(publisher.node).cloned();
-        let Some(there) = there else { return };
-        let only = by_name.as_ref().and_then(|carrier| carrier.as_deref());
-        let mut ways = candidates(&here, &there, offered, asked, only);
-        if let Some(extra) = self.added_carriers(&there, offered, asked, only) {
-            ways.splice(0..0, extra);
-        }
-        if !self.state.settings.around.is_nothing() {
-            ways.retain(|way| !matches!(way.carrier.as_str(), "local" | "shm"));
-        }
+        let (pair, proxy) = ((publisher, subscriber), self.proxy_of(&offered.name, asked));
+        let ways = self.ways(pair, offered, asked, &proxy);
         if ways.is_empty() {
             let text = format!("{} cannot reach {}: no carrier and address in common", asked.name, offered.name);
             return self.warn(text);
         }
-        let pair = (publisher, subscriber);
-        self.wanted.insert(pair, Wanted::new(offered.clone(), asked.clone(), ways, by_name.is_some(), Instant::now()));
+        let mut wanted = Wanted::new(offered.clone(), asked.clone(), ways, by_name.is_some(), Instant::now());
+        wanted.proxy = proxy;
+        self.wanted.insert(pair, wanted);
         self.try_wanted(pair);
+    }
+
+    /// The ways to a publisher, best first: where the proxy is to be, then without a relay.
+    pub(super) fn ways(&self, pair: Pair, offered: &PortInfo, asked: &PortInfo, proxy: &Proxy) -> Vec<Candidate> {
+        let here = self.state.document();
+        let Some(there) = self.state.directory().node(pair.0.node).cloned() else { return Vec::new() };
+        let by_name = self.connected.get(&(offered.name.clone(), asked.name.clone())).cloned().flatten();
+        let only = by_name.as_deref();
+        let mut ways = candidates(&here, &there, offered, asked, only);
+        if let Some(extra) = self.added_carriers(&there, offered, asked, only) {
+            ways.splice(0..0, extra);
+        }
+        if proxy.place == Place::Subscriber {
+            ways.iter_mut().for_each(|way| way.place = Place::Subscriber);
+        }
+        if !self.state.settings.around.is_nothing() {
+            ways.retain(|way| !matches!(way.carrier.as_str(), "local" | "shm"));
+        }
+        ways
     }
 
     /// Carriers that were added to this node and that both ports name.
@@ -85,7 +98,12 @@ impl Control {
         let names = self.carriers.iter().map(|c| c.name().to_owned()).filter(|n| !builtin(n));
         let named = |n: &String| only.map_or(offered.carriers.contains(n) && asked.carriers.contains(n), |o| o == n);
         let address = there.addresses.first()?;
-        Some(names.filter(named).map(|carrier| Candidate { carrier, route: Route::Tcp(*address) }).collect())
+        Some(
+            names
+                .filter(named)
+                .map(|carrier| Candidate { carrier, route: Route::Tcp(*address), place: Place::default() })
+                .collect(),
+        )
     }
 
     pub(super) fn try_wanted(&mut self, pair: Pair) {
@@ -100,7 +118,7 @@ impl Control {
             return wanted.failed(Instant::now());
         }
         wanted.progress = Progress::Dialing;
-        match Dial::start(&self.state, pair, wanted, &candidate, &self.carriers) {
+        match Dial::start(&self.state, pair, wanted, &candidate, &self.carriers, false) {
             Ok(dial) => {
                 if self.watch(Entry::Dial(Box::new(dial)), Readiness::OUT).is_none() {
                     self.try_failed(pair, "the connection cannot be watched: out of descriptors?");
@@ -137,7 +155,13 @@ impl Control {
         let pair = (publisher, subscriber);
         let Some(wanted) = self.wanted.get(&pair) else { return };
         let ports = (&wanted.publisher, &wanted.subscriber);
-        let channel = Arc::new(self.channel(pair, ports, "local", incarnation, true));
+        let channel = self.channel(pair, ports, "local", incarnation, true);
+        let mut channel = self.scaled_local(channel, &wanted.proxy, outlet.last_seq());
+        if let Progress::Open(older) = &wanted.progress {
+            channel.replaces = Some(older.id); // its proxy changes between two samples
+            self.forget_channel(older);
+        }
+        let channel = Arc::new(channel);
         if let Err(error) = self.start_server(&inlet) {
             return self.try_failed((publisher, subscriber), &format!("no thread for its callbacks: {error}"));
         }
@@ -164,7 +188,9 @@ impl Control {
             true => self.state.readers.served_by_port(&channel, inlet),
             false => self.state.readers.served_elsewhere(&channel, ServedBy::Publisher),
         }
+        let asked = Proxy::made(&channel);
         self.opened(pair, channel);
+        self.settle(pair, &asked);
     }
 
     /// Starts the thread that runs the callbacks of `local` channels, where they need one and there is none yet. A
@@ -210,6 +236,10 @@ impl Control {
             incarnation,
             max_message: offered.qos.max_message.min(asked.qos.max_message),
             same_clock,
+            proxied: None,
+            replaces: None,
+            selection: Default::default(),
+            gate: Default::default(),
             counters: Default::default(),
             closed: Default::default(),
             interrupt: Default::default(),
@@ -233,14 +263,12 @@ impl Control {
 
     /// A channel of a subscriber of this node ended by itself: it is tried again as long as its publisher may be there.
     pub(super) fn channel_ended(&mut self, channel: &Arc<Channel>, why: String) {
-        let held = |e: &Option<Entry>| matches!(e, Some(Entry::Held(_, c)) if Arc::ptr_eq(c, channel));
-        if let Some(index) = self.entries.iter().position(held) {
-            self.unwatch(index);
-        }
         channel.close();
         let pair = (channel.publisher, channel.subscriber);
-        self.forget_channel(channel);
-        self.detach_local(channel);
+        self.drop_channel(channel);
+        if self.ended_in_move(channel) {
+            return;
+        }
         let Some(wanted) = self.wanted.get_mut(&pair) else { return };
         if !matches!(&wanted.progress, Progress::Open(open) if Arc::ptr_eq(open, channel)) {
             return; // an older one; the present one goes on
@@ -269,7 +297,17 @@ impl Control {
         }
     }
 
-    pub(super) fn forget_channel(&mut self, channel: &Arc<Channel>) {
+    /// A channel of a subscriber of this node is no more.
+    pub(super) fn drop_channel(&mut self, channel: &Arc<Channel>) {
+        let held = |e: &Option<Entry>| matches!(e, Some(Entry::Held(_, c)) if Arc::ptr_eq(c, channel));
+        if let Some(index) = self.entries.iter().position(held) {
+            self.unwatch(index);
+        }
+        self.forget_channel(channel);
+        self.detach_local(channel);
+    }
+
+    pub(super) fn forget_channel(&self, channel: &Arc<Channel>) {
         if let Some(inlet) = self.state.inlet(channel.subscriber.port)
             && let Ok(mut channels) = inlet.channels().lock()
         {
@@ -303,6 +341,7 @@ impl Control {
     }
 
     pub(super) fn drop_wanted(&mut self, pair: Pair, why: &str) {
+        self.give_up_move(pair);
         let Some(wanted) = self.wanted.remove(&pair) else { return };
         if let Progress::Open(channel) = &wanted.progress {
             channel.close();

@@ -4,11 +4,13 @@ use super::FlowNews;
 use super::commands::Asker;
 use super::entries::{Entry, Joining};
 use super::priority::ByNames;
+use super::proxy::Move;
 use super::state::NodeState;
 use super::wanted::{Pair, Progress, WantedChannels};
 use crate::carrier::Carrier;
 use crate::channel::flow::Flow;
 use crate::channel::inbound::Inbound;
+use crate::channel::proxy::{Proxy, Selection};
 use crate::control::kept::Connection;
 use crate::control::{self, Discovery, NodeId, PortId, PortInfo};
 use crate::event::Event;
@@ -37,6 +39,8 @@ pub(crate) enum Command {
         /// The channel of the answers, by its ports and number; `None`: it could not be opened.
         answers: Option<(Pair, u64)>,
     },
+    /// The new flow of a proxy that moved has taken over.
+    Moved(Pair),
     /// What the flow with this id has to say.
     Flow(u32, FlowNews),
     /// Everything before it was carried out.
@@ -56,7 +60,7 @@ pub(crate) struct Control {
     pub(super) commands: mpsc::Receiver<Command>,
     pub(super) entries: Vec<Option<Entry>>,
     pub(super) discoveries: Vec<Box<dyn Discovery>>,
-    pub(super) groups: HashMap<(PortId, IpAddr), (Arc<Flow>, Parameters)>,
+    pub(super) groups: HashMap<(PortId, IpAddr, Selection), (Arc<Flow>, Parameters)>,
     pub(super) wanted: WantedChannels,
     pub(super) carriers: Vec<Arc<dyn Carrier>>,
     pub(super) attaching: Vec<Joining>,
@@ -74,6 +78,10 @@ pub(crate) struct Control {
     pub(super) apart: BTreeSet<(String, String)>,
     /// Connections that last, of this node's publishers: subscribers of other hosts are told of them.
     pub(super) lasting: Vec<Connection>,
+    /// What an administrator asked for of single channels, by the names of publisher and subscriber.
+    pub(super) proxies: BTreeMap<(String, String), Proxy>,
+    /// Proxies that move.
+    pub(super) moves: BTreeMap<Pair, Move>,
     /// What was asked for this node's ends of single channels: also for those that come again.
     pub(super) kept: ByNames,
     /// What was asked for other nodes' ends of channels with this node's ports: for those that start anew.
@@ -132,7 +140,7 @@ impl Control {
         });
         let busy = (!(self.attaching.is_empty() && self.detaching.is_empty() && self.leaving.is_empty()))
             .then(|| Instant::now() + BUSY_PAUSE);
-        wanted.chain(streams).chain(busy).min()
+        wanted.chain(streams).chain(busy).chain(self.next_move()).min()
     }
 
     pub(super) fn timers(&mut self, now: Instant) {
@@ -152,6 +160,7 @@ impl Control {
         due.into_iter().for_each(|pair| self.try_wanted(pair));
         let hopeless: Vec<Pair> = self.wanted.iter().filter(|(_, w)| w.is_hopeless(now)).map(|(p, _)| *p).collect();
         hopeless.into_iter().for_each(|pair| self.drop_wanted(pair, "its node is gone"));
+        self.retry_moves(now);
         self.expire_streams(now);
     }
 
@@ -163,9 +172,9 @@ impl Control {
                     self.count("incoming streams that said nothing in time");
                 }
                 Some(Entry::Dial(dial)) if dial.until <= now => {
-                    let pair = dial.pair;
+                    let (pair, moves) = (dial.pair, dial.moves);
                     self.unwatch(index);
-                    self.try_failed(pair, "no answer in time");
+                    self.dial_failed(pair, moves, "no answer in time");
                 }
                 _ => {}
             }

@@ -3,13 +3,13 @@
 use super::control::Control;
 use super::entries::Entry;
 use super::priority::Side;
-use super::reader::ServedBy;
 use super::state::NodeState;
 use super::wanted::{Candidate, Pair, Progress, Route, Wanted};
 use super::wrap;
 use crate::carrier::tcp::{self, TcpReceive};
 use crate::carrier::{Carrier, Opening, Place, ReceiveHalf, shared};
 use crate::channel::inbound::{Agreed, Inbound};
+use crate::channel::proxy::Proxy;
 use crate::control::CHANNEL_HANDSHAKE;
 use crate::control::local::Users;
 use crate::handshake::{self, Accepted, Answer, Answers, Parameters, Refused, Request, VERSION};
@@ -27,6 +27,9 @@ pub(crate) struct Dial {
     pub pair: Pair,
     pub stream: OwnedFd,
     pub until: Instant,
+    /// It opens a channel beside the present one, to which a proxy moves.
+    pub moves: bool,
+    proxy: Proxy,
     carrier: String,
     connecting: bool,
     request: Option<Request>,
@@ -50,8 +53,10 @@ impl Dial {
         wanted: &Wanted,
         candidate: &Candidate,
         carriers: &[Arc<dyn Carrier>],
+        moves: bool,
     ) -> Result<Self, String> {
         let stream = connect(&candidate.route).map_err(|e| format!("cannot connect to {:?}: {e}", candidate.route))?;
+        let proxy = Proxy { place: candidate.place.clone(), ..wanted.proxy.clone() };
         let request = Request {
             version: VERSION,
             realm: state.settings.realm.clone(),
@@ -64,13 +69,17 @@ impl Dial {
             clock: state.clock.clone(),
             by_name: wanted.by_name,
             parameters: Parameters { hold: hold(state, pair, wanted), ..Parameters::default() },
-            answers: super::answers::offer(state, wanted, &candidate.carrier),
+            answers: super::answers::offer(state, wanted, &candidate.carrier).filter(|_| !moves),
+            proxy: Some(proxy.clone()).filter(|proxy| !proxy.is_nothing()),
+            moves,
         };
         let answers = request.answers.clone();
         Ok(Self {
             pair,
             stream,
             until: Instant::now() + ATTEMPT,
+            moves,
+            proxy,
             carrier: candidate.carrier.clone(),
             connecting: true,
             request: Some(request),
@@ -96,7 +105,8 @@ impl Dial {
         if let Some(via) = &self.via {
             let (local, peer) = (socket.local_addr()?.as_socket(), socket.peer_addr()?.as_socket());
             let (Some(local), Some(peer)) = (local, peer) else { return Err(io::ErrorKind::AddrNotAvailable.into()) };
-            let place = Place { local, peer, port_number: super::incoming::port_number(self.pair.0) };
+            let port_number = super::incoming::port_number(self.pair.0, Proxy::sent(request.proxy.as_ref()));
+            let place = Place { local, peer, port_number };
             let (opening, parameters) = via.receiver(&place)?;
             (self.opening, request.parameters, self.place) = (Some(opening), parameters, Some(place));
         }
@@ -146,15 +156,15 @@ impl Control {
         if dial.connecting {
             match dial.ask(self.state.users) {
                 Ok(()) => drop(self.watch(Entry::Dial(dial), Readiness::IN)),
-                Err(error) => self.try_failed(dial.pair, &error.to_string()),
+                Err(error) => self.dial_failed(dial.pair, dial.moves, &error.to_string()),
             }
             return;
         }
         match dial.read() {
             Ok(None) => drop(self.watch(Entry::Dial(dial), Readiness::IN)),
             Ok(Some(Answer::Accepted(accepted))) => self.accept(*dial, accepted),
-            Ok(Some(Answer::Refused(refused))) => self.refused(dial.pair, refused),
-            Err(error) => self.try_failed(dial.pair, &error.to_string()),
+            Ok(Some(Answer::Refused(refused))) => self.refused(&dial, refused),
+            Err(error) => self.dial_failed(dial.pair, dial.moves, &error.to_string()),
         }
     }
 
@@ -165,9 +175,15 @@ impl Control {
         }
     }
 
-    fn refused(&mut self, pair: Pair, refused: Refused) {
-        if matches!(refused.policy.as_str(), "carrier" | "system" | "answers") {
-            return self.try_failed(pair, &format!("refused: {}", refused.remedy));
+    pub(super) fn dial_failed(&mut self, pair: Pair, moves: bool, why: &str) {
+        if moves { self.move_failed(pair, why) } else { self.try_failed(pair, why) }
+    }
+
+    fn refused(&mut self, dial: &Dial, refused: Refused) {
+        let pair = dial.pair;
+        let elsewhere = matches!(refused.policy.as_str(), "carrier" | "system" | "answers");
+        if dial.moves || dial.proxy.place_is_relay() || elsewhere {
+            return self.dial_failed(pair, dial.moves, &format!("refused: {}", refused.remedy));
         }
         if matches!(refused.policy.as_str(), "port" | "node") {
             return self.drop_wanted(pair, "the publisher closed");
@@ -184,7 +200,9 @@ impl Control {
         let resume_after = wanted.resume_after(accepted.incarnation);
         let same_clock = accepted.clock == self.state.clock;
         let ports = (&wanted.publisher, &wanted.subscriber);
-        let channel = Arc::new(self.channel(pair, ports, &dial.carrier, accepted.incarnation, same_clock));
+        let channel = self.channel(pair, ports, &dial.carrier, accepted.incarnation, same_clock);
+        let channel = Arc::new(self.scaled(channel, &dial.proxy, &accepted));
+        let (moves, asked) = (dial.moves, dial.proxy.clone());
         let agreed = Agreed {
             flow: accepted.flow,
             max_message: accepted.max_message.min(inlet.info().qos.max_message) as usize,
@@ -194,32 +212,36 @@ impl Control {
         };
         if dial.carrier == "shm" {
             return match self.map_ring(dial, &channel) {
-                Ok(ring) => self.begin(pair, Inbound::shared(channel, inlet, ring, &agreed)),
-                Err(error) => self.try_failed(pair, &error.to_string()),
+                Ok(ring) => self.begin_or_pass(pair, Inbound::shared(channel, inlet, ring, &agreed), moves, &asked),
+                Err(error) => self.dial_failed(pair, moves, &error.to_string()),
             };
         }
         let answers = dial.answers.take().zip(accepted.answers.clone());
         let stream = answers.as_ref().and_then(|_| dial.stream.try_clone().ok());
         let half = match self.open_half(&mut dial, &accepted, &channel) {
             Ok(half) => half,
-            Err(error) => return self.try_failed(pair, &error.to_string()),
+            Err(error) => return self.dial_failed(pair, moves, &error.to_string()),
         };
         let inbound = Inbound::new(channel, inlet, half, agreed);
         match answers.zip(stream) {
             Some((answers, stream)) => self.send_answers(pair, answers, Arc::new(stream.into()), inbound),
-            None => self.begin(pair, inbound),
+            None => self.begin_or_pass(pair, inbound, moves, &asked),
         }
+    }
+
+    fn begin_or_pass(&mut self, pair: Pair, inbound: Inbound, moves: bool, asked: &Proxy) {
+        if moves {
+            return self.begin_passage(pair, inbound);
+        }
+        self.begin(pair, inbound);
+        self.settle(pair, asked);
     }
 
     /// The channel is open: its port or a reader thread serves it from now on.
     pub(super) fn begin(&mut self, pair: Pair, inbound: Inbound) {
-        let (inlet, channel) = (inbound.inlet.clone(), inbound.channel.clone());
-        let class = self.wanted.get(&pair).map_or(qos::Class::Normal, |wanted| wanted.publisher.qos.class);
+        let channel = inbound.channel.clone();
         // Served before it is told of: who hears of it may ask for its thread.
-        match inlet.adopt(inbound) {
-            Some(inbound) => self.state.readers.serve(inbound, class),
-            None => self.state.readers.served_elsewhere(&channel, ServedBy::Waiter),
-        }
+        self.serve_inbound(pair, inbound);
         self.opened(pair, channel.clone());
         self.prioritise_opened(Side::Subscriber, &channel);
     }

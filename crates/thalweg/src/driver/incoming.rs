@@ -7,6 +7,7 @@ use super::wrap;
 use crate::carrier::tcp::{self, TcpSend};
 use crate::carrier::{Capabilities, Carrier, Place, SendHalf};
 use crate::channel::flow::{Flow, FlowSettings};
+use crate::channel::proxy::{Proxied, Proxy, Selection};
 use crate::control::matching::{Match, compare};
 use crate::control::{CHANNEL_HANDSHAKE, CONTROL_LINK};
 use crate::handshake::{self, Accepted, Answer, LARGEST, Parameters, Refused, Request, VERSION};
@@ -140,12 +141,15 @@ impl Control {
             Ok(found) => found,
             Err(refused) => return Err((refused, stream)),
         };
-        if self.just_shared(ends(self.state.id, request)) {
+        if !request.moves && self.just_shared(ends(self.state.id, request)) {
             return Err((refused("answers", request, "the connection of the questions, which is open"), stream));
         }
+        // A channel whose proxy moves goes on until the new one delivers.
         // Before anything is opened: an older channel of the same two ports may be the last member of the group that this
         // one would join, and takes its flow along.
-        self.replace(ends(self.state.id, request));
+        if !request.moves {
+            self.replace(ends(self.state.id, request));
+        }
         let settings = |id| FlowSettings {
             id,
             policy: outlet.info().qos.queue,
@@ -227,7 +231,7 @@ impl Control {
         place: &Place,
         settings: impl Fn(u32) -> FlowSettings,
     ) -> io::Result<(Way, Accepted)> {
-        let key = (request.to_port, place.local.ip());
+        let key = (request.to_port, place.local.ip(), Proxy::sent(request.proxy.as_ref()));
         if carrier.capabilities().multicast
             && let Some((flow, parameters)) = self.groups.get(&key).filter(|(flow, _)| flow.takes_members())
         {
@@ -312,6 +316,7 @@ impl Control {
             clock: self.state.clock.clone(),
             parameters,
             answers: None,
+            scaled: self.scaled_for(request, outlet),
         }
     }
 
@@ -327,7 +332,10 @@ impl Control {
         let same_clock = request.clock == self.state.clock;
         let pair = ends(self.state.id, request);
         let (ports, incarnation) = ((outlet.info(), &request.subscriber), self.state.incarnation);
-        let channel = Arc::new(self.channel(pair, ports, &request.carrier, incarnation, same_clock));
+        let channel = self.channel(pair, ports, &request.carrier, incarnation, same_clock);
+        let proxied = self.scaled_for(request, outlet.as_ref()).zip(request.proxy.as_ref());
+        let proxied = proxied.map(|(provenance, proxy)| Proxied { place: proxy.place.clone(), provenance });
+        let channel = Arc::new(channel.scaled(Proxy::sent(request.proxy.as_ref()), proxied));
         self.prioritise_sent(&channel, &way, &entry);
         let token = self.watch_served(entry, channel.clone());
         self.attach_now(PendingAttach { outlet, channel, way, token, answer: Some(reply) });
@@ -361,13 +369,20 @@ fn place_of(stream: &OwnedFd, request: &Request) -> Option<Place> {
     let socket = socket2::SockRef::from(stream);
     let (local, peer): (SocketAddr, SocketAddr) =
         (socket.local_addr().ok()?.as_socket()?, socket.peer_addr().ok()?.as_socket()?);
-    Some(Place { local, peer, port_number: port_number(PortRef { node: request.to_node, port: request.to_port }) })
+    Some(Place { local, peer, port_number: number_of(request) })
 }
 
-/// A number for a publishing port that both ends can compute.
-pub(crate) fn port_number(port: PortRef) -> u64 {
+fn number_of(request: &Request) -> u64 {
+    let port = PortRef { node: request.to_node, port: request.to_port };
+    port_number(port, Proxy::sent(request.proxy.as_ref()))
+}
+
+/// A number for a publishing port and what of it is sent, which both ends can compute.
+pub(crate) fn port_number(port: PortRef, sent: Selection) -> u64 {
     // Fibonacci hashing: spreads neighbouring ports of one node over the groups.
-    (port.node.0 ^ u64::from(port.port.0)).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(17)
+    (port.node.0 ^ u64::from(port.port.0) ^ sent.number_of().rotate_left(7))
+        .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+        .rotate_left(17)
 }
 
 fn refused(policy: &str, request: &Request, offered: &str) -> Refused {

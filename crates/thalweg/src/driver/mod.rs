@@ -22,6 +22,7 @@ mod keep;
 mod mismatch;
 mod news;
 mod priority;
+mod proxy;
 mod reader;
 mod sender;
 mod start;

@@ -18,6 +18,7 @@ impl Control {
             Command::Discovered(source, event) => self.discovered(source, event),
             Command::Ended { channel, why } => self.channel_ended(&channel, why),
             Command::Begin { questions, answers } => self.answers_ready(*questions, answers),
+            Command::Moved(pair) => self.proxy_moved(pair),
             Command::Flow(flow, news) => self.flow_news(flow, news),
             Command::Barrier(reached) => drop(reached.send(())),
             Command::Call { to, request, answer } => self.call(to, request, answer),
@@ -119,7 +120,7 @@ impl Control {
         for pair in ended {
             self.cut_wanted(pair, "the port closed");
         }
-        self.groups.retain(|(outlet, _), _| *outlet != port);
+        self.groups.retain(|(outlet, ..), _| *outlet != port);
         self.announce(Change { removed: vec![port], ..Change::default() });
     }
 

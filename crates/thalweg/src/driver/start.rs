@@ -65,6 +65,8 @@ impl Control {
             lasting: Vec::new(),
             apart: BTreeSet::new(),
             kept: BTreeMap::new(),
+            proxies: BTreeMap::new(),
+            moves: BTreeMap::new(),
             lent: BTreeMap::new(),
             processors: linux::sched::read(0).map(|found| found.affinity).unwrap_or_default(),
             rehoming: Vec::new(),

@@ -2,8 +2,10 @@
 
 use super::answers::Upcoming;
 use super::state::CARRIERS;
+use crate::channel::proxy::Proxy;
 use crate::control::{Document, PortInfo};
 use crate::port::{Channel, PortRef};
+use qos::Place;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -38,6 +40,8 @@ pub(crate) enum Route {
 pub(crate) struct Candidate {
     pub carrier: String,
     pub route: Route,
+    /// Where the stream is scaled if it comes this way.
+    pub place: Place,
 }
 
 /// How far a wanted channel has come.
@@ -59,6 +63,8 @@ pub(crate) struct Wanted {
     pub publisher: PortInfo,
     pub subscriber: PortInfo,
     pub by_name: bool,
+    /// What the subscriber wants of the stream.
+    pub proxy: Proxy,
     pub candidates: Vec<Candidate>,
     pub next: usize,
     pub progress: Progress,
@@ -85,6 +91,7 @@ impl Wanted {
             publisher,
             subscriber,
             by_name,
+            proxy: Proxy::default(),
             candidates,
             next: 0,
             progress,
@@ -168,7 +175,7 @@ pub(crate) fn candidates(
     let allowed = |carrier: &str| only.is_some() || [publisher, subscriber].iter().all(|p| named(p, carrier));
     let mut found = Vec::new();
     for carrier in order(publisher, subscriber, only).into_iter().filter(|c| allowed(c)) {
-        let by = |route| Candidate { carrier: carrier.to_owned(), route };
+        let by = |route| Candidate { carrier: carrier.to_owned(), route, place: Place::default() };
         match (carrier, &there.socket) {
             ("local", _) if same_process => found.push(by(Route::Process)),
             ("shm", Some(socket)) if same_host => found.push(by(Route::Unix(socket.clone()))),
@@ -208,7 +215,9 @@ mod tests {
     #[test]
     fn pauses_double_up_to_the_longest_and_every_way_is_tried() {
         let start = Instant::now();
-        let ways = ["shm", "tcp"].map(|c| Candidate { carrier: c.into(), route: Route::Process }).to_vec();
+        let ways = ["shm", "tcp"]
+            .map(|c| Candidate { carrier: c.into(), route: Route::Process, place: Place::default() })
+            .to_vec();
         let info = crate::testing::port_info("/p");
         let mut wanted = Wanted::new(info.clone(), info, ways, false, start);
         let mut pauses = Vec::new();

@@ -40,7 +40,7 @@ pub(crate) enum Payload<'a> {
 }
 
 impl Payload<'_> {
-    fn bytes(&self) -> &[u8] {
+    pub fn bytes(&self) -> &[u8] {
         match self {
             Payload::Bytes(bytes) => bytes,
             Payload::Pooled(buffer) => buffer.payload(),

@@ -44,6 +44,8 @@ enum Done<M: Message> {
         answer: Option<Reply>,
         _room: Vec<Attached<M>>,
         _spare: Pool,
+        /// The channel that gave way to it.
+        replaced: Option<Attached<M>>,
     },
     Refused(Join<M>),
     Left(Option<Attached<M>>),
@@ -162,7 +164,11 @@ impl<M: Message> Outlet<M> {
     pub(super) fn end_join(&self, id: u64) -> Option<bool> {
         self.take_in_if_free();
         match self.joins.take_done(id)? {
-            Some(Done::Joined { answer, .. }) => {
+            Some(Done::Joined { answer, replaced, .. }) => {
+                if let Some(replaced) = replaced {
+                    self.channels.lock().retain(|channel| channel.id != replaced.channel.id);
+                    self.finish(Done::Left(Some(replaced)));
+                }
                 answer.into_iter().for_each(|answer| answer());
                 Some(true)
             }
@@ -244,6 +250,7 @@ impl<M: Message> Outlet<M> {
             room.append(&mut state.attached);
             std::mem::swap(&mut room, &mut state.attached);
         }
+        let replaced = channel.replaces.and_then(|id| self.leave(state, id));
         let ring = matches!(way, TypedWay::Ring(..));
         state.attached.push(Attached { channel, way });
         self.connected.store(state.attached.len(), Ordering::Release);
@@ -251,7 +258,7 @@ impl<M: Message> Outlet<M> {
         if let Some(answer) = answer.take_if(|_| !ring) {
             answer();
         }
-        Done::Joined { answer, _room: room, _spare: spare }
+        Done::Joined { answer, _room: room, _spare: spare, replaced }
     }
 
     fn leave(&self, state: &mut Outflow<M>, id: u64) -> Option<Attached<M>> {

@@ -25,6 +25,7 @@ pub use subscriber::{Mode, Subscriber, SubscriberBuilder};
 
 use crate::carrier::{Interrupt, SharedSocket};
 use crate::channel::flow::Flow;
+use crate::channel::proxy::{Gate, Provenance, Proxied, Selection};
 use crate::control::{NodeId, PortId};
 use serde::Serialize;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
@@ -120,6 +121,14 @@ pub struct Channel {
     pub max_message: u32,
     /// Both ends read the same clock: one-way latencies are exact.
     pub same_clock: bool,
+    /// How and where it is scaled; `None`: it is not.
+    pub proxied: Option<Proxied>,
+    /// Within a process: the channel that gives way to this one, between two samples.
+    pub(crate) replaces: Option<u64>,
+    /// Which samples go on at this end.
+    pub(crate) selection: Selection,
+    /// Set while its proxy moves.
+    pub(crate) gate: Gate,
     /// What happened on it.
     pub counters: Counters,
     pub(crate) closed: AtomicBool,
@@ -142,6 +151,16 @@ impl std::fmt::Debug for OnceInterrupt {
 }
 
 impl Channel {
+    /// The same channel with a proxy, of which `here` is what is left to do at this end.
+    pub(crate) fn scaled(mut self, here: Selection, proxied: Option<Proxied>) -> Self {
+        (self.selection, self.proxied) = (here, proxied);
+        self
+    }
+    /// What was done to its samples.
+    pub(crate) fn provenance(&self) -> Option<Provenance> {
+        self.proxied.as_ref().map(|proxied| proxied.provenance)
+    }
+
     /// Ends the channel at the subscriber at once: what is still on its way is not delivered. Its thread finds it cut, at
     /// once if it waits without end, else at its next tick.
     pub(crate) fn cut(&self) {
@@ -234,6 +253,9 @@ pub struct ChannelReport {
     /// Of the lost ones: larger than the subscriber's `max_message`.
     #[serde(default)]
     pub too_large: u64,
+    /// How and where the channel is scaled; `None`: it is not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub proxied: Option<Proxied>,
 }
 
 impl Channel {
@@ -250,6 +272,7 @@ impl Channel {
             waiting: waiting as u64,
             strange: self.counters.strange.load(Relaxed),
             too_large: self.counters.too_large.load(Relaxed),
+            proxied: self.proxied.clone(),
         }
     }
 }

@@ -23,7 +23,7 @@ pub(super) struct Round<'a, M: Message> {
 }
 
 impl<M: Message> Round<'_, M> {
-    pub(super) fn info(&self, received_ns: u64) -> SampleInfo {
+    pub(super) fn info(&self, channel: &Channel, received_ns: u64) -> SampleInfo {
         SampleInfo {
             node: self.outlet.me.node,
             port: self.outlet.me.port,
@@ -32,6 +32,7 @@ impl<M: Message> Round<'_, M> {
             source_ns: self.now,
             received_ns,
             same_clock: true,
+            scaled: channel.provenance(),
         }
     }
 
@@ -47,18 +48,20 @@ impl<M: Message> Round<'_, M> {
     }
 
     pub(super) fn hand_over_values(&mut self, attached: &[Attached<M>], value: &M::Value) {
-        for entry in attached {
+        let seq = self.published.seq;
+        for entry in attached.iter().filter(|entry| entry.selects(seq)) {
             if let TypedWay::Local(subscriber) = &entry.way
                 && subscriber.wants_value()
             {
-                subscriber.value(self.info(linux::clock::monotonic_ns()), value);
+                subscriber.value(self.info(&entry.channel, linux::clock::monotonic_ns()), value);
                 self.count(&entry.channel, Outcome::Sent, 0);
             }
         }
     }
 
     pub(super) fn decode_and_hand_over(&mut self, attached: &[Attached<M>], bytes: &[u8]) -> Result<()> {
-        if attached.iter().any(Attached::takes_values) {
+        let seq = self.published.seq;
+        if attached.iter().any(|a| a.takes_values() && a.selects(seq)) {
             let decoded = M::decode(bytes).map_err(|e| Error::Message(e.to_string()))?;
             self.hand_over_values(attached, decoded.value());
         }
@@ -67,7 +70,8 @@ impl<M: Message> Round<'_, M> {
 
     /// Copies the message into shared memory, once for all channels that read it there.
     pub(super) fn share(&mut self, attached: &mut [Attached<M>], arena: &mut Option<Arena>, bytes: &[u8]) {
-        if !attached.iter().any(|a| matches!(a.way, TypedWay::Ring(..))) {
+        let seq = self.published.seq;
+        if !attached.iter().any(|a| matches!(a.way, TypedWay::Ring(..)) && a.selects(seq)) {
             return;
         }
         let Some(arena) = arena else { return self.refuse_rings(attached, bytes.len()) };
@@ -85,7 +89,8 @@ impl<M: Message> Round<'_, M> {
     /// All slots are borrowed: subscribers hold too many samples.
     #[cold]
     pub(super) fn refuse_rings(&mut self, attached: &[Attached<M>], size: usize) {
-        for entry in attached.iter().filter(|a| matches!(a.way, TypedWay::Ring(..))) {
+        let seq = self.published.seq;
+        for entry in attached.iter().filter(|a| matches!(a.way, TypedWay::Ring(..)) && a.selects(seq)) {
             self.count(&entry.channel, Outcome::Refused, size);
         }
     }
@@ -95,8 +100,8 @@ impl<M: Message> Round<'_, M> {
         let size = arena.bytes(sample).len();
         let policy = self.outlet.info.qos.queue;
         let drop_rule = if matches!(policy, qos::Queue::KeepLast(_)) { Policy::KeepLast } else { Policy::Refuse };
-        let mut waiting = 0;
-        for entry in attached {
+        let (mut waiting, seq) = (0, self.published.seq);
+        for entry in attached.iter_mut().filter(|entry| entry.selects(seq)) {
             let TypedWay::Ring(ring, next) = &mut entry.way else { continue };
             if size > entry.channel.max_message as usize {
                 let outcome = entry.channel.refuse_size();
@@ -127,8 +132,8 @@ impl<M: Message> Round<'_, M> {
 
     pub(super) fn offer(&mut self, attached: &[Attached<M>], message: &mut Outgoing<'_>) {
         let size = message.payload().len();
-        let mut group = Outcome::NotConnected;
-        for entry in attached {
+        let (mut group, seq) = (Outcome::NotConnected, self.published.seq);
+        for entry in attached.iter().filter(|entry| entry.selects(seq)) {
             let outcome = match &entry.way {
                 TypedWay::Ring(..) => continue,
                 TypedWay::Local(subscriber) if subscriber.wants_value() => continue,
@@ -137,7 +142,7 @@ impl<M: Message> Round<'_, M> {
                     entry.channel.refuse_size()
                 }
                 TypedWay::Local(subscriber) => {
-                    subscriber.buffer(self.info(self.now), &message.keep().buffer);
+                    subscriber.buffer(self.info(&entry.channel, self.now), &message.keep().buffer);
                     Outcome::Sent
                 }
                 TypedWay::Flow(flow) => flow.offer(message),

@@ -1,6 +1,7 @@
 //! Samples: what a subscriber is given.
 
 use crate::channel::buffer::Buffer;
+use crate::channel::proxy::Provenance;
 use crate::codec::{Decoded, Message};
 use crate::control::{NodeId, PortId};
 use linux::memory::Borrowed;
@@ -25,6 +26,8 @@ pub struct SampleInfo {
     pub received_ns: u64,
     /// Both stamps come from the same clock, so that their difference is the latency.
     pub same_clock: bool,
+    /// How a proxy on the way scaled the stream, from which sample on, and at which node; `None`: none did.
+    pub scaled: Option<Provenance>,
 }
 
 impl SampleInfo {

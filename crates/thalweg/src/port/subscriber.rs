@@ -107,6 +107,21 @@ impl<M: Message> SubscriberBuilder<M> {
         self.mode = Mode::Polled;
         self
     }
+    /// Only every n-th sample: those whose sequence number is a multiple of `n` ≥ 1. Default 1: all.
+    pub fn every(mut self, n: u32) -> Self {
+        self.request.qos.scale = qos::Scale::Every(n);
+        self
+    }
+    /// Only `p` of every `q` samples, evenly spread; 1 ≤ `p` ≤ `q`: of 10 Hz, 8 of 10 are 8 Hz.
+    pub fn rate(mut self, p: u32, q: u32) -> Self {
+        self.request.qos.scale = qos::Scale::Rate { p, q };
+        self
+    }
+    /// Where what is not wanted is left out. Default: at the publisher, before it is sent.
+    pub fn proxy(mut self, place: qos::Place) -> Self {
+        self.request.qos.place = place;
+        self
+    }
     /// Attaches a monitor to the input: it sees every sample that comes in.
     pub fn monitor(mut self, monitor: impl Monitor + 'static) -> Self {
         self.request.monitor = Some(Box::new(monitor));

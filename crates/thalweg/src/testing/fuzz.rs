@@ -424,6 +424,8 @@ fn handshakes() -> Vec<Vec<u8>> {
     let node = crate::control::NodeId(1);
     let port = crate::control::PortId(1);
     let request = Request {
+        proxy: None,
+        moves: false,
         version: handshake::VERSION,
         realm: "default".to_owned(),
         node,
@@ -446,6 +448,7 @@ fn handshakes() -> Vec<Vec<u8>> {
         answers: None,
     };
     let accepted = Answer::Accepted(handshake::Accepted {
+        scaled: None,
         flow: FLOW,
         incarnation: 1,
         last_seq: 0,

@@ -114,6 +114,7 @@ fn read_request(stream: &mut impl Read) -> Request {
 /// An acceptance as it travels.
 pub fn acceptance(parameters: Parameters) -> Vec<u8> {
     let accepted = Accepted {
+        scaled: None,
         flow: FLOW,
         incarnation: 1,
         last_seq: 0,

@@ -6,6 +6,7 @@ use super::{Both, Diagnosis};
 use std::time::Duration;
 use thalweg::Event;
 use thalweg::admin::explain::{Explanation, SubscriberState};
+use thalweg::channel::proxy::Provenance;
 use thalweg::port::ChannelReport;
 
 /// From this share of the time on, a thread that waits for a processor is what delays samples.
@@ -77,6 +78,10 @@ pub fn judge(both: &Both<'_>, watched: Duration, found: &mut Diagnosis) -> Strin
         seconds => format!(" ({:.0}/s)", count.grew as f64 / seconds),
     };
     let Seen { sent, received, lost, .. } = &seen;
+    if let Some(proxied) = &taken.1.proxied {
+        let Provenance { from, node, .. } = proxied.provenance;
+        found.line("proxy", format!("{proxied} (node {node}), from sample {from} on"));
+    }
     found.line("sent", format!("{}{}, {} wait", sent.now, rate(*sent), seen.waiting));
     found.line("received", format!("{}{}, lost {}", received.now, rate(*received), lost.now));
     if seen.starved > 0 {

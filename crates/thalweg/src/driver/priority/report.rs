@@ -31,6 +31,7 @@ impl Control {
             return report;
         };
         report.carrier.clone_from(&channel.carrier);
+        report.proxied.clone_from(&channel.proxied);
         self.describe_packets(channel, &mut report);
         self.describe_thread(end, channel, &mut report);
         report.without_effect = without_effect(end.side, channel, &report);

@@ -52,7 +52,16 @@ impl<M: Message> Outlet<M> {
     fn judge(&self, seq: u64, now: u64, bytes: &[u8]) -> Judged {
         let (node, port) = (self.me.node, self.me.port);
         let incarnation = self.incarnation;
-        let info = SampleInfo { node, port, incarnation, seq, source_ns: now, received_ns: now, same_clock: true };
+        let info = SampleInfo {
+            node,
+            port,
+            incarnation,
+            seq,
+            source_ns: now,
+            received_ns: now,
+            same_clock: true,
+            scaled: None,
+        };
         self.monitor.judge(&info, now, bytes, false, |_| Some(self.info.name.clone()))
     }
 
@@ -88,7 +97,7 @@ impl<M: Message> Outlet<M> {
         let mut round = Round { outlet: self, published, now: stamp, each };
         round.check_size(bytes.len())?;
         let decoded = round.decode_and_hand_over(attached, bytes);
-        if attached.iter().any(|a| !a.takes_values()) {
+        if attached.iter().any(|a| a.selects(seq) && !a.takes_values()) {
             let buffer = pool.exclusive();
             if let Some(free) = Arc::get_mut(buffer) {
                 free.start().extend_from_slice(bytes);

@@ -11,6 +11,7 @@ fn pass_late(seat: &Seat, size: usize) -> Late {
         source_ns: 0,
         received_ns: 0,
         same_clock: true,
+        scaled: None,
     };
     assert_eq!(seat.judge(&info, 0, &vec![1; size], false, |_| None), Judged::Gone);
     seat.next_due().unwrap()

@@ -1,0 +1,257 @@
+//! Where proxies go (P-21…P-23, P-50…P-64).
+//!
+//! A proxy at node j, `d_pub(j)` hops from the publisher and `d_sub(i,j)` from subscriber i, delays a sample by
+//! `δ(i,j) = d_pub(j)·T + d_sub(i,j)·T'` (P-21), one period for each node that sends it on (P-20). It costs
+//! `Σ_i d_pub(j)·f + d_sub(i,j)·f'` messages per second (P-22), or the same with the bits before and after scaling, or the processors that
+//! sending, receiving and scaling take (P-54). Delays have to be within the deadlines, and what all flows put on a link, on
+//! a node's proxies and on its processors within what is there (P-23, P-61). The model ignores transmission and queueing
+//! (E-P9): those are the analysis' business, which can exclude places that do not keep its bound.
+//!
+//! | module | what it does |
+//! |---|---|
+//! | [`place`] | chooses the method, and says honestly how good the answer is |
+//! | `problem` | the groups, and what a place of a group costs and uses |
+//! | `standing` | what is placed now, and what the limits carry |
+//! | `exhaustive` | Appendix A for one group; all combinations, as the measure of other methods |
+//! | `mip` | mixed-integer programming |
+//! | `conflict` | why nothing fits |
+
+use std::time::Duration;
+
+use crate::contract::System;
+use crate::network::{Direction, Network, disconnected};
+
+mod conflict;
+mod exhaustive;
+mod mip;
+mod problem;
+mod standing;
+
+pub use conflict::{Conflict, Limit};
+pub use exhaustive::Candidate;
+pub use problem::Group;
+
+use problem::Problem;
+use standing::Standing;
+
+/// What a placement costs.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Cost {
+    /// Messages per second over all links.
+    pub messages_per_s: f64,
+    /// Payload bit/s over all links.
+    pub bits_per_s: f64,
+    /// Processors in use for sending, receiving and scaling.
+    pub cpu: f64,
+}
+
+impl Cost {
+    fn add(&mut self, other: &Cost, sign: f64) {
+        self.messages_per_s += sign * other.messages_per_s;
+        self.bits_per_s += sign * other.bits_per_s;
+        self.cpu += sign * other.cpu;
+    }
+}
+
+/// A group's proxy in its place.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Placed {
+    /// Whom it serves.
+    pub group: Group,
+    /// The proxy's node (index); the publisher's, too, where nothing is scaled and no proxy is needed.
+    pub node: usize,
+    /// What it costs; a stream that several groups share (multicast) is the first one's.
+    pub cost: Cost,
+    /// Delay of each of the group's subscribers, ns (P-21).
+    pub delays: Vec<f64>,
+}
+
+/// How good an answer is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Status {
+    /// Nothing is better.
+    Optimal,
+    /// It keeps all limits; better ones are at most the gap away.
+    Feasible,
+    /// Nothing keeps all limits, and that is proved.
+    Infeasible,
+    /// Nothing was found in the time that was given.
+    Unknown,
+}
+
+/// How much may be done for an answer.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Effort {
+    /// Time for all. It is kept to about one step of the work.
+    pub time: Duration,
+    /// How far from the best an answer for a large system may be, as a part of its value; small ones are solved exactly.
+    pub gap: f64,
+    /// Places that other analyses found unfit: (topic, publisher's node, node), indices.
+    pub excluded: Vec<(usize, usize, usize)>,
+}
+
+impl Default for Effort {
+    /// 30 s, 1 %, nothing excluded.
+    fn default() -> Self {
+        Self { time: Duration::from_secs(30), gap: 0.01, excluded: Vec::new() }
+    }
+}
+
+/// How far the work is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Progress {
+    /// The step, from 1.
+    pub step: u32,
+    /// The best value so far; `None`: nothing fits yet.
+    pub value: Option<f64>,
+    /// No placement is below this.
+    pub bound: f64,
+}
+
+/// The caller's clock and display: the planner has neither.
+pub trait Watch {
+    /// Time since the work began.
+    fn elapsed(&mut self) -> Duration;
+    /// Called now and then.
+    fn progress(&mut self, _progress: &Progress) {}
+}
+
+/// What was found.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outcome {
+    /// How good it is.
+    pub status: Status,
+    /// Each group's place, in the order of topics, publishers and subscribers; empty if nothing fits.
+    pub placed: Vec<Placed>,
+    /// What the objective counts, in its unit; `None` if nothing fits.
+    pub value: Option<f64>,
+    /// No placement is below this; `None` if that is not known.
+    pub bound: Option<f64>,
+    /// The method: `exhaustive`, `microlp`, `highs` or `decomposition`.
+    pub solver: &'static str,
+    /// Bit/s on the wire in each direction ([`Direction::index`]), without what nobody declares.
+    pub loads: Vec<f64>,
+    /// Why nothing fits: requirements that cannot be kept together.
+    pub conflicts: Vec<Conflict>,
+}
+
+impl Outcome {
+    /// How far below the value a better placement may be, as a part of it; 0 if nothing is better, `None` if that is not known.
+    pub fn gap(&self) -> Option<f64> {
+        let (value, bound) = (self.value?, self.bound?);
+        Some(if value > bound { (value - bound) / value.abs().max(f64::MIN_POSITIVE) } else { 0.0 })
+    }
+
+    /// Bit/s on the wire in one direction of a link.
+    pub fn load(&self, direction: Direction) -> f64 {
+        self.loads.get(direction.index()).copied().unwrap_or(0.0)
+    }
+}
+
+/// Places every group's proxy.
+pub fn place(system: &System, network: &Network, effort: &Effort, watch: &mut dyn Watch) -> Outcome {
+    let mut problem = Problem::new(system, network);
+    problem.excluded = effort.excluded.clone();
+    let apart = disconnected(system, network);
+    if !apart.is_empty() {
+        return infeasible(conflict::unreachable(&apart), "exhaustive");
+    }
+    let choices = exhaustive::choices(&problem);
+    if let Some(stuck) = choices.iter().position(Vec::is_empty) {
+        let only = Problem { groups: vec![problem.groups[stuck].clone()], ..problem };
+        return infeasible(conflict::of(&only, effort, watch), "exhaustive");
+    }
+    if let Some(outcome) = each_alone(&problem, &choices) {
+        return outcome;
+    }
+    if exhaustive::combinations(&choices) <= exhaustive::FEW {
+        return match exhaustive::best(&problem, &choices) {
+            Some(standing) => placed(&problem, &standing, Some(standing.value(&problem)), "exhaustive"),
+            None => infeasible(conflict::of(&problem, effort, watch), "exhaustive"),
+        };
+    }
+    match mip::solve(&problem, &choices, None, None, effort.time.saturating_sub(watch.elapsed())) {
+        mip::Found::Placed { standing, proved } => {
+            let bound = proved.then(|| standing.value(&problem));
+            placed(&problem, &standing, bound, mip::NAME)
+        }
+        mip::Found::Infeasible => infeasible(conflict::of(&problem, effort, watch), mip::NAME),
+        mip::Found::Nothing => unknown(mip::NAME),
+    }
+}
+
+/// Appendix A's table for each group: every node with its delays and cost, whatever the other groups do (P-51, P-52).
+pub fn table(system: &System, network: &Network) -> Vec<(Group, Vec<Candidate>)> {
+    let problem = Problem::new(system, network);
+    problem.groups.iter().map(|group| (group.clone(), exhaustive::table(&problem, group))).collect()
+}
+
+/// Where every group may have its best place, there is nothing to solve.
+fn each_alone(problem: &Problem, choices: &[Vec<problem::Choice>]) -> Option<Outcome> {
+    let mut standing = Standing::new(problem);
+    for (index, places) in choices.iter().enumerate() {
+        let best = best_alone(problem, &problem.groups[index], places)?;
+        if !best.shared.is_empty() && problem.groups.len() > 1 {
+            return None;
+        }
+        standing.put(problem, index, best.clone());
+    }
+    let value = standing.value(problem);
+    standing.keeps_all(problem).then(|| placed(problem, &standing, Some(value), "exhaustive"))
+}
+
+/// The cheapest place, of equal ones the first in the file; where nothing is scaled, the publisher's own.
+fn best_alone<'a>(problem: &Problem, group: &Group, places: &'a [problem::Choice]) -> Option<&'a problem::Choice> {
+    let nothing = Standing::new(problem);
+    let value = |choice: &problem::Choice| problem.value(&nothing.added(problem, choice).cost);
+    let values: Vec<f64> = places.iter().map(value).collect();
+    let least = values.iter().copied().fold(f64::INFINITY, f64::min);
+    let mut equal = places.iter().zip(&values).filter(|(_, value)| **value <= least + least.abs() * 1e-12);
+    let first = equal.clone().next().map(|(choice, _)| choice);
+    equal.find(|(choice, _)| !problem.scales_at(group, choice.node)).map(|(choice, _)| choice).or(first)
+}
+
+fn placed(problem: &Problem, standing: &Standing, bound: Option<f64>, solver: &'static str) -> Outcome {
+    let mut again = Standing::new(problem);
+    let mut all = Vec::with_capacity(problem.groups.len());
+    for (index, choice) in standing.chosen.iter().enumerate() {
+        let Some(choice) = choice else { continue };
+        let group = &problem.groups[index];
+        let cost = again.added(problem, choice).cost;
+        again.put(problem, index, choice.clone());
+        let delays = problem.delays(group, choice.node).unwrap_or_default();
+        all.push(Placed { group: group.clone(), node: choice.node, cost, delays });
+    }
+    let value = again.value(problem);
+    let optimal = bound.is_some_and(|bound| bound >= value - value.abs() * 1e-9);
+    let mut loads = again.loads;
+    loads.truncate(2 * problem.system.links.len());
+    Outcome {
+        status: if optimal { Status::Optimal } else { Status::Feasible },
+        placed: all,
+        value: Some(value),
+        bound: if optimal { Some(value) } else { bound },
+        solver,
+        loads,
+        conflicts: Vec::new(),
+    }
+}
+
+fn infeasible(conflicts: Vec<Conflict>, solver: &'static str) -> Outcome {
+    Outcome { status: Status::Infeasible, conflicts, ..unknown(solver) }
+}
+
+fn unknown(solver: &'static str) -> Outcome {
+    Outcome {
+        status: Status::Unknown,
+        placed: Vec::new(),
+        value: None,
+        bound: None,
+        solver,
+        loads: Vec::new(),
+        conflicts: Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,171 @@
+//! Why nothing fits: requirements that cannot be kept together, none of which can be left out (an irreducible infeasible set),
+//! found by leaving out one after another and keeping what makes the rest fit (deletion filtering).
+
+use std::time::Duration;
+
+use super::problem::{Group, Problem};
+use super::{Effort, Watch, exhaustive, mip};
+use crate::network::Direction;
+
+/// A requirement or what limits it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Limit {
+    /// A subscriber's deadline (index); ns.
+    Deadline {
+        /// The subscriber.
+        subscriber: usize,
+    },
+    /// One direction of a link; bit/s on the wire.
+    Link(Direction),
+    /// What a node's proxies can take; samples/s.
+    ProxyCapacity {
+        /// The node.
+        node: usize,
+    },
+    /// A node's processors in use.
+    Processors {
+        /// The node.
+        node: usize,
+    },
+    /// A group has to be served: 1, and 0 would be to leave it out.
+    Served {
+        /// The topic.
+        topic: usize,
+        /// The publisher's node.
+        publisher: usize,
+        /// The first of the subscribers that share the proxy.
+        subscriber: usize,
+    },
+    /// Some nodes may not host a proxy; how many may.
+    Proxies,
+    /// No way leads from a publisher's node to a subscriber.
+    Unreachable {
+        /// The publisher's node.
+        publisher: usize,
+        /// The subscriber.
+        subscriber: usize,
+    },
+}
+
+/// One of the requirements that cannot be kept together.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Conflict {
+    /// Which.
+    pub limit: Limit,
+    /// The least it would have to be so that the others can be kept, in the limit's unit.
+    pub needs: f64,
+    /// What it is.
+    pub has: f64,
+}
+
+/// Publishers and subscribers without a way between them.
+pub(super) fn unreachable(apart: &[(usize, usize, usize)]) -> Vec<Conflict> {
+    let conflict = |&(_, publisher, subscriber): &(usize, usize, usize)| Conflict {
+        limit: Limit::Unreachable { publisher, subscriber },
+        needs: 1.0,
+        has: 0.0,
+    };
+    apart.iter().map(conflict).collect()
+}
+
+/// A conflict of the problem, which has none or is known to fit nowhere. Groups are left out first, then limits, the ban on
+/// proxies at some nodes and last the deadlines, which users understand best. When time is up the rest stays as it is.
+pub(super) fn of(problem: &Problem, effort: &Effort, watch: &mut dyn Watch) -> Vec<Conflict> {
+    let mut problem = problem.clone();
+    let mut kept: Vec<Limit> = problem.groups.iter().map(served).collect();
+    let limits = (0..problem.capacity.len()).filter(|limit| problem.capacity[*limit].is_finite());
+    kept.extend(limits.map(|limit| problem.limit(limit)));
+    if problem.system.nodes.iter().any(|node| !node.proxy) {
+        kept.push(Limit::Proxies);
+    }
+    let deadlines = (0..problem.deadlines.len()).filter(|subscriber| problem.deadlines[*subscriber].is_finite());
+    kept.extend(deadlines.map(|subscriber| Limit::Deadline { subscriber }));
+    kept.retain(|limit| {
+        let less = without(&problem, limit);
+        let left = effort.time.saturating_sub(watch.elapsed());
+        let needless = !left.is_zero() && fits(&less, left) == Some(false);
+        if needless {
+            problem = less;
+        }
+        !needless
+    });
+    kept.iter()
+        .map(|limit| Conflict { limit: *limit, needs: least(&problem, limit, effort.time), has: has(&problem, limit) })
+        .collect()
+}
+
+pub(super) fn served(group: &Group) -> Limit {
+    Limit::Served {
+        topic: group.topic,
+        publisher: group.publisher,
+        subscriber: group.subscribers.first().copied().unwrap_or(0),
+    }
+}
+
+/// The problem without one of its requirements.
+fn without<'a>(problem: &Problem<'a>, limit: &Limit) -> Problem<'a> {
+    let mut less = problem.clone();
+    match limit {
+        Limit::Served { .. } => less.groups.retain(|group| served(group) != *limit),
+        Limit::Deadline { subscriber } => less.deadlines[*subscriber] = f64::INFINITY,
+        Limit::Proxies => less.anywhere = true,
+        Limit::Unreachable { .. } => {}
+        Limit::Link(direction) => less.capacity[direction.index()] = f64::INFINITY,
+        Limit::ProxyCapacity { node } => less.capacity[problem.proxies_of(*node)] = f64::INFINITY,
+        Limit::Processors { node } => less.capacity[problem.processors_of(*node)] = f64::INFINITY,
+    }
+    less
+}
+
+/// Whether all can be placed; `None`: not known within the time.
+fn fits(problem: &Problem, time: Duration) -> Option<bool> {
+    match mip::solve(problem, &exhaustive::choices(problem), None, None, time) {
+        mip::Found::Placed { .. } => Some(true),
+        mip::Found::Infeasible => Some(false),
+        mip::Found::Nothing => None,
+    }
+}
+
+fn has(problem: &Problem, limit: &Limit) -> f64 {
+    match limit {
+        Limit::Deadline { subscriber } => problem.deadlines[*subscriber],
+        Limit::Link(direction) => problem.capacity[direction.index()],
+        Limit::ProxyCapacity { node } => problem.capacity[problem.proxies_of(*node)],
+        Limit::Processors { node } => problem.capacity[problem.processors_of(*node)],
+        Limit::Proxies => problem.system.nodes.iter().filter(|node| node.proxy).count() as f64,
+        Limit::Served { .. } | Limit::Unreachable { .. } => 0.0,
+    }
+}
+
+/// The least a limit would have to be so that the others can be kept; what it is if that is not found in time.
+fn least(problem: &Problem, limit: &Limit, time: Duration) -> f64 {
+    let less = without(problem, limit);
+    let load = |number: usize| {
+        let found = mip::solve(&less, &exhaustive::choices(&less), None, Some(number), time);
+        if let mip::Found::Placed { standing, .. } = found { standing.loads[number] } else { problem.capacity[number] }
+    };
+    match limit {
+        Limit::Deadline { subscriber } => soonest(&less, *subscriber, time),
+        Limit::Link(direction) => load(direction.index()),
+        Limit::ProxyCapacity { node } => load(problem.proxies_of(*node)),
+        Limit::Processors { node } => load(problem.processors_of(*node)),
+        Limit::Proxies => has(problem, limit) + 1.0,
+        Limit::Served { .. } | Limit::Unreachable { .. } => 1.0,
+    }
+}
+
+/// The shortest delay that a subscriber can have when all other requirements are kept.
+fn soonest(problem: &Problem, subscriber: usize, time: Duration) -> f64 {
+    let mut delays = Vec::new();
+    for group in problem.groups.iter().filter(|group| group.subscribers.contains(&subscriber)) {
+        let place = group.subscribers.iter().position(|other| *other == subscriber).unwrap_or(0);
+        delays.extend((0..problem.system.nodes.len()).filter_map(|node| Some(problem.delays(group, node)?[place])));
+    }
+    delays.sort_unstable_by(f64::total_cmp);
+    let too_short = |delay: &f64| {
+        let mut tried = problem.clone();
+        tried.deadlines[subscriber] = *delay;
+        fits(&tried, time) != Some(true)
+    };
+    delays.get(delays.partition_point(too_short)).copied().unwrap_or(f64::INFINITY)
+}

@@ -1,0 +1,351 @@
+//! The problem: groups that each need a place, what a place costs, and what all of them share.
+
+use std::collections::HashMap;
+
+use super::{Cost, Limit};
+use crate::contract::{Objective, Proxies, Subscriber, System, Transport};
+use crate::network::{Direction, Network, wire_load};
+
+/// What may be used of a limit beyond it: rounding, not a sample more.
+const ROUNDING: f64 = 1e-9;
+
+/// Subscribers that share one proxy for what one publisher sends.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Group {
+    /// The topic (index).
+    pub topic: usize,
+    /// The publisher's node (index).
+    pub publisher: usize,
+    /// The subscribers (indices).
+    pub subscribers: Vec<usize>,
+}
+
+/// What a subscriber wants of a topic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) struct Request {
+    /// Every n-th sample.
+    pub scale: u32,
+    /// Its bytes.
+    pub size: u64,
+    picture: Option<[u32; 2]>,
+}
+
+/// A stream that a link carries once for all groups that need it (multicast).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) struct Stream {
+    topic: usize,
+    publisher: usize,
+    /// Scaled by a proxy at this node; else as published.
+    scaled: Option<(usize, Request)>,
+}
+
+/// A stream's copy on one link, or (`None`) the work of sending it.
+pub(super) type Copy = (Stream, Option<Direction>);
+
+/// A possible place of a group's proxy: what only this group pays, and what it shares with others.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Choice {
+    pub node: usize,
+    pub cost: Cost,
+    pub uses: Vec<(usize, f64)>,
+    pub shared: Vec<Copy>,
+}
+
+/// The whole problem. Limits are numbered: each direction of each link, then each node's proxies, then each node's processors.
+#[derive(Clone)]
+pub(super) struct Problem<'a> {
+    pub system: &'a System,
+    pub network: &'a Network,
+    pub groups: Vec<Group>,
+    /// What there is of each limit: bit/s, samples/s, processors.
+    pub capacity: Vec<f64>,
+    /// Each subscriber's deadline, ns.
+    pub deadlines: Vec<f64>,
+    /// Every node may host a proxy.
+    pub anywhere: bool,
+    /// Places that were found unfit by other means (`delay = "bound"`): (topic, publisher, node).
+    pub excluded: Vec<(usize, usize, usize)>,
+}
+
+impl<'a> Problem<'a> {
+    pub fn new(system: &'a System, network: &'a Network) -> Self {
+        let mut capacity = Vec::with_capacity(2 * (system.links.len() + system.nodes.len()));
+        for link in &system.links {
+            capacity.extend([link.rate.saturating_sub(link.background) as f64; 2]);
+        }
+        capacity.extend(system.nodes.iter().map(|node| node.proxy_capacity.unwrap_or(f64::INFINITY).max(0.0)));
+        capacity.extend(system.nodes.iter().map(|node| f64::from(node.cpus.max(1))));
+        let deadline = |subscriber: &Subscriber| subscriber.deadline.map_or(f64::INFINITY, |deadline| deadline as f64);
+        let deadlines = system.subscribers.iter().map(deadline).collect();
+        let groups = groups(system);
+        Self { system, network, groups, capacity, deadlines, anywhere: false, excluded: Vec::new() }
+    }
+
+    /// The limit with this number.
+    pub fn limit(&self, number: usize) -> Limit {
+        let (directions, nodes) = (2 * self.system.links.len(), self.system.nodes.len());
+        match number {
+            _ if number < directions => Limit::Link(Direction::at(number)),
+            _ if number < directions + nodes => Limit::ProxyCapacity { node: number - directions },
+            _ => Limit::Processors { node: number - directions - nodes },
+        }
+    }
+
+    pub fn proxies_of(&self, node: usize) -> usize {
+        2 * self.system.links.len() + node
+    }
+
+    pub fn processors_of(&self, node: usize) -> usize {
+        2 * self.system.links.len() + self.system.nodes.len() + node
+    }
+
+    /// Whether a load keeps a limit.
+    pub fn keeps(&self, number: usize, load: f64) -> bool {
+        load <= self.capacity[number] * (1.0 + ROUNDING) + ROUNDING
+    }
+
+    pub fn multicast(&self) -> bool {
+        self.system.placement.transport == Transport::Multicast
+    }
+
+    /// Flows on the way from the publisher to the proxy: the paper counts one for each subscriber.
+    pub fn feeds(&self, group: &Group) -> usize {
+        let each = !self.multicast() && self.system.placement.proxies != Proxies::Merged;
+        if each { group.subscribers.len() } else { 1 }
+    }
+
+    /// Samples per second that a publisher sends, and their bytes.
+    pub fn published(&self, group: &Group) -> (f64, u64) {
+        let topic = &self.system.topics[group.topic];
+        (topic.rate, topic.size)
+    }
+
+    pub fn request(&self, subscriber: usize) -> Request {
+        request(self.system, subscriber)
+    }
+
+    /// Samples per second that a subscriber wants.
+    pub fn wanted(&self, subscriber: usize) -> f64 {
+        let subscriber = &self.system.subscribers[subscriber];
+        self.system.topics[subscriber.topic].rate / f64::from(subscriber.scale.max(1))
+    }
+
+    /// Nobody wants less than is published: with a "proxy" at the publisher nothing is left to do.
+    pub fn unscaled(&self, group: &Group) -> bool {
+        let published = Request { scale: 1, size: self.system.topics[group.topic].size, picture: None };
+        group.subscribers.iter().all(|subscriber| self.request(*subscriber) == published)
+    }
+
+    /// Whether a proxy works there, and not only a publisher that sends to its subscribers.
+    pub fn scales_at(&self, group: &Group, node: usize) -> bool {
+        node != group.publisher || !self.unscaled(group)
+    }
+
+    /// Whether the group's proxy may be at a node, whatever the delays and loads.
+    pub fn allowed(&self, group: &Group, node: usize) -> bool {
+        let may = self.anywhere || self.system.nodes[node].proxy || !self.scales_at(group, node);
+        may && !self.excluded.contains(&(group.topic, group.publisher, node))
+    }
+
+    /// End-to-end delay of each subscriber, ns: δ = d_pub·T + d_sub·T' (P-21); `None`: there is no way.
+    pub fn delays(&self, group: &Group, node: usize) -> Option<Vec<f64>> {
+        let before = f64::from(self.network.from(group.publisher).hops[node]?);
+        let delay = |subscriber: &usize| {
+            let after = f64::from(self.network.hops(node, self.system.subscribers[*subscriber].node)?);
+            Some(self.delay(*subscriber, before, after))
+        };
+        group.subscribers.iter().map(delay).collect()
+    }
+
+    /// δ of a subscriber with so many hops before and after its proxy, ns.
+    pub fn delay(&self, subscriber: usize, before: f64, after: f64) -> f64 {
+        let subscriber = &self.system.subscribers[subscriber];
+        let period = (1e9 / self.system.topics[subscriber.topic].rate).min(u64::MAX as f64);
+        before * period + after * period * f64::from(subscriber.scale.max(1))
+    }
+
+    /// Whether that delay is within the subscriber's deadline: δ ≤ Δ (the paper's Appendix A prints the reverse, E-P1).
+    pub fn in_time(&self, subscriber: usize, delay: f64) -> bool {
+        delay <= self.deadlines[subscriber] * (1.0 + ROUNDING)
+    }
+
+    /// The nodes where the group's proxy may be and every subscriber is served in time, in the order of the file.
+    pub fn places(&self, group: &Group) -> Vec<usize> {
+        let in_time = |node: &usize| {
+            let delays = self.delays(group, *node);
+            delays.is_some_and(|all| group.subscribers.iter().zip(all).all(|(who, delay)| self.in_time(*who, delay)))
+        };
+        (0..self.system.nodes.len()).filter(|node| self.allowed(group, *node)).filter(in_time).collect()
+    }
+
+    /// What a stated cost is worth: what the contract wants little of.
+    pub fn value(&self, cost: &Cost) -> f64 {
+        cost.value(&self.system.placement)
+    }
+
+    /// A place of a group in full: flows publisher → proxy → subscriber (P-22, P-61), and the work at the nodes (P-54).
+    pub fn choice(&self, group: &Group, node: usize) -> Choice {
+        let mut made = Choice { node, ..Choice::default() };
+        if self.multicast() {
+            self.multicast_choice(group, &mut made);
+        } else {
+            self.unicast_choice(group, &mut made);
+        }
+        if self.scales_at(group, node) {
+            let handled = self.published(group).0 * self.feeds(group) as f64;
+            made.uses.push((self.proxies_of(node), handled));
+            made.work(self, node, handled, self.system.placement.cpu_proxy);
+        }
+        made
+    }
+
+    fn unicast_choice(&self, group: &Group, made: &mut Choice) {
+        let node = made.node;
+        let ((rate, size), feeds) = (self.published(group), self.feeds(group) as f64);
+        if node != group.publisher {
+            made.travel(self, group.publisher, node, size, rate * feeds);
+            made.work(self, group.publisher, rate * feeds, self.system.topics[group.topic].cpu_send);
+            self.receive_feed(group, made);
+        }
+        for subscriber in &group.subscribers {
+            self.deliver(group, made, *subscriber);
+        }
+    }
+
+    /// A copy of its own from the proxy to a subscriber; none if the proxy is there and received what was published.
+    fn deliver(&self, group: &Group, made: &mut Choice, subscriber: usize) {
+        let (wanted, size) = (self.wanted(subscriber), self.request(subscriber).size);
+        let to = &self.system.subscribers[subscriber];
+        if made.node != to.node || made.node == group.publisher {
+            made.travel(self, made.node, to.node, size, wanted);
+            made.work(self, made.node, wanted, self.system.topics[group.topic].cpu_send);
+            made.work(self, to.node, wanted, to.cpu_receive);
+        }
+    }
+
+    /// The proxy's node receives all that is published, once for each feed.
+    fn receive_feed(&self, group: &Group, made: &mut Choice) {
+        let costs = group.subscribers.iter().map(|who| self.system.subscribers[*who].cpu_receive);
+        let all: u64 =
+            if self.feeds(group) == 1 { costs.max().unwrap_or(0) } else { costs.fold(0, u64::saturating_add) };
+        made.work(self, made.node, self.published(group).0, all);
+    }
+
+    /// Each stream goes once over each link, for this group and for others that need the same stream (P-31).
+    fn multicast_choice(&self, group: &Group, made: &mut Choice) {
+        let node = made.node;
+        let (topic, publisher) = (group.topic, group.publisher);
+        if node != publisher {
+            let feed = Stream { topic, publisher, scaled: None };
+            made.share(self, feed, publisher, node);
+            self.receive_feed(group, made);
+        }
+        for subscriber in &group.subscribers {
+            let to = &self.system.subscribers[*subscriber];
+            if node != to.node || node == publisher {
+                let stream = Stream { topic, publisher, scaled: Some((node, self.request(*subscriber))) };
+                made.share(self, stream, node, to.node);
+                made.work(self, to.node, self.wanted(*subscriber), to.cpu_receive);
+            }
+        }
+        made.shared.sort_unstable();
+        made.shared.dedup();
+    }
+
+    /// What a stream's copy costs and uses, once.
+    pub fn copy(&self, (stream, direction): &Copy) -> Choice {
+        let topic = &self.system.topics[stream.topic];
+        let (scale, size) = stream.scaled.map_or((1, topic.size), |(_, request)| (request.scale, request.size));
+        let rate = topic.rate / f64::from(scale.max(1));
+        let mut made = Choice::default();
+        match direction {
+            Some(direction) => made.hop(self, *direction, size, rate),
+            None => {
+                let sender = stream.scaled.map_or(stream.publisher, |(node, _)| node);
+                made.work(self, sender, rate, topic.cpu_send);
+            }
+        }
+        made
+    }
+}
+
+impl Choice {
+    fn travel(&mut self, problem: &Problem, from: usize, to: usize, size: u64, rate: f64) {
+        for direction in problem.network.route(from, to).unwrap_or_default() {
+            self.hop(problem, direction, size, rate);
+        }
+    }
+
+    fn hop(&mut self, problem: &Problem, direction: Direction, size: u64, rate: f64) {
+        self.cost.messages_per_s += rate;
+        self.cost.bits_per_s += size as f64 * 8.0 * rate;
+        self.uses.push((direction.index(), wire_load(&problem.system.links[direction.link], size, rate)));
+    }
+
+    /// Execution time (ns) per sample at a node.
+    fn work(&mut self, problem: &Problem, node: usize, rate: f64, each: u64) {
+        if each > 0 {
+            let processors = rate * each as f64 / 1e9;
+            self.cost.cpu += processors;
+            self.uses.push((problem.processors_of(node), processors));
+        }
+    }
+
+    fn share(&mut self, problem: &Problem, stream: Stream, from: usize, to: usize) {
+        let route = problem.network.route(from, to).unwrap_or_default();
+        self.shared.extend(route.into_iter().map(|direction| (stream, Some(direction))));
+        self.shared.push((stream, None));
+    }
+}
+
+fn request(system: &System, subscriber: usize) -> Request {
+    let subscriber = &system.subscribers[subscriber];
+    let size = subscriber.scaled_size.unwrap_or(system.topics[subscriber.topic].size);
+    Request { scale: subscriber.scale.max(1), size, picture: subscriber.picture }
+}
+
+/// Who shares a proxy: a topic's subscribers, each alone, or those with equal requests. A publisher's stream has its own.
+pub(super) fn groups(system: &System) -> Vec<Group> {
+    let mut of_topic = vec![Vec::new(); system.topics.len()];
+    for (index, subscriber) in system.subscribers.iter().enumerate() {
+        of_topic[subscriber.topic].push(index);
+    }
+    let mut groups = Vec::new();
+    for (topic, subscribers) in of_topic.into_iter().enumerate().filter(|(_, subscribers)| !subscribers.is_empty()) {
+        let parts: Vec<Vec<usize>> = match system.placement.proxies {
+            Proxies::PerTopic => vec![subscribers],
+            Proxies::PerSubscriber => subscribers.into_iter().map(|one| vec![one]).collect(),
+            Proxies::Merged => equal_requests(system, subscribers),
+        };
+        for publisher in &system.topics[topic].publishers {
+            let group = |part: &Vec<usize>| Group { topic, publisher: *publisher, subscribers: part.clone() };
+            groups.extend(parts.iter().map(group));
+        }
+    }
+    groups
+}
+
+fn equal_requests(system: &System, subscribers: Vec<usize>) -> Vec<Vec<usize>> {
+    let mut place: HashMap<Request, usize> = HashMap::new();
+    let mut parts: Vec<Vec<usize>> = Vec::new();
+    for subscriber in subscribers {
+        let part = *place.entry(request(system, subscriber)).or_insert_with(|| {
+            parts.push(Vec::new());
+            parts.len() - 1
+        });
+        parts[part].push(subscriber);
+    }
+    parts
+}
+
+impl Cost {
+    /// What the objective counts: messages/s, bit/s, processors, or Mbit/s + `cpu_weight` · processors.
+    pub fn value(&self, placement: &crate::contract::Placement) -> f64 {
+        match placement.objective {
+            Objective::Messages => self.messages_per_s,
+            Objective::Bandwidth => self.bits_per_s,
+            Objective::Cpu => self.cpu,
+            Objective::Weighted => self.bits_per_s / 1e6 + placement.cpu_weight * self.cpu,
+        }
+    }
+}

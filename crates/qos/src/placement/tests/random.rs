@@ -1,0 +1,109 @@
+//! Small random systems: mixed-integer programming finds what the search through all combinations finds.
+
+use std::cell::Cell;
+
+use proptest::prelude::*;
+use proptest::test_runner::TestRng;
+
+use super::*;
+use crate::contract::{Objective, Proxies, Transport};
+
+/// Up to 7 nodes, 3 topics and 5 subscribers, on links and nodes of which some are too small.
+pub(super) fn system() -> impl Strategy<Value = System> {
+    let shape = (3_usize..8, 0_u64..u64::MAX);
+    shape.prop_map(|(nodes, seed)| {
+        let mut state = seed | 1;
+        // An xorshift generator: the system is a function of its seed.
+        let mut below = move |limit: u64| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            (state >> 16) % limit.max(1)
+        };
+        let mut links: Vec<(usize, usize)> = (1..nodes).map(|node| (below(node as u64) as usize, node)).collect();
+        for _ in 0..below(4) {
+            links.push((below(nodes as u64) as usize, below(nodes as u64) as usize));
+        }
+        let mut system = network(nodes, &links);
+        for link in &mut system.links {
+            link.rate = 20_000 + below(200_000);
+            link.overhead = below(3) * 33;
+            link.mtu = 500 + below(1000);
+            link.background = below(5) * 2000;
+        }
+        for node in &mut system.nodes {
+            node.proxy = below(5) > 0;
+            node.proxy_capacity = (below(4) == 0).then_some(20.0 + below(60) as f64);
+        }
+        for _ in 0..1 + below(3) {
+            let made = topic(below(nodes as u64) as usize, 50 + below(1000), 5.0 + below(20) as f64);
+            system.topics.push(Topic { cpu_send: below(8_000_000), ..made });
+        }
+        if below(5) == 0 {
+            let second = below(nodes as u64) as usize;
+            let publishers = &mut system.topics[0].publishers;
+            publishers.extend((publishers[0] != second).then_some(second));
+        }
+        for _ in 0..1 + below(5) {
+            let topic = below(system.topics.len() as u64) as usize;
+            let deadline = (below(4) > 0).then(|| (1 + below(12)) * system.topics[topic].period);
+            let wanted = subscriber(topic, below(nodes as u64) as usize, 1 + below(4) as u32, deadline);
+            let scaled_size = (below(3) == 0).then(|| 1 + system.topics[topic].size / 2);
+            system.subscribers.push(Subscriber { scaled_size, cpu_receive: below(8_000_000), ..wanted });
+        }
+        system.placement.objective =
+            [Objective::Messages, Objective::Bandwidth, Objective::Cpu, Objective::Weighted][below(4) as usize];
+        system.placement.proxies = [Proxies::PerTopic, Proxies::PerSubscriber, Proxies::Merged][below(3) as usize];
+        system.placement.transport = [Transport::Unicast, Transport::Multicast][below(2) as usize];
+        system.placement.cpu_weight = 0.5;
+        system.placement.cpu_proxy = below(5_000_000);
+        system
+    })
+}
+
+#[test]
+fn the_solver_finds_what_the_search_through_all_finds() {
+    let seed = [7; 32];
+    let mut runner = proptest::test_runner::TestRunner::new_with_rng(
+        ProptestConfig { cases: 1000, failure_persistence: None, ..ProptestConfig::default() },
+        TestRng::from_seed(proptest::test_runner::RngAlgorithm::ChaCha, &seed),
+    );
+    let [kept, bound, none] = [(); 3].map(|()| Cell::new(0));
+    runner
+        .run(&system(), |system| {
+            let graph = Network::new(&system);
+            let problem = Problem::new(&system, &graph);
+            let choices = exhaustive::choices(&problem);
+            let all = exhaustive::best(&problem, &choices).map(|standing| standing.value(&problem));
+            let solved = match mip::solve(&problem, &choices, None, None, Duration::from_secs(60)) {
+                mip::Found::Placed { standing, proved } => {
+                    prop_assert!(proved && standing.keeps_all(&problem));
+                    Some(standing.value(&problem))
+                }
+                mip::Found::Infeasible => None,
+                mip::Found::Nothing => return Err(TestCaseError::fail("the solver gave up")),
+            };
+            let whole = outcome(&system);
+            for found in [solved, whole.value] {
+                match (found, all) {
+                    (Some(found), Some(all)) => {
+                        prop_assert!((found - all).abs() <= 1e-7 * all.max(1e-3), "{found} {all}")
+                    }
+                    (found, all) => prop_assert_eq!(found.is_some(), all.is_some()),
+                }
+            }
+            let count = match (all, each_alone(&problem, &choices)) {
+                (None, _) => &none,
+                (_, Some(_)) => &kept,
+                _ => &bound,
+            };
+            count.set(count.get() + 1);
+            Ok(())
+        })
+        .unwrap();
+    let [kept, bound, none] = [kept, bound, none].map(Cell::into_inner);
+    println!(
+        "1000 systems: {kept} with every group in its own best place, {bound} where they compete, {none} that do not fit"
+    );
+    assert!(kept > 100 && bound > 100 && none > 100, "each kind is among them");
+}

@@ -1,0 +1,109 @@
+//! Proxies: stages that scale a stream in time (every n-th sample) or in space (smaller pictures), at the publisher, at
+//! the subscriber or at a relay (P-02, P-03, P-07). Pure.
+//!
+//! What is scaled, and where, is stated when a flow opens ([`Request`](crate::handshake::Request)), not in each sample. A
+//! proxy never changes who a sample is: port, incarnation, sequence number and time stamp stay those of its source.
+
+mod changes;
+mod gate;
+pub mod handover;
+mod picture;
+mod selection;
+
+pub use changes::ProxyChanges;
+pub(crate) use gate::{Gate, Passage, Role};
+pub use picture::Picture;
+pub use selection::{Selection, SelectionError};
+
+use crate::control::NodeId;
+use crate::port::Channel;
+use qos::{Place, Qos, Scale};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// What a subscriber wants of a stream, and where the rest of it is to be left out (P-08).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Proxy {
+    /// Which samples.
+    #[serde(skip_serializing_if = "Selection::is_all")]
+    pub selection: Selection,
+    /// Pictures of at most this size; point sets of at most as many points.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub picture: Option<Picture>,
+    /// Where.
+    pub place: Place,
+}
+
+impl Proxy {
+    /// What a subscriber's QoS asks for. A rate in hertz is none of samples: it is for who knows the publisher's own.
+    pub fn of(qos: &Qos) -> Self {
+        let selection = match qos.scale {
+            Scale::Every(n) => Selection::every(n),
+            Scale::Rate { p, q } => Selection::rate(p, q),
+            Scale::Millihertz(_) => Ok(Selection::ALL),
+        };
+        let picture = qos.picture.and_then(Picture::of);
+        Self { selection: selection.unwrap_or_default(), picture, place: qos.place.clone() }
+    }
+
+    /// What a channel within a process does.
+    pub(crate) fn made(channel: &Channel) -> Self {
+        let place = channel.proxied.as_ref().map(|proxied| proxied.place.clone()).unwrap_or_default();
+        Self { selection: channel.selection, picture: None, place }
+    }
+
+    /// Whether the stream arrives whole, directly from its publisher.
+    pub fn is_nothing(&self) -> bool {
+        self.selection.is_all() && self.picture.is_none() && !self.place_is_relay()
+    }
+
+    /// Whether it is at a relay.
+    pub fn place_is_relay(&self) -> bool {
+        matches!(self.place, Place::Relay(_))
+    }
+
+    /// Which samples are sent to a subscriber that asked for this.
+    pub fn sent(proxy: Option<&Self>) -> Selection {
+        proxy.filter(|proxy| proxy.place != Place::Subscriber).map_or(Selection::ALL, |proxy| proxy.selection)
+    }
+}
+
+/// A channel's proxy: where it is, and what it does.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Proxied {
+    /// Where.
+    pub place: Place,
+    /// What its samples are told to be.
+    #[serde(flatten)]
+    pub provenance: Provenance,
+}
+
+impl fmt::Display for Proxied {
+    /// `every 10th sample at publisher`, as tools show it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Provenance { selection, picture, .. } = self.provenance;
+        match (selection.is_all(), picture) {
+            (true, None) => f.write_str("whole")?,
+            (true, Some(picture)) => write!(f, "{picture}")?,
+            (false, None) => write!(f, "every {selection}")?,
+            (false, Some(picture)) => write!(f, "every {selection}, {picture}")?,
+        }
+        write!(f, " at {}", self.place)
+    }
+}
+
+/// What became of a stream on its way, and where: scaled so, from this sample on, at that node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Provenance {
+    /// Which samples were let through.
+    #[serde(default, skip_serializing_if = "Selection::is_all")]
+    pub selection: Selection,
+    /// The largest picture that was let through.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub picture: Option<Picture>,
+    /// The first sample that this can hold for.
+    pub from: u64,
+    /// The node that has the proxy.
+    pub node: NodeId,
+}

@@ -1,0 +1,100 @@
+//! Where the samples of two flows meet while a proxy moves. Channels whose proxy does not move look at one flag.
+
+use super::handover::Handover;
+use crate::port::{AnyInlet, Delivery, Payload, SampleInfo};
+use linux::lock::PiMutex;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Which flow of the two a channel is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    Old,
+    New,
+}
+
+/// A channel's gate: open unless its proxy moves.
+#[derive(Default)]
+pub(crate) struct Gate {
+    shut: AtomicBool,
+    passage: PiMutex<Option<(Role, Arc<Passage>)>>,
+}
+
+/// What both channels of a move pass their samples through, one thread at a time.
+pub(crate) struct Passage {
+    handover: PiMutex<Handover<(SampleInfo, Vec<u8>)>>,
+    old_ended: AtomicBool,
+    told: AtomicBool,
+    taken_over: Box<dyn Fn() + Send + Sync>,
+}
+
+impl Passage {
+    /// Where a move goes through; `taken_over` is called once, when the new flow has taken over.
+    pub fn new(handover: Handover<(SampleInfo, Vec<u8>)>, taken_over: Box<dyn Fn() + Send + Sync>) -> Self {
+        let (old_ended, told) = (AtomicBool::new(false), AtomicBool::new(false));
+        Self { handover: PiMutex::new(handover), old_ended, told, taken_over }
+    }
+
+    /// The old flow ended: the new one takes over with its next sample.
+    pub fn end_old(&self) {
+        self.old_ended.store(true, Ordering::Relaxed);
+    }
+
+    /// Delivers a sample, or what was held, or neither; `true`: the new flow has taken over.
+    fn pass(&self, role: Role, inlet: &dyn AnyInlet, delivery: Delivery<'_>) -> bool {
+        let mut handover = self.handover.lock();
+        let SampleInfo { seq, source_ns, received_ns, .. } = delivery.info;
+        if self.old_ended.load(Ordering::Relaxed) {
+            handover.old_ended();
+        }
+        let keep = || (delivery.info, delivery.payload.bytes().to_vec());
+        let delivers = match role {
+            Role::Old => handover.old(seq),
+            Role::New => handover.new_one(seq, source_ns, received_ns, keep),
+        };
+        if delivers {
+            inlet.deliver(delivery);
+        }
+        while let Some((info, bytes)) = handover.released() {
+            inlet.deliver(Delivery { info, payload: Payload::Bytes(&bytes) });
+        }
+        if handover.is_taken_over() && !self.told.swap(true, Ordering::Relaxed) {
+            (self.taken_over)();
+        }
+        handover.is_taken_over()
+    }
+}
+
+impl Gate {
+    /// From now on, samples go through `passage`.
+    pub fn shut(&self, role: Role, passage: Arc<Passage>) {
+        *self.passage.lock() = Some((role, passage));
+        self.shut.store(true, Ordering::Release);
+    }
+
+    /// The move is given up, and the old flow goes on.
+    pub fn open(&self) {
+        self.shut.store(false, Ordering::Release);
+    }
+
+    /// Delivers a sample of the channel.
+    #[inline]
+    pub fn deliver(&self, inlet: &dyn AnyInlet, delivery: Delivery<'_>) {
+        if self.shut.load(Ordering::Acquire) { self.pass(inlet, delivery) } else { inlet.deliver(delivery) }
+    }
+
+    #[cold]
+    fn pass(&self, inlet: &dyn AnyInlet, delivery: Delivery<'_>) {
+        let Some((role, passage)) = self.passage.lock().clone() else { return inlet.deliver(delivery) };
+        if passage.pass(role, inlet, delivery) && role == Role::New {
+            self.open(); // by the thread of the new flow itself: what follows it delivers alone
+        }
+    }
+}
+
+impl fmt::Debug for Gate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.shut.load(Ordering::Relaxed) { "moves" } else { "open" })
+    }
+}
