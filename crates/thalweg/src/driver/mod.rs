@@ -21,6 +21,7 @@ mod incoming;
 mod keep;
 mod mismatch;
 mod news;
+mod policies;
 mod priority;
 mod proxy;
 mod reader;

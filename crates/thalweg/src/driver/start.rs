@@ -70,6 +70,7 @@ impl Control {
             lent: BTreeMap::new(),
             processors: linux::sched::read(0).map(|found| found.affinity).unwrap_or_default(),
             rehoming: Vec::new(),
+            watched: Vec::new(),
             counts: BTreeMap::new(),
             _endpoint: None,
         };

@@ -5,7 +5,7 @@ mod monitored;
 use super::local::LocalChannel;
 use super::monitor::seat::Seat;
 use super::sample::{Sample, SampleInfo, Storage, TakenSample};
-use super::{Channel, ChannelReport};
+use super::{Channel, ChannelReport, Judge, judge_of_subscriber};
 use crate::admin::explain::SubscriberState;
 use crate::channel::buffer::{Buffer, Pool};
 use crate::channel::inbound::Inbound;
@@ -85,6 +85,8 @@ pub(crate) struct Inlet<M: Message> {
     halves: PiMutex<Vec<Inbound>>,
     /// Looks at what comes in.
     monitor: Seat,
+    /// Judges what comes in by the port's policies, where they look at samples.
+    judge: Option<Arc<Judge>>,
 }
 
 struct Mailbox {
@@ -105,10 +107,12 @@ impl<M: Message> Inlet<M> {
             pool: Pool::default(),
             waker: None,
         };
+        let judge = judge_of_subscriber(&info.name, &info.qos);
         Self {
             info,
             sink,
-            on_publisher,
+            // Policies look at encoded messages.
+            on_publisher: on_publisher && judge.is_none(),
             polled,
             events,
             mailbox: PiMutex::new(mailbox),
@@ -123,7 +127,14 @@ impl<M: Message> Inlet<M> {
             channels: Mutex::new(Vec::new()),
             halves: PiMutex::new(Vec::new()),
             monitor: Seat::default(),
+            judge,
         }
+    }
+
+    /// Whether the port's policies let a sample pass.
+    #[inline]
+    fn takes(&self, info: &SampleInfo, payload: &Payload<'_>) -> bool {
+        self.judge.as_ref().is_none_or(|judge| judge.takes(info, payload.bytes()))
     }
 
     /// A value of this process, handed over as it is: for callbacks on the publisher's thread.
@@ -311,6 +322,8 @@ pub(crate) trait AnyInlet: Send + Sync {
     fn reports(&self) -> Vec<ChannelReport>;
     /// Where a monitor of the input sits.
     fn monitor(&self) -> &Seat;
+    /// What judges by the port's policies.
+    fn judge(&self) -> Option<&Arc<Judge>>;
     /// Waits at most a tick for a sample that its monitor keeps back, and delivers those that are due.
     fn release(&self);
     /// A polled port takes the receive half; others give it back, for a reader thread.
@@ -319,6 +332,9 @@ pub(crate) trait AnyInlet: Send + Sync {
 
 impl<M: Message> AnyInlet for Inlet<M> {
     fn deliver(&self, delivery: Delivery<'_>) {
+        if !self.takes(&delivery.info, &delivery.payload) {
+            return;
+        }
         if self.monitor.is_taken() {
             return self.deliver_monitored(delivery, false);
         }
@@ -355,6 +371,7 @@ impl<M: Message> AnyInlet for Inlet<M> {
             undecodable: self.undecodable.load(Ordering::Relaxed),
             in_callback: self.in_callback.load(Ordering::Relaxed),
             has_callback: !self.keeps(),
+            policies: self.judge.as_ref().map(|judge| judge.counts()).unwrap_or_default(),
         }
     }
     fn typed(self: Arc<Self>) -> Arc<dyn Any + Send + Sync> {
@@ -381,6 +398,9 @@ impl<M: Message> AnyInlet for Inlet<M> {
     fn monitor(&self) -> &Seat {
         &self.monitor
     }
+    fn judge(&self) -> Option<&Arc<Judge>> {
+        self.judge.as_ref()
+    }
     fn release(&self) {
         self.release_late();
     }
@@ -406,6 +426,9 @@ impl<M: Message> LocalChannel<M> for Inlet<M> {
     }
     fn buffer(&self, info: SampleInfo, buffer: &Arc<Buffer>) {
         trace::step(Step::Deliver);
+        if !self.takes(&info, &Payload::Pooled(buffer)) {
+            return;
+        }
         if self.monitor.is_taken() {
             return self.deliver_monitored(Delivery { info, payload: Payload::Pooled(buffer) }, true);
         }

@@ -17,7 +17,9 @@ pub(crate) use inlet::{AnyInlet, Delivery, Inlet, Payload};
 pub(crate) use local::LOCAL;
 pub(crate) use outlet::{AnyOutlet, Outlet, Way};
 pub use policy::PolicyCounts;
-pub(crate) use policy::{Judge, News, SentSelection, Sought, Writer, judge_of_publisher, judge_of_subscriber};
+pub(crate) use policy::{
+    Judge, News, SentSelection, Sought, Writer, judge_of_publisher, judge_of_subscriber, topic_number,
+};
 pub use publisher::{Loan, Publisher, PublisherBuilder};
 pub use sample::{Sample, SampleInfo, TakenSample};
 pub use service::{Body, Client, Server};
@@ -129,6 +131,8 @@ pub struct Channel {
     pub(crate) selection: Selection,
     /// Set while its proxy moves.
     pub(crate) gate: Gate,
+    /// Which samples are sent on it by their content and distance in time; `None`: all.
+    pub(crate) sends: Option<SentSelection>,
     /// What happened on it.
     pub counters: Counters,
     pub(crate) closed: AtomicBool,
@@ -199,6 +203,12 @@ impl Channel {
     /// The flow that sends it, at a publisher that has one and while it goes on.
     pub(crate) fn sent_by(&self) -> Option<Arc<Flow>> {
         self.flow.get().and_then(Weak::upgrade)
+    }
+
+    /// Whether a message that is published at `now` is sent on it. Asked once for each sample, by the publishing thread.
+    #[inline]
+    pub(crate) fn takes(&self, bytes: &[u8], now: u64) -> bool {
+        self.sends.as_ref().is_none_or(|selection| selection.takes(bytes, now))
     }
 
     /// A message is larger than the subscriber takes.

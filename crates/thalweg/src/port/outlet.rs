@@ -6,7 +6,7 @@ use super::joins::Joins;
 use super::local::LocalChannel;
 use super::monitor::seat::Seat;
 use super::round::Round;
-use super::{Channel, ChannelReport, Outcome, PortRef, Published};
+use super::{Channel, ChannelReport, Judge, Outcome, PortRef, Published, judge_of_publisher};
 use crate::channel::buffer::{Buffer, Pool};
 use crate::channel::flow::Flow;
 use crate::channel::outgoing::Outgoing;
@@ -62,6 +62,8 @@ pub(crate) struct Outlet<M: Message> {
     pub(super) held: AtomicUsize,
     /// Looks at what goes out.
     monitor: Seat,
+    /// Judges by what the port promises, where time passes for it.
+    judge: Option<Arc<Judge>>,
 }
 
 /// What only the publishing thread touches, but for joins and leaves.
@@ -127,6 +129,8 @@ pub(crate) trait AnyOutlet: Send + Sync {
     fn unhold(&self, hold: u32);
     /// Where a monitor of the output sits.
     fn monitor(&self) -> &Seat;
+    /// What judges by the port's promises.
+    fn judge(&self) -> Option<&Arc<Judge>>;
     /// Waits at most a tick for a sample that its monitor keeps back, and publishes those that are due.
     fn release(&self);
     /// A channel that was never attached is given up.
@@ -147,6 +151,9 @@ pub(crate) enum Attach {
 
 impl<M: Message> Outlet<M> {
     pub fn new(info: PortInfo, me: PortRef, incarnation: u64) -> Self {
+        let now = linux::clock::monotonic_ns();
+        // Its key was looked for when the port was described.
+        let judge = judge_of_publisher(&info.name, &info.qos, info.message.schema.as_ref(), now).ok().flatten();
         let state = Outflow { seq: 0, pool: Pool::with_buffers(2, SMALL), attached: Vec::new(), arena: None };
         Self {
             info,
@@ -162,6 +169,7 @@ impl<M: Message> Outlet<M> {
             fresh: PiMutex::new(None),
             held: AtomicUsize::new(0),
             monitor: Seat::default(),
+            judge,
         }
     }
 
@@ -182,6 +190,9 @@ impl<M: Message> Outlet<M> {
     pub fn publish(&self, value: &M::Value, each: &mut dyn FnMut(&Channel, Outcome)) -> Result<Published> {
         trace::step(Step::Publish);
         let (mut state, now) = self.begin()?;
+        if let Some(judge) = &self.judge {
+            judge.published(now, |bytes| M::encode(value, bytes).is_ok());
+        }
         if self.monitor.is_taken()
             && let Some(published) = self.monitored(&mut state, now, value, each)
         {
@@ -215,6 +226,13 @@ impl<M: Message> Outlet<M> {
     /// Publishes a message that was written into a loan.
     pub fn publish_loan(&self, mut state: PiGuard<'_, Outflow<M>>, mut place: Place) -> Result<Published> {
         let now = linux::clock::monotonic_ns();
+        if let Some(judge) = &self.judge {
+            let message = state.bytes_mut(&mut place);
+            judge.published(now, |bytes| {
+                bytes.extend_from_slice(message);
+                true
+            });
+        }
         if self.monitor.is_taken()
             && let Some(published) = self.monitored_loan(&mut state, now, &mut place)
         {
@@ -415,6 +433,10 @@ impl<M: Message> AnyOutlet for Outlet<M> {
 
     fn monitor(&self) -> &Seat {
         &self.monitor
+    }
+
+    fn judge(&self) -> Option<&Arc<Judge>> {
+        self.judge.as_ref()
     }
 
     fn release(&self) {

@@ -25,11 +25,6 @@ impl Due {
     pub fn next(self) -> Option<u64> {
         self.0.map(|due| due.saturating_add(1))
     }
-
-    /// Nothing is due any more: the instance is gone.
-    pub fn end(&mut self) {
-        self.0 = None;
-    }
 }
 
 #[cfg(test)]
@@ -45,8 +40,6 @@ mod tests {
         assert_eq!((due.sample(120, 20), due.sample(141, 20)), (0, 1));
         assert_eq!((due.missed(161, 20), due.missed(162, 20), due.missed(162, 20)), (0, 1, 0));
         assert_eq!((due.missed(181, 20), due.missed(182, 20), due.sample(290, 20)), (0, 1, 5));
-        due.end();
-        assert_eq!(due.missed(u64::MAX, 20), 0);
     }
 
     proptest! {

@@ -76,6 +76,11 @@ fn read<'v>(
     fields.read(schema, bytes, &mut note).ok()
 }
 
+/// A number for a topic: instances of different topics are different, also for who takes several.
+pub(crate) fn topic_number(topic: &str) -> u64 {
+    fold(0xcbf2_9ce4_8422_2325, topic.as_bytes())
+}
+
 fn fold(hash: u64, bytes: &[u8]) -> u64 {
     bytes.iter().fold(hash, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
 }

@@ -17,9 +17,9 @@ mod seat;
 mod selection;
 mod writing;
 
-pub(crate) use instance::Sought;
+pub(crate) use instance::{Sought, topic_number};
 pub use reading::PolicyCounts;
-pub(crate) use reading::{Reading, Writer};
+pub(crate) use reading::Writer;
 pub(crate) use seat::{Judge, judge_of_publisher, judge_of_subscriber};
 pub(crate) use selection::SentSelection;
 

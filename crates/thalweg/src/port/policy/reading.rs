@@ -39,6 +39,8 @@ pub(crate) struct Writer {
     pub port: PortRef,
     /// Its name.
     pub name: String,
+    /// Its topic's number.
+    pub topic: u64,
     /// What it offers.
     pub offered: Qos,
     /// Where key and filter are in its type.
@@ -179,7 +181,8 @@ impl Reading {
         if writer.is_some_and(|writer| writer.filters_here && !writer.sought.holds(bytes)) {
             return drop_for(&mut self.counts.filtered);
         }
-        let key = writer.map_or(Some(WHOLE_TOPIC), |writer| writer.sought.instance(bytes));
+        let instance = |writer: &Writer| Some(writer.topic.wrapping_add(writer.sought.instance(bytes)?));
+        let key = writer.map_or(Some(WHOLE_TOPIC), instance);
         let Some(key) = key.filter(|key| self.has_room(*key)) else { return drop_for(&mut self.counts.rejected) };
         if self.exclusive && !self.owns(publisher, key) {
             return drop_for(&mut self.counts.not_owned);
@@ -231,7 +234,7 @@ impl Reading {
         true
     }
 
-    /// What time brought up to `now`, and what was counted since the last look.
+    /// What time brought up to `now`.
     pub fn look(&mut self, now: u64, news: &mut Vec<News>) {
         if let Some(period) = self.deadline {
             for instance in self.instances.values_mut() {
@@ -249,10 +252,10 @@ impl Reading {
             news.push(News::LivelinessChanged { publisher: known.writer.name.clone(), alive: false });
         }
         dead.into_iter().for_each(|publisher| self.disown(publisher));
-        self.tell(news);
     }
 
-    fn tell(&mut self, news: &mut Vec<News>) {
+    /// What was counted since this was told last.
+    pub fn tell(&mut self, news: &mut Vec<News>) {
         let (now, told) = (self.counts, std::mem::replace(&mut self.told, self.counts));
         if now.deadlines_missed > told.deadlines_missed {
             let (missed, total) = (now.deadlines_missed - told.deadlines_missed, now.deadlines_missed);

@@ -66,10 +66,10 @@ impl Judge {
         Self { name: name.to_owned(), state: PiMutex::new(state), pause }
     }
 
-    /// A publisher's message, published at `now`.
-    pub fn published(&self, bytes: &[u8], now: u64) {
+    /// A publisher's message, published at `now`; `encode` gives its bytes, where they are needed.
+    pub fn published(&self, now: u64, encode: impl FnOnce(&mut Vec<u8>) -> bool) {
         if let State::Writes(writing) = &mut *self.state.lock() {
-            writing.published(bytes, now);
+            writing.published(now, encode);
         }
     }
 
@@ -102,7 +102,7 @@ impl Judge {
         }
     }
 
-    /// A publisher of another node gave a sign of life.
+    /// A publisher said at `now` that it is alive.
     pub fn sign(&self, publisher: PortRef, now: u64) {
         if let State::Reads(reading, news) = &mut *self.state.lock() {
             reading.sign(publisher, now, news);
@@ -114,11 +114,6 @@ impl Judge {
         &self.name
     }
 
-    /// Whether it is a subscriber's.
-    pub fn reads(&self) -> bool {
-        matches!(&*self.state.lock(), State::Reads(..))
-    }
-
     /// What was counted at a subscriber.
     pub fn counts(&self) -> PolicyCounts {
         match &*self.state.lock() {
@@ -127,17 +122,19 @@ impl Judge {
         }
     }
 
-    /// What time brought up to `now`, and how long nobody needs to look again.
-    pub fn look(&self, now: u64) -> (Vec<News>, Duration) {
+    /// What time brought up to `now`, with what was counted if `tells`, and how long nobody needs to look again.
+    pub fn look(&self, now: u64, tells: bool) -> (Vec<News>, Duration) {
         let state = &mut *self.state.lock();
         let (found, next) = match state {
             State::Reads(reading, news) => {
                 reading.look(now, news);
+                tells.then(|| reading.tell(news));
                 (std::mem::take(news), reading.next())
             }
             State::Writes(writing) => {
                 let mut news = Vec::new();
                 writing.look(now, &self.name, &mut news);
+                tells.then(|| writing.tell(&mut news));
                 (news, writing.next())
             }
         };

@@ -15,6 +15,7 @@ pub(crate) struct Writing {
     lease: Option<u64>,
     sought: Sought,
     instances: HashMap<u64, Due>,
+    scratch: Vec<u8>,
     last_sign: u64,
     alive: bool,
     missed: u64,
@@ -30,6 +31,7 @@ impl Writing {
             lease: ns(offered.liveliness.lease).filter(|_| manual),
             sought,
             instances: HashMap::new(),
+            scratch: Vec::new(),
             last_sign: now,
             alive: true,
             missed: 0,
@@ -37,11 +39,13 @@ impl Writing {
         }
     }
 
-    /// A message is published at `now`.
-    pub fn published(&mut self, bytes: &[u8], now: u64) {
+    /// A message is published at `now`; `encode` gives its bytes, where instances are told apart by them.
+    pub fn published(&mut self, now: u64, encode: impl FnOnce(&mut Vec<u8>) -> bool) {
         self.last_sign = now;
         let Some(period) = self.deadline else { return };
-        let key = self.sought.instance(bytes).unwrap_or(u64::MAX);
+        self.scratch.clear();
+        let known = self.sought.is_nothing() || encode(&mut self.scratch);
+        let key = self.sought.instance(&self.scratch).filter(|_| known).unwrap_or(u64::MAX);
         let key =
             if self.instances.len() < MOST_INSTANCES || self.instances.contains_key(&key) { key } else { u64::MAX };
         self.missed += self.instances.entry(key).or_default().sample(now, period);
@@ -61,14 +65,18 @@ impl Writing {
         if let Some(period) = self.deadline {
             self.missed += self.instances.values_mut().map(|due| due.missed(now, period)).sum::<u64>();
         }
-        if self.missed > self.told {
-            news.push(News::DeadlineMissed { missed: self.missed - self.told, total: self.missed });
-            self.told = self.missed;
-        }
         let alive = self.lease_end().is_none_or(|end| now <= end);
         if alive != self.alive {
             self.alive = alive;
             news.push(News::LivelinessChanged { publisher: name.to_owned(), alive });
+        }
+    }
+
+    /// What was counted since this was told last.
+    pub fn tell(&mut self, news: &mut Vec<News>) {
+        let missed = self.missed - std::mem::replace(&mut self.told, self.missed);
+        if missed > 0 {
+            news.push(News::DeadlineMissed { missed, total: self.missed });
         }
     }
 
@@ -95,19 +103,20 @@ mod tests {
         let liveliness = Liveliness { kind: LivelinessKind::ByPort, lease: Some(Duration::from_nanos(50)) };
         let offered = Qos { deadline: Some(Duration::from_nanos(20)), liveliness, ..Qos::default() };
         let mut writing = Writing::new(&offered, nothing(), 1000);
-        let mut news = Vec::new();
         assert_eq!(writing.next(), Some(1051));
-        writing.published(&[], 1010);
-        writing.look(1030, "/p", &mut news);
-        assert_eq!((news.as_slice(), writing.next()), (&[][..], Some(1031)));
-        writing.look(1031, "/p", &mut news);
-        writing.look(1060, "/p", &mut news);
-        assert_eq!(news, [missed(1, 1), missed(1, 2)]);
-        news.clear();
-        writing.look(1061, "/p", &mut news);
-        writing.sign(1070);
-        writing.look(1070, "/p", &mut news);
+        writing.published(1010, |_| true);
+        let look = |writing: &mut Writing, now| {
+            let mut news = Vec::new();
+            writing.look(now, "/p", &mut news);
+            writing.tell(&mut news);
+            news
+        };
+        assert_eq!((look(&mut writing, 1030), writing.next()), (vec![], Some(1031)));
+        assert_eq!(look(&mut writing, 1031), [missed(1, 1)]);
+        assert_eq!(look(&mut writing, 1060), [missed(1, 2)]);
         let changed = |alive| News::LivelinessChanged { publisher: "/p".into(), alive };
-        assert_eq!(news, [changed(false), changed(true)]);
+        assert_eq!(look(&mut writing, 1061), [changed(false)]);
+        writing.sign(1070);
+        assert_eq!(look(&mut writing, 1070), [changed(true)]);
     }
 }

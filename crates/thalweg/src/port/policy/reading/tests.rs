@@ -34,19 +34,28 @@ impl Bench {
         let schema = TypeDescription::of::<Arm>().schema;
         let sought = Sought::find(schema.as_ref(), &offered.key, None).unwrap();
         let name = format!("/{}", publisher.port.0);
-        self.reading.came(Writer { port: publisher, name, offered, sought, filters_here: false }, now);
+        self.reading.came(Writer { port: publisher, name, topic: 7, offered, sought, filters_here: false }, now);
     }
 
     /// A sample of instance `id`, published at `source` and received at `now`.
     fn sample(&mut self, publisher: PortRef, id: u8, source: u64, now: u64) -> bool {
         let PortRef { node, port } = publisher;
-        let info =
-            SampleInfo { node, port, incarnation: 1, seq: 1, source_ns: source, received_ns: now, same_clock: true };
+        let info = SampleInfo {
+            node,
+            port,
+            incarnation: 1,
+            seq: 1,
+            source_ns: source,
+            received_ns: now,
+            same_clock: true,
+            scaled: None,
+        };
         self.reading.takes(&info, &to_cdr(&Arm { id }).unwrap(), &mut self.news)
     }
 
     fn look(&mut self, now: u64) -> Vec<News> {
         self.reading.look(now, &mut self.news);
+        self.reading.tell(&mut self.news);
         std::mem::take(&mut self.news)
     }
 }
