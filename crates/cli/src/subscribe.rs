@@ -1,16 +1,14 @@
 //! `thalweg sub`: print the samples of a topic.
 
-mod show;
-
 use crate::failure::Result;
 use crate::output::{line, micros, tell};
 use crate::priority::Given;
 use crate::session::{Common, Session};
+use crate::show::{Origins, Shown};
 use crate::signals::TICK;
 use crate::statistics::Latencies;
 use crate::tap::{Callback, Scaled, Tap, Target};
 use clap::Args;
-use show::{Origins, Shown};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use thalweg::port::SampleInfo;
 

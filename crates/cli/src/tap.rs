@@ -1,7 +1,7 @@
 //! A subscriber to whatever a topic carries, for verbs that look and count: it takes the reliability that publishers
 //! offer, unless told which.
 
-use crate::failure::{Failure, Result};
+use crate::failure::Result;
 use crate::priority::Given;
 use crate::quantity;
 use crate::session::Session;
@@ -97,12 +97,8 @@ impl Tap {
         scaled: Scaled,
         callback: impl Fn() -> Callback + 'static,
     ) -> Result<Self> {
-        if target.reliable && quantity::is_lossy(&target.carrier) {
-            let carrier = &target.carrier;
-            let text = format!("--carrier {carrier} may lose samples, which --reliable does not allow; leave one out");
-            return Err(Failure::Usage(text));
-        }
-        let lossy = target.best_effort || quantity::is_lossy(&target.carrier) || target.is_offered_best_effort(session);
+        let may_lose = quantity::is_lossy(&target.carrier) && !target.reliable;
+        let lossy = target.best_effort || may_lose || target.is_offered_best_effort(session);
         let reliability = if lossy { Reliability::BestEffort } else { Reliability::Reliable };
         let mut tap =
             Self { target: target.clone(), reliability, port: None, given, scaled, callback: Box::new(callback) };
@@ -132,9 +128,8 @@ impl Tap {
 
     fn subscribe(&mut self, session: &Session) -> Result {
         let target = &self.target;
-        let offered = target.offered(session);
-        let largest = offered.iter().map(|p| p.qos.max_message).chain([Qos::default().max_message]).max();
-        let mut qos = Qos { reliability: self.reliability, max_message: largest.unwrap_or_default(), ..Qos::default() };
+        let max_message = largest(session, &target.topic);
+        let mut qos = Qos { reliability: self.reliability, max_message, ..Qos::default() };
         let mut builder = session.node.subscriber::<Untyped>(&target.topic);
         if let Some(name) = &target.port {
             builder = builder.named(name);
@@ -154,14 +149,20 @@ impl Tap {
     }
 }
 
-impl Target {
-    /// The publishers that are there.
-    fn offered(&self, session: &Session) -> Vec<PortInfo> {
-        let ports = session.others().into_iter().flat_map(|node| node.ports.into_values());
-        ports.filter(|p| p.direction == Direction::Publisher && topic_matches(&self.topic, &p.topic)).collect()
-    }
+/// The publishers of a topic, or pattern of topics, that are there.
+fn offered(session: &Session, topic: &str) -> Vec<PortInfo> {
+    let ports = session.others().into_iter().flat_map(|node| node.ports.into_values());
+    ports.filter(|p| p.direction == Direction::Publisher && topic_matches(topic, &p.topic)).collect()
+}
 
+/// The largest message that they may publish; at least what is usual.
+pub fn largest(session: &Session, topic: &str) -> u32 {
+    let sizes = offered(session, topic).into_iter().map(|port| port.qos.max_message);
+    sizes.fold(Qos::default().max_message, u32::max)
+}
+
+impl Target {
     fn is_offered_best_effort(&self, session: &Session) -> bool {
-        !self.reliable && self.offered(session).iter().any(|p| p.qos.reliability == Reliability::BestEffort)
+        !self.reliable && offered(session, &self.topic).iter().any(|p| p.qos.reliability == Reliability::BestEffort)
     }
 }

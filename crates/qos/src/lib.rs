@@ -6,6 +6,7 @@ pub mod contract;
 pub mod expression;
 pub mod network;
 pub mod placement;
+pub mod plan;
 mod policy;
 pub mod priority;
 mod quantity;
@@ -15,4 +16,6 @@ pub use policy::{
     PlaceError, PolicyError, PolicyName, PullBuffer, Qos, Queue, Reliability, ResourceLimits, Scale, match_qos,
     partitions_meet,
 };
-pub use quantity::{QuantityError, parse_bit_rate, parse_bytes, parse_duration, parse_rate, parse_share};
+pub use quantity::{
+    QuantityError, parse_bit_rate, parse_bytes, parse_duration, parse_rate, parse_share, show_bit_rate, show_time,
+};

@@ -131,6 +131,10 @@ pub struct Outcome {
     pub solver: &'static str,
     /// Bit/s on the wire in each direction ([`Direction::index`]), without what nobody declares.
     pub loads: Vec<f64>,
+    /// Samples per second that each node's proxies take.
+    pub proxied: Vec<f64>,
+    /// Processors that each node uses.
+    pub processors: Vec<f64>,
     /// Why nothing fits: requirements that cannot be kept together.
     pub conflicts: Vec<Conflict>,
 }
@@ -225,7 +229,8 @@ fn placed(problem: &Problem, standing: &Standing, bound: Option<f64>, solver: &'
     let value = again.value(problem);
     let optimal = bound.is_some_and(|bound| bound >= value - value.abs() * 1e-9);
     let mut loads = again.loads;
-    loads.truncate(2 * problem.system.links.len());
+    let mut proxied = loads.split_off(2 * problem.system.links.len());
+    let processors = proxied.split_off(problem.system.nodes.len());
     Outcome {
         status: if optimal { Status::Optimal } else { Status::Feasible },
         placed: all,
@@ -233,6 +238,8 @@ fn placed(problem: &Problem, standing: &Standing, bound: Option<f64>, solver: &'
         bound: if optimal { Some(value) } else { bound },
         solver,
         loads,
+        proxied,
+        processors,
         conflicts: Vec::new(),
     }
 }
@@ -249,6 +256,8 @@ fn unknown(solver: &'static str) -> Outcome {
         bound: None,
         solver,
         loads: Vec::new(),
+        proxied: Vec::new(),
+        processors: Vec::new(),
         conflicts: Vec::new(),
     }
 }

@@ -130,6 +130,12 @@ pub struct Parameters {
     /// UDP: bytes that the receiver's socket buffer holds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub buffer: Option<u32>,
+    /// A flow that is reliable by repeating: the number of its first message for this subscriber. Absent: nothing is repeated.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub first: Option<u32>,
+    /// The same: messages that the publisher keeps without an acknowledgement.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub window: Option<u32>,
     /// Shared memory: samples that the subscriber may hold at once besides those that wait in the ring.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hold: Option<u32>,

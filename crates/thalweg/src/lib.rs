@@ -27,6 +27,7 @@
 //! | [`carrier`] | how a channel travels: `local`, `shm`, `tcp`, `udp`, `mcast`, or your own |
 //! | `driver` | the threads; only here are clocks read and carriers called |
 //! | [`handshake`] | decides whether a channel comes to be |
+//! | [`pull`] | questions to histories of other nodes |
 //! | [`control`] | who is there, what they have, and calls between nodes |
 //! | [`admin`] | what one node may ask of another, and YARP's administration grammar |
 //! | [`profile`] | priorities of ports from a file |
@@ -48,17 +49,19 @@ pub mod handshake;
 pub mod node;
 pub mod port;
 pub mod profile;
+pub mod pull;
 pub mod testing;
 mod thread;
 pub mod trace;
 pub mod wire;
 
 pub use channel::flow::Batching;
+pub use channel::history::Query;
 pub use driver::Around;
 pub use error::{Error, Result};
 pub use event::{Event, EventReader, Events};
-pub use node::{DiscoverySource, Node, Settings};
-pub use port::{Client, Outcome, Published, Publisher, Sample, SampleInfo, Server, Subscriber, TakenSample};
+pub use node::{DiscoverySource, Node, RelayLimits, Settings};
+pub use port::{Client, Outcome, Published, Publisher, PullFrom, Sample, SampleInfo, Server, Subscriber, TakenSample};
 pub use qos;
 pub use thread::schedule_this_thread;
 

@@ -5,12 +5,15 @@ use crate::carrier::Carrier;
 use crate::channel::flow::Batching;
 use crate::codec::Message;
 use crate::control::matching::{check_name, check_pattern};
-use crate::control::{Direction, Document, NodeId, PortId, PortInfo};
+use crate::control::{Direction, Document, NodeId, PortId, PortInfo, PullRole};
 use crate::driver::{Administration, Around, Command, Control, End, NodeState, Reader};
 use crate::error::{Error, Result};
 use crate::event::EventReader;
 use crate::port::monitor::Monitor;
-use crate::port::{AnyInlet, Inlet, LOCAL, Outlet, PortRef, PublisherBuilder, Sought, SubscriberBuilder};
+use crate::port::{
+    AnyInlet, Histories, Inlet, LOCAL, Outlet, PortRef, PublisherBuilder, Sought, SubscriberBuilder, kept_at_publisher,
+};
+use crate::pull::Identity;
 use qos::Qos;
 use qos::priority::{Changes, PrioritySettings};
 use std::marker::PhantomData;
@@ -50,6 +53,25 @@ pub struct Settings {
     pub lock_memory: bool,
     /// Faults and a capture file around every network carrier. Default: nothing.
     pub around: Around,
+    /// Hosts proxies for other nodes, within these limits. Default: no.
+    pub relay: Option<RelayLimits>,
+}
+
+/// What a relay carries for others at most; further ones are refused with the limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RelayLimits {
+    /// Proxies: one for each channel that leads from it. Default 256.
+    pub proxies: u32,
+    /// Samples per second that come from their sources. Default 100,000.
+    pub samples_per_s: u64,
+    /// Payload bytes of these per second. Default 1 GB.
+    pub bytes_per_s: u64,
+}
+
+impl Default for RelayLimits {
+    fn default() -> Self {
+        Self { proxies: 256, samples_per_s: 100_000, bytes_per_s: 1_000_000_000 }
+    }
 }
 
 impl std::fmt::Debug for Settings {
@@ -77,6 +99,7 @@ impl Default for Settings {
             carriers: Vec::new(),
             lock_memory: false,
             around: Around::default(),
+            relay: None,
         }
     }
 }
@@ -101,6 +124,7 @@ pub struct PortRequest {
     pub(crate) monitor: Option<Box<dyn Monitor>>,
     pub(crate) reader: Option<Reader>,
     pub(crate) priority: PrioritySettings,
+    pub(crate) pull: PullRole,
 }
 
 impl PortRequest {
@@ -115,6 +139,7 @@ impl PortRequest {
             monitor: None,
             reader: None,
             priority: PrioritySettings::default(),
+            pull: PullRole::default(),
         }
     }
 }
@@ -252,7 +277,12 @@ impl Node {
         check_name(&request.topic).map_err(|e| Error::Usage(format!("topic {e}")))?;
         let (port, info) = self.describe::<M>(&request, Direction::Publisher)?;
         let me = PortRef { node: self.id(), port };
-        let outlet = Arc::new(Outlet::<M>::new(info.clone(), me, self.state().incarnation));
+        let incarnation = self.state().incarnation;
+        let histories = kept_at_publisher(&info.qos).map(|limits| Arc::new(Histories::new(limits)));
+        if let Some(histories) = &histories {
+            histories.admit(Identity { node: me.node, port, incarnation }, &info, &self.state().clock);
+        }
+        let outlet = Arc::new(Outlet::<M>::new(info.clone(), me, incarnation, histories));
         LOCAL.publishers().insert(me, outlet.clone());
         self.state().set_priority(port, request.priority);
         self.state().add_outlet(port, outlet.clone(), request.batching);
@@ -326,6 +356,7 @@ impl Node {
                 qos: request.qos.clone(),
                 carriers,
                 answers: request.answers.map(|answers| answers.port),
+                pull: request.pull,
             },
         ))
     }
@@ -354,6 +385,7 @@ impl Drop for Handle {
         }
         self.state.readers.close();
         self.state.senders.close();
+        self.state.questions.close();
     }
 }
 

@@ -104,6 +104,31 @@ fn a_sample_within_one_process_allocates_nothing() {
     }
 }
 
+/// A sample that is kept is shared with the history: no copy of its own, also where sizes vary.
+#[test]
+fn a_sample_that_is_kept_for_pulling_allocates_nothing() {
+    use thalweg::codec::Raw;
+    use thalweg::{Node, Settings};
+    let _alone = world::alone();
+    let realm = format!("counted-history-{}", std::process::id());
+    let node = Node::with_settings(Settings { realm, name: "one".into(), ..Settings::default() }).unwrap();
+    let buffer = qos::PullBuffer { samples: 64, ..qos::PullBuffer::default() };
+    let mut publisher = node.publisher::<Raw>("/a").history(buffer).open().unwrap();
+    let message = [7; 100_000];
+    for sizes in [64..65, 8192..8193, 100_000..100_001, 60_000..100_000] {
+        let mut publish = |count: usize| {
+            for n in 0..count {
+                let size = sizes.start + n * 977 % sizes.len();
+                publisher.publish(&message[..size]).unwrap();
+            }
+        };
+        publish(300);
+        let before = (linux::allocations::count(), linux::lock::waits());
+        publish(2000);
+        assert_eq!((linux::allocations::count() - before.0, linux::lock::waits() - before.1), (0, 0), "{sizes:?}");
+    }
+}
+
 /// While a channel has a thread of its own every sample goes over it: one wake-up on the publishing thread, one send and
 /// one wait on the other, nothing allocated on either.
 #[test]

@@ -93,6 +93,10 @@ fn administration() {
     run("administration");
 }
 #[test]
+fn pull() {
+    run("pull");
+}
+#[test]
 fn every_body_is_run() {
-    assert_eq!(fuzz::all().len(), 7, "a body without a test here");
+    assert_eq!(fuzz::all().len(), 8, "a body without a test here");
 }

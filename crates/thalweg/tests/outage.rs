@@ -4,10 +4,10 @@
 
 mod world;
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use world::agent::{Agent, number};
 use world::net::{A, B, TwoHosts};
-use world::{World, figure, long, skipped};
+use world::{LONG, World, figure, long, skipped};
 
 const CARRIERS: [&str; 3] = ["tcp", "udp", "mcast"];
 
@@ -130,6 +130,47 @@ fn five_seconds_of_silence_end_no_channel() {
         let events = part.ask("status")["events"].to_string();
         assert!(events.contains(" over ") && !events.contains(" ended: "), "{events}");
     }
+}
+
+#[test]
+fn answers_come_again_after_the_asker_heard_nothing() {
+    answered_after(&|hosts, broken| hosts.deafen(true, broken));
+}
+#[test]
+fn answers_come_again_after_the_answerer_heard_nothing() {
+    answered_after(&|hosts, broken| hosts.deafen(false, broken));
+}
+
+/// Questions and answers share a connection: one end may have given it up when the other has not noticed anything.
+fn answered_after(outage: &dyn Fn(&TwoHosts, bool) -> Result<(), String>) {
+    let _alone = world::alone();
+    let hosts = match TwoHosts::new("r") {
+        Ok(hosts) => hosts,
+        Err(why) => return skipped(why),
+    };
+    let world = World::new();
+    let at = [format!("{A}:7400"), format!("{B}:7400")];
+    let file = addresses(&world, &at);
+    let _answerer = Agent::start_by(&world, &format!("answerer file={file} listen={}", at[1]), &hosts.in_b());
+    let mut asker = Agent::start_by(&world, &format!("asker file={file} listen={}", at[0]), &hosts.in_a());
+    (0..100).for_each(|number| assert!(asker.ask(&format!("call number={number}"))["ok"] == true));
+    if let Err(why) = outage(&hosts, true) {
+        return skipped(why);
+    }
+    // Long enough for an end to notice, and with questions on their way.
+    let cut = Instant::now();
+    while cut.elapsed() < Duration::from_secs(5) {
+        assert!(asker.ask("call number=100 ms=500")["ok"] == false, "nothing is cut");
+    }
+    outage(&hosts, false).unwrap();
+    let up = Instant::now();
+    let mut numbers = (101..).take_while(|_| up.elapsed() < LONG);
+    let first = numbers.find(|number| asker.ask(&format!("call number={number} ms=200"))["ok"] == true);
+    figure("outage", format!("question {first:?} was answered {:?} after the end", up.elapsed()));
+    assert!(up.elapsed() < Duration::from_secs(3), "took {:?}", up.elapsed());
+    (1000..1100).for_each(|number| assert!(asker.ask(&format!("call number={number}"))["ok"] == true));
+    let channels = asker.ask("channels");
+    assert_eq!(channels.as_array().map(Vec::len), Some(2), "one of questions and one of answers: {channels}");
 }
 
 #[test]

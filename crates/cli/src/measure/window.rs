@@ -127,7 +127,17 @@ mod tests {
             let received_ns = seq * 10_000_000;
             let (node, port) = (NodeId(1), PortId(1));
             let source_ns = received_ns - 5_000;
-            let info = SampleInfo { node, port, incarnation: 1, seq, source_ns, received_ns, same_clock, scaled: None };
+            let info = SampleInfo {
+                node,
+                port,
+                incarnation: 1,
+                seq,
+                source_ns,
+                received_ns,
+                same_clock,
+                historical: false,
+                scaled: None,
+            };
             window.add(&info, 100);
         }
         window

@@ -2,8 +2,11 @@
 //!
 //! Owned by exactly one thread; moving it is sending it, so nothing is lost or reordered when a channel changes threads.
 
+mod reliable;
+
 use super::accept::Accept;
 use super::fragment::{Reassembly, Refused};
+use super::reliable::{Receiver, ReceiverSettings};
 use crate::carrier::{Interrupt, ReceiveHalf, TICK};
 use crate::port::{AnyInlet, Channel, Delivery, Payload, SampleInfo};
 use crate::trace;
@@ -28,8 +31,8 @@ enum Source {
 enum Framing {
     /// Frames follow each other.
     Stream(StreamParser),
-    /// One frame per datagram; large messages come in fragments.
-    Datagrams { buffer: Vec<u8>, reassembly: Reassembly },
+    /// One frame per datagram; large messages come in fragments. On a reliable flow gaps are asked for.
+    Datagrams { buffer: Vec<u8>, reassembly: Reassembly, receiver: Option<Box<Receiver>> },
 }
 
 /// What one step did.
@@ -58,6 +61,8 @@ pub(crate) struct Inbound {
 /// What the handshake agreed for the receiving end.
 pub(crate) struct Agreed {
     pub flow: u32,
+    /// The publisher repeats what is lost.
+    pub reliable: Option<ReceiverSettings>,
     pub max_message: usize,
     pub stream: bool,
     /// Deliver only samples after this one (0: all).
@@ -80,8 +85,8 @@ impl Inbound {
         let framing = if agreed.stream {
             Framing::Stream(StreamParser::new(agreed.max_message, Some(agreed.flow)))
         } else {
-            let reassembly = Reassembly::new(agreed.max_message, REASSEMBLY_TIMEOUT_NS, agreed.budget.clone());
-            Framing::Datagrams { buffer: vec![0; DATAGRAM], reassembly }
+            let (reassembly, receiver) = reliable::parts(&agreed);
+            Framing::Datagrams { buffer: vec![0; DATAGRAM], reassembly, receiver }
         };
         Self::with(channel, inlet, Source::Half(half, framing), &agreed)
     }
@@ -92,7 +97,7 @@ impl Inbound {
     }
 
     fn with(channel: Arc<Channel>, inlet: Arc<dyn AnyInlet>, source: Source, agreed: &Agreed) -> Self {
-        let mut accept = Accept::new(None, true);
+        let mut accept = Accept::new(agreed.reliable.as_ref().map(|reliable| reliable.first), true);
         if agreed.resume_after > 0 {
             accept.resume_after(agreed.resume_after);
         }
@@ -143,6 +148,7 @@ impl Inbound {
 
     /// As [`Inbound::step`], waiting at most `timeout`, which is less than a tick.
     pub fn step_within(&mut self, timeout: Duration) -> Step {
+        let timeout = self.until_timer().map_or(timeout, |left| left.min(timeout));
         match &mut self.source {
             Source::Ring(ring) => drop(ring.wait(timeout)),
             Source::Half(half, _) => match half.descriptor() {
@@ -158,6 +164,7 @@ impl Inbound {
         if self.channel.is_cut() {
             return Step::Ended("closed".to_owned());
         }
+        let wait = wait && !self.waits_for_timer();
         let received = match &mut self.source {
             Source::Half(half, Framing::Stream(parser)) => half.receive(parser.space(), wait),
             Source::Half(half, Framing::Datagrams { buffer, .. }) => half.receive(buffer, wait),
@@ -166,11 +173,10 @@ impl Inbound {
         match received {
             Ok(count) => self.received(count),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                if self.is_over() {
-                    Step::Ended("closed".to_owned())
-                } else {
-                    Step::Nothing
+                if let Some(delivered) = self.tick() {
+                    return Step::Delivered(delivered);
                 }
+                if self.is_over() { Step::Ended("closed".to_owned()) } else { Step::Nothing }
             }
             // A datagram socket reports that the peer's socket is gone: the handshake's stream tells for certain.
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused && !self.is_stream() => Step::Nothing,
@@ -205,7 +211,7 @@ impl Inbound {
                 Ok(Some(frame)) if frame.header.kind == Kind::End => {
                     return Step::Ended("the publisher closed".into());
                 }
-                Ok(Some(frame)) if frame.header.kind == Kind::KeepAlive => {}
+                Ok(Some(frame)) if matches!(frame.header.kind, Kind::KeepAlive | Kind::Acknowledgement) => {}
                 Ok(Some(frame)) => {
                     let message = parser.payload(frame.range);
                     delivered += deliver(accept, channel, inlet.as_ref(), &frame.header, message, now);
@@ -216,8 +222,12 @@ impl Inbound {
     }
 
     fn received_datagram(&mut self, count: usize, now: u64) -> Step {
-        let Self { source: Source::Half(_, Framing::Datagrams { buffer, reassembly }), accept, channel, inlet, .. } =
-            self
+        if self.is_reliable() {
+            return self.received_reliably(count, now);
+        }
+        let Self {
+            source: Source::Half(_, Framing::Datagrams { buffer, reassembly, .. }), accept, channel, inlet, ..
+        } = self
         else {
             return Step::Nothing;
         };
@@ -245,7 +255,7 @@ impl Inbound {
                 }
             }
             Kind::End => Step::Ended("the publisher closed".into()),
-            Kind::KeepAlive => Step::Nothing,
+            Kind::KeepAlive | Kind::Acknowledgement => Step::Nothing,
         }
     }
 
@@ -335,6 +345,7 @@ pub(crate) fn info(channel: &Channel, seq: u64, source_ns: u64, received_ns: u64
         source_ns,
         received_ns,
         same_clock: channel.same_clock,
+        historical: false,
         scaled: channel.provenance(),
     }
 }

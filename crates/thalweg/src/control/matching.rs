@@ -284,6 +284,7 @@ mod tests {
             qos: qos::Qos::default(),
             carriers: vec!["tcp".into(), "udp".into()],
             answers: None,
+            pull: Default::default(),
         }
     }
 

@@ -70,7 +70,7 @@ impl Control {
     }
 
     pub(super) fn reports(&self) -> Vec<crate::port::ChannelReport> {
-        let sent = self.state.outlets().into_iter().flat_map(|o| o.reports());
+        let sent = self.outlets().into_iter().flat_map(|o| o.reports());
         let received = self.state.inlets().into_iter().flat_map(|(_, i)| i.reports());
         sent.chain(received).collect()
     }

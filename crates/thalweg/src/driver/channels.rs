@@ -7,9 +7,10 @@ use super::reader::{CALLBACK, ServedBy, guarded};
 use super::wanted::{Candidate, Pair, Progress, Route, Wanted, candidates};
 use crate::channel::proxy::Proxy;
 use crate::control::matching::{Match, compare};
-use crate::control::{Direction, Document, PortInfo};
+use crate::control::{Direction, Document, PortInfo, PullRole};
 use crate::event::Event;
 use crate::port::{AnyInlet, Channel, LOCAL, PortRef, Way};
+use crate::pull::Identity;
 use linux::poll::Readiness;
 use qos::Place;
 use std::sync::Arc;
@@ -22,7 +23,8 @@ static NEXT: AtomicU64 = AtomicU64::new(1);
 impl Control {
     /// Whether two ports belong together; wants their channel if so.
     pub(super) fn consider(&mut self, publisher: PortRef, offered: &PortInfo, subscriber: PortRef, asked: &PortInfo) {
-        if offered.direction != Direction::Publisher || self.wanted.contains_key(&(publisher, subscriber)) {
+        let pulls = asked.pull == PullRole::Only;
+        if offered.direction != Direction::Publisher || pulls || self.wanted.contains_key(&(publisher, subscriber)) {
             return;
         }
         let names = (offered.name.clone(), asked.name.clone());
@@ -77,12 +79,38 @@ impl Control {
         if let Some(extra) = self.added_carriers(&there, offered, asked, only) {
             ways.splice(0..0, extra);
         }
+        if proxy.place == Place::Subscriber && proxy.picture.is_some() {
+            ways = candidates(&here, &here, offered, asked, only); // this node hosts it
+        }
+        if proxy.picture.is_some() {
+            ways.retain(|way| !matches!(way.carrier.as_str(), "local" | "mcast"));
+        }
         if proxy.place == Place::Subscriber {
             ways.iter_mut().for_each(|way| way.place = Place::Subscriber);
         }
         if !self.state.settings.around.is_nothing() {
             ways.retain(|way| !matches!(way.carrier.as_str(), "local" | "shm"));
         }
+        if let Place::Relay(name) = &proxy.place {
+            ways.splice(0..0, self.ways_by_relay(&here, name, (offered, asked), only));
+        }
+        ways
+    }
+
+    /// The ways by the relay of this name: of its node, or of its host. What a relay hosts has a group of one only.
+    fn ways_by_relay(
+        &self,
+        here: &Document,
+        name: &str,
+        (offered, asked): (&PortInfo, &PortInfo),
+        only: Option<&str>,
+    ) -> Vec<Candidate> {
+        let directory = self.state.directory();
+        let relays = || directory.nodes().filter(|node| node.relay.is_some());
+        let found = relays().find(|node| node.name == name).or_else(|| relays().find(|node| node.host_name == name));
+        let mut ways = found.map_or(Vec::new(), |relay| candidates(here, relay, offered, asked, only));
+        ways.retain(|way| matches!(way.carrier.as_str(), "tcp" | "udp" | "shm"));
+        ways.iter_mut().for_each(|way| way.place = Place::Relay(name.to_owned()));
         ways
     }
 
@@ -162,6 +190,7 @@ impl Control {
             self.forget_channel(older);
         }
         let channel = Arc::new(channel);
+        self.keep_samples_of(&channel, inlet.as_ref());
         if let Err(error) = self.start_server(&inlet) {
             return self.try_failed((publisher, subscriber), &format!("no thread for its callbacks: {error}"));
         }
@@ -251,6 +280,16 @@ impl Control {
         }
     }
 
+    /// A subscriber that keeps what arrives learns whose samples will.
+    pub(super) fn keep_samples_of(&self, channel: &Channel, inlet: &dyn AnyInlet) {
+        let wanted = self.wanted.get(&(channel.publisher, channel.subscriber));
+        let Some((histories, wanted)) = inlet.histories().zip(wanted) else { return };
+        let PortRef { node, port } = channel.publisher;
+        let clock = self.state.directory().node(node).map(|there| there.clock.clone()).unwrap_or_default();
+        let publisher = Identity { node, port, incarnation: channel.incarnation };
+        histories.admit(publisher, &wanted.publisher, &clock);
+    }
+
     pub(super) fn opened(&mut self, pair: Pair, channel: Arc<Channel>) {
         if let Some(inlet) = self.state.inlet(pair.1.port)
             && let Ok(mut channels) = inlet.channels().lock()
@@ -261,6 +300,7 @@ impl Control {
             wanted.opened(channel.clone(), Instant::now());
         }
         self.matched(&channel);
+        self.source_opened();
     }
 
     /// A channel of a subscriber of this node ended by itself: it is tried again as long as its publisher may be there.

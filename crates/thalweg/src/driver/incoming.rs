@@ -3,15 +3,16 @@
 use super::control::Control;
 use super::entries::{Entry, PendingAttach, Reply};
 use super::mismatch::refusal;
-use super::wrap;
+use super::{reliable, wrap};
 use crate::carrier::tcp::{self, TcpSend};
 use crate::carrier::{Capabilities, Carrier, Place, SendHalf};
 use crate::channel::flow::{Flow, FlowSettings};
 use crate::channel::proxy::{Proxied, Proxy, Selection};
 use crate::control::matching::{Match, compare};
-use crate::control::{CHANNEL_HANDSHAKE, CONTROL_LINK};
+use crate::control::{CHANNEL_HANDSHAKE, CONTROL_LINK, PULL};
 use crate::handshake::{self, Accepted, Answer, LARGEST, Parameters, Refused, Request, VERSION};
-use crate::port::{AnyOutlet, PortRef, Way};
+use crate::port::{AnyOutlet, Histories, PortRef, Way};
+use crate::pull::{self, Question};
 use linux::memory::RingWriter;
 use std::io;
 use std::net::{SocketAddr, TcpStream};
@@ -106,11 +107,57 @@ impl Control {
                     Progress::Done
                 }
             },
+            Some(&PULL) => match handshake::unpack::<Question>(&peer.bytes[1..]) {
+                Ok(None) if goes_on => Progress::Waiting,
+                Ok(Some((question, _))) => {
+                    if let Some(peer) = incoming.take() {
+                        self.answer_question(question, peer.stream);
+                    }
+                    Progress::Done
+                }
+                _ => {
+                    self.count("incoming streams with no readable question");
+                    Progress::Done
+                }
+            },
             Some(_) => {
                 self.count("incoming streams with an unknown first byte");
                 Progress::Done
             }
         }
+    }
+
+    /// Gives a question to the thread that answers it, or says why not.
+    fn answer_question(&mut self, question: Question, stream: OwnedFd) {
+        let given = match self.asked_of(&question) {
+            Ok(histories) => self.state.questions.answer(question, histories, stream),
+            Err(refused) => Err((refused, stream)),
+        };
+        if let Err((refused, stream)) = given {
+            let bytes = handshake::pack(&pull::Answer::Refused(refused)).unwrap_or_default();
+            let _ = linux::socket::send(stream.as_fd(), &bytes); // who does not hear it sees the stream end
+        }
+    }
+
+    fn asked_of(&self, question: &Question) -> Result<Arc<Histories>, Refused> {
+        let Question { version, realm, to_node, to_port, except, .. } = question;
+        let refused = |policy: &str, requested: String, offered: String| {
+            let remedy = format!("it takes {offered}");
+            Refused { policy: policy.to_owned(), offered, requested, remedy, others: Vec::new() }
+        };
+        if *version != pull::VERSION {
+            return Err(refused("version", version.to_string(), format!("version {} of questions", pull::VERSION)));
+        }
+        if *realm != self.state.settings.realm || *to_node != self.state.id {
+            let here = format!("questions to node {} of realm {}", self.state.id, self.state.settings.realm);
+            return Err(refused("node", format!("{to_node} of {realm}"), here));
+        }
+        if except.len() > pull::MOST_EXCEPT {
+            return Err(refused("except", except.len().to_string(), format!("at most {}", pull::MOST_EXCEPT)));
+        }
+        let asked =
+            || refused("port", format!("port {}", to_port.0), "questions to ports that keep samples".to_owned());
+        self.state.histories(*to_port).ok_or_else(asked)
     }
 
     fn adopt(&mut self, stream: OwnedFd) {
@@ -122,6 +169,10 @@ impl Control {
 
     /// Answers a request for a channel, and opens it.
     fn serve(&mut self, request: Request, stream: OwnedFd) {
+        if self.is_hosted(&request) { self.host(request, stream) } else { self.serve_now(request, stream) }
+    }
+
+    pub(super) fn serve_now(&mut self, request: Request, stream: OwnedFd) {
         match self.offer(&request, stream) {
             Ok(()) => self.state.made_progress(),
             Err((refused, stream)) => {
@@ -141,20 +192,21 @@ impl Control {
             Ok(found) => found,
             Err(refused) => return Err((refused, stream)),
         };
-        if !request.moves && self.just_shared(ends(self.state.id, request)) {
+        if !request.moves && self.just_shared(ends(request)) {
             return Err((refused("answers", request, "the connection of the questions, which is open"), stream));
         }
         // A channel whose proxy moves goes on until the new one delivers.
         // Before anything is opened: an older channel of the same two ports may be the last member of the group that this
         // one would join, and takes its flow along.
         if !request.moves {
-            self.replace(ends(self.state.id, request));
+            self.replace(ends(request));
         }
         let settings = |id| FlowSettings {
             id,
             policy: outlet.info().qos.queue,
             burst: request.parameters.buffer.map_or(CAREFUL_BURST, |b| b as usize / 4),
             batching,
+            reliable: None,
         };
         if request.carrier == "shm" {
             return self.offer_shared_memory(request, outlet, stream);
@@ -240,12 +292,25 @@ impl Control {
         }
         let sender = carrier.sender(place, &request.parameters)?;
         let class = outlet.info().qos.class;
-        let flow = self.flow(settings(self.random_flow()), class, sender.half, sender.capabilities, place);
-        let accepted = self.accepted(request, outlet, flow.settings.id, sender.parameters.clone());
+        let mut settings = settings(self.random_flow());
+        let mut parameters = sender.parameters;
+        if !sender.capabilities.reliable && sender.half.hears() && reliable::is_asked_for(request) {
+            let (offered, asked, most) =
+                (&outlet.info().qos, &request.subscriber.qos, sender.capabilities.max_datagram);
+            let keeps = reliable::sender_settings(offered, asked, most);
+            (parameters.first, parameters.window) = (Some(0), u32::try_from(keeps.window).ok());
+            settings.reliable = Some(keeps);
+        }
+        let flow = self.flow(settings, class, sender.half, sender.capabilities, place);
+        if flow.is_kept() {
+            flow.join(0);
+            self.state.senders.hear(&flow)?;
+        }
+        let accepted = self.accepted(request, outlet, flow.settings.id, parameters.clone());
         if !carrier.capabilities().multicast {
             return Ok((Way::Flow(flow), accepted));
         }
-        self.groups.insert(key, (flow.clone(), sender.parameters));
+        self.groups.insert(key, (flow.clone(), parameters));
         Ok((Way::Group(flow), accepted))
     }
 
@@ -267,11 +332,9 @@ impl Control {
         &self,
         request: &Request,
     ) -> Result<(Arc<dyn AnyOutlet>, Option<crate::channel::flow::Batching>), Refused> {
-        if request.version != VERSION {
-            return Err(refused("version", request, &format!("handshake version {VERSION}")));
-        }
-        if request.realm != self.state.settings.realm {
-            return Err(refused("realm", request, &format!("realm {}", self.state.settings.realm)));
+        self.check_greeting(request)?;
+        if self.is_hosted(request) {
+            return self.hosted_for(request).map(|outlet| (outlet, None));
         }
         if request.to_node != self.state.id {
             return Err(refused("node", request, &format!("node {}: that address has a new owner", self.state.id)));
@@ -300,6 +363,17 @@ impl Control {
         }
     }
 
+    /// Whether both speak the same version in the same realm.
+    pub(super) fn check_greeting(&self, request: &Request) -> Result<(), Refused> {
+        if request.version != VERSION {
+            return Err(refused("version", request, &format!("handshake version {VERSION}")));
+        }
+        if request.realm != self.state.settings.realm {
+            return Err(refused("realm", request, &format!("realm {}", self.state.settings.realm)));
+        }
+        Ok(())
+    }
+
     pub(crate) fn accepted(
         &self,
         request: &Request,
@@ -308,12 +382,13 @@ impl Control {
         parameters: Parameters,
     ) -> Accepted {
         let max_message = outlet.info().qos.max_message.min(request.subscriber.qos.max_message);
+        let (incarnation, clock) = self.source(request.to_node);
         Accepted {
             flow,
-            incarnation: self.state.incarnation,
+            incarnation,
             last_seq: outlet.last_seq(),
             max_message,
-            clock: self.state.clock.clone(),
+            clock,
             parameters,
             answers: None,
             scaled: self.scaled_for(request, outlet),
@@ -329,9 +404,10 @@ impl Control {
         entry: Entry,
         reply: Reply,
     ) {
-        let same_clock = request.clock == self.state.clock;
-        let pair = ends(self.state.id, request);
-        let (ports, incarnation) = ((outlet.info(), &request.subscriber), self.state.incarnation);
+        let (incarnation, clock) = self.source(request.to_node);
+        let same_clock = request.clock == clock;
+        let pair = ends(request);
+        let ports = (outlet.info(), &request.subscriber);
         let channel = self.channel(pair, ports, &request.carrier, incarnation, same_clock);
         let proxied = self.scaled_for(request, outlet.as_ref()).zip(request.proxy.as_ref());
         let proxied = proxied.map(|(provenance, proxy)| Proxied { place: proxy.place.clone(), provenance });
@@ -343,8 +419,8 @@ impl Control {
 }
 
 /// The publishing and the subscribing port that a request speaks of.
-fn ends(here: crate::control::NodeId, request: &Request) -> super::wanted::Pair {
-    (PortRef { node: here, port: request.to_port }, PortRef { node: request.node, port: request.port })
+fn ends(request: &Request) -> super::wanted::Pair {
+    (PortRef { node: request.to_node, port: request.to_port }, PortRef { node: request.node, port: request.port })
 }
 
 /// The acceptance, to be sent as soon as the port has the channel. If it cannot be sent the subscriber is gone, which the

@@ -7,6 +7,8 @@
 //! | `reader` | ≤ 8, and one per channel with a priority of its own | one channel each, blocking |
 //! | `read-CLASS` | ≤ 1 per class | all further channels of the class |
 //! | `send-CLASS` | ≤ 1 per class | drains flows whose socket was full, flushes batches |
+//! | `pull` | ≤ 1 | answers questions to histories, 32 at a time |
+//! | `repeats` | ≤ 1 | hears the subscribers of reliable flows over datagrams, and repeats |
 //! | `send-FLOW` | one per channel with scheduling or processors of its own | sends all its samples |
 
 mod administer;
@@ -17,6 +19,7 @@ mod control;
 mod dial;
 mod entries;
 mod explain;
+mod host;
 mod incoming;
 mod keep;
 mod mismatch;
@@ -24,7 +27,9 @@ mod news;
 mod policies;
 mod priority;
 mod proxy;
+mod pull;
 mod reader;
+mod reliable;
 mod sender;
 mod start;
 mod state;
@@ -34,6 +39,7 @@ mod wrap;
 pub(crate) use commands::{Administration, End, Reader};
 pub(crate) use control::{Command, Control};
 pub(crate) use entries::Reply;
+pub(crate) use pull::{Asked, Asking, Holder, Questions, read_answer};
 pub(crate) use reader::{Readers, guarded};
 pub(crate) use sender::{FlowNews, Own, Senders};
 pub(crate) use state::NodeState;

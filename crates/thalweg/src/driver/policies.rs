@@ -67,7 +67,7 @@ impl Control {
     }
 
     /// When to look at policies again.
-    pub(super) fn next_look(&self) -> Option<Instant> {
+    pub(super) fn next_judgement(&self) -> Option<Instant> {
         self.watched.iter().map(|watched| watched.look_at).min()
     }
 

@@ -5,7 +5,7 @@ mod monitored;
 use super::local::LocalChannel;
 use super::monitor::seat::Seat;
 use super::sample::{Sample, SampleInfo, Storage, TakenSample};
-use super::{Channel, ChannelReport, Judge, judge_of_subscriber};
+use super::{Channel, ChannelReport, Histories, Judge, judge_of_subscriber, kept_at_subscriber};
 use crate::admin::explain::SubscriberState;
 use crate::channel::buffer::{Buffer, Pool};
 use crate::channel::inbound::Inbound;
@@ -59,6 +59,13 @@ pub(crate) enum Sink<M: Message> {
     Mailbox,
 }
 
+impl<M: Message> Sink<M> {
+    /// Calls this.
+    pub fn callback(callback: impl FnMut(Sample<'_, M>) + Send + 'static) -> Self {
+        Sink::Callback(PiMutex::new(Box::new(callback)))
+    }
+}
+
 /// The shared state of a subscriber.
 pub(crate) struct Inlet<M: Message> {
     pub info: PortInfo,
@@ -87,6 +94,8 @@ pub(crate) struct Inlet<M: Message> {
     monitor: Seat,
     /// Judges what comes in by the port's policies, where they look at samples.
     judge: Option<Arc<Judge>>,
+    /// Keeps what arrives, for those who ask.
+    histories: Option<Arc<Histories>>,
 }
 
 struct Mailbox {
@@ -108,11 +117,13 @@ impl<M: Message> Inlet<M> {
             waker: None,
         };
         let judge = judge_of_subscriber(&info.name, &info.qos);
+        let histories = kept_at_subscriber(&info).map(|limits| Arc::new(Histories::new(limits)));
         Self {
+            // What is kept or judged has to be encoded.
+            on_publisher: on_publisher && histories.is_none() && judge.is_none(),
+            histories,
             info,
             sink,
-            // Policies look at encoded messages.
-            on_publisher: on_publisher && judge.is_none(),
             polled,
             events,
             mailbox: PiMutex::new(mailbox),
@@ -324,6 +335,8 @@ pub(crate) trait AnyInlet: Send + Sync {
     fn monitor(&self) -> &Seat;
     /// What judges by the port's policies.
     fn judge(&self) -> Option<&Arc<Judge>>;
+    /// What it keeps, if it does.
+    fn histories(&self) -> Option<&Arc<Histories>>;
     /// Waits at most a tick for a sample that its monitor keeps back, and delivers those that are due.
     fn release(&self);
     /// A polled port takes the receive half; others give it back, for a reader thread.
@@ -334,6 +347,9 @@ impl<M: Message> AnyInlet for Inlet<M> {
     fn deliver(&self, delivery: Delivery<'_>) {
         if !self.takes(&delivery.info, &delivery.payload) {
             return;
+        }
+        if let Some(histories) = &self.histories {
+            histories.keep_arrived(&delivery.info, &delivery.payload);
         }
         if self.monitor.is_taken() {
             return self.deliver_monitored(delivery, false);
@@ -401,6 +417,9 @@ impl<M: Message> AnyInlet for Inlet<M> {
     fn judge(&self) -> Option<&Arc<Judge>> {
         self.judge.as_ref()
     }
+    fn histories(&self) -> Option<&Arc<Histories>> {
+        self.histories.as_ref()
+    }
     fn release(&self) {
         self.release_late();
     }
@@ -428,6 +447,9 @@ impl<M: Message> LocalChannel<M> for Inlet<M> {
         trace::step(Step::Deliver);
         if !self.takes(&info, &Payload::Pooled(buffer)) {
             return;
+        }
+        if let Some(histories) = &self.histories {
+            histories.keep_arrived(&info, &Payload::Pooled(buffer));
         }
         if self.monitor.is_taken() {
             return self.deliver_monitored(Delivery { info, payload: Payload::Pooled(buffer) }, true);

@@ -1,5 +1,6 @@
 //! Ports: publishers and subscribers, and what they give and take.
 
+mod histories;
 mod inlet;
 mod joins;
 mod local;
@@ -8,12 +9,14 @@ mod outlet;
 mod policies;
 mod policy;
 mod publisher;
+mod pulled;
 mod round;
 mod sample;
 mod service;
 mod subscriber;
 
-pub(crate) use inlet::{AnyInlet, Delivery, Inlet, Payload};
+pub(crate) use histories::{Histories, kept_at_publisher, kept_at_subscriber};
+pub(crate) use inlet::{AnyInlet, Delivery, Inlet, Payload, Sink};
 pub(crate) use local::LOCAL;
 pub(crate) use outlet::{AnyOutlet, Outlet, Way};
 pub use policy::PolicyCounts;
@@ -21,6 +24,7 @@ pub(crate) use policy::{
     Judge, News, SentSelection, Sought, Writer, judge_of_publisher, judge_of_subscriber, topic_number,
 };
 pub use publisher::{Loan, Publisher, PublisherBuilder};
+pub use pulled::{Origin, PullFrom, Pulled};
 pub use sample::{Sample, SampleInfo, TakenSample};
 pub use service::{Body, Client, Server};
 pub use subscriber::{Mode, Subscriber, SubscriberBuilder};
@@ -234,6 +238,12 @@ pub struct Counters {
     pub strange: AtomicU64,
     /// Samples that were not taken because the subscriber takes no messages of that size (publisher).
     pub too_large: AtomicU64,
+    /// Messages that came by repetition (subscriber, reliable flows over datagrams; the publisher's flow counts its own).
+    pub repaired: AtomicU64,
+    /// Messages given up: nobody could repeat them, or not in time (the same).
+    pub skipped: AtomicU64,
+    /// Acknowledgements sent (the same).
+    pub acknowledgements: AtomicU64,
 }
 
 /// A channel's state as tools show it.
@@ -263,6 +273,15 @@ pub struct ChannelReport {
     /// Of the lost ones: larger than the subscriber's `max_message`.
     #[serde(default)]
     pub too_large: u64,
+    /// Of reliable flows over datagrams: datagrams repeated (publisher), messages that came by repetition (subscriber).
+    #[serde(default)]
+    pub repaired: u64,
+    /// The same: messages given up, because they were too old to be of use or their queue's policy dropped them.
+    #[serde(default)]
+    pub skipped: u64,
+    /// The same: acknowledgements received (publisher) or sent (subscriber).
+    #[serde(default)]
+    pub acknowledgements: u64,
     /// How and where the channel is scaled; `None`: it is not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proxied: Option<Proxied>,
@@ -270,6 +289,8 @@ pub struct ChannelReport {
 
 impl Channel {
     pub(crate) fn report(&self, end: &str, waiting: usize) -> ChannelReport {
+        let flow = self.flow.get().and_then(Weak::upgrade);
+        let (repeated, strange) = flow.map(|flow| flow.repeated()).unwrap_or_default();
         ChannelReport {
             topic: self.topic.clone(),
             publisher: self.publisher_name.clone(),
@@ -280,8 +301,11 @@ impl Channel {
             bytes: self.counters.bytes.load(Relaxed),
             lost: self.counters.lost.load(Relaxed),
             waiting: waiting as u64,
-            strange: self.counters.strange.load(Relaxed),
+            strange: self.counters.strange.load(Relaxed) + strange,
             too_large: self.counters.too_large.load(Relaxed),
+            repaired: self.counters.repaired.load(Relaxed) + repeated.repaired,
+            skipped: self.counters.skipped.load(Relaxed) + repeated.skipped,
+            acknowledgements: self.counters.acknowledgements.load(Relaxed) + repeated.acknowledgements,
             proxied: self.proxied.clone(),
         }
     }

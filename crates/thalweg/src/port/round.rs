@@ -32,6 +32,7 @@ impl<M: Message> Round<'_, M> {
             source_ns: self.now,
             received_ns,
             same_clock: true,
+            historical: false,
             scaled: channel.provenance(),
         }
     }

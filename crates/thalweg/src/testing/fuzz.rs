@@ -8,11 +8,13 @@ pub use administration::administration;
 use crate::channel::accept::Accept;
 use crate::channel::buffer::Buffer;
 use crate::channel::fragment::Reassembly;
+use crate::channel::history::{History, Query};
 use crate::channel::queue::{Entry, Pushed, Queue};
 use crate::channel::right::SendRight;
 use crate::codec::{self, Message, Plain};
 use crate::control::links::frame;
 use crate::handshake::{self, Answer, Request};
+use crate::pull::{self, Identity, Question};
 use crate::wire::{self, Fragment, HEADER, Header, INITIAL, Kind, StreamParser};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -33,7 +35,53 @@ pub fn all() -> Vec<(&'static str, Body, Vec<Vec<u8>>)> {
         ("codec", codec, vec![codec::to_cdr(&Everything::example()).unwrap_or_default(), vec![0; 64]]),
         ("operations", operations, vec![(0..250).collect(), vec![0; 100]]),
         ("administration", administration, administration::lines()),
+        ("pull", pull, questions()),
     ]
+}
+
+/// A question, and an answer as who asked reads it: nothing is read beyond an error, no sample is larger than was allowed.
+pub fn pull(bytes: &[u8]) {
+    if let Ok(Some((question, used))) = handshake::unpack::<Question>(bytes) {
+        assert!(used <= bytes.len());
+        let limits = qos::PullBuffer { samples: 4, ..qos::PullBuffer::default() };
+        let mut history = History::new(7, limits);
+        (1..=9).for_each(|seq| history.keep(Entry { buffer: Arc::default(), seq, stamp: seq }, seq));
+        let (mut reading, mut found) = (history.ask(&question.query, 10), Vec::new());
+        while !reading.is_over() {
+            history.read(&mut reading, 4, 100, &mut found);
+            assert!(found.drain(..).all(|entry| (6..=9).contains(&entry.seq)));
+        }
+        reading.absent.iter().for_each(|absent| drop(absent.to_string()));
+    }
+    crate::driver::read_answer(bytes, MAX_MESSAGE);
+}
+
+fn questions() -> Vec<Vec<u8>> {
+    let (node, port) = (crate::control::NodeId(1), crate::control::PortId(1));
+    let message = codec::TypeDescription::opaque("bytes");
+    let question = Question {
+        version: crate::pull::VERSION,
+        realm: "default".to_owned(),
+        to_node: node,
+        to_port: port,
+        topic: "/topic".to_owned(),
+        message: message.clone(),
+        max_message: MAX_MESSAGE as u32,
+        publisher: None,
+        except: Vec::new(),
+        query: Query::Range { incarnation: Some(7), first: 2, last: 12 },
+    };
+    let (name, topic, clock) = ("/p".to_owned(), "/topic".to_owned(), "boot".to_owned());
+    let publisher = Identity { node, port, incarnation: 7 };
+    let run = pull::Run { publisher, name, topic, message, clock, flow: FLOW };
+    let mut answer = handshake::pack(&pull::Answer::Run(run)).unwrap_or_default();
+    for (kind, length) in [(Kind::Message, 5), (Kind::End, 0)] {
+        let header = Header { length, kind, flags: 0, flow: FLOW, sequence: 0, sample: 2, stamp_ns: 3 };
+        answer.extend(emitted(&header, &vec![5; length as usize]));
+    }
+    answer.extend(handshake::pack(&pull::Answer::Ended(pull::Ended::default())).unwrap_or_default());
+    answer.extend(handshake::pack(&pull::Answer::Over).unwrap_or_default());
+    vec![handshake::pack(&question).unwrap_or_default(), answer]
 }
 
 const MAX_MESSAGE: usize = 4096;
@@ -438,6 +486,7 @@ fn handshakes() -> Vec<Vec<u8>> {
             qos: qos::Qos::default(),
             carriers: vec!["udp".to_owned()],
             answers: None,
+            pull: Default::default(),
         },
         to_node: node,
         to_port: port,

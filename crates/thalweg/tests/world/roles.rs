@@ -2,6 +2,7 @@
 
 use super::account::{Account, Durations};
 use super::agent::PART;
+use super::service;
 use linux::allocations;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -16,7 +17,8 @@ use thalweg::{DiscoverySource, Node, Publisher, Settings, Subscriber};
 pub struct Words(BTreeMap<String, String>);
 
 impl Words {
-    fn parse(line: &str) -> (String, Self) {
+    /// The first word, and the others.
+    pub fn parse(line: &str) -> (String, Self) {
         let mut words = line.split_whitespace();
         let verb = words.next().unwrap_or_default().to_owned();
         let pair = |word: &str| word.split_once('=').map(|(k, v)| (k.to_owned(), v.to_owned()));
@@ -46,6 +48,8 @@ pub fn play() {
     let ports = match role.as_str() {
         "publisher" => Ports::publishers(&node, &words),
         "subscriber" => Ports::subscribers(&node, &words),
+        "answerer" => return service::answer(&node),
+        "asker" => return service::ask(&node),
         _ => panic!("no such part: {role}"),
     };
     let part = Part { node, ports, threads_before: before, last: 0 };

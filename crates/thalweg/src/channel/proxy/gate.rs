@@ -5,7 +5,7 @@ use crate::port::{AnyInlet, Delivery, Payload, SampleInfo};
 use linux::lock::PiMutex;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Which flow of the two a channel is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +26,8 @@ pub(crate) struct Passage {
     handover: PiMutex<Handover<(SampleInfo, Vec<u8>)>>,
     old_ended: AtomicBool,
     told: AtomicBool,
+    /// The last sample that was delivered through it.
+    last: AtomicU64,
     taken_over: Box<dyn Fn() + Send + Sync>,
 }
 
@@ -33,7 +35,7 @@ impl Passage {
     /// Where a move goes through; `taken_over` is called once, when the new flow has taken over.
     pub fn new(handover: Handover<(SampleInfo, Vec<u8>)>, taken_over: Box<dyn Fn() + Send + Sync>) -> Self {
         let (old_ended, told) = (AtomicBool::new(false), AtomicBool::new(false));
-        Self { handover: PiMutex::new(handover), old_ended, told, taken_over }
+        Self { handover: PiMutex::new(handover), old_ended, told, last: AtomicU64::new(0), taken_over }
     }
 
     /// The old flow ended: the new one takes over with its next sample.
@@ -41,7 +43,7 @@ impl Passage {
         self.old_ended.store(true, Ordering::Relaxed);
     }
 
-    /// Delivers a sample, or what was held, or neither; `true`: the new flow has taken over.
+    /// Delivers a sample, or what was held, or neither; `true`: the new flow has taken over and caught up.
     fn pass(&self, role: Role, inlet: &dyn AnyInlet, delivery: Delivery<'_>) -> bool {
         let mut handover = self.handover.lock();
         let SampleInfo { seq, source_ns, received_ns, .. } = delivery.info;
@@ -59,23 +61,38 @@ impl Passage {
         while let Some((info, bytes)) = handover.released() {
             inlet.deliver(Delivery { info, payload: Payload::Bytes(&bytes) });
         }
+        self.last.store(handover.last(), Ordering::Release);
         if handover.is_taken_over() && !self.told.swap(true, Ordering::Relaxed) {
             (self.taken_over)();
         }
-        handover.is_taken_over()
+        handover.is_taken_over() && seq >= handover.last()
     }
 }
 
 impl Gate {
     /// From now on, samples go through `passage`.
     pub fn shut(&self, role: Role, passage: Arc<Passage>) {
-        *self.passage.lock() = Some((role, passage));
+        let mut present = self.passage.lock();
+        *present = Some((role, passage));
         self.shut.store(true, Ordering::Release);
+    }
+
+    /// The last sample that the channel's last move delivered, by whichever flow: the channel itself may be behind.
+    pub fn last(&self) -> u64 {
+        self.passage.lock().as_ref().map_or(0, |(_, passage)| passage.last.load(Ordering::Acquire))
     }
 
     /// The move is given up, and the old flow goes on.
     pub fn open(&self) {
         self.shut.store(false, Ordering::Release);
+    }
+
+    /// This move is over; the next one may have begun.
+    fn open_after(&self, passage: &Arc<Passage>) {
+        let present = self.passage.lock();
+        if present.as_ref().is_some_and(|(_, present)| Arc::ptr_eq(present, passage)) {
+            self.open();
+        }
     }
 
     /// Delivers a sample of the channel.
@@ -88,7 +105,7 @@ impl Gate {
     fn pass(&self, inlet: &dyn AnyInlet, delivery: Delivery<'_>) {
         let Some((role, passage)) = self.passage.lock().clone() else { return inlet.deliver(delivery) };
         if passage.pass(role, inlet, delivery) && role == Role::New {
-            self.open(); // by the thread of the new flow itself: what follows it delivers alone
+            self.open_after(&passage); // by the thread of the new flow itself: what follows it delivers alone
         }
     }
 }

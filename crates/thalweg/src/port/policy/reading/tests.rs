@@ -48,6 +48,7 @@ impl Bench {
             source_ns: source,
             received_ns: now,
             same_clock: true,
+            historical: false,
             scaled: None,
         };
         self.reading.takes(&info, &to_cdr(&Arm { id }).unwrap(), &mut self.news)
