@@ -13,5 +13,7 @@
 
 pub mod arrivals;
 pub mod cpu;
+pub mod end_to_end;
 pub mod link;
 pub mod queueing;
+pub mod stages;

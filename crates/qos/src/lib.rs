@@ -1,6 +1,7 @@
 //! QoS policies and quantities: promises as values. Pure: no clock, no I/O.
 
 pub mod analysis;
+pub mod assignment;
 pub mod blocking;
 pub mod contract;
 pub mod expression;
@@ -10,6 +11,7 @@ pub mod plan;
 mod policy;
 pub mod priority;
 mod quantity;
+pub mod simulate;
 
 pub use policy::{
     Class, Contradiction, DestinationOrder, Durability, Filter, Liveliness, LivelinessKind, Mismatch, Ownership, Place,
