@@ -49,7 +49,7 @@ mod tests {
             let (mut due, mut missed, mut model, mut last) = (Due::default(), 0, 0, None::<u64>);
             for (now, (sample, look)) in samples.into_iter().enumerate() {
                 let now = now as u64;
-                model += u64::from(last.is_some_and(|last| now > last && (now - last - 1) % period == 0 && now > last + period));
+                model += u64::from(last.is_some_and(|last| now > last && (now - last - 1).is_multiple_of(period) && now > last + period));
                 if sample {
                     missed += due.sample(now, period);
                     last = Some(now);
