@@ -8,7 +8,7 @@ use crate::session::Session;
 use clap::Args;
 use qos::{Filter, Place, Qos, Reliability, Scale};
 use std::time::Duration;
-use thalweg::channel::proxy::Selection;
+use thalweg::channel::proxy::{Picture, Selection};
 use thalweg::codec::Untyped;
 use thalweg::control::matching::topic_matches;
 use thalweg::control::{Direction, PortInfo};
@@ -42,6 +42,9 @@ pub struct Scaled {
     /// Only P of every Q samples, evenly spread: 4/5 of 10 Hz are 8 Hz
     #[arg(long, value_name = "P/Q")]
     rate: Option<Selection>,
+    /// Only pictures of at most this size, in pixels; of points, at most as many: 320x240
+    #[arg(long, value_name = "WxH")]
+    picture: Option<Picture>,
     /// Where the others are left out: publisher, subscriber or relay:NAME [default: publisher, before they are sent]
     #[arg(long, value_name = "PLACE")]
     proxy: Option<Place>,
@@ -66,6 +69,8 @@ impl Scaled {
         qos.scale = every.or(rate).unwrap_or(qos.scale);
         qos.separation = self.min_separation.or(qos.separation);
         qos.filter = self.filter.clone().or_else(|| qos.filter.take());
+        let picture = self.picture.map(|picture| (picture.width.into(), picture.height.into()));
+        qos.picture = picture.or(qos.picture);
         qos.place = self.proxy.clone().unwrap_or_else(|| qos.place.clone());
     }
 }

@@ -277,6 +277,7 @@ impl Control {
             cut: Default::default(),
             sockets: Default::default(),
             flow: Default::default(),
+            member: Default::default(),
         }
     }
 

@@ -181,7 +181,7 @@ impl Control {
 
     fn refused(&mut self, dial: &Dial, refused: Refused) {
         let pair = dial.pair;
-        let elsewhere = matches!(refused.policy.as_str(), "carrier" | "system" | "answers");
+        let elsewhere = matches!(refused.policy.as_str(), "carrier" | "system" | "answers" | "relay");
         if dial.moves || dial.proxy.place_is_relay() || elsewhere {
             return self.dial_failed(pair, dial.moves, &format!("refused: {}", refused.remedy));
         }

@@ -183,7 +183,7 @@ impl<M: Message> Inlet<M> {
     }
 
     #[cold]
-    fn cannot_decode(&self, problem: &str) {
+    pub fn cannot_decode(&self, problem: &str) {
         if self.undecodable.fetch_add(1, Ordering::Relaxed) == 0 {
             let subscriber = self.info.name.clone();
             self.events.push(Event::Undecodable { subscriber, problem: problem.to_owned() });
