@@ -390,6 +390,7 @@ impl Drop for Handle {
         self.state.readers.close();
         self.state.senders.close();
         self.state.questions.close();
+        self.state.fetches.close();
     }
 }
 
