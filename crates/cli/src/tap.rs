@@ -7,7 +7,7 @@ use crate::quantity;
 use crate::session::Session;
 use clap::Args;
 use qos::{Place, Qos, Reliability, Scale};
-use thalweg::channel::proxy::Selection;
+use thalweg::channel::proxy::{Picture, Selection};
 use thalweg::codec::Untyped;
 use thalweg::control::matching::topic_matches;
 use thalweg::control::{Direction, PortInfo};
@@ -41,6 +41,9 @@ pub struct Scaled {
     /// Only P of every Q samples, evenly spread: 4/5 of 10 Hz are 8 Hz
     #[arg(long, value_name = "P/Q")]
     rate: Option<Selection>,
+    /// Only pictures of at most this size, in pixels; of points, at most as many: 320x240
+    #[arg(long, value_name = "WxH")]
+    picture: Option<Picture>,
     /// Where the others are left out: publisher, subscriber or relay:NAME [default: publisher, before they are sent]
     #[arg(long, value_name = "PLACE")]
     proxy: Option<Place>,
@@ -51,6 +54,8 @@ impl Scaled {
         let every = self.every.map(Scale::Every);
         let rate = self.rate.map(|rate| Scale::Rate { p: rate.part(), q: rate.whole() });
         qos.scale = every.or(rate).unwrap_or(qos.scale);
+        let picture = self.picture.map(|picture| (picture.width.into(), picture.height.into()));
+        qos.picture = picture.or(qos.picture);
         qos.place = self.proxy.clone().unwrap_or_else(|| qos.place.clone());
     }
 }

@@ -3,6 +3,7 @@
 use crate::admin::{self, EndReport};
 use crate::carrier::Carrier;
 use crate::channel::flow::Batching;
+use crate::channel::proxy::scaler::Scalers;
 use crate::codec::Message;
 use crate::control::matching::{check_name, check_pattern};
 use crate::control::{Direction, Document, NodeId, PortId, PortInfo, PullRole};
@@ -55,6 +56,8 @@ pub struct Settings {
     pub around: Around,
     /// Hosts proxies for other nodes, within these limits. Default: no.
     pub relay: Option<RelayLimits>,
+    /// What makes samples smaller for subscribers that ask for small pictures, besides what Thalweg has itself.
+    pub scalers: Scalers,
 }
 
 /// What a relay carries for others at most; further ones are refused with the limit.
@@ -100,6 +103,7 @@ impl Default for Settings {
             lock_memory: false,
             around: Around::default(),
             relay: None,
+            scalers: Scalers::default(),
         }
     }
 }
@@ -370,6 +374,7 @@ impl Drop for Handle {
         self.state.readers.close();
         self.state.senders.close();
         self.state.questions.close();
+        self.state.fetches.close();
     }
 }
 

@@ -211,6 +211,52 @@ fn one_system_call_per_sample_and_channel() {
     }
 }
 
+/// Reliable datagrams: what is kept for repetition costs no allocation, no wait and no call, and what is acknowledged is
+/// acknowledged many at a time.
+#[test]
+fn a_reliable_datagram_costs_one_system_call_and_few_acknowledgements() {
+    let _alone = world::alone();
+    const SAMPLES: u64 = 1000;
+    for carrier in ["udp", "mcast"] {
+        let world = World::new();
+        let (mut publisher, mut subscribers) = pair(&world, &format!("{carrier} reliable=1"), 1);
+        let subscriber = &mut subscribers[0];
+        let warm = number(&publisher.ask("publish count=500 hz=1000"), "last");
+        subscriber.ask(&format!("until last={warm} ms=2000"));
+        subscriber.ask("reset");
+        let published = publisher.ask(&format!("publish count={SAMPLES} hz=1000"));
+        subscriber.ask(&format!("until last={} ms=3000", number(&published, "last")));
+        let report = subscriber.ask("report");
+        assert_eq!(
+            (number(&published, "allocations"), number(&report, "allocations")),
+            (0.0, 0.0),
+            "{published} {report}"
+        );
+        let sender = number(&publisher.ask("status"), "thread") as i64;
+        let (sending, receiving) = match (Strace::attach(sender), Strace::attach(number(&report, "thread") as i64)) {
+            (Ok(sending), Ok(receiving)) => (sending, receiving),
+            (Err(why), _) | (_, Err(why)) => return skipped(why),
+        };
+        let before = number(&subscriber.ask("status")["channels"][0], "acknowledgements");
+        let published = publisher.ask(&format!("publish count={SAMPLES} hz=500"));
+        subscriber.ask(&format!("until last={} ms=3000", number(&published, "last")));
+        let (sent, received) = (sending.finish(), receiving.finish());
+        let acknowledged = number(&subscriber.ask("status")["channels"][0], "acknowledgements") - before;
+        figure(
+            "counted",
+            format!(
+                "reliable {carrier}, {SAMPLES} samples: {acknowledged} acknowledgements; sender {sent:?}; receiving thread {received:?}"
+            ),
+        );
+        let sends = sum(&sent, &["sendto", "sendmsg", "write", "futex"]).0;
+        assert!(sends <= SAMPLES + SAMPLES / 50 + 5, "{carrier}: {sends} calls to send: {sent:?}");
+        assert!(
+            acknowledged <= SAMPLES as f64 / 4.0,
+            "{carrier}: {acknowledged} acknowledgements for {SAMPLES} samples"
+        );
+    }
+}
+
 #[test]
 fn a_shared_reader_waits_once_per_wake_up_and_receives_once_per_sample() {
     let _alone = world::alone();

@@ -16,6 +16,7 @@ use crate::trace::{self, Step};
 use linux::futex::{self, Scope};
 use linux::lock::PiMutex;
 use linux::memory::Borrowed;
+use qos::Durability;
 use std::any::Any;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -106,7 +107,9 @@ struct Mailbox {
 
 impl<M: Message> Inlet<M> {
     pub fn new(info: PortInfo, sink: Sink<M>, on_publisher: bool, polled: bool, events: Events) -> Self {
-        let limit = info.qos.queue.limit() as usize;
+        // A late joiner's history comes at once, and is not to drop itself.
+        let late = if info.qos.durability == Durability::TransientLocal { info.qos.history } else { 0 };
+        let limit = info.qos.queue.limit().max(late) as usize;
         let mailbox = Mailbox {
             waiting: VecDeque::with_capacity(limit.min(1024)),
             limit,
@@ -173,7 +176,7 @@ impl<M: Message> Inlet<M> {
     }
 
     #[cold]
-    fn cannot_decode(&self, problem: &str) {
+    pub fn cannot_decode(&self, problem: &str) {
         if self.undecodable.fetch_add(1, Ordering::Relaxed) == 0 {
             let subscriber = self.info.name.clone();
             self.events.push(Event::Undecodable { subscriber, problem: problem.to_owned() });
@@ -300,6 +303,8 @@ impl<M: Message> Inlet<M> {
 pub(crate) trait AnyInlet: Send + Sync {
     /// Delivers a sample from a network or shared-memory channel on the receiving thread.
     fn deliver(&self, delivery: Delivery<'_>);
+    /// Delivers a sample on another thread: a polled port's owner finds it in the mailbox.
+    fn deliver_elsewhere(&self, delivery: Delivery<'_>);
     fn info(&self) -> &PortInfo;
     /// Delivered samples are kept for later, not shown to a callback at once.
     fn keeps(&self) -> bool;
@@ -342,6 +347,18 @@ impl<M: Message> AnyInlet for Inlet<M> {
         match &self.sink {
             Sink::Callback(_) => self.call(delivery.info, delivery.payload.bytes()),
             Sink::Mailbox => self.store(delivery.info, delivery.payload),
+        }
+    }
+    fn deliver_elsewhere(&self, delivery: Delivery<'_>) {
+        if !self.polled {
+            return self.deliver(delivery);
+        }
+        if let Some(histories) = &self.histories {
+            histories.keep_arrived(&delivery.info, &delivery.payload);
+        }
+        match self.monitor.is_taken() {
+            true => self.deliver_monitored(delivery, true),
+            false => self.store(delivery.info, delivery.payload),
         }
     }
     fn info(&self) -> &PortInfo {
@@ -418,6 +435,9 @@ impl<M: Message> AnyInlet for Inlet<M> {
 }
 
 impl<M: Message> LocalChannel<M> for Inlet<M> {
+    fn late(&self) -> u32 {
+        if self.info.qos.durability == Durability::TransientLocal { self.info.qos.history } else { 0 }
+    }
     fn wants_value(&self) -> bool {
         self.on_publisher && matches!(self.sink, Sink::Callback(_))
     }

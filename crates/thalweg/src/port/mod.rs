@@ -139,6 +139,8 @@ pub struct Channel {
     pub(crate) sockets: OnceLock<Vec<SharedSocket>>,
     /// What sends it, at a publisher with a flow.
     pub(crate) flow: OnceLock<Weak<Flow>>,
+    /// Its subscriber's number in the flow of a group.
+    pub(crate) member: OnceLock<u64>,
 }
 
 /// What ends the waiting of the thread that serves a channel, once there is one.
