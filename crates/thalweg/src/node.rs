@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::event::EventReader;
 use crate::port::monitor::Monitor;
 use crate::port::{
-    AnyInlet, Histories, Inlet, LOCAL, Outlet, PortRef, PublisherBuilder, SubscriberBuilder, kept_at_publisher,
+    AnyInlet, Histories, Inlet, LOCAL, Outlet, PortRef, PublisherBuilder, Sought, SubscriberBuilder, kept_at_publisher,
 };
 use crate::pull::Identity;
 use qos::Qos;
@@ -256,6 +256,17 @@ impl Node {
         }
     }
 
+    /// This program is alive: so are all publishers of this node that say so by node ([`qos::LivelinessKind::ByNode`]).
+    pub fn assert_liveliness(&self) {
+        let now = linux::clock::monotonic_ns();
+        for outlet in self.state().outlets() {
+            if outlet.info().qos.liveliness.kind == qos::LivelinessKind::ByNode {
+                outlet.judge().into_iter().for_each(|judge| judge.assert(now));
+            }
+        }
+        self.state().command(Command::Alive(None));
+    }
+
     /// Waits until `condition` holds, looking again whenever a channel, port or node came or went; `false` when
     /// `timeout` passed first.
     pub fn wait_until(&self, timeout: Duration, condition: impl Fn() -> bool) -> bool {
@@ -317,6 +328,12 @@ impl Node {
             )));
         }
         request.qos.check().map_err(|wrong| Error::Usage(format!("QoS: {wrong}")))?;
+        let message = M::description().as_ref().clone();
+        // A subscriber that takes any type looks for them in each publisher's.
+        if direction == Direction::Publisher || message.schema.is_some() {
+            Sought::find(message.schema.as_ref(), &request.qos.key, request.qos.filter.as_ref())
+                .map_err(|wrong| Error::Usage(format!("QoS: key or filter: {wrong}")))?;
+        }
         request.priority.check().map_err(|wrong| Error::Usage(wrong.to_string()))?;
         let carriers = state.check_carriers(request.carriers.as_deref())?;
         if request.answers.is_some_and(|answers| answers.node != self.id()) {
@@ -333,7 +350,6 @@ impl Node {
             None => state.default_port_name(&request.topic, direction, port),
         };
         state.reserve_name(&name)?;
-        let message = M::description().as_ref().clone();
         Ok((
             port,
             PortInfo {
