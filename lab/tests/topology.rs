@@ -1,12 +1,16 @@
 //! Topologies and parts for real: made, entered, used, and gone afterwards, however the run ended.
 #![allow(clippy::unwrap_used)] // all of this is test
 
+use qos::Class;
+use qos::priority::Mark;
 use serde_json::{Value, json};
 use std::io::BufRead;
 use std::net::UdpSocket;
+use std::os::fd::AsFd;
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use thalweg_lab::part::{Part, Place, Program};
+use thalweg_lab::topology::wire::{Queue, Wire};
 use thalweg_lab::topology::{Topology, command::ip, names};
 use thalweg_lab::{Error, Lab, Options, Stop};
 
@@ -78,6 +82,41 @@ fn hosts_reach_each_other_and_are_gone_afterwards() {
     let folder = lab.folder().to_owned();
     drop(lab);
     assert!(!made.iter().any(|name| exists(name)) && !folder.exists());
+}
+
+#[test]
+fn marks_survive_two_routers_in_a_row() {
+    if !can("marks_survive_two_routers_in_a_row") {
+        return;
+    }
+    let lab = open();
+    let topology = Topology::routers(&lab).unwrap();
+    assert!(reaches(&topology, 1, 2) && reaches(&topology, 2, 1));
+    // The queue where they leave the second router puts them by their code points.
+    let (router, device) = (topology.beside(2).unwrap(), Topology::leads_to(2));
+    Wire { rate: 100_000_000, limit: 100, queue: Queue::Classes }.install(router, &device).unwrap();
+    let sent = |class: Class| 10 + 5 * class as u32;
+    for class in Class::ALL {
+        let send = || {
+            let socket = UdpSocket::bind((Topology::address_of(1), 0)).unwrap();
+            linux::marks::set(socket.as_fd(), &Mark::Class(class), 0).unwrap();
+            (0..sent(class)).for_each(|_| assert!(socket.send_to(b"marked", (Topology::address_of(2), 9)).is_ok()));
+        };
+        topology.host(1).within(send).unwrap();
+    }
+    let until = Instant::now() + LONG;
+    let wanted = Class::ALL.map(|class| u64::from(sent(class)));
+    loop {
+        let queues = router.within(|| linux::queueing::read(&device).unwrap()).unwrap();
+        let counted = Class::ALL.map(|class| {
+            let leaf = linux::queueing::Handle::new(0x7a2, 0x40 - 0x10 * class as u16);
+            queues.class(leaf).unwrap().counters.packets
+        });
+        if counted == wanted {
+            return;
+        }
+        assert!(Instant::now() < until, "{counted:?} packets were counted per class, {wanted:?} were sent");
+    }
 }
 
 #[test]

@@ -8,7 +8,7 @@ use crate::output::{table, tell};
 use crate::session::Common;
 use clap::{Args, ValueEnum};
 use serde::Serialize;
-use thalweg::control::Document;
+use thalweg::control::{Document, RelayLoad};
 
 /// List what there is: nodes, ports, topics, channels (all of them unless one is named)
 #[derive(Args, Debug)]
@@ -46,6 +46,9 @@ struct Node<'a> {
     pid: u32,
     addresses: &'a [std::net::SocketAddr],
     ports: usize,
+    /// What it carries for others, if it is a relay.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    relay: Option<RelayLoad>,
 }
 
 #[derive(Serialize)]
@@ -102,21 +105,42 @@ impl<'a> Node<'a> {
             pid: document.pid,
             addresses: &document.addresses,
             ports: document.ports.len(),
+            relay: document.relay,
         }
+    }
+
+    fn relay_text(&self) -> String {
+        let text = |load: RelayLoad| format!("{} proxies, {} samples/s", load.proxies, load.samples_per_s);
+        self.relay.map_or("-".to_owned(), text)
     }
 
     fn row(&self) -> Vec<String> {
         let addresses: Vec<String> = self.addresses.iter().map(ToString::to_string).collect();
         let (pid, ports) = (self.pid.to_string(), self.ports.to_string());
-        vec![self.node.to_owned(), self.id.clone(), self.host.to_owned(), pid, ports, addresses.join(" ")]
+        vec![
+            self.node.to_owned(),
+            self.id.clone(),
+            self.host.to_owned(),
+            pid,
+            ports,
+            addresses.join(" "),
+            self.relay_text(),
+        ]
     }
 }
 
 impl Lists<'_> {
     fn text(&self) -> String {
         let nodes = self.nodes.as_ref().map(|nodes| {
-            let headers =
-                [("node", '<'), ("id", '<'), ("host", '<'), ("process", '>'), ("ports", '>'), ("addresses", '<')];
+            let headers = [
+                ("node", '<'),
+                ("id", '<'),
+                ("host", '<'),
+                ("process", '>'),
+                ("ports", '>'),
+                ("addresses", '<'),
+                ("relay", '<'),
+            ];
             section("nodes", &headers, nodes.iter().map(Node::row).collect())
         });
         let ports = self.ports.as_ref().map(|ports| section("ports", &PORTS, ports.iter().map(port_row).collect()));

@@ -5,8 +5,10 @@
 //! | [`demo`] | a small robot of separate processes |
 //! | [`bench`] | what a message costs, compared with bare sockets |
 //! | [`publish`], [`subscribe`] | `pub` and `sub` |
+//! | [`pull`] | samples that were published before |
 //! | [`list`], [`info`], [`top`] | what there is, from what all nodes say ([`census`]) |
 //! | [`connect`] | channels by administration |
+//! | [`plan`] | bounds, classes and proxies from a contract |
 //! | [`apply`] | queues and priorities of this host from a file, and undoing them |
 //! | [`priority`] | `set` and `get`: packets and threads of live channels |
 //! | [`admin`], [`yarp`] | the same in YARP's words |
@@ -14,8 +16,8 @@
 //! | [`lab`] | the experiments of the papers |
 //! | [`why`] | what stands between two ports |
 //! | [`doctor`] | whether this host can keep real-time promises |
-//! | [`router`] | the control-plane router |
-//! | [`session`], [`tap`], [`ends`] | the node of a verb; a subscriber to whatever a topic carries; the ends of a channel |
+//! | [`router`], [`relay`] | the control-plane router; proxies for others |
+//! | [`session`], [`tap`], [`ends`], [`show`] | the node of a verb; a subscriber to whatever a topic carries; the ends of a channel; a sample |
 //! | [`quantity`], [`output`], [`signals`], [`statistics`], [`failure`] | arguments in; results, tables and exit codes out |
 
 mod admin;
@@ -32,12 +34,16 @@ mod lab;
 mod list;
 mod measure;
 mod output;
+mod plan;
 mod policies;
 mod priority;
 mod publish;
+mod pull;
 mod quantity;
+mod relay;
 mod router;
 mod session;
+mod show;
 mod signals;
 mod statistics;
 mod subscribe;
@@ -67,6 +73,7 @@ enum Verb {
     DemoPart(demo::PartArguments),
     Pub(publish::Arguments),
     Sub(subscribe::Arguments),
+    Pull(pull::Arguments),
     List(list::Arguments),
     Info(info::Arguments),
     Connect(connect::ConnectArguments),
@@ -85,8 +92,10 @@ enum Verb {
     Why(why::Arguments),
     Doctor(doctor::Arguments),
     Router(router::Arguments),
+    Relay(relay::Arguments),
     /// Measure latency, throughput and fan-out, and compare them with bare sockets
     Bench(bench::Arguments),
+    Plan(plan::Arguments),
     Apply(apply::ApplyArguments),
     Restore(apply::RestoreArguments),
     Lab(lab::Arguments),
@@ -102,6 +111,7 @@ fn main() -> ExitCode {
         Verb::DemoPart(arguments) => demo::part(arguments),
         Verb::Pub(arguments) => publish::run(arguments),
         Verb::Sub(arguments) => subscribe::run(arguments),
+        Verb::Pull(arguments) => pull::run(arguments),
         Verb::List(arguments) => list::run(arguments),
         Verb::Info(arguments) => info::run(arguments),
         Verb::Connect(arguments) => connect::connect(arguments),
@@ -118,6 +128,8 @@ fn main() -> ExitCode {
         Verb::Why(arguments) => why::run(arguments),
         Verb::Doctor(arguments) => doctor::run(arguments),
         Verb::Router(arguments) => router::run(arguments),
+        Verb::Plan(arguments) => plan::run(arguments),
+        Verb::Relay(arguments) => relay::run(arguments),
         Verb::Apply(arguments) => apply::apply(arguments),
         Verb::Restore(arguments) => apply::restore(arguments),
         Verb::Bench(arguments) => return bench::run(arguments),
@@ -149,9 +161,14 @@ fn with_verbs(mut error: clap::Error) -> clap::Error {
     let above = std::env::args_os().nth(1).and_then(|first| all.find_subcommand(first));
     let verbs = above.unwrap_or(&all).get_subcommands().filter(|verb| !verb.is_hide_set());
     let verbs: Vec<&str> = verbs.map(clap::Command::get_name).filter(|verb| *verb != "help").collect();
-    let close = |verb: &&&str| sorted(verb) == sorted(written) || verb.chars().next() == written.chars().next();
-    let suggested: Vec<String> = verbs.iter().filter(close).map(|verb| (*verb).to_owned()).collect();
-    if error.get(ContextKind::SuggestedSubcommand).is_none() && !suggested.is_empty() {
+    let those = |close: &dyn Fn(&str) -> bool| {
+        verbs.iter().filter(|verb| close(verb)).map(|verb| (*verb).to_owned()).collect::<Vec<String>>()
+    };
+    let mut suggested = those(&|verb| sorted(verb) == sorted(written));
+    if suggested.is_empty() && error.get(ContextKind::SuggestedSubcommand).is_none() {
+        suggested = those(&|verb| verb.chars().next() == written.chars().next());
+    }
+    if !suggested.is_empty() {
         error.insert(ContextKind::SuggestedSubcommand, ContextValue::Strings(suggested));
     }
     let list = format!("allowed are {}", verbs.join(", "));

@@ -2,14 +2,14 @@
 
 mod source;
 
-use crate::failure::{Failure, Result};
+use crate::failure::Result;
 use crate::output::{bytes, tell};
 use crate::priority::Given;
 use crate::quantity;
 use crate::session::{Common, Session};
 use crate::statistics::rounded;
 use clap::Args;
-use qos::{Class, Ownership, Qos, Queue, Reliability};
+use qos::{Class, Ownership, PullBuffer, Qos, Queue, Reliability};
 use serde::Serialize;
 use source::{Blocks, Counters, Lines, Next, Source};
 use std::path::PathBuf;
@@ -33,7 +33,7 @@ pub struct Arguments {
     /// Name of the publishing port [default: /<node>/<topic>/pub1]
     #[arg(long, value_name = "/NAME")]
     port: Option<String>,
-    /// What carries the samples; udp and mcast may lose some
+    /// What carries the samples; udp and mcast may lose some unless --reliable is given
     #[arg(long, default_value = "auto", value_parser = quantity::carrier())]
     carrier: String,
     /// Samples per second [default: 1; lines and files: as fast as the subscribers take them]
@@ -48,6 +48,9 @@ pub struct Arguments {
     /// Publish each line of standard input as a string
     #[arg(long)]
     stdin: bool,
+    /// Keep this many of the last samples for `thalweg pull`; 0: none
+    #[arg(long, value_name = "N", default_value_t = PullBuffer::default().samples)]
+    history: u32,
     /// End after this many samples
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
@@ -56,7 +59,7 @@ pub struct Arguments {
     class: Class,
     #[command(flatten)]
     given: Given,
-    /// Refuse carriers that lose samples (the default, except on udp and mcast)
+    /// Nothing may be lost (the default, except on udp and mcast, which then repeat what is lost)
     #[arg(long, conflicts_with = "best_effort")]
     reliable: bool,
     /// Samples may be lost on the way
@@ -112,6 +115,8 @@ impl Totals {
 
 /// Largest message of lines and small samples.
 const MAX_MESSAGE: usize = 16 << 20;
+/// A history of lines has room for so many bytes of each, or for 16 MiB.
+const SMALL_LINE: usize = 1 << 10;
 /// Samples that wait per channel when input is published as fast as it is taken.
 const INPUT_QUEUE: u32 = 256;
 /// How long a subscriber without room for more input is waited for, while others have it.
@@ -123,7 +128,6 @@ const DRAIN: Duration = Duration::from_secs(10);
 
 /// Publishes as asked.
 pub fn run(arguments: &Arguments) -> Result {
-    arguments.check()?;
     let mut session = arguments.common.open("pub")?;
     match (&arguments.file, arguments.stdin) {
         (_, true) => publish(arguments, &mut session, Lines::read_stdin(MAX_MESSAGE)?),
@@ -133,16 +137,6 @@ pub fn run(arguments: &Arguments) -> Result {
 }
 
 impl Arguments {
-    fn check(&self) -> Result {
-        if self.reliable && quantity::is_lossy(&self.carrier) {
-            return Err(Failure::Usage(format!(
-                "--carrier {} may lose samples, which --reliable does not allow; leave out --reliable, or take --carrier tcp",
-                self.carrier
-            )));
-        }
-        Ok(())
-    }
-
     fn sample_size(&self) -> usize {
         self.size.unwrap_or(if self.file.is_some() { 64 << 10 } else { 64 })
     }
@@ -161,12 +155,20 @@ impl Arguments {
         };
         let largest = self.sample_size().max(MAX_MESSAGE);
         let max_message = u32::try_from(largest).unwrap_or(u32::MAX);
-        Qos { queue, class: self.class, max_message, ..Qos::default() }
+        Qos { queue, class: self.class, max_message, pull: self.pull_buffer(), ..Qos::default() }
+    }
+
+    /// Lines are of any size: most are small.
+    fn pull_buffer(&self) -> Option<PullBuffer> {
+        let size = if self.stdin { SMALL_LINE } else { self.sample_size() } as u64;
+        let default = PullBuffer::default();
+        let bytes = (u64::from(self.history) * size).max(default.bytes);
+        (self.history > 0).then_some(PullBuffer { samples: self.history, bytes, ..default })
     }
 
     /// What the command says of losses and strength holds against the profile.
     fn decide(&self, qos: &mut Qos) {
-        if self.best_effort || quantity::is_lossy(&self.carrier) {
+        if self.best_effort || (quantity::is_lossy(&self.carrier) && !self.reliable) {
             qos.reliability = Reliability::BestEffort;
         } else if self.reliable {
             qos.reliability = Reliability::Reliable;

@@ -14,7 +14,7 @@ use std::time::Duration;
 use thalweg::carrier::fault::FaultSettings;
 use thalweg::carrier::record::Recorder;
 use thalweg::control::Document;
-use thalweg::{Around, DiscoverySource, Event, EventReader, Node, Settings};
+use thalweg::{Around, DiscoverySource, Event, EventReader, Node, RelayLimits, Settings};
 
 /// Options of every verb that opens a node.
 #[derive(Args, Clone, Debug)]
@@ -130,12 +130,22 @@ impl Common {
 
     /// Opens the node of a verb.
     pub fn open(&self, verb: &str) -> Result<Session> {
+        self.open_with(verb, None)
+    }
+
+    /// Opens the node of a relay.
+    pub fn open_relay(&self, limits: RelayLimits) -> Result<Session> {
+        self.open_with("relay", Some(limits))
+    }
+
+    fn open_with(&self, verb: &str, relay: Option<RelayLimits>) -> Result<Session> {
         let stop = Stop::on_signals()?;
         let around = Around { fault: self.fault, record: self.capture.as_deref().map(open_capture).transpose()? };
         let settings = Settings {
             name: self.name.clone().unwrap_or_else(|| format!("{verb}-{}", std::process::id())),
             realm: self.realm.clone(),
             around,
+            relay,
             ..self.reach.settings()
         };
         self.reach.warn_of_open_addresses();

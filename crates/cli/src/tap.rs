@@ -1,13 +1,14 @@
 //! A subscriber to whatever a topic carries, for verbs that look and count: it takes the reliability that publishers
 //! offer, unless told which.
 
-use crate::failure::{Failure, Result};
+use crate::failure::Result;
 use crate::priority::Given;
 use crate::quantity;
 use crate::session::Session;
 use clap::Args;
-use qos::{Place, Qos, Reliability, Scale};
-use thalweg::channel::proxy::Selection;
+use qos::{Filter, Place, Qos, Reliability, Scale};
+use std::time::Duration;
+use thalweg::channel::proxy::{Picture, Selection};
 use thalweg::codec::Untyped;
 use thalweg::control::matching::topic_matches;
 use thalweg::control::{Direction, PortInfo};
@@ -41,9 +42,24 @@ pub struct Scaled {
     /// Only P of every Q samples, evenly spread: 4/5 of 10 Hz are 8 Hz
     #[arg(long, value_name = "P/Q")]
     rate: Option<Selection>,
+    /// Only pictures of at most this size, in pixels; of points, at most as many: 320x240
+    #[arg(long, value_name = "WxH")]
+    picture: Option<Picture>,
     /// Where the others are left out: publisher, subscriber or relay:NAME [default: publisher, before they are sent]
     #[arg(long, value_name = "PLACE")]
     proxy: Option<Place>,
+    /// Only samples published at least this long after the one before: 20ms
+    #[arg(long, value_name = "DURATION", value_parser = quantity::duration, allow_negative_numbers = true)]
+    min_separation: Option<Duration>,
+    /// Only samples for which this holds, evaluated by the publisher: "speed > 3 AND name LIKE 'arm%'"
+    #[arg(long, value_name = "EXPRESSION", value_parser = filter)]
+    filter: Option<Filter>,
+}
+
+fn filter(text: &str) -> std::result::Result<Filter, String> {
+    let filter = Filter { expression: text.to_owned(), parameters: Vec::new() };
+    qos::expression::Expression::parse(&filter).map_err(|wrong| wrong.to_string())?;
+    Ok(filter)
 }
 
 impl Scaled {
@@ -51,6 +67,10 @@ impl Scaled {
         let every = self.every.map(Scale::Every);
         let rate = self.rate.map(|rate| Scale::Rate { p: rate.part(), q: rate.whole() });
         qos.scale = every.or(rate).unwrap_or(qos.scale);
+        qos.separation = self.min_separation.or(qos.separation);
+        qos.filter = self.filter.clone().or_else(|| qos.filter.take());
+        let picture = self.picture.map(|picture| (picture.width.into(), picture.height.into()));
+        qos.picture = picture.or(qos.picture);
         qos.place = self.proxy.clone().unwrap_or_else(|| qos.place.clone());
     }
 }
@@ -82,12 +102,8 @@ impl Tap {
         scaled: Scaled,
         callback: impl Fn() -> Callback + 'static,
     ) -> Result<Self> {
-        if target.reliable && quantity::is_lossy(&target.carrier) {
-            let carrier = &target.carrier;
-            let text = format!("--carrier {carrier} may lose samples, which --reliable does not allow; leave one out");
-            return Err(Failure::Usage(text));
-        }
-        let lossy = target.best_effort || quantity::is_lossy(&target.carrier) || target.is_offered_best_effort(session);
+        let may_lose = quantity::is_lossy(&target.carrier) && !target.reliable;
+        let lossy = target.best_effort || may_lose || target.is_offered_best_effort(session);
         let reliability = if lossy { Reliability::BestEffort } else { Reliability::Reliable };
         let mut tap =
             Self { target: target.clone(), reliability, port: None, given, scaled, callback: Box::new(callback) };
@@ -117,9 +133,8 @@ impl Tap {
 
     fn subscribe(&mut self, session: &Session) -> Result {
         let target = &self.target;
-        let offered = target.offered(session);
-        let largest = offered.iter().map(|p| p.qos.max_message).chain([Qos::default().max_message]).max();
-        let mut qos = Qos { reliability: self.reliability, max_message: largest.unwrap_or_default(), ..Qos::default() };
+        let max_message = largest(session, &target.topic);
+        let mut qos = Qos { reliability: self.reliability, max_message, ..Qos::default() };
         let mut builder = session.node.subscriber::<Untyped>(&target.topic);
         if let Some(name) = &target.port {
             builder = builder.named(name);
@@ -139,14 +154,20 @@ impl Tap {
     }
 }
 
-impl Target {
-    /// The publishers that are there.
-    fn offered(&self, session: &Session) -> Vec<PortInfo> {
-        let ports = session.others().into_iter().flat_map(|node| node.ports.into_values());
-        ports.filter(|p| p.direction == Direction::Publisher && topic_matches(&self.topic, &p.topic)).collect()
-    }
+/// The publishers of a topic, or pattern of topics, that are there.
+fn offered(session: &Session, topic: &str) -> Vec<PortInfo> {
+    let ports = session.others().into_iter().flat_map(|node| node.ports.into_values());
+    ports.filter(|p| p.direction == Direction::Publisher && topic_matches(topic, &p.topic)).collect()
+}
 
+/// The largest message that they may publish; at least what is usual.
+pub fn largest(session: &Session, topic: &str) -> u32 {
+    let sizes = offered(session, topic).into_iter().map(|port| port.qos.max_message);
+    sizes.fold(Qos::default().max_message, u32::max)
+}
+
+impl Target {
     fn is_offered_best_effort(&self, session: &Session) -> bool {
-        !self.reliable && self.offered(session).iter().any(|p| p.qos.reliability == Reliability::BestEffort)
+        !self.reliable && offered(session, &self.topic).iter().any(|p| p.qos.reliability == Reliability::BestEffort)
     }
 }

@@ -44,6 +44,12 @@ pub fn receive(fd: BorrowedFd<'_>, buffer: &mut [u8], wait: bool) -> io::Result<
     Ok(rustix::net::recv(fd, buffer, flags)?.1)
 }
 
+/// As [`receive`] without waiting, and who sent it, where that is an address of the Internet.
+pub fn receive_from(fd: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<(usize, Option<std::net::SocketAddr>)> {
+    let (_, length, from) = rustix::net::recvfrom(fd, buffer, RecvFlags::TRUNC | RecvFlags::DONTWAIT)?;
+    Ok((length, from.and_then(|from| std::net::SocketAddr::try_from(from).ok())))
+}
+
 /// As [`receive`] for a byte stream, where cutting is no loss (and MSG_TRUNC would throw bytes away).
 #[inline]
 pub fn receive_stream(fd: BorrowedFd<'_>, buffer: &mut [u8], wait: bool) -> io::Result<usize> {
@@ -134,6 +140,22 @@ pub fn peer_groups(fd: impl AsFd) -> io::Result<Vec<u32>> {
 /// Sets an integer option of the TCP level that the socket crates do not know; older kernels ignore it. `true`: it was taken.
 pub fn set_tcp_option(fd: BorrowedFd<'_>, option: i32, value: i32) -> bool {
     set_option(fd, libc::IPPROTO_TCP, option, &value.to_ne_bytes()).is_ok()
+}
+
+/// When the last datagram that was received from this socket reached the kernel, by CLOCK_MONOTONIC in nanoseconds
+/// (SIOCGSTAMPNS: a system call, and the kernel stamps this socket's packets from the first one on). `None`: not known, as for
+/// streams and for the first packet. The kernel's stamp is of the wall clock: a step of it in between makes the time wrong.
+#[allow(unsafe_code)]
+pub fn arrived_ns(fd: BorrowedFd<'_>) -> Option<u64> {
+    const SIOCGSTAMPNS: libc::Ioctl = 0x8907; // asm-generic/sockios.h
+    let mut stamp = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the descriptor is borrowed for the call, and the kernel writes one timespec.
+    if unsafe { libc::ioctl(fd.as_raw_fd(), SIOCGSTAMPNS, &mut stamp) } != 0 {
+        return None;
+    }
+    let stamp = u64::try_from(stamp.tv_sec).ok()?.checked_mul(1_000_000_000)?.checked_add(stamp.tv_nsec as u64)?;
+    let age = crate::clock::wall_ns().checked_sub(stamp)?;
+    crate::clock::monotonic_ns().checked_sub(age)
 }
 
 /// Lets the kernel send at most so many bytes per second from this socket (SO_MAX_PACING_RATE); `None`: as fast as it can.

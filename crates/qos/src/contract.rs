@@ -2,8 +2,81 @@
 //!
 //! Times are whole nanoseconds, sizes bytes, rates bit/s or Hz; references between parts are indices into [`System`]'s lists
 //! and always hold, because only the reader of the file makes them.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | `file` | the tables of the file as they are written |
+//! | `value` | values and what they may be |
+//! | `read` | from the file to [`System`] |
+//! | [`check`] | what can be read but is hardly meant |
+
+mod check;
+mod file;
+mod read;
+mod value;
+
+pub use check::{Finding, check};
 
 use crate::Class;
+use std::fmt;
+
+/// A contract file that was read.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Contract {
+    /// What it says.
+    pub system: System,
+    /// Where it says it.
+    pub lines: Lines,
+    /// 64-bit FNV-1a of the text: a plan says with it which contract it is for.
+    pub hash: u64,
+}
+
+/// The lines of a file at which its tables begin, counted from 1, in the order of [`System`]'s lists.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Lines {
+    /// Of `[[node]]`.
+    pub nodes: Vec<usize>,
+    /// Of `[[link]]`.
+    pub links: Vec<usize>,
+    /// Of `[[topic]]`.
+    pub topics: Vec<usize>,
+    /// Of `[[subscriber]]`.
+    pub subscribers: Vec<usize>,
+}
+
+/// What is wrong with a contract file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ContractError {
+    /// The line, counted from 1.
+    pub line: usize,
+    /// Key, value and what is allowed.
+    pub problem: String,
+}
+
+impl fmt::Display for ContractError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.line, self.problem)
+    }
+}
+
+impl std::error::Error for ContractError {}
+
+impl Contract {
+    /// Reads the text of a contract file. Whatever the text is, the numbers of a [`System`] that came of it are within limits
+    /// (times up to a day, samples up to 1 GiB, …), its references hold, and every subscriber can be reached.
+    ///
+    /// # Errors
+    /// [`ContractError`] with line, key, value and what is allowed.
+    pub fn read(text: &str) -> Result<Self, ContractError> {
+        read::read(text)
+    }
+}
+
+/// 64-bit FNV-1a.
+fn hash(text: &str) -> u64 {
+    let step = |state: u64, byte: u8| (state ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
+    text.bytes().fold(0xcbf2_9ce4_8422_2325, step)
+}
 
 /// A whole contract.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -208,3 +281,6 @@ pub struct Placement {
     /// Execution time per sample at a proxy, ns.
     pub cpu_proxy: u64,
 }
+
+#[cfg(test)]
+mod tests;

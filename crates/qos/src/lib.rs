@@ -1,17 +1,23 @@
 //! QoS policies and quantities: promises as values. Pure: no clock, no I/O.
 
 pub mod analysis;
+pub mod assignment;
 pub mod blocking;
 pub mod contract;
+pub mod expression;
 pub mod network;
 pub mod placement;
+pub mod plan;
 mod policy;
 pub mod priority;
 mod quantity;
+pub mod simulate;
 
 pub use policy::{
     Class, Contradiction, DestinationOrder, Durability, Filter, Liveliness, LivelinessKind, Mismatch, Ownership, Place,
     PlaceError, PolicyError, PolicyName, PullBuffer, Qos, Queue, Reliability, ResourceLimits, Scale, match_qos,
     partitions_meet,
 };
-pub use quantity::{QuantityError, parse_bit_rate, parse_bytes, parse_duration, parse_rate, parse_share};
+pub use quantity::{
+    QuantityError, parse_bit_rate, parse_bytes, parse_duration, parse_rate, parse_share, show_bit_rate, show_time,
+};

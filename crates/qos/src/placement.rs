@@ -137,9 +137,12 @@ pub struct Outcome {
     pub bound: Option<f64>,
     /// The method: `exhaustive`, `microlp`, `highs` or `decomposition`.
     pub solver: &'static str,
-    /// Bit/s on the wire in each direction ([`Direction::index`]), without what nobody declares; after those, the samples/s that
-    /// each node's proxies take, and the processors in use at each node.
+    /// Bit/s on the wire in each direction ([`Direction::index`]), without what nobody declares.
     pub loads: Vec<f64>,
+    /// Samples per second that each node's proxies take.
+    pub proxied: Vec<f64>,
+    /// Processors that each node uses.
+    pub processors: Vec<f64>,
     /// Why nothing fits: requirements that cannot be kept together.
     pub conflicts: Vec<Conflict>,
 }
@@ -266,13 +269,16 @@ fn placed(problem: &Problem, standing: &Standing, bound: Option<f64>, solver: &'
     }
     let value = again.value(problem);
     let optimal = bound.is_some_and(|bound| bound >= value - value.abs() * 1e-9);
+    let [loads, proxied, processors] = problem.apart(again.loads);
     Outcome {
         status: if optimal { Status::Optimal } else { Status::Feasible },
         placed: all,
         value: Some(value),
         bound: if optimal { Some(value) } else { bound },
         solver,
-        loads: again.loads,
+        loads,
+        proxied,
+        processors,
         conflicts: Vec::new(),
     }
 }
@@ -289,6 +295,8 @@ fn unknown(solver: &'static str) -> Outcome {
         bound: None,
         solver,
         loads: Vec::new(),
+        proxied: Vec::new(),
+        processors: Vec::new(),
         conflicts: Vec::new(),
     }
 }

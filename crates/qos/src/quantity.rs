@@ -52,6 +52,24 @@ pub fn parse_share(text: &str) -> Result<f64, QuantityError> {
     Ok(share)
 }
 
+/// A time of so many microseconds, as a contract would have it: "83.3 us", "40 ms".
+pub fn show_time(us: f64) -> String {
+    show(us * 1e3, &[("ns", 1.0), ("us", 1e3), ("ms", 1e6), ("s", 1e9)])
+}
+
+/// A bit rate: "100 Mbit/s".
+pub fn show_bit_rate(bits_per_s: f64) -> String {
+    show(bits_per_s, &[("bit/s", 1.0), ("kbit/s", 1e3), ("Mbit/s", 1e6), ("Gbit/s", 1e9)])
+}
+
+/// In the largest unit of which there is one, to a thousandth: what is shown can be read again.
+fn show(value: f64, units: &[(&str, f64)]) -> String {
+    let fits = units.iter().rev().find(|(_, factor)| value >= *factor);
+    let (unit, factor) = fits.or(units.first()).copied().unwrap_or(("", 1.0));
+    let number = format!("{:.3}", value / factor);
+    format!("{} {unit}", number.trim_end_matches('0').trim_end_matches('.'))
+}
+
 fn parse(text: &str, units: &'static str, table: &[(&str, f64)]) -> Result<f64, QuantityError> {
     let wrong = || QuantityError { text: text.to_owned(), units };
     let digits = text.trim().find(|c: char| !(c.is_ascii_digit() || c == '.')).ok_or_else(wrong)?;
@@ -64,6 +82,13 @@ fn parse(text: &str, units: &'static str, table: &[(&str, f64)]) -> Result<f64, 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_shown_has_a_unit_that_fits_and_is_read_again() {
+        assert_eq!([0.0, 0.5, 83.3, 40_000.0, 2e6].map(show_time), ["0 ns", "500 ns", "83.3 us", "40 ms", "2 s"]);
+        assert_eq!([5.0, 1.5e6, 1e8].map(show_bit_rate), ["5 bit/s", "1.5 Mbit/s", "100 Mbit/s"]);
+        assert_eq!(parse_duration(&show_time(123.456)).unwrap(), Duration::from_nanos(123_456));
+    }
 
     #[test]
     fn units_are_required_and_read() {

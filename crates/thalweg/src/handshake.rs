@@ -106,6 +106,7 @@ pub struct Accepted {
 /// A refusal.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Refused {
+    /// `relay` (what hosts a proxy takes no more, or has no source), `picture` (there is no scaler for the type),
     /// `version`, `realm`, `node`, `port`, `topic`, `system`, `answers` (they have a channel on the connection of their
     /// questions), or what a [`Mismatch`](crate::control::matching::Mismatch) names.
     pub policy: String,
@@ -130,6 +131,12 @@ pub struct Parameters {
     /// UDP: bytes that the receiver's socket buffer holds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub buffer: Option<u32>,
+    /// A flow that is reliable by repeating: the number of its first message for this subscriber. Absent: nothing is repeated.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub first: Option<u32>,
+    /// The same: messages that the publisher keeps without an acknowledgement.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub window: Option<u32>,
     /// Shared memory: samples that the subscriber may hold at once besides those that wait in the ring.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hold: Option<u32>,

@@ -27,9 +27,12 @@
 //! | [`carrier`] | how a channel travels: `local`, `shm`, `tcp`, `udp`, `mcast`, or your own |
 //! | `driver` | the threads; only here are clocks read and carriers called |
 //! | [`handshake`] | decides whether a channel comes to be |
+//! | [`pull`] | questions to histories of other nodes |
 //! | [`control`] | who is there, what they have, and calls between nodes |
 //! | [`admin`] | what one node may ask of another, and YARP's administration grammar |
 //! | [`profile`] | priorities of ports from a file |
+//! | [`clock`] | two hosts' clocks compared |
+//! | [`stages`] | where the time of a channel's samples goes |
 //! | `thread` | scheduling of the user's own threads |
 //! | [`trace`] | the steps of a sample's way as events |
 //! | [`testing`] | conformance suites, bodies of fuzz targets, parts to build worlds from |
@@ -39,6 +42,7 @@
 pub mod admin;
 pub mod carrier;
 pub mod channel;
+pub mod clock;
 pub mod codec;
 pub mod control;
 mod driver;
@@ -48,17 +52,20 @@ pub mod handshake;
 pub mod node;
 pub mod port;
 pub mod profile;
+pub mod pull;
+pub mod stages;
 pub mod testing;
 mod thread;
 pub mod trace;
 pub mod wire;
 
 pub use channel::flow::Batching;
+pub use channel::history::Query;
 pub use driver::Around;
 pub use error::{Error, Result};
 pub use event::{Event, EventReader, Events};
-pub use node::{DiscoverySource, Node, Settings};
-pub use port::{Client, Outcome, Published, Publisher, Sample, SampleInfo, Server, Subscriber, TakenSample};
+pub use node::{DiscoverySource, Node, RelayLimits, Settings};
+pub use port::{Client, Outcome, Published, Publisher, PullFrom, Sample, SampleInfo, Server, Subscriber, TakenSample};
 pub use qos;
 pub use thread::schedule_this_thread;
 

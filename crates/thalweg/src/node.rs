@@ -3,14 +3,19 @@
 use crate::admin::{self, EndReport};
 use crate::carrier::Carrier;
 use crate::channel::flow::Batching;
+use crate::channel::proxy::scaler::Scalers;
+use crate::clock::{ClockOffset, Exchange};
 use crate::codec::Message;
 use crate::control::matching::{check_name, check_pattern};
-use crate::control::{Direction, Document, NodeId, PortId, PortInfo};
+use crate::control::{Direction, Document, NodeId, PortId, PortInfo, PullRole};
 use crate::driver::{Administration, Around, Command, Control, End, NodeState, Reader};
 use crate::error::{Error, Result};
 use crate::event::EventReader;
 use crate::port::monitor::Monitor;
-use crate::port::{AnyInlet, Inlet, LOCAL, Outlet, PortRef, PublisherBuilder, SubscriberBuilder};
+use crate::port::{
+    AnyInlet, Histories, Inlet, LOCAL, Outlet, PortRef, PublisherBuilder, Sought, SubscriberBuilder, kept_at_publisher,
+};
+use crate::pull::Identity;
 use qos::Qos;
 use qos::priority::{Changes, PrioritySettings};
 use std::marker::PhantomData;
@@ -50,6 +55,27 @@ pub struct Settings {
     pub lock_memory: bool,
     /// Faults and a capture file around every network carrier. Default: nothing.
     pub around: Around,
+    /// Hosts proxies for other nodes, within these limits. Default: no.
+    pub relay: Option<RelayLimits>,
+    /// What makes samples smaller for subscribers that ask for small pictures, besides what Thalweg has itself.
+    pub scalers: Scalers,
+}
+
+/// What a relay carries for others at most; further ones are refused with the limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RelayLimits {
+    /// Proxies: one for each channel that leads from it. Default 256.
+    pub proxies: u32,
+    /// Samples per second that come from their sources. Default 100,000.
+    pub samples_per_s: u64,
+    /// Payload bytes of these per second. Default 1 GB.
+    pub bytes_per_s: u64,
+}
+
+impl Default for RelayLimits {
+    fn default() -> Self {
+        Self { proxies: 256, samples_per_s: 100_000, bytes_per_s: 1_000_000_000 }
+    }
 }
 
 impl std::fmt::Debug for Settings {
@@ -77,6 +103,8 @@ impl Default for Settings {
             carriers: Vec::new(),
             lock_memory: false,
             around: Around::default(),
+            relay: None,
+            scalers: Scalers::default(),
         }
     }
 }
@@ -101,6 +129,7 @@ pub struct PortRequest {
     pub(crate) monitor: Option<Box<dyn Monitor>>,
     pub(crate) reader: Option<Reader>,
     pub(crate) priority: PrioritySettings,
+    pub(crate) pull: PullRole,
 }
 
 impl PortRequest {
@@ -115,6 +144,7 @@ impl PortRequest {
             monitor: None,
             reader: None,
             priority: PrioritySettings::default(),
+            pull: PullRole::default(),
         }
     }
 }
@@ -199,6 +229,24 @@ impl Node {
         admin::unpack(&answer)
     }
 
+    /// Compares this host's clock with that of another node's host: a few questions and answers, each at most `timeout`. Links
+    /// between nodes travel below all else, so on a busy network the answer is vague, never wrong.
+    ///
+    /// # Errors
+    /// [`Error::Peer`] when the node does not answer, or a clock was set meanwhile.
+    pub fn compare_clock(&self, node: NodeId, timeout: Duration) -> Result<ClockOffset> {
+        const EXCHANGES: usize = 8;
+        let mut exchanges = Vec::with_capacity(EXCHANGES);
+        for _ in 0..EXCHANGES {
+            let asked_ns = linux::clock::monotonic_ns();
+            let admin::Reply::Clock(peer_ns) = self.ask(node, &admin::Request::Clock, timeout)? else {
+                return Err(Error::Peer(format!("node {node} does not tell its clock: it is of another version")));
+            };
+            exchanges.push(Exchange { asked_ns, peer_ns, answered_ns: linux::clock::monotonic_ns() });
+        }
+        ClockOffset::of(&exchanges).ok_or_else(|| Error::Peer(format!("the clock of node {node} jumps")))
+    }
+
     /// Changes the priority of this node's end of the channel between its port `port` and the port `other`: at once and
     /// without reconnecting if they are connected, else as soon as they are. It is kept for when the channel is opened
     /// again. `other` may be `port` itself: the scheduling of all threads of this process.
@@ -227,6 +275,17 @@ impl Node {
         }
     }
 
+    /// This program is alive: so are all publishers of this node that say so by node ([`qos::LivelinessKind::ByNode`]).
+    pub fn assert_liveliness(&self) {
+        let now = linux::clock::monotonic_ns();
+        for outlet in self.state().outlets() {
+            if outlet.info().qos.liveliness.kind == qos::LivelinessKind::ByNode {
+                outlet.judge().into_iter().for_each(|judge| judge.assert(now));
+            }
+        }
+        self.state().command(Command::Alive(None));
+    }
+
     /// Waits until `condition` holds, looking again whenever a channel, port or node came or went; `false` when
     /// `timeout` passed first.
     pub fn wait_until(&self, timeout: Duration, condition: impl Fn() -> bool) -> bool {
@@ -241,7 +300,12 @@ impl Node {
         check_name(&request.topic).map_err(|e| Error::Usage(format!("topic {e}")))?;
         let (port, info) = self.describe::<M>(&request, Direction::Publisher)?;
         let me = PortRef { node: self.id(), port };
-        let outlet = Arc::new(Outlet::<M>::new(info.clone(), me, self.state().incarnation));
+        let incarnation = self.state().incarnation;
+        let histories = kept_at_publisher(&info.qos).map(|limits| Arc::new(Histories::new(limits)));
+        if let Some(histories) = &histories {
+            histories.admit(Identity { node: me.node, port, incarnation }, &info, &self.state().clock);
+        }
+        let outlet = Arc::new(Outlet::<M>::new(info.clone(), me, incarnation, histories));
         LOCAL.publishers().insert(me, outlet.clone());
         self.state().set_priority(port, request.priority);
         self.state().add_outlet(port, outlet.clone(), request.batching);
@@ -283,6 +347,12 @@ impl Node {
             )));
         }
         request.qos.check().map_err(|wrong| Error::Usage(format!("QoS: {wrong}")))?;
+        let message = M::description().as_ref().clone();
+        // A subscriber that takes any type looks for them in each publisher's.
+        if direction == Direction::Publisher || message.schema.is_some() {
+            Sought::find(message.schema.as_ref(), &request.qos.key, request.qos.filter.as_ref())
+                .map_err(|wrong| Error::Usage(format!("QoS: key or filter: {wrong}")))?;
+        }
         request.priority.check().map_err(|wrong| Error::Usage(wrong.to_string()))?;
         let carriers = state.check_carriers(request.carriers.as_deref())?;
         if request.answers.is_some_and(|answers| answers.node != self.id()) {
@@ -299,7 +369,6 @@ impl Node {
             None => state.default_port_name(&request.topic, direction, port),
         };
         state.reserve_name(&name)?;
-        let message = M::description().as_ref().clone();
         Ok((
             port,
             PortInfo {
@@ -310,6 +379,7 @@ impl Node {
                 qos: request.qos.clone(),
                 carriers,
                 answers: request.answers.map(|answers| answers.port),
+                pull: request.pull,
             },
         ))
     }
@@ -338,6 +408,8 @@ impl Drop for Handle {
         }
         self.state.readers.close();
         self.state.senders.close();
+        self.state.questions.close();
+        self.state.fetches.close();
     }
 }
 

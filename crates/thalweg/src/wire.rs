@@ -5,19 +5,22 @@
 //! | bytes | field | meaning |
 //! |---|---|---|
 //! | 0..4 | length | bytes that follow the header (for a fragment: its 8-byte fragment header included) |
-//! | 4 | kind | 1 whole message, 2 fragment, 3 keep-alive, 4 end |
+//! | 4 | kind | 1 whole message, 2 fragment, 3 keep-alive, 4 end, 5 acknowledgement |
 //! | 5 | version | [`VERSION`] |
-//! | 6..8 | flags | bit 0 ends a batch (reserved); all others are 0 |
+//! | 6..8 | flags | bit 0 ends a batch (reserved); bit 1 repeats what was sent before; bit 2 asks; all others are 0 |
 //! | 8..12 | flow | random id agreed at the handshake |
 //! | 12..16 | sequence | dense per flow, wraps; keep-alive and end carry the number the next message frame will have |
 //! | 16..24 | sample | sample sequence of the publisher |
 //! | 24..32 | stamp | nanoseconds of the publisher's `CLOCK_MONOTONIC` |
+//!
+//! What a reliable flow says in keep-alives and acknowledgements stands in [`feedback`].
 //!
 //! On a byte stream frames follow each other and [`StreamParser`] cuts them; a datagram holds exactly one ([`datagram`]).
 
 use std::fmt;
 use std::ops::Range;
 
+pub mod feedback;
 mod stream;
 #[cfg(test)]
 mod tests;
@@ -32,6 +35,12 @@ pub const HEADER: usize = 32;
 pub const FRAGMENT_HEADER: usize = 8;
 /// Flag bit 0: the last frame of a batch. Reserved: accepted, not sent yet.
 pub const BATCH_END: u16 = 1;
+/// Flag bit 1: the frame repeats what was sent before (reliable flows).
+pub const REPAIR: u16 = 2;
+/// Flag bit 2: to a subscriber, acknowledge at once; in an acknowledgement, its gaps are all there are (reliable flows).
+pub const ASK: u16 = 4;
+/// All flag bits that have a meaning.
+const FLAGS: u16 = BATCH_END | REPAIR | ASK;
 
 mod field {
     use std::ops::Range;
@@ -59,6 +68,8 @@ pub enum Kind {
     KeepAlive = 3,
     /// The publisher closed in order; nothing follows.
     End = 4,
+    /// What a subscriber has and misses: [`feedback::Acknowledgement`].
+    Acknowledgement = 5,
 }
 
 impl Kind {
@@ -68,6 +79,7 @@ impl Kind {
             2 => Ok(Kind::Fragment),
             3 => Ok(Kind::KeepAlive),
             4 => Ok(Kind::End),
+            5 => Ok(Kind::Acknowledgement),
             _ => Err(WireError::Kind(value)),
         }
     }
@@ -113,13 +125,22 @@ pub enum WireError {
         /// Length of the whole message.
         total: u32,
     },
+    /// A gap of an acknowledgement that names nothing.
+    Gap {
+        /// Messages it names.
+        count: u32,
+        /// First byte.
+        from: u32,
+        /// Byte after the last.
+        to: u32,
+    },
 }
 
 impl fmt::Display for WireError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             Self::Version(v) => write!(f, "frame version {v}, this library speaks {VERSION}"),
-            Self::Kind(k) => write!(f, "frame kind {k} is none of 1 to 4"),
+            Self::Kind(k) => write!(f, "frame kind {k} is none of 1 to 5"),
             Self::Flags(bits) => write!(f, "reserved flags are set: {bits:#06x}"),
             Self::Length { length, limit } => {
                 write!(f, "a frame of {length} bytes is over the limit of {limit} (raise max_message of the port)")
@@ -129,6 +150,7 @@ impl fmt::Display for WireError {
             Self::Fragment { offset, length, total } => {
                 write!(f, "a fragment of {length} bytes at {offset} doesn't lie inside its message of {total}")
             }
+            Self::Gap { count, from, to } => write!(f, "a gap of {count} messages, bytes {from} to {to}, is none"),
         }
     }
 }
@@ -188,7 +210,7 @@ impl Header {
         }
         let kind = Kind::parse(bytes[field::KIND])?;
         let flags = u16::from_le_bytes([bytes[field::FLAGS.start], bytes[field::FLAGS.start + 1]]);
-        if flags & !BATCH_END != 0 {
+        if flags & !FLAGS != 0 {
             return Err(WireError::Flags(flags));
         }
         Ok(Self {

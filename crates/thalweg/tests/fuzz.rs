@@ -88,11 +88,20 @@ fn codec() {
 fn operations() {
     run("operations");
 }
+#[cfg(feature = "pictures")]
+#[test]
+fn pictures() {
+    run("pictures");
+}
 #[test]
 fn administration() {
     run("administration");
 }
 #[test]
+fn pull() {
+    run("pull");
+}
+#[test]
 fn every_body_is_run() {
-    assert_eq!(fuzz::all().len(), 7, "a body without a test here");
+    assert_eq!(fuzz::all().len(), if cfg!(feature = "pictures") { 9 } else { 8 }, "a body without a test here");
 }

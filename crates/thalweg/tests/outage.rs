@@ -4,10 +4,10 @@
 
 mod world;
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use world::agent::{Agent, number};
 use world::net::{A, B, TwoHosts};
-use world::{World, figure, long, skipped};
+use world::{LONG, World, figure, long, skipped};
 
 const CARRIERS: [&str; 3] = ["tcp", "udp", "mcast"];
 
@@ -93,6 +93,84 @@ fn resume_after(outage: &dyn Fn(&TwoHosts, bool) -> Result<(), String>) {
         );
         assert!(resumed <= limit, "{carrier} took {resumed} s: {status}");
     }
+}
+
+/// An overloaded link may take several signs of life in a row from channels without priority.
+#[test]
+fn five_seconds_of_silence_end_no_channel() {
+    let _alone = world::alone();
+    let hosts = match TwoHosts::new("q") {
+        Ok(hosts) => hosts,
+        Err(why) => return skipped(why),
+    };
+    let world = World::new();
+    let at = [format!("{A}:7400"), format!("{B}:7400"), format!("{B}:7401"), format!("{B}:7402")];
+    let file = addresses(&world, &at);
+    let publisher = format!("publisher topic=/a file={file} listen={}", at[0]);
+    let mut parts = vec![Agent::start_by(&world, &publisher, &hosts.in_a())];
+    parts.extend(CARRIERS.iter().zip(&at[1..]).map(|(carrier, at)| {
+        let part = format!("subscriber topic=/a carriers={carrier} file={file} listen={at}");
+        Agent::start_by(&world, &part, &hosts.in_b())
+    }));
+    parts[0].connected(3);
+    parts[1..].iter_mut().for_each(|subscriber| subscriber.connected(1));
+    if let Err(why) = hosts.silence(true) {
+        return skipped(why);
+    }
+    std::thread::sleep(Duration::from_secs(5));
+    hosts.silence(false).unwrap();
+    let last = number(&parts[0].ask("publish count=100 hz=50"), "last");
+    for (carrier, subscriber) in CARRIERS.iter().zip(&mut parts[1..]) {
+        assert!(
+            subscriber.ask(&format!("until last={last} ms=5000"))["ok"] == true,
+            "{carrier}: nothing comes any more"
+        );
+    }
+    for part in &mut parts {
+        let events = part.ask("status")["events"].to_string();
+        assert!(events.contains(" over ") && !events.contains(" ended: "), "{events}");
+    }
+}
+
+#[test]
+fn answers_come_again_after_the_asker_heard_nothing() {
+    answered_after(&|hosts, broken| hosts.deafen(true, broken));
+}
+#[test]
+fn answers_come_again_after_the_answerer_heard_nothing() {
+    answered_after(&|hosts, broken| hosts.deafen(false, broken));
+}
+
+/// Questions and answers share a connection: one end may have given it up when the other has not noticed anything.
+fn answered_after(outage: &dyn Fn(&TwoHosts, bool) -> Result<(), String>) {
+    let _alone = world::alone();
+    let hosts = match TwoHosts::new("r") {
+        Ok(hosts) => hosts,
+        Err(why) => return skipped(why),
+    };
+    let world = World::new();
+    let at = [format!("{A}:7400"), format!("{B}:7400")];
+    let file = addresses(&world, &at);
+    let _answerer = Agent::start_by(&world, &format!("answerer file={file} listen={}", at[1]), &hosts.in_b());
+    let mut asker = Agent::start_by(&world, &format!("asker file={file} listen={}", at[0]), &hosts.in_a());
+    (0..100).for_each(|number| assert!(asker.ask(&format!("call number={number}"))["ok"] == true));
+    if let Err(why) = outage(&hosts, true) {
+        return skipped(why);
+    }
+    // Long enough for an end to notice, and with questions on their way.
+    let cut = Instant::now();
+    while cut.elapsed() < Duration::from_secs(5) {
+        assert!(asker.ask("call number=100 ms=500")["ok"] == false, "nothing is cut");
+    }
+    outage(&hosts, false).unwrap();
+    let up = Instant::now();
+    let mut numbers = (101..).take_while(|_| up.elapsed() < LONG);
+    let first = numbers.find(|number| asker.ask(&format!("call number={number} ms=200"))["ok"] == true);
+    figure("outage", format!("question {first:?} was answered {:?} after the end", up.elapsed()));
+    assert!(up.elapsed() < Duration::from_secs(3), "took {:?}", up.elapsed());
+    (1000..1100).for_each(|number| assert!(asker.ask(&format!("call number={number}"))["ok"] == true));
+    let channels = asker.ask("channels");
+    assert_eq!(channels.as_array().map(Vec::len), Some(2), "one of questions and one of answers: {channels}");
 }
 
 #[test]

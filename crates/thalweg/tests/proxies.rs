@@ -30,7 +30,13 @@ fn subscriber(
     place: qos::Place,
 ) -> (Subscriber<Raw>, Receiver<SampleInfo>) {
     let (tell, told) = channel();
-    let qos = qos::Qos { scale, place, reliability: reliability(carrier), ..qos::Qos::default() };
+    let qos = qos::Qos {
+        scale,
+        place,
+        reliability: reliability(carrier),
+        queue: qos::Queue::KeepAll(256),
+        ..Default::default()
+    };
     let builder = node.subscriber::<Raw>("/numbers").qos(qos).carriers([carrier]);
     (builder.callback(move |sample| tell.send(*sample.info()).unwrap()).unwrap(), told)
 }
@@ -62,15 +68,13 @@ fn each_gets_what_it_asked_for(carrier: &str) {
     let (early, early_told) = subscriber(&b, carrier, Scale::Every(10), Place::Publisher);
     let (late, late_told) = subscriber(&b, carrier, Scale::Every(10), Place::Subscriber);
     let (rate, rate_told) = subscriber(&b, carrier, Scale::Rate { p: 3, q: 4 }, Place::Publisher);
-    let mut publisher = a.publisher::<Raw>("/numbers").open().unwrap();
+    let queue = qos::Queue::KeepAll(256); // none overflows
+    let mut publisher = a.publisher::<Raw>("/numbers").queue(queue).open().unwrap();
     assert!(publisher.wait_connected(4, LONG));
     for port in [&all, &early, &late, &rate] {
         assert!(port.wait_connected(1, LONG));
     }
-    for _ in 0..20 {
-        publish(&mut publisher, 10);
-        std::thread::sleep(Duration::from_millis(1)); // no queue overflows
-    }
+    publish(&mut publisher, 200);
     assert_eq!(until(&all_told, 200), multiples(1, 200));
     assert_eq!(until(&early_told, 200), multiples(10, 200));
     assert_eq!(until(&late_told, 200), multiples(10, 200));

@@ -9,7 +9,7 @@
 //!
 //! Hosts are numbered from 1. Between hosts, a link is a veth pair, `eth0` at a host and `p1`, `p2` … at a switch or
 //! router, named after the host it leads to. Host *n* is 10.99.n.1 and fd99:n::1, in one network for all behind a switch
-//! (/16), and one each behind a router (/24). No packet comes from the kernel itself: no IPv6 autoconfiguration, no
+//! (/16), and one each behind a router (/24). Routers in a row have 10.99.254.n and fd99:254::n on `on`. No packet comes from the kernel itself: no IPv6 autoconfiguration, no
 //! duplicate address detection, neighbours known from the start.
 
 pub mod command;
@@ -26,6 +26,9 @@ use std::net::{IpAddr, Ipv4Addr};
 /// Interface of a host.
 pub const DEVICE: &str = "eth0";
 
+/// Interface of a router that leads to another one.
+const ONWARD: &str = "on";
+
 /// What stands between the hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Middle {
@@ -35,13 +38,15 @@ pub enum Middle {
     Switch,
     /// A router.
     Router,
+    /// Two routers in a row, one beside each of two hosts.
+    Routers,
 }
 
 /// Hosts and what is between them.
 #[derive(Debug)]
 pub struct Topology {
     hosts: Vec<Namespace>,
-    middle: Option<Namespace>,
+    between: Vec<Namespace>,
 }
 
 impl Topology {
@@ -69,16 +74,32 @@ impl Topology {
         Self::new(lab, count, Middle::Router)
     }
 
+    /// Two hosts with two routers in a row between them.
+    ///
+    /// # Errors
+    /// As [`Topology::link`].
+    pub fn routers(lab: &Lab) -> Result<Self> {
+        Self::new(lab, 2, Middle::Routers)
+    }
+
     fn new(lab: &Lab, count: u8, middle: Middle) -> Result<Self> {
         if !(1..=250).contains(&count) {
             return Err(Error::Usage(format!("{count} hosts: 1 to 250 are allowed")));
         }
         let hosts = (1..=count).map(|n| Namespace::new(lab, &format!("h{n}"))).collect::<Result<_>>()?;
-        let between = if middle == Middle::Link { None } else { Some(Namespace::new(lab, "sw")?) };
-        let topology = Self { hosts, middle: between };
+        let between = match middle {
+            Middle::Link => &[][..],
+            Middle::Switch | Middle::Router => &["sw"],
+            Middle::Routers => &["r1", "r2"],
+        };
+        let between = between.iter().map(|name| Namespace::new(lab, name)).collect::<Result<_>>()?;
+        let topology = Self { hosts, between };
         topology.connect(middle)?;
         (1..=count).try_for_each(|host| topology.address(host, middle))?;
         topology.introduce()?;
+        if middle == Middle::Routers {
+            topology.chain()?;
+        }
         Ok(topology)
     }
 
@@ -92,7 +113,16 @@ impl Topology {
     /// # Errors
     /// [`Error::Usage`] where two hosts are linked without one.
     pub fn middle(&self) -> Result<&Namespace> {
-        self.middle.as_ref().ok_or_else(|| Error::Usage("there is nothing between these hosts".into()))
+        self.beside(1)
+    }
+
+    /// The switch or router next to host `n`.
+    ///
+    /// # Errors
+    /// As [`Topology::middle`].
+    pub fn beside(&self, n: u8) -> Result<&Namespace> {
+        let beside = self.between.get(usize::from(n) - 1).or(self.between.first());
+        beside.ok_or_else(|| Error::Usage("there is nothing between these hosts".into()))
     }
 
     /// The interface of the switch or router that leads to host `n`.
@@ -110,21 +140,22 @@ impl Topology {
     }
 
     fn connect(&self, middle: Middle) -> Result {
-        let Some(between) = &self.middle else {
+        let Ok(first) = self.middle() else {
             let (one, other) = (self.host(1), self.host(2));
             pair(one, DEVICE, other, DEVICE)?;
             return up(one, DEVICE).and_then(|()| up(other, DEVICE));
         };
         if middle == Middle::Switch {
-            between.ip(&["link", "add", "br0", "type", "bridge", "stp_state", "0", "mcast_snooping", "0"])?;
-            up(between, "br0")?;
+            first.ip(&["link", "add", "br0", "type", "bridge", "stp_state", "0", "mcast_snooping", "0"])?;
+            up(first, "br0")?;
         } else {
-            for forward in ["net/ipv4/ip_forward", "net/ipv6/conf/all/forwarding"] {
-                between.set(forward, "1");
+            for router in &self.between {
+                router.set("net/ipv4/ip_forward", "1");
+                router.set("net/ipv6/conf/all/forwarding", "1");
             }
         }
         for n in self.numbers() {
-            let port = Self::leads_to(n);
+            let (between, port) = (self.beside(n)?, Self::leads_to(n));
             pair(self.host(n), DEVICE, between, &port)?;
             if middle == Middle::Switch {
                 between.ip(&["link", "set", &port, "master", "br0"])?;
@@ -136,12 +167,13 @@ impl Topology {
 
     fn address(&self, n: u8, middle: Middle) -> Result {
         let host = self.host(n);
-        let bits = if middle == Middle::Router { 24 } else { 16 };
+        let routed = matches!(middle, Middle::Router | Middle::Routers);
+        let bits = if routed { 24 } else { 16 };
         host.ip(&["address", "add", &format!("10.99.{n}.1/{bits}"), "dev", DEVICE])?;
-        let bits = if middle == Middle::Router { 64 } else { 16 };
+        let bits = if routed { 64 } else { 16 };
         host.ip(&["-6", "address", "add", &format!("fd99:{n}::1/{bits}"), "dev", DEVICE, "nodad"])?;
-        if middle == Middle::Router {
-            let (router, port) = (self.middle()?, Self::leads_to(n));
+        if routed {
+            let (router, port) = (self.beside(n)?, Self::leads_to(n));
             router.ip(&["address", "add", &format!("10.99.{n}.254/24"), "dev", &port])?;
             router.ip(&["-6", "address", "add", &format!("fd99:{n}::254/64"), "dev", &port, "nodad"])?;
             host.ip(&["route", "add", "default", "via", &format!("10.99.{n}.254")])?;
@@ -152,18 +184,35 @@ impl Topology {
 
     /// Neighbours know each other from the start: no ARP request waits behind the load, or is lost in it.
     fn introduce(&self) -> Result {
-        let (Some(between), true) = (&self.middle, self.is_routed()?) else {
+        if !self.is_routed()? {
             for (n, m) in self.numbers().flat_map(|n| self.numbers().map(move |m| (n, m))).filter(|(n, m)| n != m) {
                 let hardware = hardware(self.host(m), DEVICE)?;
                 meet(self.host(n), DEVICE, &[format!("10.99.{m}.1"), format!("fd99:{m}::1")], &hardware)?;
             }
             return Ok(());
-        };
+        }
         for n in self.numbers() {
-            let port = Self::leads_to(n);
+            let (between, port) = (self.beside(n)?, Self::leads_to(n));
             let (host, router) = (hardware(self.host(n), DEVICE)?, hardware(between, &port)?);
             meet(self.host(n), DEVICE, &[format!("10.99.{n}.254"), format!("fd99:{n}::254")], &router)?;
             meet(between, &port, &[format!("10.99.{n}.1"), format!("fd99:{n}::1")], &host)?;
+        }
+        Ok(())
+    }
+
+    /// The link between two routers, and the ways over it.
+    fn chain(&self) -> Result {
+        let routers = [self.beside(1)?, self.beside(2)?];
+        pair(routers[0], ONWARD, routers[1], ONWARD)?;
+        routers.iter().try_for_each(|router| up(router, ONWARD))?;
+        for (own, far) in [(1, 2), (2, 1)] {
+            let (router, next) = (routers[own - 1], routers[far - 1]);
+            router.ip(&["address", "add", &format!("10.99.254.{own}/24"), "dev", ONWARD])?;
+            router.ip(&["-6", "address", "add", &format!("fd99:254::{own}/64"), "dev", ONWARD, "nodad"])?;
+            router.ip(&["route", "add", &format!("10.99.{far}.0/24"), "via", &format!("10.99.254.{far}")])?;
+            router.ip(&["-6", "route", "add", &format!("fd99:{far}::/64"), "via", &format!("fd99:254::{far}")])?;
+            let addresses = [format!("10.99.254.{far}"), format!("fd99:254::{far}")];
+            meet(router, ONWARD, &addresses, &hardware(next, ONWARD)?)?;
         }
         Ok(())
     }

@@ -67,6 +67,9 @@ pub struct Options {
     /// Several messages per write (throughput only)
     #[arg(long)]
     pub batched: bool,
+    /// Over udp: nothing may be lost (thalweg only)
+    #[arg(long)]
+    pub reliable: bool,
     /// The processor this process runs on [default: the first one it may use]
     #[arg(long, value_name = "CPU", conflicts_with = "no_pin")]
     pub pin: Option<usize>,

@@ -25,6 +25,8 @@ pub struct Settings {
     pub subscribers: usize,
     /// A name known to both ends only.
     pub key: Option<String>,
+    /// Nothing may be lost over a carrier that loses.
+    pub reliable: bool,
     /// How this end reaches the other one, if that is on another host.
     pub reach: Reach,
 }

@@ -67,7 +67,14 @@ fn settings(options: &Options, default_count: u64) -> Settings {
     let warmup = options.warmup.unwrap_or(count / 10);
     let terms = Terms { payload, batched: options.batched, ..Terms::new(options.size, count, warmup) };
     let (carrier, subscribers) = (options.carrier, options.subscribers as usize);
-    Settings { carrier, terms, subscribers, key: options.meet.clone(), reach: options.reach.clone() }
+    Settings {
+        carrier,
+        terms,
+        subscribers,
+        key: options.meet.clone(),
+        reach: options.reach.clone(),
+        reliable: options.reliable,
+    }
 }
 
 /// Only the library finds another host, and there are two ends then.
@@ -118,6 +125,9 @@ impl Other {
         let mut command = Command::new("/proc/self/exe");
         command.args(["bench", mode, "--role", "pong", "--engine", &name_of(options.engine)]);
         command.args(["--carrier", &name_of(options.carrier), "--meet", key]);
+        if options.reliable {
+            command.arg("--reliable");
+        }
         match pin {
             Some(cpu) => command.args(["--pin", &cpu.to_string()]),
             None => command.arg("--no-pin"),

@@ -25,7 +25,7 @@ pub fn admit(system: &System, network: &Network, before: &Outcome, new: usize) -
         let choice = fitting(&problem, &standing, group, stays.map(|placed| placed.node))?;
         let (cost, node) = (standing.added(&problem, &choice).cost, choice.node);
         standing.put(&problem, index, choice);
-        after.loads = standing.loads;
+        [after.loads, after.proxied, after.processors] = problem.apart(standing.loads);
         let delays = problem.delays(group, node)?;
         after
             .placed
@@ -38,7 +38,7 @@ pub fn admit(system: &System, network: &Network, before: &Outcome, new: usize) -
 /// The loads without one group's.
 fn lightened(problem: &Problem, outcome: &Outcome, without: Option<&Placed>) -> Standing {
     let mut standing = Standing::new(problem);
-    standing.loads.clone_from(&outcome.loads);
+    standing.loads = [&outcome.loads[..], &outcome.proxied, &outcome.processors].concat();
     for (limit, amount) in without.into_iter().flat_map(|placed| problem.choice(&placed.group, placed.node).uses) {
         standing.loads[limit] -= amount;
     }

@@ -91,6 +91,13 @@ impl<'a> Problem<'a> {
         }
     }
 
+    /// What is carried, by kind of limit: links' directions, proxies, processors.
+    pub fn apart(&self, mut loads: Vec<f64>) -> [Vec<f64>; 3] {
+        let mut proxied = loads.split_off(2 * self.system.links.len());
+        let processors = proxied.split_off(self.system.nodes.len());
+        [loads, proxied, processors]
+    }
+
     pub fn proxies_of(&self, node: usize) -> usize {
         2 * self.system.links.len() + node
     }

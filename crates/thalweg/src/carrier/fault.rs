@@ -5,6 +5,7 @@
 //! | what | [`FaultSend`] | [`FaultReceive`] |
 //! |---|---|---|
 //! | loss, corrupt | yes | yes |
+//! | loss of what is said back | yes | yes |
 //! | rate | yes: `WouldBlock` until it is time | yes: frames are due later |
 //! | delay, jitter, reorder, stall, duplicate | no | yes |
 //!
@@ -17,6 +18,7 @@ use super::{Capabilities, ReceiveHalf, SendHalf, SharedSocket};
 use linux::clock::monotonic_ns;
 use linux::lock::PiMutex;
 use std::io::{self, IoSlice};
+use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
@@ -96,6 +98,34 @@ impl SendHalf for FaultSend {
             state.free_at = now + sending_time_ns(taken, rate);
         }
         Ok(taken)
+    }
+
+    fn hears(&self) -> bool {
+        self.inner.hears()
+    }
+
+    fn admit(&self, member: u64, address: SocketAddr) {
+        self.inner.admit(member, address);
+    }
+
+    fn dismiss(&self, member: u64) {
+        self.inner.dismiss(member);
+    }
+
+    fn hear(&self, buffer: &mut [u8]) -> io::Result<(usize, u64)> {
+        let heard = self.inner.hear(buffer)?;
+        if self.state.lock().dice.chance(self.settings.loss) {
+            Err(io::ErrorKind::WouldBlock.into())
+        } else {
+            Ok(heard)
+        }
+    }
+
+    fn repeat(&self, parts: &[IoSlice<'_>], to: Option<u64>) -> io::Result<usize> {
+        if self.state.lock().dice.chance(self.settings.loss) {
+            return Ok(parts.iter().map(|part| part.len()).sum());
+        }
+        self.inner.repeat(parts, to)
     }
 
     /// With a rate there is none: the wrapped one would say "writable" too early.

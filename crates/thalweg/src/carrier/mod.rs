@@ -25,6 +25,9 @@ use std::time::Duration;
 /// Short enough that a closed node ends its readers at once for a person, long enough to cost nothing.
 pub const TICK: Duration = Duration::from_millis(100);
 
+/// Nobody who was admitted.
+pub const STRANGER: u64 = u64::MAX;
+
 /// What a carrier can do. The planner, `auto` and the conformance suite read it; nobody asks for the carrier's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capabilities {
@@ -87,6 +90,35 @@ pub trait SendHalf: Send + Sync {
         }
     }
 
+    /// Whether [`SendHalf::hear`] can hear anything, so that a flow over this carrier can be made reliable by repeating.
+    fn hears(&self) -> bool {
+        false
+    }
+
+    /// A member of the group says what it has to say from this address from now on.
+    fn admit(&self, _member: u64, _address: SocketAddr) {}
+
+    /// A member left.
+    fn dismiss(&self, _member: u64) {}
+
+    /// What a subscriber says back: its length, and who said it (0 where there is only one; [`STRANGER`]: none
+    /// that was admitted). Never waits; called by one thread, while others send. A datagram longer than `buffer` is cut.
+    ///
+    /// # Errors
+    /// `WouldBlock` when there is nothing; `Unsupported` where nobody can say anything.
+    fn hear(&self, _buffer: &mut [u8]) -> io::Result<(usize, u64)> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// Repeats a datagram, to one member of a group if `to` says which. Never waits; may be called while another thread
+    /// sends.
+    ///
+    /// # Errors
+    /// As [`SendHalf::send`].
+    fn repeat(&self, parts: &[IoSlice<'_>], _to: Option<u64>) -> io::Result<usize> {
+        self.send(parts)
+    }
+
     /// The socket by which packets leave. `None`: there is none, or it cannot be marked while it is in use.
     fn socket(&self) -> Option<SharedSocket> {
         None
@@ -107,6 +139,14 @@ pub trait ReceiveHalf: Send {
 
     /// Becomes readable when there is something to receive. `None`: only a waiting `receive` tells.
     fn descriptor(&self) -> Option<BorrowedFd<'_>>;
+
+    /// Says something back to the publisher, as one datagram, without waiting.
+    ///
+    /// # Errors
+    /// `WouldBlock` when there is no room now; `Unsupported` where nobody would hear it.
+    fn answer(&mut self, _bytes: &[u8]) -> io::Result<usize> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
 
     /// The socket by which acknowledgements leave. `None`: there is none, or it cannot be marked while it is in use.
     fn socket(&self) -> Option<SharedSocket> {

@@ -91,6 +91,11 @@ pub struct Way {
 }
 
 impl Way {
+    /// What is said back.
+    fn back(self) -> Self {
+        Self { from: self.to, to: self.from }
+    }
+
     /// One packet of the file, with `length` bytes of payload.
     fn write(self, out: &mut Vec<u8>, stamp_ns: u64, payload: impl Iterator<Item = u8>, length: usize) {
         out.extend_from_slice(&((stamp_ns / 1_000_000_000) as u32).to_le_bytes());
@@ -185,6 +190,31 @@ impl SendHalf for RecordSend {
         Ok(taken)
     }
 
+    fn hears(&self) -> bool {
+        self.inner.hears()
+    }
+
+    fn admit(&self, member: u64, address: SocketAddr) {
+        self.inner.admit(member, address);
+    }
+
+    fn dismiss(&self, member: u64) {
+        self.inner.dismiss(member);
+    }
+
+    fn hear(&self, buffer: &mut [u8]) -> io::Result<(usize, u64)> {
+        let (length, who) = self.inner.hear(buffer)?;
+        let kept = length.min(buffer.len());
+        self.recorder.write(self.way.back(), &[IoSlice::new(&buffer[..kept])], kept);
+        Ok((length, who))
+    }
+
+    fn repeat(&self, parts: &[IoSlice<'_>], to: Option<u64>) -> io::Result<usize> {
+        let taken = self.inner.repeat(parts, to)?;
+        self.recorder.write(self.way, parts, taken);
+        Ok(taken)
+    }
+
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         self.inner.descriptor()
     }
@@ -222,6 +252,12 @@ impl ReceiveHalf for RecordReceive {
         let kept = n.min(buffer.len());
         self.recorder.write(self.way, &[IoSlice::new(&buffer[..kept])], kept);
         Ok(n)
+    }
+
+    fn answer(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let taken = self.inner.answer(bytes)?;
+        self.recorder.write(self.way.back(), &[IoSlice::new(bytes)], taken);
+        Ok(taken)
     }
 
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {

@@ -66,6 +66,14 @@ impl SendHalf for UdpSend {
         send_now(self.socket.as_fd(), parts).map_err(no_room)
     }
 
+    fn hears(&self) -> bool {
+        true
+    }
+
+    fn hear(&self, buffer: &mut [u8]) -> io::Result<(usize, u64)> {
+        linux::socket::receive(self.socket.as_fd(), buffer, false).map(|length| (length, 0))
+    }
+
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         Some(self.socket.as_fd())
     }
@@ -100,6 +108,10 @@ impl ReceiveHalf for UdpReceive {
     #[inline]
     fn receive(&mut self, buffer: &mut [u8], wait: bool) -> io::Result<usize> {
         linux::socket::receive(self.socket.as_fd(), buffer, wait).map_err(interrupted)
+    }
+
+    fn answer(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        linux::socket::send(self.socket.as_fd(), bytes)
     }
 
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {

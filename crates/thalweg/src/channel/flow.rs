@@ -4,25 +4,32 @@
 //! the flow's class, or the flow's own while its channel has scheduling of its own (then nothing is sent inline).
 
 mod batch;
+mod measured;
+mod reliable;
 mod thread;
 
 pub use batch::Batching;
 
 use super::outgoing::Outgoing;
 use super::queue::{Entry, Pushed, Queue};
+use super::reliable::SenderSettings;
 use super::right::SendRight;
 use crate::carrier::{Capabilities, SendHalf, SharedSocket};
 use crate::driver::{FlowNews, Own, Senders};
 use crate::port::Outcome;
+use crate::stages::Stages;
 use crate::trace::{self, Step};
 use crate::wire::{FRAGMENT_HEADER, Fragment, HEADER, Header, Kind};
+use linux::clock::monotonic_ns;
 use linux::futex::{self, Scope};
 use linux::lock::PiMutex;
+use measured::Measured;
 use qos::Class;
+use reliable::{FULL_PAUSE, Kept};
 use std::io::{self, IoSlice};
 use std::os::fd::BorrowedFd;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 /// What a flow needs to know of its channel.
@@ -32,6 +39,8 @@ pub(crate) struct FlowSettings {
     /// Bytes of fragments that may leave without a pause: half of what the receiver's socket buffer holds.
     pub burst: usize,
     pub batching: Option<Batching>,
+    /// Nothing is lost, although the carrier loses.
+    pub reliable: Option<SenderSettings>,
 }
 
 /// One flow. Shared by the publishing thread, its sender thread and the control thread.
@@ -47,11 +56,14 @@ pub(crate) struct Flow {
     right: SendRight,
     pending: PiMutex<Pending>,
     batch: PiMutex<Vec<u8>>,
-    room: AtomicU32, // counts what left the queue: a publisher that blocks waits on it
-    next: AtomicU32, // flow sequence number of the next message
+    kept: Option<Kept>, // what was sent and is not acknowledged, of a reliable flow over datagrams
+    room: AtomicU32,    // counts what left the queue: a publisher that blocks waits on it
+    next: AtomicU32,    // flow sequence number of the next message
     ended: AtomicBool,
     retired: AtomicBool, // a multicast flow that takes no further members
     pub dropped: AtomicU64,
+    /// Of the channel that it was opened for.
+    pub stages: OnceLock<Arc<Stages>>,
     senders: Arc<Senders>,
 }
 
@@ -110,6 +122,7 @@ impl Flow {
         Self {
             pending: PiMutex::new(Pending { partial: None, queue: Queue::new(settings.policy) }),
             waits: link.set_patience(settings.policy.patience()),
+            kept: settings.reliable.map(Kept::new),
             settings,
             class: AtomicU8::new(class as u8),
             own: PiMutex::new(None),
@@ -124,6 +137,7 @@ impl Flow {
             ended: AtomicBool::new(false),
             retired: AtomicBool::new(false),
             dropped: AtomicU64::new(0),
+            stages: OnceLock::new(),
             senders,
         }
     }
@@ -140,6 +154,9 @@ impl Flow {
         if self.settings.batching.is_some() && self.batches() {
             return self.offer_batched(message);
         }
+        if self.is_window_full() {
+            return self.wait_in_queue(message);
+        }
         if self.right.try_inline() { self.send_inline(message) } else { self.wait_in_queue(message) }
     }
 
@@ -152,6 +169,9 @@ impl Flow {
         }
         match sent {
             Ok(Sent::All) => {
+                if let Some(kept) = self.kept.as_ref().filter(|kept| kept.is_needed()) {
+                    self.keep_sent(kept, message.stamp, cursor.flow_seq, message.keep());
+                }
                 if self.right.finish_inline() {
                     self.submit();
                 }
@@ -165,7 +185,13 @@ impl Flow {
                 Outcome::Queued
             }
             Err(error) => {
-                let outcome = self.failed(&error);
+                let outcome = match &self.kept {
+                    Some(kept) if kept.is_needed() && !is_final(&error) => {
+                        self.keep_sent(kept, message.stamp, cursor.flow_seq, message.keep());
+                        Outcome::Queued
+                    }
+                    _ => self.failed(&error),
+                };
                 if self.right.finish_inline() {
                     self.submit();
                 }
@@ -266,7 +292,7 @@ impl Flow {
         Header {
             length: length as u32,
             kind,
-            flags: 0,
+            flags: self.kept.as_ref().map_or(0, Kept::flags),
             flow: self.settings.id,
             sequence: flow_seq,
             sample: seq,
@@ -327,6 +353,9 @@ impl Flow {
         }
         for _ in 0..VISIT {
             self.right.look();
+            if self.is_window_full() {
+                return Drained::Pause(FULL_PAUSE);
+            }
             let Some(mut partial) = self.next_pending() else {
                 if self.right.release() {
                     return Drained::Empty;
@@ -334,18 +363,35 @@ impl Flow {
                 continue;
             };
             let entry = &partial.entry;
+            let measured = Measured::begin(self, entry);
             match self.transmit(entry.buffer.payload(), entry.seq, entry.stamp, &mut partial.cursor) {
-                Ok(Sent::All) => {}
+                Ok(Sent::All) => {
+                    measured.end(entry.offered);
+                    self.keep_drained(partial);
+                }
                 Ok(waiting) => {
                     self.pending.lock().partial = Some(partial);
                     return if matches!(waiting, Sent::Pause) { Drained::Pause(BURST_PAUSE) } else { Drained::Blocked };
                 }
+                Err(error) if self.kept.is_some() && !is_final(&error) => self.keep_drained(partial),
                 Err(error) => {
                     self.failed(&error);
                 }
             }
         }
         Drained::Pause(Duration::ZERO)
+    }
+
+    /// Too much is unacknowledged for a further message.
+    #[inline]
+    fn is_window_full(&self) -> bool {
+        self.kept.as_ref().is_some_and(Kept::is_full)
+    }
+
+    fn keep_drained(&self, Partial { entry, cursor }: Partial) {
+        if let Some(kept) = self.kept.as_ref().filter(|kept| kept.is_needed()) {
+            self.keep_sent(kept, monotonic_ns(), cursor.flow_seq, entry);
+        }
     }
 
     fn next_pending(&self) -> Option<Partial> {
@@ -366,7 +412,7 @@ impl Flow {
     /// A broken stream ends the flow; a datagram that could not leave is a lost sample.
     fn failed(&self, error: &io::Error) -> Outcome {
         self.dropped.fetch_add(1, Relaxed);
-        if self.capabilities.stream || error.kind() == io::ErrorKind::BrokenPipe {
+        if self.capabilities.stream || is_final(error) {
             self.end();
             return Outcome::NotConnected;
         }
@@ -405,8 +451,9 @@ impl Flow {
     pub fn waiting(&self) -> usize {
         // One lock after the other, never both: a failing batch takes them in the other order.
         let batched = usize::from(!self.batch.lock().is_empty());
+        let unacknowledged = self.kept.as_ref().map_or(0, Kept::unacknowledged);
         // A message that is being sent is in no queue, but whoever sends it holds the right.
-        self.pending.lock().queue.len() + usize::from(!self.right.is_free()) + batched
+        self.pending.lock().queue.len() + usize::from(!self.right.is_free()) + batched + unacknowledged
     }
 
     /// Ends the flow at once; what waits is dropped.
@@ -442,6 +489,11 @@ impl Flow {
     pub fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         self.link.descriptor()
     }
+}
+
+/// Nothing more can leave, not even as a datagram.
+fn is_final(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::BrokenPipe
 }
 
 fn blocked(error: io::Error) -> io::Result<Sent> {

@@ -53,13 +53,14 @@ pub struct Counters {
     pub outdated: u64,
 }
 
-/// Puts fragments of one flow together. At most two messages are in progress; buffers are used again, so that equal
+/// Puts fragments of one flow together. At most two messages are in progress, where nothing else is said; buffers are used again, so that equal
 /// sizes allocate nothing. All reassemblies of a node share one budget of bytes.
 #[derive(Debug)]
 pub struct Reassembly {
-    slots: [Slot; SLOTS],
-    done: [Option<u64>; REMEMBERED],
+    slots: Vec<Slot>,
+    done: Vec<Option<u64>>,
     next_done: usize,
+    last_whole: Option<usize>,
     max_message: usize,
     timeout_ns: u64,
     budget: Arc<AtomicUsize>,
@@ -70,10 +71,18 @@ impl Reassembly {
     /// For messages of at most `max_message` bytes that are given up `timeout_ns` after their first fragment.
     /// `budget` holds the bytes that are left for all flows of the node.
     pub fn new(max_message: usize, timeout_ns: u64, budget: Arc<AtomicUsize>) -> Self {
+        let mut this = Self::with_slots(SLOTS, max_message, timeout_ns, budget);
+        this.done = vec![None; REMEMBERED];
+        this
+    }
+
+    /// As [`Reassembly::new`], with so many messages in progress; that a message was whole already is for the caller to know.
+    pub fn with_slots(count: usize, max_message: usize, timeout_ns: u64, budget: Arc<AtomicUsize>) -> Self {
         Self {
-            slots: Default::default(),
-            done: [None; REMEMBERED],
+            slots: (0..count).map(|_| Slot::default()).collect(),
+            done: Vec::new(),
             next_done: 0,
+            last_whole: None,
             max_message,
             timeout_ns,
             budget,
@@ -91,8 +100,11 @@ impl Reassembly {
             Ok(None) => Ok(None),
             Ok(Some(index)) => {
                 self.counters.complete += 1;
-                self.done[self.next_done] = Some(sample);
-                self.next_done = (self.next_done + 1) % REMEMBERED;
+                if let Some(place) = self.done.get_mut(self.next_done) {
+                    *place = Some(sample);
+                    self.next_done = (self.next_done + 1) % REMEMBERED;
+                }
+                self.last_whole = Some(index);
                 let slot = &mut self.slots[index];
                 slot.sample = None;
                 Ok(Some(&slot.buffer[..slot.total]))
@@ -131,6 +143,46 @@ impl Reassembly {
     /// What was counted so far.
     pub fn counters(&self) -> Counters {
         self.counters
+    }
+
+    /// The message that became whole last, until the next fragment comes.
+    pub fn finished(&self) -> Option<&[u8]> {
+        let slot = self.slots.get(self.last_whole?)?;
+        slot.sample.is_none().then_some(&slot.buffer[..slot.total])
+    }
+
+    /// Whether a fragment of this message pushes out no other one but those up to sample `over`, which nobody waits for.
+    pub fn has_room_for(&self, sample: u64, over: u64) -> bool {
+        let fits = |slot: &Slot| slot.sample.is_none_or(|other| other == sample || other <= over);
+        self.slots.iter().any(fits)
+    }
+
+    /// Whether a piece of this message is missing before one that is here.
+    pub fn has_hole(&self, sample: u64) -> bool {
+        self.progress(sample).is_some_and(|slot| slot.received < slot.end)
+    }
+
+    /// What is missing of a message that was begun, as (first byte, byte after the last): all, or only what lies before a
+    /// piece that is here.
+    pub fn missing(&self, sample: u64, all: bool) -> impl Iterator<Item = (usize, usize)> + '_ {
+        let slot = self.progress(sample);
+        let end = slot.map_or(0, |slot| if all { slot.total } else { slot.end });
+        let mut at = 0;
+        std::iter::from_fn(move || {
+            let slot = slot?;
+            while at < end && slot.has(at) {
+                at = slot.after(at);
+            }
+            let from = at;
+            while at < end && !slot.has(at) {
+                at = slot.after(at);
+            }
+            (from < at).then_some((from, at.min(end)))
+        })
+    }
+
+    fn progress(&self, sample: u64) -> Option<&Slot> {
+        self.slots.iter().find(|slot| slot.sample == Some(sample))
     }
 
     fn counter(&mut self, reason: Refused) -> &mut u64 {
@@ -205,6 +257,7 @@ struct Slot {
     step: Option<usize>, // length of every piece but the last; unknown while only the last one is here
     tail: Option<usize>, // offset of the last piece, if it is here
     received: usize,     // bytes
+    end: usize,          // of the last piece that is here
     since_ns: u64,
     seen: Vec<u64>,
     buffer: Vec<u8>,
@@ -214,7 +267,22 @@ struct Slot {
 impl Slot {
     fn begin(&mut self, now_ns: u64, sample: u64, total: usize) {
         (self.sample, self.total, self.since_ns) = (Some(sample), total, now_ns);
-        (self.step, self.tail, self.received) = (None, None, 0);
+        (self.step, self.tail, self.received, self.end) = (None, None, 0, 0);
+    }
+
+    /// Whether the piece that begins there is here.
+    fn has(&self, at: usize) -> bool {
+        let inner = |step| self.seen.get(at / step / 64).is_some_and(|word| word & (1u64 << (at / step % 64)) != 0);
+        self.tail == Some(at) || self.step.is_some_and(inner)
+    }
+
+    /// Where the piece after it begins.
+    fn after(&self, at: usize) -> usize {
+        match (self.step, self.tail) {
+            (Some(step), _) => (at + step).min(self.total),
+            (None, Some(tail)) if at < tail => tail,
+            _ => self.total,
+        }
     }
 
     /// Makes room for `total` bytes and `words` of bitmap, paid from the budget.
@@ -250,6 +318,7 @@ impl Slot {
         }
         self.buffer[offset..offset + bytes.len()].copy_from_slice(bytes);
         self.received += bytes.len();
+        self.end = self.end.max(offset + bytes.len());
         Ok(self.received == total)
     }
 

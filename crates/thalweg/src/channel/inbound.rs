@@ -2,8 +2,13 @@
 //!
 //! Owned by exactly one thread; moving it is sending it, so nothing is lost or reordered when a channel changes threads.
 
+mod measured;
+mod reliable;
+
+use self::measured::note_stages;
 use super::accept::Accept;
 use super::fragment::{Reassembly, Refused};
+use super::reliable::{Receiver, ReceiverSettings};
 use crate::carrier::{Interrupt, ReceiveHalf, TICK};
 use crate::port::{AnyInlet, Channel, Delivery, Payload, SampleInfo};
 use crate::trace;
@@ -28,8 +33,8 @@ enum Source {
 enum Framing {
     /// Frames follow each other.
     Stream(StreamParser),
-    /// One frame per datagram; large messages come in fragments.
-    Datagrams { buffer: Vec<u8>, reassembly: Reassembly },
+    /// One frame per datagram; large messages come in fragments. On a reliable flow gaps are asked for.
+    Datagrams { buffer: Vec<u8>, reassembly: Reassembly, receiver: Option<Box<Receiver>> },
 }
 
 /// What one step did.
@@ -58,6 +63,8 @@ pub(crate) struct Inbound {
 /// What the handshake agreed for the receiving end.
 pub(crate) struct Agreed {
     pub flow: u32,
+    /// The publisher repeats what is lost.
+    pub reliable: Option<ReceiverSettings>,
     pub max_message: usize,
     pub stream: bool,
     /// Deliver only samples after this one (0: all).
@@ -80,8 +87,8 @@ impl Inbound {
         let framing = if agreed.stream {
             Framing::Stream(StreamParser::new(agreed.max_message, Some(agreed.flow)))
         } else {
-            let reassembly = Reassembly::new(agreed.max_message, REASSEMBLY_TIMEOUT_NS, agreed.budget.clone());
-            Framing::Datagrams { buffer: vec![0; DATAGRAM], reassembly }
+            let (reassembly, receiver) = reliable::parts(&agreed);
+            Framing::Datagrams { buffer: vec![0; DATAGRAM], reassembly, receiver }
         };
         Self::with(channel, inlet, Source::Half(half, framing), &agreed)
     }
@@ -92,7 +99,7 @@ impl Inbound {
     }
 
     fn with(channel: Arc<Channel>, inlet: Arc<dyn AnyInlet>, source: Source, agreed: &Agreed) -> Self {
-        let mut accept = Accept::new(None, true);
+        let mut accept = Accept::new(agreed.reliable.as_ref().map(|reliable| reliable.first), true);
         if agreed.resume_after > 0 {
             accept.resume_after(agreed.resume_after);
         }
@@ -143,6 +150,7 @@ impl Inbound {
 
     /// As [`Inbound::step`], waiting at most `timeout`, which is less than a tick.
     pub fn step_within(&mut self, timeout: Duration) -> Step {
+        let timeout = self.until_timer().map_or(timeout, |left| left.min(timeout));
         match &mut self.source {
             Source::Ring(ring) => drop(ring.wait(timeout)),
             Source::Half(half, _) => match half.descriptor() {
@@ -158,6 +166,7 @@ impl Inbound {
         if self.channel.is_cut() {
             return Step::Ended("closed".to_owned());
         }
+        let wait = wait && !self.waits_for_timer();
         let received = match &mut self.source {
             Source::Half(half, Framing::Stream(parser)) => half.receive(parser.space(), wait),
             Source::Half(half, Framing::Datagrams { buffer, .. }) => half.receive(buffer, wait),
@@ -166,11 +175,10 @@ impl Inbound {
         match received {
             Ok(count) => self.received(count),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                if self.is_over() {
-                    Step::Ended("closed".to_owned())
-                } else {
-                    Step::Nothing
+                if let Some(delivered) = self.tick() {
+                    return Step::Delivered(delivered);
                 }
+                if self.is_over() { Step::Ended("closed".to_owned()) } else { Step::Nothing }
             }
             // A datagram socket reports that the peer's socket is gone: the handshake's stream tells for certain.
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused && !self.is_stream() => Step::Nothing,
@@ -205,7 +213,7 @@ impl Inbound {
                 Ok(Some(frame)) if frame.header.kind == Kind::End => {
                     return Step::Ended("the publisher closed".into());
                 }
-                Ok(Some(frame)) if frame.header.kind == Kind::KeepAlive => {}
+                Ok(Some(frame)) if matches!(frame.header.kind, Kind::KeepAlive | Kind::Acknowledgement) => {}
                 Ok(Some(frame)) => {
                     let message = parser.payload(frame.range);
                     delivered += deliver(accept, channel, inlet.as_ref(), &frame.header, message, now);
@@ -216,8 +224,16 @@ impl Inbound {
     }
 
     fn received_datagram(&mut self, count: usize, now: u64) -> Step {
-        let Self { source: Source::Half(_, Framing::Datagrams { buffer, reassembly }), accept, channel, inlet, .. } =
-            self
+        if self.is_reliable() {
+            return self.received_reliably(count, now);
+        }
+        let Self {
+            source: Source::Half(half, Framing::Datagrams { buffer, reassembly, .. }),
+            accept,
+            channel,
+            inlet,
+            ..
+        } = self
         else {
             return Step::Nothing;
         };
@@ -228,15 +244,16 @@ impl Inbound {
             return if channel.is_closed() { Step::Ended("closed".to_owned()) } else { Step::Nothing };
         };
         let inlet = inlet.as_ref();
+        let at = (now, channel.stages.measures(header.sample).then(|| half.descriptor()).flatten());
         match header.kind {
-            Kind::Message => Step::Delivered(deliver(accept, channel, inlet, &header, payload, now)),
+            Kind::Message => Step::Delivered(deliver_from(at, accept, channel, inlet, &header, payload)),
             Kind::Fragment => {
-                let Ok((at, piece)) = Fragment::parse(payload) else {
+                let Ok((place, piece)) = Fragment::parse(payload) else {
                     channel.counters.strange.fetch_add(1, Relaxed);
                     return Step::Nothing;
                 };
-                match reassembly.insert(now, header.sample, at, piece) {
-                    Ok(Some(message)) => Step::Delivered(deliver(accept, channel, inlet, &header, message, now)),
+                match reassembly.insert(now, header.sample, place, piece) {
+                    Ok(Some(message)) => Step::Delivered(deliver_from(at, accept, channel, inlet, &header, message)),
                     Err(Refused::Inconsistent | Refused::OverBudget) => {
                         channel.counters.strange.fetch_add(1, Relaxed);
                         Step::Nothing
@@ -245,7 +262,7 @@ impl Inbound {
                 }
             }
             Kind::End => Step::Ended("the publisher closed".into()),
-            Kind::KeepAlive => Step::Nothing,
+            Kind::KeepAlive | Kind::Acknowledgement => Step::Nothing,
         }
     }
 
@@ -285,6 +302,7 @@ impl Inbound {
             count(&self.channel, meta.seq, taken.len(), self.accept.counters().lost);
             let info = info(&self.channel, meta.seq, meta.stamp_ns, linux::clock::monotonic_ns());
             trace::step(trace::Step::Deliver);
+            let measured = self.channel.stages.measures(meta.seq);
             if self.inlet.keeps() {
                 let payload = Payload::Shared(ring.keep(taken));
                 self.channel.gate.deliver(self.inlet.as_ref(), Delivery { info, payload });
@@ -292,6 +310,9 @@ impl Inbound {
                 let payload = Payload::Bytes(ring.bytes(&taken));
                 self.channel.gate.deliver(self.inlet.as_ref(), Delivery { info, payload });
                 ring.give_back(taken);
+            }
+            if measured {
+                note_stages(&self.channel, &info, None);
             }
         }
         if delivered > 0 {
@@ -313,6 +334,18 @@ fn deliver(
     message: &[u8],
     now: u64,
 ) -> u32 {
+    deliver_from((now, None), accept, channel, inlet, header, message)
+}
+
+/// The same of a sample that was received at `now`, from a socket that may know when its packet came.
+fn deliver_from(
+    (now, from): (u64, Option<BorrowedFd<'_>>),
+    accept: &mut Accept,
+    channel: &Channel,
+    inlet: &dyn AnyInlet,
+    header: &Header,
+    message: &[u8],
+) -> u32 {
     trace::step(trace::Step::Parse);
     trace::step(trace::Step::Accept);
     let new = accept.frame(header.sequence).is_new() && accept.sample(header.sample);
@@ -322,7 +355,12 @@ fn deliver(
     count(channel, header.sample, message.len(), accept.counters().lost);
     trace::step(trace::Step::Deliver);
     let info = info(channel, header.sample, header.stamp_ns, now);
+    let measured = channel.stages.measures(header.sample);
+    let arrived = from.filter(|_| measured).and_then(linux::socket::arrived_ns);
     channel.gate.deliver(inlet, Delivery { info, payload: Payload::Bytes(message) });
+    if measured {
+        note_stages(channel, &info, arrived);
+    }
     1
 }
 
@@ -335,6 +373,7 @@ pub(crate) fn info(channel: &Channel, seq: u64, source_ns: u64, received_ns: u64
         source_ns,
         received_ns,
         same_clock: channel.same_clock,
+        historical: false,
         scaled: channel.provenance(),
     }
 }

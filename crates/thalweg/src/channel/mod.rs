@@ -2,11 +2,15 @@
 //! clock and calls carriers.
 
 pub mod accept;
+pub mod bucket;
 pub mod buffer;
 pub mod flow;
 pub mod fragment;
+pub mod history;
 pub mod inbound;
+pub mod late;
 pub mod outgoing;
 pub mod proxy;
 pub mod queue;
+pub mod reliable;
 pub mod right;

@@ -70,6 +70,38 @@ pub struct PortInfo {
     /// sent (of a subscriber). Over TCP they go back on the connection of the samples (YARP's replies, Y-08).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answers: Option<PortId>,
+    /// How a subscriber stands to histories.
+    #[serde(default, skip_serializing_if = "PullRole::is_push")]
+    pub pull: PullRole,
+}
+
+/// How a subscriber stands to histories.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PullRole {
+    /// It gets what is published, and may ask besides.
+    #[default]
+    Push,
+    /// It asks, and has no channels.
+    Only,
+    /// It keeps what arrives for others to ask: a relay's.
+    Keeps,
+}
+
+impl PullRole {
+    fn is_push(&self) -> bool {
+        *self == PullRole::Push
+    }
+}
+
+impl PortInfo {
+    /// Whether other nodes may ask this port for samples that it keeps.
+    pub fn can_be_asked(&self) -> bool {
+        match self.direction {
+            Direction::Publisher => crate::port::kept_at_publisher(&self.qos).is_some(),
+            Direction::Subscriber => self.pull == PullRole::Keeps,
+        }
+    }
 }
 
 /// A node's full state.
@@ -99,6 +131,20 @@ pub struct Document {
     pub socket: Option<PathBuf>,
     /// Its ports.
     pub ports: BTreeMap<PortId, PortInfo>,
+    /// What it carries for others, if it is a relay.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub relay: Option<RelayLoad>,
+}
+
+/// What a relay carries for others, within the last second.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RelayLoad {
+    /// Proxies: one for each channel that leads from it.
+    pub proxies: u32,
+    /// Samples per second that come from their sources.
+    pub samples_per_s: u64,
+    /// Payload bytes of these per second.
+    pub bytes_per_s: u64,
 }
 
 /// What moved a document from `base` to `revision`.
@@ -114,6 +160,9 @@ pub struct Change {
     /// Ports that are gone.
     #[serde(default)]
     pub removed: Vec<PortId>,
+    /// A relay's new load.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub relay: Option<RelayLoad>,
 }
 
 impl Document {
@@ -126,13 +175,14 @@ impl Document {
             self.ports.remove(port);
         }
         self.ports.extend(change.added.iter().map(|(id, port)| (*id, port.clone())));
+        self.relay = change.relay.or(self.relay);
         self.revision = change.revision;
         true
     }
 
     /// Adds and removes ports, moves to the next revision and gives the change to announce.
     pub fn edit(&mut self, added: BTreeMap<PortId, PortInfo>, removed: Vec<PortId>) -> Change {
-        let change = Change { base: self.revision, revision: self.revision + 1, added, removed };
+        let change = Change { base: self.revision, revision: self.revision + 1, added, removed, relay: None };
         self.apply(&change);
         change
     }
@@ -149,6 +199,7 @@ impl Change {
             }
         }
         self.added.extend(next.added.iter().map(|(id, port)| (*id, port.clone())));
+        self.relay = next.relay.or(self.relay);
         self.revision = next.revision;
     }
 }

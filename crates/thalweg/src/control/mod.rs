@@ -22,7 +22,7 @@ pub mod static_file;
 #[cfg(feature = "zenoh")]
 pub mod zenoh;
 
-pub use document::{Change, Direction, Document, NodeId, PortId, PortInfo};
+pub use document::{Change, Direction, Document, NodeId, PortId, PortInfo, PullRole, RelayLoad};
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -98,3 +98,5 @@ pub trait Discovery: Send {
 pub const CONTROL_LINK: u8 = b'C';
 /// First byte of a stream that asks for a channel (see `crate::handshake`).
 pub const CHANNEL_HANDSHAKE: u8 = b'H';
+/// First byte of a stream that asks a history (see `crate::pull`).
+pub const PULL: u8 = b'P';

@@ -105,6 +105,7 @@ impl Control {
         let ports = (answers.publisher.clone(), wanted.subscriber.clone());
         let channel = self.channel(pair, (&ports.0, &ports.1), "tcp", answers.incarnation, same_clock);
         let agreed = Agreed {
+            reliable: None,
             flow: answers.flow,
             max_message: channel.max_message as usize,
             stream: true,
@@ -137,7 +138,7 @@ impl Control {
         tcp::keep_linear(&stream);
         let pair = (PortRef { node: here.node, port: answers.port }, PortRef { node: asker.node, port: waiting });
         let qos = &outlet.info().qos;
-        let settings = FlowSettings { id: answers.flow, policy: qos.queue, burst: 0, batching };
+        let settings = FlowSettings { id: answers.flow, policy: qos.queue, burst: 0, batching, reliable: None };
         let place = Place { local, peer, port_number: 0 };
         let way = Way::Flow(self.flow(settings, qos.class, Box::new(half), tcp::CAPABILITIES, &place));
         let ports = (outlet.info(), &subscriber);

@@ -7,11 +7,13 @@ use super::reader::{CALLBACK, ServedBy, guarded};
 use super::wanted::{Candidate, Pair, Progress, Route, Wanted, candidates};
 use crate::channel::proxy::Proxy;
 use crate::control::matching::{Match, compare};
-use crate::control::{Direction, Document, PortInfo};
+use crate::control::{Direction, Document, PortInfo, PullRole};
+use crate::driver::{Fetch, Holder, Latecomer};
 use crate::event::Event;
 use crate::port::{AnyInlet, Channel, LOCAL, PortRef, Way};
+use crate::pull::Identity;
 use linux::poll::Readiness;
-use qos::Place;
+use qos::{Durability, Place};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
@@ -22,7 +24,8 @@ static NEXT: AtomicU64 = AtomicU64::new(1);
 impl Control {
     /// Whether two ports belong together; wants their channel if so.
     pub(super) fn consider(&mut self, publisher: PortRef, offered: &PortInfo, subscriber: PortRef, asked: &PortInfo) {
-        if offered.direction != Direction::Publisher || self.wanted.contains_key(&(publisher, subscriber)) {
+        let pulls = asked.pull == PullRole::Only;
+        if offered.direction != Direction::Publisher || pulls || self.wanted.contains_key(&(publisher, subscriber)) {
             return;
         }
         let names = (offered.name.clone(), asked.name.clone());
@@ -77,12 +80,38 @@ impl Control {
         if let Some(extra) = self.added_carriers(&there, offered, asked, only) {
             ways.splice(0..0, extra);
         }
+        if proxy.place == Place::Subscriber && proxy.picture.is_some() {
+            ways = candidates(&here, &here, offered, asked, only); // this node hosts it
+        }
+        if proxy.picture.is_some() {
+            ways.retain(|way| !matches!(way.carrier.as_str(), "local" | "mcast"));
+        }
         if proxy.place == Place::Subscriber {
             ways.iter_mut().for_each(|way| way.place = Place::Subscriber);
         }
         if !self.state.settings.around.is_nothing() {
             ways.retain(|way| !matches!(way.carrier.as_str(), "local" | "shm"));
         }
+        if let Place::Relay(name) = &proxy.place {
+            ways.splice(0..0, self.ways_by_relay(&here, name, (offered, asked), only));
+        }
+        ways
+    }
+
+    /// The ways by the relay of this name: of its node, or of its host. What a relay hosts has a group of one only.
+    fn ways_by_relay(
+        &self,
+        here: &Document,
+        name: &str,
+        (offered, asked): (&PortInfo, &PortInfo),
+        only: Option<&str>,
+    ) -> Vec<Candidate> {
+        let directory = self.state.directory();
+        let relays = || directory.nodes().filter(|node| node.relay.is_some());
+        let found = relays().find(|node| node.name == name).or_else(|| relays().find(|node| node.host_name == name));
+        let mut ways = found.map_or(Vec::new(), |relay| candidates(here, relay, offered, asked, only));
+        ways.retain(|way| matches!(way.carrier.as_str(), "tcp" | "udp" | "shm"));
+        ways.iter_mut().for_each(|way| way.place = Place::Relay(name.to_owned()));
         ways
     }
 
@@ -162,6 +191,7 @@ impl Control {
             self.forget_channel(older);
         }
         let channel = Arc::new(channel);
+        self.keep_samples_of(&channel, inlet.as_ref());
         if let Err(error) = self.start_server(&inlet) {
             return self.try_failed((publisher, subscriber), &format!("no thread for its callbacks: {error}"));
         }
@@ -225,6 +255,7 @@ impl Control {
         incarnation: u64,
         same_clock: bool,
     ) -> Channel {
+        let sends = self.begin_policies((publisher, subscriber), (offered, asked), carrier);
         Channel {
             id: NEXT.fetch_add(1, Ordering::Relaxed),
             publisher,
@@ -239,6 +270,7 @@ impl Control {
             proxied: None,
             replaces: None,
             selection: Default::default(),
+            sends,
             gate: Default::default(),
             counters: Default::default(),
             closed: Default::default(),
@@ -246,7 +278,50 @@ impl Control {
             cut: Default::default(),
             sockets: Default::default(),
             flow: Default::default(),
+            stages: Default::default(),
+            member: Default::default(),
         }
+    }
+
+    /// A subscriber that keeps what arrives learns whose samples will.
+    pub(super) fn keep_samples_of(&self, channel: &Channel, inlet: &dyn AnyInlet) {
+        let wanted = self.wanted.get(&(channel.publisher, channel.subscriber));
+        let Some((histories, wanted)) = inlet.histories().zip(wanted) else { return };
+        let PortRef { node, port } = channel.publisher;
+        let clock = self.state.directory().node(node).map(|there| there.clock.clone()).unwrap_or_default();
+        let publisher = Identity { node, port, incarnation: channel.incarnation };
+        histories.admit(publisher, &wanted.publisher, &clock);
+    }
+
+    /// Samples of a channel wait for its history, where the subscriber gets what was published before it came.
+    pub(super) fn joins_late(&self, pair: Pair, channel: &Channel) -> Option<Arc<Latecomer>> {
+        let wanted = self.wanted.get(&pair)?;
+        let durable = |qos: &qos::Qos| qos.durability == Durability::TransientLocal;
+        // Pictures of the history are not scaled: none is better than large ones.
+        let whole = channel.provenance().is_none_or(|scaled| scaled.picture.is_none());
+        if !(durable(&wanted.publisher.qos) && durable(&wanted.subscriber.qos) && whole) {
+            return None;
+        }
+        let before = wanted.delivered.filter(|(incarnation, _)| *incarnation == channel.incarnation);
+        let late = Arc::new(Latecomer::new(before.map_or(0, |(_, seq)| seq)));
+        channel.gate.wait_for_history(late.clone());
+        Some(late)
+    }
+
+    /// Fetches it, now that the publisher has the channel: what is not in the history comes live.
+    pub(super) fn fetch_history(
+        &self,
+        pair: Pair,
+        channel: &Arc<Channel>,
+        inlet: Arc<dyn AnyInlet>,
+        late: Arc<Latecomer>,
+    ) {
+        let Some(wanted) = self.wanted.get(&pair) else { return late.end(inlet.as_ref()) };
+        let PortRef { node, port } = channel.publisher;
+        let holder = Holder::publisher(&self.state, node, port, &wanted.publisher);
+        let (message, samples) = (wanted.subscriber.message.clone(), wanted.subscriber.qos.history);
+        let channel = channel.clone();
+        self.state.fetches.begin(&self.state, Fetch { channel, inlet, late, holder, message, samples });
     }
 
     pub(super) fn opened(&mut self, pair: Pair, channel: Arc<Channel>) {
@@ -259,6 +334,7 @@ impl Control {
             wanted.opened(channel.clone(), Instant::now());
         }
         self.matched(&channel);
+        self.source_opened();
     }
 
     /// A channel of a subscriber of this node ended by itself: it is tried again as long as its publisher may be there.
@@ -312,6 +388,9 @@ impl Control {
             && let Ok(mut channels) = inlet.channels().lock()
         {
             channels.retain(|c| !Arc::ptr_eq(c, channel));
+            // A proxy that moved has another channel of the same two.
+            let other = channels.iter().any(|c| c.publisher == channel.publisher);
+            inlet.judge().filter(|_| !other).into_iter().for_each(|judge| judge.left(channel.publisher));
         }
     }
 

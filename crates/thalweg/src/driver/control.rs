@@ -3,6 +3,8 @@
 use super::FlowNews;
 use super::commands::Asker;
 use super::entries::{Entry, Joining};
+use super::host::{Carried, Guest, Hosted, Hosting};
+use super::policies::Watched;
 use super::priority::ByNames;
 use super::proxy::Move;
 use super::state::NodeState;
@@ -15,6 +17,7 @@ use crate::control::kept::Connection;
 use crate::control::{self, Discovery, NodeId, PortId, PortInfo};
 use crate::event::Event;
 use crate::handshake::Parameters;
+use crate::node::RelayLimits;
 use crate::port::{AnyOutlet, Channel};
 use linux::poll::{Poller, Ready};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -43,6 +46,8 @@ pub(crate) enum Command {
     Moved(Pair),
     /// What the flow with this id has to say.
     Flow(u32, FlowNews),
+    /// A publishing port is alive; `None`: all that show it together.
+    Alive(Option<PortId>),
     /// Everything before it was carried out.
     Barrier(mpsc::Sender<()>),
     /// Ask another node.
@@ -85,11 +90,22 @@ pub(crate) struct Control {
     /// What was asked for this node's ends of single channels: also for those that come again.
     pub(super) kept: ByNames,
     /// What was asked for other nodes' ends of channels with this node's ports: for those that start anew.
-    pub(super) lent: ByNames,
+    pub(super) kept_for_others: ByNames,
+    /// Streams that this node hosts proxies for.
+    pub(super) hosted: BTreeMap<Hosting, Hosted>,
+    /// Requests for such streams whose source is not here yet.
+    pub(super) guests: Vec<Guest>,
+    /// What this node carries for others at most; `None`: nothing, it is no relay.
+    pub(super) relay: Option<RelayLimits>,
+    pub(super) carried: Carried,
+    /// When hosted streams were looked at.
+    pub(super) looked: Instant,
     /// The processors that the process might use when the node was opened: what `affinity=default` means for all of it.
     pub(super) processors: Vec<u16>,
     /// Requests that take a channel from multicast to unicast: number, own and other port.
     pub(super) rehoming: Vec<(u64, (String, String))>,
+    /// Ports with policies that time passes for.
+    pub(super) watched: Vec<Watched>,
     pub(super) counts: BTreeMap<&'static str, u64>,
     pub(super) _endpoint: Option<control::local::LocalEndpoint>,
 }
@@ -125,7 +141,7 @@ impl Control {
         for inlet in self.state.inlets() {
             inlet.1.close();
         }
-        for outlet in self.state.outlets() {
+        for outlet in self.outlets() {
             outlet.close();
         }
     }
@@ -140,7 +156,13 @@ impl Control {
         });
         let busy = (!(self.attaching.is_empty() && self.detaching.is_empty() && self.leaving.is_empty()))
             .then(|| Instant::now() + BUSY_PAUSE);
-        wanted.chain(streams).chain(busy).chain(self.next_move()).min()
+        wanted
+            .chain(streams)
+            .chain(busy)
+            .chain(self.next_move())
+            .chain(self.next_look())
+            .chain(self.next_judgement())
+            .min()
     }
 
     pub(super) fn timers(&mut self, now: Instant) {
@@ -151,6 +173,7 @@ impl Control {
             self.detach(outlet, id);
         }
         self.end_older();
+        self.look_at_policies(now);
         let due: Vec<Pair> = self
             .wanted
             .iter()
@@ -161,6 +184,7 @@ impl Control {
         let hopeless: Vec<Pair> = self.wanted.iter().filter(|(_, w)| w.is_hopeless(now)).map(|(p, _)| *p).collect();
         hopeless.into_iter().for_each(|pair| self.drop_wanted(pair, "its node is gone"));
         self.retry_moves(now);
+        self.look_after_hosted(now);
         self.expire_streams(now);
     }
 

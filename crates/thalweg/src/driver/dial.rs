@@ -181,7 +181,7 @@ impl Control {
 
     fn refused(&mut self, dial: &Dial, refused: Refused) {
         let pair = dial.pair;
-        let elsewhere = matches!(refused.policy.as_str(), "carrier" | "system" | "answers");
+        let elsewhere = matches!(refused.policy.as_str(), "carrier" | "system" | "answers" | "relay");
         if dial.moves || dial.proxy.place_is_relay() || elsewhere {
             return self.dial_failed(pair, dial.moves, &format!("refused: {}", refused.remedy));
         }
@@ -200,10 +200,21 @@ impl Control {
         let resume_after = wanted.resume_after(accepted.incarnation);
         let same_clock = accepted.clock == self.state.clock;
         let ports = (&wanted.publisher, &wanted.subscriber);
+        let datagrams = dial.via.as_ref().is_some_and(|via| !via.capabilities().reliable && !via.capabilities().stream);
+        let qos = &inlet.info().qos;
+        let wants_all = qos.reliability == qos::Reliability::Reliable && datagrams;
+        let reliable =
+            super::reliable::receiver_settings(accepted.flow, qos, &accepted.parameters, self.state.budget.clone())
+                .filter(|_| wants_all);
+        let builtin = super::state::CARRIERS.contains(&dial.carrier.as_str());
+        if wants_all && builtin && reliable.is_none() {
+            return self.try_failed(pair, "the publisher's version repeats nothing that is lost: use tcp");
+        }
         let channel = self.channel(pair, ports, &dial.carrier, accepted.incarnation, same_clock);
         let channel = Arc::new(self.scaled(channel, &dial.proxy, &accepted));
         let (moves, asked) = (dial.moves, dial.proxy.clone());
         let agreed = Agreed {
+            reliable,
             flow: accepted.flow,
             max_message: accepted.max_message.min(inlet.info().qos.max_message) as usize,
             stream: dial.via.as_ref().is_none_or(|via| via.capabilities().stream),
@@ -240,8 +251,12 @@ impl Control {
     /// The channel is open: its port or a reader thread serves it from now on.
     pub(super) fn begin(&mut self, pair: Pair, inbound: Inbound) {
         let channel = inbound.channel.clone();
+        let (late, inlet) = (self.joins_late(pair, &channel), inbound.inlet.clone());
         // Served before it is told of: who hears of it may ask for its thread.
         self.serve_inbound(pair, inbound);
+        if let Some(late) = late {
+            self.fetch_history(pair, &channel, inlet, late);
+        }
         self.opened(pair, channel.clone());
         self.prioritise_opened(Side::Subscriber, &channel);
     }
@@ -302,7 +317,7 @@ fn placeholder() -> io::Result<OwnedFd> {
     Ok(Socket::new(Domain::UNIX, Type::STREAM, None)?.into())
 }
 
-fn connect(route: &Route) -> io::Result<OwnedFd> {
+pub(super) fn connect(route: &Route) -> io::Result<OwnedFd> {
     let (domain, address) = match route {
         Route::Process => return Err(io::ErrorKind::Unsupported.into()),
         Route::Unix(path) => (Domain::UNIX, SockAddr::unix(path)?),

@@ -181,7 +181,7 @@ impl Control {
             ) => channel,
             _ => return,
         };
-        let Some((outlet, _)) = self.state.outlet(channel.publisher.port) else { return };
+        let Some(outlet) = self.outlet_of(&channel) else { return };
         if !channel.is_closed() {
             self.unmatched(&channel, "the subscriber left");
         }

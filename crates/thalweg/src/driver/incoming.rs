@@ -3,16 +3,18 @@
 use super::control::Control;
 use super::entries::{Entry, PendingAttach, Reply};
 use super::mismatch::refusal;
-use super::wrap;
+use super::{reliable, wrap};
 use crate::carrier::tcp::{self, TcpSend};
 use crate::carrier::{Capabilities, Carrier, Place, SendHalf};
 use crate::channel::flow::{Flow, FlowSettings};
 use crate::channel::proxy::{Proxied, Proxy, Selection};
 use crate::control::matching::{Match, compare};
-use crate::control::{CHANNEL_HANDSHAKE, CONTROL_LINK};
+use crate::control::{CHANNEL_HANDSHAKE, CONTROL_LINK, PULL};
 use crate::handshake::{self, Accepted, Answer, LARGEST, Parameters, Refused, Request, VERSION};
-use crate::port::{AnyOutlet, PortRef, Way};
+use crate::port::{AnyOutlet, Histories, PortRef, Way};
+use crate::pull::{self, Question};
 use linux::memory::RingWriter;
+use qos::Reliability;
 use std::io;
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
@@ -106,11 +108,57 @@ impl Control {
                     Progress::Done
                 }
             },
+            Some(&PULL) => match handshake::unpack::<Question>(&peer.bytes[1..]) {
+                Ok(None) if goes_on => Progress::Waiting,
+                Ok(Some((question, _))) => {
+                    if let Some(peer) = incoming.take() {
+                        self.answer_question(question, peer.stream);
+                    }
+                    Progress::Done
+                }
+                _ => {
+                    self.count("incoming streams with no readable question");
+                    Progress::Done
+                }
+            },
             Some(_) => {
                 self.count("incoming streams with an unknown first byte");
                 Progress::Done
             }
         }
+    }
+
+    /// Gives a question to the thread that answers it, or says why not.
+    fn answer_question(&mut self, question: Question, stream: OwnedFd) {
+        let given = match self.asked_of(&question) {
+            Ok(histories) => self.state.questions.answer(question, histories, stream),
+            Err(refused) => Err((refused, stream)),
+        };
+        if let Err((refused, stream)) = given {
+            let bytes = handshake::pack(&pull::Answer::Refused(refused)).unwrap_or_default();
+            let _ = linux::socket::send(stream.as_fd(), &bytes); // who does not hear it sees the stream end
+        }
+    }
+
+    fn asked_of(&self, question: &Question) -> Result<Arc<Histories>, Refused> {
+        let Question { version, realm, to_node, to_port, except, .. } = question;
+        let refused = |policy: &str, requested: String, offered: String| {
+            let remedy = format!("it takes {offered}");
+            Refused { policy: policy.to_owned(), offered, requested, remedy, others: Vec::new() }
+        };
+        if *version != pull::VERSION {
+            return Err(refused("version", version.to_string(), format!("version {} of questions", pull::VERSION)));
+        }
+        if *realm != self.state.settings.realm || *to_node != self.state.id {
+            let here = format!("questions to node {} of realm {}", self.state.id, self.state.settings.realm);
+            return Err(refused("node", format!("{to_node} of {realm}"), here));
+        }
+        if except.len() > pull::MOST_EXCEPT {
+            return Err(refused("except", except.len().to_string(), format!("at most {}", pull::MOST_EXCEPT)));
+        }
+        let asked =
+            || refused("port", format!("port {}", to_port.0), "questions to ports that keep samples".to_owned());
+        self.state.histories(*to_port).ok_or_else(asked)
     }
 
     fn adopt(&mut self, stream: OwnedFd) {
@@ -122,6 +170,10 @@ impl Control {
 
     /// Answers a request for a channel, and opens it.
     fn serve(&mut self, request: Request, stream: OwnedFd) {
+        if self.is_hosted(&request) { self.host(request, stream) } else { self.serve_now(request, stream) }
+    }
+
+    pub(super) fn serve_now(&mut self, request: Request, stream: OwnedFd) {
         match self.offer(&request, stream) {
             Ok(()) => self.state.made_progress(),
             Err((refused, stream)) => {
@@ -141,20 +193,21 @@ impl Control {
             Ok(found) => found,
             Err(refused) => return Err((refused, stream)),
         };
-        if !request.moves && self.just_shared(ends(self.state.id, request)) {
+        if !request.moves && self.just_shared(ends(request)) {
             return Err((refused("answers", request, "the connection of the questions, which is open"), stream));
         }
         // A channel whose proxy moves goes on until the new one delivers.
         // Before anything is opened: an older channel of the same two ports may be the last member of the group that this
         // one would join, and takes its flow along.
         if !request.moves {
-            self.replace(ends(self.state.id, request));
+            self.replace(ends(request));
         }
         let settings = |id| FlowSettings {
             id,
             policy: outlet.info().qos.queue,
             burst: request.parameters.buffer.map_or(CAREFUL_BURST, |b| b as usize / 4),
             batching,
+            reliable: None,
         };
         if request.carrier == "shm" {
             return self.offer_shared_memory(request, outlet, stream);
@@ -232,20 +285,39 @@ impl Control {
         settings: impl Fn(u32) -> FlowSettings,
     ) -> io::Result<(Way, Accepted)> {
         let key = (request.to_port, place.local.ip(), Proxy::sent(request.proxy.as_ref()));
-        if carrier.capabilities().multicast
-            && let Some((flow, parameters)) = self.groups.get(&key).filter(|(flow, _)| flow.takes_members())
-        {
-            let accepted = self.accepted(request, outlet, flow.settings.id, parameters.clone());
-            return Ok((Way::Group(flow.clone()), accepted));
+        let multicast = carrier.capabilities().multicast;
+        if multicast && let Some((flow, parameters)) = self.groups.get(&key).filter(|(flow, _)| flow.takes_members()) {
+            let (flow, parameters) = (flow.clone(), admitted(flow, request, place, parameters.clone()));
+            let accepted = self.accepted(request, outlet, flow.settings.id, parameters);
+            return Ok((Way::Group(flow), accepted));
         }
         let sender = carrier.sender(place, &request.parameters)?;
-        let class = outlet.info().qos.class;
-        let flow = self.flow(settings(self.random_flow()), class, sender.half, sender.capabilities, place);
-        let accepted = self.accepted(request, outlet, flow.settings.id, sender.parameters.clone());
-        if !carrier.capabilities().multicast {
+        let (offered, asked) = (&outlet.info().qos, &request.subscriber.qos);
+        let mut settings = settings(self.random_flow());
+        if !sender.capabilities.reliable && sender.half.hears() {
+            let most = sender.capabilities.max_datagram;
+            settings.reliable = match multicast {
+                // Others may ask for what the first member does not.
+                true if offered.reliability == Reliability::Reliable => {
+                    Some(reliable::sender_settings(offered, offered, most))
+                }
+                false if reliable::is_asked_for(request) => Some(reliable::sender_settings(offered, asked, most)),
+                _ => None,
+            };
+        }
+        let mut parameters = sender.parameters;
+        parameters.window = settings.reliable.and_then(|keeps| u32::try_from(keeps.window).ok());
+        let flow = self.flow(settings, offered.class, sender.half, sender.capabilities, place);
+        if flow.is_kept() {
+            self.state.senders.hear(&flow)?;
+        }
+        if !multicast {
+            parameters.first = flow.admit(0, None);
+            let accepted = self.accepted(request, outlet, flow.settings.id, parameters);
             return Ok((Way::Flow(flow), accepted));
         }
-        self.groups.insert(key, (flow.clone(), sender.parameters));
+        self.groups.insert(key, (flow.clone(), parameters.clone()));
+        let accepted = self.accepted(request, outlet, flow.settings.id, admitted(&flow, request, place, parameters));
         Ok((Way::Group(flow), accepted))
     }
 
@@ -267,11 +339,9 @@ impl Control {
         &self,
         request: &Request,
     ) -> Result<(Arc<dyn AnyOutlet>, Option<crate::channel::flow::Batching>), Refused> {
-        if request.version != VERSION {
-            return Err(refused("version", request, &format!("handshake version {VERSION}")));
-        }
-        if request.realm != self.state.settings.realm {
-            return Err(refused("realm", request, &format!("realm {}", self.state.settings.realm)));
+        self.check_greeting(request)?;
+        if self.is_hosted(request) {
+            return self.hosted_for(request).map(|outlet| (outlet, None));
         }
         if request.to_node != self.state.id {
             return Err(refused("node", request, &format!("node {}: that address has a new owner", self.state.id)));
@@ -300,6 +370,17 @@ impl Control {
         }
     }
 
+    /// Whether both speak the same version in the same realm.
+    pub(super) fn check_greeting(&self, request: &Request) -> Result<(), Refused> {
+        if request.version != VERSION {
+            return Err(refused("version", request, &format!("handshake version {VERSION}")));
+        }
+        if request.realm != self.state.settings.realm {
+            return Err(refused("realm", request, &format!("realm {}", self.state.settings.realm)));
+        }
+        Ok(())
+    }
+
     pub(crate) fn accepted(
         &self,
         request: &Request,
@@ -308,12 +389,13 @@ impl Control {
         parameters: Parameters,
     ) -> Accepted {
         let max_message = outlet.info().qos.max_message.min(request.subscriber.qos.max_message);
+        let (incarnation, clock) = self.source(request.to_node);
         Accepted {
             flow,
-            incarnation: self.state.incarnation,
+            incarnation,
             last_seq: outlet.last_seq(),
             max_message,
-            clock: self.state.clock.clone(),
+            clock,
             parameters,
             answers: None,
             scaled: self.scaled_for(request, outlet),
@@ -329,22 +411,32 @@ impl Control {
         entry: Entry,
         reply: Reply,
     ) {
-        let same_clock = request.clock == self.state.clock;
-        let pair = ends(self.state.id, request);
-        let (ports, incarnation) = ((outlet.info(), &request.subscriber), self.state.incarnation);
+        let (incarnation, clock) = self.source(request.to_node);
+        let same_clock = request.clock == clock;
+        let pair = ends(request);
+        let ports = (outlet.info(), &request.subscriber);
         let channel = self.channel(pair, ports, &request.carrier, incarnation, same_clock);
         let proxied = self.scaled_for(request, outlet.as_ref()).zip(request.proxy.as_ref());
         let proxied = proxied.map(|(provenance, proxy)| Proxied { place: proxy.place.clone(), provenance });
         let channel = Arc::new(channel.scaled(Proxy::sent(request.proxy.as_ref()), proxied));
+        let _ = channel.member.set(reliable::member(request));
         self.prioritise_sent(&channel, &way, &entry);
         let token = self.watch_served(entry, channel.clone());
         self.attach_now(PendingAttach { outlet, channel, way, token, answer: Some(reply) });
     }
 }
 
+/// Takes a member that may lose nothing into a group that repeats: what it is told besides.
+fn admitted(flow: &Flow, request: &Request, place: &Place, parameters: Parameters) -> Parameters {
+    let Some(port) = request.parameters.udp_port.filter(|_| reliable::is_asked_for(request)) else { return parameters };
+    let mut address = place.peer;
+    address.set_port(port);
+    Parameters { first: flow.admit(reliable::member(request), Some(address)), ..parameters }
+}
+
 /// The publishing and the subscribing port that a request speaks of.
-fn ends(here: crate::control::NodeId, request: &Request) -> super::wanted::Pair {
-    (PortRef { node: here, port: request.to_port }, PortRef { node: request.node, port: request.port })
+fn ends(request: &Request) -> super::wanted::Pair {
+    (PortRef { node: request.to_node, port: request.to_port }, PortRef { node: request.node, port: request.port })
 }
 
 /// The acceptance, to be sent as soon as the port has the channel. If it cannot be sent the subscriber is gone, which the

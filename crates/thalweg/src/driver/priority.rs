@@ -139,6 +139,7 @@ impl Control {
         let _ = channel.sockets.set(sockets);
         if let Some(flow) = flow {
             let _ = channel.flow.set(Arc::downgrade(flow));
+            let _ = flow.stages.set(channel.stages.clone());
         }
         self.prioritise_opened(Side::Publisher, channel);
     }
@@ -229,7 +230,7 @@ impl Control {
     /// not stand in the way of what is small).
     fn class_of(&self, end: &End, channel: &Channel) -> Class {
         let class = match end.side {
-            Side::Publisher => self.state.outlet(end.port).map(|(outlet, _)| outlet.info().qos.class),
+            Side::Publisher => self.outlet_of(channel).map(|outlet| outlet.info().qos.class),
             Side::Subscriber => {
                 self.wanted.get(&(channel.publisher, channel.subscriber)).map(|w| w.publisher.qos.class)
             }
@@ -244,7 +245,7 @@ impl Control {
     /// A flow has something to say.
     pub(super) fn flow_news(&mut self, flow: u32, news: FlowNews) {
         let sends = |channel: &Channel| channel.sent_by().is_some_and(|found| found.settings.id == flow);
-        let channels: Vec<Arc<Channel>> = self.state.outlets().iter().flat_map(|o| o.channels()).collect();
+        let channels: Vec<Arc<Channel>> = self.outlets().iter().flat_map(|o| o.channels()).collect();
         for channel in channels.into_iter().filter(|channel| sends(channel)) {
             match &news {
                 FlowNews::NoThread(why) => {

@@ -184,13 +184,13 @@ impl Control {
             return self.begin(pair, inbound);
         };
         let selection = wanted_of(old);
-        let last = old.counters.last_seq.load(Ordering::Relaxed);
+        let last = old.counters.last_seq.load(Ordering::Relaxed).max(old.gate.last());
         let depth = wanted.subscriber.qos.queue.limit() as usize;
         let state = self.state.clone();
         let taken_over = Box::new(move || state.command(Command::Moved(pair)));
         let passage = Arc::new(Passage::new(Handover::new(selection, last, depth.max(LEAST_HELD)), taken_over));
-        inbound.channel.gate.shut(Role::New, passage.clone());
-        old.gate.shut(Role::Old, passage.clone());
+        inbound.channel.gate.shut(Role::New, inbound.inlet.as_ref(), passage.clone());
+        old.gate.shut(Role::Old, inbound.inlet.as_ref(), passage.clone());
         moving.stage = Stage::Passing(inbound.channel.clone(), passage);
         self.serve_inbound(pair, inbound);
     }
@@ -198,6 +198,7 @@ impl Control {
     /// A receive half gets its thread.
     pub(super) fn serve_inbound(&mut self, pair: Pair, inbound: Inbound) {
         let (inlet, channel) = (inbound.inlet.clone(), inbound.channel.clone());
+        self.keep_samples_of(&channel, inlet.as_ref());
         let class = self.wanted.get(&pair).map_or(qos::Class::Normal, |wanted| wanted.publisher.qos.class);
         match inlet.adopt(inbound) {
             Some(inbound) => self.state.readers.serve(inbound, class),

@@ -5,8 +5,10 @@
 //! right on when the flow has got another thread meanwhile.
 
 mod own;
+mod repeats;
 
 pub(crate) use own::Own;
+pub(crate) use repeats::Repeats;
 
 use crate::channel::flow::{Drained, Flow};
 use linux::lock::PiMutex;
@@ -24,6 +26,7 @@ use std::time::{Duration, Instant};
 pub(crate) struct Senders {
     classes: [ClassSender; 4],
     own: PiMutex<Vec<(Arc<Own>, JoinHandle<()>)>>,
+    pub repeats: Repeats,
     stop: Arc<AtomicBool>,
     tell: Tell,
 }
@@ -63,11 +66,25 @@ enum Arrival {
 
 impl Senders {
     pub fn new(tell: Tell) -> Self {
-        Self { classes: Default::default(), own: PiMutex::default(), stop: Arc::default(), tell }
+        Self {
+            classes: Default::default(),
+            own: PiMutex::default(),
+            repeats: Repeats::default(),
+            stop: Arc::default(),
+            tell,
+        }
     }
 
     pub fn tell(&self, flow: &Flow, news: FlowNews) {
         (self.tell)(flow.settings.id, news);
+    }
+
+    /// Hears what the flow's subscribers say, and repeats.
+    ///
+    /// # Errors
+    /// The kernel gives no thread or descriptor.
+    pub fn hear(&self, flow: &Arc<Flow>) -> io::Result<()> {
+        self.repeats.add(flow, &self.stop)
     }
 
     /// Takes over a flow whose send right was given to the thread of its class.
@@ -153,6 +170,7 @@ impl Senders {
             own.leave();
             threads.push(thread);
         }
+        threads.extend(self.repeats.close());
         for thread in threads.into_iter().filter(|t| t.thread().id() != std::thread::current().id()) {
             let _ = thread.join();
         }

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::TcpListener;
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Peers of this host that are there already are waited for at most this long when a node opens.
 const SETTLE: Duration = Duration::from_millis(200);
@@ -67,9 +67,15 @@ impl Control {
             kept: BTreeMap::new(),
             proxies: BTreeMap::new(),
             moves: BTreeMap::new(),
-            lent: BTreeMap::new(),
+            hosted: BTreeMap::new(),
+            guests: Vec::new(),
+            relay: state.settings.relay,
+            carried: Default::default(),
+            looked: Instant::now(),
+            kept_for_others: BTreeMap::new(),
             processors: linux::sched::read(0).map(|found| found.affinity).unwrap_or_default(),
             rehoming: Vec::new(),
+            watched: Vec::new(),
             counts: BTreeMap::new(),
             _endpoint: None,
         };
@@ -207,6 +213,7 @@ pub(super) fn describe(
         addresses,
         socket: Some(endpoint.path().to_owned()),
         ports: BTreeMap::new(),
+        relay: settings.relay.map(|_| control::RelayLoad::default()),
     })
 }
 

@@ -2,7 +2,7 @@
 
 use super::commands::Administration;
 use super::control::Command;
-use super::{FlowNews, Readers, Senders};
+use super::{Fetches, FlowNews, Questions, Readers, Senders};
 use crate::channel::flow::Batching;
 use crate::control::directory::Directory;
 use crate::control::local::Users;
@@ -34,6 +34,8 @@ pub(crate) struct NodeState {
     pub events: Events,
     pub readers: Readers,
     pub senders: Arc<Senders>,
+    pub questions: Questions,
+    pub fetches: Fetches,
     pub budget: Arc<AtomicUsize>,
     pub waker: Arc<Waker>,
     document: Mutex<Arc<Document>>,
@@ -86,6 +88,8 @@ impl NodeState {
             readers: Readers::new(Arc::new(ended), events.clone()),
             events,
             senders: Arc::new(Senders::new(Box::new(tell))),
+            questions: Questions::default(),
+            fetches: Fetches::default(),
             budget: Arc::new(AtomicUsize::new(REASSEMBLY_BUDGET)),
             waker,
             document: Mutex::new(Arc::new(document)),

@@ -171,6 +171,8 @@ pub(crate) fn candidates(
     let same_host = here.host == there.host;
     let same_process = here.pid == there.pid && same_host;
     let reliable = subscriber.qos.reliability == qos::Reliability::Reliable;
+    // Where nobody named a carrier, who may lose nothing gets those that lose nothing by themselves.
+    let auto = only.is_none() && [publisher, subscriber].iter().all(|port| port.carriers == CARRIERS);
     let addresses = reachable(there, same_host);
     let allowed = |carrier: &str| only.is_some() || [publisher, subscriber].iter().all(|p| named(p, carrier));
     let mut found = Vec::new();
@@ -180,7 +182,7 @@ pub(crate) fn candidates(
             ("local", _) if same_process => found.push(by(Route::Process)),
             ("shm", Some(socket)) if same_host => found.push(by(Route::Unix(socket.clone()))),
             ("tcp", _) => found.extend(addresses.iter().map(|a| by(Route::Tcp(*a)))),
-            ("udp" | "mcast", _) if !reliable => found.extend(addresses.iter().map(|a| by(Route::Tcp(*a)))),
+            ("udp" | "mcast", _) if !reliable || !auto => found.extend(addresses.iter().map(|a| by(Route::Tcp(*a)))),
             _ => {}
         }
     }
@@ -200,6 +202,13 @@ fn order<'a>(publisher: &'a PortInfo, subscriber: &'a PortInfo, only: Option<&'a
         (None, Some(port)) => port.carriers.iter().map(String::as_str).collect(),
         (None, None) => vec!["local", "shm", "udp", "tcp"],
     }
+}
+
+/// The ways from this host to a node's streams, the shortest first.
+pub(super) fn routes(here: &Document, there: &Document) -> Vec<Route> {
+    let same_host = here.host == there.host;
+    let socket = there.socket.iter().filter(|_| same_host).map(|socket| Route::Unix(socket.clone()));
+    socket.chain(reachable(there, same_host).into_iter().map(Route::Tcp)).collect()
 }
 
 /// Loopback addresses count only within one host identity, and are the shortest way there.

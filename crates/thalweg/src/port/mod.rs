@@ -1,21 +1,30 @@
 //! Ports: publishers and subscribers, and what they give and take.
 
+mod histories;
 mod inlet;
 mod joins;
 mod local;
 pub mod monitor;
 mod outlet;
 mod policies;
+mod policy;
 mod publisher;
+mod pulled;
 mod round;
 mod sample;
 mod service;
 mod subscriber;
 
-pub(crate) use inlet::{AnyInlet, Delivery, Inlet, Payload};
+pub(crate) use histories::{Histories, kept_at_publisher, kept_at_subscriber};
+pub(crate) use inlet::{AnyInlet, Delivery, Inlet, Payload, Sink};
 pub(crate) use local::LOCAL;
 pub(crate) use outlet::{AnyOutlet, Outlet, Way};
+pub use policy::PolicyCounts;
+pub(crate) use policy::{
+    Judge, News, SentSelection, Sought, Writer, judge_of_publisher, judge_of_subscriber, topic_number,
+};
 pub use publisher::{Loan, Publisher, PublisherBuilder};
+pub use pulled::{Origin, PullFrom, Pulled};
 pub use sample::{Sample, SampleInfo, TakenSample};
 pub use service::{Body, Client, Server};
 pub use subscriber::{Mode, Subscriber, SubscriberBuilder};
@@ -24,6 +33,7 @@ use crate::carrier::{Interrupt, SharedSocket};
 use crate::channel::flow::Flow;
 use crate::channel::proxy::{Gate, Provenance, Proxied, Selection};
 use crate::control::{NodeId, PortId};
+use crate::stages::{Measured, Stages, StagesReport};
 use serde::Serialize;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Arc, OnceLock, Weak};
@@ -126,6 +136,8 @@ pub struct Channel {
     pub(crate) selection: Selection,
     /// Set while its proxy moves.
     pub(crate) gate: Gate,
+    /// Which samples are sent on it by their content and distance in time; `None`: all.
+    pub(crate) sends: Option<SentSelection>,
     /// What happened on it.
     pub counters: Counters,
     pub(crate) closed: AtomicBool,
@@ -135,6 +147,10 @@ pub struct Channel {
     pub(crate) sockets: OnceLock<Vec<SharedSocket>>,
     /// What sends it, at a publisher with a flow.
     pub(crate) flow: OnceLock<Weak<Flow>>,
+    /// Where the time of its samples goes, while somebody wants to know. Its flow notes there, too.
+    pub(crate) stages: Arc<Stages>,
+    /// Its subscriber's number in the flow of a group.
+    pub(crate) member: OnceLock<u64>,
 }
 
 /// What ends the waiting of the thread that serves a channel, once there is one.
@@ -198,6 +214,12 @@ impl Channel {
         self.flow.get().and_then(Weak::upgrade)
     }
 
+    /// Whether a message that is published at `now` is sent on it. Asked once for each sample, by the publishing thread.
+    #[inline]
+    pub(crate) fn takes(&self, bytes: &[u8], now: u64) -> bool {
+        self.sends.as_ref().is_none_or(|selection| selection.takes(bytes, now))
+    }
+
     /// A message is larger than the subscriber takes.
     #[cold]
     pub(crate) fn refuse_size(&self) -> Outcome {
@@ -221,6 +243,12 @@ pub struct Counters {
     pub strange: AtomicU64,
     /// Samples that were not taken because the subscriber takes no messages of that size (publisher).
     pub too_large: AtomicU64,
+    /// Messages that came by repetition (subscriber, reliable flows over datagrams; the publisher's flow counts its own).
+    pub repaired: AtomicU64,
+    /// Messages given up: nobody could repeat them, or not in time (the same).
+    pub skipped: AtomicU64,
+    /// Acknowledgements sent (the same).
+    pub acknowledgements: AtomicU64,
 }
 
 /// A channel's state as tools show it.
@@ -250,13 +278,39 @@ pub struct ChannelReport {
     /// Of the lost ones: larger than the subscriber's `max_message`.
     #[serde(default)]
     pub too_large: u64,
+    /// Of reliable flows over datagrams: datagrams repeated (publisher), messages that came by repetition (subscriber).
+    #[serde(default)]
+    pub repaired: u64,
+    /// The same: messages given up, because they were too old to be of use or their queue's policy dropped them.
+    #[serde(default)]
+    pub skipped: u64,
+    /// The same: acknowledgements received (publisher) or sent (subscriber).
+    #[serde(default)]
+    pub acknowledgements: u64,
     /// How and where the channel is scaled; `None`: it is not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proxied: Option<Proxied>,
 }
 
 impl Channel {
+    /// Where the time of its samples went, if that is measured.
+    pub(crate) fn stages_report(&self, end: &str) -> Option<StagesReport> {
+        let Measured { every, missed, stages } = self.stages.figures()?;
+        Some(StagesReport {
+            topic: self.topic.clone(),
+            publisher: self.publisher_name.clone(),
+            subscriber: self.subscriber_name.clone(),
+            carrier: self.carrier.clone(),
+            end: end.to_owned(),
+            every,
+            missed,
+            stages_us: stages.into_iter().map(|(stage, figures)| (stage.name().to_owned(), figures)).collect(),
+        })
+    }
+
     pub(crate) fn report(&self, end: &str, waiting: usize) -> ChannelReport {
+        let flow = self.flow.get().and_then(Weak::upgrade);
+        let (repeated, strange) = flow.map(|flow| flow.repeated()).unwrap_or_default();
         ChannelReport {
             topic: self.topic.clone(),
             publisher: self.publisher_name.clone(),
@@ -267,8 +321,11 @@ impl Channel {
             bytes: self.counters.bytes.load(Relaxed),
             lost: self.counters.lost.load(Relaxed),
             waiting: waiting as u64,
-            strange: self.counters.strange.load(Relaxed),
+            strange: self.counters.strange.load(Relaxed) + strange,
             too_large: self.counters.too_large.load(Relaxed),
+            repaired: self.counters.repaired.load(Relaxed) + repeated.repaired,
+            skipped: self.counters.skipped.load(Relaxed) + repeated.skipped,
+            acknowledgements: self.counters.acknowledgements.load(Relaxed) + repeated.acknowledgements,
             proxied: self.proxied.clone(),
         }
     }

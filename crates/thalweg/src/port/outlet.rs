@@ -6,7 +6,7 @@ use super::joins::Joins;
 use super::local::LocalChannel;
 use super::monitor::seat::Seat;
 use super::round::Round;
-use super::{Channel, ChannelReport, Outcome, PortRef, Published};
+use super::{Channel, ChannelReport, Histories, Judge, Outcome, PortRef, Published, judge_of_publisher};
 use crate::channel::buffer::{Buffer, Pool};
 use crate::channel::flow::Flow;
 use crate::channel::outgoing::Outgoing;
@@ -62,6 +62,10 @@ pub(crate) struct Outlet<M: Message> {
     pub(super) held: AtomicUsize,
     /// Looks at what goes out.
     monitor: Seat,
+    /// Judges by what the port promises, where time passes for it.
+    judge: Option<Arc<Judge>>,
+    /// Keeps what goes out, for those who ask or join late.
+    histories: Option<Arc<Histories>>,
 }
 
 /// What only the publishing thread touches, but for joins and leaves.
@@ -127,6 +131,10 @@ pub(crate) trait AnyOutlet: Send + Sync {
     fn unhold(&self, hold: u32);
     /// Where a monitor of the output sits.
     fn monitor(&self) -> &Seat;
+    /// What judges by the port's promises.
+    fn judge(&self) -> Option<&Arc<Judge>>;
+    /// What it keeps, if it does.
+    fn histories(&self) -> Option<&Arc<Histories>>;
     /// Waits at most a tick for a sample that its monitor keeps back, and publishes those that are due.
     fn release(&self);
     /// A channel that was never attached is given up.
@@ -146,8 +154,16 @@ pub(crate) enum Attach {
 }
 
 impl<M: Message> Outlet<M> {
-    pub fn new(info: PortInfo, me: PortRef, incarnation: u64) -> Self {
-        let state = Outflow { seq: 0, pool: Pool::with_buffers(2, SMALL), attached: Vec::new(), arena: None };
+    pub fn new(info: PortInfo, me: PortRef, incarnation: u64, histories: Option<Arc<Histories>>) -> Self {
+        let kept = histories.as_ref().map_or(0, |kept| kept.limits().samples.min(MOST_PREPARED));
+        let mut pool = Pool::with_buffers(2 + kept as usize, SMALL);
+        if let Some(histories) = &histories {
+            pool.limit(histories.room());
+        }
+        let now = linux::clock::monotonic_ns();
+        // Its key was looked for when the port was described.
+        let judge = judge_of_publisher(&info.name, &info.qos, info.message.schema.as_ref(), now).ok().flatten();
+        let state = Outflow { seq: 0, pool, attached: Vec::new(), arena: None };
         Self {
             info,
             me,
@@ -162,7 +178,23 @@ impl<M: Message> Outlet<M> {
             fresh: PiMutex::new(None),
             held: AtomicUsize::new(0),
             monitor: Seat::default(),
+            judge,
+            histories,
         }
+    }
+
+    /// Keeps a message that was sent, where the port has a pull buffer.
+    #[inline]
+    fn remember(&self, message: &mut Outgoing<'_>) {
+        if let Some(histories) = &self.histories {
+            histories.keep_own(message.keep());
+        }
+    }
+
+    /// Somebody needs the encoded message.
+    #[inline]
+    fn needs_bytes(&self, attached: &[Attached<M>], seq: u64) -> bool {
+        self.histories.is_some() || attached.iter().any(|a| a.selects(seq) && !a.takes_values())
     }
 
     pub(super) fn is_closing(&self) -> bool {
@@ -182,6 +214,9 @@ impl<M: Message> Outlet<M> {
     pub fn publish(&self, value: &M::Value, each: &mut dyn FnMut(&Channel, Outcome)) -> Result<Published> {
         trace::step(Step::Publish);
         let (mut state, now) = self.begin()?;
+        if let Some(judge) = &self.judge {
+            judge.published(now, |bytes| M::encode(value, bytes).is_ok());
+        }
         if self.monitor.is_taken()
             && let Some(published) = self.monitored(&mut state, now, value, each)
         {
@@ -191,19 +226,23 @@ impl<M: Message> Outlet<M> {
         let published = Published { seq: *seq + 1, ..Published::default() };
         let mut round = Round { outlet: self, published, now, each };
         round.hand_over_values(attached, value);
-        if attached.iter().any(|a| a.selects(round.published.seq) && !a.takes_values()) {
+        if self.needs_bytes(attached, round.published.seq) {
             match M::as_bytes(value).filter(|bytes| bytes.len() >= COPY_BELOW) {
                 Some(bytes) => {
                     round.check_size(bytes.len())?;
                     round.share(attached, arena, bytes);
-                    round.offer(attached, &mut Outgoing::external(round.published.seq, now, bytes, pool));
+                    let mut message = Outgoing::external(round.published.seq, now, bytes, pool);
+                    round.offer(attached, &mut message);
+                    self.remember(&mut message);
                 }
                 None => {
                     let buffer = pool.exclusive();
                     encode::<M>(value, buffer)?;
                     round.check_size(buffer.payload().len())?;
                     round.share(attached, arena, buffer.payload());
-                    round.offer(attached, &mut Outgoing::pooled(round.published.seq, now, buffer));
+                    let mut message = Outgoing::pooled(round.published.seq, now, buffer);
+                    round.offer(attached, &mut message);
+                    self.remember(&mut message);
                 }
             }
         }
@@ -215,6 +254,13 @@ impl<M: Message> Outlet<M> {
     /// Publishes a message that was written into a loan.
     pub fn publish_loan(&self, mut state: PiGuard<'_, Outflow<M>>, mut place: Place) -> Result<Published> {
         let now = linux::clock::monotonic_ns();
+        if let Some(judge) = &self.judge {
+            let message = state.bytes_mut(&mut place);
+            judge.published(now, |bytes| {
+                bytes.extend_from_slice(message);
+                true
+            });
+        }
         if self.monitor.is_taken()
             && let Some(published) = self.monitored_loan(&mut state, now, &mut place)
         {
@@ -228,7 +274,9 @@ impl<M: Message> Outlet<M> {
             (Place::Buffer(mut buffer), arena) => {
                 let decoded = round.decode_and_hand_over(attached, buffer.payload());
                 round.share(attached, arena, buffer.payload());
-                round.offer(attached, &mut Outgoing::pooled(round.published.seq, now, &mut buffer));
+                let mut message = Outgoing::pooled(round.published.seq, now, &mut buffer);
+                round.offer(attached, &mut message);
+                self.remember(&mut message);
                 pool.replace(buffer);
                 decoded
             }
@@ -236,9 +284,10 @@ impl<M: Message> Outlet<M> {
                 let sample = arena.seal(loan);
                 round.push(attached, arena, &sample);
                 let decoded = round.decode_and_hand_over(attached, arena.bytes(&sample));
-                if attached.iter().any(|a| !matches!(a.way, TypedWay::Ring(..))) {
-                    round
-                        .offer(attached, &mut Outgoing::external(round.published.seq, now, arena.bytes(&sample), pool));
+                if self.histories.is_some() || attached.iter().any(|a| !matches!(a.way, TypedWay::Ring(..))) {
+                    let mut message = Outgoing::external(round.published.seq, now, arena.bytes(&sample), pool);
+                    round.offer(attached, &mut message);
+                    self.remember(&mut message);
                 }
                 arena.release(sample);
                 decoded
@@ -415,6 +464,13 @@ impl<M: Message> AnyOutlet for Outlet<M> {
 
     fn monitor(&self) -> &Seat {
         &self.monitor
+    }
+    fn histories(&self) -> Option<&Arc<Histories>> {
+        self.histories.as_ref()
+    }
+
+    fn judge(&self) -> Option<&Arc<Judge>> {
+        self.judge.as_ref()
     }
 
     fn release(&self) {

@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::node::{Node, PortRequest};
 use linux::thread::Settings;
 use qos::priority::PrioritySettings;
-use qos::{Class, Qos, Queue, Reliability};
+use qos::{Class, Place, PullBuffer, Qos, Queue, Reliability};
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
@@ -47,6 +47,11 @@ impl<M: Message> PublisherBuilder<M> {
     /// What happens when a channel is slower than this publisher. Default: the last 16 samples wait.
     pub fn queue(mut self, queue: Queue) -> Self {
         self.request.qos.queue = queue;
+        self
+    }
+    /// Keeps the last samples for those who ask ([`Subscriber::pull`](super::Subscriber::pull)). Default: none.
+    pub fn history(mut self, buffer: PullBuffer) -> Self {
+        self.request.qos.pull = Some(PullBuffer { place: Place::Publisher, ..buffer });
         self
     }
     /// Packet priority of the channels. Default: normal.
@@ -131,6 +136,15 @@ impl<M: Message> Publisher<M> {
     /// Waits until at least `count` channels exist, at most `timeout`; `false` when the time ran out.
     pub fn wait_connected(&self, count: usize, timeout: Duration) -> bool {
         self.node.wait_until(timeout, || self.outlet.connected() >= count)
+    }
+
+    /// This publisher is alive, also if it has nothing to publish now ([`qos::LivelinessKind::ByPort`]): its subscribers are
+    /// told over the control plane. Publishing says the same.
+    pub fn assert_liveliness(&self) {
+        super::AnyOutlet::judge(self.outlet.as_ref())
+            .into_iter()
+            .for_each(|judge| judge.assert(linux::clock::monotonic_ns()));
+        self.node.state().command(crate::driver::Command::Alive(Some(self.outlet.me.port)));
     }
 
     /// The port's name.

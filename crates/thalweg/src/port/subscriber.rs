@@ -7,13 +7,13 @@ use crate::admin::bottle::Bottle;
 use crate::carrier::TICK;
 use crate::channel::inbound::{Inbound, Step};
 use crate::codec::Message;
+use crate::control::PullRole;
 use crate::driver::Command;
 use crate::error::Result;
 use crate::node::{Node, PortRequest};
 use futures_core::Stream;
-use linux::lock::PiMutex;
 use qos::priority::PrioritySettings;
-use qos::{Qos, Queue, Reliability};
+use qos::{Place, PullBuffer, Qos, Queue, Reliability};
 use std::marker::PhantomData;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -34,9 +34,9 @@ pub enum Mode {
 ///
 /// It is also a [`Stream`] of samples.
 pub struct Subscriber<M: Message> {
-    inlet: Arc<Inlet<M>>,
-    me: PortRef,
-    node: Node,
+    pub(super) inlet: Arc<Inlet<M>>,
+    pub(super) me: PortRef,
+    pub(super) node: Node,
     halves: Vec<Inbound>, // polled: the receive halves, owned by whoever waits
     ready: Vec<bool>,
 }
@@ -102,6 +102,22 @@ impl<M: Message> SubscriberBuilder<M> {
         self.request.answers = Some(answers.port());
         self
     }
+    /// Only asks ([`Subscriber::pull`]): no channel is opened, so it costs nothing until then.
+    pub fn pull_only(mut self) -> Self {
+        self.request.pull = PullRole::Only;
+        self
+    }
+    /// Keeps the last samples of each publisher that arrive; [`Subscriber::pull`] then asks nobody else. Default: none.
+    pub fn history(mut self, buffer: PullBuffer) -> Self {
+        self.request.qos.pull = Some(PullBuffer { place: Place::Subscriber, ..buffer });
+        self
+    }
+    /// As [`SubscriberBuilder::history`], and lets other nodes ask for them: what a relay does.
+    pub fn history_for_others(mut self, buffer: PullBuffer) -> Self {
+        self = self.history(buffer);
+        self.request.pull = PullRole::Keeps;
+        self
+    }
     /// No thread of its own: [`Subscriber::wait`] receives.
     pub fn polled(mut self) -> Self {
         self.mode = Mode::Polled;
@@ -115,6 +131,12 @@ impl<M: Message> SubscriberBuilder<M> {
     /// Only `p` of every `q` samples, evenly spread; 1 ≤ `p` ≤ `q`: of 10 Hz, 8 of 10 are 8 Hz.
     pub fn rate(mut self, p: u32, q: u32) -> Self {
         self.request.qos.scale = qos::Scale::Rate { p, q };
+        self
+    }
+    /// Only pictures of at most this size, each 1 to 65,535 pixels: larger ones are made smaller and keep the ratio of their
+    /// sides. Of points, at most as many as such a picture has pixels.
+    pub fn picture(mut self, width: u32, height: u32) -> Self {
+        self.request.qos.picture = Some((width, height));
         self
     }
     /// Where what is not wanted is left out. Default: at the publisher, before it is sent.
@@ -145,7 +167,7 @@ impl<M: Message> SubscriberBuilder<M> {
     /// # Errors
     /// As [`PublisherBuilder::open`](super::PublisherBuilder::open).
     pub fn callback(self, callback: impl FnMut(Sample<'_, M>) + Send + 'static) -> Result<Subscriber<M>> {
-        self.build(Sink::Callback(PiMutex::new(Box::new(callback))))
+        self.build(Sink::callback(callback))
     }
 
     fn build(self, sink: Sink<M>) -> Result<Subscriber<M>> {
@@ -221,6 +243,11 @@ impl<M: Message> Subscriber<M> {
         self.inlet.reports()
     }
 
+    /// What the port's policies dropped or noticed so far.
+    pub fn policy_counts(&self) -> super::PolicyCounts {
+        self.inlet.state().policies
+    }
+
     /// Samples dropped because they were not taken in time.
     pub fn dropped(&self) -> u64 {
         self.inlet.dropped()
@@ -259,7 +286,9 @@ impl<M: Message> Subscriber<M> {
         let fds: Vec<_> = self.halves.iter().filter_map(Inbound::descriptor).collect();
         // Some have no descriptor to wait for together with others (rings): all are looked at, at short intervals.
         let all = fds.len() < self.halves.len();
-        let wait = timeout.min(if all { LOOK } else { TICK });
+        let due = self.halves.iter().filter_map(Inbound::until_timer).min();
+        let wait = timeout.min(if all { LOOK } else { TICK }).min(due.unwrap_or(TICK));
+        let all = all || due.is_some_and(|due| due <= wait);
         if fds.is_empty() {
             std::thread::sleep(wait);
         }

@@ -32,6 +32,7 @@ pub fn document(node: u64) -> Document {
         addresses: Vec::new(),
         socket: None,
         ports: BTreeMap::new(),
+        relay: None,
     }
 }
 
@@ -45,6 +46,7 @@ pub fn port(direction: Direction, name: &str, topic: &str) -> PortInfo {
         qos: qos::Qos::default(),
         carriers: vec!["tcp".into()],
         answers: None,
+        pull: Default::default(),
     }
 }
 

@@ -37,5 +37,6 @@ pub fn port_info(name: &str) -> crate::control::PortInfo {
         qos: qos::Qos::default(),
         carriers: vec!["tcp".to_owned()],
         answers: None,
+        pull: Default::default(),
     }
 }

@@ -1,8 +1,10 @@
 //! Changes while samples flow: nothing lost, overtaken or connected anew; what holds afterwards, and what is refused.
 
-use super::pair::{CRITICAL, Family, HIGH, LOW, Pair, asks, changes, first_odd, may_schedule, nodes, subscribe};
+use super::pair::{
+    CRITICAL, Family, HIGH, LOW, NORMAL, Pair, asks, changes, first_odd, may_schedule, nodes, subscribe,
+};
 use super::world::{LONG, alone, eventually};
-use qos::priority::Changes;
+use qos::priority::{Changes, PrioritySettings};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -136,6 +138,31 @@ fn what_is_set_before_there_is_a_channel_is_stored() {
     let expected = [("/in", CRITICAL), ("/other", LOW)].map(|(n, tos)| (n.to_owned(), Some(tos), Some(10_000_000)));
     assert_eq!(marks.collect::<Vec<_>>(), expected);
     publisher.publish(b"x").unwrap();
+}
+
+#[test]
+fn what_the_other_node_remembers_holds_only_where_nothing_was_set() {
+    let _alone = alone();
+    let mut pair = Pair::new("remembered", "tcp", Family::V4, b"");
+    let tell = |port: &str, settings: PrioritySettings| {
+        let request = Request::Remember { port: port.into(), other: "/out".into(), settings };
+        pair.a.ask(pair.b.id(), &request, LONG)
+    };
+    let tos = || pair.b.priority_report("/in", Some("/out")).unwrap()[0].tos;
+    let wrong = PrioritySettings { socket_priority: Some(16), ..PrioritySettings::default() };
+    assert!(tell("/in", wrong).is_err() && tell("no name", asks("class=high")).is_err());
+    // One for a port that is elsewhere is kept, and changes nothing here.
+    tell("/elsewhere", asks("class=critical")).unwrap();
+    assert_eq!(tos(), Some(NORMAL));
+    tell("/in", asks("class=critical")).unwrap();
+    assert_eq!(tos(), Some(CRITICAL));
+    tell("/in", asks("class=high")).unwrap();
+    assert_eq!(tos(), Some(CRITICAL), "it is old news");
+    pair.set_in("class=default");
+    tell("/in", asks("class=high")).unwrap();
+    assert_eq!(tos(), Some(NORMAL), "it was taken back");
+    pair.exchange();
+    pair.never_reconnected();
 }
 
 #[test]

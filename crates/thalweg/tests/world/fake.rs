@@ -37,6 +37,7 @@ impl Fake {
             qos: qos::Qos::default(),
             carriers: carriers.iter().map(|c| (*c).to_owned()).collect(),
             answers: None,
+            pull: Default::default(),
         };
         let document = Document {
             node,
@@ -51,6 +52,7 @@ impl Fake {
             addresses: vec![tcp.local_addr().unwrap()],
             socket: Some(endpoint.path().to_owned()),
             ports: BTreeMap::from([(PortId(1), port)]),
+            relay: None,
         };
         let links = Links::start(document.into(), vec![endpoint.others()], Sink::new(|_| {})).unwrap();
         Self { _links: links, _endpoint: endpoint, unix, tcp }

@@ -11,6 +11,7 @@ pub mod capture;
 pub mod fake;
 pub mod net;
 pub mod roles;
+pub mod service;
 pub mod strace;
 
 use std::path::{Path, PathBuf};

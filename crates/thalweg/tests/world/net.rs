@@ -88,6 +88,21 @@ impl TwoHosts {
         run("ip", &["netns", "exec", &self.b, "nft", rule])
     }
 
+    /// Host `a` or `b` hears nothing from the other, which still hears it; or both hear again.
+    ///
+    /// # Errors
+    /// Why this cannot be had here: no `nft`.
+    pub fn deafen(&self, a: bool, on: bool) -> Result<(), String> {
+        let rule = match on {
+            true => {
+                "add table inet deaf; add chain inet deaf in { type filter hook input priority 0; }; \
+                     add rule inet deaf in iifname veth drop"
+            }
+            false => "delete table inet deaf",
+        };
+        run("ip", &["netns", "exec", if a { &self.a } else { &self.b }, "nft", rule])
+    }
+
     /// Gives `a` the three strict bands of `pfifo_fast`, behind a rate at which packets can wait.
     ///
     /// # Errors

@@ -34,6 +34,8 @@ pub struct Job {
     pub payload: Payload,
     /// Several messages per write.
     pub batched: bool,
+    /// What is lost is repeated.
+    pub reliable: bool,
 }
 
 /// A figure in the document of a measurement.
@@ -117,6 +119,13 @@ pub const ROWS: &[Row] = &[
         Figure::RoundTripP50,
         Target::AtMost(1.15),
     ),
+    row(
+        "udp-reliable-64",
+        "64 B round trip, udp reliable",
+        Job { reliable: true, ..latency(Carrier::Udp, 64, 30_000) },
+        Figure::RoundTripP50,
+        Target::AtMost(1.30),
+    ),
     row("shm-64", "64 B round trip, shm with wake-up", SHM, Figure::RoundTripP50, Target::AtMost(1.4)),
     Row {
         against: Against::Nothing,
@@ -182,7 +191,7 @@ const fn row(name: &'static str, what: &'static str, job: Job, figure: Figure, t
 }
 
 const fn latency(carrier: Carrier, size: usize, count: u64) -> Job {
-    Job { mode: "latency", carrier, size, count, payload: Payload::Copied, batched: false }
+    Job { mode: "latency", carrier, size, count, payload: Payload::Copied, batched: false, reliable: false }
 }
 
 const fn stream(count: u64, batched: bool) -> Job {
@@ -217,6 +226,9 @@ impl Job {
         option("--pin-peer", pins[1].to_string());
         if self.batched {
             arguments.push("--batched".to_owned());
+        }
+        if self.reliable {
+            arguments.push("--reliable".to_owned());
         }
         arguments
     }

@@ -132,6 +132,7 @@ struct Ports {
     node: Node,
     carrier: Carrier,
     size: usize,
+    reliable: bool,
 }
 
 impl Ports {
@@ -139,14 +140,19 @@ impl Ports {
     fn open(role: &str, realm: u64, carrier: Carrier, terms: &Terms, found: Option<Node>) -> Result<Self, Error> {
         let size = terms.size;
         if let Some(node) = found {
-            return Ok(Self { node, carrier, size });
+            return Ok(Self { node, carrier, size, reliable: false });
         }
         let settings = thalweg::Settings {
             name: format!("{role}-{}", std::process::id()),
             realm: format!("bench-{realm}"),
             ..thalweg::Settings::default()
         };
-        Ok(Self { node: Node::with_settings(settings)?, carrier, size })
+        Ok(Self { node: Node::with_settings(settings)?, carrier, size, reliable: false })
+    }
+
+    /// Samples that were lost are repeated, if they are to be.
+    fn reliable(self, reliable: bool) -> Self {
+        Self { reliable, ..self }
     }
 
     fn publisher(&self, topic: &str) -> PublisherBuilder<Raw> {
@@ -156,7 +162,8 @@ impl Ports {
 
     fn subscriber(&self, topic: &str) -> SubscriberBuilder<Raw> {
         let builder = self.node.subscriber(topic).carriers([name_of(self.carrier)]).max_message(self.largest());
-        if self.carrier == Carrier::Udp { builder.reliability(Reliability::BestEffort) } else { builder }
+        let may_lose = self.carrier == Carrier::Udp && !self.reliable;
+        if may_lose { builder.reliability(Reliability::BestEffort) } else { builder }
     }
 
     fn largest(&self) -> u32 {

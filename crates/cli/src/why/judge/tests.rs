@@ -46,6 +46,7 @@ fn port(direction: Direction, name: &str) -> PortInfo {
         qos: qos::Qos::default(),
         carriers: vec!["tcp".into()],
         answers: None,
+        pull: Default::default(),
     }
 }
 
@@ -63,6 +64,7 @@ fn document() -> Document {
         addresses: Vec::new(),
         socket: None,
         ports: Default::default(),
+        relay: None,
     }
 }
 

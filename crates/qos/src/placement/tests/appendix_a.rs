@@ -66,3 +66,18 @@ fn a_deadline_of_two_publisher_periods_cannot_be_kept() {
     assert_eq!(late.len(), 2, "{:?}", outcome.conflicts);
     assert!(late.iter().all(|conflict| (conflict.needs, conflict.has) == (3e9, 1e9)), "{late:?}");
 }
+
+#[test]
+fn the_papers_files_say_the_same() {
+    let answer = |text: &str| {
+        let system = crate::contract::Contract::read(text).unwrap().system;
+        let found = outcome(&system);
+        (found.placed.first().map(|placed| system.nodes[placed.node].name.clone()), found.value)
+    };
+    let node = |name: &str| Some(name.to_owned());
+    assert_eq!(answer(include_str!("../../../../../examples/papers/star.toml")), (node("n1"), Some(4.0)));
+    assert_eq!(answer(include_str!("../../../../../examples/papers/star-hub.toml")), (node("n5"), Some(6.0)));
+    assert_eq!(answer(include_str!("../../../../../examples/papers/star-infeasible.toml")), (None, None));
+    assert_eq!(answer(include_str!("../../../../../examples/papers/vbns.toml")), (node("n3"), Some(264.0)));
+    assert_eq!(answer(include_str!("../../../../../examples/papers/vbns-narrow.toml")), (None, None));
+}

@@ -176,6 +176,10 @@ impl ReceiveHalf for FaultReceive {
         }
     }
 
+    fn answer(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.dice.chance(self.settings.loss) { Ok(bytes.len()) } else { self.inner.answer(bytes) }
+    }
+
     /// None if frames are held: the wrapped descriptor doesn't know when they are due.
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         if self.settings.is_timed() { None } else { self.inner.descriptor() }

@@ -1,11 +1,12 @@
 //! Where the samples of two flows meet while a proxy moves. Channels whose proxy does not move look at one flag.
 
 use super::handover::Handover;
+use crate::driver::Latecomer;
 use crate::port::{AnyInlet, Delivery, Payload, SampleInfo};
 use linux::lock::PiMutex;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Which flow of the two a channel is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,11 +15,12 @@ pub(crate) enum Role {
     New,
 }
 
-/// A channel's gate: open unless its proxy moves.
+/// A channel's gate: open unless its proxy moves, or its subscriber joined late and gets the history first.
 #[derive(Default)]
 pub(crate) struct Gate {
     shut: AtomicBool,
     passage: PiMutex<Option<(Role, Arc<Passage>)>>,
+    late: PiMutex<Option<Arc<Latecomer>>>,
 }
 
 /// What both channels of a move pass their samples through, one thread at a time.
@@ -26,6 +28,8 @@ pub(crate) struct Passage {
     handover: PiMutex<Handover<(SampleInfo, Vec<u8>)>>,
     old_ended: AtomicBool,
     told: AtomicBool,
+    /// The last sample that was delivered through it.
+    last: AtomicU64,
     taken_over: Box<dyn Fn() + Send + Sync>,
 }
 
@@ -33,7 +37,7 @@ impl Passage {
     /// Where a move goes through; `taken_over` is called once, when the new flow has taken over.
     pub fn new(handover: Handover<(SampleInfo, Vec<u8>)>, taken_over: Box<dyn Fn() + Send + Sync>) -> Self {
         let (old_ended, told) = (AtomicBool::new(false), AtomicBool::new(false));
-        Self { handover: PiMutex::new(handover), old_ended, told, taken_over }
+        Self { handover: PiMutex::new(handover), old_ended, told, last: AtomicU64::new(0), taken_over }
     }
 
     /// The old flow ended: the new one takes over with its next sample.
@@ -41,7 +45,7 @@ impl Passage {
         self.old_ended.store(true, Ordering::Relaxed);
     }
 
-    /// Delivers a sample, or what was held, or neither; `true`: the new flow has taken over.
+    /// Delivers a sample, or what was held, or neither; `true`: the new flow has taken over and caught up.
     fn pass(&self, role: Role, inlet: &dyn AnyInlet, delivery: Delivery<'_>) -> bool {
         let mut handover = self.handover.lock();
         let SampleInfo { seq, source_ns, received_ns, .. } = delivery.info;
@@ -59,23 +63,47 @@ impl Passage {
         while let Some((info, bytes)) = handover.released() {
             inlet.deliver(Delivery { info, payload: Payload::Bytes(&bytes) });
         }
+        self.last.store(handover.last(), Ordering::Release);
         if handover.is_taken_over() && !self.told.swap(true, Ordering::Relaxed) {
             (self.taken_over)();
         }
-        handover.is_taken_over()
+        handover.is_taken_over() && seq >= handover.last()
     }
 }
 
 impl Gate {
-    /// From now on, samples go through `passage`.
-    pub fn shut(&self, role: Role, passage: Arc<Passage>) {
-        *self.passage.lock() = Some((role, passage));
+    /// From now on, samples wait for the history that a late joiner gets.
+    pub fn wait_for_history(&self, late: Arc<Latecomer>) {
+        *self.late.lock() = Some(late);
         self.shut.store(true, Ordering::Release);
+    }
+
+    /// From now on, samples go through `passage`; who joined just before gets no history any more.
+    pub fn shut(&self, role: Role, inlet: &dyn AnyInlet, passage: Arc<Passage>) {
+        if let Some(late) = self.late.lock().take() {
+            late.end(inlet);
+        }
+        let mut present = self.passage.lock();
+        *present = Some((role, passage));
+        self.shut.store(true, Ordering::Release);
+    }
+
+    /// The last sample that the channel's last move delivered, by whichever flow: the channel itself may be behind.
+    pub fn last(&self) -> u64 {
+        self.passage.lock().as_ref().map_or(0, |(_, passage)| passage.last.load(Ordering::Acquire))
     }
 
     /// The move is given up, and the old flow goes on.
     pub fn open(&self) {
         self.shut.store(false, Ordering::Release);
+    }
+
+    /// This move is over; the next one may have begun.
+    fn open_after(&self, passage: &Arc<Passage>) {
+        let present = self.passage.lock();
+        if present.as_ref().is_some_and(|(_, present)| Arc::ptr_eq(present, passage)) {
+            self.open();
+        }
     }
 
     /// Delivers a sample of the channel.
@@ -86,15 +114,22 @@ impl Gate {
 
     #[cold]
     fn pass(&self, inlet: &dyn AnyInlet, delivery: Delivery<'_>) {
+        let late = self.late.lock().clone();
+        if let Some(late) = late {
+            if late.live(inlet, delivery) && self.late.lock().take().is_some() {
+                self.open();
+            }
+            return;
+        }
         let Some((role, passage)) = self.passage.lock().clone() else { return inlet.deliver(delivery) };
         if passage.pass(role, inlet, delivery) && role == Role::New {
-            self.open(); // by the thread of the new flow itself: what follows it delivers alone
+            self.open_after(&passage); // by the thread of the new flow itself: what follows it delivers alone
         }
     }
 }
 
 impl fmt::Debug for Gate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.shut.load(Ordering::Relaxed) { "moves" } else { "open" })
+        f.write_str(if self.shut.load(Ordering::Relaxed) { "shut" } else { "open" })
     }
 }

@@ -18,6 +18,10 @@ pub struct Handover<T> {
     last: u64,
     held: VecDeque<Held<T>>,
     depth: usize,
+    /// A sample of the old flow passed since the move began …
+    passed: bool,
+    /// … and one of the new.
+    begun: bool,
     taken_over: bool,
 }
 
@@ -30,36 +34,36 @@ struct Held<T> {
 }
 
 impl<T> Handover<T> {
-    /// A move away from a flow with the selection `old` that has delivered up to `last`; at most `depth` samples are held.
+    /// A move away from a flow with the selection `old` that has delivered up to `last`, or just now one more; at most
+    /// `depth` samples are held.
     pub fn new(old: Selection, last: u64, depth: usize) -> Self {
-        Self { old, last, held: VecDeque::new(), depth: depth.max(1), taken_over: false }
+        Self { old, last, held: VecDeque::new(), depth: depth.max(1), passed: false, begun: false, taken_over: false }
     }
 
     /// A sample of the old flow came: whether it is delivered, before anything [`Handover::released`].
     pub fn old(&mut self, seq: u64) -> bool {
+        if !std::mem::replace(&mut self.passed, true) {
+            // One more may have been delivered while the move began; the flow is in order.
+            self.last = self.last.max(self.old.last_before(seq));
+        }
+        // What follows the first held one comes by the new flow, in its order.
+        self.taken_over |= self.held.front().is_some_and(|first| seq >= first.seq);
         if self.taken_over || seq <= self.last {
             return false;
         }
-        // What follows the first held one comes by the new flow, in its order.
-        self.taken_over = self.held.front().is_some_and(|first| seq >= first.seq);
-        if !self.taken_over {
-            self.last = seq;
-            self.take_over_if_complete();
-        }
-        !self.taken_over || self.last == seq
+        self.last = seq;
+        self.take_over_if_complete();
+        true
     }
 
     /// A sample of the new flow came: whether it is delivered. `keep` makes what is held of it.
     pub fn new_one(&mut self, seq: u64, stamp_ns: u64, now_ns: u64, keep: impl FnOnce() -> T) -> bool {
-        if seq <= self.last {
-            self.taken_over = true; // the old flow is ahead: all that it has not brought yet comes by this one, too
-            return false;
-        }
-        if self.taken_over && self.held.is_empty() {
+        self.begun = true;
+        if self.taken_over && self.held.is_empty() && seq > self.last {
             self.last = seq;
             return true;
         }
-        if self.held.back().is_none_or(|newest| seq > newest.seq) {
+        if seq > self.last && self.held.back().is_none_or(|newest| seq > newest.seq) {
             self.held.push_back(Held { seq, stamp_ns, received_ns: now_ns, sample: keep() });
         }
         self.take_over_if_complete();
@@ -67,15 +71,21 @@ impl<T> Handover<T> {
         false
     }
 
-    /// The old flow has nothing more to bring when it has delivered the last one before the first that is held.
+    /// The old flow has nothing more to bring when it has delivered the last one before the first that is held, or is
+    /// ahead of the new one. What it has delivered is known for sure once a sample of it passed here.
     fn take_over_if_complete(&mut self) {
-        let complete = self.held.front().is_some_and(|first| self.last >= self.old.last_before(first.seq));
-        self.taken_over |= complete;
+        let behind = self.held.front().is_none_or(|first| self.last >= self.old.last_before(first.seq));
+        self.taken_over |= self.begun && self.passed && behind;
     }
 
     /// The old flow ended: the new one takes over at once.
     pub fn old_ended(&mut self) {
         self.taken_over = true;
+    }
+
+    /// The last sample that was delivered.
+    pub fn last(&self) -> u64 {
+        self.last
     }
 
     /// Whether the new flow has taken over.
@@ -137,13 +147,18 @@ mod tests {
             delay in (0..30 * PERIOD, 0..30 * PERIOD),
         ) {
             let selection = Selection::every(n).unwrap();
-            let selected = || (1..=400u64).filter(|seq| selection.takes(*seq));
-            let last = selection.last_before(opens - 30);
-            let mut arrivals: Vec<(u64, bool, u64)> = selected().filter(|seq| *seq > last).map(|seq| (seq * PERIOD + delay.0, false, seq)).collect();
+            let selected = || (1..=600u64).filter(|seq| selection.takes(*seq));
+            // What the old flow brings before the new one opens is delivered at once; of the last of these the move is
+            // not told, for it is just being delivered.
+            let shut = opens * PERIOD;
+            let (at_once, later): (Vec<u64>, Vec<u64>) = selected().partition(|seq| seq * PERIOD + delay.0 < shut);
+            let known = at_once.len().saturating_sub(2);
+            let last = at_once.get(known).copied().unwrap_or(0);
+            let mut arrivals: Vec<(u64, bool, u64)> = later.iter().map(|seq| (seq * PERIOD + delay.0, false, *seq)).collect();
             arrivals.extend(selected().filter(|seq| *seq >= opens).map(|seq| (seq * PERIOD + delay.1, true, seq)));
             arrivals.sort_unstable();
             let mut handover = Handover::new(selection, last, 64);
-            let mut subscriber = Subscriber { delivered: Vec::new() };
+            let mut subscriber = Subscriber { delivered: at_once };
             for (now, new, seq) in arrivals {
                 match new {
                     false => subscriber.old(&mut handover, seq),
@@ -151,7 +166,7 @@ mod tests {
                 }
             }
             prop_assert!(handover.is_taken_over());
-            prop_assert_eq!(subscriber.delivered, selected().filter(|seq| *seq > last).collect::<Vec<_>>());
+            prop_assert_eq!(subscriber.delivered, selected().collect::<Vec<_>>());
         }
 
         /// The new flow never delivers, and ends: all comes by the old one.

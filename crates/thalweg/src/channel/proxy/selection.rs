@@ -1,6 +1,7 @@
 //! Which samples of a stream are wanted: a pure function of the sequence number, so that every proxy, wherever it is and
 //! whenever it began, selects the same ones (P-02, U-34).
 
+use qos::Scale;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
@@ -140,6 +141,12 @@ impl FromStr for Selection {
         let wrong = || SelectionError(text.chars().take(64).collect());
         let number = |text: &str| text.trim().parse::<u32>().map_err(|_| wrong());
         Self::rate(number(part)?, number(whole)?).map_err(|_| wrong())
+    }
+}
+
+impl From<Selection> for Scale {
+    fn from(selection: Selection) -> Scale {
+        Scale::Rate { p: selection.part, q: selection.whole }
     }
 }
 

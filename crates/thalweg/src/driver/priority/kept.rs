@@ -43,7 +43,7 @@ impl Control {
     /// A port came: its node is told what was set at this end of channels with it, and what was set at its own before.
     pub(in crate::driver) fn tell_of_priorities(&mut self, at: PortRef, name: &str) {
         let own = self.kept.iter().filter(|((_, other), _)| other == name);
-        let its = self.lent.iter().filter(|((port, _), _)| port == name);
+        let its = self.kept_for_others.iter().filter(|((port, _), _)| port == name);
         let all: Vec<_> = own.chain(its).map(|(key, settings)| (key.clone(), settings.clone())).collect();
         all.iter().for_each(|(key, settings)| self.tell(at.node, key, settings));
     }
@@ -65,9 +65,9 @@ impl Control {
         let key = (port, other);
         if self.find_port(&key.0).is_err() {
             if settings == PrioritySettings::default() {
-                self.lent.remove(&key);
-            } else if has_room(&mut self.lent, &key) {
-                self.lent.insert(key, settings);
+                self.kept_for_others.remove(&key);
+            } else if has_room(&mut self.kept_for_others, &key) {
+                self.kept_for_others.insert(key, settings);
             }
             return Reply::Done;
         }

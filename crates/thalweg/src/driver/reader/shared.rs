@@ -58,7 +58,14 @@ pub(super) fn start(hub: &Arc<Hub>, class: Class, seat: Seat) -> io::Result<Arc<
         Arc::new(Intake { arrivals: PiMutex::new(arrivals), waker: Waker::new()?, class, tid: AtomicI32::new(0) });
     let poller = Poller::new()?;
     poller.add(&intake.waker, WAKER, Readiness::IN)?;
-    let reader = SharedReader { hub: hub.clone(), intake: intake.clone(), poller, guests: Vec::new(), _seat: seat };
+    let reader = SharedReader {
+        hub: hub.clone(),
+        intake: intake.clone(),
+        poller,
+        guests: Vec::new(),
+        timed: Vec::new(),
+        _seat: seat,
+    };
     let tid = hub.start(&format!("read-{class:?}").to_lowercase(), None, move || reader.run())?;
     intake.tid.store(tid, Ordering::Relaxed);
     Ok(intake)
@@ -69,6 +76,8 @@ struct SharedReader {
     intake: Arc<Intake>,
     poller: Poller,
     guests: Vec<Option<Guest>>,
+    /// Places of guests that have something to do at times although nothing comes: of reliable flows over datagrams.
+    timed: Vec<usize>,
     _seat: Seat,
 }
 
@@ -100,7 +109,7 @@ impl SharedReader {
         let mut ready: Vec<Ready> = Vec::with_capacity(64);
         let mut swept = Instant::now();
         while !self.hub.stop.load(Ordering::Relaxed) {
-            if self.poller.wait(&mut ready, Some(SWEEP)).is_err() {
+            if self.poller.wait(&mut ready, Some(self.pause())).is_err() {
                 return;
             }
             for event in &ready {
@@ -109,9 +118,26 @@ impl SharedReader {
                     token => self.visit(token as usize),
                 }
             }
+            self.visit_timed();
             if swept.elapsed() >= SWEEP {
                 self.sweep();
                 swept = Instant::now();
+            }
+        }
+    }
+
+    /// Until somebody has to be looked at although nothing comes.
+    fn pause(&self) -> Duration {
+        let timed = self.timed.iter().filter_map(|index| self.guests[*index].as_ref()?.inbound.until_timer());
+        timed.min().unwrap_or(SWEEP).min(SWEEP)
+    }
+
+    fn visit_timed(&mut self) {
+        for place in 0..self.timed.len() {
+            let Some(index) = self.timed.get(place).copied() else { return };
+            let due = self.guests[index].as_ref().and_then(|guest| guest.inbound.until_timer());
+            if due.is_some_and(|left| left.is_zero()) {
+                self.visit(index);
             }
         }
     }
@@ -144,12 +170,16 @@ impl SharedReader {
         if index == self.guests.len() {
             self.guests.push(None);
         }
+        if guest.inbound.is_reliable() {
+            self.timed.push(index);
+        }
         self.guests[index] = Some(guest);
     }
 
     /// Takes a channel out of what is watched.
     fn leave(&mut self, index: usize) -> Option<Guest> {
         let guest = self.guests.get_mut(index)?.take()?;
+        self.timed.retain(|timed| *timed != index);
         if let Some(fd) = guest.inbound.descriptor() {
             let _ = self.poller.remove(fd);
         }

@@ -60,6 +60,7 @@ impl<M: Message> Outlet<M> {
             source_ns: now,
             received_ns: now,
             same_clock: true,
+            historical: false,
             scaled: None,
         };
         self.monitor.judge(&info, now, bytes, false, |_| Some(self.info.name.clone()))
@@ -84,6 +85,15 @@ impl<M: Message> Outlet<M> {
         Some(published)
     }
 
+    /// Passes on a sample of another port as what it is: its number and stamp stay.
+    pub(crate) fn forward(&self, info: &SampleInfo, bytes: &[u8]) {
+        let Ok((mut state, _)) = self.begin() else { return };
+        // Its channels count what happens to it; there is nobody to be told.
+        let _ = self.publish_bytes(&mut state, info.seq, info.source_ns, bytes, &mut |_, _| {});
+        state.seq = info.seq;
+        self.published.store(info.seq, Ordering::Relaxed);
+    }
+
     fn publish_bytes(
         &self,
         state: &mut Outflow<M>,
@@ -97,13 +107,15 @@ impl<M: Message> Outlet<M> {
         let mut round = Round { outlet: self, published, now: stamp, each };
         round.check_size(bytes.len())?;
         let decoded = round.decode_and_hand_over(attached, bytes);
-        if attached.iter().any(|a| a.selects(seq) && !a.takes_values()) {
+        if self.needs_bytes(attached, seq) {
             let buffer = pool.exclusive();
             if let Some(free) = Arc::get_mut(buffer) {
                 free.start().extend_from_slice(bytes);
             }
             round.share(attached, arena, buffer.payload());
-            round.offer(attached, &mut Outgoing::pooled(seq, stamp, buffer));
+            let mut message = Outgoing::pooled(seq, stamp, buffer);
+            round.offer(attached, &mut message);
+            self.remember(&mut message);
         }
         decoded.map(|()| round.published)
     }

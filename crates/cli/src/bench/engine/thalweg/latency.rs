@@ -22,7 +22,8 @@ pub fn ping(meeting: &Meeting, settings: &Settings) -> Result<Meter, Error> {
     let line = Line::join(meeting, "latency", settings)?;
     let control = &line.control;
     tell(control, terms)?;
-    let ports = Ports::open("ping", std::process::id().into(), carrier, terms, line.node())?;
+    let ports =
+        Ports::open("ping", std::process::id().into(), carrier, terms, line.node())?.reliable(settings.reliable);
     let (give, given) = mpsc::channel();
     let (end, ended) = mpsc::channel();
     let trips = Trips { meter: Meter::new()?, warmup: terms.warmup, start: 0 };
@@ -42,7 +43,7 @@ pub fn pong(meeting: &Meeting, settings: &Settings) -> Result<(), Error> {
     let line = Line::host(meeting, "latency", settings)?;
     let control = &line.control;
     let (terms, realm) = hear(control, settings)?;
-    let ports = Ports::open("pong", realm, settings.carrier, &terms, line.node())?;
+    let ports = Ports::open("pong", realm, settings.carrier, &terms, line.node())?.reliable(settings.reliable);
     let mut publisher = ports.publisher(PONG).open()?;
     let (give, given) = mpsc::channel();
     let (end, ended) = mpsc::channel();

@@ -21,7 +21,8 @@ pub fn send(name: &'static str, settings: &Settings) -> Result<Throughput, Error
     let mut meter = Meter::new()?;
     let line = Line::join(&settings.meeting(name, "throughput"), "throughput", settings)?;
     tell(&line.control, terms)?;
-    let ports = Ports::open("sender", std::process::id().into(), settings.carrier, terms, line.node())?;
+    let ports = Ports::open("sender", std::process::id().into(), settings.carrier, terms, line.node())?
+        .reliable(settings.reliable);
     let builder = ports.publisher(TOPIC);
     let builder = if terms.batched { builder.batching(Batching::default()) } else { builder };
     let mut sender = Sender { publisher: builder.open()?, message: vec![0; terms.size], line };
@@ -65,7 +66,7 @@ pub fn receive(meeting: &Meeting, settings: &Settings) -> Result<(), Error> {
     let line = Line::host(meeting, "throughput", settings)?;
     let control = &line.control;
     let (terms, realm) = hear(control, settings)?;
-    let ports = Ports::open("receiver", realm, settings.carrier, &terms, line.node())?;
+    let ports = Ports::open("receiver", realm, settings.carrier, &terms, line.node())?.reliable(settings.reliable);
     let parts = if terms.warmup > 0 { [terms.warmup, terms.count] } else { [terms.count, 0] };
     let mut counter = Counter { parts, came: 0, control: control.try_clone()? };
     let _subscriber = ports.subscriber(TOPIC).callback(move |sample| counter.take(&sample))?;

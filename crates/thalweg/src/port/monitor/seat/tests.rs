@@ -12,6 +12,7 @@ fn pass_late(seat: &Seat, size: usize) -> Late {
         received_ns: 0,
         same_clock: true,
         scaled: None,
+        historical: false,
     };
     assert_eq!(seat.judge(&info, 0, &vec![1; size], false, |_| None), Judged::Gone);
     seat.next_due().unwrap()

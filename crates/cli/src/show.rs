@@ -72,6 +72,9 @@ impl Shown<'_> {
         object.insert("topic".into(), json!(self.origin.topic));
         object.insert("publisher".into(), json!(self.origin.port));
         object.insert("seq".into(), json!(self.info.seq));
+        // As text: numbers of JSON are exact up to 2^53 only.
+        object.insert("id".into(), json!(format!("{}:{}", self.info.incarnation, self.info.seq)));
+        object.insert("historical".into(), json!(self.info.historical));
         object.insert("source_ns".into(), json!(self.info.source_ns));
         object.insert("received_ns".into(), json!(self.info.received_ns));
         object.insert("latency_us".into(), json!(self.info.latency_ns().map(microseconds)));
@@ -184,6 +187,7 @@ mod tests {
             source_ns: 1000,
             received_ns: 13_345,
             same_clock: true,
+            historical: false,
             scaled: None,
         };
         let origin = Origin { topic: "/a".into(), port: "/p".into(), message: None };

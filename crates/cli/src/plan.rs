@@ -1,0 +1,169 @@
+//! `thalweg plan`: from a contract to bounds, classes, proxies and queues; or why not.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`show`] | a plan as tables |
+//! | [`explain`] | each delay's terms, with their sources |
+//! | [`figure`] | the network as a picture |
+
+mod explain;
+mod figure;
+mod show;
+
+use crate::failure::{Failure, Result};
+use crate::output::{Output, line, table, tell};
+use clap::Args;
+use qos::contract::{Contract, check};
+use qos::placement::Watch;
+use qos::plan::{Change, Model, Plan, differences, make};
+use serde_json::json;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// Say from a contract how late every sample may arrive, what each link and node gets, and where proxies go; or why it does not fit
+///
+/// Exit code 1 when it does not fit (the plan says why, and what would), or --check found something.
+/// The keys of a contract: docs/planning.md.
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Example: thalweg plan system.toml --explain\n         thalweg plan system.toml -o plan.toml\n         thalweg plan --diff old-plan.toml plan.toml"
+)]
+pub struct Arguments {
+    /// The contract: a TOML file
+    #[arg(value_name = "FILE", required_unless_present = "diff", conflicts_with = "diff")]
+    file: Option<PathBuf>,
+    /// How delays are computed: paper-hop, velox-table2, velox-eq4-literal, mm1, mm1k, nc, rta or bound
+    #[arg(long, default_value = "bound")]
+    model: Model,
+    /// Write the plan into this file, if everything fits
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Draw the network into this file (SVG): loads, bounds against deadlines, proxies
+    #[arg(long, value_name = "FILE")]
+    figure: Option<PathBuf>,
+    /// Show what each delay is made of, and where that comes from
+    #[arg(long)]
+    explain: bool,
+    /// Only look for what is hardly meant: shares below 100 %, deadlines nothing can keep, unused links …
+    #[arg(long, conflicts_with_all = ["output", "figure", "explain", "diff", "whatif"])]
+    check: bool,
+    /// Show what would change with this contract instead
+    #[arg(long, value_name = "CHANGED", conflicts_with = "diff")]
+    whatif: Option<PathBuf>,
+    /// Show what differs between two plan files
+    #[arg(long, num_args = 2, value_names = ["OLD", "NEW"])]
+    diff: Option<Vec<PathBuf>>,
+    /// Print JSON: one document
+    #[arg(long)]
+    json: bool,
+}
+
+/// Plans, checks or compares.
+pub fn run(arguments: &Arguments) -> Result {
+    let output = Output { json: arguments.json };
+    if let Some([old, new]) = arguments.diff.as_deref() {
+        let changes = differences(&read_plan(old)?, &read_plan(new)?);
+        return output.result(&json!({ "changes": changes }), || changes_text(&changes));
+    }
+    let Some(file) = &arguments.file else { return Err(Failure::Usage("no contract is named".to_owned())) };
+    let contract = read(file)?;
+    if arguments.check {
+        return lint(output, file, &contract);
+    }
+    let plan = planned(&contract, arguments.model);
+    if let Some(changed) = &arguments.whatif {
+        return what_if(arguments, &plan, &planned(&read(changed)?, arguments.model));
+    }
+    write(arguments, &contract, &plan)?;
+    output.result(&plan, || if arguments.explain { explain::text(&plan) } else { show::text(&plan) })?;
+    answer(&plan)
+}
+
+/// Exit code 1 for what does not fit; all was said already.
+fn answer(plan: &Plan) -> Result {
+    if plan.feasible { Ok(()) } else { Err(Failure::No(String::new())) }
+}
+
+fn read(file: &Path) -> Result<Contract> {
+    Contract::read(&text_of(file)?).map_err(|e| Failure::Usage(format!("{}:{e}", file.display())))
+}
+
+fn read_plan(file: &Path) -> Result<Plan> {
+    Plan::from_text(&text_of(file)?).map_err(|e| Failure::Usage(format!("{}:{e}", file.display())))
+}
+
+fn text_of(file: &Path) -> Result<String> {
+    std::fs::read_to_string(file).map_err(|e| Failure::Usage(format!("{}: cannot be read: {e}", file.display())))
+}
+
+fn planned(contract: &Contract, model: Model) -> Plan {
+    make(contract, model, &mut Clock { began: Instant::now() })
+}
+
+/// The planner's clock.
+struct Clock {
+    began: Instant,
+}
+
+impl Watch for Clock {
+    fn elapsed(&mut self) -> Duration {
+        self.began.elapsed()
+    }
+}
+
+fn write(arguments: &Arguments, contract: &Contract, plan: &Plan) -> Result {
+    let into = |file: &Path, text: String| {
+        std::fs::write(file, text).map_err(|e| Failure::System(format!("{}: cannot be written: {e}", file.display())))
+    };
+    if let Some(file) = &arguments.figure {
+        into(file, figure::draw(&contract.system, plan))?;
+    }
+    match &arguments.output {
+        Some(file) if plan.feasible => into(file, plan.to_text()),
+        Some(file) => {
+            tell(&format!("{}: not written: not everything fits", file.display()));
+            Ok(())
+        }
+        None => Ok(()),
+    }
+}
+
+fn lint(output: Output, file: &Path, contract: &Contract) -> Result {
+    let findings = check(contract);
+    output.result(&json!({ "ok": findings.is_empty(), "findings": findings }), || {
+        let said = |f: &qos::contract::Finding| format!("{}:{}: {}: {}", file.display(), f.line, f.what, f.because);
+        let lines: Vec<String> = findings.iter().map(said).collect();
+        if lines.is_empty() { format!("{}: nothing found", file.display()) } else { lines.join("\n") }
+    })?;
+    if findings.is_empty() { Ok(()) } else { Err(Failure::No(String::new())) }
+}
+
+fn what_if(arguments: &Arguments, old: &Plan, new: &Plan) -> Result {
+    let changes = differences(old, new);
+    if arguments.json {
+        let document = json!({ "changes": changes, "old": old, "new": new });
+        Output { json: true }.document(&document)?;
+    } else {
+        line(&changes_text(&changes))?;
+        if !new.refusals.is_empty() {
+            line(&format!("\n{}", show::refusals(new)))?;
+        }
+    }
+    answer(new)
+}
+
+fn changes_text(changes: &[Change]) -> String {
+    if changes.is_empty() {
+        return "nothing differs".to_owned();
+    }
+    let row = |change: &Change| {
+        let (old, new) = match (change.old.as_str(), change.new.as_str()) {
+            ("", new) => ("(new)".to_owned(), new.to_owned()),
+            (old, "") => (old.to_owned(), "(gone)".to_owned()),
+            (old, new) => (old.to_owned(), new.to_owned()),
+        };
+        vec![change.what.clone(), change.key.to_owned(), old, new]
+    };
+    let rows: Vec<Vec<String>> = changes.iter().map(row).collect();
+    table(&[("what", '<'), ("value", '<'), ("old", '<'), ("new", '<')], &rows)
+}

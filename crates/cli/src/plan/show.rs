@@ -1,0 +1,155 @@
+//! A plan as tables.
+
+use crate::output::table;
+use qos::plan::{Channel, Plan, Refusal};
+use qos::{show_bit_rate, show_time};
+
+/// All of it, for people.
+pub fn text(plan: &Plan) -> String {
+    let mut parts = vec![verdict(plan)];
+    if !plan.refusals.is_empty() {
+        parts.push(refusals(plan));
+    }
+    parts.push(channels(plan));
+    parts.push(links(plan));
+    if plan.channels.iter().any(|channel| channel.proxy.is_some()) && !plan.placement.is_empty() {
+        parts.push(proxies(plan));
+    }
+    parts.push(next(plan));
+    parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("\n\n")
+}
+
+/// One line: does it fit?
+pub fn verdict(plan: &Plan) -> String {
+    let name = if plan.contract.name.is_empty() { "the contract" } else { plan.contract.name.as_str() };
+    let kind = if plan.model.is_mean() { "on average" } else { "always" };
+    let with_deadline = plan.channels.iter().filter(|channel| channel.deadline_us.is_some()).count();
+    if !plan.feasible {
+        let times = plan.refusals.len();
+        let reasons = if times == 1 { "1 reason".to_owned() } else { format!("{times} reasons") };
+        return format!("{name} does NOT fit (model {}): {reasons}", plan.model);
+    }
+    let deadlines = match with_deadline {
+        0 => "no channel has a deadline".to_owned(),
+        n => format!("{n} of {} channels have a deadline, and {kind} keep it", plan.channels.len()),
+    };
+    format!("{name} fits (model {}): {deadlines}", plan.model)
+}
+
+/// Why not all fits, and what would.
+pub fn refusals(plan: &Plan) -> String {
+    plan.refusals.iter().map(refusal).collect::<Vec<_>>().join("\n")
+}
+
+fn refusal(refusal: &Refusal) -> String {
+    let Refusal { what, needs, has, because, offers } = refusal;
+    let offers = offers.iter().map(|offer| format!("\n    would fit: {}", offer.what));
+    format!("  {what}: needs {needs}, has {has}\n    because {because}{}", offers.collect::<String>())
+}
+
+fn channels(plan: &Plan) -> String {
+    let delay = if plan.model.is_mean() { "mean" } else { "bound" };
+    let headers = [
+        ("topic", '<'),
+        ("from", '<'),
+        ("to", '<'),
+        ("at", '<'),
+        ("class", '<'),
+        ("threads", '<'),
+        ("proxy", '<'),
+        (delay, '>'),
+        ("deadline", '>'),
+        ("used", '>'),
+    ];
+    let row = |channel: &Channel| {
+        let delay = channel.mean_us.or(channel.bound_us);
+        let time = |us: Option<f64>| us.map_or("-".to_owned(), show_time);
+        let used = delay.zip(channel.deadline_us).map(|(delay, deadline)| delay / deadline * 100.0);
+        let used = match used {
+            Some(percent) if percent > 100.0 => format!("{percent:.0} % LATE"),
+            Some(percent) => format!("{percent:.0} %"),
+            None => "-".to_owned(),
+        };
+        let word = |word: &Option<String>| word.clone().unwrap_or_else(|| "-".to_owned());
+        vec![
+            channel.topic.clone(),
+            channel.publisher.clone(),
+            channel.subscriber.clone(),
+            channel.node.clone(),
+            format!("{} ({})", channel.class, channel.dscp),
+            word(&channel.sched),
+            word(&channel.proxy),
+            time(delay),
+            time(channel.deadline_us),
+            used,
+        ]
+    };
+    section("channels", &headers, plan.channels.iter().map(row).collect())
+}
+
+fn links(plan: &Plan) -> String {
+    let headers = [
+        ("link", '<'),
+        ("from", '<'),
+        ("to", '<'),
+        ("load", '>'),
+        ("of", '>'),
+        ("background", '>'),
+        ("full", '>'),
+        ("queue", '<'),
+    ];
+    let used = plan.links.iter().filter(|link| link.load_bits_per_s > 0.0 || link.background_bits_per_s > 0.0);
+    let row = |link: &qos::plan::Link| {
+        let background = match link.background_bits_per_s {
+            0.0 => "-".to_owned(),
+            rate => show_bit_rate(rate),
+        };
+        let over = if link.utilisation > 1.0 { " OVER" } else { "" };
+        let backlog = link.backlog_bytes.map(|bytes| format!(", {bytes:.0} B")).unwrap_or_default();
+        vec![
+            link.name.clone(),
+            link.from.clone(),
+            link.to.clone(),
+            show_bit_rate(link.load_bits_per_s),
+            show_bit_rate(link.rate_bits_per_s),
+            background,
+            format!("{:.1} %{over}", link.utilisation * 100.0),
+            format!("{}{backlog}", link.scheduler),
+        ]
+    };
+    section("links, headers included", &headers, used.map(row).collect())
+}
+
+fn proxies(plan: &Plan) -> String {
+    let headers =
+        [("topic", '<'), ("from", '<'), ("proxy at", '<'), ("for", '<'), ("messages/s", '>'), ("bits/s", '>')];
+    let row = |proxy: &qos::plan::Proxy| {
+        vec![
+            proxy.topic.clone(),
+            proxy.publisher.clone(),
+            proxy.node.clone(),
+            proxy.subscribers.join(", "),
+            format!("{:.1}", proxy.cost.messages_per_s),
+            show_bit_rate(proxy.cost.bits_per_s),
+        ]
+    };
+    let has = |proxy: &&qos::plan::Proxy| {
+        let of = |channel: &&Channel| channel.topic == proxy.topic && proxy.subscribers.contains(&channel.subscriber);
+        plan.channels.iter().find(of).is_some_and(|channel| channel.proxy.is_some())
+    };
+    section("proxies", &headers, plan.placement.iter().filter(has).map(row).collect())
+}
+
+fn section(title: &str, headers: &[(&str, char)], rows: Vec<Vec<String>>) -> String {
+    if rows.is_empty() { String::new() } else { format!("{title}\n{}", table(headers, &rows)) }
+}
+
+fn next(plan: &Plan) -> String {
+    let placed = match (plan.solver.optimal, plan.solver.gap) {
+        (true, _) => "nothing is better".to_owned(),
+        (false, Some(gap)) => format!("at most {:.1} % better is possible", gap * 100.0),
+        (false, None) => "how much better is possible is not known".to_owned(),
+    };
+    let ms = plan.solver.ms.map(|ms| format!(", {ms:.1} ms")).unwrap_or_default();
+    format!("places by {}{ms}: {placed}. --explain shows what each delay is made of.", plan.solver.name)
+}

@@ -1,0 +1,300 @@
+//! Bounds of whole ways: the holistic iteration over all processors and queues (Tindell & Clark 1994).
+//!
+//! What a stage adds depends on how irregularly samples come to it, and that on what the stages before add, their own and all
+//! others'. So one begins with no delay at all and repeats until nothing changes; each fixed point is sound. After 64 rounds
+//! times are rounded up to ever coarser steps, so it ends: with a bound or with none.
+//!
+//! | stage | bound | source |
+//! |---|---|---|
+//! | thread | response time in the level-i busy period with jitter | P-24; Lehoczky 1990; Audsley et al. 1993 |
+//! | queue, strict | busy period of non-pre-emptive packets, blocked by the largest lower unit | Davis et al. 2007 |
+//! | queue, first come first served | horizontal deviation of all that comes | Le Boudec & Thiran 2001, theorem 1.4.2 |
+//! | queue, `htb` | deficit round robin's service curve, and the bucket of each class | Boyer, Stea & Sofack 2012 |
+//! | queue, `hfsc` | share of the rate, later by the largest unit | Stoica, Zhang & Ng 1997, theorem 2 |
+//! | queue, `htb` or `hfsc`, if better | all others always go first: the link never rests | as strict |
+//! | what comes over a link | at most what the link can bring (line shaping) | Grieu 2004; Le Boudec & Thiran 2001, §1.5 |
+
+mod order;
+mod queues;
+mod report;
+
+use super::arrivals::{Arrivals, BILLION};
+use super::cpu::response::response;
+use super::cpu::{Unbounded, Work};
+use super::link::queue::Stay;
+use super::stages::{Outlet, Stages, Step};
+use crate::contract::System;
+use queues::Queues;
+pub use report::{Because, Bound, Term, Where};
+
+/// Most rounds; from [`COARSE`] on times are rounded up, each fourth round to twice the step.
+const ROUNDS: u32 = 256;
+const COARSE: u32 = 64;
+/// What is later than this (11 days) is as good as never, ns.
+const NEVER: u64 = 1_000_000_000_000_000;
+
+/// Room in a queue.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Room {
+    /// Bytes on the wire.
+    pub bytes: u64,
+    /// Packets.
+    pub packets: u64,
+}
+
+/// A class at a queue.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct QueueBound {
+    /// Streams of this class.
+    pub streams: u32,
+    /// How long a packet stays at most; `None`: no bound, or nothing comes.
+    pub stay: Option<Stay>,
+    /// The most that waits at once, background not counted: a buffer of this size never overflows. `None`: as above.
+    pub room: Option<Room>,
+    /// Share of the link that the class takes, in parts per billion, background not counted.
+    pub load: u64,
+}
+
+/// What comes to a stage, and how long it stays.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StageBound {
+    /// How much later than the earliest a whole sample may come, ns; `None`: nobody knows.
+    pub jitter: Option<u64>,
+    /// How long it stays at most, ns; `None`: no bound.
+    pub stay: Option<u64>,
+}
+
+/// The answer for all pairs.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Analysis {
+    /// A bound for each of [`Stages::pairs`].
+    pub pairs: Vec<Bound>,
+    /// For each of [`Stages::outlets`] and each class in the order of [`crate::Class::ALL`].
+    pub queues: Vec<[QueueBound; 4]>,
+    /// For each of [`Stages::stages`].
+    pub stages: Vec<StageBound>,
+    /// Load of each of [`Stages::processors`], in parts per billion.
+    pub processors: Vec<u64>,
+    /// Rounds that it took.
+    pub rounds: u32,
+}
+
+/// Bounds for all pairs of `stages`, which are those of `system`.
+pub fn analyse(system: &System, stages: &Stages) -> Analysis {
+    let mut iteration = Iteration::new(system, stages);
+    let rounds = iteration.run();
+    report::report(system, &iteration, rounds)
+}
+
+/// When samples come to a stage, counted from their publication, and how long they stay.
+#[derive(Clone, Copy, Debug, Default)]
+struct Passage {
+    /// The first packet at the earliest, ns.
+    first: u64,
+    /// The last packet at the earliest, ns.
+    last: u64,
+    /// The last packet at the latest, ns; `None`: nobody knows.
+    latest: Option<u64>,
+    /// How long it stays; `None`: not known yet, or not bounded.
+    stay: Option<Stay>,
+}
+
+struct Iteration<'a> {
+    stages: &'a Stages,
+    passages: Vec<Passage>,
+    /// Why a stage has no bound.
+    because: Vec<Option<Because>>,
+    queues: Queues,
+    /// Threads of each processor with their ranks, in order.
+    threads: Vec<Vec<(u32, usize)>>,
+    /// Resources to look at again: queues, then processors.
+    dirty: Vec<bool>,
+}
+
+impl<'a> Iteration<'a> {
+    fn new(system: &'a System, stages: &'a Stages) -> Self {
+        let mut threads = vec![Vec::new(); stages.processors.len()];
+        let mut dirty = vec![false; stages.outlets.len() + stages.processors.len()];
+        for (index, stage) in stages.stages.iter().enumerate() {
+            dirty[resource(stages, index)] = true;
+            if let Step::Compute { processor, rank, .. } = stage.step {
+                threads[processor].push((rank, index));
+            }
+        }
+        threads.iter_mut().for_each(|threads| threads.sort_unstable());
+        let because = vec![None; stages.stages.len()];
+        let passages = earliest(system, stages);
+        Self { stages, passages, because, queues: Queues::new(stages), threads, dirty }
+    }
+
+    fn run(&mut self) -> u32 {
+        for round in 0..ROUNDS {
+            let now: Vec<usize> = (0..self.dirty.len()).filter(|i| std::mem::take(&mut self.dirty[*i])).collect();
+            if now.is_empty() {
+                return round;
+            }
+            for resource in now {
+                match resource.checked_sub(self.stages.outlets.len()) {
+                    None => self.serve(resource),
+                    Some(processor) => self.compute(processor),
+                }
+            }
+            self.pass_on(1 << (round.saturating_sub(COARSE) / 4).min(40));
+        }
+        self.give_up();
+        ROUNDS
+    }
+
+    /// When samples come to each stage, now that it is known how long they stay at those before, in steps of `step` ns.
+    fn pass_on(&mut self, step: u64) {
+        for index in 0..self.stages.stages.len() {
+            let Some(after) = self.stages.stages[index].after else { continue };
+            let latest = self.out(after).map(|out| out.saturating_add(forwarding(self.stages, index)));
+            let known = self.passages[index].latest;
+            let latest = match (latest, known) {
+                (Some(new), Some(old)) if new > old => Some(new.next_multiple_of(step)).filter(|new| *new < NEVER),
+                (Some(_), Some(old)) => Some(old),
+                _ => None,
+            };
+            if latest.is_none() && self.because[index].is_none() {
+                self.because[index] = Some(self.because[after].unwrap_or(Because::TooLong(self.place(after))));
+            }
+            if latest != known {
+                self.passages[index].latest = latest;
+                let resource = resource(self.stages, index);
+                self.dirty[resource] = true;
+            }
+        }
+    }
+
+    /// When a stage is done with a sample at the latest.
+    fn out(&self, stage: usize) -> Option<u64> {
+        let Passage { latest, stay, .. } = self.passages[stage];
+        let delay = match self.stages.stages[stage].step {
+            Step::Compute { .. } => 0,
+            Step::Cross { queue, .. } => self.stages.outlets[queue].delay,
+        };
+        latest?.checked_add(stay?.time)?.checked_add(delay)
+    }
+
+    /// What still changes has no bound.
+    fn give_up(&mut self) {
+        for index in 0..self.stages.stages.len() {
+            if self.dirty[resource(self.stages, index)] {
+                self.refuse(index, Because::TooLong(self.place(index)));
+            }
+        }
+        self.pass_on(1);
+    }
+
+    fn refuse(&mut self, stage: usize, because: Because) {
+        self.passages[stage].stay = None;
+        self.because[stage].get_or_insert(because);
+    }
+
+    /// The jitter that samples have when they come: packets of one count from the first to the last.
+    fn arrivals(&self, stage: usize, from: u64) -> Option<Arrivals> {
+        let latest = self.passages[stage].latest?;
+        Some(self.stages.arrivals(&self.stages.stages[stage]).delayed(latest.saturating_sub(from)))
+    }
+
+    fn compute(&mut self, processor: usize) {
+        let mut higher: Vec<Work> = Vec::new();
+        let mut stuck = None;
+        let threads = std::mem::take(&mut self.threads[processor]);
+        for equals in threads.chunk_by(|(a, _), (b, _)| a == b) {
+            let work = |thread: usize| {
+                let Step::Compute { execution, .. } = self.stages.stages[thread].step else { return None };
+                self.arrivals(thread, self.passages[thread].last).map(|arrivals| Work { arrivals, execution })
+            };
+            let works: Vec<Option<Work>> = equals.iter().map(|(_, thread)| work(*thread)).collect();
+            let unknown = works.iter().position(|work| work.is_none()).and_then(|i| self.because[equals[i].1]);
+            stuck = stuck.or(unknown);
+            for (own, (_, thread)) in equals.iter().enumerate() {
+                let others = works.iter().enumerate().filter(|(i, _)| *i != own).filter_map(|(_, work)| *work);
+                let before: Vec<Work> = higher.iter().copied().chain(others).collect();
+                let origin = self.stages.arrivals(&self.stages.stages[*thread]);
+                match (works[own], stuck) {
+                    (Some(work), None) => match response(&work, &origin, &before, 0) {
+                        Ok(found) => self.stays(*thread, Stay { time: found.time, blocking: 0, higher: 0 }),
+                        Err(why) => self.refuse(*thread, why_not(why, self.place(*thread))),
+                    },
+                    (_, stuck) => self.refuse(*thread, stuck.unwrap_or(Because::TooLong(self.place(*thread)))),
+                }
+            }
+            higher.extend(works.into_iter().flatten());
+        }
+        self.threads[processor] = threads;
+    }
+
+    fn stays(&mut self, stage: usize, stay: Stay) {
+        // Never shorter than before: rounding up must not make it swing.
+        let known = self.passages[stage].stay.filter(|known| known.time > stay.time);
+        self.passages[stage].stay = Some(known.unwrap_or(stay));
+    }
+
+    fn place(&self, stage: usize) -> Where {
+        match self.stages.stages[stage].step {
+            Step::Compute { processor, .. } => Where::Node(self.stages.processors[processor]),
+            Step::Cross { queue, .. } => Where::Link(self.stages.outlets[queue].direction),
+        }
+    }
+
+    fn outlet(&self, queue: usize) -> &'a Outlet {
+        &self.stages.outlets[queue]
+    }
+}
+
+fn why_not(why: Unbounded, at: Where) -> Because {
+    match why {
+        Unbounded::Overload(load) => Because::Overload(at, u64::try_from(load).unwrap_or(u64::MAX)),
+        Unbounded::TooLong => Because::TooLong(at),
+    }
+}
+
+/// The resource that serves a stage: queues, then processors.
+fn resource(stages: &Stages, stage: usize) -> usize {
+    match stages.stages[stage].step {
+        Step::Compute { processor, .. } => stages.outlets.len() + processor,
+        Step::Cross { queue, .. } => queue,
+    }
+}
+
+fn forwarding(stages: &Stages, stage: usize) -> u64 {
+    match stages.stages[stage].step {
+        Step::Compute { .. } => 0,
+        Step::Cross { forwarding, .. } => forwarding,
+    }
+}
+
+/// When samples come at the earliest: nobody is in the way, and computing and forwarding take no time (they may be shorter than
+/// declared). At the latest: not before either.
+fn earliest(system: &System, stages: &Stages) -> Vec<Passage> {
+    let mut passages: Vec<Passage> = Vec::with_capacity(stages.stages.len());
+    for stage in &stages.stages {
+        let hand_in = system.topics[stages.streams[stage.stream].topic].hand_in;
+        let here = stage.after.map_or(Passage { latest: Some(hand_in), ..Passage::default() }, |after| {
+            let (before, step) = (passages[after], stages.stages[after].step);
+            let (first, last) = match step {
+                Step::Compute { .. } => (before.last, before.last),
+                Step::Cross { queue, packets, .. } => {
+                    let last =
+                        before.last.saturating_add(packets.last).max(before.first.saturating_add(packets.work()));
+                    let delay = stages.outlets[queue].delay;
+                    (before.first.saturating_add(packets.first()).saturating_add(delay), last.saturating_add(delay))
+                }
+            };
+            Passage { first, last, latest: Some(last), stay: None }
+        });
+        passages.push(here);
+    }
+    passages
+}
+
+/// Load of what comes as `arrivals` tells, each of `work` ns, in parts per billion; everything at most.
+fn load(arrivals: &Arrivals, work: u64) -> u64 {
+    u64::try_from(arrivals.load(work).min(BILLION * 1000)).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,176 @@
+//! Each bound with what it is made of.
+
+use super::{Analysis, Iteration, StageBound};
+use crate::analysis::stages::{Pair, Step};
+use crate::contract::{Scheduler, System};
+use crate::network::Direction;
+
+/// Where time is spent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Where {
+    /// A node (index).
+    Node(usize),
+    /// A link, in this direction.
+    Link(Direction),
+}
+
+impl Where {
+    /// Its name: the node's, or the link's with the node that it leads to.
+    pub fn name(self, system: &System) -> String {
+        match self {
+            Where::Node(node) => system.nodes[node].name.clone(),
+            Where::Link(direction) => {
+                let [_, to] = direction.ends(system);
+                format!("{} to {}", system.links[direction.link].name, system.nodes[to].name)
+            }
+        }
+    }
+}
+
+/// Why there is no bound.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Because {
+    /// More is asked of a processor, a link or a class's share than it has: parts per billion of what it has.
+    Overload(Where, u64),
+    /// The load is so near to all there is that waiting grows beyond what is followed.
+    TooLong(Where),
+}
+
+impl Because {
+    /// As a sentence.
+    pub fn explain(self, system: &System) -> String {
+        match self {
+            Because::Overload(at, load) => {
+                let percent = load.div_ceil(100_000) as f64 / 100.0;
+                format!("{} is asked for {percent:.2} % of what it has at this priority", at.name(system))
+            }
+            Because::TooLong(at) => {
+                format!("waiting at {} grows without end: its load is too near to 100 %", at.name(system))
+            }
+        }
+    }
+}
+
+/// One part of a bound.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Term {
+    /// Where.
+    pub at: Where,
+    /// What happens there.
+    pub what: &'static str,
+    /// How long at most, ns.
+    pub ns: u64,
+    /// Where the formula stands.
+    pub source: &'static str,
+}
+
+/// The bound of a pair.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Bound {
+    /// The latest that a sample may be with the subscriber's application after it was published, ns; or why nobody knows.
+    pub ns: Result<u64, Because>,
+    /// What it is made of, in the order of the way; the sum is the bound. Up to the first stage without a bound.
+    pub terms: Vec<Term>,
+}
+
+pub(super) fn report(system: &System, iteration: &Iteration, rounds: u32) -> Analysis {
+    let stages = iteration.stages;
+    let mut processors = vec![0_u64; stages.processors.len()];
+    for stage in &stages.stages {
+        if let Step::Compute { processor, execution, .. } = stage.step {
+            processors[processor] =
+                processors[processor].saturating_add(super::load(&stages.arrivals(stage), execution));
+        }
+    }
+    Analysis {
+        pairs: stages.pairs.iter().map(|pair| bound(system, iteration, pair)).collect(),
+        queues: (0..stages.outlets.len()).map(|queue| iteration.bounds(queue)).collect(),
+        stages: iteration.passages.iter().map(of_stage).collect(),
+        processors,
+        rounds,
+    }
+}
+
+fn of_stage(passage: &super::Passage) -> StageBound {
+    let jitter = passage.latest.map(|latest| latest.saturating_sub(passage.last));
+    StageBound { jitter, stay: passage.stay.map(|stay| stay.time) }
+}
+
+fn bound(system: &System, iteration: &Iteration, pair: &Pair) -> Bound {
+    let stream = &iteration.stages.streams[pair.stream];
+    let topic = &system.topics[stream.topic];
+    let mut terms = Terms { list: Vec::new(), until: 0 };
+    let publisher = Where::Node(stream.publisher);
+    terms.add(publisher, "from the application to the middleware", topic.hand_in, "declared (hand_in, T_appmid)");
+    let mut way: Vec<usize> = iteration.stages.way(pair).collect();
+    way.reverse();
+    for stage in way {
+        let (Some(latest), Some(stay)) = (iteration.passages[stage].latest, iteration.passages[stage].stay) else {
+            let because = iteration.because[stage].unwrap_or(Because::TooLong(iteration.place(stage)));
+            return Bound { ns: Err(because), terms: terms.list };
+        };
+        let at = iteration.place(stage);
+        terms.add(at, "forwarding", super::forwarding(iteration.stages, stage), "declared");
+        terms.add(at, "rounding", latest.saturating_sub(terms.until), "coarse steps of the iteration's late rounds");
+        match iteration.stages.stages[stage].step {
+            Step::Compute { execution, role, .. } => {
+                terms.add(
+                    at,
+                    "waiting for more urgent threads",
+                    stay.time.saturating_sub(execution),
+                    "P-24; Audsley et al. 1993",
+                );
+                terms.add(at, role.what(), execution.min(stay.time), "declared execution time");
+            }
+            Step::Cross { queue, packets, .. } => {
+                let outlet = iteration.outlet(queue);
+                let own = packets.work().min(stay.time.saturating_sub(stay.blocking + stay.higher));
+                let same = stay.time.saturating_sub(stay.blocking + stay.higher + own);
+                let (blocked, source) = blocking(outlet.scheduler);
+                terms.add(at, blocked, stay.blocking, source);
+                terms.add(at, "waiting for higher classes", stay.higher, "Davis et al. 2007");
+                terms.add(at, "waiting in the class's queue", same, "Le Boudec & Thiran 2001, theorem 1.4.2");
+                terms.add(at, "transmission", own, "bytes on the wire / rate");
+                terms.add(at, "propagation", outlet.delay, "declared");
+            }
+        }
+    }
+    let node = Where::Node(system.subscribers[pair.subscriber].node);
+    terms.add(node, "from the middleware to the application", topic.hand_out, "declared (hand_out, T_midapp)");
+    Bound { ns: Ok(terms.until), terms: terms.list }
+}
+
+struct Terms {
+    list: Vec<Term>,
+    until: u64,
+}
+
+impl Terms {
+    /// Parts that take no time are left out.
+    fn add(&mut self, at: Where, what: &'static str, ns: u64, source: &'static str) {
+        if ns > 0 {
+            self.until = self.until.saturating_add(ns);
+            self.list.push(Term { at, what, ns, source });
+        }
+    }
+}
+
+fn blocking(scheduler: Scheduler) -> (&'static str, &'static str) {
+    match scheduler {
+        Scheduler::Fifo => ("blocking", "none"),
+        Scheduler::Strict => ("blocking by what is being sent", "Davis et al. 2007; largest unit of a lower class"),
+        Scheduler::Htb => ("latency of the class's share", "Boyer, Stea & Sofack 2012, theorem 1"),
+        Scheduler::Hfsc => ("latency of the class's share", "Stoica, Zhang & Ng 1997, theorem 2"),
+    }
+}
+
+impl crate::analysis::stages::Role {
+    fn what(self) -> &'static str {
+        use crate::analysis::stages::Role;
+        match self {
+            Role::Send => "sending",
+            Role::Proxy => "scaling at the proxy",
+            Role::Receive(_) => "receiving",
+        }
+    }
+}

@@ -1,0 +1,379 @@
+//! A contract with routes, places and priorities as what samples pass: stages on processors and in queues.
+//!
+//! A stage begins when the one before it is done with a sample, so the stages of a publisher's topic form a tree with the
+//! subscribers at its leaves. Analysis and simulation read the same tree, which keeps them from speaking of different systems.
+
+use std::collections::HashMap;
+
+use super::arrivals::{Arrivals, BILLION};
+use crate::Class;
+use crate::contract::{Link, NodeKind, Proxies, Scheduler, System, Transport};
+use crate::network::{Direction, Network};
+
+mod threads;
+pub use threads::RANKS;
+
+/// What the device of a host takes at one go at most, in bytes: TCP's largest super-packet (`gso_max_size`; see
+/// [`crate::blocking`]). Switches forward frame by frame.
+const SUPER_PACKET: u64 = 65_536;
+
+/// Where a proxy stands between a publisher and a subscriber.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Place {
+    /// The publisher's node (index).
+    pub publisher: usize,
+    /// The subscriber (index).
+    pub subscriber: usize,
+    /// The proxy's node (index).
+    pub node: usize,
+}
+
+/// A topic as one of its publishers sends it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stream {
+    /// The topic (index).
+    pub topic: usize,
+    /// The publisher's node (index).
+    pub publisher: usize,
+    /// When samples are released, bursts included.
+    pub arrivals: Arrivals,
+    /// Samples at once.
+    pub burst: u32,
+}
+
+/// What a thread is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Role {
+    /// Publishing.
+    Send,
+    /// Scaling on the way.
+    Proxy,
+    /// Receiving, for this subscriber (index).
+    Receive(usize),
+}
+
+/// What a stage does with a sample.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// A thread of its own computes.
+    Compute {
+        /// The processor (index into [`Stages::processors`]).
+        processor: usize,
+        /// Rank among the processor's threads, 0 first; equal ones in order of arrival.
+        rank: u32,
+        /// The longest it takes, ns.
+        execution: u64,
+        /// What it is for.
+        role: Role,
+    },
+    /// Packets wait in a queue and cross a link.
+    Cross {
+        /// The queue: [`Direction::index`].
+        queue: usize,
+        /// The class.
+        class: Class,
+        /// What crosses.
+        packets: Packets,
+        /// Processing at the node, ns per packet; 0 where the stream starts.
+        forwarding: u64,
+    },
+}
+
+/// A sample on a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Packets {
+    /// How many.
+    pub count: u64,
+    /// Time on the wire of each but the last, ns.
+    pub full: u64,
+    /// Time on the wire of the last, ns.
+    pub last: u64,
+    /// Time on the wire of what the device takes at one go at most, ns.
+    pub unit: u64,
+    /// Bytes on the wire of all.
+    pub bytes: u64,
+}
+
+impl Packets {
+    /// Time on the wire of all, ns.
+    pub fn work(&self) -> u64 {
+        self.full.saturating_mul(self.count - 1).saturating_add(self.last)
+    }
+    /// Time on the wire of the first, ns.
+    pub fn first(&self) -> u64 {
+        if self.count > 1 { self.full } else { self.last }
+    }
+    /// Time on the wire of the largest, ns.
+    pub fn largest(&self) -> u64 {
+        self.first().max(self.last)
+    }
+}
+
+/// One step of a stream's way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stage {
+    /// The stream (index into [`Stages::streams`]).
+    pub stream: usize,
+    /// The stage before it (an index below its own); `None`: the sample is just published.
+    pub after: Option<usize>,
+    /// Of every so many of the stream's samples one passes.
+    pub every: u64,
+    /// What happens.
+    pub step: Step,
+}
+
+/// A publisher and a subscriber: what has a bound.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pair {
+    /// The stream.
+    pub stream: usize,
+    /// The subscriber (index).
+    pub subscriber: usize,
+    /// The last stage; `None` where nothing takes any time.
+    pub last: Option<usize>,
+    /// Of every so many of the stream's samples it gets one.
+    pub every: u64,
+    /// The proxy's node.
+    pub proxy: Option<usize>,
+}
+
+/// Best-effort packets of nobody's, of class normal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Background {
+    /// When they come: evenly, at most one more than the rate gives.
+    pub arrivals: Arrivals,
+    /// Time on the wire of one, ns: of what a device takes at one go.
+    pub work: u64,
+}
+
+/// One direction of a link.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outlet {
+    /// Which.
+    pub direction: Direction,
+    /// Order of service.
+    pub scheduler: Scheduler,
+    /// Share of each class, in parts per billion, in the order of [`Class::ALL`].
+    pub shares: [u64; 4],
+    /// Propagation, ns.
+    pub delay: u64,
+    /// Traffic that nobody declares.
+    pub background: Option<Background>,
+}
+
+/// All stages of a contract.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Stages {
+    /// The streams.
+    pub streams: Vec<Stream>,
+    /// The stages; each stands after the one before it.
+    pub stages: Vec<Stage>,
+    /// Who has a bound, by topic, publisher and subscriber.
+    pub pairs: Vec<Pair>,
+    /// The node of each processor.
+    pub processors: Vec<usize>,
+    /// Two for each link.
+    pub outlets: Vec<Outlet>,
+}
+
+/// What makes two stages one: the stage before, and what goes where.
+type Shared = (usize, Option<usize>, u64, u64, usize);
+
+impl Stages {
+    /// The stages of `system` when each topic has the class of `classes`, and proxies stand at `places`; a subscriber without
+    /// one gets all samples and picks its own. Pairs without a route have no stages (the network's `disconnected` tells them).
+    ///
+    /// Threads are spread over a node's processors by load and ranked by the shortest deadline that they serve (deadline
+    /// monotonic); [`crate::assignment`] may rank them anew.
+    pub fn new(system: &System, network: &Network, places: &[Place], classes: &[Class]) -> Self {
+        Self::admitting(system, network, places, classes, &|_| true)
+    }
+
+    /// The same for those subscribers (indices) only that are `admitted`.
+    pub fn admitting(
+        system: &System,
+        network: &Network,
+        places: &[Place],
+        classes: &[Class],
+        admitted: &dyn Fn(usize) -> bool,
+    ) -> Self {
+        let mut all = Self { outlets: outlets(system), ..Self::default() };
+        let places: HashMap<_, _> = places.iter().map(|p| ((p.publisher, p.subscriber), p.node)).collect();
+        let mut wanted = vec![Vec::new(); system.topics.len()];
+        let all_wanted = system.subscribers.iter().enumerate().filter(|(i, _)| admitted(*i));
+        all_wanted.for_each(|(i, subscriber)| wanted[subscriber.topic].push(i));
+        for (index, topic) in system.topics.iter().enumerate() {
+            for publisher in &topic.publishers {
+                let arrivals = Arrivals::bursty(topic.period, topic.jitter, topic.burst);
+                all.streams.push(Stream { topic: index, publisher: *publisher, arrivals, burst: topic.burst });
+                let mut way = Way::new(&mut all, system, network, classes.get(index).copied().unwrap_or_default());
+                let to = wanted[index].iter().map(|to| (*to, places.get(&(*publisher, *to)).copied()));
+                let to: Vec<(usize, Option<usize>)> = to.collect();
+                to.iter().for_each(|(subscriber, proxy)| way.narrow(*publisher, *subscriber, *proxy));
+                to.iter().for_each(|(subscriber, proxy)| way.lead(*subscriber, *proxy));
+            }
+        }
+        threads::place(&mut all, system);
+        all
+    }
+
+    /// When samples come to a stage if nothing before it takes any time.
+    pub fn arrivals(&self, stage: &Stage) -> Arrivals {
+        let stream = &self.streams[stage.stream].arrivals;
+        Arrivals { period: stream.period.saturating_mul(stage.every), ..*stream }
+    }
+
+    /// The stages on a pair's way, the last first.
+    pub fn way(&self, pair: &Pair) -> impl Iterator<Item = usize> + '_ {
+        std::iter::successors(pair.last, |stage| self.stages[*stage].after)
+    }
+}
+
+/// Builds the ways of one stream.
+struct Way<'a> {
+    all: &'a mut Stages,
+    system: &'a System,
+    network: &'a Network,
+    class: Class,
+    stream: usize,
+    shared: HashMap<Shared, usize>,
+    /// The narrowest link of all ways that begin at a node: what is sent to many is taken apart for all of them.
+    mtus: HashMap<usize, u64>,
+}
+
+/// Where a stream is while it is built: behind which stage, and what it carries.
+#[derive(Clone, Copy)]
+struct Front {
+    after: Option<usize>,
+    every: u64,
+    size: u64,
+}
+
+impl<'a> Way<'a> {
+    fn new(all: &'a mut Stages, system: &'a System, network: &'a Network, class: Class) -> Self {
+        let stream = all.streams.len() - 1;
+        Self { all, system, network, class, stream, shared: HashMap::new(), mtus: HashMap::new() }
+    }
+
+    fn narrow(&mut self, publisher: usize, subscriber: usize, proxy: Option<usize>) {
+        let mut from = publisher;
+        for to in proxy.into_iter().chain([self.system.subscribers[subscriber].node]) {
+            let route = self.network.route(from, to).unwrap_or_default();
+            let least = self.mtus.entry(from).or_insert(u64::MAX);
+            *least = route.iter().map(|direction| self.system.links[direction.link].mtu).fold(*least, u64::min);
+            from = to;
+        }
+    }
+
+    fn lead(&mut self, subscriber: usize, proxy: Option<usize>) {
+        let stream = self.all.streams[self.stream];
+        let (wanted, topic) = (&self.system.subscribers[subscriber], &self.system.topics[stream.topic]);
+        let multicast = self.system.placement.transport == Transport::Multicast;
+        let merged = multicast || self.system.placement.proxies == Proxies::Merged;
+        let mut front = Front { after: None, every: 1, size: topic.size };
+        front = self.compute(front, stream.publisher, topic.cpu_send, Role::Send, true);
+        let mut from = stream.publisher;
+        if let Some(node) = proxy {
+            let Some(to_proxy) = self.travel(front, from, node, merged) else { return };
+            let scaled =
+                Front { every: u64::from(wanted.scale), size: wanted.scaled_size.unwrap_or(topic.size), ..to_proxy };
+            front = self.compute(scaled, node, self.system.placement.cpu_proxy, Role::Proxy, merged);
+            from = node;
+        }
+        let Some(front) = self.travel(front, from, wanted.node, multicast) else { return };
+        let front = self.compute(front, wanted.node, wanted.cpu_receive, Role::Receive(subscriber), false);
+        let every = u64::from(wanted.scale).max(1);
+        self.all.pairs.push(Pair { stream: self.stream, subscriber, last: front.after, every, proxy });
+    }
+
+    /// A thread computes `execution` for each sample that comes, before any are left out. A proxy is a thread even if that takes no
+    /// time: it needs the whole sample, and waits for its turn.
+    fn compute(&mut self, front: Front, node: usize, execution: u64, role: Role, shared: bool) -> Front {
+        if execution == 0 && role != Role::Proxy {
+            return front;
+        }
+        let every = front.after.map_or(1, |after| self.all.stages[after].every);
+        let every = if role == Role::Proxy { every } else { front.every };
+        // Processor and rank are given when all threads are known; until then the node stands for the processor.
+        let step = Step::Compute { processor: node, rank: 0, execution, role };
+        let after = self.stage(front, Stage { stream: self.stream, after: front.after, every, step }, node, shared);
+        Front { after: Some(after), ..front }
+    }
+
+    fn travel(&mut self, front: Front, from: usize, to: usize, shared: bool) -> Option<Front> {
+        let route = self.network.route(from, to)?;
+        // Samples are taken apart where they start, for the narrowest link of the way, never later.
+        let own = route.iter().map(|direction| self.system.links[direction.link].mtu).min();
+        let mtu = if shared { self.mtus.get(&from).copied() } else { own };
+        let mtu = mtu.unwrap_or(u64::MAX).max(1);
+        let cross = |front: Front, (hop, direction): (usize, &Direction)| {
+            let link = &self.system.links[direction.link];
+            let kind = self.system.nodes[direction.ends(self.system)[0]].kind;
+            let step = Step::Cross {
+                queue: direction.index(),
+                class: self.class,
+                packets: packets(link, kind, front.size, mtu),
+                forwarding: if hop == 0 { 0 } else { link.forwarding },
+            };
+            let stage = Stage { stream: self.stream, after: front.after, every: front.every, step };
+            Front { after: Some(self.stage(front, stage, direction.index(), shared)), ..front }
+        };
+        Some(route.iter().enumerate().fold(front, cross))
+    }
+
+    /// The stage, a new one unless it is `shared` and there already.
+    fn stage(&mut self, front: Front, stage: Stage, place: usize, shared: bool) -> usize {
+        let kind = usize::from(matches!(stage.step, Step::Cross { .. }));
+        let key = (2 * place + kind, front.after, front.every, front.size, stage.stream);
+        if let Some(known) = self.shared.get(&key).filter(|_| shared) {
+            return *known;
+        }
+        self.all.stages.push(stage);
+        self.shared.insert(key, self.all.stages.len() - 1);
+        self.all.stages.len() - 1
+    }
+}
+
+fn packets(link: &Link, kind: NodeKind, size: u64, mtu: u64) -> Packets {
+    let count = size.div_ceil(mtu).max(1);
+    let rest = size.saturating_sub(mtu.saturating_mul(count - 1));
+    let (full, last) =
+        (on_wire(link, mtu.saturating_add(link.overhead)), on_wire(link, rest.saturating_add(link.overhead)));
+    let first = if count > 1 { full } else { last };
+    let at_once = if kind == NodeKind::Switch { 1 } else { (SUPER_PACKET / mtu).max(1) };
+    let bytes = size.saturating_add(count.saturating_mul(link.overhead));
+    Packets { count, full, last, unit: first.saturating_mul(count.min(at_once)), bytes }
+}
+
+/// Time of a packet on the wire, ns, rounded up, at least 1.
+fn on_wire(link: &Link, bytes: u64) -> u64 {
+    let time = (u128::from(bytes) * 8 * BILLION).div_ceil(u128::from(link.rate.max(1)));
+    link.transmission.unwrap_or(u64::try_from(time).unwrap_or(u64::MAX)).max(1)
+}
+
+fn outlets(system: &System) -> Vec<Outlet> {
+    let all = (0..2 * system.links.len()).map(Direction::at);
+    all.map(|direction| {
+        let link = &system.links[direction.link];
+        let kind = system.nodes[direction.ends(system)[0]].kind;
+        // Rounded down: a share is a promise.
+        let shares = link.shares.unwrap_or([0.25; 4]).map(|share| (share.clamp(0.0, 1.0) * BILLION as f64) as u64);
+        let (scheduler, background) = (link.scheduler, background(link, kind));
+        Outlet { direction, scheduler, shares, delay: link.delay, background }
+    })
+    .collect()
+}
+
+/// Background traffic comes in units of the largest size: super-packets where a host or router sends it, else full packets.
+fn background(link: &Link, kind: NodeKind) -> Option<Background> {
+    let mtu = link.mtu.max(1);
+    let size = if kind == NodeKind::Switch { mtu } else { SUPER_PACKET.max(mtu) };
+    let work = packets(link, kind, size, mtu).work();
+    let bits = u128::from(size.saturating_add(size.div_ceil(mtu).saturating_mul(link.overhead))) * 8;
+    let period = (bits * BILLION).checked_div(u128::from(link.background))?;
+    let arrivals = Arrivals::bursty(u64::try_from(period).unwrap_or(u64::MAX).max(1), 0, 2);
+    Some(Background { arrivals, work })
+}
+
+#[cfg(test)]
+mod tests;

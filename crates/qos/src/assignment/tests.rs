@@ -1,0 +1,186 @@
+use super::*;
+use crate::Class;
+use crate::analysis::arrivals::Arrivals;
+use crate::analysis::cpu::Work;
+use crate::analysis::cpu::response::response;
+use crate::analysis::end_to_end::analyse;
+use crate::analysis::stages::Stages;
+use crate::contract::{Link, Node, NodeKind, Scheduler, Subscriber, System, Topic};
+use crate::network::{Direction, Network};
+use proptest::prelude::*;
+
+/// A thread: its work, blocking by lower ones, deadline.
+type Thread = (Work, u64, u64);
+
+fn fits(threads: &[Thread], own: usize, higher: &[usize]) -> bool {
+    let works: Vec<Work> = higher.iter().map(|i| threads[*i].0).collect();
+    let (work, blocking, deadline) = &threads[own];
+    response(work, &work.arrivals, &works, *blocking).is_ok_and(|found| found.time <= *deadline)
+}
+
+fn all_fit(threads: &[Thread], order: &[usize]) -> bool {
+    (0..order.len()).all(|i| fits(threads, order[i], &order[..i]))
+}
+
+fn permutations(of: &mut Vec<usize>, from: usize, each: &mut dyn FnMut(&[usize]) -> bool) -> bool {
+    if from == of.len() {
+        return each(of);
+    }
+    for i in from..of.len() {
+        of.swap(from, i);
+        let found = permutations(of, from + 1, each);
+        of.swap(from, i);
+        if found {
+            return true;
+        }
+    }
+    false
+}
+
+fn threads(most: usize) -> impl Strategy<Value = Vec<Thread>> {
+    let thread = (10..60u64, 1..12u64, 0..30u64, 0..4u64, 5..80u64);
+    prop::collection::vec(thread, 1..=most).prop_map(|all| {
+        let one = |(period, execution, jitter, blocking, deadline)| {
+            (Work { arrivals: Arrivals { period, jitter }, execution }, blocking, deadline)
+        };
+        all.into_iter().map(one).collect()
+    })
+}
+
+proptest! {
+    /// Audsley finds an order whenever any of the up to 7! orders fits.
+    #[test]
+    fn the_order_is_optimal(threads in threads(7)) {
+        let found = audsley(threads.len(), |own, higher| fits(&threads, own, higher));
+        let mut all = (0..threads.len()).collect();
+        let exists = permutations(&mut all, 0, &mut |order| all_fit(&threads, order));
+        prop_assert_eq!(found.is_some(), exists);
+        prop_assert!(found.is_none_or(|order| all_fit(&threads, &order)));
+    }
+
+    /// Where it is optimal, deadline monotonic fits whenever Audsley's order does.
+    #[test]
+    fn deadline_monotonic_is_optimal_without_jitter(mut threads in threads(6)) {
+        for (work, blocking, deadline) in &mut threads {
+            (work.arrivals.jitter, *blocking, *deadline) = (0, 0, (*deadline).min(work.arrivals.period));
+        }
+        let by_deadline = deadline_monotonic(&threads.iter().map(|thread| thread.2).collect::<Vec<_>>());
+        let exists = audsley(threads.len(), |own, higher| fits(&threads, own, higher)).is_some();
+        prop_assert_eq!(all_fit(&threads, &by_deadline), exists);
+    }
+
+    /// On one link: all deadlines are kept if any of the classes' combinations keeps them, and no topic is above what the least of
+    /// them gives it.
+    #[test]
+    fn classes_are_the_least_that_fit(topics in prop::collection::vec((1..12u64, 1..7u64, 1..60u64), 1..5)) {
+        let system = one_link(&topics, Scheduler::Strict);
+        let network = Network::new(&system);
+        let found = assign(&system, &network, &[], false, 1000);
+        let mut least: Option<Vec<Class>> = None;
+        let levels = [Class::Normal, Class::High, Class::Critical];
+        for code in 0..3usize.pow(topics.len() as u32) {
+            let classes: Vec<Class> = (0..topics.len()).map(|i| levels[code / 3usize.pow(i as u32) % 3]).collect();
+            if keeps(&system, &network, &classes) {
+                let lower = |least: Vec<Class>| least.iter().zip(&classes).map(|(a, b)| *a.min(b)).collect();
+                least = Some(least.map_or(classes.clone(), lower));
+            }
+        }
+        prop_assert_eq!(found.fits, least.is_some());
+        if let Some(least) = least {
+            prop_assert_eq!(found.classes, least);
+        }
+    }
+}
+
+fn keeps(system: &System, network: &Network, classes: &[Class]) -> bool {
+    let stages = Stages::new(system, network, &[], classes);
+    let analysis = analyse(system, &stages);
+    let kept = |(pair, bound): (&crate::analysis::stages::Pair, &crate::analysis::end_to_end::Bound)| {
+        bound.ns.is_ok_and(|ns| system.subscribers[pair.subscriber].deadline.is_none_or(|deadline| ns <= deadline))
+    };
+    stages.pairs.iter().zip(&analysis.pairs).all(kept)
+}
+
+/// Topics of so many packets of 100 µs, every so many ms, wanted within so many 100 µs.
+fn one_link(topics: &[(u64, u64, u64)], scheduler: Scheduler) -> System {
+    let node = |name: &str| Node { name: name.into(), kind: NodeKind::Host, cpus: 1, ..Node::default() };
+    let rate = 100_000_000;
+    let mut system = System {
+        nodes: vec![node("a"), node("b")],
+        links: vec![Link { between: [0, 1], rate, mtu: 1250, scheduler, ..Link::default() }],
+        ..System::default()
+    };
+    for (index, (packets, ms, deadline)) in topics.iter().enumerate() {
+        let (size, period) = (packets * 1250, ms * 1_000_000);
+        system.topics.push(Topic { size, period, burst: 1, publishers: vec![0], ..Topic::default() });
+        let deadline = Some(deadline * 100_000);
+        system.subscribers.push(Subscriber { topic: index, node: 1, scale: 1, deadline, ..Subscriber::default() });
+    }
+    system
+}
+
+#[test]
+fn the_least_important_gives_way() {
+    // Both want 80 % of the link.
+    let mut system = one_link(&[(8, 1, 50), (8, 1, 50)], Scheduler::Strict);
+    (system.subscribers[0].importance, system.subscribers[1].importance) = (1, 5);
+    let network = Network::new(&system);
+    let refused = assign(&system, &network, &[], false, 100);
+    assert!(!refused.fits && refused.gave_way.is_empty());
+    let found = assign(&system, &network, &[], true, 100);
+    assert_eq!((found.fits, found.gave_way.as_slice(), found.classes[1]), (true, &[0][..], Class::Normal));
+    system.subscribers[1].importance = 1;
+    assert_eq!(assign(&system, &network, &[], true, 100).gave_way, [1], "of equals the last of the file");
+}
+
+#[test]
+fn a_class_is_raised_only_where_it_counts_and_a_fixed_one_never() {
+    // 200 µs beside a sample of 1 ms.
+    let topics = [(10, 10, 100), (1, 10, 7)];
+    let classes = |system: &System| {
+        let found = assign(system, &Network::new(system), &[], false, 100);
+        (found.fits, found.classes)
+    };
+    // On a host that sends super-packets the lower sample is one unit: it cannot be passed.
+    let mut system = one_link(&topics, Scheduler::Strict);
+    assert!(!classes(&system).0);
+    system.nodes[0].kind = NodeKind::Switch;
+    assert_eq!(classes(&system), (true, vec![Class::Normal, Class::High]));
+    system.topics[1].class = Some(Class::Normal);
+    assert_eq!(classes(&system), (false, vec![Class::Normal; 2]));
+    system.topics[1].class = None;
+    system.links[0].scheduler = Scheduler::Fifo;
+    assert_eq!(classes(&system), (false, vec![Class::Normal; 2]));
+    // Who has no deadline makes room.
+    system.links[0].scheduler = Scheduler::Strict;
+    system.subscribers[0].deadline = None;
+    system.topics[1].class = Some(Class::Normal);
+    assert_eq!(classes(&system), (true, vec![Class::Low, Class::Normal]));
+}
+
+#[test]
+fn threads_are_ranked_by_what_their_deadlines_leave() {
+    // By deadline the first goes first; but its way on the wire is short, and the second's is long.
+    let mut system = one_link(&[(1, 20, 62), (30, 20, 90)], Scheduler::Strict);
+    system.topics.iter_mut().for_each(|topic| topic.cpu_send = 3_000_000);
+    system.links[0].rate = 1_000_000_000;
+    let found = assign(&system, &Network::new(&system), &[], false, 100);
+    assert!(found.fits, "{:?}", found.analysis.pairs);
+    assert_eq!([0, 1, 2].map(|rank| fifo_priority(rank, 3)), [48, 43, 38]);
+    assert_eq!((fifo_priority(0, 1), fifo_priority(46, 47), fifo_priority(99, 200)), (48, 2, 2));
+}
+
+#[test]
+fn shares_and_queues_follow_from_what_is_sent() {
+    let mut system = one_link(&[(1, 1, 90), (3, 1, 90)], Scheduler::Strict);
+    system.topics[1].class = Some(Class::High);
+    let found = assign(&system, &Network::new(&system), &[], false, 100);
+    let there = Direction { link: 0, reversed: false };
+    assert_eq!(shares(&found.stages, &found.analysis, there), Some([0.0, 0.25, 0.75, 0.0]));
+    assert_eq!(shares(&found.stages, &found.analysis, Direction { link: 0, reversed: true }), None);
+    assert_eq!(
+        queue_limit(&found.analysis, there, Class::High).map(|room| (room.bytes, room.packets)),
+        Some((3750, 3))
+    );
+    assert_eq!(queue_limit(&found.analysis, there, Class::Low).map(|room| room.packets), Some(1));
+}

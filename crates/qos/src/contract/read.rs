@@ -1,0 +1,375 @@
+//! From a contract file's text to a [`System`].
+
+use super::file::{self, File};
+use super::value::{self, DAY, Entry, LARGEST, Value, Wrong, needed, wrong};
+use super::{Contract, ContractError, Lines, Link, Node, NodeKind, Objective, Placement, PlacementDelay, Proxies};
+use super::{Scheduler, Subscriber, System, Topic, Transport};
+use crate::Class;
+use std::collections::HashMap;
+use std::ops::Range;
+use toml::Spanned;
+
+/// Most entries of each kind.
+const MOST: usize = 100_000;
+/// Most nodes that publish one topic.
+const MOST_PUBLISHERS: usize = 1000;
+
+/// Reads a contract.
+pub(super) fn read(text: &str) -> Result<Contract, ContractError> {
+    let starts: Vec<usize> = std::iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at + 1)).collect();
+    let line = |at: usize| starts.partition_point(|start| *start <= at);
+    let failed = |(at, problem): Wrong| ContractError { line: line(at.start), problem };
+    let file: File =
+        toml::from_str(text).map_err(|e| failed((e.span().unwrap_or(0..0), e.message().replace('\n', "; "))))?;
+    let system = system(&file).map_err(failed)?;
+    fn lines<T>(tables: &[Spanned<T>], line: impl Fn(usize) -> usize) -> Vec<usize> {
+        tables.iter().map(|table| line(table.span().start)).collect()
+    }
+    let lines = Lines {
+        nodes: lines(&file.node, line),
+        links: lines(&file.link, line),
+        topics: lines(&file.topic, line),
+        subscribers: lines(&file.subscriber, line),
+    };
+    Ok(Contract { system, lines, hash: super::hash(text) })
+}
+
+fn system(file: &File) -> Result<System, Wrong> {
+    at_most(&file.node, "node")?;
+    at_most(&file.link, "link")?;
+    at_most(&file.topic, "topic")?;
+    at_most(&file.subscriber, "subscriber")?;
+    if file.node.is_empty() {
+        let tables = "[system], [[node]], [[link]], [[topic]], [[subscriber]] and [placement]";
+        return Err((0..0, format!("no [[node]]: a contract has the tables {tables}")));
+    }
+    let mut names = Names { kind: "node", at: HashMap::new() };
+    let nodes = file.node.iter().map(|table| node(table, &mut names)).collect::<Result<Vec<_>, _>>()?;
+    let mut link_names = Names { kind: "link", at: HashMap::new() };
+    let link = |table| link(table, &names, &nodes, &mut link_names);
+    let links = file.link.iter().map(link).collect::<Result<Vec<_>, _>>()?;
+    let mut topic_names = Names { kind: "topic", at: HashMap::new() };
+    let topic = |table| topic(table, &names, &links, &mut topic_names);
+    let topics = file.topic.iter().map(topic).collect::<Result<Vec<_>, _>>()?;
+    let mut readers = Subscribers {
+        nodes: &nodes,
+        topics: &topics,
+        node_names: &names,
+        topic_names: &topic_names,
+        parts: parts(nodes.len(), &links),
+        names: Names { kind: "subscriber", at: HashMap::new() },
+        unnamed: HashMap::new(),
+    };
+    let subscribers = file.subscriber.iter().map(|table| readers.read(table)).collect::<Result<Vec<_>, _>>()?;
+    let name = file.system.as_ref().map_or(Ok(None), |system| value::name("name", &system.name))?;
+    let placement = placement(file.placement.as_ref().unwrap_or(&file::Placement::default()))?;
+    Ok(System { name: name.unwrap_or_default(), nodes, links, topics, subscribers, placement })
+}
+
+fn at_most<T>(tables: &[Spanned<T>], kind: &str) -> Result<(), Wrong> {
+    match tables.get(MOST) {
+        Some(first) => Err((first.span(), format!("{} [[{kind}]] tables: allowed are {MOST}", tables.len()))),
+        None => Ok(()),
+    }
+}
+
+/// What has been named so far.
+struct Names {
+    kind: &'static str,
+    at: HashMap<String, usize>,
+}
+
+impl Names {
+    fn add(&mut self, name: &str, at: Range<usize>) -> Result<(), Wrong> {
+        let next = self.at.len();
+        match self.at.insert(name.to_owned(), next) {
+            Some(_) => Err((at, format!("name = {name:?}: allowed is each {}'s name once", self.kind))),
+            None => Ok(()),
+        }
+    }
+
+    /// The part that a value names.
+    fn find(&self, key: &str, value: &Spanned<Value>) -> Result<usize, Wrong> {
+        let found = match value.get_ref() {
+            Value::Text(text) => self.at.get(text),
+            _ => None,
+        };
+        found.copied().map_or_else(|| wrong(key, value, self.allowed()), Ok)
+    }
+
+    /// As [`Names::find`], at a key that must be there.
+    fn need(&self, key: &str, entry: &Entry, table: &Range<usize>) -> Result<usize, Wrong> {
+        match entry {
+            Some(value) => self.find(key, value),
+            None => Err((table.clone(), format!("{key} is missing: allowed is {}", self.allowed()))),
+        }
+    }
+
+    fn allowed(&self) -> String {
+        let mut known: Vec<(&String, &usize)> = self.at.iter().collect();
+        known.sort_by_key(|(_, at)| **at);
+        let shown: Vec<&str> = known.iter().take(12).map(|(name, _)| name.as_str()).collect();
+        let more = if known.len() > shown.len() { ", …" } else { "" };
+        format!("the name of a {} of this file: {}{more}", self.kind, shown.join(", "))
+    }
+}
+
+/// Where a value stands, or else its table.
+fn place(entry: &Entry, table: &Range<usize>) -> Range<usize> {
+    entry.as_ref().map_or_else(|| table.clone(), Spanned::span)
+}
+
+fn node(table: &Spanned<file::Node>, names: &mut Names) -> Result<Node, Wrong> {
+    let (entry, at) = (table.get_ref(), &table.span());
+    let name = needed(value::name("name", &entry.name)?, at, "name", "\"n1\"")?;
+    names.add(&name, place(&entry.name, at))?;
+    let kinds = [("host", NodeKind::Host), ("router", NodeKind::Router), ("switch", NodeKind::Switch)];
+    Ok(Node {
+        name,
+        kind: value::choice("kind", &entry.kind, &kinds)?.unwrap_or_default(),
+        cpus: value::whole("cpus", &entry.cpus, 1..=4096)?.map_or(1, |cpus| cpus as u32),
+        domain: value::name("domain", &entry.domain)?,
+        proxy: value::flag("proxy", &entry.proxy)?.unwrap_or(true),
+        proxy_capacity: value::rate("proxy_capacity", &entry.proxy_capacity)?,
+    })
+}
+
+fn link(table: &Spanned<file::Link>, nodes: &Names, all: &[Node], names: &mut Names) -> Result<Link, Wrong> {
+    let (entry, at) = (table.get_ref(), &table.span());
+    let between = between(entry, at, nodes)?;
+    let name = value::name("name", &entry.name)?;
+    let name = name.unwrap_or_else(|| format!("{}-{}", all[between[0]].name, all[between[1]].name));
+    names.add(&name, place(&entry.name, at))?;
+    let schedulers =
+        [("fifo", Scheduler::Fifo), ("strict", Scheduler::Strict), ("htb", Scheduler::Htb), ("hfsc", Scheduler::Hfsc)];
+    let scheduler = value::choice("scheduler", &entry.scheduler, &schedulers)?.unwrap_or_default();
+    Ok(Link {
+        name,
+        between,
+        rate: needed(value::bit_rate("rate", &entry.rate, 1)?, at, "rate", "\"100 Mbit/s\"")?,
+        delay: value::time("delay", &entry.delay, 0)?.unwrap_or(0),
+        forwarding: value::time("forwarding", &entry.forwarding, 0)?.unwrap_or(0),
+        transmission: value::time("transmission", &entry.transmission, 1)?,
+        mtu: value::bytes("mtu", &entry.mtu, 32..=65_536)?.unwrap_or(1500),
+        overhead: value::bytes("overhead", &entry.overhead, 0..=65_536)?.unwrap_or(66),
+        scheduler,
+        shares: shares(entry.shares.as_ref(), scheduler, at)?,
+        background: value::bit_rate("background", &entry.background, 0)?.unwrap_or(0),
+    })
+}
+
+fn between(entry: &file::Link, at: &Range<usize>, nodes: &Names) -> Result<[usize; 2], Wrong> {
+    const ALLOWED: &str = "a list of two different nodes, such as [\"n1\", \"n2\"]";
+    let value = needed(entry.between.as_ref(), at, "between", "[\"n1\", \"n2\"]")?;
+    let Value::List(ends) = value.get_ref() else { return wrong("between", value, ALLOWED) };
+    let [first, second] = ends.as_slice() else { return wrong("between", value, ALLOWED) };
+    let ends = [nodes.find("between", first)?, nodes.find("between", second)?];
+    if ends[0] == ends[1] { wrong("between", value, ALLOWED) } else { Ok(ends) }
+}
+
+fn shares(
+    given: Option<&Spanned<file::Shares>>,
+    scheduler: Scheduler,
+    at: &Range<usize>,
+) -> Result<Option<[f64; 4]>, Wrong> {
+    const EXAMPLE: &str = "{ critical = \"5 %\", high = \"30 %\", normal = \"45 %\", low = \"20 %\" }";
+    let shared = matches!(scheduler, Scheduler::Htb | Scheduler::Hfsc);
+    let Some(given) = given else {
+        return if shared { needed(None, at, "shares", EXAMPLE) } else { Ok(None) };
+    };
+    if !shared {
+        return Err((given.span(), "shares: only with scheduler = \"htb\" or \"hfsc\"".to_owned()));
+    }
+    let (classes, at) = (given.get_ref(), &given.span());
+    let share = |key: &str, entry| match value::share(key, entry)? {
+        Some(share) if share > 0.0 => Ok(share),
+        Some(_) => Err((place(entry, at), format!("{key} = \"0 %\": allowed is more than 0 %"))),
+        None => needed(None, at, key, "\"20 %\""),
+    };
+    // The order of `Class::ALL`.
+    let shares = [
+        share("low", &classes.low)?,
+        share("normal", &classes.normal)?,
+        share("high", &classes.high)?,
+        share("critical", &classes.critical)?,
+    ];
+    let sum: f64 = shares.iter().sum();
+    if sum > 1.0 + 1e-9 {
+        return Err((at.clone(), format!("shares add up to {:.4} %: allowed is at most 100 %", sum * 100.0)));
+    }
+    Ok(Some(shares))
+}
+
+fn topic(table: &Spanned<file::Topic>, nodes: &Names, links: &[Link], names: &mut Names) -> Result<Topic, Wrong> {
+    let (entry, at) = (table.get_ref(), &table.span());
+    let name = needed(value::name("name", &entry.name)?, at, "name", "\"video\"")?;
+    names.add(&name, place(&entry.name, at))?;
+    let (rate, period) = rate_and_period(entry, at)?;
+    let size = needed(value::bytes("size", &entry.size, 1..=LARGEST)?, at, "size", "\"8 KiB\"")?;
+    crossable(size, links).map_err(|problem| (place(&entry.size, at), problem))?;
+    let cpu_send = value::time("cpu_send", &entry.cpu_send, 0)?.unwrap_or(0);
+    let classes = Class::ALL.map(|class| (class.name(), class));
+    Ok(Topic {
+        name,
+        size,
+        rate,
+        period,
+        jitter: value::time("jitter", &entry.jitter, 0)?.unwrap_or(0),
+        burst: value::whole("burst", &entry.burst, 1..=1_000_000)?.map_or(1, |burst| burst as u32),
+        publishers: publishers(entry, at, nodes)?,
+        cpu_send,
+        service: value::time("service", &entry.service, 1)?.unwrap_or(cpu_send),
+        hand_in: value::time("hand_in", &entry.hand_in, 0)?.unwrap_or(0),
+        hand_out: value::time("hand_out", &entry.hand_out, 0)?.unwrap_or(0),
+        buffer: value::whole("buffer", &entry.buffer, 1..=1_000_000)?.map(|messages| messages as u32),
+        class: value::choice("class", &entry.class, &classes)?,
+    })
+}
+
+/// Samples per second, and the whole nanoseconds between two of them.
+fn rate_and_period(entry: &file::Topic, at: &Range<usize>) -> Result<(f64, u64), Wrong> {
+    match (value::rate("rate", &entry.rate)?, value::time("period", &entry.period, 100)?) {
+        (Some(rate), None) => Ok((rate, (1e9 / rate) as u64)),
+        (None, Some(period)) => Ok((1e9 / period as f64, period)),
+        (None, None) => needed(None, at, "period", "\"10 ms\" (or rate = \"100 Hz\")"),
+        (Some(_), Some(_)) => Err((place(&entry.rate, at), "rate and period: allowed is one of both".to_owned())),
+    }
+}
+
+/// No link may take longer than a day for one sample: with that, sums of delays stay within their numbers.
+fn crossable(size: u64, links: &[Link]) -> Result<(), String> {
+    let day_bits = |link: &Link| u128::from(link.rate) * u128::from(DAY / 1_000_000_000);
+    let bits = |link: &Link| {
+        let packets = size.div_ceil(link.mtu);
+        8 * (u128::from(size) + u128::from(packets) * u128::from(link.overhead))
+    };
+    let slow = |link: &&Link| {
+        let stated = u128::from(link.transmission.unwrap_or(0)) * u128::from(size.div_ceil(link.mtu));
+        bits(link) > day_bits(link) || stated > u128::from(DAY)
+    };
+    links.iter().find(slow).map_or(Ok(()), |link| {
+        let allowed = "what each link carries within a day";
+        Err(format!("size = \"{size} B\" takes longer than a day on link {:?}: allowed is {allowed}", link.name))
+    })
+}
+
+fn publishers(entry: &file::Topic, at: &Range<usize>, nodes: &Names) -> Result<Vec<usize>, Wrong> {
+    let value = needed(entry.publisher.as_ref(), at, "publisher", "\"n1\" (or a list of nodes)")?;
+    let Value::List(list) = value.get_ref() else { return Ok(vec![nodes.find("publisher", value)?]) };
+    if !(1..=MOST_PUBLISHERS).contains(&list.len()) {
+        return wrong("publisher", value, format_args!("a node, or a list of 1 to {MOST_PUBLISHERS} nodes"));
+    }
+    let mut found = Vec::new();
+    for item in list {
+        let node = nodes.find("publisher", item)?;
+        if found.contains(&node) {
+            return wrong("publisher", item, "each node once");
+        }
+        found.push(node);
+    }
+    Ok(found)
+}
+
+/// What subscribers refer to.
+struct Subscribers<'a> {
+    nodes: &'a [Node],
+    topics: &'a [Topic],
+    node_names: &'a Names,
+    topic_names: &'a Names,
+    /// For each node a number that is equal for nodes with a way between them.
+    parts: Vec<usize>,
+    names: Names,
+    /// How many without a name there are of a topic at a node.
+    unnamed: HashMap<(usize, usize), u32>,
+}
+
+impl Subscribers<'_> {
+    fn read(&mut self, table: &Spanned<file::Subscriber>) -> Result<Subscriber, Wrong> {
+        let (entry, at) = (table.get_ref(), &table.span());
+        let topic = self.topic_names.need("topic", &entry.topic, at)?;
+        let node = self.node_names.need("node", &entry.node, at)?;
+        self.reachable(topic, node).map_err(|problem| (place(&entry.node, at), problem))?;
+        let name = match value::name("name", &entry.name)? {
+            Some(name) => name,
+            None => self.unused_name(topic, node),
+        };
+        self.names.add(&name, place(&entry.name, at))?;
+        let scale = value::whole("scale", &entry.scale, 1..=1_000_000)?.map_or(1, |scale| scale as u32);
+        if u64::from(scale).saturating_mul(self.topics[topic].period) > DAY {
+            let problem = format!("scale = {scale}: allowed is at least one sample a day");
+            return Err((place(&entry.scale, at), problem));
+        }
+        Ok(Subscriber {
+            topic,
+            node,
+            name,
+            scale,
+            picture: value::picture("picture", &entry.picture)?,
+            scaled_size: value::bytes("scaled_size", &entry.scaled_size, 1..=LARGEST)?,
+            deadline: value::time("deadline", &entry.deadline, 1)?,
+            cpu_receive: value::time("cpu_receive", &entry.cpu_receive, 0)?.unwrap_or(0),
+            importance: value::whole("importance", &entry.importance, -1_000_000..=1_000_000)?.unwrap_or(1),
+        })
+    }
+
+    fn reachable(&self, topic: usize, node: usize) -> Result<(), String> {
+        let cut = |publisher: &&usize| self.parts[**publisher] != self.parts[node];
+        let Some(publisher) = self.topics[topic].publishers.iter().find(cut) else { return Ok(()) };
+        let (from, to) = (&self.nodes[*publisher].name, &self.nodes[node].name);
+        let topic = &self.topics[topic].name;
+        Err(format!(
+            "node = {to:?}: no link leads there from {from:?}, which publishes {topic:?}: join them by [[link]]"
+        ))
+    }
+
+    /// `/TOPIC@NODE`, numbered from the second on.
+    fn unused_name(&mut self, topic: usize, node: usize) -> String {
+        let plain = format!("/{}@{}", self.topics[topic].name.trim_start_matches('/'), self.nodes[node].name);
+        let count = self.unnamed.entry((topic, node)).or_insert(0);
+        loop {
+            *count += 1;
+            let name = if *count == 1 { plain.clone() } else { format!("{plain}#{count}") };
+            if !self.names.at.contains_key(&name) {
+                return name;
+            }
+        }
+    }
+}
+
+/// Which nodes have a way between them: equal numbers.
+fn parts(nodes: usize, links: &[Link]) -> Vec<usize> {
+    fn root(of: &mut [usize], mut node: usize) -> usize {
+        while of[node] != node {
+            of[node] = of[of[node]];
+            node = of[node];
+        }
+        node
+    }
+    let mut of: Vec<usize> = (0..nodes).collect();
+    for [first, second] in links.iter().map(|link| link.between) {
+        let (first, second) = (root(&mut of, first), root(&mut of, second));
+        of[first.max(second)] = first.min(second);
+    }
+    (0..nodes).map(|node| root(&mut of, node)).collect()
+}
+
+fn placement(entry: &file::Placement) -> Result<Placement, Wrong> {
+    let proxies =
+        [("per-topic", Proxies::PerTopic), ("per-subscriber", Proxies::PerSubscriber), ("merged", Proxies::Merged)];
+    let objectives = [
+        ("messages", Objective::Messages),
+        ("bandwidth", Objective::Bandwidth),
+        ("cpu", Objective::Cpu),
+        ("weighted", Objective::Weighted),
+    ];
+    let transports = [("unicast", Transport::Unicast), ("multicast", Transport::Multicast)];
+    let delays = [("paper", PlacementDelay::Paper), ("bound", PlacementDelay::Bound)];
+    Ok(Placement {
+        proxies: value::choice("proxies", &entry.proxies, &proxies)?.unwrap_or_default(),
+        objective: value::choice("objective", &entry.objective, &objectives)?.unwrap_or_default(),
+        cpu_weight: value::number("cpu_weight", &entry.cpu_weight, 0.0..=1e9)?.unwrap_or(0.5),
+        transport: value::choice("transport", &entry.transport, &transports)?.unwrap_or_default(),
+        delay: value::choice("delay", &entry.delay, &delays)?.unwrap_or_default(),
+        cpu_proxy: value::time("cpu_proxy", &entry.cpu_proxy, 0)?.unwrap_or(0),
+    })
+}

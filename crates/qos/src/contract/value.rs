@@ -1,0 +1,199 @@
+//! Values as a contract file has them, and what they may be.
+
+use serde::de::{Deserialize, Deserializer, SeqAccess, Visitor};
+use std::fmt;
+use std::ops::{Range, RangeInclusive};
+use toml::Spanned;
+
+/// What is wrong, and where it starts.
+pub(super) type Wrong = (Range<usize>, String);
+/// A key's value, where the key was written.
+pub(super) type Entry = Option<Spanned<Value>>;
+
+/// The longest time a contract may state, ns: a day. With it no sum over a route can overflow.
+pub(super) const DAY: u64 = 86_400_000_000_000;
+/// The largest sample, bytes: the limit of a message (1 GiB).
+pub(super) const LARGEST: u64 = 1 << 30;
+/// The fastest link, bit/s.
+const FASTEST: u64 = 10_000_000_000_000;
+/// Samples per second: one a day to ten million.
+const RATES: RangeInclusive<f64> = 1.0 / 86_400.0..=1e7;
+
+/// A value of any kind: what it should be is said by the key that it stands at.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Value {
+    Text(String),
+    Whole(i64),
+    Real(f64),
+    Flag(bool),
+    List(Vec<Spanned<Value>>),
+}
+
+impl<'de> Deserialize<'de> for Value {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(AnyValue)
+    }
+}
+
+struct AnyValue;
+
+impl<'de> Visitor<'de> for AnyValue {
+    type Value = Value;
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a text, a number, true, false or a list")
+    }
+    fn visit_str<E>(self, text: &str) -> Result<Value, E> {
+        Ok(Value::Text(text.to_owned()))
+    }
+    fn visit_i64<E>(self, number: i64) -> Result<Value, E> {
+        Ok(Value::Whole(number))
+    }
+    fn visit_f64<E>(self, number: f64) -> Result<Value, E> {
+        Ok(Value::Real(number))
+    }
+    fn visit_bool<E>(self, flag: bool) -> Result<Value, E> {
+        Ok(Value::Flag(flag))
+    }
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Value, A::Error> {
+        let mut values = Vec::new();
+        while let Some(value) = list.next_element()? {
+            values.push(value);
+        }
+        Ok(Value::List(values))
+    }
+}
+
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Value::Text(text) => write!(f, "{:?}", text.chars().take(64).collect::<String>()),
+            Value::Whole(number) => write!(f, "{number}"),
+            Value::Real(number) => write!(f, "{number}"),
+            Value::Flag(flag) => write!(f, "{flag}"),
+            Value::List(values) => {
+                let shown: Vec<String> = values.iter().take(8).map(|value| value.get_ref().to_string()).collect();
+                write!(f, "[{}]", shown.join(", "))
+            }
+        }
+    }
+}
+
+/// Refuses a value with what is allowed at its key.
+pub(super) fn wrong<T>(key: &str, value: &Spanned<Value>, allowed: impl fmt::Display) -> Result<T, Wrong> {
+    Err((value.span(), format!("{key} = {}: allowed is {allowed}", value.get_ref())))
+}
+
+/// The value of a key that a table must have.
+pub(super) fn needed<T>(found: Option<T>, table: &Range<usize>, key: &str, such_as: &str) -> Result<T, Wrong> {
+    found.ok_or_else(|| (table.clone(), format!("{key} is missing; such as {key} = {such_as}")))
+}
+
+/// A name: text without control characters.
+pub(super) fn name(key: &str, entry: &Entry) -> Result<Option<String>, Wrong> {
+    read(key, entry, "text of 1 to 255 bytes without control characters", |value| match value {
+        Value::Text(text) if (1..256).contains(&text.len()) && !text.chars().any(char::is_control) => {
+            Some(text.clone())
+        }
+        _ => None,
+    })
+}
+
+/// A time in nanoseconds, from `least` to a day.
+pub(super) fn time(key: &str, entry: &Entry, least: u64) -> Result<Option<u64>, Wrong> {
+    read(key, entry, format_args!("a time from {least} ns to 86400 s with a unit: ns us ms s"), |value| {
+        let time = crate::parse_duration(text(value)?).ok()?;
+        u64::try_from(time.as_nanos()).ok().filter(|ns| (least..=DAY).contains(ns))
+    })
+}
+
+/// Samples per second.
+pub(super) fn rate(key: &str, entry: &Entry) -> Result<Option<f64>, Wrong> {
+    read(key, entry, "a rate from one sample a day to 10000 kHz with a unit: Hz kHz", |value| {
+        crate::parse_rate(text(value)?).ok().filter(|hz| RATES.contains(hz))
+    })
+}
+
+/// Bytes within a range.
+pub(super) fn bytes(key: &str, entry: &Entry, range: RangeInclusive<u64>) -> Result<Option<u64>, Wrong> {
+    let allowed = format!("{} to {} B with a unit: B kB MB KiB MiB", range.start(), range.end());
+    read(key, entry, allowed, |value| crate::parse_bytes(text(value)?).ok().filter(|bytes| range.contains(bytes)))
+}
+
+/// Bit/s from `least`.
+pub(super) fn bit_rate(key: &str, entry: &Entry, least: u64) -> Result<Option<u64>, Wrong> {
+    let allowed = format!("{least} bit/s to 10000 Gbit/s with a unit: bit/s kbit/s Mbit/s Gbit/s");
+    read(key, entry, allowed, |value| {
+        crate::parse_bit_rate(text(value)?).ok().filter(|rate| (least..=FASTEST).contains(rate))
+    })
+}
+
+/// A share, 0…1.
+pub(super) fn share(key: &str, entry: &Entry) -> Result<Option<f64>, Wrong> {
+    read(key, entry, "0 % to 100 %, with the unit %", |value| crate::parse_share(text(value)?).ok())
+}
+
+/// A whole number within a range.
+pub(super) fn whole(key: &str, entry: &Entry, range: RangeInclusive<i64>) -> Result<Option<i64>, Wrong> {
+    read(key, entry, format_args!("a whole number from {} to {}", range.start(), range.end()), |value| match value {
+        Value::Whole(number) if range.contains(number) => Some(*number),
+        _ => None,
+    })
+}
+
+/// A number within a range.
+pub(super) fn number(key: &str, entry: &Entry, range: RangeInclusive<f64>) -> Result<Option<f64>, Wrong> {
+    read(key, entry, format_args!("a number from {} to {}", range.start(), range.end()), |value| {
+        let number = match value {
+            Value::Real(number) => *number,
+            Value::Whole(number) => *number as f64,
+            _ => return None,
+        };
+        range.contains(&number).then_some(number)
+    })
+}
+
+/// True or false.
+pub(super) fn flag(key: &str, entry: &Entry) -> Result<Option<bool>, Wrong> {
+    read(key, entry, "true or false", |value| match value {
+        Value::Flag(flag) => Some(*flag),
+        _ => None,
+    })
+}
+
+/// One of some words.
+pub(super) fn choice<T: Copy>(key: &str, entry: &Entry, words: &[(&str, T)]) -> Result<Option<T>, Wrong> {
+    let allowed: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
+    read(key, entry, allowed.join(", "), |value| {
+        let written = text(value)?;
+        words.iter().find(|(word, _)| *word == written).map(|(_, meant)| *meant)
+    })
+}
+
+/// A picture size, such as 320x240.
+pub(super) fn picture(key: &str, entry: &Entry) -> Result<Option<[u32; 2]>, Wrong> {
+    read(key, entry, "width x height in pixels, 1 to 65535 each, such as \"320x240\"", |value| {
+        let (width, height) = text(value)?.split_once('x')?;
+        let side = |side: &str| side.trim().parse().ok().filter(|pixels| (1..=65_535).contains(pixels));
+        Some([side(width)?, side(height)?])
+    })
+}
+
+fn read<T>(
+    key: &str,
+    entry: &Entry,
+    allowed: impl fmt::Display,
+    read: impl Fn(&Value) -> Option<T>,
+) -> Result<Option<T>, Wrong> {
+    let Some(value) = entry else { return Ok(None) };
+    match read(value.get_ref()) {
+        Some(meant) => Ok(Some(meant)),
+        None => wrong(key, value, allowed),
+    }
+}
+
+fn text(value: &Value) -> Option<&str> {
+    match value {
+        Value::Text(text) => Some(text),
+        _ => None,
+    }
+}

@@ -1,0 +1,243 @@
+//! The plan: what a contract needs, computed: the delay of every channel, what each link and node carries, where proxies go,
+//! and, where not all fits, why not and what would.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`Model`] | the delay models, by name |
+//! | `make` | from a contract to its plan |
+//! | `ways` | what a channel's samples pass, hop by hop |
+//! | `means` | delays by the closed forms of the papers |
+//! | `refusal` | why not all fits |
+//! | `text` | the plan file |
+//! | `difference` | what changed between two plans |
+//!
+//! Times are microseconds here, as people and the papers read them; the analysis itself counts whole nanoseconds.
+
+mod difference;
+mod make;
+mod means;
+mod model;
+mod refusal;
+mod text;
+mod ways;
+
+pub use difference::{Change, differences};
+pub use make::make;
+pub use model::Model;
+
+use crate::Class;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// A plan, as `thalweg plan --json` and the plan file have it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Plan {
+    /// Which contract it is for.
+    pub contract: For,
+    /// Everything fits, and every channel keeps its deadline by this model.
+    pub feasible: bool,
+    /// How delays were computed.
+    pub model: Model,
+    /// What the objective counts: messages/s, bit/s or processors. `None`: nothing fits.
+    pub objective_value: Option<f64>,
+    /// Each publisher with each of its subscribers.
+    #[serde(default)]
+    pub channels: Vec<Channel>,
+    /// Each direction of each link.
+    #[serde(default)]
+    pub links: Vec<Link>,
+    /// Each node.
+    #[serde(default)]
+    pub nodes: Vec<Node>,
+    /// Each proxy.
+    #[serde(default)]
+    pub placement: Vec<Proxy>,
+    /// Why not all fits; empty if it does.
+    #[serde(default)]
+    pub refusals: Vec<Refusal>,
+    /// How the places were found.
+    pub solver: Solver,
+}
+
+/// Which contract a plan is for.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct For {
+    /// The system's name.
+    pub name: String,
+    /// The hash of the contract's text, 16 hexadecimal digits.
+    pub hash: String,
+}
+
+/// A channel's settings and delay.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Channel {
+    /// The topic.
+    pub topic: String,
+    /// The publisher's node.
+    pub publisher: String,
+    /// The subscriber's port.
+    pub subscriber: String,
+    /// The subscriber's node.
+    pub node: String,
+    /// Packet priority.
+    pub class: Class,
+    /// The DSCP that marks it, 0…63.
+    pub dscp: u8,
+    /// Scheduling of its threads, such as `fifo:30`.
+    pub sched: Option<String>,
+    /// The node of its proxy, if it has one.
+    pub proxy: Option<String>,
+    /// Mean delay, µs; `None`: the model has none.
+    pub mean_us: Option<f64>,
+    /// The latest that a sample arrives, µs; `None`: the model has none.
+    pub bound_us: Option<f64>,
+    /// The latest that it may, µs.
+    pub deadline_us: Option<f64>,
+    /// The part of samples that a full queue loses (`mm1k`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub loss: Option<f64>,
+    /// What the delay is made of, µs, by name.
+    pub terms: BTreeMap<String, f64>,
+    /// The same in the order in which a sample meets them, with their sources.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub derivation: Vec<Term>,
+    /// What is said beside the delay, and is no part of it: what another reading of the model gives.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub also: Vec<Term>,
+    /// The parts of the time in which the publisher's node waits and processes (Velox, eq. 2).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub occupancy: Option<[f64; 2]>,
+}
+
+/// A part of a delay.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Term {
+    /// Its name, unique in its channel.
+    pub name: String,
+    /// How long, µs.
+    pub us: f64,
+    /// How it was computed, and where that comes from.
+    pub because: String,
+    /// What it is the sum of.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub parts: Vec<Term>,
+}
+
+impl Term {
+    /// A term without parts.
+    pub fn new(name: impl Into<String>, us: f64, because: impl Into<String>) -> Self {
+        Self { name: name.into(), us, because: because.into(), parts: Vec::new() }
+    }
+}
+
+/// One direction of a link.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Link {
+    /// The link.
+    pub name: String,
+    /// The node that sends.
+    pub from: String,
+    /// The node that receives.
+    pub to: String,
+    /// What it carries, bit/s.
+    pub rate_bits_per_s: f64,
+    /// What is sent, bit/s on the wire: headers included, undeclared background not.
+    pub load_bits_per_s: f64,
+    /// Traffic that nobody declares, bit/s.
+    pub background_bits_per_s: f64,
+    /// Both as a part of the rate.
+    pub utilisation: f64,
+    /// Order of service: fifo, strict, htb or hfsc.
+    pub scheduler: String,
+    /// Bytes that may wait in its queue, where the model bounds them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub backlog_bytes: Option<f64>,
+}
+
+/// A node.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Node {
+    /// Its name.
+    pub name: String,
+    /// Its processors.
+    pub cpus: u32,
+    /// How many of them sending, receiving and scaling use.
+    pub cpus_used: f64,
+    /// Samples per second that its proxies take.
+    pub proxied_per_s: f64,
+}
+
+/// A proxy in its place.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Proxy {
+    /// The topic.
+    pub topic: String,
+    /// The publisher's node.
+    pub publisher: String,
+    /// Whom it serves.
+    pub subscribers: Vec<String>,
+    /// Where it is: the publisher's own node, too, where nothing is scaled.
+    pub node: String,
+    /// What the streams to and from it cost.
+    pub cost: Cost,
+    /// Each subscriber's delay of P-21, µs.
+    pub delay_us: BTreeMap<String, f64>,
+}
+
+/// What a placement costs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Cost {
+    /// Messages per second over all links.
+    pub messages_per_s: f64,
+    /// Payload bit/s over all links.
+    pub bits_per_s: f64,
+    /// Processors in use.
+    pub cpu: f64,
+}
+
+/// Why not all fits.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Refusal {
+    /// What is exceeded.
+    pub what: String,
+    /// What it would have to be, as a quantity.
+    pub needs: String,
+    /// What it is.
+    pub has: String,
+    /// The reason.
+    pub because: String,
+    /// What would fit.
+    #[serde(default)]
+    pub offers: Vec<Offer>,
+}
+
+/// A change of the contract with which it fits.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Offer {
+    /// What to do, for people.
+    pub what: String,
+    /// Where in the contract: `subscriber`, `topic`, `link` or `placement`.
+    pub table: String,
+    /// The table's name.
+    pub name: String,
+    /// The key to change; empty: the table goes.
+    pub key: String,
+    /// Its new value, as the file has it.
+    pub value: String,
+}
+
+/// How the places were found.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Solver {
+    /// The method.
+    pub name: String,
+    /// Time it took, ms; not in the plan file.
+    pub ms: Option<f64>,
+    /// Nothing is better, and that is proved.
+    pub optimal: bool,
+    /// How far from the best the answer may be, as a part of it.
+    pub gap: Option<f64>,
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,89 @@
+//! The delay models, by name.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::str::FromStr;
+
+/// How delays are computed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Model {
+    /// One period for each node that sends a sample on (P-20, P-21).
+    PaperHop,
+    /// Velox, as its Table 2 is computed: 1/λ and 1/μ once (V-31).
+    VeloxTable2,
+    /// Velox, as its eq. 4 is printed: 1/λ and 1/μ at both ends (V-33, E-V4).
+    VeloxEq4Literal,
+    /// Velox with the time in an M/M/1 queue instead of 1/λ and 1/μ (V-22, V-33).
+    Mm1,
+    /// The same with room for a number of messages, and losses (V-10).
+    Mm1k,
+    /// Network calculus for links; nothing for processors.
+    Nc,
+    /// Response times of threads; nothing but transmission for links.
+    Rta,
+    /// Bounds of processors and links together.
+    #[default]
+    Bound,
+}
+
+impl Model {
+    /// All of them.
+    pub const ALL: [Self; 8] = [
+        Model::PaperHop,
+        Model::VeloxTable2,
+        Model::VeloxEq4Literal,
+        Model::Mm1,
+        Model::Mm1k,
+        Model::Nc,
+        Model::Rta,
+        Model::Bound,
+    ];
+
+    /// Its name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Model::PaperHop => "paper-hop",
+            Model::VeloxTable2 => "velox-table2",
+            Model::VeloxEq4Literal => "velox-eq4-literal",
+            Model::Mm1 => "mm1",
+            Model::Mm1k => "mm1k",
+            Model::Nc => "nc",
+            Model::Rta => "rta",
+            Model::Bound => "bound",
+        }
+    }
+
+    /// What it says of a channel is a mean, not the latest that a sample may arrive.
+    pub const fn is_mean(self) -> bool {
+        matches!(self, Model::VeloxTable2 | Model::VeloxEq4Literal | Model::Mm1 | Model::Mm1k)
+    }
+}
+
+impl fmt::Display for Model {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Model {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        let names = Self::ALL.map(Self::name).join(", ");
+        Self::ALL.into_iter().find(|model| model.name() == text).ok_or_else(|| format!("allowed is {names}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_read_as_they_are_shown() {
+        for model in Model::ALL {
+            assert_eq!(model.to_string().parse(), Ok(model));
+            assert_eq!(serde_json::to_string(&model).unwrap(), format!("\"{model}\""));
+        }
+        assert!("best".parse::<Model>().unwrap_err().contains("paper-hop, velox-table2, velox-eq4-literal, mm1"));
+    }
+}

@@ -1,0 +1,95 @@
+//! Why not all fits.
+
+use super::{Channel, Model, Refusal};
+use crate::contract::{PlacementDelay, System};
+use crate::placement::{Conflict, Limit, Outcome, Status};
+use crate::quantity::{show_bit_rate, show_time};
+
+/// Requirements that no placement keeps together.
+pub(super) fn of_placement(system: &System, found: &Outcome) -> Vec<Refusal> {
+    let together = if found.conflicts.len() > 1 { "; it is one of those that no placement keeps together" } else { "" };
+    let mut refusals: Vec<Refusal> = found.conflicts.iter().map(|conflict| of_conflict(system, conflict)).collect();
+    refusals.iter_mut().for_each(|refusal| refusal.because.push_str(together));
+    if found.status == Status::Unknown {
+        refusals.push(Refusal {
+            what: "placement of proxies".to_owned(),
+            needs: "more time".to_owned(),
+            has: "none".to_owned(),
+            because: format!("{} found no placement in its time, and no proof that there is none", found.solver),
+            offers: Vec::new(),
+        });
+    }
+    refusals
+}
+
+fn of_conflict(system: &System, conflict: &Conflict) -> Refusal {
+    let node = |index: usize| &system.nodes[index].name;
+    let per_second = |value: f64| format!("{value:.1} Hz");
+    let cpus = |value: f64| format!("{value:.2} processors");
+    let topic_of = |subscriber: usize| &system.topics[system.subscribers[subscriber].topic].name;
+    let (what, show, because): (String, fn(f64) -> String, String) = match conflict.limit {
+        Limit::Deadline { subscriber } => {
+            let name = &system.subscribers[subscriber].name;
+            let model = match system.placement.delay {
+                PlacementDelay::Paper => "by one period per transmitting node (P-21), ",
+                PlacementDelay::Bound => "",
+            };
+            let because = format!("{model}no place of the proxy of {:?} is nearer", topic_of(subscriber));
+            (format!("deadline of {name}"), |ns| show_time(ns / 1e3), because)
+        }
+        Limit::Link(direction) => {
+            let (link, [from, to]) = (&system.links[direction.link], direction.ends(system));
+            let what = format!("link {} from {} to {}", link.name, node(from), node(to));
+            let background = match link.background {
+                0 => String::new(),
+                rate => format!(" besides {} of background", show_bit_rate(rate as f64)),
+            };
+            (what, show_bit_rate, format!("bits on the wire of all that has to cross it{background}"))
+        }
+        Limit::ProxyCapacity { node: index } => {
+            (format!("proxies of node {}", node(index)), per_second, "samples its proxies have to take".to_owned())
+        }
+        Limit::Processors { node: index } => {
+            (format!("processors of node {}", node(index)), cpus, "sending, receiving and scaling".to_owned())
+        }
+        Limit::Served { topic, publisher, subscriber } => {
+            let what =
+                format!("serving {} of topic {:?}", system.subscribers[subscriber].name, system.topics[topic].name);
+            (what, |_| "served".to_owned(), format!("what {} publishes has to reach it", node(publisher)))
+        }
+        Limit::Proxies => {
+            ("nodes that may not host a proxy".to_owned(), |count| format!("{count:.0}"), "proxy = false".to_owned())
+        }
+        Limit::Unreachable { publisher, subscriber } => {
+            let what = format!("way from {} to {}", node(publisher), system.subscribers[subscriber].name);
+            (what, |count| format!("{count:.0}"), "no links lead there".to_owned())
+        }
+    };
+    Refusal { what, needs: show(conflict.needs), has: show(conflict.has), because, offers: Vec::new() }
+}
+
+/// Channels that are later than they may be.
+pub(super) fn of_channels(channels: &[Channel], model: Model) -> Vec<Refusal> {
+    channels.iter().filter_map(|channel| of_channel(channel, model)).collect()
+}
+
+fn of_channel(channel: &Channel, model: Model) -> Option<Refusal> {
+    let what = format!("deadline of {}", channel.subscriber);
+    let has = channel.deadline_us.map_or("none".to_owned(), show_time);
+    let offers = Vec::new();
+    let Some(delay) = channel.mean_us.or(channel.bound_us) else {
+        // Who states no deadline may come as late as it will, unless its queue never comes to rest.
+        let matters = channel.deadline_us.is_some() || model.is_mean();
+        let because = format!("by {model} nothing bounds the delay of {:?} from {}", channel.topic, channel.publisher);
+        return matters.then(|| Refusal { what, needs: "a bound".to_owned(), has, because, offers });
+    };
+    // Rounding, not a nanosecond more.
+    let late = channel.deadline_us.is_some_and(|deadline| delay > deadline * (1.0 + 1e-9));
+    late.then(|| {
+        let kind = if model.is_mean() { "the mean delay" } else { "the latest arrival" };
+        let most = channel.derivation.iter().max_by(|a, b| a.us.total_cmp(&b.us));
+        let most = most.map(|term| format!(", most of it {} ({})", term.name, show_time(term.us))).unwrap_or_default();
+        let because = format!("{kind} by {model} of {:?} from {}{most}", channel.topic, channel.publisher);
+        Refusal { what, needs: show_time(delay), has, because, offers }
+    })
+}

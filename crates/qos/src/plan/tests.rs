@@ -1,0 +1,97 @@
+use super::*;
+use crate::contract::Contract;
+use crate::placement::Watch;
+use std::time::Duration;
+
+struct Still;
+
+impl Watch for Still {
+    fn elapsed(&mut self) -> Duration {
+        Duration::ZERO
+    }
+}
+
+fn planned(text: &str, model: Model) -> Plan {
+    make(&Contract::read(text).unwrap(), model, &mut Still)
+}
+
+const TABLE2: &str = include_str!("../../../../examples/papers/velox-table2.toml");
+const MM1: &str = include_str!("../../../../examples/papers/velox-mm1.toml");
+
+fn near(found: Option<f64>, wanted: f64) {
+    assert!(found.is_some_and(|found| (found - wanted).abs() < 0.005), "{found:?}, wanted {wanted}");
+}
+
+#[test]
+fn velox_table_2_and_eq_4_as_printed() {
+    let plan = planned(TABLE2, Model::VeloxTable2);
+    near(plan.channels[0].mean_us, 306.74);
+    near(plan.channels[0].terms.get("network").copied(), 171.84);
+    near(Some(plan.channels[0].also[0].us), 398.04);
+    assert_eq!((plan.channels[0].bound_us, plan.feasible), (None, true));
+    near(planned(TABLE2, Model::VeloxEq4Literal).channels[0].mean_us, 398.04);
+}
+
+#[test]
+fn velox_with_queues() {
+    let channel = &planned(MM1, Model::Mm1).channels[0];
+    near(channel.mean_us, 224.70);
+    near(Some(channel.also[0].us), 233.96);
+    let [waiting, processing] = channel.occupancy.unwrap();
+    assert!((waiting - 0.909).abs() < 0.0005 && (processing - 0.0909).abs() < 0.00005);
+    let limited = &planned(MM1, Model::Mm1k).channels[0];
+    near(limited.mean_us, 224.70);
+    assert!(limited.loss.unwrap() < 1e-60);
+    let short = &planned(&MM1.replace("buffer = 64", "buffer = 1"), Model::Mm1k).channels[0];
+    assert!((short.loss.unwrap() - 0.0909).abs() < 0.0001, "ρ/(1+ρ) of an Erlang loss system");
+}
+
+#[test]
+fn the_terms_of_a_channel_are_its_delay() {
+    for (text, model) in Model::ALL.into_iter().flat_map(|model| [(TABLE2, model), (MM1, model)]) {
+        for channel in planned(text, model).channels {
+            let Some(delay) = channel.mean_us.or(channel.bound_us) else { continue };
+            let sum: f64 = channel.terms.values().sum();
+            assert!((sum - delay).abs() < 1e-6, "{model}: {sum} of {delay}");
+            assert_eq!(channel.derivation.len(), channel.terms.len(), "{model}: each name once");
+        }
+    }
+}
+
+#[test]
+fn a_queue_that_grows_without_limit_is_refused() {
+    let plan = planned(&MM1.replace("\"8.333 us\"", "\"84 us\""), Model::Mm1);
+    assert!(!plan.feasible && plan.channels[0].mean_us.is_none());
+    assert!(plan.refusals[0].because.contains("nothing bounds"), "{:?}", plan.refusals);
+}
+
+#[test]
+fn links_are_checked_on_wire_bytes_in_every_model() {
+    // 1024 B fit into 100 Mbit/s at 12 kHz; with 66 B of headers each they don't.
+    for model in Model::ALL {
+        let plan = planned(&MM1.replace("overhead = \"0 B\"", ""), model);
+        assert!(!plan.feasible && plan.objective_value.is_none(), "{model}");
+        let link = plan.refusals.iter().find(|refusal| refusal.what.starts_with("link "));
+        assert_eq!(link.map(|link| (link.needs.as_str(), link.has.as_str())), Some(("104.64 Mbit/s", "100 Mbit/s")));
+        assert!((plan.links[0].utilisation - 1.0464).abs() < 1e-9);
+    }
+}
+
+#[test]
+fn a_mean_above_the_deadline_is_refused() {
+    let plan = planned(&format!("{TABLE2}deadline = \"300 us\"\n"), Model::VeloxTable2);
+    let refusal = plan.refusals.iter().find(|refusal| refusal.because.contains("mean delay")).unwrap();
+    assert_eq!((refusal.needs.as_str(), refusal.has.as_str()), ("306.74 us", "300 us"));
+}
+
+#[test]
+fn differences_are_named() {
+    let (old, new) = (planned(TABLE2, Model::VeloxTable2), planned(MM1, Model::Mm1));
+    assert_eq!(differences(&old, &old), []);
+    let changes = differences(&old, &new);
+    let channel = "channel simulation publisher → /simulation";
+    let mean = changes.iter().find(|change| change.what == channel && change.key == "mean").unwrap();
+    assert_eq!((mean.old.as_str(), mean.new.as_str()), ("306.74 us", "224.699 us"));
+    let gone = differences(&old, &Plan::default());
+    assert!(gone.iter().any(|change| change.what == channel && change.new.is_empty()));
+}

@@ -1,0 +1,350 @@
+//! A contract and its plan in virtual time: threads, queues and links, event by event, the same for the same seed.
+//!
+//! It serves to check bounds: what it shows is possible, so a bound below it is wrong, and one far above it is loose. Therefore the
+//! patterns of release are the worst that are known, not typical ones.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | `release` | when samples are published, by pattern |
+//! | `processor` | threads by rank, pre-emptive |
+//! | `outlet` | a queue with its order of service |
+
+mod outlet;
+mod processor;
+mod release;
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use crate::analysis::stages::{Stages, Step};
+use crate::contract::System;
+use outlet::{Parcel, Queue};
+use processor::Processor;
+pub use release::Pattern;
+use release::Releases;
+
+/// One run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// When samples are published.
+    pub pattern: Pattern,
+    /// The same seed gives the same run.
+    pub seed: u64,
+    /// Virtual time in which samples are published, ns; those on their way arrive after it.
+    pub duration: u64,
+    /// Most events, so that it ends in real time, too.
+    pub events: u64,
+}
+
+/// What was seen of a pair.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PairSeen {
+    /// Samples that arrived.
+    pub count: u64,
+    /// The longest from publication to the subscriber's application, ns.
+    pub max: u64,
+    /// Of all, ns: for the mean.
+    pub sum: u128,
+}
+
+/// What was seen.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Seen {
+    /// In the order of [`Stages::pairs`].
+    pub pairs: Vec<PairSeen>,
+    /// Most bytes that each queue held, in the order of [`Stages::outlets`], without background.
+    pub queues: Vec<u64>,
+    /// Events that happened.
+    pub events: u64,
+    /// The run ended before its time, because it had as many events as were allowed.
+    pub cut: bool,
+}
+
+impl Seen {
+    /// Takes in another run: counts add, maxima are the larger.
+    pub fn and(mut self, other: &Seen) -> Seen {
+        self.pairs.resize(other.pairs.len(), PairSeen::default());
+        self.queues.resize(other.queues.len(), 0);
+        for (ours, theirs) in self.pairs.iter_mut().zip(&other.pairs) {
+            let (count, max, sum) = (ours.count + theirs.count, ours.max.max(theirs.max), ours.sum + theirs.sum);
+            *ours = PairSeen { count, max, sum };
+        }
+        self.queues.iter_mut().zip(&other.queues).for_each(|(ours, theirs)| *ours = (*ours).max(*theirs));
+        Seen { events: self.events + other.events, cut: self.cut || other.cut, ..self }
+    }
+}
+
+/// One run in virtual time. `stages` are those of `system`.
+pub fn simulate(system: &System, stages: &Stages, run: &Run) -> Seen {
+    let mut world = World::new(system, stages, run);
+    world.begin();
+    while let Some(Reverse(Entry { at, event, .. })) = world.next.pop() {
+        if world.seen.events == run.events {
+            world.seen.cut = true;
+            break;
+        }
+        world.seen.events += 1;
+        world.happens(at, event);
+    }
+    world.seen
+}
+
+/// Runs of all patterns, the aimed ones `tries` times for each pair, taken together: the worst that is known.
+pub fn worst(system: &System, stages: &Stages, run: &Run, tries: u64) -> Seen {
+    let plain =
+        [Pattern::Synchronous, Pattern::RandomPhases, Pattern::Late].into_iter().map(|pattern| (pattern, run.seed));
+    let aimed = (0..stages.pairs.len()).flat_map(|pair| (0..tries).map(move |t| (Pattern::Aimed { pair }, t)));
+    let runs = plain.chain(aimed.map(|(pattern, t)| (pattern, run.seed.wrapping_add(t))));
+    runs.map(|(pattern, seed)| simulate(system, stages, &Run { pattern, seed, ..*run }))
+        .fold(Seen::default(), |all, seen| all.and(&seen))
+}
+
+/// A published sample on its way.
+#[derive(Clone, Copy, Debug)]
+struct Sample {
+    stream: usize,
+    number: u64,
+    published: u64,
+}
+
+/// What happens; at one time in this order: what comes, comes before anything is begun.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Event {
+    /// Nobody's traffic comes to a queue.
+    Background { queue: usize },
+    /// A stream publishes.
+    Publish { stream: usize },
+    /// A packet, or with `last` a whole sample, is at a stage.
+    Arrive { stage: usize, sample: usize, last: bool },
+    /// A thread's work is done, unless something came in between.
+    Computed { processor: usize, token: u64 },
+    /// A link is free.
+    Free { queue: usize },
+    /// What waits is begun.
+    Begin { queue: usize },
+}
+
+impl Event {
+    fn rank(&self) -> u8 {
+        match self {
+            Event::Background { .. } => 0,
+            Event::Publish { .. } | Event::Arrive { .. } => 1,
+            Event::Computed { .. } | Event::Free { .. } => 2,
+            Event::Begin { .. } => 3,
+        }
+    }
+}
+
+/// An event in time. Of those of one time the aimed stream's come last, so that all others are in its way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Entry {
+    at: u64,
+    rank: u8,
+    aimed: bool,
+    order: u64,
+    event: Event,
+}
+
+struct World<'a> {
+    system: &'a System,
+    stages: &'a Stages,
+    next: BinaryHeap<Reverse<Entry>>,
+    order: u64,
+    samples: Vec<Sample>,
+    releases: Releases,
+    processors: Vec<Processor>,
+    queues: Vec<Queue>,
+    /// Stages behind each stage, and those where each stream begins.
+    behind: Vec<Vec<usize>>,
+    begin: Vec<Vec<usize>>,
+    /// Pairs that end with each stage, and those of each stream that have none.
+    ends: Vec<Vec<usize>>,
+    at_once: Vec<Vec<usize>>,
+    seen: Seen,
+}
+
+impl<'a> World<'a> {
+    fn new(system: &'a System, stages: &'a Stages, run: &Run) -> Self {
+        let mut world = Self {
+            system,
+            stages,
+            next: BinaryHeap::new(),
+            order: 0,
+            samples: Vec::new(),
+            releases: Releases::new(stages, run),
+            processors: stages.processors.iter().map(|_| Processor::default()).collect(),
+            queues: outlet::queues(stages),
+            behind: vec![Vec::new(); stages.stages.len()],
+            begin: vec![Vec::new(); stages.streams.len()],
+            ends: vec![Vec::new(); stages.stages.len()],
+            at_once: vec![Vec::new(); stages.streams.len()],
+            seen: Seen::default(),
+        };
+        for (index, stage) in stages.stages.iter().enumerate() {
+            match stage.after {
+                Some(after) => world.behind[after].push(index),
+                None => world.begin[stage.stream].push(index),
+            }
+        }
+        for (index, pair) in stages.pairs.iter().enumerate() {
+            match pair.last {
+                Some(last) => world.ends[last].push(index),
+                None => world.at_once[pair.stream].push(index),
+            }
+        }
+        world.seen.pairs.resize(stages.pairs.len(), PairSeen::default());
+        world.seen.queues.resize(stages.outlets.len(), 0);
+        world
+    }
+
+    fn begin(&mut self) {
+        for stream in 0..self.stages.streams.len() {
+            self.publish_next(stream);
+        }
+        for queue in 0..self.queues.len() {
+            if let Some(at) = self.releases.background(queue) {
+                self.later(at, Event::Background { queue });
+            }
+        }
+    }
+
+    fn later(&mut self, at: u64, event: Event) {
+        self.order += 1;
+        let stream = match event {
+            Event::Publish { stream } => Some(stream),
+            Event::Arrive { stage, .. } => Some(self.stages.stages[stage].stream),
+            _ => None,
+        };
+        let aimed = stream.is_some_and(|stream| self.releases.aims_at(stream));
+        self.next.push(Reverse(Entry { at, rank: event.rank(), aimed, order: self.order, event }));
+    }
+
+    fn publish_next(&mut self, stream: usize) {
+        if let Some(at) = self.releases.next(stream) {
+            self.later(at, Event::Publish { stream });
+        }
+    }
+
+    fn happens(&mut self, now: u64, event: Event) {
+        match event {
+            Event::Publish { stream } => self.publish(now, stream),
+            Event::Arrive { stage, sample, last } => self.arrive(now, stage, sample, last),
+            Event::Computed { processor, token } => {
+                if let Some((stage, sample)) = self.processors[processor].done(now, token) {
+                    self.run(now, processor);
+                    self.leave(now, stage, sample, true);
+                }
+            }
+            Event::Background { queue } => {
+                self.queues[queue].background(now);
+                self.later(now, Event::Begin { queue });
+                if let Some(at) = self.releases.background(queue) {
+                    self.later(at, Event::Background { queue });
+                }
+            }
+            Event::Free { queue } => {
+                self.queues[queue].free();
+                self.later(now, Event::Begin { queue });
+            }
+            Event::Begin { queue } => self.transmit(now, queue),
+        }
+    }
+
+    fn publish(&mut self, now: u64, stream: usize) {
+        let number = self.releases.count(stream) - 1;
+        let (sample, stages) = (self.samples.len(), self.stages);
+        self.samples.push(Sample { stream, number, published: now });
+        let at = now.saturating_add(self.system.topics[stages.streams[stream].topic].hand_in);
+        for stage in self.begin[stream].clone() {
+            self.later(at, Event::Arrive { stage, sample, last: true });
+        }
+        for pair in self.at_once[stream].clone() {
+            self.deliver(at, pair, sample);
+        }
+        self.publish_next(stream);
+    }
+
+    fn arrive(&mut self, now: u64, stage: usize, sample: usize, last: bool) {
+        match self.stages.stages[stage].step {
+            Step::Compute { processor, rank, execution, .. } => {
+                let execution = self.releases.execution(execution);
+                self.processors[processor].ready(now, rank, stage, sample, execution);
+                self.run(now, processor);
+            }
+            Step::Cross { queue, class, packets, .. } => {
+                let before = self.stages.stages[stage].after.map(|after| self.stages.stages[after].step);
+                let bytes = packets.bytes / packets.count;
+                let (packet, end) = (packets.full, packets.last);
+                let parcel = Parcel { stage, sample, bytes, packets: 1, packet, last: end, ends: last };
+                if matches!(before, Some(Step::Cross { .. })) {
+                    self.queues[queue].push(now, class, parcel);
+                } else {
+                    let at_once = (packets.unit / packets.first().max(1)).max(1);
+                    let mut left = packets.count;
+                    while left > 0 {
+                        let count = left.min(at_once);
+                        left -= count;
+                        self.queues[queue].push(
+                            now,
+                            class,
+                            Parcel { packets: count, bytes: count * bytes, ends: left == 0, ..parcel },
+                        );
+                    }
+                }
+                self.seen.queues[queue] = self.seen.queues[queue].max(self.queues[queue].bytes);
+                self.later(now, Event::Begin { queue });
+            }
+        }
+    }
+
+    fn run(&mut self, now: u64, processor: usize) {
+        if let Some((at, token)) = self.processors[processor].run(now) {
+            self.later(at, Event::Computed { processor, token });
+        }
+    }
+
+    fn transmit(&mut self, now: u64, queue: usize) {
+        let Some(service) = self.queues[queue].next(now) else { return };
+        let delay = self.stages.outlets[queue].delay;
+        self.later(now.saturating_add(service.work()), Event::Free { queue });
+        let outlet::Parcelled::Declared(parcel) = service else { return };
+        let mut at = now;
+        for left in (0..parcel.packets).rev() {
+            let last = parcel.ends && left == 0;
+            at = at.saturating_add(if last { parcel.last } else { parcel.packet });
+            self.leave(at.saturating_add(delay), parcel.stage, parcel.sample, last);
+        }
+    }
+
+    /// A packet, or with `last` the whole sample, is done with a stage at time `at`.
+    fn leave(&mut self, at: u64, stage: usize, sample: usize, last: bool) {
+        let number = self.samples[sample].number;
+        for next in self.behind[stage].clone() {
+            let Step::Cross { forwarding, .. } = self.stages.stages[next].step else {
+                if last && number.is_multiple_of(self.stages.stages[next].every) {
+                    self.later(at, Event::Arrive { stage: next, sample, last });
+                }
+                continue;
+            };
+            if number.is_multiple_of(self.stages.stages[next].every) {
+                self.later(at.saturating_add(forwarding), Event::Arrive { stage: next, sample, last });
+            }
+        }
+        if last {
+            self.ends[stage].clone().into_iter().for_each(|pair| self.deliver(at, pair, sample));
+        }
+    }
+
+    fn deliver(&mut self, at: u64, pair: usize, sample: usize) {
+        let Sample { stream, number, published } = self.samples[sample];
+        if number.is_multiple_of(self.stages.pairs[pair].every) {
+            let hand_out = self.system.topics[self.stages.streams[stream].topic].hand_out;
+            let took = at.saturating_add(hand_out).saturating_sub(published);
+            let seen = &mut self.seen.pairs[pair];
+            *seen = PairSeen { count: seen.count + 1, max: seen.max.max(took), sum: seen.sum + u128::from(took) };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,197 @@
+//! A link's queue with its order of service.
+
+use std::collections::VecDeque;
+
+use crate::Class;
+use crate::analysis::arrivals::BILLION;
+use crate::analysis::link::{lag, quanta};
+use crate::analysis::stages::{Outlet, Stages, Step};
+use crate::contract::Scheduler;
+
+/// Packets of one sample that are sent without anything in between.
+#[derive(Clone, Copy, Debug)]
+pub struct Parcel {
+    pub stage: usize,
+    pub bytes: u64,
+    pub sample: usize,
+    pub packets: u64,
+    /// Time on the wire of each, ns; of the sample's last one `last`.
+    pub packet: u64,
+    pub last: u64,
+    /// The sample's last packet is among them.
+    pub ends: bool,
+}
+
+/// A parcel, or nobody's traffic for so many ns.
+#[derive(Clone, Copy, Debug)]
+pub enum Parcelled {
+    Declared(Parcel),
+    Background(u64),
+}
+
+impl Parcelled {
+    pub fn work(&self) -> u64 {
+        match self {
+            Parcelled::Background(work) => *work,
+            Parcelled::Declared(parcel) if parcel.ends => parcel.packet * (parcel.packets - 1) + parcel.last,
+            Parcelled::Declared(parcel) => parcel.packet * parcel.packets,
+        }
+    }
+}
+
+/// Shares' state of one class.
+#[derive(Clone, Copy, Debug, Default)]
+struct Account {
+    /// `htb`: tokens, in billionths of a ns of work, and when they were counted.
+    tokens: i128,
+    counted: u64,
+    deficit: u64,
+    /// `hfsc`: when its share has served all that it was given by its share; and how much it was given in all, by share.
+    clock: u64,
+    virtual_time: u128,
+}
+
+/// A queue.
+#[derive(Debug)]
+pub struct Queue {
+    outlet: Outlet,
+    waiting: [VecDeque<Parcelled>; 4],
+    /// Bytes of samples that wait.
+    pub bytes: u64,
+    busy: bool,
+    unit: u64,
+    accounts: [Account; 4],
+    /// `htb`: whose turn it is.
+    turn: usize,
+}
+
+/// The queues of all outlets, empty.
+pub fn queues(stages: &Stages) -> Vec<Queue> {
+    let mut units: Vec<u64> =
+        stages.outlets.iter().map(|o| o.background.map_or(0, |background| background.work)).collect();
+    for stage in &stages.stages {
+        if let Step::Cross { queue, packets, .. } = stage.step {
+            units[queue] = units[queue].max(packets.unit);
+        }
+    }
+    let queue = |(outlet, unit): (&Outlet, u64)| Queue {
+        outlet: outlet.clone(),
+        waiting: Default::default(),
+        bytes: 0,
+        busy: false,
+        unit,
+        accounts: Class::ALL.map(|class| Account { tokens: depth(outlet, class, unit), ..Account::default() }),
+        turn: 0,
+    };
+    stages.outlets.iter().zip(units).map(queue).collect()
+}
+
+/// Of a class's bucket: it does not overflow while the class waits for its turn.
+fn depth(outlet: &Outlet, class: Class, unit: u64) -> i128 {
+    i128::from(lag(&outlet.shares, class, unit).saturating_add(unit)) * BILLION as i128
+}
+
+impl Queue {
+    pub fn push(&mut self, now: u64, class: Class, parcel: Parcel) {
+        self.bytes += parcel.bytes;
+        self.enqueue(now, class, Parcelled::Declared(parcel));
+    }
+
+    /// One unit of nobody's traffic comes.
+    pub fn background(&mut self, now: u64) {
+        if let Some(background) = self.outlet.background {
+            self.enqueue(now, Class::Normal, Parcelled::Background(background.work));
+        }
+    }
+
+    fn enqueue(&mut self, now: u64, class: Class, what: Parcelled) {
+        let class = if self.outlet.scheduler == Scheduler::Fifo { 0 } else { class as usize };
+        if self.waiting[class].is_empty() {
+            let least = (0..4).filter(|c| !self.waiting[*c].is_empty()).map(|c| self.accounts[c].virtual_time).min();
+            let account = &mut self.accounts[class];
+            account.clock = account.clock.max(now);
+            account.virtual_time = account.virtual_time.max(least.unwrap_or(0));
+        }
+        self.waiting[class].push_back(what);
+    }
+
+    /// The link is free again.
+    pub fn free(&mut self) {
+        self.busy = false;
+    }
+
+    /// What is sent next, if the link is free and something waits.
+    pub fn next(&mut self, now: u64) -> Option<Parcelled> {
+        if self.busy {
+            return None;
+        }
+        let class = match self.outlet.scheduler {
+            Scheduler::Fifo | Scheduler::Strict => (0..4).rev().find(|class| !self.waiting[*class].is_empty())?,
+            Scheduler::Htb => self.by_bucket(now)?,
+            Scheduler::Hfsc => self.by_curve(now)?,
+        };
+        self.busy = true;
+        let first = self.waiting[class].pop_front();
+        if self.waiting[class].is_empty() {
+            self.accounts[class].deficit = 0;
+        }
+        if let Some(Parcelled::Declared(parcel)) = first {
+            self.bytes -= parcel.bytes;
+        }
+        first
+    }
+
+    /// Deficit round robin among the classes with tokens, else among all: what others leave.
+    fn by_bucket(&mut self, now: u64) -> Option<usize> {
+        for class in Class::ALL {
+            let (share, depth) = (self.outlet.shares[class as usize], depth(&self.outlet, class, self.unit));
+            let account = &mut self.accounts[class as usize];
+            account.tokens = (account.tokens + i128::from(now - account.counted) * i128::from(share)).min(depth);
+            account.counted = now;
+        }
+        let waits = |class: usize| !self.waiting[class].is_empty();
+        let green = (0..4).any(|class| waits(class) && self.accounts[class].tokens > 0);
+        let quanta = quanta(&self.outlet.shares, self.unit);
+        let takes_part: Vec<bool> = (0..4).map(|c| waits(c) && (!green || self.accounts[c].tokens > 0)).collect();
+        takes_part.iter().any(|yes| *yes).then_some(())?;
+        loop {
+            let class = self.turn;
+            let work = self.waiting[class].front().map_or(0, Parcelled::work);
+            if takes_part[class] && self.accounts[class].deficit >= work {
+                self.accounts[class].deficit -= work;
+                if green {
+                    self.accounts[class].tokens -= i128::from(work) * BILLION as i128;
+                }
+                return Some(class);
+            }
+            self.turn = (self.turn + 1) % 4;
+            if takes_part[self.turn] {
+                let quantum = quanta[self.turn].max(1);
+                self.accounts[self.turn].deficit = self.accounts[self.turn].deficit.saturating_add(quantum);
+            }
+        }
+    }
+
+    /// The earliest deadline among the classes that are behind their shares; else who got least by share.
+    fn by_curve(&mut self, now: u64) -> Option<usize> {
+        let waits: Vec<usize> = (0..4).filter(|class| !self.waiting[*class].is_empty()).collect();
+        let due = |class: usize| {
+            let work = self.waiting[class].front().map_or(0, Parcelled::work);
+            let time = (u128::from(work) * BILLION)
+                .checked_div(u128::from(self.outlet.shares[class]))
+                .unwrap_or(u128::from(u64::MAX));
+            self.accounts[class].clock.saturating_add(u64::try_from(time).unwrap_or(u64::MAX))
+        };
+        let behind =
+            waits.iter().copied().filter(|class| self.accounts[*class].clock <= now && self.outlet.shares[*class] > 0);
+        let first = behind.min_by_key(|class| due(*class));
+        let class = first.or_else(|| waits.iter().copied().min_by_key(|class| self.accounts[*class].virtual_time))?;
+        let work = self.waiting[class].front().map_or(0, Parcelled::work);
+        if first.is_some() {
+            self.accounts[class].clock = due(class);
+        }
+        let share = u128::from(self.outlet.shares[class].max(1));
+        self.accounts[class].virtual_time += u128::from(work) * BILLION / share;
+        Some(class)
+    }
+}

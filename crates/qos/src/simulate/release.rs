@@ -1,0 +1,223 @@
+//! When samples are published: as the contract allows, and as it hurts most.
+
+use super::Run;
+use crate::analysis::arrivals::Arrivals;
+use crate::analysis::stages::{Stages, Step};
+
+/// How samples are published.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pattern {
+    /// All streams begin at once, each as densely as it may: the critical instant of the hosts.
+    Synchronous,
+    /// Each stream begins some time within its first period, then as densely as it may.
+    RandomPhases,
+    /// Samples are late by any part of their jitter, often by all or nothing of it; threads take any time up to the declared one.
+    Late,
+    /// As the pair with this index suffers most: the first samples of all other streams come to where its way and theirs first meet
+    /// at the time when its own one does, those of a lower class just before; half of them by chance somewhat off.
+    Aimed {
+        /// Index into [`Stages::pairs`].
+        pair: usize,
+    },
+}
+
+/// A stream's or a background's samples to come.
+#[derive(Clone, Copy, Debug)]
+struct Source {
+    arrivals: Arrivals,
+    phase: u64,
+    count: u64,
+    previous: u64,
+}
+
+/// All that is published in one run.
+#[derive(Debug)]
+pub struct Releases {
+    run: Run,
+    streams: Vec<Source>,
+    backgrounds: Vec<Option<Source>>,
+    aimed: Option<usize>,
+    chance: Chance,
+}
+
+impl Releases {
+    pub fn new(stages: &Stages, run: &Run) -> Self {
+        let mut chance = Chance(run.seed);
+        let mut phases: Vec<u64> = match run.pattern {
+            Pattern::Synchronous => vec![0; stages.streams.len()],
+            Pattern::RandomPhases | Pattern::Late => {
+                stages.streams.iter().map(|stream| chance.below(stream.arrivals.period)).collect()
+            }
+            Pattern::Aimed { pair } => aim(stages, pair, &mut chance),
+        };
+        let first = phases.iter().copied().min().unwrap_or(0);
+        phases.iter_mut().for_each(|phase| *phase -= first);
+        let source = |arrivals: Arrivals, phase| Source { arrivals, phase, count: 0, previous: 0 };
+        let streams = stages.streams.iter().zip(phases).map(|(stream, phase)| source(stream.arrivals, phase)).collect();
+        let met = if let Pattern::Aimed { pair } = run.pattern { meeting(stages, pair, first) } else { Vec::new() };
+        let mut background = |(queue, outlet): (usize, &crate::analysis::stages::Outlet)| {
+            let background = outlet.background?;
+            let by_chance = || chance.below(background.arrivals.period);
+            let phase = met.iter().find(|(met, _)| *met == queue).map_or_else(by_chance, |(_, at)| *at);
+            Some(source(background.arrivals, phase))
+        };
+        let backgrounds = stages.outlets.iter().enumerate().map(&mut background).collect();
+        let aimed = match run.pattern {
+            Pattern::Aimed { pair } => stages.pairs.get(pair).map(|pair| pair.stream),
+            _ => None,
+        };
+        Self { run: *run, streams, backgrounds, aimed, chance }
+    }
+
+    pub fn aims_at(&self, stream: usize) -> bool {
+        self.aimed == Some(stream)
+    }
+
+    /// Samples of a stream so far.
+    pub fn count(&self, stream: usize) -> u64 {
+        self.streams[stream].count
+    }
+
+    /// When the next sample of a stream is published, if within the run.
+    pub fn next(&mut self, stream: usize) -> Option<u64> {
+        let jitter = self.streams[stream].arrivals.jitter;
+        let late = (self.run.pattern == Pattern::Late).then(|| self.chance.extreme(jitter));
+        self.streams[stream].next(late).filter(|at| *at <= self.run.duration)
+    }
+
+    /// When the next packet of a queue's background comes, if there is any.
+    pub fn background(&mut self, queue: usize) -> Option<u64> {
+        self.backgrounds[queue].as_mut()?.next(None).filter(|at| *at <= self.run.duration)
+    }
+
+    /// How long a thread computes.
+    pub fn execution(&mut self, longest: u64) -> u64 {
+        match self.run.pattern {
+            Pattern::Late => self.chance.extreme(longest),
+            _ => longest,
+        }
+    }
+}
+
+impl Source {
+    /// As early as it may be; or, with `late`, at its turn and so much later.
+    fn next(&mut self, late: Option<u64>) -> Option<u64> {
+        let Arrivals { period, jitter } = self.arrivals;
+        let at = match late {
+            Some(late) => period.saturating_mul(self.count).saturating_add(late.min(jitter)),
+            None => self.arrivals.distance(self.count),
+        };
+        self.previous = self.previous.max(at);
+        self.count += 1;
+        self.phase.checked_add(self.previous)
+    }
+}
+
+/// Phases with which others meet a pair's first sample.
+fn aim(stages: &Stages, pair: usize, chance: &mut Chance) -> Vec<u64> {
+    let Some(pair) = stages.pairs.get(pair) else { return vec![0; stages.streams.len()] };
+    let reach = reach(stages);
+    let middle = middle(stages);
+    let way: Vec<usize> = stages.way(pair).collect();
+    let phase = |stream: usize, chance: &mut Chance| {
+        if stream == pair.stream {
+            return middle;
+        }
+        // Any place where the ways meet; the first one is as good as any other.
+        let met =
+            stages.stages.iter().enumerate().filter(|(_, stage)| stage.stream == stream).flat_map(|(theirs, stage)| {
+                way.iter()
+                    .filter(move |ours| same_resource(&stages.stages[**ours].step, &stage.step))
+                    .map(move |ours| (*ours, theirs))
+            });
+        let met: Vec<(usize, usize)> = met.collect();
+        let Some((ours, theirs)) = chance.pick(&met) else { return middle };
+        let at = middle.saturating_add(reach[ours]).saturating_sub(reach[theirs]);
+        match lower(&stages.stages[theirs].step, &stages.stages[ours].step) {
+            true => at.saturating_sub(1),
+            false if chance.below(4) == 0 => {
+                at.saturating_add(chance.below(reach[ours].max(1))).saturating_sub(reach[ours] / 2)
+            }
+            false => at,
+        }
+    };
+    (0..stages.streams.len()).map(|stream| phase(stream, chance)).collect()
+}
+
+/// When the aimed stream begins, so that all others can be before it.
+fn middle(stages: &Stages) -> u64 {
+    stages.streams.iter().map(|stream| stream.arrivals.period).max().unwrap_or(0).saturating_mul(2)
+}
+
+/// Just before a pair's first sample comes to each queue, when all begins by `first` earlier.
+fn meeting(stages: &Stages, pair: usize, first: u64) -> Vec<(usize, u64)> {
+    let reach = reach(stages);
+    let begin = middle(stages).saturating_sub(first);
+    let at = |stage: usize| match stages.stages[stage].step {
+        Step::Cross { queue, .. } => Some((queue, begin.saturating_add(reach[stage]).saturating_sub(1))),
+        Step::Compute { .. } => None,
+    };
+    stages.pairs.get(pair).map(|pair| stages.way(pair).filter_map(at).collect()).unwrap_or_default()
+}
+
+/// When a first sample is at each stage if nobody is in its way, ns after it was published.
+fn reach(stages: &Stages) -> Vec<u64> {
+    let mut reach: Vec<u64> = Vec::with_capacity(stages.stages.len());
+    for stage in &stages.stages {
+        let before = stage.after.map_or(0, |after| {
+            let took = match stages.stages[after].step {
+                Step::Compute { execution, .. } => execution,
+                Step::Cross { queue, packets, .. } => packets.work().saturating_add(stages.outlets[queue].delay),
+            };
+            reach[after].saturating_add(took)
+        });
+        let forwarding = if let Step::Cross { forwarding, .. } = stage.step { forwarding } else { 0 };
+        reach.push(before.saturating_add(forwarding));
+    }
+    reach
+}
+
+fn same_resource(a: &Step, b: &Step) -> bool {
+    match (a, b) {
+        (Step::Cross { queue: a, .. }, Step::Cross { queue: b, .. }) => a == b,
+        (Step::Compute { processor: a, .. }, Step::Compute { processor: b, .. }) => a == b,
+        _ => false,
+    }
+}
+
+fn lower(theirs: &Step, ours: &Step) -> bool {
+    matches!((theirs, ours), (Step::Cross { class: theirs, .. }, Step::Cross { class: ours, .. }) if theirs < ours)
+}
+
+/// SplitMix64 (Steele, Lea & Flood 2014): small, and the same everywhere.
+#[derive(Clone, Copy, Debug)]
+pub struct Chance(pub u64);
+
+impl Chance {
+    /// The next number.
+    pub fn draw(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// Below `limit`, 0 if that is 0.
+    pub fn below(&mut self, limit: u64) -> u64 {
+        self.draw().checked_rem(limit).unwrap_or(0)
+    }
+
+    fn pick<T: Copy>(&mut self, list: &[T]) -> Option<T> {
+        list.get(self.below(list.len() as u64) as usize).copied()
+    }
+
+    /// Nothing, all or some part of it.
+    fn extreme(&mut self, most: u64) -> u64 {
+        match self.below(3) {
+            0 => 0,
+            1 => most,
+            _ => self.below(most.saturating_add(1)),
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! A token bucket: how many bytes may leave, and when the next ones may. Pure; time comes as an argument.
+//!
+//! Kept as the moment at which all that left would have left at the rate (the virtual scheduling of ITU-T I.371, annex A):
+//! one number, no refilling, exact in integers.
+
+/// Bytes per second, and how many may leave at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limit {
+    /// Bytes per second, at least 1.
+    pub rate: u64,
+    /// Bytes that may leave at once when nothing left for long.
+    pub burst: u64,
+}
+
+/// What a [`Limit`] leaves at the moment.
+#[derive(Clone, Debug)]
+pub struct Bucket {
+    limit: Limit,
+    even_at: u64, // when all that was taken would have left at the rate
+}
+
+impl Bucket {
+    /// A full one.
+    pub fn new(limit: Limit) -> Self {
+        Self { limit, even_at: 0 }
+    }
+
+    /// Takes `bytes`. More than the burst are taken when the bucket is full, so that nothing waits for ever; what
+    /// follows waits the longer.
+    ///
+    /// # Errors
+    /// Nanoseconds after which they can be taken.
+    pub fn take(&mut self, now_ns: u64, bytes: usize) -> Result<(), u64> {
+        let (cost, burst) = (self.time_of(bytes as u64), self.time_of(self.limit.burst));
+        let start = self.even_at.max(now_ns);
+        let early = (start + cost.min(burst)).saturating_sub(now_ns + burst);
+        if early > 0 {
+            return Err(early);
+        }
+        self.even_at = start + cost;
+        Ok(())
+    }
+
+    /// How long `bytes` take at the rate.
+    fn time_of(&self, bytes: u64) -> u64 {
+        let ns = u128::from(bytes) * 1_000_000_000 / u128::from(self.limit.rate.max(1));
+        u64::try_from(ns).unwrap_or(u64::MAX / 4).min(u64::MAX / 4)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_burst_leaves_at_once_and_the_rest_at_the_rate() {
+        let mut bucket = Bucket::new(Limit { rate: 1000, burst: 100 });
+        let second = 1_000_000_000;
+        assert_eq!((bucket.take(second, 60), bucket.take(second, 40)), (Ok(()), Ok(())));
+        assert_eq!(bucket.take(second, 50), Err(50_000_000));
+        assert_eq!(bucket.take(second + 50_000_000, 50), Ok(()));
+        assert_eq!(bucket.take(10 * second, 5000), Ok(()), "more than the burst, when it is full");
+        assert_eq!(bucket.take(10 * second, 1), Err(4_901_000_000));
+    }
+
+    proptest! {
+        /// In any stretch of time no more than the burst and what the rate gives leaves, and one who waits as told gets it.
+        #[test]
+        fn never_more_than_the_limit(
+            rate in 1u64..1_000_000, burst in 1u64..10_000, steps in prop::collection::vec((0u64..50_000_000, 1usize..5000), 1..100),
+        ) {
+            let (mut bucket, mut now, mut taken) = (Bucket::new(Limit { rate, burst }), 0, Vec::new());
+            for (pause, bytes) in steps {
+                now += pause;
+                if let Err(wait) = bucket.take(now, bytes) {
+                    now += wait;
+                    prop_assert_eq!(bucket.take(now, bytes), Ok(()));
+                }
+                taken.push((now, bytes as u64));
+            }
+            let most = taken.iter().map(|t| t.1).max().unwrap_or(0).max(burst);
+            for from in 0..taken.len() {
+                let mut sum = 0;
+                for (at, bytes) in &taken[from..] {
+                    sum += u128::from(*bytes);
+                    let allowed = u128::from(most) * 2 + u128::from(at - taken[from].0) * u128::from(rate) / 1_000_000_000 + 100;
+                    prop_assert!(sum <= allowed, "{sum} bytes, {allowed} allowed");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! A channel over datagrams that loses nothing: what is missing is asked for, what comes too early waits.
+
+use super::{Agreed, Framing, Inbound, REASSEMBLY_TIMEOUT_NS, Source, Step, deliver};
+use crate::carrier::TICK;
+use crate::channel::fragment::Reassembly;
+use crate::channel::reliable::{Arrived, IN_PROGRESS, Receiver};
+use crate::trace;
+use crate::wire::{self, Fragment, Header, Kind};
+use linux::clock::monotonic_ns;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+/// What is missing of a message is asked for; one of which nothing came for so long is begun anew.
+const PATIENT_NS: u64 = 10_000_000_000;
+
+/// What puts messages together, and in order where the publisher repeats what is lost.
+pub(super) fn parts(agreed: &Agreed) -> (Reassembly, Option<Box<Receiver>>) {
+    let (most, budget) = (agreed.max_message, agreed.budget.clone());
+    match agreed.reliable.clone() {
+        None => (Reassembly::new(most, REASSEMBLY_TIMEOUT_NS, budget), None),
+        Some(settings) => {
+            let reassembly = Reassembly::with_slots(IN_PROGRESS, most, PATIENT_NS, budget);
+            (reassembly, Some(Box::new(Receiver::new(settings))))
+        }
+    }
+}
+
+impl Inbound {
+    pub fn is_reliable(&self) -> bool {
+        matches!(&self.source, Source::Half(_, Framing::Datagrams { receiver: Some(_), .. }))
+    }
+
+    /// When [`Inbound::step`] has something to do although nothing came, by the monotonic clock.
+    fn next_deadline(&self) -> Option<u64> {
+        match &self.source {
+            Source::Half(_, Framing::Datagrams { receiver: Some(receiver), .. }) => receiver.next_deadline(),
+            _ => None,
+        }
+    }
+
+    /// How long until then.
+    pub fn until_timer(&self) -> Option<Duration> {
+        self.next_deadline().map(|due| Duration::from_nanos(due.saturating_sub(monotonic_ns())))
+    }
+
+    /// While something is missing the thread waits here, at most until it has to ask; then the receive need not wait.
+    pub(super) fn waits_for_timer(&self) -> bool {
+        let Some(left) = self.until_timer().map(|left| left.min(TICK)) else { return false };
+        if let Source::Half(half, _) = &self.source {
+            match half.descriptor() {
+                Some(fd) => drop(linux::poll::wait_readable(fd, Some(left))),
+                None => std::thread::sleep(left.min(super::HELD_PAUSE)),
+            }
+        }
+        true
+    }
+
+    /// Nothing came: what is due without it. Gives how many samples were delivered, if any.
+    pub(super) fn tick(&mut self) -> Option<u32> {
+        if !self.is_reliable() {
+            return None;
+        }
+        let delivered = self.deliver_ready(monotonic_ns());
+        (delivered > 0).then_some(delivered)
+    }
+
+    #[inline]
+    pub(super) fn received_reliably(&mut self, count: usize, now: u64) -> Step {
+        let Self {
+            source: Source::Half(_, Framing::Datagrams { buffer, reassembly, receiver: Some(receiver) }), ..
+        } = self
+        else {
+            return Step::Nothing;
+        };
+        let (accept, channel, inlet) = (&mut self.accept, &self.channel, self.inlet.as_ref());
+        let frame = wire::datagram(buffer.get(..count).unwrap_or_default(), self.max_message, Some(self.flow));
+        let Ok((header, payload)) = frame else {
+            channel.counters.strange.fetch_add(1, Relaxed);
+            return if channel.is_closed() { Step::Ended("closed".to_owned()) } else { Step::Nothing };
+        };
+        let mut delivered = 0;
+        match header.kind {
+            Kind::Message => {
+                if receiver.message(now, &header, payload) == Arrived::InOrder {
+                    delivered += deliver(accept, channel, inlet, &header, payload, now);
+                }
+            }
+            Kind::Fragment => match fragment(reassembly, receiver, now, &header, payload) {
+                Ok(None) => {}
+                Ok(Some(message)) => {
+                    if receiver.message(now, &header, message) == Arrived::InOrder {
+                        delivered += deliver(accept, channel, inlet, &header, message, now);
+                    }
+                }
+                Err(()) => drop(channel.counters.strange.fetch_add(1, Relaxed)),
+            },
+            Kind::KeepAlive => receiver.keep_alive(now, &header),
+            Kind::End => return Step::Ended("the publisher closed".into()),
+            Kind::Acknowledgement => {}
+        }
+        Step::Delivered(delivered + self.deliver_ready(now))
+    }
+
+    /// Delivers what waited for what came now, and says what is to be said.
+    #[inline]
+    fn deliver_ready(&mut self, now: u64) -> u32 {
+        let Self {
+            source: Source::Half(half, Framing::Datagrams { reassembly, receiver: Some(receiver), .. }), ..
+        } = self
+        else {
+            return 0;
+        };
+        let (accept, channel, inlet) = (&mut self.accept, &self.channel, self.inlet.as_ref());
+        let mut delivered = 0;
+        while let Some(held) = receiver.ready(now) {
+            delivered += deliver(accept, channel, inlet, &held.header, &held.bytes, now);
+            receiver.recycle(held);
+        }
+        if receiver.has_news(now) {
+            accept.announced(receiver.next());
+            if let Some(said) = receiver.acknowledgement(now, reassembly) {
+                trace::step(trace::Step::Send);
+                let _ = half.answer(said); // one that is lost is asked for again
+            }
+            let counters = receiver.counters();
+            channel.counters.repaired.store(counters.repaired, Relaxed);
+            channel.counters.skipped.store(counters.skipped, Relaxed);
+            channel.counters.acknowledgements.store(counters.acknowledgements, Relaxed);
+        }
+        delivered
+    }
+}
+
+/// Takes a fragment; the whole message, if it is the last of it.
+fn fragment<'a>(
+    reassembly: &'a mut Reassembly,
+    receiver: &mut Receiver,
+    now: u64,
+    header: &Header,
+    payload: &[u8],
+) -> Result<Option<&'a [u8]>, ()> {
+    let (at, piece) = Fragment::parse(payload).map_err(drop)?;
+    if !receiver.wants(now, header) {
+        return Ok(None);
+    }
+    if !reassembly.has_room_for(header.sample, receiver.last_sample()) {
+        receiver.crowded(header);
+        return Ok(None);
+    }
+    // A refused one came twice, or is no part of its message; what is missing is asked for.
+    let whole = matches!(reassembly.insert(now, header.sample, at, piece), Ok(Some(_)));
+    if !whole {
+        receiver.part(now, header, reassembly);
+        return Ok(None);
+    }
+    Ok(reassembly.finished())
+}

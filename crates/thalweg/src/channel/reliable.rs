@@ -1,0 +1,47 @@
+//! Reliable delivery over datagrams: what a publisher keeps and repeats ([`Sender`]), what a subscriber holds back and asks
+//! for ([`Receiver`]). Pure: time, frames and feedback in, frames and deadlines out; memory is bounded. [docs/reliability.md]
+//!
+//! The subscriber delivers in order. It asks for gaps, and acknowledges every half window or when it is asked; the
+//! publisher asks when it has been idle. So nothing is acknowledged one by one, and the loss of the last message is noticed.
+//!
+//! [docs/reliability.md]: https://github.com/thalweg/thalweg/blob/main/docs/reliability.md
+
+mod receiver;
+mod sender;
+#[cfg(test)]
+mod tests;
+mod trip;
+
+pub use receiver::{Arrived, Held, IN_PROGRESS, Receiver, ReceiverSettings};
+pub use sender::{Action, Sender, SenderSettings, To};
+pub use trip::RoundTrip;
+
+/// Most messages of a flow that are under way without an acknowledgement; a longer queue waits at the publisher.
+pub const WINDOW: usize = 1024;
+
+/// Longest pause between two askings for the same, at either end: after an outage a flow is back within a second (P-16).
+const LONGEST_PAUSE_NS: u64 = 400_000_000;
+
+/// What was done to make a flow reliable.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Datagrams that were repeated (publisher), or messages that came by repetition (subscriber).
+    pub repaired: u64,
+    /// Messages given up: too old to be of use, or dropped by the queue's policy.
+    pub skipped: u64,
+    /// Acknowledgements received (publisher) or sent (subscriber).
+    pub acknowledgements: u64,
+}
+
+/// The position nearest to `near` with these low 32 bits.
+fn widen(sequence: u32, near: u64) -> u64 {
+    near.wrapping_add_signed(i64::from(sequence.wrapping_sub(near as u32) as i32))
+}
+
+/// Positions start above this, so that one behind the first is never below 0. Its low 32 bits are 0.
+const BASE: u64 = 1 << 40;
+
+/// Acknowledgements come after so many messages, where a publisher keeps `window`.
+pub fn acknowledges_every(window: usize) -> u32 {
+    (window.min(WINDOW) / 2).max(1) as u32
+}

@@ -1,0 +1,514 @@
+//! The publisher's end: what was sent and is not acknowledged, and what of it is repeated.
+
+use super::{BASE, Counters, LONGEST_PAUSE_NS, RoundTrip, WINDOW, widen};
+use crate::channel::bucket::{Bucket, Limit};
+use crate::channel::queue::Entry;
+use crate::wire::feedback::{Acknowledgement, Gap};
+use crate::wire::{ASK, Header};
+use std::collections::VecDeque;
+use std::ops::Range;
+
+mod loss;
+
+use loss::Loss;
+
+/// What a flow's channel says.
+#[derive(Clone, Copy, Debug)]
+pub struct SenderSettings {
+    /// Messages that are kept without an acknowledgement, at most [`WINDOW`].
+    pub window: usize,
+    /// A full window gives its oldest message up for a new one; else it is full.
+    pub drops_oldest: bool,
+    /// Nanoseconds after which a message is of no use: the lifespan or the deadline, whichever is shorter.
+    pub useful_ns: Option<u64>,
+    /// There is a deadline: on a path that loses, single datagrams are repeated before anybody asks.
+    pub hurries: bool,
+    /// Bytes of a message that one datagram takes, and bytes of a fragment.
+    pub largest: usize,
+    /// What repetitions may take of the path.
+    pub repairs: Limit,
+}
+
+/// Whom a datagram is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum To {
+    /// All members.
+    All,
+    /// The member with this number.
+    One(usize),
+}
+
+/// A datagram that is due.
+#[derive(Clone, Debug)]
+pub enum Action {
+    /// A message or a part of it again.
+    Repeat {
+        /// The message.
+        entry: Entry,
+        /// Its number in the flow.
+        sequence: u32,
+        /// Which bytes; all of them are no fragment.
+        bytes: Range<usize>,
+        /// Flags of its frame.
+        flags: u16,
+        /// Who gets it.
+        to: To,
+    },
+    /// How far the flow is: the next number, and the oldest that can be repeated.
+    KeepAlive {
+        /// The next message's number.
+        next: u32,
+        /// The oldest that can be repeated.
+        oldest: u32,
+        /// The round trip in nanoseconds.
+        trip_ns: u64,
+    },
+}
+
+/// The sending state of a reliable flow.
+#[derive(Debug)]
+pub struct Sender {
+    settings: SenderSettings,
+    sent: VecDeque<Sent>,
+    first: u64, // the number of the oldest kept
+    members: Vec<Member>,
+    trip: RoundTrip,
+    told_trip: u64, // what the members know of it
+    bucket: Bucket,
+    held_up_until: u64, // by the bucket
+    wanted: usize,      // messages that somebody asked for
+    asks_from: u64,     // when those are repeated: others may ask for the same
+    beat_at: Option<u64>,
+    beats: u32, // keep-alives since the last acknowledgement
+    last_sent: u64,
+    period: u64,
+    counters: Counters,
+}
+
+#[derive(Debug)]
+struct Sent {
+    entry: Entry,
+    sent_at: u64,
+    wanted: Vec<Range<u32>>, // bytes; an empty message is 0..1
+    by: u64,                 // members that want it, a bit each
+    got: u64,                // members that have it
+    repeated_at: u64,
+    copies: u32,
+    copy_at: Option<u64>,
+}
+
+#[derive(Debug)]
+struct Member {
+    id: u64,
+    acknowledged: u64,
+    heard_at: u64,
+    loss: Loss,
+}
+
+/// Members that are told apart; those beyond share the last bit.
+const MOST_TOLD_APART: usize = 64;
+/// So many losers are repeated to one by one; more get it by one multicast.
+const FEW: u32 = 2;
+/// So long a member that says nothing holds up the others, once.
+const PRESENT_NS: u64 = 200_000_000;
+/// With several members, a wanted message waits so long for others that want it, too.
+const GATHER_NS: u64 = 2_000_000;
+/// The shortest idle time after which a keep-alive asks for acknowledgement.
+const SHORTEST_IDLE_NS: u64 = 20_000_000;
+/// A flow on which something was sent within this time is active.
+const ACTIVE_NS: u64 = 1_000_000_000;
+/// How often a datagram is repeated before anybody asks.
+const MOST_COPIES: u32 = 8;
+/// A period says so many times as long as it: then the flow is idle.
+const IDLE_PERIODS: u64 = 2;
+
+impl Sender {
+    /// Nothing was sent yet, and there is nobody to acknowledge it: see [`Sender::join`].
+    pub fn new(settings: SenderSettings) -> Self {
+        let window = settings.window.clamp(1, WINDOW);
+        Self {
+            settings: SenderSettings { window, ..settings },
+            sent: VecDeque::with_capacity(window.min(256) + 1),
+            first: BASE,
+            members: Vec::new(),
+            trip: RoundTrip::default(),
+            told_trip: 0,
+            bucket: Bucket::new(settings.repairs),
+            held_up_until: 0,
+            wanted: 0,
+            asks_from: 0,
+            beat_at: None,
+            beats: 0,
+            last_sent: 0,
+            period: 0,
+            counters: Counters::default(),
+        }
+    }
+
+    /// The number of the next message, where those before it were not told of.
+    pub fn starts_at(&mut self, first: u32) {
+        self.first = widen(first, self.next()) - self.sent.len() as u64;
+    }
+
+    /// A member, which gets what is sent from now on: the number of its first message.
+    pub fn join(&mut self, id: u64) -> u32 {
+        if self.members.iter().all(|member| member.id != id) {
+            self.members.push(Member { id, acknowledged: self.next(), heard_at: 0, loss: Loss::default() });
+        }
+        self.next() as u32
+    }
+
+    /// A member left.
+    pub fn leave(&mut self, id: u64) {
+        if let Some(index) = self.members.iter().position(|member| member.id == id) {
+            self.members.remove(index);
+            let below = (1u64 << index.min(63)) - 1;
+            let without = |bits: u64| (bits & below) | ((bits >> 1) & !below);
+            for sent in &mut self.sent {
+                (sent.by, sent.got) = (without(sent.by), without(sent.got));
+            }
+            self.forget_acknowledged();
+        }
+    }
+
+    /// Whether a further message has to wait. One member of several that says nothing for [`PRESENT_NS`] holds up nobody:
+    /// the oldest message is given up instead, and it is told when it comes back.
+    pub fn is_full(&self, now_ns: u64) -> bool {
+        let full = self.sent.len() >= self.settings.window && !self.settings.drops_oldest;
+        full && (self.members.len() == 1 || self.members.iter().any(|member| self.holds_up(member, now_ns)))
+    }
+
+    fn holds_up(&self, member: &Member, now_ns: u64) -> bool {
+        member.acknowledged <= self.first && now_ns.saturating_sub(member.heard_at) < PRESENT_NS
+    }
+
+    /// Messages that nobody acknowledged yet.
+    pub fn unacknowledged(&self) -> usize {
+        self.sent.len()
+    }
+
+    /// Flags of a frame that is sent now.
+    pub fn flags(&self) -> u16 {
+        if self.settings.hurries && self.worst().is_noticeable() { ASK } else { 0 }
+    }
+
+    /// A message was sent with this number. An older one may be given up for it. Gives when it has to be looked after.
+    pub fn sent(&mut self, now_ns: u64, sequence: u32, entry: Entry) -> Option<u64> {
+        let at = widen(sequence, self.next());
+        self.note_period(now_ns);
+        if self.members.iter().all(|member| member.acknowledged > at) {
+            self.sent.clear(); // acknowledged before it was noted
+            self.first = at + 1;
+            return None;
+        }
+        if at != self.next() {
+            self.give_up(self.sent.len()); // a number was left out: those before it are gone
+            self.first = at;
+        }
+        if self.sent.len() >= self.settings.window {
+            self.give_up(1);
+        }
+        if self.sent.is_empty() {
+            self.members.iter_mut().for_each(|member| member.heard_at = now_ns); // it has nothing to say before
+        }
+        let small = entry.buffer.payload().len() <= self.settings.largest;
+        let hurries = small && self.flags() & ASK != 0;
+        let copy_at = hurries.then(|| now_ns + self.worst().interval_ns(self.trip.smoothed_ns()));
+        self.sent.push_back(Sent {
+            entry,
+            sent_at: now_ns,
+            wanted: Vec::new(),
+            by: 0,
+            got: 0,
+            repeated_at: 0,
+            copies: 0,
+            copy_at,
+        });
+        self.beats = 0;
+        self.beat_at = Some(now_ns + self.idle_ns());
+        copy_at.into_iter().chain(self.beat_at).min()
+    }
+
+    /// An acknowledgement came. Gives how many messages need not be kept any more.
+    ///
+    /// # Errors
+    /// It is of no member, or acknowledges what was never sent.
+    #[allow(clippy::result_unit_err)]
+    pub fn acknowledge(
+        &mut self,
+        now_ns: u64,
+        id: u64,
+        sent_up_to: u32,
+        header: &Header,
+        said: &Acknowledgement<'_>,
+    ) -> Result<usize, ()> {
+        let most = widen(sent_up_to, self.next());
+        let (upto, seen) = (widen(header.sequence, self.next()), widen(said.seen, self.next()));
+        let index = self.members.iter().position(|member| member.id == id).ok_or(())?;
+        if upto > most || seen > most || seen < upto {
+            return Err(());
+        }
+        self.counters.acknowledgements += 1;
+        if said.fresh > 0 {
+            self.measure(now_ns, widen(header.sample as u32, self.next()), header.stamp_ns);
+        }
+        let member = &mut self.members[index];
+        member.heard_at = now_ns;
+        member.loss.told(seen, said.fresh);
+        member.acknowledged = member.acknowledged.max(upto);
+        let bit = 1 << index.min(MOST_TOLD_APART - 1);
+        if header.flags & ASK != 0 {
+            self.note_got(bit, upto, seen, said);
+        }
+        said.gaps().for_each(|gap| self.want(now_ns, bit, gap));
+        let before = self.sent.len();
+        self.forget_acknowledged();
+        self.beats = 0;
+        if self.beat_at.is_none_or(|at| at > now_ns) {
+            self.beat_at = (!self.sent.is_empty()).then(|| now_ns + self.idle_ns());
+        }
+        if upto < self.first && self.members[index].acknowledged < self.first {
+            self.beat_at = Some(now_ns); // it waits for what is gone
+        }
+        Ok(before - self.sent.len())
+    }
+
+    /// When [`Sender::poll`] has something to do next, unless something comes.
+    pub fn next_deadline(&self) -> Option<u64> {
+        let copies = self.sent.iter().filter_map(|sent| sent.copy_at).min();
+        let repairs = (self.wanted > 0).then_some(self.asks_from);
+        let later = |at: u64| at.max(self.held_up_until);
+        [copies.map(later), repairs.map(later), self.beat_at].into_iter().flatten().min()
+    }
+
+    /// When to look at [`Sender::poll`] again. Who was active lately is looked at in time for whatever may be sent meanwhile.
+    pub fn next_look(&self, now_ns: u64) -> Option<u64> {
+        let active = now_ns.saturating_sub(self.last_sent) < ACTIVE_NS;
+        self.next_deadline().into_iter().chain(active.then_some(now_ns + SHORTEST_IDLE_NS)).min()
+    }
+
+    /// The next datagram that is due, if one is.
+    pub fn poll(&mut self, now_ns: u64) -> Option<Action> {
+        self.expire(now_ns);
+        if now_ns >= self.held_up_until {
+            let repeated = self.repeat_wanted(now_ns).or_else(|| self.repeat_unasked(now_ns));
+            if repeated.is_some() {
+                self.counters.repaired += 1;
+                return repeated;
+            }
+        }
+        if self.beat_at.is_none_or(|at| at > now_ns) {
+            return None;
+        }
+        let pause = self.idle_ns().max(self.trip.patience_ns()) << self.beats.min(8);
+        self.beats += 1;
+        self.beat_at = (!self.sent.is_empty()).then(|| now_ns + pause.min(LONGEST_PAUSE_NS));
+        self.told_trip = self.trip.smoothed_ns();
+        Some(Action::KeepAlive { next: self.next() as u32, oldest: self.first as u32, trip_ns: self.told_trip })
+    }
+
+    /// The round trip as measured.
+    pub fn trip(&self) -> RoundTrip {
+        self.trip
+    }
+
+    /// The share of messages that do not arrive when they are sent first, 0…1.
+    pub fn loss(&self) -> f64 {
+        self.worst().share()
+    }
+
+    /// What was counted so far.
+    pub fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    /// The path of the member that loses most.
+    fn worst(&self) -> Loss {
+        let losses = self.members.iter().map(|member| member.loss);
+        losses.max_by(|a, b| a.share().total_cmp(&b.share())).unwrap_or_default()
+    }
+
+    fn next(&self) -> u64 {
+        self.first + self.sent.len() as u64
+    }
+
+    fn idle_ns(&self) -> u64 {
+        (IDLE_PERIODS * self.period).clamp(SHORTEST_IDLE_NS, LONGEST_PAUSE_NS)
+    }
+
+    /// A message arrived so long ago. One that was repeated tells nothing: nobody knows which of them arrived (Karn).
+    fn measure(&mut self, now_ns: u64, at: u64, ago_ns: u64) {
+        let sent = at.checked_sub(self.first).and_then(|index| self.sent.get(index as usize));
+        if let Some(trip) = sent.and_then(|sent| now_ns.checked_sub(sent.sent_at.saturating_add(ago_ns))) {
+            self.trip.measured(trip);
+        }
+        let (now, told) = (self.trip.smoothed_ns(), self.told_trip);
+        if self.settings.hurries && now.abs_diff(told) > told / 4 {
+            self.beat_at = Some(now_ns);
+        }
+    }
+
+    fn note_period(&mut self, now_ns: u64) {
+        let since = now_ns.saturating_sub(self.last_sent).min(LONGEST_PAUSE_NS);
+        if self.last_sent > 0 {
+            self.period = if self.period == 0 { since } else { (7 * self.period + since) / 8 };
+        }
+        self.last_sent = now_ns;
+    }
+
+    /// Forgets the `count` oldest.
+    fn give_up(&mut self, count: usize) {
+        let all = self.everybody();
+        for sent in self.sent.drain(..count) {
+            let missed = !sent.wanted.is_empty();
+            self.wanted -= usize::from(missed);
+            self.counters.skipped += u64::from(missed && sent.got != all);
+        }
+        self.first += count as u64;
+    }
+
+    /// Old messages are of no use to anybody (F-14).
+    fn expire(&mut self, now_ns: u64) {
+        let Some(useful) = self.settings.useful_ns else { return };
+        let is_old = |sent: &&Sent| now_ns.saturating_sub(sent.entry.stamp) > useful;
+        let old = self.sent.iter().take_while(is_old).count();
+        self.give_up(old);
+        if self.sent.is_empty() && old > 0 && self.beat_at.is_none() {
+            self.beat_at = Some(now_ns);
+        }
+    }
+
+    fn forget_acknowledged(&mut self) {
+        let upto = self.members.iter().map(|member| member.acknowledged).min().unwrap_or(u64::MAX);
+        let count = upto.saturating_sub(self.first).min(self.sent.len() as u64) as usize;
+        for sent in self.sent.drain(..count) {
+            self.wanted -= usize::from(!sent.wanted.is_empty());
+        }
+        self.first += count as u64;
+    }
+
+    fn everybody(&self) -> u64 {
+        u64::MAX >> (64 - self.members.len().clamp(1, 64))
+    }
+
+    /// Whoever says all it misses has the rest.
+    fn note_got(&mut self, bit: u64, upto: u64, seen: u64, said: &Acknowledgement<'_>) {
+        let all = self.everybody();
+        let (first, next) = (self.first, self.next());
+        let mut gaps = said.gaps().map(|gap| (widen(gap.first, next), u64::from(gap.count))).peekable();
+        for at in upto.max(first)..seen.min(next) {
+            while gaps.peek().is_some_and(|(gap, count)| gap + count <= at) {
+                gaps.next();
+            }
+            let sent = &mut self.sent[(at - first) as usize];
+            if gaps.peek().is_none_or(|(gap, _)| at < *gap) {
+                sent.got |= bit;
+                if sent.got == all {
+                    sent.copy_at = None;
+                }
+            }
+        }
+    }
+
+    fn want(&mut self, now_ns: u64, bit: u64, gap: Gap) {
+        let (first, next) = (self.first, self.next());
+        let from = widen(gap.first, next);
+        // Asked for again while the answer is under way: it is not sent twice.
+        let patience = self.trip.smoothed_ns();
+        let alone = self.members.len() == 1;
+        for at in from.max(first)..(from + u64::from(gap.count)).min(next) {
+            let sent = &mut self.sent[(at - first) as usize];
+            let length = (sent.entry.buffer.payload().len() as u32).max(1);
+            let bytes = if gap.to == 0 { 0..length } else { gap.from..gap.to.min(length) };
+            if bytes.is_empty() || (sent.repeated_at > 0 && now_ns.saturating_sub(sent.repeated_at) < patience) {
+                continue;
+            }
+            if self.wanted == 0 {
+                self.asks_from = if alone { now_ns } else { now_ns + GATHER_NS };
+            }
+            self.wanted += usize::from(sent.wanted.is_empty());
+            sent.by |= bit;
+            add(&mut sent.wanted, bytes);
+        }
+    }
+
+    fn repeat_wanted(&mut self, now_ns: u64) -> Option<Action> {
+        if self.wanted == 0 || now_ns < self.asks_from {
+            return None;
+        }
+        let index = self.sent.iter().position(|sent| !sent.wanted.is_empty())?;
+        let most = self.settings.largest;
+        let sent = &mut self.sent[index];
+        let length = sent.entry.buffer.payload().len();
+        let first = sent.wanted.first_mut()?;
+        let whole = length <= most;
+        let bytes =
+            if whole { 0..length } else { first.start as usize..(first.end as usize).min(first.start as usize + most) };
+        if let Err(wait) = self.bucket.take(now_ns, bytes.len()) {
+            self.held_up_until = now_ns + wait;
+            return None;
+        }
+        first.start = if whole { first.end } else { bytes.end as u32 };
+        if first.start >= first.end {
+            sent.wanted.remove(0);
+        }
+        let to = if sent.by.count_ones() <= FEW && self.members.len() > 1 {
+            To::One(sent.by.trailing_zeros() as usize)
+        } else {
+            To::All
+        };
+        sent.repeated_at = now_ns;
+        let (entry, done) = (sent.entry.clone(), sent.wanted.is_empty());
+        if done {
+            self.wanted -= 1;
+            self.next_loser(index, to);
+        }
+        Some(Action::Repeat { entry, sequence: (self.first + index as u64) as u32, bytes, flags: self.flags(), to })
+    }
+
+    /// What one of few losers got, the next one gets as well.
+    fn next_loser(&mut self, index: usize, to: To) {
+        let sent = &mut self.sent[index];
+        let To::One(member) = to else {
+            sent.by = 0;
+            return;
+        };
+        sent.by &= !(1 << member);
+        if sent.by != 0 {
+            let length = (sent.entry.buffer.payload().len() as u32).max(1);
+            add(&mut sent.wanted, 0..length);
+            self.wanted += 1;
+        }
+    }
+
+    /// On a path that loses, what has a deadline goes again without being asked for.
+    fn repeat_unasked(&mut self, now_ns: u64) -> Option<Action> {
+        let interval = self.worst().interval_ns(self.trip.smoothed_ns());
+        let due = |sent: &Sent| sent.copy_at.is_some_and(|at| at <= now_ns);
+        let index = self.sent.iter().position(due)?;
+        let sent = &mut self.sent[index];
+        let length = sent.entry.buffer.payload().len();
+        if let Err(wait) = self.bucket.take(now_ns, length) {
+            self.held_up_until = now_ns + wait;
+            return None;
+        }
+        sent.copies += 1;
+        sent.repeated_at = now_ns;
+        sent.copy_at = (sent.copies < MOST_COPIES).then_some(now_ns + interval);
+        let (entry, sequence) = (sent.entry.clone(), (self.first + index as u64) as u32);
+        Some(Action::Repeat { entry, sequence, bytes: 0..length, flags: self.flags(), to: To::All })
+    }
+}
+
+/// Adds bytes to those that are wanted; what overlaps or touches becomes one.
+fn add(wanted: &mut Vec<Range<u32>>, mut bytes: Range<u32>) {
+    wanted.retain(|other| {
+        let apart = other.end < bytes.start || bytes.end < other.start;
+        if !apart {
+            bytes = bytes.start.min(other.start)..bytes.end.max(other.end);
+        }
+        apart
+    });
+    let at = wanted.partition_point(|other| other.start < bytes.start);
+    wanted.insert(at, bytes);
+}

@@ -1,0 +1,70 @@
+//! How much a path loses, as its receiver counts, and how often a message is repeated on it before anybody asks.
+
+/// Messages between two estimates.
+const ENOUGH: u64 = 16;
+/// Below this the path is as good as any.
+const NOTICEABLE: f64 = 1.0 / 128.0;
+/// A message that is late by two round trips is as rare as this (U-26).
+const RARE: f64 = 1e-4;
+/// The shortest pause between two copies: a thread is woken no more exactly.
+const SHORTEST_NS: u64 = 1_000_000;
+
+/// The share of messages that do not arrive when they are sent first.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Loss {
+    share: f64,
+    last: Option<(u64, u32)>, // seen and fresh, as told last
+}
+
+impl Loss {
+    /// The receiver saw messages up to this number, and so many of them without repetition.
+    pub fn told(&mut self, seen: u64, fresh: u32) {
+        let Some((seen_before, fresh_before)) = self.last else {
+            self.last = Some((seen, fresh));
+            return;
+        };
+        let passed = seen.saturating_sub(seen_before);
+        if passed < ENOUGH {
+            return;
+        }
+        let came = u64::from(fresh.wrapping_sub(fresh_before)).min(passed);
+        let now = 1.0 - came as f64 / passed as f64;
+        // Up at once, down slowly: losses come in bursts.
+        self.share = if now > self.share { now } else { (7.0 * self.share + now) / 8.0 };
+        self.last = Some((seen, fresh));
+    }
+
+    pub fn share(&self) -> f64 {
+        self.share
+    }
+
+    pub fn is_noticeable(&self) -> bool {
+        self.share > NOTICEABLE
+    }
+
+    /// The pause between two copies: so many of them leave within two round trips that all are lost only rarely.
+    pub fn interval_ns(&self, trip_ns: u64) -> u64 {
+        let share = self.share.clamp(NOTICEABLE, 0.5);
+        let copies = (RARE.ln() / share.ln()).ceil() as u64;
+        (2 * trip_ns / copies.max(1)).max(SHORTEST_NS)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_share_follows_what_came_and_copies_follow_the_share() {
+        let mut loss = Loss::default();
+        loss.told(100, 90);
+        assert_eq!((loss.share(), loss.is_noticeable()), (0.0, false), "one count is no rate");
+        loss.told(110, 95);
+        assert_eq!(loss.share(), 0.0, "too few");
+        loss.told(200, 160);
+        assert!((loss.share() - 0.3).abs() < 1e-9);
+        assert_eq!(loss.interval_ns(40_000_000), 10_000_000, "0.3^8 < 10⁻⁴");
+        (3..100).for_each(|n| loss.told(n * 100, 160 + (n as u32 - 2) * 100));
+        assert!(!loss.is_noticeable() && loss.interval_ns(40_000_000) == 40_000_000, "0.0078^2 < 10⁻⁴");
+    }
+}

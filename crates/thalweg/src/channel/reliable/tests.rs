@@ -1,0 +1,408 @@
+//! Both ends over a simulated network, in virtual time.
+
+use super::*;
+use crate::carrier::sim::{SimNetwork, SimSettings};
+use crate::channel::bucket::Limit;
+use crate::channel::buffer::Pool;
+use crate::channel::fragment::Reassembly;
+use crate::channel::outgoing::Outgoing;
+use crate::channel::queue::Entry;
+use crate::wire::feedback::Acknowledgement;
+use crate::wire::{FRAGMENT_HEADER, Fragment, HEADER, Header, Kind, datagram};
+use proptest::prelude::*;
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+const FLOW: u32 = 7;
+const MTU: usize = 1472;
+const MOST: usize = MTU - HEADER - FRAGMENT_HEADER;
+const MS: u64 = 1_000_000;
+const MAX_MESSAGE: usize = 1 << 20;
+const BUDGET: usize = 16 << 20;
+const DATA: u32 = 0;
+const BACK: u32 = 1;
+
+#[derive(Clone, Copy)]
+struct Plan {
+    count: u64,
+    size: usize,
+    period_ns: u64,
+    window: usize,
+    drops_oldest: bool,
+    deadline_ns: Option<u64>,
+}
+
+impl Default for Plan {
+    fn default() -> Self {
+        Self { count: 300, size: 64, period_ns: 10 * MS, window: 64, drops_oldest: false, deadline_ns: None }
+    }
+}
+
+/// One flow with its network.
+struct Run {
+    plan: Plan,
+    network: SimNetwork,
+    sender: Sender,
+    receiver: Receiver,
+    reassembly: Reassembly,
+    budget: Arc<AtomicUsize>,
+    waiting: VecDeque<Entry>,
+    pool: Pool,
+    sequence: u32,
+    delivered: Vec<(u64, u64, u64)>, // sample, when, when published
+    frames: u64,
+}
+
+impl Run {
+    fn new(plan: Plan, seed: u64, network: SimSettings) -> Self {
+        let first = u32::MAX - 50; // the sequence wraps early
+        let budget = Arc::new(AtomicUsize::new(BUDGET));
+        let mut sender = Sender::new(SenderSettings {
+            window: plan.window,
+            drops_oldest: plan.drops_oldest,
+            useful_ns: plan.deadline_ns,
+            hurries: plan.deadline_ns.is_some(),
+            largest: MOST,
+            repairs: Limit { rate: 10_000_000, burst: 100_000 },
+        });
+        sender.starts_at(first);
+        sender.join(1);
+        let settings = ReceiverSettings {
+            flow: FLOW,
+            first,
+            every: acknowledges_every(plan.window),
+            deadline_ns: plan.deadline_ns,
+            budget: budget.clone(),
+        };
+        Self {
+            plan,
+            network: SimNetwork::new(seed, SimSettings { mtu: MTU, ..network }),
+            sender,
+            receiver: Receiver::new(settings),
+            reassembly: Reassembly::with_slots(IN_PROGRESS, MAX_MESSAGE, u64::MAX, budget.clone()),
+            budget,
+            waiting: VecDeque::new(),
+            pool: Pool::default(),
+            sequence: first,
+            delivered: Vec::new(),
+            frames: 0,
+        }
+    }
+
+    /// Publishes, receives and repeats until nothing is left to happen, always at the next deadline.
+    fn all(&mut self) -> &mut Self {
+        self.resume_at(0)
+    }
+
+    /// As [`Run::all`], when so many were published before; ends with the last publication.
+    fn resume_at(&mut self, mut published: u64) -> &mut Self {
+        let mut now = published * self.plan.period_ns;
+        for _ in 0..2_000_000 {
+            let publish = (published < self.plan.count).then_some((published + 1) * self.plan.period_ns);
+            let due =
+                [publish, self.network.next_deadline(), self.sender.next_deadline(), self.receiver.next_deadline()];
+            let Some(at) = due.into_iter().flatten().min() else { return self };
+            now = at.max(now);
+            if publish == Some(now) {
+                published += 1;
+                let entry = self.message(now, published);
+                self.waiting.push_back(entry);
+            }
+            while let Some(bytes) = self.network.receive(now, BACK) {
+                self.acknowledged(now, &bytes);
+            }
+            self.send_waiting(now);
+            while let Some(action) = self.sender.poll(now) {
+                self.act(now, action);
+            }
+            while let Some(bytes) = self.network.receive(now, DATA) {
+                self.receive(now, &bytes);
+            }
+            self.deliver_ready(now);
+            self.answer(now);
+        }
+        panic!(
+            "it never ends: {:?}, {:?}, {} here",
+            self.sender.counters(),
+            self.receiver.counters(),
+            self.delivered.len()
+        );
+    }
+
+    fn message(&mut self, now: u64, sample: u64) -> Entry {
+        let bytes = content(sample, self.plan.size);
+        Outgoing::external(sample, now, &bytes, &mut self.pool).keep()
+    }
+
+    fn send_waiting(&mut self, now: u64) {
+        while !self.sender.is_full(now) {
+            let Some(entry) = self.waiting.pop_front() else { return };
+            let sequence = self.sequence;
+            self.sequence = sequence.wrapping_add(1);
+            let length = entry.buffer.payload().len();
+            let mut at = 0;
+            loop {
+                let end = length.min(at + MOST);
+                self.send(now, &entry, sequence, at..end, self.sender.flags());
+                at = end;
+                if at >= length {
+                    break;
+                }
+            }
+            self.sender.sent(now, sequence, entry);
+        }
+    }
+
+    fn send(&mut self, now: u64, entry: &Entry, sequence: u32, bytes: Range<usize>, flags: u16) {
+        let payload = entry.buffer.payload();
+        let whole = bytes.len() == payload.len();
+        let (kind, extra) = if whole { (Kind::Message, 0) } else { (Kind::Fragment, FRAGMENT_HEADER) };
+        let length = (bytes.len() + extra) as u32;
+        let header = Header { length, kind, flags, flow: FLOW, sequence, sample: entry.seq, stamp_ns: entry.stamp };
+        let mut frame = vec![0; HEADER + extra];
+        header.emit(frame.first_chunk_mut().unwrap());
+        if !whole {
+            let at = Fragment { offset: bytes.start as u32, total: payload.len() as u32 };
+            at.emit(frame[HEADER..].first_chunk_mut().unwrap());
+        }
+        frame.extend_from_slice(&payload[bytes]);
+        self.frames += 1;
+        self.network.send(now, DATA, &frame).unwrap();
+    }
+
+    fn act(&mut self, now: u64, action: Action) {
+        match action {
+            Action::Repeat { entry, sequence, bytes, flags, .. } => {
+                self.send(now, &entry, sequence, bytes, flags | crate::wire::REPAIR);
+            }
+            Action::KeepAlive { next, oldest, trip_ns } => {
+                let header = Header {
+                    length: 0,
+                    kind: Kind::KeepAlive,
+                    flags: crate::wire::ASK,
+                    flow: FLOW,
+                    sequence: next,
+                    sample: u64::from(oldest),
+                    stamp_ns: trip_ns,
+                };
+                let mut frame = [0; HEADER];
+                header.emit(&mut frame);
+                self.network.send(now, DATA, &frame).unwrap();
+            }
+        }
+    }
+
+    fn receive(&mut self, now: u64, bytes: &[u8]) {
+        let (header, payload) = datagram(bytes, MAX_MESSAGE, Some(FLOW)).unwrap();
+        match header.kind {
+            Kind::Message => self.arrived(now, header, payload),
+            Kind::Fragment => {
+                let over = self.delivered.last().map_or(0, |d| d.0);
+                if !self.receiver.wants(now, &header) {
+                    return;
+                }
+                if !self.reassembly.has_room_for(header.sample, over) {
+                    return self.receiver.crowded(&header);
+                }
+                let (at, piece) = Fragment::parse(payload).unwrap();
+                match self.reassembly.insert(now, header.sample, at, piece) {
+                    Ok(Some(message)) => {
+                        let message = message.to_vec();
+                        self.arrived(now, header, &message);
+                    }
+                    _ => self.receiver.part(now, &header, &self.reassembly),
+                }
+            }
+            _ => self.receiver.keep_alive(now, &header),
+        }
+    }
+
+    fn arrived(&mut self, now: u64, header: Header, message: &[u8]) {
+        if self.receiver.message(now, &header, message) == Arrived::InOrder {
+            self.deliver(now, header, message);
+        }
+        self.deliver_ready(now);
+    }
+
+    fn deliver_ready(&mut self, now: u64) {
+        while let Some(held) = self.receiver.ready(now) {
+            self.deliver(now, held.header, &held.bytes);
+            self.receiver.recycle(held);
+        }
+    }
+
+    fn deliver(&mut self, now: u64, header: Header, message: &[u8]) {
+        assert!(message == content(header.sample, self.plan.size), "sample {} came changed", header.sample);
+        self.delivered.push((header.sample, now, header.stamp_ns));
+    }
+
+    fn answer(&mut self, now: u64) {
+        if let Some(bytes) = self.receiver.acknowledgement(now, &self.reassembly) {
+            self.network.send(now, BACK, bytes).unwrap();
+        }
+    }
+
+    fn acknowledged(&mut self, now: u64, bytes: &[u8]) {
+        let (header, payload) = datagram(bytes, MAX_MESSAGE, Some(FLOW)).unwrap();
+        let said = Acknowledgement::parse(payload).unwrap();
+        self.sender.acknowledge(now, 1, self.sequence, &header, &said).unwrap();
+    }
+
+    fn samples(&self) -> Vec<u64> {
+        self.delivered.iter().map(|d| d.0).collect()
+    }
+
+    /// The longest time between two deliveries.
+    fn silence(&self) -> u64 {
+        self.delivered.windows(2).map(|pair| pair[1].1 - pair[0].1).max().unwrap_or(0)
+    }
+}
+
+fn content(sample: u64, size: usize) -> Vec<u8> {
+    (0..size).map(|i| (i as u64 * 31 + sample * 7) as u8).collect()
+}
+
+fn network(loss: u32, delay_ms: u64) -> SimSettings {
+    let (delay, jitter) = (Duration::from_millis(delay_ms), Duration::from_millis(delay_ms / 10));
+    let rough = if loss == 0 { 0.0 } else { 0.02 };
+    SimSettings {
+        loss: f64::from(loss) / 100.0,
+        delay,
+        jitter,
+        reorder: rough,
+        duplicate: rough,
+        rate_bytes_per_s: Some(12_500_000),
+        ..Default::default()
+    }
+}
+
+#[test]
+fn nothing_is_lost_doubled_or_out_of_order_whatever_the_network_does() {
+    for loss in [0, 1, 10, 30] {
+        for delay in [0, 5, 50] {
+            for (size, count) in [(0, 200), (64, 1000), (8 << 10, 200), (100 << 10, 40)] {
+                let period_ns = if size > 50_000 { 50 * MS } else { 10 * MS };
+                let plan = Plan { size, count, period_ns, ..Plan::default() };
+                let mut run = Run::new(plan, u64::from(loss) + delay, network(loss, delay));
+                run.all();
+                let what = format!(
+                    "{loss} % loss, {delay} ms, {size} B: {:?} {:?}",
+                    run.sender.counters(),
+                    run.receiver.counters()
+                );
+                assert_eq!(run.samples(), (1..=count).collect::<Vec<_>>(), "{what}");
+                assert_eq!((run.sender.unacknowledged(), run.receiver.counters().skipped), (0, 0), "{what}");
+                if loss == 0 {
+                    assert_eq!(run.sender.counters().repaired, 0, "{what}");
+                    assert!(run.receiver.counters().acknowledgements <= count / 16 + 10, "{what}");
+                }
+                println!("{what}: {} frames", run.frames);
+            }
+        }
+    }
+}
+
+#[test]
+fn with_a_deadline_nobody_is_silent_for_long_and_nothing_stale_comes() {
+    for (delay, deadline) in [(1, 100), (20, 100), (50, 200)] {
+        let plan = Plan { count: 6000, deadline_ns: Some(deadline * MS), ..Plan::default() };
+        let mut run = Run::new(plan, 26, SimSettings { jitter: Duration::ZERO, ..network(30, delay) });
+        run.all();
+        let (samples, skipped) = (run.samples(), run.receiver.counters().skipped);
+        let learnt = run.delivered.iter().position(|d| d.0 > 200).unwrap();
+        let silence = run.delivered[learnt..].windows(2).map(|pair| pair[1].1 - pair[0].1).max().unwrap();
+        let (limit, slack) = (2 * 2 * delay * MS + plan.period_ns, 2 * MS);
+        println!(
+            "delay {delay} ms: silence {} ms of {} allowed, {} skipped, {} frames, loss {:.2}",
+            silence as f64 / 1e6,
+            limit as f64 / 1e6,
+            skipped,
+            run.frames,
+            run.sender.loss()
+        );
+        assert!(samples.is_sorted_by(|a, b| a < b) && samples.len() as u64 + skipped >= 5990);
+        assert!(
+            silence <= limit + slack,
+            "{delay} ms: silent for {} ms, {} allowed",
+            silence as f64 / 1e6,
+            limit as f64 / 1e6
+        );
+        let oldest = run.delivered.iter().map(|d| d.1 - d.2).max().unwrap();
+        assert!(oldest <= deadline * MS + delay * MS + slack, "a sample of {} ms came", oldest as f64 / 1e6);
+    }
+}
+
+#[test]
+fn keep_last_drops_the_oldest_and_nobody_waits_for_it() {
+    let mut run = Run::new(
+        Plan { window: 4, drops_oldest: true, count: 2000, period_ns: MS, ..Plan::default() },
+        3,
+        network(30, 20),
+    );
+    run.all();
+    let (samples, counters) = (run.samples(), run.receiver.counters());
+    assert!(samples.is_sorted_by(|a, b| a < b), "out of order");
+    assert_eq!(samples.last(), Some(&2000), "the last four are kept until they are there");
+    assert_eq!(samples.len() as u64 + counters.skipped, 2000);
+    assert!(run.silence() < 200 * MS, "silent for {} ms", run.silence() / MS);
+    assert_eq!(run.budget.load(Ordering::Relaxed), BUDGET, "held memory is given back");
+}
+
+#[test]
+fn after_an_outage_a_flow_is_back_within_a_second_without_stale_data() {
+    let plan = Plan { count: 2000, deadline_ns: Some(50 * MS), drops_oldest: true, ..Plan::default() };
+    let mut run = Run::new(plan, 5, network(0, 5));
+    let cut = |run: &mut Run, loss| run.network.set(SimSettings { mtu: MTU, ..network(loss, 5) });
+    run.plan.count = 500;
+    run.all();
+    cut(&mut run, 100);
+    // Ten seconds of silence: what was published then is of no use to anybody.
+    run.plan.count = 1500;
+    run.resume_at(500);
+    cut(&mut run, 0);
+    run.plan.count = 2000;
+    run.resume_at(1500);
+    let back = run.delivered.iter().find(|d| d.0 > 500).unwrap();
+    assert!(back.0 >= 1494, "stale sample {}", back.0);
+    assert!(back.1 <= 15_100 * MS, "back at {} ms", back.1 / MS);
+    assert_eq!(run.samples().last(), Some(&2000));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(40))]
+    #[test]
+    fn any_network_and_window(seed: u64, loss in 0u32..40, delay in 0u64..30, size in 0usize..20_000, window in 1usize..100, period in 0u64..20) {
+        let plan = Plan { count: 60, size, window, period_ns: period * MS + 1, ..Plan::default() };
+        let mut run = Run::new(plan, seed, network(loss, delay));
+        run.all();
+        prop_assert_eq!(run.samples(), (1..=60).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn hostile_feedback_is_harmless(said in prop::collection::vec((any::<u32>(), any::<u32>(), any::<u32>(), 1u32..5000), 1..50)) {
+        let mut run = Run::new(Plan { count: 20, ..Plan::default() }, 1, network(100, 0));
+        for (sequence, first, seen, count) in said {
+            let entry = run.message(1, 1);
+            run.waiting.push_back(entry);
+            run.send_waiting(1);
+            let mut writer = crate::wire::feedback::Writer::default();
+            writer.push(crate::wire::feedback::Gap::messages(first, count));
+            let head = Header { length: 0, kind: Kind::KeepAlive, flags: 4, flow: FLOW, sequence, sample: 9, stamp_ns: 1 };
+            let bytes = writer.finish(head, seen, 0).to_vec();
+            let (header, payload) = datagram(&bytes, MAX_MESSAGE, Some(FLOW)).unwrap();
+            let said = Acknowledgement::parse(payload).unwrap();
+            let _ = run.sender.acknowledge(2, 1, run.sequence, &header, &said);
+            run.receiver.keep_alive(2, &header);
+            let _ = (run.receiver.ready(3), run.sender.next_deadline(), run.receiver.next_deadline());
+            let _ = run.receiver.acknowledgement(3, &run.reassembly);
+        }
+        let mut now = 4;
+        while let Some(at) = run.sender.next_deadline().filter(|at| *at < 10_000 * MS) {
+            now = at.max(now + 1);
+            while run.sender.poll(now).is_some() {}
+        }
+    }
+}

@@ -1,0 +1,285 @@
+//! Streams that this node hosts a proxy for (P-07): a relay for others, and any node for pictures of its own publishers.
+//!
+//! One subscription to the source feeds all that asked for the same: each flow to a subscriber selects for itself. A
+//! sample keeps its source's identity, numbers and stamps, so that both ends see each other as if nothing were between.
+
+mod load;
+
+pub(super) use load::Carried;
+
+use super::control::Control;
+use super::incoming::answer;
+use crate::channel::proxy::scaler::Scaler;
+use crate::channel::proxy::{Picture, Proxy, Selection};
+use crate::codec::Untyped;
+use crate::control::matching::{Match, compare};
+use crate::control::{Direction, NodeId, PortId, PortInfo};
+use crate::handshake::{Answer, Refused, Request};
+use crate::port::{AnyInlet, AnyOutlet, Channel, Inlet, Outlet, PortRef, Sample, Sink};
+use std::os::fd::OwnedFd;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+/// Which stream: its source, and what becomes of its pictures.
+pub(crate) type Hosting = (PortRef, Option<(Picture, Selection)>);
+
+/// A stream that this node hosts.
+pub(crate) struct Hosted {
+    outlet: Arc<Outlet<Untyped>>,
+    inlet: Arc<Inlet<Untyped>>,
+    /// The port of `inlet`.
+    port: PortId,
+    /// Since when nothing comes from the source.
+    idle_since: Option<Instant>,
+}
+
+/// A request that waits for the source of what it asked for.
+pub(crate) struct Guest {
+    request: Request,
+    stream: OwnedFd,
+    until: Instant,
+}
+
+/// How long a request waits for the source: less than its sender waits for an answer.
+const PATIENCE: Duration = Duration::from_millis(400);
+/// Requests that wait at once.
+const MOST_GUESTS: usize = 256;
+/// A stream whose source is gone, or that nobody takes any more, is hosted for so long.
+const IDLE: Duration = Duration::from_millis(500);
+/// How often load and idle streams are looked at.
+const LOOK: Duration = Duration::from_millis(250);
+
+impl Control {
+    /// All publishing ends of this node: its own ports', and those of streams that it hosts.
+    pub(super) fn outlets(&self) -> Vec<Arc<dyn AnyOutlet>> {
+        let hosted = self.hosted.values().map(|hosted| hosted.outlet.clone() as Arc<dyn AnyOutlet>);
+        self.state.outlets().into_iter().chain(hosted).collect()
+    }
+
+    /// The publishing end of a channel.
+    pub(super) fn outlet_of(&self, channel: &Channel) -> Option<Arc<dyn AnyOutlet>> {
+        let of = |outlet: &Outlet<Untyped>| outlet.channels().iter().any(|other| other.id == channel.id);
+        let hosted =
+            self.hosted.iter().find(|((source, _), hosted)| *source == channel.publisher && of(&hosted.outlet));
+        if let Some((_, hosted)) = hosted {
+            return Some(hosted.outlet.clone());
+        }
+        let own = (channel.publisher.node == self.state.id).then(|| self.state.outlet(channel.publisher.port));
+        own.flatten().map(|(outlet, _)| outlet)
+    }
+
+    /// Incarnation and clock of the node that a stream comes from: this one, or the source of a hosted stream.
+    pub(super) fn source(&self, node: NodeId) -> (u64, String) {
+        let known = self.state.directory().node(node).map(|there| (there.incarnation, there.clock.clone()));
+        known.unwrap_or_else(|| (self.state.incarnation, self.state.clock.clone()))
+    }
+
+    /// Whether a request is for a stream that this node has to host.
+    pub(super) fn is_hosted(&self, request: &Request) -> bool {
+        let picture = request.proxy.as_ref().is_some_and(|proxy| proxy.picture.is_some());
+        picture || (request.to_node != self.state.id && self.relay.is_some())
+    }
+
+    fn refuse(&self, refused: Refused, stream: &OwnedFd) {
+        let _ = answer(stream, &Answer::Refused(refused));
+    }
+
+    /// Serves a request for a hosted stream: at once if its source is here, else when it is, or not.
+    pub(super) fn host(&mut self, request: Request, stream: OwnedFd) {
+        let ready = self.check_greeting(&request).and_then(|()| self.ready_to_host(&request));
+        match ready {
+            Ok(true) => self.serve_now(request, stream),
+            Ok(false) if self.guests.len() < MOST_GUESTS => {
+                self.guests.push(Guest { request, stream, until: Instant::now() + PATIENCE });
+            }
+            Ok(false) => self.refuse(refused(format!("fewer than {MOST_GUESTS} requests that wait")), &stream),
+            Err(why) => self.refuse(why, &stream),
+        }
+    }
+
+    /// What is hosted for a request that was let in.
+    pub(super) fn hosted_for(&self, request: &Request) -> Result<Arc<dyn AnyOutlet>, Refused> {
+        let hosted = self.hosted.get(&hosting(request)).ok_or_else(|| refused("a stream that it hosts".into()))?;
+        let (mut offered, mut asked) = (hosted.outlet.info.clone(), request.subscriber.clone());
+        if request.by_name {
+            offered.topic.clone_from(&asked.topic);
+            asked.carriers.clear();
+        }
+        match compare(&offered, &asked) {
+            Match::Matched(_) => Ok(hosted.outlet.clone()),
+            _ => Err(refused(format!("{} of type {}", offered.topic, offered.message.name))),
+        }
+    }
+
+    /// Whether the source of a stream is here; begins to host it if it is not hosted yet.
+    fn ready_to_host(&mut self, request: &Request) -> Result<bool, Refused> {
+        let key = hosting(request);
+        if request.carrier == "mcast" {
+            return Err(refused("tcp, udp or shm: a group has one sender".into()));
+        }
+        if request.to_node != self.state.id && request.node != self.state.id {
+            self.check_relay()?;
+        }
+        if !self.hosted.contains_key(&key) {
+            self.begin_hosting(key)?;
+        }
+        Ok(self.hosted.get(&key).is_some_and(Hosted::has_source))
+    }
+
+    fn begin_hosting(&mut self, key: Hosting) -> Result<(), Refused> {
+        let (source, picture) = key;
+        let known = {
+            let directory = self.state.directory();
+            directory.node(source.node).and_then(|node| Some((node.ports.get(&source.port)?.clone(), node.incarnation)))
+        };
+        let Some((offered, incarnation)) = known else {
+            return Err(refused(format!("a publisher that it knows, not port {} of {}", source.port.0, source.node)));
+        };
+        let scaler = match picture {
+            None => None,
+            Some((picture, _)) => Some((self.scaler(&offered)?, picture)),
+        };
+        let number = self.state.next_port();
+        let name = format!("/{}/proxy{}", self.state.settings.name, number.0);
+        self.state.reserve_name(&name).map_err(|why| refused(why.to_string()))?;
+        let info = upstream(&offered, name.clone(), picture);
+        let outlet = Arc::new(Outlet::<Untyped>::new(offered.clone(), source, incarnation, None));
+        let (forward, events) = (outlet.clone(), self.state.events.clone());
+        let inlet = Arc::new_cyclic(|inlet| {
+            let sink = Sink::callback(forwarder(forward, scaler, inlet.clone()));
+            Inlet::new(info.clone(), sink, false, false, events)
+        });
+        self.state.add_inlet(number, inlet.clone());
+        crate::port::LOCAL.subscribers().insert(PortRef { node: self.state.id, port: number }, inlet.clone());
+        self.hosted.insert(key, Hosted { outlet, inlet, port: number, idle_since: Some(Instant::now()) });
+        self.connected.insert((offered.name, name), None);
+        self.own_port_added(number, info);
+        Ok(())
+    }
+
+    fn scaler(&self, offered: &PortInfo) -> Result<Box<dyn Scaler>, Refused> {
+        let found = self.state.settings.scalers.find(&offered.topic, &offered.message);
+        found.ok_or_else(|| {
+            let offered = format!("types that it can scale, not {}", offered.message.name);
+            Refused { policy: "picture".into(), ..refused(offered) }
+        })
+    }
+
+    /// A channel of this node opened: perhaps the source that somebody waits for.
+    pub(super) fn source_opened(&mut self) {
+        for guest in std::mem::take(&mut self.guests) {
+            if self.hosted.get(&hosting(&guest.request)).is_some_and(Hosted::has_source) {
+                self.serve_now(guest.request, guest.stream);
+            } else {
+                self.guests.push(guest);
+            }
+        }
+    }
+
+    /// When hosted streams are to be looked at.
+    pub(super) fn next_look(&self) -> Option<Instant> {
+        let busy = !self.hosted.is_empty() || !self.guests.is_empty();
+        busy.then_some(self.looked + LOOK)
+    }
+
+    /// Ends what waited too long and what nobody needs, and tells what this relay carries.
+    pub(super) fn look_after_hosted(&mut self, now: Instant) {
+        if now < self.looked + LOOK {
+            return;
+        }
+        self.looked = now;
+        let guests = std::mem::take(&mut self.guests).into_iter();
+        let (late, waiting): (Vec<Guest>, Vec<Guest>) = guests.partition(|guest| guest.until <= now);
+        self.guests = waiting;
+        for guest in late {
+            let why = "a source that it reaches, which this one is not now".to_owned();
+            self.refuse(refused(why), &guest.stream);
+        }
+        self.hosted.values_mut().for_each(|hosted| hosted.note(now));
+        let over = |hosted: &Hosted| hosted.idle_since.is_some_and(|since| now.duration_since(since) > IDLE);
+        let ended: Vec<Hosting> = self.hosted.iter().filter(|(_, h)| over(h)).map(|(key, _)| *key).collect();
+        ended.into_iter().for_each(|key| self.end_hosting(key));
+        self.tell_load(now);
+    }
+
+    fn end_hosting(&mut self, key: Hosting) {
+        let Some(hosted) = self.hosted.get(&key) else { return };
+        // Each channel ends as one whose publisher closes: its subscriber looks for another way.
+        for channel in hosted.outlet.channels() {
+            self.end_served(&channel);
+        }
+        let Some(hosted) = self.hosted.remove(&key) else { return };
+        hosted.outlet.close();
+        hosted.inlet.close();
+        let names = (hosted.outlet.info.name.clone(), hosted.inlet.info.name.clone());
+        self.connected.remove(&names);
+        crate::port::LOCAL.subscribers().remove(&PortRef { node: self.state.id, port: hosted.port });
+        self.state.remove_inlet(hosted.port);
+        self.own_port_removed(hosted.port);
+    }
+}
+
+impl Hosted {
+    fn has_source(&self) -> bool {
+        self.inlet.channels().lock().is_ok_and(|channels| channels.iter().any(|channel| !channel.is_closed()))
+    }
+
+    /// Neither source nor takers: not needed for long.
+    fn note(&mut self, now: Instant) {
+        let needed = self.has_source() && !self.outlet.channels().is_empty();
+        self.idle_since = if needed { None } else { self.idle_since.or(Some(now)) };
+    }
+
+    fn carried(&self) -> (u64, u64) {
+        let channels = self.inlet.channels().lock().map(|channels| channels.clone()).unwrap_or_default();
+        let sum = |(samples, bytes), channel: &Arc<Channel>| {
+            let counters = &channel.counters;
+            (samples + counters.samples.load(Relaxed), bytes + counters.bytes.load(Relaxed))
+        };
+        channels.iter().fold((0, 0), sum)
+    }
+}
+
+fn hosting(request: &Request) -> Hosting {
+    let source = PortRef { node: request.to_node, port: request.to_port };
+    let picture = |proxy: &Proxy| Some((proxy.picture?, Proxy::sent(Some(proxy))));
+    (source, request.proxy.as_ref().and_then(picture))
+}
+
+/// What is done with each sample of a source. One that cannot be scaled is left out, and counted as one that could not be
+/// decoded.
+fn forwarder(
+    outlet: Arc<Outlet<Untyped>>,
+    mut scaler: Option<(Box<dyn Scaler>, Picture)>,
+    inlet: Weak<Inlet<Untyped>>,
+) -> impl FnMut(Sample<'_, Untyped>) + Send {
+    let mut scaled = Vec::new();
+    move |sample| {
+        let Some((scaler, picture)) = &mut scaler else { return outlet.forward(sample.info(), &sample) };
+        scaled.clear();
+        match scaler.scale(&sample, *picture, &mut scaled) {
+            Ok(()) => outlet.forward(sample.info(), &scaled),
+            Err(why) => {
+                let inlet = inlet.upgrade();
+                inlet.iter().for_each(|inlet| inlet.cannot_decode(&why.to_string()));
+            }
+        }
+    }
+}
+
+/// The subscriber that takes a stream from its source: whole, as it is offered, and connected by name alone.
+/// Before a picture is made smaller, those are left out that nobody wants.
+fn upstream(offered: &PortInfo, name: String, picture: Option<(Picture, Selection)>) -> PortInfo {
+    let mut qos = offered.qos.clone();
+    if let Some((_, selection)) = picture {
+        qos.scale = selection.into();
+    }
+    let topic = name.clone();
+    PortInfo { name, topic, qos, direction: Direction::Subscriber, answers: None, ..offered.clone() }
+}
+
+pub(super) fn refused(offered: String) -> Refused {
+    let (policy, requested, remedy) = ("relay".to_owned(), "a proxy".to_owned(), format!("it takes {offered}"));
+    Refused { policy, offered, requested, remedy, others: Vec::new() }
+}

@@ -1,0 +1,294 @@
+//! Asking the histories of this node and of others, one after the other, on the thread of who wants to know.
+
+use super::answering::{Answering, Item};
+use super::receive::{AnswerReader, Arrived};
+use crate::channel::buffer::Buffer;
+use crate::channel::history::{Absent, Query};
+use crate::codec::TypeDescription;
+use crate::control::matching::topic_matches;
+use crate::control::{Direction, NodeId, PULL, PortId, PortInfo};
+use crate::driver::NodeState;
+use crate::driver::dial::connect;
+use crate::driver::wanted::{Route, routes};
+use crate::error::{Error, Result};
+use crate::handshake::{self, Refused};
+use crate::port::{Histories, SampleInfo};
+use crate::pull::{Answer, Identity, MOST_EXCEPT, Question, Run, VERSION};
+use socket2::{Domain, SockRef, Socket};
+use std::collections::{BTreeMap, VecDeque};
+use std::io::{self, Write};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A port that keeps samples and can be asked.
+pub(crate) struct Holder {
+    node: NodeId,
+    port: PortId,
+    pub name: String,
+    routes: Vec<Route>,
+}
+
+impl Holder {
+    /// The ports that keep samples of the topic: publishers first, then those that keep for others.
+    pub fn all(state: &NodeState, topic: &str, named: Option<&str>) -> Vec<Holder> {
+        let here = state.document();
+        let directory = state.directory();
+        let ports = directory.nodes().flat_map(|there| there.ports.iter().map(move |(id, port)| (there, *id, port)));
+        let mut found: Vec<(Direction, Holder)> = ports
+            .filter(|(_, _, port)| port.can_be_asked() && named.is_none_or(|name| name == port.name))
+            .filter(|(_, _, port)| match port.direction {
+                Direction::Publisher => topic_matches(topic, &port.topic),
+                Direction::Subscriber => topic_matches(&port.topic, topic) || topic_matches(topic, &port.topic),
+            })
+            .map(|(there, port, info)| {
+                let routes = routes(&here, there);
+                (info.direction, Holder { node: there.node, port, name: info.name.clone(), routes })
+            })
+            .collect();
+        found.sort_by_key(|(direction, holder)| (*direction == Direction::Subscriber, holder.name.clone()));
+        found.into_iter().map(|(_, holder)| holder).collect()
+    }
+
+    /// A port of this very node.
+    pub fn own(state: &NodeState, port: PortId, info: &PortInfo) -> Holder {
+        Holder { node: state.id, port, name: info.name.clone(), routes: vec![Route::Process] }
+    }
+
+    /// The publisher at the other end of a channel.
+    pub fn publisher(state: &NodeState, node: NodeId, port: PortId, info: &PortInfo) -> Holder {
+        let routes = state.directory().node(node).map(|there| routes(&state.document(), there)).unwrap_or_default();
+        Holder { node, port, name: info.name.clone(), routes }
+    }
+}
+
+/// What is wanted, of whomever is asked.
+pub(crate) struct Asked {
+    pub topic: String,
+    pub message: TypeDescription,
+    pub max_message: u32,
+    pub publisher: Option<String>,
+    pub query: Query,
+    /// The longest that nothing may come.
+    pub timeout: Duration,
+}
+
+/// A sample that was asked for.
+pub(crate) struct Found {
+    pub info: SampleInfo,
+    pub buffer: Arc<Buffer>,
+}
+
+/// Questions under way: gives the samples of all holders, each once.
+pub(crate) struct Asking {
+    state: Arc<NodeState>,
+    asked: Asked,
+    holders: VecDeque<Holder>,
+    source: Option<(String, Source)>,
+    run: Option<Arc<Run>>,
+    /// The lowest and highest numbers that came of each publisher from the holders before.
+    before: BTreeMap<Identity, (u64, u64)>,
+    span: Option<(u64, u64)>,
+    /// What is not there, by publisher, with the name of its port; none: all that was asked for was.
+    absent: BTreeMap<Identity, (String, Vec<Absent>)>,
+}
+
+enum Source {
+    Here(Box<Answering>),
+    There(Box<AnswerReader<Socket>>),
+}
+
+impl Asking {
+    pub fn new(state: Arc<NodeState>, asked: Asked, holders: Vec<Holder>) -> Self {
+        let holders = holders.into();
+        let (before, absent) = Default::default();
+        Self { state, asked, holders, source: None, run: None, before, span: None, absent }
+    }
+
+    /// What was asked for and is not there, by the names of publishers.
+    pub fn absent(&self) -> impl Iterator<Item = (&str, &Absent)> {
+        self.absent.values().flat_map(|(name, all)| all.iter().map(move |absent| (name.as_str(), absent)))
+    }
+
+    /// Whose samples come now.
+    pub fn run(&self) -> Option<&Run> {
+        self.run.as_deref()
+    }
+
+    /// The next sample; `None` when all were asked. After an error the next holder is asked.
+    pub fn next(&mut self) -> Option<Result<Found>> {
+        loop {
+            if self.source.is_none() {
+                let holder = self.holders.pop_front()?;
+                match self.begin(&holder) {
+                    Ok(source) => self.source = Some((holder.name, source)),
+                    Err(error) => return Some(Err(error)),
+                }
+            }
+            match self.step() {
+                Ok(Some(found)) => return Some(Ok(found)),
+                Ok(None) => {}
+                Err(error) => {
+                    self.end_run();
+                    self.source = None;
+                    return Some(Err(error));
+                }
+            }
+        }
+    }
+
+    fn step(&mut self) -> Result<Option<Found>> {
+        let Some((name, source)) = &mut self.source else { return Ok(None) };
+        let arrived = match source {
+            Source::Here(answering) => match answering.next(linux::clock::monotonic_ns()) {
+                Item::Say(answer) => Err(answer),
+                Item::Sample(entry) => Ok((entry.seq, entry.stamp, entry.buffer)),
+                Item::End => Err(Answer::Over),
+            },
+            Source::There(reader) => match reader.next() {
+                Ok(Arrived::Said(answer)) => Err(answer),
+                Ok(Arrived::Sample(header, buffer)) => Ok((header.sample, header.stamp_ns, buffer)),
+                Err(error) => return Err(broken(name, &error, self.asked.timeout)),
+            },
+        };
+        match arrived {
+            Ok((seq, stamp, buffer)) => Ok(self.found(seq, stamp, buffer)),
+            Err(answer) => self.said(answer).map(|()| None),
+        }
+    }
+
+    fn found(&mut self, seq: u64, source_ns: u64, buffer: Arc<Buffer>) -> Option<Found> {
+        let run = self.run.as_ref()?;
+        let Identity { node, port, incarnation } = run.publisher;
+        if self.before.get(&run.publisher).is_some_and(|(first, last)| (*first..=*last).contains(&seq)) {
+            return None; // another holder gave it
+        }
+        self.span = Some(self.span.map_or((seq, seq), |(first, last)| (first.min(seq), last.max(seq))));
+        let same_clock = run.clock == self.state.clock;
+        let received_ns = linux::clock::monotonic_ns();
+        let info = SampleInfo {
+            node,
+            port,
+            incarnation,
+            seq,
+            source_ns,
+            received_ns,
+            same_clock,
+            historical: true,
+            scaled: None,
+        };
+        Some(Found { info, buffer })
+    }
+
+    fn said(&mut self, answer: Answer) -> Result<()> {
+        match answer {
+            Answer::Run(run) => self.run = Some(Arc::new(run)),
+            Answer::Ended(ended) => {
+                let Some(run) = self.run.clone() else { return Ok(()) };
+                // Who was asked before said the same, unless this one has it all.
+                let known = self.absent.contains_key(&run.publisher);
+                if !known || ended.absent.is_empty() {
+                    self.absent.insert(run.publisher, (run.name.clone(), ended.absent));
+                }
+                self.end_run();
+                if ended.too_large > 0 {
+                    let (count, limit) = (ended.too_large, self.asked.max_message);
+                    let text = format!("{count} samples of {} are over max_message, {limit} bytes: raise it", run.name);
+                    return Err(Error::Message(text));
+                }
+            }
+            Answer::Over => self.source = None,
+            Answer::Refused(Refused { policy, offered, requested, remedy, .. }) => {
+                let name = self.source.take().map(|(name, _)| name).unwrap_or_default();
+                let text =
+                    format!("{name} does not answer: {policy}: {requested} is asked for, it has {offered}; {remedy}");
+                return Err(Error::Peer(text));
+            }
+        }
+        Ok(())
+    }
+
+    fn end_run(&mut self) {
+        if let (Some(run), Some((first, last))) = (self.run.take(), self.span.take()) {
+            let span = self.before.entry(run.publisher).or_insert((first, last));
+            *span = (span.0.min(first), span.1.max(last));
+        }
+    }
+
+    fn question(&self, holder: &Holder) -> Question {
+        let complete = self.absent.iter().filter(|(_, (_, absent))| absent.is_empty());
+        Question {
+            version: VERSION,
+            realm: self.state.settings.realm.clone(),
+            to_node: holder.node,
+            to_port: holder.port,
+            topic: self.asked.topic.clone(),
+            message: self.asked.message.clone(),
+            max_message: self.asked.max_message,
+            publisher: self.asked.publisher.clone(),
+            except: complete.map(|(publisher, _)| *publisher).take(MOST_EXCEPT).collect(),
+            query: self.asked.query.clone(),
+        }
+    }
+
+    fn begin(&self, holder: &Holder) -> Result<Source> {
+        let question = self.question(holder);
+        if holder.node == self.state.id {
+            let histories = self.state.histories(holder.port).ok_or(Error::Closed)?;
+            let begun = self.state.questions.begin(question, histories);
+            let refused = |refused: Refused| Error::Peer(format!("{}: {}", holder.name, refused.remedy));
+            return begun.map(|answering| Source::Here(Box::new(answering))).map_err(refused);
+        }
+        let mut failed =
+            io::Error::new(io::ErrorKind::AddrNotAvailable, "it has no address that can be reached from here");
+        for route in &holder.routes {
+            match self.dial(route, &question) {
+                Ok(stream) => {
+                    let reader = AnswerReader::new(stream, self.asked.max_message as usize);
+                    return Ok(Source::There(Box::new(reader)));
+                }
+                Err(error) => failed = error,
+            }
+        }
+        Err(broken(&holder.name, &failed, self.asked.timeout))
+    }
+
+    fn dial(&self, route: &Route, question: &Question) -> io::Result<Socket> {
+        let mut socket = Socket::from(connect(route)?);
+        super::mark_low(&socket);
+        if !linux::poll::wait_writable(&socket, Some(self.asked.timeout))? {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        if let Some(error) = socket.take_error()? {
+            return Err(error);
+        }
+        if SockRef::from(&socket).domain()? == Domain::UNIX {
+            self.state.users.admit(&socket)?;
+        }
+        socket.set_nonblocking(false)?;
+        socket.set_read_timeout(Some(self.asked.timeout))?;
+        socket.set_write_timeout(Some(self.asked.timeout))?;
+        let mut bytes = vec![PULL];
+        bytes.extend(handshake::pack(question).map_err(io::Error::other)?);
+        socket.write_all(&bytes)?;
+        Ok(socket)
+    }
+}
+
+fn broken(name: &str, error: &io::Error, timeout: Duration) -> Error {
+    let what = match error.kind() {
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
+            format!("nothing came for {timeout:?}: it is stopped, unreachable, or needs more time")
+        }
+        io::ErrorKind::UnexpectedEof => "it ended in the middle of its answer, or is of an older version".to_owned(),
+        _ => error.to_string(),
+    };
+    Error::Peer(format!("the history of {name}: {what}"))
+}
+
+impl NodeState {
+    /// What a port of this node keeps.
+    pub(crate) fn histories(&self, port: PortId) -> Option<Arc<Histories>> {
+        let kept = self.outlet(port).and_then(|(outlet, _)| outlet.histories().cloned());
+        kept.or_else(|| self.inlet(port).and_then(|inlet| inlet.histories().cloned()))
+    }
+}

@@ -1,0 +1,200 @@
+//! The thread that answers questions: a few at a time, each as fast as who asks takes it.
+
+use super::answering::Answering;
+use super::stream::{AnswerStream, Turn};
+use crate::handshake::Refused;
+use crate::port::Histories;
+use crate::pull::Question;
+use linux::lock::PiMutex;
+use linux::poll::{Poller, Readiness, Ready, Waker};
+use linux::thread::Settings;
+use qos::priority::{Policy, Scheduling};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// Questions that are answered at once; who asks beyond that is told so.
+pub(crate) const MOST_QUESTIONS: usize = 32;
+/// Who takes nothing of an answer for so long gets no more.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How often those are looked for.
+const SWEEP: Duration = Duration::from_secs(1);
+/// The thread gives way to all others of ordinary scheduling that are not as nice.
+const NICE: i8 = 10;
+
+/// The questions to a node's histories.
+pub(crate) struct Questions {
+    intake: PiMutex<Option<Arc<Intake>>>,
+    thread: PiMutex<Option<JoinHandle<()>>>,
+    stop: Arc<AtomicBool>,
+    next_flow: AtomicUsize,
+}
+
+struct Intake {
+    arrivals: PiMutex<Vec<AnswerStream>>,
+    waker: Waker,
+    open: AtomicUsize,
+}
+
+impl Default for Questions {
+    fn default() -> Self {
+        let next_flow = AtomicUsize::new(linux::clock::monotonic_ns() as usize);
+        Self { intake: PiMutex::default(), thread: PiMutex::default(), stop: Arc::default(), next_flow }
+    }
+}
+
+impl Questions {
+    /// Begins an answer that comes over no stream.
+    ///
+    /// # Errors
+    /// As [`Answering::new`].
+    pub fn begin(&self, question: Question, histories: Arc<Histories>) -> Result<Answering, Refused> {
+        // Far apart, so that frames of one answer are never taken for another's.
+        Answering::new(histories, question, self.next_flow.fetch_add(1 << 12, Ordering::Relaxed) as u32)
+    }
+
+    /// Answers a question over the stream it came by.
+    ///
+    /// # Errors
+    /// With the stream: too many are asking, there is no thread, or as [`Questions::begin`].
+    pub fn answer(
+        &self,
+        question: Question,
+        histories: Arc<Histories>,
+        stream: OwnedFd,
+    ) -> Result<(), (Refused, OwnedFd)> {
+        let busy = |offered: String, remedy: &str| Refused {
+            policy: "system".into(),
+            offered,
+            requested: "an answer".into(),
+            remedy: remedy.into(),
+            others: Vec::new(),
+        };
+        let intake = match self.intake() {
+            Ok(intake) => intake,
+            Err(error) => {
+                return Err((busy(format!("no thread: {error}"), "raise `ulimit -u` and `ulimit -n`"), stream));
+            }
+        };
+        if intake.open.fetch_add(1, Ordering::Relaxed) >= MOST_QUESTIONS {
+            intake.open.fetch_sub(1, Ordering::Relaxed);
+            return Err((
+                busy(format!("{MOST_QUESTIONS} answers at once"), "ask again when others have theirs"),
+                stream,
+            ));
+        }
+        match self.begin(question, histories) {
+            Ok(answering) => {
+                intake.arrivals.lock().push(AnswerStream::new(stream, answering));
+                intake.waker.wake();
+                Ok(())
+            }
+            Err(refused) => {
+                intake.open.fetch_sub(1, Ordering::Relaxed);
+                Err((refused, stream))
+            }
+        }
+    }
+
+    fn intake(&self) -> io::Result<Arc<Intake>> {
+        let mut slot = self.intake.lock();
+        if let Some(intake) = slot.as_ref() {
+            return Ok(intake.clone());
+        }
+        let (arrivals, open) = (PiMutex::new(Vec::new()), AtomicUsize::new(0));
+        let intake = Arc::new(Intake { arrivals, waker: Waker::new()?, open });
+        let poller = Poller::new()?;
+        poller.add(&intake.waker, WAKER, Readiness::IN)?;
+        let server = Server { intake: intake.clone(), stop: self.stop.clone(), poller, answers: Vec::new() };
+        let scheduling = Some(Scheduling { policy: Policy::Other, nice: NICE });
+        let settings = Settings { scheduling, best_effort: true, ..Settings::named("pull") };
+        *self.thread.lock() = Some(linux::thread::start(settings, move || server.run())?.0);
+        *slot = Some(intake.clone());
+        Ok(intake)
+    }
+
+    /// Ends all answers.
+    pub fn close(&self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(intake) = self.intake.lock().as_ref() {
+            intake.waker.wake();
+        }
+        if let Some(thread) = self.thread.lock().take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+struct Server {
+    intake: Arc<Intake>,
+    stop: Arc<AtomicBool>,
+    poller: Poller,
+    answers: Vec<Option<Open>>,
+}
+
+struct Open {
+    answer: AnswerStream,
+    moved: Instant,
+}
+
+const WAKER: u64 = u64::MAX;
+
+impl Server {
+    fn run(mut self) {
+        let mut ready: Vec<Ready> = Vec::with_capacity(MOST_QUESTIONS);
+        while !self.stop.load(Ordering::Relaxed) {
+            let wait = self.answers.iter().any(Option::is_some).then_some(SWEEP);
+            if self.poller.wait(&mut ready, wait).is_err() {
+                return;
+            }
+            for event in &ready {
+                match event.token {
+                    WAKER => self.take_arrivals(),
+                    token => self.visit(token as usize),
+                }
+            }
+            let slow = |open: &Option<Open>| open.as_ref().is_some_and(|open| open.moved.elapsed() > PATIENCE);
+            (0..self.answers.len())
+                .filter(|at| slow(&self.answers[*at]))
+                .collect::<Vec<_>>()
+                .into_iter()
+                .for_each(|at| self.end(at));
+        }
+    }
+
+    fn take_arrivals(&mut self) {
+        self.intake.waker.clear();
+        for answer in std::mem::take(&mut *self.intake.arrivals.lock()) {
+            super::mark_low(&answer.stream);
+            let at = self.answers.iter().position(Option::is_none).unwrap_or(self.answers.len());
+            if self.poller.add(answer.stream.as_fd(), at as u64, Readiness::OUT).is_err() {
+                self.intake.open.fetch_sub(1, Ordering::Relaxed);
+                continue;
+            }
+            let open = Some(Open { answer, moved: Instant::now() });
+            match self.answers.get_mut(at) {
+                Some(free) => *free = open,
+                None => self.answers.push(open),
+            }
+        }
+    }
+
+    fn visit(&mut self, at: usize) {
+        let Some(Some(open)) = self.answers.get_mut(at) else { return };
+        match open.answer.turn(linux::clock::monotonic_ns()) {
+            Ok(Turn::More | Turn::Full(true)) => open.moved = Instant::now(),
+            Ok(Turn::Full(false)) => {}
+            Ok(Turn::Over) | Err(_) => self.end(at),
+        }
+    }
+
+    fn end(&mut self, at: usize) {
+        if let Some(open) = self.answers.get_mut(at).and_then(Option::take) {
+            let _ = self.poller.remove(open.answer.stream.as_fd());
+            self.intake.open.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}

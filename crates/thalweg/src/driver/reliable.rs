@@ -1,0 +1,58 @@
+//! What a flow that repeats what is lost keeps, and for how long: by the QoS of its two ports.
+
+use crate::channel::bucket::Limit;
+use crate::channel::reliable::{ReceiverSettings, SenderSettings, WINDOW, acknowledges_every};
+use crate::handshake::{Parameters, Request};
+use crate::wire::{FRAGMENT_HEADER, HEADER};
+use qos::{Qos, Queue, Reliability};
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::time::Duration;
+
+/// What repetitions may take: 32 Mbit/s, so that a path that loses because it is full is not filled further (U-28).
+const REPAIRS: Limit = Limit { rate: 4_000_000, burst: 256 << 10 };
+
+/// What the publisher's end of a flow to this subscriber keeps, over datagrams of at most `most` bytes.
+pub(super) fn sender_settings(publisher: &Qos, subscriber: &Qos, most: Option<usize>) -> SenderSettings {
+    let useful = [subscriber.deadline, publisher.lifespan, subscriber.lifespan].into_iter().flatten().min();
+    SenderSettings {
+        window: (publisher.queue.limit() as usize).min(WINDOW),
+        // A longer queue than the window waits in front of it and loses nothing there.
+        drops_oldest: matches!(publisher.queue, Queue::KeepLast(limit) if limit as usize <= WINDOW),
+        useful_ns: useful.map(nanoseconds),
+        hurries: subscriber.deadline.is_some(),
+        largest: most.unwrap_or(65_536).saturating_sub(HEADER + FRAGMENT_HEADER).max(1),
+        repairs: REPAIRS,
+    }
+}
+
+/// A number for a member of a group: its node, and where it says what it has to say, for that is another one each time.
+pub(super) fn member(request: &Request) -> u64 {
+    (request.node.0 << 16) | u64::from(request.parameters.udp_port.unwrap_or(0))
+}
+
+/// Whether the subscriber asks for a flow that loses nothing.
+pub(super) fn is_asked_for(request: &Request) -> bool {
+    request.subscriber.qos.reliability == Reliability::Reliable
+}
+
+/// What the subscriber's end needs to know, where the publisher's answer says that it repeats.
+pub(super) fn receiver_settings(
+    flow: u32,
+    subscriber: &Qos,
+    answer: &Parameters,
+    budget: Arc<AtomicUsize>,
+) -> Option<ReceiverSettings> {
+    let every = acknowledges_every(answer.window.unwrap_or(1) as usize);
+    Some(ReceiverSettings {
+        flow,
+        first: answer.first?,
+        every,
+        deadline_ns: subscriber.deadline.map(nanoseconds),
+        budget,
+    })
+}
+
+fn nanoseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}

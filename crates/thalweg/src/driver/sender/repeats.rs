@@ -1,0 +1,165 @@
+//! The thread that hears what subscribers say to this node's reliable flows over datagrams, and repeats what they miss. One
+//! per node, started with the first such flow; all their timers are here.
+
+use crate::channel::flow::Flow;
+use linux::clock::monotonic_ns;
+use linux::lock::PiMutex;
+use linux::poll::{Poller, Readiness, Ready, Waker};
+use linux::thread::Settings;
+use std::io;
+use std::sync::atomic::Ordering::SeqCst;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::{Arc, Weak};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// How the thread is reached.
+#[derive(Default)]
+pub(crate) struct Repeats {
+    intake: PiMutex<Option<Arc<Intake>>>,
+    thread: PiMutex<Option<JoinHandle<()>>>,
+    /// Until when the thread sleeps, by the monotonic clock; 0: it does not.
+    sleeps_until: Arc<AtomicU64>,
+}
+
+struct Intake {
+    arrivals: PiMutex<Vec<Arc<Flow>>>,
+    waker: Waker,
+    stop: Arc<AtomicBool>,
+}
+
+impl Repeats {
+    /// From now on the flow is heard.
+    ///
+    /// # Errors
+    /// The kernel gives no thread or descriptor.
+    pub fn add(&self, flow: &Arc<Flow>, stop: &Arc<AtomicBool>) -> io::Result<()> {
+        let mut slot = self.intake.lock();
+        if slot.is_none() {
+            let intake = Arc::new(Intake { arrivals: PiMutex::default(), waker: Waker::new()?, stop: stop.clone() });
+            let poller = Poller::new()?;
+            poller.add(&intake.waker, WAKER, Readiness::IN)?;
+            let hearing =
+                Hearing { intake: intake.clone(), poller, flows: Vec::new(), sleeps_until: self.sleeps_until.clone() };
+            *self.thread.lock() = Some(linux::thread::spawn(Settings::named("repeats"), move || hearing.run())?);
+            *slot = Some(intake);
+        }
+        if let Some(intake) = slot.as_ref() {
+            intake.arrivals.lock().push(flow.clone());
+            intake.waker.wake();
+        }
+        Ok(())
+    }
+
+    /// Something is due then: the thread is woken if it would sleep longer.
+    #[inline]
+    pub fn look_by(&self, due_ns: u64) {
+        if due_ns < self.sleeps_until.load(SeqCst) {
+            self.wake();
+        }
+    }
+
+    #[cold]
+    fn wake(&self) {
+        // Once is enough: it looks at everything before it sleeps again.
+        self.sleeps_until.store(0, SeqCst);
+        if let Some(intake) = self.intake.lock().as_ref() {
+            intake.waker.wake();
+        }
+    }
+
+    /// Ends the thread, if there is one.
+    pub fn close(&self) -> Option<JoinHandle<()>> {
+        if let Some(intake) = self.intake.lock().take() {
+            intake.waker.wake();
+        }
+        self.thread.lock().take()
+    }
+}
+
+struct Hearing {
+    intake: Arc<Intake>,
+    poller: Poller,
+    flows: Vec<Option<Listened>>,
+    sleeps_until: Arc<AtomicU64>,
+}
+
+struct Listened {
+    flow: Weak<Flow>,
+    watched: bool, // by the poller; else it is asked now and then
+}
+
+const WAKER: u64 = u64::MAX;
+/// How often flows that ended are looked for when nothing happens.
+const SWEEP_NS: u64 = 1_000_000_000;
+
+/// How often a flow is asked that has no descriptor to be watched (a carrier around it holds datagrams back).
+const UNWATCHED_NS: u64 = 1_000_000;
+
+impl Hearing {
+    fn run(mut self) {
+        let mut ready: Vec<Ready> = Vec::with_capacity(64);
+        while !self.intake.stop.load(SeqCst) {
+            // Told before the last look: what is sent after it finds the thread asleep.
+            let first = self.repeat();
+            self.sleeps_until.store(first, SeqCst);
+            let until = self.repeat().min(first);
+            let pause = Duration::from_nanos(until.saturating_sub(monotonic_ns()));
+            if self.poller.wait(&mut ready, Some(pause)).is_err() {
+                return;
+            }
+            self.sleeps_until.store(0, SeqCst);
+            for event in &ready {
+                match event.token {
+                    WAKER => self.take_arrivals(),
+                    token => self.hear(token as usize),
+                }
+            }
+        }
+    }
+
+    fn take_arrivals(&mut self) {
+        self.intake.waker.clear();
+        let arrivals = std::mem::take(&mut *self.intake.arrivals.lock());
+        for flow in arrivals {
+            let index = self.flows.iter().position(Option::is_none).unwrap_or(self.flows.len());
+            if index == self.flows.len() {
+                self.flows.push(None);
+            }
+            let watched = flow.descriptor().map(|fd| self.poller.add(fd, index as u64, Readiness::IN));
+            self.flows[index] =
+                Some(Listened { flow: Arc::downgrade(&flow), watched: matches!(watched, Some(Ok(()))) });
+        }
+    }
+
+    fn hear(&mut self, index: usize) {
+        if let Some(flow) = self.flows.get(index).and_then(Option::as_ref).and_then(|l| l.flow.upgrade()) {
+            flow.hear();
+        }
+    }
+
+    /// Repeats what is due on any flow; when to look again.
+    fn repeat(&mut self) -> u64 {
+        let now = monotonic_ns();
+        let mut next = now + SWEEP_NS;
+        for slot in &mut self.flows {
+            let Some(Listened { flow, watched }) = slot else { continue };
+            let (flow, watched) = (flow.upgrade(), *watched);
+            match flow {
+                Some(flow) if !flow.has_ended() => {
+                    if !watched {
+                        flow.hear();
+                        next = next.min(now + UNWATCHED_NS);
+                    }
+                    next = flow.repeat(now).unwrap_or(next).min(next);
+                }
+                Some(flow) => {
+                    flow.descriptor().filter(|_| watched).map(|fd| self.poller.remove(fd));
+                    *slot = None;
+                }
+                None => *slot = None, // its descriptor was closed, and left the set by that
+            }
+        }
+        next
+    }
+}

@@ -1,0 +1,197 @@
+//! The pull buffers of a port: a history for each publisher, and each start of it, whose samples it keeps. A publisher
+//! keeps its own; a subscriber those that arrive, for itself or (a relay's) for others.
+
+use super::{Payload, SampleInfo};
+use crate::channel::buffer::Pool;
+use crate::channel::history::{History, Query, Reading};
+use crate::channel::queue::Entry;
+use crate::codec::TypeDescription;
+use crate::control::matching::topic_matches;
+use crate::control::{PortInfo, PullRole};
+use crate::pull::{Identity, Question, Run};
+use linux::lock::PiMutex;
+use qos::{Durability, Place, PullBuffer, Qos};
+use std::sync::Arc;
+
+/// Publishers (and starts of them) that one subscriber keeps samples of; the one that was not heard for the longest time
+/// gives way to a new one.
+const MOST_SOURCES: usize = 64;
+
+/// The histories of one port. Its lock is held to keep one sample, or to take references to a few.
+pub(crate) struct Histories {
+    limits: PullBuffer,
+    sources: PiMutex<Sources>,
+}
+
+struct Sources {
+    all: Vec<Source>,
+    /// Copies of what arrived in memory that others write again.
+    pool: Pool,
+}
+
+struct Source {
+    publisher: Identity,
+    name: String,
+    topic: String,
+    message: TypeDescription,
+    clock: String,
+    history: History,
+    heard: u64,
+}
+
+/// What a publisher of this QoS keeps: its pull buffer, with room for what late joiners get.
+pub(crate) fn kept_at_publisher(qos: &Qos) -> Option<PullBuffer> {
+    let asked = qos.pull.clone().filter(|pull| pull.place == Place::Publisher);
+    if qos.durability == Durability::Volatile {
+        return asked;
+    }
+    let largest = u64::from(qos.history) * u64::from(qos.max_message);
+    let late = PullBuffer { samples: qos.history, bytes: largest, ..PullBuffer::default() };
+    Some(match asked {
+        Some(asked) => {
+            PullBuffer { samples: asked.samples.max(late.samples), bytes: asked.bytes.max(largest), ..asked }
+        }
+        None => late,
+    })
+}
+
+/// What a subscriber keeps of each publisher: if its pull buffer is with itself, or it keeps for others.
+pub(crate) fn kept_at_subscriber(port: &PortInfo) -> Option<PullBuffer> {
+    let keeps = |pull: &PullBuffer| pull.place == Place::Subscriber || port.pull == PullRole::Keeps;
+    port.qos.pull.clone().filter(keeps)
+}
+
+impl Histories {
+    /// No samples yet; each publisher's are kept within the limits.
+    pub fn new(limits: PullBuffer) -> Self {
+        let histories = Self { limits, sources: PiMutex::new(Sources { all: Vec::new(), pool: Pool::default() }) };
+        histories.sources.lock().pool.limit(histories.room());
+        histories
+    }
+
+    /// Memory that a port's buffers may take for one publisher's history: each may have room for twice what it holds.
+    pub fn room(&self) -> usize {
+        let bytes = usize::try_from(self.limits.bytes).unwrap_or(usize::MAX);
+        bytes.saturating_mul(2).saturating_add(self.limits.samples as usize * 1024).max(1 << 20)
+    }
+
+    pub fn limits(&self) -> &PullBuffer {
+        &self.limits
+    }
+
+    /// From now on samples of this publisher are kept.
+    pub fn admit(&self, publisher: Identity, port: &PortInfo, clock: &str) {
+        let mut sources = self.sources.lock();
+        if sources.all.iter().any(|source| source.publisher == publisher) {
+            return;
+        }
+        if sources.all.len() >= MOST_SOURCES {
+            let silent = (0..sources.all.len()).min_by_key(|index| sources.all[*index].heard);
+            silent.map(|index| sources.all.remove(index));
+        }
+        sources.all.push(Source {
+            publisher,
+            name: port.name.clone(),
+            topic: port.topic.clone(),
+            message: port.message.clone(),
+            clock: clock.to_owned(),
+            history: History::new(publisher.incarnation, self.limits.clone()),
+            heard: 0,
+        });
+    }
+
+    /// Keeps a sample of the port itself, which is a publisher.
+    #[inline]
+    pub fn keep_own(&self, entry: Entry) {
+        if let Some(own) = self.sources.lock().all.first_mut() {
+            let now = entry.stamp;
+            own.history.keep(compact(entry), now);
+        }
+    }
+
+    /// Keeps a sample that arrived: shared where it may be, else copied.
+    pub fn keep_arrived(&self, info: &SampleInfo, payload: &Payload<'_>) {
+        let sources = &mut *self.sources.lock();
+        let is = |source: &&mut Source| {
+            let of = source.publisher;
+            (of.node, of.port, of.incarnation) == (info.node, info.port, info.incarnation)
+        };
+        let Some(source) = sources.all.iter_mut().find(is) else { return };
+        let buffer = match payload {
+            Payload::Pooled(buffer) => (*buffer).clone(),
+            other => {
+                let buffer = sources.pool.exclusive();
+                if let Some(free) = Arc::get_mut(buffer) {
+                    free.start().extend_from_slice(other.bytes());
+                }
+                buffer.clone()
+            }
+        };
+        source.heard = info.received_ns;
+        let entry = Entry { buffer, seq: info.seq, stamp: info.source_ns, offered: 0 };
+        source.history.keep(compact(entry), info.received_ns);
+    }
+
+    /// The last samples of the port itself, which is a publisher.
+    pub fn latest(&self, samples: u32) -> Vec<Entry> {
+        let mut latest = Vec::new();
+        if let Some(own) = self.sources.lock().all.first_mut() {
+            let mut reading = own.history.ask(&Query::Last(u64::from(samples)), linux::clock::monotonic_ns());
+            own.history.read(&mut reading, usize::MAX, usize::MAX, &mut latest);
+        }
+        latest
+    }
+
+    /// The publishers whose samples may answer the question, and whether there are others whose type who asks cannot read.
+    pub fn sources(&self, question: &Question) -> (Vec<Identity>, Option<TypeDescription>) {
+        let (mut found, mut unreadable) = (Vec::new(), None);
+        for source in &self.sources.lock().all {
+            let named = question.publisher.as_ref().is_none_or(|name| *name == source.name);
+            if !named || question.except.contains(&source.publisher) || !topic_matches(&question.topic, &source.topic) {
+                continue;
+            }
+            match question.message.accepts(&source.message) {
+                true => found.push(source.publisher),
+                false => unreadable = Some(source.message.clone()),
+            }
+        }
+        (found, unreadable)
+    }
+
+    /// Begins the answer for one publisher; `None` when it gave way to another one meanwhile.
+    pub fn ask(&self, publisher: Identity, query: &Query, now: u64, flow: u32) -> Option<(Run, Reading)> {
+        let mut sources = self.sources.lock();
+        let source = sources.all.iter_mut().find(|source| source.publisher == publisher)?;
+        let Source { name, topic, message, clock, .. } = source;
+        let (name, topic, message, clock) = (name.clone(), topic.clone(), message.clone(), clock.clone());
+        let reading = source.history.ask(query, now);
+        Some((Run { publisher, name, topic, message, clock, flow }, reading))
+    }
+
+    /// Takes references to the next samples of an answer.
+    pub fn read(
+        &self,
+        publisher: Identity,
+        reading: &mut Reading,
+        most: (usize, usize),
+        into: &mut Vec<Entry>,
+    ) -> bool {
+        let sources = self.sources.lock();
+        let Some(source) = sources.all.iter().find(|source| source.publisher == publisher) else { return false };
+        source.history.read(reading, most.0, most.1, into);
+        true
+    }
+}
+
+fn compact(entry: Entry) -> Entry {
+    match entry.buffer.compact() {
+        Some(smaller) => Entry { buffer: Arc::new(smaller), ..entry },
+        None => entry,
+    }
+}
+
+impl std::fmt::Debug for Histories {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Histories within {:?} of each publisher", self.limits)
+    }
+}

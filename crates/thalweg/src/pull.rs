@@ -1,0 +1,98 @@
+//! Questions to the pull buffers of other nodes, as they travel (P-05, P-09). Pure.
+//!
+//! Over a stream of its own (TCP, or the other node's unix socket on the same host) who asks sends the byte
+//! [`PULL`](crate::control::PULL) and one [`Question`]. What comes back are documents and data frames: for each publisher
+//! whose samples answer it [`Answer::Run`], its samples as frames of one flow, an end frame and [`Answer::Ended`]; at last
+//! [`Answer::Over`]. Or [`Answer::Refused`] at once. Documents travel as those of the [handshake](crate::handshake).
+
+use crate::channel::history::{Absent, Query};
+use crate::codec::TypeDescription;
+use crate::control::{NodeId, PortId};
+use crate::handshake::Refused;
+use serde::{Deserialize, Serialize};
+
+/// Version of the questions and of the frames of the answers.
+pub const VERSION: u32 = 1;
+/// Most publishers that a question may leave out.
+pub const MOST_EXCEPT: usize = 256;
+
+/// One start of one publisher: numbers of samples mean something within it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Identity {
+    /// The publishing node.
+    pub node: NodeId,
+    /// The publishing port.
+    pub port: PortId,
+    /// The node's incarnation.
+    pub incarnation: u64,
+}
+
+/// What is asked of one port: a publisher, or a subscriber that keeps for others.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Question {
+    /// [`VERSION`].
+    pub version: u32,
+    /// Nodes of different realms do not answer each other.
+    pub realm: String,
+    /// The node that is meant.
+    pub to_node: NodeId,
+    /// The port that is meant.
+    pub to_port: PortId,
+    /// The topic, or a pattern of topics.
+    pub topic: String,
+    /// The type that who asks can read.
+    pub message: TypeDescription,
+    /// Larger samples are left out, and counted.
+    pub max_message: u32,
+    /// Samples of the publisher of this name only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub publisher: Option<String>,
+    /// Publishers that have answered for themselves, at most [`MOST_EXCEPT`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub except: Vec<Identity>,
+    /// Which samples.
+    pub query: Query,
+}
+
+/// What is said besides the samples.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Answer {
+    /// Samples of one publisher follow.
+    Run(Run),
+    /// They did, with all that is to be said of them.
+    Ended(Ended),
+    /// That was all.
+    Over,
+    /// There is no answer.
+    Refused(Refused),
+}
+
+/// Whose samples follow.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Run {
+    /// The publisher.
+    pub publisher: Identity,
+    /// Its name.
+    pub name: String,
+    /// The topic.
+    pub topic: String,
+    /// The type of the samples.
+    #[serde(rename = "type")]
+    pub message: TypeDescription,
+    /// The clock of their stamps.
+    pub clock: String,
+    /// The id that the frames carry.
+    pub flow: u32,
+}
+
+/// What was asked of a publisher and did not come.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Ended {
+    /// What is not there, and what is.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub absent: Vec<Absent>,
+    /// Samples that were larger than who asks can take.
+    #[serde(default)]
+    pub too_large: u64,
+}

@@ -1,0 +1,217 @@
+//! Relays: streams that a third node hosts, over every carrier; refusals; and what happens when a relay dies and returns.
+#![allow(clippy::unwrap_used)] // all of this is test
+
+use qos::{Place, Scale};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+use thalweg::channel::proxy::Picture;
+use thalweg::channel::proxy::scaler::{Scaler, Scalers, Unscalable};
+use thalweg::codec::Raw;
+use thalweg::{Node, Publisher, RelayLimits, Sample, SampleInfo, Settings, Subscriber};
+
+const LONG: Duration = Duration::from_secs(20);
+
+fn settings(realm: &str, name: &str) -> Settings {
+    Settings { name: name.to_owned(), realm: format!("{realm}-{}", std::process::id()), ..Settings::default() }
+}
+
+fn node(realm: &str, name: &str) -> Node {
+    Node::with_settings(settings(realm, name)).unwrap()
+}
+
+fn relay(realm: &str, limits: RelayLimits) -> Node {
+    Node::with_settings(Settings { relay: Some(limits), ..settings(realm, "gate") }).unwrap()
+}
+
+fn subscriber(
+    node: &Node,
+    name: &str,
+    carrier: &str,
+    every: u32,
+    place: Place,
+) -> (Subscriber<Raw>, Receiver<SampleInfo>) {
+    let (tell, told) = channel();
+    let reliability = if carrier == "udp" { qos::Reliability::BestEffort } else { qos::Reliability::Reliable };
+    let qos = qos::Qos { scale: Scale::Every(every), place, reliability, ..qos::Qos::default() };
+    let builder = node.subscriber::<Raw>("/numbers").named(name).qos(qos).carriers([carrier]);
+    (
+        builder
+            .callback(move |sample| {
+                let _ = tell.send(*sample.info());
+            })
+            .unwrap(),
+        told,
+    )
+}
+
+fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    let until = Instant::now() + LONG;
+    while !holds() {
+        assert!(Instant::now() < until, "not within {LONG:?}: {what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// The place of a subscriber's only channel.
+fn place(port: &Subscriber<Raw>) -> Option<Place> {
+    port.channels().first().and_then(|report| report.proxied.clone()).map(|proxied| proxied.place)
+}
+
+fn at_relay() -> Place {
+    Place::Relay("gate".into())
+}
+
+/// Publishes until `done`, a sample per millisecond; gives the number of the last one.
+fn publish_until(publisher: &mut Publisher<Raw>, mut done: impl FnMut() -> bool) -> u64 {
+    let until = Instant::now() + LONG;
+    loop {
+        let last = publisher.publish(&[7; 100]).unwrap().seq;
+        if done() {
+            return last;
+        }
+        assert!(Instant::now() < until, "nothing changes");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Two subscribers of one relay, each with its own scale, and one subscription of the relay to the source.
+fn is_transparent(carrier: &str) {
+    let realm = format!("relay-{carrier}");
+    let gate = relay(&realm, RelayLimits::default());
+    let (a, b) = (node(&realm, "a"), node(&realm, "b"));
+    let offered = if carrier == "udp" { qos::Reliability::BestEffort } else { qos::Reliability::Reliable };
+    let mut publisher = a.publisher::<Raw>("/numbers").named("/out").reliability(offered).open().unwrap();
+    let (third, third_told) = subscriber(&b, "/third", carrier, 3, at_relay());
+    let (tenth, tenth_told) = subscriber(&b, "/tenth", carrier, 10, at_relay());
+    eventually("both are served by the relay", || [&third, &tenth].iter().all(|port| place(port) == Some(at_relay())));
+    assert_eq!(publisher.connected(), 1, "equal sources are merged");
+    for _ in 0..60 {
+        publisher.publish(&[7; 100]).unwrap();
+        std::thread::sleep(Duration::from_micros(500));
+    }
+    for (told, n) in [(third_told, 3), (tenth_told, 10)] {
+        for seq in (1..=60 / n).map(|k| k * n) {
+            let info = told.recv_timeout(LONG).unwrap_or_else(|_| panic!("{seq} of every {n} over {carrier}"));
+            assert_eq!((info.seq, info.node, info.same_clock), (seq, a.id(), true));
+            let scaled = info.scaled.unwrap();
+            assert_eq!((scaled.selection.to_string(), scaled.node), (n.to_string(), gate.id()));
+        }
+    }
+    let load = || a.nodes().into_iter().find(|node| node.node == gate.id()).and_then(|node| node.relay);
+    eventually("the relay tells its load", || load().is_some_and(|load| load.proxies == 2 && load.samples_per_s > 0));
+    drop((third, tenth));
+    eventually("the relay leaves a source that nobody takes", || publisher.connected() == 0);
+}
+
+#[test]
+fn is_transparent_over_tcp() {
+    is_transparent("tcp");
+}
+#[test]
+fn is_transparent_over_shm() {
+    is_transparent("shm");
+}
+#[test]
+fn is_transparent_over_udp() {
+    is_transparent("udp");
+}
+
+#[test]
+fn a_full_relay_refuses_and_the_publisher_serves() {
+    let _gate = relay("relay-full", RelayLimits { proxies: 1, ..RelayLimits::default() });
+    let (a, b) = (node("relay-full", "a"), node("relay-full", "b"));
+    let mut events = b.events();
+    let _publisher = a.publisher::<Raw>("/numbers").open().unwrap();
+    let (first, _told) = subscriber(&b, "/first", "tcp", 2, at_relay());
+    eventually("the first is served by the relay", || place(&first) == Some(at_relay()));
+    let (second, _told) = subscriber(&b, "/second", "tcp", 2, at_relay());
+    eventually("the second is served by the publisher", || place(&second) == Some(Place::Publisher));
+    let told: Vec<String> = std::iter::from_fn(|| events.wait(Duration::ZERO)).map(|event| event.to_string()).collect();
+    assert!(told.iter().any(|text| text.contains("at most 1 proxies")), "{told:?}");
+}
+
+/// Leaves the first `width` bytes of a message. One that is empty cannot be scaled.
+struct Cut;
+
+impl Scaler for Cut {
+    fn scale(&mut self, message: &[u8], picture: Picture, out: &mut Vec<u8>) -> Result<(), Unscalable> {
+        if message.is_empty() {
+            return Err(Unscalable("it is empty".into()));
+        }
+        out.extend_from_slice(&message[..message.len().min(picture.width.into())]);
+        Ok(())
+    }
+}
+
+/// A user's scaler at the publisher, at the subscriber and at a relay; with every second sample left out besides.
+#[test]
+fn messages_are_made_smaller_at_each_place() {
+    let scalers = || Scalers::default().with("/numbers", || Cut);
+    let open = |name| Node::with_settings(Settings { scalers: scalers(), ..settings("scaler", name) }).unwrap();
+    let with_relay = Settings { relay: Some(RelayLimits::default()), scalers: scalers(), ..settings("scaler", "gate") };
+    let _gate = Node::with_settings(with_relay).unwrap();
+    let (a, b) = (open("a"), open("b"));
+    let mut publisher = a.publisher::<Raw>("/numbers").named("/out").open().unwrap();
+    let places = [Place::Publisher, Place::Subscriber, at_relay()];
+    let ports: Vec<_> = places
+        .iter()
+        .map(|place| {
+            let (tell, told) = channel();
+            let builder = b.subscriber::<Raw>("/numbers").every(2).picture(10, 1).proxy(place.clone());
+            let tell = move |sample: Sample<'_, Raw>| {
+                let _ = tell.send((*sample.info(), sample.len()));
+            };
+            (builder.callback(tell).unwrap(), told)
+        })
+        .collect();
+    for ((port, _), wanted) in ports.iter().zip(&places) {
+        eventually("it is served", || place(port).as_ref() == Some(wanted));
+    }
+    for size in [0, 0, 5, 5, 100, 100, 10, 10] {
+        publisher.publish(&vec![7; size]).unwrap();
+    }
+    for ((_, told), place) in ports.iter().zip(&places) {
+        let got: Vec<_> = (0..3).map(|_| told.recv_timeout(LONG).unwrap_or_else(|_| panic!("at {place}"))).collect();
+        let found: Vec<_> = got.iter().map(|(info, size)| (info.seq, *size)).collect();
+        assert_eq!(found, [(4, 5), (6, 10), (8, 10)], "at {place}: the second was empty");
+        let info = got[0].0;
+        assert_eq!((info.node, info.scaled.unwrap().picture.unwrap().width), (a.id(), 10));
+    }
+}
+
+#[test]
+fn a_type_that_nobody_can_scale_is_refused_with_its_name() {
+    let (a, b) = (node("unscalable", "a"), node("unscalable", "b"));
+    let mut events = b.events();
+    let _publisher = a.publisher::<(u32, u32)>("/numbers").open().unwrap();
+    let _port = b.subscriber::<(u32, u32)>("/numbers").picture(10, 1).open().unwrap();
+    loop {
+        let event = events.wait(LONG).expect("an event that names the type").to_string();
+        if event.contains("types that it can scale, not array<u32,2>") {
+            return;
+        }
+    }
+}
+
+/// The relay dies: the publisher serves. It is there again: it serves again, without gap or duplicate.
+#[test]
+fn a_relay_that_dies_is_done_without_and_returned_to() {
+    let gate = relay("relay-dies", RelayLimits::default());
+    let (a, b) = (node("relay-dies", "a"), node("relay-dies", "b"));
+    let mut publisher = a.publisher::<Raw>("/numbers").queue(qos::Queue::KeepAll(4096)).open().unwrap();
+    let (port, told) = subscriber(&b, "/in", "tcp", 1, at_relay());
+    eventually("the relay serves", || place(&port) == Some(at_relay()));
+    publish_until(&mut publisher, || told.try_iter().any(|info| info.seq > 20));
+    drop(gate);
+    publish_until(&mut publisher, || place(&port).is_none() && port.connected() == 1);
+    let first = publish_until(&mut publisher, || told.try_iter().count() > 0);
+    let _gate = relay("relay-dies", RelayLimits::default());
+    publish_until(&mut publisher, || place(&port) == Some(at_relay()));
+    let last = publisher.publish(&[7; 100]).unwrap().seq;
+    let mut seen = Vec::new();
+    while seen.last() != Some(&last) {
+        seen.push(told.recv_timeout(LONG).unwrap_or_else(|_| panic!("{first} to {last}: {seen:?}")).seq);
+    }
+    let from = *seen.first().unwrap();
+    assert_eq!(seen, (from..=last).collect::<Vec<_>>(), "no gap and no duplicate on the way back");
+}

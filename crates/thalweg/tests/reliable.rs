@@ -1,0 +1,168 @@
+//! Reliable delivery over `udp` and `mcast`: real sockets that lose, whole nodes.
+#![allow(clippy::unwrap_used)] // all of this is test
+
+use qos::{Queue, Reliability};
+use std::sync::mpsc::{self, Receiver};
+use std::time::{Duration, Instant};
+use thalweg::carrier::fault::FaultSettings;
+use thalweg::codec::Raw;
+
+use thalweg::{Around, Node, Publisher, Settings, Subscriber};
+
+const LONG: Duration = Duration::from_secs(30);
+
+struct Ends {
+    _nodes: Vec<Node>,
+    publisher: Publisher<Raw>,
+    subscribers: Vec<Subscriber<Raw>>,
+    heard: Vec<Receiver<Vec<u8>>>,
+}
+
+/// A publisher and so many subscribers, whose node loses (or does nothing) to what it sends and receives.
+fn ends(name: &str, carrier: &str, count: usize, fault: &str, queue: Queue) -> Ends {
+    let realm = format!("reliable-{name}-{carrier}-{}", std::process::id());
+    let plain = Settings { realm, name: "near".into(), ..Settings::default() };
+    let near = Node::with_settings(plain.clone()).unwrap();
+    let far = Node::with_settings(Settings { name: "far".into(), around: faults(fault), ..plain }).unwrap();
+    let publisher = near.publisher::<Raw>("/t").queue(queue).reliability(Reliability::Reliable).open().unwrap();
+    let (subscribers, heard) = (0..count)
+        .map(|_| {
+            let (tell, told) = mpsc::channel();
+            let builder = far.subscriber::<Raw>("/t").reliability(Reliability::Reliable).carriers([carrier]);
+            (builder.callback(move |sample| tell.send(sample.to_vec()).unwrap()).unwrap(), told)
+        })
+        .unzip();
+    assert!(publisher.wait_connected(count, LONG), "{:?}", far.events().wait(Duration::ZERO));
+    Ends { _nodes: vec![near, far], publisher, subscribers, heard }
+}
+
+fn faults(text: &str) -> Around {
+    let fault = (!text.is_empty()).then(|| text.parse::<FaultSettings>().unwrap());
+    Around { fault, ..Around::default() }
+}
+
+fn content(number: u64, size: usize) -> Vec<u8> {
+    let mut bytes: Vec<u8> = (0..size).map(|i| (i as u64 * 31 + number * 7) as u8).collect();
+    bytes[..8].copy_from_slice(&number.to_le_bytes());
+    bytes
+}
+
+fn number(bytes: &[u8]) -> u64 {
+    u64::from_le_bytes(*bytes.first_chunk().unwrap())
+}
+
+const PATIENT: Queue = Queue::Block { limit: 64, up_to_us: 20_000_000 };
+
+/// Every sample arrives, in order, once, whatever the subscriber's node loses.
+fn all_arrive(carrier: &str, subscribers: usize, fault: &str, sizes: &[(usize, u64)]) {
+    for (size, count) in sizes {
+        let mut ends = ends(&format!("{size}-{}", fault.len()), carrier, subscribers, fault, PATIENT);
+        for sample in 0..*count {
+            let published = ends.publisher.publish(&content(sample, *size)).unwrap();
+            assert_eq!(published.refused + published.dropped + published.not_connected, 0, "{published:?}");
+        }
+        for heard in &ends.heard {
+            for sample in 0..*count {
+                let got = heard.recv_timeout(LONG).unwrap_or_else(|_| {
+                    panic!(
+                        "{carrier}, {size} B, {fault}: sample {sample} is missing: {:?} {:?}",
+                        ends.publisher.channels(),
+                        ends.subscribers[0].channels()
+                    )
+                });
+                assert!(got == content(sample, *size), "sample {sample} came as {}", number(&got));
+            }
+        }
+        assert!(ends.publisher.close(LONG), "not all was acknowledged");
+        assert!(ends.heard.iter().all(|heard| heard.try_recv().is_err()), "something came twice");
+        let reports: Vec<_> = ends.subscribers.iter().flat_map(Subscriber::channels).collect();
+        println!("{carrier}, {size} B, {fault}: {reports:?}");
+    }
+}
+
+#[test]
+fn nothing_is_lost_over_udp() {
+    let sizes = [(8, 2000), (1000, 500), (100_000, 40), (1_000_000, 8)];
+    for fault in ["", "loss=10%,seed=7", "loss=30%,duplicate=5%,reorder=5%,delay=2ms,jitter=1ms,seed=3"] {
+        all_arrive("udp", 1, fault, &sizes);
+    }
+}
+
+#[test]
+fn what_was_lost_is_told_by_both_ends() {
+    let mut ends = ends("told", "udp", 1, "loss=20%,seed=11", PATIENT);
+    for sample in 0..500 {
+        ends.publisher.publish(&content(sample, 64)).unwrap();
+    }
+    (0..500).for_each(|_| drop(ends.heard[0].recv_timeout(LONG).unwrap()));
+    let (publisher, subscriber) = (ends.publisher.channels()[0].clone(), ends.subscribers[0].channels()[0].clone());
+    assert!(publisher.repaired >= 50 && subscriber.repaired >= 50, "{publisher:?} {subscriber:?}");
+    assert!(publisher.acknowledgements > 0 && subscriber.acknowledgements < 500, "{publisher:?} {subscriber:?}");
+    assert_eq!((subscriber.lost, subscriber.skipped, subscriber.samples), (0, 0, 500), "{subscriber:?}");
+}
+
+/// The last sample has none after it that would show its loss.
+#[test]
+fn a_single_sample_arrives() {
+    for seed in 0..5 {
+        let mut ends = ends(&format!("single-{seed}"), "udp", 1, &format!("loss=60%,seed={seed}"), Queue::default());
+        let started = Instant::now();
+        ends.publisher.publish(&content(1, 64)).unwrap();
+        ends.heard[0].recv_timeout(LONG).unwrap();
+        println!("seed {seed}: after {:?}", started.elapsed());
+    }
+}
+
+#[test]
+fn nothing_is_lost_over_multicast() {
+    let sizes = [(8, 1000), (1000, 300), (100_000, 20)];
+    for fault in ["", "loss=10%,seed=7", "loss=20%,duplicate=5%,reorder=5%,delay=2ms,jitter=1ms,seed=3"] {
+        all_arrive("mcast", 3, fault, &sizes);
+    }
+}
+
+/// Who does not take its samples is told what it lost; the others get theirs.
+#[test]
+fn a_member_that_stands_still_stops_no_other() {
+    const SAMPLES: u64 = 6000;
+    let realm = format!("reliable-still-{}", std::process::id());
+    let settings = |name: &str| Settings { realm: realm.clone(), name: name.into(), ..Settings::default() };
+    let (near, far) = (Node::with_settings(settings("near")).unwrap(), Node::with_settings(settings("far")).unwrap());
+    let mut publisher = near.publisher::<Raw>("/t").queue(PATIENT).open().unwrap();
+    let (release, released) = mpsc::channel::<()>();
+    let mut released = Some(released);
+    let (mut subscribers, mut heard) = (Vec::new(), Vec::new());
+    for member in 0..3 {
+        let (tell, told) = mpsc::channel();
+        let mut stands_still = released.take_if(|_| member == 0);
+        let subscriber = far.subscriber::<Raw>("/t").carriers(["mcast"]).callback(move |sample| {
+            if let Some(released) = stands_still.take() {
+                released.recv().unwrap();
+            }
+            tell.send(number(&sample)).unwrap();
+        });
+        subscribers.push(subscriber.unwrap());
+        heard.push(told);
+    }
+    assert!(publisher.wait_connected(3, LONG));
+    for sample in 0..SAMPLES {
+        publisher.publish(&content(sample, 1400)).unwrap();
+    }
+    for told in &heard[1..] {
+        for sample in 0..SAMPLES {
+            assert_eq!(told.recv_timeout(LONG), Ok(sample));
+        }
+    }
+    release.send(()).unwrap();
+    let mut last = None;
+    while last != Some(SAMPLES - 1) {
+        let next = heard[0].recv_timeout(LONG).unwrap();
+        assert!(last.is_none_or(|last| next > last), "{next} after {last:?}");
+        last = Some(next);
+    }
+    let still = subscribers[0].channels()[0].clone();
+    println!("{still:?}");
+    assert_eq!(still.samples + still.skipped, SAMPLES, "{still:?}");
+    assert_eq!(still.lost, still.skipped, "{still:?}");
+    assert!(still.skipped > 0, "its socket holds all of it: publish more ({still:?})");
+}
