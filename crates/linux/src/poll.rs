@@ -84,6 +84,13 @@ impl Waker {
     }
 }
 
+/// Readable when something in it is ready: a set within another.
+impl AsFd for Poller {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.epoll.as_fd()
+    }
+}
+
 impl AsFd for Waker {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()

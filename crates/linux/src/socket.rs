@@ -44,6 +44,12 @@ pub fn receive(fd: BorrowedFd<'_>, buffer: &mut [u8], wait: bool) -> io::Result<
     Ok(rustix::net::recv(fd, buffer, flags)?.1)
 }
 
+/// As [`receive`] without waiting, and who sent it, where that is an address of the Internet.
+pub fn receive_from(fd: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<(usize, Option<std::net::SocketAddr>)> {
+    let (_, length, from) = rustix::net::recvfrom(fd, buffer, RecvFlags::TRUNC | RecvFlags::DONTWAIT)?;
+    Ok((length, from.and_then(|from| std::net::SocketAddr::try_from(from).ok())))
+}
+
 /// As [`receive`] for a byte stream, where cutting is no loss (and MSG_TRUNC would throw bytes away).
 #[inline]
 pub fn receive_stream(fd: BorrowedFd<'_>, buffer: &mut [u8], wait: bool) -> io::Result<usize> {

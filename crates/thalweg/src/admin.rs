@@ -97,6 +97,11 @@ pub enum Request {
     },
     /// To any node: what its monotonic clock says ([`Reply::Clock`]).
     Clock,
+    /// To a subscriber's node: a publisher is alive, also if it publishes nothing now.
+    Alive {
+        /// Publisher's port name.
+        publisher: String,
+    },
     /// To the node of either port: what it knows of the two.
     Explain {
         /// Publisher's port name.

@@ -33,7 +33,11 @@ fn a_sample_allocates_nothing_and_waits_for_no_lock() {
     for carrier in CARRIERS {
         let world = World::new();
         let (mut publisher, mut subscribers) = pair(&world, carrier, 2);
-        for size in [0, 64, 8192] {
+        for (size, measured) in [(0, false), (64, false), (8192, false), (64, true)] {
+            if measured {
+                let ends = std::iter::once(&mut publisher).chain(&mut subscribers);
+                ends.for_each(|end| assert!(end.ask("measure every=1")["ok"] == true, "{carrier}"));
+            }
             publisher.ask(&format!("publish count=100 size={size}"));
             let before: Vec<f64> = subscribers.iter_mut().map(|s| number(&s.ask("status"), "waits")).collect();
             subscribers.iter_mut().for_each(|s| drop(s.ask("reset")));
@@ -63,7 +67,7 @@ fn a_sample_within_one_process_allocates_nothing() {
     for on_publisher in [false, true] {
         let account = Arc::new(world::account::Account::new());
         let seen = account.clone();
-        let builder = node.subscriber::<Raw>("/a");
+        let builder = node.subscriber::<Raw>("/a").queue(qos::Queue::KeepLast(1024)); // a busy machine keeps its thread waiting
         let builder = if on_publisher { builder.on_publisher_thread() } else { builder };
         let subscriber = builder.callback(move |sample| seen.note(sample.info())).unwrap();
         let mut publisher = node.publisher::<Raw>("/a").open().unwrap();
@@ -208,6 +212,52 @@ fn one_system_call_per_sample_and_channel() {
         let all: u64 = received.values().map(|n| n.0).sum();
         let ticks = 2 * number(&published, "took_ms") as u64 / 100 + 20;
         assert!(all <= SAMPLES + ticks, "{carrier}: {all} calls for {SAMPLES} samples: {received:?}");
+    }
+}
+
+/// Reliable datagrams: what is kept for repetition costs no allocation, no wait and no call, and what is acknowledged is
+/// acknowledged many at a time.
+#[test]
+fn a_reliable_datagram_costs_one_system_call_and_few_acknowledgements() {
+    let _alone = world::alone();
+    const SAMPLES: u64 = 1000;
+    for carrier in ["udp", "mcast"] {
+        let world = World::new();
+        let (mut publisher, mut subscribers) = pair(&world, &format!("{carrier} reliable=1"), 1);
+        let subscriber = &mut subscribers[0];
+        let warm = number(&publisher.ask("publish count=500 hz=1000"), "last");
+        subscriber.ask(&format!("until last={warm} ms=2000"));
+        subscriber.ask("reset");
+        let published = publisher.ask(&format!("publish count={SAMPLES} hz=1000"));
+        subscriber.ask(&format!("until last={} ms=3000", number(&published, "last")));
+        let report = subscriber.ask("report");
+        assert_eq!(
+            (number(&published, "allocations"), number(&report, "allocations")),
+            (0.0, 0.0),
+            "{published} {report}"
+        );
+        let sender = number(&publisher.ask("status"), "thread") as i64;
+        let (sending, receiving) = match (Strace::attach(sender), Strace::attach(number(&report, "thread") as i64)) {
+            (Ok(sending), Ok(receiving)) => (sending, receiving),
+            (Err(why), _) | (_, Err(why)) => return skipped(why),
+        };
+        let before = number(&subscriber.ask("status")["channels"][0], "acknowledgements");
+        let published = publisher.ask(&format!("publish count={SAMPLES} hz=500"));
+        subscriber.ask(&format!("until last={} ms=3000", number(&published, "last")));
+        let (sent, received) = (sending.finish(), receiving.finish());
+        let acknowledged = number(&subscriber.ask("status")["channels"][0], "acknowledgements") - before;
+        figure(
+            "counted",
+            format!(
+                "reliable {carrier}, {SAMPLES} samples: {acknowledged} acknowledgements; sender {sent:?}; receiving thread {received:?}"
+            ),
+        );
+        let sends = sum(&sent, &["sendto", "sendmsg", "write", "futex"]).0;
+        assert!(sends <= SAMPLES + SAMPLES / 50 + 5, "{carrier}: {sends} calls to send: {sent:?}");
+        assert!(
+            acknowledged <= SAMPLES as f64 / 4.0,
+            "{carrier}: {acknowledged} acknowledgements for {SAMPLES} samples"
+        );
     }
 }
 

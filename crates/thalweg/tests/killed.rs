@@ -29,6 +29,14 @@ fn a_killed_subscriber_over_udp() {
     subscriber_killed("udp");
 }
 #[test]
+fn a_killed_subscriber_over_reliable_udp() {
+    subscriber_killed("udp reliable=1");
+}
+#[test]
+fn a_killed_subscriber_over_reliable_multicast() {
+    subscriber_killed("mcast reliable=1");
+}
+#[test]
 fn a_killed_publisher_over_tcp() {
     publisher_killed("tcp");
 }
@@ -39,6 +47,11 @@ fn a_killed_publisher_over_shm() {
 #[test]
 fn a_killed_publisher_over_mcast() {
     publisher_killed("mcast");
+}
+
+#[test]
+fn a_killed_publisher_over_reliable_udp() {
+    publisher_killed("udp reliable=1");
 }
 
 fn subscriber(world: &World, carrier: &str, number: u32) -> Agent {
@@ -132,7 +145,11 @@ fn everything_came(publisher: &mut Agent, stays: &mut Agent) {
     let report = stays.ask("report");
     let status = publisher.ask("status");
     let channel = status["channels"].as_array().unwrap().iter().find(|c| c["subscriber"] == "/s1").unwrap().clone();
-    let dropped = if channel["carrier"] == "udp" { number(&report, "missing") } else { number(&channel, "lost") };
+    let dropped = if matches!(channel["carrier"].as_str(), Some("udp" | "mcast")) {
+        number(&report, "missing")
+    } else {
+        number(&channel, "lost")
+    };
     assert_eq!(number(&report, "received") + dropped, 1000.0, "{channel} {report}");
     assert_eq!(number(&report, "again"), 0.0, "{report}");
 }

@@ -112,3 +112,57 @@ fn a_single_sample_arrives() {
         println!("seed {seed}: after {:?}", started.elapsed());
     }
 }
+
+#[test]
+fn nothing_is_lost_over_multicast() {
+    let sizes = [(8, 1000), (1000, 300), (100_000, 20)];
+    for fault in ["", "loss=10%,seed=7", "loss=20%,duplicate=5%,reorder=5%,delay=2ms,jitter=1ms,seed=3"] {
+        all_arrive("mcast", 3, fault, &sizes);
+    }
+}
+
+/// Who does not take its samples is told what it lost; the others get theirs.
+#[test]
+fn a_member_that_stands_still_stops_no_other() {
+    const SAMPLES: u64 = 6000;
+    let realm = format!("reliable-still-{}", std::process::id());
+    let settings = |name: &str| Settings { realm: realm.clone(), name: name.into(), ..Settings::default() };
+    let (near, far) = (Node::with_settings(settings("near")).unwrap(), Node::with_settings(settings("far")).unwrap());
+    let mut publisher = near.publisher::<Raw>("/t").queue(PATIENT).open().unwrap();
+    let (release, released) = mpsc::channel::<()>();
+    let mut released = Some(released);
+    let (mut subscribers, mut heard) = (Vec::new(), Vec::new());
+    for member in 0..3 {
+        let (tell, told) = mpsc::channel();
+        let mut stands_still = released.take_if(|_| member == 0);
+        let subscriber = far.subscriber::<Raw>("/t").carriers(["mcast"]).callback(move |sample| {
+            if let Some(released) = stands_still.take() {
+                released.recv().unwrap();
+            }
+            tell.send(number(&sample)).unwrap();
+        });
+        subscribers.push(subscriber.unwrap());
+        heard.push(told);
+    }
+    assert!(publisher.wait_connected(3, LONG));
+    for sample in 0..SAMPLES {
+        publisher.publish(&content(sample, 1400)).unwrap();
+    }
+    for told in &heard[1..] {
+        for sample in 0..SAMPLES {
+            assert_eq!(told.recv_timeout(LONG), Ok(sample));
+        }
+    }
+    release.send(()).unwrap();
+    let mut last = None;
+    while last != Some(SAMPLES - 1) {
+        let next = heard[0].recv_timeout(LONG).unwrap();
+        assert!(last.is_none_or(|last| next > last), "{next} after {last:?}");
+        last = Some(next);
+    }
+    let still = subscribers[0].channels()[0].clone();
+    println!("{still:?}");
+    assert_eq!(still.samples + still.skipped, SAMPLES, "{still:?}");
+    assert_eq!(still.lost, still.skipped, "{still:?}");
+    assert!(still.skipped > 0, "its socket holds all of it: publish more ({still:?})");
+}

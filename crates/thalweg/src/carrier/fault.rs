@@ -18,6 +18,7 @@ use super::{Capabilities, ReceiveHalf, SendHalf, SharedSocket};
 use linux::clock::monotonic_ns;
 use linux::lock::PiMutex;
 use std::io::{self, IoSlice};
+use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
@@ -101,6 +102,14 @@ impl SendHalf for FaultSend {
 
     fn hears(&self) -> bool {
         self.inner.hears()
+    }
+
+    fn admit(&self, member: u64, address: SocketAddr) {
+        self.inner.admit(member, address);
+    }
+
+    fn dismiss(&self, member: u64) {
+        self.inner.dismiss(member);
     }
 
     fn hear(&self, buffer: &mut [u8]) -> io::Result<(usize, u64)> {

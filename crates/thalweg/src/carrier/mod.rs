@@ -25,6 +25,9 @@ use std::time::Duration;
 /// Short enough that a closed node ends its readers at once for a person, long enough to cost nothing.
 pub const TICK: Duration = Duration::from_millis(100);
 
+/// Nobody who was admitted.
+pub const STRANGER: u64 = u64::MAX;
+
 /// What a carrier can do. The planner, `auto` and the conformance suite read it; nobody asks for the carrier's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capabilities {
@@ -92,8 +95,14 @@ pub trait SendHalf: Send + Sync {
         false
     }
 
-    /// What a subscriber says back: its length, and who said it (0 where there is only one). Never waits; called by one
-    /// thread, while others send. A datagram longer than `buffer` is cut.
+    /// A member of the group says what it has to say from this address from now on.
+    fn admit(&self, _member: u64, _address: SocketAddr) {}
+
+    /// A member left.
+    fn dismiss(&self, _member: u64) {}
+
+    /// What a subscriber says back: its length, and who said it (0 where there is only one; [`STRANGER`]: none
+    /// that was admitted). Never waits; called by one thread, while others send. A datagram longer than `buffer` is cut.
     ///
     /// # Errors
     /// `WouldBlock` when there is nothing; `Unsupported` where nobody can say anything.

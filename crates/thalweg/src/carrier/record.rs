@@ -194,6 +194,14 @@ impl SendHalf for RecordSend {
         self.inner.hears()
     }
 
+    fn admit(&self, member: u64, address: SocketAddr) {
+        self.inner.admit(member, address);
+    }
+
+    fn dismiss(&self, member: u64) {
+        self.inner.dismiss(member);
+    }
+
     fn hear(&self, buffer: &mut [u8]) -> io::Result<(usize, u64)> {
         let (length, who) = self.inner.hear(buffer)?;
         let kept = length.min(buffer.len());

@@ -169,7 +169,7 @@ impl Flow {
         }
         match sent {
             Ok(Sent::All) => {
-                if let Some(kept) = &self.kept {
+                if let Some(kept) = self.kept.as_ref().filter(|kept| kept.is_needed()) {
                     self.keep_sent(kept, message.stamp, cursor.flow_seq, message.keep());
                 }
                 if self.right.finish_inline() {
@@ -186,7 +186,7 @@ impl Flow {
             }
             Err(error) => {
                 let outcome = match &self.kept {
-                    Some(kept) if !is_final(&error) => {
+                    Some(kept) if kept.is_needed() && !is_final(&error) => {
                         self.keep_sent(kept, message.stamp, cursor.flow_seq, message.keep());
                         Outcome::Queued
                     }
@@ -389,7 +389,7 @@ impl Flow {
     }
 
     fn keep_drained(&self, Partial { entry, cursor }: Partial) {
-        if let Some(kept) = &self.kept {
+        if let Some(kept) = self.kept.as_ref().filter(|kept| kept.is_needed()) {
             self.keep_sent(kept, monotonic_ns(), cursor.flow_seq, entry);
         }
     }

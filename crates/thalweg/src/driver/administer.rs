@@ -67,6 +67,7 @@ impl Control {
             }
             Ok(admin::Request::Stages { topic }) => self.stages(&topic),
             Ok(admin::Request::Clock) => admin::Reply::Clock(linux::clock::monotonic_ns()),
+            Ok(admin::Request::Alive { publisher }) => self.heard_alive(&publisher),
             Ok(admin::Request::Explain { publisher, subscriber }) => {
                 admin::Reply::Explanation(self.explain(&publisher, &subscriber))
             }

@@ -14,6 +14,7 @@ use crate::handshake::{self, Accepted, Answer, LARGEST, Parameters, Refused, Req
 use crate::port::{AnyOutlet, Histories, PortRef, Way};
 use crate::pull::{self, Question};
 use linux::memory::RingWriter;
+use qos::Reliability;
 use std::io;
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
@@ -284,33 +285,39 @@ impl Control {
         settings: impl Fn(u32) -> FlowSettings,
     ) -> io::Result<(Way, Accepted)> {
         let key = (request.to_port, place.local.ip(), Proxy::sent(request.proxy.as_ref()));
-        if carrier.capabilities().multicast
-            && let Some((flow, parameters)) = self.groups.get(&key).filter(|(flow, _)| flow.takes_members())
-        {
-            let accepted = self.accepted(request, outlet, flow.settings.id, parameters.clone());
-            return Ok((Way::Group(flow.clone()), accepted));
+        let multicast = carrier.capabilities().multicast;
+        if multicast && let Some((flow, parameters)) = self.groups.get(&key).filter(|(flow, _)| flow.takes_members()) {
+            let (flow, parameters) = (flow.clone(), admitted(flow, request, place, parameters.clone()));
+            let accepted = self.accepted(request, outlet, flow.settings.id, parameters);
+            return Ok((Way::Group(flow), accepted));
         }
         let sender = carrier.sender(place, &request.parameters)?;
-        let class = outlet.info().qos.class;
+        let (offered, asked) = (&outlet.info().qos, &request.subscriber.qos);
         let mut settings = settings(self.random_flow());
-        let mut parameters = sender.parameters;
-        if !sender.capabilities.reliable && sender.half.hears() && reliable::is_asked_for(request) {
-            let (offered, asked, most) =
-                (&outlet.info().qos, &request.subscriber.qos, sender.capabilities.max_datagram);
-            let keeps = reliable::sender_settings(offered, asked, most);
-            (parameters.first, parameters.window) = (Some(0), u32::try_from(keeps.window).ok());
-            settings.reliable = Some(keeps);
+        if !sender.capabilities.reliable && sender.half.hears() {
+            let most = sender.capabilities.max_datagram;
+            settings.reliable = match multicast {
+                // Others may ask for what the first member does not.
+                true if offered.reliability == Reliability::Reliable => {
+                    Some(reliable::sender_settings(offered, offered, most))
+                }
+                false if reliable::is_asked_for(request) => Some(reliable::sender_settings(offered, asked, most)),
+                _ => None,
+            };
         }
-        let flow = self.flow(settings, class, sender.half, sender.capabilities, place);
+        let mut parameters = sender.parameters;
+        parameters.window = settings.reliable.and_then(|keeps| u32::try_from(keeps.window).ok());
+        let flow = self.flow(settings, offered.class, sender.half, sender.capabilities, place);
         if flow.is_kept() {
-            flow.join(0);
             self.state.senders.hear(&flow)?;
         }
-        let accepted = self.accepted(request, outlet, flow.settings.id, parameters.clone());
-        if !carrier.capabilities().multicast {
+        if !multicast {
+            parameters.first = flow.admit(0, None);
+            let accepted = self.accepted(request, outlet, flow.settings.id, parameters);
             return Ok((Way::Flow(flow), accepted));
         }
-        self.groups.insert(key, (flow.clone(), parameters));
+        self.groups.insert(key, (flow.clone(), parameters.clone()));
+        let accepted = self.accepted(request, outlet, flow.settings.id, admitted(&flow, request, place, parameters));
         Ok((Way::Group(flow), accepted))
     }
 
@@ -412,10 +419,19 @@ impl Control {
         let proxied = self.scaled_for(request, outlet.as_ref()).zip(request.proxy.as_ref());
         let proxied = proxied.map(|(provenance, proxy)| Proxied { place: proxy.place.clone(), provenance });
         let channel = Arc::new(channel.scaled(Proxy::sent(request.proxy.as_ref()), proxied));
+        let _ = channel.member.set(reliable::member(request));
         self.prioritise_sent(&channel, &way, &entry);
         let token = self.watch_served(entry, channel.clone());
         self.attach_now(PendingAttach { outlet, channel, way, token, answer: Some(reply) });
     }
+}
+
+/// Takes a member that may lose nothing into a group that repeats: what it is told besides.
+fn admitted(flow: &Flow, request: &Request, place: &Place, parameters: Parameters) -> Parameters {
+    let Some(port) = request.parameters.udp_port.filter(|_| reliable::is_asked_for(request)) else { return parameters };
+    let mut address = place.peer;
+    address.set_port(port);
+    Parameters { first: flow.admit(reliable::member(request), Some(address)), ..parameters }
 }
 
 /// The publishing and the subscribing port that a request speaks of.

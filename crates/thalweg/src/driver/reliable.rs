@@ -26,6 +26,11 @@ pub(super) fn sender_settings(publisher: &Qos, subscriber: &Qos, most: Option<us
     }
 }
 
+/// A number for a member of a group: its node, and where it says what it has to say, for that is another one each time.
+pub(super) fn member(request: &Request) -> u64 {
+    (request.node.0 << 16) | u64::from(request.parameters.udp_port.unwrap_or(0))
+}
+
 /// Whether the subscriber asks for a flow that loses nothing.
 pub(super) fn is_asked_for(request: &Request) -> bool {
     request.subscriber.qos.reliability == Reliability::Reliable

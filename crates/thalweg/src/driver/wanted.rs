@@ -182,8 +182,7 @@ pub(crate) fn candidates(
             ("local", _) if same_process => found.push(by(Route::Process)),
             ("shm", Some(socket)) if same_host => found.push(by(Route::Unix(socket.clone()))),
             ("tcp", _) => found.extend(addresses.iter().map(|a| by(Route::Tcp(*a)))),
-            ("udp", _) if !reliable || !auto => found.extend(addresses.iter().map(|a| by(Route::Tcp(*a)))),
-            ("mcast", _) if !reliable => found.extend(addresses.iter().map(|a| by(Route::Tcp(*a)))),
+            ("udp" | "mcast", _) if !reliable || !auto => found.extend(addresses.iter().map(|a| by(Route::Tcp(*a)))),
             _ => {}
         }
     }

@@ -2,12 +2,16 @@
 //! what comes meanwhile waits here, and is taken in by whoever has the port next, the publishing thread at its next sample
 //! at the latest. It neither waits nor allocates for that: all memory comes along, and what is left of it goes back.
 
+use super::local::LocalChannel;
 use super::outlet::{Attach, Attached, Outflow, Outlet, SMALL, TypedWay, Way};
-use super::{Channel, Inlet};
+use super::{AnyOutlet, Channel, Inlet};
 use crate::channel::buffer::Pool;
+use crate::channel::flow::Flow;
+use crate::channel::inbound;
 use crate::codec::Message;
 use crate::driver::Reply;
 use linux::lock::PiMutex;
+use qos::Durability::Volatile;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -32,7 +36,7 @@ struct Join<M: Message> {
     channel: Arc<Channel>,
     way: TypedWay<M>,
     answer: Option<Reply>,
-    /// A longer list of channels, and buffers for those that wait in a subscriber of this process.
+    /// A longer list of channels, and buffers for samples that wait in a subscriber of this process or for acknowledgement.
     room: Vec<Attached<M>>,
     spare: Pool,
     buffers: usize,
@@ -138,7 +142,12 @@ impl<M: Message> Outlet<M> {
         if self.is_closing() {
             return Err((way, Attach::Closed));
         }
-        let local = matches!(way, Way::Local(_));
+        // Samples wait in their buffers: in a subscriber of this process, or for acknowledgement.
+        let keeps = match &way {
+            Way::Local(_) => true,
+            Way::Flow(flow) | Way::Group(flow) => flow.is_kept(),
+            Way::Ring(_) => false,
+        };
         let way = match way {
             Way::Flow(flow) => TypedWay::Flow(flow),
             Way::Group(flow) => TypedWay::Group(flow, false),
@@ -148,7 +157,7 @@ impl<M: Message> Outlet<M> {
                 Err(inlet) => return Err((Way::Local(inlet), Attach::OtherType)),
             },
         };
-        let buffers = if local { self.prepared() } else { 0 };
+        let buffers = if keeps { self.prepared() } else { 0 };
         let mut channels = self.channels.lock();
         channels.push(channel.clone());
         let room = Vec::with_capacity(channels.len().next_power_of_two().max(8));
@@ -226,7 +235,8 @@ impl<M: Message> Outlet<M> {
             TypedWay::Ring(ring, _) => {
                 self.held.fetch_sub(ring.hold() as usize, Ordering::Relaxed);
             }
-            TypedWay::Group(..) | TypedWay::Local(_) => {}
+            TypedWay::Group(flow, _) => dismiss(&flow, &join.channel),
+            TypedWay::Local(_) => {}
         }
     }
 
@@ -250,6 +260,9 @@ impl<M: Message> Outlet<M> {
             room.append(&mut state.attached);
             std::mem::swap(&mut room, &mut state.attached);
         }
+        if let (TypedWay::Local(subscriber), None) = (&way, channel.replaces) {
+            self.give_history(&channel, subscriber.as_ref());
+        }
         let replaced = channel.replaces.and_then(|id| self.leave(state, id));
         let ring = matches!(way, TypedWay::Ring(..));
         state.attached.push(Attached { channel, way });
@@ -261,9 +274,29 @@ impl<M: Message> Outlet<M> {
         Done::Joined { answer, _room: room, _spare: spare, replaced }
     }
 
+    /// A late joiner of this process gets the history between two samples: it shares the messages.
+    fn give_history(&self, channel: &Channel, subscriber: &dyn LocalChannel<M>) {
+        let wanted = subscriber.late();
+        let Some(histories) = self.histories().filter(|_| wanted > 0 && self.info.qos.durability != Volatile) else {
+            return;
+        };
+        for entry in histories.latest(wanted).into_iter().filter(|entry| channel.selection.takes(entry.seq)) {
+            let now = linux::clock::monotonic_ns();
+            let info = inbound::info(channel, entry.seq, entry.stamp, now);
+            if !subscriber.wants_value() {
+                subscriber.buffer(info, &entry.buffer);
+            } else if let Ok(decoded) = M::decode(entry.buffer.payload()) {
+                subscriber.value(info, decoded.value());
+            }
+        }
+    }
+
     fn leave(&self, state: &mut Outflow<M>, id: u64) -> Option<Attached<M>> {
         let index = state.attached.iter().position(|a| a.channel.id == id)?;
         let mut left = state.attached.remove(index);
+        if let TypedWay::Group(flow, _) = &left.way {
+            dismiss(flow, &left.channel);
+        }
         if let TypedWay::Group(flow, sends @ true) = &mut left.way {
             let heir = state.attached.iter_mut().find_map(|a| match &mut a.way {
                 TypedWay::Group(other, first) if Arc::ptr_eq(other, flow) => Some(first),
@@ -284,5 +317,12 @@ impl<M: Message> Outlet<M> {
             left.end(state.arena.as_mut());
         }
         Some(left)
+    }
+}
+
+/// Nobody waits any more for what this member of a group says.
+fn dismiss(flow: &Flow, channel: &Channel) {
+    if let Some(member) = channel.member.get() {
+        flow.dismiss(*member);
     }
 }

@@ -48,6 +48,7 @@ pub fn play() {
     let ports = match role.as_str() {
         "publisher" => Ports::publishers(&node, &words),
         "subscriber" => Ports::subscribers(&node, &words),
+        "relay" => Ports::none(),
         "answerer" => return service::answer(&node),
         "asker" => return service::ask(&node),
         _ => panic!("no such part: {role}"),
@@ -73,6 +74,7 @@ fn settings(words: &Words) -> Settings {
         peers: words.get("peers").map(|p| p.split(',').map(str::to_owned).collect()).unwrap_or_default(),
         lock_memory: words.get("lock").is_some(),
         name: words.get("node").map_or(default.name.clone(), str::to_owned),
+        relay: words.get("relay").map(|_| thalweg::RelayLimits::default()),
         ..default
     }
 }
@@ -103,6 +105,10 @@ fn carriers(words: &Words, index: u64) -> Vec<String> {
 }
 
 impl Ports {
+    fn none() -> Self {
+        Self { publishers: Vec::new(), subscribers: Vec::new(), account: Arc::new(Account::new()) }
+    }
+
     fn publishers(node: &Node, words: &Words) -> Self {
         let open = |index| {
             let (topic, name) = names(words, index);
@@ -119,10 +125,12 @@ impl Ports {
         let open = |index| {
             let (topic, name) = names(words, index);
             let carriers = carriers(words, index);
-            let lossy = matches!(carriers[0].as_str(), "udp" | "mcast");
+            let lossy = matches!(carriers[0].as_str(), "udp" | "mcast") && words.number("reliable", 0) == 0;
             let reliability = if lossy { qos::Reliability::BestEffort } else { qos::Reliability::Reliable };
             let builder = node.subscriber::<Raw>(&topic).reliability(reliability).carriers(carriers);
             let builder = builder.max_message(words.number("max", 1 << 20) as u32);
+            let builder = builder.every(words.number("every", 1) as u32);
+            let builder = builder.proxy(words.get("proxy").map_or(Ok(qos::Place::Publisher), str::parse).unwrap());
             let builder = if name.is_empty() { builder } else { builder.named(name) };
             let seen = account.clone();
             builder.callback(move |sample| seen.note(sample.info())).unwrap()
@@ -196,6 +204,7 @@ impl Part {
                 "status" => self.status(),
                 "set" => self.set(words.get("to").unwrap_or_default()),
                 "keep" => self.keep(words.get("to").unwrap_or_default()),
+                "measure" => self.measure(words.number("every", 1) as u32),
                 "command" => self.command(words.get("port").unwrap_or_default(), words.get("text").unwrap_or_default()),
                 "end" => break,
                 _ => panic!("no such command: {verb}"),
@@ -205,6 +214,15 @@ impl Part {
     }
 
     /// An administrator's command to a port of its own, `command port=/out text=del+/in`.
+    /// Measures the stages of all channels of /a at this end.
+    fn measure(&self, every: u32) -> Value {
+        let request = thalweg::admin::Request::Measure { topic: "/a".into(), every };
+        match self.node.ask(self.node.id(), &request, Duration::from_secs(1)) {
+            Ok(thalweg::admin::Reply::Stages(stages)) => json!({"ok": true, "stages": stages}),
+            other => json!({"ok": false, "text": format!("{other:?}")}),
+        }
+    }
+
     fn command(&self, port: &str, text: &str) -> Value {
         let request = thalweg::admin::Request::Command { port: port.to_owned(), text: text.replace('+', " ") };
         match self.node.ask(self.node.id(), &request, super::LONG) {

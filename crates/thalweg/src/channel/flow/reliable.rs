@@ -11,6 +11,7 @@ use crate::wire::{ASK, FRAGMENT_HEADER, Fragment, HEADER, Header, Kind, REPAIR, 
 use linux::clock::monotonic_ns;
 use linux::lock::PiMutex;
 use std::io::IoSlice;
+use std::net::SocketAddr;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64};
 use std::time::Duration;
@@ -25,6 +26,7 @@ pub(crate) struct Kept {
     flags: AtomicU16,
     strange: AtomicU64,
     members: PiMutex<Vec<u64>>,
+    any: AtomicBool, // somebody acknowledges; else nothing is kept
 }
 
 impl Kept {
@@ -35,12 +37,18 @@ impl Kept {
             flags: AtomicU16::new(0),
             strange: AtomicU64::new(0),
             members: PiMutex::default(),
+            any: AtomicBool::new(false),
         }
     }
 
     /// Flags of a frame that is sent now.
     pub fn flags(&self) -> u16 {
         self.flags.load(Relaxed)
+    }
+
+    /// Whether somebody acknowledges: a group may have members that do not.
+    pub fn is_needed(&self) -> bool {
+        self.any.load(Relaxed)
     }
 
     /// Whether a further message has to wait for acknowledgements.
@@ -52,8 +60,8 @@ impl Kept {
         self.sender.lock().unacknowledged()
     }
 
-    fn note(&self, sender: &Sender) {
-        self.full.store(sender.is_full(), Relaxed);
+    fn note(&self, sender: &Sender, now_ns: u64) {
+        self.full.store(sender.is_full(now_ns), Relaxed);
         self.flags.store(sender.flags(), Relaxed);
     }
 }
@@ -64,7 +72,7 @@ impl Flow {
     pub(super) fn keep_sent(&self, kept: &Kept, now_ns: u64, flow_seq: u32, entry: Entry) {
         let mut sender = kept.sender.lock();
         let due = sender.sent(now_ns, flow_seq, entry);
-        kept.note(&sender);
+        kept.note(&sender, now_ns);
         drop(sender);
         if let Some(due) = due {
             self.senders.repeats.look_by(due);
@@ -76,17 +84,30 @@ impl Flow {
         self.kept.is_some()
     }
 
-    /// A member acknowledges from now on.
-    pub fn join(&self, member: u64) {
-        if let Some(kept) = &self.kept {
-            kept.members.lock().push(member);
-            kept.sender.lock().join(member);
+    /// A member acknowledges from now on, from this address where there are several. Gives the number of its first message.
+    pub fn admit(&self, member: u64, address: Option<SocketAddr>) -> Option<u32> {
+        let kept = self.kept.as_ref()?;
+        if let Some(address) = address {
+            self.link.admit(member, address);
         }
+        let mut sender = kept.sender.lock();
+        if !kept.any.swap(true, Relaxed) {
+            sender.starts_at(self.next.load(Relaxed));
+        }
+        kept.members.lock().push(member);
+        Some(sender.join(member))
     }
 
-    /// The number of the next message.
-    pub fn next_number(&self) -> u32 {
-        self.next.load(Relaxed)
+    /// A member left.
+    pub fn dismiss(&self, member: u64) {
+        let Some(kept) = &self.kept else { return };
+        self.link.dismiss(member);
+        let mut sender = kept.sender.lock();
+        let mut members = kept.members.lock();
+        members.retain(|other| *other != member);
+        sender.leave(member);
+        kept.any.store(!members.is_empty(), Relaxed);
+        kept.note(&sender, monotonic_ns());
     }
 
     /// Takes in all that subscribers said.
@@ -99,9 +120,9 @@ impl Flow {
             let taken =
                 said.ok().filter(|(header, _)| header.kind == Kind::Acknowledgement).and_then(|(header, said)| {
                     let said = Acknowledgement::parse(said).ok()?;
-                    let mut sender = kept.sender.lock();
-                    sender.acknowledge(monotonic_ns(), member, self.next_number(), &header, &said).ok()?;
-                    kept.note(&sender);
+                    let (mut sender, now) = (kept.sender.lock(), monotonic_ns());
+                    sender.acknowledge(now, member, self.next.load(Relaxed), &header, &said).ok()?;
+                    kept.note(&sender, now);
                     Some(())
                 });
             if taken.is_none() {
@@ -116,7 +137,9 @@ impl Flow {
         let kept = self.kept.as_ref()?;
         loop {
             let mut sender = kept.sender.lock();
-            let Some(action) = sender.poll(now_ns) else { return sender.next_look(now_ns) };
+            let action = sender.poll(now_ns);
+            kept.note(&sender, now_ns);
+            let Some(action) = action else { return sender.next_look(now_ns) };
             drop(sender);
             // Without room it is lost like any datagram, and asked for again.
             self.act(kept, action);

@@ -101,6 +101,7 @@ struct Sent {
 struct Member {
     id: u64,
     acknowledged: u64,
+    heard_at: u64,
     loss: Loss,
 }
 
@@ -108,6 +109,8 @@ struct Member {
 const MOST_TOLD_APART: usize = 64;
 /// So many losers are repeated to one by one; more get it by one multicast.
 const FEW: u32 = 2;
+/// So long a member that says nothing holds up the others, once.
+const PRESENT_NS: u64 = 200_000_000;
 /// With several members, a wanted message waits so long for others that want it, too.
 const GATHER_NS: u64 = 2_000_000;
 /// The shortest idle time after which a keep-alive asks for acknowledgement.
@@ -142,16 +145,17 @@ impl Sender {
         }
     }
 
-    /// The first message's number, where it is not 0.
+    /// The number of the next message, where those before it were not told of.
     pub fn starts_at(&mut self, first: u32) {
-        self.first = BASE + u64::from(first);
+        self.first = widen(first, self.next()) - self.sent.len() as u64;
     }
 
-    /// A member, which gets what is sent from now on.
-    pub fn join(&mut self, id: u64) {
+    /// A member, which gets what is sent from now on: the number of its first message.
+    pub fn join(&mut self, id: u64) -> u32 {
         if self.members.iter().all(|member| member.id != id) {
-            self.members.push(Member { id, acknowledged: self.next(), loss: Loss::default() });
+            self.members.push(Member { id, acknowledged: self.next(), heard_at: 0, loss: Loss::default() });
         }
+        self.next() as u32
     }
 
     /// A member left.
@@ -167,9 +171,15 @@ impl Sender {
         }
     }
 
-    /// Whether a further message has to wait.
-    pub fn is_full(&self) -> bool {
-        self.sent.len() >= self.settings.window && !self.settings.drops_oldest
+    /// Whether a further message has to wait. One member of several that says nothing for [`PRESENT_NS`] holds up nobody:
+    /// the oldest message is given up instead, and it is told when it comes back.
+    pub fn is_full(&self, now_ns: u64) -> bool {
+        let full = self.sent.len() >= self.settings.window && !self.settings.drops_oldest;
+        full && (self.members.len() == 1 || self.members.iter().any(|member| self.holds_up(member, now_ns)))
+    }
+
+    fn holds_up(&self, member: &Member, now_ns: u64) -> bool {
+        member.acknowledged <= self.first && now_ns.saturating_sub(member.heard_at) < PRESENT_NS
     }
 
     /// Messages that nobody acknowledged yet.
@@ -197,6 +207,9 @@ impl Sender {
         }
         if self.sent.len() >= self.settings.window {
             self.give_up(1);
+        }
+        if self.sent.is_empty() {
+            self.members.iter_mut().for_each(|member| member.heard_at = now_ns); // it has nothing to say before
         }
         let small = entry.buffer.payload().len() <= self.settings.largest;
         let hurries = small && self.flags() & ASK != 0;
@@ -240,6 +253,7 @@ impl Sender {
             self.measure(now_ns, widen(header.sample as u32, self.next()), header.stamp_ns);
         }
         let member = &mut self.members[index];
+        member.heard_at = now_ns;
         member.loss.told(seen, said.fresh);
         member.acknowledged = member.acknowledged.max(upto);
         let bit = 1 << index.min(MOST_TOLD_APART - 1);

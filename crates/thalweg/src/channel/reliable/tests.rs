@@ -138,7 +138,7 @@ impl Run {
     }
 
     fn send_waiting(&mut self, now: u64) {
-        while !self.sender.is_full() {
+        while !self.sender.is_full(now) {
             let Some(entry) = self.waiting.pop_front() else { return };
             let sequence = self.sequence;
             self.sequence = sequence.wrapping_add(1);
