@@ -97,6 +97,65 @@ fn big_messages_arrive_whole_beside_a_small_channel() {
     assert!(!document["environment"]["qdiscs"].as_array().unwrap().is_empty());
 }
 
+/// Checks that hold however little is measured.
+fn passed<'a>(document: &'a Value, part: &str) -> Vec<&'a Value> {
+    let checks = document["checks"].as_array().unwrap();
+    let found: Vec<_> = checks.iter().filter(|check| check["name"].as_str().unwrap().contains(part)).collect();
+    assert!(found.iter().all(|check| check["pass"] == true), "{found:?}");
+    found
+}
+
+/// How many cells have this value of a factor.
+fn cells_with(document: &Value, name: &str, value: &str) -> usize {
+    factors(document, name).iter().filter(|found| **found == value).count()
+}
+
+#[test]
+fn pushpull_proxy_measures_every_place_beside_bare_sockets() {
+    let Some(document) = run("pushpull-proxy") else { return };
+    for proxy in ["none", "publisher", "subscriber", "relay", "raw", "raw-relay"] {
+        assert_eq!(cells_with(&document, "proxy", proxy), 2, "{proxy}");
+    }
+    assert_eq!(passed(&document, "lost").len(), 12);
+    let tables = document["tables"].as_array().unwrap();
+    assert_eq!(tables.len(), 2);
+    let relay = tables[0]["rows"].as_array().unwrap().iter().find(|row| row[0] == "relay").unwrap();
+    assert!(relay.as_array().unwrap().iter().all(|text| text != ""), "all six components and their sum: {relay}");
+}
+
+#[test]
+fn pushpull_sizes_are_measured_at_every_distance() {
+    for (experiment, cells) in [("pushpull-1", 32), ("pushpull-2", 32), ("pushpull-3", 32), ("pushpull-4", 48)] {
+        let Some(document) = run(experiment) else { return };
+        assert_eq!(factors(&document, "payload_bytes").len(), cells, "{experiment}");
+        assert_eq!(passed(&document, "lost").len(), cells / 8, "{experiment}");
+    }
+}
+
+#[test]
+fn pushpull_under_load_says_how_many_times_longer() {
+    let Some(document) = run("pushpull-5") else { return };
+    assert_eq!((cells_with(&document, "arm", "alone"), cells_with(&document, "arm", "loaded")), (12, 12));
+    assert_eq!(document["tables"][0]["rows"].as_array().unwrap().len(), 3);
+}
+
+#[test]
+fn velox_counts_what_topics_samples_and_subscribers_cost() {
+    for (experiment, cells) in [("velox-topics", 10), ("velox-cpu", 8), ("velox-subscribers", 4)] {
+        let Some(document) = run(experiment) else { return };
+        assert_eq!(document["cells"].as_array().unwrap().len(), cells, "{experiment}");
+        passed(&document, "lost");
+        assert!(!document["tables"].as_array().unwrap().is_empty(), "{experiment}");
+    }
+}
+
+#[test]
+fn a_conference_goes_on_after_an_outage() {
+    let Some(document) = run("rt-conference") else { return };
+    assert_eq!(passed(&document, "went on after the outage").len(), 5);
+    assert_eq!(cells_with(&document, "arm", "before"), 5);
+}
+
 #[test]
 fn ctrl_c_ends_hogs_and_stopped_processes_too() {
     for name in ["cpu-contention", "isolation"] {

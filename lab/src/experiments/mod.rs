@@ -1,6 +1,7 @@
 //! What can be run. To add one: a module with a type that is an [`Experiment`], and its line in [`experiments`].
 
 mod big_messages;
+mod conference;
 mod cpu_contention;
 mod isolation;
 mod pushpull;
@@ -42,6 +43,7 @@ pub fn experiments() -> &'static [&'static dyn Experiment] {
         &velox::VeloxTopics,
         &velox::VeloxProcessor,
         &velox::VeloxSubscribers,
+        &conference::Conference,
     ]
 }
 

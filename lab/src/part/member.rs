@@ -5,7 +5,7 @@ use super::node::NodeSettings;
 use super::stages::Measured;
 use crate::error::{Error, Result};
 use crate::stalls::Timed;
-use qos::priority::Class;
+use qos::{Class, Reliability};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -154,7 +154,9 @@ fn subscriber(node: &Node, settings: &Settings, stream: &Stream, account: &Share
     let name = format!("/{}/in{}", settings.node.name, stream.topic);
     let builder =
         node.subscriber::<Raw>(&stream.topic).named(name).every(stream.every).carriers([stream.carrier.clone()]);
-    Ok(builder.max_message(most(stream)).callback(move |sample| hold(&note).note(&sample))?)
+    // Streams are repeated until they are whole; datagrams need not be.
+    let reliability = if stream.carrier == "udp" { Reliability::BestEffort } else { Reliability::Reliable };
+    Ok(builder.reliability(reliability).max_message(most(stream)).callback(move |sample| hold(&note).note(&sample))?)
 }
 
 impl Account {

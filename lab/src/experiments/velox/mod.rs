@@ -22,7 +22,7 @@ use crate::part::stages::Measured;
 use crate::part::{Part, Place};
 use crate::run::Lab;
 use crate::stalls::Monitor;
-use qos::priority::Class;
+use qos::Class;
 use serde_json::Value;
 use std::time::{Duration, Instant};
 

@@ -4,7 +4,7 @@ use super::{House, stream};
 use crate::error::Result;
 use crate::experiments::Experiment;
 use crate::experiments::tally::Tally;
-use crate::results::{Bar, Check, Factors, Figure, Findings, Group, Line, Panel, Table, median};
+use crate::results::{Bar, Check, Factors, Findings, Group, Line, Panel, Table, median};
 use crate::run::Lab;
 use std::time::Duration;
 
