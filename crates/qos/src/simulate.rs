@@ -127,10 +127,12 @@ enum Event {
 impl Event {
     fn rank(&self) -> u8 {
         match self {
-            Event::Background { .. } => 0,
-            Event::Publish { .. } | Event::Arrive { .. } => 1,
-            Event::Computed { .. } | Event::Free { .. } => 2,
-            Event::Begin { .. } => 3,
+            // What is done is done, even if something more urgent comes just then.
+            Event::Computed { .. } => 0,
+            Event::Background { .. } => 1,
+            Event::Publish { .. } | Event::Arrive { .. } => 2,
+            Event::Free { .. } => 3,
+            Event::Begin { .. } => 4,
         }
     }
 }
