@@ -8,8 +8,10 @@
 //! | `release` | when samples are published, by pattern |
 //! | `processor` | threads by rank, pre-emptive |
 //! | `outlet` | a queue with its order of service |
+//! | `planned` | a contract as its plan sets it |
 
 mod outlet;
+mod planned;
 mod processor;
 mod release;
 
@@ -19,6 +21,7 @@ use std::collections::BinaryHeap;
 use crate::analysis::stages::{Stages, Step};
 use crate::contract::System;
 use outlet::{Parcel, Queue};
+pub use planned::planned;
 use processor::Processor;
 pub use release::Pattern;
 use release::Releases;
