@@ -4,6 +4,7 @@ use crate::admin::{self, EndReport};
 use crate::carrier::Carrier;
 use crate::channel::flow::Batching;
 use crate::channel::proxy::scaler::Scalers;
+use crate::clock::{ClockOffset, Exchange};
 use crate::codec::Message;
 use crate::control::matching::{check_name, check_pattern};
 use crate::control::{Direction, Document, NodeId, PortId, PortInfo, PullRole};
@@ -12,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::event::EventReader;
 use crate::port::monitor::Monitor;
 use crate::port::{
-    AnyInlet, Histories, Inlet, LOCAL, Outlet, PortRef, PublisherBuilder, SubscriberBuilder, kept_at_publisher,
+    AnyInlet, Histories, Inlet, LOCAL, Outlet, PortRef, PublisherBuilder, Sought, SubscriberBuilder, kept_at_publisher,
 };
 use crate::pull::Identity;
 use qos::Qos;
@@ -228,6 +229,24 @@ impl Node {
         admin::unpack(&answer)
     }
 
+    /// Compares this host's clock with that of another node's host: a few questions and answers, each at most `timeout`. Links
+    /// between nodes travel below all else, so on a busy network the answer is vague, never wrong.
+    ///
+    /// # Errors
+    /// [`Error::Peer`] when the node does not answer, or a clock was set meanwhile.
+    pub fn compare_clock(&self, node: NodeId, timeout: Duration) -> Result<ClockOffset> {
+        const EXCHANGES: usize = 8;
+        let mut exchanges = Vec::with_capacity(EXCHANGES);
+        for _ in 0..EXCHANGES {
+            let asked_ns = linux::clock::monotonic_ns();
+            let admin::Reply::Clock(peer_ns) = self.ask(node, &admin::Request::Clock, timeout)? else {
+                return Err(Error::Peer(format!("node {node} does not tell its clock: it is of another version")));
+            };
+            exchanges.push(Exchange { asked_ns, peer_ns, answered_ns: linux::clock::monotonic_ns() });
+        }
+        ClockOffset::of(&exchanges).ok_or_else(|| Error::Peer(format!("the clock of node {node} jumps")))
+    }
+
     /// Changes the priority of this node's end of the channel between its port `port` and the port `other`: at once and
     /// without reconnecting if they are connected, else as soon as they are. It is kept for when the channel is opened
     /// again. `other` may be `port` itself: the scheduling of all threads of this process.
@@ -254,6 +273,17 @@ impl Node {
             admin::Reply::Settings(reports) => Ok(reports),
             other => Err(Error::Peer(format!("an unexpected answer: {other:?}"))),
         }
+    }
+
+    /// This program is alive: so are all publishers of this node that say so by node ([`qos::LivelinessKind::ByNode`]).
+    pub fn assert_liveliness(&self) {
+        let now = linux::clock::monotonic_ns();
+        for outlet in self.state().outlets() {
+            if outlet.info().qos.liveliness.kind == qos::LivelinessKind::ByNode {
+                outlet.judge().into_iter().for_each(|judge| judge.assert(now));
+            }
+        }
+        self.state().command(Command::Alive(None));
     }
 
     /// Waits until `condition` holds, looking again whenever a channel, port or node came or went; `false` when
@@ -317,6 +347,12 @@ impl Node {
             )));
         }
         request.qos.check().map_err(|wrong| Error::Usage(format!("QoS: {wrong}")))?;
+        let message = M::description().as_ref().clone();
+        // A subscriber that takes any type looks for them in each publisher's.
+        if direction == Direction::Publisher || message.schema.is_some() {
+            Sought::find(message.schema.as_ref(), &request.qos.key, request.qos.filter.as_ref())
+                .map_err(|wrong| Error::Usage(format!("QoS: key or filter: {wrong}")))?;
+        }
         request.priority.check().map_err(|wrong| Error::Usage(wrong.to_string()))?;
         let carriers = state.check_carriers(request.carriers.as_deref())?;
         if request.answers.is_some_and(|answers| answers.node != self.id()) {
@@ -333,7 +369,6 @@ impl Node {
             None => state.default_port_name(&request.topic, direction, port),
         };
         state.reserve_name(&name)?;
-        let message = M::description().as_ref().clone();
         Ok((
             port,
             PortInfo {

@@ -255,6 +255,7 @@ impl Control {
         incarnation: u64,
         same_clock: bool,
     ) -> Channel {
+        let sends = self.begin_policies((publisher, subscriber), (offered, asked), carrier);
         Channel {
             id: NEXT.fetch_add(1, Ordering::Relaxed),
             publisher,
@@ -269,6 +270,7 @@ impl Control {
             proxied: None,
             replaces: None,
             selection: Default::default(),
+            sends,
             gate: Default::default(),
             counters: Default::default(),
             closed: Default::default(),
@@ -276,6 +278,7 @@ impl Control {
             cut: Default::default(),
             sockets: Default::default(),
             flow: Default::default(),
+            stages: Default::default(),
             member: Default::default(),
         }
     }
@@ -385,6 +388,9 @@ impl Control {
             && let Ok(mut channels) = inlet.channels().lock()
         {
             channels.retain(|c| !Arc::ptr_eq(c, channel));
+            // A proxy that moved has another channel of the same two.
+            let other = channels.iter().any(|c| c.publisher == channel.publisher);
+            inlet.judge().filter(|_| !other).into_iter().for_each(|judge| judge.left(channel.publisher));
         }
     }
 

@@ -25,6 +25,7 @@ mod incoming;
 mod keep;
 mod mismatch;
 mod news;
+mod policies;
 mod priority;
 mod proxy;
 mod pull;

@@ -5,7 +5,7 @@ mod monitored;
 use super::local::LocalChannel;
 use super::monitor::seat::Seat;
 use super::sample::{Sample, SampleInfo, Storage, TakenSample};
-use super::{Channel, ChannelReport, Histories, kept_at_subscriber};
+use super::{Channel, ChannelReport, Histories, Judge, judge_of_subscriber, kept_at_subscriber};
 use crate::admin::explain::SubscriberState;
 use crate::channel::buffer::{Buffer, Pool};
 use crate::channel::inbound::Inbound;
@@ -93,6 +93,8 @@ pub(crate) struct Inlet<M: Message> {
     halves: PiMutex<Vec<Inbound>>,
     /// Looks at what comes in.
     monitor: Seat,
+    /// Judges what comes in by the port's policies, where they look at samples.
+    judge: Option<Arc<Judge>>,
     /// Keeps what arrives, for those who ask.
     histories: Option<Arc<Histories>>,
 }
@@ -117,10 +119,11 @@ impl<M: Message> Inlet<M> {
             pool: Pool::default(),
             waker: None,
         };
+        let judge = judge_of_subscriber(&info.name, &info.qos);
         let histories = kept_at_subscriber(&info).map(|limits| Arc::new(Histories::new(limits)));
         Self {
-            // What is kept has to be encoded.
-            on_publisher: on_publisher && histories.is_none(),
+            // What is kept or judged has to be encoded.
+            on_publisher: on_publisher && histories.is_none() && judge.is_none(),
             histories,
             info,
             sink,
@@ -138,7 +141,14 @@ impl<M: Message> Inlet<M> {
             channels: Mutex::new(Vec::new()),
             halves: PiMutex::new(Vec::new()),
             monitor: Seat::default(),
+            judge,
         }
+    }
+
+    /// Whether the port's policies let a sample pass.
+    #[inline]
+    fn takes(&self, info: &SampleInfo, payload: &Payload<'_>) -> bool {
+        self.judge.as_ref().is_none_or(|judge| judge.takes(info, payload.bytes()))
     }
 
     /// A value of this process, handed over as it is: for callbacks on the publisher's thread.
@@ -328,6 +338,8 @@ pub(crate) trait AnyInlet: Send + Sync {
     fn reports(&self) -> Vec<ChannelReport>;
     /// Where a monitor of the input sits.
     fn monitor(&self) -> &Seat;
+    /// What judges by the port's policies.
+    fn judge(&self) -> Option<&Arc<Judge>>;
     /// What it keeps, if it does.
     fn histories(&self) -> Option<&Arc<Histories>>;
     /// Waits at most a tick for a sample that its monitor keeps back, and delivers those that are due.
@@ -338,6 +350,9 @@ pub(crate) trait AnyInlet: Send + Sync {
 
 impl<M: Message> AnyInlet for Inlet<M> {
     fn deliver(&self, delivery: Delivery<'_>) {
+        if !self.takes(&delivery.info, &delivery.payload) {
+            return;
+        }
         if let Some(histories) = &self.histories {
             histories.keep_arrived(&delivery.info, &delivery.payload);
         }
@@ -389,6 +404,7 @@ impl<M: Message> AnyInlet for Inlet<M> {
             undecodable: self.undecodable.load(Ordering::Relaxed),
             in_callback: self.in_callback.load(Ordering::Relaxed),
             has_callback: !self.keeps(),
+            policies: self.judge.as_ref().map(|judge| judge.counts()).unwrap_or_default(),
         }
     }
     fn typed(self: Arc<Self>) -> Arc<dyn Any + Send + Sync> {
@@ -414,6 +430,9 @@ impl<M: Message> AnyInlet for Inlet<M> {
     }
     fn monitor(&self) -> &Seat {
         &self.monitor
+    }
+    fn judge(&self) -> Option<&Arc<Judge>> {
+        self.judge.as_ref()
     }
     fn histories(&self) -> Option<&Arc<Histories>> {
         self.histories.as_ref()
@@ -446,6 +465,9 @@ impl<M: Message> LocalChannel<M> for Inlet<M> {
     }
     fn buffer(&self, info: SampleInfo, buffer: &Arc<Buffer>) {
         trace::step(Step::Deliver);
+        if !self.takes(&info, &Payload::Pooled(buffer)) {
+            return;
+        }
         if let Some(histories) = &self.histories {
             histories.keep_arrived(&info, &Payload::Pooled(buffer));
         }

@@ -7,6 +7,7 @@ mod local;
 pub mod monitor;
 mod outlet;
 mod policies;
+mod policy;
 mod publisher;
 mod pulled;
 mod round;
@@ -18,6 +19,10 @@ pub(crate) use histories::{Histories, kept_at_publisher, kept_at_subscriber};
 pub(crate) use inlet::{AnyInlet, Delivery, Inlet, Payload, Sink};
 pub(crate) use local::LOCAL;
 pub(crate) use outlet::{AnyOutlet, Outlet, Way};
+pub use policy::PolicyCounts;
+pub(crate) use policy::{
+    Judge, News, SentSelection, Sought, Writer, judge_of_publisher, judge_of_subscriber, topic_number,
+};
 pub use publisher::{Loan, Publisher, PublisherBuilder};
 pub use pulled::{Origin, PullFrom, Pulled};
 pub use sample::{Sample, SampleInfo, TakenSample};
@@ -28,6 +33,7 @@ use crate::carrier::{Interrupt, SharedSocket};
 use crate::channel::flow::Flow;
 use crate::channel::proxy::{Gate, Provenance, Proxied, Selection};
 use crate::control::{NodeId, PortId};
+use crate::stages::{Measured, Stages, StagesReport};
 use serde::Serialize;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Arc, OnceLock, Weak};
@@ -130,6 +136,8 @@ pub struct Channel {
     pub(crate) selection: Selection,
     /// Set while its proxy moves.
     pub(crate) gate: Gate,
+    /// Which samples are sent on it by their content and distance in time; `None`: all.
+    pub(crate) sends: Option<SentSelection>,
     /// What happened on it.
     pub counters: Counters,
     pub(crate) closed: AtomicBool,
@@ -139,6 +147,8 @@ pub struct Channel {
     pub(crate) sockets: OnceLock<Vec<SharedSocket>>,
     /// What sends it, at a publisher with a flow.
     pub(crate) flow: OnceLock<Weak<Flow>>,
+    /// Where the time of its samples goes, while somebody wants to know. Its flow notes there, too.
+    pub(crate) stages: Arc<Stages>,
     /// Its subscriber's number in the flow of a group.
     pub(crate) member: OnceLock<u64>,
 }
@@ -202,6 +212,12 @@ impl Channel {
     /// The flow that sends it, at a publisher that has one and while it goes on.
     pub(crate) fn sent_by(&self) -> Option<Arc<Flow>> {
         self.flow.get().and_then(Weak::upgrade)
+    }
+
+    /// Whether a message that is published at `now` is sent on it. Asked once for each sample, by the publishing thread.
+    #[inline]
+    pub(crate) fn takes(&self, bytes: &[u8], now: u64) -> bool {
+        self.sends.as_ref().is_none_or(|selection| selection.takes(bytes, now))
     }
 
     /// A message is larger than the subscriber takes.
@@ -277,6 +293,21 @@ pub struct ChannelReport {
 }
 
 impl Channel {
+    /// Where the time of its samples went, if that is measured.
+    pub(crate) fn stages_report(&self, end: &str) -> Option<StagesReport> {
+        let Measured { every, missed, stages } = self.stages.figures()?;
+        Some(StagesReport {
+            topic: self.topic.clone(),
+            publisher: self.publisher_name.clone(),
+            subscriber: self.subscriber_name.clone(),
+            carrier: self.carrier.clone(),
+            end: end.to_owned(),
+            every,
+            missed,
+            stages_us: stages.into_iter().map(|(stage, figures)| (stage.name().to_owned(), figures)).collect(),
+        })
+    }
+
     pub(crate) fn report(&self, end: &str, waiting: usize) -> ChannelReport {
         let flow = self.flow.get().and_then(Weak::upgrade);
         let (repeated, strange) = flow.map(|flow| flow.repeated()).unwrap_or_default();

@@ -243,6 +243,11 @@ impl<M: Message> Subscriber<M> {
         self.inlet.reports()
     }
 
+    /// What the port's policies dropped or noticed so far.
+    pub fn policy_counts(&self) -> super::PolicyCounts {
+        self.inlet.state().policies
+    }
+
     /// Samples dropped because they were not taken in time.
     pub fn dropped(&self) -> u64 {
         self.inlet.dropped()
