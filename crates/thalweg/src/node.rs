@@ -2,7 +2,7 @@
 
 use crate::admin::{self, EndReport};
 use crate::carrier::Carrier;
-use crate::channel::flow::Batching;
+use crate::channel::flow::Sending;
 use crate::codec::Message;
 use crate::control::matching::{check_name, check_pattern};
 use crate::control::{Direction, Document, NodeId, PortId, PortInfo, PullRole};
@@ -119,7 +119,7 @@ pub struct PortRequest {
     pub(crate) topic: String,
     pub(crate) qos: Qos,
     pub(crate) carriers: Option<Vec<String>>,
-    pub(crate) batching: Option<Batching>,
+    pub(crate) sending: Sending,
     pub(crate) answers: Option<PortRef>,
     pub(crate) monitor: Option<Box<dyn Monitor>>,
     pub(crate) reader: Option<Reader>,
@@ -134,7 +134,7 @@ impl PortRequest {
             topic: topic.to_owned(),
             qos: Qos::default(),
             carriers: None,
-            batching: None,
+            sending: Sending::default(),
             answers: None,
             monitor: None,
             reader: None,
@@ -274,7 +274,7 @@ impl Node {
         let outlet = Arc::new(Outlet::<M>::new(info.clone(), me, incarnation, histories));
         LOCAL.publishers().insert(me, outlet.clone());
         self.state().set_priority(port, request.priority);
-        self.state().add_outlet(port, outlet.clone(), request.batching);
+        self.state().add_outlet(port, outlet.clone(), request.sending);
         self.keep(port, &End::Out(outlet.clone()), request.monitor, request.reader);
         self.state().command(Command::PortAdded(port, info));
         Ok(outlet)
