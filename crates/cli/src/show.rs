@@ -74,6 +74,7 @@ impl Shown<'_> {
         object.insert("seq".into(), json!(self.info.seq));
         // As text: numbers of JSON are exact up to 2^53 only.
         object.insert("id".into(), json!(format!("{}:{}", self.info.incarnation, self.info.seq)));
+        object.insert("historical".into(), json!(self.info.historical));
         object.insert("source_ns".into(), json!(self.info.source_ns));
         object.insert("received_ns".into(), json!(self.info.received_ns));
         object.insert("latency_us".into(), json!(self.info.latency_ns().map(microseconds)));

@@ -3,17 +3,13 @@
 use crate::failure::Result;
 use crate::output::{line, micros, tell};
 use crate::priority::Given;
-use crate::quantity;
 use crate::session::{Common, Session};
 use crate::show::{Origins, Shown};
 use crate::signals::TICK;
 use crate::statistics::Latencies;
 use crate::tap::{Callback, Scaled, Tap, Target};
 use clap::Args;
-use std::collections::HashMap;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::time::Duration;
-use thalweg::control::{NodeId, PortId};
 use thalweg::port::SampleInfo;
 
 /// Print the samples of a topic, typed content as JSON, strings as text, other bytes in hexadecimal
@@ -28,9 +24,6 @@ pub struct Arguments {
     target: Target,
     #[command(flatten)]
     scaled: Scaled,
-    /// Only samples published at least this long after the one before, per publisher: 20ms
-    #[arg(long, value_name = "DURATION", value_parser = quantity::duration, allow_negative_numbers = true)]
-    min_separation: Option<Duration>,
     /// End after this many samples
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
@@ -59,8 +52,7 @@ const AHEAD: usize = 16;
 pub fn run(arguments: &Arguments) -> Result {
     let mut session = arguments.common.open("sub")?;
     let (tell, told) = sync_channel(AHEAD);
-    let separation = arguments.min_separation;
-    let callback = move || forward(tell.clone(), Separation::new(separation));
+    let callback = move || forward(tell.clone());
     let (given, scaled) = (Some(arguments.given.clone()), arguments.scaled.clone());
     let tap = Tap::with(&session, &arguments.target, given, scaled, callback)?;
     let mut printer = Printer { arguments, origins: Origins::default(), printed: 0, latencies: Latencies::new() };
@@ -69,12 +61,10 @@ pub fn run(arguments: &Arguments) -> Result {
     outcome
 }
 
-fn forward(tell: SyncSender<Arrived>, mut separation: Separation) -> Callback {
+fn forward(tell: SyncSender<Arrived>) -> Callback {
     Box::new(move |sample| {
-        if separation.takes(sample.info()) {
-            // An error means that nobody prints any more: the verb is about to end.
-            let _ = tell.send(Arrived { info: *sample.info(), bytes: sample.to_vec() });
-        }
+        // An error means that nobody prints any more: the verb is about to end.
+        let _ = tell.send(Arrived { info: *sample.info(), bytes: sample.to_vec() });
     })
 }
 
@@ -90,32 +80,6 @@ fn print_all(printer: &mut Printer<'_>, session: &mut Session, mut tap: Tap, tol
     drop(told);
     drop(tap);
     Ok(())
-}
-
-/// Which samples are far enough apart.
-struct Separation {
-    separation_ns: u64,
-    last: HashMap<(NodeId, PortId), u64>,
-}
-
-impl Separation {
-    fn new(separation: Option<Duration>) -> Self {
-        let separation_ns = separation.map_or(0, |s| u64::try_from(s.as_nanos()).unwrap_or(u64::MAX));
-        Self { separation_ns, last: HashMap::new() }
-    }
-
-    fn takes(&mut self, info: &SampleInfo) -> bool {
-        if self.separation_ns == 0 {
-            return true;
-        }
-        let publisher = (info.node, info.port);
-        let last = self.last.get(&publisher);
-        let takes = last.is_none_or(|last| info.source_ns.saturating_sub(*last) >= self.separation_ns);
-        if takes {
-            self.last.insert(publisher, info.source_ns);
-        }
-        takes
-    }
 }
 
 struct Printer<'a> {
@@ -157,34 +121,5 @@ impl Printer<'_> {
             None if self.printed > 0 => tell("no latency: the publisher's clock is not this host's"),
             None => {}
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn info(seq: u64, source_ns: u64) -> SampleInfo {
-        let (node, port) = (NodeId(1), PortId(1));
-        SampleInfo {
-            node,
-            port,
-            incarnation: 1,
-            seq,
-            source_ns,
-            received_ns: source_ns,
-            same_clock: true,
-            historical: false,
-            scaled: None,
-        }
-    }
-
-    #[test]
-    fn separation_is_by_distance_in_time() {
-        let mut all = Separation::new(None);
-        assert!((1..=7).all(|seq| all.takes(&info(seq, 0))));
-        let mut apart = Separation::new(Some(Duration::from_nanos(20)));
-        let taken: Vec<u64> = (1..=6).filter(|seq| apart.takes(&info(*seq, seq * 8))).collect();
-        assert_eq!(taken, [1, 4]);
     }
 }

@@ -6,8 +6,9 @@ use crate::priority::Given;
 use crate::quantity;
 use crate::session::Session;
 use clap::Args;
-use qos::{Place, Qos, Reliability, Scale};
-use thalweg::channel::proxy::Selection;
+use qos::{Filter, Place, Qos, Reliability, Scale};
+use std::time::Duration;
+use thalweg::channel::proxy::{Picture, Selection};
 use thalweg::codec::Untyped;
 use thalweg::control::matching::topic_matches;
 use thalweg::control::{Direction, PortInfo};
@@ -41,9 +42,24 @@ pub struct Scaled {
     /// Only P of every Q samples, evenly spread: 4/5 of 10 Hz are 8 Hz
     #[arg(long, value_name = "P/Q")]
     rate: Option<Selection>,
+    /// Only pictures of at most this size, in pixels; of points, at most as many: 320x240
+    #[arg(long, value_name = "WxH")]
+    picture: Option<Picture>,
     /// Where the others are left out: publisher, subscriber or relay:NAME [default: publisher, before they are sent]
     #[arg(long, value_name = "PLACE")]
     proxy: Option<Place>,
+    /// Only samples published at least this long after the one before: 20ms
+    #[arg(long, value_name = "DURATION", value_parser = quantity::duration, allow_negative_numbers = true)]
+    min_separation: Option<Duration>,
+    /// Only samples for which this holds, evaluated by the publisher: "speed > 3 AND name LIKE 'arm%'"
+    #[arg(long, value_name = "EXPRESSION", value_parser = filter)]
+    filter: Option<Filter>,
+}
+
+fn filter(text: &str) -> std::result::Result<Filter, String> {
+    let filter = Filter { expression: text.to_owned(), parameters: Vec::new() };
+    qos::expression::Expression::parse(&filter).map_err(|wrong| wrong.to_string())?;
+    Ok(filter)
 }
 
 impl Scaled {
@@ -51,6 +67,10 @@ impl Scaled {
         let every = self.every.map(Scale::Every);
         let rate = self.rate.map(|rate| Scale::Rate { p: rate.part(), q: rate.whole() });
         qos.scale = every.or(rate).unwrap_or(qos.scale);
+        qos.separation = self.min_separation.or(qos.separation);
+        qos.filter = self.filter.clone().or_else(|| qos.filter.take());
+        let picture = self.picture.map(|picture| (picture.width.into(), picture.height.into()));
+        qos.picture = picture.or(qos.picture);
         qos.place = self.proxy.clone().unwrap_or_else(|| qos.place.clone());
     }
 }

@@ -4,6 +4,7 @@ pub mod analysis;
 pub mod assignment;
 pub mod blocking;
 pub mod contract;
+pub mod expression;
 pub mod network;
 pub mod placement;
 pub mod plan;

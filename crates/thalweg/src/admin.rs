@@ -81,6 +81,11 @@ pub enum Request {
         /// What changes of how and where; what the subscriber's QoS says is the default.
         changes: ProxyChanges,
     },
+    /// To a subscriber's node: a publisher is alive, also if it publishes nothing now.
+    Alive {
+        /// Publisher's port name.
+        publisher: String,
+    },
     /// To the node of either port: what it knows of the two.
     Explain {
         /// Publisher's port name.

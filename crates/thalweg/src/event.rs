@@ -78,6 +78,43 @@ pub enum Event {
         /// The channel has a thread of its own from now on.
         isolated: bool,
     },
+    /// Samples did not come (at a subscriber) or were not published (at a publisher) within the deadline. What is counted is
+    /// told at most once a second.
+    DeadlineMissed {
+        /// The port's name.
+        port: String,
+        /// Deadlines missed since this was told last: one for each period and instance.
+        missed: u64,
+        /// In all.
+        total: u64,
+    },
+    /// Samples came later than the latency budget; they were delivered.
+    BudgetExceeded {
+        /// Subscriber's port name.
+        subscriber: String,
+        /// How many since this was told last.
+        late: u64,
+        /// In all.
+        total: u64,
+    },
+    /// Samples were rejected: they are of more instances than the subscriber's limit.
+    SampleRejected {
+        /// Subscriber's port name.
+        subscriber: String,
+        /// How many since this was told last.
+        rejected: u64,
+        /// In all.
+        total: u64,
+    },
+    /// A publisher gives no sign of life within its lease, or does again.
+    LivelinessChanged {
+        /// Publisher's port name.
+        publisher: String,
+        /// Name of the subscriber that waits for it; `None`: told at the publisher itself.
+        subscriber: Option<String>,
+        /// Whether it is alive now.
+        alive: bool,
+    },
     /// Another port has the same name.
     NameTaken {
         /// The name.
@@ -125,6 +162,20 @@ impl fmt::Display for Event {
                     f,
                     "{publisher} → {subscriber}: the callback held a shared thread for {took_us} µs ({count} times so far){then}"
                 )
+            }
+            Event::DeadlineMissed { port, missed, total } => {
+                write!(f, "{port} missed {missed} deadlines, {total} in all")
+            }
+            Event::BudgetExceeded { subscriber, late, total } => {
+                write!(f, "{subscriber} got {late} samples later than its latency budget, {total} in all")
+            }
+            Event::SampleRejected { subscriber, rejected, total } => {
+                write!(f, "{subscriber} rejected {rejected} samples of more instances than its limit, {total} in all")
+            }
+            Event::LivelinessChanged { publisher, subscriber, alive } => {
+                let now = if *alive { "is alive again" } else { "gives no sign of life within its lease" };
+                let told = subscriber.as_ref().map_or(String::new(), |port| format!(", {port} waits for it"));
+                write!(f, "{publisher} {now}{told}")
             }
             Event::NameTaken { name, holder } => write!(f, "the port name {name} is also held by {holder}"),
             Event::PriorityChanged { publisher, subscriber, change } => {

@@ -106,6 +106,7 @@ pub struct Accepted {
 /// A refusal.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Refused {
+    /// `relay` (what hosts a proxy takes no more, or has no source), `picture` (there is no scaler for the type),
     /// `version`, `realm`, `node`, `port`, `topic`, `system`, `answers` (they have a channel on the connection of their
     /// questions), or what a [`Mismatch`](crate::control::matching::Mismatch) names.
     pub policy: String,

@@ -3,6 +3,7 @@
 use crate::admin::{self, EndReport};
 use crate::carrier::Carrier;
 use crate::channel::flow::Sending;
+use crate::channel::proxy::scaler::Scalers;
 use crate::codec::Message;
 use crate::control::matching::{check_name, check_pattern};
 use crate::control::{Direction, Document, NodeId, PortId, PortInfo, PullRole};
@@ -11,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::event::EventReader;
 use crate::port::monitor::Monitor;
 use crate::port::{
-    AnyInlet, Histories, Inlet, LOCAL, Outlet, PortRef, PublisherBuilder, SubscriberBuilder, kept_at_publisher,
+    AnyInlet, Histories, Inlet, LOCAL, Outlet, PortRef, PublisherBuilder, Sought, SubscriberBuilder, kept_at_publisher,
 };
 use crate::pull::Identity;
 use qos::Qos;
@@ -55,6 +56,8 @@ pub struct Settings {
     pub around: Around,
     /// Hosts proxies for other nodes, within these limits. Default: no.
     pub relay: Option<RelayLimits>,
+    /// What makes samples smaller for subscribers that ask for small pictures, besides what Thalweg has itself.
+    pub scalers: Scalers,
 }
 
 /// What a relay carries for others at most; further ones are refused with the limit.
@@ -100,6 +103,7 @@ impl Default for Settings {
             lock_memory: false,
             around: Around::default(),
             relay: None,
+            scalers: Scalers::default(),
         }
     }
 }
@@ -252,6 +256,17 @@ impl Node {
         }
     }
 
+    /// This program is alive: so are all publishers of this node that say so by node ([`qos::LivelinessKind::ByNode`]).
+    pub fn assert_liveliness(&self) {
+        let now = linux::clock::monotonic_ns();
+        for outlet in self.state().outlets() {
+            if outlet.info().qos.liveliness.kind == qos::LivelinessKind::ByNode {
+                outlet.judge().into_iter().for_each(|judge| judge.assert(now));
+            }
+        }
+        self.state().command(Command::Alive(None));
+    }
+
     /// Waits until `condition` holds, looking again whenever a channel, port or node came or went; `false` when
     /// `timeout` passed first.
     pub fn wait_until(&self, timeout: Duration, condition: impl Fn() -> bool) -> bool {
@@ -313,6 +328,12 @@ impl Node {
             )));
         }
         request.qos.check().map_err(|wrong| Error::Usage(format!("QoS: {wrong}")))?;
+        let message = M::description().as_ref().clone();
+        // A subscriber that takes any type looks for them in each publisher's.
+        if direction == Direction::Publisher || message.schema.is_some() {
+            Sought::find(message.schema.as_ref(), &request.qos.key, request.qos.filter.as_ref())
+                .map_err(|wrong| Error::Usage(format!("QoS: key or filter: {wrong}")))?;
+        }
         request.priority.check().map_err(|wrong| Error::Usage(wrong.to_string()))?;
         let carriers = state.check_carriers(request.carriers.as_deref())?;
         if request.answers.is_some_and(|answers| answers.node != self.id()) {
@@ -329,7 +350,6 @@ impl Node {
             None => state.default_port_name(&request.topic, direction, port),
         };
         state.reserve_name(&name)?;
-        let message = M::description().as_ref().clone();
         Ok((
             port,
             PortInfo {
@@ -370,6 +390,7 @@ impl Drop for Handle {
         self.state.readers.close();
         self.state.senders.close();
         self.state.questions.close();
+        self.state.fetches.close();
     }
 }
 

@@ -88,6 +88,11 @@ fn codec() {
 fn operations() {
     run("operations");
 }
+#[cfg(feature = "pictures")]
+#[test]
+fn pictures() {
+    run("pictures");
+}
 #[test]
 fn administration() {
     run("administration");
@@ -98,5 +103,5 @@ fn pull() {
 }
 #[test]
 fn every_body_is_run() {
-    assert_eq!(fuzz::all().len(), 8, "a body without a test here");
+    assert_eq!(fuzz::all().len(), if cfg!(feature = "pictures") { 9 } else { 8 }, "a body without a test here");
 }

@@ -4,8 +4,10 @@
 use qos::{Place, Scale};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
+use thalweg::channel::proxy::Picture;
+use thalweg::channel::proxy::scaler::{Scaler, Scalers, Unscalable};
 use thalweg::codec::Raw;
-use thalweg::{Node, Publisher, RelayLimits, SampleInfo, Settings, Subscriber};
+use thalweg::{Node, Publisher, RelayLimits, Sample, SampleInfo, Settings, Subscriber};
 
 const LONG: Duration = Duration::from_secs(20);
 
@@ -126,6 +128,69 @@ fn a_full_relay_refuses_and_the_publisher_serves() {
     eventually("the second is served by the publisher", || place(&second) == Some(Place::Publisher));
     let told: Vec<String> = std::iter::from_fn(|| events.wait(Duration::ZERO)).map(|event| event.to_string()).collect();
     assert!(told.iter().any(|text| text.contains("at most 1 proxies")), "{told:?}");
+}
+
+/// Leaves the first `width` bytes of a message. One that is empty cannot be scaled.
+struct Cut;
+
+impl Scaler for Cut {
+    fn scale(&mut self, message: &[u8], picture: Picture, out: &mut Vec<u8>) -> Result<(), Unscalable> {
+        if message.is_empty() {
+            return Err(Unscalable("it is empty".into()));
+        }
+        out.extend_from_slice(&message[..message.len().min(picture.width.into())]);
+        Ok(())
+    }
+}
+
+/// A user's scaler at the publisher, at the subscriber and at a relay; with every second sample left out besides.
+#[test]
+fn messages_are_made_smaller_at_each_place() {
+    let scalers = || Scalers::default().with("/numbers", || Cut);
+    let open = |name| Node::with_settings(Settings { scalers: scalers(), ..settings("scaler", name) }).unwrap();
+    let with_relay = Settings { relay: Some(RelayLimits::default()), scalers: scalers(), ..settings("scaler", "gate") };
+    let _gate = Node::with_settings(with_relay).unwrap();
+    let (a, b) = (open("a"), open("b"));
+    let mut publisher = a.publisher::<Raw>("/numbers").named("/out").open().unwrap();
+    let places = [Place::Publisher, Place::Subscriber, at_relay()];
+    let ports: Vec<_> = places
+        .iter()
+        .map(|place| {
+            let (tell, told) = channel();
+            let builder = b.subscriber::<Raw>("/numbers").every(2).picture(10, 1).proxy(place.clone());
+            let tell = move |sample: Sample<'_, Raw>| {
+                let _ = tell.send((*sample.info(), sample.len()));
+            };
+            (builder.callback(tell).unwrap(), told)
+        })
+        .collect();
+    for ((port, _), wanted) in ports.iter().zip(&places) {
+        eventually("it is served", || place(port).as_ref() == Some(wanted));
+    }
+    for size in [0, 0, 5, 5, 100, 100, 10, 10] {
+        publisher.publish(&vec![7; size]).unwrap();
+    }
+    for ((_, told), place) in ports.iter().zip(&places) {
+        let got: Vec<_> = (0..3).map(|_| told.recv_timeout(LONG).unwrap_or_else(|_| panic!("at {place}"))).collect();
+        let found: Vec<_> = got.iter().map(|(info, size)| (info.seq, *size)).collect();
+        assert_eq!(found, [(4, 5), (6, 10), (8, 10)], "at {place}: the second was empty");
+        let info = got[0].0;
+        assert_eq!((info.node, info.scaled.unwrap().picture.unwrap().width), (a.id(), 10));
+    }
+}
+
+#[test]
+fn a_type_that_nobody_can_scale_is_refused_with_its_name() {
+    let (a, b) = (node("unscalable", "a"), node("unscalable", "b"));
+    let mut events = b.events();
+    let _publisher = a.publisher::<(u32, u32)>("/numbers").open().unwrap();
+    let _port = b.subscriber::<(u32, u32)>("/numbers").picture(10, 1).open().unwrap();
+    loop {
+        let event = events.wait(LONG).expect("an event that names the type").to_string();
+        if event.contains("types that it can scale, not array<u32,2>") {
+            return;
+        }
+    }
 }
 
 /// The relay dies: the publisher serves. It is there again: it serves again, without gap or duplicate.

@@ -3,6 +3,7 @@
 use super::names::list;
 use super::partition::{LONGEST, MOST};
 use super::{Durability, Ownership, Place, PolicyName, PullBuffer, Qos, Queue, Scale};
+use crate::expression::Expression;
 use std::fmt;
 use std::time::Duration;
 
@@ -140,7 +141,11 @@ impl Qos {
         let long = || (format!("filter of {length} bytes"), format!("the limit of {LONGEST_FILTER}"));
         refuse(length > LONGEST_FILTER, long, "shorten it")?;
         let many = || (format!("filter with {parameters} parameters"), format!("the limit of {MOST_PARAMETERS}"));
-        refuse(parameters > MOST_PARAMETERS, many, "%0 to %99 are all there are")
+        refuse(parameters > MOST_PARAMETERS, many, "%0 to %99 are all there are")?;
+        let read = Expression::parse(filter).err();
+        let language =
+            || (read.as_ref().map_or(String::new(), ToString::to_string), "the language of filters".to_owned());
+        refuse(read.is_some(), language, "such as: speed > 3 AND name LIKE 'arm%'")
     }
 }
 
@@ -248,10 +253,14 @@ mod tests {
         assert!(said(|q| q.partition = vec![String::new(); 65]).contains("65 partitions"));
         assert!(said(|q| q.key = vec!["a..b".to_owned()]).contains("key a..b"));
         assert!(said(|q| q.key = vec!["a".to_owned(); 17]).contains("key of 17 fields"));
-        let filter =
-            |length: usize, count| Filter { expression: "x".repeat(length), parameters: vec![String::new(); count] };
+        let filter = |length: usize, count| Filter {
+            expression: format!("{} = 1", "x".repeat(length - 4)),
+            parameters: vec![String::new(); count],
+        };
         assert!(said(|q| q.filter = Some(filter(4097, 0))).contains("filter of 4097 bytes"));
         assert!(said(|q| q.filter = Some(filter(4096, 101))).contains("101 parameters"));
         assert_eq!(said(|q| q.filter = Some(filter(4096, 100))), "fine");
+        let wrong = Filter { expression: "speed >".into(), parameters: Vec::new() };
+        assert!(said(|q| q.filter = Some(wrong.clone())).contains("filter, byte 7"));
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::control::Document;
 use crate::event::Event;
+use crate::port::PolicyCounts;
 use serde::{Deserialize, Serialize};
 
 /// What one node knows of a publisher and a subscriber.
@@ -71,4 +72,6 @@ pub struct SubscriberState {
     pub in_callback: u64,
     /// It has a callback, which the receiving thread runs.
     pub has_callback: bool,
+    /// What its policies dropped or noticed.
+    pub policies: PolicyCounts,
 }

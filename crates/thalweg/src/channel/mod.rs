@@ -8,6 +8,7 @@ pub mod flow;
 pub mod fragment;
 pub mod history;
 pub mod inbound;
+pub mod late;
 pub mod outgoing;
 pub mod proxy;
 pub mod queue;

@@ -8,6 +8,7 @@ mod changes;
 mod gate;
 pub mod handover;
 mod picture;
+pub mod scaler;
 mod selection;
 
 pub use changes::ProxyChanges;

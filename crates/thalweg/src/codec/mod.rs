@@ -12,6 +12,7 @@
 
 mod cdr;
 mod dynamic;
+mod fields;
 mod plain;
 #[cfg(test)]
 mod samples;
@@ -19,6 +20,7 @@ mod schema;
 
 pub use cdr::{from_cdr, to_cdr, to_cdr_into};
 pub use dynamic::{from_json, to_json};
+pub use fields::Fields;
 pub use plain::Plain;
 pub use schema::{Field, Schema, TypeDescription, Variant};
 

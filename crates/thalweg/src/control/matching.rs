@@ -7,6 +7,7 @@
 //! | `**` | any number of segments, none included |
 
 use super::{Direction, PortInfo};
+use crate::port::Sought;
 use std::fmt;
 
 /// Longest name of a topic, a pattern or a port, in bytes.
@@ -158,6 +159,7 @@ pub fn compare(publisher: &PortInfo, subscriber: &PortInfo) -> Match {
     let between: Vec<_> = compare_type(publisher, subscriber)
         .into_iter()
         .chain(policies)
+        .chain(compare_fields(publisher, subscriber))
         .chain(compare_carriers(publisher, subscriber))
         .collect();
     if between.is_empty() { Match::Matched(given_up) } else { Match::Mismatched(between) }
@@ -191,6 +193,16 @@ fn compare_policies(publisher: &PortInfo, subscriber: &PortInfo) -> (Vec<Mismatc
         Ok(given_up) => (from(given_up), Vec::new()),
         Err(between) => (Vec::new(), from(between)),
     }
+}
+
+/// Whether the type has the fields that the subscriber's filter and key look at.
+fn compare_fields(publisher: &PortInfo, subscriber: &PortInfo) -> Option<Mismatch> {
+    let (key, filter) = (&subscriber.qos.key, subscriber.qos.filter.as_ref());
+    let problem = Sought::find(publisher.message.schema.as_ref(), key, filter).err()?;
+    let policy = if filter.is_some() { "filter" } else { "key" };
+    let requested = filter.map_or_else(|| key.join(", "), |filter| filter.expression.clone());
+    let remedy = format!("name fields of the publisher's type: {problem}");
+    Some(Mismatch { policy, offered: format!("type {}", publisher.message.name), requested, remedy })
 }
 
 fn compare_carriers(publisher: &PortInfo, subscriber: &PortInfo) -> Option<Mismatch> {

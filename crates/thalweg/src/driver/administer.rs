@@ -61,6 +61,7 @@ impl Control {
             Ok(admin::Request::Scale { publisher, subscriber, changes }) => {
                 self.set_proxy(&publisher, &subscriber, &changes).map_or_else(admin::Reply::No, |()| admin::Reply::Done)
             }
+            Ok(admin::Request::Alive { publisher }) => self.heard_alive(&publisher),
             Ok(admin::Request::Explain { publisher, subscriber }) => {
                 admin::Reply::Explanation(self.explain(&publisher, &subscriber))
             }

@@ -8,11 +8,12 @@ use super::wanted::{Candidate, Pair, Progress, Route, Wanted, candidates};
 use crate::channel::proxy::Proxy;
 use crate::control::matching::{Match, compare};
 use crate::control::{Direction, Document, PortInfo, PullRole};
+use crate::driver::{Fetch, Holder, Latecomer};
 use crate::event::Event;
 use crate::port::{AnyInlet, Channel, LOCAL, PortRef, Way};
 use crate::pull::Identity;
 use linux::poll::Readiness;
-use qos::Place;
+use qos::{Durability, Place};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
@@ -254,6 +255,7 @@ impl Control {
         incarnation: u64,
         same_clock: bool,
     ) -> Channel {
+        let sends = self.begin_policies((publisher, subscriber), (offered, asked), carrier);
         Channel {
             id: NEXT.fetch_add(1, Ordering::Relaxed),
             publisher,
@@ -268,6 +270,7 @@ impl Control {
             proxied: None,
             replaces: None,
             selection: Default::default(),
+            sends,
             gate: Default::default(),
             counters: Default::default(),
             closed: Default::default(),
@@ -287,6 +290,37 @@ impl Control {
         let clock = self.state.directory().node(node).map(|there| there.clock.clone()).unwrap_or_default();
         let publisher = Identity { node, port, incarnation: channel.incarnation };
         histories.admit(publisher, &wanted.publisher, &clock);
+    }
+
+    /// Samples of a channel wait for its history, where the subscriber gets what was published before it came.
+    pub(super) fn joins_late(&self, pair: Pair, channel: &Channel) -> Option<Arc<Latecomer>> {
+        let wanted = self.wanted.get(&pair)?;
+        let durable = |qos: &qos::Qos| qos.durability == Durability::TransientLocal;
+        // Pictures of the history are not scaled: none is better than large ones.
+        let whole = channel.provenance().is_none_or(|scaled| scaled.picture.is_none());
+        if !(durable(&wanted.publisher.qos) && durable(&wanted.subscriber.qos) && whole) {
+            return None;
+        }
+        let before = wanted.delivered.filter(|(incarnation, _)| *incarnation == channel.incarnation);
+        let late = Arc::new(Latecomer::new(before.map_or(0, |(_, seq)| seq)));
+        channel.gate.wait_for_history(late.clone());
+        Some(late)
+    }
+
+    /// Fetches it, now that the publisher has the channel: what is not in the history comes live.
+    pub(super) fn fetch_history(
+        &self,
+        pair: Pair,
+        channel: &Arc<Channel>,
+        inlet: Arc<dyn AnyInlet>,
+        late: Arc<Latecomer>,
+    ) {
+        let Some(wanted) = self.wanted.get(&pair) else { return late.end(inlet.as_ref()) };
+        let PortRef { node, port } = channel.publisher;
+        let holder = Holder::publisher(&self.state, node, port, &wanted.publisher);
+        let (message, samples) = (wanted.subscriber.message.clone(), wanted.subscriber.qos.history);
+        let channel = channel.clone();
+        self.state.fetches.begin(&self.state, Fetch { channel, inlet, late, holder, message, samples });
     }
 
     pub(super) fn opened(&mut self, pair: Pair, channel: Arc<Channel>) {
@@ -353,6 +387,9 @@ impl Control {
             && let Ok(mut channels) = inlet.channels().lock()
         {
             channels.retain(|c| !Arc::ptr_eq(c, channel));
+            // A proxy that moved has another channel of the same two.
+            let other = channels.iter().any(|c| c.publisher == channel.publisher);
+            inlet.judge().filter(|_| !other).into_iter().for_each(|judge| judge.left(channel.publisher));
         }
     }
 

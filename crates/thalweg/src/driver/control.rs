@@ -4,6 +4,7 @@ use super::FlowNews;
 use super::commands::Asker;
 use super::entries::{Entry, Joining};
 use super::host::{Carried, Guest, Hosted, Hosting};
+use super::policies::Watched;
 use super::priority::ByNames;
 use super::proxy::Move;
 use super::state::NodeState;
@@ -45,6 +46,8 @@ pub(crate) enum Command {
     Moved(Pair),
     /// What the flow with this id has to say.
     Flow(u32, FlowNews),
+    /// A publishing port is alive; `None`: all that show it together.
+    Alive(Option<PortId>),
     /// Everything before it was carried out.
     Barrier(mpsc::Sender<()>),
     /// Ask another node.
@@ -101,6 +104,8 @@ pub(crate) struct Control {
     pub(super) processors: Vec<u16>,
     /// Requests that take a channel from multicast to unicast: number, own and other port.
     pub(super) rehoming: Vec<(u64, (String, String))>,
+    /// Ports with policies that time passes for.
+    pub(super) watched: Vec<Watched>,
     pub(super) counts: BTreeMap<&'static str, u64>,
     pub(super) _endpoint: Option<control::local::LocalEndpoint>,
 }
@@ -151,7 +156,13 @@ impl Control {
         });
         let busy = (!(self.attaching.is_empty() && self.detaching.is_empty() && self.leaving.is_empty()))
             .then(|| Instant::now() + BUSY_PAUSE);
-        wanted.chain(streams).chain(busy).chain(self.next_move()).chain(self.next_look()).min()
+        wanted
+            .chain(streams)
+            .chain(busy)
+            .chain(self.next_move())
+            .chain(self.next_look())
+            .chain(self.next_judgement())
+            .min()
     }
 
     pub(super) fn timers(&mut self, now: Instant) {
@@ -162,6 +173,7 @@ impl Control {
             self.detach(outlet, id);
         }
         self.end_older();
+        self.look_at_policies(now);
         let due: Vec<Pair> = self
             .wanted
             .iter()

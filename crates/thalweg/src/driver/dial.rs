@@ -181,7 +181,7 @@ impl Control {
 
     fn refused(&mut self, dial: &Dial, refused: Refused) {
         let pair = dial.pair;
-        let elsewhere = matches!(refused.policy.as_str(), "carrier" | "system" | "answers");
+        let elsewhere = matches!(refused.policy.as_str(), "carrier" | "system" | "answers" | "relay");
         if dial.moves || dial.proxy.place_is_relay() || elsewhere {
             return self.dial_failed(pair, dial.moves, &format!("refused: {}", refused.remedy));
         }
@@ -251,8 +251,12 @@ impl Control {
     /// The channel is open: its port or a reader thread serves it from now on.
     pub(super) fn begin(&mut self, pair: Pair, inbound: Inbound) {
         let channel = inbound.channel.clone();
+        let (late, inlet) = (self.joins_late(pair, &channel), inbound.inlet.clone());
         // Served before it is told of: who hears of it may ask for its thread.
         self.serve_inbound(pair, inbound);
+        if let Some(late) = late {
+            self.fetch_history(pair, &channel, inlet, late);
+        }
         self.opened(pair, channel.clone());
         self.prioritise_opened(Side::Subscriber, &channel);
     }

@@ -68,7 +68,11 @@ fn is_about(event: &Event, p: &str, s: &str) -> bool {
         | Event::CarrierFailed { publisher, subscriber, .. }
         | Event::PriorityChanged { publisher, subscriber, .. }
         | Event::SlowCallback { publisher, subscriber, .. } => publisher == p && subscriber == s,
-        Event::Undecodable { subscriber, .. } => subscriber == s,
+        Event::Undecodable { subscriber, .. }
+        | Event::BudgetExceeded { subscriber, .. }
+        | Event::SampleRejected { subscriber, .. } => subscriber == s,
+        Event::DeadlineMissed { port, .. } => port == p || port == s,
+        Event::LivelinessChanged { publisher, .. } => publisher == p,
         Event::NameTaken { name, .. } => name == p || name == s,
         Event::Warning { text } => text.split([' ', ':', ';', ',']).any(|word| word == s || word == p),
     }

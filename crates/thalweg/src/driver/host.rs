@@ -9,6 +9,7 @@ pub(super) use load::Carried;
 
 use super::control::Control;
 use super::incoming::answer;
+use crate::channel::proxy::scaler::Scaler;
 use crate::channel::proxy::{Picture, Proxy, Selection};
 use crate::codec::Untyped;
 use crate::control::matching::{Match, compare};
@@ -16,8 +17,8 @@ use crate::control::{Direction, NodeId, PortId, PortInfo};
 use crate::handshake::{Answer, Refused, Request};
 use crate::port::{AnyInlet, AnyOutlet, Channel, Inlet, Outlet, PortRef, Sample, Sink};
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 /// Which stream: its source, and what becomes of its pictures.
@@ -135,20 +136,34 @@ impl Control {
         let Some((offered, incarnation)) = known else {
             return Err(refused(format!("a publisher that it knows, not port {} of {}", source.port.0, source.node)));
         };
+        let scaler = match picture {
+            None => None,
+            Some((picture, _)) => Some((self.scaler(&offered)?, picture)),
+        };
         let number = self.state.next_port();
         let name = format!("/{}/proxy{}", self.state.settings.name, number.0);
         self.state.reserve_name(&name).map_err(|why| refused(why.to_string()))?;
         let info = upstream(&offered, name.clone(), picture);
         let outlet = Arc::new(Outlet::<Untyped>::new(offered.clone(), source, incarnation, None));
-        let forward = outlet.clone();
-        let sink = Sink::callback(move |sample: Sample<'_, Untyped>| forward.forward(sample.info(), &sample));
-        let inlet = Arc::new(Inlet::new(info.clone(), sink, false, false, self.state.events.clone()));
+        let (forward, events) = (outlet.clone(), self.state.events.clone());
+        let inlet = Arc::new_cyclic(|inlet| {
+            let sink = Sink::callback(forwarder(forward, scaler, inlet.clone()));
+            Inlet::new(info.clone(), sink, false, false, events)
+        });
         self.state.add_inlet(number, inlet.clone());
         crate::port::LOCAL.subscribers().insert(PortRef { node: self.state.id, port: number }, inlet.clone());
         self.hosted.insert(key, Hosted { outlet, inlet, port: number, idle_since: Some(Instant::now()) });
         self.connected.insert((offered.name, name), None);
         self.own_port_added(number, info);
         Ok(())
+    }
+
+    fn scaler(&self, offered: &PortInfo) -> Result<Box<dyn Scaler>, Refused> {
+        let found = self.state.settings.scalers.find(&offered.topic, &offered.message);
+        found.ok_or_else(|| {
+            let offered = format!("types that it can scale, not {}", offered.message.name);
+            Refused { policy: "picture".into(), ..refused(offered) }
+        })
     }
 
     /// A channel of this node opened: perhaps the source that somebody waits for.
@@ -230,6 +245,27 @@ fn hosting(request: &Request) -> Hosting {
     let source = PortRef { node: request.to_node, port: request.to_port };
     let picture = |proxy: &Proxy| Some((proxy.picture?, Proxy::sent(Some(proxy))));
     (source, request.proxy.as_ref().and_then(picture))
+}
+
+/// What is done with each sample of a source. One that cannot be scaled is left out, and counted as one that could not be
+/// decoded.
+fn forwarder(
+    outlet: Arc<Outlet<Untyped>>,
+    mut scaler: Option<(Box<dyn Scaler>, Picture)>,
+    inlet: Weak<Inlet<Untyped>>,
+) -> impl FnMut(Sample<'_, Untyped>) + Send {
+    let mut scaled = Vec::new();
+    move |sample| {
+        let Some((scaler, picture)) = &mut scaler else { return outlet.forward(sample.info(), &sample) };
+        scaled.clear();
+        match scaler.scale(&sample, *picture, &mut scaled) {
+            Ok(()) => outlet.forward(sample.info(), &scaled),
+            Err(why) => {
+                let inlet = inlet.upgrade();
+                inlet.iter().for_each(|inlet| inlet.cannot_decode(&why.to_string()));
+            }
+        }
+    }
 }
 
 /// The subscriber that takes a stream from its source: whole, as it is offered, and connected by name alone.

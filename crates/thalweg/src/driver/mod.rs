@@ -7,6 +7,7 @@
 //! | `reader` | ≤ 8, and one per channel with a priority of its own | one channel each, blocking |
 //! | `read-CLASS` | ≤ 1 per class | all further channels of the class |
 //! | `send-CLASS` | ≤ 1 per class | drains flows whose socket was full, flushes batches |
+//! | `history` | ≤ 1 | fetches what was published before, for late joiners |
 //! | `pull` | ≤ 1 | answers questions to histories, 32 at a time |
 //! | `repeats` | ≤ 1 | hears the subscribers of reliable flows over datagrams, and repeats |
 //! | `send-FLOW` | one per channel with scheduling or processors of its own | sends all its samples |
@@ -24,6 +25,7 @@ mod incoming;
 mod keep;
 mod mismatch;
 mod news;
+mod policies;
 mod priority;
 mod proxy;
 mod pull;
@@ -38,7 +40,7 @@ mod wrap;
 pub(crate) use commands::{Administration, End, Reader};
 pub(crate) use control::{Command, Control};
 pub(crate) use entries::Reply;
-pub(crate) use pull::{Asked, Asking, Holder, Questions, read_answer};
+pub(crate) use pull::{Asked, Asking, Fetch, Fetches, Holder, Latecomer, Questions, read_answer};
 pub(crate) use reader::{Readers, guarded};
 pub(crate) use sender::{FlowNews, Own, Senders};
 pub(crate) use state::NodeState;

@@ -20,6 +20,10 @@ impl Control {
             Command::Begin { questions, answers } => self.answers_ready(*questions, answers),
             Command::Moved(pair) => self.proxy_moved(pair),
             Command::Flow(flow, news) => self.flow_news(flow, news),
+            Command::Alive(port) => {
+                let ports = port.map_or_else(|| self.alive_by_node(), |port| vec![port]);
+                self.tell_alive(ports);
+            }
             Command::Barrier(reached) => drop(reached.send(())),
             Command::Call { to, request, answer } => self.call(to, request, answer),
         }
@@ -94,6 +98,7 @@ impl Control {
     pub(super) fn own_port_added(&mut self, port: PortId, info: PortInfo) {
         let me = PortRef { node: self.state.id, port };
         self.load_kept(&info);
+        self.watch_policies(port);
         if info.direction == Direction::Subscriber {
             let others: Vec<_> = {
                 let directory = self.state.directory();
@@ -121,6 +126,7 @@ impl Control {
             self.cut_wanted(pair, "the port closed");
         }
         self.groups.retain(|(outlet, ..), _| *outlet != port);
+        self.unwatch_policies(port);
         self.announce(Change { removed: vec![port], ..Change::default() });
     }
 

@@ -189,8 +189,8 @@ impl Control {
         let state = self.state.clone();
         let taken_over = Box::new(move || state.command(Command::Moved(pair)));
         let passage = Arc::new(Passage::new(Handover::new(selection, last, depth.max(LEAST_HELD)), taken_over));
-        inbound.channel.gate.shut(Role::New, passage.clone());
-        old.gate.shut(Role::Old, passage.clone());
+        inbound.channel.gate.shut(Role::New, inbound.inlet.as_ref(), passage.clone());
+        old.gate.shut(Role::Old, inbound.inlet.as_ref(), passage.clone());
         moving.stage = Stage::Passing(inbound.channel.clone(), passage);
         self.serve_inbound(pair, inbound);
     }

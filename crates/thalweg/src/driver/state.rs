@@ -2,7 +2,7 @@
 
 use super::commands::Administration;
 use super::control::Command;
-use super::{FlowNews, Questions, Readers, Senders};
+use super::{Fetches, FlowNews, Questions, Readers, Senders};
 use crate::channel::flow::Sending;
 use crate::control::directory::Directory;
 use crate::control::local::Users;
@@ -35,6 +35,7 @@ pub(crate) struct NodeState {
     pub readers: Readers,
     pub senders: Arc<Senders>,
     pub questions: Questions,
+    pub fetches: Fetches,
     pub budget: Arc<AtomicUsize>,
     pub waker: Arc<Waker>,
     document: Mutex<Arc<Document>>,
@@ -88,6 +89,7 @@ impl NodeState {
             events,
             senders: Arc::new(Senders::new(Box::new(tell))),
             questions: Questions::default(),
+            fetches: Fetches::default(),
             budget: Arc::new(AtomicUsize::new(REASSEMBLY_BUDGET)),
             waker,
             document: Mutex::new(Arc::new(document)),

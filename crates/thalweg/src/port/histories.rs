@@ -132,6 +132,16 @@ impl Histories {
         source.history.keep(compact(entry), info.received_ns);
     }
 
+    /// The last samples of the port itself, which is a publisher.
+    pub fn latest(&self, samples: u32) -> Vec<Entry> {
+        let mut latest = Vec::new();
+        if let Some(own) = self.sources.lock().all.first_mut() {
+            let mut reading = own.history.ask(&Query::Last(u64::from(samples)), linux::clock::monotonic_ns());
+            own.history.read(&mut reading, usize::MAX, usize::MAX, &mut latest);
+        }
+        latest
+    }
+
     /// The publishers whose samples may answer the question, and whether there are others whose type who asks cannot read.
     pub fn sources(&self, question: &Question) -> (Vec<Identity>, Option<TypeDescription>) {
         let (mut found, mut unreadable) = (Vec::new(), None);

@@ -5,7 +5,7 @@ mod monitored;
 use super::local::LocalChannel;
 use super::monitor::seat::Seat;
 use super::sample::{Sample, SampleInfo, Storage, TakenSample};
-use super::{Channel, ChannelReport, Histories, kept_at_subscriber};
+use super::{Channel, ChannelReport, Histories, Judge, judge_of_subscriber, kept_at_subscriber};
 use crate::admin::explain::SubscriberState;
 use crate::channel::buffer::{Buffer, Pool};
 use crate::channel::inbound::Inbound;
@@ -16,6 +16,7 @@ use crate::trace::{self, Step};
 use linux::futex::{self, Scope};
 use linux::lock::PiMutex;
 use linux::memory::Borrowed;
+use qos::Durability;
 use std::any::Any;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -92,6 +93,8 @@ pub(crate) struct Inlet<M: Message> {
     halves: PiMutex<Vec<Inbound>>,
     /// Looks at what comes in.
     monitor: Seat,
+    /// Judges what comes in by the port's policies, where they look at samples.
+    judge: Option<Arc<Judge>>,
     /// Keeps what arrives, for those who ask.
     histories: Option<Arc<Histories>>,
 }
@@ -106,7 +109,9 @@ struct Mailbox {
 
 impl<M: Message> Inlet<M> {
     pub fn new(info: PortInfo, sink: Sink<M>, on_publisher: bool, polled: bool, events: Events) -> Self {
-        let limit = info.qos.queue.limit() as usize;
+        // A late joiner's history comes at once, and is not to drop itself.
+        let late = if info.qos.durability == Durability::TransientLocal { info.qos.history } else { 0 };
+        let limit = info.qos.queue.limit().max(late) as usize;
         let mailbox = Mailbox {
             waiting: VecDeque::with_capacity(limit.min(1024)),
             limit,
@@ -114,10 +119,11 @@ impl<M: Message> Inlet<M> {
             pool: Pool::default(),
             waker: None,
         };
+        let judge = judge_of_subscriber(&info.name, &info.qos);
         let histories = kept_at_subscriber(&info).map(|limits| Arc::new(Histories::new(limits)));
         Self {
-            // What is kept has to be encoded.
-            on_publisher: on_publisher && histories.is_none(),
+            // What is kept or judged has to be encoded.
+            on_publisher: on_publisher && histories.is_none() && judge.is_none(),
             histories,
             info,
             sink,
@@ -135,7 +141,14 @@ impl<M: Message> Inlet<M> {
             channels: Mutex::new(Vec::new()),
             halves: PiMutex::new(Vec::new()),
             monitor: Seat::default(),
+            judge,
         }
+    }
+
+    /// Whether the port's policies let a sample pass.
+    #[inline]
+    fn takes(&self, info: &SampleInfo, payload: &Payload<'_>) -> bool {
+        self.judge.as_ref().is_none_or(|judge| judge.takes(info, payload.bytes()))
     }
 
     /// A value of this process, handed over as it is: for callbacks on the publisher's thread.
@@ -173,7 +186,7 @@ impl<M: Message> Inlet<M> {
     }
 
     #[cold]
-    fn cannot_decode(&self, problem: &str) {
+    pub fn cannot_decode(&self, problem: &str) {
         if self.undecodable.fetch_add(1, Ordering::Relaxed) == 0 {
             let subscriber = self.info.name.clone();
             self.events.push(Event::Undecodable { subscriber, problem: problem.to_owned() });
@@ -300,6 +313,8 @@ impl<M: Message> Inlet<M> {
 pub(crate) trait AnyInlet: Send + Sync {
     /// Delivers a sample from a network or shared-memory channel on the receiving thread.
     fn deliver(&self, delivery: Delivery<'_>);
+    /// Delivers a sample on another thread: a polled port's owner finds it in the mailbox.
+    fn deliver_elsewhere(&self, delivery: Delivery<'_>);
     fn info(&self) -> &PortInfo;
     /// Delivered samples are kept for later, not shown to a callback at once.
     fn keeps(&self) -> bool;
@@ -323,6 +338,8 @@ pub(crate) trait AnyInlet: Send + Sync {
     fn reports(&self) -> Vec<ChannelReport>;
     /// Where a monitor of the input sits.
     fn monitor(&self) -> &Seat;
+    /// What judges by the port's policies.
+    fn judge(&self) -> Option<&Arc<Judge>>;
     /// What it keeps, if it does.
     fn histories(&self) -> Option<&Arc<Histories>>;
     /// Waits at most a tick for a sample that its monitor keeps back, and delivers those that are due.
@@ -333,6 +350,9 @@ pub(crate) trait AnyInlet: Send + Sync {
 
 impl<M: Message> AnyInlet for Inlet<M> {
     fn deliver(&self, delivery: Delivery<'_>) {
+        if !self.takes(&delivery.info, &delivery.payload) {
+            return;
+        }
         if let Some(histories) = &self.histories {
             histories.keep_arrived(&delivery.info, &delivery.payload);
         }
@@ -342,6 +362,18 @@ impl<M: Message> AnyInlet for Inlet<M> {
         match &self.sink {
             Sink::Callback(_) => self.call(delivery.info, delivery.payload.bytes()),
             Sink::Mailbox => self.store(delivery.info, delivery.payload),
+        }
+    }
+    fn deliver_elsewhere(&self, delivery: Delivery<'_>) {
+        if !self.polled {
+            return self.deliver(delivery);
+        }
+        if let Some(histories) = &self.histories {
+            histories.keep_arrived(&delivery.info, &delivery.payload);
+        }
+        match self.monitor.is_taken() {
+            true => self.deliver_monitored(delivery, true),
+            false => self.store(delivery.info, delivery.payload),
         }
     }
     fn info(&self) -> &PortInfo {
@@ -372,6 +404,7 @@ impl<M: Message> AnyInlet for Inlet<M> {
             undecodable: self.undecodable.load(Ordering::Relaxed),
             in_callback: self.in_callback.load(Ordering::Relaxed),
             has_callback: !self.keeps(),
+            policies: self.judge.as_ref().map(|judge| judge.counts()).unwrap_or_default(),
         }
     }
     fn typed(self: Arc<Self>) -> Arc<dyn Any + Send + Sync> {
@@ -398,6 +431,9 @@ impl<M: Message> AnyInlet for Inlet<M> {
     fn monitor(&self) -> &Seat {
         &self.monitor
     }
+    fn judge(&self) -> Option<&Arc<Judge>> {
+        self.judge.as_ref()
+    }
     fn histories(&self) -> Option<&Arc<Histories>> {
         self.histories.as_ref()
     }
@@ -418,6 +454,9 @@ impl<M: Message> AnyInlet for Inlet<M> {
 }
 
 impl<M: Message> LocalChannel<M> for Inlet<M> {
+    fn late(&self) -> u32 {
+        if self.info.qos.durability == Durability::TransientLocal { self.info.qos.history } else { 0 }
+    }
     fn wants_value(&self) -> bool {
         self.on_publisher && matches!(self.sink, Sink::Callback(_))
     }
@@ -426,6 +465,9 @@ impl<M: Message> LocalChannel<M> for Inlet<M> {
     }
     fn buffer(&self, info: SampleInfo, buffer: &Arc<Buffer>) {
         trace::step(Step::Deliver);
+        if !self.takes(&info, &Payload::Pooled(buffer)) {
+            return;
+        }
         if let Some(histories) = &self.histories {
             histories.keep_arrived(&info, &Payload::Pooled(buffer));
         }

@@ -2,13 +2,16 @@
 //! what comes meanwhile waits here, and is taken in by whoever has the port next, the publishing thread at its next sample
 //! at the latest. It neither waits nor allocates for that: all memory comes along, and what is left of it goes back.
 
+use super::local::LocalChannel;
 use super::outlet::{Attach, Attached, Outflow, Outlet, SMALL, TypedWay, Way};
-use super::{Channel, Inlet};
+use super::{AnyOutlet, Channel, Inlet};
 use crate::channel::buffer::Pool;
 use crate::channel::flow::Flow;
+use crate::channel::inbound;
 use crate::codec::Message;
 use crate::driver::Reply;
 use linux::lock::PiMutex;
+use qos::Durability::Volatile;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -257,6 +260,9 @@ impl<M: Message> Outlet<M> {
             room.append(&mut state.attached);
             std::mem::swap(&mut room, &mut state.attached);
         }
+        if let (TypedWay::Local(subscriber), None) = (&way, channel.replaces) {
+            self.give_history(&channel, subscriber.as_ref());
+        }
         let replaced = channel.replaces.and_then(|id| self.leave(state, id));
         let ring = matches!(way, TypedWay::Ring(..));
         state.attached.push(Attached { channel, way });
@@ -266,6 +272,23 @@ impl<M: Message> Outlet<M> {
             answer();
         }
         Done::Joined { answer, _room: room, _spare: spare, replaced }
+    }
+
+    /// A late joiner of this process gets the history between two samples: it shares the messages.
+    fn give_history(&self, channel: &Channel, subscriber: &dyn LocalChannel<M>) {
+        let wanted = subscriber.late();
+        let Some(histories) = self.histories().filter(|_| wanted > 0 && self.info.qos.durability != Volatile) else {
+            return;
+        };
+        for entry in histories.latest(wanted).into_iter().filter(|entry| channel.selection.takes(entry.seq)) {
+            let now = linux::clock::monotonic_ns();
+            let info = inbound::info(channel, entry.seq, entry.stamp, now);
+            if !subscriber.wants_value() {
+                subscriber.buffer(info, &entry.buffer);
+            } else if let Ok(decoded) = M::decode(entry.buffer.payload()) {
+                subscriber.value(info, decoded.value());
+            }
+        }
     }
 
     fn leave(&self, state: &mut Outflow<M>, id: u64) -> Option<Attached<M>> {

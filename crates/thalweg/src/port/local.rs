@@ -11,6 +11,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 /// The receiving end of a local channel.
 pub(crate) trait LocalChannel<M: Message>: Send + Sync {
+    /// How many samples that were published before it wants.
+    fn late(&self) -> u32;
     /// The value is taken as it is, on the publisher's thread.
     fn wants_value(&self) -> bool;
     /// Takes the value.

@@ -7,6 +7,7 @@ mod local;
 pub mod monitor;
 mod outlet;
 mod policies;
+mod policy;
 mod publisher;
 mod pulled;
 mod round;
@@ -18,6 +19,10 @@ pub(crate) use histories::{Histories, kept_at_publisher, kept_at_subscriber};
 pub(crate) use inlet::{AnyInlet, Delivery, Inlet, Payload, Sink};
 pub(crate) use local::LOCAL;
 pub(crate) use outlet::{AnyOutlet, Outlet, Way};
+pub use policy::PolicyCounts;
+pub(crate) use policy::{
+    Judge, News, SentSelection, Sought, Writer, judge_of_publisher, judge_of_subscriber, topic_number,
+};
 pub use publisher::{Loan, Publisher, PublisherBuilder};
 pub use pulled::{Origin, PullFrom, Pulled};
 pub use sample::{Sample, SampleInfo, TakenSample};
@@ -130,6 +135,8 @@ pub struct Channel {
     pub(crate) selection: Selection,
     /// Set while its proxy moves.
     pub(crate) gate: Gate,
+    /// Which samples are sent on it by their content and distance in time; `None`: all.
+    pub(crate) sends: Option<SentSelection>,
     /// What happened on it.
     pub counters: Counters,
     pub(crate) closed: AtomicBool,
@@ -202,6 +209,12 @@ impl Channel {
     /// The flow that sends it, at a publisher that has one and while it goes on.
     pub(crate) fn sent_by(&self) -> Option<Arc<Flow>> {
         self.flow.get().and_then(Weak::upgrade)
+    }
+
+    /// Whether a message that is published at `now` is sent on it. Asked once for each sample, by the publishing thread.
+    #[inline]
+    pub(crate) fn takes(&self, bytes: &[u8], now: u64) -> bool {
+        self.sends.as_ref().is_none_or(|selection| selection.takes(bytes, now))
     }
 
     /// A message is larger than the subscriber takes.

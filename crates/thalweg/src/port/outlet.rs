@@ -6,7 +6,7 @@ use super::joins::Joins;
 use super::local::LocalChannel;
 use super::monitor::seat::Seat;
 use super::round::Round;
-use super::{Channel, ChannelReport, Histories, Outcome, PortRef, Published};
+use super::{Channel, ChannelReport, Histories, Judge, Outcome, PortRef, Published, judge_of_publisher};
 use crate::channel::buffer::{Buffer, Pool};
 use crate::channel::flow::Flow;
 use crate::channel::outgoing::Outgoing;
@@ -62,6 +62,8 @@ pub(crate) struct Outlet<M: Message> {
     pub(super) held: AtomicUsize,
     /// Looks at what goes out.
     monitor: Seat,
+    /// Judges by what the port promises, where time passes for it.
+    judge: Option<Arc<Judge>>,
     /// Keeps what goes out, for those who ask or join late.
     histories: Option<Arc<Histories>>,
 }
@@ -129,6 +131,8 @@ pub(crate) trait AnyOutlet: Send + Sync {
     fn unhold(&self, hold: u32);
     /// Where a monitor of the output sits.
     fn monitor(&self) -> &Seat;
+    /// What judges by the port's promises.
+    fn judge(&self) -> Option<&Arc<Judge>>;
     /// What it keeps, if it does.
     fn histories(&self) -> Option<&Arc<Histories>>;
     /// Waits at most a tick for a sample that its monitor keeps back, and publishes those that are due.
@@ -156,6 +160,9 @@ impl<M: Message> Outlet<M> {
         if let Some(histories) = &histories {
             pool.limit(histories.room());
         }
+        let now = linux::clock::monotonic_ns();
+        // Its key was looked for when the port was described.
+        let judge = judge_of_publisher(&info.name, &info.qos, info.message.schema.as_ref(), now).ok().flatten();
         let state = Outflow { seq: 0, pool, attached: Vec::new(), arena: None };
         Self {
             info,
@@ -171,6 +178,7 @@ impl<M: Message> Outlet<M> {
             fresh: PiMutex::new(None),
             held: AtomicUsize::new(0),
             monitor: Seat::default(),
+            judge,
             histories,
         }
     }
@@ -206,6 +214,9 @@ impl<M: Message> Outlet<M> {
     pub fn publish(&self, value: &M::Value, each: &mut dyn FnMut(&Channel, Outcome)) -> Result<Published> {
         trace::step(Step::Publish);
         let (mut state, now) = self.begin()?;
+        if let Some(judge) = &self.judge {
+            judge.published(now, |bytes| M::encode(value, bytes).is_ok());
+        }
         if self.monitor.is_taken()
             && let Some(published) = self.monitored(&mut state, now, value, each)
         {
@@ -243,6 +254,13 @@ impl<M: Message> Outlet<M> {
     /// Publishes a message that was written into a loan.
     pub fn publish_loan(&self, mut state: PiGuard<'_, Outflow<M>>, mut place: Place) -> Result<Published> {
         let now = linux::clock::monotonic_ns();
+        if let Some(judge) = &self.judge {
+            let message = state.bytes_mut(&mut place);
+            judge.published(now, |bytes| {
+                bytes.extend_from_slice(message);
+                true
+            });
+        }
         if self.monitor.is_taken()
             && let Some(published) = self.monitored_loan(&mut state, now, &mut place)
         {
@@ -449,6 +467,10 @@ impl<M: Message> AnyOutlet for Outlet<M> {
     }
     fn histories(&self) -> Option<&Arc<Histories>> {
         self.histories.as_ref()
+    }
+
+    fn judge(&self) -> Option<&Arc<Judge>> {
+        self.judge.as_ref()
     }
 
     fn release(&self) {

@@ -146,6 +146,15 @@ impl<M: Message> Publisher<M> {
         self.node.wait_until(timeout, || self.outlet.connected() >= count)
     }
 
+    /// This publisher is alive, also if it has nothing to publish now ([`qos::LivelinessKind::ByPort`]): its subscribers are
+    /// told over the control plane. Publishing says the same.
+    pub fn assert_liveliness(&self) {
+        super::AnyOutlet::judge(self.outlet.as_ref())
+            .into_iter()
+            .for_each(|judge| judge.assert(linux::clock::monotonic_ns()));
+        self.node.state().command(crate::driver::Command::Alive(Some(self.outlet.me.port)));
+    }
+
     /// The port's name.
     pub fn name(&self) -> &str {
         &self.outlet.info.name

@@ -104,6 +104,9 @@ impl<M: Message> Round<'_, M> {
         let (mut waiting, seq) = (0, self.published.seq);
         for entry in attached.iter_mut().filter(|entry| entry.selects(seq)) {
             let TypedWay::Ring(ring, next) = &mut entry.way else { continue };
+            if !entry.channel.takes(arena.bytes(sample), self.now) {
+                continue;
+            }
             if size > entry.channel.max_message as usize {
                 let outcome = entry.channel.refuse_size();
                 self.count(&entry.channel, outcome, size);
@@ -138,6 +141,7 @@ impl<M: Message> Round<'_, M> {
             let outcome = match &entry.way {
                 TypedWay::Ring(..) => continue,
                 TypedWay::Local(subscriber) if subscriber.wants_value() => continue,
+                _ if !entry.channel.takes(message.payload(), self.now) => continue,
                 // A group has members with other limits: those who take less drop it themselves.
                 TypedWay::Flow(_) | TypedWay::Local(_) if size > entry.channel.max_message as usize => {
                     entry.channel.refuse_size()

@@ -26,7 +26,7 @@ pub struct SampleInfo {
     pub received_ns: u64,
     /// Both stamps come from the same clock, so that their difference is the latency.
     pub same_clock: bool,
-    /// It comes from a history: pulled, or given to a late joiner after samples that were published later.
+    /// It was pulled; or its port joined late, and has samples already that were published later.
     pub historical: bool,
     /// How a proxy on the way scaled the stream, from which sample on, and at which node; `None`: none did.
     pub scaled: Option<Provenance>,

@@ -133,6 +133,12 @@ impl<M: Message> SubscriberBuilder<M> {
         self.request.qos.scale = qos::Scale::Rate { p, q };
         self
     }
+    /// Only pictures of at most this size, each 1 to 65,535 pixels: larger ones are made smaller and keep the ratio of their
+    /// sides. Of points, at most as many as such a picture has pixels.
+    pub fn picture(mut self, width: u32, height: u32) -> Self {
+        self.request.qos.picture = Some((width, height));
+        self
+    }
     /// Where what is not wanted is left out. Default: at the publisher, before it is sent.
     pub fn proxy(mut self, place: qos::Place) -> Self {
         self.request.qos.place = place;
@@ -235,6 +241,11 @@ impl<M: Message> Subscriber<M> {
     /// What each channel did so far.
     pub fn channels(&self) -> Vec<ChannelReport> {
         self.inlet.reports()
+    }
+
+    /// What the port's policies dropped or noticed so far.
+    pub fn policy_counts(&self) -> super::PolicyCounts {
+        self.inlet.state().policies
     }
 
     /// Samples dropped because they were not taken in time.

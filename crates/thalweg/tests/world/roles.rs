@@ -48,6 +48,7 @@ pub fn play() {
     let ports = match role.as_str() {
         "publisher" => Ports::publishers(&node, &words),
         "subscriber" => Ports::subscribers(&node, &words),
+        "relay" => Ports::none(),
         "answerer" => return service::answer(&node),
         "asker" => return service::ask(&node),
         _ => panic!("no such part: {role}"),
@@ -73,6 +74,7 @@ fn settings(words: &Words) -> Settings {
         peers: words.get("peers").map(|p| p.split(',').map(str::to_owned).collect()).unwrap_or_default(),
         lock_memory: words.get("lock").is_some(),
         name: words.get("node").map_or(default.name.clone(), str::to_owned),
+        relay: words.get("relay").map(|_| thalweg::RelayLimits::default()),
         ..default
     }
 }
@@ -103,6 +105,10 @@ fn carriers(words: &Words, index: u64) -> Vec<String> {
 }
 
 impl Ports {
+    fn none() -> Self {
+        Self { publishers: Vec::new(), subscribers: Vec::new(), account: Arc::new(Account::new()) }
+    }
+
     fn publishers(node: &Node, words: &Words) -> Self {
         let open = |index| {
             let (topic, name) = names(words, index);
@@ -123,6 +129,8 @@ impl Ports {
             let reliability = if lossy { qos::Reliability::BestEffort } else { qos::Reliability::Reliable };
             let builder = node.subscriber::<Raw>(&topic).reliability(reliability).carriers(carriers);
             let builder = builder.max_message(words.number("max", 1 << 20) as u32);
+            let builder = builder.every(words.number("every", 1) as u32);
+            let builder = builder.proxy(words.get("proxy").map_or(Ok(qos::Place::Publisher), str::parse).unwrap());
             let builder = if name.is_empty() { builder } else { builder.named(name) };
             let seen = account.clone();
             builder.callback(move |sample| seen.note(sample.info())).unwrap()

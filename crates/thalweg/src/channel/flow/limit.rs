@@ -34,11 +34,8 @@ impl Flow {
     /// Of a stream that batches and has a limit: sends what waits in one piece, if there is more than one. `None`: there
     /// is not, or the flow is none of these.
     pub(super) fn send_gathered(&self) -> Option<Drained> {
-        let Some(batching) =
-            self.settings.sending.batching.filter(|_| self.bucket.is_some() && self.capabilities.stream)
-        else {
-            return None;
-        };
+        let gathers = self.bucket.is_some() && self.capabilities.stream;
+        let batching = self.settings.sending.batching.filter(|_| gathers)?;
         // In this order: a batch that fails ends the flow, and that empties the queue.
         let mut batch = self.batch.lock();
         let mut pending = self.pending.lock();

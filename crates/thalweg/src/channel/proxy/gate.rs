@@ -1,6 +1,7 @@
 //! Where the samples of two flows meet while a proxy moves. Channels whose proxy does not move look at one flag.
 
 use super::handover::Handover;
+use crate::driver::Latecomer;
 use crate::port::{AnyInlet, Delivery, Payload, SampleInfo};
 use linux::lock::PiMutex;
 use std::fmt;
@@ -14,11 +15,12 @@ pub(crate) enum Role {
     New,
 }
 
-/// A channel's gate: open unless its proxy moves.
+/// A channel's gate: open unless its proxy moves, or its subscriber joined late and gets the history first.
 #[derive(Default)]
 pub(crate) struct Gate {
     shut: AtomicBool,
     passage: PiMutex<Option<(Role, Arc<Passage>)>>,
+    late: PiMutex<Option<Arc<Latecomer>>>,
 }
 
 /// What both channels of a move pass their samples through, one thread at a time.
@@ -70,8 +72,17 @@ impl Passage {
 }
 
 impl Gate {
-    /// From now on, samples go through `passage`.
-    pub fn shut(&self, role: Role, passage: Arc<Passage>) {
+    /// From now on, samples wait for the history that a late joiner gets.
+    pub fn wait_for_history(&self, late: Arc<Latecomer>) {
+        *self.late.lock() = Some(late);
+        self.shut.store(true, Ordering::Release);
+    }
+
+    /// From now on, samples go through `passage`; who joined just before gets no history any more.
+    pub fn shut(&self, role: Role, inlet: &dyn AnyInlet, passage: Arc<Passage>) {
+        if let Some(late) = self.late.lock().take() {
+            late.end(inlet);
+        }
         let mut present = self.passage.lock();
         *present = Some((role, passage));
         self.shut.store(true, Ordering::Release);
@@ -103,6 +114,13 @@ impl Gate {
 
     #[cold]
     fn pass(&self, inlet: &dyn AnyInlet, delivery: Delivery<'_>) {
+        let late = self.late.lock().clone();
+        if let Some(late) = late {
+            if late.live(inlet, delivery) && self.late.lock().take().is_some() {
+                self.open();
+            }
+            return;
+        }
         let Some((role, passage)) = self.passage.lock().clone() else { return inlet.deliver(delivery) };
         if passage.pass(role, inlet, delivery) && role == Role::New {
             self.open_after(&passage); // by the thread of the new flow itself: what follows it delivers alone
@@ -112,6 +130,6 @@ impl Gate {
 
 impl fmt::Debug for Gate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.shut.load(Ordering::Relaxed) { "moves" } else { "open" })
+        f.write_str(if self.shut.load(Ordering::Relaxed) { "shut" } else { "open" })
     }
 }

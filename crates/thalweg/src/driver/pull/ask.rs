@@ -53,6 +53,12 @@ impl Holder {
     pub fn own(state: &NodeState, port: PortId, info: &PortInfo) -> Holder {
         Holder { node: state.id, port, name: info.name.clone(), routes: vec![Route::Process] }
     }
+
+    /// The publisher at the other end of a channel.
+    pub fn publisher(state: &NodeState, node: NodeId, port: PortId, info: &PortInfo) -> Holder {
+        let routes = state.directory().node(node).map(|there| routes(&state.document(), there)).unwrap_or_default();
+        Holder { node, port, name: info.name.clone(), routes }
+    }
 }
 
 /// What is wanted, of whomever is asked.

@@ -3,11 +3,13 @@
 
 mod answering;
 mod ask;
+mod late;
 mod receive;
 mod serve;
 mod stream;
 
 pub(crate) use ask::{Asked, Asking, Holder};
+pub(crate) use late::{Fetch, Fetches, Latecomer};
 pub(crate) use receive::read_answer;
 pub(crate) use serve::Questions;
 

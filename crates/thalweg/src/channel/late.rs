@@ -1,0 +1,209 @@
+//! A late joiner's two streams: the history, and the live flow that began meanwhile. Pure: time is an argument.
+//!
+//! Live samples are held until the history is over, then follow it: in the order of their numbers, each once, none
+//! missing, because the history is asked for after the flow began, and so reaches up to it or beyond. When the history
+//! takes longer than the hold, or more comes than may be held, live samples go first, and what comes of the history
+//! afterwards is marked historical. So is a live sample that the history had dropped already, and was faster than.
+
+use std::collections::VecDeque;
+
+/// What becomes of a live sample.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It is delivered, after those that are [released](LateJoin::released).
+    Deliver {
+        /// Later ones were delivered before.
+        historical: bool,
+    },
+    /// It waits.
+    Hold,
+    /// It came with the history.
+    Drop,
+}
+
+/// How much is held, and how long.
+#[derive(Clone, Copy, Debug)]
+pub struct Hold {
+    /// Nanoseconds from the first live sample.
+    pub ns: u64,
+    /// Samples.
+    pub samples: usize,
+    /// Their bytes.
+    pub bytes: usize,
+}
+
+/// Where the two streams meet; `T` is a sample that waits.
+#[derive(Debug)]
+pub struct LateJoin<T> {
+    hold: Hold,
+    stage: Stage,
+    held: VecDeque<(u64, T)>,
+    bytes: usize,
+    /// Samples up to this one were delivered before the channel came back.
+    after: u64,
+    /// The lowest and the highest number that the history gave.
+    given: Option<(u64, u64)>,
+    /// What it left out between them.
+    holes: Vec<(u64, u64)>,
+}
+
+/// Holes that are remembered; what lies in further ones is taken for given.
+const MOST_HOLES: usize = 64;
+
+#[derive(Debug, PartialEq, Eq)]
+enum Stage {
+    /// Live samples wait, at most until then.
+    Holding(Option<u64>),
+    /// Live samples from this one on were delivered.
+    Live(u64),
+    /// The history is over.
+    Ended,
+    /// A live sample was delivered after it: nothing is left to be compared.
+    Over,
+}
+
+impl<T> LateJoin<T> {
+    /// Nothing came yet; samples up to `after` were delivered on an earlier channel.
+    pub fn new(after: u64, hold: Hold) -> Self {
+        let (stage, held, holes) = (Stage::Holding(None), VecDeque::new(), Vec::new());
+        Self { hold, stage, held, bytes: 0, after, given: None, holes }
+    }
+
+    /// A live sample came. `keep` is called if it waits.
+    pub fn live(&mut self, seq: u64, size: usize, now: u64, keep: impl FnOnce() -> T) -> Verdict {
+        if seq <= self.after || self.was_given(seq) {
+            return Verdict::Drop;
+        }
+        if self.given.is_some_and(|(_, last)| seq < last) {
+            return Verdict::Deliver { historical: true };
+        }
+        if let Stage::Holding(until) = self.stage {
+            let until = until.unwrap_or(now.saturating_add(self.hold.ns));
+            if now < until && self.held.len() < self.hold.samples && self.bytes + size <= self.hold.bytes {
+                self.stage = Stage::Holding(Some(until));
+                self.bytes += size;
+                self.held.push_back((seq, keep()));
+                return Verdict::Hold;
+            }
+            self.stage = Stage::Live(self.held.front().map_or(seq, |(first, _)| *first));
+        }
+        if self.stage == Stage::Ended {
+            self.stage = Stage::Over;
+        }
+        Verdict::Deliver { historical: false }
+    }
+
+    fn was_given(&self, seq: u64) -> bool {
+        let within = self.given.is_some_and(|(first, last)| (first..=last).contains(&seq));
+        within && !self.holes.iter().any(|(first, last)| (*first..=*last).contains(&seq))
+    }
+
+    /// A sample of the history came, with a higher number than those before: whether it is delivered, after those that are
+    /// [released](LateJoin::released), and then whether marked historical.
+    pub fn history(&mut self, seq: u64) -> Option<bool> {
+        let new = match self.stage {
+            Stage::Holding(_) => true,
+            Stage::Live(first) => seq < first,
+            Stage::Ended | Stage::Over => false,
+        };
+        if !new || seq <= self.after || self.given.is_some_and(|(_, last)| seq <= last) {
+            return None;
+        }
+        if let Some((_, last)) = self.given.filter(|(_, last)| last + 1 < seq && self.holes.len() < MOST_HOLES) {
+            self.holes.push((last + 1, seq - 1));
+        }
+        self.given = Some((self.given.map_or(seq, |(first, _)| first), seq));
+        self.held.retain(|(held, _)| *held != seq);
+        Some(matches!(self.stage, Stage::Live(_)))
+    }
+
+    /// The history is over, or does not come.
+    pub fn end(&mut self) {
+        if self.stage != Stage::Over {
+            self.stage = Stage::Ended;
+        }
+    }
+
+    /// The next of the held samples that may be delivered now: while they wait, those that the history has passed.
+    pub fn released(&mut self) -> Option<T> {
+        let passed = |seq: u64| self.given.is_some_and(|(_, last)| seq < last);
+        let (seq, _) = self.held.front()?;
+        if matches!(self.stage, Stage::Holding(_)) && !passed(*seq) {
+            return None;
+        }
+        self.held.pop_front().map(|(_, sample)| sample)
+    }
+
+    /// Live samples need not come here any more.
+    pub fn is_over(&self) -> bool {
+        self.stage == Stage::Over && self.held.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const HOLD: Hold = Hold { ns: 100, samples: 5, bytes: 1000 };
+
+    /// A publisher whose history keeps `depth` samples; a subscriber joins after `before` of them, asks a little later and
+    /// gets both streams in any interleaving.
+    fn join(before: u64, meanwhile: u64, after: u64, depth: u64, order: &[(bool, u64)]) -> Vec<(u64, bool)> {
+        let asked = before + meanwhile;
+        let mut live: VecDeque<u64> = (before + 1..=asked + after).collect();
+        let mut history: VecDeque<u64> = (asked.saturating_sub(depth) + 1..=asked).collect();
+        let (mut late, mut got, mut now, mut ended) = (LateJoin::new(0, HOLD), Vec::new(), 0, false);
+        let mut steps = order.iter().copied().chain(std::iter::repeat_n((true, 1), 200));
+        let rest = std::iter::repeat_n((false, 1), 200);
+        for (from_history, passed) in steps.by_ref().chain(rest) {
+            now += passed;
+            if from_history && !ended {
+                match history.pop_front() {
+                    Some(seq) => {
+                        let given = late.history(seq);
+                        got.extend(std::iter::from_fn(|| late.released()).map(|seq| (seq, false)));
+                        got.extend(given.map(|marked| (seq, marked)));
+                    }
+                    None => {
+                        late.end();
+                        ended = true;
+                    }
+                }
+                got.extend(std::iter::from_fn(|| late.released()).map(|seq| (seq, false)));
+            } else if let Some(seq) = live.pop_front() {
+                let verdict = late.live(seq, 10, now, || seq);
+                got.extend(std::iter::from_fn(|| late.released()).map(|seq| (seq, false)));
+                if let Verdict::Deliver { historical } = verdict {
+                    got.push((seq, historical));
+                }
+            }
+        }
+        assert!(late.is_over() || live.is_empty());
+        got
+    }
+
+    proptest! {
+        #[test]
+        fn each_sample_comes_once_none_is_missing_and_order_is_kept_but_for_those_that_are_marked(
+            before in 0u64..12, meanwhile in 0u64..6, after in 0u64..12, depth in 0u64..12,
+            order in prop::collection::vec((any::<bool>(), 0u64..60), 0..40),
+        ) {
+            let got = join(before, meanwhile, after, depth, &order);
+            let mut numbers: Vec<u64> = got.iter().map(|(seq, _)| *seq).collect();
+            numbers.sort_unstable();
+            let first = (before + 1).min((before + meanwhile).saturating_sub(depth) + 1);
+            prop_assert_eq!(&numbers, &(first..=before + meanwhile + after).collect::<Vec<_>>());
+            let unmarked: Vec<u64> = got.iter().filter(|(_, marked)| !marked).map(|(seq, _)| *seq).collect();
+            prop_assert!(unmarked.is_sorted(), "{:?}", got);
+        }
+    }
+
+    #[test]
+    fn a_history_in_time_comes_first_and_a_late_one_is_marked() {
+        assert!(join(5, 0, 3, 5, &[(false, 0), (true, 50)]).iter().all(|(_, marked)| !marked));
+        let late = join(5, 0, 3, 5, &[(false, 0), (true, 0), (false, 200)]);
+        assert_eq!(late[..3], [(1, false), (6, false), (7, false)]);
+        assert_eq!(late.iter().filter(|(_, marked)| *marked).map(|(seq, _)| *seq).collect::<Vec<_>>(), [2, 3, 4, 5]);
+    }
+}

@@ -1,0 +1,202 @@
+//! Single fields of a CDR message, read in place by a [`Schema`]: what keys and content filters look at.
+
+use super::cdr::Reader;
+use super::schema::Variant;
+use super::{CodecError, Schema};
+use qos::expression::Value;
+
+/// Where some fields are in a type: made once, from their dotted paths.
+#[derive(Clone, Debug)]
+pub struct Fields {
+    root: Part,
+    count: usize,
+}
+
+/// What is looked at within one part of a type.
+#[derive(Clone, Debug, Default)]
+struct Part {
+    /// It is itself wanted: its places among the wanted fields.
+    wanted: Vec<usize>,
+    /// A struct's fields, up to the last one in which something is.
+    fields: Vec<Part>,
+}
+
+impl Part {
+    fn is_empty(&self) -> bool {
+        self.wanted.is_empty() && self.fields.is_empty()
+    }
+}
+
+impl Fields {
+    /// Finds the fields of `paths` in a type. A field of an optional struct is there when the struct is.
+    ///
+    /// # Errors
+    /// A sentence that names the path that leads nowhere, or to what is no single value, and what is there.
+    pub fn find(schema: &Schema, paths: &[String]) -> Result<Self, String> {
+        let mut root = Part::default();
+        for (place, path) in paths.iter().enumerate() {
+            let names: Vec<&str> = path.split('.').collect();
+            add(&mut root, schema, &names, place).map_err(|there| format!("field {path}: {there}"))?;
+        }
+        Ok(Self { root, count: paths.len() })
+    }
+
+    /// How many fields are looked at.
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
+    /// Calls `each` with the place and the value of every field that the message has, and reads no further than the last
+    /// of them. Allocates nothing.
+    ///
+    /// # Errors
+    /// [`CodecError`] when the message is no such value up to there.
+    pub fn read<'v>(
+        &self,
+        schema: &'v Schema,
+        bytes: &'v [u8],
+        each: &mut dyn FnMut(usize, Value<'v>),
+    ) -> Result<(), CodecError> {
+        let mut walk = Walk { reader: Reader::new(bytes)?, left: self.count, each };
+        walk.part(schema, &self.root)
+    }
+}
+
+fn add(part: &mut Part, schema: &Schema, names: &[&str], place: usize) -> Result<(), String> {
+    let schema = if let Schema::Option(inner) = schema { inner } else { schema };
+    let Some((name, rest)) = names.split_first() else {
+        if is_single(schema) {
+            part.wanted.push(place);
+            return Ok(());
+        }
+        return Err("it is no single number, text or truth value".to_owned());
+    };
+    let Schema::Struct { fields, name: owner } = schema else {
+        return Err(format!("nothing has a field {name} there"));
+    };
+    let Some(at) = fields.iter().position(|field| field.name == *name) else {
+        let there: Vec<&str> = fields.iter().map(|field| &field.name[..]).take(16).collect();
+        return Err(format!("{owner} has no {name}, it has {}", there.join(", ")));
+    };
+    if part.fields.len() <= at {
+        part.fields.resize_with(at + 1, Part::default);
+    }
+    add(&mut part.fields[at], &fields[at].schema, rest, place)
+}
+
+fn is_single(schema: &Schema) -> bool {
+    use Schema::{Array, Char, Map, Option, Sequence, Struct, Tuple, Unit};
+    !matches!(schema, Array { .. } | Char | Map { .. } | Option(_) | Sequence(_) | Struct { .. } | Tuple(_) | Unit)
+}
+
+/// A message on its way through its schema.
+struct Walk<'v, 'a> {
+    reader: Reader<'v>,
+    /// Wanted fields that were not met yet.
+    left: usize,
+    each: &'a mut dyn FnMut(usize, Value<'v>),
+}
+
+impl<'v> Walk<'v, '_> {
+    fn part(&mut self, schema: &'v Schema, at: &Part) -> Result<(), CodecError> {
+        if self.left == 0 {
+            return Ok(());
+        }
+        match schema {
+            _ if at.is_empty() => skip(&mut self.reader, schema),
+            Schema::Option(inner) => match self.reader.bool("the mark of an option")? {
+                true => self.part(inner, at),
+                false => Ok(()),
+            },
+            Schema::Struct { fields, .. } => {
+                let nothing = Part::default();
+                let parts = at.fields.iter().chain(std::iter::repeat(&nothing));
+                fields.iter().zip(parts).try_for_each(|(field, at)| self.part(&field.schema, at))
+            }
+            _ => {
+                let value = self.single(schema)?;
+                self.left = self.left.saturating_sub(at.wanted.len());
+                at.wanted.iter().for_each(|place| (self.each)(*place, value));
+                Ok(())
+            }
+        }
+    }
+
+    fn single(&mut self, schema: &'v Schema) -> Result<Value<'v>, CodecError> {
+        let reader = &mut self.reader;
+        Ok(match schema {
+            Schema::Bool => Value::Bool(reader.bool("a bool")?),
+            Schema::U8 => Value::Integer(u8::from_le_bytes(reader.take("u8")?).into()),
+            Schema::U16 => Value::Integer(u16::from_le_bytes(reader.take("u16")?).into()),
+            Schema::U32 => Value::Integer(u32::from_le_bytes(reader.take("u32")?).into()),
+            Schema::U64 => Value::Integer(u64::from_le_bytes(reader.take("u64")?).into()),
+            Schema::I8 => Value::Integer(i8::from_le_bytes(reader.take("i8")?).into()),
+            Schema::I16 => Value::Integer(i16::from_le_bytes(reader.take("i16")?).into()),
+            Schema::I32 => Value::Integer(i32::from_le_bytes(reader.take("i32")?).into()),
+            Schema::I64 => Value::Integer(i64::from_le_bytes(reader.take("i64")?).into()),
+            Schema::F32 => Value::Float(f32::from_le_bytes(reader.take("f32")?).into()),
+            Schema::F64 => Value::Float(f64::from_le_bytes(reader.take("f64")?)),
+            Schema::String => Value::Text(reader.str()?),
+            Schema::Enum { variants, .. } => {
+                let found = variant(reader, variants)?;
+                found.schema.iter().try_for_each(|held| skip(reader, held))?;
+                Value::Text(&found.name)
+            }
+            other => return Err(reader.error(format!("expected a single value, found {other}"))),
+        })
+    }
+}
+
+/// Reads over a value. No deeper than the schema is, which is at most 32 levels.
+fn skip(reader: &mut Reader<'_>, schema: &Schema) -> Result<(), CodecError> {
+    match schema {
+        Schema::Unit => Ok(()),
+        Schema::Bool | Schema::U8 | Schema::I8 => reader.take::<1>("a byte").map(drop),
+        Schema::U16 | Schema::I16 => reader.take::<2>("a number of 16 bit").map(drop),
+        Schema::U32 | Schema::I32 | Schema::F32 | Schema::Char => reader.take::<4>("a number of 32 bit").map(drop),
+        Schema::U64 | Schema::I64 | Schema::F64 => reader.take::<8>("a number of 64 bit").map(drop),
+        Schema::String => reader.bytes().map(drop),
+        Schema::Sequence(element) if matches!(**element, Schema::U8 | Schema::I8) => reader.bytes().map(drop),
+        Schema::Sequence(element) => {
+            let count = reader.count("the count of a sequence")?;
+            repeat(reader, count, &[&**element])
+        }
+        Schema::Array { len, element } => repeat(reader, *len as usize, &[&**element]),
+        Schema::Tuple(elements) => elements.iter().try_for_each(|element| skip(reader, element)),
+        Schema::Option(value) => match reader.bool("the mark of an option")? {
+            true => skip(reader, value),
+            false => Ok(()),
+        },
+        Schema::Map { key, value } => {
+            let count = reader.count("the count of a map")?;
+            repeat(reader, count, &[&**key, &**value])
+        }
+        Schema::Struct { fields, .. } => fields.iter().try_for_each(|field| skip(reader, &field.schema)),
+        Schema::Enum { variants, .. } => match variant(reader, variants)?.schema.as_ref() {
+            Some(schema) => skip(reader, schema),
+            None => Ok(()),
+        },
+    }
+}
+
+/// Reads over repeated parts. Those of no length end at once: their number may be a lie.
+fn repeat(reader: &mut Reader<'_>, count: usize, parts: &[&Schema]) -> Result<(), CodecError> {
+    for _ in 0..count {
+        let before = reader.at();
+        parts.iter().try_for_each(|part| skip(reader, part))?;
+        if reader.at() == before {
+            break;
+        }
+    }
+    Ok(())
+}
+
+fn variant<'s>(reader: &mut Reader<'_>, variants: &'s [Variant]) -> Result<&'s Variant, CodecError> {
+    let index = reader.u32("the index of an enum's variant")?;
+    let count = variants.len();
+    let wrong = || reader.before(4, format!("expected the index of one of {count} variants, found {index}"));
+    variants.get(index as usize).ok_or_else(wrong)
+}
+
+#[cfg(test)]
+mod tests;

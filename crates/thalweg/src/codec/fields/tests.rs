@@ -1,0 +1,91 @@
+use super::super::samples::*;
+use super::super::{TypeDescription, to_cdr, to_json};
+use super::*;
+use proptest::prelude::*;
+use serde_json::json;
+
+/// The JSON of the fields by the slow way and of those read in place, which must agree.
+fn read(schema: &Schema, bytes: &[u8], paths: &[&str]) -> Result<Vec<Option<String>>, CodecError> {
+    let paths: Vec<String> = paths.iter().map(|p| (*p).to_owned()).collect();
+    let fields = Fields::find(schema, &paths).unwrap();
+    let mut found = vec![None; fields.count()];
+    fields.read(schema, bytes, &mut |place, value| {
+        found[place] = Some(match value {
+            Value::Bool(v) => v.to_string(),
+            Value::Integer(v) => v.to_string(),
+            Value::Float(v) => json!(v).to_string(),
+            Value::Text(v) => json!(v).to_string(),
+        });
+    })?;
+    Ok(found)
+}
+
+fn schema<T: serde::de::DeserializeOwned>() -> Schema {
+    TypeDescription::of::<T>().schema.unwrap()
+}
+
+proptest! {
+    #[test]
+    fn fields_are_what_the_whole_value_says(header in header()) {
+        let (schema, bytes) = (schema::<Header>(), to_cdr(&header).unwrap());
+        let whole = to_json(&schema, &bytes).unwrap();
+        let found = read(&schema, &bytes, &["frame_id", "stamp.nanosec", "stamp.sec", "frame_id"]).unwrap();
+        let expected = ["/frame_id", "/stamp/nanosec", "/stamp/sec", "/frame_id"];
+        prop_assert_eq!(found, expected.map(|at| Some(whole.pointer(at).unwrap().to_string())));
+    }
+    /// Reading over everything that serde knows ends exactly at its end.
+    #[test]
+    fn what_is_not_looked_at_is_read_over(everything in everything()) {
+        let bytes = to_cdr(&(everything, 7_u8)).unwrap();
+        let schema = schema::<(Everything, u8)>();
+        let mut reader = Reader::new(&bytes).unwrap();
+        skip(&mut reader, &schema).unwrap();
+        reader.finish().unwrap();
+        prop_assert!(bytes.len() - reader.at() < 4);
+    }
+    #[test]
+    fn any_bytes_are_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..80)) {
+        let mut message = vec![0, 1, 0, 0];
+        message.extend(bytes);
+        let _ = skip(&mut Reader::new(&message).unwrap(), &schema::<Everything>());
+        let _ = read(&schema::<Header>(), &message, &["frame_id"]);
+    }
+}
+
+#[test]
+fn options_and_enums_are_looked_into() {
+    #[derive(serde::Serialize, serde::Deserialize)]
+    struct Part {
+        time: Option<Time>,
+        mode: Command,
+        after: f32,
+    }
+    let paths = ["time.sec", "mode", "after"];
+    let part = |time, mode| to_cdr(&Part { time, mode, after: 1.5 }).unwrap();
+    let found = |bytes: &[u8]| read(&schema::<Part>(), bytes, &paths).unwrap();
+    let text = |t: &str| Some(t.to_owned());
+    assert_eq!(found(&part(None, Command::Stop)), [None, text("\"Stop\""), text("1.5")]);
+    let said = part(Some(Time { sec: 3, nanosec: 4 }), Command::Say { text: "a".into(), loud: true });
+    assert_eq!(found(&said), [text("3"), text("\"Say\""), text("1.5")]);
+}
+
+#[test]
+fn paths_that_lead_nowhere_are_named() {
+    for (path, says) in [
+        ("frame", "Header has no frame, it has stamp, frame_id"),
+        ("stamp", "no single number"),
+        ("frame_id.x", "nothing has a field x"),
+        ("stamp.sec.x", "nothing has a field x"),
+    ] {
+        let wrong = Fields::find(&schema::<Header>(), &[path.to_owned()]).unwrap_err();
+        assert!(wrong.contains(says) && wrong.contains(path), "{wrong}");
+    }
+}
+
+#[test]
+fn lies_about_how_many_parts_there_are_end_soon() {
+    let nothing = Schema::Array { len: u32::MAX, element: Box::new(Schema::Unit) };
+    let nested = Schema::Sequence(Box::new(Schema::Array { len: u32::MAX, element: Box::new(nothing) }));
+    let mut reader = Reader::new(&[0, 1, 0, 0, 2, 0, 0, 0]).unwrap();
+    assert!(skip(&mut reader, &nested).is_ok());
+}

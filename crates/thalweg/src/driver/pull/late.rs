@@ -1,0 +1,144 @@
+//! Late joiners of durable publishers: their history comes over a stream of its own, beside the channel that has begun.
+
+use super::ask::{Asked, Asking, Holder};
+use crate::channel::history::Query;
+use crate::channel::late::{Hold, LateJoin, Verdict};
+use crate::codec::TypeDescription;
+use crate::driver::NodeState;
+use crate::event::Event;
+use crate::port::{AnyInlet, Channel, Delivery, Payload, SampleInfo};
+use linux::lock::PiMutex;
+use linux::thread::Settings;
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::time::Duration;
+
+/// Live samples wait for the history at most so long, and at most so many.
+const HOLD: Hold = Hold { ns: 1_000_000_000, samples: 1024, bytes: 4 << 20 };
+/// A history of which nothing comes for so long is given up.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Where a channel's live samples meet its history: one thread at a time.
+pub(crate) struct Latecomer(PiMutex<LateJoin<(SampleInfo, Vec<u8>)>>);
+
+impl Latecomer {
+    /// For a channel that delivered samples up to `after` before it came back.
+    pub fn new(after: u64) -> Self {
+        Self(PiMutex::new(LateJoin::new(after, HOLD)))
+    }
+
+    /// Delivers a live sample of the channel, or keeps it; `true`: the next ones need not come here.
+    pub fn live(&self, inlet: &dyn AnyInlet, delivery: Delivery<'_>) -> bool {
+        let mut late = self.0.lock();
+        let SampleInfo { seq, received_ns, .. } = delivery.info;
+        let bytes = delivery.payload.bytes();
+        let verdict = late.live(seq, bytes.len(), received_ns, || (delivery.info, bytes.to_vec()));
+        release(&mut late, |held| inlet.deliver(held));
+        if let Verdict::Deliver { historical } = verdict {
+            inlet.deliver(Delivery { info: SampleInfo { historical, ..delivery.info }, ..delivery });
+        }
+        late.is_over()
+    }
+
+    /// Delivers a sample of the history, unless it came live.
+    fn history(&self, inlet: &dyn AnyInlet, info: SampleInfo, bytes: &[u8]) {
+        let mut late = self.0.lock();
+        let given = late.history(info.seq);
+        release(&mut late, |held| inlet.deliver_elsewhere(held));
+        if let Some(historical) = given {
+            inlet.deliver_elsewhere(Delivery {
+                info: SampleInfo { historical, ..info },
+                payload: Payload::Bytes(bytes),
+            });
+        }
+    }
+
+    /// The history is over: what waited follows it.
+    pub fn end(&self, inlet: &dyn AnyInlet) {
+        let mut late = self.0.lock();
+        late.end();
+        release(&mut late, |held| inlet.deliver_elsewhere(held));
+    }
+}
+
+fn release(late: &mut LateJoin<(SampleInfo, Vec<u8>)>, deliver: impl Fn(Delivery<'_>)) {
+    while let Some((info, bytes)) = late.released() {
+        deliver(Delivery { info, payload: Payload::Bytes(&bytes) });
+    }
+}
+
+/// A history that is to be fetched.
+pub(crate) struct Fetch {
+    pub channel: Arc<Channel>,
+    pub inlet: Arc<dyn AnyInlet>,
+    pub late: Arc<Latecomer>,
+    pub holder: Holder,
+    pub message: TypeDescription,
+    pub samples: u32,
+}
+
+/// A history to be fetched, with the node that fetches it.
+type Wanted = (Arc<NodeState>, Fetch);
+
+/// The thread that fetches them, one after the other; started with the first.
+#[derive(Default)]
+pub(crate) struct Fetches(Mutex<Option<mpsc::Sender<Wanted>>>);
+
+impl Fetches {
+    /// Fetches a history; without a thread live samples go on alone.
+    pub fn begin(&self, state: &Arc<NodeState>, fetch: Fetch) {
+        let mut slot = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if slot.is_none() {
+            let (sender, fetches) = mpsc::channel::<Wanted>();
+            let run = move || fetches.into_iter().for_each(|(state, fetch)| fetch.run(&state));
+            if linux::thread::spawn(Settings::named("history"), run).is_ok() {
+                *slot = Some(sender);
+            }
+        }
+        let unsent = match slot.as_ref() {
+            Some(sender) => sender.send((state.clone(), fetch)).err().map(|unsent| unsent.0.1),
+            None => Some(fetch),
+        };
+        if let Some(fetch) = unsent {
+            fetch.late.end(fetch.inlet.as_ref());
+        }
+    }
+
+    /// The thread ends with what it is fetching.
+    pub fn close(&self) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+}
+
+impl Fetch {
+    fn run(self, state: &Arc<NodeState>) {
+        let Self { channel, inlet, late, holder, message, samples } = self;
+        let asked = Asked {
+            topic: channel.topic.clone(),
+            message,
+            max_message: channel.max_message,
+            publisher: None,
+            query: Query::Last(u64::from(samples)),
+            timeout: PATIENCE,
+        };
+        let mut asking = Asking::new(state.clone(), asked, vec![holder]);
+        let scaled = channel.provenance();
+        while let Some(found) = asking.next().filter(|_| !channel.is_closed()) {
+            match found {
+                Ok(found) => {
+                    let seq = found.info.seq;
+                    let selected = channel.selection.takes(seq) && scaled.is_none_or(|s| s.selection.takes(seq));
+                    if selected {
+                        let info = SampleInfo { scaled, ..found.info };
+                        late.history(inlet.as_ref(), info, found.buffer.payload());
+                    }
+                }
+                Err(error) => {
+                    let text =
+                        format!("{} gets no history, only what is published now: {error}", channel.subscriber_name);
+                    state.events.push(Event::Warning { text });
+                }
+            }
+        }
+        late.end(inlet.as_ref());
+    }
+}

@@ -1,0 +1,286 @@
+//! All policies of a subscriber together: one verdict for each sample, and the news of time passing.
+
+use super::deadline::Due;
+use super::instance::{Sought, WHOLE_TOPIC};
+use super::{News, ns};
+use crate::port::{PortRef, SampleInfo};
+use qos::{DestinationOrder, LivelinessKind, Ownership, Qos};
+use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
+
+/// Instances of a subscriber that states no limit.
+const MOST_INSTANCES: u32 = 4096;
+
+/// Samples that a subscriber's policies dropped or noticed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PolicyCounts {
+    /// Deadlines that passed without a sample, one for each period and instance.
+    pub deadlines_missed: u64,
+    /// Samples that were older than their lifespan: dropped.
+    pub expired: u64,
+    /// Samples that the content filter does not hold for and that came all the same: dropped.
+    pub filtered: u64,
+    /// Samples too soon after the one before: dropped.
+    pub separated: u64,
+    /// Samples older than one that was delivered already, by source time stamps: dropped.
+    pub outdated: u64,
+    /// Samples of a publisher that does not own the instance: dropped.
+    pub not_owned: u64,
+    /// Samples of more instances than the limit: dropped.
+    pub rejected: u64,
+    /// Samples that came later than the latency budget: delivered.
+    pub over_budget: u64,
+}
+
+/// A publisher as a subscriber sees it.
+pub(crate) struct Writer {
+    /// Its port.
+    pub port: PortRef,
+    /// Its name.
+    pub name: String,
+    /// Its topic's number.
+    pub topic: u64,
+    /// What it offers.
+    pub offered: Qos,
+    /// Where key and filter are in its type.
+    pub sought: Sought,
+    /// The filter is evaluated here, not there (multicast).
+    pub filters_here: bool,
+}
+
+struct Known {
+    writer: Writer,
+    last_sign: u64,
+    alive: bool,
+}
+
+impl Known {
+    /// The last moment of its lease; `None`: no end, or its node shows that it is alive by the channel itself.
+    fn lease_end(&self) -> Option<u64> {
+        let liveliness = &self.writer.offered.liveliness;
+        let manual = liveliness.kind != LivelinessKind::Automatic;
+        let lease = ns(liveliness.lease).filter(|_| manual && self.alive)?;
+        Some(self.last_sign.saturating_add(lease))
+    }
+}
+
+#[derive(Default)]
+struct Instance {
+    due: Due,
+    owner: Option<PortRef>,
+    newest: Option<Stamp>,
+    taken: Option<Stamp>,
+}
+
+/// When a sample was published and received, and where.
+#[derive(Clone, Copy)]
+struct Stamp {
+    of: PortRef,
+    source: u64,
+    received: u64,
+    same_clock: bool,
+}
+
+impl Stamp {
+    /// How long after `earlier` it was published; where the clocks are not the same, how long after it was received.
+    fn after(self, earlier: Stamp) -> i128 {
+        if self.comparable(earlier) {
+            i128::from(self.source) - i128::from(earlier.source)
+        } else {
+            i128::from(self.received) - i128::from(earlier.received)
+        }
+    }
+
+    fn comparable(self, other: Stamp) -> bool {
+        self.of.node == other.of.node || (self.same_clock && other.same_clock)
+    }
+}
+
+/// The policies of one subscriber.
+pub(crate) struct Reading {
+    deadline: Option<u64>,
+    budget: Option<u64>,
+    lifespan: Option<u64>,
+    separation: u64,
+    by_source: bool,
+    exclusive: bool,
+    most_instances: usize,
+    instances: HashMap<u64, Instance>,
+    writers: Vec<Known>,
+    counts: PolicyCounts,
+    told: PolicyCounts,
+}
+
+impl Reading {
+    /// The policies that `requested` states.
+    pub fn new(requested: &Qos) -> Self {
+        Self {
+            deadline: ns(requested.deadline),
+            budget: ns(requested.latency_budget).filter(|budget| *budget > 0),
+            lifespan: ns(requested.lifespan),
+            separation: ns(requested.separation).unwrap_or(0),
+            by_source: requested.destination_order == DestinationOrder::BySource,
+            exclusive: requested.ownership == Ownership::Exclusive,
+            most_instances: requested.limits.instances.unwrap_or(MOST_INSTANCES) as usize,
+            instances: HashMap::new(),
+            writers: Vec::new(),
+            counts: PolicyCounts::default(),
+            told: PolicyCounts::default(),
+        }
+    }
+
+    /// What was counted so far.
+    pub fn counts(&self) -> PolicyCounts {
+        self.counts
+    }
+
+    /// A channel from a publisher opens.
+    pub fn came(&mut self, writer: Writer, now: u64) {
+        self.writers.retain(|known| known.writer.port != writer.port);
+        self.writers.push(Known { writer, last_sign: now, alive: true });
+    }
+
+    /// The channel from a publisher ended: it owns nothing any more.
+    pub fn left(&mut self, publisher: PortRef) {
+        self.writers.retain(|known| known.writer.port != publisher);
+        self.disown(publisher);
+    }
+
+    fn disown(&mut self, publisher: PortRef) {
+        let owned = self.instances.values_mut().filter(|instance| instance.owner == Some(publisher));
+        owned.for_each(|instance| instance.owner = None);
+    }
+
+    /// A publisher gave a sign of life at `now`: all of its node's ports that show it together do.
+    pub fn sign(&mut self, publisher: PortRef, now: u64, news: &mut Vec<News>) {
+        let by_node = |known: &Known| known.writer.offered.liveliness.kind == LivelinessKind::ByNode;
+        let together = self.writers.iter().any(|known| known.writer.port == publisher && by_node(known));
+        for known in &mut self.writers {
+            let same = known.writer.port == publisher;
+            if same || (together && known.writer.port.node == publisher.node && by_node(known)) {
+                known.last_sign = now;
+                if !known.alive {
+                    known.alive = true;
+                    news.push(News::LivelinessChanged { publisher: known.writer.name.clone(), alive: true });
+                }
+            }
+        }
+    }
+
+    /// Whether a sample that is there at `now` is delivered.
+    pub fn takes(&mut self, info: &SampleInfo, bytes: &[u8], news: &mut Vec<News>) -> bool {
+        let (publisher, now) = (PortRef { node: info.node, port: info.port }, info.received_ns);
+        self.sign(publisher, now, news);
+        let writer = self.writers.iter().find(|known| known.writer.port == publisher).map(|known| &known.writer);
+        let age = info.latency_ns();
+        let lifespan = [self.lifespan, writer.and_then(|w| ns(w.offered.lifespan))].into_iter().flatten().min();
+        if lifespan.zip(age).is_some_and(|(lifespan, age)| age > lifespan) {
+            return drop_for(&mut self.counts.expired);
+        }
+        if writer.is_some_and(|writer| writer.filters_here && !writer.sought.holds(bytes)) {
+            return drop_for(&mut self.counts.filtered);
+        }
+        let instance = |writer: &Writer| Some(writer.topic.wrapping_add(writer.sought.instance(bytes)?));
+        let key = writer.map_or(Some(WHOLE_TOPIC), instance);
+        let Some(key) = key.filter(|key| self.has_room(*key)) else { return drop_for(&mut self.counts.rejected) };
+        if self.exclusive && !self.owns(publisher, key) {
+            return drop_for(&mut self.counts.not_owned);
+        }
+        let stamp = Stamp { of: publisher, source: info.source_ns, received: now, same_clock: info.same_clock };
+        self.takes_in_time(key, stamp, age)
+    }
+
+    fn has_room(&self, key: u64) -> bool {
+        self.instances.len() < self.most_instances || self.instances.contains_key(&key)
+    }
+
+    /// Whether a publisher owns an instance, or does from now on: it is stronger than the owner, or there is none.
+    fn owns(&mut self, publisher: PortRef, key: u64) -> bool {
+        let strength = |port: PortRef| {
+            self.writers.iter().find(|known| known.writer.port == port).map(|k| k.writer.offered.strength)
+        };
+        let owner = self.instances.get(&key).and_then(|instance| instance.owner);
+        let wins = match owner {
+            Some(owner) if owner != publisher => {
+                // Of equal ones, that with the lowest id.
+                (strength(publisher), std::cmp::Reverse(publisher)) > (strength(owner), std::cmp::Reverse(owner))
+            }
+            _ => true,
+        };
+        if wins {
+            self.instances.entry(key).or_default().owner = Some(publisher);
+        }
+        wins
+    }
+
+    /// The policies of time, for a sample of an instance.
+    fn takes_in_time(&mut self, key: u64, stamp: Stamp, age: Option<u64>) -> bool {
+        let instance = self.instances.entry(key).or_default();
+        let older = |newest: Stamp| stamp.comparable(newest) && stamp.source < newest.source;
+        if self.by_source && instance.newest.is_some_and(older) {
+            return drop_for(&mut self.counts.outdated);
+        }
+        instance.newest = Some(stamp);
+        if let Some(period) = self.deadline {
+            self.counts.deadlines_missed += instance.due.sample(stamp.received, period);
+        }
+        let separation = i128::from(self.separation);
+        if separation > 0 && instance.taken.is_some_and(|taken| stamp.after(taken) < separation) {
+            return drop_for(&mut self.counts.separated);
+        }
+        instance.taken = Some(stamp);
+        self.counts.over_budget += u64::from(self.budget.zip(age).is_some_and(|(budget, age)| age > budget));
+        true
+    }
+
+    /// What time brought up to `now`.
+    pub fn look(&mut self, now: u64, news: &mut Vec<News>) {
+        if let Some(period) = self.deadline {
+            for instance in self.instances.values_mut() {
+                let missed = instance.due.missed(now, period);
+                self.counts.deadlines_missed += missed;
+                if missed > 0 {
+                    instance.owner = None; // who keeps an instance waiting loses it
+                }
+            }
+        }
+        let late = |known: &Known| known.lease_end().is_some_and(|end| now > end);
+        let dead: Vec<PortRef> = self.writers.iter().filter(|k| late(k)).map(|k| k.writer.port).collect();
+        for known in self.writers.iter_mut().filter(|known| dead.contains(&known.writer.port)) {
+            known.alive = false;
+            news.push(News::LivelinessChanged { publisher: known.writer.name.clone(), alive: false });
+        }
+        dead.into_iter().for_each(|publisher| self.disown(publisher));
+    }
+
+    /// What was counted since this was told last.
+    pub fn tell(&mut self, news: &mut Vec<News>) {
+        let (now, told) = (self.counts, std::mem::replace(&mut self.told, self.counts));
+        if now.deadlines_missed > told.deadlines_missed {
+            let (missed, total) = (now.deadlines_missed - told.deadlines_missed, now.deadlines_missed);
+            news.push(News::DeadlineMissed { missed, total });
+        }
+        if now.over_budget > told.over_budget {
+            news.push(News::BudgetExceeded { late: now.over_budget - told.over_budget, total: now.over_budget });
+        }
+        if now.rejected > told.rejected {
+            news.push(News::Rejected { rejected: now.rejected - told.rejected, total: now.rejected });
+        }
+    }
+
+    /// When to look again at the latest; `None`: time brings nothing.
+    pub fn next(&self) -> Option<u64> {
+        let due = self.instances.values().filter_map(|instance| instance.due.next());
+        let leases = self.writers.iter().filter_map(|known| Some(known.lease_end()?.saturating_add(1)));
+        due.chain(leases).min()
+    }
+}
+
+fn drop_for(count: &mut u64) -> bool {
+    *count += 1;
+    false
+}
+
+#[cfg(test)]
+mod tests;

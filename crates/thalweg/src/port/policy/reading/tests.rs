@@ -1,0 +1,188 @@
+//! In virtual time, to the nanosecond.
+
+use super::*;
+use crate::codec::{TypeDescription, to_cdr};
+use crate::control::{NodeId, PortId};
+use qos::{Liveliness, ResourceLimits};
+use std::time::Duration;
+
+#[derive(serde::Serialize, serde::Deserialize)]
+struct Arm {
+    id: u8,
+}
+
+fn port(node: u64, port: u32) -> PortRef {
+    PortRef { node: NodeId(node), port: PortId(port) }
+}
+
+fn time(ns: u64) -> Option<Duration> {
+    Some(Duration::from_nanos(ns))
+}
+
+/// A subscriber in virtual time.
+struct Bench {
+    reading: Reading,
+    news: Vec<News>,
+}
+
+impl Bench {
+    fn of(requested: Qos) -> Self {
+        Self { reading: Reading::new(&requested), news: Vec::new() }
+    }
+
+    fn came(&mut self, publisher: PortRef, offered: Qos, now: u64) {
+        let schema = TypeDescription::of::<Arm>().schema;
+        let sought = Sought::find(schema.as_ref(), &offered.key, None).unwrap();
+        let name = format!("/{}", publisher.port.0);
+        self.reading.came(Writer { port: publisher, name, topic: 7, offered, sought, filters_here: false }, now);
+    }
+
+    /// A sample of instance `id`, published at `source` and received at `now`.
+    fn sample(&mut self, publisher: PortRef, id: u8, source: u64, now: u64) -> bool {
+        let PortRef { node, port } = publisher;
+        let info = SampleInfo {
+            node,
+            port,
+            incarnation: 1,
+            seq: 1,
+            source_ns: source,
+            received_ns: now,
+            same_clock: true,
+            historical: false,
+            scaled: None,
+        };
+        self.reading.takes(&info, &to_cdr(&Arm { id }).unwrap(), &mut self.news)
+    }
+
+    fn look(&mut self, now: u64) -> Vec<News> {
+        self.reading.look(now, &mut self.news);
+        self.reading.tell(&mut self.news);
+        std::mem::take(&mut self.news)
+    }
+}
+
+fn keyed() -> Qos {
+    Qos { key: vec!["id".into()], ..Qos::default() }
+}
+
+#[test]
+fn deadlines_are_missed_per_instance_and_counted() {
+    let mut bench = Bench::of(Qos { deadline: time(20), ..Qos::default() });
+    let one = port(1, 1);
+    bench.came(one, keyed(), 0);
+    assert_eq!((bench.look(1000), bench.reading.next()), (vec![], None));
+    assert!(bench.sample(one, 1, 1000, 1000) && bench.sample(one, 2, 1005, 1005));
+    assert_eq!((bench.look(1020), bench.reading.next()), (vec![], Some(1021)));
+    assert_eq!(bench.look(1021), [News::DeadlineMissed { missed: 1, total: 1 }]);
+    assert_eq!(bench.look(1025), []);
+    assert_eq!(bench.look(1026), [News::DeadlineMissed { missed: 1, total: 2 }]);
+    // A sample that comes late tells what was missed before it, also if nobody looked.
+    assert!(bench.sample(one, 1, 1062, 1062));
+    assert_eq!(bench.reading.counts().deadlines_missed, 4);
+    assert_eq!(bench.look(1062), [News::DeadlineMissed { missed: 3, total: 5 }]);
+}
+
+#[test]
+fn a_sample_lives_as_long_as_the_shorter_of_both_lifespans() {
+    let mut bench = Bench::of(Qos { lifespan: time(50), ..Qos::default() });
+    let (short, long) = (port(1, 1), port(1, 2));
+    bench.came(short, Qos { lifespan: time(10), ..Qos::default() }, 0);
+    bench.came(long, Qos::default(), 0);
+    assert!(bench.sample(short, 1, 100, 110) && !bench.sample(short, 1, 100, 111));
+    assert!(bench.sample(long, 1, 100, 150) && !bench.sample(long, 1, 100, 151));
+    assert_eq!(bench.reading.counts().expired, 2);
+}
+
+#[test]
+fn samples_too_close_to_each_other_are_dropped_per_instance() {
+    let mut bench = Bench::of(Qos { separation: time(20), ..Qos::default() });
+    let one = port(1, 1);
+    bench.came(one, keyed(), 0);
+    let taken: Vec<bool> = [100, 119, 120, 139, 141].map(|at| bench.sample(one, 1, at, at + 3)).into();
+    assert_eq!(taken, [true, false, true, false, true]);
+    assert!(bench.sample(one, 2, 142, 145));
+    assert_eq!(bench.reading.counts().separated, 2);
+}
+
+#[test]
+fn by_source_nothing_older_than_what_was_delivered_is_delivered() {
+    let mut bench = Bench::of(Qos { destination_order: DestinationOrder::BySource, ..Qos::default() });
+    let (one, other) = (port(1, 1), port(2, 1));
+    bench.came(one, Qos::default(), 0);
+    bench.came(other, Qos::default(), 0);
+    assert!(bench.sample(one, 1, 100, 200) && !bench.sample(other, 1, 99, 201) && bench.sample(other, 1, 100, 202));
+    assert_eq!(bench.reading.counts().outdated, 1);
+    let mut reception = Bench::of(Qos::default());
+    assert!(reception.sample(one, 1, 100, 200) && reception.sample(other, 1, 99, 201));
+}
+
+#[test]
+fn a_lease_ends_after_its_last_nanosecond_and_a_sign_begins_it_anew() {
+    let liveliness = |kind| Qos { liveliness: Liveliness { kind, lease: time(50) }, ..Qos::default() };
+    let mut bench = Bench::of(Qos::default());
+    let (by_port, automatic) = (port(1, 1), port(1, 2));
+    let (node_a, node_b) = (port(2, 3), port(2, 4));
+    bench.came(by_port, liveliness(LivelinessKind::ByPort), 100);
+    bench.came(automatic, liveliness(LivelinessKind::Automatic), 100);
+    bench.came(node_a, liveliness(LivelinessKind::ByNode), 100);
+    bench.came(node_b, liveliness(LivelinessKind::ByNode), 100);
+    assert_eq!((bench.look(150), bench.reading.next()), (vec![], Some(151)));
+    // A sample of one port is a sign of all of its node that show it together.
+    bench.sample(node_a, 1, 150, 150);
+    let changed = |name: &str, alive| News::LivelinessChanged { publisher: name.into(), alive };
+    assert_eq!(bench.look(151), [changed("/1", false)]);
+    assert_eq!((bench.look(200), bench.reading.next()), (vec![], Some(201)));
+    assert_eq!(bench.look(201), [changed("/3", false), changed("/4", false)]);
+    bench.reading.sign(by_port, 300, &mut bench.news);
+    bench.sample(node_b, 1, 300, 300);
+    assert_eq!(bench.look(350), [changed("/1", true), changed("/3", true), changed("/4", true)]);
+}
+
+#[test]
+fn the_strongest_living_publisher_owns_an_instance_and_hands_it_over() {
+    let offer = |strength| Qos { ownership: Ownership::Exclusive, strength, ..keyed() };
+    let mut bench = Bench::of(Qos { ownership: Ownership::Exclusive, deadline: time(100), ..Qos::default() });
+    let (weak, strong, equal) = (port(1, 1), port(1, 2), port(1, 3));
+    let liveliness = Liveliness { kind: LivelinessKind::ByPort, lease: time(50) };
+    bench.came(weak, offer(1), 0);
+    bench.came(strong, Qos { liveliness, ..offer(5) }, 0);
+    bench.came(equal, offer(5), 0);
+    assert!(bench.sample(weak, 1, 10, 10), "nobody else owns it yet");
+    assert!(bench.sample(strong, 1, 11, 11) && !bench.sample(weak, 1, 12, 12) && bench.sample(weak, 2, 12, 12));
+    assert!(!bench.sample(equal, 1, 13, 13), "of equal ones, that with the lowest id");
+    // It gives no sign of life: who comes next owns the instance, until it comes back.
+    assert!(bench.look(61).is_empty());
+    assert_eq!(bench.look(62).len(), 1);
+    assert!(bench.sample(weak, 1, 63, 63) && bench.sample(equal, 1, 64, 64) && !bench.sample(weak, 1, 65, 65));
+    assert!(bench.sample(strong, 1, 66, 66) && !bench.sample(equal, 1, 67, 67));
+    // It keeps the instance waiting beyond the deadline.
+    bench.reading.sign(strong, 160, &mut bench.news);
+    bench.look(166);
+    assert!(!bench.sample(weak, 1, 166, 166));
+    bench.look(167);
+    assert!(bench.sample(weak, 1, 168, 168));
+    // Its channel ends.
+    assert!(bench.sample(strong, 1, 169, 169) && !bench.sample(weak, 1, 170, 170));
+    bench.reading.left(strong);
+    assert!(bench.sample(weak, 1, 171, 171));
+}
+
+#[test]
+fn instances_beyond_the_limit_are_rejected_and_told() {
+    let limits = ResourceLimits { instances: Some(2), ..Default::default() };
+    let mut bench = Bench::of(Qos { limits, ..Qos::default() });
+    let one = port(1, 1);
+    bench.came(one, keyed(), 0);
+    let taken: Vec<bool> = [1, 2, 3, 1, 4].map(|id| bench.sample(one, id, 10, 10)).into();
+    assert_eq!(taken, [true, true, false, true, false]);
+    assert_eq!(bench.look(11), [News::Rejected { rejected: 2, total: 2 }]);
+    assert_eq!(bench.look(12), []);
+}
+
+#[test]
+fn what_comes_later_than_the_budget_is_delivered_and_counted() {
+    let mut bench = Bench::of(Qos { latency_budget: time(10), ..Qos::default() });
+    let one = port(1, 1);
+    assert!(bench.sample(one, 1, 100, 110) && bench.sample(one, 1, 100, 111));
+    assert_eq!(bench.look(200), [News::BudgetExceeded { late: 1, total: 1 }]);
+}

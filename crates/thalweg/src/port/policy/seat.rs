@@ -1,0 +1,144 @@
+//! Where a port keeps its policies, and who judges by them.
+
+use super::instance::Sought;
+use super::reading::{PolicyCounts, Reading, Writer};
+use super::writing::Writing;
+use super::{News, ns};
+use crate::codec::Schema;
+use crate::port::{PortRef, SampleInfo};
+use linux::lock::PiMutex;
+use qos::Qos;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Longest pause between two looks at policies that time passes for, and the shortest.
+const LONGEST_PAUSE: Duration = Duration::from_millis(100);
+const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
+
+/// Judges the samples of one port by its policies.
+pub(crate) struct Judge {
+    name: String,
+    state: PiMutex<State>,
+    /// Time passes for a policy even while nothing happens.
+    pause: Duration,
+}
+
+enum State {
+    Reads(Reading, Vec<News>),
+    Writes(Writing),
+}
+
+/// The judge of a subscriber that states policies which look at samples; `None`: it takes them all.
+pub(crate) fn judge_of_subscriber(name: &str, requested: &Qos) -> Option<Arc<Judge>> {
+    let default = Qos::default();
+    let looks = requested.deadline.is_some()
+        || requested.lifespan.is_some()
+        || requested.separation.is_some()
+        || requested.filter.is_some()
+        || !requested.key.is_empty()
+        || ns(requested.latency_budget).is_some_and(|budget| budget > 0)
+        || requested.liveliness != default.liveliness
+        || requested.ownership != default.ownership
+        || requested.destination_order != default.destination_order
+        || requested.limits.instances.is_some();
+    looks.then(|| Arc::new(Judge::new(name, State::Reads(Reading::new(requested), Vec::new()), requested)))
+}
+
+/// The judge of a publisher that promises a deadline or signs of life. `schema`: that of its type, for the key.
+///
+/// # Errors
+/// A sentence: the key is not in the type.
+pub(crate) fn judge_of_publisher(
+    name: &str,
+    offered: &Qos,
+    schema: Option<&Schema>,
+    now: u64,
+) -> Result<Option<Arc<Judge>>, String> {
+    let sought = Sought::find(schema, &offered.key, None)?;
+    let promises = offered.deadline.is_some() || offered.liveliness.lease.is_some();
+    Ok(promises.then(|| Arc::new(Judge::new(name, State::Writes(Writing::new(offered, sought, now)), offered))))
+}
+
+impl Judge {
+    fn new(name: &str, state: State, qos: &Qos) -> Self {
+        let shortest = [qos.deadline, qos.liveliness.lease].into_iter().flatten().min();
+        let pause = shortest.unwrap_or(LONGEST_PAUSE).clamp(SHORTEST_PAUSE, LONGEST_PAUSE);
+        Self { name: name.to_owned(), state: PiMutex::new(state), pause }
+    }
+
+    /// A publisher's message, published at `now`; `encode` gives its bytes, where they are needed.
+    pub fn published(&self, now: u64, encode: impl FnOnce(&mut Vec<u8>) -> bool) {
+        if let State::Writes(writing) = &mut *self.state.lock() {
+            writing.published(now, encode);
+        }
+    }
+
+    /// A publisher says at `now` that it is alive.
+    pub fn assert(&self, now: u64) {
+        if let State::Writes(writing) = &mut *self.state.lock() {
+            writing.sign(now);
+        }
+    }
+
+    /// Whether a subscriber's sample is delivered.
+    pub fn takes(&self, info: &SampleInfo, bytes: &[u8]) -> bool {
+        match &mut *self.state.lock() {
+            State::Reads(reading, news) => reading.takes(info, bytes, news),
+            State::Writes(_) => true,
+        }
+    }
+
+    /// A channel from a publisher opens.
+    pub fn came(&self, writer: Writer, now: u64) {
+        if let State::Reads(reading, _) = &mut *self.state.lock() {
+            reading.came(writer, now);
+        }
+    }
+
+    /// The channel from a publisher ended.
+    pub fn left(&self, publisher: PortRef) {
+        if let State::Reads(reading, _) = &mut *self.state.lock() {
+            reading.left(publisher);
+        }
+    }
+
+    /// A publisher said at `now` that it is alive.
+    pub fn sign(&self, publisher: PortRef, now: u64) {
+        if let State::Reads(reading, news) = &mut *self.state.lock() {
+            reading.sign(publisher, now, news);
+        }
+    }
+
+    /// The port's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What was counted at a subscriber.
+    pub fn counts(&self) -> PolicyCounts {
+        match &*self.state.lock() {
+            State::Reads(reading, _) => reading.counts(),
+            State::Writes(_) => PolicyCounts::default(),
+        }
+    }
+
+    /// What time brought up to `now`, with what was counted if `tells`, and how long nobody needs to look again.
+    pub fn look(&self, now: u64, tells: bool) -> (Vec<News>, Duration) {
+        let state = &mut *self.state.lock();
+        let (found, next) = match state {
+            State::Reads(reading, news) => {
+                reading.look(now, news);
+                tells.then(|| reading.tell(news));
+                (std::mem::take(news), reading.next())
+            }
+            State::Writes(writing) => {
+                let mut news = Vec::new();
+                writing.look(now, &self.name, &mut news);
+                tells.then(|| writing.tell(&mut news));
+                (news, writing.next())
+            }
+        };
+        let pause = next.map_or(self.pause, |next| Duration::from_nanos(next.saturating_sub(now)).min(self.pause));
+        (found, pause.max(SHORTEST_PAUSE))
+    }
+}

@@ -1,0 +1,122 @@
+//! The policies of a publisher that time passes for: the deadline and the sign of life that it promised.
+
+use super::deadline::Due;
+use super::instance::Sought;
+use super::{News, ns};
+use qos::{LivelinessKind, Qos};
+use std::collections::HashMap;
+
+/// Instances whose deadline is watched; all beyond share one.
+const MOST_INSTANCES: usize = 4096;
+
+/// The policies of one publisher.
+pub(crate) struct Writing {
+    deadline: Option<u64>,
+    lease: Option<u64>,
+    sought: Sought,
+    instances: HashMap<u64, Due>,
+    scratch: Vec<u8>,
+    last_sign: u64,
+    alive: bool,
+    missed: u64,
+    told: u64,
+}
+
+impl Writing {
+    /// The policies that `offered` states, of a port that opens at `now`.
+    pub fn new(offered: &Qos, sought: Sought, now: u64) -> Self {
+        let manual = offered.liveliness.kind != LivelinessKind::Automatic;
+        Self {
+            deadline: ns(offered.deadline),
+            lease: ns(offered.liveliness.lease).filter(|_| manual),
+            sought,
+            instances: HashMap::new(),
+            scratch: Vec::new(),
+            last_sign: now,
+            alive: true,
+            missed: 0,
+            told: 0,
+        }
+    }
+
+    /// A message is published at `now`; `encode` gives its bytes, where instances are told apart by them.
+    pub fn published(&mut self, now: u64, encode: impl FnOnce(&mut Vec<u8>) -> bool) {
+        self.last_sign = now;
+        let Some(period) = self.deadline else { return };
+        self.scratch.clear();
+        let known = self.sought.is_nothing() || encode(&mut self.scratch);
+        let key = self.sought.instance(&self.scratch).filter(|_| known).unwrap_or(u64::MAX);
+        let key =
+            if self.instances.len() < MOST_INSTANCES || self.instances.contains_key(&key) { key } else { u64::MAX };
+        self.missed += self.instances.entry(key).or_default().sample(now, period);
+    }
+
+    /// The program says at `now` that it is alive.
+    pub fn sign(&mut self, now: u64) {
+        self.last_sign = now;
+    }
+
+    fn lease_end(&self) -> Option<u64> {
+        self.lease.map(|lease| self.last_sign.saturating_add(lease))
+    }
+
+    /// What time brought up to `now`.
+    pub fn look(&mut self, now: u64, name: &str, news: &mut Vec<News>) {
+        if let Some(period) = self.deadline {
+            self.missed += self.instances.values_mut().map(|due| due.missed(now, period)).sum::<u64>();
+        }
+        let alive = self.lease_end().is_none_or(|end| now <= end);
+        if alive != self.alive {
+            self.alive = alive;
+            news.push(News::LivelinessChanged { publisher: name.to_owned(), alive });
+        }
+    }
+
+    /// What was counted since this was told last.
+    pub fn tell(&mut self, news: &mut Vec<News>) {
+        let missed = self.missed - std::mem::replace(&mut self.told, self.missed);
+        if missed > 0 {
+            news.push(News::DeadlineMissed { missed, total: self.missed });
+        }
+    }
+
+    /// When to look again at the latest; `None`: time brings nothing.
+    pub fn next(&self) -> Option<u64> {
+        let lease = self.lease_end().filter(|_| self.alive).map(|end| end.saturating_add(1));
+        self.instances.values().filter_map(|due| due.next()).chain(lease).min()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use qos::Liveliness;
+    use std::time::Duration;
+
+    fn missed(missed: u64, total: u64) -> News {
+        News::DeadlineMissed { missed, total }
+    }
+
+    #[test]
+    fn a_promise_that_is_not_kept_is_noticed_to_the_nanosecond() {
+        let nothing = || Sought::find(None, &[], None).unwrap();
+        let liveliness = Liveliness { kind: LivelinessKind::ByPort, lease: Some(Duration::from_nanos(50)) };
+        let offered = Qos { deadline: Some(Duration::from_nanos(20)), liveliness, ..Qos::default() };
+        let mut writing = Writing::new(&offered, nothing(), 1000);
+        assert_eq!(writing.next(), Some(1051));
+        writing.published(1010, |_| true);
+        let look = |writing: &mut Writing, now| {
+            let mut news = Vec::new();
+            writing.look(now, "/p", &mut news);
+            writing.tell(&mut news);
+            news
+        };
+        assert_eq!((look(&mut writing, 1030), writing.next()), (vec![], Some(1031)));
+        assert_eq!(look(&mut writing, 1031), [missed(1, 1)]);
+        assert_eq!(look(&mut writing, 1060), [missed(1, 2)]);
+        let changed = |alive| News::LivelinessChanged { publisher: "/p".into(), alive };
+        assert_eq!(look(&mut writing, 1061), [changed(false)]);
+        writing.sign(1070);
+        assert_eq!(look(&mut writing, 1070), [changed(true)]);
+    }
+}

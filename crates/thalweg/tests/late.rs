@@ -1,0 +1,123 @@
+//! Late joiners of durable publishers: the history, then what is published meanwhile, over every carrier.
+#![allow(clippy::unwrap_used)] // all of this is test
+
+use qos::{Queue, Reliability};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use thalweg::codec::Raw;
+use thalweg::{Node, Publisher, Settings, Subscriber};
+
+const LONG: Duration = Duration::from_secs(20);
+const DEPTH: u32 = 50;
+
+fn node(realm: &str, name: &str) -> Node {
+    let realm = format!("{realm}-{}", std::process::id());
+    Node::with_settings(Settings { name: name.to_owned(), realm, ..Settings::default() }).unwrap()
+}
+
+fn durable(node: &Node, carrier: &str) -> Publisher<Raw> {
+    let port = node.publisher("/a").named("/p").transient_local(DEPTH).carriers([carrier]);
+    port.queue(Queue::KeepAll(10_000)).open().unwrap()
+}
+
+/// What came, with whether it was marked.
+type Seen = Arc<Mutex<Vec<(u64, bool)>>>;
+
+fn joiner(node: &Node, carrier: &str, late: bool) -> (Subscriber<Raw>, Seen) {
+    let seen = Seen::default();
+    let port = node.subscriber::<Raw>("/a").reliability(Reliability::BestEffort).carriers([carrier]);
+    let port = if late { port.transient_local(DEPTH) } else { port };
+    let note = seen.clone();
+    let port = port.queue(Queue::KeepAll(10_000)).callback(move |sample| {
+        assert_eq!(*sample, sample.info().seq.to_le_bytes());
+        note.lock().unwrap().push((sample.info().seq, sample.info().historical));
+    });
+    (port.unwrap(), seen)
+}
+
+fn publish(port: &mut Publisher<Raw>, numbers: std::ops::RangeInclusive<u64>) {
+    for n in numbers {
+        assert_eq!(port.publish(&n.to_le_bytes()).unwrap().seq, n);
+        if n % 8 == 0 {
+            std::thread::sleep(Duration::from_micros(300));
+        }
+    }
+}
+
+fn until_last(node: &Node, seen: &Seen, last: u64) -> Vec<(u64, bool)> {
+    let there = || seen.lock().unwrap().iter().any(|(seq, _)| *seq == last);
+    let came = node.wait_until(LONG, there);
+    let seen = seen.lock().unwrap().clone();
+    assert!(came, "{last} did not come; the last ones were {:?}", &seen[seen.len().saturating_sub(9)..]);
+    seen
+}
+
+/// While it is published, somebody joins who wants the history, and somebody who does not.
+#[test]
+fn the_history_and_the_live_flow_have_no_gap_and_no_duplicate() {
+    for carrier in ["local", "shm", "tcp", "udp", "mcast"] {
+        let there = node(&format!("late-{carrier}"), "there");
+        let here = if carrier == "local" { there.clone() } else { node(&format!("late-{carrier}"), "here") };
+        let mut port = durable(&there, carrier);
+        publish(&mut port, 1..=200);
+        let joining = here.clone();
+        let join = std::thread::spawn(move || {
+            let (late, volatile) = (joiner(&joining, carrier, true), joiner(&joining, carrier, false));
+            assert!(late.0.wait_connected(1, LONG) && volatile.0.wait_connected(1, LONG), "{carrier}");
+            (late, volatile)
+        });
+        let mut last = 200;
+        while !join.is_finished() || last < 1000 {
+            publish(&mut port, last + 1..=last + 100);
+            last += 100;
+        }
+        let ((_late, history), (_volatile, live)) = join.join().unwrap();
+        publish(&mut port, last + 1..=last + 20);
+        last += 20;
+        let (history, live) = (until_last(&here, &history, last), until_last(&here, &live, last));
+        let mut numbers: Vec<u64> = history.iter().map(|(seq, _)| *seq).collect();
+        let first = numbers[0];
+        assert!(first > 200 - u64::from(DEPTH), "{carrier}: it begins with {first}");
+        assert!(history.iter().all(|(_, marked)| !marked), "{carrier}: nothing takes a second here");
+        assert_eq!(numbers, (first..=last).collect::<Vec<_>>(), "{carrier}");
+        numbers.dedup();
+        assert!(live.first().is_some_and(|(seq, _)| *seq > 200), "{carrier}: {:?}", live.first());
+    }
+}
+
+/// What was published before anybody came, to a port that is taken from, and to a polled one with a callback.
+#[test]
+fn who_joins_when_all_is_published_gets_the_last_of_it() {
+    let (there, here) = (node("after", "there"), node("after", "here"));
+    let mut port = durable(&there, "tcp");
+    publish(&mut port, 1..=200);
+    let mut taken = here.subscriber::<Raw>("/a").transient_local(30).carriers(["tcp"]).open().unwrap();
+    let numbers: Vec<u64> = (0..30).map(|_| taken.wait(LONG).unwrap().info().seq).collect();
+    assert_eq!(numbers, (171..=200).collect::<Vec<_>>());
+    let seen = Seen::default();
+    let note = seen.clone();
+    let polled = here.subscriber::<Raw>("/a").transient_local(3).carriers(["tcp"]).polled();
+    let mut polled = polled.callback(move |s| note.lock().unwrap().push((s.info().seq, s.info().historical))).unwrap();
+    while seen.lock().unwrap().len() < 3 {
+        polled.wait_callback(LONG);
+    }
+    publish(&mut port, 201..=210);
+    while seen.lock().unwrap().len() < 13 {
+        polled.wait_callback(LONG);
+    }
+    assert_eq!(*seen.lock().unwrap(), (198..=210).map(|seq| (seq, false)).collect::<Vec<_>>());
+    assert_eq!(taken.wait(LONG).unwrap().info().seq, 201);
+}
+
+/// Durability is offered: who asks for more than that does not match.
+#[test]
+fn a_volatile_publisher_has_no_history_for_late_joiners() {
+    let (there, here) = (node("volatile", "there"), node("volatile", "here"));
+    let mut port = there.publisher::<Raw>("/a").carriers(["tcp"]).open().unwrap();
+    let (late, _) = joiner(&here, "tcp", true);
+    let (volatile, seen) = joiner(&here, "tcp", false);
+    assert!(volatile.wait_connected(1, LONG) && port.wait_connected(1, LONG));
+    publish(&mut port, 1..=3);
+    assert_eq!(until_last(&here, &seen, 3).len(), 3);
+    assert_eq!(late.connected(), 0);
+}

@@ -1,0 +1,162 @@
+//! Policies at run time, on real channels: what is sent, delivered and told. Their timing is tested in virtual time
+//! (`port/policy`).
+#![allow(clippy::unwrap_used)] // all of this is test
+
+use qos::{Filter, Liveliness, LivelinessKind, Reliability};
+use serde::{Deserialize, Serialize};
+use std::time::{Duration, Instant};
+use thalweg::port::{PublisherBuilder, SubscriberBuilder};
+use thalweg::{Event, EventReader, Node, Settings, Subscriber};
+
+const LONG: Duration = Duration::from_secs(20);
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Arm {
+    name: String,
+    angle: f64,
+}
+
+fn node(name: &str, test: &str) -> Node {
+    let realm = format!("policies-{test}-{}", std::process::id());
+    Node::with_settings(Settings { name: name.into(), realm, ..Settings::default() }).unwrap()
+}
+
+/// Both ends of a channel over a carrier.
+fn ends(carrier: &str, out: &Node, into: &Node) -> (PublisherBuilder<Arm>, SubscriberBuilder<Arm>) {
+    let lossy = matches!(carrier, "udp" | "mcast");
+    let reliability = if lossy { Reliability::BestEffort } else { Reliability::Reliable };
+    let publisher = out.publisher::<Arm>("/arm").carriers([carrier]).reliability(reliability);
+    (publisher, into.subscriber::<Arm>("/arm").carriers([carrier]).reliability(reliability))
+}
+
+fn arm(name: &str, angle: f64) -> Arm {
+    Arm { name: name.into(), angle }
+}
+
+fn taken(subscriber: &mut Subscriber<Arm>, count: usize) -> Vec<String> {
+    let mut names = Vec::new();
+    while names.len() < count {
+        names.push(subscriber.wait(LONG).expect("a sample").name.clone());
+    }
+    names
+}
+
+fn told(events: &mut EventReader, fits: impl Fn(&Event) -> bool) -> Event {
+    let until = Instant::now() + LONG;
+    while let Some(event) = events.wait(until.saturating_duration_since(Instant::now())) {
+        if fits(&event) {
+            return event;
+        }
+    }
+    panic!("nobody told")
+}
+
+#[test]
+fn a_content_filter_is_applied_by_the_publisher_or_where_a_group_shares_its_samples() {
+    for carrier in ["local", "shm", "tcp", "udp", "mcast"] {
+        let (out, into) = (node("out", carrier), node("in", carrier));
+        let (publisher, subscriber) = ends(carrier, &out, &into);
+        let filter = Filter { expression: "angle > %0 AND name LIKE 'l%'".into(), parameters: vec!["1.5".into()] };
+        let mut publisher = publisher.open().unwrap();
+        let mut subscriber = subscriber.filter(filter).open().unwrap();
+        assert!(publisher.wait_connected(1, LONG), "{carrier}");
+        for (name, angle) in [("left", 1.0), ("right", 2.0), ("low", 2.0), ("left", 3.0)] {
+            publisher.publish(&arm(name, angle)).unwrap();
+        }
+        assert_eq!(taken(&mut subscriber, 2), ["low", "left"], "{carrier}");
+        let sent = publisher.channels()[0].samples;
+        assert_eq!(sent, if carrier == "mcast" { 4 } else { 2 }, "{carrier}");
+    }
+}
+
+#[test]
+fn what_a_filter_or_key_looks_at_must_be_there() {
+    let node = node("alone", "fields");
+    let filter = |text: &str| Filter { expression: text.into(), parameters: Vec::new() };
+    let refused = |builder: SubscriberBuilder<Arm>| builder.open().err().unwrap().to_string();
+    let wrong = refused(node.subscriber("/arm").filter(filter("speed > 1")));
+    assert!(wrong.contains("Arm has no speed, it has name, angle"), "{wrong}");
+    assert!(refused(node.subscriber("/arm").key(["id"])).contains("Arm has no id"));
+    assert!(node.publisher::<thalweg::codec::Raw>("/raw").key(["id"]).open().is_err());
+    // A subscriber that takes any type learns of it when it meets a publisher.
+    let mut events = node.events();
+    let _publisher = node.publisher::<Arm>("/arm").open().unwrap();
+    let _any = node.subscriber::<thalweg::codec::Untyped>("/arm").filter(filter("speed > 1")).open().unwrap();
+    let event = told(&mut events, |e| matches!(e, Event::Incompatible { policy, .. } if policy == "filter"));
+    assert!(event.to_string().contains("Arm has no speed"), "{event}");
+}
+
+#[test]
+fn missed_deadlines_are_told_at_both_ends() {
+    let (out, into) = (node("out", "deadline"), node("in", "deadline"));
+    let (publisher, subscriber) = ends("tcp", &out, &into);
+    let mut publisher = publisher.named("/out").deadline(Duration::from_millis(20)).open().unwrap();
+    let mut subscriber = subscriber.named("/in").deadline(Duration::from_millis(30)).open().unwrap();
+    assert!(publisher.wait_connected(1, LONG));
+    publisher.publish(&arm("left", 1.0)).unwrap();
+    taken(&mut subscriber, 1);
+    for (node, name) in [(&out, "/out"), (&into, "/in")] {
+        told(&mut node.events(), |e| matches!(e, Event::DeadlineMissed { port, missed: 1.., .. } if port == name));
+    }
+    assert!(subscriber.policy_counts().deadlines_missed > 0);
+}
+
+#[test]
+fn the_stronger_publisher_is_heard_until_it_falls_silent() {
+    for carrier in ["local", "tcp"] {
+        let test = format!("ownership-{carrier}");
+        let (out, into) = (node("out", &test), node("in", &test));
+        let open = |name: &str, strength| {
+            let liveliness = Liveliness { kind: LivelinessKind::ByPort, lease: Some(Duration::from_millis(200)) };
+            ends(carrier, &out, &into).0.named(name).exclusive(strength).liveliness(liveliness).open().unwrap()
+        };
+        let (mut weak, mut strong) = (open("/weak", 1), open("/strong", 5));
+        let mut subscriber = ends(carrier, &out, &into).1.named("/in").exclusive().key(["name"]).open().unwrap();
+        assert!(weak.wait_connected(1, LONG) && strong.wait_connected(1, LONG));
+        strong.publish(&arm("left", 5.0)).unwrap();
+        assert_eq!(subscriber.wait(LONG).unwrap().angle, 5.0);
+        // It owns this instance alone.
+        weak.publish(&arm("left", 1.0)).unwrap();
+        weak.publish(&arm("right", 1.0)).unwrap();
+        assert_eq!(taken(&mut subscriber, 1), ["right"], "{carrier}");
+        assert_eq!(subscriber.policy_counts().not_owned, 1);
+        let silent = |e: &Event| matches!(e, Event::LivelinessChanged { publisher, alive: false, subscriber: Some(s) } if publisher == "/strong" && s == "/in");
+        told(&mut into.events(), silent);
+        weak.publish(&arm("left", 2.0)).unwrap();
+        assert_eq!(subscriber.wait(LONG).unwrap().angle, 2.0, "{carrier}");
+    }
+}
+
+#[test]
+fn a_publisher_with_nothing_to_say_is_alive_as_long_as_it_says_so() {
+    let (out, into) = (node("out", "alive"), node("in", "alive"));
+    let liveliness = Liveliness { kind: LivelinessKind::ByNode, lease: Some(Duration::from_millis(300)) };
+    let (publisher, subscriber) = ends("tcp", &out, &into);
+    let publisher = publisher.named("/out").liveliness(liveliness).open().unwrap();
+    let _subscriber = subscriber.liveliness(liveliness).open().unwrap();
+    assert!(publisher.wait_connected(1, LONG));
+    let mut events = into.events();
+    told(&mut events, |e| matches!(e, Event::LivelinessChanged { alive: false, .. }));
+    out.assert_liveliness();
+    told(&mut events, |e| matches!(e, Event::LivelinessChanged { alive: true, .. }));
+}
+
+#[test]
+fn samples_are_as_far_apart_as_asked() {
+    for carrier in ["local", "shm", "tcp", "mcast"] {
+        let test = format!("separation-{carrier}");
+        let (out, into) = (node("out", &test), node("in", &test));
+        let (publisher, subscriber) = ends(carrier, &out, &into);
+        let mut publisher = publisher.open().unwrap();
+        let shortest = Duration::from_millis(2);
+        let mut subscriber = subscriber.separation(shortest).open().unwrap();
+        assert!(publisher.wait_connected(1, LONG), "{carrier}");
+        let mut stamps = Vec::new();
+        while stamps.len() < 5 {
+            publisher.publish(&arm("left", 1.0)).unwrap();
+            std::iter::from_fn(|| subscriber.take()).for_each(|sample| stamps.push(sample.info().source_ns));
+        }
+        let apart = stamps.windows(2).all(|pair| u128::from(pair[1] - pair[0]) >= shortest.as_nanos());
+        assert!(apart, "{carrier}: {stamps:?}");
+    }
+}

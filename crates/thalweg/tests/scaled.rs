@@ -1,0 +1,132 @@
+//! Proxies between processes: what a scaled subscriber costs on the link and at its publisher, and a relay that is killed.
+#![allow(clippy::unwrap_used)] // all of this is test
+
+mod world;
+
+use std::process::Command;
+use world::agent::{Agent, number};
+use world::net::{A, B, TwoHosts};
+use world::{LONG, World, eventually, figure, skipped};
+
+#[test]
+#[ignore = "run by the other tests, in a process of its own"]
+fn the_part() {
+    world::roles::play();
+}
+
+/// Bytes that left host `a` so far.
+fn sent_bytes(hosts: &TwoHosts) -> f64 {
+    let [program, rest @ ..] = hosts.in_a();
+    let counter = Command::new(program).args(rest).args(["cat", "/sys/class/net/veth/statistics/tx_bytes"]).output();
+    String::from_utf8(counter.unwrap().stdout).unwrap().trim().parse().unwrap()
+}
+
+/// What leaves a publisher's host for a subscriber of every n-th sample is the n-th part (P-04): headers and
+/// acknowledgements of both, and what the nodes say to each other, come on top of it.
+#[test]
+fn a_tenth_of_the_samples_is_a_tenth_of_the_traffic() {
+    let _alone = world::alone();
+    let hosts = match TwoHosts::new("sc") {
+        Ok(hosts) => hosts,
+        Err(why) => return skipped(why),
+    };
+    for carrier in ["tcp", "udp", "mcast"] {
+        let world = World::new();
+        let file = world.dir().join("nodes.toml");
+        let at = [format!("{A}:7400"), format!("{B}:7401")];
+        std::fs::write(&file, at.iter().map(|a| format!("[[node]]\naddress = \"{a}\"\n")).collect::<String>()).unwrap();
+        let file = file.display();
+        let part = format!("publisher topic=/a file={file} listen={}", at[0]);
+        let mut publisher = Agent::start_by(&world, &part, &hosts.in_a());
+        let mut bytes = |wanted: &str| {
+            let part = format!("subscriber topic=/a name=/in carriers={carrier} {wanted} file={file} listen={}", at[1]);
+            let mut subscriber = Agent::start_by(&world, &part, &hosts.in_b());
+            subscriber.connected(1);
+            publisher.connected(1);
+            let before = sent_bytes(&hosts);
+            publisher.ask("publish count=1000 hz=2000 size=1200");
+            let last = number(&publisher.ask("publish count=10 hz=10 size=1200"), "last");
+            let sent = sent_bytes(&hosts) - before;
+            drop(subscriber);
+            assert_eq!(publisher.ask("left")["ok"], true);
+            (sent, last)
+        };
+        let (all, _) = bytes("");
+        let (tenth, _) = bytes("every=10");
+        let (late, _) = bytes("every=10 proxy=subscriber");
+        let percent = |part: f64| 100.0 * part / all;
+        let (tenth, late) = (percent(tenth), percent(late));
+        figure(
+            "scaled",
+            format!("{carrier}: every 10th is {tenth:.1} % of all on the link, at the subscriber {late:.1} %"),
+        );
+        assert!((9.0..12.0).contains(&tenth) && (95.0..105.0).contains(&late), "{carrier}: {tenth} % and {late} %");
+    }
+}
+
+/// Processor time of a process's first thread so far, in nanoseconds.
+fn cpu_ns(agent: &mut Agent) -> f64 {
+    let thread = agent.number("status", "thread");
+    let times = std::fs::read_to_string(format!("/proc/{thread}/schedstat")).unwrap();
+    times.split_whitespace().next().unwrap().parse().unwrap()
+}
+
+/// What publishing costs for a subscriber of every tenth sample, beyond what it costs for none. The figure is what counts;
+/// on a machine with other work it is judged loosely.
+#[test]
+fn a_tenth_of_the_samples_costs_a_tenth_of_the_processor() {
+    let _alone = world::alone();
+    let world = World::new();
+    let mut publisher = Agent::start(&world, "publisher topic=/a");
+    let cost = |publisher: &mut Agent| {
+        let before = cpu_ns(publisher);
+        publisher.ask("publish count=20000 hz=1000000000");
+        cpu_ns(publisher) - before
+    };
+    let with = |publisher: &mut Agent, wanted: &str| {
+        let mut subscriber = Agent::start(&world, &format!("subscriber topic=/a name=/in carriers=tcp {wanted}"));
+        subscriber.connected(1);
+        publisher.connected(1);
+        let cost = cost(publisher);
+        drop(subscriber);
+        assert_eq!(publisher.ask("left")["ok"], true);
+        cost
+    };
+    let (all, tenth) = (with(&mut publisher, ""), with(&mut publisher, "every=10"));
+    let none = cost(&mut publisher);
+    let percent = 100.0 * (tenth - none) / (all - none);
+    figure("scaled", format!("every 10th costs the publisher {percent:.1} % of what all do"));
+    assert!(percent < 30.0, "{percent} %: none {none} ns, a tenth {tenth} ns, all {all} ns");
+}
+
+/// A relay is killed while samples flow, and started again: the subscriber goes on, and returns to it.
+#[test]
+fn a_relay_that_is_killed_is_done_without() {
+    let _alone = world::alone();
+    let world = World::new();
+    let mut publisher = Agent::start(&world, "publisher topic=/a name=/out");
+    let relay = Agent::start(&world, "relay node=gate relay=1");
+    let mut subscriber = Agent::start(&world, "subscriber topic=/a name=/in carriers=tcp proxy=relay:gate every=2");
+    let at_relay = |subscriber: &mut Agent| {
+        let channel = subscriber.ask("status")["channels"][0].clone();
+        channel["proxied"]["place"]["relay"] == "gate"
+    };
+    assert!(eventually(LONG, || at_relay(&mut subscriber).then_some(())).is_some(), "{}", subscriber.ask("status"));
+    let last = number(&publisher.ask("publish count=200 hz=1000"), "last");
+    assert_eq!(subscriber.ask(&format!("until last={last}"))["ok"], true);
+    relay.kill();
+    let fell_back = || (!at_relay(&mut subscriber) && subscriber.number("status", "connected") == 1.0).then_some(());
+    assert!(eventually(LONG, fell_back).is_some());
+    publisher.connected(1);
+    let last = number(&publisher.ask("publish count=200 hz=1000"), "last");
+    assert_eq!(subscriber.ask(&format!("until last={last}"))["ok"], true);
+    let relay = Agent::start(&world, "relay node=gate relay=1");
+    publisher.tell("publish count=4000 hz=1000"); // a move needs samples
+    assert!(eventually(LONG, || at_relay(&mut subscriber).then_some(())).is_some(), "{}", subscriber.ask("status"));
+    let last = number(&publisher.answer(), "last");
+    assert_eq!(subscriber.ask(&format!("until last={last}"))["ok"], true);
+    let account = subscriber.ask("report");
+    figure("scaled", format!("relay killed and back: {account}"));
+    assert_eq!(number(&account, "again"), 0.0, "{account}");
+    drop(relay);
+}
