@@ -32,7 +32,7 @@ pub fn rate(text: &str) -> Result<f64, String> {
 /// A bit rate with a unit, as what may leave: a burst of 10 ms of it, and of a packet at least.
 pub fn limit(text: &str) -> Result<thalweg::Limit, String> {
     let rate = qos::parse_bit_rate(text).ok().map(|bits| bits / 8).filter(|rate| *rate > 0);
-    let rate = rate.ok_or_else(|| "a bit rate of at least 8 bit/s, such as 1Mbit/s (bit/s kbit/s Mbit/s Gbit/s)")?;
+    let rate = rate.ok_or("a bit rate of at least 8 bit/s, such as 1Mbit/s (bit/s kbit/s Mbit/s Gbit/s)")?;
     Ok(thalweg::Limit { rate, burst: (rate / 100).max(1500) })
 }
 
