@@ -117,19 +117,26 @@ pub fn topic(name: &str, ports: &[Port<'_>]) -> Topic {
 pub fn channels(session: &Session, nodes: &[Document]) -> Channels {
     let mut reports = Vec::new();
     let mut silent = Vec::new();
-    for some in nodes.chunks(AT_ONCE) {
-        let answers: Vec<_> = std::thread::scope(|scope| {
-            let asked: Vec<_> = some.iter().map(|node| scope.spawn(|| ask(session, node))).collect();
-            asked.into_iter().map(|answer| answer.join().ok().flatten()).collect()
-        });
-        for (node, answer) in some.iter().zip(answers) {
-            match answer {
-                Some(channels) => reports.extend(channels),
-                None => silent.push(node.name.clone()),
-            }
+    for (node, answer) in ask_all(session, nodes, &Request::Channels) {
+        match answer {
+            Some(Reply::Channels(channels)) => reports.extend(channels),
+            _ => silent.push(node.name.clone()),
         }
     }
     Channels { channels: join(reports), silent }
+}
+
+/// Asks all `nodes` the same; `None`: no answer in time, or a refusal.
+pub fn ask_all<'a>(session: &Session, nodes: &'a [Document], request: &Request) -> Vec<(&'a Document, Option<Reply>)> {
+    let ask = |node: &Document| session.node.ask(node.node, request, PATIENCE).ok();
+    let mut answers = Vec::with_capacity(nodes.len());
+    for some in nodes.chunks(AT_ONCE) {
+        std::thread::scope(|scope| {
+            let asked: Vec<_> = some.iter().map(|node| (node, scope.spawn(move || ask(node)))).collect();
+            answers.extend(asked.into_iter().map(|(node, answer)| (node, answer.join().ok().flatten())));
+        });
+    }
+    answers
 }
 
 /// Processes of this host that are stopped and have a node of this realm, which says nothing of itself.
@@ -137,13 +144,6 @@ pub fn stopped(realm: &str, nodes: &[Document], own: NodeId) -> Vec<u32> {
     let known: Vec<NodeId> = nodes.iter().map(|node| node.node).chain([own]).collect();
     let silent = silent_processes(realm, &known);
     silent.into_iter().filter(|pid| process::state(&Tree::host(), *pid) == State::Stopped).collect()
-}
-
-fn ask(session: &Session, node: &Document) -> Option<Vec<ChannelReport>> {
-    match session.node.ask(node.node, &Request::Channels, PATIENCE) {
-        Ok(Reply::Channels(reports)) => Some(reports),
-        _ => None,
-    }
 }
 
 /// Brings together what the two ends of each channel report.

@@ -1,5 +1,7 @@
 //! `thalweg hz`, `bw` and `delay`: how often, how much and how late.
 
+mod clocks;
+mod stages;
 mod window;
 
 use crate::failure::{Failure, Result};
@@ -50,12 +52,22 @@ pub struct BwArguments {
 
 /// How old samples are when they arrive, once per second
 ///
-/// Needs publishers whose clock is this host's: without a common clock there is no one-way latency, and none is shown.
+/// Clocks of other hosts are compared with this one's by questions and answers, once per second; how far that may be off is shown,
+/// and no latency where the publisher's node does not answer.
 #[derive(Args, Debug)]
-#[command(after_help = "Example: thalweg delay /robot/imu --count 1000")]
+#[command(
+    after_help = "Example: thalweg delay /robot/imu --count 1000\n         thalweg delay /robot/imu --stages --seconds 5"
+)]
 pub struct DelayArguments {
     #[command(flatten)]
     options: Options,
+    /// Where the time goes, stage by stage, on every channel that the topic has (which costs them a few clock readings per
+    /// sample), instead of on a channel of this command's own
+    #[arg(long)]
+    stages: bool,
+    /// With --stages: measure only samples whose sequence number is a multiple of N
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "stages", value_parser = clap::value_parser!(u32).range(1..))]
+    sample: u32,
 }
 
 /// What a verb shows.
@@ -77,6 +89,9 @@ pub fn bw(arguments: &BwArguments) -> Result {
 
 /// Shows latencies.
 pub fn delay(arguments: &DelayArguments) -> Result {
+    if arguments.stages {
+        return stages::run(arguments);
+    }
     measure(&arguments.options, &Figure { verb: "delay", of: Window::delay, text: delay_text })
 }
 
@@ -96,12 +111,23 @@ fn measure(options: &Options, figure: &Figure) -> Result {
     while !is_over(options, &session, started, &window) {
         std::thread::sleep(TICK.min(due.saturating_duration_since(Instant::now())));
         tap.tend(&mut session)?;
+        compare_clocks(&session, &window, false);
         if Instant::now() >= due {
             due += PERIOD;
+            compare_clocks(&session, &window, true);
             report(options, &session, figure, &window)?;
         }
     }
     finish(options, &session, figure, &window)
+}
+
+/// Outside the lock: samples come meanwhile.
+fn compare_clocks(session: &Session, window: &Mutex<Window>, all: bool) {
+    let nodes = lock(window).clocks.nodes(all);
+    for node in nodes {
+        let offset = clocks::compare(session, node);
+        lock(window).clocks.found(node, offset);
+    }
 }
 
 fn is_over(options: &Options, session: &Session, started: Instant, window: &Mutex<Window>) -> bool {
@@ -120,9 +146,9 @@ fn report(options: &Options, session: &Session, figure: &Figure, window: &Mutex<
 
 /// The last figures, and the answer when nothing came or no latency can be told.
 fn finish(options: &Options, session: &Session, figure: &Figure, window: &Mutex<Window>) -> Result {
-    let (total, fresh, same_clock) = {
+    let (total, fresh, known) = {
         let window = lock(window);
-        (window.total(), window.fresh(), window.has_common_clock())
+        (window.total(), window.fresh(), window.has_latency())
     };
     if fresh > 0 || total == 0 {
         report(options, session, figure, window)?;
@@ -130,7 +156,7 @@ fn finish(options: &Options, session: &Session, figure: &Figure, window: &Mutex<
     if total == 0 && !session.stop.asked() {
         return Err(Failure::No(format!("no sample of {} arrived", options.target.topic)));
     }
-    if figure.verb == "delay" && total > 0 && !same_clock {
+    if figure.verb == "delay" && total > 0 && !known {
         return Err(Failure::No(window::NO_COMMON_CLOCK.to_owned()));
     }
     Ok(())
@@ -174,8 +200,10 @@ fn delay_text(figures: &Value) -> String {
         return format!("no latency: {because}");
     }
     let latency = |key: &str| micros(number(figures, &format!("/latency_us/{key}")));
+    let uncertain = figures.get("clock_uncertainty_us").and_then(Value::as_f64);
+    let uncertain = uncertain.map(|us| format!("; clocks compared to ± {}", micros(us))).unwrap_or_default();
     format!(
-        "latency min {}, p50 {}, p99 {}, max {} over {} samples",
+        "latency min {}, p50 {}, p99 {}, max {} over {} samples{uncertain}",
         latency("min"),
         latency("p50"),
         latency("p99"),

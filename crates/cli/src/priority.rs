@@ -9,6 +9,7 @@ use crate::ends::{self, End, Which};
 use crate::failure::{Failure, Result};
 use crate::session::{Common, Session};
 use clap::Args;
+use qos::Place;
 use qos::priority::{Change, Changes, PrioritySettings};
 use serde_json::json;
 use show::Shown;
@@ -177,11 +178,16 @@ pub fn get(arguments: &GetArguments) -> Result {
 
 /// Both ends of a channel, or a port's process.
 pub fn of_channel(session: &Session, nodes: &[Document], port: &str, other: &str) -> Result<Vec<EndReport>> {
-    let mut reports = Vec::new();
+    let (mut reports, mut failed) = (Vec::new(), None);
     for end in ends_of(nodes, port, other, Which::Both)? {
-        reports.extend(end.get(session)?);
+        match end.get(session) {
+            Ok(found) => reports.extend(found),
+            Err(failure) => failed = Some(failure),
+        }
     }
-    Ok(reports)
+    // The publisher has no channel with a subscriber that a relay serves.
+    let at_relay = |report: &EndReport| report.proxied.as_ref().is_some_and(|p| matches!(p.place, Place::Relay(_)));
+    failed.filter(|_| !reports.iter().any(at_relay)).map_or(Ok(reports), Err)
 }
 
 /// All channels of a port, both ends of each.

@@ -88,6 +88,39 @@ fn a_proxy_is_set_shown_and_moved() {
 }
 
 #[test]
+fn a_relay_serves_and_tells_its_load() {
+    let house = House::new();
+    let relay = house.start("relay --name gate --proxies 1 --json");
+    assert_eq!(
+        relay.json_line(),
+        json!({"relay": "gate", "limits": {"proxies": 1, "samples_per_s": 100_000, "bytes_per_s": 1_000_000_000}})
+    );
+    let _publish = house.start("pub /counter --rate 200 --size 20 --port /out");
+    let sub = house.start("sub /counter --json --every 4 --proxy relay:gate --port /in");
+    house.wait_for_list("nodes", |nodes| {
+        nodes.as_array().is_some_and(|all| {
+            all.iter().any(|node| node["relay"]["proxies"] == 1 && node["relay"]["samples_per_s"] != 0)
+        })
+    });
+    let sample = std::iter::from_fn(|| Some(sub.json_line()))
+        .find(|sample| sample["scaled"]["from"].as_u64() > Some(0))
+        .unwrap();
+    assert_eq!((&sample["publisher"], sample["seq"].as_u64().unwrap() % 4), (&json!("/out"), 0), "{sample}");
+    let why = house.run("why /out /in");
+    assert!(why.code() == 0 && why.lines.iter().any(|line| line.contains("every 4 at relay:gate")), "{:?}", why.lines);
+    let shown = house.run("get /out /in");
+    assert!(
+        shown.lines.iter().any(|line| line.ends_with("every 4 at relay:gate")),
+        "{:?} {}",
+        shown.lines,
+        shown.errors
+    );
+    let gone = relay.interrupt();
+    assert_eq!(gone.code(), 0, "{}", gone.errors);
+    house.wait_for_list("channels", |channels| channels[0]["proxied"]["place"] == "publisher");
+}
+
+#[test]
 fn a_file_arrives_in_blocks() {
     let house = House::new();
     let file = house.path("blocks");

@@ -142,6 +142,22 @@ pub fn set_tcp_option(fd: BorrowedFd<'_>, option: i32, value: i32) -> bool {
     set_option(fd, libc::IPPROTO_TCP, option, &value.to_ne_bytes()).is_ok()
 }
 
+/// When the last datagram that was received from this socket reached the kernel, by CLOCK_MONOTONIC in nanoseconds
+/// (SIOCGSTAMPNS: a system call, and the kernel stamps this socket's packets from the first one on). `None`: not known, as for
+/// streams and for the first packet. The kernel's stamp is of the wall clock: a step of it in between makes the time wrong.
+#[allow(unsafe_code)]
+pub fn arrived_ns(fd: BorrowedFd<'_>) -> Option<u64> {
+    const SIOCGSTAMPNS: libc::Ioctl = 0x8907; // asm-generic/sockios.h
+    let mut stamp = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the descriptor is borrowed for the call, and the kernel writes one timespec.
+    if unsafe { libc::ioctl(fd.as_raw_fd(), SIOCGSTAMPNS, &mut stamp) } != 0 {
+        return None;
+    }
+    let stamp = u64::try_from(stamp.tv_sec).ok()?.checked_mul(1_000_000_000)?.checked_add(stamp.tv_nsec as u64)?;
+    let age = crate::clock::wall_ns().checked_sub(stamp)?;
+    crate::clock::monotonic_ns().checked_sub(age)
+}
+
 /// Lets the kernel send at most so many bytes per second from this socket (SO_MAX_PACING_RATE); `None`: as fast as it can.
 /// TCP paces itself; datagrams are paced only by a queue discipline `fq` on the device.
 ///

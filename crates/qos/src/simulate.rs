@@ -273,7 +273,9 @@ impl<'a> World<'a> {
             }
             Step::Cross { queue, class, packets, .. } => {
                 let before = self.stages.stages[stage].after.map(|after| self.stages.stages[after].step);
-                let parcel = Parcel { stage, sample, packets: 1, packet: packets.full, last: packets.last, ends: last };
+                let bytes = packets.bytes / packets.count;
+                let (packet, end) = (packets.full, packets.last);
+                let parcel = Parcel { stage, sample, bytes, packets: 1, packet, last: end, ends: last };
                 if matches!(before, Some(Step::Cross { .. })) {
                     self.queues[queue].push(now, class, parcel);
                 } else {
@@ -282,11 +284,14 @@ impl<'a> World<'a> {
                     while left > 0 {
                         let count = left.min(at_once);
                         left -= count;
-                        self.queues[queue].push(now, class, Parcel { packets: count, ends: left == 0, ..parcel });
+                        self.queues[queue].push(
+                            now,
+                            class,
+                            Parcel { packets: count, bytes: count * bytes, ends: left == 0, ..parcel },
+                        );
                     }
                 }
-                let bytes = self.queues[queue].bytes(self.stages);
-                self.seen.queues[queue] = self.seen.queues[queue].max(bytes);
+                self.seen.queues[queue] = self.seen.queues[queue].max(self.queues[queue].bytes);
                 self.later(now, Event::Begin { queue });
             }
         }

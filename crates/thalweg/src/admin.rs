@@ -9,6 +9,7 @@ pub mod priority;
 use crate::channel::proxy::{Proxied, ProxyChanges};
 use crate::error::{Error, Result};
 use crate::port::ChannelReport;
+use crate::stages::StagesReport;
 use qos::Class;
 use qos::priority::{Changes, Dscp, PrioritySettings};
 use serde::{Deserialize, Serialize};
@@ -81,6 +82,21 @@ pub enum Request {
         /// What changes of how and where; what the subscriber's QoS says is the default.
         changes: ProxyChanges,
     },
+    /// To any node: of one of every so many samples of its channels of a topic, measure where the time goes; 0: no more. Answered
+    /// by [`Reply::Stages`].
+    Measure {
+        /// The topic.
+        topic: String,
+        /// Every so many samples.
+        every: u32,
+    },
+    /// To any node: what was measured so far of its channels of a topic.
+    Stages {
+        /// The topic.
+        topic: String,
+    },
+    /// To any node: what its monotonic clock says ([`Reply::Clock`]).
+    Clock,
     /// To a subscriber's node: a publisher is alive, also if it publishes nothing now.
     Alive {
         /// Publisher's port name.
@@ -170,6 +186,10 @@ pub enum Reply {
     Channels(Vec<ChannelReport>),
     /// Ends of channels: of `Set` the one that was changed, of `Get` all that were asked for.
     Settings(Vec<EndReport>),
+    /// The stages of ends of channels.
+    Stages(Vec<StagesReport>),
+    /// CLOCK_MONOTONIC of the node in nanoseconds, read once between question and answer.
+    Clock(u64),
     /// What the node knows of two ports.
     Explanation(explain::Explanation),
     /// The answer to a command.

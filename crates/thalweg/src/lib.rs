@@ -31,6 +31,8 @@
 //! | [`control`] | who is there, what they have, and calls between nodes |
 //! | [`admin`] | what one node may ask of another, and YARP's administration grammar |
 //! | [`profile`] | priorities of ports from a file |
+//! | [`clock`] | two hosts' clocks compared |
+//! | [`stages`] | where the time of a channel's samples goes |
 //! | `thread` | scheduling of the user's own threads |
 //! | [`trace`] | the steps of a sample's way as events |
 //! | [`testing`] | conformance suites, bodies of fuzz targets, parts to build worlds from |
@@ -40,6 +42,7 @@
 pub mod admin;
 pub mod carrier;
 pub mod channel;
+pub mod clock;
 pub mod codec;
 pub mod control;
 mod driver;
@@ -50,6 +53,7 @@ pub mod node;
 pub mod port;
 pub mod profile;
 pub mod pull;
+pub mod stages;
 pub mod testing;
 mod thread;
 pub mod trace;

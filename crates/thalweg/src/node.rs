@@ -4,6 +4,7 @@ use crate::admin::{self, EndReport};
 use crate::carrier::Carrier;
 use crate::channel::flow::Sending;
 use crate::channel::proxy::scaler::Scalers;
+use crate::clock::{ClockOffset, Exchange};
 use crate::codec::Message;
 use crate::control::matching::{check_name, check_pattern};
 use crate::control::{Direction, Document, NodeId, PortId, PortInfo, PullRole};
@@ -226,6 +227,24 @@ impl Node {
             ))
         })?;
         admin::unpack(&answer)
+    }
+
+    /// Compares this host's clock with that of another node's host: a few questions and answers, each at most `timeout`. Links
+    /// between nodes travel below all else, so on a busy network the answer is vague, never wrong.
+    ///
+    /// # Errors
+    /// [`Error::Peer`] when the node does not answer, or a clock was set meanwhile.
+    pub fn compare_clock(&self, node: NodeId, timeout: Duration) -> Result<ClockOffset> {
+        const EXCHANGES: usize = 8;
+        let mut exchanges = Vec::with_capacity(EXCHANGES);
+        for _ in 0..EXCHANGES {
+            let asked_ns = linux::clock::monotonic_ns();
+            let admin::Reply::Clock(peer_ns) = self.ask(node, &admin::Request::Clock, timeout)? else {
+                return Err(Error::Peer(format!("node {node} does not tell its clock: it is of another version")));
+            };
+            exchanges.push(Exchange { asked_ns, peer_ns, answered_ns: linux::clock::monotonic_ns() });
+        }
+        ClockOffset::of(&exchanges).ok_or_else(|| Error::Peer(format!("the clock of node {node} jumps")))
     }
 
     /// Changes the priority of this node's end of the channel between its port `port` and the port `other`: at once and

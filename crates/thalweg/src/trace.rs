@@ -2,7 +2,8 @@
 //!
 //! Nothing is recorded unless somebody asked for it; then a step costs one load and a branch that is never taken.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use crate::stages;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 /// A step, named by its verb. The numbers are those of the page.
@@ -52,19 +53,28 @@ struct Record {
     probe: fn() -> u64,
 }
 
-static RECORDING: AtomicBool = AtomicBool::new(false);
+/// Somebody watches: [`RECORDING`], and the number of channel ends whose stages are measured.
+static WATCHED: AtomicU32 = AtomicU32::new(0);
+const RECORDING: u32 = 1 << 31;
 static RECORD: Mutex<Record> = Mutex::new(Record { taken: Vec::new(), probe: || 0 });
 
-/// Notes a step, if somebody records.
+/// Notes a step, if somebody watches.
 #[inline(always)]
 pub(crate) fn step(step: Step) {
-    if RECORDING.load(Ordering::Relaxed) {
+    if WATCHED.load(Ordering::Relaxed) != 0 {
         note(step);
     }
 }
 
 #[cold]
 fn note(step: Step) {
+    let watched = WATCHED.load(Ordering::Relaxed);
+    if step == Step::Callback && watched != RECORDING {
+        stages::begin_callback();
+    }
+    if watched & RECORDING == 0 {
+        return;
+    }
     let mut record = RECORD.lock().unwrap_or_else(PoisonError::into_inner);
     let probe = (record.probe)();
     if record.taken.len() < record.taken.capacity() {
@@ -73,15 +83,24 @@ fn note(step: Step) {
     }
 }
 
+/// The stages of one channel end more, or fewer, are measured.
+pub(crate) fn measure(more: bool) {
+    if more {
+        WATCHED.fetch_add(1, Ordering::SeqCst);
+    } else {
+        WATCHED.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
 /// Records the next `most` steps of this process; `probe` is called at each, on its thread (a count of allocations, say;
 /// the recorder's own allocation for a thread's name comes after it).
 pub fn start(most: usize, probe: fn() -> u64) {
     *RECORD.lock().unwrap_or_else(PoisonError::into_inner) = Record { taken: Vec::with_capacity(most), probe };
-    RECORDING.store(true, Ordering::SeqCst);
+    WATCHED.fetch_or(RECORDING, Ordering::SeqCst);
 }
 
 /// Ends the recording and gives what was recorded, in order.
 pub fn stop() -> Vec<Taken> {
-    RECORDING.store(false, Ordering::SeqCst);
+    WATCHED.fetch_and(!RECORDING, Ordering::SeqCst);
     std::mem::take(&mut RECORD.lock().unwrap_or_else(PoisonError::into_inner).taken)
 }

@@ -1,18 +1,21 @@
 //! The last samples of a topic, and figures over them.
 
-use crate::statistics::{Latencies, rounded};
+use super::clocks::Clocks;
+use crate::statistics::{Latencies, microseconds, rounded};
 use serde_json::{Value, json};
 use std::collections::VecDeque;
 use thalweg::port::SampleInfo;
 
 /// Why there is no latency.
-pub const NO_COMMON_CLOCK: &str = "the publisher's clock is not this host's, and the offset between them is not known; measure on the publisher's host";
+pub const NO_COMMON_CLOCK: &str =
+    "the publisher's clock is not this host's, and its node did not tell what it says; measure on the publisher's host";
 
 /// What is kept of a sample.
 struct Arrival {
     received_ns: u64,
     size: usize,
     latency_ns: Option<u64>,
+    uncertainty_ns: u64,
 }
 
 /// The last samples.
@@ -21,12 +24,20 @@ pub struct Window {
     most: usize,
     total: u64,
     reported: u64,
+    /// Of publishers on other hosts.
+    pub clocks: Clocks,
 }
 
 impl Window {
     /// An empty window over `most` samples.
     pub fn new(most: usize) -> Self {
-        Self { arrivals: VecDeque::with_capacity(most.min(10_000)), most, total: 0, reported: 0 }
+        Self {
+            arrivals: VecDeque::with_capacity(most.min(10_000)),
+            most,
+            total: 0,
+            reported: 0,
+            clocks: Clocks::default(),
+        }
     }
 
     /// Notes a sample.
@@ -34,7 +45,9 @@ impl Window {
         if self.arrivals.len() == self.most {
             self.arrivals.pop_front();
         }
-        let arrival = Arrival { received_ns: info.received_ns, size, latency_ns: info.latency_ns() };
+        let (latency_ns, uncertainty_ns) = self.clocks.latency(info).unzip();
+        let uncertainty_ns = uncertainty_ns.unwrap_or(0);
+        let arrival = Arrival { received_ns: info.received_ns, size, latency_ns, uncertainty_ns };
         self.arrivals.push_back(arrival);
         self.total += 1;
     }
@@ -55,7 +68,7 @@ impl Window {
     }
 
     /// Whether at least one latency is known.
-    pub fn has_common_clock(&self) -> bool {
+    pub fn has_latency(&self) -> bool {
         self.arrivals.iter().any(|a| a.latency_ns.is_some())
     }
 
@@ -108,6 +121,8 @@ impl Window {
         match (latencies.min(), latencies.percentiles()) {
             (Some(min), Some(found)) => {
                 figures["latency_us"] = json!({"min": min, "p50": found.p50, "p99": found.p99, "max": found.max});
+                let uncertain = self.arrivals.iter().map(|a| a.uncertainty_ns).max().filter(|ns| *ns > 0);
+                figures["clock_uncertainty_us"] = uncertain.map(microseconds).into();
             }
             _ if self.total > 0 => figures["because"] = NO_COMMON_CLOCK.into(),
             _ => figures["because"] = "no sample arrived".into(),

@@ -7,7 +7,7 @@ use linux::probe::process::{self, State};
 use std::time::{Duration, Instant};
 use thalweg::admin::explain::Explanation;
 use thalweg::admin::{EndReport, Reply, Request};
-use thalweg::control::{Direction, Document, PortInfo};
+use thalweg::control::{Direction, Document, NodeId, PortInfo};
 use thalweg::port::ChannelReport;
 
 /// A node that does not answer within this time is silent.
@@ -178,12 +178,34 @@ fn look(session: &Session, ends: &mut [Option<End>; 2], names: [&str; 2]) {
             }
         }
     });
+    ask_relay(session, ends, names);
+}
+
+/// A relay sends in the publisher's stead: its node has that end of the channel.
+fn ask_relay(session: &Session, ends: &mut [Option<End>; 2], names: [&str; 2]) {
+    let [Some(End { node, answer: Answer::Said(sent), .. }), Some(subscriber)] = ends else { return };
+    let proxied = subscriber.said().and_then(|said| said.channel.as_ref()?.1.proxied.as_ref());
+    let at =
+        proxied.map(|proxied| proxied.provenance.node).filter(|at| *at != node.node && *at != subscriber.node.node);
+    if let Some(at) = at {
+        note_channel(session, at, names, "publisher", sent);
+    }
+}
+
+/// Notes what a node says of its end of the channel.
+fn note_channel(session: &Session, node: NodeId, [publisher, subscriber]: [&str; 2], role: &str, said: &mut Said) {
+    let Ok(Reply::Channels(reports)) = session.node.ask(node, &Request::Channels, PATIENCE) else { return };
+    let mine = |r: &ChannelReport| r.publisher == publisher && r.subscriber == subscriber && r.end == role;
+    if let Some(report) = reports.into_iter().find(mine) {
+        let first = said.channel.take().map_or_else(|| report.clone(), |(first, _)| first);
+        said.channel = Some((first, report));
+    }
 }
 
 fn ask(session: &Session, end: &mut End, names: [&str; 2], other: &str) {
     let to = end.node.node;
     let [publisher, subscriber] = names.map(str::to_owned);
-    let explain = Request::Explain { publisher: publisher.clone(), subscriber: subscriber.clone() };
+    let explain = Request::Explain { publisher, subscriber };
     let Ok(Reply::Explanation(explanation)) = session.node.ask(to, &explain, PATIENCE) else {
         if matches!(end.answer, Answer::Silent(_)) {
             end.answer = silent(&end.node);
@@ -195,14 +217,8 @@ fn ask(session: &Session, end: &mut End, names: [&str; 2], other: &str) {
         Answer::Silent(_) => Box::default(),
     };
     said.looks.push(explanation);
-    if let Ok(Reply::Channels(reports)) = session.node.ask(to, &Request::Channels, PATIENCE) {
-        let role = format!("{:?}", end.port.direction).to_lowercase();
-        let mine = |r: &ChannelReport| r.publisher == publisher && r.subscriber == subscriber && r.end == role;
-        if let Some(report) = reports.into_iter().find(mine) {
-            let first = said.channel.take().map_or_else(|| report.clone(), |(first, _)| first);
-            said.channel = Some((first, report));
-        }
-    }
+    let role = if end.port.direction == Direction::Publisher { "publisher" } else { "subscriber" };
+    note_channel(session, to, names, role, &mut said);
     let get = Request::Get { port: end.port.name.clone(), other: Some(other.to_owned()) };
     if said.settings.is_none()
         && let Ok(Reply::Settings(reports)) = session.node.ask(to, &get, PATIENCE)

@@ -11,8 +11,10 @@
 //! | queue, first come first served | horizontal deviation of all that comes | Le Boudec & Thiran 2001, theorem 1.4.2 |
 //! | queue, `htb` | deficit round robin's service curve, and the bucket of each class | Boyer, Stea & Sofack 2012 |
 //! | queue, `hfsc` | share of the rate, later by the largest unit | Stoica, Zhang & Ng 1997, theorem 2 |
+//! | queue, `htb` or `hfsc`, if better | all others always go first: the link never rests | as strict |
 //! | what comes over a link | at most what the link can bring (line shaping) | Grieu 2004; Le Boudec & Thiran 2001, §1.5 |
 
+mod order;
 mod queues;
 mod report;
 

@@ -12,6 +12,7 @@ use crate::contract::Scheduler;
 #[derive(Clone, Copy, Debug)]
 pub struct Parcel {
     pub stage: usize,
+    pub bytes: u64,
     pub sample: usize,
     pub packets: u64,
     /// Time on the wire of each, ns; of the sample's last one `last`.
@@ -55,6 +56,8 @@ struct Account {
 pub struct Queue {
     outlet: Outlet,
     waiting: [VecDeque<Parcelled>; 4],
+    /// Bytes of samples that wait.
+    pub bytes: u64,
     busy: bool,
     unit: u64,
     accounts: [Account; 4],
@@ -74,6 +77,7 @@ pub fn queues(stages: &Stages) -> Vec<Queue> {
     let queue = |(outlet, unit): (&Outlet, u64)| Queue {
         outlet: outlet.clone(),
         waiting: Default::default(),
+        bytes: 0,
         busy: false,
         unit,
         accounts: Class::ALL.map(|class| Account { tokens: depth(outlet, class, unit), ..Account::default() }),
@@ -89,6 +93,7 @@ fn depth(outlet: &Outlet, class: Class, unit: u64) -> i128 {
 
 impl Queue {
     pub fn push(&mut self, now: u64, class: Class, parcel: Parcel) {
+        self.bytes += parcel.bytes;
         self.enqueue(now, class, Parcelled::Declared(parcel));
     }
 
@@ -130,19 +135,10 @@ impl Queue {
         if self.waiting[class].is_empty() {
             self.accounts[class].deficit = 0;
         }
+        if let Some(Parcelled::Declared(parcel)) = first {
+            self.bytes -= parcel.bytes;
+        }
         first
-    }
-
-    /// Bytes of samples that wait.
-    pub fn bytes(&self, stages: &Stages) -> u64 {
-        let bytes = |what: &Parcelled| match what {
-            Parcelled::Declared(parcel) => match stages.stages[parcel.stage].step {
-                Step::Cross { packets, .. } => packets.bytes * parcel.packets / packets.count,
-                Step::Compute { .. } => 0,
-            },
-            Parcelled::Background(_) => 0,
-        };
-        self.waiting.iter().flatten().map(bytes).sum()
     }
 
     /// Deficit round robin among the classes with tokens, else among all: what others leave.

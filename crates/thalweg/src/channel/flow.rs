@@ -5,6 +5,7 @@
 
 mod batch;
 mod limit;
+mod measured;
 mod reliable;
 mod thread;
 
@@ -18,17 +19,19 @@ use super::right::SendRight;
 use crate::carrier::{Capabilities, SendHalf, SharedSocket};
 use crate::driver::{FlowNews, Own, Senders};
 use crate::port::Outcome;
+use crate::stages::Stages;
 use crate::trace::{self, Step};
 use crate::wire::{FRAGMENT_HEADER, Fragment, HEADER, Header, Kind};
 use linux::clock::monotonic_ns;
 use linux::futex::{self, Scope};
 use linux::lock::PiMutex;
+use measured::Measured;
 use qos::Class;
 use reliable::{FULL_PAUSE, Kept};
 use std::io::{self, IoSlice};
 use std::os::fd::BorrowedFd;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 /// What a flow needs to know of its channel.
@@ -70,6 +73,8 @@ pub(crate) struct Flow {
     ended: AtomicBool,
     retired: AtomicBool, // a multicast flow that takes no further members
     pub dropped: AtomicU64,
+    /// Of the channel that it was opened for.
+    pub stages: OnceLock<Arc<Stages>>,
     senders: Arc<Senders>,
 }
 
@@ -146,6 +151,7 @@ impl Flow {
             ended: AtomicBool::new(false),
             retired: AtomicBool::new(false),
             dropped: AtomicU64::new(0),
+            stages: OnceLock::new(),
             senders,
         }
     }
@@ -381,8 +387,12 @@ impl Flow {
                 continue;
             };
             let entry = &partial.entry;
+            let measured = Measured::begin(self, entry);
             match self.transmit(entry.buffer.payload(), entry.seq, entry.stamp, &mut partial.cursor) {
-                Ok(Sent::All) => self.keep_drained(partial),
+                Ok(Sent::All) => {
+                    measured.end(entry.offered);
+                    self.keep_drained(partial);
+                }
                 Ok(waiting) => {
                     self.pending.lock().partial = Some(partial);
                     return if let Sent::Pause(pause) = waiting { Drained::Pause(pause) } else { Drained::Blocked };

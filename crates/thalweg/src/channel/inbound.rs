@@ -2,8 +2,10 @@
 //!
 //! Owned by exactly one thread; moving it is sending it, so nothing is lost or reordered when a channel changes threads.
 
+mod measured;
 mod reliable;
 
+use self::measured::note_stages;
 use super::accept::Accept;
 use super::fragment::{Reassembly, Refused};
 use super::reliable::{Receiver, ReceiverSettings};
@@ -226,7 +228,11 @@ impl Inbound {
             return self.received_reliably(count, now);
         }
         let Self {
-            source: Source::Half(_, Framing::Datagrams { buffer, reassembly, .. }), accept, channel, inlet, ..
+            source: Source::Half(half, Framing::Datagrams { buffer, reassembly, .. }),
+            accept,
+            channel,
+            inlet,
+            ..
         } = self
         else {
             return Step::Nothing;
@@ -238,15 +244,16 @@ impl Inbound {
             return if channel.is_closed() { Step::Ended("closed".to_owned()) } else { Step::Nothing };
         };
         let inlet = inlet.as_ref();
+        let at = (now, channel.stages.measures(header.sample).then(|| half.descriptor()).flatten());
         match header.kind {
-            Kind::Message => Step::Delivered(deliver(accept, channel, inlet, &header, payload, now)),
+            Kind::Message => Step::Delivered(deliver_from(at, accept, channel, inlet, &header, payload)),
             Kind::Fragment => {
-                let Ok((at, piece)) = Fragment::parse(payload) else {
+                let Ok((place, piece)) = Fragment::parse(payload) else {
                     channel.counters.strange.fetch_add(1, Relaxed);
                     return Step::Nothing;
                 };
-                match reassembly.insert(now, header.sample, at, piece) {
-                    Ok(Some(message)) => Step::Delivered(deliver(accept, channel, inlet, &header, message, now)),
+                match reassembly.insert(now, header.sample, place, piece) {
+                    Ok(Some(message)) => Step::Delivered(deliver_from(at, accept, channel, inlet, &header, message)),
                     Err(Refused::Inconsistent | Refused::OverBudget) => {
                         channel.counters.strange.fetch_add(1, Relaxed);
                         Step::Nothing
@@ -295,6 +302,7 @@ impl Inbound {
             count(&self.channel, meta.seq, taken.len(), self.accept.counters().lost);
             let info = info(&self.channel, meta.seq, meta.stamp_ns, linux::clock::monotonic_ns());
             trace::step(trace::Step::Deliver);
+            let measured = self.channel.stages.measures(meta.seq);
             if self.inlet.keeps() {
                 let payload = Payload::Shared(ring.keep(taken));
                 self.channel.gate.deliver(self.inlet.as_ref(), Delivery { info, payload });
@@ -302,6 +310,9 @@ impl Inbound {
                 let payload = Payload::Bytes(ring.bytes(&taken));
                 self.channel.gate.deliver(self.inlet.as_ref(), Delivery { info, payload });
                 ring.give_back(taken);
+            }
+            if measured {
+                note_stages(&self.channel, &info, None);
             }
         }
         if delivered > 0 {
@@ -323,6 +334,18 @@ fn deliver(
     message: &[u8],
     now: u64,
 ) -> u32 {
+    deliver_from((now, None), accept, channel, inlet, header, message)
+}
+
+/// The same of a sample that was received at `now`, from a socket that may know when its packet came.
+fn deliver_from(
+    (now, from): (u64, Option<BorrowedFd<'_>>),
+    accept: &mut Accept,
+    channel: &Channel,
+    inlet: &dyn AnyInlet,
+    header: &Header,
+    message: &[u8],
+) -> u32 {
     trace::step(trace::Step::Parse);
     trace::step(trace::Step::Accept);
     let new = accept.frame(header.sequence).is_new() && accept.sample(header.sample);
@@ -332,7 +355,12 @@ fn deliver(
     count(channel, header.sample, message.len(), accept.counters().lost);
     trace::step(trace::Step::Deliver);
     let info = info(channel, header.sample, header.stamp_ns, now);
+    let measured = channel.stages.measures(header.sample);
+    let arrived = from.filter(|_| measured).and_then(linux::socket::arrived_ns);
     channel.gate.deliver(inlet, Delivery { info, payload: Payload::Bytes(message) });
+    if measured {
+        note_stages(channel, &info, arrived);
+    }
     1
 }
 

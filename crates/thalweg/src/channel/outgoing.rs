@@ -10,6 +10,8 @@ pub struct Outgoing<'a> {
     pub seq: u64,
     /// Source stamp.
     pub stamp: u64,
+    /// When it was offered to the flow that it is given to now, if its stages are measured there; else 0.
+    pub offered: u64,
     body: Body<'a>,
 }
 
@@ -23,12 +25,12 @@ enum Body<'a> {
 impl<'a> Outgoing<'a> {
     /// A message in a pooled buffer.
     pub fn pooled(seq: u64, stamp: u64, buffer: &'a mut Arc<Buffer>) -> Self {
-        Self { seq, stamp, body: Body::Pooled(buffer) }
+        Self { seq, stamp, offered: 0, body: Body::Pooled(buffer) }
     }
 
     /// A message in the user's memory.
     pub fn external(seq: u64, stamp: u64, bytes: &'a [u8], pool: &'a mut Pool) -> Self {
-        Self { seq, stamp, body: Body::External { bytes, pool, kept: None } }
+        Self { seq, stamp, offered: 0, body: Body::External { bytes, pool, kept: None } }
     }
 
     /// The encoded message.
@@ -53,7 +55,7 @@ impl<'a> Outgoing<'a> {
             Body::Pooled(buffer) => buffer.clone(),
             Body::External { bytes, pool, kept } => kept.get_or_insert_with(|| copied(pool, bytes)).clone(),
         };
-        Entry { buffer, seq: self.seq, stamp: self.stamp }
+        Entry { buffer, seq: self.seq, stamp: self.stamp, offered: self.offered }
     }
 }
 

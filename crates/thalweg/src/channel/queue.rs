@@ -15,6 +15,8 @@ pub struct Entry {
     pub seq: u64,
     /// Source stamp, CLOCK_MONOTONIC nanoseconds of the publisher.
     pub stamp: u64,
+    /// When it was offered to the flow, if its stages are measured; else 0.
+    pub offered: u64,
 }
 
 /// What [`Queue::push`] did.
@@ -93,7 +95,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn entry(seq: u64) -> Entry {
-        Entry { buffer: Arc::default(), seq, stamp: 0 }
+        Entry { buffer: Arc::default(), seq, stamp: 0, offered: 0 }
     }
 
     proptest! {

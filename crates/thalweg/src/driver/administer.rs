@@ -6,8 +6,8 @@ use super::keep::refuse_names;
 use crate::admin;
 use crate::control::kept::Connection;
 use crate::control::{Direction, NodeId};
-use crate::port::PortRef;
-use std::sync::mpsc;
+use crate::port::{Channel, PortRef};
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 /// Nobody waits longer for an answer.
@@ -61,6 +61,12 @@ impl Control {
             Ok(admin::Request::Scale { publisher, subscriber, changes }) => {
                 self.set_proxy(&publisher, &subscriber, &changes).map_or_else(admin::Reply::No, |()| admin::Reply::Done)
             }
+            Ok(admin::Request::Measure { topic, every }) => {
+                self.ends(&topic).iter().for_each(|(_, channel)| channel.stages.measure(every));
+                self.stages(&topic)
+            }
+            Ok(admin::Request::Stages { topic }) => self.stages(&topic),
+            Ok(admin::Request::Clock) => admin::Reply::Clock(linux::clock::monotonic_ns()),
             Ok(admin::Request::Alive { publisher }) => self.heard_alive(&publisher),
             Ok(admin::Request::Explain { publisher, subscriber }) => {
                 admin::Reply::Explanation(self.explain(&publisher, &subscriber))
@@ -73,6 +79,21 @@ impl Control {
         let sent = self.outlets().into_iter().flat_map(|o| o.reports());
         let received = self.state.inlets().into_iter().flat_map(|(_, i)| i.reports());
         sent.chain(received).collect()
+    }
+
+    /// The ends of a topic's channels that are here: which end, and the channel.
+    fn ends(&self, topic: &str) -> Vec<(&'static str, Arc<Channel>)> {
+        let sent = self.state.outlets().into_iter().flat_map(|outlet| outlet.channels()).map(|c| ("publisher", c));
+        let received = self.state.inlets().into_iter().flat_map(|(_, inlet)| {
+            let channels = inlet.channels().lock().unwrap_or_else(|e| e.into_inner());
+            channels.iter().map(|c| ("subscriber", c.clone())).collect::<Vec<_>>()
+        });
+        sent.chain(received).filter(|(_, channel)| channel.topic == topic).collect()
+    }
+
+    fn stages(&self, topic: &str) -> admin::Reply {
+        let report = |(end, channel): (&str, Arc<Channel>)| channel.stages_report(end);
+        admin::Reply::Stages(self.ends(topic).into_iter().filter_map(report).collect())
     }
 
     pub(super) fn connect(&mut self, publisher: String, subscriber: String, carrier: Option<String>) -> admin::Reply {

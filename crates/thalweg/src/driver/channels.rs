@@ -278,6 +278,7 @@ impl Control {
             cut: Default::default(),
             sockets: Default::default(),
             flow: Default::default(),
+            stages: Default::default(),
             member: Default::default(),
         }
     }

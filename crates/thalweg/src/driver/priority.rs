@@ -139,6 +139,7 @@ impl Control {
         let _ = channel.sockets.set(sockets);
         if let Some(flow) = flow {
             let _ = channel.flow.set(Arc::downgrade(flow));
+            let _ = flow.stages.set(channel.stages.clone());
         }
         self.prioritise_opened(Side::Publisher, channel);
     }

@@ -33,6 +33,7 @@ use crate::carrier::{Interrupt, SharedSocket};
 use crate::channel::flow::Flow;
 use crate::channel::proxy::{Gate, Provenance, Proxied, Selection};
 use crate::control::{NodeId, PortId};
+use crate::stages::{Measured, Stages, StagesReport};
 use serde::Serialize;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Arc, OnceLock, Weak};
@@ -146,6 +147,8 @@ pub struct Channel {
     pub(crate) sockets: OnceLock<Vec<SharedSocket>>,
     /// What sends it, at a publisher with a flow.
     pub(crate) flow: OnceLock<Weak<Flow>>,
+    /// Where the time of its samples goes, while somebody wants to know. Its flow notes there, too.
+    pub(crate) stages: Arc<Stages>,
     /// Its subscriber's number in the flow of a group.
     pub(crate) member: OnceLock<u64>,
 }
@@ -290,6 +293,21 @@ pub struct ChannelReport {
 }
 
 impl Channel {
+    /// Where the time of its samples went, if that is measured.
+    pub(crate) fn stages_report(&self, end: &str) -> Option<StagesReport> {
+        let Measured { every, missed, stages } = self.stages.figures()?;
+        Some(StagesReport {
+            topic: self.topic.clone(),
+            publisher: self.publisher_name.clone(),
+            subscriber: self.subscriber_name.clone(),
+            carrier: self.carrier.clone(),
+            end: end.to_owned(),
+            every,
+            missed,
+            stages_us: stages.into_iter().map(|(stage, figures)| (stage.name().to_owned(), figures)).collect(),
+        })
+    }
+
     pub(crate) fn report(&self, end: &str, waiting: usize) -> ChannelReport {
         let flow = self.flow.get().and_then(Weak::upgrade);
         let (repeated, strange) = flow.map(|flow| flow.repeated()).unwrap_or_default();

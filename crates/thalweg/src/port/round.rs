@@ -3,11 +3,14 @@
 use super::outlet::{Attached, Outlet, TypedWay};
 use super::sample::SampleInfo;
 use super::{Channel, Outcome, Published};
+use crate::channel::flow::Flow;
 use crate::channel::outgoing::Outgoing;
 use crate::codec::Message;
 use crate::error::{Error, Result};
+use crate::stages::Stage;
 use crate::trace::{self, Step};
 use linux::memory::{Arena, Meta, Policy, Pushed, RingWriter, Sealed};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -114,6 +117,7 @@ impl<M: Message> Round<'_, M> {
             }
             let meta = Meta { seq: self.published.seq, stamp_ns: self.now, flow_seq: *next, kind: 0 };
             trace::step(Step::Push);
+            let offered = entry.channel.stages.measures(seq).then(linux::clock::monotonic_ns);
             let mut pushed = ring.push(arena, sample, meta, drop_rule);
             if pushed == Pushed::Full && !policy.patience().is_zero() {
                 arena.wake(std::mem::take(&mut waiting) | ring.reader_waits());
@@ -128,6 +132,11 @@ impl<M: Message> Round<'_, M> {
             if matches!(outcome, Outcome::Sent | Outcome::DroppedOldest) {
                 *next = next.wrapping_add(1);
                 waiting |= ring.reader_waits();
+            }
+            if let Some(offered) = offered {
+                let (publish, send) = (offered.saturating_sub(self.now), since(offered));
+                let took = [(Stage::Publish, publish), (Stage::Queue, 0), (Stage::Send, send)];
+                entry.channel.stages.note(&took);
             }
             self.count(&entry.channel, outcome, size);
         }
@@ -150,15 +159,34 @@ impl<M: Message> Round<'_, M> {
                     subscriber.buffer(self.info(&entry.channel, self.now), &message.keep().buffer);
                     Outcome::Sent
                 }
-                TypedWay::Flow(flow) => flow.offer(message),
+                TypedWay::Flow(flow) => self.offer_to(flow, &entry.channel, message),
                 TypedWay::Group(flow, true) => {
-                    group = flow.offer(message);
+                    group = self.offer_to(flow, &entry.channel, message);
                     group
                 }
                 TypedWay::Group(_, false) => group,
             };
             self.count(&entry.channel, outcome, size);
         }
+    }
+
+    /// Offers the message to a flow, and notes what that took where it is measured.
+    #[inline]
+    fn offer_to(&self, flow: &Arc<Flow>, channel: &Channel, message: &mut Outgoing<'_>) -> Outcome {
+        if !channel.stages.measures(message.seq) {
+            message.offered = 0;
+            return flow.offer(message);
+        }
+        message.offered = linux::clock::monotonic_ns();
+        let outcome = flow.offer(message);
+        let (publish, send) = (message.offered.saturating_sub(self.now), since(message.offered));
+        match outcome {
+            Outcome::Sent => channel.stages.note(&[(Stage::Publish, publish), (Stage::Queue, 0), (Stage::Send, send)]),
+            // The flow's thread notes the rest.
+            Outcome::Queued | Outcome::DroppedOldest => channel.stages.note(&[(Stage::Publish, publish)]),
+            _ => {}
+        }
+        outcome
     }
 
     #[inline]
@@ -178,6 +206,11 @@ impl<M: Message> Round<'_, M> {
         }
         (self.each)(channel, outcome);
     }
+}
+
+/// Nanoseconds from `then` until now.
+fn since(then: u64) -> u64 {
+    linux::clock::monotonic_ns().saturating_sub(then)
 }
 
 /// Waits for room in a ring, at most `patience`.

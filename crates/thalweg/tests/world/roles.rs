@@ -204,6 +204,7 @@ impl Part {
                 "status" => self.status(),
                 "set" => self.set(words.get("to").unwrap_or_default()),
                 "keep" => self.keep(words.get("to").unwrap_or_default()),
+                "measure" => self.measure(words.number("every", 1) as u32),
                 "command" => self.command(words.get("port").unwrap_or_default(), words.get("text").unwrap_or_default()),
                 "end" => break,
                 _ => panic!("no such command: {verb}"),
@@ -213,6 +214,15 @@ impl Part {
     }
 
     /// An administrator's command to a port of its own, `command port=/out text=del+/in`.
+    /// Measures the stages of all channels of /a at this end.
+    fn measure(&self, every: u32) -> Value {
+        let request = thalweg::admin::Request::Measure { topic: "/a".into(), every };
+        match self.node.ask(self.node.id(), &request, Duration::from_secs(1)) {
+            Ok(thalweg::admin::Reply::Stages(stages)) => json!({"ok": true, "stages": stages}),
+            other => json!({"ok": false, "text": format!("{other:?}")}),
+        }
+    }
+
     fn command(&self, port: &str, text: &str) -> Value {
         let request = thalweg::admin::Request::Command { port: port.to_owned(), text: text.replace('+', " ") };
         match self.node.ask(self.node.id(), &request, super::LONG) {

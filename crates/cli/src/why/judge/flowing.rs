@@ -3,6 +3,7 @@
 use super::super::evidence::End;
 use super::super::problem::{self, Problem};
 use super::{Both, Diagnosis};
+use qos::Place;
 use std::time::Duration;
 use thalweg::Event;
 use thalweg::admin::explain::{Explanation, SubscriberState};
@@ -240,7 +241,10 @@ fn silent(both: &Both<'_>, seen: &Seen) -> Option<Problem> {
 
 fn not_arriving(both: &Both<'_>, seen: &Seen, datagrams: bool) -> Option<Problem> {
     let s = &both.subscriber.port.name;
-    let none = seen.sent.now > seen.waiting && seen.sent.grew > 0 && seen.received.now == 0;
+    let here =
+        |(_, now): &(ChannelReport, ChannelReport)| now.proxied.as_ref().is_some_and(|p| p.place == Place::Subscriber);
+    let left_out = both.received.channel.as_ref().is_some_and(here);
+    let none = seen.sent.now > seen.waiting && seen.sent.grew > 0 && seen.received.now == 0 && !left_out;
     let what = format!("{} samples were sent, and none reached {s}", seen.sent.now);
     let remedy = match datagrams {
         true => {

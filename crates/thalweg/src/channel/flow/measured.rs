@@ -1,0 +1,25 @@
+//! The stages `queue` and `send` of a message that waited.
+
+use super::super::queue::Entry;
+use super::Flow;
+use crate::stages::{Stage, Stages};
+use linux::clock::monotonic_ns;
+
+/// Where they are noted and when the sending began; nothing where nobody measures. What left in part counts from its last
+/// part on.
+pub(super) struct Measured<'a>(Option<(&'a Stages, u64)>);
+
+impl<'a> Measured<'a> {
+    pub fn begin(flow: &'a Flow, entry: &Entry) -> Self {
+        let measured = (entry.offered != 0).then(|| flow.stages.get()).flatten();
+        Self(measured.map(|stages| (stages.as_ref(), monotonic_ns())))
+    }
+
+    pub fn end(self, offered: u64) {
+        if let Some((stages, begun)) = self.0 {
+            let took =
+                [(Stage::Queue, begun.saturating_sub(offered)), (Stage::Send, monotonic_ns().saturating_sub(begun))];
+            stages.note(&took);
+        }
+    }
+}

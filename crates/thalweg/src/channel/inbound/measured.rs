@@ -1,0 +1,23 @@
+//! The stages of a sample at the subscriber.
+
+use crate::port::{Channel, SampleInfo};
+use crate::stages::{self, Stage};
+
+/// What the stages of a sample took that was just delivered; `arrived`: when the kernel had its packet.
+#[cold]
+pub(super) fn note_stages(channel: &Channel, info: &SampleInfo, arrived: Option<u64>) {
+    let end = linux::clock::monotonic_ns();
+    let begun = stages::callback_begun(info.received_ns);
+    let mut took = [(Stage::Decode, begun.unwrap_or(end).saturating_sub(info.received_ns)); 5];
+    let mut count = 1;
+    let mut add = |stage, ns: Option<u64>| {
+        if let (Some(ns), Some(place)) = (ns, took.get_mut(count)) {
+            (*place, count) = ((stage, ns), count + 1);
+        }
+    };
+    add(Stage::Callback, begun.map(|begun| end.saturating_sub(begun)));
+    add(Stage::Receive, arrived.map(|arrived| info.received_ns.saturating_sub(arrived)));
+    add(Stage::Transit, info.latency_ns());
+    add(Stage::Total, info.latency_ns().map(|_| end.saturating_sub(info.source_ns)));
+    channel.stages.note(took.get(..count).unwrap_or_default());
+}

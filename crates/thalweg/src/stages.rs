@@ -1,0 +1,190 @@
+//! Where the time of a channel's samples goes, stage by stage (F-5; V-11; P-33, Table 4).
+//!
+//! Nothing is measured until somebody asks ([`admin::Request::Measure`](crate::admin::Request::Measure), `thalweg delay
+//! --stages`); then one of every so many samples is, picked by its sequence number, so that both ends of a channel measure the
+//! same ones and the means of their stages add up. Until then a sample costs each end one load and a branch.
+//!
+//! | stage | end | from | to | in Velox (V-11) | in Table 4 (P-33) |
+//! |---|---|---|---|---|---|
+//! | `publish` | publisher | `publish` is called | the encoded message is offered to the channel | T_appmid | pub cpu |
+//! | `queue` | publisher | there | its first byte is given to the carrier; 0 when sent inline | T_pub | pub cpu |
+//! | `send` | publisher | there | the carrier has all of it | P | pub com |
+//! | `wire` | both | there | it was received (below: and reached the kernel) | D | pub com |
+//! | `receive` | subscriber | the kernel had the packet (`udp`, `mcast`) | the reading thread has it | P1, T_sub | sub ipc |
+//! | `decode` | subscriber | there | the callback is called, or the sample waits to be taken | T_midapp | sub cpu |
+//! | `callback` | subscriber | there | it returns | | sub cpu |
+//! | `transit` | subscriber | `publish` is called | it was received | | |
+//! | `total` | subscriber | `publish` is called | the callback returns | | |
+//!
+//! `transit` and `total` need both ends to read one clock. `wire` is not measured but the mean of `transit` without the means of
+//! `publish`, `queue`, `send` and `receive`: see [`wire_us`]. On one host it may be below 0: the packet has arrived before the
+//! carrier's call returns. On a port with many channels, `publish` holds the sends of those before it. Samples of carrier
+//! `local` have no stages.
+
+mod figures;
+mod record;
+
+pub use figures::{Figures, StagesReport, wire_us};
+
+use linux::lock::PiMutex;
+use record::Record;
+use std::cell::Cell;
+use std::fmt;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+
+/// A stage that is measured at one end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)] // the table above
+pub enum Stage {
+    Publish,
+    Queue,
+    Send,
+    Receive,
+    Decode,
+    Callback,
+    Transit,
+    Total,
+}
+
+impl Stage {
+    /// All, in the order of a sample's way.
+    pub const ALL: [Self; 8] = [
+        Self::Publish,
+        Self::Queue,
+        Self::Send,
+        Self::Receive,
+        Self::Decode,
+        Self::Callback,
+        Self::Transit,
+        Self::Total,
+    ];
+
+    /// Its name, in lower case.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Publish => "publish",
+            Self::Queue => "queue",
+            Self::Send => "send",
+            Self::Receive => "receive",
+            Self::Decode => "decode",
+            Self::Callback => "callback",
+            Self::Transit => "transit",
+            Self::Total => "total",
+        }
+    }
+}
+
+/// The stages of one end of a channel.
+#[derive(Default)]
+pub(crate) struct Stages {
+    every: AtomicU32, // 0: nothing is measured
+    record: OnceLock<Box<PiMutex<Record>>>,
+    missed: AtomicU64,
+}
+
+impl fmt::Debug for Stages {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "every {}", self.every.load(Relaxed))
+    }
+}
+
+impl Stages {
+    /// Measures every so many samples from now on, from nothing; 0: no more. Memory is taken here, at most once.
+    pub fn measure(&self, every: u32) {
+        if every > 0 {
+            self.record.get_or_init(Default::default).lock().clear();
+            self.missed.store(0, Relaxed);
+        }
+        let before = self.every.swap(every, Relaxed);
+        if (before > 0) != (every > 0) {
+            crate::trace::measure(every > 0);
+        }
+    }
+
+    /// Whether this sample is measured.
+    #[inline(always)]
+    pub fn measures(&self, seq: u64) -> bool {
+        let every = self.every.load(Relaxed);
+        every != 0 && seq.is_multiple_of(u64::from(every))
+    }
+
+    /// Notes what stages of one sample took, in nanoseconds. One that would have to wait for a report is left out, counted.
+    pub fn note(&self, took: &[(Stage, u64)]) {
+        let Some(record) = self.record.get() else { return };
+        match record.try_lock() {
+            Some(mut record) => took.iter().for_each(|(stage, ns)| record.add(*stage, *ns)),
+            None => drop(self.missed.fetch_add(1, Relaxed)),
+        }
+    }
+
+    /// What was measured so far. `None`: nobody asked.
+    pub fn figures(&self) -> Option<Measured> {
+        let every = Some(self.every.load(Relaxed)).filter(|every| *every > 0)?;
+        let record = self.record.get()?.lock();
+        Some(Measured { every, missed: self.missed.load(Relaxed), stages: record.figures() })
+    }
+}
+
+/// What was measured of one end: one of so many samples, without those that were left out; each stage that was seen.
+pub(crate) struct Measured {
+    pub every: u32,
+    pub missed: u64,
+    pub stages: Vec<(Stage, Figures)>,
+}
+
+impl Drop for Stages {
+    fn drop(&mut self) {
+        self.measure(0);
+    }
+}
+
+thread_local! {
+    /// When this thread last began a callback while somebody measured.
+    static BEGUN: Cell<u64> = const { Cell::new(0) };
+}
+
+/// The callback is called now.
+pub(crate) fn begin_callback() {
+    BEGUN.set(linux::clock::monotonic_ns());
+}
+
+/// When the callback of the sample received at `received` began on this thread; `None`: it has none.
+pub(crate) fn callback_begun(received: u64) -> Option<u64> {
+    Some(BEGUN.take()).filter(|begun| *begun >= received)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_measured_until_asked_and_then_every_so_many_th() {
+        let stages = Stages::default();
+        stages.note(&[(Stage::Send, 5)]);
+        assert!(!stages.measures(0) && stages.figures().is_none());
+        stages.measure(3);
+        assert_eq!((0..7).map(|seq| stages.measures(seq)).filter(|m| *m).count(), 3);
+        stages.note(&[(Stage::Send, 1000), (Stage::Queue, 0)]);
+        stages.note(&[(Stage::Send, 3000)]);
+        let Measured { every, missed, stages: found } = stages.figures().unwrap();
+        let of = |stage| found.iter().find(|(s, _)| *s == stage).map(|(_, figures)| figures.clone());
+        let send = of(Stage::Send).unwrap();
+        assert_eq!((every, missed, send.n, send.mean_us), (3, 0, 2, 2.0));
+        assert!((send.min_us - 1.0).abs() < 0.02 && (send.max_us - 3.0).abs() < 0.05, "{send:?}");
+        assert_eq!(of(Stage::Queue).map(|queue| (queue.n, queue.max_us)), Some((1, 0.0)));
+        assert!(of(Stage::Total).is_none());
+        stages.measure(1);
+        assert!(stages.figures().unwrap().stages.is_empty(), "it begins from nothing");
+        stages.measure(0);
+        assert!(stages.figures().is_none() && !stages.measures(3));
+    }
+
+    #[test]
+    fn absurd_times_do_no_harm() {
+        let stages = Stages::default();
+        stages.measure(1);
+        stages.note(&[(Stage::Total, u64::MAX), (Stage::Total, 0)]);
+        assert_eq!(stages.figures().unwrap().stages[0].1.n, 2);
+    }
+}

@@ -1,0 +1,85 @@
+//! What was measured, as it travels and is shown.
+
+use hdrhistogram::Histogram;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Times of one stage, in microseconds; all but the mean within 1 %.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub struct Figures {
+    /// Samples.
+    pub n: u64,
+    /// Exact.
+    #[serde(rename = "mean")]
+    pub mean_us: f64,
+    #[serde(rename = "min")]
+    pub min_us: f64,
+    #[serde(rename = "p50")]
+    pub p50_us: f64,
+    #[serde(rename = "p90")]
+    pub p90_us: f64,
+    #[serde(rename = "p99")]
+    pub p99_us: f64,
+    #[serde(rename = "p999")]
+    pub p999_us: f64,
+    #[serde(rename = "p9999")]
+    pub p9999_us: f64,
+    #[serde(rename = "max")]
+    pub max_us: f64,
+}
+
+impl Figures {
+    pub(super) fn of(histogram: &Histogram<u32>, sum: u128) -> Self {
+        let us = |ns: u64| ns as f64 / 1e3;
+        let at = |quantile| us(histogram.value_at_quantile(quantile).min(histogram.max()));
+        Self {
+            n: histogram.len(),
+            mean_us: sum as f64 / histogram.len() as f64 / 1e3,
+            min_us: us(histogram.min()),
+            p50_us: at(0.5),
+            p90_us: at(0.9),
+            p99_us: at(0.99),
+            p999_us: at(0.999),
+            p9999_us: at(0.9999),
+            max_us: us(histogram.max()),
+        }
+    }
+}
+
+/// The stages of one end of a channel.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct StagesReport {
+    /// The topic.
+    pub topic: String,
+    /// Publisher's port name.
+    pub publisher: String,
+    /// Subscriber's port name.
+    pub subscriber: String,
+    /// The carrier.
+    pub carrier: String,
+    /// Which end reports: `publisher` or `subscriber`.
+    pub end: String,
+    /// One of so many samples is measured.
+    pub every: u32,
+    /// Samples that were left out because somebody asked for this report at that moment.
+    pub missed: u64,
+    /// Each stage that was seen, by its name.
+    pub stages_us: BTreeMap<String, Figures>,
+}
+
+impl StagesReport {
+    /// Mean of a stage in microseconds; 0 where it was not seen.
+    fn mean(&self, stage: &str) -> f64 {
+        self.stages_us.get(stage).map_or(0.0, |figures| figures.mean_us)
+    }
+}
+
+/// Mean time on the wire of the samples that both ends measured, in microseconds: what is left of `transit` without the
+/// stages around it. `None`: the ends have no common clock, or did not measure the same number of samples yet (within 1 %).
+pub fn wire_us(publisher: &StagesReport, subscriber: &StagesReport) -> Option<f64> {
+    let (sent, came) = (publisher.stages_us.get("send")?.n, subscriber.stages_us.get("transit")?.n);
+    let before = publisher.mean("publish") + publisher.mean("queue") + publisher.mean("send");
+    let alike = publisher.every == subscriber.every && sent.abs_diff(came) <= 1 + sent / 100;
+    alike.then(|| subscriber.mean("transit") - before - subscriber.mean("receive"))
+}
