@@ -240,6 +240,11 @@ impl Control {
 
     /// Ends what a move has opened, if anything.
     pub(super) fn give_up_move(&mut self, pair: Pair) {
+        if let Some(Move { stage: Stage::Passing(_, passage), .. }) = self.moves.get(&pair)
+            && passage.is_taken_over()
+        {
+            return self.proxy_moved(pair); // what says so is on its way
+        }
         let Some(moving) = self.moves.remove(&pair) else { return };
         if let Stage::Passing(new, _) = &moving.stage {
             self.open_old_gate(pair);
