@@ -181,7 +181,12 @@ impl Arguments {
     fn open<S: Source>(&self, session: &Session) -> Result<Publisher<S::Message>> {
         let default = || format!("/{}/{}/pub1", session.node.name(), self.topic.trim_start_matches('/'));
         let mut qos = self.qos();
-        let priority = self.given.settings(&self.port.clone().unwrap_or_else(default), &self.topic, &mut qos)?;
+        let priority = self.given.settings(
+            &self.port.clone().unwrap_or_else(default),
+            &self.topic,
+            Direction::Publisher,
+            &mut qos,
+        )?;
         self.decide(&mut qos);
         let mut builder = session.node.publisher::<S::Message>(&self.topic).qos(qos).priority(priority);
         if let Some(name) = &self.port {

@@ -6,22 +6,29 @@
 //! | [`Model`] | the delay models, by name |
 //! | `make` | from a contract to its plan |
 //! | `ways` | what a channel's samples pass, hop by hop |
+//! | `bounds` | what the analysis of processors and links says of a channel |
 //! | `means` | delays by the closed forms of the papers |
 //! | `refusal` | why not all fits |
+//! | `offers` | what would fit, tried |
+//! | `edit` | changes of a contract |
 //! | `text` | the plan file |
 //! | `difference` | what changed between two plans |
 //!
 //! Times are microseconds here, as people and the papers read them; the analysis itself counts whole nanoseconds.
 
+mod bounds;
 mod difference;
+mod edit;
 mod make;
 mod means;
 mod model;
+mod offers;
 mod refusal;
 mod text;
 mod ways;
 
 pub use difference::{Change, differences};
+pub use edit::FileChange;
 pub use make::make;
 pub use model::Model;
 
@@ -83,8 +90,11 @@ pub struct Channel {
     pub class: Class,
     /// The DSCP that marks it, 0…63.
     pub dscp: u8,
-    /// Scheduling of its threads, such as `fifo:30`.
+    /// Scheduling of the thread that receives it, such as `fifo:30`; `None`: no execution time is declared there.
     pub sched: Option<String>,
+    /// The same of the thread that sends it.
+    #[serde(default)]
+    pub sched_publisher: Option<String>,
     /// The node of its proxy, if it has one.
     pub proxy: Option<String>,
     /// Mean delay, µs; `None`: the model has none.
@@ -206,24 +216,18 @@ pub struct Refusal {
     pub has: String,
     /// The reason.
     pub because: String,
-    /// What would fit.
+    /// What would make everything fit, the nearest to what was asked for first; the same for all refusals of a plan.
     #[serde(default)]
     pub offers: Vec<Offer>,
 }
 
-/// A change of the contract with which it fits.
+/// Changes of the contract with which everything fits.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Offer {
     /// What to do, for people.
     pub what: String,
-    /// Where in the contract: `subscriber`, `topic`, `link` or `placement`.
-    pub table: String,
-    /// The table's name.
-    pub name: String,
-    /// The key to change; empty: the table goes.
-    pub key: String,
-    /// Its new value, as the file has it.
-    pub value: String,
+    /// The same, as it is done in the file.
+    pub changes: Vec<FileChange>,
 }
 
 /// How the places were found.

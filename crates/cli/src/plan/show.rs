@@ -38,13 +38,19 @@ pub fn verdict(plan: &Plan) -> String {
 
 /// Why not all fits, and what would.
 pub fn refusals(plan: &Plan) -> String {
-    plan.refusals.iter().map(refusal).collect::<Vec<_>>().join("\n")
+    let reasons = plan.refusals.iter().map(reason).collect::<Vec<_>>().join("\n");
+    let offers = plan.refusals.first().map(|refusal| refusal.offers.as_slice()).unwrap_or_default();
+    if offers.is_empty() {
+        return reasons;
+    }
+    let offers: Vec<String> =
+        offers.iter().enumerate().map(|(n, offer)| format!("  {}. {}", n + 1, offer.what)).collect();
+    format!("{reasons}\n\nany one of these makes it fit\n{}", offers.join("\n"))
 }
 
-fn refusal(refusal: &Refusal) -> String {
-    let Refusal { what, needs, has, because, offers } = refusal;
-    let offers = offers.iter().map(|offer| format!("\n    would fit: {}", offer.what));
-    format!("  {what}: needs {needs}, has {has}\n    because {because}{}", offers.collect::<String>())
+fn reason(refusal: &Refusal) -> String {
+    let Refusal { what, needs, has, because, .. } = refusal;
+    format!("  {what}: needs {needs}, has {has}\n    because {because}")
 }
 
 fn channels(plan: &Plan) -> String {
@@ -77,7 +83,10 @@ fn channels(plan: &Plan) -> String {
             channel.subscriber.clone(),
             channel.node.clone(),
             format!("{} ({})", channel.class, channel.dscp),
-            word(&channel.sched),
+            match (&channel.sched_publisher, &channel.sched) {
+                (None, None) => "-".to_owned(),
+                (send, receive) => format!("{} → {}", word(send), word(receive)),
+            },
             word(&channel.proxy),
             time(delay),
             time(channel.deadline_us),

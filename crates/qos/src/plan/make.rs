@@ -1,39 +1,144 @@
 //! From a contract to its plan.
 
+use super::bounds::Bounds;
 use super::means::{self, Delay};
+use super::offers::offers;
 use super::ways::{self, Way};
 use super::{Channel, Cost, For, Link, Model, Node, Plan, Proxy, Solver, refusal};
-use crate::contract::{Contract, Scheduler, System};
+use crate::Class;
+use crate::contract::{Contract, PlacementDelay, Scheduler, System};
 use crate::network::{Direction, Network};
 use crate::placement::{self, Effort, Group, Outcome, Placed, Status, Watch};
+use std::borrow::Cow;
 
 /// Plans a contract: places its proxies, and computes each channel's delay by a model.
 ///
 /// Whatever the model, no link may carry more than its rate, in bytes on the wire. Where not all fits the plan says why, and
 /// shows what there would be if every proxy were at its publisher.
 pub fn make(contract: &Contract, model: Model, watch: &mut dyn Watch) -> Plan {
-    let system = &contract.system;
+    let mut plan = compute(&contract.system, model, watch);
+    plan.contract.hash = format!("{:016x}", contract.hash);
+    if !plan.feasible {
+        let offers = offers(&contract.system, &plan, model, watch);
+        plan.refusals.iter_mut().for_each(|refusal| refusal.offers.clone_from(&offers));
+    }
+    plan
+}
+
+/// The plan of a system, without offers.
+pub(super) fn compute(system: &System, model: Model, watch: &mut dyn Watch) -> Plan {
     let network = Network::new(system);
-    let found = placement::place(system, &network, &Effort::default(), watch);
-    let at_publishers = || at_publishers(system, &network);
-    let placed = if found.placed.is_empty() { at_publishers() } else { found.placed.clone() };
+    let Answer { found, placed, bounds } = answer(system, &network, model, watch);
+    let stated = || system.topics.iter().map(|topic| topic.class.unwrap_or_default()).collect();
+    let classes: Vec<Class> = bounds.as_ref().map_or_else(stated, Bounds::classes);
     let ways = ways::all(system, &network, &placed);
-    let channels: Vec<Channel> = ways.iter().map(|way| channel(system, way, model)).collect();
+    let channel = |way: &Way| {
+        let (topic, publisher, subscriber) = (way.subscriber.topic, way.publisher, way.index);
+        let [sched_publisher, sched] =
+            bounds.as_ref().map(|bounds| bounds.scheduling(topic, publisher, subscriber)).unwrap_or_default();
+        let delay = delay(system, way, model, &bounds);
+        Channel { sched, sched_publisher, ..channel(system, way, classes[topic], delay) }
+    };
+    let channels: Vec<Channel> = ways.iter().map(channel).collect();
     let mut refusals = refusal::of_placement(system, &found);
     refusals.extend(refusal::of_channels(&channels, model));
-    let feasible = refusals.is_empty() && !found.placed.is_empty();
+    let feasible = refusals.is_empty() && (!found.placed.is_empty() || system.subscribers.is_empty());
     let loads = if found.loads.is_empty() { ways::loads(system, &ways) } else { found.loads.clone() };
+    let backlogs = bounds.as_ref().map(Bounds::backlogs).unwrap_or_default();
     Plan {
-        contract: For { name: system.name.clone(), hash: format!("{:016x}", contract.hash) },
+        contract: For { name: system.name.clone(), hash: String::new() },
         feasible,
         model,
         objective_value: found.value.filter(|_| feasible),
         channels,
-        links: links(system, &loads),
+        links: links(system, &loads, &backlogs),
         nodes: nodes(system, &found),
         placement: found.placed.iter().map(|placed| proxy(system, placed)).collect(),
         refusals,
         solver: solver(&found, watch),
+    }
+}
+
+/// Places, and what the analysis says of them.
+struct Answer {
+    found: Outcome,
+    /// The places found; where there are none, each proxy at its publisher.
+    placed: Vec<Placed>,
+    bounds: Option<Bounds>,
+}
+
+/// Most times that places are looked for anew because a proxy's delay did not keep the analysis' bound.
+const ROUNDS: u32 = 16;
+
+/// Places proxies; with `delay = "bound"`, again without the places that the analysis found late, as long as others are left.
+fn answer(system: &System, network: &Network, model: Model, watch: &mut dyn Watch) -> Answer {
+    let mut effort = Effort::default();
+    // The model of P-21 has no say where the analysis' bound decides.
+    let placing = match system.placement.delay {
+        PlacementDelay::Paper => Cow::Borrowed(system),
+        PlacementDelay::Bound => Cow::Owned(without_deadlines(system)),
+    };
+    let mut attempt = |effort: &Effort| {
+        let found = placement::place(&placing, network, effort, watch);
+        let placed = if found.placed.is_empty() { at_publishers(system, network) } else { found.placed.clone() };
+        let bounds = Bounds::new(system, network, &placed, model);
+        Answer { found, placed, bounds }
+    };
+    let first = attempt(&effort);
+    let mut late = first.late(system);
+    if late.is_empty() {
+        return first;
+    }
+    for _ in 0..ROUNDS {
+        effort.excluded.append(&mut late);
+        let again = attempt(&effort);
+        if again.found.placed.is_empty() {
+            break;
+        }
+        late = again.late(system);
+        if late.is_empty() {
+            return again;
+        }
+    }
+    // No places keep all bounds: those that are the best otherwise show what is late.
+    first
+}
+
+fn without_deadlines(system: &System) -> System {
+    let mut system = system.clone();
+    system.subscribers.iter_mut().for_each(|subscriber| subscriber.deadline = None);
+    system
+}
+
+impl Answer {
+    /// Proxies with a subscriber that gets its samples too late, where that counts: (topic, publisher's node, node).
+    fn late(&self, system: &System) -> Vec<(usize, usize, usize)> {
+        let Some(bounds) = self.bounds.as_ref().filter(|_| system.placement.delay == PlacementDelay::Bound) else {
+            return Vec::new();
+        };
+        let is_late = |placed: &&Placed| {
+            let Group { topic, publisher, subscribers } = &placed.group;
+            let late = |index: &usize| {
+                let subscriber = &system.subscribers[*index];
+                let deadline = subscriber.deadline.filter(|_| ways::scales(&system.topics[*topic], subscriber));
+                let us = bounds.of(*topic, *publisher, *index).us;
+                deadline.is_some_and(|deadline| us.is_none_or(|us| us * 1e3 > deadline as f64))
+            };
+            subscribers.iter().any(late)
+        };
+        let late = self.found.placed.iter().filter(is_late);
+        late.map(|placed| (placed.group.topic, placed.group.publisher, placed.node)).collect()
+    }
+}
+
+fn delay(system: &System, way: &Way, model: Model, bounds: &Option<Bounds>) -> Delay {
+    match model {
+        Model::PaperHop => means::paper_hop(system, way),
+        Model::VeloxTable2 | Model::VeloxEq4Literal | Model::Mm1 | Model::Mm1k => means::velox(system, way, model),
+        Model::Nc | Model::Rta | Model::Bound => {
+            let of = |bounds: &Bounds| bounds.of(way.subscriber.topic, way.publisher, way.index);
+            bounds.as_ref().map(of).unwrap_or_default()
+        }
     }
 }
 
@@ -53,13 +158,8 @@ fn at_publishers(system: &System, network: &Network) -> Vec<Placed> {
     system.subscribers.iter().enumerate().flat_map(each).collect()
 }
 
-fn channel(system: &System, way: &Way, model: Model) -> Channel {
-    let Delay { us, terms, also, loss, occupancy } = match model {
-        Model::PaperHop => means::paper_hop(system, way),
-        Model::VeloxTable2 | Model::VeloxEq4Literal | Model::Mm1 | Model::Mm1k => means::velox(system, way, model),
-        Model::Nc | Model::Rta | Model::Bound => Delay::default(),
-    };
-    let class = way.topic.class.unwrap_or_default();
+fn channel(system: &System, way: &Way, class: Class, delay: Delay) -> Channel {
+    let Delay { us, mean, terms, also, loss, occupancy } = delay;
     Channel {
         topic: way.topic.name.clone(),
         publisher: system.nodes[way.publisher].name.clone(),
@@ -68,9 +168,10 @@ fn channel(system: &System, way: &Way, model: Model) -> Channel {
         class,
         dscp: class.dscp(),
         sched: None,
+        sched_publisher: None,
         proxy: way.proxy.map(|node| system.nodes[node].name.clone()),
-        mean_us: us.filter(|_| model.is_mean()),
-        bound_us: us.filter(|_| !model.is_mean()),
+        mean_us: us.filter(|_| mean),
+        bound_us: us.filter(|_| !mean),
         deadline_us: way.subscriber.deadline.map(|ns| ns as f64 / 1e3),
         loss,
         terms: terms.iter().map(|term| (term.name.clone(), term.us)).collect(),
@@ -80,7 +181,7 @@ fn channel(system: &System, way: &Way, model: Model) -> Channel {
     }
 }
 
-fn links(system: &System, loads: &[f64]) -> Vec<Link> {
+fn links(system: &System, loads: &[f64], backlogs: &[Option<f64>]) -> Vec<Link> {
     let direction = |index: usize| {
         let direction = Direction::at(index);
         let (link, [from, to]) = (&system.links[direction.link], direction.ends(system));
@@ -100,7 +201,7 @@ fn links(system: &System, loads: &[f64]) -> Vec<Link> {
             background_bits_per_s: link.background as f64,
             utilisation: (load + link.background as f64) / link.rate as f64,
             scheduler: scheduler.to_owned(),
-            backlog_bytes: None,
+            backlog_bytes: backlogs.get(index).copied().flatten(),
         }
     };
     (0..2 * system.links.len()).map(direction).collect()

@@ -10,6 +10,8 @@ use crate::contract::System;
 pub(super) struct Delay {
     /// µs; `None`: it grows without limit, or the model says nothing.
     pub us: Option<f64>,
+    /// It is a mean, not the latest.
+    pub mean: bool,
     pub terms: Vec<Term>,
     /// What another reading gives.
     pub also: Vec<Term>,
@@ -53,6 +55,7 @@ pub(super) fn velox(system: &System, way: &Way, model: Model) -> Delay {
         _ => queued(system, way, model, &parts),
     };
     let (hand_in, hand_out) = ("T_appmid, measured (V-11)", "T_midapp, measured (V-11)");
+    delay.mean = true;
     delay.terms.splice(0..0, [Term::new("hand in", parts.hand_in, hand_in), network]);
     delay.terms.push(Term::new("hand out", parts.hand_out, hand_out));
     let node = publishing(system, way.publisher);

@@ -7,9 +7,14 @@ use crate::quantity::{show_bit_rate, show_time};
 
 /// Requirements that no placement keeps together.
 pub(super) fn of_placement(system: &System, found: &Outcome) -> Vec<Refusal> {
-    let together = if found.conflicts.len() > 1 { "; it is one of those that no placement keeps together" } else { "" };
-    let mut refusals: Vec<Refusal> = found.conflicts.iter().map(|conflict| of_conflict(system, conflict)).collect();
-    refusals.iter_mut().for_each(|refusal| refusal.because.push_str(together));
+    let is_served = |conflict: &&Conflict| matches!(conflict.limit, Limit::Served { .. });
+    let (served, limits): (Vec<_>, Vec<_>) = found.conflicts.iter().partition(is_served);
+    let together = together(system, &served, limits.len());
+    let mut refusals: Vec<Refusal> = limits.iter().map(|conflict| of_conflict(system, conflict)).collect();
+    refusals.iter_mut().for_each(|refusal| refusal.because.push_str(&together));
+    if limits.is_empty() {
+        refusals.extend(served.iter().map(|conflict| of_conflict(system, conflict)));
+    }
     if found.status == Status::Unknown {
         refusals.push(Refusal {
             what: "placement of proxies".to_owned(),
@@ -20,6 +25,17 @@ pub(super) fn of_placement(system: &System, found: &Outcome) -> Vec<Refusal> {
         });
     }
     refusals
+}
+
+/// Who needs what no placement can give; leaving out any of them, or any other of the limits, would make the rest fit.
+fn together(system: &System, served: &[&Conflict], limits: usize) -> String {
+    let name = |conflict: &&Conflict| match conflict.limit {
+        Limit::Served { subscriber, .. } => Some(system.subscribers[subscriber].name.as_str()),
+        _ => None,
+    };
+    let names: Vec<&str> = served.iter().filter_map(name).collect();
+    let others = if limits > 1 { ", together with the other limits named here" } else { "" };
+    if names.is_empty() { others.to_owned() } else { format!("; needed by {}{others}", names.join(", ")) }
 }
 
 fn of_conflict(system: &System, conflict: &Conflict) -> Refusal {
@@ -80,7 +96,9 @@ fn of_channel(channel: &Channel, model: Model) -> Option<Refusal> {
     let Some(delay) = channel.mean_us.or(channel.bound_us) else {
         // Who states no deadline may come as late as it will, unless its queue never comes to rest.
         let matters = channel.deadline_us.is_some() || model.is_mean();
-        let because = format!("by {model} nothing bounds the delay of {:?} from {}", channel.topic, channel.publisher);
+        let why = channel.also.first().map(|term| format!(": {}", term.because)).unwrap_or_default();
+        let because =
+            format!("by {model} nothing bounds the delay of {:?} from {}{why}", channel.topic, channel.publisher);
         return matters.then(|| Refusal { what, needs: "a bound".to_owned(), has, because, offers });
     };
     // Rounding, not a nanosecond more.

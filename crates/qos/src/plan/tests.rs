@@ -18,6 +18,11 @@ fn planned(text: &str, model: Model) -> Plan {
 const TABLE2: &str = include_str!("../../../../examples/papers/velox-table2.toml");
 const MM1: &str = include_str!("../../../../examples/papers/velox-mm1.toml");
 
+const STAR: &str = include_str!("../../../../examples/papers/star.toml");
+const VBNS: &str = include_str!("../../../../examples/papers/vbns.toml");
+const ROBOT: &str = include_str!("../../../../examples/robot.toml");
+const OVERLOADED: &str = include_str!("../../../../examples/robot-overloaded.toml");
+
 fn near(found: Option<f64>, wanted: f64) {
     assert!(found.is_some_and(|found| (found - wanted).abs() < 0.005), "{found:?}, wanted {wanted}");
 }
@@ -94,4 +99,101 @@ fn differences_are_named() {
     assert_eq!((mean.old.as_str(), mean.new.as_str()), ("306.74 us", "224.699 us"));
     let gone = differences(&old, &Plan::default());
     assert!(gone.iter().any(|change| change.what == channel && change.new.is_empty()));
+}
+
+#[test]
+fn the_star_of_appendix_a() {
+    // P-53: deadline, node, cost, and δ of both subscribers (P-51).
+    for (deadline, place) in [("1000 ms", None), ("1500 ms", Some(("n5", 6.0, 1.5e6))), ("2 s", Some(("n1", 4.0, 2e6)))]
+    {
+        let plan = planned(&STAR.replace("1500 ms", deadline), Model::PaperHop);
+        let found = plan.placement.first().map(|proxy| (proxy.node.as_str(), proxy.cost.messages_per_s));
+        assert_eq!(found, place.map(|(node, cost, _)| (node, cost)), "{deadline}");
+        assert_eq!((plan.feasible, plan.objective_value), (place.is_some(), place.map(|(_, cost, _)| cost)));
+        if let Some((_, _, delay)) = place {
+            assert_eq!(plan.placement[0].delay_us.values().copied().collect::<Vec<_>>(), [delay; 2]);
+            assert_eq!(plan.channels.iter().map(|channel| channel.bound_us).collect::<Vec<_>>(), [Some(delay); 2]);
+        } else {
+            assert!(
+                plan.refusals.iter().any(|refusal| refusal.what.starts_with("deadline of /")),
+                "{:?}",
+                plan.refusals
+            );
+        }
+    }
+}
+
+#[test]
+fn the_way_through_the_vbns() {
+    let plan = planned(VBNS, Model::PaperHop);
+    assert_eq!((plan.placement[0].node.as_str(), plan.objective_value), ("n3", Some(33_000.0)));
+    assert_eq!(plan.channels[0].bound_us, Some(9e6));
+    let loads: Vec<f64> = plan.links.iter().step_by(2).map(|link| link.load_bits_per_s).collect();
+    assert_eq!(loads, [1e4, 1e4, 1e4, 1e3, 1e3, 1e3], "P-61: L up to the proxy, L' behind it");
+}
+
+#[test]
+fn the_robot_fits_and_keeps_every_deadline() {
+    let plan = planned(ROBOT, Model::Bound);
+    assert!(plan.feasible, "{:?}", plan.refusals);
+    assert!(plan.channels.iter().all(|channel| channel.bound_us.unwrap() <= channel.deadline_us.unwrap()));
+    assert!(plan.links.iter().all(|link| link.load_bits_per_s == 0.0 || link.backlog_bytes.is_some()));
+    let (nc, rta) = (planned(ROBOT, Model::Nc), planned(ROBOT, Model::Rta));
+    for (part, whole) in [nc, rta].iter().flat_map(|part| part.channels.iter().zip(&plan.channels)) {
+        assert!(part.bound_us.unwrap() <= whole.bound_us.unwrap(), "{part:?}");
+    }
+    assert_eq!(crate::contract::check(&Contract::read(ROBOT).unwrap()), []);
+}
+
+#[test]
+fn an_overloaded_robot_is_refused_with_reasons() {
+    let plan = planned(OVERLOADED, Model::Bound);
+    assert!(!plan.feasible && plan.objective_value.is_none());
+    assert!(
+        plan.refusals.iter().any(|refusal| refusal.what == "link air from radio to operator"),
+        "{:?}",
+        plan.refusals
+    );
+}
+
+/// The contract with an offer taken, as a person would do it in the file.
+fn taken(text: &str, offer: &Offer) -> String {
+    let mut file: toml::Table = toml::from_str(text).unwrap();
+    for FileChange { table, name, key, value } in &offer.changes {
+        let value = || toml::from_str::<toml::Table>(&format!("v = {value}")).unwrap()["v"].clone();
+        if table == "placement" {
+            file.entry("placement")
+                .or_insert(toml::Table::new().into())
+                .as_table_mut()
+                .unwrap()
+                .insert(key.clone(), value());
+            continue;
+        }
+        let tables = file.get_mut(table).unwrap().as_array_mut().unwrap();
+        let is_meant = |one: &toml::Value| one["name"].as_str() == Some(name);
+        if key.is_empty() {
+            tables.retain(|one| !is_meant(one));
+        } else {
+            let one = tables.iter_mut().find(|one| is_meant(one)).unwrap();
+            one.as_table_mut().unwrap().insert(key.clone(), value());
+        }
+    }
+    toml::to_string(&file).unwrap()
+}
+
+#[test]
+fn every_offer_that_is_taken_makes_it_fit() {
+    let late = ROBOT.replace("deadline = \"2 s\"", "deadline = \"300 ms\"");
+    let star = STAR.replace("1500 ms", "900 ms");
+    for (text, model) in
+        [(OVERLOADED, Model::Bound), (&late, Model::Bound), (&star, Model::PaperHop), (&star, Model::Bound)]
+    {
+        let plan = planned(text, model);
+        let offers = &plan.refusals[0].offers;
+        assert!(!plan.feasible && offers.len() >= 2, "{offers:?}");
+        for offer in offers {
+            let plan = planned(&taken(text, offer), model);
+            assert!(plan.feasible, "{}: {:?}", offer.what, plan.refusals);
+        }
+    }
 }

@@ -1,0 +1,97 @@
+//! Changes of a contract.
+
+use crate::Class;
+use crate::contract::{Proxies, System, Transport};
+use crate::quantity::show_time;
+use serde::{Deserialize, Serialize};
+
+/// A change of a contract; parts by their index.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Edit {
+    /// A subscriber gets one of every so many samples.
+    Scale(usize, u32),
+    /// A subscriber's samples have so many bytes.
+    Size(usize, u64),
+    /// A subscriber's samples may come so late, ns.
+    Deadline(usize, u64),
+    /// A subscriber goes.
+    Without(usize),
+    /// A topic's class.
+    Class(usize, Class),
+    /// A node may host proxies.
+    Proxy(usize),
+    /// Equal requests share a proxy.
+    Merged,
+    /// Links carry each stream once.
+    Multicast,
+}
+
+/// A change as it is made in the file.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileChange {
+    /// The table: `subscriber`, `topic`, `node` or `placement`.
+    pub table: String,
+    /// Its name; empty for `placement`.
+    pub name: String,
+    /// The key; empty: the table goes.
+    pub key: String,
+    /// Its new value, as the file has it.
+    pub value: String,
+}
+
+impl Edit {
+    /// Makes all of them.
+    pub fn all(edits: &[Self], system: &System) -> System {
+        let mut changed = system.clone();
+        edits.iter().for_each(|edit| edit.apply(&mut changed));
+        let gone = |index: usize| edits.contains(&Edit::Without(index));
+        let mut index = 0..;
+        changed.subscribers.retain(|_| !index.next().is_some_and(gone));
+        changed
+    }
+
+    fn apply(&self, system: &mut System) {
+        match self {
+            Edit::Scale(index, scale) => system.subscribers[*index].scale = *scale,
+            Edit::Size(index, size) => system.subscribers[*index].scaled_size = Some(*size),
+            Edit::Deadline(index, ns) => system.subscribers[*index].deadline = Some(*ns),
+            Edit::Class(topic, class) => system.topics[*topic].class = Some(*class),
+            Edit::Proxy(node) => system.nodes[*node].proxy = true,
+            Edit::Merged => system.placement.proxies = Proxies::Merged,
+            Edit::Multicast => system.placement.transport = Transport::Multicast,
+            // Indices change with those who go, so they go last.
+            Edit::Without(_) => {}
+        }
+    }
+
+    /// As it is made in the file.
+    pub fn change(&self, system: &System) -> FileChange {
+        let of = |table: &str, name: &str, key: &str, value: String| FileChange {
+            table: table.to_owned(),
+            name: name.to_owned(),
+            key: key.to_owned(),
+            value,
+        };
+        let subscriber = |index: &usize| system.subscribers[*index].name.as_str();
+        match self {
+            Edit::Scale(index, scale) => of("subscriber", subscriber(index), "scale", scale.to_string()),
+            Edit::Size(index, size) => of("subscriber", subscriber(index), "scaled_size", format!("\"{size} B\"")),
+            Edit::Deadline(index, ns) => of("subscriber", subscriber(index), "deadline", quoted_time(*ns)),
+            Edit::Without(index) => of("subscriber", subscriber(index), "", String::new()),
+            Edit::Class(topic, class) => of("topic", &system.topics[*topic].name, "class", format!("\"{class}\"")),
+            Edit::Proxy(node) => of("node", &system.nodes[*node].name, "proxy", "true".to_owned()),
+            Edit::Merged => of("placement", "", "proxies", "\"merged\"".to_owned()),
+            Edit::Multicast => of("placement", "", "transport", "\"multicast\"".to_owned()),
+        }
+    }
+
+    /// For people.
+    pub fn words(&self, system: &System) -> String {
+        let FileChange { name, key, value, .. } = self.change(system);
+        format!("{key} {} for {name}", value.trim_matches('"'))
+    }
+}
+
+fn quoted_time(ns: u64) -> String {
+    format!("\"{}\"", show_time(ns as f64 / 1e3))
+}

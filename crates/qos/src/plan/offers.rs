@@ -1,0 +1,243 @@
+//! What would fit: changes of a contract, each tried by planning anew.
+
+use super::edit::Edit;
+use super::{Channel, Model, Offer, Plan, make};
+use crate::Class;
+use crate::contract::{PlacementDelay, Proxies, System, Transport};
+use crate::network::Network;
+use crate::placement::{self, Candidate, Watch};
+use std::collections::{HashMap, HashSet};
+use std::time::Duration;
+
+/// Most plans that are tried, and for how long.
+const TRIALS: u32 = 200;
+const TIME: Duration = Duration::from_secs(5);
+/// Most subscribers that are asked to give way, the least important first.
+const GIVING: usize = 6;
+/// Most offers.
+const MOST: usize = 6;
+/// The largest scale that is tried: of every so many of the samples it gets now, a subscriber would get one.
+const SCALE: u32 = 64;
+
+/// Changes with which everything fits, the nearest to what was asked for first: classes and sharing cost nobody anything; then
+/// by how much of rate, size or deadline is given up, weighed by importance; leaving someone out comes last.
+pub(super) fn offers(system: &System, plan: &Plan, model: Model, watch: &mut dyn Watch) -> Vec<Offer> {
+    let until = watch.elapsed() + TIME;
+    let parties = Parties::of(system, plan);
+    let mut search = Search { system, model, watch, trials: TRIALS, until, found: Vec::new() };
+    search.classes(&parties);
+    search.sharing();
+    for index in parties.giving.iter().take(GIVING) {
+        search.scale(*index);
+        search.size(*index);
+    }
+    search.deadlines(&parties);
+    search.leaving_out(&parties);
+    search.found.sort_by(|a, b| a.0.total_cmp(&b.0));
+    search.found.into_iter().take(MOST).map(|(_, offer)| offer).collect()
+}
+
+/// Who is late, and who can give way.
+struct Parties {
+    /// Late subscribers with their delay in ns, where there is one.
+    late: Vec<(usize, Option<f64>)>,
+    /// Those who share a full link or a link with a late one, the least important first, then the greediest.
+    giving: Vec<usize>,
+}
+
+impl Parties {
+    fn of(system: &System, plan: &Plan) -> Self {
+        let network = Network::new(system);
+        let index: HashMap<&str, usize> =
+            system.subscribers.iter().enumerate().map(|(i, s)| (s.name.as_str(), i)).collect();
+        let paper = by_paper(system, &network);
+        let late = |channel: &Channel| {
+            let (index, deadline) = (*index.get(channel.subscriber.as_str())?, channel.deadline_us?);
+            let delay = channel.mean_us.or(channel.bound_us).map(|us| paper[index].max(us * 1e3));
+            delay.is_none_or(|ns| ns > deadline * 1e3).then_some((index, delay))
+        };
+        let late: Vec<_> = plan.channels.iter().filter_map(late).collect();
+        let crossed = |index: usize| {
+            let subscriber = &system.subscribers[index];
+            let from = &system.topics[subscriber.topic].publishers;
+            let routes = from.iter().flat_map(|from| network.route(*from, subscriber.node).unwrap_or_default());
+            routes.map(|direction| direction.index()).collect::<HashSet<usize>>()
+        };
+        let full = plan.links.iter().enumerate().filter(|(_, link)| link.utilisation > 1.0).map(|(index, _)| index);
+        let mut narrow: HashSet<usize> = full.collect();
+        late.iter().for_each(|(index, _)| narrow.extend(crossed(*index)));
+        let mut giving: Vec<usize> =
+            (0..system.subscribers.len()).filter(|index| !narrow.is_disjoint(&crossed(*index))).collect();
+        giving.sort_by(|a, b| {
+            let importance = |index: usize| system.subscribers[index].importance;
+            importance(*a).cmp(&importance(*b)).then(load(system, *b).total_cmp(&load(system, *a)))
+        });
+        Self { late, giving }
+    }
+}
+
+/// Payload bit/s that a subscriber gets.
+fn load(system: &System, index: usize) -> f64 {
+    let (subscriber, topic) = (&system.subscribers[index], &system.topics[system.subscribers[index].topic]);
+    topic.rate / f64::from(subscriber.scale) * 8.0 * subscriber.scaled_size.unwrap_or(topic.size) as f64
+}
+
+/// For each subscriber the δ of P-21 at the place that is the best for the latest of its group, ns; 0 where some place keeps
+/// all deadlines, and where another delay counts.
+fn by_paper(system: &System, network: &Network) -> Vec<f64> {
+    let mut delays = vec![0.0; system.subscribers.len()];
+    if system.placement.delay != PlacementDelay::Paper {
+        return delays;
+    }
+    for (group, candidates) in placement::table(system, network) {
+        let latest = |candidate: &&Candidate| candidate.delays.iter().copied().fold(0.0, f64::max);
+        let allowed = candidates.iter().filter(|one| system.nodes[one.node].proxy || one.node == group.publisher);
+        let best = allowed.min_by(|a, b| latest(a).total_cmp(&latest(b)));
+        if let Some(best) = best.filter(|_| !candidates.iter().any(|candidate| candidate.fits)) {
+            for (index, delay) in group.subscribers.iter().zip(&best.delays) {
+                delays[*index] = delays[*index].max(*delay);
+            }
+        }
+    }
+    delays
+}
+
+struct Search<'a> {
+    system: &'a System,
+    model: Model,
+    watch: &'a mut dyn Watch,
+    trials: u32,
+    until: Duration,
+    /// With what they cost whom it concerns.
+    found: Vec<(f64, Offer)>,
+}
+
+impl Search<'_> {
+    fn fits(&mut self, edits: &[Edit]) -> bool {
+        if self.trials == 0 || self.watch.elapsed() > self.until {
+            return false;
+        }
+        self.trials -= 1;
+        make::compute(&Edit::all(edits, self.system), self.model, self.watch).feasible
+    }
+
+    fn offer(&mut self, cost: f64, what: String, edits: &[Edit]) {
+        let changes = edits.iter().map(|edit| edit.change(self.system)).collect();
+        self.found.push((cost, Offer { what, changes }));
+    }
+
+    /// What giving up a part (0…1) of what it asked for costs a subscriber, above 1.
+    fn cost(&self, index: usize, part: f64) -> f64 {
+        let least = self.system.subscribers.iter().map(|subscriber| subscriber.importance).min().unwrap_or(0);
+        1.0 + part * (self.system.subscribers[index].importance - least + 1) as f64
+    }
+
+    /// A class higher for what is late.
+    fn classes(&mut self, parties: &Parties) {
+        let mut topics: Vec<usize> =
+            parties.late.iter().map(|(index, _)| self.system.subscribers[*index].topic).collect();
+        topics.dedup();
+        for topic in topics.into_iter().take(GIVING) {
+            let name = &self.system.topics[topic].name;
+            let now = self.system.topics[topic].class.unwrap_or_default();
+            for class in Class::ALL.into_iter().filter(|class| *class > now) {
+                let edit = Edit::Class(topic, class);
+                if self.fits(std::slice::from_ref(&edit)) {
+                    self.offer(0.0, format!("class {class} instead of {now} for topic {name:?}"), &[edit]);
+                    break;
+                }
+            }
+        }
+    }
+
+    /// Proxies and links that subscribers share.
+    fn sharing(&mut self) {
+        let placement = &self.system.placement;
+        if placement.proxies != Proxies::Merged && self.fits(&[Edit::Merged]) {
+            self.offer(0.1, "one proxy for all equal requests".to_owned(), &[Edit::Merged]);
+        }
+        if placement.transport != Transport::Multicast && self.fits(&[Edit::Multicast]) {
+            self.offer(0.2, "multicast instead of a copy for each subscriber".to_owned(), &[Edit::Multicast]);
+        }
+        let system = self.system;
+        for (index, node) in system.nodes.iter().enumerate().filter(|(_, node)| !node.proxy).take(GIVING) {
+            if self.fits(&[Edit::Proxy(index)]) {
+                self.offer(0.3, format!("proxies at node {:?}", node.name), &[Edit::Proxy(index)]);
+            }
+        }
+    }
+
+    /// The smallest scale that makes room.
+    fn scale(&mut self, index: usize) {
+        let subscriber = &self.system.subscribers[index];
+        let (now, name) = (subscriber.scale, subscriber.name.clone());
+        let factors =
+            std::iter::successors(Some(2_u32), |factor| Some(factor * 2)).take_while(|factor| *factor <= SCALE);
+        let scales: Vec<u32> = factors.map(|factor| now.saturating_mul(factor)).collect();
+        let Some(mut enough) = scales.into_iter().find(|scale| self.fits(&[Edit::Scale(index, *scale)])) else {
+            return;
+        };
+        let mut little = (enough / 2).max(now);
+        while enough - little > 1 {
+            let middle = little + (enough - little) / 2;
+            if self.fits(&[Edit::Scale(index, middle)]) { enough = middle } else { little = middle }
+        }
+        let cost = self.cost(index, 1.0 - f64::from(now) / f64::from(enough));
+        let what = format!("scale {enough} instead of {now} for {name}");
+        self.offer(cost, what, &[Edit::Scale(index, enough)]);
+    }
+
+    /// The largest picture (in bytes) that leaves room, to a sixteenth.
+    fn size(&mut self, index: usize) {
+        let subscriber = &self.system.subscribers[index];
+        let now = subscriber.scaled_size.unwrap_or(self.system.topics[subscriber.topic].size);
+        let name = subscriber.name.clone();
+        let halves = std::iter::successors(Some(now / 2), |size| Some(size / 2)).take_while(|size| *size >= 256);
+        let Some(mut fits) = halves.into_iter().find(|size| self.fits(&[Edit::Size(index, *size)])) else { return };
+        let mut large = fits.saturating_mul(2).min(now);
+        while large - fits > now / 16 {
+            let middle = fits + (large - fits) / 2;
+            if self.fits(&[Edit::Size(index, middle)]) { fits = middle } else { large = middle }
+        }
+        let what = format!("samples of {fits} B instead of {now} B for {name}");
+        let cost = self.cost(index, 1.0 - fits as f64 / now as f64);
+        self.offer(cost, what, &[Edit::Size(index, fits)]);
+    }
+
+    /// Deadlines as late as samples come.
+    fn deadlines(&mut self, parties: &Parties) {
+        let mut edits = Vec::new();
+        let mut cost = 0.0_f64;
+        for (index, delay) in &parties.late {
+            let Some(deadline) = self.system.subscribers[*index].deadline else { continue };
+            let Some(longer) = delay.map(rounded_up) else { return };
+            cost = cost.max(self.cost(*index, longer as f64 / deadline as f64 - 1.0));
+            edits.push(Edit::Deadline(*index, longer));
+        }
+        if !edits.is_empty() && self.fits(&edits) {
+            let words: Vec<String> = edits.iter().map(|edit| edit.words(self.system)).collect();
+            self.offer(cost, words.join(", "), &edits);
+        }
+    }
+
+    /// The least important ones left out, as few as it takes.
+    fn leaving_out(&mut self, parties: &Parties) {
+        let mut out = Vec::new();
+        for index in parties.giving.iter().take(4 * GIVING) {
+            out.push(*index);
+            let edits: Vec<Edit> = out.iter().map(|index| Edit::Without(*index)).collect();
+            if self.fits(&edits) {
+                let names: Vec<&str> = out.iter().map(|index| self.system.subscribers[*index].name.as_str()).collect();
+                let cost = 1e9 + out.len() as f64;
+                self.offer(cost, format!("without {}", names.join(", ")), &edits);
+                return;
+            }
+        }
+    }
+}
+
+/// To two digits, upwards: a deadline for people.
+fn rounded_up(ns: f64) -> u64 {
+    let unit = 10f64.powf((ns.max(10.0).log10() - 1.0).floor());
+    ((ns / unit).ceil() * unit) as u64
+}
