@@ -59,6 +59,9 @@ pub struct Arguments {
     class: Class,
     #[command(flatten)]
     given: Given,
+    /// At most this leaves on each channel, such as 1Mbit/s; what is more waits in its queue
+    #[arg(long, value_name = "RATE", value_parser = quantity::limit)]
+    limit: Option<thalweg::Limit>,
     /// Nothing may be lost (the default, except on udp and mcast, which then repeat what is lost)
     #[arg(long, conflicts_with = "best_effort")]
     reliable: bool,
@@ -181,11 +184,19 @@ impl Arguments {
     fn open<S: Source>(&self, session: &Session) -> Result<Publisher<S::Message>> {
         let default = || format!("/{}/{}/pub1", session.node.name(), self.topic.trim_start_matches('/'));
         let mut qos = self.qos();
-        let priority = self.given.settings(&self.port.clone().unwrap_or_else(default), &self.topic, &mut qos)?;
+        let priority = self.given.settings(
+            &self.port.clone().unwrap_or_else(default),
+            &self.topic,
+            Direction::Publisher,
+            &mut qos,
+        )?;
         self.decide(&mut qos);
         let mut builder = session.node.publisher::<S::Message>(&self.topic).qos(qos).priority(priority);
         if let Some(name) = &self.port {
             builder = builder.named(name);
+        }
+        if let Some(limit) = self.limit {
+            builder = builder.limit(limit);
         }
         if self.carrier != "auto" {
             builder = builder.carriers([self.carrier.as_str()]);

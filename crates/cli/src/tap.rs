@@ -143,7 +143,7 @@ impl Tap {
             let topic = target.topic.trim_start_matches('/').replace('*', "any");
             let default = || format!("/{}/{topic}/sub1", session.node.name());
             let name = target.port.clone().unwrap_or_else(default);
-            builder = builder.priority(given.settings(&name, &target.topic, &mut qos)?);
+            builder = builder.priority(given.settings(&name, &target.topic, Direction::Subscriber, &mut qos)?);
         }
         if target.carrier != "auto" {
             builder = builder.carriers([target.carrier.as_str()]);

@@ -93,3 +93,20 @@ fn a_profile_states_policies_by_topic() {
     assert_eq!(stated(0), ["best-effort", "1s"]);
     assert_eq!(stated(1), ["best-effort", "50ms"]);
 }
+
+#[test]
+fn a_profile_of_dds_needs_no_change_of_the_program() {
+    let house = House::new();
+    let profile = "<dds><qos_library name='L'><qos_profile name='P'><datawriter_qos topic_filter='a'><deadline><period>\
+                   <sec>2</sec></period></deadline><user_data/></datawriter_qos></qos_profile></qos_library></dds>";
+    std::fs::write(house.path("robot.xml"), profile).unwrap();
+    let file = house.path("robot.xml").display().to_string();
+    let publisher = house.start(&format!("pub /a --port /out --profile {file}"));
+    let _other = house.start(&format!("pub /b --port /other --profile {file}"));
+    house.wait_for_list("ports", |ports| ports.as_array().is_some_and(|p| p.len() == 2));
+    let listed = house.run("list --qos --json").json();
+    let deadline = |n: usize| listed["ports"][n]["stated"]["deadline"].clone();
+    assert_eq!((deadline(0), deadline(1)), (json!(null), json!("2s")));
+    let errors = publisher.interrupt().errors;
+    assert!(errors.contains("robot.xml:1: user_data: has no meaning here"), "{errors}");
+}

@@ -19,7 +19,7 @@ pub use durability::{Durability, PullBuffer};
 pub use liveliness::{Liveliness, LivelinessKind, Ownership};
 pub use matching::{Mismatch, match_qos};
 pub use names::{PolicyError, PolicyName};
-pub use partition::partitions_meet;
+pub use partition::{fnmatch, partitions_meet};
 pub use scale::{Filter, Place, PlaceError, Scale};
 
 use serde::{Deserialize, Serialize};

@@ -16,7 +16,12 @@
 //! ```
 //!
 //! All entries that fit a port count; what a later one says holds against an earlier one.
+//!
+//! A file whose name ends in `.xml` is a DDS XML profile.
 
+mod xml;
+
+use crate::control::Direction;
 use crate::control::matching::{check_pattern, topic_matches};
 use qos::Qos;
 use qos::priority::{Changes, PrioritySettings};
@@ -34,12 +39,16 @@ const LONGEST: u64 = 1 << 20;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Profile {
     entries: Vec<Entry>,
+    ignored: Vec<String>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Entry {
     name: Option<String>,
     topic: Option<String>,
+    /// DDS's pattern of topics, by the rules of `fnmatch` and without a leading `/`.
+    topic_filter: Option<String>,
+    direction: Option<Direction>,
     changes: Changes,
     /// Policies by name, tried when they were read.
     policies: Vec<(String, String)>,
@@ -76,7 +85,7 @@ struct File {
 }
 
 impl Profile {
-    /// Reads a file.
+    /// Reads a file: TOML, or a DDS XML profile if its name ends in `.xml`.
     ///
     /// # Errors
     /// [`ProfileError`] with file, line, key, value and what is allowed.
@@ -98,6 +107,10 @@ impl Profile {
             let line = at.map(|at| text.get(..at).unwrap_or(text).matches('\n').count() + 1);
             ProfileError { file: file.to_owned(), line, problem }
         };
+        if file.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("xml")) {
+            let xml::Read { entries, ignored } = xml::parse(file, text)?;
+            return Ok(Self { entries, ignored });
+        }
         let parsed: File = toml::from_str(text).map_err(|e| {
             error(e.span().map(|s| s.start), format!("{}; allowed are [[port]] tables with {KEYS}", e.message()))
         })?;
@@ -105,34 +118,44 @@ impl Profile {
             return Err(error(None, format!("{} entries, allowed are {MOST_ENTRIES}", parsed.port.len())));
         }
         let entries = parsed.port.iter().map(|table| entry(table).map_err(|(at, problem)| error(Some(at), problem)));
-        Ok(Self { entries: entries.collect::<Result<_, _>>()? })
+        Ok(Self { entries: entries.collect::<Result<_, _>>()?, ignored: Vec::new() })
+    }
+
+    /// What a DDS XML profile says that has no meaning here: file, line and element.
+    pub fn ignored(&self) -> &[String] {
+        &self.ignored
     }
 
     /// The priority that holds for a port.
-    pub fn settings(&self, name: &str, topic: &str) -> PrioritySettings {
+    pub fn settings(&self, name: &str, topic: &str, direction: Direction) -> PrioritySettings {
         let mut settings = PrioritySettings::default();
-        self.fitting(name, topic).for_each(|entry| entry.changes.apply(&mut settings));
+        self.fitting(name, topic, direction).for_each(|entry| entry.changes.apply(&mut settings));
         settings
     }
 
     /// Sets in `qos` the policies that hold for a port.
-    pub fn policies(&self, name: &str, topic: &str, qos: &mut Qos) {
-        for (policy, value) in self.fitting(name, topic).flat_map(|entry| &entry.policies) {
+    pub fn policies(&self, name: &str, topic: &str, direction: Direction, qos: &mut Qos) {
+        for (policy, value) in self.fitting(name, topic, direction).flat_map(|entry| &entry.policies) {
             // It was tried when the file was read.
             let _ = qos.set(policy, value);
         }
     }
 
-    fn fitting(&self, name: &str, topic: &str) -> impl Iterator<Item = &Entry> {
+    fn fitting(&self, name: &str, topic: &str, direction: Direction) -> impl Iterator<Item = &Entry> {
         let fits = |pattern: &Option<String>, what: &str| pattern.as_ref().is_none_or(|p| topic_matches(p, what));
-        self.entries.iter().filter(move |e| fits(&e.name, name) && fits(&e.topic, topic))
+        let bare = topic.strip_prefix('/').unwrap_or(topic);
+        self.entries.iter().filter(move |e| {
+            let filtered = e.topic_filter.as_ref().is_none_or(|filter| qos::fnmatch(filter, bare));
+            let directed = e.direction.is_none_or(|only| only == direction);
+            fits(&e.name, name) && fits(&e.topic, topic) && filtered && directed
+        })
     }
 }
 
 const KEYS: &str = "name, topic, class, dscp, tos, priority, sched, affinity, pace, qos, and the policies";
 
 fn entry(table: &BTreeMap<Spanned<String>, Spanned<Value>>) -> Result<Entry, (usize, String)> {
-    let mut entry = Entry { name: None, topic: None, changes: Changes::default(), policies: Vec::new() };
+    let mut entry = Entry::default();
     for (key, value) in table {
         let (key, at) = (key.get_ref().as_str(), key.span().start);
         let text = plain(value.get_ref())
@@ -195,9 +218,9 @@ mod tests {
              [[port]]\ntopic = '/arm/command'\nqos = 'level:critical; priority:10; policy:1'\nsched = 'rr:7'\n",
         )
         .unwrap();
-        let tos = |name, topic| profile.settings(name, topic).mark.unwrap().tos();
+        let tos = |name, topic| profile.settings(name, topic, Direction::Publisher).mark.unwrap().tos();
         assert_eq!((tos("/x", "/a"), tos("/arm/out", "/a"), tos("/arm/out", "/arm/command")), (40, 144, 176));
-        let settings = profile.settings("/arm/out", "/arm/command");
+        let settings = profile.settings("/arm/out", "/arm/command", Direction::Subscriber);
         assert_eq!((settings.affinity, settings.sched), (Some(vec![0, 1]), "rr:7".parse().ok()));
     }
 
@@ -209,11 +232,11 @@ mod tests {
         )
         .unwrap();
         let mut other = Qos::default();
-        profile.policies("/x", "/a", &mut other);
+        profile.policies("/x", "/a", Direction::Publisher, &mut other);
         assert_eq!(other.partition, ["left", "right"]);
         let stated = |topic| {
             let mut qos = Qos { partition: Vec::new(), ..Qos::default() };
-            profile.policies("/x", topic, &mut qos);
+            profile.policies("/x", topic, Direction::Publisher, &mut qos);
             qos.stated().into_iter().map(|(name, _)| name).collect::<Vec<_>>()
         };
         assert_eq!(stated("/a"), ["reliability", "deadline", "partition"]);

@@ -1,12 +1,14 @@
 //! The policies and the priority that a port of this command is opened with.
 
 use crate::failure::{Failure, Result};
+use crate::output::tell;
 use crate::policies::Policies;
 use crate::quantity;
 use clap::Args;
 use qos::Qos;
 use qos::priority::{Changes, PrioritySettings};
 use std::path::PathBuf;
+use thalweg::control::Direction;
 use thalweg::profile::Profile;
 
 /// Options of verbs that open a port for its own sake.
@@ -24,11 +26,12 @@ pub struct Given {
 
 impl Given {
     /// What holds for a port: what the profile says, and against it what the command says. Policies are set in `qos`.
-    pub fn settings(&self, name: &str, topic: &str, qos: &mut Qos) -> Result<PrioritySettings> {
+    pub fn settings(&self, name: &str, topic: &str, direction: Direction, qos: &mut Qos) -> Result<PrioritySettings> {
         let profile = self.profile.as_deref().map(Profile::read).transpose();
         let profile = profile.map_err(|wrong| Failure::Usage(wrong.to_string()))?.unwrap_or_default();
-        let mut settings = profile.settings(name, topic);
-        profile.policies(name, topic, qos);
+        profile.ignored().iter().for_each(|what| tell(&format!("{what}: has no meaning here, ignored")));
+        let mut settings = profile.settings(name, topic, direction);
+        profile.policies(name, topic, direction, qos);
         self.policies.apply(qos)?;
         if let Some(changes) = &self.qos {
             changes.apply(&mut settings);

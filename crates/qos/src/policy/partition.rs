@@ -18,15 +18,15 @@ fn named(partitions: &[String]) -> impl Iterator<Item = &str> {
 fn meets(a: &str, b: &str) -> bool {
     let pattern = |name: &str| name.contains(['*', '?', '[']);
     match (pattern(a), pattern(b)) {
-        (true, false) => takes(a, b),
-        (false, true) => takes(b, a),
+        (true, false) => fnmatch(a, b),
+        (false, true) => fnmatch(b, a),
         _ => a == b,
     }
 }
 
 /// Whether a pattern takes a name, by the rules of POSIX `fnmatch`: `*` any characters, `?` one, `[a-z]` one of these,
 /// `[!a-z]` one but these, `\` the next as it is. At most (characters of one) × (characters of the other) steps.
-fn takes(pattern: &str, name: &str) -> bool {
+pub fn fnmatch(pattern: &str, name: &str) -> bool {
     let (mut rest, mut left) = (pattern.chars(), name.chars());
     // Where to go on when a later character does not fit: after the last `*`, with one more character swallowed by it.
     let mut retry = None;
@@ -111,7 +111,11 @@ mod tests {
         assert!(meet(&["left/*"], &["left/arm"]) && meet(&["[a-c]?"], &["b7"]) && meet(&["[!x]"], &["y"]));
         assert!(!meet(&["[!x]"], &["x"]) && !meet(&["a*"], &["ab?"]) && meet(&["a*"], &["a*"]));
         assert!(
-            takes("[]a]", "]") && takes("[a-]", "-") && takes("[ab", "[ab") && takes("\\*", "*") && !takes("\\*", "a")
+            fnmatch("[]a]", "]")
+                && fnmatch("[a-]", "-")
+                && fnmatch("[ab", "[ab")
+                && fnmatch("\\*", "*")
+                && !fnmatch("\\*", "a")
         );
     }
 
@@ -134,13 +138,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn patterns_take_what_a_brute_force_matcher_takes(pattern in "[ab*?]{0,8}", name in "[ab]{0,9}") {
+        fn patterns_take_what_a_brute_force_matcher_fnmatch(pattern in "[ab*?]{0,8}", name in "[ab]{0,9}") {
             let chars = |text: &str| text.chars().collect::<Vec<_>>();
-            prop_assert_eq!(takes(&pattern, &name), brute_force(&chars(&pattern), &chars(&name)));
+            prop_assert_eq!(fnmatch(&pattern, &name), brute_force(&chars(&pattern), &chars(&name)));
         }
         #[test]
         fn no_text_makes_the_matcher_fail(pattern in ".{0,60}", name in ".{0,60}") {
-            let _ = takes(&pattern, &name);
+            let _ = fnmatch(&pattern, &name);
         }
     }
 }
