@@ -39,6 +39,8 @@ pub(crate) struct FlowSettings {
     /// Bytes of fragments that may leave without a pause: half of what the receiver's socket buffer holds.
     pub burst: usize,
     pub batching: Option<Batching>,
+    /// Samples that wait longer, in nanoseconds, are dropped.
+    pub lifespan: Option<u64>,
     /// Nothing is lost, although the carrier loses.
     pub reliable: Option<SenderSettings>,
 }
@@ -399,14 +401,26 @@ impl Flow {
         if let Some(partial) = pending.partial.take() {
             return Some(partial);
         }
+        if let Some(lifespan) = self.settings.lifespan {
+            let expired = pending.queue.expire(monotonic_ns(), lifespan);
+            self.dropped.fetch_add(expired as u64, Relaxed);
+            if expired > 0 {
+                self.tell_room();
+            }
+        }
         let entry = pending.queue.pop()?;
         drop(pending);
+        self.tell_room();
+        trace::step(Step::Next);
+        Some(Partial { entry, cursor: Cursor { flow_seq: self.next.fetch_add(1, Relaxed), taken: 0, waits: false } })
+    }
+
+    /// There is room for one more at least.
+    fn tell_room(&self) {
         self.room.fetch_add(1, std::sync::atomic::Ordering::Release);
         if matches!(self.settings.policy, qos::Queue::Block { .. }) {
             futex::wake(&self.room, 1, Scope::Private);
         }
-        trace::step(Step::Next);
-        Some(Partial { entry, cursor: Cursor { flow_seq: self.next.fetch_add(1, Relaxed), taken: 0, waits: false } })
     }
 
     /// A broken stream ends the flow; a datagram that could not leave is a lost sample.
