@@ -14,6 +14,8 @@
 //! | `standing` | what is placed now, and what the limits carry |
 //! | `exhaustive` | Appendix A for one group; all combinations, as the measure of other methods |
 //! | `mip` | mixed-integer programming |
+//! | `decomposition` | large systems: `reduce` rules places out, `bound` from prices of the limits, `search` for what keeps them |
+//! | [`admit`] | one more subscriber, without solving anew |
 //! | `conflict` | why nothing fits |
 
 use std::time::Duration;
@@ -21,12 +23,18 @@ use std::time::Duration;
 use crate::contract::System;
 use crate::network::{Direction, Network, disconnected};
 
+mod admit;
+mod bound;
 mod conflict;
+mod decomposition;
 mod exhaustive;
 mod mip;
 mod problem;
+mod reduce;
+mod search;
 mod standing;
 
+pub use admit::admit;
 pub use conflict::{Conflict, Limit};
 pub use exhaustive::Candidate;
 pub use problem::Group;
@@ -155,15 +163,18 @@ impl Outcome {
 /// Places every group's proxy.
 pub fn place(system: &System, network: &Network, effort: &Effort, watch: &mut dyn Watch) -> Outcome {
     let mut problem = Problem::new(system, network);
-    problem.excluded = effort.excluded.clone();
+    problem.excluded = effort.excluded.iter().copied().collect();
     let apart = disconnected(system, network);
     if !apart.is_empty() {
         return infeasible(conflict::unreachable(&apart), "exhaustive");
     }
+    let places: Vec<Vec<usize>> = problem.groups.iter().map(|group| problem.places(group)).collect();
+    if size(&problem, &places) > LARGE {
+        return large(&problem, places, effort, watch);
+    }
     let choices = exhaustive::choices(&problem);
     if let Some(stuck) = choices.iter().position(Vec::is_empty) {
-        let only = Problem { groups: vec![problem.groups[stuck].clone()], ..problem };
-        return infeasible(conflict::of(&only, effort, watch), "exhaustive");
+        return stuck_alone(&problem, stuck, effort, watch);
     }
     if let Some(outcome) = each_alone(&problem, &choices) {
         return outcome;
@@ -182,6 +193,36 @@ pub fn place(system: &System, network: &Network, effort: &Effort, watch: &mut dy
         mip::Found::Infeasible => infeasible(conflict::of(&problem, effort, watch), mip::NAME),
         mip::Found::Nothing => unknown(mip::NAME),
     }
+}
+
+/// Hops of all possible places from which on a system is large: mixed-integer programming takes seconds there, or much longer.
+const LARGE: usize = 30_000;
+
+fn size(problem: &Problem, places: &[Vec<usize>]) -> usize {
+    let hops = |group: &Group| 1 + 4 * (1 + group.subscribers.len());
+    problem.groups.iter().zip(places).map(|(group, places)| places.len() * hops(group)).sum()
+}
+
+fn large(problem: &Problem, places: Vec<Vec<usize>>, effort: &Effort, watch: &mut dyn Watch) -> Outcome {
+    let fits = |group: &Group, node: usize| exhaustive::fits_alone(problem, &problem.choice(group, node));
+    let stuck = |(group, places): (&Group, &Vec<usize>)| !places.iter().any(|node| fits(group, *node));
+    if let Some(stuck) = problem.groups.iter().zip(&places).position(stuck) {
+        return stuck_alone(problem, stuck, effort, watch);
+    }
+    let places = places.into_iter().map(|all| all.into_iter().map(|node| node as u32).collect()).collect();
+    let Some(places) = reduce::reduce(problem, places) else {
+        return infeasible(conflict::of(problem, effort, watch), "decomposition");
+    };
+    let found = decomposition::solve(problem, places, effort, watch);
+    match found.standing {
+        Some(standing) => placed(problem, &standing, Some(found.bound), "decomposition"),
+        None => Outcome { bound: Some(found.bound), ..unknown("decomposition") },
+    }
+}
+
+fn stuck_alone(problem: &Problem, stuck: usize, effort: &Effort, watch: &mut dyn Watch) -> Outcome {
+    let only = Problem { groups: vec![problem.groups[stuck].clone()], ..problem.clone() };
+    infeasible(conflict::of(&only, effort, watch), "exhaustive")
 }
 
 /// Appendix A's table for each group: every node with its delays and cost, whatever the other groups do (P-51, P-52).
@@ -228,9 +269,7 @@ fn placed(problem: &Problem, standing: &Standing, bound: Option<f64>, solver: &'
     }
     let value = again.value(problem);
     let optimal = bound.is_some_and(|bound| bound >= value - value.abs() * 1e-9);
-    let mut loads = again.loads;
-    let mut proxied = loads.split_off(2 * problem.system.links.len());
-    let processors = proxied.split_off(problem.system.nodes.len());
+    let [loads, proxied, processors] = problem.apart(again.loads);
     Outcome {
         status: if optimal { Status::Optimal } else { Status::Feasible },
         placed: all,

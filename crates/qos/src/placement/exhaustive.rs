@@ -5,6 +5,8 @@
 //! is infeasible if `δ_ij > Δ_i^r`.
 
 use super::Cost;
+use std::collections::HashMap;
+
 use super::problem::{Choice, Group, Problem};
 use super::standing::Standing;
 
@@ -26,7 +28,7 @@ pub(super) fn table(problem: &Problem, group: &Group) -> Vec<Candidate> {
     let line = |node: usize| {
         let delays = problem.delays(group, node)?;
         let in_time = group.subscribers.iter().zip(&delays).all(|(who, delay)| problem.in_time(*who, *delay));
-        let cost = Standing::new(problem).added(problem, &problem.choice(group, node)).cost;
+        let cost = Standing::default().added(problem, &problem.choice(group, node)).cost;
         Some(Candidate { node, delays, cost, fits: in_time && problem.allowed(group, node) })
     };
     (0..problem.system.nodes.len()).filter_map(line).collect()
@@ -38,15 +40,17 @@ pub(super) fn choices(problem: &Problem) -> Vec<Vec<Choice>> {
 }
 
 fn alone(problem: &Problem, group: &Group) -> Vec<Choice> {
-    let nothing = Standing::new(problem);
-    let fits = |choice: &Choice| {
-        let mut loads = std::collections::HashMap::new();
-        for (limit, amount) in nothing.added(problem, choice).uses {
-            *loads.entry(limit).or_insert(0.0) += amount;
-        }
-        loads.into_iter().all(|(limit, load)| problem.keeps(limit, load))
-    };
-    problem.places(group).into_iter().map(|node| problem.choice(group, node)).filter(fits).collect()
+    let choices = problem.places(group).into_iter().map(|node| problem.choice(group, node));
+    choices.filter(|choice| fits_alone(problem, choice)).collect()
+}
+
+/// Whether a choice keeps all limits where nothing else is.
+pub(super) fn fits_alone(problem: &Problem, choice: &Choice) -> bool {
+    let mut loads: HashMap<usize, f64> = HashMap::new();
+    for (limit, amount) in Standing::default().added(problem, choice).uses {
+        *loads.entry(limit).or_insert(0.0) += amount;
+    }
+    loads.into_iter().all(|(limit, load)| problem.keeps(limit, load))
 }
 
 /// How many combinations are worth a search through all: some milliseconds.

@@ -1,10 +1,10 @@
 //! The problem: groups that each need a place, what a place costs, and what all of them share.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::{Cost, Limit};
 use crate::contract::{Objective, Proxies, Subscriber, System, Transport};
-use crate::network::{Direction, Network, wire_load};
+use crate::network::{Direction, Network, Tree, wire_load};
 
 /// What may be used of a limit beyond it: rounding, not a sample more.
 const ROUNDING: f64 = 1e-9;
@@ -64,7 +64,7 @@ pub(super) struct Problem<'a> {
     /// Every node may host a proxy.
     pub anywhere: bool,
     /// Places that were found unfit by other means (`delay = "bound"`): (topic, publisher, node).
-    pub excluded: Vec<(usize, usize, usize)>,
+    pub excluded: HashSet<(usize, usize, usize)>,
 }
 
 impl<'a> Problem<'a> {
@@ -78,7 +78,7 @@ impl<'a> Problem<'a> {
         let deadline = |subscriber: &Subscriber| subscriber.deadline.map_or(f64::INFINITY, |deadline| deadline as f64);
         let deadlines = system.subscribers.iter().map(deadline).collect();
         let groups = groups(system);
-        Self { system, network, groups, capacity, deadlines, anywhere: false, excluded: Vec::new() }
+        Self { system, network, groups, capacity, deadlines, anywhere: false, excluded: HashSet::new() }
     }
 
     /// The limit with this number.
@@ -89,6 +89,13 @@ impl<'a> Problem<'a> {
             _ if number < directions + nodes => Limit::ProxyCapacity { node: number - directions },
             _ => Limit::Processors { node: number - directions - nodes },
         }
+    }
+
+    /// What is carried, by kind of limit: links' directions, proxies, processors.
+    pub fn apart(&self, mut loads: Vec<f64>) -> [Vec<f64>; 3] {
+        let mut proxied = loads.split_off(2 * self.system.links.len());
+        let processors = proxied.split_off(self.system.nodes.len());
+        [loads, proxied, processors]
     }
 
     pub fn proxies_of(&self, node: usize) -> usize {
@@ -191,36 +198,95 @@ impl<'a> Problem<'a> {
         } else {
             self.unicast_choice(group, &mut made);
         }
-        if self.scales_at(group, node) {
-            let handled = self.published(group).0 * self.feeds(group) as f64;
-            made.uses.push((self.proxies_of(node), handled));
-            made.work(self, node, handled, self.system.placement.cpu_proxy);
-        }
+        self.proxy_work(group, &mut made);
+        made.uses.sort_unstable_by_key(|(limit, _)| *limit);
+        made.uses.dedup_by(|next, first| {
+            next.0 == first.0 && {
+                first.1 += next.1;
+                true
+            }
+        });
         made
     }
 
     fn unicast_choice(&self, group: &Group, made: &mut Choice) {
-        let node = made.node;
-        let ((rate, size), feeds) = (self.published(group), self.feeds(group) as f64);
-        if node != group.publisher {
-            made.travel(self, group.publisher, node, size, rate * feeds);
-            made.work(self, group.publisher, rate * feeds, self.system.topics[group.topic].cpu_send);
+        let (rate, size) = self.published(group);
+        made.travel(self, group.publisher, made.node, size, rate * self.feeds(group) as f64);
+        for subscriber in &group.subscribers {
+            let (to, size) = (self.system.subscribers[*subscriber].node, self.request(*subscriber).size);
+            made.travel(self, made.node, to, size, self.wanted(*subscriber));
+        }
+        self.unicast_work(group, made);
+    }
+
+    /// Sending and receiving, on the way to the proxy and from it to each subscriber; the proxy's own delivery is not sent
+    /// again if it received what was published.
+    fn unicast_work(&self, group: &Group, made: &mut Choice) {
+        let cpu_send = self.system.topics[group.topic].cpu_send;
+        if made.node != group.publisher {
+            made.work(self, group.publisher, self.published(group).0 * self.feeds(group) as f64, cpu_send);
             self.receive_feed(group, made);
         }
         for subscriber in &group.subscribers {
-            self.deliver(group, made, *subscriber);
+            let (wanted, to) = (self.wanted(*subscriber), &self.system.subscribers[*subscriber]);
+            if made.node != to.node || made.node == group.publisher {
+                made.work(self, made.node, wanted, cpu_send);
+                made.work(self, to.node, wanted, to.cpu_receive);
+            }
         }
     }
 
-    /// A copy of its own from the proxy to a subscriber; none if the proxy is there and received what was published.
-    fn deliver(&self, group: &Group, made: &mut Choice, subscriber: usize) {
-        let (wanted, size) = (self.wanted(subscriber), self.request(subscriber).size);
-        let to = &self.system.subscribers[subscriber];
-        if made.node != to.node || made.node == group.publisher {
-            made.travel(self, made.node, to.node, size, wanted);
-            made.work(self, made.node, wanted, self.system.topics[group.topic].cpu_send);
-            made.work(self, to.node, wanted, to.cpu_receive);
+    /// Scaling at the proxy.
+    fn proxy_work(&self, group: &Group, made: &mut Choice) {
+        if self.scales_at(group, made.node) {
+            let handled = self.published(group).0 * self.feeds(group) as f64;
+            made.uses.push((self.proxies_of(made.node), handled));
+            made.work(self, made.node, handled, self.system.placement.cpu_proxy);
         }
+    }
+
+    /// What the nodes do for a place of a group (unicast): the part of a choice that is on no link.
+    pub fn work(&self, group: &Group, node: usize) -> Choice {
+        let mut made = Choice { node, ..Choice::default() };
+        self.unicast_work(group, &mut made);
+        self.proxy_work(group, &mut made);
+        made
+    }
+
+    /// What a place of a group puts on each direction that it uses (unicast), flow by flow.
+    pub fn flows(&self, group: &Group, node: usize, mut add: impl FnMut(usize, f64)) {
+        let mut go = |tree: &Tree, size: u64, rate: f64| {
+            let mut at = tree.up[node];
+            while let Some((next, direction)) = at {
+                add(direction.index(), wire_load(&self.system.links[direction.link], size, rate));
+                at = tree.up[next];
+            }
+        };
+        let (rate, size) = self.published(group);
+        go(self.network.from(group.publisher), size, rate * self.feeds(group) as f64);
+        for subscriber in &group.subscribers {
+            let tree = self.network.towards(self.system.subscribers[*subscriber].node);
+            go(tree, self.request(*subscriber).size, self.wanted(*subscriber));
+        }
+    }
+
+    /// The value of a place of a group (unicast), from the numbers of hops alone.
+    pub fn value_at(&self, group: &Group, node: usize) -> f64 {
+        let (rate, size) = self.published(group);
+        let mut cost = Cost::default();
+        let mut count = |hops: Option<u32>, rate: f64, size: u64| {
+            let messages = f64::from(hops.unwrap_or(0)) * rate;
+            cost.add(&Cost { messages_per_s: messages, bits_per_s: messages * size as f64 * 8.0, cpu: 0.0 }, 1.0);
+        };
+        count(self.network.from(group.publisher).hops[node], rate * self.feeds(group) as f64, size);
+        for subscriber in &group.subscribers {
+            let hops = self.network.hops(node, self.system.subscribers[*subscriber].node);
+            count(hops, self.wanted(*subscriber), self.request(*subscriber).size);
+        }
+        if matches!(self.system.placement.objective, Objective::Cpu | Objective::Weighted) {
+            cost.cpu = self.work(group, node).cost.cpu;
+        }
+        self.value(&cost)
     }
 
     /// The proxy's node receives all that is published, once for each feed.

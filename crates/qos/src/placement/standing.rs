@@ -21,7 +21,6 @@ impl Standing {
     }
 
     /// All groups in these places.
-    #[cfg(test)]
     pub fn of(problem: &Problem, nodes: &[usize]) -> Self {
         let mut standing = Self::new(problem);
         for (group, node) in nodes.iter().enumerate() {

@@ -75,6 +75,11 @@ impl Queue {
         before - self.entries.len()
     }
 
+    /// What waits, the oldest first.
+    pub fn iter(&self) -> impl Iterator<Item = &Entry> {
+        self.entries.iter()
+    }
+
     /// How many wait.
     pub fn len(&self) -> usize {
         self.entries.len()

@@ -66,3 +66,22 @@ fn a_deadline_of_two_publisher_periods_cannot_be_kept() {
     assert_eq!(late.len(), 2, "{:?}", outcome.conflicts);
     assert!(late.iter().all(|conflict| (conflict.needs, conflict.has) == (3e9, 1e9)), "{late:?}");
 }
+
+#[test]
+fn the_papers_files_say_the_same() {
+    let answer = |text: &str| {
+        let system = crate::contract::Contract::read(text).unwrap().system;
+        let found = outcome(&system);
+        (found.placed.first().map(|placed| system.nodes[placed.node].name.clone()), found.value)
+    };
+    let node = |name: &str| Some(name.to_owned());
+    let star = include_str!("../../../../../examples/papers/star.toml");
+    assert_eq!(answer(star), (node("n5"), Some(6.0)));
+    assert_eq!(answer(&star.replace("1500 ms", "2 s")), (node("n1"), Some(4.0)));
+    assert_eq!(answer(&star.replace("1500 ms", "1 s")), (None, None));
+    let vbns = include_str!("../../../../../examples/papers/vbns.toml");
+    assert_eq!(answer(vbns), (node("n3"), Some(33_000.0)));
+    // The proxy has to be at n3 or later, so link c carries L.
+    let narrow = vbns.replacen("100 kbit/s", "9 kbit/s", 3);
+    assert_eq!(answer(&narrow), (None, None));
+}

@@ -107,3 +107,56 @@ fn the_solver_finds_what_the_search_through_all_finds() {
     );
     assert!(kept > 100 && bound > 100 && none > 100, "each kind is among them");
 }
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+    #[test]
+    fn the_bound_is_below_and_what_is_placed_is_not(system in system()) {
+        let graph = Network::new(&system);
+        let problem = Problem::new(&system, &graph);
+        let best = exhaustive::best(&problem, &exhaustive::choices(&problem)).map(|standing| standing.value(&problem));
+        let places: Vec<Vec<usize>> = problem.groups.iter().map(|group| problem.places(group)).collect();
+        prop_assume!(places.iter().all(|places| !places.is_empty()));
+        let found = large(&problem, places, &Effort::default(), &mut Still);
+        if let Some(bound) = found.bound.filter(|_| best.is_some()) {
+            prop_assert!(bound <= best.unwrap_or(0.0) * (1.0 + 1e-9) + 1e-9, "{bound} above {best:?}");
+        }
+        if let Some(value) = found.value {
+            prop_assert!(best.is_some_and(|best| value >= best * (1.0 - 1e-9) - 1e-9), "{value} below {best:?}");
+            prop_assert!(Standing::of(&problem, &found.placed.iter().map(|placed| placed.node).collect::<Vec<_>>()).keeps_all(&problem));
+        }
+        prop_assert!(best.is_none() || found.status != Status::Infeasible);
+    }
+
+    #[test]
+    fn prices_along_the_trees_are_those_of_the_choices(system in system(), seed in 1_u64..1000) {
+        let graph = Network::new(&system);
+        let problem = Problem::new(&system, &graph);
+        let places: Vec<Vec<u32>> = problem.groups.iter().map(|group| problem.places(group).into_iter().map(|node| node as u32).collect()).collect();
+        prop_assume!(!problem.multicast() && places.iter().all(|places| !places.is_empty()));
+        let prices: Vec<f64> = (0..problem.capacity.len() as u64).map(|at| if problem.capacity[at as usize].is_finite() { (at * seed % 7) as f64 * 1e-3 } else { 0.0 }).collect();
+        let paid = |choice: &problem::Choice| problem.value(&choice.cost) + choice.uses.iter().map(|(limit, amount)| prices[*limit] * amount).sum::<f64>();
+        let least = |group: &Group| problem.places(group).into_iter().map(|node| paid(&problem.choice(group, node))).fold(f64::INFINITY, f64::min);
+        let there: f64 = prices.iter().zip(&problem.capacity).filter(|(price, _)| **price > 0.0).map(|(price, has)| price * has).sum();
+        let expected = problem.groups.iter().map(least).sum::<f64>() - there;
+        let found = bound::Bound::new(&problem, places).at(&prices).bound;
+        prop_assert!((found - expected).abs() <= 1e-9 * there.max(expected.abs()).max(1.0), "{found} instead of {expected}");
+    }
+
+    #[test]
+    fn who_is_admitted_later_keeps_all_limits(system in system()) {
+        let mut before = system.clone();
+        let last = before.subscribers.len() - 1;
+        before.subscribers.pop();
+        let (graph, first) = (Network::new(&system), outcome(&before));
+        prop_assume!(first.value.is_some());
+        if let Some(found) = admit(&system, &graph, &first, last) {
+            let problem = Problem::new(&system, &graph);
+            let nodes: Vec<usize> = problem.groups.iter().map(|group| found.placed.iter().find(|placed| placed.group == *group).unwrap().node).collect();
+            let standing = Standing::of(&problem, &nodes);
+            prop_assert!(standing.keeps_all(&problem));
+            prop_assert!(standing.loads.iter().zip([found.loads, found.proxied, found.processors].concat()).all(|(a, b)| (*a - b).abs() <= 1e-6 * a.abs().max(1.0)));
+            prop_assert!(found.placed.iter().all(|placed| placed.group.subscribers.iter().zip(&placed.delays).all(|(who, delay)| problem.in_time(*who, *delay))));
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! One more subscriber on a system whose proxies are placed: only the groups that it joins are looked at.
+
+use super::problem::{Choice, Group, Problem};
+use super::standing::Standing;
+use super::{Outcome, Placed, Status};
+use crate::contract::System;
+use crate::network::Network;
+
+/// Takes in subscriber `new` (index) of `system`, which is otherwise the one that `before` is for; `network` may be that one's.
+/// Its group's proxy stays where it is if all is kept; else it goes to the cheapest place where all is. Nobody else's moves.
+/// The answer is [`Status::Feasible`], without a bound: to know how good it is takes [`place`](super::place). `None`: it does not fit like
+/// this; with others' proxies moved it may.
+pub fn admit(system: &System, network: &Network, before: &Outcome, new: usize) -> Option<Outcome> {
+    let problem = Problem::new(system, network);
+    let mut after = Outcome { status: Status::Feasible, bound: None, ..before.clone() };
+    for (index, group) in problem.groups.iter().enumerate().filter(|(_, group)| group.subscribers.contains(&new)) {
+        let old = Group {
+            subscribers: group.subscribers.iter().copied().filter(|who| *who != new).collect(),
+            ..group.clone()
+        };
+        let at = after.placed.iter().position(|placed| placed.group == old);
+        let stays = at.map(|at| after.placed.remove(at));
+        let mut standing =
+            if problem.multicast() { rebuilt(&problem, &after) } else { lightened(&problem, &after, stays.as_ref()) };
+        let choice = fitting(&problem, &standing, group, stays.map(|placed| placed.node))?;
+        let (cost, node) = (standing.added(&problem, &choice).cost, choice.node);
+        standing.put(&problem, index, choice);
+        [after.loads, after.proxied, after.processors] = problem.apart(standing.loads);
+        let delays = problem.delays(group, node)?;
+        after
+            .placed
+            .insert(at.unwrap_or(index).min(after.placed.len()), Placed { group: group.clone(), node, cost, delays });
+    }
+    after.value = Some(after.placed.iter().map(|placed| problem.value(&placed.cost)).sum());
+    Some(after)
+}
+
+/// The loads without one group's.
+fn lightened(problem: &Problem, outcome: &Outcome, without: Option<&Placed>) -> Standing {
+    let mut standing = Standing::new(problem);
+    standing.loads = [&outcome.loads[..], &outcome.proxied, &outcome.processors].concat();
+    for (limit, amount) in without.into_iter().flat_map(|placed| problem.choice(&placed.group, placed.node).uses) {
+        standing.loads[limit] -= amount;
+    }
+    standing
+}
+
+/// All that stays: streams may be shared, so each counts once.
+fn rebuilt(problem: &Problem, outcome: &Outcome) -> Standing {
+    let groups = outcome.placed.iter().map(|placed| placed.group.clone()).collect();
+    let kept = Problem { groups, ..problem.clone() };
+    let nodes: Vec<usize> = outcome.placed.iter().map(|placed| placed.node).collect();
+    let mut standing = Standing::of(&kept, &nodes);
+    standing.chosen.resize(problem.groups.len().max(nodes.len()), None);
+    standing
+}
+
+fn fitting(problem: &Problem, standing: &Standing, group: &Group, now: Option<usize>) -> Option<Choice> {
+    let mut places = problem.places(group);
+    let value = |node: &usize| {
+        if problem.multicast() {
+            problem.value(&problem.choice(group, *node).cost)
+        } else {
+            problem.value_at(group, *node)
+        }
+    };
+    // Costs are never negative, so their bits have their order.
+    places.sort_by_cached_key(|node| (Some(*node) != now, value(node).to_bits()));
+    let fits = |choice: &Choice| {
+        let uses = standing.added(problem, choice).uses;
+        let mut loads = std::collections::HashMap::new();
+        uses.iter().for_each(|(limit, amount)| *loads.entry(*limit).or_insert(standing.loads[*limit]) += amount);
+        loads.into_iter().all(|(limit, load)| problem.keeps(limit, load))
+    };
+    places.into_iter().map(|node| problem.choice(group, node)).find(fits)
+}

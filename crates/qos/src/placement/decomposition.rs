@@ -1,0 +1,186 @@
+//! Large systems: prices for the limits give a bound below every placement, and the places that are cheap at those prices a placement;
+//! the distance between the two is the proved gap.
+
+use super::bound::{Bound, Chosen};
+use super::problem::{Choice, Group, Problem};
+use super::search::Search;
+use super::standing::Standing;
+use super::{Effort, Progress, Watch, mip};
+
+/// Places of each group that are searched.
+const CANDIDATES: usize = 64;
+/// Steps of the prices between two searches.
+const STEPS: u32 = 20;
+/// Sweeps of one search.
+const SWEEPS: u32 = 40;
+/// Steps without a better bound, after which they are halved.
+const PATIENCE: u32 = 8;
+/// How much of a direction is new, the rest being that of the steps before.
+const FRESH: f64 = 0.3;
+/// The shortest step, as a part of the one that would lead to the best known value; then long ones are tried again.
+const SHORTEST: f64 = 0.01;
+/// Places of all groups together that mixed-integer programming is given.
+const MOST: usize = 4000;
+/// Rounds that brought less than a thousandth of the gap, after which nothing more is expected.
+const STALLED: u32 = 20;
+
+/// What was found: a placement, if any, and the bound.
+pub(super) struct Found {
+    pub standing: Option<Standing>,
+    pub bound: f64,
+}
+
+/// The prices' way up.
+struct Ascent {
+    prices: Vec<f64>,
+    best_prices: Vec<f64>,
+    best: Chosen,
+    direction: Vec<f64>,
+    length: f64,
+    since_better: u32,
+}
+
+/// Places groups that each fit at `places`, until the gap is small enough, time is up or nothing improves.
+pub(super) fn solve(problem: &Problem, places: Vec<Vec<u32>>, effort: &Effort, watch: &mut dyn Watch) -> Found {
+    let mut bound = Bound::new(problem, places);
+    let mut ascent = Ascent::new(problem, &mut bound);
+    // Without prices each group chooses its best place; where that fits, it is the answer.
+    let free = Standing::of(problem, &ascent.best.nodes);
+    if free.keeps_all(problem) && free.value(problem) <= ascent.best.bound * (1.0 + 1e-9) {
+        return Found { standing: Some(free), bound: ascent.best.bound };
+    }
+    let mut search: Option<Search> = None;
+    let (mut step, mut stalled, mut last_gap) = (0, 0, f64::INFINITY);
+    loop {
+        for _ in 0..STEPS {
+            step += 1;
+            let value = search.as_ref().and_then(|search| search.best.as_ref()).map(|best| best.0);
+            ascent.step(problem, &mut bound, value);
+            if watch.elapsed() >= effort.time {
+                break;
+            }
+        }
+        refresh(problem, &mut bound, &ascent, &mut search);
+        let Some(search) = &mut search else { continue };
+        for _ in 0..SWEEPS {
+            search.sweep();
+            if watch.elapsed() >= effort.time {
+                break;
+            }
+        }
+        let value = search.best.as_ref().map(|best| best.0);
+        watch.progress(&Progress { step, value, bound: ascent.best.bound });
+        let gap = value.map_or(f64::INFINITY, |value| (value - ascent.best.bound) / value.abs().max(f64::MIN_POSITIVE));
+        stalled = if gap < last_gap * 0.999 { 0 } else { stalled + 1 };
+        last_gap = gap.min(last_gap);
+        let patience = if value.is_some() { STALLED } else { 4 * STALLED };
+        if gap <= effort.gap || watch.elapsed() >= effort.time || stalled >= patience {
+            let found = Found { standing: search.best.take().map(|best| best.1), bound: ascent.best.bound };
+            return if gap > effort.gap { finish(problem, &mut bound, &ascent, found, effort, watch) } else { found };
+        }
+    }
+}
+
+/// Few enough places are left in a better placement than the known one for mixed-integer programming to find it, or that there is none.
+fn finish(
+    problem: &Problem,
+    bound: &mut Bound,
+    ascent: &Ascent,
+    found: Found,
+    effort: &Effort,
+    watch: &mut dyn Watch,
+) -> Found {
+    let Some(known) = &found.standing else { return found };
+    bound.at(&ascent.best_prices);
+    let spare = (known.value(problem) - found.bound) * (1.0 + 1e-9);
+    let places: Vec<Vec<usize>> =
+        (0..problem.groups.len()).map(|group| bound.within(group, &ascent.best_prices, spare)).collect();
+    let left = effort.time.saturating_sub(watch.elapsed());
+    if left.is_zero() || places.iter().map(Vec::len).sum::<usize>() > MOST {
+        return found;
+    }
+    let choices =
+        |(group, nodes): (&Group, Vec<usize>)| nodes.into_iter().map(|node| problem.choice(group, node)).collect();
+    let choices: Vec<Vec<Choice>> = problem.groups.iter().zip(places).map(choices).collect();
+    match mip::solve(problem, &choices, Some(known), None, left) {
+        mip::Found::Placed { standing, proved } => {
+            let bound = if proved { standing.value(problem) } else { found.bound };
+            Found { standing: Some(standing), bound }
+        }
+        mip::Found::Infeasible | mip::Found::Nothing => found,
+    }
+}
+
+/// The places that are cheap now become the search's candidates.
+fn refresh<'a>(problem: &'a Problem<'a>, bound: &mut Bound, ascent: &Ascent, search: &mut Option<Search<'a>>) {
+    bound.at(&ascent.best_prices);
+    let places = |group: usize| bound.cheapest(group, &ascent.best_prices, CANDIDATES);
+    let choices =
+        |group: usize| places(group).into_iter().map(|node| problem.choice(&problem.groups[group], node)).collect();
+    let candidates = (0..problem.groups.len()).map(choices).collect();
+    let fines: Vec<f64> = ascent
+        .best_prices
+        .iter()
+        .zip(&problem.capacity)
+        .map(|(price, has)| if *price > 0.0 { price * has } else { 0.0 })
+        .collect();
+    match search {
+        Some(search) => search.consider(candidates, &fines),
+        None => *search = Some(Search::new(problem, candidates, fines)),
+    }
+}
+
+impl Ascent {
+    fn new(problem: &Problem, bound: &mut Bound) -> Self {
+        let prices = vec![0.0; problem.capacity.len()];
+        let best = bound.at(&prices);
+        Self { best_prices: prices.clone(), direction: prices.clone(), prices, best, length: 1.0, since_better: 0 }
+    }
+
+    /// One step along the (smoothed) excess of each limit, as long as the way to the best known value suggests.
+    fn step(&mut self, problem: &Problem, bound: &mut Bound, value: Option<f64>) {
+        let chosen = bound.at(&self.prices);
+        if chosen.bound > self.best.bound + self.best.bound.abs() * 1e-7 {
+            self.since_better = 0;
+        } else {
+            self.since_better += 1;
+        }
+        if chosen.bound > self.best.bound {
+            self.best_prices.clone_from(&self.prices);
+            self.best = chosen.clone();
+        }
+        if self.since_better > PATIENCE {
+            self.since_better = 0;
+            self.length = if self.length < SHORTEST { 1.0 } else { self.length / 2.0 };
+            self.prices.clone_from(&self.best_prices);
+        }
+        let excess = excess(problem, bound, &chosen, &self.prices);
+        let mut norm = 0.0;
+        for (direction, excess) in self.direction.iter_mut().zip(&excess) {
+            *direction = FRESH * excess + (1.0 - FRESH) * *direction;
+            norm += *direction * *direction;
+        }
+        if norm <= 0.0 {
+            return;
+        }
+        let target = value.unwrap_or(self.best.bound + self.best.bound.abs() * 0.05);
+        let length = self.length * (target - chosen.bound).max(target.abs() * 1e-5) / norm;
+        for ((price, direction), has) in self.prices.iter_mut().zip(&self.direction).zip(&problem.capacity) {
+            if has.is_finite() {
+                *price = (*price + length * direction / has.max(1.0)).max(0.0);
+            }
+        }
+    }
+}
+
+/// By which part each limit is exceeded by what the groups choose; 0 where it is not and has no price.
+fn excess(problem: &Problem, bound: &Bound, chosen: &Chosen, prices: &[f64]) -> Vec<f64> {
+    let mut loads = vec![0.0; problem.capacity.len()];
+    bound.load(chosen, &mut loads);
+    let part = |limit: usize| {
+        let has = problem.capacity[limit];
+        let excess = if has.is_finite() { (loads[limit] - has) / has.max(1.0) } else { 0.0 };
+        if excess > 0.0 || prices[limit] > 0.0 { excess } else { 0.0 }
+    };
+    (0..loads.len()).map(part).collect()
+}

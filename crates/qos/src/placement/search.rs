@@ -1,0 +1,130 @@
+//! Placements that keep the limits, found by moving one group at a time.
+//!
+//! A group moves to the place that costs least, with a fine for every limit that is exceeded. Fines grow where a limit stays exceeded
+//! and shrink when all are kept, so that the search goes to and fro across the border of what fits, where the best are.
+
+use super::problem::{Choice, Problem};
+use super::standing::Standing;
+
+/// How fast fines grow where a limit is exceeded.
+const GROW: f64 = 1.1;
+/// How fast they shrink when none is.
+const SHRINK: f64 = 0.7;
+
+/// A search among a few places of each group.
+pub(super) struct Search<'a> {
+    problem: &'a Problem<'a>,
+    pub candidates: Vec<Vec<Choice>>,
+    standing: Standing,
+    /// Value that a limit costs which is exceeded by as much as there is of it.
+    fines: Vec<f64>,
+    order: Vec<usize>,
+    random: u64,
+    /// The best that keeps all limits.
+    pub best: Option<(f64, Standing)>,
+}
+
+impl<'a> Search<'a> {
+    /// Starts from the first candidates; fines start at these.
+    pub fn new(problem: &'a Problem<'a>, candidates: Vec<Vec<Choice>>, fines: Vec<f64>) -> Self {
+        let mut standing = Standing::new(problem);
+        for (group, places) in candidates.iter().enumerate() {
+            if let Some(first) = places.first() {
+                standing.put(problem, group, first.clone());
+            }
+        }
+        let order = (0..candidates.len()).collect();
+        Self { problem, candidates, standing, fines, order, random: 0x9E37_79B9_7F4A_7C15, best: None }
+    }
+
+    /// Other candidates; what stands, stays.
+    pub fn consider(&mut self, candidates: Vec<Vec<Choice>>, fines: &[f64]) {
+        self.candidates = candidates;
+        self.fines.iter_mut().zip(fines).for_each(|(fine, least)| *fine = fine.max(*least));
+    }
+
+    /// Moves every group once, then changes the fines. Returns whether a better placement was found.
+    pub fn sweep(&mut self) -> bool {
+        self.shuffle();
+        for at in 0..self.order.len() {
+            self.settle(self.order[at]);
+        }
+        let exceeded: Vec<usize> = self.standing.exceeded(self.problem).collect();
+        if exceeded.is_empty() {
+            let found = self.record();
+            self.fines.iter_mut().for_each(|fine| *fine *= SHRINK);
+            return found;
+        }
+        let some = self.problem.value(&self.standing.cost).abs() * 1e-4;
+        for limit in exceeded {
+            self.fines[limit] = (self.fines[limit] * GROW).max(some);
+        }
+        false
+    }
+
+    fn record(&mut self) -> bool {
+        let value = self.standing.value(self.problem);
+        let better = self.best.as_ref().is_none_or(|(best, _)| value < best - best.abs() * 1e-12);
+        if better {
+            // Counted anew: sums and differences leave rounding errors.
+            let mut again = Standing::new(self.problem);
+            for (group, choice) in self.standing.chosen.iter().enumerate() {
+                choice.iter().for_each(|choice| again.put(self.problem, group, choice.clone()));
+            }
+            if again.keeps_all(self.problem) {
+                self.best = Some((again.value(self.problem), again.clone()));
+            }
+            self.standing = again;
+        }
+        better
+    }
+
+    /// Another order each time (xorshift; the same in every run).
+    fn shuffle(&mut self) {
+        for at in (1..self.order.len()).rev() {
+            self.random ^= self.random << 13;
+            self.random ^= self.random >> 7;
+            self.random ^= self.random << 17;
+            self.order.swap(at, (self.random % (at as u64 + 1)) as usize);
+        }
+    }
+
+    /// Takes a group away and puts it where it costs least now.
+    fn settle(&mut self, group: usize) {
+        let Some(was) = self.standing.take(self.problem, group) else { return };
+        let mut best = (self.charge(&was, f64::INFINITY), None);
+        for (at, choice) in self.candidates[group].iter().enumerate() {
+            let charge = self.charge(choice, best.0);
+            if charge < best.0 - best.0.abs() * 1e-12 {
+                best = (charge, Some(at));
+            }
+        }
+        let choice = best.1.map_or(was, |at| self.candidates[group][at].clone());
+        self.standing.put(self.problem, group, choice);
+    }
+
+    /// What a choice would cost with its fines; more than `enough` need not be exact.
+    fn charge(&self, choice: &Choice, enough: f64) -> f64 {
+        if !choice.shared.is_empty() {
+            let added = self.standing.added(self.problem, choice);
+            return self.charge(&added, enough);
+        }
+        let mut charge = self.problem.value(&choice.cost);
+        for (limit, amount) in &choice.uses {
+            charge += self.fine(*limit, *amount);
+            if charge > enough {
+                break;
+            }
+        }
+        charge
+    }
+
+    fn fine(&self, limit: usize, amount: f64) -> f64 {
+        let (has, load) = (self.problem.capacity[limit], self.standing.loads[limit]);
+        if load + amount <= has {
+            return 0.0;
+        }
+        let over = |load: f64| (load - has).max(0.0) / has.max(1.0);
+        self.fines[limit] * (over(load + amount) - over(load))
+    }
+}
