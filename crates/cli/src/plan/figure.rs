@@ -32,7 +32,7 @@ pub fn draw(system: &System, plan: &Plan) -> String {
     channels.sort_by(|a, b| used(b).total_cmp(&used(a)));
     let rows = channels.len().min(MOST) + usize::from(channels.len() > MOST);
     let height = (TOP + NETWORK[1]).max(TOP + 24.0 + ROW * rows as f64) + 40.0;
-    let width = CHANNELS + BAR + 130.0;
+    let width = CHANNELS + BAR + 160.0;
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width:.0}\" height=\"{height:.0}\" viewBox=\"0 0 {width:.0} {height:.0}\" \
          font-family=\"sans-serif\" font-size=\"12\">\n<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n"
@@ -155,7 +155,7 @@ fn bar(svg: &mut String, channel: &Channel, y: f64) {
         (None, None) => "no bound, no deadline".to_owned(),
     };
     let part = used(channel);
-    let length = BAR * part.min(1.2);
+    let length = BAR * part.min(1.0);
     let _ = writeln!(
         svg,
         "<rect x=\"{CHANNELS:.1}\" y=\"{:.1}\" width=\"{length:.1}\" height=\"10\" fill=\"{}\"/>",
@@ -168,13 +168,16 @@ fn bar(svg: &mut String, channel: &Channel, y: f64) {
         let _ =
             writeln!(svg, "<line x1=\"{x:.1}\" y1=\"{above:.1}\" x2=\"{x:.1}\" y2=\"{below:.1}\" stroke=\"#333\"/>");
     }
-    text(svg, [CHANNELS + length.max(4.0) + 4.0, y + 13.0], "start", "fill=\"#555\" font-size=\"10\"", &said);
+    text(svg, [CHANNELS + BAR + 8.0, y + 13.0], "start", "fill=\"#555\" font-size=\"10\"", &said);
 }
 
 /// Text that stays readable above a line.
-fn label(svg: &mut String, at: [f64; 2], words: &str) {
-    let halo = "font-size=\"10\" stroke=\"white\" stroke-width=\"3\" paint-order=\"stroke\"";
-    text(svg, at, "middle", halo, words);
+fn label(svg: &mut String, [x, y]: [f64; 2], words: &str) {
+    let width = 6.0 * words.chars().count() as f64;
+    let (left, top) = (x - width / 2.0, y - 10.0);
+    let ground = "height=\"13\" fill=\"white\" fill-opacity=\"0.85\"";
+    let _ = writeln!(svg, "<rect x=\"{left:.1}\" y=\"{top:.1}\" width=\"{width:.1}\" {ground}/>");
+    text(svg, [x, y], "middle", "font-size=\"10\"", words);
 }
 
 fn text(svg: &mut String, [x, y]: [f64; 2], anchor: &str, more: &str, words: &str) {

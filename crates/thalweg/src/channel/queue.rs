@@ -66,6 +66,11 @@ impl Queue {
         self.entries.pop_front()
     }
 
+    /// What waits, the oldest first.
+    pub fn iter(&self) -> impl Iterator<Item = &Entry> {
+        self.entries.iter()
+    }
+
     /// How many wait.
     pub fn len(&self) -> usize {
         self.entries.len()
