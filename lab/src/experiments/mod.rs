@@ -3,6 +3,7 @@
 mod big_messages;
 mod cpu_contention;
 mod isolation;
+mod pull_beside;
 mod tally;
 mod yarp;
 
@@ -31,6 +32,7 @@ pub fn experiments() -> &'static [&'static dyn Experiment] {
         &cpu_contention::CpuContention,
         &isolation::Isolation,
         &big_messages::BigMessages,
+        &pull_beside::PullBeside,
     ]
 }
 

@@ -8,6 +8,7 @@ mod hog;
 pub mod node;
 mod orders;
 mod process;
+pub mod pull;
 pub mod stream;
 
 pub use orders::Orders;
@@ -29,6 +30,8 @@ pub const ROLES: &[(&str, Role)] = &[
     ("hog", hog::hog),
     ("publisher", stream::publisher),
     ("subscriber", stream::subscriber),
+    ("keeper", pull::keeper),
+    ("puller", pull::puller),
     ("echo", echo),
 ];
 
