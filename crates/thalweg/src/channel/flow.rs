@@ -41,6 +41,8 @@ pub(crate) struct FlowSettings {
     /// Bytes of fragments that may leave without a pause: half of what the receiver's socket buffer holds.
     pub burst: usize,
     pub sending: Sending,
+    /// Samples that wait longer, in nanoseconds, are dropped.
+    pub lifespan: Option<u64>,
     /// Nothing is lost, although the carrier loses.
     pub reliable: Option<SenderSettings>,
 }
@@ -422,6 +424,13 @@ impl Flow {
         let mut pending = self.pending.lock();
         if let Some(partial) = pending.partial.take() {
             return Some(partial);
+        }
+        if let Some(lifespan) = self.settings.lifespan {
+            let expired = pending.queue.expire(monotonic_ns(), lifespan);
+            self.dropped.fetch_add(expired as u64, Relaxed);
+            if expired > 0 {
+                self.left_queue();
+            }
         }
         let entry = pending.queue.pop()?;
         drop(pending);

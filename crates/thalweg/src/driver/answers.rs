@@ -138,7 +138,8 @@ impl Control {
         tcp::keep_linear(&stream);
         let pair = (PortRef { node: here.node, port: answers.port }, PortRef { node: asker.node, port: waiting });
         let qos = &outlet.info().qos;
-        let settings = FlowSettings { id: answers.flow, policy: qos.queue, burst: 0, sending, reliable: None };
+        let settings =
+            FlowSettings { id: answers.flow, policy: qos.queue, burst: 0, sending, lifespan: None, reliable: None };
         let place = Place { local, peer, port_number: 0 };
         let way = Way::Flow(self.flow(settings, qos.class, Box::new(half), tcp::CAPABILITIES, &place));
         let ports = (outlet.info(), &subscriber);

@@ -207,6 +207,7 @@ impl Control {
             policy: outlet.info().qos.queue,
             burst: request.parameters.buffer.map_or(CAREFUL_BURST, |b| b as usize / 4),
             sending,
+            lifespan: outlet.info().qos.lifespan.map(|l| u64::try_from(l.as_nanos()).unwrap_or(u64::MAX)),
             reliable: None,
         };
         if request.carrier == "shm" {
