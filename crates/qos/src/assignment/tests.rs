@@ -27,13 +27,12 @@ fn any_fits(threads: &[Thread], order: &mut Vec<usize>) -> bool {
     let left = (0..threads.len()).filter(|thread| !order.contains(thread)).collect::<Vec<_>>();
     left.is_empty()
         || left.into_iter().any(|next| {
-            let goes_on = fits(threads, next, order) && {
+            fits(threads, next, order) && {
                 order.push(next);
                 let found = any_fits(threads, order);
                 order.pop();
                 found
-            };
-            goes_on
+            }
         })
 }
 
