@@ -69,6 +69,10 @@ pub struct Channel {
     pub waiting: u64,
     /// Datagrams that arrived and were no frame of this channel.
     pub strange: u64,
+    /// Datagrams that the publisher repeated, of a reliable flow.
+    pub repaired: u64,
+    /// Samples that the subscriber gave up, of a reliable flow.
+    pub skipped: u64,
     /// How and where it is scaled.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub proxied: Option<Proxied>,
@@ -159,6 +163,8 @@ fn join(reports: Vec<ChannelReport>) -> Vec<Channel> {
             lost: None,
             waiting: 0,
             strange: 0,
+            repaired: 0,
+            skipped: 0,
             proxied: None,
         });
         channel.proxied = channel.proxied.take().or(report.proxied);
@@ -166,9 +172,11 @@ fn join(reports: Vec<ChannelReport>) -> Vec<Channel> {
         channel.strange += report.strange;
         if report.end == "publisher" {
             (channel.sent, channel.dropped) = (Some(report.samples), Some(report.lost));
+            channel.repaired = report.repaired;
             channel.bytes = if channel.received.is_some() { channel.bytes } else { report.bytes };
         } else {
             (channel.received, channel.lost, channel.bytes) = (Some(report.samples), Some(report.lost), report.bytes);
+            channel.skipped = report.skipped;
         }
     }
     channels.into_values().collect()

@@ -5,10 +5,12 @@
 //! | [`show`] | a plan as tables |
 //! | [`explain`] | each delay's terms, with their sources |
 //! | [`figure`] | the network as a picture |
+//! | [`simulate`] | a plan in virtual time |
 
 mod explain;
 mod figure;
 mod show;
+mod simulate;
 
 use crate::failure::{Failure, Result};
 use crate::output::{Output, line, table, tell};
@@ -53,6 +55,12 @@ pub struct Arguments {
     /// Show what differs between two plan files
     #[arg(long, num_args = 2, value_names = ["OLD", "NEW"])]
     diff: Option<Vec<PathBuf>>,
+    /// Run the plan in virtual time for so long, with the worst patterns of release that are known, and show what was seen beside each bound
+    #[arg(long, value_name = "TIME", value_parser = crate::quantity::duration, conflicts_with_all = ["check", "diff", "whatif"])]
+    simulate: Option<Duration>,
+    /// The same seed gives the same simulation
+    #[arg(long, default_value_t = 1, requires = "simulate")]
+    seed: u64,
     /// Print JSON: one document
     #[arg(long)]
     json: bool,
@@ -75,6 +83,14 @@ pub fn run(arguments: &Arguments) -> Result {
         return what_if(arguments, &plan, &planned(&read(changed)?, arguments.model));
     }
     write(arguments, &contract, &plan)?;
+    if let Some(duration) = arguments.simulate {
+        let simulation = simulate::run(&contract.system, &plan, duration, arguments.seed)?;
+        let mut document = serde_json::to_value(&plan).map_err(std::io::Error::from)?;
+        document["simulation"] = json!(simulation);
+        output.result(&document, || format!("{}\n\n{}", show::verdict(&plan), simulation.text()))?;
+        simulation.answer()?;
+        return answer(&plan);
+    }
     output.result(&plan, || if arguments.explain { explain::text(&plan) } else { show::text(&plan) })?;
     answer(&plan)
 }

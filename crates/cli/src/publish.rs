@@ -59,6 +59,9 @@ pub struct Arguments {
     class: Class,
     #[command(flatten)]
     given: Given,
+    /// At most this leaves on each channel, such as 1Mbit/s; what is more waits in its queue
+    #[arg(long, value_name = "RATE", value_parser = quantity::limit)]
+    limit: Option<thalweg::Limit>,
     /// Nothing may be lost (the default, except on udp and mcast, which then repeat what is lost)
     #[arg(long, conflicts_with = "best_effort")]
     reliable: bool,
@@ -191,6 +194,9 @@ impl Arguments {
         let mut builder = session.node.publisher::<S::Message>(&self.topic).qos(qos).priority(priority);
         if let Some(name) = &self.port {
             builder = builder.named(name);
+        }
+        if let Some(limit) = self.limit {
+            builder = builder.limit(limit);
         }
         if self.carrier != "auto" {
             builder = builder.carriers([self.carrier.as_str()]);

@@ -29,6 +29,13 @@ pub fn rate(text: &str) -> Result<f64, String> {
         .ok_or_else(|| "a number of Hz from 0.000001 to 10000000, such as 30, or with a unit: 1kHz".to_owned())
 }
 
+/// A bit rate with a unit, as what may leave: a burst of 10 ms of it, and of a packet at least.
+pub fn limit(text: &str) -> Result<thalweg::Limit, String> {
+    let rate = qos::parse_bit_rate(text).ok().map(|bits| bits / 8).filter(|rate| *rate > 0);
+    let rate = rate.ok_or("a bit rate of at least 8 bit/s, such as 1Mbit/s (bit/s kbit/s Mbit/s Gbit/s)")?;
+    Ok(thalweg::Limit { rate, burst: (rate / 100).max(1500) })
+}
+
 /// A size as a plain number of bytes, or with a unit.
 pub fn size(text: &str) -> Result<usize, String> {
     let parsed = text.parse::<u64>().ok().or_else(|| qos::parse_bytes(text).ok());
@@ -110,6 +117,8 @@ mod tests {
         assert_eq!(seconds("2"), Ok(Duration::from_secs(2)));
         assert_eq!(seconds("500ms"), Ok(Duration::from_millis(500)));
         assert_eq!((rate("30"), rate("1 kHz"), size("64KiB")), (Ok(30.0), Ok(1000.0), Ok(65_536)));
+        assert_eq!(limit("1 Mbit/s"), Ok(thalweg::Limit { rate: 125_000, burst: 1500 }));
+        assert_eq!(limit("80Mbit/s"), Ok(thalweg::Limit { rate: 10_000_000, burst: 100_000 }));
         assert_eq!(listen("::1").map(|a| a.to_string()), Ok("[::1]:0".to_owned()));
         assert_eq!(listen("10.0.0.1:7400").map(|a| a.port()), Ok(7400));
         assert_eq!(peer("10.0.0.1:7447"), Ok("tcp/10.0.0.1:7447".to_owned()));
@@ -122,6 +131,7 @@ mod tests {
         assert!(["0", "-1", "soon", "inf", "NaN"].iter().all(|bad| seconds(bad).is_err()));
         assert!(["0", "-1", "fast", "NaN"].iter().all(|bad| rate(bad).is_err()));
         assert!(["0", "2GiB", "1.5", "9999999999"].iter().all(|bad| size(bad).is_err()));
+        assert!(["0bit/s", "5", "fast", ""].iter().all(|bad| limit(bad).is_err()));
         assert!(["host", "10.0.0.1:x", ""].iter().all(|bad| listen(bad).is_err()));
         assert!(["host", "10.0.0.1:0", ":1", ""].iter().all(|bad| peer(bad).is_err()));
         assert!(["dns", "static:", ""].iter().all(|bad| discovery(bad).is_err()));

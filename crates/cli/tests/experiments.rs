@@ -157,6 +157,15 @@ fn a_conference_goes_on_after_an_outage() {
 }
 
 #[test]
+fn a_pull_beside_a_channel_comes_whole() {
+    let Some(document) = run("pull-beside") else { return };
+    assert_eq!(factors(&document, "arm"), ["alone", "beside-pull", "alone", "beside-pull"]);
+    let checks = document["checks"].as_array().unwrap();
+    let pulled: Vec<_> = checks.iter().filter(|check| check["name"].as_str().unwrap().contains("pulled")).collect();
+    assert!(pulled.len() == 4 && pulled.iter().all(|check| check["pass"] == true), "{pulled:?}");
+}
+
+#[test]
 fn ctrl_c_ends_hogs_and_stopped_processes_too() {
     for name in ["cpu-contention", "isolation"] {
         let house = House::new();

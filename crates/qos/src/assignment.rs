@@ -12,7 +12,7 @@ mod classes;
 mod links;
 mod threads;
 
-pub use classes::{Assignment, assign};
+pub use classes::{Assignment, assign, ranked};
 pub use links::{queue_limit, shares};
 pub use threads::{audsley, deadline_monotonic, fifo_priority, rank};
 

@@ -185,13 +185,14 @@ pub fn place(system: &System, network: &Network, effort: &Effort, watch: &mut dy
             None => infeasible(conflict::of(&problem, effort, watch), "exhaustive"),
         };
     }
-    match mip::solve(&problem, &choices, None, None, effort.time.saturating_sub(watch.elapsed())) {
+    let half = effort.time.saturating_sub(watch.elapsed()) / 2;
+    match mip::solve(&problem, &choices, None, None, half) {
         mip::Found::Placed { standing, proved } => {
             let bound = proved.then(|| standing.value(&problem));
             placed(&problem, &standing, bound, mip::NAME)
         }
         mip::Found::Infeasible => infeasible(conflict::of(&problem, effort, watch), mip::NAME),
-        mip::Found::Nothing => unknown(mip::NAME),
+        mip::Found::Nothing => large(&problem, places, effort, watch),
     }
 }
 
@@ -210,8 +211,9 @@ fn large(problem: &Problem, places: Vec<Vec<usize>>, effort: &Effort, watch: &mu
         return stuck_alone(problem, stuck, effort, watch);
     }
     let places = places.into_iter().map(|all| all.into_iter().map(|node| node as u32).collect()).collect();
-    let Some(places) = reduce::reduce(problem, places) else {
-        return infeasible(conflict::of(problem, effort, watch), "decomposition");
+    let places = match reduce::reduce(problem, places) {
+        Ok(places) => places,
+        Err(stuck) => return infeasible(vec![conflict::crowded_out(&problem.groups[stuck])], "decomposition"),
     };
     let found = decomposition::solve(problem, places, effort, watch);
     match found.standing {

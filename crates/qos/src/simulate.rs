@@ -8,8 +8,10 @@
 //! | `release` | when samples are published, by pattern |
 //! | `processor` | threads by rank, pre-emptive |
 //! | `outlet` | a queue with its order of service |
+//! | `planned` | a contract as its plan sets it |
 
 mod outlet;
+mod planned;
 mod processor;
 mod release;
 
@@ -19,6 +21,7 @@ use std::collections::BinaryHeap;
 use crate::analysis::stages::{Stages, Step};
 use crate::contract::System;
 use outlet::{Parcel, Queue};
+pub use planned::planned;
 use processor::Processor;
 pub use release::Pattern;
 use release::Releases;
@@ -127,10 +130,12 @@ enum Event {
 impl Event {
     fn rank(&self) -> u8 {
         match self {
-            Event::Background { .. } => 0,
-            Event::Publish { .. } | Event::Arrive { .. } => 1,
-            Event::Computed { .. } | Event::Free { .. } => 2,
-            Event::Begin { .. } => 3,
+            // What is done is done, even if something more urgent comes just then.
+            Event::Computed { .. } => 0,
+            Event::Background { .. } => 1,
+            Event::Publish { .. } | Event::Arrive { .. } => 2,
+            Event::Free { .. } => 3,
+            Event::Begin { .. } => 4,
         }
     }
 }

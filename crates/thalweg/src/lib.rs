@@ -59,6 +59,7 @@ mod thread;
 pub mod trace;
 pub mod wire;
 
+pub use channel::bucket::Limit;
 pub use channel::flow::Batching;
 pub use channel::history::Query;
 pub use driver::Around;

@@ -2,7 +2,7 @@
 
 use crate::admin::{self, EndReport};
 use crate::carrier::Carrier;
-use crate::channel::flow::Batching;
+use crate::channel::flow::Sending;
 use crate::channel::proxy::scaler::Scalers;
 use crate::clock::{ClockOffset, Exchange};
 use crate::codec::Message;
@@ -124,7 +124,7 @@ pub struct PortRequest {
     pub(crate) topic: String,
     pub(crate) qos: Qos,
     pub(crate) carriers: Option<Vec<String>>,
-    pub(crate) batching: Option<Batching>,
+    pub(crate) sending: Sending,
     pub(crate) answers: Option<PortRef>,
     pub(crate) monitor: Option<Box<dyn Monitor>>,
     pub(crate) reader: Option<Reader>,
@@ -139,7 +139,7 @@ impl PortRequest {
             topic: topic.to_owned(),
             qos: Qos::default(),
             carriers: None,
-            batching: None,
+            sending: Sending::default(),
             answers: None,
             monitor: None,
             reader: None,
@@ -308,7 +308,7 @@ impl Node {
         let outlet = Arc::new(Outlet::<M>::new(info.clone(), me, incarnation, histories));
         LOCAL.publishers().insert(me, outlet.clone());
         self.state().set_priority(port, request.priority);
-        self.state().add_outlet(port, outlet.clone(), request.batching);
+        self.state().add_outlet(port, outlet.clone(), request.sending);
         self.keep(port, &End::Out(outlet.clone()), request.monitor, request.reader);
         self.state().command(Command::PortAdded(port, info));
         Ok(outlet)

@@ -102,6 +102,10 @@ fn pull() {
     run("pull");
 }
 #[test]
+fn contract() {
+    run("contract");
+}
+#[test]
 fn every_body_is_run() {
-    assert_eq!(fuzz::all().len(), if cfg!(feature = "pictures") { 9 } else { 8 }, "a body without a test here");
+    assert_eq!(fuzz::all().len(), if cfg!(feature = "pictures") { 10 } else { 9 }, "a body without a test here");
 }

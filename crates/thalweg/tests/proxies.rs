@@ -137,8 +137,14 @@ fn scale(node: &Node, publisher: &str, subscriber: &str, proxy: &Proxy) {
 /// Moves the proxy of a channel to and fro while 1 kHz are published: no sample is missing but those that are left out
 /// anyway, and none comes twice.
 fn moves_without_gap(carrier: &str, moves: u64) {
+    moves_at(carrier, moves, true);
+}
+
+/// As [`moves_without_gap`]; unless it waits, a move is given up for the next one wherever it is.
+fn moves_at(carrier: &str, moves: u64, waits: bool) {
     const N: u64 = 3;
-    let (a, b) = (node(&format!("move-{carrier}"), "a"), node(&format!("move-{carrier}"), "b"));
+    let realm = format!("move-{carrier}-{waits}");
+    let (a, b) = (node(&realm, "a"), node(&realm, "b"));
     let seen = Arc::new(Mutex::new(Vec::new()));
     let tell = seen.clone();
     let builder = b.subscriber::<Raw>("/numbers").named("/in").every(N as u32).carriers([carrier]);
@@ -162,9 +168,12 @@ fn moves_without_gap(carrier: &str, moves: u64) {
         let until = Instant::now() + LONG;
         let is_there = |report: &ChannelReport| report.proxied.as_ref().is_some_and(|proxied| proxied.place == place);
         let there = || matches!(&port.channels()[..], [report] if is_there(report));
-        while !there() {
+        while waits && !there() {
             assert!(Instant::now() < until, "move {number} of {carrier} does not end: {:?}", port.channels());
             std::thread::sleep(Duration::from_millis(1));
+        }
+        if !waits {
+            std::thread::sleep(Duration::from_micros(number * 97 % 5000));
         }
     }
     stop.send(()).unwrap();
@@ -178,6 +187,10 @@ fn moves_without_gap(carrier: &str, moves: u64) {
     assert!(seen == expected, "{carrier}: {:?}", seen.iter().zip(&expected).find(|(got, wanted)| got != wanted));
 }
 
+#[test]
+fn moves_that_are_given_up_leave_no_gap() {
+    ["tcp", "shm"].iter().for_each(|carrier| moves_at(carrier, 200, false));
+}
 #[test]
 fn a_proxy_moves_without_gap_over_tcp() {
     moves_without_gap("tcp", 100);

@@ -4,6 +4,7 @@ mod big_messages;
 mod conference;
 mod cpu_contention;
 mod isolation;
+mod pull_beside;
 mod pushpull;
 mod tally;
 mod velox;
@@ -44,6 +45,7 @@ pub fn experiments() -> &'static [&'static dyn Experiment] {
         &velox::VeloxProcessor,
         &velox::VeloxSubscribers,
         &conference::Conference,
+        &pull_beside::PullBeside,
     ]
 }
 

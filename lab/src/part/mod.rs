@@ -9,6 +9,7 @@ pub mod member;
 pub mod node;
 mod orders;
 mod process;
+pub mod pull;
 mod relay;
 pub mod stages;
 pub mod stream;
@@ -35,6 +36,8 @@ pub const ROLES: &[(&str, Role)] = &[
     ("member", member::member),
     ("publisher", stream::publisher),
     ("subscriber", stream::subscriber),
+    ("keeper", pull::keeper),
+    ("puller", pull::puller),
     ("echo", echo),
 ];
 

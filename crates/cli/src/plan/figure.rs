@@ -32,7 +32,7 @@ pub fn draw(system: &System, plan: &Plan) -> String {
     channels.sort_by(|a, b| used(b).total_cmp(&used(a)));
     let rows = channels.len().min(MOST) + usize::from(channels.len() > MOST);
     let height = (TOP + NETWORK[1]).max(TOP + 24.0 + ROW * rows as f64) + 40.0;
-    let width = CHANNELS + BAR + 130.0;
+    let width = CHANNELS + BAR + 160.0;
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width:.0}\" height=\"{height:.0}\" viewBox=\"0 0 {width:.0} {height:.0}\" \
          font-family=\"sans-serif\" font-size=\"12\">\n<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n"

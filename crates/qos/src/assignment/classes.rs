@@ -77,10 +77,7 @@ impl Search<'_> {
         self.effort = self.effort.saturating_sub(1);
         let admitted = |subscriber: usize| !self.gave_way.contains(&subscriber);
         let mut stages = Stages::admitting(self.system, self.network, self.places, &classes, &admitted);
-        let mut analysis = analyse(self.system, &stages);
-        if !late(self.system, &stages, &analysis).is_empty() && threads::rank(self.system, &mut stages, &analysis) {
-            analysis = analyse(self.system, &stages);
-        }
+        let analysis = ranked(self.system, &mut stages);
         let fits = late(self.system, &stages, &analysis).is_empty();
         Assignment { classes, stages, analysis, gave_way: self.gave_way.clone(), fits }
     }
@@ -143,6 +140,15 @@ impl Search<'_> {
         let concerned = stages.pairs.iter().enumerate().filter(in_the_way).map(|(_, pair)| pair.subscriber);
         concerned.min_by_key(|who| (self.system.subscribers[*who].importance, std::cmp::Reverse(*who)))
     }
+}
+
+/// Bounds with threads ranked by deadline, or, where that is too late, anew ([`threads::rank`]).
+pub fn ranked(system: &System, stages: &mut Stages) -> Analysis {
+    let analysis = analyse(system, stages);
+    if late(system, stages, &analysis).is_empty() || !threads::rank(system, stages, &analysis) {
+        return analysis;
+    }
+    analyse(system, stages)
 }
 
 /// Pairs that miss their deadline, or whose delay nothing bounds although they have one.

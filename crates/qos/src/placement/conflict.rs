@@ -68,6 +68,9 @@ pub(super) fn unreachable(apart: &[(usize, usize, usize)]) -> Vec<Conflict> {
     apart.iter().map(conflict).collect()
 }
 
+/// Time for what each limit would have to be when all time is used up.
+const LAST: Duration = Duration::from_millis(50);
+
 /// A conflict of the problem, which has none or is known to fit nowhere. Groups are left out first, then limits, the ban on
 /// proxies at some nodes and last the deadlines, which users understand best. When time is up the rest stays as it is.
 pub(super) fn of(problem: &Problem, effort: &Effort, watch: &mut dyn Watch) -> Vec<Conflict> {
@@ -89,9 +92,17 @@ pub(super) fn of(problem: &Problem, effort: &Effort, watch: &mut dyn Watch) -> V
         }
         !needless
     });
-    kept.iter()
-        .map(|limit| Conflict { limit: *limit, needs: least(&problem, limit, effort.time), has: has(&problem, limit) })
-        .collect()
+    let mut conflicts = Vec::with_capacity(kept.len());
+    for limit in kept {
+        let time = effort.time.saturating_sub(watch.elapsed()).max(LAST);
+        conflicts.push(Conflict { limit, needs: least(&problem, &limit, time), has: has(&problem, &limit) });
+    }
+    conflicts
+}
+
+/// A group that fits nowhere beside what all others need: in a large system, searching for the smallest such set would take too long.
+pub(super) fn crowded_out(group: &Group) -> Conflict {
+    Conflict { limit: served(group), needs: 1.0, has: 0.0 }
 }
 
 pub(super) fn served(group: &Group) -> Limit {

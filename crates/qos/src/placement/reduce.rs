@@ -6,8 +6,11 @@ use super::problem::{Choice, Problem};
 /// Rounds; each uses what the one before ruled out.
 const ROUNDS: u32 = 3;
 
-/// The places that are left. `None`: a group has none, so nothing fits.
-pub(super) fn reduce(problem: &Problem, mut places: Vec<Vec<u32>>) -> Option<Vec<Vec<u32>>> {
+/// The places that are left.
+///
+/// # Errors
+/// A group that has none, so nothing fits.
+pub(super) fn reduce(problem: &Problem, mut places: Vec<Vec<u32>>) -> Result<Vec<Vec<u32>>, usize> {
     // What a group has to put on limits wherever it is; at first, nothing is known.
     let mut least: Vec<Vec<(usize, f64)>> = vec![Vec::new(); places.len()];
     let mut all = vec![0.0; problem.capacity.len()];
@@ -31,14 +34,14 @@ pub(super) fn reduce(problem: &Problem, mut places: Vec<Vec<u32>>) -> Option<Vec
                 fits
             });
             ruled_out += before - left.len();
-            least[group] = common?;
+            least[group] = common.ok_or(group)?;
             least[group].iter().for_each(|(limit, amount)| all[*limit] += amount);
         }
         if ruled_out == 0 {
             break;
         }
     }
-    Some(places)
+    Ok(places)
 }
 
 /// What one place puts on the limits.

@@ -155,10 +155,38 @@ fn bounds_hold_against_the_worst_patterns() {
     assert!(ratios.len() > 80);
 }
 
-/// `THALWEG_SYSTEMS` says how many systems (10,000): `cargo test --release -p thalweg-qos -- --ignored ten_thousand --nocapture`.
+/// `THALWEG_SYSTEMS` says how many systems (10,000), `THALWEG_SEED` where they begin:
+/// `cargo test --release -p thalweg-qos -- --ignored ten_thousand --nocapture`.
 #[test]
 #[ignore = "takes minutes; run in release"]
 fn bounds_hold_on_ten_thousand_systems() {
-    let count = std::env::var("THALWEG_SYSTEMS").ok().and_then(|count| count.parse().ok()).unwrap_or(10_000);
-    report(&compare(1_000_000..1_000_000 + count, 8));
+    let setting = |name, default| std::env::var(name).ok().and_then(|value| value.parse().ok()).unwrap_or(default);
+    let (from, count) = (setting("THALWEG_SEED", 1_000_000), setting("THALWEG_SYSTEMS", 10_000));
+    report(&compare(from..from + count, 4));
+}
+
+#[test]
+fn a_plan_is_simulated_as_it_was_made() {
+    struct Never;
+    impl crate::placement::Watch for Never {
+        fn elapsed(&mut self) -> std::time::Duration {
+            std::time::Duration::ZERO
+        }
+    }
+    let contract = crate::contract::Contract::read(include_str!("../../../../examples/robot.toml")).unwrap();
+    let plan = crate::plan::make(&contract, crate::plan::Model::Bound, &mut Never);
+    let (stages, pairs) = planned(&contract.system, &plan);
+    let run = Run { pattern: Pattern::Synchronous, seed: 1, duration: 300_000_000, events: 200_000 };
+    let seen = worst(&contract.system, &stages, &run, 1);
+    assert!(
+        !plan.channels.is_empty() && seen == worst(&contract.system, &stages, &run, 1),
+        "the same for the same seed"
+    );
+    for (channel, pair) in plan.channels.iter().zip(pairs) {
+        let seen = seen.pairs[pair.unwrap()];
+        let (max, bound) = (seen.max as f64 / 1e3, channel.bound_us.unwrap());
+        assert!(seen.count > 0 && max <= bound + 1e-6, "{} to {}: {max} > {bound}", channel.topic, channel.subscriber);
+    }
+    let (_, unknown) = planned(&crate::contract::System::default(), &plan);
+    assert!(unknown.iter().all(Option::is_none));
 }

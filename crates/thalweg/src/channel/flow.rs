@@ -4,12 +4,14 @@
 //! the flow's class, or the flow's own while its channel has scheduling of its own (then nothing is sent inline).
 
 mod batch;
+mod limit;
 mod measured;
 mod reliable;
 mod thread;
 
 pub use batch::Batching;
 
+use super::bucket::{Bucket, Limit};
 use super::outgoing::Outgoing;
 use super::queue::{Entry, Pushed, Queue};
 use super::reliable::SenderSettings;
@@ -38,9 +40,19 @@ pub(crate) struct FlowSettings {
     pub policy: qos::Queue,
     /// Bytes of fragments that may leave without a pause: half of what the receiver's socket buffer holds.
     pub burst: usize,
-    pub batching: Option<Batching>,
+    pub sending: Sending,
+    /// Samples that wait longer, in nanoseconds, are dropped.
+    pub lifespan: Option<u64>,
     /// Nothing is lost, although the carrier loses.
     pub reliable: Option<SenderSettings>,
+}
+
+/// What a publisher asks of its sending besides QoS.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Sending {
+    pub batching: Option<Batching>,
+    /// Each channel leaves at this rate at most; what is more waits in its queue.
+    pub limit: Option<Limit>,
 }
 
 /// One flow. Shared by the publishing thread, its sender thread and the control thread.
@@ -56,9 +68,10 @@ pub(crate) struct Flow {
     right: SendRight,
     pending: PiMutex<Pending>,
     batch: PiMutex<Vec<u8>>,
-    kept: Option<Kept>, // what was sent and is not acknowledged, of a reliable flow over datagrams
-    room: AtomicU32,    // counts what left the queue: a publisher that blocks waits on it
-    next: AtomicU32,    // flow sequence number of the next message
+    bucket: Option<PiMutex<Bucket>>, // of a flow with a limit; touched by the holder of the right only
+    kept: Option<Kept>,              // what was sent and is not acknowledged, of a reliable flow over datagrams
+    room: AtomicU32,                 // counts what left the queue: a publisher that blocks waits on it
+    next: AtomicU32,                 // flow sequence number of the next message
     ended: AtomicBool,
     retired: AtomicBool, // a multicast flow that takes no further members
     pub dropped: AtomicU64,
@@ -100,7 +113,7 @@ pub(crate) enum Drained {
 enum Sent {
     All,
     Blocked,
-    Pause,
+    Pause(Duration),
 }
 
 /// Messages and bytes one visit may send before the thread looks after other flows.
@@ -118,11 +131,14 @@ impl Flow {
         capabilities: Capabilities,
         senders: Arc<Senders>,
     ) -> Self {
-        let batch = settings.batching.map(|b| Vec::with_capacity(b.bytes * 2)).unwrap_or_default();
+        let right = SendRight::new();
+        right.hand_over_always(settings.sending.limit.is_some());
+        let batch = settings.sending.batching.map(|b| Vec::with_capacity(b.bytes * 2)).unwrap_or_default();
         Self {
             pending: PiMutex::new(Pending { partial: None, queue: Queue::new(settings.policy) }),
             waits: link.set_patience(settings.policy.patience()),
             kept: settings.reliable.map(Kept::new),
+            bucket: settings.sending.limit.map(|limit| PiMutex::new(Bucket::new(limit))),
             settings,
             class: AtomicU8::new(class as u8),
             own: PiMutex::new(None),
@@ -130,7 +146,7 @@ impl Flow {
             bulk: AtomicBool::new(false),
             link,
             capabilities,
-            right: SendRight::new(),
+            right,
             batch: PiMutex::new(batch),
             room: AtomicU32::new(0),
             next: AtomicU32::new(0),
@@ -151,7 +167,7 @@ impl Flow {
         if message.payload().len() > BULK {
             self.sends_bulk();
         }
-        if self.settings.batching.is_some() && self.batches() {
+        if self.settings.sending.batching.is_some() && self.batches() {
             return self.offer_batched(message);
         }
         if self.is_window_full() {
@@ -177,7 +193,7 @@ impl Flow {
                 }
                 Outcome::Sent
             }
-            Ok(Sent::Blocked | Sent::Pause) => {
+            Ok(Sent::Blocked | Sent::Pause(_)) => {
                 cursor.waits = false; // the rest is the sender thread's, which waits for nobody
                 self.pending.lock().partial = Some(Partial { entry: message.keep(), cursor });
                 self.right.hand_over();
@@ -246,8 +262,12 @@ impl Flow {
         self.header(Kind::Message, payload.len(), cursor.flow_seq, seq, stamp).emit(&mut header);
         let total = HEADER + payload.len();
         while cursor.taken < total {
-            let left = &header[cursor.taken.min(HEADER)..];
-            let rest = &payload[cursor.taken.saturating_sub(HEADER)..];
+            let most = match self.allowance(total - cursor.taken) {
+                Ok(most) => cursor.taken + most,
+                Err(pause) => return Ok(Sent::Pause(pause)),
+            };
+            let left = &header[cursor.taken.min(HEADER)..most.min(HEADER)];
+            let rest = &payload[cursor.taken.saturating_sub(HEADER)..most.saturating_sub(HEADER)];
             let parts = [IoSlice::new(left), IoSlice::new(rest)];
             let parts = if left.is_empty() { &parts[1..] } else { &parts[..] };
             trace::step(Step::Send);
@@ -265,9 +285,12 @@ impl Flow {
         let burst_end = cursor.taken + self.burst().max(most);
         while cursor.taken < payload.len() {
             if cursor.taken >= burst_end {
-                return Ok(Sent::Pause);
+                return Ok(Sent::Pause(BURST_PAUSE));
             }
             let piece = &payload[cursor.taken..payload.len().min(cursor.taken + most)];
+            if let Err(pause) = self.allowed(HEADER + FRAGMENT_HEADER + piece.len()) {
+                return Ok(Sent::Pause(pause));
+            }
             let mut head = [0; HEADER + FRAGMENT_HEADER];
             let (first, second) = head.split_at_mut(HEADER);
             if let (Some(first), Some(second)) = (first.first_chunk_mut(), second.first_chunk_mut()) {
@@ -348,13 +371,16 @@ impl Flow {
     /// One visit of the sender thread, which holds the right.
     pub fn drain(&self) -> Drained {
         // What was batched before the flow got its own thread is older than what waits.
-        if self.settings.batching.is_some() && !self.flush(&mut self.batch.lock(), Duration::ZERO) {
+        if self.settings.sending.batching.is_some() && !self.flush(&mut self.batch.lock(), Duration::ZERO) {
             return Drained::Blocked;
         }
         for _ in 0..VISIT {
             self.right.look();
             if self.is_window_full() {
                 return Drained::Pause(FULL_PAUSE);
+            }
+            if let Some(drained) = self.send_gathered() {
+                return drained;
             }
             let Some(mut partial) = self.next_pending() else {
                 if self.right.release() {
@@ -371,7 +397,7 @@ impl Flow {
                 }
                 Ok(waiting) => {
                     self.pending.lock().partial = Some(partial);
-                    return if matches!(waiting, Sent::Pause) { Drained::Pause(BURST_PAUSE) } else { Drained::Blocked };
+                    return if let Sent::Pause(pause) = waiting { Drained::Pause(pause) } else { Drained::Blocked };
                 }
                 Err(error) if self.kept.is_some() && !is_final(&error) => self.keep_drained(partial),
                 Err(error) => {
@@ -399,14 +425,26 @@ impl Flow {
         if let Some(partial) = pending.partial.take() {
             return Some(partial);
         }
+        if let Some(lifespan) = self.settings.lifespan {
+            let expired = pending.queue.expire(monotonic_ns(), lifespan);
+            self.dropped.fetch_add(expired as u64, Relaxed);
+            if expired > 0 {
+                self.left_queue();
+            }
+        }
         let entry = pending.queue.pop()?;
         drop(pending);
+        self.left_queue();
+        trace::step(Step::Next);
+        Some(Partial { entry, cursor: Cursor { flow_seq: self.next.fetch_add(1, Relaxed), taken: 0, waits: false } })
+    }
+
+    /// Something left the queue: a publisher that waits for room is told.
+    fn left_queue(&self) {
         self.room.fetch_add(1, std::sync::atomic::Ordering::Release);
         if matches!(self.settings.policy, qos::Queue::Block { .. }) {
             futex::wake(&self.room, 1, Scope::Private);
         }
-        trace::step(Step::Next);
-        Some(Partial { entry, cursor: Cursor { flow_seq: self.next.fetch_add(1, Relaxed), taken: 0, waits: false } })
     }
 
     /// A broken stream ends the flow; a datagram that could not leave is a lost sample.

@@ -21,6 +21,7 @@ use crate::port::Channel;
 use qos::{Place, Qos, Scale};
 use serde::{Deserialize, Serialize};
 use std::fmt;
+use std::time::Duration;
 
 /// What a subscriber wants of a stream, and where the rest of it is to be left out (P-08).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -37,12 +38,13 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// What a subscriber's QoS asks for. A rate in hertz is none of samples: it is for who knows the publisher's own.
-    pub fn of(qos: &Qos) -> Self {
+    /// What a subscriber's QoS asks for. A rate in hertz needs the publisher's period, which is the deadline that it offers;
+    /// without one, all samples come.
+    pub fn of(qos: &Qos, period: Option<Duration>) -> Self {
         let selection = match qos.scale {
             Scale::Every(n) => Selection::every(n),
             Scale::Rate { p, q } => Selection::rate(p, q),
-            Scale::Millihertz(_) => Ok(Selection::ALL),
+            Scale::Millihertz(rate) => Ok(period.map_or(Selection::ALL, |period| Selection::of_rate(rate, period))),
         };
         let picture = qos.picture.and_then(Picture::of);
         Self { selection: selection.unwrap_or_default(), picture, place: qos.place.clone() }

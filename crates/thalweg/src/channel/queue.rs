@@ -66,6 +66,20 @@ impl Queue {
         self.entries.pop_front()
     }
 
+    /// Drops what is older than `lifespan` nanoseconds at `now`, from the oldest on; returns how many.
+    pub fn expire(&mut self, now: u64, lifespan: u64) -> usize {
+        let before = self.entries.len();
+        while self.entries.front().is_some_and(|entry| now.saturating_sub(entry.stamp) > lifespan) {
+            self.entries.pop_front();
+        }
+        before - self.entries.len()
+    }
+
+    /// What waits, the oldest first.
+    pub fn iter(&self) -> impl Iterator<Item = &Entry> {
+        self.entries.iter()
+    }
+
     /// How many wait.
     pub fn len(&self) -> usize {
         self.entries.len()
@@ -91,6 +105,16 @@ mod tests {
 
     fn entry(seq: u64) -> Entry {
         Entry { buffer: Arc::default(), seq, stamp: 0, offered: 0 }
+    }
+
+    #[test]
+    fn samples_expire_after_the_last_nanosecond_of_their_life() {
+        let mut queue = Queue::new(Policy::KeepLast(4));
+        for stamp in [100, 110, 120] {
+            queue.push(Entry { stamp, ..entry(stamp) });
+        }
+        assert_eq!((queue.expire(130, 30), queue.expire(141, 30), queue.len()), (0, 2, 1));
+        assert_eq!((queue.pop().map(|e| e.seq), queue.expire(500, 0)), (Some(120), 0));
     }
 
     proptest! {

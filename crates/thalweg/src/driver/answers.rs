@@ -130,7 +130,7 @@ impl Control {
         let same_clock = questions.channel.same_clock;
         let begin = BeginLater { state: self.state.clone(), questions: Some(Box::new(questions)), answers: None };
         let Some(waiting) = waiting else { return };
-        let Some((outlet, batching)) = self.state.outlet(answers.port) else { return };
+        let Some((outlet, sending)) = self.state.outlet(answers.port) else { return };
         let (Ok(half), Ok(local), Ok(peer)) = (TcpSend::new(stream.clone()), stream.local_addr(), stream.peer_addr())
         else {
             return;
@@ -138,7 +138,8 @@ impl Control {
         tcp::keep_linear(&stream);
         let pair = (PortRef { node: here.node, port: answers.port }, PortRef { node: asker.node, port: waiting });
         let qos = &outlet.info().qos;
-        let settings = FlowSettings { id: answers.flow, policy: qos.queue, burst: 0, batching, reliable: None };
+        let settings =
+            FlowSettings { id: answers.flow, policy: qos.queue, burst: 0, sending, lifespan: None, reliable: None };
         let place = Place { local, peer, port_number: 0 };
         let way = Way::Flow(self.flow(settings, qos.class, Box::new(half), tcp::CAPABILITIES, &place));
         let ports = (outlet.info(), &subscriber);

@@ -6,7 +6,7 @@ use super::mismatch::refusal;
 use super::{reliable, wrap};
 use crate::carrier::tcp::{self, TcpSend};
 use crate::carrier::{Capabilities, Carrier, Place, SendHalf};
-use crate::channel::flow::{Flow, FlowSettings};
+use crate::channel::flow::{Flow, FlowSettings, Sending};
 use crate::channel::proxy::{Proxied, Proxy, Selection};
 use crate::control::matching::{Match, compare};
 use crate::control::{CHANNEL_HANDSHAKE, CONTROL_LINK, PULL};
@@ -189,7 +189,7 @@ impl Control {
     }
 
     fn offer(&mut self, request: &Request, stream: OwnedFd) -> Result<(), (Refused, OwnedFd)> {
-        let (outlet, batching) = match self.check(request) {
+        let (outlet, sending) = match self.check(request) {
             Ok(found) => found,
             Err(refused) => return Err((refused, stream)),
         };
@@ -206,7 +206,8 @@ impl Control {
             id,
             policy: outlet.info().qos.queue,
             burst: request.parameters.buffer.map_or(CAREFUL_BURST, |b| b as usize / 4),
-            batching,
+            sending,
+            lifespan: outlet.info().qos.lifespan.map(|l| u64::try_from(l.as_nanos()).unwrap_or(u64::MAX)),
             reliable: None,
         };
         if request.carrier == "shm" {
@@ -334,19 +335,15 @@ impl Control {
     }
 
     /// Whether this node has what is asked for, and may give it.
-    #[allow(clippy::type_complexity)]
-    fn check(
-        &self,
-        request: &Request,
-    ) -> Result<(Arc<dyn AnyOutlet>, Option<crate::channel::flow::Batching>), Refused> {
+    fn check(&self, request: &Request) -> Result<(Arc<dyn AnyOutlet>, Sending), Refused> {
         self.check_greeting(request)?;
         if self.is_hosted(request) {
-            return self.hosted_for(request).map(|outlet| (outlet, None));
+            return self.hosted_for(request).map(|outlet| (outlet, Sending::default()));
         }
         if request.to_node != self.state.id {
             return Err(refused("node", request, &format!("node {}: that address has a new owner", self.state.id)));
         }
-        let Some((outlet, batching)) = self.state.outlet(request.to_port).filter(|(o, _)| !o.is_closed()) else {
+        let Some((outlet, sending)) = self.state.outlet(request.to_port).filter(|(o, _)| !o.is_closed()) else {
             return Err(refused("port", request, "a port that is open"));
         };
         let mut publisher = outlet.info().clone();
@@ -358,7 +355,7 @@ impl Control {
             subscriber.carriers.clear();
         }
         match compare(&publisher, &subscriber) {
-            Match::Matched(_) => Ok((outlet, batching)),
+            Match::Matched(_) => Ok((outlet, sending)),
             Match::NotSameTopic => Err(refused("topic", request, &publisher.topic)),
             Match::Mismatched(between) => {
                 // A carrier is asked for again and again.

@@ -1,51 +1,36 @@
-//! Proxies of the channels of this node's subscribers: what each wants, by which ways it can have it, and moving a proxy
-//! while samples flow (the subscriber owns the move: a second channel opens, and takes over when it has caught up).
+//! Proxies of this node's channels: what each subscriber wants, and what becomes of it at either end.
 
-use super::control::{Command, Control};
-use super::dial::Dial;
-use super::entries::Entry;
+mod moves;
+
+pub(crate) use moves::Move;
+
+use super::control::Control;
 use super::keep::refuse_names;
-use super::priority::Side;
-use super::reader::ServedBy;
-use super::wanted::{Candidate, Pair, Progress, Wanted};
-use crate::channel::inbound::Inbound;
-use crate::channel::proxy::handover::Handover;
-use crate::channel::proxy::{Passage, Provenance, Proxied, Proxy, ProxyChanges, Role, Selection};
+use super::wanted::{Pair, Progress, Wanted};
+use crate::channel::proxy::{Provenance, Proxied, Proxy, ProxyChanges, Selection};
 use crate::control::{NodeId, PortInfo};
 use crate::handshake::{Accepted, Request};
 use crate::port::{AnyOutlet, Channel};
-use linux::poll::Readiness;
-use qos::Place;
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
-
-/// Pause before a move that failed is tried again, as long as the channel is not where it should be.
-const RETRY: Duration = Duration::from_millis(500);
+use qos::{Place, Scale};
 
 /// Pairs of ports for which an administrator's word is kept.
 const MOST_KEPT: usize = 4096;
-
-/// The proxy of an open channel that is to move.
-pub(crate) struct Move {
-    ways: Vec<Candidate>,
-    stage: Stage,
-}
-
-enum Stage {
-    /// Tried again then.
-    Waiting(Instant),
-    /// A handshake is under way.
-    Dialing,
-    /// Both channels are open.
-    Passing(Arc<Channel>, Arc<Passage>),
-}
 
 impl Control {
     /// What is wanted of a publisher: as an administrator said, else as the subscriber's QoS says.
     pub(super) fn proxy_of(&self, publisher: &str, subscriber: &PortInfo) -> Proxy {
         let said = self.proxies.get(&(publisher.to_owned(), subscriber.name.clone()));
-        said.cloned().unwrap_or_else(|| Proxy::of(&subscriber.qos))
+        said.cloned().unwrap_or_else(|| self.stated(publisher, subscriber))
+    }
+
+    /// As the subscriber's QoS says.
+    fn stated(&self, publisher: &str, subscriber: &PortInfo) -> Proxy {
+        let period = self.state.directory().port_named(publisher).and_then(|(_, offered)| offered.qos.deadline);
+        if matches!(subscriber.qos.scale, Scale::Millihertz(_)) && period.is_none() {
+            let name = &subscriber.name;
+            self.warn(format!("{name} wants a rate in Hz of {publisher}, which offers no deadline to take it of: all samples come (say every N, or P/Q)"));
+        }
+        Proxy::of(&subscriber.qos, period)
     }
 
     /// At the publisher: what a flow that was asked for is told to be.
@@ -99,7 +84,7 @@ impl Control {
         if self.proxies.len() >= MOST_KEPT && !self.proxies.contains_key(&names) {
             return Err(format!("proxies of {MOST_KEPT} channels are kept already: take some back (every=default)"));
         }
-        let default = Proxy::of(&inlet.info().qos);
+        let default = self.stated(publisher, inlet.info());
         let proxy = changes.apply(self.proxy_of(publisher, inlet.info()), &default);
         if proxy == default {
             self.proxies.remove(&names)
@@ -128,201 +113,9 @@ impl Control {
             self.begin_move(pair);
         }
     }
-
-    /// Opens the channel that is to take over.
-    fn begin_move(&mut self, pair: Pair) {
-        let Some(wanted) = self.wanted.get(&pair) else { return };
-        let mut ways = wanted.candidates.clone();
-        let is_local = matches!(&wanted.progress, Progress::Open(open) if open.carrier == "local");
-        if is_local && ways.first().is_some_and(|way| way.carrier == "local") {
-            return self.try_local(pair);
-        }
-        ways.retain(|way| way.carrier != "local"); // its samples pass no gate
-        self.moves.insert(pair, Move { ways, stage: Stage::Dialing });
-        self.try_move(pair);
-    }
-
-    /// Tries the next way of a move.
-    fn try_move(&mut self, pair: Pair) {
-        let (Some(wanted), Some(moving)) = (self.wanted.get(&pair), self.moves.get_mut(&pair)) else { return };
-        let Some(way) = moving.ways.first().cloned() else { return };
-        moving.stage = Stage::Dialing;
-        let dial = Dial::start(&self.state, pair, wanted, &way, &self.carriers, true);
-        let watched = dial.map(|dial| self.watch(Entry::Dial(Box::new(dial)), Readiness::OUT));
-        match watched {
-            Ok(Some(_)) => {}
-            Ok(None) => self.move_failed(pair, "the connection cannot be watched: out of descriptors?"),
-            Err(why) => self.move_failed(pair, &why),
-        }
-    }
-
-    /// One way of a move failed: the next one, or all again later. The present channel goes on.
-    pub(super) fn move_failed(&mut self, pair: Pair, why: &str) {
-        let Some(wanted) = self.wanted.get(&pair) else { return drop(self.moves.remove(&pair)) };
-        let (open, again) = (open_place(wanted), wanted.candidates.clone());
-        let Some(moving) = self.moves.get_mut(&pair) else { return };
-        let failed = (!moving.ways.is_empty()).then(|| moving.ways.remove(0));
-        // Where it is already is not better than where it cannot be: a relay that is away is asked again.
-        if moving.ways.first().is_some_and(|way| open.is_none_or(|place| way.place != place)) {
-            return self.try_move(pair);
-        }
-        let first = matches!(moving.stage, Stage::Dialing) && failed.is_some();
-        (moving.ways, moving.stage) = (again, Stage::Waiting(Instant::now() + RETRY));
-        if first {
-            let (publisher, subscriber) = (&wanted.publisher.name, &wanted.subscriber.name);
-            let place = &wanted.proxy.place;
-            self.warn(format!("{publisher} to {subscriber}: its proxy is not at {place} yet: {why}"));
-        }
-    }
-
-    /// The channel that is to take over is open: both deliver through one passage until it has.
-    pub(super) fn begin_passage(&mut self, pair: Pair, inbound: Inbound) {
-        let (Some(wanted), Some(moving)) = (self.wanted.get(&pair), self.moves.get_mut(&pair)) else { return };
-        let Progress::Open(old) = &wanted.progress else {
-            // The old one ended meanwhile: it takes its place.
-            self.moves.remove(&pair);
-            return self.begin(pair, inbound);
-        };
-        let selection = wanted_of(old);
-        let last = old.counters.last_seq.load(Ordering::Relaxed).max(old.gate.last());
-        let depth = wanted.subscriber.qos.queue.limit() as usize;
-        let state = self.state.clone();
-        let taken_over = Box::new(move || state.command(Command::Moved(pair)));
-        let passage = Arc::new(Passage::new(Handover::new(selection, last, depth.max(LEAST_HELD)), taken_over));
-        inbound.channel.gate.shut(Role::New, inbound.inlet.as_ref(), passage.clone());
-        old.gate.shut(Role::Old, inbound.inlet.as_ref(), passage.clone());
-        moving.stage = Stage::Passing(inbound.channel.clone(), passage);
-        self.serve_inbound(pair, inbound);
-    }
-
-    /// A receive half gets its thread.
-    pub(super) fn serve_inbound(&mut self, pair: Pair, inbound: Inbound) {
-        let (inlet, channel) = (inbound.inlet.clone(), inbound.channel.clone());
-        self.keep_samples_of(&channel, inlet.as_ref());
-        let class = self.wanted.get(&pair).map_or(qos::Class::Normal, |wanted| wanted.publisher.qos.class);
-        match inlet.adopt(inbound) {
-            Some(inbound) => self.state.readers.serve(inbound, class),
-            None => self.state.readers.served_elsewhere(&channel, ServedBy::Waiter),
-        }
-    }
-
-    /// The new channel has taken over: the old one ends.
-    pub(super) fn proxy_moved(&mut self, pair: Pair) {
-        let Some(Move { stage: Stage::Passing(new, _), .. }) = self.moves.remove(&pair) else { return };
-        let Some(wanted) = self.wanted.get(&pair) else { return };
-        if let Progress::Open(old) = &wanted.progress {
-            let old = old.clone();
-            self.drop_channel(&old);
-            old.cut();
-        }
-        self.opened(pair, new.clone());
-        self.prioritise_opened(Side::Subscriber, &new);
-        let wanted = self.wanted.get(&pair).map(|wanted| wanted.proxy.clone()).unwrap_or_default();
-        self.settle(pair, &wanted);
-    }
-
-    /// A channel ended that is part of a move. `true`: it was the new one, and the old one goes on.
-    pub(super) fn ended_in_move(&mut self, channel: &Arc<Channel>) -> bool {
-        let pair = (channel.publisher, channel.subscriber);
-        let Some(Move { stage: Stage::Passing(new, passage), .. }) = self.moves.get(&pair) else { return false };
-        if !Arc::ptr_eq(new, channel) {
-            let open = self.wanted.get(&pair).map(|wanted| &wanted.progress);
-            if matches!(open, Some(Progress::Open(old)) if Arc::ptr_eq(old, channel)) {
-                passage.end_old();
-                self.proxy_moved(pair);
-            }
-            return false;
-        }
-        self.open_old_gate(pair);
-        self.move_failed(pair, "its channel ended before it had taken over");
-        true
-    }
-
-    /// Ends what a move has opened, if anything.
-    pub(super) fn give_up_move(&mut self, pair: Pair) {
-        let Some(moving) = self.moves.remove(&pair) else { return };
-        if let Stage::Passing(new, _) = &moving.stage {
-            self.open_old_gate(pair);
-            self.drop_channel(new);
-            new.cut();
-        }
-        let dialing = |entry: &Option<Entry>| matches!(entry, Some(Entry::Dial(d)) if d.pair == pair && d.moves);
-        if let Some(index) = self.entries.iter().position(dialing) {
-            self.unwatch(index);
-        }
-    }
-
-    fn open_old_gate(&self, pair: Pair) {
-        if let Some(Progress::Open(old)) = self.wanted.get(&pair).map(|wanted| &wanted.progress) {
-            old.gate.open();
-        }
-    }
-
-    /// A channel opened as `asked`. What was wanted may be something else by now; and one that had to fall back moves to
-    /// its relay as soon as that is there.
-    pub(super) fn settle(&mut self, pair: Pair, asked: &Proxy) {
-        let Some(wanted) = self.wanted.get(&pair) else { return };
-        let Progress::Open(channel) = &wanted.progress else { return };
-        let other_place =
-            asked.place != wanted.proxy.place && !wanted.proxy.place_is_relay() && !wanted.proxy.is_nothing();
-        if other_place || (asked.selection, asked.picture) != (wanted.proxy.selection, wanted.proxy.picture) {
-            return self.begin_move(pair);
-        }
-        let fell_back = matches!(wanted.proxy.place, Place::Relay(_)) && place(channel) != Some(&wanted.proxy.place);
-        if fell_back && !self.moves.contains_key(&pair) {
-            let stage = Stage::Waiting(Instant::now() + RETRY);
-            self.moves.insert(pair, Move { ways: Vec::new(), stage });
-        }
-    }
-
-    /// When a move is to be tried again.
-    pub(super) fn next_move(&self) -> Option<Instant> {
-        let waiting = |moving: &Move| if let Stage::Waiting(at) = moving.stage { Some(at) } else { None };
-        self.moves.values().filter_map(waiting).min()
-    }
-
-    /// Tries moves again whose time has come.
-    pub(super) fn retry_moves(&mut self, now: Instant) {
-        let due = |moving: &Move| matches!(moving.stage, Stage::Waiting(at) if at <= now);
-        let due: Vec<Pair> = self.moves.iter().filter(|(_, moving)| due(moving)).map(|(pair, _)| *pair).collect();
-        for pair in due {
-            let Some(wanted) = self.wanted.get(&pair) else { return drop(self.moves.remove(&pair)) };
-            let (offered, asked, proxy) = (wanted.publisher.clone(), wanted.subscriber.clone(), wanted.proxy.clone());
-            let ways = self.ways(pair, &offered, &asked, &proxy);
-            if let Some(wanted) = self.wanted.get_mut(&pair) {
-                wanted.candidates.clone_from(&ways);
-            }
-            let there = ways.first().is_some_and(|way| way.place == proxy.place);
-            if let Some(moving) = self.moves.get_mut(&pair) {
-                (moving.ways, moving.stage) = (ways, Stage::Waiting(now + RETRY));
-            }
-            if there {
-                self.try_move(pair);
-            }
-        }
-    }
 }
-
-/// Samples that a move can hold at least, whatever the depth of the queue.
-const LEAST_HELD: usize = 1024;
 
 fn provenance(proxy: &Proxy, last_seq: u64, node: NodeId) -> Provenance {
     let Proxy { selection, picture, .. } = *proxy;
     Provenance { selection, picture, from: selection.first_after(last_seq), node }
-}
-
-/// Which samples arrive at a subscriber by a channel.
-fn wanted_of(channel: &Channel) -> Selection {
-    channel.provenance().map_or(Selection::ALL, |provenance| provenance.selection)
-}
-
-fn place(channel: &Channel) -> Option<&Place> {
-    channel.proxied.as_ref().map(|proxied| &proxied.place)
-}
-
-fn open_place(wanted: &Wanted) -> Option<Place> {
-    match &wanted.progress {
-        Progress::Open(channel) => place(channel).cloned(),
-        _ => None,
-    }
 }

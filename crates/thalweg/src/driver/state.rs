@@ -3,7 +3,7 @@
 use super::commands::Administration;
 use super::control::Command;
 use super::{Fetches, FlowNews, Questions, Readers, Senders};
-use crate::channel::flow::Batching;
+use crate::channel::flow::Sending;
 use crate::control::directory::Directory;
 use crate::control::local::Users;
 use crate::control::{Direction, Document, NodeId, PortId};
@@ -41,7 +41,7 @@ pub(crate) struct NodeState {
     document: Mutex<Arc<Document>>,
     directory: Mutex<Directory>,
     #[allow(clippy::type_complexity)]
-    outlets: Mutex<BTreeMap<PortId, (Arc<dyn AnyOutlet>, Option<Batching>)>>,
+    outlets: Mutex<BTreeMap<PortId, (Arc<dyn AnyOutlet>, Sending)>>,
     inlets: Mutex<BTreeMap<PortId, Arc<dyn AnyInlet>>>,
     /// What ports ask for all their channels.
     priorities: Mutex<BTreeMap<PortId, PrioritySettings>>,
@@ -133,8 +133,8 @@ impl NodeState {
         locked(&self.priorities).insert(port, priority);
     }
 
-    pub fn add_outlet(&self, port: PortId, outlet: Arc<dyn AnyOutlet>, batching: Option<Batching>) {
-        locked(&self.outlets).insert(port, (outlet, batching));
+    pub fn add_outlet(&self, port: PortId, outlet: Arc<dyn AnyOutlet>, sending: Sending) {
+        locked(&self.outlets).insert(port, (outlet, sending));
     }
     pub fn remove_outlet(&self, port: PortId) {
         self.take_administration(port);
@@ -143,7 +143,7 @@ impl NodeState {
             self.release_name(&outlet.info().name);
         }
     }
-    pub fn outlet(&self, port: PortId) -> Option<(Arc<dyn AnyOutlet>, Option<Batching>)> {
+    pub fn outlet(&self, port: PortId) -> Option<(Arc<dyn AnyOutlet>, Sending)> {
         locked(&self.outlets).get(&port).cloned()
     }
     pub fn outlets(&self) -> Vec<Arc<dyn AnyOutlet>> {

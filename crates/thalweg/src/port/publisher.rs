@@ -3,6 +3,7 @@
 use super::monitor::Monitor;
 use super::{AnyOutlet, Channel, Outcome, Outlet, Published};
 use crate::admin::bottle::Bottle;
+use crate::channel::bucket::Limit;
 use crate::channel::flow::Batching;
 use crate::codec::{Message, Plain, Raw};
 use crate::error::{Error, Result};
@@ -84,7 +85,14 @@ impl<M: Message> PublisherBuilder<M> {
     }
     /// Lets small samples leave together on stream carriers: more per second, each later by up to `within`.
     pub fn batching(mut self, batching: Batching) -> Self {
-        self.request.batching = Some(batching);
+        self.request.sending.batching = Some(batching);
+        self
+    }
+    /// On each channel at most this leaves; what is more waits in the channel's queue, and large samples leave piece by piece.
+    /// With [`PublisherBuilder::batching`], small samples that wait leave together. `publish` then only hands over: for
+    /// alarms, events and bulk beside continuous data (V-07). Not for `local` and `shm`. Default: no limit.
+    pub fn limit(mut self, limit: Limit) -> Self {
+        self.request.sending.limit = Some(limit);
         self
     }
     /// Attaches a monitor to the output: it sees every sample that goes out.

@@ -85,6 +85,14 @@ pub fn judge(both: &Both<'_>, watched: Duration, found: &mut Diagnosis) -> Strin
     }
     found.line("sent", format!("{}{}, {} wait", sent.now, rate(*sent), seen.waiting));
     found.line("received", format!("{}{}, lost {}", received.now, rate(*received), lost.now));
+    if taken.1.acknowledgements > 0 || out.1.repaired > 0 {
+        let (acknowledged, repeated) = (out.1.acknowledgements, out.1.repaired);
+        let (came, skipped) = (taken.1.repaired, taken.1.skipped);
+        let text = format!(
+            "{repeated} datagrams repeated, {came} samples came by that, {skipped} given up, {acknowledged} acknowledgements"
+        );
+        found.line("repaired", text);
+    }
     if seen.starved > 0 {
         found.line("processor", format!("the receiving thread waited for one {} % of the time", seen.starved));
     }

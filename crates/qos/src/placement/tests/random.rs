@@ -160,3 +160,39 @@ proptest! {
         }
     }
 }
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+    #[test]
+    fn absurd_quantities_end_in_an_answer(mut system in system(), odd in prop::collection::vec((0_usize..12, 0_usize..8), 1..6)) {
+        for (what, at) in odd {
+            let (topic, link, wanted) = (at % system.topics.len(), at % system.links.len(), at % system.subscribers.len());
+            match what {
+                0 => system.topics[topic].size = u64::MAX,
+                1 => system.topics[topic].rate = 1e-300,
+                2 => system.topics[topic].rate = 1e300,
+                3 => system.topics[topic].cpu_send = u64::MAX,
+                4 => system.links[link].rate = 0,
+                5 => system.links[link].rate = u64::MAX,
+                6 => system.links[link].background = u64::MAX,
+                7 => (system.links[link].mtu, system.links[link].overhead) = (1, u64::MAX),
+                8 => system.subscribers[wanted].scale = u32::MAX,
+                9 => system.subscribers[wanted].deadline = Some(0),
+                10 => system.nodes[at % 3].proxy_capacity = Some(0.0),
+                _ => system.subscribers[wanted].scaled_size = Some(0),
+            }
+        }
+        let graph = Network::new(&system);
+        let problem = Problem::new(&system, &graph);
+        let places: Vec<Vec<usize>> = problem.groups.iter().map(|group| problem.places(group)).collect();
+        let mut answers = vec![outcome(&system)];
+        if places.iter().all(|places| !places.is_empty()) {
+            answers.push(large(&problem, places, &Effort::default(), &mut Still));
+        }
+        for found in answers {
+            prop_assert_eq!(found.value.is_some(), matches!(found.status, Status::Optimal | Status::Feasible));
+            prop_assert!(found.value.is_none_or(|value| !value.is_nan()) && found.bound.is_none_or(|bound| !bound.is_nan()));
+            prop_assert!(found.conflicts.iter().all(|conflict| !conflict.needs.is_nan() && !conflict.has.is_nan()));
+        }
+    }
+}

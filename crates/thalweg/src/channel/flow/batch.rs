@@ -32,7 +32,7 @@ impl Flow {
     }
 
     pub(super) fn offer_batched(self: &Arc<Self>, message: &Outgoing<'_>) -> Outcome {
-        let Some(batching) = self.settings.batching else { return Outcome::NotConnected };
+        let Some(batching) = self.settings.sending.batching else { return Outcome::NotConnected };
         let mut batch = self.batch.lock();
         let size = HEADER + message.payload().len();
         if batch.len() + size > batch.capacity() && !self.flush(&mut batch, self.settings.policy.patience()) {

@@ -24,7 +24,7 @@ impl Flow {
     pub fn move_to(&self, own: Option<Arc<Own>>) {
         let handed_over = own.is_some();
         let previous = std::mem::replace(&mut *self.own.lock(), own);
-        self.right.hand_over_always(handed_over);
+        self.right.hand_over_always(handed_over || self.bucket.is_some());
         if let Some(previous) = previous {
             previous.leave();
         }

@@ -40,6 +40,11 @@ impl Passage {
         Self { handover: PiMutex::new(handover), old_ended, told, last: AtomicU64::new(0), taken_over }
     }
 
+    /// Whether the new flow has taken over.
+    pub fn is_taken_over(&self) -> bool {
+        self.told.load(Ordering::Relaxed)
+    }
+
     /// The old flow ended: the new one takes over with its next sample.
     pub fn end_old(&self) {
         self.old_ended.store(true, Ordering::Relaxed);

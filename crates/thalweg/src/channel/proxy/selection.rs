@@ -5,6 +5,7 @@ use qos::Scale;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
+use std::time::Duration;
 
 /// `part` of every `whole` samples, spread evenly: sample `s` is selected if `⌊s·part/whole⌋ ≠ ⌊(s−1)·part/whole⌋`.
 /// Of any `whole` samples in a row exactly `part` are. Every n-th is 1 of n: those with `s mod n == 0`.
@@ -53,7 +54,7 @@ impl Selection {
         if part == 0 || part > whole {
             return Err(SelectionError(format!("{part}/{whole}")));
         }
-        let common = common_divisor(part, whole);
+        let common = common_divisor(part.into(), whole.into()) as u32;
         Ok(Self { part: part / common, whole: whole / common })
     }
 
@@ -65,6 +66,22 @@ impl Selection {
     /// … of so many, in lowest terms.
     pub fn whole(self) -> u32 {
         self.whole
+    }
+
+    /// What makes this rate (thousandths of a hertz) of samples that come once in a `period`: all, where they are not faster.
+    pub fn of_rate(millihertz: u64, period: Duration) -> Self {
+        const UNIT: u128 = 1_000_000_000_000; // nanoseconds in a thousandth of a hertz's period
+        let part = u128::from(millihertz).saturating_mul(period.as_nanos());
+        let common = common_divisor(part, UNIT).max(1);
+        let (mut part, mut whole) = (part / common, UNIT / common);
+        if part >= whole {
+            return Self::ALL;
+        }
+        // What does not fit is rounded, by less than one in a thousand million.
+        while whole > u128::from(u32::MAX) {
+            (part, whole) = (part / 2, whole / 2);
+        }
+        Self::rate(part.max(1) as u32, whole as u32).unwrap_or(Self::ALL)
     }
 
     /// Whether every sample is selected.
@@ -115,7 +132,7 @@ impl Selection {
     }
 }
 
-fn common_divisor(a: u32, b: u32) -> u32 {
+fn common_divisor(a: u128, b: u128) -> u128 {
     if b == 0 { a } else { common_divisor(b, a % b) }
 }
 
@@ -213,6 +230,16 @@ mod tests {
             let selection = Selection::rate(part, whole).unwrap();
             prop_assert_eq!(selection.to_string().parse(), Ok(selection));
         }
+    }
+
+    #[test]
+    fn a_rate_in_hertz_is_one_of_samples_where_the_period_is_known() {
+        let of = |millihertz, period| Selection::of_rate(millihertz, Duration::from_nanos(period)).to_string();
+        assert_eq!(of(8000, 100_000_000), "4/5"); // 8 of 10 Hz, U-34
+        assert_eq!([of(10_000, 100_000_000), of(20_000, 100_000_000)], ["1", "1"]);
+        assert!(Selection::of_rate(1, Duration::from_nanos(1)).factor() > 1e9, "rounded, and not to nothing");
+        let exact = Selection::of_rate(1_000_003, Duration::from_nanos(999_983));
+        assert!((exact.factor() - 1e12 / (1_000_003.0 * 999_983.0)).abs() < 1e-6);
     }
 
     #[test]

@@ -254,7 +254,7 @@ impl Asking {
 
     fn dial(&self, route: &Route, question: &Question) -> io::Result<Socket> {
         let mut socket = Socket::from(connect(route)?);
-        super::mark_low(&socket);
+        super::make_low(&socket);
         if !linux::poll::wait_writable(&socket, Some(self.asked.timeout))? {
             return Err(io::ErrorKind::TimedOut.into());
         }

@@ -168,7 +168,7 @@ impl Server {
     fn take_arrivals(&mut self) {
         self.intake.waker.clear();
         for answer in std::mem::take(&mut *self.intake.arrivals.lock()) {
-            super::mark_low(&answer.stream);
+            super::make_low(&answer.stream);
             let at = self.answers.iter().position(Option::is_none).unwrap_or(self.answers.len());
             if self.poller.add(answer.stream.as_fd(), at as u64, Readiness::OUT).is_err() {
                 self.intake.open.fetch_sub(1, Ordering::Relaxed);

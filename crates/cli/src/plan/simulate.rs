@@ -1,0 +1,126 @@
+//! A plan in virtual time: the worst that is seen beside each bound.
+
+use crate::failure::{Failure, Result};
+use crate::output::table;
+use qos::contract::System;
+use qos::plan::{Model, Plan};
+use qos::show_time;
+use qos::simulate::{Pattern, Run, Seen, planned, simulate, worst};
+use serde::Serialize;
+use std::time::Duration;
+
+/// Most events of one run, so that it ends within seconds.
+const EVENTS: u64 = 5_000_000;
+/// Pairs that runs are aimed at, one by one, and events of each of these.
+const AIMED: usize = 200;
+const AIMED_EVENTS: u64 = 50_000;
+
+/// What a simulation showed.
+#[derive(Debug, Serialize)]
+pub struct Simulation {
+    seed: u64,
+    seconds: f64,
+    /// A run had too many events and ended before its time.
+    cut: bool,
+    /// Channels of which a sample was later than its bound.
+    broken: usize,
+    /// Median of bound ÷ the worst that was seen.
+    tightness: Option<f64>,
+    channels: Vec<Row>,
+}
+
+/// A channel.
+#[derive(Debug, Serialize)]
+struct Row {
+    topic: String,
+    publisher: String,
+    subscriber: String,
+    samples: u64,
+    mean_us: Option<f64>,
+    max_us: Option<f64>,
+    bound_us: Option<f64>,
+    holds: bool,
+}
+
+/// Simulates `plan` for so long under each pattern of release, and aimed at each channel for as long as it takes.
+pub fn run(system: &System, plan: &Plan, duration: Duration, seed: u64) -> Result<Simulation> {
+    if plan.model != Model::Bound {
+        let said = format!("--simulate checks the bounds of the model bound, not {}; leave --model out", plan.model);
+        return Err(Failure::Usage(said));
+    }
+    let (stages, pairs) = planned(system, plan);
+    let duration = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+    let longest = system.topics.iter().map(|topic| topic.period.saturating_add(topic.jitter)).max().unwrap_or(0);
+    let plain = Run { pattern: Pattern::Synchronous, seed, duration, events: EVENTS };
+    let patterns = [Pattern::Synchronous, Pattern::RandomPhases, Pattern::Late];
+    let runs = patterns.map(|pattern| simulate(system, &stages, &Run { pattern, ..plain }));
+    let mut seen = runs.iter().fold(Seen::default(), Seen::and);
+    let cut = seen.cut;
+    if stages.pairs.len() <= AIMED {
+        let aimed = Run { duration: longest.saturating_mul(4).min(duration), events: AIMED_EVENTS, ..plain };
+        seen = seen.and(&worst(system, &stages, &aimed, 4));
+    }
+    let rows: Vec<Row> = plan.channels.iter().zip(pairs).map(|(channel, pair)| row(channel, pair, &seen)).collect();
+    let mut ratios: Vec<f64> = rows.iter().filter_map(|row| Some(row.bound_us? / row.max_us?)).collect();
+    ratios.sort_by(f64::total_cmp);
+    Ok(Simulation {
+        seed,
+        seconds: duration as f64 / 1e9,
+        cut,
+        broken: rows.iter().filter(|row| !row.holds).count(),
+        tightness: ratios.get(ratios.len() / 2).copied(),
+        channels: rows,
+    })
+}
+
+fn row(channel: &qos::plan::Channel, pair: Option<usize>, seen: &Seen) -> Row {
+    let seen = pair.and_then(|pair| seen.pairs.get(pair)).copied().filter(|seen| seen.count > 0);
+    let max_us = seen.map(|seen| seen.max as f64 / 1e3);
+    Row {
+        topic: channel.topic.clone(),
+        publisher: channel.publisher.clone(),
+        subscriber: channel.subscriber.clone(),
+        samples: seen.map_or(0, |seen| seen.count),
+        mean_us: seen.map(|seen| seen.sum as f64 / seen.count as f64 / 1e3),
+        max_us,
+        bound_us: channel.bound_us,
+        // A billionth for the sum of a bound's terms in µs.
+        holds: max_us.zip(channel.bound_us).is_none_or(|(max, bound)| max <= bound * (1.0 + 1e-9)),
+    }
+}
+
+impl Simulation {
+    /// For people.
+    pub fn text(&self) -> String {
+        let time = |us: Option<f64>| us.map_or("-".to_owned(), show_time);
+        let row = |row: &Row| {
+            let ratio = row.bound_us.zip(row.max_us).map(|(bound, max)| format!("{:.2}", bound / max));
+            let ratio = if row.holds { ratio.unwrap_or("-".to_owned()) } else { "BROKEN".to_owned() };
+            let names = [row.topic.clone(), row.publisher.clone(), row.subscriber.clone(), row.samples.to_string()];
+            names.into_iter().chain([time(row.mean_us), time(row.max_us), time(row.bound_us), ratio]).collect()
+        };
+        let headers = [
+            ("topic", '<'),
+            ("from", '<'),
+            ("to", '<'),
+            ("samples", '>'),
+            ("mean", '>'),
+            ("worst seen", '>'),
+            ("bound", '>'),
+            ("bound / seen", '>'),
+        ];
+        let rows: Vec<Vec<String>> = self.channels.iter().map(row).collect();
+        let cut = if self.cut { ", ended early: too many events" } else { "" };
+        let verdict = match self.broken {
+            0 => "every bound holds".to_owned(),
+            n => format!("{n} bounds do NOT hold: please report it"),
+        };
+        let head = format!("simulated {} s, seed {}{cut}: {verdict}", self.seconds, self.seed);
+        format!("{head}\n\n{}", table(&headers, &rows))
+    }
+
+    /// Exit code 1 where a bound is broken.
+    pub fn answer(&self) -> Result {
+        if self.broken == 0 { Ok(()) } else { Err(Failure::No(format!("{} bounds do not hold", self.broken))) }
+    }
+}
