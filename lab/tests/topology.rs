@@ -174,7 +174,7 @@ fn why_a_part_failed_is_told() {
     let mut part = Part::start(&lab, Place::default(), "clown", &json!({})).unwrap();
     let said = part.hear::<Value>(&lab, LONG).unwrap_err().to_string();
     assert!(said.contains("role \"clown\" is none"), "{said}");
-    let nowhere = Place { namespace: Some("no-such-namespace".into()), processors: vec![] };
+    let nowhere = Place { namespace: Some("no-such-namespace".into()), processors: vec![], nice: 0 };
     let said = Part::start(&lab, nowhere, "echo", &json!({})).unwrap().hear::<Value>(&lab, LONG).unwrap_err();
     assert!(matches!(&said, Error::System(text) if text.contains("no-such-namespace")), "{said}");
 }
