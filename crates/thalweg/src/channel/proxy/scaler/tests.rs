@@ -63,7 +63,8 @@ fn a_picture_that_fits_stays_as_it_is() {
 #[test]
 fn headers_that_lie_are_told() {
     let fine = image("rgb8", (8, 8), 3, 0, |_, _| vec![1, 2, 3]);
-    let lies: [(fn(&mut Image), &str); 6] = [
+    type Lie = fn(&mut Image);
+    let lies: [(Lie, &str); 6] = [
         (|i| i.height = 9, "it has 192"),
         (|i| i.step = 20, "rows of 24"),
         (|i| (i.width, i.height) = (40_000, 30_000), "pixels"),
