@@ -171,7 +171,7 @@ impl Sender {
         }
     }
 
-    /// Whether a further message has to wait. One member of several that says nothing for [`PRESENT_NS`] holds up nobody:
+    /// Whether a further message has to wait. One member of several that says nothing for `PRESENT_NS` holds up nobody:
     /// the oldest message is given up instead, and it is told when it comes back.
     pub fn is_full(&self, now_ns: u64) -> bool {
         let full = self.sent.len() >= self.settings.window && !self.settings.drops_oldest;
