@@ -11,6 +11,7 @@
 //! | `refusal` | why not all fits |
 //! | `offers` | what would fit, tried |
 //! | `edit` | changes of a contract |
+//! | [`rewrite`] | changes made in the text of a contract |
 //! | `text` | the plan file |
 //! | `difference` | what changed between two plans |
 //!
@@ -24,6 +25,7 @@ mod means;
 mod model;
 mod offers;
 mod refusal;
+mod rewrite;
 mod text;
 mod ways;
 
@@ -31,6 +33,7 @@ pub use difference::{Change, differences};
 pub use edit::FileChange;
 pub use make::make;
 pub use model::Model;
+pub use rewrite::rewrite;
 
 use crate::Class;
 use serde::{Deserialize, Serialize};

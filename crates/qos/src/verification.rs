@@ -5,14 +5,17 @@
 //! |---|---|
 //! | `find` | which live channel is which of the plan's |
 //! | `judge` | kept, at risk, broken, or not to be known |
+//! | `measured` | what a contract has to say to be as it was measured |
 //! | `suspects` | links that all late channels cross, and no other |
 
 mod find;
 mod judge;
+mod measured;
 mod suspects;
 
 pub use find::{Found, Live, find};
 pub use judge::{AT_RISK, Judged};
+pub use measured::{Measured, measured};
 pub use suspects::suspects;
 
 use crate::plan::{Channel, Plan};
