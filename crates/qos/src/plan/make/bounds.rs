@@ -1,7 +1,7 @@
 //! Bounds of processors and links together.
 
 use super::means::Delay;
-use super::{Model, Term, ways};
+use super::ways;
 use crate::Class;
 use crate::analysis::end_to_end::{self, Bound, Where};
 use crate::analysis::stages::{Pair, Place, Role, Step};
@@ -9,6 +9,7 @@ use crate::assignment::{Assignment, assign, fifo_priority};
 use crate::contract::System;
 use crate::network::Network;
 use crate::placement::Placed;
+use crate::plan::{Model, Term};
 use std::collections::HashMap;
 
 /// Most analyses for one assignment of classes.
