@@ -15,6 +15,7 @@ mod quantity;
 pub mod simulate;
 #[cfg(feature = "placement")]
 pub mod testing;
+pub mod verification;
 
 pub use policy::{
     Class, Contradiction, DestinationOrder, Durability, Filter, Liveliness, LivelinessKind, Mismatch, Ownership, Place,

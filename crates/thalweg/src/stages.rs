@@ -22,10 +22,14 @@
 //! `local` have no stages.
 
 mod figures;
+mod lateness;
 mod record;
 
 pub use figures::{Figures, StagesReport, wire_us};
+pub(crate) use lateness::Arrived;
+pub use lateness::{LateAfter, LatenessReport, Latest};
 
+use lateness::Since;
 use linux::lock::PiMutex;
 use record::Record;
 use std::cell::Cell;
@@ -116,6 +120,27 @@ impl Stages {
             Some(mut record) => took.iter().for_each(|(stage, ns)| record.add(*stage, *ns)),
             None => drop(self.missed.fetch_add(1, Relaxed)),
         }
+    }
+
+    /// The same of a sample that was just delivered, and how late it was.
+    pub fn note_arrived(&self, took: &[(Stage, u64)], arrived: &Arrived) {
+        let Some(record) = self.record.get() else { return };
+        match record.try_lock() {
+            Some(mut record) => {
+                took.iter().for_each(|(stage, ns)| record.add(*stage, *ns));
+                record.since.arrive(took, arrived);
+            }
+            None => drop(self.missed.fetch_add(1, Relaxed)),
+        }
+    }
+
+    /// How late samples were since this was asked last; from now on those count as late that are later than so many
+    /// nanoseconds by the clocks of both ends. Begins to measure where nobody did.
+    pub fn take_lateness(&self, after_ns: i64) -> Since {
+        if self.every.load(Relaxed) == 0 {
+            self.measure(1);
+        }
+        self.record.get_or_init(Default::default).lock().since.take(after_ns)
     }
 
     /// What was measured so far. `None`: nobody asked.

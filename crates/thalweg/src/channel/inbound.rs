@@ -302,7 +302,7 @@ impl Inbound {
             count(&self.channel, meta.seq, taken.len(), self.accept.counters().lost);
             let info = info(&self.channel, meta.seq, meta.stamp_ns, linux::clock::monotonic_ns());
             trace::step(trace::Step::Deliver);
-            let measured = self.channel.stages.measures(meta.seq);
+            let (measured, size) = (self.channel.stages.measures(meta.seq), taken.len());
             if self.inlet.keeps() {
                 let payload = Payload::Shared(ring.keep(taken));
                 self.channel.gate.deliver(self.inlet.as_ref(), Delivery { info, payload });
@@ -312,7 +312,7 @@ impl Inbound {
                 ring.give_back(taken);
             }
             if measured {
-                note_stages(&self.channel, &info, None);
+                note_stages(&self.channel, &info, size, None);
             }
         }
         if delivered > 0 {
@@ -359,7 +359,7 @@ fn deliver_from(
     let arrived = from.filter(|_| measured).and_then(linux::socket::arrived_ns);
     channel.gate.deliver(inlet, Delivery { info, payload: Payload::Bytes(message) });
     if measured {
-        note_stages(channel, &info, arrived);
+        note_stages(channel, &info, message.len(), arrived);
     }
     1
 }

@@ -46,15 +46,16 @@ pub fn draw(pen: &mut Pen, plan: &Plan, [x, y]: [f64; 2]) {
 
 fn draw_channel(pen: &mut Pen, channel: &Channel, [x, y]: [f64; 2]) {
     let Channel { topic, publisher, subscriber, .. } = channel;
-    pen.text([x, y], topic, Style { bold: true, ..Style::default() });
     let words = format!("{publisher} → {subscriber}, {}", channel.class);
-    let beside = x + 16.0 + 7.2 * topic.chars().count() as f64;
-    pen.text([beside, y], &words, Style { colour: GREY, size: 11.0, ..Style::default() });
+    pen.entitled([x, y], topic, &words, GREY);
     let part = used(channel);
     let top = y + 6.0;
     pen.rect([x, top], [BAR, 11.0], Style { colour: "#f0f2f4", ..Style::default() });
+    if part.is_infinite() {
+        pen.rect([x, top], [BAR, 11.0], Style { colour: colour(part), ..Style::default() });
+    }
     let mut left = x;
-    for ((colour, _), of) in PARTS.iter().zip(parts(channel)) {
+    for ((colour, _), of) in PARTS.iter().zip(parts(channel)).filter(|_| part.is_finite()) {
         let width = BAR * part.min(1.0) * of;
         pen.rect([left, top], [width, 11.0], Style { colour, ..Style::default() });
         left += width;

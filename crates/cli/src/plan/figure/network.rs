@@ -11,6 +11,8 @@ use qos::show_bit_rate;
 const NAMED: usize = 4;
 /// The two directions of a link are so far from its middle.
 const APART: f64 = 4.0;
+/// What carries nothing.
+const IDLE: &str = "#c3c8ce";
 /// Above so many links, their names and loads would cover each other: they are shown when one points at a line.
 const LABELLED: usize = 40;
 
@@ -55,24 +57,41 @@ fn draw_link(pen: &mut Pen, [a, b]: [[f64; 2]; 2], both: &[&Link], name: Option<
     let aside = [-along[1], along[0]];
     for (index, direction) in both.iter().enumerate() {
         let sign = if index == 0 { 1.0 } else { -1.0 };
-        let beside = |point: [f64; 2], by: f64| [point[0] + sign * by * aside[0], point[1] + sign * by * aside[1]];
+        let aside = aside.map(|part| sign * part);
         let (from, to) = if index == 0 { (a, b) } else { (b, a) };
-        let ends = [beside(from, APART), beside(to, APART)];
-        let (colour, width) = (colour(direction.utilisation), 1.5 + 4.0 * direction.utilisation.min(1.0));
+        let ends = [beside(from, aside, APART), beside(to, aside, APART)];
+        let idle = direction.utilisation <= 0.0;
+        let (colour, width) = if idle {
+            (IDLE, 1.5)
+        } else {
+            (colour(direction.utilisation), 1.5 + 4.0 * direction.utilisation.min(1.0))
+        };
         pen.line(ends, colour, width, &load(direction));
-        let at = |part: f64| [0, 1].map(|i| ends[0][i] + part * (ends[1][i] - ends[0][i]));
-        arrow(pen, at(0.62), along.map(|part| sign * part), colour);
-        if name.is_some() {
-            let words = percent(direction.utilisation);
+        let tip = [0, 1].map(|i| ends[0][i] + 0.72 * (ends[1][i] - ends[0][i]));
+        arrow(pen, tip, along.map(|part| sign * part), colour);
+        if name.is_some() && !idle {
             let style = Style { size: 11.0, bold: direction.utilisation > 0.8, anchor: "middle", colour };
-            let [x, y] = beside(at(0.62), 15.0);
-            pen.text([x, y + 4.0], &words, style);
+            words_beside(pen, tip, aside, &percent(direction.utilisation), style);
         }
     }
     if let Some(name) = name {
-        let (x, y) = ((a[0] + b[0]) / 2.0, (a[1] + b[1]) / 2.0);
-        pen.text([x, y + 4.0], name, Style { size: 11.0, anchor: "middle", colour: GREY, ..Style::default() });
+        let middle = [(a[0] + b[0]) / 2.0, (a[1] + b[1]) / 2.0];
+        // Above the line; at one that stands, on its right.
+        let up = if aside[1].abs() > 0.2 { -aside[1].signum() } else { aside[0].signum() };
+        let style = Style { size: 11.0, anchor: "middle", colour: GREY, ..Style::default() };
+        words_beside(pen, beside(middle, aside, up * APART), aside.map(|part| up * part), name, style);
     }
+}
+
+fn beside([x, y]: [f64; 2], [dx, dy]: [f64; 2], by: f64) -> [f64; 2] {
+    [x + by * dx, y + by * dy]
+}
+
+/// Words so far from a point of a line, in a direction, that they do not cover it.
+fn words_beside(pen: &mut Pen, point: [f64; 2], aside: [f64; 2], words: &str, style: Style) {
+    let half = [3.0 * words.chars().count() as f64, 5.0];
+    let [x, y] = beside(point, aside, 7.0 + half[0] * aside[0].abs() + half[1] * aside[1].abs());
+    pen.text([x, y + 4.0], words, style);
 }
 
 fn arrow(pen: &mut Pen, [x, y]: [f64; 2], [dx, dy]: [f64; 2], colour: &str) {

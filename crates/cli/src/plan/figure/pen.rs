@@ -71,6 +71,15 @@ impl Pen {
         ));
     }
 
+    /// A bold title, and words of another colour after it.
+    pub fn entitled(&mut self, [x, y]: [f64; 2], title: &str, words: &str, colour: &str) {
+        let (title, words) = (escaped(title), escaped(words));
+        self.write(format_args!(
+            "<text x=\"{x:.1}\" y=\"{y:.1}\" font-size=\"12\"><tspan font-weight=\"bold\" fill=\"#1d2127\">{title}</tspan>\
+             <tspan dx=\"10\" font-size=\"11\" fill=\"{colour}\">{words}</tspan></text>"
+        ));
+    }
+
     /// What a colour means; says where the next may stand.
     pub fn key(&mut self, [x, y]: [f64; 2], colour: &str, words: &str) -> [f64; 2] {
         self.rect([x, y - 9.0], [11.0, 11.0], Style { colour, ..Style::default() });
