@@ -67,7 +67,7 @@ fn draw_link(pen: &mut Pen, [a, b]: [[f64; 2]; 2], both: &[&Link], name: Option<
             (colour(direction.utilisation), 1.5 + 4.0 * direction.utilisation.min(1.0))
         };
         pen.line(ends, colour, width, &load(direction));
-        let tip = [0, 1].map(|i| ends[0][i] + 0.72 * (ends[1][i] - ends[0][i]));
+        let tip = [0, 1].map(|i| ends[0][i] + 0.8 * (ends[1][i] - ends[0][i]));
         arrow(pen, tip, along.map(|part| sign * part), colour);
         if name.is_some() && !idle {
             let style = Style { size: 11.0, bold: direction.utilisation > 0.8, anchor: "middle", colour };
@@ -79,7 +79,9 @@ fn draw_link(pen: &mut Pen, [a, b]: [[f64; 2]; 2], both: &[&Link], name: Option<
         // Above the line; at one that stands, on its right.
         let up = if aside[1].abs() > 0.2 { -aside[1].signum() } else { aside[0].signum() };
         let style = Style { size: 11.0, anchor: "middle", colour: GREY, ..Style::default() };
-        words_beside(pen, beside(middle, aside, up * APART), aside.map(|part| up * part), name, style);
+        // Where the line lies, loads stand between it and its name.
+        let apart = if aside[1].abs() > 0.8 { APART + 14.0 } else { APART };
+        words_beside(pen, beside(middle, aside, up * apart), aside.map(|part| up * part), name, style);
     }
 }
 
