@@ -67,7 +67,7 @@ fn nanoseconds(us: f64) -> u64 {
     (us * 10.0).ceil() as u64 * 100
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "placement"))]
 mod tests {
     use super::*;
     use crate::contract::Contract;
