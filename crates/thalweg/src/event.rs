@@ -97,6 +97,18 @@ pub enum Event {
         /// In all.
         total: u64,
     },
+    /// Samples of a channel were lost on the way, or given up because they came too late to be of use. Told at most once a
+    /// second, when what only came in another order has come.
+    SampleLost {
+        /// Publisher's port name.
+        publisher: String,
+        /// Subscriber's port name.
+        subscriber: String,
+        /// How many since this was told last.
+        lost: u64,
+        /// In all.
+        total: u64,
+    },
     /// Samples were rejected: they are of more instances than the subscriber's limit.
     SampleRejected {
         /// Subscriber's port name.
@@ -168,6 +180,9 @@ impl fmt::Display for Event {
             }
             Event::BudgetExceeded { subscriber, late, total } => {
                 write!(f, "{subscriber} got {late} samples later than its latency budget, {total} in all")
+            }
+            Event::SampleLost { publisher, subscriber, lost, total } => {
+                write!(f, "{publisher} → {subscriber} lost {lost} samples on the way, {total} in all")
             }
             Event::SampleRejected { subscriber, rejected, total } => {
                 write!(f, "{subscriber} rejected {rejected} samples of more instances than its limit, {total} in all")

@@ -2,9 +2,12 @@
 //!
 //! Owned by exactly one thread; moving it is sending it, so nothing is lost or reordered when a channel changes threads.
 
+mod lost;
 mod measured;
 mod reliable;
 
+pub(crate) use self::lost::Told;
+use self::lost::tell_loss;
 use self::measured::note_stages;
 use super::accept::Accept;
 use super::fragment::{Reassembly, Refused};
@@ -299,8 +302,9 @@ impl Inbound {
                 continue;
             }
             delivered += 1;
-            count(&self.channel, meta.seq, taken.len(), self.accept.counters().lost);
-            let info = info(&self.channel, meta.seq, meta.stamp_ns, linux::clock::monotonic_ns());
+            let now = linux::clock::monotonic_ns();
+            count(&self.channel, self.inlet.as_ref(), (now, meta.seq), taken.len(), self.accept.counters().lost);
+            let info = info(&self.channel, meta.seq, meta.stamp_ns, now);
             trace::step(trace::Step::Deliver);
             let measured = self.channel.stages.measures(meta.seq);
             if self.inlet.keeps() {
@@ -352,7 +356,7 @@ fn deliver_from(
     if !(new && channel.selection.takes(header.sample)) {
         return 0;
     }
-    count(channel, header.sample, message.len(), accept.counters().lost);
+    count(channel, inlet, (now, header.sample), message.len(), accept.counters().lost);
     trace::step(trace::Step::Deliver);
     let info = info(channel, header.sample, header.stamp_ns, now);
     let measured = channel.stages.measures(header.sample);
@@ -379,10 +383,14 @@ pub(crate) fn info(channel: &Channel, seq: u64, source_ns: u64, received_ns: u64
 }
 
 /// One thread writes a channel's counters: loads and stores, no locked instruction.
-pub(crate) fn count(channel: &Channel, seq: u64, size: usize, lost: u64) {
+#[inline]
+fn count(channel: &Channel, inlet: &dyn AnyInlet, (now, seq): (u64, u64), size: usize, lost: u64) {
     let counters = &channel.counters;
     counters.samples.store(counters.samples.load(Relaxed) + 1, Relaxed);
     counters.bytes.store(counters.bytes.load(Relaxed) + size as u64, Relaxed);
     counters.last_seq.store(seq, Relaxed);
     counters.lost.store(lost, Relaxed);
+    if counters.told.is_less_than(lost) {
+        tell_loss(channel, inlet, now, lost);
+    }
 }

@@ -67,6 +67,7 @@ fn is_about(event: &Event, p: &str, s: &str) -> bool {
         | Event::Unmatched { publisher, subscriber, .. }
         | Event::CarrierFailed { publisher, subscriber, .. }
         | Event::PriorityChanged { publisher, subscriber, .. }
+        | Event::SampleLost { publisher, subscriber, .. }
         | Event::SlowCallback { publisher, subscriber, .. } => publisher == p && subscriber == s,
         Event::Undecodable { subscriber, .. }
         | Event::BudgetExceeded { subscriber, .. }

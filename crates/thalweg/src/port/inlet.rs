@@ -316,6 +316,8 @@ pub(crate) trait AnyInlet: Send + Sync {
     /// Delivers a sample on another thread: a polled port's owner finds it in the mailbox.
     fn deliver_elsewhere(&self, delivery: Delivery<'_>);
     fn info(&self) -> &PortInfo;
+    /// Where its owner is told what happens.
+    fn events(&self) -> &Events;
     /// Delivered samples are kept for later, not shown to a callback at once.
     fn keeps(&self) -> bool;
     fn channels(&self) -> &Mutex<Vec<Arc<Channel>>>;
@@ -378,6 +380,9 @@ impl<M: Message> AnyInlet for Inlet<M> {
     }
     fn info(&self) -> &PortInfo {
         &self.info
+    }
+    fn events(&self) -> &Events {
+        &self.events
     }
     fn keeps(&self) -> bool {
         matches!(self.sink, Sink::Mailbox)

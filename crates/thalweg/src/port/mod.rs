@@ -31,6 +31,7 @@ pub use subscriber::{Mode, Subscriber, SubscriberBuilder};
 
 use crate::carrier::{Interrupt, SharedSocket};
 use crate::channel::flow::Flow;
+use crate::channel::inbound::Told;
 use crate::channel::proxy::{Gate, Provenance, Proxied, Selection};
 use crate::control::{NodeId, PortId};
 use crate::stages::{Measured, Stages, StagesReport};
@@ -249,6 +250,8 @@ pub struct Counters {
     pub skipped: AtomicU64,
     /// Acknowledgements sent (the same).
     pub acknowledgements: AtomicU64,
+    /// What the subscriber's owner was told of the lost ones.
+    pub(crate) told: Told,
 }
 
 /// A channel's state as tools show it.
@@ -295,7 +298,7 @@ pub struct ChannelReport {
 impl Channel {
     /// Where the time of its samples went, if that is measured.
     pub(crate) fn stages_report(&self, end: &str) -> Option<StagesReport> {
-        let Measured { every, missed, stages } = self.stages.figures()?;
+        let Measured { every, missed, stages } = self.stages.figures(linux::clock::monotonic_ns())?;
         Some(StagesReport {
             topic: self.topic.clone(),
             publisher: self.publisher_name.clone(),

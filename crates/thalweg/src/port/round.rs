@@ -134,9 +134,10 @@ impl<M: Message> Round<'_, M> {
                 waiting |= ring.reader_waits();
             }
             if let Some(offered) = offered {
-                let (publish, send) = (offered.saturating_sub(self.now), since(offered));
+                let now = linux::clock::monotonic_ns();
+                let (publish, send) = (offered.saturating_sub(self.now), now.saturating_sub(offered));
                 let took = [(Stage::Publish, publish), (Stage::Queue, 0), (Stage::Send, send)];
-                entry.channel.stages.note(&took);
+                entry.channel.stages.note(now, &took);
             }
             self.count(&entry.channel, outcome, size);
         }
@@ -179,11 +180,13 @@ impl<M: Message> Round<'_, M> {
         }
         message.offered = linux::clock::monotonic_ns();
         let outcome = flow.offer(message);
-        let (publish, send) = (message.offered.saturating_sub(self.now), since(message.offered));
+        let now = linux::clock::monotonic_ns();
+        let (publish, send) = (message.offered.saturating_sub(self.now), now.saturating_sub(message.offered));
+        let took = [(Stage::Publish, publish), (Stage::Queue, 0), (Stage::Send, send)];
         match outcome {
-            Outcome::Sent => channel.stages.note(&[(Stage::Publish, publish), (Stage::Queue, 0), (Stage::Send, send)]),
+            Outcome::Sent => channel.stages.note(now, &took),
             // The flow's thread notes the rest.
-            Outcome::Queued | Outcome::DroppedOldest => channel.stages.note(&[(Stage::Publish, publish)]),
+            Outcome::Queued | Outcome::DroppedOldest => channel.stages.note(now, &took[..1]),
             _ => {}
         }
         outcome
@@ -206,11 +209,6 @@ impl<M: Message> Round<'_, M> {
         }
         (self.each)(channel, outcome);
     }
-}
-
-/// Nanoseconds from `then` until now.
-fn since(then: u64) -> u64 {
-    linux::clock::monotonic_ns().saturating_sub(then)
 }
 
 /// Waits for room in a ring, at most `patience`.

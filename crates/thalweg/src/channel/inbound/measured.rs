@@ -19,5 +19,5 @@ pub(super) fn note_stages(channel: &Channel, info: &SampleInfo, arrived: Option<
     add(Stage::Receive, arrived.map(|arrived| info.received_ns.saturating_sub(arrived)));
     add(Stage::Transit, info.latency_ns());
     add(Stage::Total, info.latency_ns().map(|_| end.saturating_sub(info.source_ns)));
-    channel.stages.note(took.get(..count).unwrap_or_default());
+    channel.stages.note(end, took.get(..count).unwrap_or_default());
 }
