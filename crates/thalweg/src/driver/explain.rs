@@ -71,6 +71,7 @@ fn is_about(event: &Event, p: &str, s: &str) -> bool {
         | Event::SlowCallback { publisher, subscriber, .. } => publisher == p && subscriber == s,
         Event::Undecodable { subscriber, .. }
         | Event::BudgetExceeded { subscriber, .. }
+        | Event::InstanceChanged { subscriber, .. }
         | Event::SampleRejected { subscriber, .. } => subscriber == s,
         Event::DeadlineMissed { port, .. } => port == p || port == s,
         Event::LivelinessChanged { publisher, .. } => publisher == p,

@@ -316,8 +316,6 @@ pub(crate) trait AnyInlet: Send + Sync {
     /// Delivers a sample on another thread: a polled port's owner finds it in the mailbox.
     fn deliver_elsewhere(&self, delivery: Delivery<'_>);
     fn info(&self) -> &PortInfo;
-    /// Where its owner is told what happens.
-    fn events(&self) -> &Events;
     /// Delivered samples are kept for later, not shown to a callback at once.
     fn keeps(&self) -> bool;
     fn channels(&self) -> &Mutex<Vec<Arc<Channel>>>;
@@ -370,6 +368,9 @@ impl<M: Message> AnyInlet for Inlet<M> {
         if !self.polled {
             return self.deliver(delivery);
         }
+        if !self.takes(&delivery.info, &delivery.payload) {
+            return;
+        }
         if let Some(histories) = &self.histories {
             histories.keep_arrived(&delivery.info, &delivery.payload);
         }
@@ -380,9 +381,6 @@ impl<M: Message> AnyInlet for Inlet<M> {
     }
     fn info(&self) -> &PortInfo {
         &self.info
-    }
-    fn events(&self) -> &Events {
-        &self.events
     }
     fn keeps(&self) -> bool {
         matches!(self.sink, Sink::Mailbox)

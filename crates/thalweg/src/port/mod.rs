@@ -2,6 +2,7 @@
 
 mod histories;
 mod inlet;
+mod instance;
 mod joins;
 mod local;
 pub mod monitor;
@@ -17,6 +18,7 @@ mod subscriber;
 
 pub(crate) use histories::{Histories, kept_at_publisher, kept_at_subscriber};
 pub(crate) use inlet::{AnyInlet, Delivery, Inlet, Payload, Sink};
+pub use instance::{Change, InstanceReport, InstanceState};
 pub(crate) use local::LOCAL;
 pub(crate) use outlet::{AnyOutlet, Outlet, Way};
 pub use policy::PolicyCounts;
@@ -31,9 +33,9 @@ pub use subscriber::{Mode, Subscriber, SubscriberBuilder};
 
 use crate::carrier::{Interrupt, SharedSocket};
 use crate::channel::flow::Flow;
-use crate::channel::inbound::Told;
 use crate::channel::proxy::{Gate, Provenance, Proxied, Selection};
 use crate::control::{NodeId, PortId};
+use crate::driver::Told;
 use crate::stages::{Measured, Stages, StagesReport};
 use serde::Serialize;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
@@ -215,10 +217,11 @@ impl Channel {
         self.flow.get().and_then(Weak::upgrade)
     }
 
-    /// Whether a message that is published at `now` is sent on it. Asked once for each sample, by the publishing thread.
+    /// Whether a message that is published at `now` is sent on it: the end of an instance always. Asked once for each
+    /// sample, by the publishing thread.
     #[inline]
-    pub(crate) fn takes(&self, bytes: &[u8], now: u64) -> bool {
-        self.sends.as_ref().is_none_or(|selection| selection.takes(bytes, now))
+    pub(crate) fn takes(&self, bytes: &[u8], now: u64, change: Change) -> bool {
+        self.sends.as_ref().is_none_or(|selection| change != Change::Written || selection.takes(bytes, now))
     }
 
     /// A message is larger than the subscriber takes.

@@ -255,7 +255,8 @@ impl Part {
     fn keep(&self, names: &str) -> Value {
         let (publisher, subscriber) = names.split_once(',').unwrap();
         let (publisher, subscriber) = (publisher.to_owned(), subscriber.to_owned());
-        let request = thalweg::admin::Request::Keep { publisher, subscriber, carrier: None, priority: Default::default() };
+        let request =
+            thalweg::admin::Request::Keep { publisher, subscriber, carrier: None, priority: Default::default() };
         let kept = self.node.ask(self.node.id(), &request, super::LONG);
         json!({"ok": kept.is_ok(), "why": kept.err().map(|e| e.to_string())})
     }
