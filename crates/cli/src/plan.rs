@@ -104,7 +104,8 @@ fn read(file: &Path) -> Result<Contract> {
     Contract::read(&text_of(file)?).map_err(|e| Failure::Usage(format!("{}:{e}", file.display())))
 }
 
-fn read_plan(file: &Path) -> Result<Plan> {
+/// Reads a plan file.
+pub fn read_plan(file: &Path) -> Result<Plan> {
     Plan::from_text(&text_of(file)?).map_err(|e| Failure::Usage(format!("{}:{e}", file.display())))
 }
 

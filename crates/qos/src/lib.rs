@@ -12,6 +12,7 @@ mod policy;
 pub mod priority;
 mod quantity;
 pub mod simulate;
+pub mod verification;
 
 pub use policy::{
     Class, Contradiction, DestinationOrder, Durability, Filter, Liveliness, LivelinessKind, Mismatch, Ownership, Place,

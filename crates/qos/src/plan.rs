@@ -97,6 +97,10 @@ pub struct Channel {
     pub sched_publisher: Option<String>,
     /// The node of its proxy, if it has one.
     pub proxy: Option<String>,
+    /// Samples per second that the subscriber gets; `None`: the plan is from before this was in it.
+    pub rate_hz: Option<f64>,
+    /// So many of them may come at once, by burst and jitter.
+    pub burst: Option<f64>,
     /// Mean delay, µs; `None`: the model has none.
     pub mean_us: Option<f64>,
     /// The latest that a sample arrives, µs; `None`: the model has none.

@@ -153,6 +153,17 @@ pub enum Event {
         /// What changed and why.
         change: String,
     },
+    /// A channel keeps the promise of its plan, or does no more: somebody verifies it.
+    PromiseChanged {
+        /// Publisher's port name.
+        publisher: String,
+        /// Subscriber's port name.
+        subscriber: String,
+        /// `kept`, `at risk`, `broken` or `unknown`.
+        verdict: String,
+        /// Why.
+        because: String,
+    },
     /// Something a person should know.
     Warning {
         /// What.
@@ -206,6 +217,9 @@ impl fmt::Display for Event {
             Event::NameTaken { name, holder } => write!(f, "the port name {name} is also held by {holder}"),
             Event::PriorityChanged { publisher, subscriber, change } => {
                 write!(f, "{publisher} → {subscriber} now has {change}")
+            }
+            Event::PromiseChanged { publisher, subscriber, verdict, because } => {
+                write!(f, "{publisher} → {subscriber}: the promise of its plan is {verdict}: {because}")
             }
             Event::Warning { text } => f.write_str(text),
         }

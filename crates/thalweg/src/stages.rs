@@ -23,10 +23,14 @@
 //! `local` have no stages.
 
 mod figures;
+mod lateness;
 mod record;
 
 pub use figures::{Figures, StagesReport, wire_us};
+pub(crate) use lateness::Arrived;
+pub use lateness::{LateAfter, LatenessReport, Latest};
 
+use lateness::Since;
 use linux::lock::PiMutex;
 use record::Record;
 use std::cell::Cell;
@@ -113,6 +117,15 @@ impl Stages {
         self.until.store(now.saturating_add(LEASE.as_nanos() as u64), Relaxed);
     }
 
+    /// Nobody has asked for long: it ends now.
+    fn is_over(&self, now: u64) -> bool {
+        let over = now > self.until.load(Relaxed);
+        if over {
+            self.measure(now, 0);
+        }
+        over
+    }
+
     /// Whether this sample is measured.
     #[inline(always)]
     pub fn measures(&self, seq: u64) -> bool {
@@ -124,13 +137,38 @@ impl Stages {
     /// counted.
     pub fn note(&self, now: u64, took: &[(Stage, u64)]) {
         let Some(record) = self.record.get() else { return };
-        if now > self.until.load(Relaxed) {
-            return self.measure(now, 0);
+        if self.is_over(now) {
+            return;
         }
         match record.try_lock() {
             Some(mut record) => took.iter().for_each(|(stage, ns)| record.add(*stage, *ns)),
             None => drop(self.missed.fetch_add(1, Relaxed)),
         }
+    }
+
+    /// The same of a sample that was just delivered, and how late it was.
+    pub fn note_arrived(&self, took: &[(Stage, u64)], arrived: &Arrived) {
+        let Some(record) = self.record.get() else { return };
+        if self.is_over(arrived.done_ns) {
+            return;
+        }
+        match record.try_lock() {
+            Some(mut record) => {
+                took.iter().for_each(|(stage, ns)| record.add(*stage, *ns));
+                record.since.arrive(took, arrived);
+            }
+            None => drop(self.missed.fetch_add(1, Relaxed)),
+        }
+    }
+
+    /// How late samples were since this was asked last; from now on those count as late that are later than so many
+    /// nanoseconds by the clocks of both ends. Begins to measure where nobody did.
+    pub fn take_lateness(&self, now: u64, after_ns: i64) -> Since {
+        if self.every.load(Relaxed) == 0 {
+            self.measure(now, 1);
+        }
+        self.renew(now);
+        self.record.get_or_init(Default::default).lock().since.take(after_ns)
     }
 
     /// What was measured so far, asked for at `now`. `None`: nobody wanted it.

@@ -305,7 +305,7 @@ impl Inbound {
             let label = Label { seq: meta.seq, stamp: meta.stamp_ns, change: Change::of(meta.kind as u16) };
             let info = info(&self.channel, label, now);
             trace::step(trace::Step::Deliver);
-            let measured = self.channel.stages.measures(meta.seq);
+            let (measured, size) = (self.channel.stages.measures(meta.seq), taken.len());
             if self.inlet.keeps() {
                 let payload = Payload::Shared(ring.keep(taken));
                 self.channel.gate.deliver(self.inlet.as_ref(), Delivery { info, payload });
@@ -315,7 +315,7 @@ impl Inbound {
                 ring.give_back(taken);
             }
             if measured {
-                note_stages(&self.channel, &info, None);
+                note_stages(&self.channel, &info, size, None);
             }
         }
         if delivered > 0 {
@@ -362,7 +362,7 @@ fn deliver_from(
     let arrived = from.filter(|_| measured).and_then(linux::socket::arrived_ns);
     channel.gate.deliver(inlet, Delivery { info, payload: Payload::Bytes(message) });
     if measured {
-        note_stages(channel, &info, arrived);
+        note_stages(channel, &info, message.len(), arrived);
     }
     1
 }

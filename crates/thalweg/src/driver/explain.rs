@@ -68,6 +68,7 @@ fn is_about(event: &Event, p: &str, s: &str) -> bool {
         | Event::CarrierFailed { publisher, subscriber, .. }
         | Event::PriorityChanged { publisher, subscriber, .. }
         | Event::SampleLost { publisher, subscriber, .. }
+        | Event::PromiseChanged { publisher, subscriber, .. }
         | Event::SlowCallback { publisher, subscriber, .. } => publisher == p && subscriber == s,
         Event::Undecodable { subscriber, .. }
         | Event::BudgetExceeded { subscriber, .. }

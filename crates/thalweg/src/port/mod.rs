@@ -36,7 +36,7 @@ use crate::channel::flow::Flow;
 use crate::channel::proxy::{Gate, Provenance, Proxied, Selection};
 use crate::control::{NodeId, PortId};
 use crate::driver::Told;
-use crate::stages::{Measured, Stages, StagesReport};
+use crate::stages::{LatenessReport, Measured, Stages, StagesReport};
 use serde::Serialize;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Arc, OnceLock, Weak};
@@ -312,6 +312,15 @@ impl Channel {
             missed,
             stages_us: stages.into_iter().map(|(stage, figures)| (stage.name().to_owned(), figures)).collect(),
         })
+    }
+
+    /// How late its samples were since this was asked last.
+    pub(crate) fn lateness_report(&self, end: &str, after_ns: i64) -> LatenessReport {
+        self.stages.take_lateness(linux::clock::monotonic_ns(), after_ns).report(
+            &self.publisher_name,
+            &self.subscriber_name,
+            end,
+        )
     }
 
     pub(crate) fn report(&self, end: &str, waiting: usize) -> ChannelReport {
