@@ -1,15 +1,31 @@
 //! From a contract to its plan.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | `ways` | what a channel's samples pass, hop by hop |
+//! | `bounds` | what the analysis of processors and links says of a channel |
+//! | `means` | delays by the closed forms of the papers |
+//! | `refusal` | why not all fits |
+//! | `offers` | what would fit, tried |
+//! | `edit` | changes of a contract |
 
-use super::bounds::Bounds;
-use super::means::{self, Delay};
-use super::offers::offers;
-use super::ways::{self, Way};
-use super::{Channel, Cost, For, Link, Model, Node, Plan, Proxy, Solver, refusal};
+mod bounds;
+mod edit;
+mod means;
+mod offers;
+mod refusal;
+mod ways;
+
+use super::{Channel, Cost, For, Link, Model, Node, Plan, Proxy, Solver};
 use crate::Class;
 use crate::contract::{Contract, PlacementDelay, Scheduler, System};
 use crate::network::{Direction, Network};
 use crate::placement::{self, Effort, Group, Outcome, Placed, Status, Watch};
+use bounds::Bounds;
+use means::Delay;
+use offers::offers;
 use std::borrow::Cow;
+use ways::Way;
 
 /// Plans a contract: places its proxies, and computes each channel's delay by a model.
 ///
