@@ -11,8 +11,9 @@ use world::{World, alone, figure, skipped};
 
 /// The issue says 500 ms, which is printed; a loaded machine may take longer.
 const MATCHED_MS: f64 = 3000.0;
-/// Peak resident memory of a small node with Zenoh.
-const MOST_KIB: f64 = 16.0 * 1024.0;
+/// Memory that a small node with Zenoh has for itself alone. What it shares with the program's file is printed only: the kernel
+/// maps whole clusters of what is cached, so that one and the same program counted 10.4 MB at its peak once and 12.9 MB another time.
+const MOST_OWN_KIB: f64 = 4.0 * 1024.0;
 /// Where a node that listens beyond loopback, and a router, are found.
 const PORT: u16 = 7447;
 
@@ -53,11 +54,13 @@ fn exchange(how: &str, hosts: &TwoHosts, on_a: &str, on_b: &str) {
     assert_eq!(number(&published, "sent"), 100.0, "{published}");
     assert!(subscriber.ask("until last=100")["ok"] == true);
     let peak = [&mut publisher, &mut subscriber].map(|agent| agent.number("status", "peak_kib"));
+    let own = [&mut publisher, &mut subscriber].map(|agent| agent.number("status", "own_kib"));
     let [a, b] = peak.map(|kib| kib / 1024.0);
-    figure("hosts", format!("{how}: matched after {matched_ms:.0} ms; peak memory {a:.1} and {b:.1} MB"));
+    let [own_a, own_b] = own.map(|kib| kib / 1024.0);
+    let memory = format!("peak memory {a:.1} and {b:.1} MB, of their own {own_a:.1} and {own_b:.1} MB");
+    figure("hosts", format!("{how}: matched after {matched_ms:.0} ms; {memory}"));
     assert!(matched_ms < MATCHED_MS, "matched after {matched_ms} ms");
-    // The dev profile's program is several times as large.
-    assert!(cfg!(debug_assertions) || peak.iter().all(|kib| *kib < MOST_KIB), "peak memory {peak:?} KiB");
+    assert!(own.iter().all(|kib| *kib < MOST_OWN_KIB), "memory of their own {own:?} KiB");
     assert!(publisher.told("/p_→_/s_over_tcp", Duration::from_secs(3)));
     [publisher, subscriber].into_iter().for_each(Agent::finish);
 }

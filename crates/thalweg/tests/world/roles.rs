@@ -271,7 +271,7 @@ impl Part {
         let reports: Vec<_> = reports.chain(self.ports.subscribers.iter().flat_map(Subscriber::channels)).collect();
         json!({
             "threads": linux::thread::count() - self.threads_before,
-            "rss_kib": rss_kib(), "peak_kib": linux::thread::peak_rss_kib(), "waits": linux::lock::waits(),
+            "rss_kib": rss_kib(), "own_kib": status_kib("RssAnon:"), "peak_kib": linux::thread::peak_rss_kib(), "waits": linux::lock::waits(),
             "thread": rustix::thread::gettid().as_raw_nonzero().get(), "connected": self.ports.connected(), "channels": reports, "events": self.events(),
             "addresses": self.node.addresses(), "id": self.node.id(), "names": self.ports.names(),
         })
@@ -340,7 +340,12 @@ fn join_and_leave(node: &Node, words: &Words, stop: &dyn Fn() -> bool) -> u64 {
 
 /// Resident memory of this process in KiB.
 pub fn rss_kib() -> u64 {
+    status_kib("VmRSS:")
+}
+
+/// A line of `/proc/self/status` that is in KiB.
+fn status_kib(name: &str) -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find(|l| l.starts_with("VmRSS:")).unwrap_or_default();
+    let line = status.lines().find(|line| line.starts_with(name)).unwrap_or_default();
     line.split_whitespace().nth(1).and_then(|v| v.parse().ok()).unwrap_or(0)
 }
