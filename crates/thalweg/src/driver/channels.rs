@@ -41,7 +41,7 @@ impl Control {
         }
         match compare(&seen, &wants) {
             Match::Matched(given_up) => {
-                self.incompatible(&names, given_up, true);
+                self.fell_back(&names, given_up, asked);
                 let settled = PortInfo { qos: asked.qos.settled(&offered.qos), ..asked.clone() };
                 self.want(publisher, offered, subscriber, &settled, by_name);
             }
@@ -290,6 +290,10 @@ impl Control {
         let PortRef { node, port } = channel.publisher;
         let clock = self.state.directory().node(node).map(|there| there.clock.clone()).unwrap_or_default();
         let publisher = Identity { node, port, incarnation: channel.incarnation };
+        if let Err(why) = self.has_room_for(histories, publisher) {
+            let name = &wanted.publisher.name;
+            return self.warn(format!("samples of {name} are not kept for others: {why}"));
+        }
         histories.admit(publisher, &wanted.publisher, &clock);
     }
 

@@ -3,8 +3,10 @@
 //! One subscription to the source feeds all that asked for the same: each flow to a subscriber selects for itself. A
 //! sample keeps its source's identity, numbers and stamps, so that both ends see each other as if nothing were between.
 
+mod buffers;
 mod load;
 
+pub(super) use buffers::{Buffer, Buffered};
 pub(super) use load::Carried;
 
 use super::control::Control;
@@ -179,7 +181,7 @@ impl Control {
 
     /// When hosted streams are to be looked at.
     pub(super) fn next_look(&self) -> Option<Instant> {
-        let busy = !self.hosted.is_empty() || !self.guests.is_empty();
+        let busy = self.relay.is_some() || !self.hosted.is_empty() || !self.guests.is_empty();
         busy.then_some(self.looked + LOOK)
     }
 
@@ -200,6 +202,7 @@ impl Control {
         let over = |hosted: &Hosted| hosted.idle_since.is_some_and(|since| now.duration_since(since) > IDLE);
         let ended: Vec<Hosting> = self.hosted.iter().filter(|(_, h)| over(h)).map(|(key, _)| *key).collect();
         ended.into_iter().for_each(|key| self.end_hosting(key));
+        self.look_after_buffers(now);
         self.tell_load(now);
     }
 
