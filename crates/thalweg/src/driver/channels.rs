@@ -92,9 +92,8 @@ impl Control {
         if !self.state.settings.around.is_nothing() {
             ways.retain(|way| !matches!(way.carrier.as_str(), "local" | "shm"));
         }
-        if let Place::Relay(name) = &proxy.place {
-            ways.splice(0..0, self.ways_by_relay(&here, name, (offered, asked), only));
-        }
+        let by_relay = |name: &str| self.ways_by_relay(&here, name, (offered, asked), only);
+        ways.splice(0..0, proxy.place.relays().flat_map(by_relay).collect::<Vec<_>>());
         ways
     }
 
@@ -107,8 +106,8 @@ impl Control {
         only: Option<&str>,
     ) -> Vec<Candidate> {
         let directory = self.state.directory();
-        let relays = || directory.nodes().filter(|node| node.relay.is_some());
-        let found = relays().find(|node| node.name == name).or_else(|| relays().find(|node| node.host_name == name));
+        let relays = || directory.nodes().filter(|node| node.is_relay(name));
+        let found = relays().find(|node| node.name == name).or_else(|| relays().next());
         let mut ways = found.map_or(Vec::new(), |relay| candidates(here, relay, offered, asked, only));
         ways.retain(|way| matches!(way.carrier.as_str(), "tcp" | "udp" | "shm"));
         ways.iter_mut().for_each(|way| way.place = Place::Relay(name.to_owned()));

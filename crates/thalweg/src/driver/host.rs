@@ -228,6 +228,16 @@ impl Hosted {
         self.inlet.channels().lock().is_ok_and(|channels| channels.iter().any(|channel| !channel.is_closed()))
     }
 
+    /// Whether it is a stream of this publisher.
+    pub(super) fn is_of(&self, publisher: &str) -> bool {
+        self.outlet.info.name == publisher
+    }
+
+    /// The name of the port that takes it from its source.
+    pub(super) fn proxy_name(&self) -> &str {
+        &self.inlet.info.name
+    }
+
     /// Neither source nor takers: not needed for long.
     fn note(&mut self, now: Instant) {
         let needed = self.has_source() && !self.outlet.channels().is_empty();
@@ -266,6 +276,9 @@ fn forwarder(
             Err(why) => {
                 let inlet = inlet.upgrade();
                 inlet.iter().for_each(|inlet| inlet.cannot_decode(&why.to_string()));
+                for channel in outlet.channels() {
+                    channel.counters.unscalable.fetch_add(1, Relaxed);
+                }
             }
         }
     }
@@ -279,7 +292,9 @@ fn upstream(offered: &PortInfo, name: String, picture: Option<(Picture, Selectio
         qos.scale = selection.into();
     }
     let topic = name.clone();
-    PortInfo { name, topic, qos, direction: Direction::Subscriber, answers: None, ..offered.clone() }
+    // Within this process a publisher hands over values of its own type only.
+    let carriers = offered.carriers.iter().filter(|carrier| *carrier != "local").cloned().collect();
+    PortInfo { name, topic, qos, carriers, direction: Direction::Subscriber, answers: None, ..offered.clone() }
 }
 
 pub(super) fn refused(offered: String) -> Refused {

@@ -46,7 +46,7 @@ impl<M: Message> Subscriber<M> {
         let info = &self.inlet.info;
         let holders = match &from.holder {
             None if self.inlet.histories().is_some() => vec![Holder::own(state, self.me.port, info)],
-            named => Holder::all(state, &info.topic, named.as_deref(), self.relay()),
+            named => Holder::all(state, &info.topic, named.as_deref(), self.keeper()),
         };
         if holders.is_empty() {
             let who = from.holder.as_ref().map_or(String::new(), |name| format!(" at {name}"));
@@ -72,12 +72,9 @@ impl<M: Message> Subscriber<M> {
         self.inlet.histories().is_some() || !all().is_empty()
     }
 
-    /// The relay that keeps samples for this port.
-    fn relay(&self) -> Option<&str> {
-        match &self.inlet.info.qos.pull.as_ref()?.place {
-            Place::Relay(name) => Some(name),
-            _ => None,
-        }
+    /// Where samples are kept for this port.
+    fn keeper(&self) -> Option<&Place> {
+        self.inlet.info.qos.pull.as_ref().map(|pull| &pull.place)
     }
 
     /// Whether the port only asks and has no channels.

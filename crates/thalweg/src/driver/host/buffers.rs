@@ -57,10 +57,10 @@ impl Control {
         let ports = directory.nodes().flat_map(|node| node.ports.values());
         let wanted = ports.filter_map(|port| {
             let limits = port.qos.pull.clone()?;
-            let Place::Relay(name) = &limits.place else { return None };
+            let here = limits.place.relays().any(|name| here.is_relay(name));
             let age = limits.age.map(|age| age.as_nanos());
             let key = (port.topic.clone(), port.qos.partition.clone(), limits.samples, limits.bytes, age);
-            here.is_relay(name).then_some((key, limits))
+            here.then_some((key, limits))
         });
         wanted.collect()
     }

@@ -14,6 +14,7 @@ use crate::error::{Error, Result};
 use crate::handshake::{self, Refused};
 use crate::port::{Histories, SampleInfo};
 use crate::pull::{Answer, Identity, MOST_EXCEPT, Question, Run, VERSION};
+use qos::Place;
 use socket2::{Domain, SockRef, Socket};
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, Write};
@@ -29,8 +30,8 @@ pub(crate) struct Holder {
 }
 
 impl Holder {
-    /// The ports that keep samples of the topic: those of the relay `first`, publishers, then others that keep for others.
-    pub fn all(state: &NodeState, topic: &str, named: Option<&str>, first: Option<&str>) -> Vec<Holder> {
+    /// The ports that keep samples of the topic: those of the relays `first`, publishers, then others that keep for others.
+    pub fn all(state: &NodeState, topic: &str, named: Option<&str>, first: Option<&Place>) -> Vec<Holder> {
         let here = state.document();
         let directory = state.directory();
         let ports = directory.nodes().flat_map(|there| there.ports.iter().map(move |(id, port)| (there, *id, port)));
@@ -43,7 +44,7 @@ impl Holder {
             .map(|(there, port, info)| {
                 let routes = routes(&here, there);
                 let turn = match info.direction {
-                    Direction::Subscriber if first.is_some_and(|name| there.is_relay(name)) => 0,
+                    Direction::Subscriber if first.is_some_and(|at| at.relays().any(|name| there.is_relay(name))) => 0,
                     Direction::Publisher => 1,
                     Direction::Subscriber => 2,
                 };
