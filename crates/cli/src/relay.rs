@@ -19,7 +19,7 @@ use thalweg::{RelayLimits, Subscriber};
 /// by the publisher instead; so is everything while no relay runs. `thalweg list nodes` shows its load.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Example: thalweg relay --name gate --listen 10.0.0.1 --keep '/robot/**' --history 1000 --age 2h\n         \
+    after_help = "Example: thalweg relay --name gate --listen 10.0.0.1 --keep '/robot/**' --history 1000 --age 7200s\n         \
                   thalweg sub /camera/image --every 10 --proxy relay:gate"
 )]
 pub struct Arguments {
@@ -54,7 +54,7 @@ struct Keep {
     /// So many payload bytes of each publisher [default: 16 MiB]
     #[arg(long, value_name = "BYTES", value_parser = quantity::size)]
     memory: Option<usize>,
-    /// None that is older: 2h
+    /// None that is older: 7200s
     #[arg(long, value_name = "TIME", value_parser = quantity::duration)]
     age: Option<Duration>,
 }
