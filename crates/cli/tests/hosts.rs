@@ -229,8 +229,7 @@ fn each_is_killed(carrier: &str) {
     let of_first =
         kept.lines.iter().map(|line| read(line)).filter(|s| s["id"].as_str().unwrap().starts_with(&first_start));
     let last = of_first.last().and_then(|sample| sample["seq"].as_u64());
-    let last =
-        last.unwrap_or_else(|| panic!("{first_start}: {} {} {:?}", kept.errors, kept.lines.len(), kept.lines.first()));
+    let last = last.unwrap_or_else(|| panic!("{}", kept.errors));
     assert_eq!((spans.len(), spans[0].1), (2, last), "{carrier}: {spans:?}");
     // The subscriber: the next one gets all of this start, from its first sample on.
     let mut subscriber = Listener::new(subscribe());

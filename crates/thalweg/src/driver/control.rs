@@ -106,6 +106,8 @@ pub(crate) struct Control {
     pub(super) processors: Vec<u16>,
     /// Requests that take a channel from multicast to unicast: number, own and other port.
     pub(super) rehoming: Vec<(u64, (String, String))>,
+    /// When losses were looked for.
+    pub(super) looked_for_losses: Instant,
     /// Ports with policies that time passes for.
     pub(super) watched: Vec<Watched>,
     pub(super) counts: BTreeMap<&'static str, u64>,
@@ -164,6 +166,7 @@ impl Control {
             .chain(self.next_move())
             .chain(self.next_look())
             .chain(self.next_judgement())
+            .chain(self.next_loss_look())
             .min()
     }
 
@@ -176,6 +179,7 @@ impl Control {
         }
         self.end_older();
         self.look_at_policies(now);
+        self.look_for_losses(now);
         let due: Vec<Pair> = self
             .wanted
             .iter()

@@ -71,9 +71,12 @@ fn is_about(event: &Event, p: &str, s: &str) -> bool {
         | Event::Unmatched { publisher, subscriber, .. }
         | Event::CarrierFailed { publisher, subscriber, .. }
         | Event::PriorityChanged { publisher, subscriber, .. }
+        | Event::SampleLost { publisher, subscriber, .. }
+        | Event::PromiseChanged { publisher, subscriber, .. }
         | Event::SlowCallback { publisher, subscriber, .. } => publisher == p && subscriber == s,
         Event::Undecodable { subscriber, .. }
         | Event::BudgetExceeded { subscriber, .. }
+        | Event::InstanceChanged { subscriber, .. }
         | Event::SampleRejected { subscriber, .. } => subscriber == s,
         Event::DeadlineMissed { port, .. } => port == p || port == s,
         Event::LivelinessChanged { publisher, .. } => publisher == p,

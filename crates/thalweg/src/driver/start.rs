@@ -76,6 +76,7 @@ impl Control {
             kept_for_others: BTreeMap::new(),
             processors: linux::sched::read(0).map(|found| found.affinity).unwrap_or_default(),
             rehoming: Vec::new(),
+            looked_for_losses: Instant::now(),
             watched: Vec::new(),
             counts: BTreeMap::new(),
             _endpoint: None,

@@ -249,6 +249,12 @@ impl<M: Message> Subscriber<M> {
         self.inlet.state().policies
     }
 
+    /// The instances of a keyed topic that were seen: alive, disposed of, or without publishers. Empty unless the port states a
+    /// policy that looks at samples, such as the key.
+    pub fn instances(&self) -> Vec<super::InstanceReport> {
+        AnyInlet::judge(self.inlet.as_ref()).map(|judge| judge.instances()).unwrap_or_default()
+    }
+
     /// Samples dropped because they were not taken in time.
     pub fn dropped(&self) -> u64 {
         self.inlet.dropped()

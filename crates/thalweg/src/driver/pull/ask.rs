@@ -4,6 +4,7 @@ use super::answering::{Answering, Item};
 use super::receive::{AnswerReader, Arrived};
 use crate::channel::buffer::Buffer;
 use crate::channel::history::{Absent, Query};
+use crate::channel::queue::Label;
 use crate::codec::TypeDescription;
 use crate::control::matching::topic_matches;
 use crate::control::{Direction, NodeId, PULL, PortId, PortInfo};
@@ -147,22 +148,22 @@ impl Asking {
         let arrived = match source {
             Source::Here(answering) => match answering.next(linux::clock::monotonic_ns()) {
                 Item::Say(answer) => Err(answer),
-                Item::Sample(entry) => Ok((entry.seq, entry.stamp, entry.buffer)),
+                Item::Sample(entry) => Ok((entry.label(), entry.buffer)),
                 Item::End => Err(Answer::Over),
             },
             Source::There(reader) => match reader.next() {
                 Ok(Arrived::Said(answer)) => Err(answer),
-                Ok(Arrived::Sample(header, buffer)) => Ok((header.sample, header.stamp_ns, buffer)),
+                Ok(Arrived::Sample(header, buffer)) => Ok((Label::of(&header), buffer)),
                 Err(error) => return Err(broken(name, &error, self.asked.timeout)),
             },
         };
         match arrived {
-            Ok((seq, stamp, buffer)) => Ok(self.found(seq, stamp, buffer)),
+            Ok((label, buffer)) => Ok(self.found(label, buffer)),
             Err(answer) => self.said(answer).map(|()| None),
         }
     }
 
-    fn found(&mut self, seq: u64, source_ns: u64, buffer: Arc<Buffer>) -> Option<Found> {
+    fn found(&mut self, Label { seq, stamp, change }: Label, buffer: Arc<Buffer>) -> Option<Found> {
         let run = self.run.as_ref()?;
         let Identity { node, port, incarnation } = run.publisher;
         if self.before.get(&run.publisher).is_some_and(|(first, last)| (*first..=*last).contains(&seq)) {
@@ -176,10 +177,11 @@ impl Asking {
             port,
             incarnation,
             seq,
-            source_ns,
+            source_ns: stamp,
             received_ns,
             same_clock,
             historical: true,
+            change,
             scaled: None,
         };
         Some(Found { info, buffer })
