@@ -226,9 +226,9 @@ fn each_is_killed(carrier: &str) {
     let kept = row.look("pull /cam --since 3600s --at /gate/keeps/cam --json");
     let first_start = subscriber.given.keys().next().unwrap().clone();
     let spans = subscriber.end();
-    let of_first =
+    let mut of_first =
         kept.lines.iter().map(|line| read(line)).filter(|s| s["id"].as_str().unwrap().starts_with(&first_start));
-    let last = of_first.last().and_then(|sample| sample["seq"].as_u64());
+    let last = of_first.next_back().and_then(|sample| sample["seq"].as_u64());
     let last = last.unwrap_or_else(|| panic!("{}", kept.errors));
     assert_eq!((spans.len(), spans[0].1), (2, last), "{carrier}: {spans:?}");
     // The subscriber: the next one gets all of this start, from its first sample on.
