@@ -120,7 +120,15 @@ impl Heard {
 
 fn stream(host: u8, kind: &Kind, every: u32) -> Stream {
     let Kind { name, size, hz, class, carrier } = *kind;
-    Stream { topic: format!("/h{host}/{name}"), size, hz, class, every, carrier: carrier.into() }
+    Stream {
+        topic: format!("/h{host}/{name}"),
+        size,
+        hz,
+        class,
+        every,
+        place: qos::Place::Publisher,
+        carrier: carrier.into(),
+    }
 }
 
 /// Every so many-th sample of a kind is taken at a host.
@@ -148,7 +156,7 @@ impl Members {
         parts.iter_mut().try_for_each(|part| part.hear::<Value>(lab, LONG).map(drop))?;
         let order = Order::Connected { count: usize::from(HOSTS) - 1 };
         parts.iter_mut().try_for_each(|part| part.ask::<Value>(lab, &order, LONG).map(drop))?;
-        parts.iter_mut().try_for_each(|part| part.ask::<Value>(lab, &Order::Start, LONG).map(drop))?;
+        parts.iter_mut().try_for_each(|part| part.ask::<Value>(lab, &Order::Start { topic: None }, LONG).map(drop))?;
         Ok(Self { parts, hears })
     }
 

@@ -5,7 +5,7 @@ use super::node::NodeSettings;
 use super::stages::Measured;
 use crate::error::{Error, Result};
 use crate::stalls::Timed;
-use qos::{Class, Reliability};
+use qos::{Class, Place, Reliability};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use thalweg::codec::Raw;
+use thalweg::port::ChannelReport;
 use thalweg::{Node, Publisher, Sample, Subscriber};
 
 /// What it is given.
@@ -39,6 +40,8 @@ pub struct Stream {
     pub class: Class,
     /// Only every so many-th sample (subscriber).
     pub every: u32,
+    /// Where the others are left out (subscriber).
+    pub place: Place,
     /// Its carrier.
     pub carrier: String,
 }
@@ -47,13 +50,17 @@ pub struct Stream {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "lowercase")]
 pub enum Order {
-    /// Waits until every stream it publishes has so many subscribers: `{}`.
+    /// Waits until every stream it publishes has so many subscribers, and every one it subscribes to comes from where it is
+    /// to be scaled: `{}`.
     Connected {
         /// How many.
         count: usize,
     },
-    /// Publishes every stream, until [`Order::Stop`]: `{}`.
-    Start,
+    /// Publishes until [`Order::Stop`]: `{}`.
+    Start {
+        /// The stream of this topic; `None`: every stream.
+        topic: Option<String>,
+    },
     /// Publishes no more: [`Told`].
     Stop,
     /// What arrived since the last time: [`Told`].
@@ -96,22 +103,29 @@ pub(super) fn member(mut orders: Orders) -> Result {
         settings.publishes.iter().map(|stream| publisher(&node, &settings, stream)).collect::<Result<Vec<_>>>()?;
     let accounts: Vec<Shared> = settings.subscribes.iter().map(|_| Shared::default()).collect();
     let subscribe = |(stream, account): (&Stream, &Shared)| subscriber(&node, &settings, stream, account);
-    let _subscribers = settings.subscribes.iter().zip(&accounts).map(subscribe).collect::<Result<Vec<_>>>()?;
+    let subscribers = settings.subscribes.iter().zip(&accounts).map(subscribe).collect::<Result<Vec<_>>>()?;
     let ports: Vec<_> = ports.into_iter().map(|port| Arc::new(Mutex::new(port))).collect();
     let mut running: Vec<Running> = Vec::new();
     orders.say(&json!({"node": node.id()}))?;
     while let Some(order) = orders.wait::<Order>()? {
         match order {
             Order::Connected { count } => {
-                let all = || ports.iter().all(|port| hold(port).connected() >= count);
+                let placed =
+                    || settings.subscribes.iter().zip(&subscribers).all(|(stream, port)| is_placed(stream, port));
+                let all = || ports.iter().all(|port| hold(port).connected() >= count) && placed();
                 if !node.wait_until(LONG, all) {
-                    return Err(Error::Failed(format!("not {count} subscribers of every stream within {LONG:?}")));
+                    let found: Vec<_> = subscribers.iter().flat_map(Subscriber::channels).collect();
+                    return Err(Error::Failed(format!(
+                        "not {count} subscribers of every stream within {LONG:?}, or not from where they are scaled: {found:?}"
+                    )));
                 }
                 orders.say(&json!({}))?;
             }
-            Order::Start => {
+            Order::Start { topic } => {
+                let wanted = |stream: &Stream| topic.as_ref().is_none_or(|topic| *topic == stream.topic);
+                let wanted = ports.iter().zip(&settings.publishes).filter(|(_, stream)| wanted(stream));
                 let start = |(port, stream): (&Arc<_>, &Stream)| Running::start(Arc::clone(port), stream.clone());
-                running = ports.iter().zip(&settings.publishes).map(start).collect::<Result<_>>()?;
+                running = wanted.map(start).collect::<Result<_>>()?;
                 orders.say(&json!({}))?;
             }
             Order::Stop => {
@@ -138,6 +152,15 @@ fn take(account: &Shared) -> Account {
     std::mem::replace(&mut *account, empty)
 }
 
+/// There is one channel, and its proxy is where it is wanted: a relay that was found late is moved to.
+fn is_placed(stream: &Stream, port: &Subscriber<Raw>) -> bool {
+    let proxied = |channel: &ChannelReport| match &channel.proxied {
+        Some(proxied) => proxied.place == stream.place,
+        None => stream.every == 1,
+    };
+    matches!(&port.channels()[..], [channel] if proxied(channel))
+}
+
 fn most(stream: &Stream) -> u32 {
     u32::try_from(stream.size.max(1 << 12)).unwrap_or(u32::MAX)
 }
@@ -152,10 +175,10 @@ fn subscriber(node: &Node, settings: &Settings, stream: &Stream, account: &Share
     hold(account).samples.reserve(MOST);
     let note = account.clone();
     let name = format!("/{}/in{}", settings.node.name, stream.topic);
-    let builder =
-        node.subscriber::<Raw>(&stream.topic).named(name).every(stream.every).carriers([stream.carrier.clone()]);
+    let builder = node.subscriber::<Raw>(&stream.topic).named(name).every(stream.every).proxy(stream.place.clone());
+    let builder = builder.carriers([stream.carrier.clone()]);
     // Streams are repeated until they are whole; datagrams need not be.
-    let reliability = if stream.carrier == "udp" { Reliability::BestEffort } else { Reliability::Reliable };
+    let reliability = if stream.carrier == "tcp" { Reliability::Reliable } else { Reliability::BestEffort };
     Ok(builder.reliability(reliability).max_message(most(stream)).callback(move |sample| hold(&note).note(&sample))?)
 }
 

@@ -19,10 +19,10 @@ use crate::experiments::tally::Tally;
 use crate::part::member::{Order, Settings, Stream, Told};
 use crate::part::node::NodeSettings;
 use crate::part::stages::Measured;
-use crate::part::{Part, Place};
+use crate::part::{self, Part};
 use crate::run::Lab;
 use crate::stalls::Monitor;
-use qos::Class;
+use qos::{Class, Place};
 use serde_json::Value;
 use std::time::{Duration, Instant};
 
@@ -33,7 +33,15 @@ const CARRIER: &str = "tcp";
 
 /// A stream of this size and rate, reliable.
 fn stream(topic: &str, size: usize, hz: f64) -> Stream {
-    Stream { topic: topic.into(), size, hz, class: Class::Normal, every: 1, carrier: CARRIER.into() }
+    Stream {
+        topic: topic.into(),
+        size,
+        hz,
+        class: Class::Normal,
+        every: 1,
+        place: Place::Publisher,
+        carrier: CARRIER.into(),
+    }
 }
 
 /// One process that publishes streams, and others on the same host that subscribe to all of them.
@@ -57,7 +65,7 @@ impl House {
         let start = |name: &str, publishes: &[Stream], subscribes: &[Stream]| {
             let node = NodeSettings::local(name, realm);
             let settings = Settings { node, publishes: publishes.to_vec(), subscribes: subscribes.to_vec() };
-            let mut part = Part::start(lab, Place::here(processors).first(), "member", &settings)?;
+            let mut part = Part::start(lab, part::Place::here(processors).first(), "member", &settings)?;
             part.hear::<Value>(lab, LONG)?;
             Ok::<Part, crate::Error>(part)
         };
@@ -73,7 +81,7 @@ impl House {
         self.arrived(lab)?;
         let monitor = Monitor::start()?;
         let (began, before) = (Instant::now(), self.processor_ns()?);
-        self.publisher.ask::<Value>(lab, &Order::Start, LONG)?;
+        self.publisher.ask::<Value>(lab, &Order::Start { topic: None }, LONG)?;
         lab.stop.sleep(time)?;
         let published: Told = self.publisher.ask(lab, &Order::Stop, LONG)?;
         let (after, took) = (self.processor_ns()?, began.elapsed().as_nanos() as f64);
