@@ -36,6 +36,7 @@ pub fn experiments() -> &'static [&'static dyn Experiment] {
         &isolation::Isolation,
         &big_messages::BigMessages,
         &pushpull::PushPullProxy,
+        &pushpull::PushPullPlaces,
         &pushpull::PushPullSizes(1),
         &pushpull::PushPullSizes(2),
         &pushpull::PushPullSizes(3),
