@@ -7,6 +7,7 @@ mod isolation;
 mod pull_beside;
 mod pushpull;
 mod tally;
+mod turns;
 mod velox;
 mod yarp;
 

@@ -153,18 +153,12 @@ impl Part {
         self.child.id()
     }
 
-    /// Processor time that its threads have used so far, in nanoseconds.
+    /// Processor time that it has used so far, in nanoseconds.
     ///
     /// # Errors
     /// It is no longer there.
     pub fn processor_ns(&self) -> Result<u64> {
-        let mut all = 0;
-        for thread in std::fs::read_dir(format!("/proc/{}/task", self.child.id()))?.flatten() {
-            // A thread that ended meanwhile has no file any more.
-            let shown = std::fs::read_to_string(thread.path().join("schedstat")).unwrap_or_default();
-            all += shown.split_whitespace().next().and_then(|ns| ns.parse::<u64>().ok()).unwrap_or(0);
-        }
-        Ok(all)
+        Ok(linux::clock::cpu_ns_of(self.child.id())?)
     }
 
     fn understand<T: DeserializeOwned>(&self, said: Value) -> Result<T> {

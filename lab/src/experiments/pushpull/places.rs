@@ -6,6 +6,7 @@ use super::tables;
 use crate::error::{Error, Result};
 use crate::experiments::Experiment;
 use crate::experiments::tally::Tally;
+use crate::experiments::turns::shuffled;
 use crate::part::member::{Order, Settings, Stream, Told};
 use crate::part::node::NodeSettings;
 use crate::part::{self, Part};
@@ -17,6 +18,7 @@ use qos::{Class, Place};
 use serde_json::Value;
 use std::net::SocketAddr;
 use std::time::Duration;
+use thalweg::testing::Dice;
 
 /// The experiment.
 pub struct PushPullPlaces;
@@ -51,10 +53,10 @@ impl Experiment for PushPullPlaces {
         let mut house = House::build(lab)?;
         let (repetitions, time) = amount(&lab.options);
         let mut arms = arms();
+        let mut dice = Dice::new(lab.options.seed);
         for repetition in 0..repetitions {
             lab.tell(&format!("repetition {} of {repetitions}", repetition + 1));
-            for turn in 0..arms.len() {
-                let arm = (turn + repetition) % arms.len();
+            for arm in shuffled(arms.len(), &mut dice) {
                 house.run(lab, &mut arms[arm], time)?;
             }
         }

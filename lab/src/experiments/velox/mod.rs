@@ -44,6 +44,11 @@ fn stream(topic: &str, size: usize, hz: f64) -> Stream {
     }
 }
 
+/// The processor on which all is measured.
+fn first_processor() -> Result<Option<usize>> {
+    Ok(linux::sched::read(0)?.affinity.first().copied().map(usize::from))
+}
+
 /// One process that publishes streams, and others on the same host that subscribe to all of them.
 struct House {
     streams: Vec<Stream>,
