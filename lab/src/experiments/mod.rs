@@ -4,6 +4,7 @@ mod big_messages;
 mod conference;
 mod cpu_contention;
 mod isolation;
+mod lossy;
 mod pull_beside;
 mod pushpull;
 mod tally;
@@ -48,6 +49,7 @@ pub fn experiments() -> &'static [&'static dyn Experiment] {
         &velox::VeloxSubscribers,
         &conference::Conference,
         &pull_beside::PullBeside,
+        &lossy::LossyLink,
     ]
 }
 

@@ -5,15 +5,19 @@ use super::node::NodeSettings;
 use super::stages::Measured;
 use crate::error::{Error, Result};
 use crate::stalls::Timed;
-use qos::{Class, Place, Reliability};
+use qos::priority::PrioritySettings;
+use qos::{Class, Place, Qos, Reliability};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use thalweg::codec::Raw;
+use thalweg::control::Direction;
 use thalweg::port::ChannelReport;
+use thalweg::profile::Profile;
 use thalweg::{Node, Publisher, Sample, Subscriber};
 
 /// What it is given.
@@ -25,6 +29,8 @@ pub struct Settings {
     pub publishes: Vec<Stream>,
     /// What it subscribes to.
     pub subscribes: Vec<Stream>,
+    /// A file of policies and priorities that hold against those of the streams.
+    pub profile: Option<PathBuf>,
 }
 
 /// One stream.
@@ -88,6 +94,16 @@ pub struct Account {
     pub samples: Vec<Timed>,
     /// When the latest one came, by CLOCK_MONOTONIC in nanoseconds; 0: none ever did (arrived).
     pub latest_ns: u64,
+}
+
+impl Settings {
+    /// What the profile says of a port.
+    fn profiled(&self, name: &str, topic: &str, end: Direction, qos: &mut Qos) -> Result<PrioritySettings> {
+        let profile = self.profile.as_deref().map(Profile::read).transpose();
+        let profile = profile.map_err(|wrong| Error::Usage(wrong.to_string()))?.unwrap_or_default();
+        profile.policies(name, topic, end, qos);
+        Ok(profile.settings(name, topic, end))
+    }
 }
 
 /// Nothing that works takes this long.
@@ -167,19 +183,22 @@ fn most(stream: &Stream) -> u32 {
 
 fn publisher(node: &Node, settings: &Settings, stream: &Stream) -> Result<Publisher<Raw>> {
     let name = format!("/{}{}", settings.node.name, stream.topic);
-    let builder = node.publisher::<Raw>(&stream.topic).named(name).class(stream.class);
-    Ok(builder.max_message(most(stream)).open()?)
+    let mut qos = Qos { class: stream.class, max_message: most(stream), ..Qos::default() };
+    let priority = settings.profiled(&name, &stream.topic, Direction::Publisher, &mut qos)?;
+    Ok(node.publisher::<Raw>(&stream.topic).named(name).qos(qos).priority(priority).open()?)
 }
 
 fn subscriber(node: &Node, settings: &Settings, stream: &Stream, account: &Shared) -> Result<Subscriber<Raw>> {
     hold(account).samples.reserve(MOST);
     let note = account.clone();
     let name = format!("/{}/in{}", settings.node.name, stream.topic);
-    let builder = node.subscriber::<Raw>(&stream.topic).named(name).every(stream.every).proxy(stream.place.clone());
-    let builder = builder.carriers([stream.carrier.clone()]);
+    let mut qos = Qos { max_message: most(stream), ..Qos::default() };
     // Streams are repeated until they are whole; datagrams need not be.
-    let reliability = if stream.carrier == "tcp" { Reliability::Reliable } else { Reliability::BestEffort };
-    Ok(builder.reliability(reliability).max_message(most(stream)).callback(move |sample| hold(&note).note(&sample))?)
+    qos.reliability = if stream.carrier == "tcp" { Reliability::Reliable } else { Reliability::BestEffort };
+    let priority = settings.profiled(&name, &stream.topic, Direction::Subscriber, &mut qos)?;
+    let builder = node.subscriber::<Raw>(&stream.topic).named(name).qos(qos).priority(priority);
+    let builder = builder.every(stream.every).proxy(stream.place.clone()).carriers([stream.carrier.clone()]);
+    Ok(builder.callback(move |sample| hold(&note).note(&sample))?)
 }
 
 impl Account {

@@ -55,10 +55,10 @@ fn bars(figure: &Figure) -> impl Iterator<Item = &Bar> {
 fn explanation(figure: &Figure) -> String {
     let mark = if bars(figure).any(|bar| bar.mark.is_some()) { "; diamond: 99th percentile" } else { "" };
     let scale = if figure.logarithmic { "; logarithmic scale" } else { "" };
-    // Without deviations, bars are medians: what there is to say of a middle by itself.
+    // Without deviations, the axis says all that there is to say.
     let plain = bars(figure).all(|bar| bar.deviation == 0.0);
-    let bar = if plain { "median" } else { "mean; line: one standard deviation to either side" };
-    format!("{}. Bar: {bar}{mark}{scale}.", figure.axis)
+    let bar = if plain { "" } else { ". Bar: mean; line: one standard deviation to either side" };
+    format!("{}{bar}{mark}{scale}.", figure.axis)
 }
 
 fn legend(svg: &mut String, series: &[&str]) {
@@ -172,21 +172,26 @@ fn draw_bar(svg: &mut String, bar: &Bar, x: f64, bottom: f64, axis: &Axis, serie
     let at = |value| bottom - axis.height(value) * PANEL_HEIGHT;
     let index = series.iter().position(|name| *name == bar.series).unwrap_or(0);
     let (top, middle, colour) = (at(bar.value), x + BAR / 2.0, COLOURS[index % COLOURS.len()]);
+    let deviation = match bar.deviation > 0.0 {
+        true => format!(", standard deviation {}", number(bar.deviation)),
+        false => String::new(),
+    };
     let p99 = bar.mark.map(|mark| format!(", 99th percentile {}", number(mark))).unwrap_or_default();
     let _ = writeln!(
         svg,
-        "<rect x=\"{:.1}\" y=\"{top:.1}\" width=\"{:.1}\" height=\"{:.1}\" fill=\"{colour}\"><title>{}: mean {}, standard deviation {}{p99}</title></rect>",
+        "<rect x=\"{:.1}\" y=\"{top:.1}\" width=\"{:.1}\" height=\"{:.1}\" fill=\"{colour}\"><title>{}: {}{deviation}{p99}</title></rect>",
         x + 1.5,
         BAR - 3.0,
         bottom - top,
         escaped(&bar.series),
         number(bar.value),
-        number(bar.deviation),
     );
-    let (high, low) = (at(bar.value + bar.deviation), at(bar.value - bar.deviation));
-    line(svg, [middle, high, middle, low], "#222");
-    for end in [high, low] {
-        line(svg, [middle - 4.0, end, middle + 4.0, end], "#222");
+    if bar.deviation > 0.0 {
+        let (high, low) = (at(bar.value + bar.deviation), at(bar.value - bar.deviation));
+        line(svg, [middle, high, middle, low], "#222");
+        for end in [high, low] {
+            line(svg, [middle - 4.0, end, middle + 4.0, end], "#222");
+        }
     }
     if let Some(mark) = bar.mark {
         let y = at(mark);

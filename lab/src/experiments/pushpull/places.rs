@@ -172,7 +172,7 @@ impl House {
         let mut relay = Part::start(lab, place(VIA), "relay", &node(RELAY, VIA)?)?;
         relay.hear::<Value>(lab, LONG)?;
         let member = |name: &str, host: u8, publishes: Vec<Stream>, subscribes: Vec<Stream>| {
-            let settings = Settings { node: node(name, host)?, publishes, subscribes };
+            let settings = Settings { node: node(name, host)?, publishes, subscribes, profile: None };
             let mut part = Part::start(lab, place(host), "member", &settings)?;
             part.hear::<Value>(lab, LONG)?;
             Ok::<Part, Error>(part)

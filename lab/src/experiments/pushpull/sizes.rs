@@ -53,7 +53,7 @@ impl Experiment for PushPullSizes {
         }
         findings.figure = Figure {
             title: format!("Round trips by size and place of the proxy: {}", layout.name()),
-            axis: "Round trip in µs".into(),
+            axis: "Round trip in µs, medians of the repetitions' p50".into(),
             logarithmic: false,
             panels,
         };

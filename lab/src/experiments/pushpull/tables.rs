@@ -96,7 +96,7 @@ pub(super) fn judge(arms: &[Arm]) -> Findings {
         note(paper, &costs, &mut findings);
     }
     findings.figure.title = "What the place of a proxy costs, for each sample published".into();
-    findings.figure.axis = "Processor time in µs, traffic in hundreds of bytes".into();
+    findings.figure.axis = "Processor time in µs, traffic in hundreds of bytes, medians over repetitions".into();
     findings
 }
 

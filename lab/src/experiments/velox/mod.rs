@@ -69,7 +69,8 @@ impl House {
     fn start(lab: &Lab, realm: &str, streams: &[Stream], subscribers: usize, processors: &[usize]) -> Result<Self> {
         let start = |name: &str, publishes: &[Stream], subscribes: &[Stream]| {
             let node = NodeSettings::local(name, realm);
-            let settings = Settings { node, publishes: publishes.to_vec(), subscribes: subscribes.to_vec() };
+            let settings =
+                Settings { node, publishes: publishes.to_vec(), subscribes: subscribes.to_vec(), profile: None };
             let mut part = Part::start(lab, part::Place::here(processors).first(), "member", &settings)?;
             part.hear::<Value>(lab, LONG)?;
             Ok::<Part, crate::Error>(part)

@@ -49,7 +49,7 @@ impl Experiment for VeloxProcessor {
             findings.checks.push(Check::at_most(name, grows, GROWS));
         }
         findings.figure.title = "Processor time by rate and size of samples".into();
-        findings.figure.axis = "Share of one processor in %".into();
+        findings.figure.axis = "Share of one processor in %, medians over repetitions".into();
         Ok(findings)
     }
 }

@@ -123,7 +123,7 @@ fn measure(lab: &Lab, by: &str, sets: Vec<(String, Vec<Stream>)>, findings: &mut
     }
     findings.tables.push(table);
     findings.figure.title = "From the application to the middleware and back".into();
-    findings.figure.axis = "Sum over the topics in µs".into();
+    findings.figure.axis = "Sum over the topics in µs, medians over repetitions".into();
     findings.figure.panels.push(panel);
     Ok(all)
 }
