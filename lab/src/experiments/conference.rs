@@ -120,7 +120,7 @@ struct Members {
     hears: Vec<Vec<(u8, usize)>>,
 }
 
-/// What arrived in one phase: a tally of each kind, and its rate in percent of what is wanted, slice by slice, at [`CUT`].
+/// What arrived at [`CUT`] in one phase: a tally of each kind, and its rate in percent of what is wanted, slice by slice.
 struct Heard {
     name: &'static str,
     tallies: [Tally; 5],
@@ -198,20 +198,17 @@ impl Members {
         self.parts.iter_mut().map(|part| part.ask(lab, &Order::Arrived, LONG)).collect()
     }
 
-    /// Adds a slice; gives the rates at the host whose link fails, in percent of what is wanted.
+    /// Adds a slice of the host whose link fails; gives its rates, in percent of what is wanted.
     fn add(&self, told: &[Told], seconds: f64, stalls: &Stalls, heard: &mut Heard) -> [f64; 5] {
         let mut rates = [0.0; 5];
+        let host = usize::from(CUT) - 1;
         for (kind, (wanted, tally)) in KINDS.iter().zip(&mut heard.tallies).enumerate() {
             let mut samples = Vec::new();
-            for ((me, hears), told) in (1..=HOSTS).zip(&self.hears).zip(told) {
-                let of_kind = hears.iter().zip(&told.streams).filter(|((_, found), _)| *found == kind);
-                for (_, Account { count, samples: found, .. }) in of_kind {
-                    samples.extend_from_slice(found);
-                    if me == CUT {
-                        let most = seconds * wanted.hz * f64::from(HOSTS - 1) / f64::from(every(me, kind));
-                        rates[kind] += *count as f64 / most * 100.0;
-                    }
-                }
+            let of_kind = self.hears[host].iter().zip(&told[host].streams).filter(|((_, found), _)| *found == kind);
+            for (_, Account { count, samples: found, .. }) in of_kind {
+                samples.extend_from_slice(found);
+                let most = seconds * wanted.hz * f64::from(HOSTS - 1) / f64::from(every(CUT, kind));
+                rates[kind] += *count as f64 / most * 100.0;
             }
             tally.add(samples.len() as u64, &samples, stalls);
         }
@@ -294,7 +291,7 @@ fn judge(phases: &[Heard; 4], resumed: &[f64; 5]) -> Findings {
     findings
 }
 
-/// Latencies by stream and phase, at all hosts.
+/// Latencies by stream and phase.
 fn table(phases: &[Heard; 4]) -> Table {
     let mut table = Table::new("Latency p50 / p99 in ms", &["", "before", "narrow", "outage", "after"]);
     for (n, kind) in KINDS.iter().enumerate() {
@@ -322,7 +319,7 @@ fn notes() -> Vec<String> {
             RATE / 1_000_000
         ),
         format!("narrow: the switch's port to the third host has {} Mbit/s, less than it wants.", NARROW / 1_000_000),
-        "outage: the switch's port to the third host is down. Cells count what arrived: what was sent meanwhile is nobody's loss. Streams by tcp repeat it afterwards, at once.".into(),
+        "outage: the switch's port to the third host is down. Cells are of the third host, and count what arrived: what was sent meanwhile is nobody's loss. Streams by tcp repeat it afterwards, at once.".into(),
     ]);
     notes
 }

@@ -7,7 +7,7 @@ use crate::experiments::tally::Tally;
 use crate::results::{Bar, Check, Factors, Findings, Group, Panel, Table, median, median_ratio};
 use crate::run::Lab;
 use crate::stalls::Monitor;
-use crate::topology::wire::{Queue as Waiting, Wire};
+use crate::topology::wire::{self, Wire};
 use crate::wan::DEVICE;
 use qos::{Class, Qos, Queue};
 use std::time::Duration;
@@ -22,6 +22,8 @@ pub const LOSS: u8 = 5;
 pub const LIFESPAN: Duration = Duration::from_millis(250);
 /// The control channel's p99 may be this much worse than alone.
 const WORSE: f64 = 1.5;
+/// Pictures that may be on their way: what is not acknowledged counts.
+pub const WAITING: u32 = 4;
 /// This share of the pictures comes at least.
 const WHOLE: f64 = 0.8;
 
@@ -32,10 +34,10 @@ pub fn run(lab: &Lab, findings: &mut Findings) -> Result<Panel> {
         () => (9, 1000),
     };
     let hosts = hosts(lab)?;
-    Wire { rate: RATE, limit: 1000, queue: Waiting::Classes }.install(hosts.host(1), DEVICE)?;
+    Wire { rate: RATE, limit: 1000, queue: wire::Queue::Classes }.install(hosts.host(1), DEVICE)?;
     let (size, hz) = (silence::SIZE, silence::HZ);
     let control = Stream { name: "control", size, hz, carrier: "udp", qos: policies() };
-    let latest = Qos { class: Class::Low, lifespan: Some(LIFESPAN), queue: Queue::KeepLast(2), ..Qos::default() };
+    let latest = Qos { class: Class::Low, lifespan: Some(LIFESPAN), queue: Queue::KeepLast(WAITING), ..Qos::default() };
     let pictures = Stream { name: "pictures", size: FRAME, hz: FRAMES_HZ, carrier: "udp", qos: latest };
     let (mut control, mut pictures) =
         (Channel::open(lab, &hosts, 0, &control)?, Channel::open(lab, &hosts, 1, &pictures)?);

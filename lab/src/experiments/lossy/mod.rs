@@ -140,12 +140,13 @@ fn notes() -> Vec<String> {
             silence::LOSS
         ),
         format!(
-            "frames: {} bytes, as of a 1080p picture in JPEG, at {} Hz, class low, lifespan {} ms, the latest two wait; control: {} bytes \
+            "frames: {} bytes, as of a 1080p picture in JPEG, at {} Hz, class low, lifespan {} ms, the latest {} wait; control: {} bytes \
              at {} Hz, class high, deadline {} ms. What leaves the first host has {} Mbit/s, classes by DSCP; {} % are lost in each \
              direction. Ratios are of pairs of runs that follow each other, medians.",
             frames::FRAME,
             frames::FRAMES_HZ,
             frames::LIFESPAN.as_millis(),
+            frames::WAITING,
             silence::SIZE,
             silence::HZ,
             DEADLINE.as_millis(),

@@ -164,9 +164,11 @@ impl House {
         let hosts = TO + MANY.len() as u8 - 1;
         let topology = Topology::switch(lab, hosts)?;
         topology.ask_for_groups()?;
+        let (processor, other) = processors()?;
+        // What the switch does is nobody's processor time.
+        (1..=hosts).try_for_each(|host| topology.middle()?.steer(&Topology::leads_to(host), other))?;
         let at = |host| SocketAddr::new(Topology::address_of(host), 7400);
         let all: Vec<SocketAddr> = (1..=hosts).map(at).collect();
-        let processor = processors()?.0;
         let node = |name: &str, host: u8| NodeSettings::at(lab, name, "places", at(host), &all);
         let place = |host: u8| part::Place::at(topology.host(host), &[processor]).first();
         let mut relay = Part::start(lab, place(VIA), "relay", &node(RELAY, VIA)?)?;

@@ -176,12 +176,11 @@ fn notes() -> Vec<String> {
     vec![
         format!(
             "{SIZE} bytes at {HZ} Hz from one host; a relay, and {} subscribers on hosts of their own around a switch that \
-             lets groups out only where they were asked for. One stream at a time, in turns; all processes on one processor.",
+             lets groups out only where they were asked for. One stream at a time, in turns; all processes on one processor, the switch on the other one.",
             MANY.len()
         ),
         "Processor time is what the kernel counts for all threads of the process, and traffic what its host's card counts, both for \
-         each sample published and beyond what they are when nobody subscribes; of subscribers their mean. A packet's way \
-         through the switch is its sender's processor time."
+         each sample published and beyond what they are when nobody subscribes; of subscribers their mean."
             .into(),
         "High is nearer to the greatest of the three places than to the least (by ratio), the paper's in brackets. Traffic is what a \
          publisher sends, and what a subscriber receives; in the figure, of a relay the mean of both directions."
