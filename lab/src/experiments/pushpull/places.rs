@@ -1,5 +1,5 @@
 //! `pushpull-places` (P-30, P-31; Tables 1 and 2): processor time, traffic and delay at the publisher, the subscriber and the
-//! relay, by the place of the proxy; one subscriber of every 10th sample by unicast, and four of every 2nd to 5th in groups.
+//! relay, by the place of the proxy; one subscriber of every 10th sample by unicast, and six of every 2nd to 7th in groups.
 
 use super::stage::processors;
 use super::tables;
@@ -32,7 +32,7 @@ const RELAY: &str = "relay";
 /// One subscriber takes every so many-th sample, by unicast.
 pub(super) const ONE: u32 = 10;
 /// Each of these takes every so many-th, in groups.
-pub(super) const MANY: [u32; 4] = [2, 3, 4, 5];
+pub(super) const MANY: [u32; 6] = [2, 3, 4, 5, 6, 7];
 /// The publisher's host.
 const FROM: u8 = 1;
 /// The relay's.
@@ -174,7 +174,7 @@ impl House {
         let mut relay = Part::start(lab, place(VIA), "relay", &node(RELAY, VIA)?)?;
         relay.hear::<Value>(lab, LONG)?;
         let member = |name: &str, host: u8, publishes: Vec<Stream>, subscribes: Vec<Stream>| {
-            let settings = Settings { node: node(name, host)?, publishes, subscribes, profile: None };
+            let settings = Settings { node: node(name, host)?.after(RELAY), publishes, subscribes, profile: None };
             let mut part = Part::start(lab, place(host), "member", &settings)?;
             part.hear::<Value>(lab, LONG)?;
             Ok::<Part, Error>(part)

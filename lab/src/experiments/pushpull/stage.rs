@@ -162,7 +162,7 @@ impl Stage {
             Route::sockets(RAW, home, there),
             Route::sockets(RAW_RELAY, home_too, between),
         ];
-        let ends = [(place(0), node(0, "ping")?), (place(1), node(1, "pong")?)];
+        let ends = [(place(0), node(0, "ping")?), (place(1), node(1, "pong")?.after(RELAY))];
         let trips = Trips::over(lab, ends, &routes)?;
         Ok(Self { trips, relay: relay_part, _forwards: forwards, topology })
     }

@@ -25,7 +25,7 @@ const TABLES: [Paper; 2] = [
         levels: [[Level::High, Level::Low, Level::High], [Level::Low, Level::Low, Level::High]],
     },
     Paper {
-        title: "Table 2, multicast: four subscribers of every 2nd, 3rd, 4th and 5th sample",
+        title: "Table 2, multicast: six subscribers of every 2nd to 7th sample",
         prefix: "many",
         levels: [[Level::Low, Level::High, Level::Low], [Level::Low, Level::Low, Level::High]],
     },
