@@ -1,2 +1,2 @@
 #![no_main]
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| thalweg::testing::fuzz::contract(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| qos::testing::contract(bytes));

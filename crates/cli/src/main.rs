@@ -10,6 +10,7 @@
 //! | [`connect`] | channels by administration |
 //! | [`plan`] | bounds, classes and proxies from a contract |
 //! | [`apply`] | queues and priorities of this host from a file, and undoing them |
+//! | [`verify`] | what a plan promised, and what is measured |
 //! | [`priority`] | `set` and `get`: packets and threads of live channels |
 //! | [`admin`], [`yarp`] | the same in YARP's words |
 //! | [`measure`] | `hz`, `bw` and `delay` |
@@ -49,6 +50,7 @@ mod statistics;
 mod subscribe;
 mod tap;
 mod top;
+mod verify;
 mod why;
 mod yarp;
 
@@ -98,6 +100,7 @@ enum Verb {
     Plan(plan::Arguments),
     Apply(apply::ApplyArguments),
     Restore(apply::RestoreArguments),
+    Verify(verify::Arguments),
     Lab(lab::Arguments),
     #[command(name = lab::PART, hide = true)]
     LabPart(lab::PartArguments),
@@ -132,6 +135,7 @@ fn main() -> ExitCode {
         Verb::Relay(arguments) => relay::run(arguments),
         Verb::Apply(arguments) => apply::apply(arguments),
         Verb::Restore(arguments) => apply::restore(arguments),
+        Verb::Verify(arguments) => verify::run(arguments),
         Verb::Bench(arguments) => return bench::run(arguments),
         Verb::Lab(arguments) => lab::run(arguments),
         Verb::LabPart(arguments) => lab::part(arguments),

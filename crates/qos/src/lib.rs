@@ -6,12 +6,16 @@ pub mod blocking;
 pub mod contract;
 pub mod expression;
 pub mod network;
+#[cfg(feature = "placement")]
 pub mod placement;
 pub mod plan;
 mod policy;
 pub mod priority;
 mod quantity;
 pub mod simulate;
+#[cfg(feature = "placement")]
+pub mod testing;
+pub mod verification;
 
 pub use policy::{
     Class, Contradiction, DestinationOrder, Durability, Filter, Liveliness, LivelinessKind, Mismatch, Ownership, Place,

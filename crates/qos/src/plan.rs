@@ -4,33 +4,27 @@
 //! | module | what it holds |
 //! |---|---|
 //! | [`Model`] | the delay models, by name |
-//! | `make` | from a contract to its plan |
-//! | `ways` | what a channel's samples pass, hop by hop |
-//! | `bounds` | what the analysis of processors and links says of a channel |
-//! | `means` | delays by the closed forms of the papers |
-//! | `refusal` | why not all fits |
-//! | `offers` | what would fit, tried |
-//! | `edit` | changes of a contract |
+//! | `make` | from a contract to its plan (feature `placement`: it needs a solver) |
+//! | [`rewrite`] | changes made in the text of a contract (the same feature) |
 //! | `text` | the plan file |
 //! | `difference` | what changed between two plans |
 //!
 //! Times are microseconds here, as people and the papers read them; the analysis itself counts whole nanoseconds.
 
-mod bounds;
 mod difference;
-mod edit;
+#[cfg(feature = "placement")]
 mod make;
-mod means;
 mod model;
-mod offers;
-mod refusal;
+#[cfg(feature = "placement")]
+mod rewrite;
 mod text;
-mod ways;
 
 pub use difference::{Change, differences};
-pub use edit::FileChange;
+#[cfg(feature = "placement")]
 pub use make::make;
 pub use model::Model;
+#[cfg(feature = "placement")]
+pub use rewrite::rewrite;
 
 use crate::Class;
 use serde::{Deserialize, Serialize};
@@ -97,6 +91,10 @@ pub struct Channel {
     pub sched_publisher: Option<String>,
     /// The node of its proxy, if it has one.
     pub proxy: Option<String>,
+    /// Samples per second that the subscriber gets; `None`: the plan is from before this was in it.
+    pub rate_hz: Option<f64>,
+    /// So many of them may come at once, by burst and jitter.
+    pub burst: Option<f64>,
     /// Mean delay, µs; `None`: the model has none.
     pub mean_us: Option<f64>,
     /// The latest that a sample arrives, µs; `None`: the model has none.
@@ -230,6 +228,19 @@ pub struct Offer {
     pub changes: Vec<FileChange>,
 }
 
+/// A change as it is made in the file.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileChange {
+    /// The table: `subscriber`, `topic`, `node` or `placement`.
+    pub table: String,
+    /// Its name; empty for `placement`.
+    pub name: String,
+    /// The key; empty: the table goes.
+    pub key: String,
+    /// Its new value, as the file has it.
+    pub value: String,
+}
+
 /// How the places were found.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Solver {
@@ -244,4 +255,5 @@ pub struct Solver {
 }
 
 #[cfg(test)]
+#[cfg(feature = "placement")]
 mod tests;

@@ -23,6 +23,8 @@ use crate::contract::System;
 use outlet::{Parcel, Queue};
 pub use planned::planned;
 use processor::Processor;
+#[cfg(feature = "placement")]
+pub(crate) use release::Chance;
 pub use release::Pattern;
 use release::Releases;
 
@@ -352,4 +354,5 @@ impl<'a> World<'a> {
 }
 
 #[cfg(test)]
+#[cfg(feature = "placement")]
 mod tests;

@@ -9,7 +9,7 @@ pub mod priority;
 use crate::channel::proxy::{Proxied, ProxyChanges};
 use crate::error::{Error, Result};
 use crate::port::ChannelReport;
-use crate::stages::StagesReport;
+use crate::stages::{LateAfter, LatenessReport, StagesReport};
 use qos::Class;
 use qos::priority::{Changes, Dscp, PrioritySettings};
 use serde::{Deserialize, Serialize};
@@ -45,6 +45,9 @@ pub enum Request {
         subscriber: String,
         /// The carrier; `None`: as `auto` picks.
         carrier: Option<String>,
+        /// The priority of both ends, from the first sample on; default: none.
+        #[serde(default)]
+        priority: PrioritySettings,
     },
     /// To the node that has `port`: change the priority of its end of the channel with `other` (Y-02, Y-14).
     Set {
@@ -83,7 +86,8 @@ pub enum Request {
         changes: ProxyChanges,
     },
     /// To any node: of one of every so many samples of its channels of a topic, measure where the time goes; 0: no more. Answered
-    /// by [`Reply::Stages`].
+    /// by [`Reply::Stages`]. It ends by itself when nobody asked for [`Request::Stages`] within
+    /// [`LEASE`](crate::stages::LEASE).
     Measure {
         /// The topic.
         topic: String,
@@ -94,6 +98,24 @@ pub enum Request {
     Stages {
         /// The topic.
         topic: String,
+    },
+    /// To any node: how late samples of its channels were since this was asked last, and what counts as late from now on. Measures
+    /// each of these channels as [`Request::Measure`] does. Answered by [`Reply::Lateness`].
+    Lateness {
+        /// The channels, and from when on their samples are late.
+        channels: Vec<LateAfter>,
+    },
+    /// To the nodes of both ports: how their channel keeps its promise, since that has changed. Told as
+    /// [`Event::PromiseChanged`](crate::Event::PromiseChanged).
+    Verdict {
+        /// Publisher's port name.
+        publisher: String,
+        /// Subscriber's port name.
+        subscriber: String,
+        /// `kept`, `at risk`, `broken` or `unknown`.
+        verdict: String,
+        /// Why.
+        because: String,
     },
     /// To any node: what its monotonic clock says ([`Reply::Clock`]).
     Clock,
@@ -188,6 +210,8 @@ pub enum Reply {
     Settings(Vec<EndReport>),
     /// The stages of ends of channels.
     Stages(Vec<StagesReport>),
+    /// How late samples were, of each end that is here.
+    Lateness(Vec<LatenessReport>),
     /// CLOCK_MONOTONIC of the node in nanoseconds, read once between question and answer.
     Clock(u64),
     /// What the node knows of two ports.

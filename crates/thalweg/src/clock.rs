@@ -48,6 +48,13 @@ impl ClockOffset {
         let elapsed = i128::from(here_ns) - i128::from(peer_ns) - self.offset_ns;
         (elapsed >= -i128::from(uncertainty)).then(|| (u64::try_from(elapsed).unwrap_or(0), uncertainty))
     }
+
+    /// A stamp of the peer as this host's clock would have said it, and how far that may be off, in nanoseconds.
+    pub fn here_ns(&self, peer_ns: u64) -> (i128, u64) {
+        let here = i128::from(peer_ns) + self.offset_ns;
+        let since = u64::try_from((here - i128::from(self.at_ns)).unsigned_abs()).unwrap_or(u64::MAX);
+        (here, self.uncertainty_ns.saturating_add(u64::try_from(drift(since)).unwrap_or(u64::MAX)))
+    }
 }
 
 fn drift(ns: u64) -> i128 {
@@ -67,6 +74,7 @@ mod tests {
         assert_eq!((found.offset_ns, found.uncertainty_ns, found.at_ns), (500_000, 50, 1_010_100));
         assert_eq!(found.elapsed_ns(600_000, 1_130_000), Some((30_000, 50 + 23)));
         assert_eq!(found.elapsed_ns(600_000, 1_000_000), None, "earlier than it was sent");
+        assert_eq!(found.here_ns(600_000), (1_100_000, 50 + 17));
         assert_eq!(ClockOffset::of(&[]), None);
     }
 
@@ -95,7 +103,7 @@ mod tests {
         #[test]
         fn absurd_clocks_do_no_harm(asked in any::<u64>(), peer in any::<u64>(), answered in any::<u64>(), stamp in any::<u64>()) {
             let exchange = Exchange { asked_ns: asked, peer_ns: peer, answered_ns: answered };
-            let _ = ClockOffset::of(&[exchange]).map(|found| found.elapsed_ns(stamp, answered));
+            let _ = ClockOffset::of(&[exchange]).map(|found| (found.elapsed_ns(stamp, answered), found.here_ns(stamp)));
         }
     }
 }

@@ -1,5 +1,6 @@
 //! What a node tells its owner: matches, mismatches, losses, warnings. Never on the data path of a healthy channel.
 
+use crate::port::InstanceState;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::fmt;
@@ -97,6 +98,18 @@ pub enum Event {
         /// In all.
         total: u64,
     },
+    /// Samples of a channel were lost on the way, or given up because they came too late to be of use. Told
+    /// within a second, when what only came in another order has come.
+    SampleLost {
+        /// Publisher's port name.
+        publisher: String,
+        /// Subscriber's port name.
+        subscriber: String,
+        /// How many since this was told last.
+        lost: u64,
+        /// In all.
+        total: u64,
+    },
     /// Samples were rejected: they are of more instances than the subscriber's limit.
     SampleRejected {
         /// Subscriber's port name.
@@ -105,6 +118,15 @@ pub enum Event {
         rejected: u64,
         /// In all.
         total: u64,
+    },
+    /// An instance ended at a subscriber, or came back: it was disposed of, or lost its last publisher.
+    InstanceChanged {
+        /// Subscriber's port name.
+        subscriber: String,
+        /// The instance's key, such as `name = left, joint = 3`.
+        key: String,
+        /// How it is now.
+        state: InstanceState,
     },
     /// A publisher gives no sign of life within its lease, or does again.
     LivelinessChanged {
@@ -130,6 +152,17 @@ pub enum Event {
         subscriber: String,
         /// What changed and why.
         change: String,
+    },
+    /// A channel keeps the promise of its plan, or does no more: somebody verifies it.
+    PromiseChanged {
+        /// Publisher's port name.
+        publisher: String,
+        /// Subscriber's port name.
+        subscriber: String,
+        /// `kept`, `at risk`, `broken` or `unknown`.
+        verdict: String,
+        /// Why.
+        because: String,
     },
     /// Something a person should know.
     Warning {
@@ -169,9 +202,13 @@ impl fmt::Display for Event {
             Event::BudgetExceeded { subscriber, late, total } => {
                 write!(f, "{subscriber} got {late} samples later than its latency budget, {total} in all")
             }
+            Event::SampleLost { publisher, subscriber, lost, total } => {
+                write!(f, "{publisher} → {subscriber} lost {lost} samples on the way, {total} in all")
+            }
             Event::SampleRejected { subscriber, rejected, total } => {
                 write!(f, "{subscriber} rejected {rejected} samples of more instances than its limit, {total} in all")
             }
+            Event::InstanceChanged { subscriber, key, state } => write!(f, "{subscriber}: instance {key} {state}"),
             Event::LivelinessChanged { publisher, subscriber, alive } => {
                 let now = if *alive { "is alive again" } else { "gives no sign of life within its lease" };
                 let told = subscriber.as_ref().map_or(String::new(), |port| format!(", {port} waits for it"));
@@ -180,6 +217,9 @@ impl fmt::Display for Event {
             Event::NameTaken { name, holder } => write!(f, "the port name {name} is also held by {holder}"),
             Event::PriorityChanged { publisher, subscriber, change } => {
                 write!(f, "{publisher} → {subscriber} now has {change}")
+            }
+            Event::PromiseChanged { publisher, subscriber, verdict, because } => {
+                write!(f, "{publisher} → {subscriber}: the promise of its plan is {verdict}: {because}")
             }
             Event::Warning { text } => f.write_str(text),
         }

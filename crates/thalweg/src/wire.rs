@@ -7,7 +7,7 @@
 //! | 0..4 | length | bytes that follow the header (for a fragment: its 8-byte fragment header included) |
 //! | 4 | kind | 1 whole message, 2 fragment, 3 keep-alive, 4 end, 5 acknowledgement |
 //! | 5 | version | [`VERSION`] |
-//! | 6..8 | flags | bit 0 ends a batch (reserved); bit 1 repeats what was sent before; bit 2 asks; all others are 0 |
+//! | 6..8 | flags | bit 0 ends a batch (reserved); bit 1 repeats what was sent before; bit 2 asks; bits 3 and 4: the instance is disposed, unregistered; all others are 0 |
 //! | 8..12 | flow | random id agreed at the handshake |
 //! | 12..16 | sequence | dense per flow, wraps; keep-alive and end carry the number the next message frame will have |
 //! | 16..24 | sample | sample sequence of the publisher |
@@ -39,8 +39,12 @@ pub const BATCH_END: u16 = 1;
 pub const REPAIR: u16 = 2;
 /// Flag bit 2: to a subscriber, acknowledge at once; in an acknowledgement, its gaps are all there are (reliable flows).
 pub const ASK: u16 = 4;
+/// Flag bit 3: the sample's instance is no more.
+pub const DISPOSED: u16 = 8;
+/// Flag bit 4: the publisher says nothing of the sample's instance any more.
+pub const UNREGISTERED: u16 = 16;
 /// All flag bits that have a meaning.
-const FLAGS: u16 = BATCH_END | REPAIR | ASK;
+const FLAGS: u16 = BATCH_END | REPAIR | ASK | DISPOSED | UNREGISTERED;
 
 mod field {
     use std::ops::Range;

@@ -42,9 +42,17 @@ fn changed(example: &[u8], random: &mut Random) -> Vec<u8> {
     bytes
 }
 
+/// All bodies: the library's and the planner's.
+fn all() -> Vec<(&'static str, fuzz::Body, Vec<Vec<u8>>)> {
+    let mut all = fuzz::all();
+    all.push(("contract", qos::testing::contract, qos::testing::contracts()));
+    all.push(("planner", qos::testing::planner, vec![vec![0; 8]]));
+    all
+}
+
 fn run(name: &str) {
     let seconds = std::env::var("THALWEG_FUZZ_SECONDS").ok().and_then(|s| s.parse().ok()).unwrap_or(2.0);
-    let (_, body, examples) = fuzz::all().into_iter().find(|(n, ..)| *n == name).expect("a body of this name");
+    let (_, body, examples) = all().into_iter().find(|(n, ..)| *n == name).expect("a body of this name");
     let mut random = Random(name.len() as u64);
     let until = Instant::now() + Duration::from_secs_f64(seconds);
     let mut inputs: u64 = 0;
@@ -106,6 +114,10 @@ fn contract() {
     run("contract");
 }
 #[test]
+fn planner() {
+    run("planner");
+}
+#[test]
 fn every_body_is_run() {
-    assert_eq!(fuzz::all().len(), if cfg!(feature = "pictures") { 10 } else { 9 }, "a body without a test here");
+    assert_eq!(all().len(), if cfg!(feature = "pictures") { 11 } else { 10 }, "a body without a test here");
 }

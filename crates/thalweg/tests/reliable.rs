@@ -101,6 +101,23 @@ fn what_was_lost_is_told_by_both_ends() {
     assert_eq!((subscriber.lost, subscriber.skipped, subscriber.samples), (0, 0, 500), "{subscriber:?}");
 }
 
+/// In the steady state no datagram says that a message came: one says it of half a window. The fewer the messages that wait
+/// at once, the more; here as many as a queue of 64 may hold.
+#[test]
+fn messages_are_not_acknowledged_one_by_one() {
+    const SAMPLES: u64 = 20_000;
+    let mut ends = ends("acknowledged", "udp", 1, "", PATIENT);
+    for sample in 0..SAMPLES {
+        ends.publisher.publish(&content(sample, 64)).unwrap();
+        assert_eq!(number(&ends.heard[0].recv_timeout(LONG).unwrap()), sample); // one round after the other
+    }
+    let (sent, heard) = (&ends.subscribers[0].channels()[0], &ends.publisher.channels()[0]);
+    println!("{} acknowledgements of {SAMPLES} messages; {} heard", sent.acknowledgements, heard.acknowledgements);
+    // 1 of 32, and some for pauses of a loaded machine, after which the publisher asks.
+    assert!(sent.acknowledgements <= SAMPLES / 16, "{sent:?}");
+    assert!(heard.acknowledgements > 0 && sent.skipped == 0 && sent.lost == 0, "{sent:?} {heard:?}");
+}
+
 /// The last sample has none after it that would show its loss.
 #[test]
 fn a_single_sample_arrives() {

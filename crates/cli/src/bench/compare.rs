@@ -115,7 +115,7 @@ mod tests {
             choose(&wanted).unwrap().iter().map(|row| row.name).collect()
         };
         assert_eq!(names(&[]).len(), ROWS.len());
-        assert_eq!(names(&["shm-1m", "udp"]), ["udp-64", "shm-1m-loaned", "shm-1m-checked"]);
+        assert_eq!(names(&["shm-1m", "udp"]), ["udp-64", "udp-reliable-64", "shm-1m-loaned", "shm-1m-checked"]);
         let error = choose(&["tpc".to_owned()]).err().map(|e| e.to_string()).unwrap();
         assert!(error.contains("\"tpc\"") && error.contains("tcp-64-p50"), "{error}");
     }

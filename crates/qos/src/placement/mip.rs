@@ -48,8 +48,9 @@ pub(super) fn solve(
     }
     let model = Model::new(choices);
     let (objective, rows) = model.sums(problem, choices, least);
-    let unit = objective.iter().map(|(_, value)| value.abs()).fold(0.0, f64::max).max(f64::MIN_POSITIVE);
-    let sum: Expression = objective.into_iter().map(|(variable, value)| variable * (value / unit)).sum();
+    let finite = objective.iter().map(|(_, value)| *value).filter(|value| value.is_finite());
+    let unit = finite.fold(f64::MIN_POSITIVE, f64::max);
+    let sum: Expression = objective.into_iter().map(|(variable, value)| variable * part(value, unit)).sum();
     let Model { variables, places, copies } = model;
     #[cfg(not(feature = "highs"))]
     let solver = good_lp::microlp;
@@ -60,9 +61,8 @@ pub(super) fn solve(
         solver.add_constraint(constraint!(group.iter().sum::<Expression>() == 1.0));
     }
     for (limit, row) in rows {
-        // In parts of what there is: numbers near 1, whatever the unit. What alone is too much is not among the choices.
-        let capacity = problem.capacity[limit].max(f64::MIN_POSITIVE);
-        let sum: Expression = row.into_iter().map(|(variable, amount)| variable * (amount / capacity)).sum();
+        let capacity = problem.capacity[limit];
+        let sum: Expression = row.into_iter().map(|(variable, amount)| variable * part(amount, capacity)).sum();
         solver.add_constraint(constraint!(sum <= 1.0));
     }
     for (copy, carried) in &copies {
@@ -84,6 +84,15 @@ pub(super) fn solve(
         Ok(solution) => read(problem, choices, &places, &solution),
         Err(ResolutionError::Infeasible) => Found::Infeasible,
         Err(_) => Found::Nothing,
+    }
+}
+
+/// An amount in parts of the largest that is allowed: numbers near 1, whatever the unit. Of what is too much it does not count by how
+/// much, and the solver fails on numbers that are too far apart.
+fn part(amount: f64, of: f64) -> f64 {
+    match amount / of.max(f64::MIN_POSITIVE) {
+        part if part < 1e-12 => 0.0,
+        part => part.min(2.0),
     }
 }
 

@@ -1,15 +1,31 @@
 //! From a contract to its plan.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | `ways` | what a channel's samples pass, hop by hop |
+//! | `bounds` | what the analysis of processors and links says of a channel |
+//! | `means` | delays by the closed forms of the papers |
+//! | `refusal` | why not all fits |
+//! | `offers` | what would fit, tried |
+//! | `edit` | changes of a contract |
 
-use super::bounds::Bounds;
-use super::means::{self, Delay};
-use super::offers::offers;
-use super::ways::{self, Way};
-use super::{Channel, Cost, For, Link, Model, Node, Plan, Proxy, Solver, refusal};
+mod bounds;
+mod edit;
+mod means;
+mod offers;
+mod refusal;
+mod ways;
+
+use super::{Channel, Cost, For, Link, Model, Node, Plan, Proxy, Solver};
 use crate::Class;
 use crate::contract::{Contract, PlacementDelay, Scheduler, System};
 use crate::network::{Direction, Network};
 use crate::placement::{self, Effort, Group, Outcome, Placed, Status, Watch};
+use bounds::Bounds;
+use means::Delay;
+use offers::offers;
 use std::borrow::Cow;
+use ways::Way;
 
 /// Plans a contract: places its proxies, and computes each channel's delay by a model.
 ///
@@ -170,6 +186,8 @@ fn channel(system: &System, way: &Way, class: Class, delay: Delay) -> Channel {
         sched: None,
         sched_publisher: None,
         proxy: way.proxy.map(|node| system.nodes[node].name.clone()),
+        rate_hz: Some(way.topic.rate / f64::from(way.subscriber.scale)),
+        burst: Some(f64::from(way.topic.burst) + way.topic.jitter as f64 * way.topic.rate / 1e9),
         mean_us: us.filter(|_| mean),
         bound_us: us.filter(|_| !mean),
         deadline_us: way.subscriber.deadline.map(|ns| ns as f64 / 1e3),

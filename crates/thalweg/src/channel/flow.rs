@@ -13,7 +13,7 @@ pub use batch::Batching;
 
 use super::bucket::{Bucket, Limit};
 use super::outgoing::Outgoing;
-use super::queue::{Entry, Pushed, Queue};
+use super::queue::{Entry, Label, Pushed, Queue};
 use super::reliable::SenderSettings;
 use super::right::SendRight;
 use crate::carrier::{Capabilities, SendHalf, SharedSocket};
@@ -230,9 +230,9 @@ impl Flow {
     }
 
     fn transmit_outgoing(&self, message: &mut Outgoing<'_>, cursor: &mut Cursor) -> io::Result<Sent> {
-        let (seq, stamp) = (message.seq, message.stamp);
+        let label = message.label();
         if cursor.taken == 0 && message.payload().len() <= self.largest_payload() {
-            let header = self.header(Kind::Message, message.payload().len(), cursor.flow_seq, seq, stamp);
+            let header = self.header(Kind::Message, message.payload().len(), cursor.flow_seq, label);
             if let Some(frame) = message.frame_mut() {
                 // One contiguous piece, one send: the common case.
                 if let Some(room) = frame.first_chunk_mut::<HEADER>() {
@@ -244,22 +244,22 @@ impl Flow {
                     Ok(taken) if taken == size => Ok(Sent::All),
                     Ok(taken) => {
                         (cursor.taken, cursor.waits) = (taken, false);
-                        self.transmit(message.payload(), seq, stamp, cursor)
+                        self.transmit(message.payload(), label, cursor)
                     }
                     Err(error) => blocked(error),
                 };
             }
         }
-        self.transmit(message.payload(), seq, stamp, cursor)
+        self.transmit(message.payload(), label, cursor)
     }
 
     /// Sends what is left of a message after `cursor`.
-    fn transmit(&self, payload: &[u8], seq: u64, stamp: u64, cursor: &mut Cursor) -> io::Result<Sent> {
+    fn transmit(&self, payload: &[u8], label: Label, cursor: &mut Cursor) -> io::Result<Sent> {
         if payload.len() > self.largest_payload() {
-            return self.transmit_fragments(payload, seq, stamp, cursor);
+            return self.transmit_fragments(payload, label, cursor);
         }
         let mut header = [0; HEADER];
-        self.header(Kind::Message, payload.len(), cursor.flow_seq, seq, stamp).emit(&mut header);
+        self.header(Kind::Message, payload.len(), cursor.flow_seq, label).emit(&mut header);
         let total = HEADER + payload.len();
         while cursor.taken < total {
             let most = match self.allowance(total - cursor.taken) {
@@ -280,7 +280,7 @@ impl Flow {
         Ok(Sent::All)
     }
 
-    fn transmit_fragments(&self, payload: &[u8], seq: u64, stamp: u64, cursor: &mut Cursor) -> io::Result<Sent> {
+    fn transmit_fragments(&self, payload: &[u8], label: Label, cursor: &mut Cursor) -> io::Result<Sent> {
         let most = self.largest_payload() - FRAGMENT_HEADER;
         let burst_end = cursor.taken + self.burst().max(most);
         while cursor.taken < payload.len() {
@@ -294,7 +294,7 @@ impl Flow {
             let mut head = [0; HEADER + FRAGMENT_HEADER];
             let (first, second) = head.split_at_mut(HEADER);
             if let (Some(first), Some(second)) = (first.first_chunk_mut(), second.first_chunk_mut()) {
-                self.header(Kind::Fragment, FRAGMENT_HEADER + piece.len(), cursor.flow_seq, seq, stamp).emit(first);
+                self.header(Kind::Fragment, FRAGMENT_HEADER + piece.len(), cursor.flow_seq, label).emit(first);
                 Fragment { offset: cursor.taken as u32, total: payload.len() as u32 }.emit(second);
             }
             trace::step(Step::Send);
@@ -310,16 +310,16 @@ impl Flow {
         if waits { self.link.send_waiting(parts) } else { self.link.send(parts) }
     }
 
-    fn header(&self, kind: Kind, length: usize, flow_seq: u32, seq: u64, stamp: u64) -> Header {
+    fn header(&self, kind: Kind, length: usize, flow_seq: u32, label: Label) -> Header {
         trace::step(Step::Emit);
         Header {
             length: length as u32,
             kind,
-            flags: self.kept.as_ref().map_or(0, Kept::flags),
+            flags: self.kept.as_ref().map_or(0, Kept::flags) | label.change.flags(),
             flow: self.settings.id,
             sequence: flow_seq,
-            sample: seq,
-            stamp_ns: stamp,
+            sample: label.seq,
+            stamp_ns: label.stamp,
         }
     }
 
@@ -390,7 +390,7 @@ impl Flow {
             };
             let entry = &partial.entry;
             let measured = Measured::begin(self, entry);
-            match self.transmit(entry.buffer.payload(), entry.seq, entry.stamp, &mut partial.cursor) {
+            match self.transmit(entry.buffer.payload(), entry.label(), &mut partial.cursor) {
                 Ok(Sent::All) => {
                     measured.end(entry.offered);
                     self.keep_drained(partial);

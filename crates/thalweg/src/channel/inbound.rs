@@ -8,9 +8,10 @@ mod reliable;
 use self::measured::note_stages;
 use super::accept::Accept;
 use super::fragment::{Reassembly, Refused};
+use super::queue::Label;
 use super::reliable::{Receiver, ReceiverSettings};
 use crate::carrier::{Interrupt, ReceiveHalf, TICK};
-use crate::port::{AnyInlet, Channel, Delivery, Payload, SampleInfo};
+use crate::port::{AnyInlet, Change, Channel, Delivery, Payload, SampleInfo};
 use crate::trace;
 use crate::wire::{self, Fragment, Header, Kind, StreamParser};
 use linux::memory::{RingReader, TakeError};
@@ -299,10 +300,12 @@ impl Inbound {
                 continue;
             }
             delivered += 1;
+            let now = linux::clock::monotonic_ns();
             count(&self.channel, meta.seq, taken.len(), self.accept.counters().lost);
-            let info = info(&self.channel, meta.seq, meta.stamp_ns, linux::clock::monotonic_ns());
+            let label = Label { seq: meta.seq, stamp: meta.stamp_ns, change: Change::of(meta.kind as u16) };
+            let info = info(&self.channel, label, now);
             trace::step(trace::Step::Deliver);
-            let measured = self.channel.stages.measures(meta.seq);
+            let (measured, size) = (self.channel.stages.measures(meta.seq), taken.len());
             if self.inlet.keeps() {
                 let payload = Payload::Shared(ring.keep(taken));
                 self.channel.gate.deliver(self.inlet.as_ref(), Delivery { info, payload });
@@ -312,7 +315,7 @@ impl Inbound {
                 ring.give_back(taken);
             }
             if measured {
-                note_stages(&self.channel, &info, None);
+                note_stages(&self.channel, &info, size, None);
             }
         }
         if delivered > 0 {
@@ -354,32 +357,33 @@ fn deliver_from(
     }
     count(channel, header.sample, message.len(), accept.counters().lost);
     trace::step(trace::Step::Deliver);
-    let info = info(channel, header.sample, header.stamp_ns, now);
+    let info = info(channel, Label::of(header), now);
     let measured = channel.stages.measures(header.sample);
     let arrived = from.filter(|_| measured).and_then(linux::socket::arrived_ns);
     channel.gate.deliver(inlet, Delivery { info, payload: Payload::Bytes(message) });
     if measured {
-        note_stages(channel, &info, arrived);
+        note_stages(channel, &info, message.len(), arrived);
     }
     1
 }
 
-pub(crate) fn info(channel: &Channel, seq: u64, source_ns: u64, received_ns: u64) -> SampleInfo {
+pub(crate) fn info(channel: &Channel, Label { seq, stamp, change }: Label, received_ns: u64) -> SampleInfo {
     SampleInfo {
         node: channel.publisher.node,
         port: channel.publisher.port,
         incarnation: channel.incarnation,
         seq,
-        source_ns,
+        source_ns: stamp,
         received_ns,
         same_clock: channel.same_clock,
         historical: false,
+        change,
         scaled: channel.provenance(),
     }
 }
 
 /// One thread writes a channel's counters: loads and stores, no locked instruction.
-pub(crate) fn count(channel: &Channel, seq: u64, size: usize, lost: u64) {
+fn count(channel: &Channel, seq: u64, size: usize, lost: u64) {
     let counters = &channel.counters;
     counters.samples.store(counters.samples.load(Relaxed) + 1, Relaxed);
     counters.bytes.store(counters.bytes.load(Relaxed) + size as u64, Relaxed);

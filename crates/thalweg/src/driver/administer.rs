@@ -6,7 +6,9 @@ use super::keep::refuse_names;
 use crate::admin;
 use crate::control::kept::Connection;
 use crate::control::{Direction, NodeId};
+use crate::event::Event;
 use crate::port::{Channel, PortRef};
+use crate::stages::LateAfter;
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
@@ -50,8 +52,8 @@ impl Control {
             Ok(admin::Request::Connect { publisher, subscriber, carrier }) => {
                 self.connect(publisher, subscriber, carrier)
             }
-            Ok(admin::Request::Keep { publisher, subscriber, carrier }) => {
-                self.keep_connected(Connection { publisher, subscriber, carrier })
+            Ok(admin::Request::Keep { publisher, subscriber, carrier, priority }) => {
+                self.keep_connected(Connection { publisher, subscriber, carrier, priority })
             }
             Ok(admin::Request::Disconnect { publisher, subscriber }) => self.disconnect(publisher, subscriber),
             Ok(admin::Request::Command { port, text }) => self.command_port(&port, &text),
@@ -62,10 +64,16 @@ impl Control {
                 self.set_proxy(&publisher, &subscriber, &changes).map_or_else(admin::Reply::No, |()| admin::Reply::Done)
             }
             Ok(admin::Request::Measure { topic, every }) => {
-                self.ends(&topic).iter().for_each(|(_, channel)| channel.stages.measure(every));
+                let now = linux::clock::monotonic_ns();
+                self.ends(&topic).iter().for_each(|(_, channel)| channel.stages.measure(now, every));
                 self.stages(&topic)
             }
             Ok(admin::Request::Stages { topic }) => self.stages(&topic),
+            Ok(admin::Request::Lateness { channels }) => self.lateness(channels),
+            Ok(admin::Request::Verdict { publisher, subscriber, verdict, because }) => {
+                self.state.events.push(Event::PromiseChanged { publisher, subscriber, verdict, because });
+                admin::Reply::Done
+            }
             Ok(admin::Request::Clock) => admin::Reply::Clock(linux::clock::monotonic_ns()),
             Ok(admin::Request::Alive { publisher }) => self.heard_alive(&publisher),
             Ok(admin::Request::Explain { publisher, subscriber }) => {
@@ -94,6 +102,17 @@ impl Control {
     fn stages(&self, topic: &str) -> admin::Reply {
         let report = |(end, channel): (&str, Arc<Channel>)| channel.stages_report(end);
         admin::Reply::Stages(self.ends(topic).into_iter().filter_map(report).collect())
+    }
+
+    fn lateness(&self, wanted: Vec<LateAfter>) -> admin::Reply {
+        let mut reports = Vec::new();
+        for LateAfter { topic, publisher, subscriber, after_ns } in wanted {
+            let ends = self.ends(&topic).into_iter();
+            let same = |channel: &Channel| channel.publisher_name == publisher && channel.subscriber_name == subscriber;
+            let meant = ends.filter(|(_, channel)| same(channel));
+            reports.extend(meant.map(|(end, channel)| channel.lateness_report(end, after_ns)));
+        }
+        admin::Reply::Lateness(reports)
     }
 
     pub(super) fn connect(&mut self, publisher: String, subscriber: String, carrier: Option<String>) -> admin::Reply {

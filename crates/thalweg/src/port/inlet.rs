@@ -368,6 +368,9 @@ impl<M: Message> AnyInlet for Inlet<M> {
         if !self.polled {
             return self.deliver(delivery);
         }
+        if !self.takes(&delivery.info, &delivery.payload) {
+            return;
+        }
         if let Some(histories) = &self.histories {
             histories.keep_arrived(&delivery.info, &delivery.payload);
         }

@@ -6,7 +6,7 @@ use super::joins::Joins;
 use super::local::LocalChannel;
 use super::monitor::seat::Seat;
 use super::round::Round;
-use super::{Channel, ChannelReport, Histories, Judge, Outcome, PortRef, Published, judge_of_publisher};
+use super::{Change, Channel, ChannelReport, Histories, Judge, Outcome, PortRef, Published, judge_of_publisher};
 use crate::channel::buffer::{Buffer, Pool};
 use crate::channel::flow::Flow;
 use crate::channel::outgoing::Outgoing;
@@ -211,27 +211,32 @@ impl<M: Message> Outlet<M> {
     }
 
     /// Publishes one value on all channels. Takes the port's lock (uncontended but for joins and leaves) and no other.
-    pub fn publish(&self, value: &M::Value, each: &mut dyn FnMut(&Channel, Outcome)) -> Result<Published> {
+    pub fn publish(
+        &self,
+        value: &M::Value,
+        change: Change,
+        each: &mut dyn FnMut(&Channel, Outcome),
+    ) -> Result<Published> {
         trace::step(Step::Publish);
         let (mut state, now) = self.begin()?;
         if let Some(judge) = &self.judge {
-            judge.published(now, |bytes| M::encode(value, bytes).is_ok());
+            judge.published(now, change, |bytes| M::encode(value, bytes).is_ok());
         }
         if self.monitor.is_taken()
-            && let Some(published) = self.monitored(&mut state, now, value, each)
+            && let Some(published) = self.monitored(&mut state, (now, change), value, each)
         {
             return published;
         }
         let Outflow { seq, pool, attached, arena } = &mut *state;
         let published = Published { seq: *seq + 1, ..Published::default() };
-        let mut round = Round { outlet: self, published, now, each };
+        let mut round = Round { outlet: self, published, now, change, each };
         round.hand_over_values(attached, value);
         if self.needs_bytes(attached, round.published.seq) {
             match M::as_bytes(value).filter(|bytes| bytes.len() >= COPY_BELOW) {
                 Some(bytes) => {
                     round.check_size(bytes.len())?;
                     round.share(attached, arena, bytes);
-                    let mut message = Outgoing::external(round.published.seq, now, bytes, pool);
+                    let mut message = Outgoing::external(round.published.seq, now, bytes, pool).saying(change);
                     round.offer(attached, &mut message);
                     self.remember(&mut message);
                 }
@@ -240,7 +245,7 @@ impl<M: Message> Outlet<M> {
                     encode::<M>(value, buffer)?;
                     round.check_size(buffer.payload().len())?;
                     round.share(attached, arena, buffer.payload());
-                    let mut message = Outgoing::pooled(round.published.seq, now, buffer);
+                    let mut message = Outgoing::pooled(round.published.seq, now, buffer).saying(change);
                     round.offer(attached, &mut message);
                     self.remember(&mut message);
                 }
@@ -256,7 +261,7 @@ impl<M: Message> Outlet<M> {
         let now = linux::clock::monotonic_ns();
         if let Some(judge) = &self.judge {
             let message = state.bytes_mut(&mut place);
-            judge.published(now, |bytes| {
+            judge.published(now, Change::Written, |bytes| {
                 bytes.extend_from_slice(message);
                 true
             });
@@ -269,7 +274,8 @@ impl<M: Message> Outlet<M> {
         }
         let Outflow { seq, pool, attached, arena } = &mut *state;
         let published = Published { seq: *seq + 1, ..Published::default() };
-        let mut round = Round { outlet: self, published, now, each: &mut |_, _| {} };
+        let change = Change::Written;
+        let mut round = Round { outlet: self, published, now, change, each: &mut |_, _| {} };
         let outcome = match (place, arena) {
             (Place::Buffer(mut buffer), arena) => {
                 let decoded = round.decode_and_hand_over(attached, buffer.payload());

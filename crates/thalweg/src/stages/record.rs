@@ -1,5 +1,6 @@
 //! Histograms of fixed size, one per stage.
 
+use super::lateness::Since;
 use super::{Figures, Stage};
 use hdrhistogram::Histogram;
 
@@ -9,7 +10,11 @@ const LONGEST: u64 = 60_000_000_000;
 const DIGITS: u8 = 2;
 
 /// What was noted of one end of a channel.
-pub(super) struct Record(Vec<Times>);
+pub(super) struct Record {
+    times: Vec<Times>,
+    /// Since somebody asked how late samples are.
+    pub since: Since,
+}
 
 struct Times {
     histogram: Option<Histogram<u32>>, // `None`: the bounds are refused, which they are not
@@ -19,22 +24,24 @@ struct Times {
 impl Default for Record {
     fn default() -> Self {
         let times = |_| Times { histogram: Histogram::new_with_bounds(1, LONGEST, DIGITS).ok(), sum: 0 };
-        Self(Stage::ALL.iter().map(times).collect())
+        Self { times: Stage::ALL.iter().map(times).collect(), since: Since::default() }
     }
 }
 
 impl Record {
     pub fn add(&mut self, stage: Stage, ns: u64) {
-        if let Some(times) = self.0.get_mut(stage as usize)
+        if let Some(times) = self.times.get_mut(stage as usize)
             && let Some(histogram) = &mut times.histogram
         {
             histogram.saturating_record(ns);
             times.sum += u128::from(ns);
         }
+        self.since.took(stage, ns);
     }
 
     pub fn clear(&mut self) {
-        for times in &mut self.0 {
+        self.since = Since::default();
+        for times in &mut self.times {
             times.sum = 0;
             times.histogram.as_mut().map(Histogram::reset).unwrap_or_default();
         }
@@ -46,6 +53,6 @@ impl Record {
             let histogram = times.histogram.as_ref().filter(|histogram| !histogram.is_empty())?;
             Some((*stage, Figures::of(histogram, times.sum)))
         };
-        Stage::ALL.iter().zip(&self.0).filter_map(of).collect()
+        Stage::ALL.iter().zip(&self.times).filter_map(of).collect()
     }
 }

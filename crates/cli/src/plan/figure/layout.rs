@@ -12,9 +12,8 @@ pub struct Place {
     pub y: f64,
 }
 
-/// Room for names around the outermost nodes, and for the title above them.
+/// Room for names around the outermost nodes, and for proxies below them.
 const MARGIN: [f64; 2] = [70.0, 40.0];
-const ABOVE: f64 = 60.0;
 /// Above so many nodes, moving them costs more than it gives: they stay on the circle.
 const MOST: usize = 400;
 
@@ -85,6 +84,6 @@ fn fit(places: &mut [Place], size: [f64; 2]) {
     };
     for place in places {
         place.x = scaled(place.x, across, MARGIN[0], size[0] - MARGIN[0]);
-        place.y = scaled(place.y, down, ABOVE + MARGIN[1], ABOVE + size[1] - MARGIN[1]);
+        place.y = scaled(place.y, down, MARGIN[1], size[1] - MARGIN[1]);
     }
 }

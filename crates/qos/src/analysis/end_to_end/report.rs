@@ -118,7 +118,7 @@ fn bound(system: &System, iteration: &Iteration, pair: &Pair) -> Bound {
                     at,
                     "waiting for more urgent threads",
                     stay.time.saturating_sub(execution),
-                    "P-24; Audsley et al. 1993",
+                    "what they compute meanwhile (Audsley et al. 1993; P-24)",
                 );
                 terms.add(at, role.what(), execution.min(stay.time), "declared execution time");
             }
@@ -128,8 +128,18 @@ fn bound(system: &System, iteration: &Iteration, pair: &Pair) -> Bound {
                 let same = stay.time.saturating_sub(stay.blocking + stay.higher + own);
                 let (blocked, source) = blocking(outlet.scheduler);
                 terms.add(at, blocked, stay.blocking, source);
-                terms.add(at, "waiting for higher classes", stay.higher, "Davis et al. 2007");
-                terms.add(at, "waiting in the class's queue", same, "Le Boudec & Thiran 2001, theorem 1.4.2");
+                terms.add(
+                    at,
+                    "waiting for higher classes",
+                    stay.higher,
+                    "what they send meanwhile (Davis et al. 2007)",
+                );
+                terms.add(
+                    at,
+                    "waiting in the class's queue",
+                    same,
+                    "what came before it (Le Boudec & Thiran 2001, theorem 1.4.2)",
+                );
                 terms.add(at, "transmission", own, "bytes on the wire / rate");
                 terms.add(at, "propagation", outlet.delay, "declared");
             }
@@ -158,9 +168,16 @@ impl Terms {
 fn blocking(scheduler: Scheduler) -> (&'static str, &'static str) {
     match scheduler {
         Scheduler::Fifo => ("blocking", "none"),
-        Scheduler::Strict => ("blocking by what is being sent", "Davis et al. 2007; largest unit of a lower class"),
-        Scheduler::Htb => ("latency of the class's share", "Boyer, Stea & Sofack 2012, theorem 1"),
-        Scheduler::Hfsc => ("latency of the class's share", "Stoica, Zhang & Ng 1997, theorem 2"),
+        Scheduler::Strict => {
+            ("blocking by what is being sent", "the largest unit of a lower class (Davis et al. 2007)")
+        }
+        Scheduler::Htb => (
+            "latency of the class's share",
+            "its turn in the round, its bucket empty (Boyer, Stea & Sofack 2012, theorem 1)",
+        ),
+        Scheduler::Hfsc => {
+            ("latency of the class's share", "one unit of the largest (Stoica, Zhang & Ng 1997, theorem 2)")
+        }
     }
 }
 

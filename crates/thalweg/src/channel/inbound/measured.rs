@@ -1,11 +1,11 @@
 //! The stages of a sample at the subscriber.
 
 use crate::port::{Channel, SampleInfo};
-use crate::stages::{self, Stage};
+use crate::stages::{self, Arrived, Stage};
 
-/// What the stages of a sample took that was just delivered; `arrived`: when the kernel had its packet.
+/// What the stages of a sample of so many bytes took that was just delivered; `arrived`: when the kernel had its packet.
 #[cold]
-pub(super) fn note_stages(channel: &Channel, info: &SampleInfo, arrived: Option<u64>) {
+pub(super) fn note_stages(channel: &Channel, info: &SampleInfo, size: usize, arrived: Option<u64>) {
     let end = linux::clock::monotonic_ns();
     let begun = stages::callback_begun(info.received_ns);
     let mut took = [(Stage::Decode, begun.unwrap_or(end).saturating_sub(info.received_ns)); 5];
@@ -19,5 +19,6 @@ pub(super) fn note_stages(channel: &Channel, info: &SampleInfo, arrived: Option<
     add(Stage::Receive, arrived.map(|arrived| info.received_ns.saturating_sub(arrived)));
     add(Stage::Transit, info.latency_ns());
     add(Stage::Total, info.latency_ns().map(|_| end.saturating_sub(info.source_ns)));
-    channel.stages.note(took.get(..count).unwrap_or_default());
+    let arrived = Arrived { seq: info.seq, size, published_ns: info.source_ns, done_ns: end };
+    channel.stages.note_arrived(took.get(..count).unwrap_or_default(), &arrived);
 }

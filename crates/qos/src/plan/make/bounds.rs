@@ -1,7 +1,7 @@
 //! Bounds of processors and links together.
 
 use super::means::Delay;
-use super::{Model, Term, ways};
+use super::ways;
 use crate::Class;
 use crate::analysis::end_to_end::{self, Bound, Where};
 use crate::analysis::stages::{Pair, Place, Role, Step};
@@ -9,6 +9,8 @@ use crate::assignment::{Assignment, assign, fifo_priority};
 use crate::contract::System;
 use crate::network::Network;
 use crate::placement::Placed;
+use crate::plan::{Model, Term};
+use crate::quantity::show_bit_rate;
 use std::collections::HashMap;
 
 /// Most analyses for one assignment of classes.
@@ -133,7 +135,20 @@ fn named<'a>(system: &System, terms: impl Iterator<Item = &'a end_to_end::Term>)
         let count = counts.entry(name.clone()).or_insert(0);
         *count += 1;
         let name = if *count == 1 { name } else { format!("{name} #{count}") };
-        Term::new(name, term.ns as f64 / 1e3, term.source)
+        Term::new(name, term.ns as f64 / 1e3, because(system, term))
     };
     terms.map(term).collect()
+}
+
+/// Where a term is a number of bytes, they are said.
+fn because(system: &System, term: &end_to_end::Term) -> String {
+    let Where::Link(direction) = term.at else { return term.source.to_owned() };
+    let link = &system.links[direction.link];
+    let bytes = (u128::from(term.ns) * u128::from(link.rate) / 8_000_000_000) as f64;
+    let of = format!("{bytes:.0} B at {}", show_bit_rate(link.rate as f64));
+    match term.what {
+        "transmission" if link.transmission.is_none() => format!("{of}, headers included"),
+        what if what.starts_with("blocking") && link.transmission.is_none() => format!("{of}: {}", term.source),
+        _ => term.source.to_owned(),
+    }
 }

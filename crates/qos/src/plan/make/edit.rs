@@ -2,8 +2,8 @@
 
 use crate::Class;
 use crate::contract::{Proxies, System, Transport};
+use crate::plan::FileChange;
 use crate::quantity::show_time;
-use serde::{Deserialize, Serialize};
 
 /// A change of a contract; parts by their index.
 #[derive(Clone, Debug, PartialEq)]
@@ -24,19 +24,6 @@ pub(super) enum Edit {
     Merged,
     /// Links carry each stream once.
     Multicast,
-}
-
-/// A change as it is made in the file.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FileChange {
-    /// The table: `subscriber`, `topic`, `node` or `placement`.
-    pub table: String,
-    /// Its name; empty for `placement`.
-    pub name: String,
-    /// The key; empty: the table goes.
-    pub key: String,
-    /// Its new value, as the file has it.
-    pub value: String,
 }
 
 impl Edit {

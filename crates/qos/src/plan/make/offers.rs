@@ -1,11 +1,12 @@
 //! What would fit: changes of a contract, each tried by planning anew.
 
+use super::compute;
 use super::edit::Edit;
-use super::{Channel, Model, Offer, Plan, make};
 use crate::Class;
 use crate::contract::{PlacementDelay, Proxies, System, Transport};
 use crate::network::Network;
 use crate::placement::{self, Candidate, Watch};
+use crate::plan::{Channel, Model, Offer, Plan};
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
@@ -118,7 +119,7 @@ impl Search<'_> {
             return false;
         }
         self.trials -= 1;
-        make::compute(&Edit::all(edits, self.system), self.model, self.watch).feasible
+        compute(&Edit::all(edits, self.system), self.model, self.watch).feasible
     }
 
     fn offer(&mut self, cost: f64, what: String, edits: &[Edit]) {

@@ -1,9 +1,9 @@
 //! Delays by the closed forms of the papers.
 
 use super::ways::{Way, transmission};
-use super::{Model, Term};
 use crate::analysis::queueing::{Hop, Mm1, Mm1k, TwoState, Velox, hop_delay, network_delay};
 use crate::contract::System;
+use crate::plan::{Model, Term};
 
 /// What a model says of a channel.
 #[derive(Default)]

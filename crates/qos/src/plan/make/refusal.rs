@@ -1,8 +1,8 @@
 //! Why not all fits.
 
-use super::{Channel, Model, Refusal};
 use crate::contract::{PlacementDelay, System};
 use crate::placement::{Conflict, Limit, Outcome, Status};
+use crate::plan::{Channel, Model, Refusal};
 use crate::quantity::{show_bit_rate, show_time};
 
 /// Requirements that no placement keeps together.

@@ -1,12 +1,14 @@
-//! Contracts of any content, and their plans.
+//! Bodies of the fuzz targets: functions that take any bytes and panic when a promise is broken.
 
-use qos::contract::{Contract, check};
-use qos::placement::Watch;
-use qos::plan::{Model, Plan, make};
 use std::time::Duration;
 
+use super::systems::extreme;
+use crate::contract::{Contract, Lines, System, check};
+use crate::placement::Watch;
+use crate::plan::{Channel, Model, Plan, make};
+
 /// Contracts to begin from.
-pub(super) fn contracts() -> Vec<Vec<u8>> {
+pub fn contracts() -> Vec<Vec<u8>> {
     let plain = r#"[[node]]
 name = "a"
 [[node]]
@@ -39,7 +41,7 @@ delay = "bound"
     vec![plain.as_bytes().to_vec(), plain.replace("90 ms", "9 ms").replace("bound", "paper").into_bytes()]
 }
 
-/// Steps of a millisecond, so that work with a time limit ends.
+/// Steps of 100 ms, so that work with a time limit ends.
 struct Steps(u64);
 
 impl Watch for Steps {
@@ -49,8 +51,7 @@ impl Watch for Steps {
     }
 }
 
-/// Any text: it is refused with a line of its own, or it has a plan by every model, whose numbers are numbers, whose terms add up,
-/// which keeps every deadline if it says so and else says why not, and which is read from its file as it was written.
+/// Any text: it is refused with a line of its own, or it has a plan by every model.
 pub fn contract(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let contract = match Contract::read(&text) {
@@ -65,8 +66,22 @@ pub fn contract(bytes: &[u8]) {
         return;
     }
     check(&contract).iter().for_each(|finding| assert!(finding.line >= 1 && !finding.because.is_empty()));
+    plan(&contract, Model::ALL[bytes.len() % Model::ALL.len()]);
+}
+
+/// Any seed (the first 8 bytes): its system, with quantities at the edge of what may be stated, has a plan by every model.
+pub fn planner(bytes: &[u8]) {
+    let mut seed = [0; 8];
+    bytes.iter().zip(&mut seed).for_each(|(byte, seed)| *seed = *byte);
+    let system: System = extreme(u64::from_le_bytes(seed));
     let model = Model::ALL[bytes.len() % Model::ALL.len()];
-    let plan = make(&contract, model, &mut Steps(0));
+    plan(&Contract { system, lines: Lines::default(), hash: 0 }, model);
+}
+
+/// A plan whose numbers are numbers, whose terms add up, which keeps every deadline if it says so and else says why not, and which is
+/// read from its file as it was written.
+fn plan(contract: &Contract, model: Model) {
+    let plan = make(contract, model, &mut Steps(0));
     assert_eq!(plan.feasible, plan.refusals.is_empty(), "it fits, or it is said why not");
     plan.channels.iter().for_each(|channel| judge(channel, plan.feasible));
     assert!(plan.links.iter().all(|link| link.utilisation.is_finite()));
@@ -76,7 +91,7 @@ pub fn contract(bytes: &[u8]) {
     assert_eq!(Plan::from_text(&plan.to_text()), Ok(written), "a plan survives its file");
 }
 
-fn judge(channel: &qos::plan::Channel, feasible: bool) {
+fn judge(channel: &Channel, feasible: bool) {
     assert!(channel.terms.values().all(|us| us.is_finite() && *us >= 0.0));
     let Some(delay) = channel.mean_us.or(channel.bound_us) else { return };
     let sum: f64 = channel.terms.values().sum();

@@ -1,0 +1,115 @@
+//! Nodes, links and proxies.
+
+use super::layout::{Place, places};
+use super::pen::{Pen, Style};
+use super::{GREY, NETWORK, colour};
+use qos::contract::{NodeKind, System};
+use qos::plan::{Link, Plan};
+use qos::show_bit_rate;
+
+/// Proxies of so many topics are named at a node.
+const NAMED: usize = 4;
+/// The two directions of a link are so far from its middle.
+const APART: f64 = 4.0;
+/// What carries nothing.
+const IDLE: &str = "#c3c8ce";
+/// Above so many links, their names and loads would cover each other: they are shown when one points at a line.
+const LABELLED: usize = 40;
+
+/// Draws it within [`NETWORK`] from `origin`.
+pub fn draw(pen: &mut Pen, system: &System, plan: &Plan, [x, y]: [f64; 2]) {
+    let moved = |place: Place| Place { x: place.x + x, y: place.y + y };
+    let places: Vec<Place> = places(system, NETWORK).into_iter().map(moved).collect();
+    for (index, link) in system.links.iter().enumerate() {
+        let ends = link.between.map(|node| [places[node].x, places[node].y]);
+        let both: Vec<&Link> = plan.links.iter().skip(2 * index).take(2).collect();
+        let name = format!("{}, {}", link.name, show_bit_rate(link.rate as f64));
+        let labelled = system.links.len() <= LABELLED;
+        draw_link(pen, ends, &both, labelled.then_some(name.as_str()));
+    }
+    for (node, place) in system.nodes.iter().zip(&places) {
+        let (fill, round) = match node.kind {
+            NodeKind::Host => ("#dbe9f6", 4.0),
+            NodeKind::Router | NodeKind::Switch => ("#eceff1", 15.0),
+        };
+        pen.named([place.x, place.y], round, fill, &node.name);
+        proxies(pen, plan, &node.name, [place.x, place.y + 30.0]);
+    }
+}
+
+fn proxies(pen: &mut Pen, plan: &Plan, node: &str, [x, y]: [f64; 2]) {
+    let here = plan.channels.iter().filter(|channel| channel.proxy.as_deref() == Some(node));
+    let mut topics: Vec<&str> = here.map(|channel| channel.topic.as_str()).collect();
+    topics.dedup();
+    let more = (topics.len() > NAMED).then(|| format!("and {} more", topics.len() - NAMED));
+    let named = topics.iter().take(NAMED).map(|topic| format!("◆ scales {topic}"));
+    for (line, words) in named.chain(more).enumerate() {
+        let style = Style { size: 11.0, anchor: "middle", colour: "#6a3d9a", ..Style::default() };
+        pen.text([x, y + 13.0 * line as f64], &words, style);
+    }
+}
+
+/// One line for each direction, on the right of those who travel it, with an arrow and what it carries.
+fn draw_link(pen: &mut Pen, [a, b]: [[f64; 2]; 2], both: &[&Link], name: Option<&str>) {
+    let length = f64::hypot(b[0] - a[0], b[1] - a[1]).max(1.0);
+    let along = [(b[0] - a[0]) / length, (b[1] - a[1]) / length];
+    // A quarter turn to the right, where y grows downwards.
+    let aside = [-along[1], along[0]];
+    for (index, direction) in both.iter().enumerate() {
+        let sign = if index == 0 { 1.0 } else { -1.0 };
+        let aside = aside.map(|part| sign * part);
+        let (from, to) = if index == 0 { (a, b) } else { (b, a) };
+        let ends = [beside(from, aside, APART), beside(to, aside, APART)];
+        let idle = direction.utilisation <= 0.0;
+        let (colour, width) = if idle {
+            (IDLE, 1.5)
+        } else {
+            (colour(direction.utilisation), 1.5 + 4.0 * direction.utilisation.min(1.0))
+        };
+        pen.line(ends, colour, width, &load(direction));
+        let tip = [0, 1].map(|i| ends[0][i] + 0.8 * (ends[1][i] - ends[0][i]));
+        arrow(pen, tip, along.map(|part| sign * part), colour);
+        if name.is_some() && !idle {
+            let style = Style { size: 11.0, bold: direction.utilisation > 0.8, anchor: "middle", colour };
+            words_beside(pen, tip, aside, &percent(direction.utilisation), style);
+        }
+    }
+    if let Some(name) = name {
+        let middle = [(a[0] + b[0]) / 2.0, (a[1] + b[1]) / 2.0];
+        // Above the line; at one that stands, on its right.
+        let up = if aside[1].abs() > 0.2 { -aside[1].signum() } else { aside[0].signum() };
+        let style = Style { size: 11.0, anchor: "middle", colour: GREY, ..Style::default() };
+        // Where the line lies, loads stand between it and its name.
+        let apart = if aside[1].abs() > 0.8 { APART + 14.0 } else { APART };
+        words_beside(pen, beside(middle, aside, up * apart), aside.map(|part| up * part), name, style);
+    }
+}
+
+fn beside([x, y]: [f64; 2], [dx, dy]: [f64; 2], by: f64) -> [f64; 2] {
+    [x + by * dx, y + by * dy]
+}
+
+/// Words so far from a point of a line, in a direction, that they do not cover it.
+fn words_beside(pen: &mut Pen, point: [f64; 2], aside: [f64; 2], words: &str, style: Style) {
+    let half = [3.0 * words.chars().count() as f64, 5.0];
+    let [x, y] = beside(point, aside, 7.0 + half[0] * aside[0].abs() + half[1] * aside[1].abs());
+    pen.text([x, y + 4.0], words, style);
+}
+
+fn arrow(pen: &mut Pen, [x, y]: [f64; 2], [dx, dy]: [f64; 2], colour: &str) {
+    let point = |ahead: f64, aside: f64| [x + ahead * dx - aside * dy, y + ahead * dy + aside * dx];
+    pen.polygon([point(8.0, 0.0), point(-4.0, 5.0), point(-4.0, -5.0)], colour);
+}
+
+fn percent(part: f64) -> String {
+    match part * 100.0 {
+        part if part <= 0.0 => "0 %".to_owned(),
+        part if part < 1.0 => "< 1 %".to_owned(),
+        part => format!("{part:.0} %"),
+    }
+}
+
+fn load(link: &Link) -> String {
+    let of = show_bit_rate(link.rate_bits_per_s);
+    format!("{} → {}: {} of {of}, {}", link.from, link.to, show_bit_rate(link.load_bits_per_s), link.scheduler)
+}

@@ -1,0 +1,63 @@
+//! Who is told of a verdict that changed: the programs at both ends, by an event, and whoever subscribes to the topic.
+
+use super::gather::{Gatherer, Running, TOPIC};
+use crate::failure::Result;
+use crate::session::Session;
+use qos::verification::Change;
+use serde::Serialize;
+use serde_json::json;
+use std::time::Duration;
+use thalweg::Publisher;
+use thalweg::admin::Request;
+use thalweg::control::Document;
+
+/// A node that takes longer is not told.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// Tells of verdicts.
+pub struct Teller(Publisher<String>);
+
+impl Teller {
+    /// Opens the topic.
+    pub fn open(session: &Session) -> Result<Self> {
+        Ok(Self(session.node.publisher::<String>(TOPIC).open()?))
+    }
+
+    /// Tells of each change.
+    pub fn tell(&mut self, session: &Session, gatherer: &Gatherer<'_>, changes: &[(usize, Change)]) {
+        let nodes = if changes.is_empty() { Vec::new() } else { session.others() };
+        for (index, change) in changes {
+            let Some(planned) = gatherer.plan.channels.get(*index) else { continue };
+            let sample = json!({
+                "plan": gatherer.plan.contract.hash, "topic": planned.topic, "publisher": planned.publisher,
+                "subscriber": planned.subscriber, "verdict": change.new.verdict, "was": change.old,
+                "because": change.new.because,
+            });
+            self.publish(&sample);
+            if let Some(running) = &gatherer.running[*index] {
+                tell_ends(session, &nodes, running, change);
+            }
+        }
+    }
+
+    /// Tells whoever subscribes; nobody has to.
+    pub fn publish(&mut self, sample: &impl Serialize) {
+        let text = serde_json::to_string(sample).unwrap_or_default();
+        let _ = self.0.publish(&text);
+    }
+}
+
+fn tell_ends(session: &Session, nodes: &[Document], running: &Running, change: &Change) {
+    let (publisher, subscriber) = (&running.live.publisher, &running.live.subscriber);
+    let request = Request::Verdict {
+        publisher: publisher.clone(),
+        subscriber: subscriber.clone(),
+        verdict: change.new.verdict.to_string(),
+        because: change.new.because.clone(),
+    };
+    let has_one =
+        |node: &&Document| node.ports.values().any(|port| port.name == *publisher || port.name == *subscriber);
+    for node in nodes.iter().filter(has_one) {
+        let _ = session.node.ask(node.node, &request, PATIENCE); // one that went meanwhile needs no news
+    }
+}

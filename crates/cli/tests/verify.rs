@@ -1,0 +1,180 @@
+//! `thalweg verify`: what runs, beside what its plan promised.
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use serde_json::{Value, json};
+use support::{Done, House, Running};
+
+/// Two hosts around a third; bounds of about 40 ms, so that a busy machine keeps them nearly always.
+const CONTRACT: &str = r#"
+[system]
+name = "small"
+[[node]]
+name = "base"
+cpus = 2
+[[node]]
+name = "arm"
+[[node]]
+name = "head"
+[[link]]
+name = "arm-lan"
+between = ["base", "arm"]
+rate = "100 Mbit/s"
+[[link]]
+name = "head-lan"
+between = ["base", "head"]
+rate = "100 Mbit/s"
+[[topic]]
+name = "joints"
+size = "100 B"
+rate = "20 Hz"
+publisher = "arm"
+cpu_send = "20 ms"
+[[topic]]
+name = "gaze"
+size = "100 B"
+rate = "20 Hz"
+publisher = "head"
+cpu_send = "20 ms"
+[[subscriber]]
+topic = "joints"
+node = "base"
+name = "/base/joints"
+cpu_receive = "20 ms"
+[[subscriber]]
+topic = "gaze"
+node = "base"
+name = "/base/gaze"
+cpu_receive = "20 ms"
+[placement]
+delay = "bound"
+"#;
+
+/// Times that a busy machine may disturb a measurement.
+const TRIES: u32 = 5;
+
+/// A house with a plan.
+fn planned() -> (House, String) {
+    let house = House::new();
+    let (contract, plan) = (house.path("system.toml"), house.path("plan.toml").display().to_string());
+    std::fs::write(&contract, CONTRACT).unwrap();
+    assert_eq!(house.run(&format!("plan {} -o {plan}", contract.display())).code(), 0);
+    (house, plan)
+}
+
+fn document(done: &Done) -> Value {
+    serde_json::from_str(done.lines.last().unwrap_or_else(|| panic!("{}", done.errors))).unwrap()
+}
+
+/// The verdicts by topic.
+fn verdicts(document: &Value) -> Value {
+    let channels = document["channels"].as_array().unwrap();
+    channels.iter().map(|channel| (channel["topic"].as_str().unwrap().to_owned(), channel["verdict"].clone())).collect()
+}
+
+/// Measures until the verdicts are these: a busy machine may be late now and then, but not always.
+fn until(house: &House, arguments: &str, expected: &Value) -> Done {
+    let mut found = Vec::new();
+    for _ in 0..TRIES {
+        let done = house.run(&format!("verify {arguments} --json"));
+        let verdicts = verdicts(&document(&done));
+        if verdicts == *expected {
+            return done;
+        }
+        found.push(verdicts);
+    }
+    panic!("{found:?}");
+}
+
+fn pair(house: &House, topic: &str, carrier: &str, subscriber: &str) -> [Running; 2] {
+    let sub = house.start(&format!("sub /{topic} --port /base/{topic} --carrier {carrier} --json {subscriber}"));
+    let publish = house.start(&format!("pub /{topic} --rate 20 --size 100 --carrier {carrier} --port /{topic}@x"));
+    house.wait_for_list("channels", |channels| {
+        channels.as_array().unwrap().iter().any(|channel| channel["topic"] == format!("/{topic}"))
+    });
+    [sub, publish]
+}
+
+#[test]
+fn promises_are_kept_or_broken_and_the_rest_is_said() {
+    let (house, plan) = planned();
+    let alone = house.run(&format!("verify {plan} --for 0.2 --json"));
+    assert_eq!((alone.code(), verdicts(&document(&alone))), (1, json!({"joints": "unknown", "gaze": "unknown"})));
+    assert!(alone.errors.contains("no channel of the plan could be compared"), "{}", alone.errors);
+
+    let joints = pair(&house, "joints", "tcp", "");
+    let _other = house.start("sub /joints --port /spy --carrier tcp --json");
+    house.wait_for_list("channels", |channels| channels.as_array().is_some_and(|channels| channels.len() == 2));
+    let done = until(&house, &format!("{plan} --for 1"), &json!({"joints": "kept", "gaze": "unknown"}));
+    assert_eq!(done.code(), 0, "{}", done.errors);
+    let found = document(&done);
+    let [first, second] = [0, 1].map(|index| found["channels"][index].clone());
+    let (kept, absent) = if first["topic"] == "joints" { (first, second) } else { (second, first) };
+    assert_eq!(
+        (&kept["publisher"], &kept["publisher_port"], &kept["lost"]),
+        (&json!("arm"), &json!("/joints@x"), &json!(0))
+    );
+    assert!(kept["worst_us"].as_f64().unwrap() > 1.0 && kept["lateness_us"].as_f64().unwrap() < 0.0, "{kept}");
+    assert_eq!((&kept["uncertainty_us"], &kept["measured"]["bytes"]), (&json!(0.0), &json!(100)));
+    assert_eq!((&absent["running"], &absent["because"]), (&json!(false), &json!("not running")));
+    assert_eq!(found["unplanned"], json!([{"topic": "/joints", "publisher": "/joints@x", "subscriber": "/spy"}]));
+    assert_eq!(found["pass"], true);
+    drop(joints);
+}
+
+#[test]
+fn what_was_measured_is_written_back_into_the_contract() {
+    let (house, plan) = planned();
+    let _joints = pair(&house, "joints", "tcp", "");
+    let done = house.run(&format!("verify {plan} --for 1 --json"));
+    let (verified, contract) = (house.path("verified.json"), house.path("system.toml"));
+    std::fs::write(&verified, done.lines.join("\n")).unwrap();
+    std::fs::write(&contract, CONTRACT.replace("size = \"100 B\"", "size = \"90 B\" # guessed")).unwrap();
+    let done = house.run(&format!("plan {} --measured {}", contract.display(), verified.display()));
+    assert!([0, 1].contains(&done.code()), "{}", done.errors);
+    let text = std::fs::read_to_string(&contract).unwrap();
+    assert!(text.contains("size = \"100 B\" # guessed") && text.contains("size = \"90 B\" # guessed"), "{text}");
+    assert!(done.errors.contains("topic joints: cpu_send = ") && !done.errors.contains("gaze"), "{}", done.errors);
+    let wrong = house.run(&format!("plan {} --measured {plan}", contract.display()));
+    assert!(wrong.code() == 2 && wrong.errors.contains("verify --json"), "{}", wrong.errors);
+}
+
+#[test]
+fn a_late_channel_is_named_with_its_stage_and_both_ends_are_told() {
+    let (house, plan) = planned();
+    let [late, _publish] = pair(&house, "joints", "udp", "--fault delay=200ms");
+    let _well = pair(&house, "gaze", "tcp", "");
+    let told = house.start("sub /thalweg/verification --json");
+    let done = until(&house, &format!("{plan} --for 1 --interval 250ms"), &json!({"joints": "broken", "gaze": "kept"}));
+    assert_eq!(done.code(), 1);
+    let found = document(&done);
+    assert_eq!((&found["suspects"], &found["pass"]), (&json!(["arm-lan to base"]), &json!(false)), "{found}");
+    let channels = found["channels"].as_array().unwrap();
+    let joints = channels.iter().find(|channel| channel["topic"] == "joints").unwrap();
+    assert!(joints["stage"] == "wire" && joints["late"].as_u64().unwrap() > 0, "{joints}");
+    assert!(joints["lateness_us"].as_f64().unwrap() > 100_000.0, "{joints}");
+    let verdict = std::iter::from_fn(|| Some(told.json_line())).find(|line| {
+        let data: Value = serde_json::from_str(line["data"].as_str().unwrap()).unwrap();
+        data["topic"] == "joints" && data["verdict"] == "broken" && data["was"] == "unknown"
+    });
+    assert!(verdict.is_some());
+    let errors = late.interrupt().errors;
+    assert!(errors.contains("the promise of its plan is broken: 20"), "{errors}");
+}
+
+#[test]
+fn a_watch_shows_each_look_and_what_is_no_plan_is_refused() {
+    let (house, plan) = planned();
+    let _joints = pair(&house, "joints", "tcp", "");
+    let done = house.run(&format!("verify {plan} --watch --for 1 --interval 250ms --json"));
+    assert!(done.lines.len() >= 3, "{:?}", done.lines);
+    let text = house.run(&format!("verify {plan} --for 0.3"));
+    assert!(
+        text.lines[0].starts_with("small (contract ") && text.lines[0].contains("1 not running"),
+        "{:?}",
+        text.lines
+    );
+    let none = house.run("verify /does/not/exist.toml");
+    assert!(none.code() == 2 && none.errors.contains("cannot be read"), "{}", none.errors);
+}

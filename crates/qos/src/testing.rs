@@ -1,0 +1,15 @@
+//! What tests, fuzz targets and benchmarks share: systems of any kind, and what a planner promises of any of them.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | `systems` | small systems as a function of their seed |
+//! | `bounds` | bounds against what simulation shows |
+//! | `fuzz` | bodies of the fuzz targets |
+
+mod bounds;
+mod fuzz;
+mod systems;
+
+pub use bounds::{Compared, Held, compare};
+pub use fuzz::{contract, contracts, planner};
+pub use systems::{Sketch, extreme, sketch};

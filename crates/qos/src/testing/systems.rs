@@ -1,0 +1,193 @@
+//! Small systems of any kind, a function of their seed.
+
+use crate::Class;
+use crate::analysis::stages::Place;
+use crate::contract::{
+    Link, Node, NodeKind, Objective, Placement, PlacementDelay, Proxies, Scheduler, Subscriber, System, Topic,
+    Transport,
+};
+use crate::simulate::Chance;
+
+/// A system, and what a plan would decide: any decision has its bounds.
+#[derive(Clone, Debug)]
+pub struct Sketch {
+    /// Two to seven nodes in a tree or a ring, up to eight topics; loads from light to too much.
+    pub system: System,
+    /// The class of each topic.
+    pub classes: Vec<Class>,
+    /// Where proxies stand.
+    pub places: Vec<Place>,
+}
+
+/// The sketch of a seed.
+pub fn sketch(seed: u64) -> Sketch {
+    let mut pencil = Pencil { chance: Chance(seed), system: System { name: "random".into(), ..System::default() } };
+    pencil.nodes();
+    pencil.links();
+    let (mut classes, mut places) = (Vec::new(), Vec::new());
+    for _ in 0..1 + pencil.one_of(&[0, 1, 2, 3, 4, 5, 6, 7]) {
+        pencil.topic();
+        classes.push(Class::ALL[pencil.one_of(&[0, 1, 1, 2, 3]) as usize]);
+        for _ in 0..1 + pencil.one_of(&[0, 0, 1, 2]) {
+            places.extend(pencil.subscriber());
+        }
+    }
+    pencil.system.placement = Placement {
+        transport: if pencil.one_of(&[0, 1]) == 1 { Transport::Multicast } else { Transport::Unicast },
+        proxies: if pencil.one_of(&[0, 1]) == 1 { Proxies::Merged } else { Proxies::PerTopic },
+        cpu_proxy: pencil.one_of(&[0, 20_000]),
+        ..Placement::default()
+    };
+    Sketch { system: pencil.system, classes, places }
+}
+
+/// The longest time that a contract may state, ns.
+const DAY: u64 = 86_400_000_000_000;
+
+/// The system of a seed with some quantities at the edge of what a contract may state: samples that are too large, or links that are
+/// too slow, never both (no link may take longer than a day for a sample).
+pub fn extreme(seed: u64) -> System {
+    let mut system = sketch(seed).system;
+    let mut chance = Chance(!seed);
+    let large = chance.below(2) == 0;
+    system.links.iter_mut().for_each(|link| strain_link(link, chance.below(10), large));
+    system.topics.iter_mut().for_each(|topic| strain_topic(topic, chance.below(12), large));
+    for subscriber in &mut system.subscribers {
+        match chance.below(8) {
+            0 => subscriber.scale = 1_000_000,
+            1 => subscriber.deadline = Some(1),
+            2 => subscriber.deadline = None,
+            3 => subscriber.cpu_receive = DAY,
+            _ => {}
+        }
+    }
+    let objectives = [Objective::Messages, Objective::Bandwidth, Objective::Cpu, Objective::Weighted];
+    system.placement.objective = objectives[chance.below(4) as usize];
+    system.placement.delay = if chance.below(2) == 0 { PlacementDelay::Paper } else { PlacementDelay::Bound };
+    system
+}
+
+fn strain_link(link: &mut Link, how: u64, large: bool) {
+    match how {
+        0 => link.rate = 10_000_000_000_000,
+        1 => link.delay = DAY,
+        2 => link.forwarding = DAY,
+        3 => link.background = link.rate,
+        4 => link.shares = Some([1e-6, 1e-6, 1e-6, 0.9]),
+        5 if !large => link.rate = 1000,
+        6 if !large => (link.mtu, link.overhead) = (32, 65_536),
+        7 if !large => (link.mtu, link.transmission) = (65_536, Some(DAY)),
+        _ => {}
+    }
+}
+
+fn strain_topic(topic: &mut Topic, how: u64, large: bool) {
+    match how {
+        0 => (topic.size, topic.period, topic.rate) = (1, 100, 1e7),
+        1 => (topic.period, topic.rate) = (DAY, 1.0 / 86_400.0),
+        2 => topic.jitter = DAY,
+        3 => topic.burst = 1_000_000,
+        4 => topic.cpu_send = DAY,
+        5 => (topic.hand_in, topic.hand_out) = (DAY, DAY),
+        6 if large => topic.size = 1 << 30,
+        _ => {}
+    }
+}
+
+struct Pencil {
+    chance: Chance,
+    system: System,
+}
+
+impl Pencil {
+    fn one_of(&mut self, list: &[u64]) -> u64 {
+        list[self.chance.below(list.len() as u64) as usize]
+    }
+
+    fn node(&mut self) -> usize {
+        self.chance.below(self.system.nodes.len() as u64) as usize
+    }
+
+    fn nodes(&mut self) {
+        let kinds = [NodeKind::Host, NodeKind::Host, NodeKind::Host, NodeKind::Router, NodeKind::Switch];
+        for i in 0..2 + self.one_of(&[0, 1, 2, 3, 4, 5]) {
+            let kind = if i < 2 { NodeKind::Host } else { kinds[self.chance.below(5) as usize] };
+            let cpus = self.one_of(&[1, 1, 2]) as u32;
+            self.system.nodes.push(Node { name: format!("n{i}"), kind, cpus, proxy: true, ..Node::default() });
+        }
+    }
+
+    fn links(&mut self) {
+        let count = self.system.nodes.len();
+        for i in 1..count {
+            let to = self.chance.below(i as u64) as usize;
+            self.join(to, i);
+        }
+        if count > 3 && self.one_of(&[0, 1]) == 1 {
+            self.join(0, count - 1);
+        }
+    }
+
+    fn join(&mut self, a: usize, b: usize) {
+        let schedulers = [Scheduler::Fifo, Scheduler::Strict, Scheduler::Strict, Scheduler::Htb, Scheduler::Hfsc];
+        let rate = self.one_of(&[10, 100, 100, 1000]) * 1_000_000;
+        let link = Link {
+            name: format!("l{}", self.system.links.len()),
+            between: [a, b],
+            rate,
+            delay: self.one_of(&[0, 500, 50_000]),
+            forwarding: self.one_of(&[0, 5000]),
+            mtu: self.one_of(&[1500, 1500, 600]),
+            overhead: self.one_of(&[0, 66]),
+            scheduler: schedulers[self.one_of(&[0, 1, 2, 3, 4]) as usize],
+            shares: self.one_of(&[0, 1]).eq(&1).then_some([0.2, 0.45, 0.3, 0.05]),
+            background: rate / 100 * self.one_of(&[0, 0, 0, 10, 40]),
+            ..Link::default()
+        };
+        self.system.links.push(link);
+    }
+
+    fn topic(&mut self) {
+        let period = self.one_of(&[1, 2, 5, 10, 20, 33]) * self.one_of(&[500_000, 1_000_000, 1_000_003]);
+        let publisher = self.node();
+        let topic = Topic {
+            name: format!("t{}", self.system.topics.len()),
+            size: self.one_of(&[8, 64, 200, 1000, 1500, 4000, 8192, 20_000]),
+            period,
+            rate: 1e9 / period as f64,
+            jitter: self.one_of(&[0, 0, 0, 100_000, period / 2, period * 2]),
+            burst: self.one_of(&[1, 1, 1, 2, 4]) as u32,
+            publishers: if self.one_of(&[0, 0, 0, 1]) == 1 { vec![publisher, self.node()] } else { vec![publisher] },
+            cpu_send: self.one_of(&[0, 10_000, 50_000, 200_000]),
+            hand_in: self.one_of(&[0, 0, 1600]),
+            hand_out: self.one_of(&[0, 0, 42_000]),
+            ..Topic::default()
+        };
+        self.system.topics.push(topic);
+        self.system.topics.last_mut().into_iter().for_each(|topic| topic.publishers.dedup());
+    }
+
+    /// A subscriber of the last topic, and where its proxies stand.
+    fn subscriber(&mut self) -> Vec<Place> {
+        let (scale, node) = (self.one_of(&[1, 1, 2, 3]) as u32, self.node());
+        let subscriber = self.system.subscribers.len();
+        let proxy = (scale > 1).then(|| self.node());
+        let deadlines = self.one_of(&[1, 2, 5]);
+        let cpu_receive = self.one_of(&[0, 10_000, 50_000, 200_000]);
+        let index = self.system.topics.len() - 1;
+        let topic = &self.system.topics[index];
+        let places = proxy.into_iter().flat_map(|node| topic.publishers.iter().map(move |p| (*p, node)));
+        let places = places.map(|(publisher, node)| Place { publisher, subscriber, node }).collect();
+        self.system.subscribers.push(Subscriber {
+            topic: index,
+            node,
+            name: format!("/s{subscriber}"),
+            scale,
+            scaled_size: (scale == 3).then_some(topic.size / 2),
+            deadline: Some(topic.period * deadlines),
+            cpu_receive,
+            ..Subscriber::default()
+        });
+        places
+    }
+}
