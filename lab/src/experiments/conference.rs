@@ -33,7 +33,7 @@ const HOSTS: u8 = 3;
 const CUT: u8 = 3;
 /// Of every link.
 const RATE: u64 = 20_000_000;
-/// Of the third host's link while it is narrow: four fifths of what it wants.
+/// Of the third host's link while it is narrow: three quarters of what it wants.
 const NARROW: u64 = 2_000_000;
 /// All streams go on within this time after the link is back: TCP waits longer and longer between its attempts.
 const SOON: Duration = Duration::from_secs(10);
