@@ -62,12 +62,12 @@ pub enum Order {
         /// How many.
         count: usize,
     },
-    /// Publishes until [`Order::Stop`]: `{}`.
+    /// Publishes until [`Order::Stop`], besides what it publishes already: `{}`.
     Start {
         /// The stream of this topic; `None`: every stream.
         topic: Option<String>,
     },
-    /// Publishes no more: [`Told`].
+    /// Publishes no more: [`Told`], in the order in which it was started.
     Stop,
     /// What arrived since the last time: [`Told`].
     Arrived,
@@ -141,7 +141,7 @@ pub(super) fn member(mut orders: Orders) -> Result {
                 let wanted = |stream: &Stream| topic.as_ref().is_none_or(|topic| *topic == stream.topic);
                 let wanted = ports.iter().zip(&settings.publishes).filter(|(_, stream)| wanted(stream));
                 let start = |(port, stream): (&Arc<_>, &Stream)| Running::start(Arc::clone(port), stream.clone());
-                running = wanted.map(start).collect::<Result<_>>()?;
+                running.extend(wanted.map(start).collect::<Result<Vec<_>>>()?);
                 orders.say(&json!({}))?;
             }
             Order::Stop => {

@@ -125,15 +125,22 @@ impl Part {
     /// [`Error::Failed`] when they do not come, are not of this type, or the part ended; what it said is passed on.
     /// [`Error::Stopped`].
     pub fn hear<T: DeserializeOwned>(&mut self, lab: &Lab, time: Duration) -> Result<T> {
+        let said = self.listen(lab, time)?;
+        said.ok_or_else(|| Error::Failed(format!("{} did not answer within {} ms", self.role, time.as_millis())))
+    }
+
+    /// As [`Part::hear`]; `None`: it has said nothing yet.
+    ///
+    /// # Errors
+    /// As there, but for that.
+    pub fn listen<T: DeserializeOwned>(&mut self, lab: &Lab, time: Duration) -> Result<Option<T>> {
         let until = Instant::now() + time;
         loop {
             lab.stop.check()?;
             match self.lines.recv_timeout(LOOK.min(until.saturating_duration_since(Instant::now()))) {
-                Ok(said) => return self.understand(said),
+                Ok(said) => return self.understand(said).map(Some),
                 Err(RecvTimeoutError::Disconnected) => return Err(self.ended()),
-                Err(RecvTimeoutError::Timeout) if Instant::now() >= until => {
-                    return Err(Error::Failed(format!("{} did not answer within {} ms", self.role, time.as_millis())));
-                }
+                Err(RecvTimeoutError::Timeout) if Instant::now() >= until => return Ok(None),
                 Err(RecvTimeoutError::Timeout) => {}
             }
         }

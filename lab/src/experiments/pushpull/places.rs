@@ -50,9 +50,9 @@ impl Experiment for PushPullPlaces {
     }
 
     fn run(&self, lab: &Lab) -> Result<Findings> {
-        let mut house = House::build(lab)?;
-        let (repetitions, time) = amount(&lab.options);
         let mut arms = arms();
+        let mut house = House::build(lab, &mut arms)?;
+        let (repetitions, time) = amount(&lab.options);
         let mut dice = Dice::new(lab.options.seed);
         for repetition in 0..repetitions {
             lab.tell(&format!("repetition {} of {repetitions}", repetition + 1));
@@ -160,7 +160,7 @@ struct House {
 }
 
 impl House {
-    fn build(lab: &Lab) -> Result<Self> {
+    fn build(lab: &Lab, arms: &mut [Arm]) -> Result<Self> {
         let hosts = TO + MANY.len() as u8 - 1;
         let topology = Topology::switch(lab, hosts)?;
         topology.ask_for_groups()?;
@@ -179,15 +179,24 @@ impl House {
             part.hear::<Value>(lab, LONG)?;
             Ok::<Part, Error>(part)
         };
-        let arms = arms();
-        let publisher = member("publisher", FROM, arms.iter().map(|arm| arm.stream(1)).collect(), Vec::new())?;
+        let mut publisher = member("publisher", FROM, arms.iter().map(|arm| arm.stream(1)).collect(), Vec::new())?;
         let subscribe = |n: usize| {
             let wanted = arms.iter().filter_map(|arm| Some(arm.stream(*arm.every.get(n)?))).collect();
             member(&format!("subscriber{n}"), TO + n as u8, Vec::new(), wanted)
         };
         let mut subscribers = (0..MANY.len()).map(subscribe).collect::<Result<Vec<_>>>()?;
+        // A proxy whose relay was not ready begins at the publisher, and moves while samples flow.
+        let relayed = || arms.iter().filter(|arm| matches!(arm.place, Place::Relay(_)));
+        for arm in relayed() {
+            publisher.ask::<Value>(lab, &Order::Start { topic: Some(arm.topic()) }, LONG)?;
+        }
         for subscriber in &mut subscribers {
             subscriber.ask::<Value>(lab, &Order::Connected { count: 0 }, LONG)?;
+        }
+        let told: Told = publisher.ask(lab, &Order::Stop, LONG)?;
+        let counts: Vec<(String, u64)> = relayed().map(Arm::topic).zip(told.streams.iter().map(|s| s.count)).collect();
+        for (topic, count) in counts {
+            arms.iter_mut().filter(|arm| arm.topic() == topic).for_each(|arm| arm.published = count);
         }
         Ok(Self { publisher, relay, subscribers, topology })
     }
