@@ -27,6 +27,7 @@ use crate::run::Lab;
 use crate::stalls::Monitor;
 use crate::topology::Topology;
 use qos::Class;
+use qos::priority::{Change, Changes, Policy};
 use serde_json::Value;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -74,6 +75,14 @@ impl House {
             Ok::<_, crate::Error>((Place::at(topology.host(host), processors), node))
         };
         Self::of(lab, streams, at(1, "publisher")?, vec![at(2, "subscriber0")?])
+    }
+
+    /// Gives all threads of all processes a real-time priority, as a plan does.
+    fn real_time(&mut self, lab: &Lab) -> Result {
+        let changes = Changes { sched: Change::Set(Policy::Fifo(30).into()), ..Changes::default() };
+        let parts = std::iter::once(&mut self.publisher).chain(&mut self.subscribers);
+        let order = Order::Schedule { changes };
+        parts.map(|part| part.ask::<Value>(lab, &order, LONG)).try_for_each(|answer| answer.map(drop))
     }
 
     fn of(
