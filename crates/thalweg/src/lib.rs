@@ -66,7 +66,9 @@ pub use driver::Around;
 pub use error::{Error, Result};
 pub use event::{Event, EventReader, Events};
 pub use node::{DiscoverySource, Node, RelayLimits, Settings};
-pub use port::{Client, Outcome, Published, Publisher, PullFrom, Sample, SampleInfo, Server, Subscriber, TakenSample};
+pub use port::{
+    Client, Outcome, Published, Publisher, PullFrom, Sample, SampleInfo, Server, Subscriber, TakenSample, WaitSet,
+};
 pub use qos;
 pub use thread::schedule_this_thread;
 
