@@ -62,6 +62,7 @@ pub mod wire;
 pub use channel::bucket::Limit;
 pub use channel::flow::Batching;
 pub use channel::history::Query;
+pub use channel::parity::Redundancy;
 pub use driver::Around;
 pub use error::{Error, Result};
 pub use event::{Event, EventReader, Events};
