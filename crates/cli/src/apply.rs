@@ -12,6 +12,7 @@ use crate::output::{line, table, tell};
 use crate::plan::read_plan;
 use crate::session::{Common, Session};
 use channels::TakenBack;
+pub use channels::undo;
 use clap::Args;
 use host_file::{Channel, HostFile};
 use linux::queueing::{self, Outcome, QueueError, Reason, Restored, Scheduler, Wanted};

@@ -117,17 +117,25 @@ pub fn read_plan(file: &Path) -> Result<Plan> {
     Plan::from_text(&text_of(file)?).map_err(|e| Failure::Usage(format!("{}:{e}", file.display())))
 }
 
-fn text_of(file: &Path) -> Result<String> {
+/// The text of a file that a user names.
+pub fn text_of(file: &Path) -> Result<String> {
     std::fs::read_to_string(file).map_err(|e| Failure::Usage(format!("{}: cannot be read: {e}", file.display())))
 }
 
 fn planned(contract: &Contract, model: Model) -> Plan {
-    make(contract, model, &mut Clock { began: Instant::now() })
+    make(contract, model, &mut Clock::new())
 }
 
 /// The planner's clock.
-struct Clock {
+pub struct Clock {
     began: Instant,
+}
+
+impl Clock {
+    /// Planning begins now.
+    pub fn new() -> Self {
+        Self { began: Instant::now() }
+    }
 }
 
 impl Watch for Clock {

@@ -223,7 +223,7 @@ impl Former {
 }
 
 /// What takes `changes` back where `before` was asked for.
-fn undo(changes: &Changes, before: &PrioritySettings) -> Changes {
+pub fn undo(changes: &Changes, before: &PrioritySettings) -> Changes {
     fn back<T: Clone>(change: &Change<T>, before: &Option<T>) -> Change<T> {
         match (change, before) {
             (Change::Keep, _) => Change::Keep,
