@@ -124,6 +124,23 @@ fn promises_are_kept_or_broken_and_the_rest_is_said() {
 }
 
 #[test]
+fn what_was_measured_is_written_back_into_the_contract() {
+    let (house, plan) = planned();
+    let _joints = pair(&house, "joints", "tcp", "");
+    let done = house.run(&format!("verify {plan} --for 1 --json"));
+    let (verified, contract) = (house.path("verified.json"), house.path("system.toml"));
+    std::fs::write(&verified, done.lines.join("\n")).unwrap();
+    std::fs::write(&contract, CONTRACT.replace("size = \"100 B\"", "size = \"90 B\" # guessed")).unwrap();
+    let done = house.run(&format!("plan {} --measured {}", contract.display(), verified.display()));
+    assert!([0, 1].contains(&done.code()), "{}", done.errors);
+    let text = std::fs::read_to_string(&contract).unwrap();
+    assert!(text.contains("size = \"100 B\" # guessed") && text.contains("size = \"90 B\" # guessed"), "{text}");
+    assert!(done.errors.contains("topic joints: cpu_send = ") && !done.errors.contains("gaze"), "{}", done.errors);
+    let wrong = house.run(&format!("plan {} --measured {plan}", contract.display()));
+    assert!(wrong.code() == 2 && wrong.errors.contains("verify --json"), "{}", wrong.errors);
+}
+
+#[test]
 fn a_late_channel_is_named_with_its_stage_and_both_ends_are_told() {
     let (house, plan) = planned();
     let [late, _publish] = pair(&house, "joints", "udp", "--fault delay=200ms");

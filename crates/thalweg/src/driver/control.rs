@@ -3,7 +3,7 @@
 use super::FlowNews;
 use super::commands::Asker;
 use super::entries::{Entry, Joining};
-use super::host::{Carried, Guest, Hosted, Hosting};
+use super::host::{Buffer, Buffered, Carried, Guest, Hosted, Hosting};
 use super::policies::Watched;
 use super::priority::ByNames;
 use super::proxy::Move;
@@ -98,6 +98,8 @@ pub(crate) struct Control {
     /// What this node carries for others at most; `None`: nothing, it is no relay.
     pub(super) relay: Option<RelayLimits>,
     pub(super) carried: Carried,
+    /// Pull buffers that ports of others want at this relay.
+    pub(super) buffers: BTreeMap<Buffered, Buffer>,
     /// When hosted streams were looked at.
     pub(super) looked: Instant,
     /// The processors that the process might use when the node was opened: what `affinity=default` means for all of it.

@@ -71,6 +71,7 @@ impl Control {
             guests: Vec::new(),
             relay: state.settings.relay,
             carried: Default::default(),
+            buffers: BTreeMap::new(),
             looked: Instant::now(),
             kept_for_others: BTreeMap::new(),
             processors: linux::sched::read(0).map(|found| found.affinity).unwrap_or_default(),

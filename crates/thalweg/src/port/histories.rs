@@ -17,6 +17,9 @@ use std::sync::Arc;
 /// gives way to a new one.
 const MOST_SOURCES: usize = 64;
 
+/// What a sample takes at least.
+const SMALLEST: u64 = 256;
+
 /// The histories of one port. Its lock is held to keep one sample, or to take references to a few.
 pub(crate) struct Histories {
     limits: PullBuffer,
@@ -77,6 +80,21 @@ impl Histories {
 
     pub fn limits(&self) -> &PullBuffer {
         &self.limits
+    }
+
+    /// Publishers (and starts of them) whose samples are kept.
+    pub fn publishers(&self) -> usize {
+        self.sources.lock().all.len()
+    }
+
+    /// Bytes that may be kept of one publisher: a small sample counts as much as its buffer has.
+    pub fn most_bytes(&self) -> u64 {
+        self.limits.bytes.max(u64::from(self.limits.samples) * SMALLEST)
+    }
+
+    /// Whether samples of this publisher are kept.
+    pub fn knows(&self, publisher: Identity) -> bool {
+        self.sources.lock().all.iter().any(|source| source.publisher == publisher)
     }
 
     /// From now on samples of this publisher are kept.

@@ -255,6 +255,8 @@ pub struct Counters {
     pub skipped: AtomicU64,
     /// Acknowledgements sent (the same).
     pub acknowledgements: AtomicU64,
+    /// Samples that its proxy left out because they could not be made smaller (where the proxy is).
+    pub unscalable: AtomicU64,
     /// What the subscriber's owner was told of the lost ones.
     pub(crate) told: Told,
 }
@@ -295,6 +297,9 @@ pub struct ChannelReport {
     /// The same: acknowledgements received (publisher) or sent (subscriber).
     #[serde(default)]
     pub acknowledgements: u64,
+    /// Samples that its proxy left out because they could not be made smaller (at the end where the proxy is).
+    #[serde(default)]
+    pub unscalable: u64,
     /// How and where the channel is scaled; `None`: it is not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proxied: Option<Proxied>,
@@ -343,6 +348,7 @@ impl Channel {
             repaired: self.counters.repaired.load(Relaxed) + repeated.repaired,
             skipped: self.counters.skipped.load(Relaxed) + repeated.skipped,
             acknowledgements: self.counters.acknowledgements.load(Relaxed) + repeated.acknowledgements,
+            unscalable: self.counters.unscalable.load(Relaxed),
             proxied: self.proxied.clone(),
         }
     }

@@ -51,9 +51,10 @@ impl<M: Message> PublisherBuilder<M> {
         self.request.qos.queue = queue;
         self
     }
-    /// Keeps the last samples for those who ask ([`Subscriber::pull`](super::Subscriber::pull)). Default: none.
+    /// Keeps the last samples for those who ask ([`Subscriber::pull`](super::Subscriber::pull)); with the place of a relay,
+    /// that relay keeps them. Default: none.
     pub fn history(mut self, buffer: PullBuffer) -> Self {
-        self.request.qos.pull = Some(PullBuffer { place: Place::Publisher, ..buffer });
+        self.request.qos.pull = Some(buffer.kept_by(Place::Publisher));
         self
     }
     /// Packet priority of the channels. Default: normal.

@@ -107,14 +107,15 @@ impl<M: Message> SubscriberBuilder<M> {
         self.request.pull = PullRole::Only;
         self
     }
-    /// Keeps the last samples of each publisher that arrive; [`Subscriber::pull`] then asks nobody else. Default: none.
+    /// Keeps the last samples of each publisher that arrive; [`Subscriber::pull`] then asks nobody else. With the place of
+    /// a relay, that relay keeps them, and is asked first (P-09). Default: none.
     pub fn history(mut self, buffer: PullBuffer) -> Self {
-        self.request.qos.pull = Some(PullBuffer { place: Place::Subscriber, ..buffer });
+        self.request.qos.pull = Some(buffer.kept_by(Place::Subscriber));
         self
     }
-    /// As [`SubscriberBuilder::history`], and lets other nodes ask for them: what a relay does.
+    /// Keeps them here, and lets other nodes ask for them.
     pub fn history_for_others(mut self, buffer: PullBuffer) -> Self {
-        self = self.history(buffer);
+        self.request.qos.pull = Some(PullBuffer { place: Place::Subscriber, ..buffer });
         self.request.pull = PullRole::Keeps;
         self
     }

@@ -15,6 +15,7 @@ use crate::error::{Error, Result};
 use crate::handshake::{self, Refused};
 use crate::port::{Histories, SampleInfo};
 use crate::pull::{Answer, Identity, MOST_EXCEPT, Question, Run, VERSION};
+use qos::Place;
 use socket2::{Domain, SockRef, Socket};
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, Write};
@@ -30,12 +31,12 @@ pub(crate) struct Holder {
 }
 
 impl Holder {
-    /// The ports that keep samples of the topic: publishers first, then those that keep for others.
-    pub fn all(state: &NodeState, topic: &str, named: Option<&str>) -> Vec<Holder> {
+    /// The ports that keep samples of the topic: those of the relays `first`, publishers, then others that keep for others.
+    pub fn all(state: &NodeState, topic: &str, named: Option<&str>, first: Option<&Place>) -> Vec<Holder> {
         let here = state.document();
         let directory = state.directory();
         let ports = directory.nodes().flat_map(|there| there.ports.iter().map(move |(id, port)| (there, *id, port)));
-        let mut found: Vec<(Direction, Holder)> = ports
+        let mut found: Vec<(u8, Holder)> = ports
             .filter(|(_, _, port)| port.can_be_asked() && named.is_none_or(|name| name == port.name))
             .filter(|(_, _, port)| match port.direction {
                 Direction::Publisher => topic_matches(topic, &port.topic),
@@ -43,10 +44,15 @@ impl Holder {
             })
             .map(|(there, port, info)| {
                 let routes = routes(&here, there);
-                (info.direction, Holder { node: there.node, port, name: info.name.clone(), routes })
+                let turn = match info.direction {
+                    Direction::Subscriber if first.is_some_and(|at| at.relays().any(|name| there.is_relay(name))) => 0,
+                    Direction::Publisher => 1,
+                    Direction::Subscriber => 2,
+                };
+                (turn, Holder { node: there.node, port, name: info.name.clone(), routes })
             })
             .collect();
-        found.sort_by_key(|(direction, holder)| (*direction == Direction::Subscriber, holder.name.clone()));
+        found.sort_by_key(|(turn, holder)| (*turn, holder.name.clone()));
         found.into_iter().map(|(_, holder)| holder).collect()
     }
 
