@@ -5,7 +5,7 @@ use super::node::NodeSettings;
 use super::stages::Measured;
 use crate::error::{Error, Result};
 use crate::stalls::Timed;
-use qos::priority::PrioritySettings;
+use qos::priority::{Changes, PrioritySettings};
 use qos::{Class, Place, Qos, Reliability};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -61,6 +61,11 @@ pub enum Order {
     Connected {
         /// How many.
         count: usize,
+    },
+    /// Gives all threads of its process a scheduling: `{}`.
+    Schedule {
+        /// Such as `sched=fifo:30`.
+        changes: Changes,
     },
     /// Publishes until [`Order::Stop`], besides what it publishes already: `{}`.
     Start {
@@ -135,6 +140,12 @@ pub(super) fn member(mut orders: Orders) -> Result {
                         "not {count} subscribers of every stream within {LONG:?}, or not from where they are scaled: {found:?}"
                     )));
                 }
+                orders.say(&json!({}))?;
+            }
+            Order::Schedule { changes } => {
+                let published = ports.first().map(|port| hold(port).name().to_owned());
+                let port = published.or(subscribers.first().map(|subscriber| subscriber.name().to_owned()));
+                port.map(|port| node.set_priority(&port, &port, &changes)).transpose()?;
                 orders.say(&json!({}))?;
             }
             Order::Start { topic } => {

@@ -25,7 +25,7 @@ const WORSE: f64 = 1.5;
 /// Pictures that may be on their way: what is not acknowledged counts.
 pub const WAITING: u32 = 4;
 /// This share of the pictures comes at least.
-const WHOLE: f64 = 0.8;
+const WHOLE: f64 = 0.5;
 
 pub fn run(lab: &Lab, findings: &mut Findings) -> Result<Panel> {
     let (pairs, count) = match () {
