@@ -6,13 +6,16 @@
 mod batch;
 mod limit;
 mod measured;
+mod parity;
 mod reliable;
 mod thread;
 
 pub use batch::Batching;
 
 use super::bucket::{Bucket, Limit};
+use super::fragment::piece;
 use super::outgoing::Outgoing;
+use super::parity::Redundancy;
 use super::queue::{Entry, Label, Pushed, Queue};
 use super::reliable::SenderSettings;
 use super::right::SendRight;
@@ -26,6 +29,7 @@ use linux::clock::monotonic_ns;
 use linux::futex::{self, Scope};
 use linux::lock::PiMutex;
 use measured::Measured;
+use parity::MessageParity;
 use qos::Class;
 use reliable::{FULL_PAUSE, Kept};
 use std::io::{self, IoSlice};
@@ -53,6 +57,8 @@ pub(crate) struct Sending {
     pub batching: Option<Batching>,
     /// Each channel leaves at this rate at most; what is more waits in its queue.
     pub limit: Option<Limit>,
+    /// Large messages have parity pieces, where datagrams may be lost.
+    pub parity: Option<Redundancy>,
 }
 
 /// One flow. Shared by the publishing thread, its sender thread and the control thread.
@@ -69,9 +75,10 @@ pub(crate) struct Flow {
     pending: PiMutex<Pending>,
     batch: PiMutex<Vec<u8>>,
     bucket: Option<PiMutex<Bucket>>, // of a flow with a limit; touched by the holder of the right only
-    kept: Option<Kept>,              // what was sent and is not acknowledged, of a reliable flow over datagrams
-    room: AtomicU32,                 // counts what left the queue: a publisher that blocks waits on it
-    next: AtomicU32,                 // flow sequence number of the next message
+    parity: Option<PiMutex<MessageParity>>, // of the large message that is being sent; touched by the holder of the right only
+    kept: Option<Kept>,                     // what was sent and is not acknowledged, of a reliable flow over datagrams
+    room: AtomicU32,                        // counts what left the queue: a publisher that blocks waits on it
+    next: AtomicU32,                        // flow sequence number of the next message
     ended: AtomicBool,
     retired: AtomicBool, // a multicast flow that takes no further members
     pub dropped: AtomicU64,
@@ -139,6 +146,7 @@ impl Flow {
             waits: link.set_patience(settings.policy.patience()),
             kept: settings.reliable.map(Kept::new),
             bucket: settings.sending.limit.map(|limit| PiMutex::new(Bucket::new(limit))),
+            parity: settings.sending.parity.filter(|_| !capabilities.stream).map(|_| PiMutex::default()),
             settings,
             class: AtomicU8::new(class as u8),
             own: PiMutex::new(None),
@@ -281,7 +289,7 @@ impl Flow {
     }
 
     fn transmit_fragments(&self, payload: &[u8], label: Label, cursor: &mut Cursor) -> io::Result<Sent> {
-        let most = self.largest_payload() - FRAGMENT_HEADER;
+        let most = self.piece();
         let burst_end = cursor.taken + self.burst().max(most);
         while cursor.taken < payload.len() {
             if cursor.taken >= burst_end {
@@ -303,7 +311,7 @@ impl Flow {
                 Err(error) => return blocked(error),
             }
         }
-        Ok(Sent::All)
+        if self.parity.is_some() { self.transmit_parity(payload, label, cursor, burst_end) } else { Ok(Sent::All) }
     }
 
     fn take(&self, parts: &[IoSlice<'_>], waits: bool) -> io::Result<usize> {
@@ -321,6 +329,11 @@ impl Flow {
             sample: label.seq,
             stamp_ns: label.stamp,
         }
+    }
+
+    /// Bytes of a large message in each of its datagrams.
+    fn piece(&self) -> usize {
+        piece(self.capabilities.max_datagram.unwrap_or(usize::MAX))
     }
 
     fn largest_payload(&self) -> usize {

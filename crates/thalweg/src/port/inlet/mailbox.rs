@@ -95,6 +95,16 @@ impl<M: Message> Inlet<M> {
         }
     }
 
+    /// Whether a sample waits, or the port is closed; else `waker` is woken then.
+    pub fn is_ready_or_wakes(&self, waker: &Waker) -> bool {
+        let mut mailbox = self.mailbox.lock();
+        let ready = !mailbox.waiting.is_empty() || self.is_closed();
+        if !ready && !mailbox.waker.as_ref().is_some_and(|kept| kept.will_wake(waker)) {
+            mailbox.waker = Some(waker.clone());
+        }
+        ready
+    }
+
     /// As [`Inlet::take`]; when nothing waits, `waker` is woken by the next sample or the end.
     pub fn take_or_register(&self, waker: &Waker) -> Option<TakenSample<M>> {
         if let Some(sample) = self.take() {
