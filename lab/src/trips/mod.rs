@@ -110,7 +110,7 @@ impl Trips {
     /// Changes the priority of all four ends of a carrier's two channels, while they are in use.
     ///
     /// # Errors
-    /// [`Error::System`](crate::Error::System) when the kernel refuses.
+    /// [`Error::System`] when the kernel refuses.
     pub fn set_priority(&mut self, lab: &Lab, priority: &Priority) -> Result<Vec<EndReport>> {
         let mut reports = Vec::new();
         for part in [&mut self.ping, &mut self.pong] {

@@ -64,7 +64,8 @@ fn table(phases: &[Heard; 4]) -> Table {
                 let all: Vec<f64> = heard.tallies[n].each(figure).into_iter().filter(|us| us.is_finite()).collect();
                 median(&all) / 1000.0
             };
-            format!("{:.1} / {:.1}", middle(|d| d.p50), middle(|d| d.p99))
+            let (p50, p99) = (middle(|d| d.p50), middle(|d| d.p99));
+            if p50.is_finite() { format!("{p50:.1} / {p99:.1}") } else { String::new() }
         };
         table.rows.push(std::iter::once(kind.name.to_owned()).chain(phases.iter().map(of)).collect());
     }
