@@ -124,8 +124,9 @@ fn bound(system: &System, iteration: &Iteration, pair: &Pair) -> Bound {
             }
             Step::Cross { queue, packets, .. } => {
                 let outlet = iteration.outlet(queue);
-                let own = packets.work().min(stay.time.saturating_sub(stay.blocking + stay.higher));
-                let same = stay.time.saturating_sub(stay.blocking + stay.higher + own);
+                let own = packets.work().min(stay.time.saturating_sub(stay.blocking));
+                let higher = stay.higher.min(stay.time.saturating_sub(stay.blocking).saturating_sub(own));
+                let same = stay.time.saturating_sub(stay.blocking).saturating_sub(own).saturating_sub(higher);
                 let (blocked, source) = blocking(outlet.scheduler);
                 terms.add(at, blocked, stay.blocking, source);
                 terms.add(
