@@ -132,7 +132,7 @@ fn bound(system: &System, iteration: &Iteration, pair: &Pair) -> Bound {
                 terms.add(
                     at,
                     "waiting for higher classes",
-                    stay.higher,
+                    higher,
                     "what they send meanwhile (Davis et al. 2007)",
                 );
                 terms.add(
