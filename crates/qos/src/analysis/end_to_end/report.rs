@@ -129,12 +129,7 @@ fn bound(system: &System, iteration: &Iteration, pair: &Pair) -> Bound {
                 let same = stay.time.saturating_sub(stay.blocking).saturating_sub(own).saturating_sub(higher);
                 let (blocked, source) = blocking(outlet.scheduler);
                 terms.add(at, blocked, stay.blocking, source);
-                terms.add(
-                    at,
-                    "waiting for higher classes",
-                    higher,
-                    "what they send meanwhile (Davis et al. 2007)",
-                );
+                terms.add(at, "waiting for higher classes", higher, "what they send meanwhile (Davis et al. 2007)");
                 terms.add(
                     at,
                     "waiting in the class's queue",
