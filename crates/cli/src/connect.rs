@@ -1,14 +1,14 @@
 //! `thalweg connect` and `thalweg disconnect`: channels by administration.
 
 use crate::census;
-use crate::ends::{self, PATIENCE, Which, find, find_as};
+use crate::ends::{self, End, PATIENCE, Which, find, find_as};
 use crate::failure::{Failure, Result};
 use crate::output::table;
 use crate::priority;
 use crate::quantity::{self, CARRIERS};
 use crate::session::{Common, Session};
 use clap::Args;
-use qos::priority::Changes;
+use qos::priority::{Changes, PrioritySettings};
 use serde_json::json;
 use std::time::{Duration, Instant};
 use thalweg::admin::Request;
@@ -34,7 +34,7 @@ pub struct ConnectArguments {
     #[arg(long)]
     persist: bool,
     /// Priority of both ends as YARP writes it, from the first sample on: "level:high; priority:10; policy:1" (also dscp:,
-    /// tos:); both ports have to be there
+    /// tos:). With --persist it is kept for ports that are not there yet
     #[arg(long, value_name = "STRING", value_parser = quantity::yarp_qos)]
     qos: Option<Changes>,
     /// List what can carry samples, instead
@@ -50,6 +50,7 @@ struct Wish<'a> {
     publisher: &'a str,
     subscriber: &'a str,
     carrier: Option<&'a str>,
+    qos: Option<&'a Changes>,
 }
 
 /// Disconnect two ports by name; they stay apart until they are connected again
@@ -73,11 +74,12 @@ const PAUSE: Duration = Duration::from_millis(10);
 pub fn connect(arguments: &ConnectArguments) -> Result {
     let ConnectArguments { publisher, subscriber, carrier, persist, qos, .. } = arguments;
     let (Some(publisher), Some(subscriber)) = (publisher, subscriber) else { return list_carriers(arguments) };
-    let wish = Wish { publisher, subscriber, carrier: Some(&carrier[..]).filter(|name| *name != "auto") };
+    let carrier = Some(&carrier[..]).filter(|name| *name != "auto");
+    let wish = Wish { publisher, subscriber, carrier, qos: qos.as_ref() };
     let mut session = arguments.common.open("connect")?;
     let nodes = session.settled();
     if let Some(changes) = qos {
-        priority::change(&session, &ends::of(&nodes, publisher, subscriber, Which::Both)?, changes)?;
+        priority::change(&session, &ends_there(&nodes, wish, *persist)?, changes)?;
     }
     if *persist {
         keep(&session, &nodes, wish)?;
@@ -108,6 +110,17 @@ pub fn connect(arguments: &ConnectArguments) -> Result {
     session.output.result(&done, || format!("{publisher} → {subscriber} over {chosen}"))
 }
 
+/// The ends that are there: for a connection that lasts, neither has to be.
+fn ends_there(nodes: &[Document], Wish { publisher, subscriber, .. }: Wish<'_>, persist: bool) -> Result<Vec<End>> {
+    if !persist {
+        return ends::of(nodes, publisher, subscriber, Which::Both);
+    }
+    let there = [(publisher, Which::Publisher), (subscriber, Which::Subscriber)].into_iter();
+    let there = there.filter(|(name, _)| find(nodes, name).is_ok());
+    let found: Result<Vec<_>> = there.map(|(_, which)| ends::of(nodes, publisher, subscriber, which)).collect();
+    Ok(found?.concat())
+}
+
 fn list_carriers(arguments: &ConnectArguments) -> Result {
     let document: Vec<_> = CARRIERS.iter().map(|(name, about)| json!({"carrier": name, "about": about})).collect();
     let rows = CARRIERS.map(|(name, about)| vec![name.to_owned(), about.to_owned()]);
@@ -117,14 +130,17 @@ fn list_carriers(arguments: &ConnectArguments) -> Result {
 
 /// Has the connection kept: by this host, and by those of the ports that are there.
 fn keep(session: &Session, nodes: &[Document], wish: Wish<'_>) -> Result {
-    let Wish { publisher, subscriber, carrier } = wish;
+    let Wish { publisher, subscriber, carrier, qos } = wish;
     for (name, wanted) in [(publisher, Direction::Publisher), (subscriber, Direction::Subscriber)] {
         if find(nodes, name).is_ok() {
             find_as(nodes, name, wanted)?;
         }
     }
     let carrier = carrier.map(str::to_owned);
-    let request = Request::Keep { publisher: publisher.to_owned(), subscriber: subscriber.to_owned(), carrier };
+    let mut priority = PrioritySettings::default();
+    qos.into_iter().for_each(|changes| changes.apply(&mut priority));
+    let (publisher_name, subscriber_name) = (publisher.to_owned(), subscriber.to_owned());
+    let request = Request::Keep { publisher: publisher_name, subscriber: subscriber_name, carrier, priority };
     let there = nodes.iter().filter(|d| has(d, publisher) || has(d, subscriber)).map(|d| d.node);
     for node in [session.node.id()].into_iter().chain(there) {
         session.node.ask(node, &request, PATIENCE)?;
@@ -157,7 +173,7 @@ fn has(document: &Document, port: &str) -> bool {
 }
 
 fn wait_for_channel(session: &Session, ends: Vec<Document>, wish: Wish<'_>) -> Result<String> {
-    let Wish { publisher, subscriber, carrier } = wish;
+    let Wish { publisher, subscriber, carrier, .. } = wish;
     let until = Instant::now() + PATIENCE;
     loop {
         let found = census::channels(session, &ends).channels.into_iter().find(|c| {

@@ -110,7 +110,10 @@ impl<'a> Node<'a> {
     }
 
     fn relay_text(&self) -> String {
-        let text = |load: RelayLoad| format!("{} proxies, {} samples/s", load.proxies, load.samples_per_s);
+        let text = |load: RelayLoad| {
+            let RelayLoad { proxies, samples_per_s, keeps, .. } = load;
+            format!("{proxies} proxies, {samples_per_s} samples/s, keeps {keeps} publishers")
+        };
         self.relay.map_or("-".to_owned(), text)
     }
 

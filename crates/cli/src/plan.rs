@@ -5,10 +5,12 @@
 //! | [`show`] | a plan as tables |
 //! | [`explain`] | each delay's terms, with their sources |
 //! | [`figure`] | the network as a picture |
+//! | [`measured`] | what was measured, written back into the contract |
 //! | [`simulate`] | a plan in virtual time |
 
 mod explain;
 mod figure;
+mod measured;
 mod show;
 mod simulate;
 
@@ -28,7 +30,7 @@ use std::time::{Duration, Instant};
 /// The keys of a contract: docs/planning.md.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Example: thalweg plan system.toml --explain\n         thalweg plan system.toml -o plan.toml\n         thalweg plan --diff old-plan.toml plan.toml"
+    after_help = "Example: thalweg plan system.toml --explain\n         thalweg plan system.toml -o plan.toml\n         thalweg plan --diff old-plan.toml plan.toml\n         thalweg plan system.toml --measured verified.json"
 )]
 pub struct Arguments {
     /// The contract: a TOML file
@@ -55,6 +57,9 @@ pub struct Arguments {
     /// Show what differs between two plan files
     #[arg(long, num_args = 2, value_names = ["OLD", "NEW"])]
     diff: Option<Vec<PathBuf>>,
+    /// Write the sizes and execution times into the contract that `thalweg verify --json` measured, and plan anew
+    #[arg(long, value_name = "VERIFIED", conflicts_with_all = ["check", "diff", "whatif"])]
+    measured: Option<PathBuf>,
     /// Run the plan in virtual time for so long, with the worst patterns of release that are known, and show what was seen beside each bound
     #[arg(long, value_name = "TIME", value_parser = crate::quantity::duration, conflicts_with_all = ["check", "diff", "whatif"])]
     simulate: Option<Duration>,
@@ -74,6 +79,9 @@ pub fn run(arguments: &Arguments) -> Result {
         return output.result(&json!({ "changes": changes }), || changes_text(&changes));
     }
     let Some(file) = &arguments.file else { return Err(Failure::Usage("no contract is named".to_owned())) };
+    if let Some(verified) = &arguments.measured {
+        measured::write_back(file, verified)?;
+    }
     let contract = read(file)?;
     if arguments.check {
         return lint(output, file, &contract);
@@ -109,17 +117,25 @@ pub fn read_plan(file: &Path) -> Result<Plan> {
     Plan::from_text(&text_of(file)?).map_err(|e| Failure::Usage(format!("{}:{e}", file.display())))
 }
 
-fn text_of(file: &Path) -> Result<String> {
+/// The text of a file that a user names.
+pub fn text_of(file: &Path) -> Result<String> {
     std::fs::read_to_string(file).map_err(|e| Failure::Usage(format!("{}: cannot be read: {e}", file.display())))
 }
 
 fn planned(contract: &Contract, model: Model) -> Plan {
-    make(contract, model, &mut Clock { began: Instant::now() })
+    make(contract, model, &mut Clock::new())
 }
 
 /// The planner's clock.
-struct Clock {
+pub struct Clock {
     began: Instant,
+}
+
+impl Clock {
+    /// Planning begins now.
+    pub fn new() -> Self {
+        Self { began: Instant::now() }
+    }
 }
 
 impl Watch for Clock {

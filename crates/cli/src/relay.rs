@@ -1,21 +1,26 @@
-//! `thalweg relay`: hosts proxies for others.
+//! `thalweg relay`: hosts proxies and pull buffers for others.
 
 use crate::failure::Result;
 use crate::quantity;
-use crate::session::Common;
+use crate::session::{Common, Session};
 use crate::signals::TICK;
 use clap::Args;
+use qos::{Durability, PolicyName, PullBuffer, Qos};
 use serde_json::json;
-use std::time::Instant;
-use thalweg::RelayLimits;
+use std::time::{Duration, Instant};
+use thalweg::codec::Untyped;
+use thalweg::{RelayLimits, Subscriber};
 
-/// Host proxies for others: subscribers name this node as the place where their stream is scaled
+/// Host proxies and pull buffers for others
 ///
-/// It takes each stream from its publisher once, whole, and feeds all who asked for it. What is beyond its limits is
-/// refused, and served by the publisher instead; so is everything while no relay runs. `thalweg list nodes` shows its load.
+/// Subscribers name this node as the place where their stream is scaled: it takes each stream from its publisher once,
+/// whole, and feeds all who asked for it. It keeps the last samples of the topics given by --keep, and of those that ports
+/// want kept here (`--policy pull-place=relay:NAME`), for `thalweg pull`. What is beyond its limits is refused, and served
+/// by the publisher instead; so is everything while no relay runs. `thalweg list nodes` shows its load.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Example: thalweg relay --name gate --listen 10.0.0.1\n         thalweg sub /camera/image --every 10 --proxy relay:gate"
+    after_help = "Example: thalweg relay --name gate --listen 10.0.0.1 --keep '/robot/**' --history 1000 --age 7200s\n         \
+                  thalweg sub /camera/image --every 10 --proxy relay:gate"
 )]
 pub struct Arguments {
     /// Proxies at most: one for each channel that leads from it
@@ -27,22 +32,74 @@ pub struct Arguments {
     /// Payload bytes at most that come from their publishers within a second: 100MB
     #[arg(long, value_name = "BYTES", value_parser = quantity::size)]
     bytes: Option<usize>,
+    /// Payload bytes at most that it keeps of all publishers together [default: 1GB]
+    #[arg(long, value_name = "BYTES", value_parser = quantity::size)]
+    kept: Option<usize>,
+    #[command(flatten)]
+    keep: Keep,
     #[command(flatten)]
     common: Common,
 }
 
+/// What it keeps for others by itself.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Pull buffers")]
+struct Keep {
+    /// Keep the last samples of this topic, or pattern of topics (repeatable)
+    #[arg(long, value_name = "TOPIC")]
+    keep: Vec<String>,
+    /// So many of each publisher
+    #[arg(long, value_name = "N", default_value_t = PullBuffer::default().samples, value_parser = clap::value_parser!(u32).range(1..))]
+    history: u32,
+    /// So many payload bytes of each publisher [default: 16 MiB]
+    #[arg(long, value_name = "BYTES", value_parser = quantity::size)]
+    memory: Option<usize>,
+    /// None that is older: 7200s
+    #[arg(long, value_name = "TIME", value_parser = quantity::duration)]
+    age: Option<Duration>,
+}
+
+impl Keep {
+    fn buffer(&self) -> PullBuffer {
+        let default = PullBuffer::default();
+        let bytes = self.memory.map_or(default.bytes, |bytes| bytes as u64);
+        PullBuffer { samples: self.history, bytes, age: self.age, ..default }
+    }
+
+    /// Takes what publishers offer, with their own histories where they are durable: what was published while this relay
+    /// was away comes, too.
+    fn open(&self, session: &Session, topic: &str) -> Result<Subscriber<Untyped>> {
+        let buffer = self.buffer();
+        let qos = Qos {
+            durability: Durability::TransientLocal,
+            history: buffer.samples,
+            max_message: u32::try_from(buffer.bytes).unwrap_or(u32::MAX).min(1 << 30),
+            fallback: vec![PolicyName::Reliability, PolicyName::Durability, PolicyName::Ownership],
+            ..Qos::default()
+        };
+        let name = format!("/{}/keeps/{}", session.node.name(), topic.trim_start_matches('/').replace('*', "any"));
+        let builder = session.node.subscriber::<Untyped>(topic).named(name).qos(qos);
+        Ok(builder.history_for_others(buffer).callback(|_| {})?)
+    }
+}
+
 /// Runs until told to stop.
 pub fn run(arguments: &Arguments) -> Result {
-    let Arguments { proxies, samples, bytes, common } = arguments;
+    let Arguments { proxies, samples, bytes, kept, keep, common } = arguments;
     let default = RelayLimits::default();
     let bytes_per_s = bytes.map_or(default.bytes_per_s, |bytes| bytes as u64);
-    let limits = RelayLimits { proxies: *proxies, samples_per_s: *samples, bytes_per_s };
+    let kept_bytes = kept.map_or(default.kept_bytes, |bytes| bytes as u64);
+    let limits = RelayLimits { proxies: *proxies, samples_per_s: *samples, bytes_per_s, kept_bytes };
     let mut session = common.open_relay(limits)?;
+    let _kept = keep.keep.iter().map(|topic| keep.open(&session, topic)).collect::<Result<Vec<_>>>()?;
     let name = session.node.name().to_owned();
-    let limits = json!({"proxies": proxies, "samples_per_s": samples, "bytes_per_s": bytes_per_s});
-    let told = json!({"relay": name, "limits": limits});
+    let limits =
+        json!({"proxies": proxies, "samples_per_s": samples, "bytes_per_s": bytes_per_s, "kept_bytes": kept_bytes});
+    let told = json!({"relay": name, "limits": limits, "keeps": keep.keep});
     session.output.result(&told, || {
-        format!("relay:{name} takes {proxies} proxies, {samples} samples/s, {bytes_per_s} bytes/s")
+        let keeps = keep.keep.iter().map(|topic| format!("\nkeeps the last {} samples of {topic}", keep.history));
+        let takes = format!("relay:{name} takes {proxies} proxies, {samples} samples/s, {bytes_per_s} bytes/s");
+        takes + &keeps.collect::<String>()
     })?;
     while session.stop.sleep_until(Instant::now() + TICK) {
         session.tell_events();

@@ -9,7 +9,7 @@ use std::fmt::Write;
 use std::sync::Arc;
 use thalweg::codec::{TypeDescription, from_cdr, to_json};
 use thalweg::control::{NodeId, PortId};
-use thalweg::port::SampleInfo;
+use thalweg::port::{Change, SampleInfo};
 
 /// Who publishes, as its node's document says.
 pub struct Origin {
@@ -75,6 +75,9 @@ impl Shown<'_> {
         // As text: numbers of JSON are exact up to 2^53 only.
         object.insert("id".into(), json!(format!("{}:{}", self.info.incarnation, self.info.seq)));
         object.insert("historical".into(), json!(self.info.historical));
+        if self.info.change != Change::Written {
+            object.insert("change".into(), json!(self.info.change));
+        }
         object.insert("source_ns".into(), json!(self.info.source_ns));
         object.insert("received_ns".into(), json!(self.info.received_ns));
         object.insert("latency_us".into(), json!(self.info.latency_ns().map(microseconds)));
@@ -99,6 +102,11 @@ impl Shown<'_> {
         if with_latency {
             let age = self.info.latency_ns().map_or("?".to_owned(), |ns| micros(microseconds(ns)));
             let _ = write!(head, "#{} {age} ", self.info.seq);
+        }
+        match self.info.change {
+            Change::Written => {}
+            Change::Disposed => head += "disposed: ",
+            Change::Unregistered => head += "unregistered: ",
         }
         match self.value() {
             Some(Value::String(text)) => head + &text,
@@ -188,6 +196,7 @@ mod tests {
             received_ns: 13_345,
             same_clock: true,
             historical: false,
+            change: Change::Written,
             scaled: None,
         };
         let origin = Origin { topic: "/a".into(), port: "/p".into(), message: None };

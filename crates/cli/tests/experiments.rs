@@ -150,6 +150,16 @@ fn velox_counts_what_topics_samples_and_subscribers_cost() {
 }
 
 #[test]
+fn what_two_hosts_measure_stands_beside_its_bound() {
+    let Some(document) = run("velox-lan") else { return };
+    assert_eq!(document["cells"].as_array().unwrap().len(), 5);
+    assert_eq!(passed(&document, "the model's mean").len(), 5);
+    let rows = document["tables"][0]["rows"].as_array().unwrap();
+    assert!(rows.iter().all(|row| row.as_array().unwrap().iter().all(|cell| cell != "")), "{rows:?}");
+    assert_eq!(document["figure"]["panels"][0]["groups"][0]["bars"].as_array().unwrap().len(), 3);
+}
+
+#[test]
 fn a_conference_goes_on_after_an_outage() {
     let Some(document) = run("rt-conference") else { return };
     assert_eq!(passed(&document, "went on after the outage").len(), 5);

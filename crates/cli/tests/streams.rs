@@ -93,7 +93,7 @@ fn a_relay_serves_and_tells_its_load() {
     let relay = house.start("relay --name gate --proxies 1 --json");
     assert_eq!(
         relay.json_line(),
-        json!({"relay": "gate", "limits": {"proxies": 1, "samples_per_s": 100_000, "bytes_per_s": 1_000_000_000}})
+        json!({"relay": "gate", "limits": {"proxies": 1, "samples_per_s": 100_000, "bytes_per_s": 1_000_000_000, "kept_bytes": 1_000_000_000}, "keeps": []})
     );
     let _publish = house.start("pub /counter --rate 200 --size 20 --port /out");
     let sub = house.start("sub /counter --json --every 4 --proxy relay:gate --port /in");

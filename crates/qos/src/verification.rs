@@ -3,16 +3,22 @@
 //!
 //! | module | what it holds |
 //! |---|---|
+//! | [`agent`] | what to do about values that leave the contract (feature `placement`: it plans) |
 //! | `find` | which live channel is which of the plan's |
 //! | `judge` | kept, at risk, broken, or not to be known |
+//! | `measured` | what a contract has to say to be as it was measured |
 //! | `suspects` | links that all late channels cross, and no other |
 
+#[cfg(feature = "placement")]
+pub mod agent;
 mod find;
 mod judge;
+mod measured;
 mod suspects;
 
 pub use find::{Found, Live, find};
 pub use judge::{AT_RISK, Judged};
+pub use measured::{Measured, measured};
 pub use suspects::suspects;
 
 use crate::plan::{Channel, Plan};
@@ -113,6 +119,17 @@ pub struct Cost {
 }
 
 impl Cost {
+    /// The least of both, figure by figure.
+    #[cfg(feature = "placement")]
+    fn at_most(self, other: Self) -> Self {
+        Self {
+            send_us: self.send_us.min(other.send_us),
+            receive_us: self.receive_us.min(other.receive_us),
+            bytes: self.bytes.min(other.bytes),
+        }
+    }
+
+    /// The most of both, figure by figure.
     fn at_least(self, other: Self) -> Self {
         Self {
             send_us: self.send_us.max(other.send_us),

@@ -45,6 +45,9 @@ pub enum Request {
         subscriber: String,
         /// The carrier; `None`: as `auto` picks.
         carrier: Option<String>,
+        /// The priority of both ends, from the first sample on; default: none.
+        #[serde(default)]
+        priority: PrioritySettings,
     },
     /// To the node that has `port`: change the priority of its end of the channel with `other` (Y-02, Y-14).
     Set {
@@ -83,7 +86,8 @@ pub enum Request {
         changes: ProxyChanges,
     },
     /// To any node: of one of every so many samples of its channels of a topic, measure where the time goes; 0: no more. Answered
-    /// by [`Reply::Stages`].
+    /// by [`Reply::Stages`]. It ends by itself when nobody asked for [`Request::Stages`] within
+    /// [`LEASE`](crate::stages::LEASE).
     Measure {
         /// The topic.
         topic: String,

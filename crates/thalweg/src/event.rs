@@ -1,9 +1,11 @@
 //! What a node tells its owner: matches, mismatches, losses, warnings. Never on the data path of a healthy channel.
 
+use crate::port::InstanceState;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::{Arc, Condvar, Mutex};
+use std::task::Waker;
 use std::time::{Duration, Instant};
 
 /// Something that happened.
@@ -97,6 +99,18 @@ pub enum Event {
         /// In all.
         total: u64,
     },
+    /// Samples of a channel were lost on the way, or given up because they came too late to be of use. Told
+    /// within a second, when what only came in another order has come.
+    SampleLost {
+        /// Publisher's port name.
+        publisher: String,
+        /// Subscriber's port name.
+        subscriber: String,
+        /// How many since this was told last.
+        lost: u64,
+        /// In all.
+        total: u64,
+    },
     /// Samples were rejected: they are of more instances than the subscriber's limit.
     SampleRejected {
         /// Subscriber's port name.
@@ -105,6 +119,15 @@ pub enum Event {
         rejected: u64,
         /// In all.
         total: u64,
+    },
+    /// An instance ended at a subscriber, or came back: it was disposed of, or lost its last publisher.
+    InstanceChanged {
+        /// Subscriber's port name.
+        subscriber: String,
+        /// The instance's key, such as `name = left, joint = 3`.
+        key: String,
+        /// How it is now.
+        state: InstanceState,
     },
     /// A publisher gives no sign of life within its lease, or does again.
     LivelinessChanged {
@@ -180,9 +203,13 @@ impl fmt::Display for Event {
             Event::BudgetExceeded { subscriber, late, total } => {
                 write!(f, "{subscriber} got {late} samples later than its latency budget, {total} in all")
             }
+            Event::SampleLost { publisher, subscriber, lost, total } => {
+                write!(f, "{publisher} → {subscriber} lost {lost} samples on the way, {total} in all")
+            }
             Event::SampleRejected { subscriber, rejected, total } => {
                 write!(f, "{subscriber} rejected {rejected} samples of more instances than its limit, {total} in all")
             }
+            Event::InstanceChanged { subscriber, key, state } => write!(f, "{subscriber}: instance {key} {state}"),
             Event::LivelinessChanged { publisher, subscriber, alive } => {
                 let now = if *alive { "is alive again" } else { "gives no sign of life within its lease" };
                 let told = subscriber.as_ref().map_or(String::new(), |port| format!(", {port} waits for it"));
@@ -214,6 +241,7 @@ struct Log {
 struct Entries {
     first: u64, // number of the oldest kept event
     events: VecDeque<Event>,
+    wakers: Vec<Waker>,
 }
 
 const KEPT: usize = 1024;
@@ -226,6 +254,7 @@ impl Events {
             entries.first += 1;
         }
         entries.events.push_back(event);
+        entries.wakers.drain(..).for_each(Waker::wake);
         self.0.news.notify_all();
     }
 
@@ -242,6 +271,16 @@ pub struct EventReader {
 }
 
 impl EventReader {
+    /// Whether an event waits; else `waker` is woken by the next one.
+    pub(crate) fn is_ready_or_wakes(&self, waker: &Waker) -> bool {
+        let mut entries = lock(&self.log.entries);
+        let ready = self.next < entries.first + entries.events.len() as u64;
+        if !ready && !entries.wakers.iter().any(|kept| kept.will_wake(waker)) {
+            entries.wakers.push(waker.clone());
+        }
+        ready
+    }
+
     /// The next event, waiting at most `timeout`.
     pub fn wait(&mut self, timeout: Duration) -> Option<Event> {
         let until = Instant::now() + timeout;

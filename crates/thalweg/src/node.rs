@@ -70,11 +70,13 @@ pub struct RelayLimits {
     pub samples_per_s: u64,
     /// Payload bytes of these per second. Default 1 GB.
     pub bytes_per_s: u64,
+    /// Payload bytes of its pull buffers together, each counted with all that it may keep. Default 1 GB.
+    pub kept_bytes: u64,
 }
 
 impl Default for RelayLimits {
     fn default() -> Self {
-        Self { proxies: 256, samples_per_s: 100_000, bytes_per_s: 1_000_000_000 }
+        Self { proxies: 256, samples_per_s: 100_000, bytes_per_s: 1_000_000_000, kept_bytes: 1_000_000_000 }
     }
 }
 

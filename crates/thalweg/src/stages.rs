@@ -2,7 +2,8 @@
 //!
 //! Nothing is measured until somebody asks ([`admin::Request::Measure`](crate::admin::Request::Measure), `thalweg delay
 //! --stages`); then one of every so many samples is, picked by its sequence number, so that both ends of a channel measure the
-//! same ones and the means of their stages add up. Until then a sample costs each end one load and a branch.
+//! same ones and the means of their stages add up. Until then a sample costs each end one load and a branch. It ends when
+//! nobody has asked for the figures for [`LEASE`]: who is killed leaves nothing behind.
 //!
 //! | stage | end | from | to | in Velox (V-11) | in Table 4 (P-33) |
 //! |---|---|---|---|---|---|
@@ -36,6 +37,10 @@ use std::cell::Cell;
 use std::fmt;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+/// Who measures asks for the figures at least so often; else it ends with the next sample that would have been measured.
+pub const LEASE: Duration = Duration::from_secs(60);
 
 /// A stage that is measured at one end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,6 +88,7 @@ impl Stage {
 #[derive(Default)]
 pub(crate) struct Stages {
     every: AtomicU32, // 0: nothing is measured
+    until: AtomicU64, // the end of the lease
     record: OnceLock<Box<PiMutex<Record>>>,
     missed: AtomicU64,
 }
@@ -94,16 +100,30 @@ impl fmt::Debug for Stages {
 }
 
 impl Stages {
-    /// Measures every so many samples from now on, from nothing; 0: no more. Memory is taken here, at most once.
-    pub fn measure(&self, every: u32) {
+    /// Measures every so many samples from `now` on, from nothing; 0: no more. Memory is taken here, at most once.
+    pub fn measure(&self, now: u64, every: u32) {
         if every > 0 {
             self.record.get_or_init(Default::default).lock().clear();
             self.missed.store(0, Relaxed);
+            self.renew(now);
         }
         let before = self.every.swap(every, Relaxed);
         if (before > 0) != (every > 0) {
             crate::trace::measure(every > 0);
         }
+    }
+
+    fn renew(&self, now: u64) {
+        self.until.store(now.saturating_add(LEASE.as_nanos() as u64), Relaxed);
+    }
+
+    /// Nobody has asked for long: it ends now.
+    fn is_over(&self, now: u64) -> bool {
+        let over = now > self.until.load(Relaxed);
+        if over {
+            self.measure(now, 0);
+        }
+        over
     }
 
     /// Whether this sample is measured.
@@ -113,9 +133,13 @@ impl Stages {
         every != 0 && seq.is_multiple_of(u64::from(every))
     }
 
-    /// Notes what stages of one sample took, in nanoseconds. One that would have to wait for a report is left out, counted.
-    pub fn note(&self, took: &[(Stage, u64)]) {
+    /// Notes at `now` what stages of one sample took, in nanoseconds. One that would have to wait for a report is left out,
+    /// counted.
+    pub fn note(&self, now: u64, took: &[(Stage, u64)]) {
         let Some(record) = self.record.get() else { return };
+        if self.is_over(now) {
+            return;
+        }
         match record.try_lock() {
             Some(mut record) => took.iter().for_each(|(stage, ns)| record.add(*stage, *ns)),
             None => drop(self.missed.fetch_add(1, Relaxed)),
@@ -125,6 +149,9 @@ impl Stages {
     /// The same of a sample that was just delivered, and how late it was.
     pub fn note_arrived(&self, took: &[(Stage, u64)], arrived: &Arrived) {
         let Some(record) = self.record.get() else { return };
+        if self.is_over(arrived.done_ns) {
+            return;
+        }
         match record.try_lock() {
             Some(mut record) => {
                 took.iter().for_each(|(stage, ns)| record.add(*stage, *ns));
@@ -136,16 +163,18 @@ impl Stages {
 
     /// How late samples were since this was asked last; from now on those count as late that are later than so many
     /// nanoseconds by the clocks of both ends. Begins to measure where nobody did.
-    pub fn take_lateness(&self, after_ns: i64) -> Since {
+    pub fn take_lateness(&self, now: u64, after_ns: i64) -> Since {
         if self.every.load(Relaxed) == 0 {
-            self.measure(1);
+            self.measure(now, 1);
         }
+        self.renew(now);
         self.record.get_or_init(Default::default).lock().since.take(after_ns)
     }
 
-    /// What was measured so far. `None`: nobody asked.
-    pub fn figures(&self) -> Option<Measured> {
+    /// What was measured so far, asked for at `now`. `None`: nobody wanted it.
+    pub fn figures(&self, now: u64) -> Option<Measured> {
         let every = Some(self.every.load(Relaxed)).filter(|every| *every > 0)?;
+        self.renew(now);
         let record = self.record.get()?.lock();
         Some(Measured { every, missed: self.missed.load(Relaxed), stages: record.figures() })
     }
@@ -160,7 +189,7 @@ pub(crate) struct Measured {
 
 impl Drop for Stages {
     fn drop(&mut self) {
-        self.measure(0);
+        self.measure(0, 0);
     }
 }
 
@@ -186,30 +215,42 @@ mod tests {
     #[test]
     fn nothing_is_measured_until_asked_and_then_every_so_many_th() {
         let stages = Stages::default();
-        stages.note(&[(Stage::Send, 5)]);
-        assert!(!stages.measures(0) && stages.figures().is_none());
-        stages.measure(3);
+        stages.note(1, &[(Stage::Send, 5)]);
+        assert!(!stages.measures(0) && stages.figures(1).is_none());
+        stages.measure(1, 3);
         assert_eq!((0..7).map(|seq| stages.measures(seq)).filter(|m| *m).count(), 3);
-        stages.note(&[(Stage::Send, 1000), (Stage::Queue, 0)]);
-        stages.note(&[(Stage::Send, 3000)]);
-        let Measured { every, missed, stages: found } = stages.figures().unwrap();
+        stages.note(1, &[(Stage::Send, 1000), (Stage::Queue, 0)]);
+        stages.note(1, &[(Stage::Send, 3000)]);
+        let Measured { every, missed, stages: found } = stages.figures(1).unwrap();
         let of = |stage| found.iter().find(|(s, _)| *s == stage).map(|(_, figures)| figures.clone());
         let send = of(Stage::Send).unwrap();
         assert_eq!((every, missed, send.n, send.mean_us), (3, 0, 2, 2.0));
         assert!((send.min_us - 1.0).abs() < 0.02 && (send.max_us - 3.0).abs() < 0.05, "{send:?}");
         assert_eq!(of(Stage::Queue).map(|queue| (queue.n, queue.max_us)), Some((1, 0.0)));
         assert!(of(Stage::Total).is_none());
-        stages.measure(1);
-        assert!(stages.figures().unwrap().stages.is_empty(), "it begins from nothing");
-        stages.measure(0);
-        assert!(stages.figures().is_none() && !stages.measures(3));
+        stages.measure(1, 1);
+        assert!(stages.figures(1).unwrap().stages.is_empty(), "it begins from nothing");
+        stages.measure(1, 0);
+        assert!(stages.figures(1).is_none() && !stages.measures(3));
+    }
+
+    #[test]
+    fn it_ends_when_nobody_asks_for_the_figures_any_more() {
+        let (stages, lease) = (Stages::default(), LEASE.as_nanos() as u64);
+        stages.measure(100, 1);
+        stages.note(100 + lease, &[(Stage::Send, 5)]);
+        assert_eq!(stages.figures(100 + lease).map(|found| found.stages[0].1.n), Some(1));
+        stages.note(100 + 2 * lease, &[(Stage::Send, 5)]);
+        assert!(stages.measures(1), "who asks renews it");
+        stages.note(101 + 2 * lease, &[(Stage::Send, 5)]);
+        assert!(!stages.measures(1) && stages.figures(101 + 2 * lease).is_none());
     }
 
     #[test]
     fn absurd_times_do_no_harm() {
         let stages = Stages::default();
-        stages.measure(1);
-        stages.note(&[(Stage::Total, u64::MAX), (Stage::Total, 0)]);
-        assert_eq!(stages.figures().unwrap().stages[0].1.n, 2);
+        stages.measure(1, 1);
+        stages.note(1, &[(Stage::Total, u64::MAX), (Stage::Total, 0)]);
+        assert_eq!(stages.figures(1).unwrap().stages[0].1.n, 2);
     }
 }

@@ -5,8 +5,8 @@
 use qos::{Filter, Liveliness, LivelinessKind, Reliability};
 use serde::{Deserialize, Serialize};
 use std::time::{Duration, Instant};
-use thalweg::port::{PublisherBuilder, SubscriberBuilder};
-use thalweg::{Event, EventReader, Node, Settings, Subscriber};
+use thalweg::port::{Change, InstanceState, PublisherBuilder, SubscriberBuilder};
+use thalweg::{Around, Event, EventReader, Node, Settings, Subscriber};
 
 const LONG: Duration = Duration::from_secs(20);
 
@@ -19,6 +19,13 @@ struct Arm {
 fn node(name: &str, test: &str) -> Node {
     let realm = format!("policies-{test}-{}", std::process::id());
     Node::with_settings(Settings { name: name.into(), realm, ..Settings::default() }).unwrap()
+}
+
+/// A node that loses every third datagram.
+fn lossy(name: &str, test: &str) -> Node {
+    let realm = format!("policies-{test}-{}", std::process::id());
+    let around = Around { fault: Some("loss=33%,seed=5".parse().unwrap()), ..Around::default() };
+    Node::with_settings(Settings { name: name.into(), realm, around, ..Settings::default() }).unwrap()
 }
 
 /// Both ends of a channel over a carrier.
@@ -99,6 +106,72 @@ fn missed_deadlines_are_told_at_both_ends() {
         told(&mut node.events(), |e| matches!(e, Event::DeadlineMissed { port, missed: 1.., .. } if port == name));
     }
     assert!(subscriber.policy_counts().deadlines_missed > 0);
+}
+
+/// The end of an instance is a sample like others: over every carrier, past a filter, and for late joiners.
+#[test]
+fn instances_are_disposed_of_unregistered_and_left() {
+    for carrier in ["local", "shm", "tcp", "udp", "mcast"] {
+        let test = format!("instances-{carrier}");
+        let (out, into) = (node("out", &test), node("in", &test));
+        let (publisher, subscriber) = ends(carrier, &out, &into);
+        let mut publisher = publisher.key(["name"]).open().unwrap();
+        let filter = Filter { expression: "angle > 1".into(), parameters: Vec::new() };
+        let mut subscriber = subscriber.named("/in").key(["name"]).filter(filter).open().unwrap();
+        assert!(publisher.wait_connected(1, LONG), "{carrier}");
+        publisher.publish(&arm("left", 2.0)).unwrap();
+        publisher.publish(&arm("right", 2.0)).unwrap();
+        publisher.publish(&arm("low", 3.0)).unwrap();
+        publisher.dispose(&arm("left", 0.0)).unwrap();
+        publisher.unregister(&arm("right", 0.0)).unwrap();
+        let changes: Vec<_> = std::iter::from_fn(|| subscriber.wait(LONG)).take(5).map(|s| s.info().change).collect();
+        use Change::{Disposed, Unregistered, Written};
+        assert_eq!(changes, [Written, Written, Written, Disposed, Unregistered], "{carrier}");
+        let known = |subscriber: &Subscriber<Arm>| {
+            subscriber.instances().into_iter().map(|i| (i.key, i.state)).collect::<Vec<_>>()
+        };
+        use InstanceState::{Alive, NoPublishers};
+        let expected = [("left", InstanceState::Disposed), ("low", Alive), ("right", NoPublishers)];
+        let expected = expected.map(|(name, state)| (format!("name = {name}"), state));
+        assert_eq!(known(&subscriber), expected, "{carrier}");
+        drop(publisher);
+        let gone =
+            |e: &Event| matches!(e, Event::InstanceChanged { key, state: NoPublishers, .. } if key == "name = low");
+        let event = told(&mut into.events(), gone);
+        assert_eq!(event.to_string(), "/in: instance name = low has no publishers any more");
+    }
+}
+
+#[test]
+fn late_joiners_learn_that_an_instance_is_no_more() {
+    for carrier in ["local", "tcp"] {
+        let test = format!("late-{carrier}");
+        let (out, into) = (node("out", &test), node("in", &test));
+        let (publisher, subscriber) = ends(carrier, &out, &into);
+        let mut publisher = publisher.key(["name"]).transient_local(4).open().unwrap();
+        publisher.publish(&arm("left", 2.0)).unwrap();
+        publisher.dispose(&arm("left", 0.0)).unwrap();
+        let mut subscriber = subscriber.key(["name"]).transient_local(4).open().unwrap();
+        let changes: Vec<_> = std::iter::from_fn(|| subscriber.wait(LONG)).take(2).map(|s| s.info().change).collect();
+        assert_eq!(changes, [Change::Written, Change::Disposed], "{carrier}");
+        assert_eq!(subscriber.instances()[0].state, InstanceState::Disposed);
+    }
+}
+
+#[test]
+fn losses_are_told_where_samples_are_missed() {
+    let (out, into) = (node("out", "lost"), lossy("in", "lost"));
+    let (publisher, subscriber) = ends("udp", &out, &into);
+    let mut publisher = publisher.named("/out").open().unwrap();
+    let _subscriber = subscriber.named("/in").open().unwrap();
+    assert!(publisher.wait_connected(1, LONG));
+    let mut events = into.events();
+    let lost = |e: &Event| matches!(e, Event::SampleLost { publisher, subscriber, lost: 1.., .. } if publisher == "/out" && subscriber == "/in");
+    let until = Instant::now() + LONG;
+    while !std::iter::from_fn(|| events.wait(Duration::from_millis(1))).any(|event| lost(&event)) {
+        publisher.publish(&arm("left", 1.0)).unwrap();
+        assert!(Instant::now() < until, "nobody told");
+    }
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use thalweg::channel::proxy::Picture;
 use thalweg::channel::proxy::scaler::{Scaler, Scalers, Unscalable};
 use thalweg::codec::Raw;
-use thalweg::{Node, Publisher, RelayLimits, Sample, SampleInfo, Settings, Subscriber};
+use thalweg::{Node, Publisher, Query, RelayLimits, Sample, SampleInfo, Settings, Subscriber};
 
 const LONG: Duration = Duration::from_secs(20);
 
@@ -214,4 +214,90 @@ fn a_relay_that_dies_is_done_without_and_returned_to() {
     }
     let from = *seen.first().unwrap();
     assert_eq!(seen, (from..=last).collect::<Vec<_>>(), "no gap and no duplicate on the way back");
+}
+
+fn kept_at_relay(node: &Node, samples: u32) -> Subscriber<Raw> {
+    let buffer = qos::PullBuffer { samples, place: at_relay(), ..qos::PullBuffer::default() };
+    node.subscriber::<Raw>("/numbers").history(buffer).pull_only().open().unwrap()
+}
+
+fn pulled(port: &Subscriber<Raw>, query: Query) -> Vec<u64> {
+    let Ok(pulled) = port.pull(query, LONG) else { return Vec::new() };
+    pulled.filter_map(|sample| Some(sample.ok()?.info().seq)).collect()
+}
+
+/// A pull buffer at a relay, as the subscriber asks (P-09): the publisher keeps nothing, and is outlived by what it published.
+#[test]
+fn a_relay_keeps_what_ports_want_kept_there() {
+    let gate = relay("relay-keeps", RelayLimits::default());
+    let (a, b) = (node("relay-keeps", "a"), node("relay-keeps", "b"));
+    let mut publisher = a.publisher::<Raw>("/numbers").open().unwrap();
+    let (port, equal) = (kept_at_relay(&b, 10), kept_at_relay(&b, 10));
+    assert!(publisher.wait_connected(1, LONG));
+    for _ in 0..30 {
+        publisher.publish(&[7; 100]).unwrap();
+    }
+    eventually("the last sample is kept", || pulled(&port, Query::latest()) == [30]);
+    assert_eq!(pulled(&equal, Query::Last(100)), (21..=30).collect::<Vec<_>>());
+    assert_eq!((publisher.connected(), port.connected()), (1, 0), "equal requests share a buffer, and are no channels");
+    let keeps = || b.nodes().into_iter().find(|node| node.node == gate.id()).and_then(|node| node.relay);
+    eventually("the relay tells how many it keeps", || keeps().is_some_and(|load| load.keeps == 1));
+    drop((publisher, a));
+    assert_eq!(pulled(&port, Query::range(25..=27)), [25, 26, 27]);
+}
+
+#[test]
+fn a_relay_keeps_no_more_than_it_may() {
+    let gate = relay("relay-kept", RelayLimits { kept_bytes: 20 << 20, ..RelayLimits::default() });
+    let (a, b) = (node("relay-kept", "a"), node("relay-kept", "b"));
+    let mut events = gate.events();
+    let open = |name| a.publisher::<Raw>("/numbers").named(name).open().unwrap();
+    let (mut first, mut second) = (open("/first"), open("/second"));
+    let port = kept_at_relay(&b, 10);
+    assert!(first.wait_connected(1, LONG) && second.wait_connected(1, LONG));
+    for publisher in [&mut first, &mut second] {
+        publisher.publish(&[7; 100]).unwrap();
+    }
+    eventually("one of them is kept", || pulled(&port, Query::latest()) == [1]);
+    let refused = std::iter::from_fn(|| events.wait(LONG)).map(|event| event.to_string());
+    let refused = refused.into_iter().find(|text| text.contains("not kept for others"));
+    let says = refused.unwrap();
+    assert!(
+        says.contains("16777216 bytes are kept, 16777216 more are asked for, and it keeps at most 20971520"),
+        "{says}"
+    );
+}
+
+/// Two relays: the second one serves while the first is away, and gives back.
+#[test]
+fn another_relay_serves_while_the_first_is_away() {
+    let open = |name: &str| {
+        Node::with_settings(Settings { relay: Some(RelayLimits::default()), ..settings("relay-two", name) }).unwrap()
+    };
+    let (first, second) = (open("first"), open("second"));
+    let (a, b) = (node("relay-two", "a"), node("relay-two", "b"));
+    let mut publisher = a.publisher::<Raw>("/numbers").transient_local(4096).open().unwrap();
+    let (tell, told) = channel();
+    let port = b
+        .subscriber::<Raw>("/numbers")
+        .transient_local(4096)
+        .carriers(["tcp"])
+        .proxy("relay:first,second".parse().unwrap());
+    let tell = move |sample: Sample<'_, Raw>| {
+        let _ = tell.send(*sample.info());
+    };
+    let port = port.callback(tell).unwrap();
+    let at = |name: &str| place(&port) == Some(Place::Relay(name.into()));
+    publish_until(&mut publisher, || at("first"));
+    drop(first);
+    publish_until(&mut publisher, || at("second"));
+    let _first = open("first");
+    publish_until(&mut publisher, || at("first"));
+    drop(second);
+    let last = publisher.publish(&[7; 100]).unwrap().seq;
+    let mut seen: Vec<u64> = Vec::new();
+    while seen.last() != Some(&last) {
+        seen.push(told.recv_timeout(LONG).unwrap_or_else(|_| panic!("up to {last}: {seen:?}")).seq);
+    }
+    assert_eq!(seen, (seen[0]..=last).collect::<Vec<_>>(), "no gap and no duplicate");
 }

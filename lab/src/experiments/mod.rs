@@ -43,6 +43,7 @@ pub fn experiments() -> &'static [&'static dyn Experiment] {
         &pushpull::PushPullLoaded,
         &velox::VeloxTopics,
         &velox::VeloxProcessor,
+        &velox::VeloxLan,
         &velox::VeloxSubscribers,
         &conference::Conference,
         &pull_beside::PullBeside,

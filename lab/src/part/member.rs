@@ -5,6 +5,7 @@ use super::node::NodeSettings;
 use super::stages::Measured;
 use crate::error::{Error, Result};
 use crate::stalls::Timed;
+use qos::priority::Changes;
 use qos::{Class, Reliability};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -52,6 +53,11 @@ pub enum Order {
         /// How many.
         count: usize,
     },
+    /// Gives all threads of its process a scheduling: `{}`.
+    Schedule {
+        /// Such as `sched=fifo:30`.
+        changes: Changes,
+    },
     /// Publishes every stream, until [`Order::Stop`]: `{}`.
     Start,
     /// Publishes no more: [`Told`].
@@ -96,7 +102,7 @@ pub(super) fn member(mut orders: Orders) -> Result {
         settings.publishes.iter().map(|stream| publisher(&node, &settings, stream)).collect::<Result<Vec<_>>>()?;
     let accounts: Vec<Shared> = settings.subscribes.iter().map(|_| Shared::default()).collect();
     let subscribe = |(stream, account): (&Stream, &Shared)| subscriber(&node, &settings, stream, account);
-    let _subscribers = settings.subscribes.iter().zip(&accounts).map(subscribe).collect::<Result<Vec<_>>>()?;
+    let subscribers = settings.subscribes.iter().zip(&accounts).map(subscribe).collect::<Result<Vec<_>>>()?;
     let ports: Vec<_> = ports.into_iter().map(|port| Arc::new(Mutex::new(port))).collect();
     let mut running: Vec<Running> = Vec::new();
     orders.say(&json!({"node": node.id()}))?;
@@ -107,6 +113,12 @@ pub(super) fn member(mut orders: Orders) -> Result {
                 if !node.wait_until(LONG, all) {
                     return Err(Error::Failed(format!("not {count} subscribers of every stream within {LONG:?}")));
                 }
+                orders.say(&json!({}))?;
+            }
+            Order::Schedule { changes } => {
+                let published = ports.first().map(|port| hold(port).name().to_owned());
+                let port = published.or(subscribers.first().map(|subscriber| subscriber.name().to_owned()));
+                port.map(|port| node.set_priority(&port, &port, &changes)).transpose()?;
                 orders.say(&json!({}))?;
             }
             Order::Start => {

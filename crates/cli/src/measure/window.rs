@@ -151,6 +151,7 @@ mod tests {
                 received_ns,
                 same_clock,
                 historical: false,
+                change: Default::default(),
                 scaled: None,
             };
             window.add(&info, 100);

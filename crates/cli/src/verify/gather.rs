@@ -31,6 +31,8 @@ pub struct Gatherer<'a> {
     pub verification: Verification,
     /// Each of the plan's channels that was running at the last look.
     pub running: Vec<Option<Running>>,
+    /// What was measured of each at the last look, and in how many seconds.
+    pub windows: Vec<Option<(f64, Window)>>,
     /// What ran at the last look and is not planned.
     pub unplanned: Vec<Live>,
     /// Nodes that did not answer at the last look.
@@ -38,6 +40,7 @@ pub struct Gatherer<'a> {
     counters: Vec<Option<Counters>>,
     measured: BTreeSet<String>,
     interval: Duration,
+    looked: Duration,
     began: Instant,
 }
 
@@ -58,6 +61,8 @@ impl<'a> Gatherer<'a> {
             plan,
             verification: Verification::new(plan),
             running: vec![None; count],
+            windows: vec![None; count],
+            looked: Duration::ZERO,
             unplanned: Vec::new(),
             silent: Vec::new(),
             counters: vec![None; count],
@@ -87,6 +92,7 @@ impl<'a> Gatherer<'a> {
         let pairs = self.pairs(session, &holders);
         let reports = self.ask(session, &nodes, &pairs);
         let now = self.elapsed();
+        let seconds = now.saturating_sub(std::mem::replace(&mut self.looked, now)).as_secs_f64();
         let mut changes = Vec::new();
         for (index, at) in found.planned.iter().enumerate() {
             let window = match (at, &self.running[index]) {
@@ -96,14 +102,15 @@ impl<'a> Gatherer<'a> {
                 }
                 _ => self.counters[index].map(|_| Window::default()),
             };
-            match window {
+            match &window {
                 Some(window) => {
-                    let change = self.verification.measured(index, now, &window);
+                    let change = self.verification.measured(index, now, window);
                     changes.extend(change.map(|change| (index, change)));
                 }
                 None if at.is_some() => self.verification.began(index, now),
                 None => {}
             }
+            self.windows[index] = window.map(|window| (seconds, window));
         }
         changes
     }

@@ -4,6 +4,7 @@ use super::gather::{Gatherer, Running, TOPIC};
 use crate::failure::Result;
 use crate::session::Session;
 use qos::verification::Change;
+use serde::Serialize;
 use serde_json::json;
 use std::time::Duration;
 use thalweg::Publisher;
@@ -32,12 +33,17 @@ impl Teller {
                 "subscriber": planned.subscriber, "verdict": change.new.verdict, "was": change.old,
                 "because": change.new.because,
             });
-            // Nobody has to listen.
-            let _ = self.0.publish(&sample.to_string());
+            self.publish(&sample);
             if let Some(running) = &gatherer.running[*index] {
                 tell_ends(session, &nodes, running, change);
             }
         }
+    }
+
+    /// Tells whoever subscribes; nobody has to.
+    pub fn publish(&mut self, sample: &impl Serialize) {
+        let text = serde_json::to_string(sample).unwrap_or_default();
+        let _ = self.0.publish(&text);
     }
 }
 

@@ -77,6 +77,7 @@ kinds! {
     QUEUE_FULL "queue-full" "the publisher's queue for this channel overflows"
     LOST "lost" "the network loses samples"
     UNDECODABLE "undecodable" "samples arrive that are no value of the subscriber's type"
+    UNSCALABLE "unscalable" "the channel's proxy cannot make the samples smaller, and leaves them out"
     STRANGE "strange" "datagrams arrive that are no frame of this channel"
     SLOWER_CARRIER "slower-carrier" "a better carrier was tried, and failed"
     INEFFECTIVE "ineffective" "packets are marked, and the queue of the device by which they leave treats them like all others"

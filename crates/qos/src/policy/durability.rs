@@ -32,6 +32,14 @@ pub struct PullBuffer {
     pub age: Option<Duration>,
 }
 
+impl PullBuffer {
+    /// Kept by a port itself, unless a relay is to keep it.
+    pub fn kept_by(self, itself: Place) -> Self {
+        let place = if let Place::Relay(_) = self.place { self.place } else { itself };
+        Self { place, ..self }
+    }
+}
+
 impl Default for PullBuffer {
     fn default() -> Self {
         Self { place: Place::default(), samples: 64, bytes: 16 << 20, age: None }

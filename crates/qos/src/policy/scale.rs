@@ -36,8 +36,16 @@ pub enum Place {
     Publisher,
     /// In the subscriber's process.
     Subscriber,
-    /// At the relay of this host or node.
+    /// At the relay of this host or node; of several names, separated by commas, at the first that is there and takes it.
     Relay(String),
+}
+
+impl Place {
+    /// The names of relays, the one that is preferred first; none if it is at either end.
+    pub fn relays(&self) -> impl Iterator<Item = &str> {
+        let names = if let Place::Relay(names) = self { names.as_str() } else { "" };
+        names.split(',').filter(|name| !name.is_empty())
+    }
 }
 
 impl fmt::Display for Place {

@@ -164,6 +164,12 @@ fn links_are_suspected_that_only_late_channels_cross() {
     };
     assert_eq!(suspects(&plan, &[0, 1], &[2]), ["air to o"]);
     assert_eq!(suspects(&plan, &[0, 1, 2], &[]), [""; 0]);
+    assert_eq!(suspects(&plan, &[0, 2], &[1]), ["lan to s"]);
+    let both = Plan {
+        channels: vec![crossing(&["lan to p"]), crossing(&["lan to s"]), crossing(&["air to o"])],
+        ..plan.clone()
+    };
+    assert_eq!(suspects(&both, &[0, 1], &[2]), ["lan"], "in either direction");
     assert_eq!(suspects(&plan, &[], &[2]), [""; 0]);
 }
 

@@ -8,11 +8,12 @@ mod reliable;
 use self::measured::note_stages;
 use super::accept::Accept;
 use super::fragment::{Reassembly, Refused};
+use super::queue::Label;
 use super::reliable::{Receiver, ReceiverSettings};
 use crate::carrier::{Interrupt, ReceiveHalf, TICK};
-use crate::port::{AnyInlet, Channel, Delivery, Payload, SampleInfo};
+use crate::port::{AnyInlet, Change, Channel, Delivery, Payload, SampleInfo};
 use crate::trace;
-use crate::wire::{self, Fragment, Header, Kind, StreamParser};
+use crate::wire::{self, Fragment, Header, Kind, Parity, StreamParser};
 use linux::memory::{RingReader, TakeError};
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -247,20 +248,14 @@ impl Inbound {
         let at = (now, channel.stages.measures(header.sample).then(|| half.descriptor()).flatten());
         match header.kind {
             Kind::Message => Step::Delivered(deliver_from(at, accept, channel, inlet, &header, payload)),
-            Kind::Fragment => {
-                let Ok((place, piece)) = Fragment::parse(payload) else {
+            Kind::Fragment | Kind::Parity => match put_together(reassembly, now, &header, payload) {
+                Ok(Some(message)) => Step::Delivered(deliver_from(at, accept, channel, inlet, &header, message)),
+                Err(Refused::Inconsistent | Refused::OverBudget) => {
                     channel.counters.strange.fetch_add(1, Relaxed);
-                    return Step::Nothing;
-                };
-                match reassembly.insert(now, header.sample, place, piece) {
-                    Ok(Some(message)) => Step::Delivered(deliver_from(at, accept, channel, inlet, &header, message)),
-                    Err(Refused::Inconsistent | Refused::OverBudget) => {
-                        channel.counters.strange.fetch_add(1, Relaxed);
-                        Step::Nothing
-                    }
-                    _ => Step::Nothing,
+                    Step::Nothing
                 }
-            }
+                _ => Step::Nothing,
+            },
             Kind::End => Step::Ended("the publisher closed".into()),
             Kind::KeepAlive | Kind::Acknowledgement => Step::Nothing,
         }
@@ -299,8 +294,10 @@ impl Inbound {
                 continue;
             }
             delivered += 1;
+            let now = linux::clock::monotonic_ns();
             count(&self.channel, meta.seq, taken.len(), self.accept.counters().lost);
-            let info = info(&self.channel, meta.seq, meta.stamp_ns, linux::clock::monotonic_ns());
+            let label = Label { seq: meta.seq, stamp: meta.stamp_ns, change: Change::of(meta.kind as u16) };
+            let info = info(&self.channel, label, now);
             trace::step(trace::Step::Deliver);
             let (measured, size) = (self.channel.stages.measures(meta.seq), taken.len());
             if self.inlet.keeps() {
@@ -323,6 +320,21 @@ impl Inbound {
         }
         Step::Nothing
     }
+}
+
+/// Takes a part of a message, or parity for one; the whole message, if that is all of it.
+fn put_together<'a>(
+    reassembly: &'a mut Reassembly,
+    now: u64,
+    header: &Header,
+    payload: &[u8],
+) -> Result<Option<&'a [u8]>, Refused> {
+    if header.kind == Kind::Parity {
+        let (at, piece) = Parity::parse(payload).map_err(|_| Refused::Inconsistent)?;
+        return reassembly.insert_parity(now, header.sample, at, piece);
+    }
+    let (at, piece) = Fragment::parse(payload).map_err(|_| Refused::Inconsistent)?;
+    reassembly.insert(now, header.sample, at, piece)
 }
 
 /// Notes the frame in the channel's account and hands the sample to the port; returns how many were delivered.
@@ -354,7 +366,7 @@ fn deliver_from(
     }
     count(channel, header.sample, message.len(), accept.counters().lost);
     trace::step(trace::Step::Deliver);
-    let info = info(channel, header.sample, header.stamp_ns, now);
+    let info = info(channel, Label::of(header), now);
     let measured = channel.stages.measures(header.sample);
     let arrived = from.filter(|_| measured).and_then(linux::socket::arrived_ns);
     channel.gate.deliver(inlet, Delivery { info, payload: Payload::Bytes(message) });
@@ -364,22 +376,23 @@ fn deliver_from(
     1
 }
 
-pub(crate) fn info(channel: &Channel, seq: u64, source_ns: u64, received_ns: u64) -> SampleInfo {
+pub(crate) fn info(channel: &Channel, Label { seq, stamp, change }: Label, received_ns: u64) -> SampleInfo {
     SampleInfo {
         node: channel.publisher.node,
         port: channel.publisher.port,
         incarnation: channel.incarnation,
         seq,
-        source_ns,
+        source_ns: stamp,
         received_ns,
         same_clock: channel.same_clock,
         historical: false,
+        change,
         scaled: channel.provenance(),
     }
 }
 
 /// One thread writes a channel's counters: loads and stores, no locked instruction.
-pub(crate) fn count(channel: &Channel, seq: u64, size: usize, lost: u64) {
+fn count(channel: &Channel, seq: u64, size: usize, lost: u64) {
     let counters = &channel.counters;
     counters.samples.store(counters.samples.load(Relaxed) + 1, Relaxed);
     counters.bytes.store(counters.bytes.load(Relaxed) + size as u64, Relaxed);

@@ -1,7 +1,8 @@
 //! One message on its way to several flows: encoded once, kept only where it has to wait.
 
 use super::buffer::{Buffer, Pool};
-use super::queue::Entry;
+use super::queue::{Entry, Label};
+use crate::port::Change;
 use std::sync::Arc;
 
 /// A message that is being published.
@@ -10,6 +11,8 @@ pub struct Outgoing<'a> {
     pub seq: u64,
     /// Source stamp.
     pub stamp: u64,
+    /// What it says of its instance.
+    pub change: Change,
     /// When it was offered to the flow that it is given to now, if its stages are measured there; else 0.
     pub offered: u64,
     body: Body<'a>,
@@ -25,12 +28,22 @@ enum Body<'a> {
 impl<'a> Outgoing<'a> {
     /// A message in a pooled buffer.
     pub fn pooled(seq: u64, stamp: u64, buffer: &'a mut Arc<Buffer>) -> Self {
-        Self { seq, stamp, offered: 0, body: Body::Pooled(buffer) }
+        Self { seq, stamp, change: Change::Written, offered: 0, body: Body::Pooled(buffer) }
     }
 
     /// A message in the user's memory.
     pub fn external(seq: u64, stamp: u64, bytes: &'a [u8], pool: &'a mut Pool) -> Self {
-        Self { seq, stamp, offered: 0, body: Body::External { bytes, pool, kept: None } }
+        Self { seq, stamp, change: Change::Written, offered: 0, body: Body::External { bytes, pool, kept: None } }
+    }
+
+    /// The same, saying this of its instance.
+    pub fn saying(self, change: Change) -> Self {
+        Self { change, ..self }
+    }
+
+    /// Which sample it is.
+    pub fn label(&self) -> Label {
+        Label { seq: self.seq, stamp: self.stamp, change: self.change }
     }
 
     /// The encoded message.
@@ -55,7 +68,8 @@ impl<'a> Outgoing<'a> {
             Body::Pooled(buffer) => buffer.clone(),
             Body::External { bytes, pool, kept } => kept.get_or_insert_with(|| copied(pool, bytes)).clone(),
         };
-        Entry { buffer, seq: self.seq, stamp: self.stamp, offered: self.offered }
+        let Self { seq, stamp, change, offered, .. } = *self;
+        Entry { buffer, seq, stamp, change, offered }
     }
 }
 

@@ -1,7 +1,9 @@
 //! What waits in a flow: bounded, by the channel's policy.
 
 use super::buffer::Buffer;
+use crate::port::Change;
 use crate::trace::{self, Step};
+use crate::wire::Header;
 use qos::Queue as Policy;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -15,8 +17,35 @@ pub struct Entry {
     pub seq: u64,
     /// Source stamp, CLOCK_MONOTONIC nanoseconds of the publisher.
     pub stamp: u64,
+    /// What it says of its instance.
+    pub change: Change,
     /// When it was offered to the flow, if its stages are measured; else 0.
     pub offered: u64,
+}
+
+/// Which sample a message is.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Label {
+    /// Its sequence number.
+    pub seq: u64,
+    /// Source stamp.
+    pub stamp: u64,
+    /// What it says of its instance.
+    pub change: Change,
+}
+
+impl Label {
+    /// As a frame says.
+    pub fn of(header: &Header) -> Self {
+        Self { seq: header.sample, stamp: header.stamp_ns, change: Change::of(header.flags) }
+    }
+}
+
+impl Entry {
+    /// Which sample it is.
+    pub fn label(&self) -> Label {
+        Label { seq: self.seq, stamp: self.stamp, change: self.change }
+    }
 }
 
 /// What [`Queue::push`] did.
@@ -104,7 +133,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn entry(seq: u64) -> Entry {
-        Entry { buffer: Arc::default(), seq, stamp: 0, offered: 0 }
+        Entry { buffer: Arc::default(), seq, stamp: 0, change: Change::Written, offered: 0 }
     }
 
     #[test]

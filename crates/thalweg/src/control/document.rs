@@ -145,6 +145,9 @@ pub struct RelayLoad {
     pub samples_per_s: u64,
     /// Payload bytes of these per second.
     pub bytes_per_s: u64,
+    /// Publishers whose samples it keeps for others to ask.
+    #[serde(default)]
+    pub keeps: u32,
 }
 
 /// What moved a document from `base` to `revision`.
@@ -166,6 +169,11 @@ pub struct Change {
 }
 
 impl Document {
+    /// Whether this is the relay that is called so: by its own name, or by its host's.
+    pub fn is_relay(&self, name: &str) -> bool {
+        self.relay.is_some() && (self.name == name || self.host_name == name)
+    }
+
     /// Applies a change; `false` (and no effect) when it does not start at this document's revision: a gap.
     pub fn apply(&mut self, change: &Change) -> bool {
         if change.base != self.revision {

@@ -3,6 +3,7 @@
 //!
 //! They are kept per host and realm until they are disconnected, or the run directory is emptied (a restart of the host).
 
+use qos::priority::PrioritySettings;
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::io::{self, Read, Write};
@@ -21,6 +22,9 @@ pub struct Connection {
     pub subscriber: String,
     /// The carrier; `None`: as `auto` picks.
     pub carrier: Option<String>,
+    /// The priority of both ends, from the first sample on, unless a channel's own was set; default: none.
+    #[serde(default)]
+    pub priority: PrioritySettings,
 }
 
 /// The connections of a realm on this host.
@@ -97,6 +101,7 @@ mod tests {
             publisher: "/out".into(),
             subscriber: "/in".into(),
             carrier: carrier.map(str::to_owned),
+            priority: PrioritySettings { socket_priority: carrier.map(|_| 6), ..PrioritySettings::default() },
         };
         kept.keep(&connection(None)).unwrap();
         kept.keep(&connection(Some("udp"))).unwrap();

@@ -52,8 +52,8 @@ impl Control {
             Ok(admin::Request::Connect { publisher, subscriber, carrier }) => {
                 self.connect(publisher, subscriber, carrier)
             }
-            Ok(admin::Request::Keep { publisher, subscriber, carrier }) => {
-                self.keep_connected(Connection { publisher, subscriber, carrier })
+            Ok(admin::Request::Keep { publisher, subscriber, carrier, priority }) => {
+                self.keep_connected(Connection { publisher, subscriber, carrier, priority })
             }
             Ok(admin::Request::Disconnect { publisher, subscriber }) => self.disconnect(publisher, subscriber),
             Ok(admin::Request::Command { port, text }) => self.command_port(&port, &text),
@@ -64,7 +64,8 @@ impl Control {
                 self.set_proxy(&publisher, &subscriber, &changes).map_or_else(admin::Reply::No, |()| admin::Reply::Done)
             }
             Ok(admin::Request::Measure { topic, every }) => {
-                self.ends(&topic).iter().for_each(|(_, channel)| channel.stages.measure(every));
+                let now = linux::clock::monotonic_ns();
+                self.ends(&topic).iter().for_each(|(_, channel)| channel.stages.measure(now, every));
                 self.stages(&topic)
             }
             Ok(admin::Request::Stages { topic }) => self.stages(&topic),

@@ -41,7 +41,7 @@ impl Control {
         }
         match compare(&seen, &wants) {
             Match::Matched(given_up) => {
-                self.incompatible(&names, given_up, true);
+                self.fell_back(&names, given_up, asked);
                 let settled = PortInfo { qos: asked.qos.settled(&offered.qos), ..asked.clone() };
                 self.want(publisher, offered, subscriber, &settled, by_name);
             }
@@ -92,9 +92,8 @@ impl Control {
         if !self.state.settings.around.is_nothing() {
             ways.retain(|way| !matches!(way.carrier.as_str(), "local" | "shm"));
         }
-        if let Place::Relay(name) = &proxy.place {
-            ways.splice(0..0, self.ways_by_relay(&here, name, (offered, asked), only));
-        }
+        let by_relay = |name: &str| self.ways_by_relay(&here, name, (offered, asked), only);
+        ways.splice(0..0, proxy.place.relays().flat_map(by_relay).collect::<Vec<_>>());
         ways
     }
 
@@ -107,8 +106,8 @@ impl Control {
         only: Option<&str>,
     ) -> Vec<Candidate> {
         let directory = self.state.directory();
-        let relays = || directory.nodes().filter(|node| node.relay.is_some());
-        let found = relays().find(|node| node.name == name).or_else(|| relays().find(|node| node.host_name == name));
+        let relays = || directory.nodes().filter(|node| node.is_relay(name));
+        let found = relays().find(|node| node.name == name).or_else(|| relays().next());
         let mut ways = found.map_or(Vec::new(), |relay| candidates(here, relay, offered, asked, only));
         ways.retain(|way| matches!(way.carrier.as_str(), "tcp" | "udp" | "shm"));
         ways.iter_mut().for_each(|way| way.place = Place::Relay(name.to_owned()));
@@ -290,6 +289,10 @@ impl Control {
         let PortRef { node, port } = channel.publisher;
         let clock = self.state.directory().node(node).map(|there| there.clock.clone()).unwrap_or_default();
         let publisher = Identity { node, port, incarnation: channel.incarnation };
+        if let Err(why) = self.has_room_for(histories, publisher) {
+            let name = &wanted.publisher.name;
+            return self.warn(format!("samples of {name} are not kept for others: {why}"));
+        }
         histories.admit(publisher, &wanted.publisher, &clock);
     }
 

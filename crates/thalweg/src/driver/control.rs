@@ -3,7 +3,7 @@
 use super::FlowNews;
 use super::commands::Asker;
 use super::entries::{Entry, Joining};
-use super::host::{Carried, Guest, Hosted, Hosting};
+use super::host::{Buffer, Buffered, Carried, Guest, Hosted, Hosting};
 use super::policies::Watched;
 use super::priority::ByNames;
 use super::proxy::Move;
@@ -98,12 +98,16 @@ pub(crate) struct Control {
     /// What this node carries for others at most; `None`: nothing, it is no relay.
     pub(super) relay: Option<RelayLimits>,
     pub(super) carried: Carried,
+    /// Pull buffers that ports of others want at this relay.
+    pub(super) buffers: BTreeMap<Buffered, Buffer>,
     /// When hosted streams were looked at.
     pub(super) looked: Instant,
     /// The processors that the process might use when the node was opened: what `affinity=default` means for all of it.
     pub(super) processors: Vec<u16>,
     /// Requests that take a channel from multicast to unicast: number, own and other port.
     pub(super) rehoming: Vec<(u64, (String, String))>,
+    /// When losses were looked for.
+    pub(super) looked_for_losses: Instant,
     /// Ports with policies that time passes for.
     pub(super) watched: Vec<Watched>,
     pub(super) counts: BTreeMap<&'static str, u64>,
@@ -162,6 +166,7 @@ impl Control {
             .chain(self.next_move())
             .chain(self.next_look())
             .chain(self.next_judgement())
+            .chain(self.next_loss_look())
             .min()
     }
 
@@ -174,6 +179,7 @@ impl Control {
         }
         self.end_older();
         self.look_at_policies(now);
+        self.look_for_losses(now);
         let due: Vec<Pair> = self
             .wanted
             .iter()

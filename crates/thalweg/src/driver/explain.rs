@@ -55,7 +55,11 @@ impl Control {
     fn events_of(&self, publisher: &str, subscriber: &str) -> Vec<Event> {
         let mut reader = self.state.events.reader();
         let all = std::iter::from_fn(|| reader.wait(Duration::ZERO));
-        let mut events: Vec<Event> = all.filter(|event| is_about(event, publisher, subscriber)).collect();
+        let hosted = self.hosted.values().filter(|hosted| hosted.is_of(publisher));
+        let proxies: Vec<&str> = hosted.map(|hosted| hosted.proxy_name()).collect();
+        let of_proxy = |event: &Event| matches!(event, Event::Undecodable { subscriber, .. } if proxies.contains(&subscriber.as_str()));
+        let mut events: Vec<Event> =
+            all.filter(|event| of_proxy(event) || is_about(event, publisher, subscriber)).collect();
         events.split_off(events.len().saturating_sub(MOST_EVENTS))
     }
 }
@@ -67,10 +71,12 @@ fn is_about(event: &Event, p: &str, s: &str) -> bool {
         | Event::Unmatched { publisher, subscriber, .. }
         | Event::CarrierFailed { publisher, subscriber, .. }
         | Event::PriorityChanged { publisher, subscriber, .. }
+        | Event::SampleLost { publisher, subscriber, .. }
         | Event::PromiseChanged { publisher, subscriber, .. }
         | Event::SlowCallback { publisher, subscriber, .. } => publisher == p && subscriber == s,
         Event::Undecodable { subscriber, .. }
         | Event::BudgetExceeded { subscriber, .. }
+        | Event::InstanceChanged { subscriber, .. }
         | Event::SampleRejected { subscriber, .. } => subscriber == s,
         Event::DeadlineMissed { port, .. } => port == p || port == s,
         Event::LivelinessChanged { publisher, .. } => publisher == p,

@@ -3,8 +3,10 @@
 //! One subscription to the source feeds all that asked for the same: each flow to a subscriber selects for itself. A
 //! sample keeps its source's identity, numbers and stamps, so that both ends see each other as if nothing were between.
 
+mod buffers;
 mod load;
 
+pub(super) use buffers::{Buffer, Buffered};
 pub(super) use load::Carried;
 
 use super::control::Control;
@@ -179,7 +181,7 @@ impl Control {
 
     /// When hosted streams are to be looked at.
     pub(super) fn next_look(&self) -> Option<Instant> {
-        let busy = !self.hosted.is_empty() || !self.guests.is_empty();
+        let busy = self.relay.is_some() || !self.hosted.is_empty() || !self.guests.is_empty();
         busy.then_some(self.looked + LOOK)
     }
 
@@ -200,6 +202,7 @@ impl Control {
         let over = |hosted: &Hosted| hosted.idle_since.is_some_and(|since| now.duration_since(since) > IDLE);
         let ended: Vec<Hosting> = self.hosted.iter().filter(|(_, h)| over(h)).map(|(key, _)| *key).collect();
         ended.into_iter().for_each(|key| self.end_hosting(key));
+        self.look_after_buffers(now);
         self.tell_load(now);
     }
 
@@ -223,6 +226,16 @@ impl Control {
 impl Hosted {
     fn has_source(&self) -> bool {
         self.inlet.channels().lock().is_ok_and(|channels| channels.iter().any(|channel| !channel.is_closed()))
+    }
+
+    /// Whether it is a stream of this publisher.
+    pub(super) fn is_of(&self, publisher: &str) -> bool {
+        self.outlet.info.name == publisher
+    }
+
+    /// The name of the port that takes it from its source.
+    pub(super) fn proxy_name(&self) -> &str {
+        &self.inlet.info.name
     }
 
     /// Neither source nor takers: not needed for long.
@@ -263,6 +276,9 @@ fn forwarder(
             Err(why) => {
                 let inlet = inlet.upgrade();
                 inlet.iter().for_each(|inlet| inlet.cannot_decode(&why.to_string()));
+                for channel in outlet.channels() {
+                    channel.counters.unscalable.fetch_add(1, Relaxed);
+                }
             }
         }
     }
@@ -276,7 +292,9 @@ fn upstream(offered: &PortInfo, name: String, picture: Option<(Picture, Selectio
         qos.scale = selection.into();
     }
     let topic = name.clone();
-    PortInfo { name, topic, qos, direction: Direction::Subscriber, answers: None, ..offered.clone() }
+    // Within this process a publisher hands over values of its own type only.
+    let carriers = offered.carriers.iter().filter(|carrier| *carrier != "local").cloned().collect();
+    PortInfo { name, topic, qos, carriers, direction: Direction::Subscriber, answers: None, ..offered.clone() }
 }
 
 pub(super) fn refused(offered: String) -> Refused {

@@ -8,6 +8,7 @@ use crate::control::kept::Connection;
 use crate::control::matching::check_name;
 use crate::control::{Direction, PortInfo};
 use crate::port::PortRef;
+use qos::priority::PrioritySettings;
 
 /// Why these are no names of ports; `None`: they are.
 pub(super) fn refuse_names(names: [&str; 2]) -> Option<String> {
@@ -22,6 +23,9 @@ impl Control {
         }
         if let Some(why) = self.refuse_carrier(connection.carrier.as_deref()) {
             return Reply::No(why);
+        }
+        if let Err(wrong) = connection.priority.check() {
+            return Reply::No(wrong.to_string());
         }
         if let Some(Err(problem)) = self._endpoint.as_ref().map(|endpoint| endpoint.kept().keep(&connection)) {
             return Reply::No(problem.to_string());
@@ -57,8 +61,19 @@ impl Control {
         }
     }
 
+    /// What a connection's ends shall have: kept at once for a port of this node, and for the other one until it comes.
+    fn prioritise_lasting(&mut self, connection: &Connection) {
+        let Connection { publisher, subscriber, priority, .. } = connection;
+        if *priority != PrioritySettings::default() {
+            for (port, other) in [(publisher, subscriber), (subscriber, publisher)] {
+                let _ = self.remember(port.clone(), other.clone(), priority.clone()); // what is refused is told
+            }
+        }
+    }
+
     /// It ends at a subscriber of this node, which connects whenever the publisher is there.
     fn last_to(&mut self, connection: Connection) {
+        self.prioritise_lasting(&connection);
         let names = (connection.publisher, connection.subscriber);
         self.apart.remove(&names);
         self.connected.insert(names, connection.carrier);
@@ -66,6 +81,7 @@ impl Control {
 
     /// It begins at a publisher of this node.
     fn last_from(&mut self, connection: Connection) {
+        self.prioritise_lasting(&connection);
         self.lasting.retain(|c| (&c.publisher, &c.subscriber) != (&connection.publisher, &connection.subscriber));
         if let Some((at, _)) = self.known(&connection.subscriber) {
             self.tell_of(at, &connection);
@@ -92,8 +108,8 @@ impl Control {
         if !elsewhere {
             return;
         }
-        let Connection { publisher, subscriber, carrier } = connection.clone();
-        let request = Request::Keep { publisher, subscriber, carrier };
+        let Connection { publisher, subscriber, carrier, priority } = connection.clone();
+        let request = Request::Keep { publisher, subscriber, carrier, priority };
         self.ask(at.node, &admin::pack(&request), Asker::Nobody);
     }
 }

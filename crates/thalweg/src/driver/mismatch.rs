@@ -2,7 +2,7 @@
 
 use super::control::Control;
 use crate::control::matching::{Match, Mismatch, compare};
-use crate::control::{Direction, PortInfo};
+use crate::control::{Direction, PortInfo, PullRole};
 use crate::event::Event;
 use crate::handshake::Refused;
 use crate::port::PortRef;
@@ -20,6 +20,13 @@ impl Control {
             let (publisher, subscriber, policy) = (names.0.clone(), names.1.clone(), policy.to_owned());
             let event = Event::Incompatible { publisher, subscriber, policy, offered, requested, remedy, fallback };
             self.state.events.push(event);
+        }
+    }
+
+    /// Tells what a subscriber does without. One that keeps samples for others takes what there is.
+    pub(super) fn fell_back(&self, names: &(String, String), given_up: Vec<Mismatch>, asked: &PortInfo) {
+        if asked.pull != PullRole::Keeps {
+            self.incompatible(names, given_up, true);
         }
     }
 
@@ -55,7 +62,7 @@ impl Control {
         let names = (offered.name.clone(), asked.name.clone());
         match compare(offered, asked) {
             _ if self.apart.contains(&names) => {}
-            Match::Matched(given_up) => self.incompatible(&names, given_up, true),
+            Match::Matched(given_up) => self.fell_back(&names, given_up, asked),
             Match::Mismatched(between) => self.incompatible(&names, between, false),
             Match::NotSameTopic => {}
         }

@@ -43,7 +43,8 @@ impl Control {
             && let Some((judge, sought)) = inlet.judge().zip(sought())
         {
             let (name, topic, offered) = (offered.name.clone(), topic_number(&offered.topic), offered.qos.clone());
-            let writer = Writer { port: publisher, name, topic, offered, sought, filters_here: shared };
+            let key = key.clone();
+            let writer = Writer { port: publisher, name, topic, offered, sought, key, filters_here: shared };
             judge.came(writer, linux::clock::monotonic_ns());
         }
         // A group sends to all its members.
@@ -77,7 +78,8 @@ impl Control {
             let tells = watched.tell_at <= now;
             let (news, pause) = watched.judge.look(linux::clock::monotonic_ns(), tells);
             watched.look_at = now + pause;
-            if news.iter().any(|news| !matches!(news, News::LivelinessChanged { .. })) {
+            let changes = |news: &News| matches!(news, News::LivelinessChanged { .. } | News::InstanceChanged { .. });
+            if news.iter().any(|news| !changes(news)) {
                 watched.tell_at = now + TELLING;
             }
             for news in news {
@@ -127,6 +129,7 @@ fn event(port: &str, reads: bool, news: News) -> Event {
         News::DeadlineMissed { missed, total } => Event::DeadlineMissed { port, missed, total },
         News::BudgetExceeded { late, total } => Event::BudgetExceeded { subscriber: port, late, total },
         News::Rejected { rejected, total } => Event::SampleRejected { subscriber: port, rejected, total },
+        News::InstanceChanged { key, state } => Event::InstanceChanged { subscriber: port, key, state },
         News::LivelinessChanged { publisher, alive } => {
             Event::LivelinessChanged { publisher, subscriber: reads.then_some(port), alive }
         }

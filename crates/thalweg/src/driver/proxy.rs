@@ -47,7 +47,10 @@ impl Control {
                 let place = asked.place.clone();
                 channel.scaled(Selection::ALL, Some(Proxied { place, provenance }))
             }
-            None if asked.selection.is_all() => channel,
+            // A picture is made smaller by who says so, or by this node.
+            None if asked.selection.is_all() && (asked.picture.is_none() || asked.place != Place::Subscriber) => {
+                channel
+            }
             None => {
                 let provenance = provenance(asked, accepted.last_seq, self.state.id);
                 channel.scaled(asked.selection, Some(Proxied { place: Place::Subscriber, provenance }))

@@ -17,6 +17,9 @@ use std::sync::Arc;
 /// gives way to a new one.
 const MOST_SOURCES: usize = 64;
 
+/// What a sample takes at least.
+const SMALLEST: u64 = 256;
+
 /// The histories of one port. Its lock is held to keep one sample, or to take references to a few.
 pub(crate) struct Histories {
     limits: PullBuffer,
@@ -79,6 +82,21 @@ impl Histories {
         &self.limits
     }
 
+    /// Publishers (and starts of them) whose samples are kept.
+    pub fn publishers(&self) -> usize {
+        self.sources.lock().all.len()
+    }
+
+    /// Bytes that may be kept of one publisher: a small sample counts as much as its buffer has.
+    pub fn most_bytes(&self) -> u64 {
+        self.limits.bytes.max(u64::from(self.limits.samples) * SMALLEST)
+    }
+
+    /// Whether samples of this publisher are kept.
+    pub fn knows(&self, publisher: Identity) -> bool {
+        self.sources.lock().all.iter().any(|source| source.publisher == publisher)
+    }
+
     /// From now on samples of this publisher are kept.
     pub fn admit(&self, publisher: Identity, port: &PortInfo, clock: &str) {
         let mut sources = self.sources.lock();
@@ -128,7 +146,7 @@ impl Histories {
             }
         };
         source.heard = info.received_ns;
-        let entry = Entry { buffer, seq: info.seq, stamp: info.source_ns, offered: 0 };
+        let entry = Entry { buffer, seq: info.seq, stamp: info.source_ns, change: info.change, offered: 0 };
         source.history.keep(compact(entry), info.received_ns);
     }
 

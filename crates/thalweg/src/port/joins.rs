@@ -282,7 +282,7 @@ impl<M: Message> Outlet<M> {
         };
         for entry in histories.latest(wanted).into_iter().filter(|entry| channel.selection.takes(entry.seq)) {
             let now = linux::clock::monotonic_ns();
-            let info = inbound::info(channel, entry.seq, entry.stamp, now);
+            let info = inbound::info(channel, entry.label(), now);
             if !subscriber.wants_value() {
                 subscriber.buffer(info, &entry.buffer);
             } else if let Ok(decoded) = M::decode(entry.buffer.payload()) {

@@ -2,6 +2,7 @@
 
 mod histories;
 mod inlet;
+mod instance;
 mod joins;
 mod local;
 pub mod monitor;
@@ -14,9 +15,11 @@ mod round;
 mod sample;
 mod service;
 mod subscriber;
+mod wait_set;
 
 pub(crate) use histories::{Histories, kept_at_publisher, kept_at_subscriber};
 pub(crate) use inlet::{AnyInlet, Delivery, Inlet, Payload, Sink};
+pub use instance::{Change, InstanceReport, InstanceState};
 pub(crate) use local::LOCAL;
 pub(crate) use outlet::{AnyOutlet, Outlet, Way};
 pub use policy::PolicyCounts;
@@ -28,11 +31,13 @@ pub use pulled::{Origin, PullFrom, Pulled};
 pub use sample::{Sample, SampleInfo, TakenSample};
 pub use service::{Body, Client, Server};
 pub use subscriber::{Mode, Subscriber, SubscriberBuilder};
+pub use wait_set::{WaitSet, Waitable};
 
 use crate::carrier::{Interrupt, SharedSocket};
 use crate::channel::flow::Flow;
 use crate::channel::proxy::{Gate, Provenance, Proxied, Selection};
 use crate::control::{NodeId, PortId};
+use crate::driver::Told;
 use crate::stages::{LatenessReport, Measured, Stages, StagesReport};
 use serde::Serialize;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
@@ -214,10 +219,11 @@ impl Channel {
         self.flow.get().and_then(Weak::upgrade)
     }
 
-    /// Whether a message that is published at `now` is sent on it. Asked once for each sample, by the publishing thread.
+    /// Whether a message that is published at `now` is sent on it: the end of an instance always. Asked once for each
+    /// sample, by the publishing thread.
     #[inline]
-    pub(crate) fn takes(&self, bytes: &[u8], now: u64) -> bool {
-        self.sends.as_ref().is_none_or(|selection| selection.takes(bytes, now))
+    pub(crate) fn takes(&self, bytes: &[u8], now: u64, change: Change) -> bool {
+        self.sends.as_ref().is_none_or(|selection| change != Change::Written || selection.takes(bytes, now))
     }
 
     /// A message is larger than the subscriber takes.
@@ -249,6 +255,10 @@ pub struct Counters {
     pub skipped: AtomicU64,
     /// Acknowledgements sent (the same).
     pub acknowledgements: AtomicU64,
+    /// Samples that its proxy left out because they could not be made smaller (where the proxy is).
+    pub unscalable: AtomicU64,
+    /// What the subscriber's owner was told of the lost ones.
+    pub(crate) told: Told,
 }
 
 /// A channel's state as tools show it.
@@ -287,6 +297,9 @@ pub struct ChannelReport {
     /// The same: acknowledgements received (publisher) or sent (subscriber).
     #[serde(default)]
     pub acknowledgements: u64,
+    /// Samples that its proxy left out because they could not be made smaller (at the end where the proxy is).
+    #[serde(default)]
+    pub unscalable: u64,
     /// How and where the channel is scaled; `None`: it is not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proxied: Option<Proxied>,
@@ -295,7 +308,7 @@ pub struct ChannelReport {
 impl Channel {
     /// Where the time of its samples went, if that is measured.
     pub(crate) fn stages_report(&self, end: &str) -> Option<StagesReport> {
-        let Measured { every, missed, stages } = self.stages.figures()?;
+        let Measured { every, missed, stages } = self.stages.figures(linux::clock::monotonic_ns())?;
         Some(StagesReport {
             topic: self.topic.clone(),
             publisher: self.publisher_name.clone(),
@@ -310,7 +323,11 @@ impl Channel {
 
     /// How late its samples were since this was asked last.
     pub(crate) fn lateness_report(&self, end: &str, after_ns: i64) -> LatenessReport {
-        self.stages.take_lateness(after_ns).report(&self.publisher_name, &self.subscriber_name, end)
+        self.stages.take_lateness(linux::clock::monotonic_ns(), after_ns).report(
+            &self.publisher_name,
+            &self.subscriber_name,
+            end,
+        )
     }
 
     pub(crate) fn report(&self, end: &str, waiting: usize) -> ChannelReport {
@@ -331,6 +348,7 @@ impl Channel {
             repaired: self.counters.repaired.load(Relaxed) + repeated.repaired,
             skipped: self.counters.skipped.load(Relaxed) + repeated.skipped,
             acknowledgements: self.counters.acknowledgements.load(Relaxed) + repeated.acknowledgements,
+            unscalable: self.counters.unscalable.load(Relaxed),
             proxied: self.proxied.clone(),
         }
     }

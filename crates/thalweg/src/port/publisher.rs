@@ -1,10 +1,11 @@
 //! Publishers.
 
 use super::monitor::Monitor;
-use super::{AnyOutlet, Channel, Outcome, Outlet, Published};
+use super::{AnyOutlet, Change, Channel, Outcome, Outlet, Published};
 use crate::admin::bottle::Bottle;
 use crate::channel::bucket::Limit;
 use crate::channel::flow::Batching;
+use crate::channel::parity::Redundancy;
 use crate::codec::{Message, Plain, Raw};
 use crate::error::{Error, Result};
 use crate::node::{Node, PortRequest};
@@ -50,9 +51,10 @@ impl<M: Message> PublisherBuilder<M> {
         self.request.qos.queue = queue;
         self
     }
-    /// Keeps the last samples for those who ask ([`Subscriber::pull`](super::Subscriber::pull)). Default: none.
+    /// Keeps the last samples for those who ask ([`Subscriber::pull`](super::Subscriber::pull)); with the place of a relay,
+    /// that relay keeps them. Default: none.
     pub fn history(mut self, buffer: PullBuffer) -> Self {
-        self.request.qos.pull = Some(PullBuffer { place: Place::Publisher, ..buffer });
+        self.request.qos.pull = Some(buffer.kept_by(Place::Publisher));
         self
     }
     /// Packet priority of the channels. Default: normal.
@@ -95,6 +97,13 @@ impl<M: Message> PublisherBuilder<M> {
         self.request.sending.limit = Some(limit);
         self
     }
+    /// Over `udp` and `mcast`, samples of several datagrams are followed by parity: as many datagrams of one as it has parity
+    /// pieces may be lost, and it is whole all the same, without a repetition. Costs that much more of the link, and the time to
+    /// make it up in `publish`. Default: none.
+    pub fn parity(mut self, redundancy: Redundancy) -> Self {
+        self.request.sending.parity = Some(redundancy.prepare());
+        self
+    }
     /// Attaches a monitor to the output: it sees every sample that goes out.
     pub fn monitor(mut self, monitor: impl Monitor + 'static) -> Self {
         self.request.monitor = Some(Box::new(monitor));
@@ -125,7 +134,7 @@ impl<M: Message> Publisher<M> {
     /// take the sample is no error: [`Published`] counts it.
     #[inline]
     pub fn publish(&mut self, value: &M::Value) -> Result<Published> {
-        self.outlet.publish(value, &mut |_, _| {})
+        self.outlet.publish(value, Change::Written, &mut |_, _| {})
     }
 
     /// As [`Publisher::publish`], and tells the outcome on each channel.
@@ -133,7 +142,25 @@ impl<M: Message> Publisher<M> {
     /// # Errors
     /// As [`Publisher::publish`].
     pub fn publish_each(&mut self, value: &M::Value, mut each: impl FnMut(&Channel, Outcome)) -> Result<Published> {
-        self.outlet.publish(value, &mut each)
+        self.outlet.publish(value, Change::Written, &mut each)
+    }
+
+    /// The instance that has the key of `value` is no more (without a key, the topic's only one): subscribers get a sample
+    /// that says so ([`SampleInfo::change`](super::SampleInfo::change)), its deadline is not watched any more.
+    ///
+    /// # Errors
+    /// As [`Publisher::publish`].
+    pub fn dispose(&mut self, value: &M::Value) -> Result<Published> {
+        self.outlet.publish(value, Change::Disposed, &mut |_, _| {})
+    }
+
+    /// This publisher says nothing any more of the instance that has the key of `value`: it gives up owning it, and its
+    /// deadline is not watched any more. Others may go on with it.
+    ///
+    /// # Errors
+    /// As [`Publisher::publish`].
+    pub fn unregister(&mut self, value: &M::Value) -> Result<Published> {
+        self.outlet.publish(value, Change::Unregistered, &mut |_, _| {})
     }
 
     /// How many channels the port has now.

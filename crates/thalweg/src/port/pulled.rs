@@ -8,6 +8,7 @@ use crate::driver::{Asked, Asking, Holder};
 use crate::error::{Error, Result};
 use crate::port::AnyInlet;
 use crate::port::sample::Storage;
+use qos::Place;
 use std::marker::PhantomData;
 use std::time::Duration;
 
@@ -45,7 +46,7 @@ impl<M: Message> Subscriber<M> {
         let info = &self.inlet.info;
         let holders = match &from.holder {
             None if self.inlet.histories().is_some() => vec![Holder::own(state, self.me.port, info)],
-            named => Holder::all(state, &info.topic, named.as_deref()),
+            named => Holder::all(state, &info.topic, named.as_deref(), self.keeper()),
         };
         if holders.is_empty() {
             let who = from.holder.as_ref().map_or(String::new(), |name| format!(" at {name}"));
@@ -67,7 +68,13 @@ impl<M: Message> Subscriber<M> {
 
     /// Whether anybody keeps samples of the topic, as far as is known now.
     pub fn can_pull(&self) -> bool {
-        self.inlet.histories().is_some() || !Holder::all(self.node.state(), &self.inlet.info.topic, None).is_empty()
+        let all = || Holder::all(self.node.state(), &self.inlet.info.topic, None, None);
+        self.inlet.histories().is_some() || !all().is_empty()
+    }
+
+    /// Where samples are kept for this port.
+    fn keeper(&self) -> Option<&Place> {
+        self.inlet.info.qos.pull.as_ref().map(|pull| &pull.place)
     }
 
     /// Whether the port only asks and has no channels.

@@ -2,7 +2,7 @@
 
 use super::outlet::{Attached, Outlet, TypedWay};
 use super::sample::SampleInfo;
-use super::{Channel, Outcome, Published};
+use super::{Change, Channel, Outcome, Published};
 use crate::channel::flow::Flow;
 use crate::channel::outgoing::Outgoing;
 use crate::codec::Message;
@@ -22,6 +22,7 @@ pub(super) struct Round<'a, M: Message> {
     pub(super) outlet: &'a Outlet<M>,
     pub(super) published: Published,
     pub(super) now: u64,
+    pub(super) change: Change,
     pub(super) each: &'a mut dyn FnMut(&Channel, Outcome),
 }
 
@@ -36,6 +37,7 @@ impl<M: Message> Round<'_, M> {
             received_ns,
             same_clock: true,
             historical: false,
+            change: self.change,
             scaled: channel.provenance(),
         }
     }
@@ -107,7 +109,7 @@ impl<M: Message> Round<'_, M> {
         let (mut waiting, seq) = (0, self.published.seq);
         for entry in attached.iter_mut().filter(|entry| entry.selects(seq)) {
             let TypedWay::Ring(ring, next) = &mut entry.way else { continue };
-            if !entry.channel.takes(arena.bytes(sample), self.now) {
+            if !entry.channel.takes(arena.bytes(sample), self.now, self.change) {
                 continue;
             }
             if size > entry.channel.max_message as usize {
@@ -115,7 +117,8 @@ impl<M: Message> Round<'_, M> {
                 self.count(&entry.channel, outcome, size);
                 continue;
             }
-            let meta = Meta { seq: self.published.seq, stamp_ns: self.now, flow_seq: *next, kind: 0 };
+            let kind = self.change.flags().into();
+            let meta = Meta { seq: self.published.seq, stamp_ns: self.now, flow_seq: *next, kind };
             trace::step(Step::Push);
             let offered = entry.channel.stages.measures(seq).then(linux::clock::monotonic_ns);
             let mut pushed = ring.push(arena, sample, meta, drop_rule);
@@ -134,9 +137,10 @@ impl<M: Message> Round<'_, M> {
                 waiting |= ring.reader_waits();
             }
             if let Some(offered) = offered {
-                let (publish, send) = (offered.saturating_sub(self.now), since(offered));
+                let now = linux::clock::monotonic_ns();
+                let (publish, send) = (offered.saturating_sub(self.now), now.saturating_sub(offered));
                 let took = [(Stage::Publish, publish), (Stage::Queue, 0), (Stage::Send, send)];
-                entry.channel.stages.note(&took);
+                entry.channel.stages.note(now, &took);
             }
             self.count(&entry.channel, outcome, size);
         }
@@ -150,7 +154,7 @@ impl<M: Message> Round<'_, M> {
             let outcome = match &entry.way {
                 TypedWay::Ring(..) => continue,
                 TypedWay::Local(subscriber) if subscriber.wants_value() => continue,
-                _ if !entry.channel.takes(message.payload(), self.now) => continue,
+                _ if !entry.channel.takes(message.payload(), self.now, self.change) => continue,
                 // A group has members with other limits: those who take less drop it themselves.
                 TypedWay::Flow(_) | TypedWay::Local(_) if size > entry.channel.max_message as usize => {
                     entry.channel.refuse_size()
@@ -179,11 +183,13 @@ impl<M: Message> Round<'_, M> {
         }
         message.offered = linux::clock::monotonic_ns();
         let outcome = flow.offer(message);
-        let (publish, send) = (message.offered.saturating_sub(self.now), since(message.offered));
+        let now = linux::clock::monotonic_ns();
+        let (publish, send) = (message.offered.saturating_sub(self.now), now.saturating_sub(message.offered));
+        let took = [(Stage::Publish, publish), (Stage::Queue, 0), (Stage::Send, send)];
         match outcome {
-            Outcome::Sent => channel.stages.note(&[(Stage::Publish, publish), (Stage::Queue, 0), (Stage::Send, send)]),
+            Outcome::Sent => channel.stages.note(now, &took),
             // The flow's thread notes the rest.
-            Outcome::Queued | Outcome::DroppedOldest => channel.stages.note(&[(Stage::Publish, publish)]),
+            Outcome::Queued | Outcome::DroppedOldest => channel.stages.note(now, &took[..1]),
             _ => {}
         }
         outcome
@@ -206,11 +212,6 @@ impl<M: Message> Round<'_, M> {
         }
         (self.each)(channel, outcome);
     }
-}
-
-/// Nanoseconds from `then` until now.
-fn since(then: u64) -> u64 {
-    linux::clock::monotonic_ns().saturating_sub(then)
 }
 
 /// Waits for room in a ring, at most `patience`.

@@ -1,5 +1,6 @@
 //! Samples: what a subscriber is given.
 
+use super::Change;
 use crate::channel::buffer::Buffer;
 use crate::channel::proxy::Provenance;
 use crate::codec::{Decoded, Message};
@@ -28,6 +29,8 @@ pub struct SampleInfo {
     pub same_clock: bool,
     /// It was pulled; or its port joined late, and has samples already that were published later.
     pub historical: bool,
+    /// What it says of its instance: its value, or that it ends.
+    pub change: Change,
     /// How a proxy on the way scaled the stream, from which sample on, and at which node; `None`: none did.
     pub scaled: Option<Provenance>,
 }

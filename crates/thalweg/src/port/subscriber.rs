@@ -107,14 +107,15 @@ impl<M: Message> SubscriberBuilder<M> {
         self.request.pull = PullRole::Only;
         self
     }
-    /// Keeps the last samples of each publisher that arrive; [`Subscriber::pull`] then asks nobody else. Default: none.
+    /// Keeps the last samples of each publisher that arrive; [`Subscriber::pull`] then asks nobody else. With the place of
+    /// a relay, that relay keeps them, and is asked first (P-09). Default: none.
     pub fn history(mut self, buffer: PullBuffer) -> Self {
-        self.request.qos.pull = Some(PullBuffer { place: Place::Subscriber, ..buffer });
+        self.request.qos.pull = Some(buffer.kept_by(Place::Subscriber));
         self
     }
-    /// As [`SubscriberBuilder::history`], and lets other nodes ask for them: what a relay does.
+    /// Keeps them here, and lets other nodes ask for them.
     pub fn history_for_others(mut self, buffer: PullBuffer) -> Self {
-        self = self.history(buffer);
+        self.request.qos.pull = Some(PullBuffer { place: Place::Subscriber, ..buffer });
         self.request.pull = PullRole::Keeps;
         self
     }
@@ -246,6 +247,12 @@ impl<M: Message> Subscriber<M> {
     /// What the port's policies dropped or noticed so far.
     pub fn policy_counts(&self) -> super::PolicyCounts {
         self.inlet.state().policies
+    }
+
+    /// The instances of a keyed topic that were seen: alive, disposed of, or without publishers. Empty unless the port states a
+    /// policy that looks at samples, such as the key.
+    pub fn instances(&self) -> Vec<super::InstanceReport> {
+        AnyInlet::judge(self.inlet.as_ref()).map(|judge| judge.instances()).unwrap_or_default()
     }
 
     /// Samples dropped because they were not taken in time.

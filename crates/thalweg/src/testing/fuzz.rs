@@ -51,7 +51,9 @@ pub fn pull(bytes: &[u8]) {
         assert!(used <= bytes.len());
         let limits = qos::PullBuffer { samples: 4, ..qos::PullBuffer::default() };
         let mut history = History::new(7, limits);
-        (1..=9).for_each(|seq| history.keep(Entry { buffer: Arc::default(), seq, stamp: seq, offered: 0 }, seq));
+        (1..=9).for_each(|seq| {
+            history.keep(Entry { buffer: Arc::default(), seq, stamp: seq, change: Default::default(), offered: 0 }, seq)
+        });
         let (mut reading, mut found) = (history.ask(&question.query, 10), Vec::new());
         while !reading.is_over() {
             history.read(&mut reading, 4, 100, &mut found);
@@ -329,7 +331,13 @@ impl Virtual {
         self.published += 1;
         let mut buffer = Buffer::default();
         buffer.start().extend(content(self.published, 0, size * 8));
-        let entry = Entry { buffer: Arc::new(buffer), seq: self.published, stamp: self.published, offered: 0 };
+        let entry = Entry {
+            buffer: Arc::new(buffer),
+            seq: self.published,
+            stamp: self.published,
+            change: Default::default(),
+            offered: 0,
+        };
         if !self.queued && self.right.try_inline() {
             assert!(self.queue.is_empty() && self.partial.is_none(), "the right was free although something waited");
             let flow_seq = self.numbered();

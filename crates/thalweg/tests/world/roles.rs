@@ -114,6 +114,9 @@ impl Ports {
             let (topic, name) = names(words, index);
             let builder = node.publisher::<Raw>(&topic).max_message(words.number("max", 1 << 20) as u32);
             let builder = if name.is_empty() { builder } else { builder.named(name) };
+            let kept =
+                words.get("history").map(|n| qos::PullBuffer { samples: n.parse().unwrap(), ..Default::default() });
+            let builder = if let Some(kept) = kept { builder.history(kept) } else { builder };
             builder.open().unwrap()
         };
         let publishers = (0..words.number("ports", 1)).map(open).collect();
@@ -213,7 +216,6 @@ impl Part {
         }
     }
 
-    /// An administrator's command to a port of its own, `command port=/out text=del+/in`.
     /// Measures the stages of all channels of /a at this end.
     fn measure(&self, every: u32) -> Value {
         let request = thalweg::admin::Request::Measure { topic: "/a".into(), every };
@@ -223,6 +225,7 @@ impl Part {
         }
     }
 
+    /// An administrator's command to a port of its own, `command port=/out text=del+/in`.
     fn command(&self, port: &str, text: &str) -> Value {
         let request = thalweg::admin::Request::Command { port: port.to_owned(), text: text.replace('+', " ") };
         match self.node.ask(self.node.id(), &request, super::LONG) {
@@ -255,7 +258,8 @@ impl Part {
     fn keep(&self, names: &str) -> Value {
         let (publisher, subscriber) = names.split_once(',').unwrap();
         let (publisher, subscriber) = (publisher.to_owned(), subscriber.to_owned());
-        let request = thalweg::admin::Request::Keep { publisher, subscriber, carrier: None };
+        let request =
+            thalweg::admin::Request::Keep { publisher, subscriber, carrier: None, priority: Default::default() };
         let kept = self.node.ask(self.node.id(), &request, super::LONG);
         json!({"ok": kept.is_ok(), "why": kept.err().map(|e| e.to_string())})
     }

@@ -7,11 +7,13 @@
 //! | [`rows`] | which rows there are, and how often each is run |
 //! | [`stage`] | hosts and parts, and one run |
 //! | [`outcome`] | what runs come to: cells, and what is expected of them |
+//! | [`bound`] | what the planner promises, beside what was measured |
 //! | [`drawing`] | the figure |
 //!
 //! A row is run in both arms one after the other, in turns first; pairs are compared, and the medians of their ratios are
 //! checked.
 
+mod bound;
 mod drawing;
 mod outcome;
 mod rows;
@@ -64,6 +66,9 @@ fn run(lab: &Lab, setup: &'static Setup) -> Result<Findings> {
     let amount = rows::amount(&lab.options);
     let rows = rows::rows(setup, &lab.options);
     let mut outcome = Outcome::new(setup, &rows);
+    if setup.switched {
+        outcome.promise(bound::round_trip_us()?);
+    }
     let mut dice = Dice::new(lab.options.seed);
     for repetition in 0..amount.repetitions {
         for (done, index) in shuffled(rows.len(), &mut dice).into_iter().enumerate() {

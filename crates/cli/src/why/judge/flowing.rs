@@ -49,6 +49,7 @@ struct Seen {
     strange: Count,
     dropped: Count,
     undecodable: u64,
+    unscalable: Count,
     waiting: u64,
     busy: bool,
     /// Share of the time that the receiving thread waited for a processor, in percent.
@@ -69,6 +70,7 @@ pub fn judge(both: &Both<'_>, watched: Duration, found: &mut Diagnosis) -> Strin
         lost: Count::of(taken, |r| r.lost),
         strange: Count::of(taken, |r| r.strange),
         dropped: Count { now: dropped(states.last()), grew: dropped(states.last()) - dropped(states.first()) },
+        unscalable: Count::of(out, |r| r.unscalable),
         undecodable: states.last().map_or(0, |state| state.undecodable),
         waiting: out.1.waiting,
         starved: percent(both.received.starved_ns, watched),
@@ -135,6 +137,7 @@ fn problems(both: &Both<'_>, seen: &Seen, carrier: &str, watched: Duration) -> V
         queue_full(both, seen, carrier, watched).filter(|_| slow.is_none()),
         not_taken(both, seen, watched),
         undecodable(both, seen),
+        unscalable(both, seen, watched),
         silent(both, seen),
         not_arriving(both, seen, datagrams),
         lost(both, seen, carrier, watched).filter(|_| datagrams && slow.is_none()),
@@ -222,9 +225,28 @@ fn undecodable(both: &Both<'_>, seen: &Seen) -> Option<Problem> {
     (seen.undecodable > 0).then(|| problem::UNDECODABLE.found(what, remedy))
 }
 
+fn unscalable(both: &Both<'_>, seen: &Seen, watched: Duration) -> Option<Problem> {
+    let (p, s) = (&both.publisher.port.name, &both.subscriber.port.name);
+    let events = both.sent.looks.last().map_or(&[][..], |look| &look.events[..]);
+    let first = events.iter().find_map(|event| match event {
+        Event::Undecodable { subscriber, problem } if subscriber != s => Some(format!("; the first: {problem}")),
+        _ => None,
+    });
+    let what = format!(
+        "samples of {p} cannot be made smaller, and are left out: {}{}",
+        seen.unscalable.said(watched),
+        first.unwrap_or_default()
+    );
+    let remedy =
+        format!("publish what can be scaled (docs/proxies.md), or take it whole: thalweg set {p} {s} picture=default");
+    (seen.unscalable.now > 0).then(|| problem::UNSCALABLE.found(what, remedy))
+}
+
 fn silent(both: &Both<'_>, seen: &Seen) -> Option<Problem> {
     let (p, End { node, .. }) = (&both.publisher.port.name, both.publisher);
-    let nothing = seen.sent.now == 0 && seen.refused.now == 0 && seen.too_large.now == 0 && seen.received.now == 0;
+    let left_out = seen.unscalable.now > 0;
+    let nothing =
+        !left_out && seen.sent.now == 0 && seen.refused.now == 0 && seen.too_large.now == 0 && seen.received.now == 0;
     let monitor = both.sent.looks.last().and_then(|look| look.monitors.first());
     nothing.then(|| match monitor {
         Some(monitor) => {

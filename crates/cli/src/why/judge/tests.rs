@@ -225,6 +225,11 @@ fn samples_that_do_not_come_are_found_where_they_went() {
     let other_type = |e: &mut Evidence| said(&mut e.subscriber).looks[1].subscriber.as_mut().unwrap().undecodable = 5;
     assert_eq!(ids(other_type), ["undecodable"]);
     assert_eq!(ids(|e| reports(&mut e.subscriber).1.strange = 500), ["strange"]);
+    let bombs = |e: &mut Evidence| {
+        let last = reports(&mut e.publisher).1;
+        (last.samples, last.unscalable) = (0, 5);
+    };
+    assert_eq!(ids(bombs), ["unscalable"]);
 }
 
 #[test]

@@ -42,7 +42,7 @@ impl Flow {
         let was_empty = batch.is_empty();
         let mut header = [0; HEADER];
         let flow_seq = self.next.fetch_add(1, Relaxed);
-        self.header(Kind::Message, message.payload().len(), flow_seq, message.seq, message.stamp).emit(&mut header);
+        self.header(Kind::Message, message.payload().len(), flow_seq, message.label()).emit(&mut header);
         batch.extend_from_slice(&header);
         batch.extend_from_slice(message.payload());
         if batch.len() >= batching.bytes {

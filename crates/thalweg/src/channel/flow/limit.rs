@@ -56,7 +56,7 @@ impl Flow {
             let payload = entry.buffer.payload();
             let mut header = [0; HEADER];
             let flow_seq = self.next.fetch_add(1, Relaxed);
-            self.header(Kind::Message, payload.len(), flow_seq, entry.seq, entry.stamp).emit(&mut header);
+            self.header(Kind::Message, payload.len(), flow_seq, entry.label()).emit(&mut header);
             batch.extend_from_slice(&header);
             batch.extend_from_slice(payload);
         }

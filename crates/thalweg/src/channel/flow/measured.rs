@@ -17,9 +17,9 @@ impl<'a> Measured<'a> {
 
     pub fn end(self, offered: u64) {
         if let Some((stages, begun)) = self.0 {
-            let took =
-                [(Stage::Queue, begun.saturating_sub(offered)), (Stage::Send, monotonic_ns().saturating_sub(begun))];
-            stages.note(&took);
+            let now = monotonic_ns();
+            let took = [(Stage::Queue, begun.saturating_sub(offered)), (Stage::Send, now.saturating_sub(begun))];
+            stages.note(now, &took);
         }
     }
 }

@@ -4,8 +4,9 @@
 //! are whole frames, so they need no send right.
 
 use super::Flow;
-use crate::channel::queue::Entry;
+use crate::channel::queue::{Entry, Label};
 use crate::channel::reliable::{Action, Counters, Sender, SenderSettings, To};
+use crate::port::Change;
 use crate::wire::feedback::{Acknowledgement, LONGEST};
 use crate::wire::{ASK, FRAGMENT_HEADER, Fragment, HEADER, Header, Kind, REPAIR, datagram};
 use linux::clock::monotonic_ns;
@@ -154,11 +155,11 @@ impl Flow {
                 let whole = length == total;
                 let kind = if whole { Kind::Message } else { Kind::Fragment };
                 let extra = if whole { 0 } else { FRAGMENT_HEADER };
-                let header = self.header(kind, length + extra, sequence, entry.seq, entry.stamp);
+                let header = self.header(kind, length + extra, sequence, entry.label());
                 let mut head = [0; HEADER + FRAGMENT_HEADER];
                 let (first, second) = head.split_at_mut(HEADER);
                 if let (Some(first), Some(second)) = (first.first_chunk_mut(), second.first_chunk_mut()) {
-                    Header { flags: flags | REPAIR, ..header }.emit(first);
+                    Header { flags: flags | REPAIR | entry.change.flags(), ..header }.emit(first);
                     Fragment { offset: from, total: total as u32 }.emit(second);
                 }
                 let parts = [IoSlice::new(&head[..HEADER + extra]), IoSlice::new(&payload[bytes])];
@@ -169,7 +170,7 @@ impl Flow {
                 let _ = self.link.repeat(&parts, to);
             }
             Action::KeepAlive { next, oldest, trip_ns } => {
-                let header = self.header(Kind::KeepAlive, 0, next, oldest.into(), trip_ns);
+                let header = self.header(Kind::KeepAlive, 0, next, keep_alive(oldest, trip_ns));
                 let mut head = [0; HEADER];
                 Header { flags: ASK, ..header }.emit(&mut head);
                 let _ = self.link.repeat(&[IoSlice::new(&head)], None);
@@ -183,4 +184,9 @@ impl Flow {
         let counters = kept.sender.lock().counters();
         (counters, kept.strange.load(SeqCst))
     }
+}
+
+/// A keep-alive has other numbers in the places of a sample's.
+fn keep_alive(oldest: u32, trip_ns: u64) -> Label {
+    Label { seq: oldest.into(), stamp: trip_ns, change: Change::Written }
 }

@@ -58,6 +58,7 @@ impl Control {
             proxies: self.proxies_hosted() as u32,
             samples_per_s: rate(samples, before.samples),
             bytes_per_s: rate(bytes, before.bytes),
+            keeps: self.kept_for_others().map(|kept| kept.publishers() as u32).sum(),
         };
         self.carried = Carried { at: Some(now), samples, bytes };
         if self.state.document().relay != Some(load) {

@@ -183,7 +183,8 @@ impl Control {
         if other_place || (asked.selection, asked.picture) != (wanted.proxy.selection, wanted.proxy.picture) {
             return self.begin_move(pair);
         }
-        let fell_back = matches!(wanted.proxy.place, Place::Relay(_)) && place(channel) != Some(&wanted.proxy.place);
+        let preferred = wanted.proxy.place.relays().next();
+        let fell_back = preferred.is_some_and(|name| place(channel).and_then(|at| at.relays().next()) != Some(name));
         if fell_back && !self.moves.contains_key(&pair) {
             let stage = Stage::Waiting(Instant::now() + RETRY);
             self.moves.insert(pair, Move { ways: Vec::new(), stage });
@@ -203,11 +204,19 @@ impl Control {
         for pair in due {
             let Some(wanted) = self.wanted.get(&pair) else { return drop(self.moves.remove(&pair)) };
             let (offered, asked, proxy) = (wanted.publisher.clone(), wanted.subscriber.clone(), wanted.proxy.clone());
+            let open = open_place(wanted);
             let ways = self.ways(pair, &offered, &asked, &proxy);
             if let Some(wanted) = self.wanted.get_mut(&pair) {
                 wanted.candidates.clone_from(&ways);
             }
-            let there = ways.first().is_some_and(|way| way.place == proxy.place);
+            // The first relay that is there, unless the channel is at it or at one that is better.
+            let rank =
+                |place: &Place| place.relays().next().and_then(|at| proxy.place.relays().position(|name| name == at));
+            let at = open.as_ref().and_then(rank).unwrap_or(usize::MAX);
+            let there = ways.first().is_some_and(|way| match rank(&way.place) {
+                Some(rank) => rank < at,
+                None => way.place == proxy.place,
+            });
             if let Some(moving) = self.moves.get_mut(&pair) {
                 (moving.ways, moving.stage) = (ways, Stage::Waiting(now + RETRY));
             }

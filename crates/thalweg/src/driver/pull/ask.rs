@@ -4,6 +4,7 @@ use super::answering::{Answering, Item};
 use super::receive::{AnswerReader, Arrived};
 use crate::channel::buffer::Buffer;
 use crate::channel::history::{Absent, Query};
+use crate::channel::queue::Label;
 use crate::codec::TypeDescription;
 use crate::control::matching::topic_matches;
 use crate::control::{Direction, NodeId, PULL, PortId, PortInfo};
@@ -14,6 +15,7 @@ use crate::error::{Error, Result};
 use crate::handshake::{self, Refused};
 use crate::port::{Histories, SampleInfo};
 use crate::pull::{Answer, Identity, MOST_EXCEPT, Question, Run, VERSION};
+use qos::Place;
 use socket2::{Domain, SockRef, Socket};
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, Write};
@@ -29,12 +31,12 @@ pub(crate) struct Holder {
 }
 
 impl Holder {
-    /// The ports that keep samples of the topic: publishers first, then those that keep for others.
-    pub fn all(state: &NodeState, topic: &str, named: Option<&str>) -> Vec<Holder> {
+    /// The ports that keep samples of the topic: those of the relays `first`, publishers, then others that keep for others.
+    pub fn all(state: &NodeState, topic: &str, named: Option<&str>, first: Option<&Place>) -> Vec<Holder> {
         let here = state.document();
         let directory = state.directory();
         let ports = directory.nodes().flat_map(|there| there.ports.iter().map(move |(id, port)| (there, *id, port)));
-        let mut found: Vec<(Direction, Holder)> = ports
+        let mut found: Vec<(u8, Holder)> = ports
             .filter(|(_, _, port)| port.can_be_asked() && named.is_none_or(|name| name == port.name))
             .filter(|(_, _, port)| match port.direction {
                 Direction::Publisher => topic_matches(topic, &port.topic),
@@ -42,10 +44,15 @@ impl Holder {
             })
             .map(|(there, port, info)| {
                 let routes = routes(&here, there);
-                (info.direction, Holder { node: there.node, port, name: info.name.clone(), routes })
+                let turn = match info.direction {
+                    Direction::Subscriber if first.is_some_and(|at| at.relays().any(|name| there.is_relay(name))) => 0,
+                    Direction::Publisher => 1,
+                    Direction::Subscriber => 2,
+                };
+                (turn, Holder { node: there.node, port, name: info.name.clone(), routes })
             })
             .collect();
-        found.sort_by_key(|(direction, holder)| (*direction == Direction::Subscriber, holder.name.clone()));
+        found.sort_by_key(|(turn, holder)| (*turn, holder.name.clone()));
         found.into_iter().map(|(_, holder)| holder).collect()
     }
 
@@ -141,22 +148,22 @@ impl Asking {
         let arrived = match source {
             Source::Here(answering) => match answering.next(linux::clock::monotonic_ns()) {
                 Item::Say(answer) => Err(answer),
-                Item::Sample(entry) => Ok((entry.seq, entry.stamp, entry.buffer)),
+                Item::Sample(entry) => Ok((entry.label(), entry.buffer)),
                 Item::End => Err(Answer::Over),
             },
             Source::There(reader) => match reader.next() {
                 Ok(Arrived::Said(answer)) => Err(answer),
-                Ok(Arrived::Sample(header, buffer)) => Ok((header.sample, header.stamp_ns, buffer)),
+                Ok(Arrived::Sample(header, buffer)) => Ok((Label::of(&header), buffer)),
                 Err(error) => return Err(broken(name, &error, self.asked.timeout)),
             },
         };
         match arrived {
-            Ok((seq, stamp, buffer)) => Ok(self.found(seq, stamp, buffer)),
+            Ok((label, buffer)) => Ok(self.found(label, buffer)),
             Err(answer) => self.said(answer).map(|()| None),
         }
     }
 
-    fn found(&mut self, seq: u64, source_ns: u64, buffer: Arc<Buffer>) -> Option<Found> {
+    fn found(&mut self, Label { seq, stamp, change }: Label, buffer: Arc<Buffer>) -> Option<Found> {
         let run = self.run.as_ref()?;
         let Identity { node, port, incarnation } = run.publisher;
         if self.before.get(&run.publisher).is_some_and(|(first, last)| (*first..=*last).contains(&seq)) {
@@ -170,10 +177,11 @@ impl Asking {
             port,
             incarnation,
             seq,
-            source_ns,
+            source_ns: stamp,
             received_ns,
             same_clock,
             historical: true,
+            change,
             scaled: None,
         };
         Some(Found { info, buffer })

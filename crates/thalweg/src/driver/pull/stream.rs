@@ -1,7 +1,7 @@
 //! An answer on its way over a stream: documents and frames, as far as the stream takes them.
 
 use super::answering::{Answering, Item};
-use crate::channel::queue::Entry;
+use crate::channel::queue::{Entry, Label};
 use crate::handshake;
 use crate::pull::Answer;
 use crate::wire::{HEADER, Header, Kind};
@@ -89,7 +89,7 @@ impl AnswerStream {
     fn say(&mut self, answer: &Answer) -> io::Result<()> {
         match answer {
             Answer::Run(run) => (self.flow, self.sequence) = (run.flow, 0),
-            Answer::Ended(_) => self.emit(Kind::End, 0, 0, 0),
+            Answer::Ended(_) => self.emit(Kind::End, 0, Label::default()),
             Answer::Over | Answer::Refused(_) => {}
         }
         self.head.extend(handshake::pack(answer).map_err(io::Error::other)?);
@@ -98,7 +98,7 @@ impl AnswerStream {
 
     fn add(&mut self, entry: Entry) {
         let payload = entry.buffer.payload();
-        self.emit(Kind::Message, payload.len(), entry.seq, entry.stamp);
+        self.emit(Kind::Message, payload.len(), entry.label());
         self.sequence = self.sequence.wrapping_add(1);
         if payload.len() < APART {
             self.head.extend_from_slice(payload);
@@ -107,10 +107,11 @@ impl AnswerStream {
         }
     }
 
-    fn emit(&mut self, kind: Kind, length: usize, sample: u64, stamp_ns: u64) {
+    fn emit(&mut self, kind: Kind, length: usize, Label { seq, stamp, change }: Label) {
         let mut head = [0; HEADER];
         let (flow, sequence) = (self.flow, self.sequence);
-        Header { length: length as u32, kind, flags: 0, flow, sequence, sample, stamp_ns }.emit(&mut head);
+        let (length, flags) = (length as u32, change.flags());
+        Header { length, kind, flags, flow, sequence, sample: seq, stamp_ns: stamp }.emit(&mut head);
         self.head.extend_from_slice(&head);
     }
 }

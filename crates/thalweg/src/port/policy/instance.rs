@@ -6,6 +6,8 @@ use qos::expression::{Expression, Value};
 
 /// Different fields that a key or a filter looks at, at most.
 const MOST_FIELDS: usize = 64;
+/// Letters of a key's text that are shown.
+const LONGEST_SHOWN: usize = 64;
 /// The only instance of a topic without a key.
 pub const WHOLE_TOPIC: u64 = 0;
 
@@ -52,6 +54,23 @@ impl Sought {
             Some(Value::Text(value)) => fold(fold(fold(hash, &[4]), value.as_bytes()), &[0]),
         });
         Some(hash)
+    }
+
+    /// The key of a message, as people read it; empty where there is none.
+    pub fn key_text(&self, bytes: &[u8], names: &[String]) -> String {
+        let (Some(schema), Some(key)) = (&self.schema, &self.key) else { return String::new() };
+        let mut values = [None; MOST_FIELDS];
+        if read(key, schema, bytes, &mut values).is_none() {
+            return String::new();
+        }
+        let one = |(name, value): (&String, &Option<Value<'_>>)| match value {
+            None => format!("{name} = none"),
+            Some(Value::Bool(value)) => format!("{name} = {value}"),
+            Some(Value::Integer(value)) => format!("{name} = {value}"),
+            Some(Value::Float(value)) => format!("{name} = {value}"),
+            Some(Value::Text(value)) => format!("{name} = {}", value.chars().take(LONGEST_SHOWN).collect::<String>()),
+        };
+        names.iter().zip(&values).map(one).collect::<Vec<_>>().join(", ")
     }
 
     /// Whether the filter holds; not for a message that is no value of the type.
@@ -118,6 +137,9 @@ mod tests {
         let others = [of("left", 1, 0.0), of("left", 2, 0.0), of("right", 1, 0.0), of("", 1, 0.0)];
         assert_eq!(others.iter().collect::<std::collections::BTreeSet<_>>().len(), 4);
         assert_eq!(sought.instance(&[0, 1, 0, 0, 9]), None);
+        let names = ["joint".to_owned(), "name".to_owned()];
+        assert_eq!(sought.key_text(&arm("left", 1, 0.0), &names), "joint = 1, name = left");
+        assert!(sought.key_text(&[0, 1, 0, 0, 9], &names).is_empty());
     }
 
     #[test]

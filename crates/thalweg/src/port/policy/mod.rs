@@ -6,12 +6,14 @@
 //! | [`deadline`] | when the next sample of an instance is due, and how many did not come |
 //! | [`instance`] | which instance a sample belongs to |
 //! | [`selection`] | the writer's side of a content filter and a separation, per channel |
+//! | [`known`] | the instances that a subscriber knows: who publishes them, and whether they are alive |
 //! | [`reading`] | all policies of a subscriber together |
 //! | [`writing`] | deadline and liveliness of a publisher |
 //! | [`seat`] | where a port keeps them |
 
 mod deadline;
 mod instance;
+mod known;
 mod reading;
 mod seat;
 mod selection;
@@ -23,6 +25,7 @@ pub(crate) use reading::Writer;
 pub(crate) use seat::{Judge, judge_of_publisher, judge_of_subscriber};
 pub(crate) use selection::SentSelection;
 
+use crate::port::InstanceState;
 use std::time::Duration;
 
 /// Something that a policy noticed.
@@ -34,6 +37,8 @@ pub(crate) enum News {
     LivelinessChanged { publisher: String, alive: bool },
     /// So many samples more were later than the latency budget, and so many in all.
     BudgetExceeded { late: u64, total: u64 },
+    /// An instance, by its key, ended or came back.
+    InstanceChanged { key: String, state: InstanceState },
     /// So many samples more were rejected by the limit of instances, and so many in all.
     Rejected { rejected: u64, total: u64 },
 }

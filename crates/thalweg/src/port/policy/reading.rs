@@ -1,12 +1,11 @@
 //! All policies of a subscriber together: one verdict for each sample, and the news of time passing.
 
-use super::deadline::Due;
 use super::instance::{Sought, WHOLE_TOPIC};
+use super::known::Known;
 use super::{News, ns};
-use crate::port::{PortRef, SampleInfo};
+use crate::port::{Change, InstanceReport, PortRef, SampleInfo};
 use qos::{DestinationOrder, LivelinessKind, Ownership, Qos};
 use serde::{Deserialize, Serialize};
-use std::collections::HashMap;
 
 /// Instances of a subscriber that states no limit.
 const MOST_INSTANCES: u32 = 4096;
@@ -45,17 +44,19 @@ pub(crate) struct Writer {
     pub offered: Qos,
     /// Where key and filter are in its type.
     pub sought: Sought,
+    /// The names of the key's fields.
+    pub key: Vec<String>,
     /// The filter is evaluated here, not there (multicast).
     pub filters_here: bool,
 }
 
-struct Known {
+struct Living {
     writer: Writer,
     last_sign: u64,
     alive: bool,
 }
 
-impl Known {
+impl Living {
     /// The last moment of its lease; `None`: no end, or its node shows that it is alive by the channel itself.
     fn lease_end(&self) -> Option<u64> {
         let liveliness = &self.writer.offered.liveliness;
@@ -65,17 +66,9 @@ impl Known {
     }
 }
 
-#[derive(Default)]
-struct Instance {
-    due: Due,
-    owner: Option<PortRef>,
-    newest: Option<Stamp>,
-    taken: Option<Stamp>,
-}
-
 /// When a sample was published and received, and where.
 #[derive(Clone, Copy)]
-struct Stamp {
+pub struct Stamp {
     of: PortRef,
     source: u64,
     received: u64,
@@ -105,9 +98,8 @@ pub(crate) struct Reading {
     separation: u64,
     by_source: bool,
     exclusive: bool,
-    most_instances: usize,
-    instances: HashMap<u64, Instance>,
-    writers: Vec<Known>,
+    instances: Known,
+    writers: Vec<Living>,
     counts: PolicyCounts,
     told: PolicyCounts,
 }
@@ -122,8 +114,7 @@ impl Reading {
             separation: ns(requested.separation).unwrap_or(0),
             by_source: requested.destination_order == DestinationOrder::BySource,
             exclusive: requested.ownership == Ownership::Exclusive,
-            most_instances: requested.limits.instances.unwrap_or(MOST_INSTANCES) as usize,
-            instances: HashMap::new(),
+            instances: Known::new(requested.limits.instances.unwrap_or(MOST_INSTANCES) as usize),
             writers: Vec::new(),
             counts: PolicyCounts::default(),
             told: PolicyCounts::default(),
@@ -138,23 +129,23 @@ impl Reading {
     /// A channel from a publisher opens.
     pub fn came(&mut self, writer: Writer, now: u64) {
         self.writers.retain(|known| known.writer.port != writer.port);
-        self.writers.push(Known { writer, last_sign: now, alive: true });
+        self.writers.push(Living { writer, last_sign: now, alive: true });
     }
 
     /// The channel from a publisher ended: it owns nothing any more.
-    pub fn left(&mut self, publisher: PortRef) {
+    pub fn left(&mut self, publisher: PortRef, news: &mut Vec<News>) {
         self.writers.retain(|known| known.writer.port != publisher);
-        self.disown(publisher);
+        self.instances.lose(publisher, news);
     }
 
-    fn disown(&mut self, publisher: PortRef) {
-        let owned = self.instances.values_mut().filter(|instance| instance.owner == Some(publisher));
-        owned.for_each(|instance| instance.owner = None);
+    /// The instances of a topic with a key.
+    pub fn instances(&self) -> Vec<InstanceReport> {
+        self.instances.reports()
     }
 
     /// A publisher gave a sign of life at `now`: all of its node's ports that show it together do.
     pub fn sign(&mut self, publisher: PortRef, now: u64, news: &mut Vec<News>) {
-        let by_node = |known: &Known| known.writer.offered.liveliness.kind == LivelinessKind::ByNode;
+        let by_node = |known: &Living| known.writer.offered.liveliness.kind == LivelinessKind::ByNode;
         let together = self.writers.iter().any(|known| known.writer.port == publisher && by_node(known));
         for known in &mut self.writers {
             let same = known.writer.port == publisher;
@@ -178,50 +169,62 @@ impl Reading {
         if lifespan.zip(age).is_some_and(|(lifespan, age)| age > lifespan) {
             return drop_for(&mut self.counts.expired);
         }
-        if writer.is_some_and(|writer| writer.filters_here && !writer.sought.holds(bytes)) {
+        let filters = info.change == Change::Written && writer.is_some_and(|writer| writer.filters_here);
+        if filters && writer.is_some_and(|writer| !writer.sought.holds(bytes)) {
             return drop_for(&mut self.counts.filtered);
         }
         let instance = |writer: &Writer| Some(writer.topic.wrapping_add(writer.sought.instance(bytes)?));
         let key = writer.map_or(Some(WHOLE_TOPIC), instance);
-        let Some(key) = key.filter(|key| self.has_room(*key)) else { return drop_for(&mut self.counts.rejected) };
-        if self.exclusive && !self.owns(publisher, key) {
+        let Some(key) = key.filter(|key| self.instances.has_room(*key)) else {
+            return drop_for(&mut self.counts.rejected);
+        };
+        let name = || writer.map(|writer| writer.sought.key_text(bytes, &writer.key)).unwrap_or_default();
+        self.instances.at(key, name);
+        if self.exclusive && !self.owns(publisher, key, info.change) {
             return drop_for(&mut self.counts.not_owned);
         }
         let stamp = Stamp { of: publisher, source: info.source_ns, received: now, same_clock: info.same_clock };
-        self.takes_in_time(key, stamp, age)
+        self.is_in_order(key, stamp) && {
+            self.instances.note(key, publisher, info.change, news);
+            info.change != Change::Written || self.takes_in_time(key, stamp, age)
+        }
     }
 
-    fn has_room(&self, key: u64) -> bool {
-        self.instances.len() < self.most_instances || self.instances.contains_key(&key)
-    }
-
-    /// Whether a publisher owns an instance, or does from now on: it is stronger than the owner, or there is none.
-    fn owns(&mut self, publisher: PortRef, key: u64) -> bool {
+    /// Whether a publisher owns an instance, or does from now on: it is stronger than the owner, or there is none. Who
+    /// unregisters it does not begin to.
+    fn owns(&mut self, publisher: PortRef, key: u64, change: Change) -> bool {
         let strength = |port: PortRef| {
             self.writers.iter().find(|known| known.writer.port == port).map(|k| k.writer.offered.strength)
         };
-        let owner = self.instances.get(&key).and_then(|instance| instance.owner);
+        let owner = self.instances.find(key).and_then(|instance| instance.owner);
         let wins = match owner {
             Some(owner) if owner != publisher => {
                 // Of equal ones, that with the lowest id.
                 (strength(publisher), std::cmp::Reverse(publisher)) > (strength(owner), std::cmp::Reverse(owner))
+                    && change != Change::Unregistered
             }
             _ => true,
         };
         if wins {
-            self.instances.entry(key).or_default().owner = Some(publisher);
+            self.instances.at(key, String::new).owner = Some(publisher);
         }
         wins
     }
 
-    /// The policies of time, for a sample of an instance.
-    fn takes_in_time(&mut self, key: u64, stamp: Stamp, age: Option<u64>) -> bool {
-        let instance = self.instances.entry(key).or_default();
+    /// By source, nothing older than the newest sample of its instance is in order.
+    fn is_in_order(&mut self, key: u64, stamp: Stamp) -> bool {
+        let instance = self.instances.at(key, String::new);
         let older = |newest: Stamp| stamp.comparable(newest) && stamp.source < newest.source;
         if self.by_source && instance.newest.is_some_and(older) {
             return drop_for(&mut self.counts.outdated);
         }
         instance.newest = Some(stamp);
+        true
+    }
+
+    /// The policies of time, for a sample of an instance.
+    fn takes_in_time(&mut self, key: u64, stamp: Stamp, age: Option<u64>) -> bool {
+        let instance = self.instances.at(key, String::new);
         if let Some(period) = self.deadline {
             self.counts.deadlines_missed += instance.due.sample(stamp.received, period);
         }
@@ -237,7 +240,7 @@ impl Reading {
     /// What time brought up to `now`.
     pub fn look(&mut self, now: u64, news: &mut Vec<News>) {
         if let Some(period) = self.deadline {
-            for instance in self.instances.values_mut() {
+            for instance in self.instances.each() {
                 let missed = instance.due.missed(now, period);
                 self.counts.deadlines_missed += missed;
                 if missed > 0 {
@@ -245,13 +248,13 @@ impl Reading {
                 }
             }
         }
-        let late = |known: &Known| known.lease_end().is_some_and(|end| now > end);
+        let late = |known: &Living| known.lease_end().is_some_and(|end| now > end);
         let dead: Vec<PortRef> = self.writers.iter().filter(|k| late(k)).map(|k| k.writer.port).collect();
         for known in self.writers.iter_mut().filter(|known| dead.contains(&known.writer.port)) {
             known.alive = false;
             news.push(News::LivelinessChanged { publisher: known.writer.name.clone(), alive: false });
         }
-        dead.into_iter().for_each(|publisher| self.disown(publisher));
+        dead.into_iter().for_each(|publisher| self.instances.lose(publisher, news));
     }
 
     /// What was counted since this was told last.
@@ -271,9 +274,8 @@ impl Reading {
 
     /// When to look again at the latest; `None`: time brings nothing.
     pub fn next(&self) -> Option<u64> {
-        let due = self.instances.values().filter_map(|instance| instance.due.next());
         let leases = self.writers.iter().filter_map(|known| Some(known.lease_end()?.saturating_add(1)));
-        due.chain(leases).min()
+        self.instances.next().into_iter().chain(leases).min()
     }
 }
 

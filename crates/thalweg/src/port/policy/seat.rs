@@ -5,7 +5,7 @@ use super::reading::{PolicyCounts, Reading, Writer};
 use super::writing::Writing;
 use super::{News, ns};
 use crate::codec::Schema;
-use crate::port::{PortRef, SampleInfo};
+use crate::port::{Change, InstanceReport, PortRef, SampleInfo};
 use linux::lock::PiMutex;
 use qos::Qos;
 use std::sync::Arc;
@@ -67,9 +67,9 @@ impl Judge {
     }
 
     /// A publisher's message, published at `now`; `encode` gives its bytes, where they are needed.
-    pub fn published(&self, now: u64, encode: impl FnOnce(&mut Vec<u8>) -> bool) {
+    pub fn published(&self, now: u64, change: Change, encode: impl FnOnce(&mut Vec<u8>) -> bool) {
         if let State::Writes(writing) = &mut *self.state.lock() {
-            writing.published(now, encode);
+            writing.published(now, change, encode);
         }
     }
 
@@ -97,8 +97,8 @@ impl Judge {
 
     /// The channel from a publisher ended.
     pub fn left(&self, publisher: PortRef) {
-        if let State::Reads(reading, _) = &mut *self.state.lock() {
-            reading.left(publisher);
+        if let State::Reads(reading, news) = &mut *self.state.lock() {
+            reading.left(publisher, news);
         }
     }
 
@@ -112,6 +112,14 @@ impl Judge {
     /// The port's name.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// The instances that a subscriber knows.
+    pub fn instances(&self) -> Vec<InstanceReport> {
+        match &*self.state.lock() {
+            State::Reads(reading, _) => reading.instances(),
+            State::Writes(_) => Vec::new(),
+        }
     }
 
     /// What was counted at a subscriber.

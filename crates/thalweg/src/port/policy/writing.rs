@@ -3,6 +3,7 @@
 use super::deadline::Due;
 use super::instance::Sought;
 use super::{News, ns};
+use crate::port::Change;
 use qos::{LivelinessKind, Qos};
 use std::collections::HashMap;
 
@@ -40,7 +41,8 @@ impl Writing {
     }
 
     /// A message is published at `now`; `encode` gives its bytes, where instances are told apart by them.
-    pub fn published(&mut self, now: u64, encode: impl FnOnce(&mut Vec<u8>) -> bool) {
+    /// An instance that ends with it is waited for no longer.
+    pub fn published(&mut self, now: u64, change: Change, encode: impl FnOnce(&mut Vec<u8>) -> bool) {
         self.last_sign = now;
         let Some(period) = self.deadline else { return };
         self.scratch.clear();
@@ -49,6 +51,9 @@ impl Writing {
         let key =
             if self.instances.len() < MOST_INSTANCES || self.instances.contains_key(&key) { key } else { u64::MAX };
         self.missed += self.instances.entry(key).or_default().sample(now, period);
+        if change != Change::Written {
+            self.instances.remove(&key);
+        }
     }
 
     /// The program says at `now` that it is alive.
@@ -104,7 +109,7 @@ mod tests {
         let offered = Qos { deadline: Some(Duration::from_nanos(20)), liveliness, ..Qos::default() };
         let mut writing = Writing::new(&offered, nothing(), 1000);
         assert_eq!(writing.next(), Some(1051));
-        writing.published(1010, |_| true);
+        writing.published(1010, Change::Written, |_| true);
         let look = |writing: &mut Writing, now| {
             let mut news = Vec::new();
             writing.look(now, "/p", &mut news);
@@ -118,5 +123,8 @@ mod tests {
         assert_eq!(look(&mut writing, 1061), [changed(false)]);
         writing.sign(1070);
         assert_eq!(look(&mut writing, 1070), [changed(true)]);
+        // What is disposed of is not due any more.
+        writing.published(1075, Change::Disposed, |_| true);
+        assert_eq!((look(&mut writing, 1120), writing.next()), (vec![missed(1, 3)], Some(1126)));
     }
 }

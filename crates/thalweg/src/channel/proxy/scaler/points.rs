@@ -18,8 +18,9 @@ impl Scaler for Points {
 fn fewer(mut cloud: PointCloud2, picture: Picture) -> Result<PointCloud2, Unscalable> {
     let count = u64::from(cloud.width) * u64::from(cloud.height);
     let (step, row) = (u64::from(cloud.point_step), u64::from(cloud.row_step));
-    let needed = row * u64::from(cloud.height.saturating_sub(1)) + step * u64::from(cloud.width);
-    if count == 0 || step == 0 || row < step * u64::from(cloud.width) || needed > cloud.data.0.len() as u64 {
+    let line = step * u64::from(cloud.width);
+    let needed = (row * u64::from(cloud.height.saturating_sub(1))).saturating_add(line); // each below 2⁶⁴, the sum may not be
+    if count == 0 || step == 0 || row < line || needed > cloud.data.0.len() as u64 {
         let PointCloud2 { width, height, point_step, row_step, .. } = cloud;
         let has = cloud.data.0.len();
         let claims = format!("{width}x{height} points of {point_step} bytes in rows of {row_step}");

@@ -138,8 +138,11 @@ fn points_are_left_out_evenly() {
     assert_eq!((out.width, out.height, out.row_step), (25, 1, 50));
     let first: Vec<u8> = out.data.0.chunks(2).map(|point| point[0]).collect();
     assert_eq!(first, (0..25).map(|n| n * 4).collect::<Vec<u8>>());
-    let lie = PointCloud2 { height: 11, ..cloud };
+    let lie = PointCloud2 { height: 11, ..cloud.clone() };
     assert!(scale(&mut Points, &to_cdr(&lie).unwrap(), "5x5").unwrap_err().to_string().contains("it has 230"));
+    let (most, height) = (u32::MAX, u32::MAX);
+    let worst = PointCloud2 { height, width: most, point_step: most, row_step: most, ..cloud };
+    assert!(scale(&mut Points, &to_cdr(&worst).unwrap(), "5x5").unwrap_err().to_string().contains("it has 230"));
 }
 
 proptest! {

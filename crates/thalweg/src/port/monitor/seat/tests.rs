@@ -1,6 +1,7 @@
 use super::super::Delay;
 use super::*;
 use crate::control::{NodeId, PortId};
+use crate::port::Change;
 
 fn pass_late(seat: &Seat, size: usize) -> Late {
     let info = SampleInfo {
@@ -13,6 +14,7 @@ fn pass_late(seat: &Seat, size: usize) -> Late {
         same_clock: true,
         scaled: None,
         historical: false,
+        change: Change::Written,
     };
     assert_eq!(seat.judge(&info, 0, &vec![1; size], false, |_| None), Judged::Gone);
     seat.next_due().unwrap()

@@ -3,6 +3,7 @@
 use super::*;
 use crate::codec::{TypeDescription, to_cdr};
 use crate::control::{NodeId, PortId};
+use crate::port::InstanceState;
 use qos::{Liveliness, ResourceLimits};
 use std::time::Duration;
 
@@ -34,11 +35,16 @@ impl Bench {
         let schema = TypeDescription::of::<Arm>().schema;
         let sought = Sought::find(schema.as_ref(), &offered.key, None).unwrap();
         let name = format!("/{}", publisher.port.0);
-        self.reading.came(Writer { port: publisher, name, topic: 7, offered, sought, filters_here: false }, now);
+        let key = offered.key.clone();
+        self.reading.came(Writer { port: publisher, name, topic: 7, offered, sought, key, filters_here: false }, now);
     }
 
     /// A sample of instance `id`, published at `source` and received at `now`.
     fn sample(&mut self, publisher: PortRef, id: u8, source: u64, now: u64) -> bool {
+        self.says(Change::Written, publisher, id, source, now)
+    }
+
+    fn says(&mut self, change: Change, publisher: PortRef, id: u8, source: u64, now: u64) -> bool {
         let PortRef { node, port } = publisher;
         let info = SampleInfo {
             node,
@@ -49,6 +55,7 @@ impl Bench {
             received_ns: now,
             same_clock: true,
             historical: false,
+            change,
             scaled: None,
         };
         self.reading.takes(&info, &to_cdr(&Arm { id }).unwrap(), &mut self.news)
@@ -163,8 +170,64 @@ fn the_strongest_living_publisher_owns_an_instance_and_hands_it_over() {
     assert!(bench.sample(weak, 1, 168, 168));
     // Its channel ends.
     assert!(bench.sample(strong, 1, 169, 169) && !bench.sample(weak, 1, 170, 170));
-    bench.reading.left(strong);
+    bench.reading.left(strong, &mut bench.news);
     assert!(bench.sample(weak, 1, 171, 171));
+}
+
+fn changed(id: u8, state: InstanceState) -> News {
+    News::InstanceChanged { key: format!("id = {id}"), state }
+}
+
+#[test]
+fn an_instance_is_alive_until_it_is_disposed_of_or_its_last_publisher_is_gone() {
+    use InstanceState::{Alive, Disposed, NoPublishers};
+    let mut bench = Bench::of(Qos { deadline: time(20), ..keyed() });
+    let liveliness = Liveliness { kind: LivelinessKind::ByPort, lease: time(1000) };
+    let (one, other) = (port(1, 1), port(1, 2));
+    bench.came(one, keyed(), 0);
+    bench.came(other, Qos { liveliness, ..keyed() }, 0);
+    assert!(bench.sample(one, 1, 10, 10) && bench.sample(one, 2, 10, 10) && bench.sample(other, 1, 11, 11));
+    let state = |bench: &Bench| bench.reading.instances().iter().map(|i| (i.state, i.publishers)).collect::<Vec<_>>();
+    assert_eq!((bench.look(11), state(&bench)), (vec![], vec![(Alive, 2), (Alive, 1)]));
+    // Disposed of: delivered, told, and not due any more.
+    assert!(bench.says(Change::Disposed, one, 1, 12, 12));
+    assert_eq!(bench.look(12), [changed(1, Disposed)]);
+    assert!(bench.says(Change::Unregistered, one, 2, 13, 13));
+    assert_eq!((bench.look(13), bench.reading.next()), (vec![changed(2, NoPublishers)], Some(1012)));
+    // It comes back with the next value, and has its publishers as before.
+    assert!(bench.sample(other, 1, 14, 14));
+    assert_eq!((bench.look(14), state(&bench)), (vec![changed(1, Alive)], vec![(Alive, 2), (NoPublishers, 0)]));
+    bench.reading.left(one, &mut bench.news);
+    assert_eq!((bench.look(15), state(&bench)[0]), (vec![], (Alive, 1)));
+    // The lease of the other one ends: nobody is left.
+    bench.reading.sign(other, 20, &mut bench.news);
+    let told = bench.look(1021);
+    assert!(told.contains(&changed(1, NoPublishers)), "{told:?}");
+}
+
+#[test]
+fn who_does_not_own_an_instance_does_not_end_it() {
+    let offer = |strength| Qos { ownership: Ownership::Exclusive, strength, ..keyed() };
+    let mut bench = Bench::of(Qos { ownership: Ownership::Exclusive, ..keyed() });
+    let (weak, strong) = (port(1, 1), port(1, 2));
+    bench.came(weak, offer(1), 0);
+    bench.came(strong, offer(5), 0);
+    assert!(bench.sample(strong, 1, 10, 10) && !bench.says(Change::Disposed, weak, 1, 11, 11));
+    assert!(!bench.says(Change::Unregistered, weak, 1, 12, 12) && bench.look(12).is_empty());
+    // Who unregisters it gives it up; the next one has it at once.
+    assert!(bench.says(Change::Unregistered, strong, 1, 13, 13) && bench.sample(weak, 1, 14, 14));
+    assert_eq!(bench.look(14), [changed(1, InstanceState::NoPublishers), changed(1, InstanceState::Alive)]);
+}
+
+#[test]
+fn instances_that_ended_give_way_to_others() {
+    let limits = ResourceLimits { instances: Some(2), ..Default::default() };
+    let mut bench = Bench::of(Qos { limits, ..keyed() });
+    let one = port(1, 1);
+    bench.came(one, keyed(), 0);
+    assert!(bench.sample(one, 1, 10, 10) && bench.sample(one, 2, 10, 10) && !bench.sample(one, 3, 10, 10));
+    assert!(bench.says(Change::Disposed, one, 1, 11, 11) && bench.sample(one, 3, 12, 12));
+    assert_eq!(bench.reading.instances().len(), 2);
 }
 
 #[test]

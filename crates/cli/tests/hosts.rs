@@ -1,0 +1,258 @@
+//! Three hosts in a row, publisher – relay – subscriber (network namespaces): scaled, pulled, and each of them killed in turn.
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use rustix::process::Signal;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Instant;
+use support::{Done, House, LONG, Running};
+
+/// Where programs listen on the hosts `a`, `g` (which forwards) and `b`; on `b` a second one is for verbs that only look.
+const PUBLISHER: &str = "10.96.1.1:7400";
+const RELAY: &str = "10.96.2.254:7400";
+const SUBSCRIBER: &str = "10.96.2.1:7400";
+const LOOKER: &str = "10.96.2.1:7401";
+
+/// The hosts.
+struct Row {
+    names: [String; 3],
+    house: House,
+}
+
+impl Row {
+    /// `None`: they cannot be made here.
+    fn new(test: &str) -> Option<Self> {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let names = ["a", "g", "b"].map(|host| format!("tr{}{number}{host}", std::process::id()));
+        let row = Self { names, house: House::new() };
+        let [a, g, b] = &row.names;
+        let made = [
+            format!("netns add {a}"),
+            format!("netns add {g}"),
+            format!("netns add {b}"),
+            format!("-n {g} link add name ga type veth peer name eth netns {a}"),
+            format!("-n {g} link add name gb type veth peer name eth netns {b}"),
+            format!("-n {g} address add 10.96.1.254/24 dev ga"),
+            format!("-n {g} address add 10.96.2.254/24 dev gb"),
+            format!("-n {a} address add 10.96.1.1/24 dev eth"),
+            format!("-n {b} address add 10.96.2.1/24 dev eth"),
+            format!("-n {a} link set lo up"),
+            format!("-n {g} link set lo up"),
+            format!("-n {b} link set lo up"),
+            format!("-n {g} link set ga up"),
+            format!("-n {g} link set gb up"),
+            format!("-n {a} link set eth up"),
+            format!("-n {b} link set eth up"),
+            format!("-n {a} route add default via 10.96.1.254"),
+            format!("-n {b} route add default via 10.96.2.254"),
+            format!("netns exec {g} sysctl -qw net.ipv4.ip_forward=1"),
+        ];
+        if !made.iter().all(|line| ip(line)) {
+            println!("skipped: {test} because network namespaces need root");
+            return None;
+        }
+        let nodes = [PUBLISHER, RELAY, SUBSCRIBER, LOOKER].map(|at| format!("[[node]]\naddress = \"{at}\"\n"));
+        std::fs::write(row.house.path("nodes.toml"), nodes.concat()).unwrap();
+        Some(row)
+    }
+
+    /// `thalweg` on the host of this address.
+    fn start(&self, at: &str, arguments: &str) -> Running {
+        let host = [PUBLISHER, RELAY].iter().position(|of| *of == at).unwrap_or(2);
+        let nodes = self.house.path("nodes.toml");
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &self.names[host], env!("CARGO_BIN_EXE_thalweg")]);
+        command.args(arguments.split_whitespace());
+        command.args(["--listen", at, "--discovery", &format!("static:{}", nodes.display())]);
+        command.env("THALWEG_RUN_DIR", self.house.path(&format!("run{host}")));
+        Running::start(command)
+    }
+
+    fn look(&self, arguments: &str) -> Done {
+        self.start(LOOKER, arguments).finish()
+    }
+
+    /// Looks until what is seen fits.
+    fn until(&self, arguments: &str, fits: impl Fn(&Done) -> bool) -> Done {
+        let until = Instant::now() + LONG;
+        loop {
+            let done = self.look(arguments);
+            if fits(&done) {
+                return done;
+            }
+            assert!(Instant::now() < until, "{arguments}: {:?} {}", done.lines, done.errors);
+        }
+    }
+}
+
+impl Drop for Row {
+    fn drop(&mut self) {
+        for name in &self.names {
+            ip(&format!("netns delete {name}"));
+        }
+    }
+}
+
+fn ip(line: &str) -> bool {
+    Command::new("ip").args(line.split(' ')).output().is_ok_and(|done| done.status.success())
+}
+
+fn read(line: &str) -> Value {
+    serde_json::from_str(line).unwrap()
+}
+
+fn seqs(done: &Done) -> Vec<u64> {
+    done.lines.iter().map(|line| read(line)["seq"].as_u64().unwrap()).collect()
+}
+
+#[test]
+fn a_stream_is_scaled_and_kept_half_way() {
+    let Some(row) = Row::new("a_stream_is_scaled_and_kept_half_way") else { return };
+    let publish = row.start(PUBLISHER, "pub /cam --rate 200 --size 100 --port /out --history 0");
+    let relay = row.start(RELAY, "relay --name gate --keep /cam --history 5000");
+    let every = row.start(SUBSCRIBER, "sub /cam --every 10 --proxy relay:gate --json --count 20");
+    let mut last = 0;
+    for line in (0..20).map(|_| every.json_line()) {
+        let seq = line["seq"].as_u64().unwrap();
+        // Its relay may need a moment; then nothing but every tenth is missing.
+        assert!(seq.is_multiple_of(10) && (last == 0 || seq == last + 10), "{seq} after {last}");
+        assert_eq!((&line["publisher"], &line["scaled"]["selection"]), (&"/out".into(), &"10".into()), "{line}");
+        last = seq;
+    }
+    // The publisher keeps nothing; the relay does, of whatever was there since it began.
+    let kept = row.until("pull /cam --nth 50 --json", |done| done.code() == 0);
+    let from = seqs(&kept)[0];
+    let range = row.until(&format!("pull /cam --seq {}..{} --json", from + 20, from + 22), |done| done.code() == 0);
+    assert_eq!(seqs(&range), [from + 20, from + 21, from + 22]);
+    // Also when the publisher is no more.
+    publish.interrupt();
+    let never = row.until("pull /cam --seq 1000000", |done| done.code() == 1);
+    assert!(never.errors.contains("never was: the last is"), "{}", never.errors);
+    assert_eq!(seqs(&row.look(&format!("pull /cam --seq {from} --json"))), [from]);
+    relay.interrupt();
+}
+
+/// A subscriber, and what it was given by the publisher's starts.
+struct Listener {
+    running: Running,
+    given: BTreeMap<String, Vec<u64>>,
+}
+
+impl Listener {
+    fn new(running: Running) -> Self {
+        Self { running, given: BTreeMap::new() }
+    }
+
+    fn note(&mut self, sample: &Value) {
+        let start = sample["id"].as_str().unwrap().split_once(':').unwrap().0.to_owned();
+        self.given.entry(start).or_default().push(sample["seq"].as_u64().unwrap());
+    }
+
+    /// Listens until a sample comes that was published after now.
+    fn listen(&mut self) {
+        let now = linux::clock::monotonic_ns();
+        loop {
+            let sample = self.running.json_line();
+            self.note(&sample);
+            if sample["source_ns"].as_u64().unwrap() > now {
+                return;
+            }
+        }
+    }
+
+    /// Ends it. Of each start of the publisher the first and the last number that came: none between them is missing or
+    /// came twice.
+    fn end(mut self) -> Vec<(u64, u64)> {
+        let Done { lines, .. } = {
+            let running = std::mem::replace(&mut self.running, Running::start(Command::new("true")));
+            running.interrupt()
+        };
+        lines.iter().for_each(|line| self.note(&read(line)));
+        let span = |seqs: &Vec<u64>| {
+            let broken = seqs.windows(2).find(|two| two[1] != two[0] + 1);
+            assert!(broken.is_none(), "{broken:?} of {:?} to {:?}", seqs.first(), seqs.last());
+            (seqs[0], *seqs.last().unwrap())
+        };
+        self.given.values().map(span).collect()
+    }
+}
+
+const PUBLISH: &str = "pub /cam --rate 500 --size 100 --port /out --reliable --transient-local --history 20000 \
+                       --policy history=20000";
+const SUBSCRIBE: &str =
+    "sub /cam --proxy relay:gate --port /in --json --reliable --transient-local --policy history=20000";
+const HOST: &str = "relay --name gate --keep /cam --history 20000";
+
+/// Waits until the relay serves the subscriber.
+fn at_relay(row: &Row) {
+    let proxied = |done: &Done| {
+        let channels = read(&done.lines[0]);
+        let mut all = channels["channels"].as_array().unwrap().iter();
+        all.any(|channel| channel["subscriber"] == "/in" && channel["proxied"]["place"]["relay"] == "gate")
+    };
+    row.until("list channels --json", |done| done.code() == 0 && proxied(done));
+}
+
+fn kill(running: Running) {
+    running.signal(Signal::KILL);
+    drop(running);
+}
+
+/// `kill -9` of the relay, the publisher and the subscriber in turn, while 500 samples a second are published that may
+/// not be lost.
+fn each_is_killed(carrier: &str) {
+    let Some(row) = Row::new("each_is_killed") else { return };
+    let publish = || row.start(PUBLISHER, &format!("{PUBLISH} --carrier {carrier}"));
+    let subscribe = || row.start(SUBSCRIBER, &format!("{SUBSCRIBE} --carrier {carrier}"));
+    let relay = || row.start(RELAY, HOST);
+    let (publisher, gate, mut subscriber) = (publish(), relay(), Listener::new(subscribe()));
+    at_relay(&row);
+    // The relay: the publisher serves, then the relay that is there again.
+    kill(gate);
+    subscriber.listen();
+    let gate = relay();
+    at_relay(&row);
+    subscriber.listen();
+    // The publisher: its next start is another stream.
+    kill(publisher);
+    let again = publish();
+    subscriber.listen();
+    // What the relay has of the first start is all that ever left its host: the subscriber has it, too.
+    let kept = row.look("pull /cam --since 3600s --at /gate/keeps/cam --json");
+    let first_start = subscriber.given.keys().next().unwrap().clone();
+    let spans = subscriber.end();
+    let mut of_first =
+        kept.lines.iter().map(|line| read(line)).filter(|s| s["id"].as_str().unwrap().starts_with(&first_start));
+    let last = of_first.next_back().and_then(|sample| sample["seq"].as_u64());
+    let last = last.unwrap_or_else(|| panic!("{}", kept.errors));
+    assert_eq!((spans.len(), spans[0].1), (2, last), "{carrier}: {spans:?}");
+    // The subscriber: the next one gets all of this start, from its first sample on.
+    let mut subscriber = Listener::new(subscribe());
+    subscriber.listen();
+    kill(subscriber.running);
+    let mut subscriber = Listener::new(subscribe());
+    at_relay(&row);
+    subscriber.listen();
+    let there = subscriber.end();
+    assert_eq!((there.len(), there[0].0), (1, 1), "{carrier}: {there:?}");
+    println!(
+        "FIGURE hosts: {carrier}: relay, publisher, subscriber killed in turn: 0 of {} lost, 0 twice",
+        last + there[0].1
+    );
+    drop((again, gate));
+}
+
+#[test]
+fn each_is_killed_in_turn_over_tcp() {
+    each_is_killed("tcp");
+}
+
+#[test]
+fn each_is_killed_in_turn_over_reliable_udp() {
+    each_is_killed("udp");
+}

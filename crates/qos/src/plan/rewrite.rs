@@ -1,0 +1,127 @@
+//! Changes made in the text of a contract: comments, order and layout stay.
+
+use super::FileChange;
+use crate::contract::{Contract, System};
+use toml_edit::{DocumentMut, Item, Table, Value};
+
+/// The text of a contract with all changes made. Tables that go, go last.
+///
+/// # Errors
+/// What cannot be read, before or after; a change of something that is not there.
+pub fn rewrite(text: &str, changes: &[FileChange]) -> Result<String, String> {
+    let system = Contract::read(text).map_err(|e| e.to_string())?.system;
+    let mut document: DocumentMut = text.parse().map_err(|e: toml_edit::TomlError| e.message().to_owned())?;
+    for change in changes.iter().filter(|change| !change.key.is_empty()) {
+        set(table(&mut document, &system, change)?, change)?;
+    }
+    let gone =
+        changes.iter().filter(|change| change.key.is_empty()).map(|change| Ok((change, place(&system, change)?)));
+    let mut gone = gone.collect::<Result<Vec<_>, String>>()?;
+    gone.sort_by_key(|(_, place)| std::cmp::Reverse(*place));
+    for (change, place) in gone {
+        tables(&mut document, &change.table)?.remove(place);
+    }
+    let text = document.to_string();
+    Contract::read(&text).map(|_| text).map_err(|e| format!("with the changes, line {e}"))
+}
+
+/// Its place among the tables of its kind.
+fn place(system: &System, change: &FileChange) -> Result<usize, String> {
+    let FileChange { table, name, .. } = change;
+    let found = match table.as_str() {
+        "node" => system.nodes.iter().position(|node| node.name == *name),
+        "link" => system.links.iter().position(|link| link.name == *name),
+        "topic" => system.topics.iter().position(|topic| topic.name == *name),
+        "subscriber" => system.subscribers.iter().position(|subscriber| subscriber.name == *name),
+        _ => None,
+    };
+    found.ok_or_else(|| format!("the contract has no {table} {name}"))
+}
+
+fn tables<'a>(document: &'a mut DocumentMut, kind: &str) -> Result<&'a mut toml_edit::ArrayOfTables, String> {
+    let tables = document.get_mut(kind).and_then(Item::as_array_of_tables_mut);
+    tables.ok_or_else(|| format!("{kind} is not written as [[{kind}]] tables: change it by hand"))
+}
+
+fn table<'a>(document: &'a mut DocumentMut, system: &System, change: &FileChange) -> Result<&'a mut Table, String> {
+    let wrong = || format!("{} is not written as a table: change it by hand", change.table);
+    if change.name.is_empty() {
+        let table = document.entry(&change.table).or_insert_with(|| Item::Table(Table::new()));
+        return table.as_table_mut().ok_or_else(wrong);
+    }
+    let place = place(system, change)?;
+    tables(document, &change.table)?.get_mut(place).ok_or_else(wrong)
+}
+
+/// Sets a value; what stands behind it on its line stays.
+fn set(table: &mut Table, change: &FileChange) -> Result<(), String> {
+    let FileChange { key, value, .. } = change;
+    let mut new: Value = value.parse().map_err(|_| format!("{key} = {value} is no value"))?;
+    // A topic says one of the two.
+    let other = match key.as_str() {
+        "rate" => "period",
+        "period" => "rate",
+        _ => "",
+    };
+    table.remove(other);
+    match table.get_mut(key).and_then(Item::as_value_mut) {
+        Some(old) => {
+            new.decor_mut().clone_from(old.decor());
+            *old = new;
+        }
+        None => drop(table.insert(key, Item::Value(new))),
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "# A robot.\n[system]\nname = \"r\"\n\n[[node]]\nname = \"a\"\n[[node]]\nname = \"b\"\n\n\
+        [[link]]\nbetween = [\"a\", \"b\"]\nrate = \"1 Mbit/s\"\n\n[[topic]]\nname = \"t\"\nsize  = \"8 B\"   # as measured in May\n\
+        period = \"10 ms\"\npublisher = \"a\"\n\n# The first.\n[[subscriber]]\ntopic = \"t\"\nnode = \"b\"\n\n\
+        # The second.\n[[subscriber]]\ntopic = \"t\"\nnode = \"b\"\nname = \"/in\"\n";
+
+    fn change(table: &str, name: &str, key: &str, value: &str) -> FileChange {
+        FileChange { table: table.into(), name: name.into(), key: key.into(), value: value.into() }
+    }
+
+    #[test]
+    fn all_but_the_change_stays_as_it_is() {
+        let changed = rewrite(TEXT, &[change("topic", "t", "size", "\"9 B\"")]).unwrap();
+        assert_eq!(changed, TEXT.replace("\"8 B\"", "\"9 B\""));
+        assert_eq!(rewrite(TEXT, &[]).unwrap(), TEXT);
+        let added = rewrite(TEXT, &[change("subscriber", "/t@b", "cpu_receive", "\"3 us\"")]).unwrap();
+        assert_eq!(added, TEXT.replacen("node = \"b\"\n\n#", "node = \"b\"\ncpu_receive = \"3 us\"\n\n#", 1));
+        let rate = rewrite(TEXT, &[change("topic", "t", "rate", "\"50 Hz\"")]).unwrap();
+        assert!(rate.contains("rate = \"50 Hz\"") && !rate.contains("period"), "{rate}");
+        let placed = rewrite(TEXT, &[change("placement", "", "proxies", "\"merged\"")]).unwrap();
+        assert!(placed.ends_with("[placement]\nproxies = \"merged\"\n"), "{placed}");
+    }
+
+    #[test]
+    fn tables_go_by_their_names() {
+        let gone = rewrite(
+            TEXT,
+            &[change("subscriber", "/t@b", "", ""), change("subscriber", "/in", "cpu_receive", "\"1 us\"")],
+        );
+        let gone = gone.unwrap();
+        assert!(!gone.contains("The first") && gone.contains("/in\"\ncpu_receive = \"1 us\"\n"), "{gone}");
+    }
+
+    #[test]
+    fn what_cannot_be_is_said() {
+        for (change, says) in [
+            (change("topic", "x", "size", "\"9 B\""), "no topic x"),
+            (change("topic", "t", "size", "9 B"), "is no value"),
+            (change("topic", "t", "size", "\"0 B\""), "with the changes, line "),
+            (change("nothing", "t", "size", "1"), "no nothing t"),
+            (change("link", "a-b", "", ""), ""),
+        ] {
+            let problem = rewrite(TEXT, &[change]).unwrap_err();
+            assert!(problem.contains(says), "{problem}");
+        }
+        assert!(rewrite("x", &[]).is_err());
+    }
+}

@@ -1,0 +1,84 @@
+//! Instances of a keyed topic: what samples say of them, and how a subscriber sees them (DDS 1.4, §2.2.2.5.1.3).
+
+use crate::wire::{DISPOSED, UNREGISTERED};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// What a sample says of its instance.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Change {
+    /// It has this value.
+    #[default]
+    Written,
+    /// It is no more: of the sample only the key counts.
+    Disposed,
+    /// Its publisher says nothing of it any more; the same.
+    Unregistered,
+}
+
+impl Change {
+    pub(crate) fn flags(self) -> u16 {
+        match self {
+            Change::Written => 0,
+            Change::Disposed => DISPOSED,
+            Change::Unregistered => UNREGISTERED,
+        }
+    }
+
+    /// Of a frame's flags, which anybody may have set.
+    pub(crate) fn of(flags: u16) -> Self {
+        match flags & (DISPOSED | UNREGISTERED) {
+            0 => Change::Written,
+            UNREGISTERED => Change::Unregistered,
+            _ => Change::Disposed,
+        }
+    }
+}
+
+/// How a subscriber sees an instance.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum InstanceState {
+    /// Somebody publishes it.
+    #[default]
+    Alive,
+    /// A publisher disposed of it, and none has written it since.
+    Disposed,
+    /// All who published it unregistered it, left or gave no sign of life.
+    NoPublishers,
+}
+
+impl fmt::Display for InstanceState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            InstanceState::Alive => "is alive again",
+            InstanceState::Disposed => "was disposed of",
+            InstanceState::NoPublishers => "has no publishers any more",
+        })
+    }
+}
+
+/// An instance that a subscriber knows.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InstanceReport {
+    /// Its key, such as `name = left, joint = 3`.
+    pub key: String,
+    /// How it is.
+    pub state: InstanceState,
+    /// How many publishers it has.
+    pub publishers: usize,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_is_its_flags_and_flags_are_some_change() {
+        for change in [Change::Written, Change::Disposed, Change::Unregistered] {
+            assert_eq!(Change::of(change.flags() | 7), change);
+        }
+        assert_eq!(Change::of(u16::MAX), Change::Disposed);
+    }
+}

@@ -1,0 +1,139 @@
+//! The instances that a subscriber knows: who publishes each, whether it is alive, and what came of it last (DDS 1.4,
+//! §2.2.2.5.1.3). Pure; bounded.
+
+use super::News;
+use super::deadline::Due;
+use crate::port::{Change, InstanceReport, InstanceState, PortRef};
+use std::collections::HashMap;
+
+/// Changes that wait to be told; what is more is not told, but [`Known::reports`] shows it.
+const MOST_NEWS: usize = 256;
+
+/// One instance.
+#[derive(Default)]
+pub struct Instance {
+    /// When its next sample is due.
+    pub due: Due,
+    /// With exclusive ownership: whose samples count.
+    pub owner: Option<PortRef>,
+    /// The newest sample by its source.
+    pub newest: Option<super::reading::Stamp>,
+    /// The last sample that was delivered.
+    pub taken: Option<super::reading::Stamp>,
+    /// Its key; empty where the topic has none.
+    key: String,
+    state: InstanceState,
+    publishers: Vec<PortRef>,
+}
+
+impl Instance {
+    /// What a publisher said of it; its new state, if that is another one.
+    fn note(&mut self, publisher: PortRef, change: Change) -> Option<InstanceState> {
+        match change {
+            Change::Written => {
+                if !self.publishers.contains(&publisher) {
+                    self.publishers.push(publisher);
+                }
+                self.become_now(InstanceState::Alive)
+            }
+            Change::Disposed => self.become_now(InstanceState::Disposed),
+            Change::Unregistered => self.lose(publisher),
+        }
+    }
+
+    /// A publisher says nothing of it any more.
+    fn lose(&mut self, publisher: PortRef) -> Option<InstanceState> {
+        let before = self.publishers.len();
+        self.publishers.retain(|other| *other != publisher);
+        if self.owner == Some(publisher) {
+            self.owner = None;
+        }
+        let last = before > 0 && self.publishers.is_empty() && self.state == InstanceState::Alive;
+        if last { self.become_now(InstanceState::NoPublishers) } else { None }
+    }
+
+    fn become_now(&mut self, state: InstanceState) -> Option<InstanceState> {
+        if state != InstanceState::Alive {
+            self.due = Due::default(); // nothing is due any more
+        }
+        (std::mem::replace(&mut self.state, state) != state).then_some(state)
+    }
+}
+
+/// All of them, by their numbers.
+pub struct Known {
+    most: usize,
+    all: HashMap<u64, Instance>,
+}
+
+impl Known {
+    /// At most so many.
+    pub fn new(most: usize) -> Self {
+        Self { most, all: HashMap::new() }
+    }
+
+    /// Whether an instance is known, or may come to be. Those that ended give way.
+    pub fn has_room(&mut self, key: u64) -> bool {
+        if self.all.len() < self.most || self.all.contains_key(&key) {
+            return true;
+        }
+        self.all.retain(|_, instance| instance.state == InstanceState::Alive);
+        self.all.len() < self.most
+    }
+
+    /// One of them, if it is known.
+    pub fn find(&self, key: u64) -> Option<&Instance> {
+        self.all.get(&key)
+    }
+
+    /// One of them, known from now on; `name` gives its key in words.
+    pub fn at(&mut self, key: u64, name: impl FnOnce() -> String) -> &mut Instance {
+        self.all.entry(key).or_insert_with(|| Instance { key: name(), ..Instance::default() })
+    }
+
+    /// All of them.
+    pub fn each(&mut self) -> impl Iterator<Item = &mut Instance> {
+        self.all.values_mut()
+    }
+
+    /// A publisher said something of an instance.
+    pub fn note(&mut self, key: u64, publisher: PortRef, change: Change, news: &mut Vec<News>) {
+        if let Some(instance) = self.all.get_mut(&key) {
+            let state = instance.note(publisher, change);
+            tell(instance, state, news);
+        }
+    }
+
+    /// A publisher left, or gives no sign of life: it says nothing of any instance any more.
+    pub fn lose(&mut self, publisher: PortRef, news: &mut Vec<News>) {
+        for instance in self.all.values_mut() {
+            let state = instance.lose(publisher);
+            tell(instance, state, news);
+        }
+    }
+
+    /// The first moment at which something is due.
+    pub fn next(&self) -> Option<u64> {
+        self.all.values().filter_map(|instance| instance.due.next()).min()
+    }
+
+    /// Those of a topic with a key, by their keys.
+    pub fn reports(&self) -> Vec<InstanceReport> {
+        let keyed = self.all.values().filter(|instance| !instance.key.is_empty());
+        let report = |Instance { key, state, publishers, .. }: &Instance| InstanceReport {
+            key: key.clone(),
+            state: *state,
+            publishers: publishers.len(),
+        };
+        let mut reports: Vec<_> = keyed.map(report).collect();
+        reports.sort_by(|one, other| one.key.cmp(&other.key));
+        reports
+    }
+}
+
+/// A new instance is no news, and a topic without a key has none.
+fn tell(instance: &Instance, state: Option<InstanceState>, news: &mut Vec<News>) {
+    if let Some(state) = state.filter(|_| !instance.key.is_empty() && news.len() < MOST_NEWS) {
+        news.push(News::InstanceChanged { key: instance.key.clone(), state });
+    }
+}
