@@ -5,7 +5,7 @@ use super::setup::Setup;
 use super::stage::Run;
 use crate::error::Result;
 use crate::promise::{delay_us, plan};
-use crate::results::{Bar, Check, Table};
+use crate::results::{Bar, Check, Table, median};
 use qos::plan::Model;
 
 /// The set-up as a contract.
@@ -25,13 +25,14 @@ pub fn holds(setup: &Setup, row: &Row) -> bool {
 }
 
 /// The largest round trip of runs that no stall of the machine hit. Not a number: there is none.
-fn largest(runs: &[Run]) -> f64 {
-    runs.iter().flat_map(Run::times).fold(f64::NAN, f64::max)
+fn largest<'a>(runs: impl IntoIterator<Item = &'a Run>) -> f64 {
+    runs.into_iter().flat_map(Run::times).fold(f64::NAN, f64::max)
 }
 
-/// No round trip takes longer than promised, but for those that a stall of the machine hit, which are counted apart.
+/// Most repetitions' largest round trip takes no longer than promised. Those that a stall of the machine hit are apart.
 pub fn check(bound: f64, row: &Row, runs: &[Run]) -> Check {
-    Check::at_most(format!("max qos (limit: the plan's bound): {row}"), largest(runs), bound)
+    let each: Vec<f64> = runs.iter().map(|run| largest([run])).collect();
+    Check::at_most(format!("max qos, median (limit: the plan's bound): {row}"), median(&each), bound)
 }
 
 /// A bar as high as the bound, with the largest round trip as its mark.
@@ -44,16 +45,24 @@ pub fn bar(bound: f64, runs: &[Run]) -> Bar {
     }
 }
 
-/// Measured against bound, row by row.
+/// Measured against bound, row by row: every round trip that was later, too.
 pub fn table(bound: f64, setup: &Setup, rows: &[Row], runs: &[[Vec<Run>; 2]]) -> Table {
-    let heads =
-        ["round trips with priority, µs", "largest", "bound", "bound / largest", "hit by stalls", "largest of these"];
+    let heads = [
+        "with priority, µs",
+        "bound",
+        "largest",
+        "bound / largest",
+        "round trips",
+        "later than the bound",
+        "hit by stalls",
+    ];
     let mut table = Table::new("Measured against bound (examples/yarp-switch.toml)", &heads);
     for (row, runs) in rows.iter().zip(runs).filter(|(row, _)| holds(setup, row)) {
         let runs = &runs[Arm::Qos as usize];
-        let stalled: Vec<_> = runs.iter().map(Run::stalled).collect();
-        let (n, max) = stalled.iter().fold((0, 0.0_f64), |(n, max), one| (n + one.n, max.max(one.max)));
-        table.row(row.to_string(), &[largest(runs), bound, bound / largest(runs), n as f64, max]);
+        let (largest, times) = (largest(runs), runs.iter().flat_map(Run::times).collect::<Vec<_>>());
+        let later = times.iter().filter(|us| **us > bound).count();
+        let hit: u64 = runs.iter().map(|run| run.stalled().n).sum();
+        table.row(row.to_string(), &[bound, largest, bound / largest, times.len() as f64, later as f64, hit as f64]);
     }
     table
 }

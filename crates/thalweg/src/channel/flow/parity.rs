@@ -1,6 +1,7 @@
 //! The parity pieces of a large message: they follow its fragments.
 
-use super::{BURST_PAUSE, Cursor, Flow, Sent, blocked};
+use super::Flow;
+use super::transmit::{BURST_PAUSE, Cursor, Sent, blocked};
 use crate::channel::parity::Encoder;
 use crate::channel::queue::Label;
 use crate::trace::{self, Step};
