@@ -58,6 +58,9 @@ pub(crate) enum Command {
     },
 }
 
+/// A multicast group: of which publisher, on which interface, and what of its samples.
+pub(super) type Group = (PortRef, IpAddr, Selection, Option<Picture>);
+
 /// The state of the control thread.
 pub(crate) struct Control {
     pub(super) state: Arc<NodeState>,
@@ -65,7 +68,7 @@ pub(crate) struct Control {
     pub(super) commands: mpsc::Receiver<Command>,
     pub(super) entries: Vec<Option<Entry>>,
     pub(super) discoveries: Vec<Box<dyn Discovery>>,
-    pub(super) groups: HashMap<(PortRef, IpAddr, Selection, Option<Picture>), (Arc<Flow>, Parameters)>,
+    pub(super) groups: HashMap<Group, (Arc<Flow>, Parameters)>,
     pub(super) wanted: WantedChannels,
     pub(super) carriers: Vec<Arc<dyn Carrier>>,
     pub(super) attaching: Vec<Joining>,
