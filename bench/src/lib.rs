@@ -6,7 +6,7 @@
 //! | [`link`] | blocking TCP, UDP and unix sockets |
 //! | [`ring`] | a bare futex ring in shared memory |
 //! | [`latency`], [`throughput`], [`fanout`] | the measured loops, one function per role |
-//! | [`system`] | networks and topics of any size, for measuring the planner (`examples/placement.rs`) |
+//! | [`system`], [`planner`] | networks and topics of any size, and how long planning them takes (`examples/placement.rs`, `growth.rs`) |
 //! | [`payload`] | writing and checksumming a payload, the same for every engine |
 //!
 //! Every loop is as plain and as fast as it can be: one blocking system call per message and side, one buffer, no
@@ -19,6 +19,7 @@ pub mod latency;
 pub mod link;
 pub mod meeting;
 pub mod payload;
+pub mod planner;
 pub mod ring;
 pub mod system;
 pub mod throughput;

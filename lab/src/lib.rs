@@ -9,6 +9,7 @@
 //! | [`load`] | what else is on the link: generators and sinks |
 //! | [`trips`] | round trips over Thalweg's channels |
 //! | [`results`] | cells, checks, statistics: the document of `lab run --json` |
+//! | [`promise`] | what the planner says, to be put beside what is measured |
 //! | [`stalls`] | times at which the machine itself stood still |
 //! | [`wan`] | a wide-area link in user space |
 //! | [`error`] | why an experiment could not be run |
@@ -20,6 +21,7 @@ pub mod error;
 pub mod experiments;
 pub mod load;
 pub mod part;
+pub mod promise;
 pub mod results;
 pub mod run;
 pub mod stalls;

@@ -1,11 +1,15 @@
-//! `thalweg apply` and `thalweg restore`: a host's queues and its channels' priorities from a file; proved, and undone.
+//! `thalweg apply` and `thalweg restore`: a host's queues, and the priorities and proxies of channels, from a file or a plan;
+//! proved, and undone.
 
 mod channels;
 mod host_file;
+mod planned;
 mod proof;
 
+use crate::ends::Which;
 use crate::failure::{Failure, Result};
 use crate::output::{line, table, tell};
+use crate::plan::read_plan;
 use crate::session::{Common, Session};
 use channels::TakenBack;
 pub use channels::undo;
@@ -14,16 +18,16 @@ use host_file::{Channel, HostFile};
 use linux::queueing::{self, Outcome, QueueError, Reason, Restored, Scheduler, Wanted};
 use serde::Serialize;
 use serde_json::json;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use thalweg::admin::EndReport;
 
-/// Install the queues and set the channels' priorities that a file describes, and prove what is effective
+/// Install the queues, set the channels' priorities and place the proxies that a file or a plan describes, and prove what is effective
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Example: thalweg apply host.toml --dry-run\n\nA file:\n  [[device]]\n  name = \"eth0\"\n  rate = \"100 Mbit/s\"\n  scheduler = \"strict\"\n\n  [[channel]]\n  publisher = \"/arm/out\"\n  subscriber = \"/controller/in\"\n  class = \"high\"\n  sched = \"fifo:30\"\n\nAll keys: docs/queueing.md. `thalweg restore` undoes it."
+    after_help = "Example: thalweg apply host.toml --dry-run\n         thalweg apply plan.toml\n\nA file:\n  [[device]]\n  name = \"eth0\"\n  rate = \"100 Mbit/s\"\n  scheduler = \"strict\"\n\n  [[channel]]\n  publisher = \"/arm/out\"\n  subscriber = \"/controller/in\"\n  class = \"high\"\n  sched = \"fifo:30\"\n  proxy = \"relay:gate\"\n\nA plan of `thalweg plan -o`: classes, threads and proxies of its channels, by topic, subscriber's port and publisher's node.\nAll keys: docs/queueing.md. `thalweg restore` undoes it."
 )]
 pub struct ApplyArguments {
-    /// What to apply: a TOML file
+    /// What to apply: a TOML file of your own, or a plan
     #[arg(value_name = "FILE")]
     file: PathBuf,
     /// Print the commands that would do the same, and do nothing
@@ -44,7 +48,10 @@ pub struct RestoreArguments {
 /// Applies a file, or says how it would.
 pub fn apply(arguments: &ApplyArguments) -> Result {
     let prio = has_prio();
-    let file = HostFile::read(&arguments.file, prio.unwrap_or(false)).map_err(Failure::Usage)?;
+    let (file, mut session) = match is_plan(&arguments.file) {
+        true => of_plan(arguments)?,
+        false => (HostFile::read(&arguments.file, prio.unwrap_or(false)).map_err(Failure::Usage)?, None),
+    };
     if arguments.dry_run {
         let strict = file.devices.iter().any(|(_, wanted)| wanted.scheduler == Scheduler::Strict);
         if strict && prio.is_none() {
@@ -52,7 +59,9 @@ pub fn apply(arguments: &ApplyArguments) -> Result {
         }
         return dry_run(arguments, &file);
     }
-    let session = session(arguments, &file)?;
+    if session.is_none() {
+        session = open(arguments, &file)?;
+    }
     let directory = directory();
     let wanted: Vec<Wanted> = file.devices.iter().map(|(_, wanted)| wanted.clone()).collect();
     let installed = queueing::install(&directory, &wanted).map_err(|e| in_file(arguments, &file, e))?;
@@ -64,8 +73,28 @@ pub fn apply(arguments: &ApplyArguments) -> Result {
     show(arguments, &rows, &ends)
 }
 
+/// Whether the file is what `thalweg plan` wrote: it says of which contract.
+fn is_plan(file: &Path) -> bool {
+    let table = std::fs::read_to_string(file).ok().and_then(|text| text.parse::<toml::Table>().ok());
+    table.is_some_and(|table| table.contains_key("contract"))
+}
+
+/// What a plan sets on the channels that run, and the node that reaches them.
+fn of_plan(arguments: &ApplyArguments) -> Result<(HostFile, Option<Session>)> {
+    let plan = read_plan(&arguments.file)?;
+    if !plan.feasible {
+        let file = arguments.file.display();
+        return Err(Failure::No(format!(
+            "{file}: the plan does not fit (`thalweg plan` says why): nothing is applied"
+        )));
+    }
+    let mut session = arguments.common.open("apply")?;
+    let channels = planned::channels(&plan, &session.settled())?;
+    Ok((HostFile { devices: Vec::new(), channels }, Some(session)))
+}
+
 /// The node that reaches the channels, if there are any; their ports are looked for before anything is changed.
-fn session(arguments: &ApplyArguments, file: &HostFile) -> Result<Option<Session>> {
+fn open(arguments: &ApplyArguments, file: &HostFile) -> Result<Option<Session>> {
     if file.channels.is_empty() {
         return Ok(None);
     }
@@ -88,7 +117,15 @@ fn has_prio() -> Option<bool> {
 }
 
 fn dry_run(arguments: &ApplyArguments, file: &HostFile) -> Result {
-    let set = |c: &Channel| format!("thalweg set {} {} {}", c.publisher, c.subscriber, c.words.join(" "));
+    let set = |c: &Channel| {
+        let end = match c.end {
+            Which::Both => "",
+            Which::Publisher => " --end publisher",
+            Which::Subscriber if c.changes.is_empty() => "",
+            Which::Subscriber => " --end subscriber",
+        };
+        format!("thalweg set {} {} {}{end}", c.publisher, c.subscriber, c.words.join(" "))
+    };
     let mut commands: Vec<String> = file.devices.iter().flat_map(|(_, wanted)| wanted.commands()).collect();
     commands.extend(file.channels.iter().map(|(_, channel)| set(channel)));
     if arguments.common.json {

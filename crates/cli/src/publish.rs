@@ -62,6 +62,9 @@ pub struct Arguments {
     /// At most this leaves on each channel, such as 1Mbit/s; what is more waits in its queue
     #[arg(long, value_name = "RATE", value_parser = quantity::limit)]
     limit: Option<thalweg::Limit>,
+    /// Over udp and mcast, large samples are followed by so much parity: as many of their datagrams may be lost; 1% to 100%
+    #[arg(long, value_name = "PERCENT", value_parser = quantity::parity)]
+    parity: Option<thalweg::Redundancy>,
     /// Nothing may be lost (the default, except on udp and mcast, which then repeat what is lost)
     #[arg(long, conflicts_with = "best_effort")]
     reliable: bool,
@@ -197,6 +200,9 @@ impl Arguments {
         }
         if let Some(limit) = self.limit {
             builder = builder.limit(limit);
+        }
+        if let Some(redundancy) = self.parity {
+            builder = builder.parity(redundancy);
         }
         if self.carrier != "auto" {
             builder = builder.carriers([self.carrier.as_str()]);

@@ -36,6 +36,12 @@ pub fn limit(text: &str) -> Result<thalweg::Limit, String> {
     Ok(thalweg::Limit { rate, burst: (rate / 100).max(1500) })
 }
 
+/// How much parity follows large samples.
+pub fn parity(text: &str) -> Result<thalweg::Redundancy, String> {
+    let percent = text.strip_suffix('%').and_then(|number| number.trim().parse().ok());
+    percent.and_then(thalweg::Redundancy::percent).ok_or_else(|| "1% to 100%, such as 20%".to_owned())
+}
+
 /// A size as a plain number of bytes, or with a unit.
 pub fn size(text: &str) -> Result<usize, String> {
     let parsed = text.parse::<u64>().ok().or_else(|| qos::parse_bytes(text).ok());

@@ -237,3 +237,85 @@ fn what_a_stopped_program_does_not_take_back_is_kept_for_the_next_time() {
     assert_eq!((code, said.matches("gone, and its priority with it").count()), (0, 2), "{said}{errors}");
     assert_eq!(host.thalweg("restore").1.trim(), "nothing was applied");
 }
+
+/// Neither end may have the proxy: the plan has it at the node between, where a relay of that name runs.
+const CONTRACT: &str = r#"
+[[node]]
+name = "camera"
+proxy = false
+
+[[node]]
+name = "gate"
+
+[[node]]
+name = "desk"
+proxy = false
+
+[[link]]
+name = "first"
+between = ["camera", "gate"]
+rate = "100 Mbit/s"
+
+[[link]]
+name = "second"
+between = ["gate", "desk"]
+rate = "10 Mbit/s"
+
+[[topic]]
+name = "/cam"
+size = "64 B"
+rate = "200 Hz"
+publisher = "camera"
+class = "high"
+
+[[subscriber]]
+topic = "/cam"
+node = "desk"
+name = "/in"
+scale = 10
+"#;
+
+#[test]
+fn a_plan_places_proxies_and_gives_them_back() {
+    let Some(host) = Host::new("a_plan_places_proxies_and_gives_them_back") else { return };
+    let start = |arguments: &str| {
+        let command = host.house.command(arguments);
+        host.namespace.run(|| support::Running::start(command)).unwrap()
+    };
+    let contract = host.file(CONTRACT);
+    let plan = host.house.path("plan.toml").display().to_string();
+    let (code, _, errors) = host.thalweg(&format!("plan {contract} -o {plan}"));
+    assert_eq!(code, 0, "{errors}");
+    let (code, _, errors) = host.thalweg(&format!("apply {plan}"));
+    assert!(code == 1 && errors.contains("the plan has /cam from camera to /in"), "{errors}");
+    let _publisher = start("pub /cam --name camera --port /out --rate 200 --size 64 --carrier tcp");
+    let subscriber = start("sub /cam --name desk --port /in --carrier tcp --json");
+    let _relay = start("relay --name gate");
+    subscriber.line();
+    let until = |says: &dyn Fn(&Value) -> bool| {
+        let until = std::time::Instant::now() + support::LONG;
+        loop {
+            let (_, said, errors) = host.thalweg("list channels --json");
+            let channels = json(&said)["channels"].clone();
+            let of_in = channels.as_array().unwrap().iter().find(|channel| channel["subscriber"] == "/in").cloned();
+            if of_in.as_ref().is_some_and(says) {
+                return;
+            }
+            assert!(std::time::Instant::now() < until, "{said}{errors}");
+        }
+    };
+    let (code, script, errors) = host.thalweg(&format!("apply {plan} --dry-run"));
+    assert_eq!(code, 0, "{errors}");
+    assert_eq!(
+        script.lines().collect::<Vec<_>>(),
+        ["thalweg set /out /in class=high", "thalweg set /out /in every=10 proxy=relay:gate"]
+    );
+    let (code, said, errors) = host.thalweg(&format!("apply {plan} --json"));
+    assert_eq!(code, 0, "{errors}");
+    assert!(json(&said)["channels"].as_array().unwrap().iter().all(|end| end["dscp"] == 36), "{said}");
+    until(&|channel| channel["proxied"]["place"]["relay"] == "gate" && channel["proxied"]["selection"] == "10");
+    let (code, said, errors) = host.thalweg("restore");
+    assert_eq!(code, 0, "{said}{errors}");
+    until(&|channel| channel["proxied"].is_null());
+    assert_eq!(host.thalweg("restore").1.trim(), "nothing was applied");
+}

@@ -4,6 +4,7 @@
 mod support;
 
 use serde_json::{Value, json};
+use std::process::Command;
 use support::{Done, House, Running};
 
 /// Two hosts around a third; bounds of about 40 ms, so that a busy machine keeps them nearly always.
@@ -161,6 +162,33 @@ fn a_late_channel_is_named_with_its_stage_and_both_ends_are_told() {
     assert!(verdict.is_some());
     let errors = late.interrupt().errors;
     assert!(errors.contains("the promise of its plan is broken: 20"), "{errors}");
+}
+
+/// A time namespace is what another host is: a monotonic clock that began at another time.
+#[test]
+fn between_two_clocks_a_figure_is_known_within_what_is_said() {
+    let (house, plan) = planned();
+    let _sub = house.start("sub /joints --port /base/joints --carrier tcp --json");
+    let publish = house.command("pub /joints --rate 20 --size 100 --carrier tcp --port /joints@x");
+    let apart = ["--time", "--fork", "--kill-child", "--monotonic", "5000", "--"];
+    let can = Command::new("unshare").args(apart).arg("true").output();
+    if !can.is_ok_and(|output| output.status.success()) {
+        println!(
+            "skipped: verify between two clocks because no time namespace can be made: run as root, with util-linux"
+        );
+        return;
+    }
+    let mut elsewhere = Command::new("unshare");
+    elsewhere.args(apart).arg(publish.get_program()).args(publish.get_args());
+    elsewhere.envs(publish.get_envs().filter_map(|(key, value)| Some((key, value?))));
+    let _publish = Running::start(elsewhere);
+    house.wait_for_list("channels", |channels| channels.as_array().is_some_and(|channels| channels.len() == 1));
+    let done = until(&house, &format!("{plan} --for 1"), &json!({"joints": "kept", "gaze": "unknown"}));
+    let found = document(&done);
+    let joints = found["channels"].as_array().unwrap().iter().find(|channel| channel["topic"] == "joints").unwrap();
+    let [worst, uncertain] = ["worst_us", "uncertainty_us"].map(|key| joints[key].as_f64().unwrap());
+    assert!(uncertain > 0.0 && uncertain < 40_000.0, "{joints}");
+    assert!(worst.abs() < 1e6, "5000 s were not taken off: {joints}");
 }
 
 #[test]

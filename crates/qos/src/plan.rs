@@ -91,6 +91,12 @@ pub struct Channel {
     pub sched_publisher: Option<String>,
     /// The node of its proxy, if it has one.
     pub proxy: Option<String>,
+    /// Of every so many samples the subscriber gets one; 0: the plan is from before this was in it.
+    #[serde(default)]
+    pub scale: u32,
+    /// The size of the pictures that it gets, such as `320x240`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub picture: Option<String>,
     /// Samples per second that the subscriber gets; `None`: the plan is from before this was in it.
     pub rate_hz: Option<f64>,
     /// So many of them may come at once, by burst and jitter.

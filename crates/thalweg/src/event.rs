@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::{Arc, Condvar, Mutex};
+use std::task::Waker;
 use std::time::{Duration, Instant};
 
 /// Something that happened.
@@ -240,6 +241,7 @@ struct Log {
 struct Entries {
     first: u64, // number of the oldest kept event
     events: VecDeque<Event>,
+    wakers: Vec<Waker>,
 }
 
 const KEPT: usize = 1024;
@@ -252,6 +254,7 @@ impl Events {
             entries.first += 1;
         }
         entries.events.push_back(event);
+        entries.wakers.drain(..).for_each(Waker::wake);
         self.0.news.notify_all();
     }
 
@@ -268,6 +271,16 @@ pub struct EventReader {
 }
 
 impl EventReader {
+    /// Whether an event waits; else `waker` is woken by the next one.
+    pub(crate) fn is_ready_or_wakes(&self, waker: &Waker) -> bool {
+        let mut entries = lock(&self.log.entries);
+        let ready = self.next < entries.first + entries.events.len() as u64;
+        if !ready && !entries.wakers.iter().any(|kept| kept.will_wake(waker)) {
+            entries.wakers.push(waker.clone());
+        }
+        ready
+    }
+
     /// The next event, waiting at most `timeout`.
     pub fn wait(&mut self, timeout: Duration) -> Option<Event> {
         let until = Instant::now() + timeout;

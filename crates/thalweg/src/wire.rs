@@ -4,8 +4,8 @@
 //!
 //! | bytes | field | meaning |
 //! |---|---|---|
-//! | 0..4 | length | bytes that follow the header (for a fragment: its 8-byte fragment header included) |
-//! | 4 | kind | 1 whole message, 2 fragment, 3 keep-alive, 4 end, 5 acknowledgement |
+//! | 0..4 | length | bytes that follow the header (for a fragment or parity: its own 8-byte header included) |
+//! | 4 | kind | 1 whole message, 2 fragment, 3 keep-alive, 4 end, 5 acknowledgement, 6 parity |
 //! | 5 | version | [`VERSION`] |
 //! | 6..8 | flags | bit 0 ends a batch (reserved); bit 1 repeats what was sent before; bit 2 asks; bits 3 and 4: the instance is disposed, unregistered; all others are 0 |
 //! | 8..12 | flow | random id agreed at the handshake |
@@ -74,6 +74,8 @@ pub enum Kind {
     End = 4,
     /// What a subscriber has and misses: [`feedback::Acknowledgement`].
     Acknowledgement = 5,
+    /// What stands for lost fragments of a message; a [`Parity`] header stands in front of its bytes.
+    Parity = 6,
 }
 
 impl Kind {
@@ -84,6 +86,7 @@ impl Kind {
             3 => Ok(Kind::KeepAlive),
             4 => Ok(Kind::End),
             5 => Ok(Kind::Acknowledgement),
+            6 => Ok(Kind::Parity),
             _ => Err(WireError::Kind(value)),
         }
     }
@@ -144,7 +147,7 @@ impl fmt::Display for WireError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             Self::Version(v) => write!(f, "frame version {v}, this library speaks {VERSION}"),
-            Self::Kind(k) => write!(f, "frame kind {k} is none of 1 to 5"),
+            Self::Kind(k) => write!(f, "frame kind {k} is none of 1 to 6"),
             Self::Flags(bits) => write!(f, "reserved flags are set: {bits:#06x}"),
             Self::Length { length, limit } => {
                 write!(f, "a frame of {length} bytes is over the limit of {limit} (raise max_message of the port)")
@@ -237,7 +240,7 @@ impl Header {
         if let Some(expected) = flow.filter(|expected| *expected != self.flow) {
             return Err(WireError::Flow { found: self.flow, expected });
         }
-        let extra = if self.kind == Kind::Fragment { FRAGMENT_HEADER } else { 0 };
+        let extra = if matches!(self.kind, Kind::Fragment | Kind::Parity) { FRAGMENT_HEADER } else { 0 };
         let limit = u32::try_from(max_message.saturating_add(extra)).unwrap_or(u32::MAX);
         if self.length > limit {
             return Err(WireError::Length { length: self.length, limit });
@@ -277,6 +280,40 @@ impl Fragment {
             return Err(WireError::Fragment { offset, length: rest.len(), total });
         }
         Ok((Self { offset, total }, rest))
+    }
+}
+
+/// Which parity piece of a message it is: the 8 bytes that follow the header of a [`Kind::Parity`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Parity {
+    /// Its number, from 0.
+    pub index: u16,
+    /// How many there are.
+    pub count: u16,
+    /// Length of the whole message.
+    pub total: u32,
+}
+
+impl Parity {
+    /// Writes the parity header.
+    #[inline]
+    pub fn emit(&self, out: &mut [u8; FRAGMENT_HEADER]) {
+        out[0..2].copy_from_slice(&self.index.to_le_bytes());
+        out[2..4].copy_from_slice(&self.count.to_le_bytes());
+        out[field::FRAGMENT_TOTAL].copy_from_slice(&self.total.to_le_bytes());
+    }
+
+    /// Reads the parity header and gives it with the piece.
+    ///
+    /// # Errors
+    /// [`WireError::Short`] without 8 bytes.
+    #[inline]
+    pub fn parse(bytes: &[u8]) -> Result<(Self, &[u8]), WireError> {
+        let Some((head, rest)) = bytes.split_first_chunk::<FRAGMENT_HEADER>() else {
+            return Err(WireError::Short { length: bytes.len(), needed: FRAGMENT_HEADER });
+        };
+        let (index, count) = (u16::from_le_bytes([head[0], head[1]]), u16::from_le_bytes([head[2], head[3]]));
+        Ok((Self { index, count, total: read_u32(head, field::FRAGMENT_TOTAL) }, rest))
     }
 }
 

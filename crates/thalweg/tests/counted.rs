@@ -133,6 +133,38 @@ fn a_sample_that_is_kept_for_pulling_allocates_nothing() {
     }
 }
 
+/// Who only asks is told of, and that is all: with it, publishing makes no system call, as with nobody, allocates nothing and
+/// waits for nothing.
+#[test]
+fn a_subscriber_that_only_asks_costs_nothing_until_it_does() {
+    use thalweg::codec::Raw;
+    use thalweg::{Node, Query, Settings};
+    let _alone = world::alone();
+    let world = World::new();
+    let mut publisher = Agent::start(&world, "publisher topic=/a history=64");
+    let settings = Settings { realm: world.realm().into(), name: "asks".into(), ..Settings::default() };
+    // Of the publisher's world, whose run directory is another process's.
+    let address = publisher.ask("status")["addresses"][0].as_str().unwrap().to_owned();
+    let file = world.dir().join("nodes.toml");
+    std::fs::write(&file, format!("[[node]]\naddress = \"{address}\"\n")).unwrap();
+    let node = Node::with_settings(Settings { discovery: thalweg::DiscoverySource::Static(file), ..settings }).unwrap();
+    let asks = node.subscriber::<Raw>("/a").pull_only().open().unwrap();
+    assert!(node.wait_until(world::LONG, || asks.can_pull()));
+    publisher.ask("publish count=100 hz=1000000000");
+    let thread = number(&publisher.ask("status"), "thread") as i64;
+    let counting = match Strace::attach(thread) {
+        Ok(counting) => counting,
+        Err(why) => return skipped(why),
+    };
+    let published = publisher.ask("publish count=5000 hz=1000000000");
+    let calls = counting.finish();
+    let sends = sum(&calls, &["sendto", "sendmsg", "futex", "write", "writev", "epoll_ctl"]).0;
+    assert_eq!((number(&published, "allocations"), number(&published, "waits")), (0.0, 0.0), "{published}");
+    // The answer to the question of this test is one line.
+    assert!(sends <= 4, "{calls:?}");
+    assert_eq!(asks.pull(Query::Last(100), world::LONG).unwrap().count(), 64);
+}
+
 /// While a channel has a thread of its own every sample goes over it: one wake-up on the publishing thread, one send and
 /// one wait on the other, nothing allocated on either.
 #[test]

@@ -13,6 +13,15 @@ fn example(name: &str) -> PathBuf {
 }
 
 #[test]
+fn a_scaler_of_ones_own_makes_messages_smaller() {
+    let run_dir = std::env::temp_dir().join(format!("thalweg-scaler-{}", std::process::id()));
+    let done = Command::new(example("scaler")).env("THALWEG_RUN_DIR", &run_dir).output().unwrap();
+    let _ = std::fs::remove_dir_all(&run_dir);
+    let said = String::from_utf8_lossy(&done.stdout);
+    assert!(said.starts_with("of 144 heights 16 came: [0.0, 3.0, 6.0, 9.0, 36.0,"), "{said}{done:?}");
+}
+
+#[test]
 fn the_listener_hears_the_talker() {
     let run_dir = std::env::temp_dir().join(format!("thalweg-examples-{}", std::process::id())); // nobody else's nodes
     let command = |name: &str| {

@@ -8,7 +8,7 @@ use thalweg::admin::{Reply, Request};
 use thalweg::channel::proxy::{Proxy, ProxyChanges, Selection};
 use thalweg::codec::Raw;
 use thalweg::port::ChannelReport;
-use thalweg::{Node, Publisher, SampleInfo, Settings, Subscriber};
+use thalweg::{Node, Publisher, RelayLimits, SampleInfo, Settings, Subscriber};
 
 const LONG: Duration = Duration::from_secs(20);
 
@@ -137,14 +137,18 @@ fn scale(node: &Node, publisher: &str, subscriber: &str, proxy: &Proxy) {
 /// Moves the proxy of a channel to and fro while 1 kHz are published: no sample is missing but those that are left out
 /// anyway, and none comes twice.
 fn moves_without_gap(carrier: &str, moves: u64) {
-    moves_at(carrier, moves, true);
+    moves_at(carrier, moves, true, [qos::Place::Subscriber, qos::Place::Publisher]);
 }
 
 /// As [`moves_without_gap`]; unless it waits, a move is given up for the next one wherever it is.
-fn moves_at(carrier: &str, moves: u64, waits: bool) {
+fn moves_at(carrier: &str, moves: u64, waits: bool, places: [qos::Place; 2]) {
     const N: u64 = 3;
-    let realm = format!("move-{carrier}-{waits}");
+    let realm = format!("move-{carrier}-{waits}-{}", places[0].relays().count());
     let (a, b) = (node(&realm, "a"), node(&realm, "b"));
+    let name = format!("{realm}-{}", std::process::id());
+    let relay = Some(RelayLimits::default());
+    let _gate =
+        Node::with_settings(Settings { name: "gate".into(), realm: name, relay, ..Settings::default() }).unwrap();
     let seen = Arc::new(Mutex::new(Vec::new()));
     let tell = seen.clone();
     let builder = b.subscriber::<Raw>("/numbers").named("/in").every(N as u32).carriers([carrier]);
@@ -163,7 +167,7 @@ fn moves_at(carrier: &str, moves: u64, waits: bool) {
     });
     let selection = Selection::every(N as u32).unwrap();
     for number in 0..moves {
-        let place = if number % 2 == 0 { qos::Place::Subscriber } else { qos::Place::Publisher };
+        let place = places[number as usize % 2].clone();
         scale(&b, "/out", "/in", &Proxy { selection, picture: None, place: place.clone() });
         let until = Instant::now() + LONG;
         let is_there = |report: &ChannelReport| report.proxied.as_ref().is_some_and(|proxied| proxied.place == place);
@@ -189,7 +193,15 @@ fn moves_at(carrier: &str, moves: u64, waits: bool) {
 
 #[test]
 fn moves_that_are_given_up_leave_no_gap() {
-    ["tcp", "shm"].iter().for_each(|carrier| moves_at(carrier, 200, false));
+    ["tcp", "shm"]
+        .iter()
+        .for_each(|carrier| moves_at(carrier, 200, false, [qos::Place::Subscriber, qos::Place::Publisher]));
+}
+#[test]
+fn a_proxy_moves_to_a_relay_and_back_without_gap() {
+    ["tcp", "shm"]
+        .iter()
+        .for_each(|carrier| moves_at(carrier, 100, true, [qos::Place::Relay("gate".into()), qos::Place::Publisher]));
 }
 #[test]
 fn a_proxy_moves_without_gap_over_tcp() {

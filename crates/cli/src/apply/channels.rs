@@ -1,6 +1,7 @@
-//! Priorities of channels, set at both ends through the control plane, with what undoes them on disk first.
+//! Priorities and proxies of channels, set at their ends through the control plane, with what undoes them on disk first.
 
 use super::host_file::Channel;
+use crate::ends::Which;
 use crate::failure::{Failure, Result};
 use crate::output::tell;
 use crate::session::Session;
@@ -10,6 +11,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use thalweg::admin::{EndReport, Reply, Request};
+use thalweg::channel::proxy::{Proxied, ProxyChanges};
 use thalweg::control::local::silent_processes;
 use thalweg::control::{Document, NodeId};
 
@@ -22,6 +24,9 @@ struct Former {
     port: String,
     other: String,
     changes: Changes,
+    /// Of the subscriber's end: where its proxy was.
+    #[serde(default)]
+    proxy: ProxyChanges,
     /// The port's node: its host, realm and process.
     at: (String, String, u32),
 }
@@ -74,8 +79,15 @@ pub fn apply<'a>(session: &'a Session, channels: &[(usize, Channel)], directory:
     }
     let mut applied = Applied { session, file: journal(directory), former: Vec::new(), kept: false, ends: Vec::new() };
     for (_, channel) in channels {
-        for (port, other) in [(&channel.publisher, &channel.subscriber), (&channel.subscriber, &channel.publisher)] {
-            applied.set(&nodes, port, other, &channel.changes)?;
+        let Channel { publisher, subscriber, end, changes, proxy, .. } = channel;
+        if *end != Which::Subscriber && !changes.is_empty() {
+            applied.set(&nodes, publisher, subscriber, changes)?;
+        }
+        if *end != Which::Publisher && !changes.is_empty() {
+            applied.set(&nodes, subscriber, publisher, changes)?;
+        }
+        if !proxy.is_empty() {
+            applied.scale(&nodes, publisher, subscriber, proxy)?;
         }
     }
     Ok(applied)
@@ -88,13 +100,36 @@ impl Applied<'_> {
         let at = (document.host.clone(), document.realm.clone(), document.pid);
         let (port, other) = (port.to_owned(), other.to_owned());
         let get = Request::Get { port: port.clone(), other: Some(other.clone()) };
-        let before = ends(self.session.node.ask(node, &get, PATIENCE)?).into_iter().next().unwrap_or_default();
-        let former = Former { port: port.clone(), other: other.clone(), changes: undo(changes, &before.asked), at };
-        self.former.push(former);
-        save(&self.file, &self.former)?;
+        // An end that has no channel yet has nothing to go back to.
+        let before = self.session.node.ask(node, &get, PATIENCE).map(ends).unwrap_or_default();
+        let before = before.into_iter().next().unwrap_or_default();
+        let (changes_back, proxy) = (undo(changes, &before.asked), ProxyChanges::default());
+        self.remember(Former { port: port.clone(), other: other.clone(), changes: changes_back, proxy, at })?;
         let set = Request::Set { port, other, changes: changes.clone() };
         self.ends.extend(ends(self.session.node.ask(node, &set, PATIENCE)?));
         Ok(())
+    }
+
+    /// Says how much of a channel's stream its subscriber gets, and where the rest is left out.
+    fn scale(&mut self, nodes: &[Document], publisher: &str, subscriber: &str, changes: &ProxyChanges) -> Result {
+        let document = holder(nodes, subscriber).ok_or_else(|| unknown(subscriber))?;
+        let (node, at) = (document.node, (document.host.clone(), document.realm.clone(), document.pid));
+        let (publisher, subscriber) = (publisher.to_owned(), subscriber.to_owned());
+        let get = Request::Get { port: subscriber.clone(), other: Some(publisher.clone()) };
+        let before = self.session.node.ask(node, &get, PATIENCE).map(ends).unwrap_or_default();
+        let proxied = before.into_iter().find_map(|end| end.proxied);
+        let proxy = proxy_back(changes, proxied.as_ref());
+        let (port, other) = (subscriber.clone(), publisher.clone());
+        self.remember(Former { port, other, changes: Changes::default(), proxy, at })?;
+        let request = Request::Scale { publisher, subscriber, changes: changes.clone() };
+        self.session.node.ask(node, &request, PATIENCE)?;
+        Ok(())
+    }
+
+    /// What takes something back is on disk before it is done.
+    fn remember(&mut self, former: Former) -> Result {
+        self.former.push(former);
+        save(&self.file, &self.former)
     }
 
     /// Leaves the priorities until `thalweg restore`.
@@ -174,7 +209,11 @@ impl Former {
             };
         };
         let (port, other, changes) = (self.port.clone(), self.other.clone(), self.changes.clone());
-        match session.node.ask(document.node, &Request::Set { port, other, changes }, PATIENCE) {
+        let request = match self.proxy.is_empty() {
+            true => Request::Set { port, other, changes },
+            false => Request::Scale { publisher: other, subscriber: port, changes: self.proxy.clone() },
+        };
+        match session.node.ask(document.node, &request, PATIENCE) {
             Ok(_) => Outcome::AsBefore,
             // It may have ended meanwhile.
             Err(_) if holder(&session.others(), &self.port).is_none() => Outcome::Gone,
@@ -198,6 +237,19 @@ pub fn undo(changes: &Changes, before: &PrioritySettings) -> Changes {
         sched: back(&changes.sched, &before.sched),
         affinity: back(&changes.affinity, &before.affinity),
         pace: back(&changes.pace, &before.pace),
+    }
+}
+
+/// What takes `changes` back where the channel was scaled so before.
+fn proxy_back(changes: &ProxyChanges, before: Option<&Proxied>) -> ProxyChanges {
+    fn back<T: Clone>(change: &Change<T>, before: Option<T>) -> Change<T> {
+        if change.is_keep() { Change::Keep } else { before.map_or(Change::Unset, Change::Set) }
+    }
+    let provenance = before.map(|proxied| proxied.provenance);
+    ProxyChanges {
+        selection: back(&changes.selection, provenance.map(|scaled| scaled.selection)),
+        picture: back(&changes.picture, provenance.and_then(|scaled| scaled.picture)),
+        place: back(&changes.place, before.map(|proxied| proxied.place.clone())),
     }
 }
 

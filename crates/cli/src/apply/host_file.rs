@@ -16,13 +16,17 @@
 //! subscriber = "/controller/in"
 //! class = "high"                 # and dscp, tos, priority, sched, affinity, pace as `thalweg set` takes them
 //! sched = "fifo:30"
+//! every = 10                     # and rate, picture, proxy: how much of the stream, and where the rest is left out
+//! proxy = "relay:gate"
 //! ```
 
+use crate::ends::Which;
 use linux::queueing::{Curve, Hook, PerClass, Scheduler, Service, Share, Wanted};
 use qos::priority::Changes;
 use serde::Deserialize;
 use std::ops::Range;
 use std::path::Path;
+use thalweg::channel::proxy::ProxyChanges;
 use toml::Spanned;
 
 /// What stands in a file.
@@ -41,10 +45,14 @@ pub struct Channel {
     pub publisher: String,
     /// The subscribing port.
     pub subscriber: String,
+    /// Which end gets the priority.
+    pub end: Which,
     /// As the file says them, such as `class=high`.
     pub words: Vec<String>,
-    /// The same, read.
+    /// The same, read: the priority …
     pub changes: Changes,
+    /// … and the proxy.
+    pub proxy: ProxyChanges,
 }
 
 #[derive(Deserialize)]
@@ -93,6 +101,10 @@ struct ChannelEntry {
     sched: Option<Text>,
     affinity: Option<Text>,
     pace: Option<Text>,
+    every: Option<Spanned<u32>>,
+    rate: Option<Text>,
+    picture: Option<Text>,
+    proxy: Option<Text>,
 }
 
 /// What is wrong, and where it starts.
@@ -285,17 +297,28 @@ fn channel(entry: &ChannelEntry, at: &Range<usize>) -> Result<Channel, Wrong> {
         ("affinity", &entry.affinity),
         ("pace", &entry.pace),
     ];
-    let (mut words, mut changes) = (Vec::new(), Changes::default());
+    let every = entry.every.as_ref().map(|every| Spanned::new(every.span(), every.get_ref().to_string()));
+    let scaled = [("every", &every), ("rate", &entry.rate), ("picture", &entry.picture), ("proxy", &entry.proxy)];
+    let (mut words, mut changes, mut proxy) = (Vec::new(), Changes::default(), ProxyChanges::default());
     for (key, value) in settings.into_iter().filter_map(|(key, value)| Some((key, value.as_ref()?))) {
         let word = format!("{key}={}", value.get_ref());
         changes.add(&word).map_err(|e| (value.span(), e.to_string()))?;
         words.push(word);
     }
+    for (key, value) in scaled.into_iter().filter_map(|(key, value)| Some((key, value.as_ref()?))) {
+        let word = format!("{key}={}", value.get_ref());
+        proxy.add(&word).map_err(|wrong| (value.span(), wrong))?;
+        words.push(word);
+    }
     if words.is_empty() {
-        return Err((at.clone(), "a channel without class, dscp, tos, priority, sched, affinity or pace".to_owned()));
+        return Err((
+            at.clone(),
+            "a channel without class, dscp, tos, priority, sched, affinity, pace, every, rate, picture or proxy"
+                .to_owned(),
+        ));
     }
     let (publisher, subscriber) = (entry.publisher.get_ref().clone(), entry.subscriber.get_ref().clone());
-    Ok(Channel { publisher, subscriber, words, changes })
+    Ok(Channel { publisher, subscriber, end: Which::Both, words, changes, proxy })
 }
 
 #[cfg(test)]

@@ -27,6 +27,20 @@ fn a_file_is_read() {
 }
 
 #[test]
+fn a_channel_has_a_place_for_its_proxy() {
+    let channel = |more: &str| parse(&format!("[[channel]]\npublisher = \"/a\"\nsubscriber = \"/b\"\n{more}\n"));
+    let file = channel("every = 10\npicture = \"320x240\"\nproxy = \"relay:gate\"").unwrap();
+    assert_eq!(file.channels[0].1.words, ["every=10", "picture=320x240", "proxy=relay:gate"]);
+    assert!(file.channels[0].1.changes.is_empty() && !file.channels[0].1.proxy.is_empty());
+    for (wrong, says) in
+        [("every = 0", "4: every: "), ("rate = \"5/4\"", "4: rate: "), ("proxy = \"moon\"", "4: proxy ")]
+    {
+        let said = channel(wrong).unwrap_err();
+        assert!(said.starts_with(says) && said.contains("allowed"), "{said}");
+    }
+}
+
+#[test]
 fn a_delay_becomes_a_first_slope() {
     let text = format!(
         "[[device]]\nname = \"eth0\"\nrate = \"10 Mbit/s\"\nscheduler = \"hfsc\"\n{SHARES}\ndelays = {{ critical = \"2 ms\" }}\n"

@@ -70,6 +70,9 @@ pub struct Options {
     /// Over udp: nothing may be lost (thalweg only)
     #[arg(long)]
     pub reliable: bool,
+    /// Both ends measure the stages of every sample meanwhile (thalweg latency only)
+    #[arg(long)]
+    pub stages: bool,
     /// The processor this process runs on [default: the first one it may use]
     #[arg(long, value_name = "CPU", conflicts_with = "no_pin")]
     pub pin: Option<usize>,

@@ -27,6 +27,8 @@ pub struct Settings {
     pub key: Option<String>,
     /// Nothing may be lost over a carrier that loses.
     pub reliable: bool,
+    /// Both ends measure the stages of every sample meanwhile.
+    pub stages: bool,
     /// How this end reaches the other one, if that is on another host.
     pub reach: Reach,
 }

@@ -74,6 +74,7 @@ fn settings(options: &Options, default_count: u64) -> Settings {
         key: options.meet.clone(),
         reach: options.reach.clone(),
         reliable: options.reliable,
+        stages: options.stages,
     }
 }
 
@@ -127,6 +128,9 @@ impl Other {
         command.args(["--carrier", &name_of(options.carrier), "--meet", key]);
         if options.reliable {
             command.arg("--reliable");
+        }
+        if options.stages {
+            command.arg("--stages");
         }
         match pin {
             Some(cpu) => command.args(["--pin", &cpu.to_string()]),

@@ -228,6 +228,9 @@ impl<'a> Iteration<'a> {
     }
 
     fn stays(&mut self, stage: usize, stay: Stay) {
+        if stay.time >= NEVER {
+            return self.refuse(stage, Because::TooLong(self.place(stage)));
+        }
         // Never shorter than before: rounding up must not make it swing.
         let known = self.passages[stage].stay.filter(|known| known.time > stay.time);
         self.passages[stage].stay = Some(known.unwrap_or(stay));

@@ -186,6 +186,8 @@ fn channel(system: &System, way: &Way, class: Class, delay: Delay) -> Channel {
         sched: None,
         sched_publisher: None,
         proxy: way.proxy.map(|node| system.nodes[node].name.clone()),
+        scale: way.subscriber.scale,
+        picture: way.subscriber.picture.map(|[width, height]| format!("{width}x{height}")),
         rate_hz: Some(way.topic.rate / f64::from(way.subscriber.scale)),
         burst: Some(f64::from(way.topic.burst) + way.topic.jitter as f64 * way.topic.rate / 1e9),
         mean_us: us.filter(|_| mean),

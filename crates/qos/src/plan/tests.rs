@@ -197,3 +197,12 @@ fn every_offer_that_is_taken_makes_it_fit() {
         }
     }
 }
+
+#[test]
+fn quantities_at_the_edge_of_what_may_be_stated_have_a_plan() {
+    // By every model: which one is taken goes by the number of bytes.
+    for seed in 0..3_u64 {
+        crate::testing::planner(&seed.to_le_bytes());
+        crate::testing::planner(&[&seed.to_le_bytes()[..], &vec![0; seed as usize % 8]].concat());
+    }
+}

@@ -1,6 +1,7 @@
 //! Messages larger than a datagram: cut on the way out, put together on the way in. Pure; time comes as an argument.
 
-use crate::wire::Fragment;
+use super::parity;
+use crate::wire::{FRAGMENT_HEADER, Fragment, HEADER, Parity};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -13,6 +14,11 @@ const SLOTS: usize = 2;
 const REMEMBERED: usize = 4;
 /// Buffers that nobody used for this many time-outs are given back.
 const IDLE: u64 = 10;
+
+/// Bytes of a message in each of its datagrams of at most `most` bytes: an even number, for the parity.
+pub fn piece(most: usize) -> usize {
+    (most.saturating_sub(HEADER + FRAGMENT_HEADER) & !1).max(2)
+}
 
 /// The pieces of a message of `total` bytes, as (offset, length): all `max_payload` long, the last one shorter.
 /// An empty message is one empty piece.
@@ -39,6 +45,8 @@ pub enum Refused {
 pub struct Counters {
     /// Messages put together.
     pub complete: u64,
+    /// Of them, those that needed parity for lost fragments.
+    pub restored: u64,
     /// Messages given up because their fragments didn't come in time.
     pub timed_out: u64,
     /// Messages given up because two newer ones were in progress.
@@ -96,7 +104,28 @@ impl Reassembly {
     /// [`Refused`]: the fragment was dropped and counted; the flow goes on.
     pub fn insert(&mut self, now_ns: u64, sample: u64, at: Fragment, bytes: &[u8]) -> Result<Option<&[u8]>, Refused> {
         self.expire(now_ns);
-        match self.try_insert(now_ns, sample, at, bytes) {
+        let inserted = self.try_insert(now_ns, sample, at, bytes);
+        self.inserted(sample, inserted)
+    }
+
+    /// The same with a parity piece.
+    ///
+    /// # Errors
+    /// As [`Reassembly::insert`].
+    pub fn insert_parity(
+        &mut self,
+        now_ns: u64,
+        sample: u64,
+        at: Parity,
+        bytes: &[u8],
+    ) -> Result<Option<&[u8]>, Refused> {
+        self.expire(now_ns);
+        let inserted = self.try_insert_parity(now_ns, sample, at, bytes);
+        self.inserted(sample, inserted)
+    }
+
+    fn inserted(&mut self, sample: u64, inserted: Result<Option<usize>, Refused>) -> Result<Option<&[u8]>, Refused> {
+        match inserted {
             Ok(None) => Ok(None),
             Ok(Some(index)) => {
                 self.counters.complete += 1;
@@ -207,11 +236,46 @@ impl Reassembly {
             Some(index) => index,
             None => self.begin(now_ns, sample, total)?,
         };
+        let kept = self.slots[index].insert(offset, total, bytes, &self.budget);
+        self.kept(index, kept)
+    }
+
+    /// As [`Reassembly::try_insert`]: a parity piece is as long as a fragment.
+    fn try_insert_parity(
+        &mut self,
+        now_ns: u64,
+        sample: u64,
+        at: Parity,
+        bytes: &[u8],
+    ) -> Result<Option<usize>, Refused> {
+        let (total, step) = (at.total as usize, bytes.len());
+        let odd = step == 0 || step % 2 != 0 || total > self.max_message || total <= step || at.index >= at.count;
+        if odd || !parity::can_be(total.div_ceil(step), at.count.into()) {
+            return Err(Refused::Inconsistent);
+        }
+        if self.done.contains(&Some(sample)) {
+            return Err(Refused::Duplicate);
+        }
+        let index = match self.slots.iter().position(|s| s.sample == Some(sample)) {
+            Some(index) => index,
+            None => self.begin(now_ns, sample, total)?,
+        };
+        let kept = self.slots[index].insert_parity(at, bytes, &self.budget);
+        self.kept(index, kept)
+    }
+
+    /// What became of the message in a slot: whole by now, perhaps with the help of parity.
+    fn kept(&mut self, index: usize, kept: Result<bool, Refused>) -> Result<Option<usize>, Refused> {
         let slot = &mut self.slots[index];
-        match slot.insert(offset, total, bytes, &self.budget) {
-            Ok(complete) => Ok(complete.then_some(index)),
+        match kept {
+            Ok(true) => Ok(Some(index)),
+            Ok(false) if slot.restore() => {
+                self.counters.restored += 1;
+                Ok(Some(index))
+            }
+            Ok(false) => Ok(None),
             Err(reason) => {
-                if slot.received == 0 {
+                if slot.received == 0 && slot.parity.is_empty() {
                     slot.sample = None; // nothing of it was kept
                 }
                 Err(reason)
@@ -262,12 +326,20 @@ struct Slot {
     seen: Vec<u64>,
     buffer: Vec<u8>,
     charged: usize,
+    pieces: usize,     // fragments that are here
+    parity: Vec<u16>,  // numbers of the parity pieces that are here
+    parity_count: u16, // of so many
+    parity_bytes: Vec<u8>,
+    parity_charged: usize,
 }
 
 impl Slot {
     fn begin(&mut self, now_ns: u64, sample: u64, total: usize) {
         (self.sample, self.total, self.since_ns) = (Some(sample), total, now_ns);
         (self.step, self.tail, self.received, self.end) = (None, None, 0, 0);
+        (self.pieces, self.parity_count) = (0, 0);
+        self.parity.clear();
+        self.parity_bytes.clear();
     }
 
     /// Whether the piece that begins there is here.
@@ -302,8 +374,50 @@ impl Slot {
     }
 
     fn release(&mut self, budget: &AtomicUsize) {
-        budget.fetch_add(self.charged, Ordering::Relaxed);
+        budget.fetch_add(self.charged + self.parity_charged, Ordering::Relaxed);
         (self.charged, self.buffer, self.seen) = (0, Vec::new(), Vec::new());
+        (self.parity_charged, self.parity_bytes, self.parity) = (0, Vec::new(), Vec::new());
+    }
+
+    /// Keeps a parity piece: no more of them than the message has fragments, paid from the budget.
+    fn insert_parity(&mut self, at: Parity, bytes: &[u8], budget: &AtomicUsize) -> Result<bool, Refused> {
+        let (step, known) = (bytes.len(), self.parity_count);
+        let fits = self.step.unwrap_or(step) == step && (known == 0 || known == at.count);
+        if at.total as usize != self.total || !fits {
+            return Err(Refused::Inconsistent);
+        }
+        if self.parity.contains(&at.index) {
+            return Err(Refused::Duplicate);
+        }
+        if self.step.is_none() {
+            self.learn_step(step, budget)?;
+        }
+        let more = (self.parity_bytes.len() + step).saturating_sub(self.parity_charged);
+        let paid = budget.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(more));
+        paid.map_err(|_| Refused::OverBudget)?;
+        self.parity_charged += more;
+        self.parity_count = at.count;
+        self.parity.push(at.index);
+        self.parity_bytes.extend_from_slice(bytes);
+        Ok(false)
+    }
+
+    /// Whether parity makes up for all that is missing.
+    fn restore(&mut self) -> bool {
+        let Some(step) = self.step.filter(|_| !self.parity.is_empty()) else { return false };
+        if self.pieces + self.parity.len() < self.total.div_ceil(step) {
+            return false;
+        }
+        let mut buffer = std::mem::take(&mut self.buffer);
+        let pieces = self.parity.iter().map(|index| usize::from(*index)).zip(self.parity_bytes.chunks(step));
+        let message = &mut buffer[..self.total];
+        let restored = parity::restore(message, step, |n| self.has(n * step), self.parity_count.into(), pieces);
+        self.buffer = buffer;
+        if restored.is_err() {
+            self.parity.clear(); // they do not fit: the fragments may still come
+            self.parity_bytes.clear();
+        }
+        restored.is_ok()
     }
 
     /// Keeps one piece; true when it was the last missing one.
@@ -318,6 +432,7 @@ impl Slot {
         }
         self.buffer[offset..offset + bytes.len()].copy_from_slice(bytes);
         self.received += bytes.len();
+        self.pieces += 1;
         self.end = self.end.max(offset + bytes.len());
         Ok(self.received == total)
     }

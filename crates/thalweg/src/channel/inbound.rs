@@ -13,7 +13,7 @@ use super::reliable::{Receiver, ReceiverSettings};
 use crate::carrier::{Interrupt, ReceiveHalf, TICK};
 use crate::port::{AnyInlet, Change, Channel, Delivery, Payload, SampleInfo};
 use crate::trace;
-use crate::wire::{self, Fragment, Header, Kind, StreamParser};
+use crate::wire::{self, Fragment, Header, Kind, Parity, StreamParser};
 use linux::memory::{RingReader, TakeError};
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -248,20 +248,14 @@ impl Inbound {
         let at = (now, channel.stages.measures(header.sample).then(|| half.descriptor()).flatten());
         match header.kind {
             Kind::Message => Step::Delivered(deliver_from(at, accept, channel, inlet, &header, payload)),
-            Kind::Fragment => {
-                let Ok((place, piece)) = Fragment::parse(payload) else {
+            Kind::Fragment | Kind::Parity => match put_together(reassembly, now, &header, payload) {
+                Ok(Some(message)) => Step::Delivered(deliver_from(at, accept, channel, inlet, &header, message)),
+                Err(Refused::Inconsistent | Refused::OverBudget) => {
                     channel.counters.strange.fetch_add(1, Relaxed);
-                    return Step::Nothing;
-                };
-                match reassembly.insert(now, header.sample, place, piece) {
-                    Ok(Some(message)) => Step::Delivered(deliver_from(at, accept, channel, inlet, &header, message)),
-                    Err(Refused::Inconsistent | Refused::OverBudget) => {
-                        channel.counters.strange.fetch_add(1, Relaxed);
-                        Step::Nothing
-                    }
-                    _ => Step::Nothing,
+                    Step::Nothing
                 }
-            }
+                _ => Step::Nothing,
+            },
             Kind::End => Step::Ended("the publisher closed".into()),
             Kind::KeepAlive | Kind::Acknowledgement => Step::Nothing,
         }
@@ -326,6 +320,21 @@ impl Inbound {
         }
         Step::Nothing
     }
+}
+
+/// Takes a part of a message, or parity for one; the whole message, if that is all of it.
+fn put_together<'a>(
+    reassembly: &'a mut Reassembly,
+    now: u64,
+    header: &Header,
+    payload: &[u8],
+) -> Result<Option<&'a [u8]>, Refused> {
+    if header.kind == Kind::Parity {
+        let (at, piece) = Parity::parse(payload).map_err(|_| Refused::Inconsistent)?;
+        return reassembly.insert_parity(now, header.sample, at, piece);
+    }
+    let (at, piece) = Fragment::parse(payload).map_err(|_| Refused::Inconsistent)?;
+    reassembly.insert(now, header.sample, at, piece)
 }
 
 /// Notes the frame in the channel's account and hands the sample to the port; returns how many were delivered.

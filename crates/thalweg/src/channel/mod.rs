@@ -10,6 +10,7 @@ pub mod history;
 pub mod inbound;
 pub mod late;
 pub mod outgoing;
+pub mod parity;
 pub mod proxy;
 pub mod queue;
 pub mod reliable;

@@ -1,9 +1,9 @@
 //! What a flow that repeats what is lost keeps, and for how long: by the QoS of its two ports.
 
 use crate::channel::bucket::Limit;
+use crate::channel::fragment::piece;
 use crate::channel::reliable::{ReceiverSettings, SenderSettings, WINDOW, acknowledges_every};
 use crate::handshake::{Parameters, Request};
-use crate::wire::{FRAGMENT_HEADER, HEADER};
 use qos::{Qos, Queue, Reliability};
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
@@ -21,7 +21,7 @@ pub(super) fn sender_settings(publisher: &Qos, subscriber: &Qos, most: Option<us
         drops_oldest: matches!(publisher.queue, Queue::KeepLast(limit) if limit as usize <= WINDOW),
         useful_ns: useful.map(nanoseconds),
         hurries: subscriber.deadline.is_some(),
-        largest: most.unwrap_or(65_536).saturating_sub(HEADER + FRAGMENT_HEADER).max(1),
+        largest: piece(most.unwrap_or(65_536)),
         repairs: REPAIRS,
     }
 }

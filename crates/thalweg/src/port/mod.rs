@@ -15,6 +15,7 @@ mod round;
 mod sample;
 mod service;
 mod subscriber;
+mod wait_set;
 
 pub(crate) use histories::{Histories, kept_at_publisher, kept_at_subscriber};
 pub(crate) use inlet::{AnyInlet, Delivery, Inlet, Payload, Sink};
@@ -30,6 +31,7 @@ pub use pulled::{Origin, PullFrom, Pulled};
 pub use sample::{Sample, SampleInfo, TakenSample};
 pub use service::{Body, Client, Server};
 pub use subscriber::{Mode, Subscriber, SubscriberBuilder};
+pub use wait_set::{WaitSet, Waitable};
 
 use crate::carrier::{Interrupt, SharedSocket};
 use crate::channel::flow::Flow;

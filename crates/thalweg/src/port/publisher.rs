@@ -5,6 +5,7 @@ use super::{AnyOutlet, Change, Channel, Outcome, Outlet, Published};
 use crate::admin::bottle::Bottle;
 use crate::channel::bucket::Limit;
 use crate::channel::flow::Batching;
+use crate::channel::parity::Redundancy;
 use crate::codec::{Message, Plain, Raw};
 use crate::error::{Error, Result};
 use crate::node::{Node, PortRequest};
@@ -94,6 +95,13 @@ impl<M: Message> PublisherBuilder<M> {
     /// alarms, events and bulk beside continuous data (V-07). Not for `local` and `shm`. Default: no limit.
     pub fn limit(mut self, limit: Limit) -> Self {
         self.request.sending.limit = Some(limit);
+        self
+    }
+    /// Over `udp` and `mcast`, samples of several datagrams are followed by parity: as many datagrams of one as it has parity
+    /// pieces may be lost, and it is whole all the same, without a repetition. Costs that much more of the link, and the time to
+    /// make it up in `publish`. Default: none.
+    pub fn parity(mut self, redundancy: Redundancy) -> Self {
+        self.request.sending.parity = Some(redundancy.prepare());
         self
     }
     /// Attaches a monitor to the output: it sees every sample that goes out.

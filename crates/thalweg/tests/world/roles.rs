@@ -114,6 +114,9 @@ impl Ports {
             let (topic, name) = names(words, index);
             let builder = node.publisher::<Raw>(&topic).max_message(words.number("max", 1 << 20) as u32);
             let builder = if name.is_empty() { builder } else { builder.named(name) };
+            let kept =
+                words.get("history").map(|n| qos::PullBuffer { samples: n.parse().unwrap(), ..Default::default() });
+            let builder = if let Some(kept) = kept { builder.history(kept) } else { builder };
             builder.open().unwrap()
         };
         let publishers = (0..words.number("ports", 1)).map(open).collect();

@@ -1,15 +1,18 @@
-//! Velox: what topics, samples and subscribers cost (V-50, V-51, V-53).
+//! Velox: what topics, samples and subscribers cost (V-50 to V-53).
 //!
 //! | module | what it holds |
 //! |---|---|
 //! | `topics` | `velox-topics`: from the application to the middleware and back, by number of topics and size |
 //! | `processor` | `velox-cpu`: processor time by rate and size |
+//! | `lan` | `velox-lan`: two hosts, model and bound beside what is measured |
 //! | `subscribers` | `velox-subscribers`: one publisher, and 1, 2, 4 and 8 subscribers |
 
+mod lan;
 mod processor;
 mod subscribers;
 mod topics;
 
+pub use lan::VeloxLan;
 pub use processor::VeloxProcessor;
 pub use subscribers::VeloxSubscribers;
 pub use topics::VeloxTopics;
@@ -22,8 +25,11 @@ use crate::part::stages::Measured;
 use crate::part::{Part, Place};
 use crate::run::Lab;
 use crate::stalls::Monitor;
+use crate::topology::Topology;
 use qos::Class;
+use qos::priority::{Change, Changes, Policy};
 use serde_json::Value;
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 const LONG: Duration = Duration::from_secs(40);
@@ -33,7 +39,20 @@ const CARRIER: &str = "tcp";
 
 /// A stream of this size and rate, reliable.
 fn stream(topic: &str, size: usize, hz: f64) -> Stream {
-    Stream { topic: topic.into(), size, hz, class: Class::Normal, every: 1, carrier: CARRIER.into() }
+    Stream {
+        topic: topic.into(),
+        size,
+        hz,
+        class: Class::Normal,
+        every: 1,
+        place: qos::Place::Publisher,
+        carrier: CARRIER.into(),
+    }
+}
+
+/// The processor on which all is measured.
+fn first_processor() -> Result<Option<usize>> {
+    Ok(linux::sched::read(0)?.affinity.first().copied().map(usize::from))
 }
 
 /// One process that publishes streams, and others on the same host that subscribe to all of them.
@@ -54,16 +73,47 @@ struct Used {
 impl House {
     /// Starts and connects them, on these processors (none: all).
     fn start(lab: &Lab, realm: &str, streams: &[Stream], subscribers: usize, processors: &[usize]) -> Result<Self> {
-        let start = |name: &str, publishes: &[Stream], subscribes: &[Stream]| {
-            let node = NodeSettings::local(name, realm);
-            let settings = Settings { node, publishes: publishes.to_vec(), subscribes: subscribes.to_vec() };
-            let mut part = Part::start(lab, Place::here(processors).first(), "member", &settings)?;
+        let at = |name: &str| (Place::here(processors), NodeSettings::local(name, realm));
+        let subscribers = (0..subscribers).map(|n| at(&format!("subscriber{n}"))).collect();
+        Self::of(lab, streams, at("publisher"), subscribers)
+    }
+
+    /// The publisher on the first host of a topology, a subscriber on the second. Houses with other numbers do not meet.
+    fn across(lab: &Lab, topology: &Topology, number: usize, streams: &[Stream], processors: &[usize]) -> Result<Self> {
+        let port = 7500 + 2 * number as u16;
+        let addresses = [1, 2].map(|host| SocketAddr::new(Topology::address_of(host), port + u16::from(host)));
+        let at = |host: u8, name: &str| {
+            let listen = addresses[usize::from(host) - 1];
+            let node = NodeSettings::at(lab, name, &format!("across-{number}"), listen, &addresses)?;
+            Ok::<_, crate::Error>((Place::at(topology.host(host), processors), node))
+        };
+        Self::of(lab, streams, at(1, "publisher")?, vec![at(2, "subscriber0")?])
+    }
+
+    /// Gives all threads of all processes a real-time priority, as a plan does.
+    fn real_time(&mut self, lab: &Lab) -> Result {
+        let changes = Changes { sched: Change::Set(Policy::Fifo(30).into()), ..Changes::default() };
+        let parts = std::iter::once(&mut self.publisher).chain(&mut self.subscribers);
+        let order = Order::Schedule { changes };
+        parts.map(|part| part.ask::<Value>(lab, &order, LONG)).try_for_each(|answer| answer.map(drop))
+    }
+
+    fn of(
+        lab: &Lab,
+        streams: &[Stream],
+        publisher: (Place, NodeSettings),
+        subscribers: Vec<(Place, NodeSettings)>,
+    ) -> Result<Self> {
+        let start = |(place, node): (Place, NodeSettings), publishes: &[Stream], subscribes: &[Stream]| {
+            let settings =
+                Settings { node, publishes: publishes.to_vec(), subscribes: subscribes.to_vec(), profile: None };
+            let mut part = Part::start(lab, place.first(), "member", &settings)?;
             part.hear::<Value>(lab, LONG)?;
             Ok::<Part, crate::Error>(part)
         };
-        let mut publisher = start("publisher", streams, &[])?;
+        let mut publisher = start(publisher, streams, &[])?;
         let subscribers =
-            (0..subscribers).map(|n| start(&format!("subscriber{n}"), &[], streams)).collect::<Result<Vec<_>>>()?;
+            subscribers.into_iter().map(|place| start(place, &[], streams)).collect::<Result<Vec<_>>>()?;
         publisher.ask::<Value>(lab, &Order::Connected { count: subscribers.len() }, LONG)?;
         Ok(Self { streams: streams.to_vec(), publisher, subscribers })
     }
@@ -73,7 +123,7 @@ impl House {
         self.arrived(lab)?;
         let monitor = Monitor::start()?;
         let (began, before) = (Instant::now(), self.processor_ns()?);
-        self.publisher.ask::<Value>(lab, &Order::Start, LONG)?;
+        self.publisher.ask::<Value>(lab, &Order::Start { topic: None }, LONG)?;
         lab.stop.sleep(time)?;
         let published: Told = self.publisher.ask(lab, &Order::Stop, LONG)?;
         let (after, took) = (self.processor_ns()?, began.elapsed().as_nanos() as f64);

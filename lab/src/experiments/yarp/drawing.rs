@@ -6,10 +6,10 @@ use super::setup::{SMALL, Setup};
 use crate::load::Pattern;
 use crate::results::{Bar, Cell, Distribution, Figure, Group, Panel, median};
 
-/// Of the cells of all rows: normal and qos of the first row, and so on.
-pub fn figure(setup: &Setup, rows: &[Row], cells: &[Cell]) -> Figure {
+/// Of the cells of all rows: normal and qos of the first row, and so on; and what is promised of each row, by its index.
+pub fn figure(setup: &Setup, rows: &[Row], cells: &[Cell], promised: &dyn Fn(usize) -> Option<Bar>) -> Figure {
     let mut drawn: Vec<(u32, bool, bool, Panel)> = Vec::new();
-    for (row, cells) in rows.iter().zip(cells.chunks(Arm::BOTH.len())) {
+    for (index, (row, cells)) in rows.iter().zip(cells.chunks(Arm::BOTH.len())).enumerate() {
         let key =
             (row.percent, matches!(row.pattern, Pattern::Bursts(_)) && row.percent <= 70, row.payload != setup.payload);
         let at = drawn.iter().position(|(percent, bursts, small, _)| (*percent, *bursts, *small) == key);
@@ -17,7 +17,9 @@ pub fn figure(setup: &Setup, rows: &[Row], cells: &[Cell]) -> Figure {
             drawn.push((key.0, key.1, key.2, Panel { title: title(row, key.1, key.2), groups: Vec::new() }));
             drawn.len() - 1
         });
-        drawn[at].3.groups.push(group(row, cells));
+        let mut group = group(row, cells);
+        group.bars.extend(promised(index));
+        drawn[at].3.groups.push(group);
     }
     drawn.sort_by_key(|(percent, bursts, small, _)| (*small, *percent, *bursts));
     Figure {

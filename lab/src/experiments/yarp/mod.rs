@@ -7,11 +7,13 @@
 //! | [`rows`] | which rows there are, and how often each is run |
 //! | [`stage`] | hosts and parts, and one run |
 //! | [`outcome`] | what runs come to: cells, and what is expected of them |
+//! | [`bound`] | what the planner promises, beside what was measured |
 //! | [`drawing`] | the figure |
 //!
 //! A row is run in both arms one after the other, in turns first; pairs are compared, and the medians of their ratios are
 //! checked.
 
+mod bound;
 mod drawing;
 mod outcome;
 mod rows;
@@ -19,6 +21,7 @@ mod setup;
 mod stage;
 
 use super::Experiment;
+use super::turns::shuffled;
 use crate::error::{Error, Result};
 use crate::load::Protocol;
 use crate::results::{Findings, Skipped};
@@ -64,6 +67,9 @@ fn run(lab: &Lab, setup: &'static Setup) -> Result<Findings> {
     let amount = rows::amount(&lab.options);
     let rows = rows::rows(setup, &lab.options);
     let mut outcome = Outcome::new(setup, &rows);
+    if setup.switched {
+        outcome.promise(bound::round_trip_us()?);
+    }
     let mut dice = Dice::new(lab.options.seed);
     for repetition in 0..amount.repetitions {
         for (done, index) in shuffled(rows.len(), &mut dice).into_iter().enumerate() {
@@ -119,30 +125,7 @@ fn accepted(lab: &Lab, stage: &mut Stage, row: &Row, arm: Arm, seed: u64) -> Res
     Ok(Err(because))
 }
 
-/// 0 … `count` − 1 in an order drawn by lot.
-fn shuffled(count: usize, dice: &mut Dice) -> Vec<usize> {
-    let mut order: Vec<usize> = (0..count).collect();
-    for last in (1..count).rev() {
-        order.swap(last, dice.below(last as u64 + 1) as usize);
-    }
-    order
-}
-
 /// The error for what cannot be, were the tables of this experiment right.
 fn impossible(what: &str) -> Error {
     Error::Failed(format!("{what}: this is an error of the experiment itself"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_row_is_run_once_per_repetition() {
-        let mut dice = Dice::new(1);
-        let (one, mut other) = (shuffled(20, &mut dice), shuffled(20, &mut dice));
-        assert_ne!(one, other);
-        other.sort_unstable();
-        assert_eq!(other, (0..20).collect::<Vec<_>>());
-    }
 }

@@ -1,5 +1,6 @@
 //! What runs come to: cells, and what is expected of them.
 
+use super::bound;
 use super::drawing;
 use super::rows::{Amount, Arm, RATE, Row};
 use super::setup::{SMALL, Setup};
@@ -16,11 +17,17 @@ pub struct Outcome<'a> {
     rows: &'a [Row],
     runs: Vec<[Vec<Run>; 2]>, // of each row: normal, qos; pairs have the same index
     skipped: Vec<Skipped>,
+    bound: Option<f64>, // of a round trip with priority, µs
 }
 
 impl<'a> Outcome<'a> {
     pub fn new(setup: &'static Setup, rows: &'a [Row]) -> Self {
-        Self { setup, rows, runs: rows.iter().map(|_| Default::default()).collect(), skipped: Vec::new() }
+        Self { setup, rows, runs: rows.iter().map(|_| Default::default()).collect(), skipped: Vec::new(), bound: None }
+    }
+
+    /// What the planner promises of a round trip with priority, in µs.
+    pub fn promise(&mut self, bound_us: f64) {
+        self.bound = Some(bound_us);
     }
 
     /// Adds a run of the row with this index; its pair is added, too.
@@ -38,21 +45,30 @@ impl<'a> Outcome<'a> {
         let both = self.rows.iter().zip(&self.runs);
         let cells: Vec<Cell> = both.flat_map(|(row, runs)| Arm::BOTH.map(|arm| cell(row, arm, runs))).collect();
         let checks = (0..self.rows.len()).flat_map(|index| self.checks(index)).collect();
-        let figure = drawing::figure(self.setup, self.rows, &cells);
+        let promised =
+            |index: usize| self.promised(index).map(|bound| bound::bar(bound, &self.runs[index][Arm::Qos as usize]));
+        let figure = drawing::figure(self.setup, self.rows, &cells, &promised);
+        let tables =
+            self.bound.map(|bound| bound::table(bound, self.setup, self.rows, &self.runs)).into_iter().collect();
         let cells = cells.into_iter().filter(|cell| cell.sent > 0).collect();
-        Findings {
-            cells,
-            checks,
-            skipped: self.skipped,
-            notes: notes(self.setup, amount),
-            figure,
-            queues,
-            tables: Vec::new(),
-        }
+        Findings { cells, checks, skipped: self.skipped, notes: notes(self.setup, amount), figure, queues, tables }
+    }
+
+    /// What is promised of a row.
+    fn promised(&self, index: usize) -> Option<f64> {
+        self.bound.filter(|_| bound::holds(self.setup, &self.rows[index]))
     }
 
     /// What is expected of a row.
     fn checks(&self, index: usize) -> Vec<Check> {
+        let promised = self
+            .promised(index)
+            .map(|bound| bound::check(bound, &self.rows[index], &self.runs[index][Arm::Qos as usize]));
+        self.compared(index).into_iter().chain(promised).collect()
+    }
+
+    /// What is expected of a row's arms.
+    fn compared(&self, index: usize) -> Vec<Check> {
         let (row, pairs) = (&self.rows[index], Pairs::of(&self.runs[index]));
         let named = |what: &str| format!("{what}: {row}");
         let better = |limit| Check::at_least(named("p99 normal / qos"), pairs.ratio(|d| d.p99), limit);
@@ -192,7 +208,7 @@ fn notes(setup: &Setup, amount: &Amount) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::super::rows::{amount, rows};
-    use super::super::setup::NIC;
+    use super::super::setup::{NIC, SWITCH};
     use super::*;
     use crate::load::Offered;
     use crate::run::Options;
@@ -240,6 +256,27 @@ mod tests {
         fails(findings(100, 250, 300, 0), "p99 - p50 qos");
         fails(findings(100, 200, 300, 0), "mean qos / normal (limit: noise)");
         fails(findings(100, 200, 300, 0), "p99 - p50 qos / normal (limit: noise)");
+    }
+
+    #[test]
+    fn round_trips_are_held_to_their_bound_where_the_contract_holds() {
+        let rows = rows(&SWITCH, &Options::default());
+        for (us, expected) in [(1300, true), (1400, false)] {
+            let mut outcome = Outcome::new(&SWITCH, &rows);
+            outcome.promise(1329.0);
+            (0..rows.len()).for_each(|index| {
+                outcome.add(index, Arm::Normal, run(&[100, 9000], 0));
+                outcome.add(index, Arm::Qos, run(&[60, us], 0));
+            });
+            let found = outcome.findings(&amount(&Options::default()), Vec::new());
+            let held: Vec<_> = found.checks.iter().filter(|check| check.name.starts_with("max qos")).collect();
+            assert!(
+                held.len() == found.tables[0].rows.len() && held.iter().all(|check| check.pass == expected),
+                "{held:#?}"
+            );
+            assert!(held.len() > 5 && !held.iter().any(|check| check.name.contains("120 %")), "{held:#?}");
+        }
+        assert!(super::bound::round_trip_us().unwrap() > 235.0, "two packets on a link of 100 Mbit/s at least");
     }
 
     #[test]

@@ -36,6 +36,8 @@ pub struct Job {
     pub batched: bool,
     /// What is lost is repeated.
     pub reliable: bool,
+    /// The stages of every sample are measured.
+    pub stages: bool,
 }
 
 /// A figure in the document of a measurement.
@@ -175,6 +177,17 @@ pub const ROWS: &[Row] = &[
     row("fanout-tcp", "last of 8, 1 kHz, 64 B, tcp", fanout(Carrier::Tcp), Figure::LastP50, Target::AtMost(1.10)),
     row("fanout-udp", "last of 8, 1 kHz, 64 B, udp", fanout(Carrier::Udp), Figure::LastP50, Target::AtMost(1.15)),
     row("fanout-shm", "last of 8, 1 kHz, 64 B, shm", fanout(Carrier::Shm), Figure::LastP50, Target::AtMost(1.3)),
+    // 2 µs for both ends of a sample: 2 % of a processor at 10,000 samples per second (issue 4).
+    Row {
+        against: Against::Itself(TCP),
+        ..row(
+            "stages-cpu",
+            "CPU per message, stages of all measured, vs not",
+            Job { stages: true, ..TCP },
+            Figure::Cpu,
+            Target::AtMost(1.15),
+        )
+    },
     alone("memory", "peak memory of a ping process", SMALL, Figure::Memory, 5.0),
     alone("threads", "threads of a node, 1,000 channels", start(1_000), Figure::Threads, 18.0),
     alone("start-open", "Node::open beside another node", START, Figure::Open, 5.0),
@@ -191,7 +204,16 @@ const fn row(name: &'static str, what: &'static str, job: Job, figure: Figure, t
 }
 
 const fn latency(carrier: Carrier, size: usize, count: u64) -> Job {
-    Job { mode: "latency", carrier, size, count, payload: Payload::Copied, batched: false, reliable: false }
+    Job {
+        mode: "latency",
+        carrier,
+        size,
+        count,
+        payload: Payload::Copied,
+        batched: false,
+        reliable: false,
+        stages: false,
+    }
 }
 
 const fn stream(count: u64, batched: bool) -> Job {
@@ -229,6 +251,9 @@ impl Job {
         }
         if self.reliable {
             arguments.push("--reliable".to_owned());
+        }
+        if self.stages {
+            arguments.push("--stages".to_owned());
         }
         arguments
     }

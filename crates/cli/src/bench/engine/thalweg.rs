@@ -20,6 +20,7 @@ use qos::{Queue, Reliability};
 use std::io;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
+use thalweg::admin::Request;
 use thalweg::codec::Raw;
 use thalweg::port::{PublisherBuilder, SubscriberBuilder};
 use thalweg::{Node, Published, Publisher};
@@ -153,6 +154,15 @@ impl Ports {
     /// Samples that were lost are repeated, if they are to be.
     fn reliable(self, reliable: bool) -> Self {
         Self { reliable, ..self }
+    }
+
+    /// From now on this end measures the stages of every sample of its channels.
+    fn measure(&self, topics: [&str; 2]) -> Result<(), Error> {
+        for topic in topics {
+            let request = Request::Measure { topic: topic.to_owned(), every: 1 };
+            self.node.ask(self.node.id(), &request, PATIENCE)?;
+        }
+        Ok(())
     }
 
     fn publisher(&self, topic: &str) -> PublisherBuilder<Raw> {

@@ -124,16 +124,12 @@ fn bound(system: &System, iteration: &Iteration, pair: &Pair) -> Bound {
             }
             Step::Cross { queue, packets, .. } => {
                 let outlet = iteration.outlet(queue);
-                let own = packets.work().min(stay.time.saturating_sub(stay.blocking + stay.higher));
-                let same = stay.time.saturating_sub(stay.blocking + stay.higher + own);
+                let own = packets.work().min(stay.time.saturating_sub(stay.blocking));
+                let higher = stay.higher.min(stay.time.saturating_sub(stay.blocking).saturating_sub(own));
+                let same = stay.time.saturating_sub(stay.blocking).saturating_sub(own).saturating_sub(higher);
                 let (blocked, source) = blocking(outlet.scheduler);
                 terms.add(at, blocked, stay.blocking, source);
-                terms.add(
-                    at,
-                    "waiting for higher classes",
-                    stay.higher,
-                    "what they send meanwhile (Davis et al. 2007)",
-                );
+                terms.add(at, "waiting for higher classes", higher, "what they send meanwhile (Davis et al. 2007)");
                 terms.add(
                     at,
                     "waiting in the class's queue",

@@ -153,7 +153,9 @@ impl Queue<'_> {
         }
         worst.reached = worst.reached.max(self.finish(from, steps)?.0.saturating_sub(from));
         if most.saturating_sub(worst.reached) <= most / 100 || halvings == 0 || to - from <= 1 {
-            worst.stay = Stay { time: most, blocking: self.blocking().min(most), higher };
+            // Higher ones that were served before it came are none of its waiting.
+            let blocking = self.blocking().min(most);
+            worst.stay = Stay { time: most, blocking, higher: higher.min(most - blocking) };
             return Ok(());
         }
         let middle = from + (to - from) / 2;
@@ -227,6 +229,9 @@ mod tests {
         assert_eq!(strict(&[a], &[], 10), 20);
         assert_eq!(strict(&[b], &[a], 10), 30);
         assert_eq!(strict(&[c], &[a, b], 0), 35);
+        // Five higher frames are sent in that busy period, most of them before it came.
+        let stay = stay(&local(&[c], &[a, b]), Service::Strict { blocking: 0 }, 10).unwrap();
+        assert!(stay.blocking + stay.higher <= stay.time, "{stay:?}");
     }
 
     #[test]

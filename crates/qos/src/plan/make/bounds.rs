@@ -84,7 +84,8 @@ impl Bounds {
         };
         let counts = |term: &&end_to_end::Term| self.model != Model::Rta || !waits_on_link(term);
         let terms: Vec<Term> = named(&self.system, terms.iter().filter(counts));
-        let sum = terms.iter().map(|term| term.us).sum();
+        // An empty sum is -0.
+        let sum = terms.iter().map(|term| term.us).sum::<f64>() + 0.0;
         match ns {
             Ok(_) => Delay { us: Some(sum), terms, ..Delay::default() },
             Err(because) => {

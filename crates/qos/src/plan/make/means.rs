@@ -36,7 +36,8 @@ pub(super) fn paper_hop(system: &System, way: &Way) -> Delay {
     };
     let terms = way.hops.iter().enumerate().map(each).collect();
     let (before, after) = (way.before as u32, (way.hops.len() - way.before) as u32);
-    Delay { us: Some(micros(hop_delay(before, after, period, scaled))), terms, ..Delay::default() }
+    let us = hop_delay(before, after, period, scaled) as f64 / 1e3;
+    Delay { us: Some(us), terms, ..Delay::default() }
 }
 
 /// Velox's delay by one of its readings.

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 /// Most plans that are tried, and for how long.
 const TRIALS: u32 = 200;
-const TIME: Duration = Duration::from_secs(5);
+const TIME: Duration = Duration::from_secs(10);
 /// Most subscribers that are asked to give way, the least important first.
 const GIVING: usize = 6;
 /// Most offers.

@@ -134,3 +134,60 @@ proptest! {
         prop_assert_eq!(left.load(Ordering::Relaxed), 150);
     }
 }
+
+/// A message of three pieces of 4 bytes and one parity piece of each.
+fn parity(sample: u64, total: usize, count: usize) -> Vec<Vec<u8>> {
+    let mut pieces = Vec::new();
+    parity::Encoder::default().encode(&content(sample, total), 4, count, &mut pieces).unwrap();
+    pieces.chunks(4).map(<[u8]>::to_vec).collect()
+}
+
+#[test]
+fn parity_makes_up_for_lost_pieces_whichever_come_first() {
+    for order in [[0, 2, 3], [3, 0, 2], [2, 3, 1], [1, 3, 0]] {
+        let mut r = Reassembly::new(1000, TIMEOUT, budget(10_000));
+        let (message, pieces, extra) = (content(1, 10), fragments(10, 4).collect::<Vec<_>>(), parity(1, 10, 1));
+        let mut whole = Vec::new();
+        for which in order {
+            let came = match pieces.get(which) {
+                Some((from, length)) => {
+                    let at = Fragment { offset: *from as u32, total: 10 };
+                    r.insert(0, 1, at, &message[*from..from + length]).unwrap().map(<[u8]>::to_vec)
+                }
+                None => {
+                    let at = Parity { index: 0, count: 1, total: 10 };
+                    r.insert_parity(0, 1, at, &extra[0]).unwrap().map(<[u8]>::to_vec)
+                }
+            };
+            whole.push(came);
+        }
+        assert_eq!(whole, [None, None, Some(message)], "{order:?}");
+        assert_eq!((r.counters().complete, r.counters().restored), (1, 1));
+    }
+}
+
+#[test]
+fn parity_that_does_not_fit_is_refused_and_paid_for() {
+    let left = budget(1000);
+    let mut r = Reassembly::new(1000, TIMEOUT, left.clone());
+    let mut offer = |total, index, count, length: usize| {
+        r.insert_parity(0, 1, Parity { index, count, total }, &vec![7; length]).map(|whole| whole.is_some())
+    };
+    assert_eq!(offer(10, 0, 2, 4), Ok(false));
+    for (total, index, count, length) in [
+        (10, 2, 2, 4),
+        (10, 1, 3, 4),
+        (10, 1, 2, 6),
+        (12, 1, 2, 4),
+        (10, 1, 2, 3),
+        (10, 1, 2, 0),
+        (10, 1, 2, 10),
+        (2000, 1, 2, 4),
+    ] {
+        assert_eq!(offer(total, index, count, length), Err(Refused::Inconsistent), "{total} {index} {count} {length}");
+    }
+    assert_eq!(offer(10, 0, 2, 4), Err(Refused::Duplicate));
+    assert_eq!(left.load(Ordering::Relaxed), 1000 - 10 - 8 - 4);
+    drop(r);
+    assert_eq!(left.load(Ordering::Relaxed), 1000);
+}

@@ -1,11 +1,11 @@
 //! A channel over datagrams that loses nothing: what is missing is asked for, what comes too early waits.
 
-use super::{Agreed, Framing, Inbound, REASSEMBLY_TIMEOUT_NS, Source, Step, deliver};
+use super::{Agreed, Framing, Inbound, REASSEMBLY_TIMEOUT_NS, Source, Step, deliver, put_together};
 use crate::carrier::TICK;
 use crate::channel::fragment::Reassembly;
 use crate::channel::reliable::{Arrived, IN_PROGRESS, Receiver};
 use crate::trace;
-use crate::wire::{self, Fragment, Header, Kind};
+use crate::wire::{self, FRAGMENT_HEADER, Header, Kind};
 use linux::clock::monotonic_ns;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -85,7 +85,7 @@ impl Inbound {
                     delivered += deliver(accept, channel, inlet, &header, payload, now);
                 }
             }
-            Kind::Fragment => match fragment(reassembly, receiver, now, &header, payload) {
+            Kind::Fragment | Kind::Parity => match fragment(reassembly, receiver, now, &header, payload) {
                 Ok(None) => {}
                 Ok(Some(message)) => {
                     if receiver.message(now, &header, message) == Arrived::InOrder {
@@ -139,7 +139,9 @@ fn fragment<'a>(
     header: &Header,
     payload: &[u8],
 ) -> Result<Option<&'a [u8]>, ()> {
-    let (at, piece) = Fragment::parse(payload).map_err(drop)?;
+    if payload.len() < FRAGMENT_HEADER {
+        return Err(());
+    }
     if !receiver.wants(now, header) {
         return Ok(None);
     }
@@ -148,7 +150,7 @@ fn fragment<'a>(
         return Ok(None);
     }
     // A refused one came twice, or is no part of its message; what is missing is asked for.
-    let whole = matches!(reassembly.insert(now, header.sample, at, piece), Ok(Some(_)));
+    let whole = matches!(put_together(reassembly, now, header, payload), Ok(Some(_)));
     if !whole {
         receiver.part(now, header, reassembly);
         return Ok(None);

@@ -31,6 +31,9 @@ pub fn ping(meeting: &Meeting, settings: &Settings) -> Result<Meter, Error> {
     let subscriber = ports.subscriber(PONG).callback(move |sample| player.take(&sample))?;
     let publisher = ports.publisher(PING).answered_at(&subscriber).open()?;
     connected(&publisher, 1)?;
+    if settings.stages {
+        ports.measure([PING, PONG])?;
+    }
     let _ = give.send(Turn::new(publisher, terms, carrier));
     let heard = hear_words(control);
     let (_turn, trips) = played(&ended, &heard)?;
@@ -50,6 +53,9 @@ pub fn pong(meeting: &Meeting, settings: &Settings) -> Result<(), Error> {
     let mut player = Player::new(given, end, Echoes, &terms, control.try_clone()?);
     let _subscriber = ports.subscriber(PING).answering_with(&publisher).callback(move |sample| player.take(&sample))?;
     connected(&publisher, 1)?;
+    if settings.stages {
+        ports.measure([PING, PONG])?;
+    }
     publisher.publish(&[])?; // the ping may begin
     let _ = give.send(Turn::new(publisher, &terms, settings.carrier));
     let heard = hear_words::<1>(control);

@@ -1,0 +1,91 @@
+//! What a plan sets on the channels that run: class, threads, and the place of each proxy.
+
+use super::host_file::Channel;
+use crate::ends::Which;
+use crate::failure::{Failure, Result};
+use crate::output::tell;
+use qos::Place;
+use qos::plan::{self, Plan};
+use qos::priority::Changes;
+use qos::verification::{Live, find};
+use thalweg::channel::proxy::ProxyChanges;
+use thalweg::control::{Direction, Document};
+
+/// The settings of each channel of the plan, found by topic, subscriber's port and publisher's node.
+///
+/// # Errors
+/// A channel of the plan whose ports are not there, or a word of the plan that means nothing.
+pub fn channels(plan: &Plan, nodes: &[Document]) -> Result<Vec<(usize, Channel)>> {
+    let live = pairs(nodes);
+    let found = find(plan, &live);
+    let each = plan.channels.iter().zip(&found.planned).map(|(planned, at)| {
+        let Some(live) = at.and_then(|at| live.get(at)) else { return Err(absent(planned)) };
+        settings(planned, live, nodes)
+    });
+    let all: Vec<Vec<Channel>> = each.collect::<Result<_>>()?;
+    Ok(all.into_iter().flatten().map(|channel| (0, channel)).collect())
+}
+
+/// Each publisher with each subscriber: what may run, or will.
+fn pairs(nodes: &[Document]) -> Vec<Live> {
+    let ports = || nodes.iter().flat_map(|node| node.ports.values().map(move |port| (node, port)));
+    let publishers = || ports().filter(|(_, port)| port.direction == Direction::Publisher);
+    let subscribers = ports().filter(|(_, port)| port.direction == Direction::Subscriber);
+    let with_each = |(_, subscriber): (&Document, &thalweg::control::PortInfo)| {
+        let subscriber = subscriber.name.clone();
+        let pair = move |(node, publisher): (&Document, &thalweg::control::PortInfo)| Live {
+            topic: publisher.topic.clone(),
+            publisher: publisher.name.clone(),
+            publisher_node: node.name.clone(),
+            subscriber: subscriber.clone(),
+        };
+        publishers().map(pair).collect::<Vec<_>>()
+    };
+    subscribers.flat_map(with_each).collect()
+}
+
+fn absent(planned: &plan::Channel) -> Failure {
+    let plan::Channel { topic, publisher, subscriber, .. } = planned;
+    Failure::No(format!(
+        "the plan has {topic} from {publisher} to {subscriber}, and no such ports are known: start their programs first (`thalweg list ports`)"
+    ))
+}
+
+fn settings(planned: &plan::Channel, live: &Live, nodes: &[Document]) -> Result<Vec<Channel>> {
+    let plan::Channel { class, sched, sched_publisher, .. } = planned;
+    let mut all = vec![channel(live, Which::Both, &[format!("class={class}")])?];
+    for (end, sched) in [(Which::Publisher, sched_publisher), (Which::Subscriber, sched)] {
+        if let Some(sched) = sched {
+            all.push(channel(live, end, &[format!("sched={sched}")])?);
+        }
+    }
+    if let Some(place) = place(planned) {
+        let away = place.relays().find(|name| !nodes.iter().any(|node| node.is_relay(name)));
+        away.into_iter().for_each(|name| tell(&format!("no relay {name} is there: its proxies go to it when it is")));
+        let scale = (planned.scale > 1).then(|| format!("every={}", planned.scale));
+        let picture = planned.picture.as_ref().map(|picture| format!("picture={picture}"));
+        let words: Vec<String> = scale.into_iter().chain(picture).chain([format!("proxy={place}")]).collect();
+        all.push(channel(live, Which::Subscriber, &words)?);
+    }
+    Ok(all)
+}
+
+/// Where the plan has the proxy: at either end, or at the relay of the node's name.
+fn place(planned: &plan::Channel) -> Option<Place> {
+    Some(match planned.proxy.as_ref()? {
+        node if *node == planned.publisher => Place::Publisher,
+        node if *node == planned.node => Place::Subscriber,
+        node => Place::Relay(node.clone()),
+    })
+}
+
+fn channel(live: &Live, end: Which, words: &[String]) -> Result<Channel> {
+    let (mut changes, mut proxy) = (Changes::default(), ProxyChanges::default());
+    for word in words {
+        if !proxy.add(word).map_err(Failure::Usage)? {
+            changes.add(word).map_err(|wrong| Failure::Usage(format!("the plan says {word}: {wrong}")))?;
+        }
+    }
+    let (publisher, subscriber) = (live.publisher.clone(), live.subscriber.clone());
+    Ok(Channel { publisher, subscriber, end, words: words.to_vec(), changes, proxy })
+}

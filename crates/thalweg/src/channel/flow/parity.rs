@@ -1,0 +1,60 @@
+//! The parity pieces of a large message: they follow its fragments.
+
+use super::Flow;
+use super::transmit::{BURST_PAUSE, Cursor, Sent, blocked};
+use crate::channel::parity::Encoder;
+use crate::channel::queue::Label;
+use crate::trace::{self, Step};
+use crate::wire::{FRAGMENT_HEADER, HEADER, Kind, Parity};
+use std::io::{self, IoSlice};
+
+/// Those of the message that is being sent; their memory is used again.
+#[derive(Debug, Default)]
+pub(super) struct MessageParity {
+    encoder: Encoder,
+    of: Option<u32>, // the message's flow sequence number
+    pieces: Vec<u8>,
+}
+
+impl Flow {
+    /// Sends what is left of the parity of a message whose fragments have left. `cursor` counts on.
+    pub(super) fn transmit_parity(
+        &self,
+        payload: &[u8],
+        label: Label,
+        cursor: &mut Cursor,
+        burst_end: usize,
+    ) -> io::Result<Sent> {
+        let (step, fragments) = (self.piece(), payload.len().div_ceil(self.piece()));
+        let count = self.settings.sending.parity.map_or(0, |parity| parity.pieces(fragments));
+        let Some(mut parity) = self.parity.as_ref().filter(|_| count > 0).map(|parity| parity.lock()) else {
+            return Ok(Sent::All);
+        };
+        let MessageParity { encoder, of, pieces } = &mut *parity;
+        if of.replace(cursor.flow_seq) != Some(cursor.flow_seq) && encoder.encode(payload, step, count, pieces).is_err()
+        {
+            return Ok(Sent::All); // the message is there without it
+        }
+        while let Some(rest) = pieces.get(cursor.taken - payload.len()..).filter(|rest| rest.len() >= step) {
+            if cursor.taken >= burst_end {
+                return Ok(Sent::Pause(BURST_PAUSE));
+            }
+            if let Err(pause) = self.allowed(HEADER + FRAGMENT_HEADER + step) {
+                return Ok(Sent::Pause(pause));
+            }
+            let index = ((cursor.taken - payload.len()) / step) as u16;
+            let mut head = [0; HEADER + FRAGMENT_HEADER];
+            let (first, second) = head.split_at_mut(HEADER);
+            if let (Some(first), Some(second)) = (first.first_chunk_mut(), second.first_chunk_mut()) {
+                self.header(Kind::Parity, FRAGMENT_HEADER + step, cursor.flow_seq, label).emit(first);
+                Parity { index, count: count as u16, total: payload.len() as u32 }.emit(second);
+            }
+            trace::step(Step::Send);
+            match self.link.send(&[IoSlice::new(&head), IoSlice::new(&rest[..step])]) {
+                Ok(_) => cursor.taken += step,
+                Err(error) => return blocked(error),
+            }
+        }
+        Ok(Sent::All)
+    }
+}

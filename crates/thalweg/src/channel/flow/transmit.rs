@@ -1,0 +1,148 @@
+//! How a message leaves: in one piece, as bytes of a stream, or in fragments.
+
+use super::Flow;
+use super::reliable::Kept;
+use crate::channel::fragment::piece;
+use crate::channel::outgoing::Outgoing;
+use crate::channel::queue::Label;
+use crate::trace::{self, Step};
+use crate::wire::{FRAGMENT_HEADER, Fragment, HEADER, Header, Kind};
+use std::io::{self, IoSlice};
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+/// Pause between two bursts of fragments: a receiver that is scheduled at all has emptied its buffer by then.
+pub(super) const BURST_PAUSE: Duration = Duration::from_millis(1);
+
+/// How far one message has left.
+#[derive(Clone, Copy)]
+pub(super) struct Cursor {
+    pub flow_seq: u32,
+    /// Stream: bytes of header and payload taken. Datagrams: payload bytes sent in fragments.
+    pub taken: usize,
+    /// The carrier itself may wait for room, up to the channel's patience: the publishing thread under `block`.
+    pub waits: bool,
+}
+
+/// What came of sending.
+pub(super) enum Sent {
+    All,
+    Blocked,
+    Pause(Duration),
+}
+
+impl Flow {
+    pub(super) fn transmit_outgoing(&self, message: &mut Outgoing<'_>, cursor: &mut Cursor) -> io::Result<Sent> {
+        let label = message.label();
+        if cursor.taken == 0 && message.payload().len() <= self.largest_payload() {
+            let header = self.header(Kind::Message, message.payload().len(), cursor.flow_seq, label);
+            if let Some(frame) = message.frame_mut() {
+                // One contiguous piece, one send: the common case.
+                if let Some(room) = frame.first_chunk_mut::<HEADER>() {
+                    header.emit(room);
+                }
+                let size = frame.len();
+                trace::step(Step::Send);
+                return match self.take(&[IoSlice::new(frame)], cursor.waits) {
+                    Ok(taken) if taken == size => Ok(Sent::All),
+                    Ok(taken) => {
+                        (cursor.taken, cursor.waits) = (taken, false);
+                        self.transmit(message.payload(), label, cursor)
+                    }
+                    Err(error) => blocked(error),
+                };
+            }
+        }
+        self.transmit(message.payload(), label, cursor)
+    }
+
+    /// Sends what is left of a message after `cursor`.
+    pub(super) fn transmit(&self, payload: &[u8], label: Label, cursor: &mut Cursor) -> io::Result<Sent> {
+        if payload.len() > self.largest_payload() {
+            return self.transmit_fragments(payload, label, cursor);
+        }
+        let mut header = [0; HEADER];
+        self.header(Kind::Message, payload.len(), cursor.flow_seq, label).emit(&mut header);
+        let total = HEADER + payload.len();
+        while cursor.taken < total {
+            let most = match self.allowance(total - cursor.taken) {
+                Ok(most) => cursor.taken + most,
+                Err(pause) => return Ok(Sent::Pause(pause)),
+            };
+            let left = &header[cursor.taken.min(HEADER)..most.min(HEADER)];
+            let rest = &payload[cursor.taken.saturating_sub(HEADER)..most.saturating_sub(HEADER)];
+            let parts = [IoSlice::new(left), IoSlice::new(rest)];
+            let parts = if left.is_empty() { &parts[1..] } else { &parts[..] };
+            trace::step(Step::Send);
+            match self.take(parts, cursor.waits) {
+                // A part taken by a send that waits means that the patience is over: the rest waits for nobody.
+                Ok(taken) => (cursor.taken, cursor.waits) = (cursor.taken + taken, false),
+                Err(error) => return blocked(error),
+            }
+        }
+        Ok(Sent::All)
+    }
+
+    fn transmit_fragments(&self, payload: &[u8], label: Label, cursor: &mut Cursor) -> io::Result<Sent> {
+        let most = self.piece();
+        let burst_end = cursor.taken + self.burst().max(most);
+        while cursor.taken < payload.len() {
+            if cursor.taken >= burst_end {
+                return Ok(Sent::Pause(BURST_PAUSE));
+            }
+            let piece = &payload[cursor.taken..payload.len().min(cursor.taken + most)];
+            if let Err(pause) = self.allowed(HEADER + FRAGMENT_HEADER + piece.len()) {
+                return Ok(Sent::Pause(pause));
+            }
+            let mut head = [0; HEADER + FRAGMENT_HEADER];
+            let (first, second) = head.split_at_mut(HEADER);
+            if let (Some(first), Some(second)) = (first.first_chunk_mut(), second.first_chunk_mut()) {
+                self.header(Kind::Fragment, FRAGMENT_HEADER + piece.len(), cursor.flow_seq, label).emit(first);
+                Fragment { offset: cursor.taken as u32, total: payload.len() as u32 }.emit(second);
+            }
+            trace::step(Step::Send);
+            match self.link.send(&[IoSlice::new(&head), IoSlice::new(piece)]) {
+                Ok(_) => cursor.taken += piece.len(),
+                Err(error) => return blocked(error),
+            }
+        }
+        if self.parity.is_some() { self.transmit_parity(payload, label, cursor, burst_end) } else { Ok(Sent::All) }
+    }
+
+    fn take(&self, parts: &[IoSlice<'_>], waits: bool) -> io::Result<usize> {
+        if waits { self.link.send_waiting(parts) } else { self.link.send(parts) }
+    }
+
+    pub(super) fn header(&self, kind: Kind, length: usize, flow_seq: u32, label: Label) -> Header {
+        trace::step(Step::Emit);
+        Header {
+            length: length as u32,
+            kind,
+            flags: self.kept.as_ref().map_or(0, Kept::flags) | label.change.flags(),
+            flow: self.settings.id,
+            sequence: flow_seq,
+            sample: label.seq,
+            stamp_ns: label.stamp,
+        }
+    }
+
+    /// Bytes of a large message in each of its datagrams.
+    pub(super) fn piece(&self) -> usize {
+        piece(self.capabilities.max_datagram.unwrap_or(usize::MAX))
+    }
+
+    fn largest_payload(&self) -> usize {
+        self.capabilities.max_datagram.map_or(usize::MAX, |most| most - HEADER)
+    }
+
+    /// Bytes of fragments that leave without a pause.
+    fn burst(&self) -> usize {
+        let paced = self.pace.load(Relaxed) / (1_000_000_000 / BURST_PAUSE.as_nanos() as u64);
+        if paced == 0 { self.settings.burst } else { self.settings.burst.min(paced as usize) }
+    }
+}
+
+/// A socket that is full is no error.
+pub(super) fn blocked(error: io::Error) -> io::Result<Sent> {
+    if error.kind() == io::ErrorKind::WouldBlock { Ok(Sent::Blocked) } else { Err(error) }
+}

@@ -1,0 +1,161 @@
+//! What waits in a flow, and the visits of the thread that sends it.
+
+use super::measured::Measured;
+use super::reliable::{FULL_PAUSE, Kept};
+use super::transmit::{Cursor, Sent};
+use super::{Flow, is_final};
+use crate::channel::outgoing::Outgoing;
+use crate::channel::queue::{Entry, Pushed, Queue};
+use crate::port::Outcome;
+use crate::trace::{self, Step};
+use linux::clock::monotonic_ns;
+use linux::futex::{self, Scope};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+/// Messages and bytes one visit may send before the thread looks after other flows.
+const VISIT: usize = 64;
+/// What a visit of the sender thread found.
+pub(crate) enum Drained {
+    /// Nothing waits, the right is free.
+    Empty,
+    /// The socket is full.
+    Blocked,
+    /// A pause between bursts of fragments.
+    Pause(Duration),
+}
+
+/// What a flow has not sent yet: the rest of one message, and those behind it.
+pub(super) struct Pending {
+    pub partial: Option<Partial>,
+    pub queue: Queue,
+}
+
+/// A message that left in part, or is about to.
+pub(super) struct Partial {
+    pub entry: Entry,
+    pub cursor: Cursor,
+}
+
+impl Flow {
+    pub(super) fn wait_in_queue(self: &Arc<Self>, message: &mut Outgoing<'_>) -> Outcome {
+        let patience = self.settings.policy.patience();
+        let mut pushed = self.push(message);
+        if pushed == Pushed::Full && !patience.is_zero() {
+            pushed = self.push_patiently(message, patience);
+        }
+        match pushed {
+            Pushed::Queued => Outcome::Queued,
+            Pushed::DroppedOldest => {
+                self.dropped.fetch_add(1, Relaxed);
+                Outcome::DroppedOldest
+            }
+            Pushed::Full => {
+                self.dropped.fetch_add(1, Relaxed);
+                Outcome::Refused
+            }
+        }
+    }
+
+    fn push(self: &Arc<Self>, message: &mut Outgoing<'_>) -> Pushed {
+        let pushed = self.pending.lock().queue.push(message.keep());
+        if pushed != Pushed::Full && self.right.announce() {
+            self.submit();
+        }
+        pushed
+    }
+
+    #[cold]
+    fn push_patiently(self: &Arc<Self>, message: &mut Outgoing<'_>, patience: Duration) -> Pushed {
+        let until = Instant::now() + patience;
+        loop {
+            let seen = self.room.load(std::sync::atomic::Ordering::Acquire);
+            let pushed = self.push(message);
+            let Some(left) = until.checked_duration_since(Instant::now()) else { return pushed };
+            if pushed != Pushed::Full || self.ended.load(Relaxed) {
+                return pushed;
+            }
+            futex::wait(&self.room, seen, Some(left), Scope::Private);
+        }
+    }
+
+    /// One visit of the sender thread, which holds the right.
+    pub fn drain(&self) -> Drained {
+        // What was batched before the flow got its own thread is older than what waits.
+        if self.settings.sending.batching.is_some() && !self.flush(&mut self.batch.lock(), Duration::ZERO) {
+            return Drained::Blocked;
+        }
+        for _ in 0..VISIT {
+            self.right.look();
+            if self.is_window_full() {
+                return Drained::Pause(FULL_PAUSE);
+            }
+            if let Some(drained) = self.send_gathered() {
+                return drained;
+            }
+            let Some(mut partial) = self.next_pending() else {
+                if self.right.release() {
+                    return Drained::Empty;
+                }
+                continue;
+            };
+            let entry = &partial.entry;
+            let measured = Measured::begin(self, entry);
+            match self.transmit(entry.buffer.payload(), entry.label(), &mut partial.cursor) {
+                Ok(Sent::All) => {
+                    measured.end(entry.offered);
+                    self.keep_drained(partial);
+                }
+                Ok(waiting) => {
+                    self.pending.lock().partial = Some(partial);
+                    return if let Sent::Pause(pause) = waiting { Drained::Pause(pause) } else { Drained::Blocked };
+                }
+                Err(error) if self.kept.is_some() && !is_final(&error) => self.keep_drained(partial),
+                Err(error) => {
+                    self.failed(&error);
+                }
+            }
+        }
+        Drained::Pause(Duration::ZERO)
+    }
+
+    /// Too much is unacknowledged for a further message.
+    #[inline]
+    pub(super) fn is_window_full(&self) -> bool {
+        self.kept.as_ref().is_some_and(Kept::is_full)
+    }
+
+    fn keep_drained(&self, Partial { entry, cursor }: Partial) {
+        if let Some(kept) = self.kept.as_ref().filter(|kept| kept.is_needed()) {
+            self.keep_sent(kept, monotonic_ns(), cursor.flow_seq, entry);
+        }
+    }
+
+    fn next_pending(&self) -> Option<Partial> {
+        let mut pending = self.pending.lock();
+        if let Some(partial) = pending.partial.take() {
+            return Some(partial);
+        }
+        if let Some(lifespan) = self.settings.lifespan {
+            let expired = pending.queue.expire(monotonic_ns(), lifespan);
+            self.dropped.fetch_add(expired as u64, Relaxed);
+            if expired > 0 {
+                self.left_queue();
+            }
+        }
+        let entry = pending.queue.pop()?;
+        drop(pending);
+        self.left_queue();
+        trace::step(Step::Next);
+        Some(Partial { entry, cursor: Cursor { flow_seq: self.next.fetch_add(1, Relaxed), taken: 0, waits: false } })
+    }
+
+    /// Something left the queue: a publisher that waits for room is told.
+    pub(super) fn left_queue(&self) {
+        self.room.fetch_add(1, std::sync::atomic::Ordering::Release);
+        if matches!(self.settings.policy, qos::Queue::Block { .. }) {
+            futex::wake(&self.room, 1, Scope::Private);
+        }
+    }
+}

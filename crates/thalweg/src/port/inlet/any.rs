@@ -1,0 +1,159 @@
+//! What a subscriber gives the driver: everything but its message type.
+
+use super::{Delivery, Inlet, Sink};
+use crate::admin::explain::SubscriberState;
+use crate::channel::inbound::Inbound;
+use crate::codec::Message;
+use crate::control::PortInfo;
+use crate::port::monitor::seat::Seat;
+use crate::port::{Channel, ChannelReport, Histories, Judge};
+use std::any::Any;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
+
+/// An inlet whose message type is not known to the driver.
+pub(crate) trait AnyInlet: Send + Sync {
+    /// Delivers a sample from a network or shared-memory channel on the receiving thread.
+    fn deliver(&self, delivery: Delivery<'_>);
+    /// Delivers a sample on another thread: a polled port's owner finds it in the mailbox.
+    fn deliver_elsewhere(&self, delivery: Delivery<'_>);
+    fn info(&self) -> &PortInfo;
+    /// Delivered samples are kept for later, not shown to a callback at once.
+    fn keeps(&self) -> bool;
+    fn channels(&self) -> &Mutex<Vec<Arc<Channel>>>;
+    /// Ends waits and callbacks.
+    fn close(&self);
+    fn waiting(&self) -> usize;
+    fn dropped(&self) -> u64;
+    /// As tools ask for it.
+    fn state(&self) -> SubscriberState;
+    /// For `local` channels: the typed inlet, to be downcast by the publisher.
+    fn typed(self: Arc<Self>) -> Arc<dyn Any + Send + Sync>;
+    /// Serves mailbox-fed callbacks until `stop`; returns at once where none are needed.
+    fn serve(&self, stop: &dyn Fn() -> bool);
+    /// Whether `local` channels need a thread that calls [`AnyInlet::serve`].
+    fn needs_server(&self) -> bool;
+    /// The thread that calls [`AnyInlet::serve`], if one does.
+    fn server(&self) -> Option<i32>;
+    /// This thread does from now on; 0: none does any more.
+    fn set_server(&self, tid: i32);
+    fn reports(&self) -> Vec<ChannelReport>;
+    /// Where a monitor of the input sits.
+    fn monitor(&self) -> &Seat;
+    /// What judges by the port's policies.
+    fn judge(&self) -> Option<&Arc<Judge>>;
+    /// What it keeps, if it does.
+    fn histories(&self) -> Option<&Arc<Histories>>;
+    /// Waits at most a tick for a sample that its monitor keeps back, and delivers those that are due.
+    fn release(&self);
+    /// A polled port takes the receive half; others give it back, for a reader thread.
+    fn adopt(&self, inbound: Inbound) -> Option<Inbound>;
+}
+
+impl<M: Message> AnyInlet for Inlet<M> {
+    fn deliver(&self, delivery: Delivery<'_>) {
+        if !self.takes(&delivery.info, &delivery.payload) {
+            return;
+        }
+        if let Some(histories) = &self.histories {
+            histories.keep_arrived(&delivery.info, &delivery.payload);
+        }
+        if self.monitor.is_taken() {
+            return self.deliver_monitored(delivery, false);
+        }
+        match &self.sink {
+            Sink::Callback(_) => self.call(delivery.info, delivery.payload.bytes()),
+            Sink::Mailbox => self.store(delivery.info, delivery.payload),
+        }
+    }
+    fn deliver_elsewhere(&self, delivery: Delivery<'_>) {
+        if !self.polled {
+            return self.deliver(delivery);
+        }
+        if !self.takes(&delivery.info, &delivery.payload) {
+            return;
+        }
+        if let Some(histories) = &self.histories {
+            histories.keep_arrived(&delivery.info, &delivery.payload);
+        }
+        match self.monitor.is_taken() {
+            true => self.deliver_monitored(delivery, true),
+            false => self.store(delivery.info, delivery.payload),
+        }
+    }
+    fn info(&self) -> &PortInfo {
+        &self.info
+    }
+    fn keeps(&self) -> bool {
+        matches!(self.sink, Sink::Mailbox)
+    }
+    fn channels(&self) -> &Mutex<Vec<Arc<Channel>>> {
+        &self.channels
+    }
+    fn close(&self) {
+        self.closed.store(true, Ordering::SeqCst);
+        self.drop_halves();
+        let waker = self.mailbox.lock().waker.take();
+        self.announce(waker);
+    }
+    fn waiting(&self) -> usize {
+        self.mailbox.lock().waiting.len()
+    }
+    fn dropped(&self) -> u64 {
+        self.dropped.load(Ordering::Relaxed)
+    }
+    fn state(&self) -> SubscriberState {
+        SubscriberState {
+            waiting: self.waiting() as u64,
+            dropped: self.dropped(),
+            undecodable: self.undecodable.load(Ordering::Relaxed),
+            in_callback: self.in_callback.load(Ordering::Relaxed),
+            has_callback: !self.keeps(),
+            policies: self.judge.as_ref().map(|judge| judge.counts()).unwrap_or_default(),
+        }
+    }
+    fn typed(self: Arc<Self>) -> Arc<dyn Any + Send + Sync> {
+        self
+    }
+    fn serve(&self, stop: &dyn Fn() -> bool) {
+        if self.needs_server() {
+            self.run_callbacks(stop);
+        }
+    }
+    fn needs_server(&self) -> bool {
+        matches!(self.sink, Sink::Callback(_)) && !self.on_publisher && !self.polled
+    }
+    fn server(&self) -> Option<i32> {
+        Some(self.server.load(Ordering::Acquire)).filter(|tid| *tid != 0)
+    }
+    fn set_server(&self, tid: i32) {
+        self.server.store(tid, Ordering::Release);
+    }
+    fn reports(&self) -> Vec<ChannelReport> {
+        let channels = self.channels.lock().unwrap_or_else(|e| e.into_inner());
+        channels.iter().map(|c| c.report("subscriber", self.waiting())).collect()
+    }
+    fn monitor(&self) -> &Seat {
+        &self.monitor
+    }
+    fn judge(&self) -> Option<&Arc<Judge>> {
+        self.judge.as_ref()
+    }
+    fn histories(&self) -> Option<&Arc<Histories>> {
+        self.histories.as_ref()
+    }
+    fn release(&self) {
+        self.release_late();
+    }
+    fn adopt(&self, inbound: Inbound) -> Option<Inbound> {
+        if !self.polled {
+            return Some(inbound);
+        }
+        self.halves.lock().push(inbound);
+        if self.is_closed() {
+            self.drop_halves();
+        }
+        self.announce(None);
+        None
+    }
+}

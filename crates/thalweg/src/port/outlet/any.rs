@@ -1,0 +1,176 @@
+//! What a publisher gives the driver: everything but its message type.
+
+use super::{Outlet, SMALL, Way};
+use crate::channel::buffer::Pool;
+use crate::codec::Message;
+use crate::control::PortInfo;
+use crate::driver::Reply;
+use crate::port::monitor::seat::Seat;
+use crate::port::{Channel, ChannelReport, Histories, Judge};
+use linux::memory::Arena;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// Shared-memory slots beyond the queue's limit: what subscribers may hold while they look at it, and the one being written.
+const SPARE_SLOTS: usize = 256;
+/// Slots of the largest size that there always are.
+const FEWEST_SLOTS: usize = 8;
+/// Shared memory of one port at most, unless [`FEWEST_SLOTS`] of its largest messages need more. Only pages that were
+/// written once cost memory.
+const MOST_PAYLOAD: usize = 4 << 30;
+
+/// What a publisher gives the driver: everything but its message type.
+pub(crate) trait AnyOutlet: Send + Sync {
+    fn info(&self) -> &PortInfo;
+    /// Adds a channel and gives the answer before its next sample. It may take until the next sample is published:
+    /// [`AnyOutlet::attached`] tells.
+    ///
+    /// # Errors
+    /// With the way: the port is closed, or the type differs (`local`).
+    fn attach(&self, channel: Arc<Channel>, way: Way, answer: Option<Reply>) -> std::result::Result<(), (Way, Attach)>;
+    /// Whether a channel was added that [`AnyOutlet::attach`] took; `None`: not yet, ask again. Told once.
+    fn attached(&self, id: u64) -> Option<bool>;
+    /// Removes a channel and ends its flow unless others share it. `false`: not yet, ask again.
+    fn detach(&self, id: u64) -> bool;
+    /// Sequence number of the last published sample.
+    fn last_seq(&self) -> u64;
+    /// The channels that are attached, or are being attached or detached. Never waits for the publishing thread.
+    fn channels(&self) -> Vec<Arc<Channel>>;
+    fn reports(&self) -> Vec<ChannelReport>;
+    /// The descriptor of the port's payload memory, made now if need be, for a reader that may hold so many samples.
+    ///
+    /// # Errors
+    /// What the kernel says, and `OutOfMemory` when a reader that may `hold` so many samples could starve the others.
+    fn payload_memory(&self, hold: u32) -> std::io::Result<OwnedFd>;
+    /// A reader for which [`AnyOutlet::payload_memory`] was asked does not come to be.
+    fn unhold(&self, hold: u32);
+    /// Where a monitor of the output sits.
+    fn monitor(&self) -> &Seat;
+    /// What judges by the port's promises.
+    fn judge(&self) -> Option<&Arc<Judge>>;
+    /// What it keeps, if it does.
+    fn histories(&self) -> Option<&Arc<Histories>>;
+    /// Waits at most a tick for a sample that its monitor keeps back, and publishes those that are due.
+    fn release(&self);
+    /// A channel that was never attached is given up.
+    fn forget(&self, way: Way);
+    /// All samples of a channel are handed over from now on: buffers for them are made before they are needed.
+    fn prepare_to_hand_over(&self);
+    /// No further sample is taken.
+    fn close(&self);
+    fn is_closed(&self) -> bool;
+}
+
+/// Why a channel could not be attached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Attach {
+    OtherType,
+    Closed,
+}
+
+impl<M: Message> AnyOutlet for Outlet<M> {
+    fn info(&self) -> &PortInfo {
+        &self.info
+    }
+
+    fn attach(&self, channel: Arc<Channel>, way: Way, answer: Option<Reply>) -> std::result::Result<(), (Way, Attach)> {
+        self.begin_join(channel, way, answer)
+    }
+
+    fn attached(&self, id: u64) -> Option<bool> {
+        self.end_join(id)
+    }
+
+    fn detach(&self, id: u64) -> bool {
+        self.end_channel(id)
+    }
+
+    fn payload_memory(&self, hold: u32) -> std::io::Result<OwnedFd> {
+        let (largest, limit) = (self.info.qos.max_message as usize, self.info.qos.queue.limit() as usize);
+        let wanted = Arena::capacity_for(limit + SPARE_SLOTS, largest).min(MOST_PAYLOAD);
+        let capacity = wanted.max(Arena::capacity_for(FEWEST_SLOTS, largest));
+        // A loan never fails while all together hold less than this: a subscriber that hoards harms itself only.
+        let slots = capacity / Arena::capacity_for(1, largest);
+        let held = self.held.load(Ordering::Relaxed) + hold as usize;
+        if limit.min(slots / 2) + held + 1 > slots {
+            let why = format!(
+                "{held} samples could be held at once, and there is room for {slots}: lower max_message or the queues"
+            );
+            return Err(std::io::Error::new(std::io::ErrorKind::OutOfMemory, why));
+        }
+        if self.payload.get().is_none() {
+            let arena = Arena::create(capacity, largest)?;
+            let _ = self.payload.set(arena.payload_fd().try_clone_to_owned()?);
+            *self.fresh.lock() = Some(arena);
+        }
+        let fd = self.payload.get().ok_or(std::io::ErrorKind::NotFound)?.try_clone()?;
+        self.held.fetch_add(hold as usize, Ordering::Relaxed);
+        Ok(fd)
+    }
+
+    fn unhold(&self, hold: u32) {
+        self.held.fetch_sub(hold as usize, Ordering::Relaxed);
+    }
+
+    fn monitor(&self) -> &Seat {
+        &self.monitor
+    }
+    fn histories(&self) -> Option<&Arc<Histories>> {
+        self.histories.as_ref()
+    }
+
+    fn judge(&self) -> Option<&Arc<Judge>> {
+        self.judge.as_ref()
+    }
+
+    fn release(&self) {
+        self.release_late();
+    }
+
+    fn forget(&self, way: Way) {
+        match way {
+            Way::Flow(flow) => flow.end(),
+            Way::Ring(ring) => self.unhold(ring.hold()),
+            Way::Group(_) | Way::Local(_) => {}
+        }
+    }
+
+    fn last_seq(&self) -> u64 {
+        self.published.load(Ordering::Relaxed)
+    }
+
+    fn channels(&self) -> Vec<Arc<Channel>> {
+        self.channels.lock().iter().filter(|channel| !channel.is_closed()).cloned().collect()
+    }
+
+    fn reports(&self) -> Vec<ChannelReport> {
+        let Some(state) = self.try_lock_patiently() else { return Vec::new() };
+        state.attached.iter().map(|a| a.channel.report("publisher", a.waiting())).collect()
+    }
+
+    fn prepare_to_hand_over(&self) {
+        let waiting = self.prepared();
+        let mut spare = Pool::with_buffers(waiting, SMALL);
+        // Without them the publishing thread makes one whenever more wait than ever before.
+        if let Some(mut state) = self.try_lock_patiently() {
+            state.pool.grow_to(waiting, &mut spare);
+        }
+    }
+
+    fn close(&self) {
+        self.closed.store(true, Ordering::Relaxed);
+        self.drop_joins();
+        let mut state = self.state.lock();
+        let mut attached = std::mem::take(&mut state.attached);
+        let mut arena = state.arena.take();
+        drop(state);
+        attached.iter_mut().for_each(|a| a.end(arena.as_mut()));
+        self.channels.lock().clear();
+        self.connected.store(0, Ordering::Release);
+    }
+
+    fn is_closed(&self) -> bool {
+        self.is_closing()
+    }
+}

@@ -1,0 +1,175 @@
+//! `velox-lan` (V-52): one publisher and one subscriber on two hosts behind a switch: Velox's model and the planner's bound beside what
+//! is measured, by size.
+
+use super::{House, stream};
+use crate::error::Result;
+use crate::experiments::Experiment;
+use crate::experiments::tally::Tally;
+use crate::promise::{delay_us, plan, text};
+use crate::results::{Bar, Check, Distribution, Factors, Figure, Findings, Group, Panel, Table, median};
+use crate::run::Lab;
+use crate::topology::Topology;
+use crate::topology::wire::{Queue, Wire};
+use qos::plan::Model;
+use std::time::Duration;
+
+/// The experiment.
+pub struct VeloxLan;
+
+/// The set-up as a contract.
+const CONTRACT: &str = include_str!("../../../../examples/velox-lan.toml");
+const TOPIC: &str = "simulation";
+/// Bytes: those of V-50, a frame's, and a sample of several packets.
+const SIZES: [usize; 5] = [20, 300, 1024, 4096, 16384];
+const HZ: f64 = 200.0;
+/// Of the link behind the switch.
+const WIRE: Wire = Wire { rate: 100_000_000, limit: 100, queue: Queue::Fifo };
+
+impl Experiment for VeloxLan {
+    fn name(&self) -> &'static str {
+        "velox-lan"
+    }
+
+    fn about(&self) -> &'static str {
+        "two hosts behind a switch: Velox's model, the planner's bound and what is measured"
+    }
+
+    fn run(&self, lab: &Lab) -> Result<Findings> {
+        let (repetitions, ms) = match () {
+            () if lab.options.tiny => (1, 100),
+            () if lab.options.quick => (5, 1000),
+            () => (9, 5000),
+        };
+        let topology = Topology::switch(lab, 2)?;
+        WIRE.install(topology.middle()?, &Topology::leads_to(2))?;
+        let processor = linux::sched::read(0)?.affinity.first().copied().map(usize::from);
+        let mut found = Vec::new();
+        for (number, size) in SIZES.into_iter().enumerate() {
+            lab.tell(&format!("{size} bytes"));
+            let streams = [stream(&format!("/{TOPIC}"), size, HZ)];
+            let mut house = House::across(lab, &topology, number, &streams, &Vec::from_iter(processor))?;
+            house.real_time(lab)?;
+            let mut one = Found::default();
+            house.run(lab, Duration::from_millis(ms), &mut Tally::default())?;
+            for _ in 0..repetitions {
+                house.stages(lab)?; // from nothing
+                house.run(lab, Duration::from_millis(ms), &mut one.tally)?;
+                let stages = house.stages(lab)?;
+                one.stages.extend(stages.first().map(|[publisher, subscriber]| {
+                    let sent = |stage| publisher.mean_us("publisher", stage);
+                    [sent("publish"), sent("send"), subscriber.mean_us("subscriber", "decode")]
+                }));
+            }
+            found.push(one);
+        }
+        judge(&found)
+    }
+}
+
+/// What was measured with one size: latencies, and in each repetition the mean T_appmid, 1/μ and T_midapp.
+#[derive(Debug, Default)]
+struct Found {
+    tally: Tally,
+    stages: Vec<[f64; 3]>,
+}
+
+impl Found {
+    /// The median of the repetitions, in µs.
+    fn stage(&self, at: usize) -> f64 {
+        median(&self.stages.iter().map(|stages| stages[at]).collect::<Vec<_>>())
+    }
+
+    /// What the planner says of a sample of this size: the mean of the queue's model, and the bound.
+    fn promised(&self, size: usize) -> Result<[f64; 2]> {
+        let time = |key, us: f64| {
+            text("topic", TOPIC, key, &format!("{:.3} us", if us.is_finite() { us.max(0.001) } else { 0.001 }))
+        };
+        let changes = [
+            text("topic", TOPIC, "size", &format!("{size} B")),
+            time("hand_in", self.stage(0)),
+            time("service", self.stage(1)),
+            time("hand_out", self.stage(2)),
+        ];
+        let of = |model| plan(CONTRACT, &changes, model).map(|plan| delay_us(&plan, TOPIC));
+        Ok([of(Model::Mm1)?, of(Model::Bound)?])
+    }
+}
+
+fn judge(found: &[Found]) -> Result<Findings> {
+    let mut findings = Findings { notes: notes(), ..Findings::default() };
+    let heads =
+        ["bytes", "T_appmid", "1/μ", "T_midapp", "model mm1", "measured mean", "largest", "bound", "bound / largest"];
+    let mut table = Table::new("Latency in µs: model, measured, bound", &heads);
+    let mut groups = Vec::new();
+    for (size, one) in SIZES.into_iter().zip(found) {
+        let [model, bound] = one.promised(size)?;
+        let factors = Factors::new().with("arm", "lan").with("payload_bytes", size).with("measured", super::CARRIER);
+        let cell = one.tally.cell(factors, false);
+        let figure = |of: fn(&Distribution) -> f64| cell.latency_us.as_ref().map_or(f64::NAN, of);
+        let (mean, max) = (figure(|d| d.mean), figure(|d| d.max));
+        let largest = median(&one.tally.each(|d| d.max));
+        table.row(size.to_string(), &[one.stage(0), one.stage(1), one.stage(2), model, mean, max, bound, bound / max]);
+        findings.checks.push(Check::at_most(format!("{size} bytes: lost"), one.tally.lost() as f64, 0.0));
+        findings.checks.push(Check::at_most(
+            format!("{size} bytes: the largest latency, median, µs (limit: the bound)"),
+            largest,
+            bound,
+        ));
+        findings.checks.push(Check::at_most(
+            format!("{size} bytes: the model's mean, µs (limit: the bound)"),
+            model,
+            bound,
+        ));
+        let bar =
+            |series: &str, value: f64, mark: Option<f64>| Bar { series: series.into(), value, deviation: 0.0, mark };
+        let measured = Bar { deviation: figure(|d| d.stdev), ..bar("measured", mean, None) };
+        let bound = bar("bound, and the largest", bound, Some(max).filter(|us| us.is_finite()));
+        groups.push(Group { label: format!("{size} B"), bars: vec![bar("model mm1", model, None), measured, bound] });
+        findings.cells.push(cell);
+    }
+    findings.tables.push(table);
+    findings.figure = Figure {
+        title: "Two hosts behind a switch: model, measured, bound".into(),
+        axis: "Latency in µs".into(),
+        logarithmic: true,
+        panels: vec![Panel { title: String::new(), groups }],
+    };
+    Ok(findings)
+}
+
+fn notes() -> Vec<String> {
+    vec![
+        format!("{HZ} Hz by tcp from one host to another, threads FIFO 30 as planned; 100 Mbit/s behind the switch; latency from publish to the receiving thread"),
+        "model: M/M/1 (V-22, V-33) with T_appmid, 1/μ and T_midapp as measured; it knows no threads that wake up, so what is above it is theirs".into(),
+        "bound: examples/velox-lan.toml with 200 µs of computing at either end; samples that a stall of the machine hit are apart (stalled)".into(),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stalls::{Stalls, Timed};
+
+    fn found(latency_us: u64) -> Vec<Found> {
+        let one = |_| {
+            let mut one = Found { stages: vec![[2.0, 10.0, 3.0]], ..Found::default() };
+            one.tally.add(3, &[Timed { from_ns: 0, ns: latency_us * 1000 }; 3], &Stalls::default());
+            one
+        };
+        SIZES.iter().map(one).collect()
+    }
+
+    #[test]
+    fn latencies_above_the_bound_fail_and_others_pass() {
+        let well = judge(&found(100)).unwrap();
+        assert!(well.checks.iter().all(|check| check.pass), "{:#?}", well.checks);
+        let late = judge(&found(5000)).unwrap();
+        assert_eq!(late.checks.iter().filter(|check| !check.pass).count(), SIZES.len(), "{:#?}", late.checks);
+    }
+
+    #[test]
+    fn nothing_measured_passes_no_bound() {
+        let nothing = judge(&SIZES.map(|_| Found::default())).unwrap();
+        assert!(nothing.checks.iter().filter(|check| check.name.contains("largest")).all(|check| !check.pass));
+    }
+}

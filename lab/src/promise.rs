@@ -1,0 +1,41 @@
+//! What the planner says of a contract, to be put beside what is measured.
+
+use crate::error::{Error, Result};
+use qos::contract::Contract;
+use qos::placement::Watch;
+use qos::plan::{FileChange, Model, Plan, make, rewrite};
+use std::time::{Duration, Instant};
+
+struct Clock(Instant);
+
+impl Watch for Clock {
+    fn elapsed(&mut self) -> Duration {
+        self.0.elapsed()
+    }
+}
+
+/// The plan of a contract with some changes, by a model.
+///
+/// # Errors
+/// [`Error::Failed`] for a contract that cannot be read or does not fit.
+pub fn plan(contract: &str, changes: &[FileChange], model: Model) -> Result<Plan> {
+    let wrong = |problem: String| Error::Failed(format!("the experiment's own contract: {problem}"));
+    let text = rewrite(contract, changes).map_err(wrong)?;
+    let contract = Contract::read(&text).map_err(|e| wrong(e.to_string()))?;
+    let plan = make(&contract, model, &mut Clock(Instant::now()));
+    match plan.refusals.first() {
+        Some(refusal) => Err(wrong(format!("{} needs {} and has {}", refusal.what, refusal.needs, refusal.has))),
+        None => Ok(plan),
+    }
+}
+
+/// What a plan says of the latest of a topic's channels, in µs: a bound or, by other models, a mean. Not a number: nothing.
+pub fn delay_us(plan: &Plan, topic: &str) -> f64 {
+    let of = plan.channels.iter().filter(|channel| channel.topic == topic);
+    of.filter_map(|channel| channel.bound_us.or(channel.mean_us)).fold(f64::NAN, f64::max)
+}
+
+/// A change of a value that is text in the contract.
+pub fn text(table: &str, name: &str, key: &str, value: &str) -> FileChange {
+    FileChange { table: table.into(), name: name.into(), key: key.into(), value: format!("\"{value}\"") }
+}
