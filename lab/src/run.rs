@@ -57,6 +57,8 @@ pub struct Options {
     pub quick: bool,
     /// Shape without meaning: the least samples and repetitions that fill a document, for tests.
     pub tiny: bool,
+    /// Policies and priorities of the ports of `rt-conference`, in place of its own.
+    pub profile: Option<PathBuf>,
     /// Seed of everything random. The same seed gives the same order of runs and the same send times.
     pub seed: u64,
 }

@@ -5,8 +5,10 @@
 //! clock (at 10 ms delay and 1000 frames a second: late by 12 µs in the middle, 20 µs at p99; SCHED_OTHER 3 ms at p99).
 //! Frames are never larger than the devices' MTU, as on a real link: TAP takes no super-packets.
 
+mod hosts;
 mod line;
 
+pub use hosts::{DEVICE, Hosts};
 pub use line::{Behaviour, Counts};
 
 use hdrhistogram::Histogram;

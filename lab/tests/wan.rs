@@ -4,42 +4,32 @@
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
 use thalweg_lab::part::Program;
-use thalweg_lab::topology::Namespace;
-use thalweg_lab::wan::{Behaviour, End, Passage, Wan};
-use thalweg_lab::{Lab, Options, Result, Stop};
+use thalweg_lab::wan::{Behaviour, DEVICE, Hosts, Passage};
+use thalweg_lab::{Lab, Options, Stop};
 
-const DEVICE: &str = "wan0";
 const DELAY: Duration = Duration::from_millis(20);
 
 struct World {
-    hosts: [Namespace; 2],
-    wan: Option<Wan>,
+    hosts: Hosts,
     _lab: Lab,
 }
 
-/// Two hosts, 10.98.0.1 and 10.98.0.2, or why there are none here.
+/// Two hosts, or why there are none here.
 fn world(test: &str, there: Behaviour, back: Behaviour) -> Option<World> {
-    let lab = Lab::open(Options::default(), Stop::default(), Program::this(&[]).unwrap(), |_| {}).unwrap();
-    let build = || -> Result<World> {
-        let hosts = [Namespace::new(&lab, "a")?, Namespace::new(&lab, "b")?];
-        let [a, b] = [0, 1].map(|n: usize| End { namespace: hosts[n].name().to_owned(), device: DEVICE.into() });
-        let wan = Wan::start(&a, &b, there, back, 7)?;
-        for (number, host) in hosts.iter().enumerate() {
-            host.ip(&["address", "add", &format!("10.98.0.{}/24", number + 1), "dev", DEVICE])?;
-            host.ip(&["link", "set", DEVICE, "address", &format!("02:00:00:00:00:0{}", number + 1), "up"])?;
-            // Known from the start: no question for an address is lost on the way.
-            let (other, hardware) = (format!("10.98.0.{}", 2 - number), format!("02:00:00:00:00:0{}", 2 - number));
-            host.ip(&["neighbor", "replace", &other, "lladdr", &hardware, "nud", "permanent", "dev", DEVICE])?;
-        }
-        Ok(World { hosts, wan: Some(wan), _lab: lab })
-    };
-    build().map_err(|why| println!("skipped: {test}: because {why}")).ok()
+    let options = Options { seed: 7, ..Options::default() };
+    let lab = Lab::open(options, Stop::default(), Program::this(&[]).unwrap(), |_| {}).unwrap();
+    let hosts = Hosts::new(&lab, there, back);
+    let hosts = hosts.map_err(|why| println!("skipped: {test}: because {why}")).ok()?;
+    Some(World { hosts, _lab: lab })
 }
 
 impl World {
     fn finish(&mut self) -> Vec<Passage> {
-        let passages = self.wan.take().unwrap().finish();
-        assert!(self.hosts.iter().all(|host| host.ip(&["link", "show", "dev", DEVICE]).is_err()), "a device is left");
+        let passages = self.hosts.end();
+        assert!(
+            [1, 2].iter().all(|n| self.hosts.host(*n).ip(&["link", "show", "dev", DEVICE]).is_err()),
+            "one is left"
+        );
         passages
     }
 }
@@ -48,10 +38,10 @@ impl World {
 fn a_delay_is_kept_in_both_directions() {
     let behaviour = Behaviour { delay: DELAY, ..Behaviour::default() };
     let Some(mut world) = world("a_delay_is_kept_in_both_directions", behaviour, behaviour) else { return };
-    let listener = world.hosts[1].within(|| TcpListener::bind("10.98.0.2:0").unwrap()).unwrap();
+    let listener = world.hosts.host(2).within(|| TcpListener::bind("10.98.0.2:0").unwrap()).unwrap();
     let address = listener.local_addr().unwrap();
     let began = Instant::now();
-    let connected = world.hosts[0].within(|| TcpStream::connect(address).unwrap()).unwrap();
+    let connected = world.hosts.host(1).within(|| TcpStream::connect(address).unwrap()).unwrap();
     // There and back once, at least; how much later is the machine's business.
     assert!(began.elapsed() >= DELAY * 2, "{:?}", began.elapsed());
     drop(connected);
@@ -68,8 +58,8 @@ fn losses_are_those_of_the_seed_and_counted() {
     let Some(mut world) = world("losses_are_those_of_the_seed_and_counted", lossy, Behaviour::default()) else {
         return;
     };
-    let receiver = world.hosts[1].within(|| UdpSocket::bind("10.98.0.2:0").unwrap()).unwrap();
-    let sender = world.hosts[0].within(|| UdpSocket::bind("10.98.0.1:0").unwrap()).unwrap();
+    let receiver = world.hosts.host(2).within(|| UdpSocket::bind("10.98.0.2:0").unwrap()).unwrap();
+    let sender = world.hosts.host(1).within(|| UdpSocket::bind("10.98.0.1:0").unwrap()).unwrap();
     receiver.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
     let mut came = 0;
     for number in 0..200_u32 {

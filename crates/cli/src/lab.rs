@@ -57,6 +57,9 @@ struct RunArguments {
     /// Also write NAME.json, NAME.svg and NAME.md into this folder
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
+    /// Policies and priorities of the ports of rt-conference, as TOML or a DDS XML profile (docs/qos.md)
+    #[arg(long, value_name = "FILE")]
+    profile: Option<PathBuf>,
     /// Seed of the order of runs and of send times
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -115,7 +118,8 @@ fn list(json: bool) -> Result {
 fn experiment(arguments: &RunArguments) -> Result {
     let experiment = lab::find(&arguments.name)?;
     let stop = lab::Stop::by(Stop::on_signals()?.flag());
-    let options = Options { quick: arguments.quick, tiny: arguments.tiny, seed: arguments.seed };
+    let RunArguments { quick, tiny, seed, .. } = *arguments;
+    let options = Options { quick, tiny, seed, profile: arguments.profile.clone() };
     let program = lab::part::Program::this(&[PART])?;
     let document = Lab::open(options, stop, program, tell)?.run(experiment)?;
     if let Some(folder) = &arguments.out {

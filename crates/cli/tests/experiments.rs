@@ -124,6 +124,16 @@ fn pushpull_proxy_measures_every_place_beside_bare_sockets() {
 }
 
 #[test]
+fn pushpull_places_reproduces_tables_1_and_2() {
+    let Some(document) = run("pushpull-places") else { return };
+    assert_eq!((cells_with(&document, "measured", "unicast"), cells_with(&document, "measured", "multicast")), (4, 3));
+    // What leaves a host is the same however little of it there is.
+    assert_eq!(passed(&document, "traffic for it").len(), 1);
+    let tables = document["tables"].as_array().unwrap();
+    assert!(tables.len() == 2 && tables.iter().all(|table| table["rows"].as_array().unwrap().len() == 7), "{tables:?}");
+}
+
+#[test]
 fn pushpull_sizes_are_measured_at_every_distance() {
     for (experiment, cells) in [("pushpull-1", 32), ("pushpull-2", 32), ("pushpull-3", 32), ("pushpull-4", 48)] {
         let Some(document) = run(experiment) else { return };
@@ -163,7 +173,28 @@ fn what_two_hosts_measure_stands_beside_its_bound() {
 fn a_conference_goes_on_after_an_outage() {
     let Some(document) = run("rt-conference") else { return };
     assert_eq!(passed(&document, "went on after the outage").len(), 5);
-    assert_eq!(cells_with(&document, "arm", "before"), 5);
+    for phase in ["before", "narrow", "outage", "after"] {
+        assert_eq!(cells_with(&document, "arm", phase), 5, "{phase}");
+    }
+}
+
+#[test]
+fn a_conference_takes_a_profile_and_says_what_is_wrong_with_it() {
+    let house = House::new();
+    let profile = std::env::temp_dir().join(format!("conference-{}.toml", std::process::id()));
+    std::fs::write(&profile, "[[port]]\ntopic = \"/*/chat\"\nclass = \"highest\"\n").unwrap();
+    let done = house.start(&format!("lab run rt-conference --tiny --profile {}", profile.display())).finish();
+    std::fs::remove_file(&profile).unwrap();
+    // Where there are no namespaces, that is said first.
+    assert!(done.code() == 3 || (done.code() == 2 && done.errors.contains("highest")), "{}", done.errors);
+}
+
+#[test]
+fn a_link_that_loses_delivers_whole_samples_and_pictures() {
+    let Some(document) = run("lossy-link") else { return };
+    assert_eq!((cells_with(&document, "arm", "silence"), cells_with(&document, "stream", "pictures")), (2, 1));
+    assert_eq!(passed(&document, "twice or out of order").len(), 2);
+    assert_eq!(document["tables"].as_array().unwrap().len(), 2);
 }
 
 #[test]

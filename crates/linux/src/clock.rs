@@ -1,6 +1,6 @@
 //! The monotonic clock, and which clock it is.
 
-use std::fs;
+use std::{fs, io};
 
 /// Nanoseconds of `CLOCK_MONOTONIC`. One vDSO call, no system call on x86-64 and arm64.
 #[inline]
@@ -19,6 +19,25 @@ pub fn wall_ns() -> u64 {
 pub fn process_cpu_ns() -> u64 {
     let t = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     (t.tv_sec as u64) * 1_000_000_000 + t.tv_nsec as u64
+}
+
+/// Processor time of another process so far, that of threads which have ended included, in nanoseconds.
+///
+/// # Errors
+/// There is no process of this number.
+#[allow(unsafe_code)]
+pub fn cpu_ns_of(process: u32) -> io::Result<u64> {
+    let (mut clock, mut time) = (0, libc::timespec { tv_sec: 0, tv_nsec: 0 });
+    // SAFETY: the C library writes one clock id to `clock`.
+    let answer = unsafe { libc::clock_getcpuclockid(process as libc::pid_t, &raw mut clock) };
+    if answer != 0 {
+        return Err(io::Error::from_raw_os_error(answer));
+    }
+    // SAFETY: the kernel writes one timespec to `time`.
+    if unsafe { libc::clock_gettime(clock, &raw mut time) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
 }
 
 /// Two processes with equal clock ids read the very same monotonic clock (offset exactly 0):
@@ -47,6 +66,19 @@ fn namespace(kind: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn processor_time_of_threads_that_ended_counts() {
+        let me = std::process::id();
+        let before = cpu_ns_of(me).unwrap();
+        let spin = || {
+            let until = process_cpu_ns() + 5_000_000;
+            while process_cpu_ns() < until {}
+        };
+        std::thread::spawn(spin).join().unwrap();
+        assert!(cpu_ns_of(me).unwrap() >= before + 5_000_000);
+        assert!(cpu_ns_of(u32::MAX >> 1).is_err());
+    }
 
     #[test]
     fn monotonic_never_steps_back_and_identity_is_stable() {

@@ -31,7 +31,8 @@ fn subscriber(
     place: Place,
 ) -> (Subscriber<Raw>, Receiver<SampleInfo>) {
     let (tell, told) = channel();
-    let reliability = if carrier == "udp" { qos::Reliability::BestEffort } else { qos::Reliability::Reliable };
+    let reliability =
+        if matches!(carrier, "udp" | "mcast") { qos::Reliability::BestEffort } else { qos::Reliability::Reliable };
     let qos = qos::Qos { scale: Scale::Every(every), place, reliability, ..qos::Qos::default() };
     let builder = node.subscriber::<Raw>("/numbers").named(name).qos(qos).carriers([carrier]);
     (
@@ -79,7 +80,8 @@ fn is_transparent(carrier: &str) {
     let realm = format!("relay-{carrier}");
     let gate = relay(&realm, RelayLimits::default());
     let (a, b) = (node(&realm, "a"), node(&realm, "b"));
-    let offered = if carrier == "udp" { qos::Reliability::BestEffort } else { qos::Reliability::Reliable };
+    let offered =
+        if matches!(carrier, "udp" | "mcast") { qos::Reliability::BestEffort } else { qos::Reliability::Reliable };
     let mut publisher = a.publisher::<Raw>("/numbers").named("/out").reliability(offered).open().unwrap();
     let (third, third_told) = subscriber(&b, "/third", carrier, 3, at_relay());
     let (tenth, tenth_told) = subscriber(&b, "/tenth", carrier, 10, at_relay());
@@ -114,6 +116,37 @@ fn is_transparent_over_shm() {
 #[test]
 fn is_transparent_over_udp() {
     is_transparent("udp");
+}
+#[test]
+fn is_transparent_over_mcast() {
+    is_transparent("mcast");
+}
+
+/// Smaller pictures and whole ones to groups of their own (Table 2): each subscriber gets its own, and equal ones share one.
+#[test]
+fn smaller_messages_have_a_group_of_their_own() {
+    let scalers = Scalers::default().with("/numbers", || Cut);
+    let a = Node::with_settings(Settings { scalers, ..settings("groups", "a") }).unwrap();
+    let b = node("groups", "b");
+    let mut publisher = a.publisher::<Raw>("/numbers").reliability(qos::Reliability::BestEffort).open().unwrap();
+    let open = |width: Option<u32>| {
+        let (tell, told) = channel();
+        let builder = b.subscriber::<Raw>("/numbers").reliability(qos::Reliability::BestEffort).carriers(["mcast"]);
+        let builder = if let Some(width) = width { builder.picture(width, 1) } else { builder };
+        let tell = move |sample: Sample<'_, Raw>| {
+            let _ = tell.send(sample.len());
+        };
+        (builder.callback(tell).unwrap(), told)
+    };
+    let all = [open(None), open(Some(10)), open(Some(20)), open(Some(10))];
+    assert!(all.iter().all(|(port, _)| port.wait_connected(1, LONG)));
+    for _ in 0..3 {
+        publisher.publish(&[7; 100]).unwrap();
+    }
+    for ((_, told), size) in all.iter().zip([100, 10, 20, 10]) {
+        let got: Vec<usize> = (0..3).map(|_| told.recv_timeout(LONG).unwrap()).collect();
+        assert_eq!(got, [size; 3]);
+    }
 }
 
 #[test]

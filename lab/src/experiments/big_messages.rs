@@ -10,7 +10,7 @@ use super::Experiment;
 use super::tally::Tally;
 use crate::error::{Error, Result};
 use crate::part::node::NodeSettings;
-use crate::part::stream::{Arrived, Connected, Order, Published, Settings};
+use crate::part::stream::{self, Arrived, Connected, Order, Published, Settings};
 use crate::part::{Part, Place};
 use crate::results::{Check, Factors, Figure, Findings, Group, Panel, median};
 use crate::run::Lab;
@@ -170,7 +170,7 @@ fn channel(
             size,
             hz,
             carriers: vec![carrier.into()],
-            best_effort: carrier != "tcp",
+            qos: stream::qos(carrier),
         };
         let mut part = Part::start(lab, Place::at(topology.host(host), &[]), role, &settings)?;
         part.hear::<Value>(lab, LONG)?;

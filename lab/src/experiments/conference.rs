@@ -1,14 +1,17 @@
 //! `rt-conference` (P-15, P-16): a distributed conference of three hosts. Each sends audio, the state of a game, video, a
 //! white-board and chat to the two others, each stream of its own class; each takes as much video as suits it. The third
-//! host's link fails for a while; then all streams must go on by themselves.
+//! host's link becomes narrow for a while, and only what matters most still comes whole; then it fails, and comes back, and all
+//! streams must go on by themselves. Which stream matters how much a profile may say otherwise (`lab run --profile`).
+
+mod judge;
 
 use super::Experiment;
 use super::tally::Tally;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::part::member::{Account, Order, Settings, Stream, Told};
 use crate::part::node::NodeSettings;
 use crate::part::{Part, Place};
-use crate::results::{Bar, Check, Factors, Figure, Findings, Group, Panel, median_ratio};
+use crate::results::Findings;
 use crate::run::{Lab, Options};
 use crate::stalls::{Monitor, Stalls};
 use crate::topology::Topology;
@@ -19,6 +22,7 @@ use serde_json::Value;
 use std::fmt::Write;
 use std::net::SocketAddr;
 use std::time::Duration;
+use thalweg::profile::Profile;
 
 /// The experiment.
 pub struct Conference;
@@ -29,6 +33,8 @@ const HOSTS: u8 = 3;
 const CUT: u8 = 3;
 /// Of every link.
 const RATE: u64 = 20_000_000;
+/// Of the third host's link while it is narrow: three quarters of what it wants.
+const NARROW: u64 = 2_000_000;
 /// All streams go on within this time after the link is back: TCP waits longer and longer between its attempts.
 const SOON: Duration = Duration::from_secs(10);
 
@@ -63,21 +69,27 @@ impl Experiment for Conference {
 
     fn run(&self, lab: &Lab) -> Result<Findings> {
         let topology = Topology::switch(lab, HOSTS)?;
+        if let Some(file) = &lab.options.profile {
+            Profile::read(file).map_err(|wrong| Error::Usage(wrong.to_string()))?;
+        }
         let wire = Wire { rate: RATE, limit: 1000, queue: Queue::Classes };
         (1..=HOSTS).try_for_each(|host| wire.install(topology.middle()?, &Topology::leads_to(host)))?;
         let mut members = Members::start(lab, &topology)?;
-        let Phases { before, outage, after } = phases(&lab.options);
-        let mut phases = [Heard::new("before"), Heard::new("outage"), Heard::new("after")];
+        let Phases { before, narrow, outage, after } = phases(&lab.options);
+        let mut phases = ["before", "narrow", "outage", "after"].map(Heard::new);
         members.slices(lab, before, &mut phases[0])?;
         let port = Topology::leads_to(CUT);
+        Wire { rate: NARROW, limit: 100, ..wire }.install(topology.middle()?, &port)?;
+        members.slices(lab, narrow, &mut phases[1])?;
+        wire.install(topology.middle()?, &port)?;
         topology.middle()?.ip(&["link", "set", &port, "down"])?;
-        members.slices(lab, outage, &mut phases[1])?;
+        members.slices(lab, outage, &mut phases[2])?;
         topology.middle()?.ip(&["link", "set", &port, "up"])?;
         let back_ns = monotonic_ns();
-        members.slices(lab, after, &mut phases[2])?;
+        members.slices(lab, after, &mut phases[3])?;
         let resumed = members.resumed(lab, back_ns)?;
         let queues = topology.middle()?.tc(&["-s", "qdisc", "show", "dev", &port])?;
-        let mut findings = judge(&phases, &resumed);
+        let mut findings = judge::judge(&phases, &resumed);
         findings.queues = queues.lines().map(str::to_owned).collect();
         Ok(findings)
     }
@@ -86,15 +98,16 @@ impl Experiment for Conference {
 /// Slices of each phase.
 struct Phases {
     before: u32,
+    narrow: u32,
     outage: u32,
     after: u32,
 }
 
 fn phases(options: &Options) -> Phases {
     match () {
-        () if options.tiny => Phases { before: 1, outage: 1, after: 1 },
-        () if options.quick => Phases { before: 8, outage: 3, after: 10 },
-        () => Phases { before: 60, outage: 10, after: 60 },
+        () if options.tiny => Phases { before: 1, narrow: 1, outage: 1, after: 1 },
+        () if options.quick => Phases { before: 5, narrow: 5, outage: 3, after: 7 },
+        () => Phases { before: 30, narrow: 30, outage: 10, after: 30 },
     }
 }
 
@@ -105,7 +118,7 @@ struct Members {
     hears: Vec<Vec<(u8, usize)>>,
 }
 
-/// What arrived in one phase: a tally of each kind, and its rate in percent of what is wanted, slice by slice, at [`CUT`].
+/// What arrived at [`CUT`] in one phase: a tally of each kind, and its rate in percent of what is wanted, slice by slice.
 struct Heard {
     name: &'static str,
     tallies: [Tally; 5],
@@ -120,7 +133,15 @@ impl Heard {
 
 fn stream(host: u8, kind: &Kind, every: u32) -> Stream {
     let Kind { name, size, hz, class, carrier } = *kind;
-    Stream { topic: format!("/h{host}/{name}"), size, hz, class, every, carrier: carrier.into() }
+    Stream {
+        topic: format!("/h{host}/{name}"),
+        size,
+        hz,
+        class,
+        every,
+        place: qos::Place::Publisher,
+        carrier: carrier.into(),
+    }
 }
 
 /// Every so many-th sample of a kind is taken at a host.
@@ -140,6 +161,7 @@ impl Members {
             let settings = Settings {
                 node: NodeSettings::at(lab, &format!("h{me}"), "conference", listen(me), &all)?,
                 publishes: KINDS.iter().map(|kind| stream(me, kind, 1)).collect(),
+                profile: lab.options.profile.clone(),
                 subscribes: heard.iter().map(|(host, kind)| stream(*host, &KINDS[*kind], every(me, *kind))).collect(),
             };
             parts.push(Part::start(lab, Place::at(topology.host(me), &[]), "member", &settings)?);
@@ -148,7 +170,7 @@ impl Members {
         parts.iter_mut().try_for_each(|part| part.hear::<Value>(lab, LONG).map(drop))?;
         let order = Order::Connected { count: usize::from(HOSTS) - 1 };
         parts.iter_mut().try_for_each(|part| part.ask::<Value>(lab, &order, LONG).map(drop))?;
-        parts.iter_mut().try_for_each(|part| part.ask::<Value>(lab, &Order::Start, LONG).map(drop))?;
+        parts.iter_mut().try_for_each(|part| part.ask::<Value>(lab, &Order::Start { topic: None }, LONG).map(drop))?;
         Ok(Self { parts, hears })
     }
 
@@ -174,20 +196,17 @@ impl Members {
         self.parts.iter_mut().map(|part| part.ask(lab, &Order::Arrived, LONG)).collect()
     }
 
-    /// Adds a slice; gives the rates at the host whose link fails, in percent of what is wanted.
+    /// Adds a slice of the host whose link fails; gives its rates, in percent of what is wanted.
     fn add(&self, told: &[Told], seconds: f64, stalls: &Stalls, heard: &mut Heard) -> [f64; 5] {
         let mut rates = [0.0; 5];
+        let host = usize::from(CUT) - 1;
         for (kind, (wanted, tally)) in KINDS.iter().zip(&mut heard.tallies).enumerate() {
             let mut samples = Vec::new();
-            for ((me, hears), told) in (1..=HOSTS).zip(&self.hears).zip(told) {
-                let of_kind = hears.iter().zip(&told.streams).filter(|((_, found), _)| *found == kind);
-                for (_, Account { count, samples: found, .. }) in of_kind {
-                    samples.extend_from_slice(found);
-                    if me == CUT {
-                        let most = seconds * wanted.hz * f64::from(HOSTS - 1) / f64::from(every(me, kind));
-                        rates[kind] += *count as f64 / most * 100.0;
-                    }
-                }
+            let of_kind = self.hears[host].iter().zip(&told[host].streams).filter(|((_, found), _)| *found == kind);
+            for (_, Account { count, samples: found, .. }) in of_kind {
+                samples.extend_from_slice(found);
+                let most = seconds * wanted.hz * f64::from(HOSTS - 1) / f64::from(every(CUT, kind));
+                rates[kind] += *count as f64 / most * 100.0;
             }
             tally.add(samples.len() as u64, &samples, stalls);
         }
@@ -222,60 +241,4 @@ fn row(label: &str, rates: &[f64; 5]) -> String {
         let _ = write!(text, "  {} {rate:3.0} %", kind.name);
     }
     text
-}
-
-fn judge(phases: &[Heard; 3], resumed: &[f64; 5]) -> Findings {
-    let mut findings = Findings { notes: notes(), ..Findings::default() };
-    for heard in phases {
-        for (kind, tally) in KINDS.iter().zip(&heard.tallies) {
-            let factors =
-                Factors::new().with("arm", heard.name).with("stream", kind.name).with("class", kind.class.to_string());
-            let factors = factors.with("measured", kind.carrier).with("payload_bytes", kind.size);
-            findings.cells.push(tally.cell(factors, false));
-        }
-    }
-    for (kind, share) in KINDS.iter().zip(resumed) {
-        let name = format!("{}: share of the streams that went on after the outage", kind.name);
-        findings.checks.push(Check::at_least(name, *share, 1.0));
-    }
-    let [audio, game, video, ..] = &phases[0].tallies;
-    for (name, tally) in [("audio", audio), ("game", game)] {
-        let ratio = median_ratio(&tally.pairs(video, |d| d.p99));
-        findings.checks.push(Check::at_most(
-            format!("{name} before video: p99 of {name} / p99 of video, median of slices"),
-            ratio,
-            1.0,
-        ));
-    }
-    let bar = |kind: &Kind, rate: f64| Bar { series: kind.name.into(), value: rate, ..Bar::default() };
-    let group = |heard: &Heard, n: usize, rates: &[f64; 5]| Group {
-        label: format!("{} {}", heard.name, n + 1),
-        bars: KINDS.iter().zip(rates).map(|(kind, rate)| bar(kind, *rate)).collect(),
-    };
-    let groups =
-        |heard: &Heard| heard.rates.iter().enumerate().map(|(n, rates)| group(heard, n, rates)).collect::<Vec<_>>();
-    let panel = |heard| Panel { title: String::new(), groups: groups(heard) };
-    findings.figure = Figure {
-        title: format!("What host {CUT} receives, second by second: its link fails and comes back"),
-        axis: "Share of the samples wanted, in %".into(),
-        logarithmic: false,
-        panels: phases.iter().map(panel).collect(),
-    };
-    findings
-}
-
-fn notes() -> Vec<String> {
-    let kinds = KINDS.iter().map(|kind| {
-        format!("{}: {} B at {} Hz, class {}, {}", kind.name, kind.size, kind.hz, kind.class, kind.carrier)
-    });
-    let mut notes: Vec<String> = kinds.collect();
-    notes.extend([
-        format!(
-            "Each of {HOSTS} hosts sends all five and takes those of the two others; of video they take every 1st, 2nd and 5th \
-             picture. Links have {} Mbit/s, classes by DSCP out of the switch.",
-            RATE / 1_000_000
-        ),
-        "outage: the switch's port to the third host is down. Cells count what arrived: what was sent meanwhile is nobody's loss.".into(),
-    ]);
-    notes
 }

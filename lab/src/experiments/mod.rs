@@ -4,9 +4,11 @@ mod big_messages;
 mod conference;
 mod cpu_contention;
 mod isolation;
+mod lossy;
 mod pull_beside;
 mod pushpull;
 mod tally;
+mod turns;
 mod velox;
 mod yarp;
 
@@ -36,6 +38,7 @@ pub fn experiments() -> &'static [&'static dyn Experiment] {
         &isolation::Isolation,
         &big_messages::BigMessages,
         &pushpull::PushPullProxy,
+        &pushpull::PushPullPlaces,
         &pushpull::PushPullSizes(1),
         &pushpull::PushPullSizes(2),
         &pushpull::PushPullSizes(3),
@@ -47,6 +50,7 @@ pub fn experiments() -> &'static [&'static dyn Experiment] {
         &velox::VeloxSubscribers,
         &conference::Conference,
         &pull_beside::PullBeside,
+        &lossy::LossyLink,
     ]
 }
 

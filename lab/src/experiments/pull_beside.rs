@@ -9,7 +9,7 @@ use super::tally::Tally;
 use crate::error::{Error, Result};
 use crate::part::node::NodeSettings;
 use crate::part::pull::{self, Pulled};
-use crate::part::stream::{Arrived, Connected, Order, Published, Settings};
+use crate::part::stream::{self, Arrived, Connected, Order, Published, Settings};
 use crate::part::{Part, Place};
 use crate::results::{Check, Distribution, Factors, Figure, Findings, Group, Panel, median_ratio};
 use crate::run::Lab;
@@ -95,7 +95,7 @@ impl House {
                 size: PAYLOAD,
                 hz: HZ,
                 carriers: vec![carrier.into()],
-                best_effort: carrier != "tcp",
+                qos: stream::qos(carrier),
             };
             let mut part = Part::start(lab, Place::at(topology.host(host), &[]), role, &settings)?;
             part.hear::<Value>(lab, LONG)?;

@@ -38,6 +38,11 @@ impl Tally {
         }
     }
 
+    /// Samples that were to arrive.
+    pub fn sent(&self) -> u64 {
+        self.sent
+    }
+
     /// Samples that did not arrive.
     pub fn lost(&self) -> u64 {
         self.sent.saturating_sub(self.received)

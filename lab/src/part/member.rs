@@ -5,15 +5,19 @@ use super::node::NodeSettings;
 use super::stages::Measured;
 use crate::error::{Error, Result};
 use crate::stalls::Timed;
-use qos::priority::Changes;
-use qos::{Class, Reliability};
+use qos::priority::{Changes, PrioritySettings};
+use qos::{Class, Place, Qos, Reliability};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use thalweg::codec::Raw;
+use thalweg::control::Direction;
+use thalweg::port::ChannelReport;
+use thalweg::profile::Profile;
 use thalweg::{Node, Publisher, Sample, Subscriber};
 
 /// What it is given.
@@ -25,6 +29,8 @@ pub struct Settings {
     pub publishes: Vec<Stream>,
     /// What it subscribes to.
     pub subscribes: Vec<Stream>,
+    /// A file of policies and priorities that hold against those of the streams.
+    pub profile: Option<PathBuf>,
 }
 
 /// One stream.
@@ -40,6 +46,8 @@ pub struct Stream {
     pub class: Class,
     /// Only every so many-th sample (subscriber).
     pub every: u32,
+    /// Where the others are left out (subscriber).
+    pub place: Place,
     /// Its carrier.
     pub carrier: String,
 }
@@ -48,7 +56,8 @@ pub struct Stream {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "lowercase")]
 pub enum Order {
-    /// Waits until every stream it publishes has so many subscribers: `{}`.
+    /// Waits until every stream it publishes has so many subscribers, and every one it subscribes to comes from where it is
+    /// to be scaled: `{}`.
     Connected {
         /// How many.
         count: usize,
@@ -58,9 +67,12 @@ pub enum Order {
         /// Such as `sched=fifo:30`.
         changes: Changes,
     },
-    /// Publishes every stream, until [`Order::Stop`]: `{}`.
-    Start,
-    /// Publishes no more: [`Told`].
+    /// Publishes until [`Order::Stop`], besides what it publishes already: `{}`.
+    Start {
+        /// The stream of this topic; `None`: every stream.
+        topic: Option<String>,
+    },
+    /// Publishes no more: [`Told`], in the order in which it was started.
     Stop,
     /// What arrived since the last time: [`Told`].
     Arrived,
@@ -89,6 +101,16 @@ pub struct Account {
     pub latest_ns: u64,
 }
 
+impl Settings {
+    /// What the profile says of a port.
+    fn profiled(&self, name: &str, topic: &str, end: Direction, qos: &mut Qos) -> Result<PrioritySettings> {
+        let profile = self.profile.as_deref().map(Profile::read).transpose();
+        let profile = profile.map_err(|wrong| Error::Usage(wrong.to_string()))?.unwrap_or_default();
+        profile.policies(name, topic, end, qos);
+        Ok(profile.settings(name, topic, end))
+    }
+}
+
 /// Nothing that works takes this long.
 const LONG: Duration = Duration::from_secs(30);
 /// Latencies that are kept of a stream; memory for them is taken before.
@@ -109,9 +131,14 @@ pub(super) fn member(mut orders: Orders) -> Result {
     while let Some(order) = orders.wait::<Order>()? {
         match order {
             Order::Connected { count } => {
-                let all = || ports.iter().all(|port| hold(port).connected() >= count);
+                let placed =
+                    || settings.subscribes.iter().zip(&subscribers).all(|(stream, port)| is_placed(stream, port));
+                let all = || ports.iter().all(|port| hold(port).connected() >= count) && placed();
                 if !node.wait_until(LONG, all) {
-                    return Err(Error::Failed(format!("not {count} subscribers of every stream within {LONG:?}")));
+                    let found: Vec<_> = subscribers.iter().flat_map(Subscriber::channels).collect();
+                    return Err(Error::Failed(format!(
+                        "not {count} subscribers of every stream within {LONG:?}, or not from where they are scaled: {found:?}"
+                    )));
                 }
                 orders.say(&json!({}))?;
             }
@@ -121,9 +148,11 @@ pub(super) fn member(mut orders: Orders) -> Result {
                 port.map(|port| node.set_priority(&port, &port, &changes)).transpose()?;
                 orders.say(&json!({}))?;
             }
-            Order::Start => {
+            Order::Start { topic } => {
+                let wanted = |stream: &Stream| topic.as_ref().is_none_or(|topic| *topic == stream.topic);
+                let wanted = ports.iter().zip(&settings.publishes).filter(|(_, stream)| wanted(stream));
                 let start = |(port, stream): (&Arc<_>, &Stream)| Running::start(Arc::clone(port), stream.clone());
-                running = ports.iter().zip(&settings.publishes).map(start).collect::<Result<_>>()?;
+                running.extend(wanted.map(start).collect::<Result<Vec<_>>>()?);
                 orders.say(&json!({}))?;
             }
             Order::Stop => {
@@ -150,25 +179,37 @@ fn take(account: &Shared) -> Account {
     std::mem::replace(&mut *account, empty)
 }
 
+/// There is one channel, and its proxy is where it is wanted: a relay that was found late is moved to.
+fn is_placed(stream: &Stream, port: &Subscriber<Raw>) -> bool {
+    let proxied = |channel: &ChannelReport| match &channel.proxied {
+        Some(proxied) => proxied.place == stream.place,
+        None => stream.every == 1,
+    };
+    matches!(&port.channels()[..], [channel] if proxied(channel))
+}
+
 fn most(stream: &Stream) -> u32 {
     u32::try_from(stream.size.max(1 << 12)).unwrap_or(u32::MAX)
 }
 
 fn publisher(node: &Node, settings: &Settings, stream: &Stream) -> Result<Publisher<Raw>> {
     let name = format!("/{}{}", settings.node.name, stream.topic);
-    let builder = node.publisher::<Raw>(&stream.topic).named(name).class(stream.class);
-    Ok(builder.max_message(most(stream)).open()?)
+    let mut qos = Qos { class: stream.class, max_message: most(stream), ..Qos::default() };
+    let priority = settings.profiled(&name, &stream.topic, Direction::Publisher, &mut qos)?;
+    Ok(node.publisher::<Raw>(&stream.topic).named(name).qos(qos).priority(priority).open()?)
 }
 
 fn subscriber(node: &Node, settings: &Settings, stream: &Stream, account: &Shared) -> Result<Subscriber<Raw>> {
     hold(account).samples.reserve(MOST);
     let note = account.clone();
     let name = format!("/{}/in{}", settings.node.name, stream.topic);
-    let builder =
-        node.subscriber::<Raw>(&stream.topic).named(name).every(stream.every).carriers([stream.carrier.clone()]);
+    let mut qos = Qos { max_message: most(stream), ..Qos::default() };
     // Streams are repeated until they are whole; datagrams need not be.
-    let reliability = if stream.carrier == "udp" { Reliability::BestEffort } else { Reliability::Reliable };
-    Ok(builder.reliability(reliability).max_message(most(stream)).callback(move |sample| hold(&note).note(&sample))?)
+    qos.reliability = if stream.carrier == "tcp" { Reliability::Reliable } else { Reliability::BestEffort };
+    let priority = settings.profiled(&name, &stream.topic, Direction::Subscriber, &mut qos)?;
+    let builder = node.subscriber::<Raw>(&stream.topic).named(name).qos(qos).priority(priority);
+    let builder = builder.every(stream.every).proxy(stream.place.clone()).carriers([stream.carrier.clone()]);
+    Ok(builder.callback(move |sample| hold(&note).note(&sample))?)
 }
 
 impl Account {

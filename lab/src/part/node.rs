@@ -1,10 +1,11 @@
 //! The node of a part: where it listens, whom it knows, and its priorities.
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::run::Lab;
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 use thalweg::{DiscoverySource, Node, RelayLimits, Settings};
 
 /// Settings of a part's node.
@@ -21,7 +22,13 @@ pub struct NodeSettings {
     pub addresses: Option<PathBuf>,
     /// Hosts proxies for others.
     pub relay: bool,
+    /// A node that must be known before it has ports: a proxy that is asked for before its relay is known begins at the
+    /// publisher, and is moved only when samples flow.
+    pub after: Option<String>,
 }
+
+/// Nothing that works takes this long.
+const LONG: Duration = Duration::from_secs(30);
 
 impl NodeSettings {
     /// A node of this name that sees the nodes of its own host.
@@ -40,11 +47,22 @@ impl NodeSettings {
         Ok(Self { listen: vec![listen], addresses: Some(file), ..Self::local(name, realm) })
     }
 
+    /// It has no ports before it knows the node of this name.
+    pub fn after(self, other: &str) -> Self {
+        Self { after: Some(other.to_owned()), ..self }
+    }
+
     /// Opens it.
     pub(crate) fn open(&self) -> Result<Node> {
         let discovery = self.addresses.clone().map_or(DiscoverySource::Automatic, DiscoverySource::Static);
         let (name, realm, listen) = (self.name.clone(), self.realm.clone(), self.listen.clone());
         let relay = self.relay.then(RelayLimits::default);
-        Ok(Node::with_settings(Settings { name, realm, listen, discovery, relay, ..Settings::default() })?)
+        let node = Node::with_settings(Settings { name, realm, listen, discovery, relay, ..Settings::default() })?;
+        match &self.after {
+            Some(other) if !node.wait_until(LONG, || node.nodes().iter().any(|known| known.name == *other)) => {
+                Err(Error::Failed(format!("{} did not hear of {other} within {LONG:?}", self.name)))
+            }
+            _ => Ok(node),
+        }
     }
 }

@@ -125,15 +125,22 @@ impl Part {
     /// [`Error::Failed`] when they do not come, are not of this type, or the part ended; what it said is passed on.
     /// [`Error::Stopped`].
     pub fn hear<T: DeserializeOwned>(&mut self, lab: &Lab, time: Duration) -> Result<T> {
+        let said = self.listen(lab, time)?;
+        said.ok_or_else(|| Error::Failed(format!("{} did not answer within {} ms", self.role, time.as_millis())))
+    }
+
+    /// As [`Part::hear`]; `None`: it has said nothing yet.
+    ///
+    /// # Errors
+    /// As there, but for that.
+    pub fn listen<T: DeserializeOwned>(&mut self, lab: &Lab, time: Duration) -> Result<Option<T>> {
         let until = Instant::now() + time;
         loop {
             lab.stop.check()?;
             match self.lines.recv_timeout(LOOK.min(until.saturating_duration_since(Instant::now()))) {
-                Ok(said) => return self.understand(said),
+                Ok(said) => return self.understand(said).map(Some),
                 Err(RecvTimeoutError::Disconnected) => return Err(self.ended()),
-                Err(RecvTimeoutError::Timeout) if Instant::now() >= until => {
-                    return Err(Error::Failed(format!("{} did not answer within {} ms", self.role, time.as_millis())));
-                }
+                Err(RecvTimeoutError::Timeout) if Instant::now() >= until => return Ok(None),
                 Err(RecvTimeoutError::Timeout) => {}
             }
         }
@@ -153,18 +160,12 @@ impl Part {
         self.child.id()
     }
 
-    /// Processor time that its threads have used so far, in nanoseconds.
+    /// Processor time that it has used so far, in nanoseconds.
     ///
     /// # Errors
     /// It is no longer there.
     pub fn processor_ns(&self) -> Result<u64> {
-        let mut all = 0;
-        for thread in std::fs::read_dir(format!("/proc/{}/task", self.child.id()))?.flatten() {
-            // A thread that ended meanwhile has no file any more.
-            let shown = std::fs::read_to_string(thread.path().join("schedstat")).unwrap_or_default();
-            all += shown.split_whitespace().next().and_then(|ns| ns.parse::<u64>().ok()).unwrap_or(0);
-        }
-        Ok(all)
+        Ok(linux::clock::cpu_ns_of(self.child.id())?)
     }
 
     fn understand<T: DeserializeOwned>(&self, said: Value) -> Result<T> {

@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::stalls::Timed;
 use linux::clock::monotonic_ns;
 use qos::priority::Changes;
-use qos::{Queue, Reliability};
+use qos::{Qos, Queue, Reliability};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -32,8 +32,14 @@ pub struct Settings {
     pub hz: f64,
     /// Carriers that may be used, best first; none: any.
     pub carriers: Vec<String>,
-    /// Samples may be lost (subscriber).
-    pub best_effort: bool,
+    /// Policies of both ports: what the publisher offers is what the subscriber asks for, but for its reliability.
+    pub qos: Qos,
+}
+
+/// Policies for a carrier: streams lose nothing, and datagrams may.
+pub fn qos(carrier: &str) -> Qos {
+    let reliability = if carrier == "tcp" { Reliability::Reliable } else { Reliability::BestEffort };
+    Qos { reliability, ..Qos::default() }
 }
 
 /// What both roles do when told; each is answered.
@@ -118,9 +124,11 @@ const ROOM_US: u64 = 20_000_000;
 pub(super) fn publisher(mut orders: Orders) -> Result {
     let settings: Settings = orders.settings()?;
     let node = settings.node.open()?;
-    let queue = if settings.hz > 0.0 { Queue::default() } else { Queue::Block { limit: 1, up_to_us: ROOM_US } };
-    let builder = node.publisher::<Raw>(&settings.topic).named(&settings.name).queue(queue);
-    let port = Arc::new(Mutex::new(builder.max_message(most(settings.size)).open()?));
+    let patient = Queue::Block { limit: 1, up_to_us: ROOM_US };
+    let queue = if settings.hz > 0.0 { settings.qos.queue } else { patient };
+    let builder = node.publisher::<Raw>(&settings.topic).named(&settings.name).qos(settings.qos.clone());
+    let builder = builder.reliability(Reliability::Reliable).queue(queue).max_message(most(settings.size));
+    let port = Arc::new(Mutex::new(builder.open()?));
     let mut running: Option<Running> = None;
     orders.say(&json!({"node": node.id()}))?;
     while let Some(order) = orders.wait::<Order>()? {
@@ -247,8 +255,7 @@ fn open(
     settings: &Settings,
     note: impl FnMut(Sample<'_, Raw>) + Send + 'static,
 ) -> Result<Subscriber<Raw>> {
-    let reliability = if settings.best_effort { Reliability::BestEffort } else { Reliability::Reliable };
-    let builder = node.subscriber::<Raw>(&settings.topic).named(&settings.name).reliability(reliability);
+    let builder = node.subscriber::<Raw>(&settings.topic).named(&settings.name).qos(settings.qos.clone());
     let builder = builder.max_message(most(settings.size));
     let builder = if settings.carriers.is_empty() { builder } else { builder.carriers(settings.carriers.clone()) };
     Ok(builder.callback(note)?)
@@ -260,7 +267,8 @@ impl Arrived {
         self.count += 1;
         self.again += u64::from(info.seq <= self.last);
         self.last = self.last.max(info.seq);
-        let whole = sample.len() == size && sample.first() == sample.last();
+        // A byte of every kilobyte: no fragment may be missing, or another sample's.
+        let whole = sample.len() == size && sample.chunks(1 << 10).all(|part| part.last() == sample.first());
         self.damaged += u64::from(!whole);
         if self.samples.len() < self.samples.capacity() {
             self.samples.push(Timed { from_ns: info.source_ns, ns: info.received_ns.saturating_sub(info.source_ns) });

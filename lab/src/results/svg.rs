@@ -20,7 +20,7 @@ const WIDTH: f64 = 1180.0;
 /// Draws it.
 pub fn draw(figure: &Figure) -> String {
     let series = series(figure);
-    let axis = Axis::of(figure);
+    let axis = Axis::of(&figure.panels, figure.logarithmic);
     let places = places(figure);
     let right = places.iter().zip(&figure.panels).map(|((x, _), panel)| x + width(panel)).fold(480.0, f64::max) + 16.0;
     let bottom = places.iter().map(|(_, y)| *y).fold(TOP, f64::max) + PANEL_HEIGHT + BELOW_PANEL + 26.0;
@@ -31,7 +31,9 @@ pub fn draw(figure: &Figure) -> String {
     text(&mut svg, [16.0, 24.0], "start", "font-size=\"16\"", &figure.title);
     legend(&mut svg, &series);
     for (panel, place) in figure.panels.iter().zip(&places) {
-        draw_panel(&mut svg, panel, *place, &axis, &series);
+        let own = Axis::of(std::slice::from_ref(panel), figure.logarithmic);
+        let seen = figure.logarithmic || highest(std::slice::from_ref(panel)) * 10.0 >= axis.high;
+        draw_panel(&mut svg, panel, *place, if seen { &axis } else { &own }, &series);
     }
     text(&mut svg, [16.0, bottom - 10.0], "start", "fill=\"#555\"", &explanation(figure));
     svg.push_str("</svg>\n");
@@ -40,7 +42,7 @@ pub fn draw(figure: &Figure) -> String {
 
 fn series(figure: &Figure) -> Vec<&str> {
     let mut all = Vec::new();
-    for bar in bars(figure) {
+    for bar in bars(&figure.panels) {
         if !all.contains(&bar.series.as_str()) {
             all.push(bar.series.as_str());
         }
@@ -48,17 +50,21 @@ fn series(figure: &Figure) -> Vec<&str> {
     all
 }
 
-fn bars(figure: &Figure) -> impl Iterator<Item = &Bar> {
-    figure.panels.iter().flat_map(|panel| &panel.groups).flat_map(|group| &group.bars)
+fn bars(panels: &[Panel]) -> impl Iterator<Item = &Bar> {
+    panels.iter().flat_map(|panel| &panel.groups).flat_map(|group| &group.bars)
+}
+
+fn highest(panels: &[Panel]) -> f64 {
+    bars(panels).map(|bar| (bar.value + bar.deviation).max(bar.mark.unwrap_or(0.0))).fold(0.0, f64::max)
 }
 
 fn explanation(figure: &Figure) -> String {
-    let mark = if bars(figure).any(|bar| bar.mark.is_some()) { "; diamond: 99th percentile" } else { "" };
+    let mark = if bars(&figure.panels).any(|bar| bar.mark.is_some()) { "; diamond: 99th percentile" } else { "" };
     let scale = if figure.logarithmic { "; logarithmic scale" } else { "" };
-    // Without deviations, bars are medians: what there is to say of a middle by itself.
-    let plain = bars(figure).all(|bar| bar.deviation == 0.0);
-    let bar = if plain { "median" } else { "mean; line: one standard deviation to either side" };
-    format!("{}. Bar: {bar}{mark}{scale}.", figure.axis)
+    // Without deviations, the axis says all that there is to say.
+    let plain = bars(&figure.panels).all(|bar| bar.deviation == 0.0);
+    let bar = if plain { "" } else { ". Bar: mean; line: one standard deviation to either side" };
+    format!("{}{bar}{mark}{scale}.", figure.axis)
 }
 
 fn legend(svg: &mut String, series: &[&str]) {
@@ -94,7 +100,7 @@ fn places(figure: &Figure) -> Vec<(f64, f64)> {
     figure.panels.iter().map(place).collect()
 }
 
-/// What heights mean: one axis for all panels.
+/// What heights mean: one axis for all panels but those that would hardly be seen.
 struct Axis {
     logarithmic: bool,
     low: f64,
@@ -102,10 +108,10 @@ struct Axis {
 }
 
 impl Axis {
-    fn of(figure: &Figure) -> Self {
-        let high = bars(figure).map(|bar| (bar.value + bar.deviation).max(bar.mark.unwrap_or(0.0))).fold(0.0, f64::max);
-        let low = bars(figure).map(|bar| bar.value).filter(|value| *value > 0.0).fold(f64::INFINITY, f64::min);
-        if !figure.logarithmic || !low.is_finite() || high <= 0.0 {
+    fn of(panels: &[Panel], logarithmic: bool) -> Self {
+        let high = highest(panels);
+        let low = bars(panels).map(|bar| bar.value).filter(|value| *value > 0.0).fold(f64::INFINITY, f64::min);
+        if !logarithmic || !low.is_finite() || high <= 0.0 {
             let step = step(high.max(1.0));
             return Self { logarithmic: false, low: 0.0, high: step * (high.max(1.0) / step).ceil() };
         }
@@ -172,21 +178,26 @@ fn draw_bar(svg: &mut String, bar: &Bar, x: f64, bottom: f64, axis: &Axis, serie
     let at = |value| bottom - axis.height(value) * PANEL_HEIGHT;
     let index = series.iter().position(|name| *name == bar.series).unwrap_or(0);
     let (top, middle, colour) = (at(bar.value), x + BAR / 2.0, COLOURS[index % COLOURS.len()]);
+    let deviation = match bar.deviation > 0.0 {
+        true => format!(", standard deviation {}", number(bar.deviation)),
+        false => String::new(),
+    };
     let p99 = bar.mark.map(|mark| format!(", 99th percentile {}", number(mark))).unwrap_or_default();
     let _ = writeln!(
         svg,
-        "<rect x=\"{:.1}\" y=\"{top:.1}\" width=\"{:.1}\" height=\"{:.1}\" fill=\"{colour}\"><title>{}: mean {}, standard deviation {}{p99}</title></rect>",
+        "<rect x=\"{:.1}\" y=\"{top:.1}\" width=\"{:.1}\" height=\"{:.1}\" fill=\"{colour}\"><title>{}: {}{deviation}{p99}</title></rect>",
         x + 1.5,
         BAR - 3.0,
         bottom - top,
         escaped(&bar.series),
         number(bar.value),
-        number(bar.deviation),
     );
-    let (high, low) = (at(bar.value + bar.deviation), at(bar.value - bar.deviation));
-    line(svg, [middle, high, middle, low], "#222");
-    for end in [high, low] {
-        line(svg, [middle - 4.0, end, middle + 4.0, end], "#222");
+    if bar.deviation > 0.0 {
+        let (high, low) = (at(bar.value + bar.deviation), at(bar.value - bar.deviation));
+        line(svg, [middle, high, middle, low], "#222");
+        for end in [high, low] {
+            line(svg, [middle - 4.0, end, middle + 4.0, end], "#222");
+        }
     }
     if let Some(mark) = bar.mark {
         let y = at(mark);
@@ -252,15 +263,29 @@ mod tests {
 
     #[test]
     fn heights_are_where_the_lines_say() {
-        let axis = Axis::of(&figure(true));
+        let axis = Axis::of(&figure(true).panels, true);
         assert_eq!((axis.low, axis.high), (10.0, 100_000.0));
         assert!((axis.height(1000.0) - 0.5).abs() < 1e-9);
         assert_eq!((axis.height(-5.0), axis.height(1e9)), (0.0, 1.0));
         let numbered = axis.ticks().into_iter().filter(|(_, numbered)| *numbered).count();
         assert_eq!(numbered, 5);
-        let axis = Axis::of(&figure(false));
+        let axis = Axis::of(&figure(false).panels, false);
         assert_eq!((axis.low, axis.high), (0.0, 30_000.0));
         assert_eq!([0.5, 12.34, 9000.0, 12_340.0, 1e7].map(number), ["0.50", "12.3", "9000", "12.3 k", "10 M"]);
+    }
+
+    #[test]
+    fn a_panel_that_would_hardly_be_seen_has_an_axis_of_its_own() {
+        let mut figure = figure(false);
+        figure.panels.truncate(2);
+        figure.panels[1].groups[0]
+            .bars
+            .iter_mut()
+            .for_each(|bar| (bar.value, bar.deviation, bar.mark) = (7.0, 0.0, None));
+        let svg = draw(&figure);
+        assert!(svg.contains(">30 k<") && svg.contains(">8<"), "{svg}");
+        figure.panels[1].groups[0].bars[0].value = 9000.0;
+        assert!(!draw(&figure).contains(">8<"));
     }
 
     #[test]

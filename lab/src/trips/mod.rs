@@ -23,7 +23,7 @@ pub(crate) use ping::{ROLE as PING, play as play_ping};
 pub(crate) use pong::{ROLE as PONG, play as play_pong};
 pub use route::{By, Route};
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::part::node::NodeSettings;
 use crate::part::stages::Measured;
 use crate::part::{Part, Place};
@@ -31,7 +31,7 @@ use crate::run::Lab;
 use crate::topology::Topology;
 use ends::{End, Priorities};
 use std::net::SocketAddr;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use thalweg::admin::EndReport;
 
 /// A ping and a pong, connected by routes.
@@ -46,6 +46,8 @@ pub const CARRIERS: [&str; 2] = ["udp", "tcp"];
 
 /// How long the ends may take to find each other.
 const START: Duration = Duration::from_secs(30);
+/// Pause between two looks whether the pong is ready.
+const LOOK: Duration = Duration::from_millis(100);
 /// How long an order may take besides what it takes by itself.
 const PATIENCE: Duration = Duration::from_secs(15);
 /// Where both listen.
@@ -80,16 +82,35 @@ impl Trips {
     /// As [`Trips::new`].
     pub fn over(lab: &Lab, [ping, pong]: [(Place, NodeSettings); 2], routes: &[Route]) -> Result<Self> {
         let start = |role, (place, node)| Part::start(lab, place, role, &End { node, routes: routes.to_vec() });
-        let (mut pong, mut ping) = (start(PONG, pong)?, start(PING, ping)?);
+        let (pong, mut ping) = (start(PONG, pong)?, start(PING, ping)?);
         ping.hear::<ends::Ready>(lab, START)?;
-        pong.hear::<ends::Ready>(lab, START)?;
-        Ok(Self { ping, pong })
+        let mut trips = Self { ping, pong };
+        trips.settle(lab, routes)?;
+        Ok(trips)
+    }
+
+    /// Waits until all proxies are where they are wanted. One whose relay was not ready begins at the publisher, and moves while
+    /// samples flow.
+    fn settle(&mut self, lab: &Lab, routes: &[Route]) -> Result {
+        let until = Instant::now() + START;
+        let relayed: Vec<&Route> = routes.iter().filter(|r| matches!(r.proxy(), Some(qos::Place::Relay(_)))).collect();
+        while self.pong.listen::<ends::Ready>(lab, LOOK)?.is_none() {
+            if Instant::now() > until {
+                return Err(Error::Failed(format!("the pong was not ready within {START:?}")));
+            }
+            for route in &relayed {
+                let (period, patience) = (Duration::from_millis(1), Duration::ZERO);
+                let route = route.name.clone();
+                self.measure(lab, &Measure { route, payload: 64, count: 20, warmup: 0, period, patience, seed: 1 })?;
+            }
+        }
+        Ok(())
     }
 
     /// Changes the priority of all four ends of a carrier's two channels, while they are in use.
     ///
     /// # Errors
-    /// [`Error::System`](crate::Error::System) when the kernel refuses.
+    /// [`Error::System`] when the kernel refuses.
     pub fn set_priority(&mut self, lab: &Lab, priority: &Priority) -> Result<Vec<EndReport>> {
         let mut reports = Vec::new();
         for part in [&mut self.ping, &mut self.pong] {

@@ -66,6 +66,16 @@ impl Proxy {
         matches!(self.place, Place::Relay(_))
     }
 
+    /// A number that tells what is done besides the selection, and at which relay, from others; 0: nothing. Both ends of a
+    /// multicast flow compute it, so that each scaled stream has a group of its own (Table 2 of the paper).
+    pub(crate) fn number_of(&self) -> u64 {
+        let picture = self.picture.map_or(0, |picture| u64::from(picture.width) << 16 | u64::from(picture.height));
+        let name = self.place.relays().flat_map(str::bytes);
+        // FNV-1a
+        let relay = name.fold(0, |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
+        picture ^ relay.rotate_left(23)
+    }
+
     /// Which samples are sent to a subscriber that asked for this.
     pub fn sent(proxy: Option<&Self>) -> Selection {
         proxy.filter(|proxy| proxy.place != Place::Subscriber).map_or(Selection::ALL, |proxy| proxy.selection)

@@ -84,7 +84,7 @@ impl Control {
             ways = candidates(&here, &here, offered, asked, only); // this node hosts it
         }
         if proxy.picture.is_some() {
-            ways.retain(|way| !matches!(way.carrier.as_str(), "local" | "mcast"));
+            ways.retain(|way| way.carrier != "local");
         }
         if proxy.place == Place::Subscriber {
             ways.iter_mut().for_each(|way| way.place = Place::Subscriber);
@@ -97,7 +97,7 @@ impl Control {
         ways
     }
 
-    /// The ways by the relay of this name: of its node, or of its host. What a relay hosts has a group of one only.
+    /// The ways by the relay of this name: of its node, or of its host.
     fn ways_by_relay(
         &self,
         here: &Document,
@@ -109,7 +109,7 @@ impl Control {
         let relays = || directory.nodes().filter(|node| node.is_relay(name));
         let found = relays().find(|node| node.name == name).or_else(|| relays().next());
         let mut ways = found.map_or(Vec::new(), |relay| candidates(here, relay, offered, asked, only));
-        ways.retain(|way| matches!(way.carrier.as_str(), "tcp" | "udp" | "shm"));
+        ways.retain(|way| matches!(way.carrier.as_str(), "tcp" | "udp" | "shm" | "mcast"));
         ways.iter_mut().for_each(|way| way.place = Place::Relay(name.to_owned()));
         ways
     }

@@ -12,13 +12,13 @@ use super::wanted::{Pair, Progress, WantedChannels};
 use crate::carrier::Carrier;
 use crate::channel::flow::Flow;
 use crate::channel::inbound::Inbound;
-use crate::channel::proxy::{Proxy, Selection};
+use crate::channel::proxy::{Picture, Proxy, Selection};
 use crate::control::kept::Connection;
 use crate::control::{self, Discovery, NodeId, PortId, PortInfo};
 use crate::event::Event;
 use crate::handshake::Parameters;
 use crate::node::RelayLimits;
-use crate::port::{AnyOutlet, Channel};
+use crate::port::{AnyOutlet, Channel, PortRef};
 use linux::poll::{Poller, Ready};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
@@ -58,6 +58,9 @@ pub(crate) enum Command {
     },
 }
 
+/// A multicast group: of which publisher, on which interface, and what of its samples.
+pub(super) type Group = (PortRef, IpAddr, Selection, Option<Picture>);
+
 /// The state of the control thread.
 pub(crate) struct Control {
     pub(super) state: Arc<NodeState>,
@@ -65,7 +68,7 @@ pub(crate) struct Control {
     pub(super) commands: mpsc::Receiver<Command>,
     pub(super) entries: Vec<Option<Entry>>,
     pub(super) discoveries: Vec<Box<dyn Discovery>>,
-    pub(super) groups: HashMap<(PortId, IpAddr, Selection), (Arc<Flow>, Parameters)>,
+    pub(super) groups: HashMap<Group, (Arc<Flow>, Parameters)>,
     pub(super) wanted: WantedChannels,
     pub(super) carriers: Vec<Arc<dyn Carrier>>,
     pub(super) attaching: Vec<Joining>,

@@ -117,9 +117,6 @@ impl Control {
     /// Whether the source of a stream is here; begins to host it if it is not hosted yet.
     fn ready_to_host(&mut self, request: &Request) -> Result<bool, Refused> {
         let key = hosting(request);
-        if request.carrier == "mcast" {
-            return Err(refused("tcp, udp or shm: a group has one sender".into()));
-        }
         if request.to_node != self.state.id && request.node != self.state.id {
             self.check_relay()?;
         }
@@ -213,6 +210,8 @@ impl Control {
             self.end_served(&channel);
         }
         let Some(hosted) = self.hosted.remove(&key) else { return };
+        let picture = key.1.map(|(picture, _)| picture);
+        self.groups.retain(|(source, _, _, of), _| *source != key.0 || *of != picture);
         hosted.outlet.close();
         hosted.inlet.close();
         let names = (hosted.outlet.info.name.clone(), hosted.inlet.info.name.clone());

@@ -7,7 +7,7 @@ use super::{reliable, wrap};
 use crate::carrier::tcp::{self, TcpSend};
 use crate::carrier::{Capabilities, Carrier, Place, SendHalf};
 use crate::channel::flow::{Flow, FlowSettings, Sending};
-use crate::channel::proxy::{Proxied, Proxy, Selection};
+use crate::channel::proxy::{Proxied, Proxy};
 use crate::control::matching::{Match, compare};
 use crate::control::{CHANNEL_HANDSHAKE, CONTROL_LINK, PULL};
 use crate::handshake::{self, Accepted, Answer, LARGEST, Parameters, Refused, Request, VERSION};
@@ -285,7 +285,8 @@ impl Control {
         place: &Place,
         settings: impl Fn(u32) -> FlowSettings,
     ) -> io::Result<(Way, Accepted)> {
-        let key = (request.to_port, place.local.ip(), Proxy::sent(request.proxy.as_ref()));
+        let picture = request.proxy.as_ref().and_then(|proxy| proxy.picture);
+        let key = (ends(request).0, place.local.ip(), Proxy::sent(request.proxy.as_ref()), picture);
         let multicast = carrier.capabilities().multicast;
         if multicast && let Some((flow, parameters)) = self.groups.get(&key).filter(|(flow, _)| flow.takes_members()) {
             let (flow, parameters) = (flow.clone(), admitted(flow, request, place, parameters.clone()));
@@ -463,15 +464,14 @@ fn place_of(stream: &OwnedFd, request: &Request) -> Option<Place> {
 
 fn number_of(request: &Request) -> u64 {
     let port = PortRef { node: request.to_node, port: request.to_port };
-    port_number(port, Proxy::sent(request.proxy.as_ref()))
+    port_number(port, request.proxy.as_ref())
 }
 
 /// A number for a publishing port and what of it is sent, which both ends can compute.
-pub(crate) fn port_number(port: PortRef, sent: Selection) -> u64 {
+pub(crate) fn port_number(port: PortRef, proxy: Option<&Proxy>) -> u64 {
+    let sent = Proxy::sent(proxy).number_of().rotate_left(7) ^ proxy.map_or(0, Proxy::number_of);
     // Fibonacci hashing: spreads neighbouring ports of one node over the groups.
-    (port.node.0 ^ u64::from(port.port.0) ^ sent.number_of().rotate_left(7))
-        .wrapping_mul(0x9e37_79b9_7f4a_7c15)
-        .rotate_left(17)
+    (port.node.0 ^ u64::from(port.port.0) ^ sent).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(17)
 }
 
 fn refused(policy: &str, request: &Request, offered: &str) -> Refused {

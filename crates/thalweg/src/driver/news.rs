@@ -125,7 +125,7 @@ impl Control {
         for pair in ended {
             self.cut_wanted(pair, "the port closed");
         }
-        self.groups.retain(|(outlet, ..), _| *outlet != port);
+        self.groups.retain(|(outlet, ..), _| *outlet != me);
         self.unwatch_policies(port);
         self.announce(Change { removed: vec![port], ..Change::default() });
     }

@@ -6,15 +6,19 @@
 //! | `proxy` | `pushpull-proxy`: what a proxy adds, by its place |
 //! | `parts` | Table 4: where the time goes |
 //! | `sizes` | `pushpull-1` … `pushpull-4`: round trips by size, place and distance |
+//! | `places`, `tables` | `pushpull-places`: Tables 1 and 2, what is High and what is Low by the place of the proxy |
 //! | `loaded` | `pushpull-5`: beside other work, without a reservation |
 
 mod loaded;
 mod parts;
+mod places;
 mod proxy;
 mod sizes;
 mod stage;
+mod tables;
 
 pub use loaded::PushPullLoaded;
+pub use places::PushPullPlaces;
 pub use proxy::PushPullProxy;
 pub use sizes::PushPullSizes;
 
@@ -25,7 +29,9 @@ const LONGER: f64 = 1.03;
 
 const NEARLY_ALL: &str = "A proxy takes all but one of 2^24 samples: one that takes all would be none at all at the publisher or the \
                           subscriber, whose code for it is never entered.";
-const HALF: &str = "Table 4 is of the way there alone, measured in runs of their own with every sample's stages noted.";
+const HALF: &str = "Table 4 is of the way there alone, by udp (for datagrams the kernel says when they came), measured in runs of their own with \
+                    every sample's stages noted. All being on one processor, a relay's own processor time is nearly all that the \
+                    way over it takes longer: what is left for `proxy com` is little, and within the noise of two means.";
 
 /// p50 of each repetition over that of the other's.
 fn quotients(over: &Tally, under: &Tally) -> Vec<f64> {

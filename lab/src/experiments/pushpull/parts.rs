@@ -11,7 +11,7 @@ pub struct Anatomy {
     pub pub_cpu: f64,
     /// From the publisher to the next one: `send`, and the wire.
     pub pub_com: f64,
-    /// Subscriber: from the kernel to the reading thread, `receive`; measured for datagrams only.
+    /// Subscriber: from the kernel to the reading thread, `receive`. Streams do not tell: 0.
     pub sub_ipc: f64,
     /// Subscriber: `decode` and `callback`.
     pub sub_cpu: f64,

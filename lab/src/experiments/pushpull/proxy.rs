@@ -6,9 +6,11 @@ use super::{HALF, LONGER, NEARLY_ALL, quotients};
 use crate::error::Result;
 use crate::experiments::Experiment;
 use crate::experiments::tally::Tally;
+use crate::experiments::turns::shuffled;
 use crate::results::{Check, Factors, Figure, Findings, Group, Panel, median, uncertainty};
 use crate::run::{Lab, Options};
 use std::time::Duration;
+use thalweg::testing::Dice;
 
 /// The experiment.
 pub struct PushPullProxy;
@@ -37,10 +39,10 @@ impl Experiment for PushPullProxy {
             let bars = ROUTES.iter().zip(&tallies).filter_map(|(route, tally)| label(route, tally)).collect();
             panels.push(Panel { title: layout.name().into(), groups: vec![Group { label: String::new(), bars }] });
             note(layout, &tallies, &mut findings);
-            let found = anatomies(lab, &mut stage)?;
-            findings
-                .tables
-                .push(table(&format!("Table 4 as measured, {}: mean µs of the way there", layout.name()), &found));
+            drop(stage);
+            let found = anatomies(lab, &mut Stage::over(lab, "udp", layout, true)?)?;
+            let title = format!("Table 4 as measured, {}, udp: mean µs of the way there", layout.name());
+            findings.tables.push(table(&title, &found));
         }
         findings.figure = Figure {
             title: "Round trips of 64 bytes by the place of the proxy".into(),
@@ -65,10 +67,10 @@ fn amount(options: &Options) -> (usize, Amount) {
 fn measure(lab: &Lab, stage: &mut Stage, layout: Layout) -> Result<Vec<Tally>> {
     let (repetitions, amount) = amount(&lab.options);
     let mut tallies: Vec<Tally> = ROUTES.iter().map(|_| Tally::default()).collect();
+    let mut dice = Dice::new(lab.options.seed);
     for repetition in 0..repetitions {
         lab.tell(&format!("{}, repetition {} of {repetitions}", layout.name(), repetition + 1));
-        for turn in 0..ROUTES.len() {
-            let index = (turn + repetition) % ROUTES.len();
+        for index in shuffled(ROUTES.len(), &mut dice) {
             stage.run(lab, ROUTES[index], PAYLOAD, amount, &mut tallies[index])?;
         }
     }
@@ -131,7 +133,7 @@ fn notes() -> Vec<String> {
             .into(),
         "raw: bare TCP sockets instead of the channels; raw-relay: passed on by a process at the relay's place".into(),
         NEARLY_ALL.into(),
-        "All on one processor, nice -20; routes in turns. Ratios and differences are of runs that follow each other, medians; limits \
+        "All on one processor, nice -20; routes in an order drawn by lot for each repetition. Ratios and differences are of runs that follow each other, medians; limits \
          have the median's own uncertainty added (its standard error, from the repetitions)."
             .into(),
         HALF.into(),

@@ -15,7 +15,6 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 const LONG: Duration = Duration::from_secs(40);
-const CARRIER: &str = "tcp";
 /// Name of the relay's node.
 const RELAY: &str = "relay";
 
@@ -122,8 +121,13 @@ pub struct Amount {
 }
 
 impl Stage {
-    /// Starts them all on one processor, before all others of ordinary priority if `first`.
+    /// As [`Stage::over`], by tcp.
     pub fn build(lab: &Lab, layout: Layout, first: bool) -> Result<Self> {
+        Self::over(lab, "tcp", layout, first)
+    }
+
+    /// Starts them all on one processor, before all others of ordinary priority if `first`; channels are of this carrier.
+    pub fn over(lab: &Lab, carrier: &str, layout: Layout, first: bool) -> Result<Self> {
         let topology = layout.topology(lab)?;
         let [ping, pong, relay] = layout.addresses();
         let spaces = layout.namespaces(topology.as_ref())?;
@@ -149,7 +153,7 @@ impl Stage {
             forwards.push(Part::start(lab, place(n), FORWARD, &Hop { listen, next })?);
         }
         forwards.iter_mut().try_for_each(|part| part.hear::<Value>(lab, LONG).map(drop))?;
-        let over = |name: &str, place| Route::over(name, CARRIER, place);
+        let over = |name: &str, place| Route::over(name, carrier, place);
         let routes = [
             over(NONE, None),
             over(PUBLISHER, Some(qos::Place::Publisher)),
@@ -158,7 +162,7 @@ impl Stage {
             Route::sockets(RAW, home, there),
             Route::sockets(RAW_RELAY, home_too, between),
         ];
-        let ends = [(place(0), node(0, "ping")?), (place(1), node(1, "pong")?)];
+        let ends = [(place(0), node(0, "ping")?), (place(1), node(1, "pong")?.after(RELAY))];
         let trips = Trips::over(lab, ends, &routes)?;
         Ok(Self { trips, relay: relay_part, _forwards: forwards, topology })
     }

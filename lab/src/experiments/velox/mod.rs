@@ -39,7 +39,20 @@ const CARRIER: &str = "tcp";
 
 /// A stream of this size and rate, reliable.
 fn stream(topic: &str, size: usize, hz: f64) -> Stream {
-    Stream { topic: topic.into(), size, hz, class: Class::Normal, every: 1, carrier: CARRIER.into() }
+    Stream {
+        topic: topic.into(),
+        size,
+        hz,
+        class: Class::Normal,
+        every: 1,
+        place: qos::Place::Publisher,
+        carrier: CARRIER.into(),
+    }
+}
+
+/// The processor on which all is measured.
+fn first_processor() -> Result<Option<usize>> {
+    Ok(linux::sched::read(0)?.affinity.first().copied().map(usize::from))
 }
 
 /// One process that publishes streams, and others on the same host that subscribe to all of them.
@@ -92,7 +105,8 @@ impl House {
         subscribers: Vec<(Place, NodeSettings)>,
     ) -> Result<Self> {
         let start = |(place, node): (Place, NodeSettings), publishes: &[Stream], subscribes: &[Stream]| {
-            let settings = Settings { node, publishes: publishes.to_vec(), subscribes: subscribes.to_vec() };
+            let settings =
+                Settings { node, publishes: publishes.to_vec(), subscribes: subscribes.to_vec(), profile: None };
             let mut part = Part::start(lab, place.first(), "member", &settings)?;
             part.hear::<Value>(lab, LONG)?;
             Ok::<Part, crate::Error>(part)
@@ -109,7 +123,7 @@ impl House {
         self.arrived(lab)?;
         let monitor = Monitor::start()?;
         let (began, before) = (Instant::now(), self.processor_ns()?);
-        self.publisher.ask::<Value>(lab, &Order::Start, LONG)?;
+        self.publisher.ask::<Value>(lab, &Order::Start { topic: None }, LONG)?;
         lab.stop.sleep(time)?;
         let published: Told = self.publisher.ask(lab, &Order::Stop, LONG)?;
         let (after, took) = (self.processor_ns()?, began.elapsed().as_nanos() as f64);

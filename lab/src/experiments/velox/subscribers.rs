@@ -1,6 +1,6 @@
 //! `velox-subscribers` (V-53, Fig. 16): one publisher, and 1, 2, 4 and 8 subscribers: latency is a + b·n.
 
-use super::{House, stream};
+use super::{House, first_processor, stream};
 use crate::error::Result;
 use crate::experiments::Experiment;
 use crate::experiments::tally::Tally;
@@ -32,17 +32,11 @@ impl Experiment for VeloxSubscribers {
             () if lab.options.quick => (7, 500),
             () => (15, 5000),
         };
-        let processor = linux::sched::read(0)?.affinity.first().copied().map(usize::from);
+        let processor = Vec::from_iter(first_processor()?);
         let mut houses = Vec::new();
         for count in SUBSCRIBERS {
             let streams = [stream("/state", SIZE, HZ)];
-            houses.push(House::start(
-                lab,
-                &format!("subscribers-{count}"),
-                &streams,
-                count,
-                &Vec::from_iter(processor),
-            )?);
+            houses.push(House::start(lab, &format!("subscribers-{count}"), &streams, count, &processor)?);
         }
         let mut tallies = SUBSCRIBERS.map(|_| Tally::default());
         for repetition in 0..repetitions {

@@ -1,14 +1,16 @@
 //! `velox-topics` (V-50, Fig. 11 … 13): five reliable topics of 20 to 300 bytes; the time from the application to the middleware
 //! (T_appmid) and back (T_midapp), by number of topics and by size.
 
-use super::{House, stream};
+use super::{House, first_processor, stream};
 use crate::error::Result;
 use crate::experiments::Experiment;
 use crate::experiments::tally::Tally;
+use crate::experiments::turns::shuffled;
 use crate::part::member::Stream;
 use crate::results::{Bar, Check, Factors, Findings, Group, Line, Panel, Table, median};
 use crate::run::Lab;
 use std::time::Duration;
+use thalweg::testing::Dice;
 
 /// The experiment.
 pub struct VeloxTopics;
@@ -73,30 +75,37 @@ impl Costs {
     }
 }
 
-/// Each set of topics, with processes of its own.
+/// Each set of topics, with processes of its own, by lot.
 fn measure(lab: &Lab, by: &str, sets: Vec<(String, Vec<Stream>)>, findings: &mut Findings) -> Result<Vec<Costs>> {
     let (repetitions, ms) = match () {
         () if lab.options.tiny => (1, 100),
         () if lab.options.quick => (5, 500),
         () => (9, 10_000),
     };
-    let mut table = Table::new(format!("By {by}, µs: sums over the topics"), &[by, "T_appmid", "T_midapp"]);
-    let mut panel = Panel { title: format!("by {by}"), groups: Vec::new() };
-    let mut all = Vec::new();
-    for (n, (label, streams)) in sets.into_iter().enumerate() {
-        lab.tell(&format!("by {by}: {label}"));
-        let processor = linux::sched::read(0)?.affinity.first().copied().map(usize::from);
-        let mut house = House::start(lab, &format!("{by}-{n}"), &streams, 1, &Vec::from_iter(processor))?;
-        let (mut tally, mut found) = (Tally::default(), Vec::new());
+    let processor = Vec::from_iter(first_processor()?);
+    let mut houses = Vec::new();
+    for (n, (_, streams)) in sets.iter().enumerate() {
+        let mut house = House::start(lab, &format!("{by}-{n}"), streams, 1, &processor)?;
         house.run(lab, Duration::from_millis(ms), &mut Tally::default())?;
-        for _ in 0..repetitions {
+        houses.push((house, Tally::default(), Vec::new()));
+    }
+    let mut dice = Dice::new(lab.options.seed);
+    for repetition in 0..repetitions {
+        lab.tell(&format!("by {by}, repetition {} of {repetitions}", repetition + 1));
+        for index in shuffled(houses.len(), &mut dice) {
+            let (house, tally, found) = &mut houses[index];
             house.stages(lab)?; // from nothing
-            house.run(lab, Duration::from_millis(ms), &mut tally)?;
+            house.run(lab, Duration::from_millis(ms), tally)?;
             let stages = house.stages(lab)?;
             let appmid: f64 = stages.iter().map(|[publisher, _]| publisher.mean_us("publisher", "publish")).sum();
             let midapp: f64 = stages.iter().map(|[_, subscriber]| subscriber.mean_us("subscriber", "decode")).sum();
             found.push((appmid, midapp));
         }
+    }
+    let mut table = Table::new(format!("By {by}, µs: sums over the topics"), &[by, "T_appmid", "T_midapp"]);
+    let mut panel = Panel { title: format!("by {by}"), groups: Vec::new() };
+    let mut all = Vec::new();
+    for ((label, streams), (_, tally, found)) in sets.into_iter().zip(&houses) {
         let middle = |of: fn(&(f64, f64)) -> f64| median(&found.iter().map(of).collect::<Vec<_>>());
         let costs = Costs { appmid: middle(|c| c.0), midapp: middle(|c| c.1) };
         let factors = Factors::new().with("arm", by).with("topics", streams.len()).with("measured", super::CARRIER);
@@ -114,7 +123,7 @@ fn measure(lab: &Lab, by: &str, sets: Vec<(String, Vec<Stream>)>, findings: &mut
     }
     findings.tables.push(table);
     findings.figure.title = "From the application to the middleware and back".into();
-    findings.figure.axis = "Sum over the topics in µs".into();
+    findings.figure.axis = "Sum over the topics in µs, medians over repetitions".into();
     findings.figure.panels.push(panel);
     Ok(all)
 }

@@ -21,6 +21,7 @@ mod setup;
 mod stage;
 
 use super::Experiment;
+use super::turns::shuffled;
 use crate::error::{Error, Result};
 use crate::load::Protocol;
 use crate::results::{Findings, Skipped};
@@ -124,30 +125,7 @@ fn accepted(lab: &Lab, stage: &mut Stage, row: &Row, arm: Arm, seed: u64) -> Res
     Ok(Err(because))
 }
 
-/// 0 … `count` − 1 in an order drawn by lot.
-fn shuffled(count: usize, dice: &mut Dice) -> Vec<usize> {
-    let mut order: Vec<usize> = (0..count).collect();
-    for last in (1..count).rev() {
-        order.swap(last, dice.below(last as u64 + 1) as usize);
-    }
-    order
-}
-
 /// The error for what cannot be, were the tables of this experiment right.
 fn impossible(what: &str) -> Error {
     Error::Failed(format!("{what}: this is an error of the experiment itself"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_row_is_run_once_per_repetition() {
-        let mut dice = Dice::new(1);
-        let (one, mut other) = (shuffled(20, &mut dice), shuffled(20, &mut dice));
-        assert_ne!(one, other);
-        other.sort_unstable();
-        assert_eq!(other, (0..20).collect::<Vec<_>>());
-    }
 }

@@ -1,0 +1,106 @@
+//! Pictures over a narrow link that loses, beside a control channel (F-14).
+
+use super::silence::{self, policies};
+use super::{Channel, Stream, hosts};
+use crate::error::Result;
+use crate::experiments::tally::Tally;
+use crate::results::{Bar, Check, Factors, Findings, Group, Panel, Table, median, median_ratio};
+use crate::run::Lab;
+use crate::stalls::Monitor;
+use crate::topology::wire::{self, Wire};
+use crate::wan::DEVICE;
+use qos::{Class, Qos, Queue};
+use std::time::Duration;
+
+/// Bytes of a 1080p picture in JPEG: at 10 Hz, 60 % of the link, so that what was lost can be repeated before the next one.
+pub const FRAME: usize = 150_000;
+pub const FRAMES_HZ: f64 = 10.0;
+pub const RATE: u64 = 20_000_000;
+/// In percent, each way.
+pub const LOSS: u8 = 5;
+/// An older picture is left out.
+pub const LIFESPAN: Duration = Duration::from_millis(250);
+/// The control channel's p99 may be this much worse than alone.
+const WORSE: f64 = 1.5;
+/// Pictures that may be on their way: what is not acknowledged counts.
+pub const WAITING: u32 = 4;
+/// This share of the pictures comes at least.
+const WHOLE: f64 = 0.5;
+
+pub fn run(lab: &Lab, findings: &mut Findings) -> Result<Panel> {
+    let (pairs, count) = match () {
+        () if lab.options.tiny => (1, 30),
+        () if lab.options.quick => (5, 250),
+        () => (9, 1000),
+    };
+    let hosts = hosts(lab)?;
+    Wire { rate: RATE, limit: 1000, queue: wire::Queue::Classes }.install(hosts.host(1), DEVICE)?;
+    let (size, hz) = (silence::SIZE, silence::HZ);
+    let control = Stream { name: "control", size, hz, carrier: "udp", qos: policies() };
+    let latest = Qos { class: Class::Low, lifespan: Some(LIFESPAN), queue: Queue::KeepLast(WAITING), ..Qos::default() };
+    let pictures = Stream { name: "pictures", size: FRAME, hz: FRAMES_HZ, carrier: "udp", qos: latest };
+    let (mut control, mut pictures) =
+        (Channel::open(lab, &hosts, 0, &control)?, Channel::open(lab, &hosts, 1, &pictures)?);
+    hosts.lose(LOSS)?;
+    control.publish(lab, count.min(200))?; // how much the path loses is learned first
+    let (mut alone, mut beside, mut frames) = (Tally::default(), Tally::default(), Tally::default());
+    let mut strange = 0;
+    for pair in 1..=pairs {
+        lab.tell(&format!("pictures, pair {pair} of {pairs}"));
+        one(lab, &mut control, count, &mut alone)?;
+        let monitor = Monitor::start()?;
+        pictures.start(lab)?;
+        one(lab, &mut control, count, &mut beside)?;
+        let (published, arrived) = pictures.stop(lab)?;
+        frames.add(published, &arrived.samples, &monitor.finish());
+        strange += arrived.damaged + arrived.again;
+    }
+    let cells = [
+        ("alone", "control", size, &alone),
+        ("beside", "control", size, &beside),
+        ("beside", "pictures", FRAME, &frames),
+    ];
+    let mut table = Table::new("Pictures beside control, ms", &["", "p50", "p99", "sent", "arrived"]);
+    let mut bars = Vec::new();
+    for (arm, what, size, tally) in cells {
+        let factors = Factors::new().with("arm", arm).with("stream", what).with("measured", "udp");
+        let cell = tally.cell(factors.with("loss_percent", LOSS).with("payload_bytes", size), false);
+        let [p50, p99] = cell.latency_us.map_or([f64::NAN; 2], |d| [d.p50 / 1000.0, d.p99 / 1000.0]);
+        table.row(format!("{what}, {arm}"), &[p50, p99, cell.sent as f64, cell.received as f64]);
+        if p50.is_finite() {
+            bars.push(Bar { series: format!("{what}, {arm}"), value: p50, mark: Some(p99), ..Bar::default() });
+        }
+        findings.cells.push(cell);
+    }
+    findings.tables.push(table);
+    findings.queues = hosts.host(1).tc(&["-s", "qdisc", "show", "dev", DEVICE])?.lines().map(str::to_owned).collect();
+    let came = 1.0 - frames.lost() as f64 / frames.sent() as f64;
+    findings.checks.extend([
+        Check::at_most("control beside pictures: p99 / alone", median_ratio(&beside.pairs(&alone, |d| d.p99)), WORSE),
+        Check::at_most("control: samples skipped, percent", percent(&[&alone, &beside]), 1.0),
+        Check::at_least("pictures: share that came, the others were skipped", came, WHOLE),
+        Check::at_most("pictures that were not whole, twice or out of order", strange as f64, 0.0),
+        Check::at_most(
+            "pictures: age at p50, ms",
+            median(&frames.each(|d| d.p50)) / 1000.0,
+            LIFESPAN.as_secs_f64() * 1e3,
+        ),
+    ]);
+    Ok(Panel {
+        title: format!("{LOSS} % loss, {} Mbit/s", RATE / 1_000_000),
+        groups: vec![Group { label: "latency".into(), bars }],
+    })
+}
+
+/// One run of the control channel.
+fn one(lab: &Lab, control: &mut Channel, count: u64, tally: &mut Tally) -> Result {
+    let monitor = Monitor::start()?;
+    let arrived = control.publish(lab, count)?;
+    tally.add(count, &arrived.samples, &monitor.finish());
+    Ok(())
+}
+
+fn percent(tallies: &[&Tally]) -> f64 {
+    let (lost, sent) = tallies.iter().fold((0, 0), |(lost, sent), tally| (lost + tally.lost(), sent + tally.sent()));
+    lost as f64 * 100.0 / sent as f64
+}

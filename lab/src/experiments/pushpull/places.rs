@@ -1,0 +1,258 @@
+//! `pushpull-places` (P-30, P-31; Tables 1 and 2): processor time, traffic and delay at the publisher, the subscriber and the
+//! relay, by the place of the proxy; one subscriber of every 10th sample by unicast, and six of every 2nd to 7th in groups.
+
+use super::stage::processors;
+use super::tables;
+use crate::error::{Error, Result};
+use crate::experiments::Experiment;
+use crate::experiments::tally::Tally;
+use crate::experiments::turns::shuffled;
+use crate::part::member::{Order, Settings, Stream, Told};
+use crate::part::node::NodeSettings;
+use crate::part::{self, Part};
+use crate::results::{Findings, median};
+use crate::run::{Lab, Options};
+use crate::stalls::Monitor;
+use crate::topology::{DEVICE, Namespace, Topology};
+use qos::{Class, Place};
+use serde_json::Value;
+use std::net::SocketAddr;
+use std::time::Duration;
+use thalweg::testing::Dice;
+
+/// The experiment.
+pub struct PushPullPlaces;
+
+const LONG: Duration = Duration::from_secs(40);
+/// How long the last samples may take.
+const SETTLE: Duration = Duration::from_millis(50);
+pub(super) const HZ: f64 = 2000.0;
+pub(super) const SIZE: usize = 1200;
+const RELAY: &str = "relay";
+/// One subscriber takes every so many-th sample, by unicast.
+pub(super) const ONE: u32 = 10;
+/// Each of these takes every so many-th, in groups.
+pub(super) const MANY: [u32; 6] = [2, 3, 4, 5, 6, 7];
+/// The publisher's host.
+const FROM: u8 = 1;
+/// The relay's.
+const VIA: u8 = 2;
+/// The first subscriber's.
+const TO: u8 = 3;
+
+impl Experiment for PushPullPlaces {
+    fn name(&self) -> &'static str {
+        "pushpull-places"
+    }
+
+    fn about(&self) -> &'static str {
+        "processor time, traffic and delay by the place of the proxy, unicast and multicast (Tables 1 and 2)"
+    }
+
+    fn run(&self, lab: &Lab) -> Result<Findings> {
+        let mut arms = arms();
+        let mut house = House::build(lab, &mut arms)?;
+        let (repetitions, time) = amount(&lab.options);
+        let mut dice = Dice::new(lab.options.seed);
+        for repetition in 0..repetitions {
+            lab.tell(&format!("repetition {} of {repetitions}", repetition + 1));
+            for arm in shuffled(arms.len(), &mut dice) {
+                house.run(lab, &mut arms[arm], time)?;
+            }
+        }
+        Ok(tables::judge(&arms))
+    }
+}
+
+fn amount(options: &Options) -> (usize, Duration) {
+    let (repetitions, ms) = match () {
+        () if options.tiny => (1, 100),
+        () if options.quick => (9, 300),
+        () => (15, 2000),
+    };
+    (repetitions, Duration::from_millis(ms))
+}
+
+/// One stream, and what it cost.
+pub(super) struct Arm {
+    /// Of its topic.
+    pub name: &'static str,
+    /// Subscribers' selections: each takes every so many-th sample.
+    pub every: &'static [u32],
+    pub place: Place,
+    carrier: &'static str,
+    published: u64,
+    /// By repetition, for each sample that was published.
+    costs: Vec<[Cost; 3]>,
+    pub tally: Tally,
+}
+
+/// Of one host and one sample that was published.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Cost {
+    /// Processor time of the process, in µs.
+    pub us: f64,
+    /// Bytes that its host received, and sent.
+    pub received: f64,
+    pub sent: f64,
+}
+
+/// Publisher, relay and subscribers (their mean), as in [`Cost`]s.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Node {
+    Publisher,
+    Relay,
+    Subscriber,
+}
+
+impl Arm {
+    fn new(name: &'static str, every: &'static [u32], place: Place, carrier: &'static str) -> Self {
+        Self { name, every, place, carrier, published: 0, costs: Vec::new(), tally: Tally::default() }
+    }
+
+    /// A figure of a node's costs, repetition by repetition.
+    pub fn each(&self, node: Node, figure: fn(&Cost) -> f64) -> Vec<f64> {
+        self.costs.iter().map(|costs| figure(&costs[node as usize])).collect()
+    }
+
+    /// Median over the repetitions.
+    pub fn cost(&self, node: Node, figure: fn(&Cost) -> f64) -> f64 {
+        median(&self.each(node, figure))
+    }
+
+    fn topic(&self) -> String {
+        format!("/{}", self.name)
+    }
+
+    fn stream(&self, every: u32) -> Stream {
+        let (topic, place, carrier) = (self.topic(), self.place.clone(), self.carrier.into());
+        Stream { topic, size: SIZE, hz: HZ, class: Class::Normal, every, place, carrier }
+    }
+
+    /// How many of the first samples go to subscribers.
+    fn selected(&self, samples: u64) -> u64 {
+        self.every.iter().map(|every| samples / u64::from(*every)).sum()
+    }
+}
+
+/// Without a subscriber, whole, and each place by unicast and in groups. A relay serves no group: each of its subscribers has
+/// a channel of its own.
+fn arms() -> [Arm; 8] {
+    let relay = || Place::Relay(RELAY.into());
+    [
+        Arm::new("none", &[], Place::Publisher, "udp"),
+        Arm::new("whole", &[1], Place::Publisher, "udp"),
+        Arm::new("one-relay", &[ONE], relay(), "udp"),
+        Arm::new("one-publisher", &[ONE], Place::Publisher, "udp"),
+        Arm::new("one-subscriber", &[ONE], Place::Subscriber, "udp"),
+        Arm::new("many-relay", &MANY, relay(), "udp"),
+        Arm::new("many-publisher", &MANY, Place::Publisher, "mcast"),
+        Arm::new("many-subscriber", &MANY, Place::Subscriber, "mcast"),
+    ]
+}
+
+/// Every process in a host of its own, around a switch; all streams are open from the start, and one at a time is published.
+struct House {
+    publisher: Part,
+    relay: Part,
+    subscribers: Vec<Part>,
+    topology: Topology, // after the parts: they end first
+}
+
+impl House {
+    fn build(lab: &Lab, arms: &mut [Arm]) -> Result<Self> {
+        let hosts = TO + MANY.len() as u8 - 1;
+        let topology = Topology::switch(lab, hosts)?;
+        topology.ask_for_groups()?;
+        let (processor, other) = processors()?;
+        // What the switch does is nobody's processor time.
+        (1..=hosts).try_for_each(|host| topology.middle()?.steer(&Topology::leads_to(host), other))?;
+        let at = |host| SocketAddr::new(Topology::address_of(host), 7400);
+        let all: Vec<SocketAddr> = (1..=hosts).map(at).collect();
+        let node = |name: &str, host: u8| NodeSettings::at(lab, name, "places", at(host), &all);
+        let place = |host: u8| part::Place::at(topology.host(host), &[processor]).first();
+        let mut relay = Part::start(lab, place(VIA), "relay", &node(RELAY, VIA)?)?;
+        relay.hear::<Value>(lab, LONG)?;
+        let member = |name: &str, host: u8, publishes: Vec<Stream>, subscribes: Vec<Stream>| {
+            let settings = Settings { node: node(name, host)?.after(RELAY), publishes, subscribes, profile: None };
+            let mut part = Part::start(lab, place(host), "member", &settings)?;
+            part.hear::<Value>(lab, LONG)?;
+            Ok::<Part, Error>(part)
+        };
+        let mut publisher = member("publisher", FROM, arms.iter().map(|arm| arm.stream(1)).collect(), Vec::new())?;
+        let subscribe = |n: usize| {
+            let wanted = arms.iter().filter_map(|arm| Some(arm.stream(*arm.every.get(n)?))).collect();
+            member(&format!("subscriber{n}"), TO + n as u8, Vec::new(), wanted)
+        };
+        let mut subscribers = (0..MANY.len()).map(subscribe).collect::<Result<Vec<_>>>()?;
+        // A proxy whose relay was not ready begins at the publisher, and moves while samples flow.
+        let relayed = || arms.iter().filter(|arm| matches!(arm.place, Place::Relay(_)));
+        for arm in relayed() {
+            publisher.ask::<Value>(lab, &Order::Start { topic: Some(arm.topic()) }, LONG)?;
+        }
+        for subscriber in &mut subscribers {
+            subscriber.ask::<Value>(lab, &Order::Connected { count: 0 }, LONG)?;
+        }
+        let told: Told = publisher.ask(lab, &Order::Stop, LONG)?;
+        let counts: Vec<(String, u64)> = relayed().map(Arm::topic).zip(told.streams.iter().map(|s| s.count)).collect();
+        for (topic, count) in counts {
+            arms.iter_mut().filter(|arm| arm.topic() == topic).for_each(|arm| arm.published = count);
+        }
+        Ok(Self { publisher, relay, subscribers, topology })
+    }
+
+    /// Publishes one arm's stream for this long.
+    fn run(&mut self, lab: &Lab, arm: &mut Arm, time: Duration) -> Result {
+        self.arrived(lab)?;
+        let monitor = Monitor::start()?;
+        let before = self.used()?;
+        self.publisher.ask::<Value>(lab, &Order::Start { topic: Some(arm.topic()) }, LONG)?;
+        lab.stop.sleep(time)?;
+        let published: Told = self.publisher.ask(lab, &Order::Stop, LONG)?;
+        lab.stop.sleep(SETTLE)?;
+        let after = self.used()?;
+        let samples = self.arrived(lab)?.into_iter().flat_map(|told| told.streams).flat_map(|s| s.samples);
+        let samples: Vec<_> = samples.collect();
+        let count: u64 = published.streams.iter().map(|stream| stream.count).sum();
+        let sent = arm.selected(arm.published + count) - arm.selected(arm.published);
+        arm.tally.add(sent, &samples, &monitor.finish());
+        arm.published += count;
+        let each = |after: f64, before: f64| (after - before) / count as f64;
+        let cost = |(after, before): (&Cost, &Cost)| Cost {
+            us: each(after.us, before.us),
+            received: each(after.received, before.received),
+            sent: each(after.sent, before.sent),
+        };
+        let all: Vec<Cost> = after.iter().zip(&before).map(cost).collect();
+        let many = &all[2..][..arm.every.len().max(1)];
+        arm.costs.push([all[0], all[1], mean(many)]);
+        Ok(())
+    }
+
+    fn arrived(&mut self, lab: &Lab) -> Result<Vec<Told>> {
+        self.subscribers.iter_mut().map(|part| part.ask(lab, &Order::Arrived, LONG)).collect()
+    }
+
+    /// So far: publisher, relay and each subscriber.
+    fn used(&self) -> Result<Vec<Cost>> {
+        let parts = [&self.publisher, &self.relay].into_iter().chain(&self.subscribers);
+        let used = |(part, host): (&Part, u8)| {
+            let [received, sent] = traffic(self.topology.host(host))?;
+            Ok(Cost { us: part.processor_ns()? as f64 / 1e3, received, sent })
+        };
+        parts.zip(FROM..).map(used).collect()
+    }
+}
+
+/// Bytes that a host received and sent so far.
+fn traffic(host: &Namespace) -> Result<[f64; 2]> {
+    let shown = host.ip(&["-statistics", "-json", "link", "show", "dev", DEVICE])?;
+    let bytes = |shown: &Value, way: &str| shown[0]["stats64"][way]["bytes"].as_f64();
+    let found = serde_json::from_str(&shown).ok().and_then(|shown| Some([bytes(&shown, "rx")?, bytes(&shown, "tx")?]));
+    found.ok_or_else(|| Error::System(format!("ip shows no counters of {DEVICE}: {shown:?}; update iproute2")))
+}
+
+fn mean(costs: &[Cost]) -> Cost {
+    let of = |figure: fn(&Cost) -> f64| costs.iter().map(figure).sum::<f64>() / costs.len() as f64;
+    Cost { us: of(|c| c.us), received: of(|c| c.received), sent: of(|c| c.sent) }
+}

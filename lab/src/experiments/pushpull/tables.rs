@@ -1,0 +1,215 @@
+//! Tables 1 and 2 of what was measured, beside the paper's.
+
+use super::places::{Arm, Cost, HZ, MANY, Node, ONE, SIZE};
+use crate::results::{Bar, Check, Factors, Findings, Group, Panel, Table, median, uncertainty};
+
+/// A tenth of the samples may be so much of the traffic: nodes say a little to each other besides.
+const TRAFFIC: f64 = 0.11;
+/// And so much of the publisher's processor time.
+const PROCESSOR: f64 = 0.15;
+
+const PLACES: [&str; 3] = ["relay", "publisher", "subscriber"];
+const NODES: [(Node, &str); 2] = [(Node::Publisher, "publisher"), (Node::Subscriber, "subscriber")];
+
+/// What the paper says of the publisher and the subscriber, in the order of [`PLACES`]: the same of processor time and traffic.
+struct Paper {
+    title: &'static str,
+    prefix: &'static str,
+    levels: [[Level; 3]; 2],
+    /// Whether processor time is judged, of the publisher and of the subscriber.
+    processor: [bool; 2],
+}
+
+const TABLES: [Paper; 2] = [
+    Paper {
+        title: "Table 1, unicast: one subscriber of every 10th sample",
+        prefix: "one",
+        levels: [[Level::High, Level::Low, Level::High], [Level::Low, Level::Low, Level::High]],
+        processor: [true, true],
+    },
+    Paper {
+        title: "Table 2, multicast: six subscribers of every 2nd to 7th sample",
+        prefix: "many",
+        levels: [[Level::Low, Level::High, Level::Low], [Level::Low, Level::Low, Level::High]],
+        processor: [false, true],
+    },
+];
+
+/// Nearer to the greatest of the three places, or to the least.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Level {
+    Low,
+    High,
+}
+
+/// Of each place, by ratios; costs are not below zero but for noise.
+fn levels(values: [f64; 3]) -> [Level; 3] {
+    let values = values.map(|value| value.max(f64::MIN_POSITIVE));
+    let (least, greatest) = (values.into_iter().fold(f64::INFINITY, f64::min), values.into_iter().fold(0.0, f64::max));
+    values.map(|value| if value * value > least * greatest { Level::High } else { Level::Low })
+}
+
+/// What nodes use whose publisher has no subscriber is nobody's; in µs and bytes of each sample that was published.
+struct Costs<'a> {
+    arms: &'a [Arm],
+}
+
+const PROCESSOR_TIME: fn(&Cost) -> f64 = |cost| cost.us;
+const SENT: fn(&Cost) -> f64 = |cost| cost.sent;
+const RECEIVED: fn(&Cost) -> f64 = |cost| cost.received;
+
+impl Costs<'_> {
+    fn arm(&self, name: &str) -> &Arm {
+        self.arms.iter().find(|arm| arm.name == name).unwrap_or(&self.arms[0])
+    }
+
+    /// Median of the repetitions.
+    fn of(&self, arm: &str, node: Node, figure: fn(&Cost) -> f64) -> f64 {
+        self.arm(arm).cost(node, figure) - self.arm("none").cost(node, figure)
+    }
+
+    /// The traffic that the paper means: what a publisher sends, and a subscriber receives.
+    fn traffic(&self, arm: &str, node: Node) -> f64 {
+        self.of(arm, node, if node == Node::Publisher { SENT } else { RECEIVED })
+    }
+
+    /// Of every 10th sample at the publisher, in parts of all of them, repetition by repetition.
+    fn tenth(&self, figure: fn(&Cost) -> f64) -> Vec<f64> {
+        let each = |arm: &str| self.arm(arm).each(Node::Publisher, figure);
+        let (none, whole, tenth) = (each("none"), each("whole"), each("one-publisher"));
+        none.iter().zip(whole).zip(tenth).map(|((none, whole), tenth)| (tenth - none) / (whole - none)).collect()
+    }
+}
+
+/// Tables, figure and checks.
+pub(super) fn judge(arms: &[Arm]) -> Findings {
+    let costs = Costs { arms };
+    let mut findings = Findings { notes: notes(), ..Findings::default() };
+    for arm in arms.iter().filter(|arm| !arm.every.is_empty()) {
+        let factors = Factors::new().with("arm", arm.name).with("proxy", arm.place.to_string());
+        let factors = factors.with("measured", if arm.name.starts_with("many-") { "multicast" } else { "unicast" });
+        findings.cells.push(arm.tally.cell(factors.with("payload_bytes", SIZE), false));
+        findings.checks.push(Check::at_most(format!("{}: lost", arm.name), arm.tally.lost() as f64, 0.0));
+    }
+    for (what, figure, limit) in [("traffic", SENT, TRAFFIC), ("processor time", PROCESSOR_TIME, PROCESSOR)] {
+        let found = costs.tenth(figure);
+        let name = format!("every {ONE}th sample: the publisher's {what} for it / for all samples");
+        findings.checks.push(Check::at_most(name, median(&found), limit + uncertainty(&found)));
+    }
+    for paper in &TABLES {
+        note(paper, &costs, &mut findings);
+    }
+    findings.figure.title = "What the place of a proxy costs, for each sample published".into();
+    findings.figure.axis = "Processor time in µs, traffic in hundreds of bytes, medians over repetitions".into();
+    findings
+}
+
+fn note(paper: &Paper, costs: &Costs, findings: &mut Findings) {
+    let arms = PLACES.map(|place| format!("{}-{place}", paper.prefix));
+    let heads = [
+        "of",
+        "proxy at",
+        "processor µs",
+        "as in the paper",
+        "sent B",
+        "received B",
+        "as in the paper",
+        "delay p50 µs",
+    ];
+    let mut table = Table::new(paper.title, &heads);
+    let (mut equal, mut judged) = (0, 0);
+    for (((node, name), wanted), by_processor) in NODES.iter().zip(&paper.levels).zip(paper.processor) {
+        let cost = |figure: fn(&Cost) -> f64| arms.each_ref().map(|arm| costs.of(arm, *node, figure));
+        let (processor, sent, received) = (cost(PROCESSOR_TIME), cost(SENT), cost(RECEIVED));
+        let found = [levels(processor), levels(arms.each_ref().map(|arm| costs.traffic(arm, *node)))];
+        let judge = if by_processor { &found[..] } else { &found[1..] };
+        let pairs = || judge.iter().flat_map(|found| found.iter().zip(wanted));
+        (equal, judged) = (equal + pairs().filter(|(found, wanted)| found == wanted).count(), judged + pairs().count());
+        for (n, place) in PLACES.iter().enumerate() {
+            let verdict = |level: Level| format!("{level:?} ({:?})", wanted[n]);
+            let delay = median(&costs.arm(&arms[n]).tally.each(|d| d.p50));
+            let delay = if *node == Node::Subscriber { format!("{delay:.0}") } else { String::new() };
+            table.rows.push(vec![
+                (*name).into(),
+                (*place).into(),
+                format!("{:.1}", processor[n]),
+                verdict(found[0][n]),
+                format!("{:.0}", sent[n]),
+                format!("{:.0}", received[n]),
+                verdict(found[1][n]),
+                delay,
+            ]);
+        }
+    }
+    let relay = |figure| format!("{:.1}", costs.of(&arms[0], Node::Relay, figure));
+    let (high, medium) = ("(High)".to_owned(), "(Medium)".to_owned());
+    let of_relay = [relay(PROCESSOR_TIME), high, relay(SENT), relay(RECEIVED), medium, String::new()];
+    table.rows.push(["relay".into(), "relay".into()].into_iter().chain(of_relay).collect());
+    findings.tables.push(table);
+    let name = format!("{}: levels of processor time and traffic as in the paper, of {judged}", paper.title);
+    findings.checks.push(Check::at_least(name, equal as f64, judged as f64));
+    let delays = |arm: &String| costs.arm(arm).tally.each(|d| d.p50);
+    let longer: Vec<f64> =
+        delays(&arms[0]).iter().zip(delays(&arms[1])).map(|(relay, direct)| relay / direct).collect();
+    let name = format!("{}: delay over the relay / from a proxy at the publisher", paper.title);
+    findings.checks.push(Check::at_least(name, median(&longer), 1.0));
+    findings.figure.panels.extend(panels(paper, &arms, costs));
+}
+
+fn panels(paper: &Paper, arms: &[String; 3], costs: &Costs) -> [Panel; 2] {
+    let panel = |what: &str, figure: &dyn Fn(&str, Node) -> f64| {
+        let nodes = NODES.into_iter().chain([(Node::Relay, "relay")]);
+        let bars = |node| {
+            let bar = |(arm, place): (&String, &str)| Bar {
+                series: format!("proxy at the {place}"),
+                value: figure(arm, node).max(0.0),
+                ..Bar::default()
+            };
+            arms.iter().zip(PLACES).map(bar).collect()
+        };
+        let groups = nodes.map(|(node, name)| Group { label: name.into(), bars: bars(node) }).collect();
+        Panel { title: format!("{}: {what}", paper.title.split(':').next().unwrap_or_default()), groups }
+    };
+    let traffic = |arm: &str, node: Node| match node {
+        Node::Relay => (costs.of(arm, node, SENT) + costs.of(arm, node, RECEIVED)) / 200.0,
+        _ => costs.traffic(arm, node) / 100.0,
+    };
+    [panel("processor time", &|arm, node| costs.of(arm, node, PROCESSOR_TIME)), panel("traffic", &traffic)]
+}
+
+fn notes() -> Vec<String> {
+    vec![
+        format!(
+            "{SIZE} bytes at {HZ} Hz from one host; a relay, and {} subscribers on hosts of their own around a switch that \
+             lets groups out only where they were asked for. One stream at a time, in turns; all processes on one processor, the switch on the other one.",
+            MANY.len()
+        ),
+        "Processor time is what the kernel counts for all threads of the process, and traffic what its host's card counts, both for \
+         each sample published and beyond what they are when nobody subscribes; of subscribers their mean."
+            .into(),
+        "High is nearer to the greatest of the three places than to the least (by ratio), the paper's in brackets. Traffic is what a \
+         publisher sends, and what a subscriber receives; in the figure, of a relay the mean of both directions."
+            .into(),
+        "The paper's delays (Low at the subscriber, Medium, High at the publisher) are of nodes that each send once a period: \
+         that is what `thalweg plan` computes with `delay = \"paper\"`. Ours pass samples on at once: what a relay adds \
+         is a hop, and the other two are alike."
+            .into(),
+        "The publisher's processor time by multicast is not judged: what goes to several groups leaves at once, and a send right \
+         after another costs a fraction of the first. In the paper it is High with the proxy at the publisher."
+            .into(),
+        "A relay serves no groups: each of its subscribers has a channel of its own.".into(),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn levels_go_by_ratios() {
+        use Level::{High, Low};
+        assert_eq!(levels([1.0, 0.1, 0.9]), [High, Low, High]);
+        assert_eq!(levels([1.0, 1.28, 1.02]), [Low, High, Low]);
+        assert_eq!(levels([0.0, -0.1, 5.0]), [Low, Low, High]);
+    }
+}
