@@ -59,7 +59,14 @@ fn the_robot_fits_is_explained_written_drawn_and_compared() {
     assert_eq!(done.code(), 0, "{}", done.errors);
     let text = done.lines.join("\n");
     assert!(text.starts_with("robot fits (model bound)") && text.contains("to spare"), "{text}");
-    assert!(std::fs::read_to_string(&figure).unwrap().contains("camera-left"));
+    let drawn = std::fs::read_to_string(&figure).unwrap();
+    assert_eq!(drawn, std::fs::read_to_string(example("robot.svg")).unwrap(), "examples/robot.svg: draw it anew");
+    let shown = house.run(&format!("plan {robot}")).lines;
+    let readme = std::fs::read_to_string(example("../README.md")).unwrap();
+    for start in ["camera-left   vision    /operator/view", "imu ", "air         radio"] {
+        let line = shown.iter().find(|line| line.starts_with(start)).unwrap();
+        assert!(readme.contains(line.as_str()), "README.md shows this no more: {line}");
+    }
     let again = house.path("again.toml");
     assert_eq!(house.run(&format!("plan {robot} -o {}", again.display())).code(), 0);
     assert_eq!(std::fs::read(&file).unwrap(), std::fs::read(&again).unwrap(), "the same contract, the same text");

@@ -1,7 +1,7 @@
 //! Nodes, links and proxies.
 
 use super::layout::{Place, places};
-use super::pen::{Pen, Style};
+use super::pen::{HALF_HEIGHT, Pen, Style, half_width};
 use super::{GREY, NETWORK, colour};
 use qos::contract::{NodeKind, System};
 use qos::plan::{Link, Plan};
@@ -11,6 +11,8 @@ use qos::show_bit_rate;
 const NAMED: usize = 4;
 /// The two directions of a link are so far from its middle.
 const APART: f64 = 4.0;
+/// An arrow is so far from the box it points at, for its load to be seen.
+const CLEAR: f64 = 24.0;
 /// What carries nothing.
 const IDLE: &str = "#c3c8ce";
 /// Above so many links, their names and loads would cover each other: they are shown when one points at a line.
@@ -67,8 +69,9 @@ fn draw_link(pen: &mut Pen, [a, b]: [[f64; 2]; 2], both: &[&Link], name: Option<
             (colour(direction.utilisation), 1.5 + 4.0 * direction.utilisation.min(1.0))
         };
         pen.line(ends, colour, width, &load(direction));
-        let tip = [0, 1].map(|i| ends[0][i] + 0.8 * (ends[1][i] - ends[0][i]));
-        arrow(pen, tip, along.map(|part| sign * part), colour);
+        let ahead = along.map(|part| sign * part);
+        let tip = beside(ends[1], ahead, -(to_edge(&direction.to, ahead) + CLEAR).min(0.4 * length));
+        arrow(pen, tip, ahead, colour);
         if name.is_some() && !idle {
             let style = Style { size: 11.0, bold: direction.utilisation > 0.8, anchor: "middle", colour };
             words_beside(pen, tip, aside, &percent(direction.utilisation), style);
@@ -79,10 +82,15 @@ fn draw_link(pen: &mut Pen, [a, b]: [[f64; 2]; 2], both: &[&Link], name: Option<
         // Above the line; at one that stands, on its right.
         let up = if aside[1].abs() > 0.2 { -aside[1].signum() } else { aside[0].signum() };
         let style = Style { size: 11.0, anchor: "middle", colour: GREY, ..Style::default() };
-        // Where the line lies, loads stand between it and its name.
-        let apart = if aside[1].abs() > 0.8 { APART + 14.0 } else { APART };
+        // Of a short link, loads stand between it and its name.
+        let apart = APART + 16.0;
         words_beside(pen, beside(middle, aside, up * apart), aside.map(|part| up * part), name, style);
     }
+}
+
+/// From the middle of a node's box to its edge, in a direction.
+fn to_edge(node: &str, [dx, dy]: [f64; 2]) -> f64 {
+    (half_width(node) / dx.abs().max(1e-9)).min(HALF_HEIGHT / dy.abs().max(1e-9))
 }
 
 fn beside([x, y]: [f64; 2], [dx, dy]: [f64; 2], by: f64) -> [f64; 2] {

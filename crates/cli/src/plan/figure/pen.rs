@@ -40,9 +40,10 @@ impl Pen {
     /// A box with round corners and a name in its middle.
     pub fn named(&mut self, [x, y]: [f64; 2], round: f64, fill: &str, name: &str) {
         let half = half_width(name);
-        let (left, top, width) = (x - half, y - 15.0, 2.0 * half);
+        let (left, top) = (x - half, y - HALF_HEIGHT);
+        let (width, height) = (2.0 * half, 2.0 * HALF_HEIGHT);
         self.write(format_args!(
-            "<rect class=\"node\" x=\"{left:.1}\" y=\"{top:.1}\" width=\"{width:.1}\" height=\"30\" rx=\"{round}\" fill=\"{fill}\" stroke=\"#5f6570\"/>"
+            "<rect class=\"node\" x=\"{left:.1}\" y=\"{top:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" rx=\"{round}\" fill=\"{fill}\" stroke=\"#5f6570\"/>"
         ));
         self.text([x, y + 4.5], name, Style { size: 13.0, bold: true, anchor: "middle", ..Style::default() });
     }
@@ -97,6 +98,9 @@ impl Pen {
         let _ = writeln!(self.0, "{element}");
     }
 }
+
+/// Half the height of a box with a name in it.
+pub const HALF_HEIGHT: f64 = 15.0;
 
 /// Half the width of a box with a name in it.
 pub fn half_width(name: &str) -> f64 {
