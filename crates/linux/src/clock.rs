@@ -21,12 +21,19 @@ pub fn process_cpu_ns() -> u64 {
     (t.tv_sec as u64) * 1_000_000_000 + t.tv_nsec as u64
 }
 
+/// Process numbers are not above this (`PID_MAX_LIMIT`).
+const MOST_PROCESSES: u32 = 1 << 22;
+
 /// Processor time of another process so far, that of threads which have ended included, in nanoseconds.
 ///
 /// # Errors
 /// There is no process of this number.
 #[allow(unsafe_code)]
 pub fn cpu_ns_of(process: u32) -> io::Result<u64> {
+    // The C library shifts what is larger, or 0, into the number of another clock: this process's own.
+    if process == 0 || process > MOST_PROCESSES {
+        return Err(io::Error::from_raw_os_error(libc::ESRCH));
+    }
     let (mut clock, mut time) = (0, libc::timespec { tv_sec: 0, tv_nsec: 0 });
     // SAFETY: the C library writes one clock id to `clock`.
     let answer = unsafe { libc::clock_getcpuclockid(process as libc::pid_t, &raw mut clock) };
@@ -77,7 +84,9 @@ mod tests {
         };
         std::thread::spawn(spin).join().unwrap();
         assert!(cpu_ns_of(me).unwrap() >= before + 5_000_000);
-        assert!(cpu_ns_of(u32::MAX >> 1).is_err());
+        for nobody in [0, MOST_PROCESSES + 1, u32::MAX >> 1, u32::MAX] {
+            assert!(cpu_ns_of(nobody).is_err(), "{nobody}");
+        }
     }
 
     #[test]
