@@ -352,7 +352,7 @@ impl Control {
         if !matches!(&wanted.progress, Progress::Open(open) if Arc::ptr_eq(open, channel)) {
             return; // an older one; the present one goes on
         }
-        let last = channel.counters.last_seq.load(Ordering::Relaxed);
+        let last = channel.counters.last_seq.load(Ordering::Relaxed).max(channel.gate.last());
         if last > 0 {
             wanted.delivered = Some((channel.incarnation, last));
         }
