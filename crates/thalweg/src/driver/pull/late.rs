@@ -128,6 +128,7 @@ impl Fetch {
             max_message: channel.max_message,
             publisher: None,
             query: Query::Last(u64::from(samples)),
+            limit: None,
             timeout: PATIENCE,
         };
         let mut asking = Asking::new(state.clone(), asked, vec![holder]);
