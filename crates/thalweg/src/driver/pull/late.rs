@@ -34,6 +34,7 @@ impl Latecomer {
         let verdict = late.live(seq, bytes.len(), received_ns, || (delivery.info, bytes.to_vec()));
         release(&mut late, |held| inlet.deliver(held));
         if let Verdict::Deliver { historical } = verdict {
+            let historical = historical || delivery.info.historical;
             inlet.deliver(Delivery { info: SampleInfo { historical, ..delivery.info }, ..delivery });
         }
         late.is_over()
@@ -50,6 +51,16 @@ impl Latecomer {
                 payload: Payload::Bytes(bytes),
             });
         }
+    }
+
+    /// More of the history may come.
+    pub fn is_under_way(&self) -> bool {
+        self.0.lock().is_under_way()
+    }
+
+    /// The channel ended: as [`LateJoin::give_up`].
+    pub fn give_up(&self) -> Option<u64> {
+        self.0.lock().give_up()
     }
 
     /// The history is over: what waited follows it.
@@ -122,7 +133,8 @@ impl Fetch {
         };
         let mut asking = Asking::new(state.clone(), asked, vec![holder]);
         let scaled = channel.provenance();
-        while let Some(found) = asking.next().filter(|_| !channel.is_closed()) {
+        // A channel that has ended gets what is left, unless the next one does.
+        while let Some(found) = asking.next().filter(|_| late.is_under_way() && !channel.is_cut()) {
             match found {
                 Ok(found) => {
                     let seq = found.info.seq;

@@ -4,6 +4,7 @@ use super::{Inlet, Payload};
 use crate::channel::buffer::Pool;
 use crate::codec::Message;
 use crate::port::sample::{SampleInfo, Storage, TakenSample};
+use crate::stages::Waiting;
 use crate::trace::{self, Step};
 use linux::futex::{self, Scope};
 use qos::Queue;
@@ -15,7 +16,7 @@ use std::time::Duration;
 
 /// What waits, and who waits for it.
 pub(super) struct Mailbox {
-    pub waiting: VecDeque<(SampleInfo, Storage)>,
+    pub waiting: VecDeque<(SampleInfo, Storage, Option<Waiting>)>,
     limit: usize,
     keep_oldest: bool,
     pool: Pool,
@@ -53,7 +54,7 @@ impl<M: Message> Inlet<M> {
                 Storage::Pooled(buffer.clone())
             }
         };
-        mailbox.waiting.push_back((info, storage));
+        mailbox.waiting.push_back((info, storage, Waiting::begin()));
         self.stored.store(mailbox.waiting.len(), Ordering::SeqCst);
         let waker = mailbox.waker.take();
         drop(mailbox);
@@ -71,13 +72,19 @@ impl<M: Message> Inlet<M> {
     }
 
     pub fn pop(&self) -> Option<(SampleInfo, Storage)> {
+        self.pop_measured().map(|(info, storage, _)| (info, storage))
+    }
+
+    /// With how it waited, if that is measured.
+    pub fn pop_measured(&self) -> Option<(SampleInfo, Storage, Option<Waiting>)> {
         if self.stored.load(Ordering::SeqCst) == 0 {
             return None;
         }
         let mut mailbox = self.mailbox.lock();
         let sample = mailbox.waiting.pop_front();
         self.stored.store(mailbox.waiting.len(), Ordering::SeqCst);
-        sample
+        drop(mailbox);
+        sample.map(|(info, storage, waiting)| (info, storage, waiting.map(Waiting::end)))
     }
 
     /// The next waiting sample that can be decoded.
