@@ -217,9 +217,9 @@ fn served(row: &Row, by_relay: bool) -> Duration {
     let begun = Instant::now();
     let proxied = |done: &Done| {
         let channels = read(&done.lines[0]);
-        let mut all = channels["channels"].as_array().unwrap().iter();
-        let ours = |channel: &&Value| channel["subscriber"] == "/in" && channel["end"] == "subscriber";
-        all.find(ours).is_some_and(|channel| (channel["proxied"]["place"]["relay"] == "gate") == by_relay)
+        let ours = channels["channels"].as_array().unwrap().iter().filter(|channel| channel["subscriber"] == "/in");
+        let mut ours = ours.map(|channel| channel["proxied"]["place"]["relay"] == "gate").peekable();
+        ours.peek().is_some() && ours.all(|relayed| relayed == by_relay)
     };
     row.until("list channels --json", |done| done.code() == 0 && proxied(done));
     begun.elapsed()

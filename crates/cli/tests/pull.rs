@@ -93,7 +93,7 @@ fn what_a_relay_does_not_keep_is_said_to_who_wants_it() {
     let limit = "16777216 bytes are kept, 16777216 more are asked for, and it keeps at most 20000000";
     let until = std::time::Instant::now() + support::LONG;
     let told = loop {
-        let done = house.run("pull /a");
+        let done = house.run("pull /a --json");
         if done.code() == 1 && done.errors.contains("at relay:gate, samples of /p") {
             break done;
         }
