@@ -27,12 +27,12 @@
 mod figures;
 mod lateness;
 mod record;
-mod waiting;
+mod stay;
 
 pub use figures::{Figures, StagesReport, wire_us};
 pub(crate) use lateness::Arrived;
 pub use lateness::{LateAfter, LatenessReport, Latest};
-pub(crate) use waiting::{Waiting, delivering, note_called};
+pub(crate) use stay::{Stay, delivering, note_called};
 
 use lateness::Since;
 use linux::lock::PiMutex;

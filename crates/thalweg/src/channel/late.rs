@@ -3,7 +3,8 @@
 //! Live samples are held until the history is over, then follow it: in the order of their numbers, each once, none
 //! missing, because the history is asked for after the flow began, and so reaches up to it or beyond. When the history
 //! takes longer than the hold, or more comes than may be held, live samples go first, and what comes of the history
-//! afterwards is marked historical. So is a live sample that the history had dropped already, and was faster than.
+//! afterwards is marked historical. So is a live sample that the history had dropped already, and was faster than. A history
+//! of the last samples of each instance has holes: what was published again for an instance lies in them.
 
 use std::collections::VecDeque;
 
@@ -44,11 +45,11 @@ pub struct LateJoin<T> {
     /// The lowest and the highest number that the history gave.
     given: Option<(u64, u64)>,
     /// What it left out between them.
-    holes: Vec<(u64, u64)>,
+    holes: VecDeque<(u64, u64)>,
 }
 
-/// Holes that are remembered; what lies in further ones is taken for given.
-const MOST_HOLES: usize = 64;
+/// Holes that are remembered, the last ones: live samples are among the newest. What lies in earlier ones is taken for given.
+const MOST_HOLES: usize = 1024;
 
 #[derive(Debug, PartialEq, Eq)]
 enum Stage {
@@ -65,7 +66,7 @@ enum Stage {
 impl<T> LateJoin<T> {
     /// Nothing came yet; samples up to `after` were delivered on an earlier channel.
     pub fn new(after: u64, hold: Hold) -> Self {
-        let (stage, held, holes) = (Stage::Holding(None), VecDeque::new(), Vec::new());
+        let (stage, held, holes) = (Stage::Holding(None), VecDeque::new(), VecDeque::new());
         Self { hold, stage, held, bytes: 0, after, given: None, holes }
     }
 
@@ -109,8 +110,11 @@ impl<T> LateJoin<T> {
         if !new || seq <= self.after || self.given.is_some_and(|(_, last)| seq <= last) {
             return None;
         }
-        if let Some((_, last)) = self.given.filter(|(_, last)| last + 1 < seq && self.holes.len() < MOST_HOLES) {
-            self.holes.push((last + 1, seq - 1));
+        if let Some((_, last)) = self.given.filter(|(_, last)| last + 1 < seq) {
+            if self.holes.len() >= MOST_HOLES {
+                self.holes.pop_front();
+            }
+            self.holes.push_back((last + 1, seq - 1));
         }
         self.given = Some((self.given.map_or(seq, |(first, _)| first), seq));
         self.held.retain(|(held, _)| *held != seq);
@@ -160,6 +164,7 @@ impl<T> LateJoin<T> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use std::ops::RangeInclusive;
 
     const HOLD: Hold = Hold { ns: 100, samples: 5, bytes: 1000 };
 
@@ -167,8 +172,12 @@ mod tests {
     /// gets both streams in any interleaving.
     fn join(before: u64, meanwhile: u64, after: u64, depth: u64, order: &[(bool, u64)]) -> Vec<(u64, bool)> {
         let asked = before + meanwhile;
-        let mut live: VecDeque<u64> = (before + 1..=asked + after).collect();
-        let mut history: VecDeque<u64> = (asked.saturating_sub(depth) + 1..=asked).collect();
+        meet(before + 1..=asked + after, (asked.saturating_sub(depth) + 1..=asked).collect(), order)
+    }
+
+    /// What comes of both streams in any interleaving.
+    fn meet(live: RangeInclusive<u64>, mut history: VecDeque<u64>, order: &[(bool, u64)]) -> Vec<(u64, bool)> {
+        let mut live: VecDeque<u64> = live.collect();
         let (mut late, mut got, mut now, mut ended) = (LateJoin::new(0, HOLD), Vec::new(), 0, false);
         let mut steps = order.iter().copied().chain(std::iter::repeat_n((true, 1), 200));
         let rest = std::iter::repeat_n((false, 1), 200);
@@ -210,6 +219,29 @@ mod tests {
             numbers.sort_unstable();
             let first = (before + 1).min((before + meanwhile).saturating_sub(depth) + 1);
             prop_assert_eq!(&numbers, &(first..=before + meanwhile + after).collect::<Vec<_>>());
+            let unmarked: Vec<u64> = got.iter().filter(|(_, marked)| !marked).map(|(seq, _)| *seq).collect();
+            prop_assert!(unmarked.is_sorted(), "{:?}", got);
+        }
+    }
+
+    proptest! {
+        /// A history of the last samples of each instance, against what each joiner is to get: those, and all that is live.
+        #[test]
+        fn with_instances_each_sample_comes_once_too(
+            keys in prop::collection::vec(0_u8..5, 0..40), before in 0_usize..30, meanwhile in 0_usize..8, depth in 1_usize..4,
+            order in prop::collection::vec((any::<bool>(), 0u64..60), 0..60),
+        ) {
+            let before = before.min(keys.len());
+            let asked = (before + meanwhile).min(keys.len());
+            let later = |seq: usize| keys[seq..asked].iter().filter(|key| **key == keys[seq - 1]).count();
+            let history: VecDeque<u64> = (1..=asked).filter(|seq| later(*seq) < depth).map(|seq| seq as u64).collect();
+            let live = before as u64 + 1..=keys.len() as u64;
+            let got = meet(live.clone(), history.clone(), &order);
+            let mut numbers: Vec<u64> = got.iter().map(|(seq, _)| *seq).collect();
+            numbers.sort_unstable();
+            let mut all: Vec<u64> = history.into_iter().filter(|seq| !live.contains(seq)).chain(live.clone()).collect();
+            all.sort_unstable();
+            prop_assert_eq!(numbers, all);
             let unmarked: Vec<u64> = got.iter().filter(|(_, marked)| !marked).map(|(seq, _)| *seq).collect();
             prop_assert!(unmarked.is_sorted(), "{:?}", got);
         }

@@ -5,12 +5,13 @@ use super::dial::Dial;
 use super::entries::{Entry, Joining};
 use super::reader::{CALLBACK, ServedBy, guarded};
 use super::wanted::{Candidate, Pair, Progress, Route, Wanted, candidates};
+use crate::channel::history::Query;
 use crate::channel::proxy::Proxy;
 use crate::control::matching::{Match, compare};
 use crate::control::{Direction, Document, PortInfo, PullRole};
 use crate::driver::{Fetch, Holder, Latecomer};
 use crate::event::Event;
-use crate::port::{AnyInlet, Channel, LOCAL, PortRef, Way};
+use crate::port::{AnyInlet, Channel, LOCAL, PortRef, Way, is_kept_by_instance};
 use crate::pull::Identity;
 use linux::poll::Readiness;
 use qos::{Durability, Place};
@@ -326,9 +327,12 @@ impl Control {
         let Some(wanted) = self.wanted.get(&pair) else { return late.end(inlet.as_ref()) };
         let PortRef { node, port } = channel.publisher;
         let holder = Holder::publisher(&self.state, node, port, &wanted.publisher);
-        let (message, samples) = (wanted.subscriber.message.clone(), wanted.subscriber.qos.history);
+        let (message, last) = (wanted.subscriber.message.clone(), u64::from(wanted.subscriber.qos.history));
+        // Who keeps samples for others keeps those of the topic.
+        let by_instance = is_kept_by_instance(&wanted.publisher.qos) && wanted.subscriber.pull != PullRole::Keeps;
+        let query = if by_instance { Query::LastOfEach(last) } else { Query::Last(last) };
         let channel = channel.clone();
-        self.state.fetches.begin(&self.state, Fetch { channel, inlet, late, holder, message, samples });
+        self.state.fetches.begin(&self.state, Fetch { channel, inlet, late, holder, message, query });
     }
 
     pub(super) fn opened(&mut self, pair: Pair, channel: Arc<Channel>) {

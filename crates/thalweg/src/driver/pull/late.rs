@@ -84,7 +84,8 @@ pub(crate) struct Fetch {
     pub late: Arc<Latecomer>,
     pub holder: Holder,
     pub message: TypeDescription,
-    pub samples: u32,
+    /// What of it the subscriber gets.
+    pub query: Query,
 }
 
 /// A history to be fetched, with the node that fetches it.
@@ -122,26 +123,29 @@ impl Fetches {
 
 impl Fetch {
     fn run(self, state: &Arc<NodeState>) {
-        let Self { channel, inlet, late, holder, message, samples } = self;
+        let Self { channel, inlet, late, holder, message, query } = self;
         let asked = Asked {
             topic: channel.topic.clone(),
             message,
             max_message: channel.max_message,
             publisher: None,
-            query: Query::Last(u64::from(samples)),
+            query,
             timeout: PATIENCE,
         };
         let mut asking = Asking::new(state.clone(), asked, vec![holder]);
         let scaled = channel.provenance();
+        let mut wanted = 0;
         // A channel that has ended gets what is left, unless the next one does.
         while let Some(found) = asking.next().filter(|_| late.is_under_way() && !channel.is_cut()) {
             match found {
                 Ok(found) => {
                     let seq = found.info.seq;
+                    let (info, bytes) = (SampleInfo { scaled, ..found.info }, found.buffer.payload());
                     let selected = channel.selection.takes(seq) && scaled.is_none_or(|s| s.selection.takes(seq));
-                    if selected {
-                        let info = SampleInfo { scaled, ..found.info };
-                        late.history(inlet.as_ref(), info, found.buffer.payload());
+                    if selected && inlet.judge().is_none_or(|judge| judge.wants(&info, bytes)) {
+                        wanted += 1;
+                        inlet.expect_history(wanted);
+                        late.history(inlet.as_ref(), info, bytes);
                     }
                 }
                 Err(error) => {

@@ -22,13 +22,13 @@ pub(crate) fn delivering<T>(stages: &Arc<Stages>, deliver: impl FnOnce() -> T) -
 }
 
 /// A measured sample's stay in a mailbox.
-pub(crate) struct Waiting {
+pub(crate) struct Stay {
     stages: Arc<Stages>,
     /// Since when: in the mailbox, then out of it.
     since: u64,
 }
 
-impl Waiting {
+impl Stay {
     /// The sample that this thread delivers begins to wait, if it is measured.
     #[inline]
     pub fn begin() -> Option<Self> {
