@@ -14,15 +14,18 @@ use std::sync::atomic::Ordering;
 use std::task::Waker;
 use std::time::Duration;
 
+/// A sample that waits, with how long it does, if that is measured.
+type Stored = (SampleInfo, Storage, Option<Stay>);
+
 /// What waits, and who waits for it.
 pub(super) struct Mailbox {
-    pub waiting: Waiting<(SampleInfo, Storage, Option<Stay>)>,
+    pub waiting: Waiting<Stored>,
     pool: Pool,
     pub waker: Option<Waker>,
 }
 
 impl Mailbox {
-    pub fn new(waiting: Waiting<(SampleInfo, Storage)>) -> Self {
+    pub fn new(waiting: Waiting<Stored>) -> Self {
         Self { waiting, pool: Pool::default(), waker: None }
     }
 }
@@ -77,7 +80,7 @@ impl<M: Message> Inlet<M> {
     }
 
     /// With how it waited, if that is measured.
-    pub fn pop_measured(&self) -> Option<(SampleInfo, Storage, Option<Stay>)> {
+    pub fn pop_measured(&self) -> Option<Stored> {
         if self.stored.load(Ordering::SeqCst) == 0 {
             return None;
         }
