@@ -148,6 +148,15 @@ pub enum Event {
         /// Whether it is alive now.
         alive: bool,
     },
+    /// A relay does not keep samples that a port wants kept there.
+    NotKept {
+        /// The port's name.
+        port: String,
+        /// The relay's name.
+        relay: String,
+        /// Whose samples, which limit, and what is beyond it.
+        because: String,
+    },
     /// Another port has the same name.
     NameTaken {
         /// The name.
@@ -225,6 +234,9 @@ impl fmt::Display for Event {
                 let now = if *alive { "is alive again" } else { "gives no sign of life within its lease" };
                 let told = subscriber.as_ref().map_or(String::new(), |port| format!(", {port} waits for it"));
                 write!(f, "{publisher} {now}{told}")
+            }
+            Event::NotKept { port, relay, because } => {
+                write!(f, "{port} wants samples kept at relay:{relay}: {because}")
             }
             Event::NameTaken { name, holder } => write!(f, "the port name {name} is also held by {holder}"),
             Event::PriorityChanged { publisher, subscriber, change } => {

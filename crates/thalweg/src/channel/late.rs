@@ -128,6 +128,22 @@ impl<T> LateJoin<T> {
         }
     }
 
+    /// More of the history may come.
+    pub fn is_under_way(&self) -> bool {
+        matches!(self.stage, Stage::Holding(_) | Stage::Live(_))
+    }
+
+    /// The channel ended, and another one is to get what is left: samples up to which one were delivered. `None`: none waits,
+    /// and all that came was.
+    pub fn give_up(&mut self) -> Option<u64> {
+        if !matches!(self.stage, Stage::Holding(_)) {
+            return None;
+        }
+        self.held.clear();
+        self.stage = Stage::Over;
+        Some(self.given.map_or(self.after, |(_, last)| last.max(self.after)))
+    }
+
     /// The next of the held samples that may be delivered now: while they wait, those that the history has passed.
     pub fn released(&mut self) -> Option<T> {
         let passed = |seq: u64| self.given.is_some_and(|(_, last)| seq < last);
@@ -237,5 +253,19 @@ mod tests {
         let late = join(5, 0, 3, 5, &[(false, 0), (true, 0), (false, 200)]);
         assert_eq!(late[..3], [(1, false), (6, false), (7, false)]);
         assert_eq!(late.iter().filter(|(_, marked)| *marked).map(|(seq, _)| *seq).collect::<Vec<_>>(), [2, 3, 4, 5]);
+    }
+
+    #[test]
+    fn a_channel_that_ends_before_its_history_leaves_the_rest_to_the_next() {
+        let mut late = LateJoin::new(3, HOLD);
+        assert_eq!(late.live(20, 10, 0, || 20), Verdict::Hold);
+        assert_eq!((late.history(4), late.history(5), late.is_under_way()), (Some(false), Some(false), true));
+        assert_eq!((late.give_up(), late.is_under_way()), (Some(5), false), "20 waited, and was not delivered");
+        late.end();
+        assert_eq!((late.released(), late.history(6), late.give_up()), (None, None, None));
+        let mut over = LateJoin::<u64>::new(3, HOLD);
+        assert_eq!(over.history(4), Some(false));
+        over.end();
+        assert_eq!(over.give_up(), None);
     }
 }

@@ -100,8 +100,10 @@ impl Control {
     }
 
     fn stages(&self, topic: &str) -> admin::Reply {
+        // Within a process both ends are one.
+        let once = |(end, channel): &(&str, Arc<Channel>)| *end == "publisher" || channel.carrier != "local";
         let report = |(end, channel): (&str, Arc<Channel>)| channel.stages_report(end);
-        admin::Reply::Stages(self.ends(topic).into_iter().filter_map(report).collect())
+        admin::Reply::Stages(self.ends(topic).into_iter().filter(once).filter_map(report).collect())
     }
 
     fn lateness(&self, wanted: Vec<LateAfter>) -> admin::Reply {

@@ -163,6 +163,8 @@ impl Control {
         }
         let Some(wanted) = self.wanted.get_mut(&pair) else { return };
         let carrier = wanted.candidate().map(|c| c.carrier.clone()).unwrap_or_default();
+        let relay = wanted.candidate().map(|way| &way.place).filter(|place| place.relays().next().is_some());
+        let why = &relay.map_or(why.to_owned(), |relay| format!("{relay}: {why}"));
         let here = matches!(wanted.candidate().map(|c| &c.route), Some(Route::Unix(_) | Route::Process))
             || matches!(wanted.candidate().map(|c| &c.route), Some(Route::Tcp(a)) if a.ip().is_loopback());
         // On this host a node that has left the directory and does not answer is dead, not cut off.
@@ -284,15 +286,15 @@ impl Control {
     }
 
     /// A subscriber that keeps what arrives learns whose samples will.
-    pub(super) fn keep_samples_of(&self, channel: &Channel, inlet: &dyn AnyInlet) {
+    pub(super) fn keep_samples_of(&mut self, channel: &Channel, inlet: &dyn AnyInlet) {
         let wanted = self.wanted.get(&(channel.publisher, channel.subscriber));
         let Some((histories, wanted)) = inlet.histories().zip(wanted) else { return };
         let PortRef { node, port } = channel.publisher;
         let clock = self.state.directory().node(node).map(|there| there.clock.clone()).unwrap_or_default();
         let publisher = Identity { node, port, incarnation: channel.incarnation };
         if let Err(why) = self.has_room_for(histories, publisher) {
-            let name = &wanted.publisher.name;
-            return self.warn(format!("samples of {name} are not kept for others: {why}"));
+            let name = wanted.publisher.name.clone();
+            return self.keep_not(&inlet.info().topic, Some(&name), why);
         }
         histories.admit(publisher, &wanted.publisher, &clock);
     }
@@ -307,6 +309,10 @@ impl Control {
             return None;
         }
         let before = wanted.delivered.filter(|(incarnation, _)| *incarnation == channel.incarnation);
+        // Who takes a stream from here fetches its history itself; only what an outage left out is passed on.
+        if before.is_none() && self.is_hosted_port(pair.1.port) {
+            return None;
+        }
         let late = Arc::new(Latecomer::new(before.map_or(0, |(_, seq)| seq)));
         channel.gate.wait_for_history(late.clone());
         Some(late)
@@ -340,6 +346,7 @@ impl Control {
         if let Some(wanted) = self.wanted.get_mut(&pair) {
             wanted.opened(channel.clone(), Instant::now());
         }
+        self.watch_life(&channel);
         self.matched(&channel);
         self.source_opened();
     }
@@ -356,12 +363,14 @@ impl Control {
         if !matches!(&wanted.progress, Progress::Open(open) if Arc::ptr_eq(open, channel)) {
             return; // an older one; the present one goes on
         }
-        let last = channel.counters.last_seq.load(Ordering::Relaxed);
+        let came = || channel.counters.last_seq.load(Ordering::Relaxed).max(channel.gate.last());
+        let last = channel.gate.give_up_history().unwrap_or_else(came);
         if last > 0 {
             wanted.delivered = Some((channel.incarnation, last));
         }
         wanted.ended(Instant::now());
-        if self.begin_upcoming(pair) {
+        self.give_up_dialing(pair);
+        if self.begin_upcoming(pair) || self.arrive(pair) {
             return;
         }
         self.unmatched(channel, &why);

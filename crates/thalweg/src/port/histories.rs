@@ -172,7 +172,8 @@ impl Histories {
             }
         };
         source.heard = info.received_ns;
-        let entry = Entry { buffer, seq: info.seq, stamp: info.source_ns, change: info.change, offered: 0 };
+        let entry =
+            Entry { buffer, seq: info.seq, stamp: info.source_ns, change: info.change, historical: false, offered: 0 };
         source.history.keep(compact(entry), info.received_ns);
     }
 

@@ -213,8 +213,11 @@ impl<M: Message> Inlet<M> {
     /// A thread's work for callbacks fed from the mailbox: samples of `local` channels that may not run on the publisher's thread.
     pub fn run_callbacks(&self, stop: impl Fn() -> bool) {
         while !stop() && !self.is_closed() {
-            match self.pop() {
-                Some((info, storage)) => self.call(info, storage.bytes()),
+            match self.pop_measured() {
+                Some((info, storage, waited)) => {
+                    self.call(info, storage.bytes());
+                    waited.into_iter().for_each(|waited| waited.called(info.source_ns));
+                }
                 None => self.wait_for_news(crate::carrier::TICK),
             }
         }

@@ -1,10 +1,11 @@
 //! Pull: what a subscriber asks histories for (P-05, P-09).
 
 use super::{Subscriber, TakenSample};
+use crate::channel::bucket::Limit;
 use crate::channel::history::{Absent, Query};
 use crate::codec::{Message, TypeDescription};
 use crate::control::PullRole;
-use crate::driver::{Asked, Asking, Holder};
+use crate::driver::{Asked, Asking, Holder, not_kept};
 use crate::error::{Error, Result};
 use crate::port::AnyInlet;
 use crate::port::sample::Storage;
@@ -12,18 +13,28 @@ use qos::Place;
 use std::marker::PhantomData;
 use std::time::Duration;
 
-/// Whom a pull asks, besides what: by default this port's own history if it keeps one, else all that keep the topic.
+/// Whom a pull asks and how fast, besides what: by default this port's own history if it keeps one, else all that keep the topic.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PullFrom {
     /// Samples of the publisher of this name only.
     pub publisher: Option<String>,
     /// Only the port of this name is asked: a publisher, or a port that keeps for others.
     pub holder: Option<String>,
+    /// How fast samples may come from other nodes, at least [`PullFrom::SLOWEST`]; `None`: as fast as it goes, which on a busy
+    /// machine takes processor time from more urgent channels.
+    pub limit: Option<Limit>,
+}
+
+impl PullFrom {
+    /// Bytes per second. Who answers gives up on one who takes nothing for ten seconds, and less than this may look so.
+    pub const SLOWEST: u64 = 16_000;
 }
 
 /// Samples that were pulled, as they arrive. Each is given once, those of one publisher in the order of their numbers.
 pub struct Pulled<M: Message> {
     asking: Asking,
+    /// What relays do not keep of it; `None`: not all were asked yet.
+    refused: Option<Vec<Error>>,
     message: PhantomData<M>,
 }
 
@@ -40,8 +51,14 @@ impl<M: Message> Subscriber<M> {
     /// As [`Subscriber::pull`], of whom it is said.
     ///
     /// # Errors
-    /// As [`Subscriber::pull`].
+    /// As [`Subscriber::pull`]; [`Error::Usage`] for a limit below [`PullFrom::SLOWEST`].
     pub fn pull_from(&self, from: &PullFrom, query: Query, timeout: Duration) -> Result<Pulled<M>> {
+        if let Some(limit) = from.limit.filter(|limit| limit.rate < PullFrom::SLOWEST) {
+            let (slowest, rate) = (PullFrom::SLOWEST, limit.rate);
+            return Err(Error::Usage(format!(
+                "a pull of {rate} bytes per second: at least {slowest}, or without a limit"
+            )));
+        }
         let state = self.node.state();
         let info = &self.inlet.info;
         let holders = match &from.holder {
@@ -50,6 +67,12 @@ impl<M: Message> Subscriber<M> {
         };
         if holders.is_empty() {
             let who = from.holder.as_ref().map_or(String::new(), |name| format!(" at {name}"));
+            if let Some((relay, refusal)) = not_kept(state, &info.topic).into_iter().next() {
+                return Err(Error::Peer(format!(
+                    "nobody keeps samples of {}{who}: at relay:{relay}, {refusal}",
+                    info.topic
+                )));
+            }
             return Err(Error::Peer(format!(
                 "nobody keeps samples of {}{who}: publish with a history (`pub --history N`, `pull` in the QoS)",
                 info.topic
@@ -61,9 +84,10 @@ impl<M: Message> Subscriber<M> {
             max_message: info.qos.max_message,
             publisher: from.publisher.clone(),
             query,
+            limit: from.limit,
             timeout,
         };
-        Ok(Pulled { asking: Asking::new(state.clone(), asked, holders), message: PhantomData })
+        Ok(Pulled { asking: Asking::new(state.clone(), asked, holders), refused: None, message: PhantomData })
     }
 
     /// Whether anybody keeps samples of the topic, as far as is known now.
@@ -110,9 +134,10 @@ impl<M: Message> Iterator for Pulled<M> {
     type Item = Result<TakenSample<M>>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let found = match self.asking.next()? {
-            Ok(found) => found,
-            Err(error) => return Some(Err(error)),
+        let found = match self.asking.next() {
+            Some(Ok(found)) => found,
+            Some(Err(error)) => return Some(Err(error)),
+            None => return self.refused.get_or_insert_with(|| self.asking.refused()).pop().map(Err),
         };
         let sample = TakenSample::new(found.info, Storage::Pooled(found.buffer));
         Some(sample.map_err(|e| Error::Peer(format!("sample {} cannot be read: {e}", found.info.seq))))

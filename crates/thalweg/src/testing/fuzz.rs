@@ -19,7 +19,7 @@ use crate::channel::queue::{Entry, Pushed, Queue};
 use crate::channel::right::SendRight;
 use crate::codec::{self, Message, Plain};
 use crate::control::links::frame;
-use crate::handshake::{self, Answer, Request};
+use crate::handshake::{self, Answer, Request, Watching};
 use crate::pull::{self, Identity, Question};
 use crate::wire::{self, Fragment, HEADER, Header, INITIAL, Kind, StreamParser};
 use serde::de::DeserializeOwned;
@@ -55,7 +55,17 @@ pub fn pull(bytes: &[u8]) {
         let limits = qos::PullBuffer { samples: 4, ..qos::PullBuffer::default() };
         let mut history = History::new(7, limits);
         (1..=9).for_each(|seq| {
-            history.keep(Entry { buffer: Arc::default(), seq, stamp: seq, change: Default::default(), offered: 0 }, seq)
+            history.keep(
+                Entry {
+                    buffer: Arc::default(),
+                    seq,
+                    stamp: seq,
+                    change: Default::default(),
+                    historical: false,
+                    offered: 0,
+                },
+                seq,
+            )
         });
         let (mut reading, mut found) = (history.ask(&question.query, 10), Vec::new());
         while !reading.is_over() {
@@ -165,6 +175,7 @@ fn content(sample: u64, from: usize, length: usize) -> Vec<u8> {
 pub fn handshake(bytes: &[u8]) {
     document::<Request>(bytes);
     document::<Answer>(bytes);
+    document::<Watching>(bytes);
 }
 
 fn document<T: Serialize + DeserializeOwned + PartialEq + std::fmt::Debug>(bytes: &[u8]) {
@@ -339,6 +350,7 @@ impl Virtual {
             seq: self.published,
             stamp: self.published,
             change: Default::default(),
+            historical: false,
             offered: 0,
         };
         if !self.queued && self.right.try_inline() {

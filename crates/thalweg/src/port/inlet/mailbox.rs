@@ -6,6 +6,7 @@ use crate::channel::buffer::Pool;
 use crate::codec::Message;
 use crate::port::WHOLE_TOPIC;
 use crate::port::sample::{SampleInfo, Storage, TakenSample};
+use crate::stages::Stay;
 use crate::trace::{self, Step};
 use linux::futex::{self, Scope};
 use std::sync::Arc;
@@ -13,15 +14,18 @@ use std::sync::atomic::Ordering;
 use std::task::Waker;
 use std::time::Duration;
 
+/// A sample that waits, with how long it does, if that is measured.
+type Stored = (SampleInfo, Storage, Option<Stay>);
+
 /// What waits, and who waits for it.
 pub(super) struct Mailbox {
-    pub waiting: Waiting<(SampleInfo, Storage)>,
+    pub waiting: Waiting<Stored>,
     pool: Pool,
     pub waker: Option<Waker>,
 }
 
 impl Mailbox {
-    pub fn new(waiting: Waiting<(SampleInfo, Storage)>) -> Self {
+    pub fn new(waiting: Waiting<Stored>) -> Self {
         Self { waiting, pool: Pool::default(), waker: None }
     }
 }
@@ -49,7 +53,7 @@ impl<M: Message> Inlet<M> {
                 Storage::Pooled(buffer.clone())
             }
         };
-        mailbox.waiting.push(instance, (info, storage));
+        mailbox.waiting.push(instance, (info, storage, Stay::begin()));
         self.stored.store(mailbox.waiting.len(), Ordering::SeqCst);
         let waker = mailbox.waker.take();
         drop(mailbox);
@@ -72,13 +76,19 @@ impl<M: Message> Inlet<M> {
     }
 
     pub fn pop(&self) -> Option<(SampleInfo, Storage)> {
+        self.pop_measured().map(|(info, storage, _)| (info, storage))
+    }
+
+    /// With how it waited, if that is measured.
+    pub fn pop_measured(&self) -> Option<Stored> {
         if self.stored.load(Ordering::SeqCst) == 0 {
             return None;
         }
         let mut mailbox = self.mailbox.lock();
         let sample = mailbox.waiting.pop();
         self.stored.store(mailbox.waiting.len(), Ordering::SeqCst);
-        sample
+        drop(mailbox);
+        sample.map(|(info, storage, stay)| (info, storage, stay.map(Stay::end)))
     }
 
     /// The next waiting sample that can be decoded.
