@@ -72,7 +72,7 @@ struct House {
 impl House {
     fn build(lab: &Lab) -> Result<Self> {
         // Ordinary priority: nothing is reserved.
-        let stage = Stage::build(lab, Layout::Router, false)?;
+        let stage = Stage::build(lab, Layout::Router, false, 0)?;
         let topology = stage.topology()?;
         let wire = Wire { rate: RATE, limit: 100, queue: Queue::Fifo };
         wire.install(topology.middle()?, &Topology::leads_to(2))?;

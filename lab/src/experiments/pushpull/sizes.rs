@@ -42,9 +42,9 @@ impl Experiment for PushPullSizes {
         let before = if self.0 == 4 { &[Layout::Link, Layout::Router][..] } else { &[] };
         let mut all: Vec<Curves> = Vec::new();
         for near in before {
-            all.push(Curves::new(*near, Stage::build(lab, *near, true)?, &[NONE]));
+            all.push(Curves::new(*near, &[NONE]));
         }
-        all.push(Curves::new(layout, Stage::build(lab, layout, true)?, &PLACES));
+        all.push(Curves::new(layout, &PLACES));
         measure(lab, &mut all)?;
         all.iter().for_each(|curves| curves.cells(&mut findings));
         let panels = all.iter().map(Curves::panel).collect();
@@ -79,17 +79,19 @@ fn amount(options: &Options) -> (usize, Amount) {
     (repetitions, Amount { count, warmup: 10, period: Duration::from_millis(1), patience: Duration::from_secs(1) })
 }
 
-/// Every stage, place and size in turns.
+/// Every stage, place and size in turns; each repetition has processes of its own.
 fn measure(lab: &Lab, all: &mut [Curves]) -> Result {
     let (repetitions, amount) = amount(&lab.options);
     let mut dice = Dice::new(lab.options.seed);
     for repetition in 0..repetitions {
         lab.tell(&format!("repetition {} of {repetitions}", repetition + 1));
+        let build = |curves: &Curves| Stage::build(lab, curves.layout, true, repetition);
+        let mut stages = all.iter().map(build).collect::<Result<Vec<Stage>>>()?;
         for (index, size) in SIZES.iter().enumerate() {
-            for curves in &mut *all {
+            for (curves, stage) in all.iter_mut().zip(&mut stages) {
                 for turn in shuffled(curves.curves.len(), &mut dice) {
                     let (place, tallies) = &mut curves.curves[turn];
-                    curves.stage.run(lab, place, *size, amount, &mut tallies[index])?;
+                    stage.run(lab, place, *size, amount, &mut tallies[index])?;
                 }
             }
         }
@@ -100,14 +102,13 @@ fn measure(lab: &Lab, all: &mut [Curves]) -> Result {
 /// One layout: for each place, a tally of each size.
 struct Curves {
     layout: Layout,
-    stage: Stage,
     curves: Vec<(&'static str, Vec<Tally>)>,
 }
 
 impl Curves {
-    fn new(layout: Layout, stage: Stage, places: &[&'static str]) -> Self {
+    fn new(layout: Layout, places: &[&'static str]) -> Self {
         let tallies = || SIZES.iter().map(|_| Tally::default()).collect();
-        Self { layout, stage, curves: places.iter().map(|place| (*place, tallies())).collect() }
+        Self { layout, curves: places.iter().map(|place| (*place, tallies())).collect() }
     }
 
     fn of(&self, place: &str) -> &[Tally] {

@@ -122,12 +122,14 @@ pub struct Amount {
 
 impl Stage {
     /// As [`Stage::over`], by tcp.
-    pub fn build(lab: &Lab, layout: Layout, first: bool) -> Result<Self> {
-        Self::over(lab, "tcp", layout, first)
+    pub fn build(lab: &Lab, layout: Layout, first: bool, turn: usize) -> Result<Self> {
+        Self::over(lab, "tcp", layout, first, turn)
     }
 
     /// Starts them all on one processor, before all others of ordinary priority if `first`; channels are of this carrier.
-    pub fn over(lab: &Lab, carrier: &str, layout: Layout, first: bool) -> Result<Self> {
+    /// Which of the routes is opened first is another one in each `turn`: by its place in memory and in lists of the kernel one
+    /// differs from the next by some percent, whatever it does.
+    pub fn over(lab: &Lab, carrier: &str, layout: Layout, first: bool, turn: usize) -> Result<Self> {
         let topology = layout.topology(lab)?;
         let [ping, pong, relay] = layout.addresses();
         let spaces = layout.namespaces(topology.as_ref())?;
@@ -154,7 +156,7 @@ impl Stage {
         }
         forwards.iter_mut().try_for_each(|part| part.hear::<Value>(lab, LONG).map(drop))?;
         let over = |name: &str, place| Route::over(name, carrier, place);
-        let routes = [
+        let mut routes = [
             over(NONE, None),
             over(PUBLISHER, Some(qos::Place::Publisher)),
             over(SUBSCRIBER, Some(qos::Place::Subscriber)),
@@ -162,6 +164,8 @@ impl Stage {
             Route::sockets(RAW, home, there),
             Route::sockets(RAW_RELAY, home_too, between),
         ];
+        let count = routes.len();
+        routes.rotate_left(turn % count);
         let ends = [(place(0), node(0, "ping")?), (place(1), node(1, "pong")?.after(RELAY))];
         let trips = Trips::over(lab, ends, &routes)?;
         Ok(Self { trips, relay: relay_part, _forwards: forwards, topology })
