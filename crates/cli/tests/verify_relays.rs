@@ -12,11 +12,14 @@ const CONTRACT: &str = r#"
 name = "row"
 [[node]]
 name = "camera"
+cpus = 4
 proxy = false
 [[node]]
 name = "gate"
+cpus = 4
 [[node]]
 name = "desk"
+cpus = 4
 proxy = false
 [[link]]
 name = "first"

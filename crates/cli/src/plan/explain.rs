@@ -33,7 +33,7 @@ const STEPS: [(&str, &str); 14] = [
     ),
     (
         "transmission",
-        "the sample's own bytes on the wire, headers of its packets included: size + packets · overhead, at the link's rate",
+        "the sample's own bytes on the wire, headers included (size + packets · overhead), at the link's rate; on a later link what could not cross it meanwhile",
     ),
     ("propagation", "from one end of the link to the other: its delay"),
     ("rounding", "very long analyses go in coarse steps at the end, always up"),
