@@ -48,7 +48,7 @@ struct Node<'a> {
     ports: usize,
     /// What it carries for others, if it is a relay.
     #[serde(skip_serializing_if = "Option::is_none")]
-    relay: Option<RelayLoad>,
+    relay: Option<&'a RelayLoad>,
 }
 
 #[derive(Serialize)]
@@ -105,12 +105,12 @@ impl<'a> Node<'a> {
             pid: document.pid,
             addresses: &document.addresses,
             ports: document.ports.len(),
-            relay: document.relay,
+            relay: document.relay.as_ref(),
         }
     }
 
     fn relay_text(&self) -> String {
-        let text = |load: RelayLoad| {
+        let text = |load: &RelayLoad| {
             let RelayLoad { proxies, samples_per_s, keeps, .. } = load;
             format!("{proxies} proxies, {samples_per_s} samples/s, keeps {keeps} publishers")
         };

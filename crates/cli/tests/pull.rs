@@ -81,6 +81,30 @@ fn a_publisher_without_history_cannot_be_asked() {
     assert!(done.code() == 1 && done.errors.contains("nobody keeps samples of /a"), "{}", done.errors);
 }
 
+/// The relay has room for one publisher: who wants the other's samples kept there, and who asks for them, is told why not.
+#[test]
+fn what_a_relay_does_not_keep_is_said_to_who_wants_it() {
+    let house = House::new();
+    let _relay = house.start("relay --name gate --kept 20MB");
+    house.wait_for_list("nodes", |nodes| nodes.to_string().contains("gate"));
+    let wants = "--policy pull-place=relay:gate";
+    let _publish = ["/p1", "/p2"].map(|name| house.start(&format!("pub /a --history 0 --port {name} --rate 50")));
+    let subscribe = house.start(&format!("sub /a {wants}"));
+    let limit = "16777216 bytes are kept, 16777216 more are asked for, and it keeps at most 20000000";
+    let until = std::time::Instant::now() + support::LONG;
+    let told = loop {
+        let done = house.run("pull /a --json");
+        if done.code() == 1 && done.errors.contains("at relay:gate, samples of /p") {
+            break done;
+        }
+        assert!(std::time::Instant::now() < until, "{:?} {}", done.lines, done.errors);
+    };
+    assert!(told.errors.contains(limit), "{}", told.errors);
+    assert_eq!(told.lines.len(), 1, "the other's samples are there");
+    let said = subscribe.interrupt().errors;
+    assert!(said.contains("wants samples kept at relay:gate") && said.contains(limit), "{said}");
+}
+
 #[test]
 fn numbers_of_a_publisher_that_was_killed_are_not_those_of_its_successor() {
     let house = House::new();

@@ -14,7 +14,7 @@ mod text;
 
 pub use check::Contradiction;
 pub use class::Class;
-pub use delivery::{DestinationOrder, Queue, Reliability, ResourceLimits};
+pub use delivery::{DestinationOrder, Queue, Reliability, ResourceLimit, ResourceLimits};
 pub use durability::{Durability, PullBuffer};
 pub use liveliness::{Liveliness, LivelinessKind, Ownership};
 pub use matching::{Mismatch, match_qos};

@@ -1,6 +1,7 @@
 //! What a node tells its owner: matches, mismatches, losses, warnings. Never on the data path of a healthy channel.
 
 use crate::port::InstanceState;
+use qos::ResourceLimit;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::fmt;
@@ -85,9 +86,12 @@ pub enum Event {
     DeadlineMissed {
         /// The port's name.
         port: String,
-        /// Deadlines missed since this was told last: one for each period and instance.
+        /// The instance's key, such as `name = left, joint = 3`; `None`: the topic has no key, or further instances together.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        instance: Option<String>,
+        /// Deadlines missed since this was told last: one for each period.
         missed: u64,
-        /// In all.
+        /// By all instances of the port, in all.
         total: u64,
     },
     /// Samples came later than the latency budget; they were delivered.
@@ -111,13 +115,19 @@ pub enum Event {
         /// In all.
         total: u64,
     },
-    /// Samples were rejected: they are of more instances than the subscriber's limit.
+    /// Samples were rejected: they would have been more than one of the subscriber's limits allows. Told within a second.
     SampleRejected {
         /// Subscriber's port name.
         subscriber: String,
+        /// The limit.
+        #[serde(default)]
+        limit: ResourceLimit,
+        /// How many it allows.
+        #[serde(default)]
+        most: u32,
         /// How many since this was told last.
         rejected: u64,
-        /// In all.
+        /// By this limit, in all.
         total: u64,
     },
     /// An instance ended at a subscriber, or came back: it was disposed of, or lost its last publisher.
@@ -137,6 +147,15 @@ pub enum Event {
         subscriber: Option<String>,
         /// Whether it is alive now.
         alive: bool,
+    },
+    /// A relay does not keep samples that a port wants kept there.
+    NotKept {
+        /// The port's name.
+        port: String,
+        /// The relay's name.
+        relay: String,
+        /// Whose samples, which limit, and what is beyond it.
+        because: String,
     },
     /// Another port has the same name.
     NameTaken {
@@ -197,8 +216,9 @@ impl fmt::Display for Event {
                     "{publisher} → {subscriber}: the callback held a shared thread for {took_us} µs ({count} times so far){then}"
                 )
             }
-            Event::DeadlineMissed { port, missed, total } => {
-                write!(f, "{port} missed {missed} deadlines, {total} in all")
+            Event::DeadlineMissed { port, instance, missed, total } => {
+                let of = instance.as_ref().map_or(String::new(), |key| format!(" of instance {key}"));
+                write!(f, "{port} missed {missed} deadlines{of}, {total} in all")
             }
             Event::BudgetExceeded { subscriber, late, total } => {
                 write!(f, "{subscriber} got {late} samples later than its latency budget, {total} in all")
@@ -206,14 +226,17 @@ impl fmt::Display for Event {
             Event::SampleLost { publisher, subscriber, lost, total } => {
                 write!(f, "{publisher} → {subscriber} lost {lost} samples on the way, {total} in all")
             }
-            Event::SampleRejected { subscriber, rejected, total } => {
-                write!(f, "{subscriber} rejected {rejected} samples of more instances than its limit, {total} in all")
+            Event::SampleRejected { subscriber, limit, most, rejected, total } => {
+                write!(f, "{subscriber} rejected {rejected} samples beyond its limit of {most} {limit}, {total} in all")
             }
             Event::InstanceChanged { subscriber, key, state } => write!(f, "{subscriber}: instance {key} {state}"),
             Event::LivelinessChanged { publisher, subscriber, alive } => {
                 let now = if *alive { "is alive again" } else { "gives no sign of life within its lease" };
                 let told = subscriber.as_ref().map_or(String::new(), |port| format!(", {port} waits for it"));
                 write!(f, "{publisher} {now}{told}")
+            }
+            Event::NotKept { port, relay, because } => {
+                write!(f, "{port} wants samples kept at relay:{relay}: {because}")
             }
             Event::NameTaken { name, holder } => write!(f, "the port name {name} is also held by {holder}"),
             Event::PriorityChanged { publisher, subscriber, change } => {

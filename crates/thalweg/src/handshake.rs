@@ -78,6 +78,28 @@ pub enum Answer {
     Refused(Refused),
 }
 
+/// What a node says first that wants signs of life of another one, after the byte [`LIFE`](crate::control::LIFE). Each byte
+/// that follows is a question, and the other node answers with one: [`WELL`], or [`DRY`]. A node that cannot say anything of
+/// it ends the stream.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Watching {
+    /// [`VERSION`].
+    pub version: u32,
+    /// Nodes of different realms tell each other nothing.
+    pub realm: String,
+    /// The node that is meant.
+    pub to_node: NodeId,
+    /// The node that publishes what it serves …
+    pub source: NodeId,
+    /// … at this port.
+    pub port: PortId,
+}
+
+/// A sign of life.
+pub const WELL: u8 = 1;
+/// A sign of life of a relay that hears nothing of the source.
+pub const DRY: u8 = 2;
+
 /// An open channel, as the publisher sees it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Accepted {

@@ -12,9 +12,7 @@ use crate::driver::{Administration, Around, Command, Control, End, NodeState, Re
 use crate::error::{Error, Result};
 use crate::event::EventReader;
 use crate::port::monitor::Monitor;
-use crate::port::{
-    AnyInlet, Histories, Inlet, LOCAL, Outlet, PortRef, PublisherBuilder, Sought, SubscriberBuilder, kept_at_publisher,
-};
+use crate::port::{AnyInlet, Histories, Inlet, LOCAL, Outlet, PortRef, PublisherBuilder, Sought, SubscriberBuilder};
 use crate::pull::Identity;
 use qos::Qos;
 use qos::priority::{Changes, PrioritySettings};
@@ -303,7 +301,7 @@ impl Node {
         let (port, info) = self.describe::<M>(&request, Direction::Publisher)?;
         let me = PortRef { node: self.id(), port };
         let incarnation = self.state().incarnation;
-        let histories = kept_at_publisher(&info.qos).map(|limits| Arc::new(Histories::new(limits)));
+        let histories = Histories::of_publisher(&info).map(Arc::new);
         if let Some(histories) = &histories {
             histories.admit(Identity { node: me.node, port, incarnation }, &info, &self.state().clock);
         }

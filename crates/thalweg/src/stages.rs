@@ -13,22 +13,26 @@
 //! | `wire` | both | there | it was received (below: and reached the kernel) | D | pub com |
 //! | `receive` | subscriber | the kernel had the packet (`udp`, `mcast`) | the reading thread has it | P1, T_sub | sub ipc |
 //! | `decode` | subscriber | there | the callback is called, or the sample waits to be taken | T_midapp | sub cpu |
+//! | `mailbox` | subscriber | it waits to be taken, or for its port's thread (`local`) | it is taken | T_midapp | sub cpu |
 //! | `callback` | subscriber | there | it returns | | sub cpu |
 //! | `transit` | subscriber | `publish` is called | it was received | | |
-//! | `total` | subscriber | `publish` is called | the callback returns | | |
+//! | `total` | subscriber | `publish` is called | the callback returns, or the sample waits to be taken | | |
 //!
 //! `transit` and `total` need both ends to read one clock. `wire` is not measured but the mean of `transit` without the means of
 //! `publish`, `queue`, `send` and `receive`: see [`wire_us`]. On one host it may be below 0: the packet has arrived before the
 //! carrier's call returns. On a port with many channels, `publish` holds the sends of those before it. Samples of carrier
-//! `local` have no stages.
+//! `local` have `publish`, then `mailbox` unless the callback runs on the publisher's thread, then `decode`, `callback` and
+//! `total` where there is a callback; both ends are one, and report once.
 
 mod figures;
 mod lateness;
 mod record;
+mod stay;
 
 pub use figures::{Figures, StagesReport, wire_us};
 pub(crate) use lateness::Arrived;
 pub use lateness::{LateAfter, LatenessReport, Latest};
+pub(crate) use stay::{Stay, delivering, note_called};
 
 use lateness::Since;
 use linux::lock::PiMutex;
@@ -51,6 +55,7 @@ pub enum Stage {
     Send,
     Receive,
     Decode,
+    Mailbox,
     Callback,
     Transit,
     Total,
@@ -58,12 +63,13 @@ pub enum Stage {
 
 impl Stage {
     /// All, in the order of a sample's way.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Publish,
         Self::Queue,
         Self::Send,
         Self::Receive,
         Self::Decode,
+        Self::Mailbox,
         Self::Callback,
         Self::Transit,
         Self::Total,
@@ -77,6 +83,7 @@ impl Stage {
             Self::Send => "send",
             Self::Receive => "receive",
             Self::Decode => "decode",
+            Self::Mailbox => "mailbox",
             Self::Callback => "callback",
             Self::Transit => "transit",
             Self::Total => "total",

@@ -83,6 +83,12 @@ fn note(step: Step) {
     }
 }
 
+/// Whether the stages of any channel end are measured.
+#[inline(always)]
+pub(crate) fn is_measured() -> bool {
+    WATCHED.load(Ordering::Relaxed) & !RECORDING != 0
+}
+
 /// The stages of one channel end more, or fewer, are measured.
 pub(crate) fn measure(more: bool) {
     if more {

@@ -7,7 +7,7 @@
 //! | 0..4 | length | bytes that follow the header (for a fragment or parity: its own 8-byte header included) |
 //! | 4 | kind | 1 whole message, 2 fragment, 3 keep-alive, 4 end, 5 acknowledgement, 6 parity |
 //! | 5 | version | [`VERSION`] |
-//! | 6..8 | flags | bit 0 ends a batch (reserved); bit 1 repeats what was sent before; bit 2 asks; bits 3 and 4: the instance is disposed, unregistered; all others are 0 |
+//! | 6..8 | flags | bit 0 ends a batch (reserved); bit 1 repeats what was sent before; bit 2 asks; bits 3 and 4: the instance is disposed, unregistered; bit 5: historical; all others are 0 |
 //! | 8..12 | flow | random id agreed at the handshake |
 //! | 12..16 | sequence | dense per flow, wraps; keep-alive and end carry the number the next message frame will have |
 //! | 16..24 | sample | sample sequence of the publisher |
@@ -43,8 +43,10 @@ pub const ASK: u16 = 4;
 pub const DISPOSED: u16 = 8;
 /// Flag bit 4: the publisher says nothing of the sample's instance any more.
 pub const UNREGISTERED: u16 = 16;
+/// Flag bit 5: the sample comes from a history, and later ones were sent before: a relay passes on what came to it so.
+pub const HISTORICAL: u16 = 32;
 /// All flag bits that have a meaning.
-const FLAGS: u16 = BATCH_END | REPAIR | ASK | DISPOSED | UNREGISTERED;
+const FLAGS: u16 = BATCH_END | REPAIR | ASK | DISPOSED | UNREGISTERED | HISTORICAL;
 
 mod field {
     use std::ops::Range;

@@ -81,6 +81,10 @@ fn reassembly() {
     run("reassembly");
 }
 #[test]
+fn parity() {
+    run("parity");
+}
+#[test]
 fn handshake() {
     run("handshake");
 }
@@ -119,5 +123,5 @@ fn planner() {
 }
 #[test]
 fn every_body_is_run() {
-    assert_eq!(all().len(), if cfg!(feature = "pictures") { 11 } else { 10 }, "a body without a test here");
+    assert_eq!(all().len(), if cfg!(feature = "pictures") { 12 } else { 11 }, "a body without a test here");
 }

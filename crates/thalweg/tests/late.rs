@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)] // all of this is test
 
 use qos::{Queue, Reliability};
+use serde::{Deserialize, Serialize};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use thalweg::codec::Raw;
@@ -120,4 +121,58 @@ fn a_volatile_publisher_has_no_history_for_late_joiners() {
     publish(&mut port, 1..=3);
     assert_eq!(until_last(&here, &seen, 3).len(), 3);
     assert_eq!(late.connected(), 0);
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Arm {
+    name: String,
+    angle: f64,
+}
+
+/// Of a keyed topic the last samples of each instance come, however often others were published since, whether the port is taken
+/// from or has a callback, and whether it states the key or not; and only those for which its filter holds.
+#[test]
+fn the_history_of_a_keyed_topic_is_that_of_each_instance() {
+    for carrier in ["local", "shm", "tcp", "udp", "mcast"] {
+        let there = node(&format!("keyed-{carrier}"), "there");
+        let here = if carrier == "local" { there.clone() } else { node(&format!("keyed-{carrier}"), "here") };
+        let port = there.publisher::<Arm>("/a").key(["name"]).transient_local(2).carriers([carrier]);
+        let mut port = port.queue(Queue::KeepAll(10_000)).open().unwrap();
+        let publish = |port: &mut Publisher<Arm>, name: &str, angle| {
+            port.publish(&Arm { name: name.to_owned(), angle }).unwrap();
+        };
+        publish(&mut port, "rare", 1.0);
+        (0..200).for_each(|n| publish(&mut port, "busy", f64::from(n)));
+        (0..20).for_each(|n| publish(&mut port, &format!("arm {n}"), 0.0));
+        let join = || here.subscriber::<Arm>("/a").reliability(Reliability::BestEffort).carriers([carrier]);
+        let named = |name: &str, angle| (name.to_owned(), angle);
+        let mut all = vec![named("rare", 1.0), named("busy", 198.0), named("busy", 199.0)];
+        all.extend((0..20).map(|n| named(&format!("arm {n}"), 0.0)));
+
+        let mut taken = join().transient_local(2).open().unwrap();
+        let mut keyed = join().transient_local(1).key(["name"]).open().unwrap();
+        let filter = qos::Filter { expression: "angle > 0.5".into(), parameters: Vec::new() };
+        let mut filtered = join().transient_local(2).filter(filter).open().unwrap();
+        let seen: Arc<Mutex<Vec<(String, f64)>>> = Arc::default();
+        let note = seen.clone();
+        let called = join().transient_local(2);
+        let called = called.callback(move |s| note.lock().unwrap().push((s.name.clone(), s.angle))).unwrap();
+        for port in [&taken, &keyed, &filtered] {
+            assert!(port.wait_connected(1, LONG), "{carrier}");
+        }
+        assert!(called.wait_connected(1, LONG), "{carrier}");
+        let waited = |port: &mut Subscriber<Arm>, count| -> Vec<(String, f64)> {
+            (0..count).map(|_| port.wait(LONG).expect(carrier)).map(|s| (s.name.clone(), s.angle)).collect()
+        };
+        assert_eq!(waited(&mut taken, 23), all, "{carrier}");
+        assert_eq!(waited(&mut filtered, 3), all[..3], "{carrier}");
+        assert!(here.wait_until(LONG, || seen.lock().unwrap().len() == 23), "{carrier}");
+        assert_eq!(*seen.lock().unwrap(), all, "{carrier}");
+        all.remove(1);
+        assert_eq!(waited(&mut keyed, 22), all, "{carrier}");
+        publish(&mut port, "rare", 7.0);
+        for port in [&mut taken, &mut keyed, &mut filtered] {
+            assert_eq!(waited(port, 1), [named("rare", 7.0)], "{carrier}");
+        }
+    }
 }

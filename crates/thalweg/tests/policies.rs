@@ -2,7 +2,7 @@
 //! (`port/policy`).
 #![allow(clippy::unwrap_used)] // all of this is test
 
-use qos::{Filter, Liveliness, LivelinessKind, Reliability};
+use qos::{Filter, Liveliness, LivelinessKind, Queue, Reliability, ResourceLimit, ResourceLimits};
 use serde::{Deserialize, Serialize};
 use std::time::{Duration, Instant};
 use thalweg::port::{Change, InstanceState, PublisherBuilder, SubscriberBuilder};
@@ -106,6 +106,78 @@ fn missed_deadlines_are_told_at_both_ends() {
         told(&mut node.events(), |e| matches!(e, Event::DeadlineMissed { port, missed: 1.., .. } if port == name));
     }
     assert!(subscriber.policy_counts().deadlines_missed > 0);
+}
+
+#[test]
+fn missed_deadlines_of_a_keyed_topic_name_the_instance_at_both_ends() {
+    let (out, into) = (node("out", "late-instance"), node("in", "late-instance"));
+    let (publisher, subscriber) = ends("tcp", &out, &into);
+    let (mut told_out, mut told_in) = (out.events(), into.events());
+    let deadline = Duration::from_millis(500);
+    let mut publisher = publisher.named("/out").key(["name"]).deadline(deadline).open().unwrap();
+    let mut subscriber = subscriber.named("/in").deadline(deadline).open().unwrap();
+    assert!(publisher.wait_connected(1, LONG));
+    publisher.publish(&arm("left", 1.0)).unwrap();
+    taken(&mut subscriber, 1);
+    for (events, name) in [(&mut told_out, "/out"), (&mut told_in, "/in")] {
+        let event = told(events, |e| matches!(e, Event::DeadlineMissed { port, .. } if port == name));
+        assert!(matches!(&event, Event::DeadlineMissed { instance: Some(key), .. } if key == "name = left"), "{event}");
+        assert!(event.to_string().contains("of instance name = left"), "{event}");
+    }
+    let missed = subscriber.instances()[0].deadlines_missed;
+    assert!(missed > 0 && missed <= subscriber.policy_counts().deadlines_missed);
+}
+
+/// DDS RESOURCE_LIMITS at the subscriber: what would be more is rejected, and the limit is named. Other channels go on.
+#[test]
+fn samples_beyond_a_limit_are_rejected_and_the_limit_is_named() {
+    for carrier in ["local", "shm", "tcp", "udp", "mcast"] {
+        let test = format!("limits-{carrier}");
+        let (out, into) = (node("out", &test), node("in", &test));
+        let (publisher, subscriber) = ends(carrier, &out, &into);
+        let mut events = into.events();
+        let mut publisher = publisher.key(["name"]).queue(Queue::KeepAll(100)).open().unwrap();
+        let limits = ResourceLimits { samples: Some(5), instances: Some(3), samples_per_instance: Some(2) };
+        let subscriber = subscriber.named("/in").key(["name"]).queue(Queue::KeepAll(5)).limits(limits);
+        let mut subscriber = subscriber.open().unwrap();
+        assert!(publisher.wait_connected(1, LONG), "{carrier}");
+        for name in ["a", "a", "a", "b", "b", "c", "c", "d"] {
+            publisher.publish(&arm(name, 1.0)).unwrap();
+        }
+        let mut rejected = Vec::new();
+        while rejected.len() < 3 {
+            let event = told(&mut events, |e| matches!(e, Event::SampleRejected { .. }));
+            if let Event::SampleRejected { subscriber, limit, most, rejected: 1, total: 1 } = event {
+                assert_eq!(subscriber, "/in", "{carrier}");
+                rejected.push((limit, most));
+            }
+        }
+        rejected.sort_unstable();
+        use ResourceLimit::{Instances, Samples, SamplesPerInstance};
+        assert_eq!(rejected, [(Samples, 5), (Instances, 3), (SamplesPerInstance, 2)], "{carrier}");
+        assert_eq!(subscriber.policy_counts().rejected, 3, "{carrier}");
+        assert_eq!(taken(&mut subscriber, 5), ["a", "a", "b", "b", "c"], "{carrier}");
+        publisher.publish(&arm("c", 2.0)).unwrap();
+        assert_eq!(taken(&mut subscriber, 1), ["c"], "{carrier}: there is room again");
+    }
+}
+
+/// A queue that keeps the last samples keeps those of each instance, where the subscriber states the key.
+#[test]
+fn the_last_sample_of_each_instance_waits() {
+    let (out, into) = (node("out", "each"), node("in", "each"));
+    let (publisher, subscriber) = ends("tcp", &out, &into);
+    let mut publisher = publisher.key(["name"]).open().unwrap();
+    let mut subscriber = subscriber.key(["name"]).queue(Queue::KeepLast(1)).open().unwrap();
+    assert!(publisher.wait_connected(1, LONG));
+    for (name, angle) in [("left", 1.0), ("right", 1.0), ("left", 2.0), ("left", 3.0), ("low", 1.0)] {
+        publisher.publish(&arm(name, angle)).unwrap();
+    }
+    assert!(into.wait_until(LONG, || subscriber.instances().len() == 3));
+    let got: Vec<(String, f64)> =
+        std::iter::from_fn(|| subscriber.wait(LONG)).take(3).map(|s| (s.name.clone(), s.angle)).collect();
+    assert_eq!(got, [("right".into(), 1.0), ("left".into(), 3.0), ("low".into(), 1.0)]);
+    assert_eq!(subscriber.dropped(), 2);
 }
 
 /// The end of an instance is a sample like others: over every carrier, past a filter, and for late joiners.

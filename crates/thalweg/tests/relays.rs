@@ -182,7 +182,7 @@ fn messages_are_made_smaller_at_each_place() {
     let scalers = || Scalers::default().with("/numbers", || Cut);
     let open = |name| Node::with_settings(Settings { scalers: scalers(), ..settings("scaler", name) }).unwrap();
     let with_relay = Settings { relay: Some(RelayLimits::default()), scalers: scalers(), ..settings("scaler", "gate") };
-    let _gate = Node::with_settings(with_relay).unwrap();
+    let gate = Node::with_settings(with_relay).unwrap();
     let (a, b) = (open("a"), open("b"));
     let mut publisher = a.publisher::<Raw>("/numbers").named("/out").open().unwrap();
     let places = [Place::Publisher, Place::Subscriber, at_relay()];
@@ -208,7 +208,17 @@ fn messages_are_made_smaller_at_each_place() {
         let found: Vec<_> = got.iter().map(|(info, size)| (info.seq, *size)).collect();
         assert_eq!(found, [(4, 5), (6, 10), (8, 10)], "at {place}: the second was empty");
         let info = got[0].0;
-        assert_eq!((info.node, info.scaled.unwrap().picture.unwrap().width), (a.id(), 10));
+        let scaled = info.scaled.unwrap();
+        assert_eq!((info.node, scaled.picture.unwrap().width), (a.id(), 10));
+        // At a relay two proxies stand in a row: every second sample before it leaves the publisher, smaller at the relay.
+        let at = if *place == at_relay() {
+            gate.id()
+        } else if *place == Place::Subscriber {
+            b.id()
+        } else {
+            a.id()
+        };
+        assert_eq!((scaled.selection.to_string().as_str(), scaled.from, scaled.node), ("2", 2, at), "at {place}");
     }
 }
 
@@ -249,6 +259,26 @@ fn a_relay_that_dies_is_done_without_and_returned_to() {
     assert_eq!(seen, (from..=last).collect::<Vec<_>>(), "no gap and no duplicate on the way back");
 }
 
+/// Nothing is published while the relay goes and comes again: it is returned to all the same.
+#[test]
+fn a_relay_is_returned_to_while_nothing_is_published() {
+    let open = || relay("relay-quiet", RelayLimits::default());
+    let (mut gate, a, b) = (open(), node("relay-quiet", "a"), node("relay-quiet", "b"));
+    let mut publisher = a.publisher::<Raw>("/numbers").queue(qos::Queue::KeepAll(4096)).open().unwrap();
+    let (port, told) = subscriber(&b, "/in", "tcp", 1, at_relay());
+    for round in 1..=3 {
+        eventually("the relay serves", || place(&port) == Some(at_relay()));
+        assert_eq!(publisher.publish(&[7; 100]).unwrap().seq, 2 * round - 1);
+        assert_eq!(told.recv_timeout(LONG).unwrap().seq, 2 * round - 1, "by the relay");
+        drop(gate);
+        eventually("the publisher serves", || place(&port).is_none() && port.connected() == 1);
+        assert_eq!(publisher.publish(&[7; 100]).unwrap().seq, 2 * round);
+        assert_eq!(told.recv_timeout(LONG).unwrap().seq, 2 * round, "by the publisher");
+        gate = open();
+    }
+    eventually("the relay serves again", || place(&port) == Some(at_relay()));
+}
+
 fn kept_at_relay(node: &Node, samples: u32) -> Subscriber<Raw> {
     let buffer = qos::PullBuffer { samples, place: at_relay(), ..qos::PullBuffer::default() };
     node.subscriber::<Raw>("/numbers").history(buffer).pull_only().open().unwrap()
@@ -283,7 +313,9 @@ fn a_relay_keeps_what_ports_want_kept_there() {
 fn a_relay_keeps_no_more_than_it_may() {
     let gate = relay("relay-kept", RelayLimits { kept_bytes: 20 << 20, ..RelayLimits::default() });
     let (a, b) = (node("relay-kept", "a"), node("relay-kept", "b"));
-    let mut events = gate.events();
+    const TOO_MUCH: &str = "16777216 bytes are kept, 16777216 more are asked for, and it keeps at most 20971520";
+    let (mut events, mut asked) = (gate.events(), b.events());
+    let asker = std::iter::from_fn(move || asked.wait(LONG)).map(|event| event.to_string());
     let open = |name| a.publisher::<Raw>("/numbers").named(name).open().unwrap();
     let (mut first, mut second) = (open("/first"), open("/second"));
     let port = kept_at_relay(&b, 10);
@@ -295,10 +327,20 @@ fn a_relay_keeps_no_more_than_it_may() {
     let refused = std::iter::from_fn(|| events.wait(LONG)).map(|event| event.to_string());
     let refused = refused.into_iter().find(|text| text.contains("not kept for others"));
     let says = refused.unwrap();
-    assert!(
-        says.contains("16777216 bytes are kept, 16777216 more are asked for, and it keeps at most 20971520"),
-        "{says}"
-    );
+    assert!(says.contains(TOO_MUCH), "{says}");
+    // Who wanted them kept there is told, also who comes later; so is who asks for them.
+    let mut told = asker;
+    assert!(told.any(|text| text.contains("wants samples kept at relay:gate") && text.contains(TOO_MUCH)));
+    let later = node("relay-kept", "later");
+    let mut events = later.events();
+    let again = kept_at_relay(&later, 10);
+    let mut told = std::iter::from_fn(|| events.wait(LONG)).map(|event| event.to_string());
+    assert!(told.any(|text| text.contains(TOO_MUCH)));
+    let why = |port: &Subscriber<Raw>| port.pull(Query::latest(), LONG).unwrap().find_map(|sample| sample.err());
+    for port in [&port, &again] {
+        let why = why(port).unwrap().to_string();
+        assert!(why.contains("at relay:gate") && why.contains(TOO_MUCH), "{why}");
+    }
 }
 
 /// Two relays: the second one serves while the first is away, and gives back.

@@ -101,6 +101,32 @@ fn what_was_lost_is_told_by_both_ends() {
     assert_eq!((subscriber.lost, subscriber.skipped, subscriber.samples), (0, 0, 500), "{subscriber:?}");
 }
 
+/// What became too old to be repeated, or gave way to newer samples, is given up: the publisher counts what its subscriber does.
+#[test]
+fn both_ends_count_the_same_samples_as_given_up() {
+    const SAMPLES: u64 = 400;
+    let realm = format!("reliable-given-up-{}", std::process::id());
+    let plain = Settings { realm, name: "near".into(), ..Settings::default() };
+    let near = Node::with_settings(plain.clone()).unwrap();
+    let far = Settings { name: "far".into(), around: faults("loss=40%,seed=5"), ..plain };
+    let far = Node::with_settings(far).unwrap();
+    let publisher = near.publisher::<Raw>("/t").queue(Queue::KeepLast(8)).lifespan(Duration::from_millis(10));
+    let mut publisher = publisher.open().unwrap();
+    let subscriber = far.subscriber::<Raw>("/t").carriers(["udp"]).callback(|_| {}).unwrap();
+    assert!(publisher.wait_connected(1, LONG));
+    for sample in 0..SAMPLES {
+        publisher.publish(&content(sample, 64)).unwrap();
+        std::thread::sleep(Duration::from_micros(500));
+    }
+    let looks = || (publisher.channels()[0].clone(), subscriber.channels()[0].clone());
+    let agree = || {
+        let (out, into) = looks();
+        out.skipped == into.skipped && into.samples + into.skipped + out.lost == SAMPLES
+    };
+    assert!(near.wait_until(LONG, agree), "{:?}", looks());
+    assert!(looks().0.skipped > 0, "{:?}", looks());
+}
+
 /// In the steady state no datagram says that a message came: one says it of half a window. The fewer the messages that wait
 /// at once, the more; here as many as a queue of 64 may hold.
 #[test]

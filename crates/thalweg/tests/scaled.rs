@@ -3,8 +3,10 @@
 
 mod world;
 
+use std::collections::BTreeMap;
 use std::process::Command;
 use world::agent::{Agent, number};
+use world::capture::Capture;
 use world::net::{A, B, TwoHosts};
 use world::{LONG, World, eventually, figure, skipped};
 
@@ -97,6 +99,34 @@ fn a_tenth_of_the_samples_costs_a_tenth_of_the_processor() {
     let percent = 100.0 * (tenth - none) / (all - none);
     figure("scaled", format!("every 10th costs the publisher {percent:.1} % of what all do"));
     assert!(percent < 30.0, "{percent} %: none {none} ns, a tenth {tenth} ns, all {all} ns");
+}
+
+/// Over multicast each scaled stream has a group of its own, and is sent there once, however many take it (Table 2).
+#[test]
+fn each_scaled_stream_is_sent_once_to_a_group_of_its_own() {
+    let _alone = world::alone();
+    let capture = match Capture::start(&[7; 64]) {
+        Ok(capture) => capture,
+        Err(why) => return skipped(why),
+    };
+    let world = World::new();
+    let mut publisher = Agent::start(&world, "publisher topic=/a");
+    let subscribe = |every| Agent::start(&world, &format!("subscriber topic=/a carriers=mcast every={every}"));
+    let mut subscribers: Vec<Agent> = [1, 10, 4, 10].into_iter().map(subscribe).collect();
+    publisher.connected(4);
+    subscribers.iter_mut().for_each(|subscriber| subscriber.connected(1));
+    publisher.ask("publish count=200 hz=500");
+    let sent = || {
+        let mut groups = BTreeMap::<u16, usize>::new();
+        let packets = capture.packets().into_iter().filter(|packet| !packet.tcp && packet.sample.is_some());
+        packets.for_each(|packet| *groups.entry(packet.ports.1).or_default() += 1);
+        let mut sent: Vec<usize> = groups.into_values().collect();
+        sent.sort_unstable();
+        sent
+    };
+    // Each packet of the loopback interface is seen leaving and arriving.
+    let once = eventually(LONG, || (sent() == [2 * 20, 2 * 50, 2 * 200]).then_some(()));
+    assert!(once.is_some(), "{:?}", sent());
 }
 
 /// A relay is killed while samples flow, and started again: the subscriber goes on, and returns to it.

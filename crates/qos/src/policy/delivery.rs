@@ -19,7 +19,8 @@ pub enum Reliability {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Queue {
-    /// The last `n` samples wait; the oldest is dropped for a new one. The default, with n = 16.
+    /// The last `n` samples wait (at a subscriber that states a key: of each instance); the oldest is dropped for a new one.
+    /// The default, with n = 16.
     KeepLast(u32),
     /// At most this many samples wait; further ones are refused (`publish` says so), none is dropped.
     KeepAll(u32),
@@ -64,6 +65,19 @@ pub struct ResourceLimits {
     pub instances: Option<u32>,
     /// Samples of one instance, at least 1 and at most `samples`.
     pub samples_per_instance: Option<u32>,
+}
+
+/// One of the [`ResourceLimits`]: what a sample was rejected by (DDS SAMPLE_REJECTED).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ResourceLimit {
+    /// [`ResourceLimits::samples`], or as many as a queue that keeps all holds.
+    Samples,
+    /// [`ResourceLimits::instances`]
+    #[default]
+    Instances,
+    /// [`ResourceLimits::samples_per_instance`]
+    SamplesPerInstance,
 }
 
 /// Which order of samples of several publishers counts (DDS DESTINATION_ORDER). Offered must be at least what is requested:

@@ -1,6 +1,6 @@
 //! The policies' names and values as people read them.
 
-use super::{DestinationOrder, Durability, Liveliness, LivelinessKind, Ownership, Reliability};
+use super::{DestinationOrder, Durability, Liveliness, LivelinessKind, Ownership, Reliability, ResourceLimit};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
@@ -120,6 +120,7 @@ macro_rules! words {
 words! {
     Reliability: BestEffort = "best-effort", Reliable = "reliable";
     Durability: Volatile = "volatile", TransientLocal = "transient-local";
+    ResourceLimit: Samples = "samples", Instances = "instances", SamplesPerInstance = "samples-per-instance";
     DestinationOrder: ByReception = "by-reception", BySource = "by-source";
     LivelinessKind: Automatic = "automatic", ByNode = "by-node", ByPort = "by-port";
     Ownership: Shared = "shared", Exclusive = "exclusive";

@@ -2,7 +2,7 @@
 
 use crate::control::Document;
 use crate::event::Event;
-use crate::port::PolicyCounts;
+use crate::port::{InstanceReport, PolicyCounts};
 use serde::{Deserialize, Serialize};
 
 /// What one node knows of a publisher and a subscriber.
@@ -74,4 +74,6 @@ pub struct SubscriberState {
     pub has_callback: bool,
     /// What its policies dropped or noticed.
     pub policies: PolicyCounts,
+    /// Of a keyed topic: the instances that missed most deadlines, the worst first.
+    pub late: Vec<InstanceReport>,
 }

@@ -145,7 +145,7 @@ fn delay_acknowledgements(stream: &TcpStream) {
 
 /// Lets a thin stream be retransmitted at a steady pace instead of ever more slowly, so that it resumes within a second
 /// after an outage (P-16): linear time-outs, and where the kernel has it (6.15) a longest one of a second.
-pub fn keep_linear(stream: &TcpStream) {
+pub fn keep_linear(stream: &impl AsFd) {
     const THIN_LINEAR_TIMEOUTS: i32 = 16; // linux/tcp.h
     const RTO_MAX_MS: i32 = 44;
     linux::socket::set_tcp_option(stream.as_fd(), THIN_LINEAR_TIMEOUTS, 1);
@@ -156,7 +156,7 @@ pub fn keep_linear(stream: &TcpStream) {
 /// given up after nine more. A stopped process still answers, by its kernel. Probes travel in the channel's class, and an
 /// overloaded link loses up to half of an unprioritised one's: with three probes, channels ended and came back about once
 /// in three minutes at 120 % load, and what was published meanwhile was lost.
-pub fn notice_outage(stream: &TcpStream) {
+pub fn notice_outage(stream: &impl AsFd) {
     let probes = socket2::TcpKeepalive::new()
         .with_time(Duration::from_secs(1))
         .with_interval(Duration::from_millis(1000))

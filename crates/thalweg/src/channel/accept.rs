@@ -48,7 +48,8 @@ pub struct Counters {
 pub struct Accept {
     frames: Window,
     samples: Window,
-    floor: Option<u64>, // the last sample delivered (ordered), or delivered before the flow resumed (unordered)
+    resumed: Option<u64>, // the last sample delivered before the flow resumed
+    floor: Option<u64>,   // the last sample delivered (ordered), or delivered before the flow resumed (unordered)
     ordered: bool,
     late: bool, // the last frame
     counters: Counters,
@@ -59,11 +60,13 @@ impl Accept {
     /// member that joined later). `ordered`: a sample is delivered only if it is newer than the last one.
     pub fn new(first: Option<u32>, ordered: bool) -> Self {
         let frames = Window::new(first.map(|f| u64::from(f) + BASE));
-        Self { frames, samples: Window::new(None), floor: None, ordered, late: false, counters: Counters::default() }
+        let (samples, counters) = (Window::new(None), Counters::default());
+        Self { frames, samples, resumed: None, floor: None, ordered, late: false, counters }
     }
 
     /// Says which sample was delivered last on the flow before this one: nothing up to it is delivered again.
     pub fn resume_after(&mut self, sample: u64) {
+        self.resumed = self.resumed.max(Some(sample));
         self.floor = self.floor.max(Some(sample));
     }
 
@@ -109,6 +112,13 @@ impl Accept {
             self.counters.lost += u64::from(self.late); // it came, and is lost all the same
         }
         deliver
+    }
+
+    /// As [`Accept::sample`], of one that comes from a history after later ones: its flow sends each sample once, so it is new
+    /// unless it was delivered before the flow resumed.
+    #[cold]
+    pub fn historical(&self, sequence: u64) -> bool {
+        self.resumed.is_none_or(|resumed| sequence > resumed)
     }
 
     /// The flow sequence that is due next, once there was one.
@@ -310,5 +320,14 @@ mod tests {
             prop_assert_eq!(counters.duplicates, again);
             prop_assert_eq!(counters.lost, (newest + 1) as u64 - seen.len() as u64);
         }
+    }
+
+    #[test]
+    fn what_comes_from_a_history_is_new_unless_it_was_delivered_before_the_flow_resumed() {
+        let mut accept = Accept::new(Some(0), true);
+        accept.resume_after(4);
+        assert!(accept.sample(9) && accept.historical(5) && accept.historical(8));
+        assert!(!accept.historical(4));
+        assert!(!accept.sample(9) && accept.sample(10), "the order of the others stays");
     }
 }

@@ -5,10 +5,12 @@
 //! numbers that never came here (lost on the way, dropped by a monitor) are holes. Numbers of another incarnation have
 //! nothing to do with these: each start of a publisher has a buffer of its own.
 
+mod instances;
 mod query;
 #[cfg(test)]
 mod tests;
 
+pub use instances::Instances;
 pub use query::{Absent, Query, QueryError, Why};
 
 use super::queue::Entry;
@@ -54,6 +56,11 @@ pub struct Reading {
 }
 
 impl Reading {
+    /// Of what was taken at once.
+    pub fn nothing_more() -> Self {
+        Self { next: 1, last: 0, each: false, absent: Vec::new() }
+    }
+
     /// Nothing is left to be read.
     pub fn is_over(&self) -> bool {
         self.next > self.last
@@ -149,10 +156,11 @@ impl History {
                 let why = if n > 0 && self.dropped.0 > 0 { Why::Gone } else { Why::Never };
                 self.nothing(why, query::nth(n))
             }
-            Query::Last(n) => {
+            // Without a key the topic is one instance.
+            Query::Last(n) | Query::LastOfEach(n) => {
                 let first = self.seq_at(count.saturating_sub(n) as usize);
                 if n == 0 || count == 0 {
-                    self.nothing_at_all()
+                    Reading::nothing_more() // who asks for whatever there is misses nothing
                 } else {
                     self.found(first, self.last_here(), Vec::new())
                 }
@@ -259,11 +267,6 @@ impl History {
 
     fn nothing(&self, why: Why, asked: String) -> Reading {
         Reading { next: 1, last: 0, each: false, absent: vec![self.absent(why, asked)] }
-    }
-
-    /// Who asks for whatever there is misses nothing.
-    fn nothing_at_all(&self) -> Reading {
-        Reading { next: 1, last: 0, each: false, absent: Vec::new() }
     }
 
     fn absent(&self, why: Why, asked: String) -> Absent {

@@ -11,9 +11,9 @@ use super::fragment::{Reassembly, Refused};
 use super::queue::Label;
 use super::reliable::{Receiver, ReceiverSettings};
 use crate::carrier::{Interrupt, ReceiveHalf, TICK};
-use crate::port::{AnyInlet, Change, Channel, Delivery, Payload, SampleInfo};
-use crate::trace;
+use crate::port::{AnyInlet, Channel, Delivery, Payload, SampleInfo};
 use crate::wire::{self, Fragment, Header, Kind, Parity, StreamParser};
+use crate::{stages, trace};
 use linux::memory::{RingReader, TakeError};
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -100,19 +100,24 @@ impl Inbound {
     }
 
     fn with(channel: Arc<Channel>, inlet: Arc<dyn AnyInlet>, source: Source, agreed: &Agreed) -> Self {
-        let mut accept = Accept::new(agreed.reliable.as_ref().map(|reliable| reliable.first), true);
-        if agreed.resume_after > 0 {
-            accept.resume_after(agreed.resume_after);
-        }
-        Self {
+        let mut inbound = Self {
             channel,
             inlet,
             source,
-            accept,
+            accept: Accept::new(agreed.reliable.as_ref().map(|reliable| reliable.first), true),
             max_message: agreed.max_message,
             flow: agreed.flow,
             without_end: false,
             received_ns: 0,
+        };
+        inbound.resume_after(agreed.resume_after);
+        inbound
+    }
+
+    /// Nothing up to this sample is delivered: an earlier channel did it.
+    pub fn resume_after(&mut self, sample: u64) {
+        if sample > 0 {
+            self.accept.resume_after(sample);
         }
     }
 
@@ -288,21 +293,21 @@ impl Inbound {
             trace::step(trace::Step::Receive);
             trace::step(trace::Step::Parse);
             trace::step(trace::Step::Accept);
-            let new = self.accept.frame(meta.flow_seq).is_new() && self.accept.sample(meta.seq);
+            let label = Label::with(meta.seq, meta.stamp_ns, meta.kind as u16);
+            let new = is_new(&mut self.accept, meta.flow_seq, &label);
             if !(new && self.channel.selection.takes(meta.seq)) {
                 ring.give_back(taken);
                 continue;
             }
             delivered += 1;
             let now = linux::clock::monotonic_ns();
-            count(&self.channel, meta.seq, taken.len(), self.accept.counters().lost);
-            let label = Label { seq: meta.seq, stamp: meta.stamp_ns, change: Change::of(meta.kind as u16) };
+            count(&self.channel, &label, taken.len(), self.accept.counters().lost);
             let info = info(&self.channel, label, now);
             trace::step(trace::Step::Deliver);
             let (measured, size) = (self.channel.stages.measures(meta.seq), taken.len());
             if self.inlet.keeps() {
                 let payload = Payload::Shared(ring.keep(taken));
-                self.channel.gate.deliver(self.inlet.as_ref(), Delivery { info, payload });
+                hand_over(&self.channel, self.inlet.as_ref(), Delivery { info, payload }, measured);
             } else {
                 let payload = Payload::Bytes(ring.bytes(&taken));
                 self.channel.gate.deliver(self.inlet.as_ref(), Delivery { info, payload });
@@ -360,23 +365,40 @@ fn deliver_from(
 ) -> u32 {
     trace::step(trace::Step::Parse);
     trace::step(trace::Step::Accept);
-    let new = accept.frame(header.sequence).is_new() && accept.sample(header.sample);
+    let label = Label::of(header);
+    let new = is_new(accept, header.sequence, &label);
     if !(new && channel.selection.takes(header.sample)) {
         return 0;
     }
-    count(channel, header.sample, message.len(), accept.counters().lost);
+    count(channel, &label, message.len(), accept.counters().lost);
     trace::step(trace::Step::Deliver);
-    let info = info(channel, Label::of(header), now);
+    let info = info(channel, label, now);
     let measured = channel.stages.measures(header.sample);
     let arrived = from.filter(|_| measured).and_then(linux::socket::arrived_ns);
-    channel.gate.deliver(inlet, Delivery { info, payload: Payload::Bytes(message) });
+    hand_over(channel, inlet, Delivery { info, payload: Payload::Bytes(message) }, measured);
     if measured {
         note_stages(channel, &info, message.len(), arrived);
     }
     1
 }
 
-pub(crate) fn info(channel: &Channel, Label { seq, stamp, change }: Label, received_ns: u64) -> SampleInfo {
+#[inline]
+fn hand_over(channel: &Channel, inlet: &dyn AnyInlet, delivery: Delivery<'_>, measured: bool) {
+    match measured {
+        false => channel.gate.deliver(inlet, delivery),
+        true => stages::delivering(&channel.stages, || channel.gate.deliver(inlet, delivery)),
+    }
+}
+
+/// Whether a sample is new that came with this number of its flow.
+#[inline]
+fn is_new(accept: &mut Accept, flow_seq: u32, label: &Label) -> bool {
+    let new = accept.frame(flow_seq).is_new();
+    new && if label.historical { accept.historical(label.seq) } else { accept.sample(label.seq) }
+}
+
+pub(crate) fn info(channel: &Channel, label: Label, received_ns: u64) -> SampleInfo {
+    let Label { seq, stamp, change, historical } = label;
     SampleInfo {
         node: channel.publisher.node,
         port: channel.publisher.port,
@@ -385,17 +407,19 @@ pub(crate) fn info(channel: &Channel, Label { seq, stamp, change }: Label, recei
         source_ns: stamp,
         received_ns,
         same_clock: channel.same_clock,
-        historical: false,
+        historical,
         change,
         scaled: channel.provenance(),
     }
 }
 
 /// One thread writes a channel's counters: loads and stores, no locked instruction.
-fn count(channel: &Channel, seq: u64, size: usize, lost: u64) {
+fn count(channel: &Channel, label: &Label, size: usize, lost: u64) {
     let counters = &channel.counters;
     counters.samples.store(counters.samples.load(Relaxed) + 1, Relaxed);
     counters.bytes.store(counters.bytes.load(Relaxed) + size as u64, Relaxed);
-    counters.last_seq.store(seq, Relaxed);
+    if !label.historical {
+        counters.last_seq.store(label.seq, Relaxed);
+    }
     counters.lost.store(lost, Relaxed);
 }

@@ -3,7 +3,8 @@
 //! Live samples are held until the history is over, then follow it: in the order of their numbers, each once, none
 //! missing, because the history is asked for after the flow began, and so reaches up to it or beyond. When the history
 //! takes longer than the hold, or more comes than may be held, live samples go first, and what comes of the history
-//! afterwards is marked historical. So is a live sample that the history had dropped already, and was faster than.
+//! afterwards is marked historical. So is a live sample that the history had dropped already, and was faster than. A history
+//! of the last samples of each instance has holes: what was published again for an instance lies in them.
 
 use std::collections::VecDeque;
 
@@ -44,11 +45,11 @@ pub struct LateJoin<T> {
     /// The lowest and the highest number that the history gave.
     given: Option<(u64, u64)>,
     /// What it left out between them.
-    holes: Vec<(u64, u64)>,
+    holes: VecDeque<(u64, u64)>,
 }
 
-/// Holes that are remembered; what lies in further ones is taken for given.
-const MOST_HOLES: usize = 64;
+/// Holes that are remembered, the last ones: live samples are among the newest. What lies in earlier ones is taken for given.
+const MOST_HOLES: usize = 1024;
 
 #[derive(Debug, PartialEq, Eq)]
 enum Stage {
@@ -65,7 +66,7 @@ enum Stage {
 impl<T> LateJoin<T> {
     /// Nothing came yet; samples up to `after` were delivered on an earlier channel.
     pub fn new(after: u64, hold: Hold) -> Self {
-        let (stage, held, holes) = (Stage::Holding(None), VecDeque::new(), Vec::new());
+        let (stage, held, holes) = (Stage::Holding(None), VecDeque::new(), VecDeque::new());
         Self { hold, stage, held, bytes: 0, after, given: None, holes }
     }
 
@@ -109,8 +110,11 @@ impl<T> LateJoin<T> {
         if !new || seq <= self.after || self.given.is_some_and(|(_, last)| seq <= last) {
             return None;
         }
-        if let Some((_, last)) = self.given.filter(|(_, last)| last + 1 < seq && self.holes.len() < MOST_HOLES) {
-            self.holes.push((last + 1, seq - 1));
+        if let Some((_, last)) = self.given.filter(|(_, last)| last + 1 < seq) {
+            if self.holes.len() >= MOST_HOLES {
+                self.holes.pop_front();
+            }
+            self.holes.push_back((last + 1, seq - 1));
         }
         self.given = Some((self.given.map_or(seq, |(first, _)| first), seq));
         self.held.retain(|(held, _)| *held != seq);
@@ -122,6 +126,22 @@ impl<T> LateJoin<T> {
         if self.stage != Stage::Over {
             self.stage = Stage::Ended;
         }
+    }
+
+    /// More of the history may come.
+    pub fn is_under_way(&self) -> bool {
+        matches!(self.stage, Stage::Holding(_) | Stage::Live(_))
+    }
+
+    /// The channel ended, and another one is to get what is left: samples up to which one were delivered. `None`: none waits,
+    /// and all that came was.
+    pub fn give_up(&mut self) -> Option<u64> {
+        if !matches!(self.stage, Stage::Holding(_)) {
+            return None;
+        }
+        self.held.clear();
+        self.stage = Stage::Over;
+        Some(self.given.map_or(self.after, |(_, last)| last.max(self.after)))
     }
 
     /// The next of the held samples that may be delivered now: while they wait, those that the history has passed.
@@ -144,6 +164,7 @@ impl<T> LateJoin<T> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use std::ops::RangeInclusive;
 
     const HOLD: Hold = Hold { ns: 100, samples: 5, bytes: 1000 };
 
@@ -151,8 +172,12 @@ mod tests {
     /// gets both streams in any interleaving.
     fn join(before: u64, meanwhile: u64, after: u64, depth: u64, order: &[(bool, u64)]) -> Vec<(u64, bool)> {
         let asked = before + meanwhile;
-        let mut live: VecDeque<u64> = (before + 1..=asked + after).collect();
-        let mut history: VecDeque<u64> = (asked.saturating_sub(depth) + 1..=asked).collect();
+        meet(before + 1..=asked + after, (asked.saturating_sub(depth) + 1..=asked).collect(), order)
+    }
+
+    /// What comes of both streams in any interleaving.
+    fn meet(live: RangeInclusive<u64>, mut history: VecDeque<u64>, order: &[(bool, u64)]) -> Vec<(u64, bool)> {
+        let mut live: VecDeque<u64> = live.collect();
         let (mut late, mut got, mut now, mut ended) = (LateJoin::new(0, HOLD), Vec::new(), 0, false);
         let mut steps = order.iter().copied().chain(std::iter::repeat_n((true, 1), 200));
         let rest = std::iter::repeat_n((false, 1), 200);
@@ -199,11 +224,48 @@ mod tests {
         }
     }
 
+    proptest! {
+        /// A history of the last samples of each instance, against what each joiner is to get: those, and all that is live.
+        #[test]
+        fn with_instances_each_sample_comes_once_too(
+            keys in prop::collection::vec(0_u8..5, 0..40), before in 0_usize..30, meanwhile in 0_usize..8, depth in 1_usize..4,
+            order in prop::collection::vec((any::<bool>(), 0u64..60), 0..60),
+        ) {
+            let before = before.min(keys.len());
+            let asked = (before + meanwhile).min(keys.len());
+            let later = |seq: usize| keys[seq..asked].iter().filter(|key| **key == keys[seq - 1]).count();
+            let history: VecDeque<u64> = (1..=asked).filter(|seq| later(*seq) < depth).map(|seq| seq as u64).collect();
+            let live = before as u64 + 1..=keys.len() as u64;
+            let got = meet(live.clone(), history.clone(), &order);
+            let mut numbers: Vec<u64> = got.iter().map(|(seq, _)| *seq).collect();
+            numbers.sort_unstable();
+            let mut all: Vec<u64> = history.into_iter().filter(|seq| !live.contains(seq)).chain(live.clone()).collect();
+            all.sort_unstable();
+            prop_assert_eq!(numbers, all);
+            let unmarked: Vec<u64> = got.iter().filter(|(_, marked)| !marked).map(|(seq, _)| *seq).collect();
+            prop_assert!(unmarked.is_sorted(), "{:?}", got);
+        }
+    }
+
     #[test]
     fn a_history_in_time_comes_first_and_a_late_one_is_marked() {
         assert!(join(5, 0, 3, 5, &[(false, 0), (true, 50)]).iter().all(|(_, marked)| !marked));
         let late = join(5, 0, 3, 5, &[(false, 0), (true, 0), (false, 200)]);
         assert_eq!(late[..3], [(1, false), (6, false), (7, false)]);
         assert_eq!(late.iter().filter(|(_, marked)| *marked).map(|(seq, _)| *seq).collect::<Vec<_>>(), [2, 3, 4, 5]);
+    }
+
+    #[test]
+    fn a_channel_that_ends_before_its_history_leaves_the_rest_to_the_next() {
+        let mut late = LateJoin::new(3, HOLD);
+        assert_eq!(late.live(20, 10, 0, || 20), Verdict::Hold);
+        assert_eq!((late.history(4), late.history(5), late.is_under_way()), (Some(false), Some(false), true));
+        assert_eq!((late.give_up(), late.is_under_way()), (Some(5), false), "20 waited, and was not delivered");
+        late.end();
+        assert_eq!((late.released(), late.history(6), late.give_up()), (None, None, None));
+        let mut over = LateJoin::<u64>::new(3, HOLD);
+        assert_eq!(over.history(4), Some(false));
+        over.end();
+        assert_eq!(over.give_up(), None);
     }
 }

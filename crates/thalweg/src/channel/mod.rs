@@ -9,6 +9,7 @@ pub mod fragment;
 pub mod history;
 pub mod inbound;
 pub mod late;
+pub mod life;
 pub mod outgoing;
 pub mod parity;
 pub mod proxy;

@@ -13,6 +13,8 @@ pub struct Outgoing<'a> {
     pub stamp: u64,
     /// What it says of its instance.
     pub change: Change,
+    /// Later ones were published before it: it comes from a history.
+    pub historical: bool,
     /// When it was offered to the flow that it is given to now, if its stages are measured there; else 0.
     pub offered: u64,
     body: Body<'a>,
@@ -28,12 +30,19 @@ enum Body<'a> {
 impl<'a> Outgoing<'a> {
     /// A message in a pooled buffer.
     pub fn pooled(seq: u64, stamp: u64, buffer: &'a mut Arc<Buffer>) -> Self {
-        Self { seq, stamp, change: Change::Written, offered: 0, body: Body::Pooled(buffer) }
+        Self { seq, stamp, change: Change::Written, historical: false, offered: 0, body: Body::Pooled(buffer) }
     }
 
     /// A message in the user's memory.
     pub fn external(seq: u64, stamp: u64, bytes: &'a [u8], pool: &'a mut Pool) -> Self {
-        Self { seq, stamp, change: Change::Written, offered: 0, body: Body::External { bytes, pool, kept: None } }
+        Self {
+            seq,
+            stamp,
+            change: Change::Written,
+            historical: false,
+            offered: 0,
+            body: Body::External { bytes, pool, kept: None },
+        }
     }
 
     /// The same, saying this of its instance.
@@ -41,9 +50,15 @@ impl<'a> Outgoing<'a> {
         Self { change, ..self }
     }
 
+    /// The same; whether it comes from a history, after later ones.
+    pub fn historical(self, historical: bool) -> Self {
+        Self { historical, ..self }
+    }
+
     /// Which sample it is.
     pub fn label(&self) -> Label {
-        Label { seq: self.seq, stamp: self.stamp, change: self.change }
+        let Self { seq, stamp, change, historical, .. } = *self;
+        Label { seq, stamp, change, historical }
     }
 
     /// The encoded message.
@@ -68,8 +83,8 @@ impl<'a> Outgoing<'a> {
             Body::Pooled(buffer) => buffer.clone(),
             Body::External { bytes, pool, kept } => kept.get_or_insert_with(|| copied(pool, bytes)).clone(),
         };
-        let Self { seq, stamp, change, offered, .. } = *self;
-        Entry { buffer, seq, stamp, change, offered }
+        let Self { seq, stamp, change, historical, offered, .. } = *self;
+        Entry { buffer, seq, stamp, change, historical, offered }
     }
 }
 

@@ -3,7 +3,7 @@
 use super::buffer::Buffer;
 use crate::port::Change;
 use crate::trace::{self, Step};
-use crate::wire::Header;
+use crate::wire::{HISTORICAL, Header};
 use qos::Queue as Policy;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -19,6 +19,8 @@ pub struct Entry {
     pub stamp: u64,
     /// What it says of its instance.
     pub change: Change,
+    /// Later ones were published before it: it comes from a history.
+    pub historical: bool,
     /// When it was offered to the flow, if its stages are measured; else 0.
     pub offered: u64,
 }
@@ -32,19 +34,32 @@ pub struct Label {
     pub stamp: u64,
     /// What it says of its instance.
     pub change: Change,
+    /// Later ones came before it.
+    pub historical: bool,
 }
 
 impl Label {
     /// As a frame says.
     pub fn of(header: &Header) -> Self {
-        Self { seq: header.sample, stamp: header.stamp_ns, change: Change::of(header.flags) }
+        Self::with(header.sample, header.stamp_ns, header.flags)
+    }
+
+    /// With a frame's flags.
+    pub fn with(seq: u64, stamp: u64, flags: u16) -> Self {
+        Self { seq, stamp, change: Change::of(flags), historical: flags & HISTORICAL != 0 }
+    }
+
+    /// What a frame's flags say of it.
+    pub fn flags(&self) -> u16 {
+        self.change.flags() | if self.historical { HISTORICAL } else { 0 }
     }
 }
 
 impl Entry {
     /// Which sample it is.
     pub fn label(&self) -> Label {
-        Label { seq: self.seq, stamp: self.stamp, change: self.change }
+        let Self { seq, stamp, change, historical, .. } = *self;
+        Label { seq, stamp, change, historical }
     }
 }
 
@@ -133,7 +148,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn entry(seq: u64) -> Entry {
-        Entry { buffer: Arc::default(), seq, stamp: 0, change: Change::Written, offered: 0 }
+        Entry { buffer: Arc::default(), seq, stamp: 0, change: Change::Written, historical: false, offered: 0 }
     }
 
     #[test]

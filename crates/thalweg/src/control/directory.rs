@@ -164,6 +164,7 @@ impl Directory {
         let moved =
             |count: usize| count + change.added.len() - leaving.iter().filter(|p| ports.contains_key(p)).count();
         let verdict = limits::check_ports(&change.added, moved(ports.len()))
+            .and_then(|()| limits::check_relay(change.relay.as_ref()))
             .and_then(|()| limits::check_totals(self.nodes.len(), moved(self.ports)));
         if let Err(refusal) = verdict {
             return self.refuse(node, refusal);

@@ -1,5 +1,6 @@
 //! What a node tells of itself. JSON on the wire; unknown fields are ignored.
 
+use super::matching::topic_matches;
 use crate::codec::TypeDescription;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -137,7 +138,7 @@ pub struct Document {
 }
 
 /// What a relay carries for others, within the last second.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RelayLoad {
     /// Proxies: one for each channel that leads from it.
     pub proxies: u32,
@@ -148,6 +149,38 @@ pub struct RelayLoad {
     /// Publishers whose samples it keeps for others to ask.
     #[serde(default)]
     pub keeps: u32,
+    /// What it is wanted to keep and does not, at most [`MOST_NOT_KEPT`](super::limits::MOST_NOT_KEPT).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub not_kept: Vec<NotKept>,
+}
+
+/// Samples that a relay does not keep, though a port wants them kept there.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct NotKept {
+    /// Of this topic or pattern of topics …
+    pub topic: String,
+    /// … and this publisher; `None`: of any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub publisher: Option<String>,
+    /// The limit, and what is beyond it.
+    pub because: String,
+}
+
+impl NotKept {
+    /// Whether samples of this topic, or of one that this pattern takes, are among them.
+    pub fn is_of(&self, topic: &str) -> bool {
+        topic_matches(topic, &self.topic) || topic_matches(&self.topic, topic)
+    }
+}
+
+impl fmt::Display for NotKept {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { topic, publisher, because } = self;
+        match publisher {
+            Some(publisher) => write!(f, "samples of {publisher} are not kept for others: {because}"),
+            None => write!(f, "samples of {topic} are not kept for others: {because}"),
+        }
+    }
 }
 
 /// What moved a document from `base` to `revision`.
@@ -183,7 +216,9 @@ impl Document {
             self.ports.remove(port);
         }
         self.ports.extend(change.added.iter().map(|(id, port)| (*id, port.clone())));
-        self.relay = change.relay.or(self.relay);
+        if change.relay.is_some() {
+            self.relay.clone_from(&change.relay);
+        }
         self.revision = change.revision;
         true
     }
@@ -207,7 +242,9 @@ impl Change {
             }
         }
         self.added.extend(next.added.iter().map(|(id, port)| (*id, port.clone())));
-        self.relay = next.relay.or(self.relay);
+        if next.relay.is_some() {
+            self.relay.clone_from(&next.relay);
+        }
         self.revision = next.revision;
     }
 }

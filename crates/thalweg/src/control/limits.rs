@@ -1,7 +1,7 @@
 //! How much of what other nodes say is believed.
 
 use super::matching::{LONGEST_NAME, check_name, check_pattern};
-use super::{Direction, Document, PortId, PortInfo};
+use super::{Direction, Document, NotKept, PortId, PortInfo, RelayLoad};
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -15,6 +15,9 @@ pub const MOST_PORTS_IN_ALL: usize = 65_536;
 pub const MOST_ADDRESSES: usize = 64;
 /// Most carriers a port may name.
 pub const MOST_CARRIERS: usize = 16;
+
+/// Most refusals that a relay tells.
+pub const MOST_NOT_KEPT: usize = 16;
 
 /// News that goes beyond a limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,7 +42,17 @@ pub(super) fn check_document(document: &Document) -> Result<(), Refusal> {
     if let Some(path) = &document.socket {
         at_most("socket path", path.as_os_str().len(), LONGEST_NAME)?;
     }
+    check_relay(document.relay.as_ref())?;
     check_ports(&document.ports, document.ports.len())
+}
+
+/// Checks what a relay tells, where a node is one.
+pub(super) fn check_relay(relay: Option<&RelayLoad>) -> Result<(), Refusal> {
+    let Some(relay) = relay else { return Ok(()) };
+    at_most("what a relay does not keep", relay.not_kept.len(), MOST_NOT_KEPT)?;
+    relay.not_kept.iter().try_for_each(|NotKept { topic, publisher, because }| {
+        [topic, because].into_iter().chain(publisher).try_for_each(|text| check_text(text))
+    })
 }
 
 /// Checks new ports of a node that then has `in_all`.

@@ -22,7 +22,7 @@ pub mod static_file;
 #[cfg(feature = "zenoh")]
 pub mod zenoh;
 
-pub use document::{Change, Direction, Document, NodeId, PortId, PortInfo, PullRole, RelayLoad};
+pub use document::{Change, Direction, Document, NodeId, NotKept, PortId, PortInfo, PullRole, RelayLoad};
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -100,3 +100,5 @@ pub const CONTROL_LINK: u8 = b'C';
 pub const CHANNEL_HANDSHAKE: u8 = b'H';
 /// First byte of a stream that asks a history (see `crate::pull`).
 pub const PULL: u8 = b'P';
+/// First byte of a stream that asks for signs of life (see [`crate::handshake::Watching`]).
+pub const LIFE: u8 = b'L';

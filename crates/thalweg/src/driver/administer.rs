@@ -101,9 +101,12 @@ impl Control {
     }
 
     fn stages(&self, topic: &str) -> admin::Reply {
+        // Within a process both ends are one.
+        let once = |(end, channel): &(&str, Arc<Channel>)| *end == "publisher" || channel.carrier != "local";
         let report = |(end, channel): (&str, Arc<Channel>)| channel.stages_report(end);
         // What a relay adds is part of the way: its stages would be taken for the publisher's.
-        admin::Reply::Stages(self.ends(topic, self.state.outlets()).into_iter().filter_map(report).collect())
+        let ends = self.ends(topic, self.state.outlets()).into_iter();
+        admin::Reply::Stages(ends.filter(once).filter_map(report).collect())
     }
 
     fn lateness(&self, wanted: Vec<LateAfter>) -> admin::Reply {

@@ -5,12 +5,13 @@ use super::dial::Dial;
 use super::entries::{Entry, Joining};
 use super::reader::{CALLBACK, ServedBy, guarded};
 use super::wanted::{Candidate, Pair, Progress, Route, Wanted, candidates};
+use crate::channel::history::Query;
 use crate::channel::proxy::Proxy;
 use crate::control::matching::{Match, compare};
 use crate::control::{Direction, Document, PortInfo, PullRole};
 use crate::driver::{Fetch, Holder, Latecomer};
 use crate::event::Event;
-use crate::port::{AnyInlet, Channel, LOCAL, PortRef, Way};
+use crate::port::{AnyInlet, Channel, LOCAL, PortRef, Way, is_kept_by_instance};
 use crate::pull::Identity;
 use linux::poll::Readiness;
 use qos::{Durability, Place};
@@ -283,15 +284,15 @@ impl Control {
     }
 
     /// A subscriber that keeps what arrives learns whose samples will.
-    pub(super) fn keep_samples_of(&self, channel: &Channel, inlet: &dyn AnyInlet) {
+    pub(super) fn keep_samples_of(&mut self, channel: &Channel, inlet: &dyn AnyInlet) {
         let wanted = self.wanted.get(&(channel.publisher, channel.subscriber));
         let Some((histories, wanted)) = inlet.histories().zip(wanted) else { return };
         let PortRef { node, port } = channel.publisher;
         let clock = self.state.directory().node(node).map(|there| there.clock.clone()).unwrap_or_default();
         let publisher = Identity { node, port, incarnation: channel.incarnation };
         if let Err(why) = self.has_room_for(histories, publisher) {
-            let name = &wanted.publisher.name;
-            return self.warn(format!("samples of {name} are not kept for others: {why}"));
+            let name = wanted.publisher.name.clone();
+            return self.keep_not(&inlet.info().topic, Some(&name), why);
         }
         histories.admit(publisher, &wanted.publisher, &clock);
     }
@@ -306,6 +307,10 @@ impl Control {
             return None;
         }
         let before = wanted.delivered.filter(|(incarnation, _)| *incarnation == channel.incarnation);
+        // Who takes a stream from here fetches its history itself; only what an outage left out is passed on.
+        if before.is_none() && self.is_hosted_port(pair.1.port) {
+            return None;
+        }
         let late = Arc::new(Latecomer::new(before.map_or(0, |(_, seq)| seq)));
         channel.gate.wait_for_history(late.clone());
         Some(late)
@@ -322,9 +327,12 @@ impl Control {
         let Some(wanted) = self.wanted.get(&pair) else { return late.end(inlet.as_ref()) };
         let PortRef { node, port } = channel.publisher;
         let holder = Holder::publisher(&self.state, node, port, &wanted.publisher);
-        let (message, samples) = (wanted.subscriber.message.clone(), wanted.subscriber.qos.history);
+        let (message, last) = (wanted.subscriber.message.clone(), u64::from(wanted.subscriber.qos.history));
+        // Who keeps samples for others keeps those of the topic.
+        let by_instance = is_kept_by_instance(&wanted.publisher.qos) && wanted.subscriber.pull != PullRole::Keeps;
+        let query = if by_instance { Query::LastOfEach(last) } else { Query::Last(last) };
         let channel = channel.clone();
-        self.state.fetches.begin(&self.state, Fetch { channel, inlet, late, holder, message, samples });
+        self.state.fetches.begin(&self.state, Fetch { channel, inlet, late, holder, message, query });
     }
 
     pub(super) fn opened(&mut self, pair: Pair, channel: Arc<Channel>) {
@@ -336,6 +344,7 @@ impl Control {
         if let Some(wanted) = self.wanted.get_mut(&pair) {
             wanted.opened(channel.clone(), Instant::now());
         }
+        self.watch_life(&channel);
         self.matched(&channel);
         self.source_opened();
     }
@@ -352,12 +361,14 @@ impl Control {
         if !matches!(&wanted.progress, Progress::Open(open) if Arc::ptr_eq(open, channel)) {
             return; // an older one; the present one goes on
         }
-        let last = channel.counters.last_seq.load(Ordering::Relaxed);
+        let came = || channel.counters.last_seq.load(Ordering::Relaxed).max(channel.gate.last());
+        let last = channel.gate.give_up_history().unwrap_or_else(came);
         if last > 0 {
             wanted.delivered = Some((channel.incarnation, last));
         }
         wanted.ended(Instant::now());
-        if self.begin_upcoming(pair) {
+        self.give_up_dialing(pair);
+        if self.begin_upcoming(pair) || self.arrive(pair) {
             return;
         }
         self.unmatched(channel, &why);

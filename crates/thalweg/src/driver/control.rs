@@ -3,7 +3,8 @@
 use super::FlowNews;
 use super::commands::Asker;
 use super::entries::{Entry, Joining};
-use super::host::{Buffer, Buffered, Carried, Guest, Hosted, Hosting};
+use super::host::{Buffer, Buffered, Carried, Guest, Hosted, Hosting, Told};
+use super::life::Watch;
 use super::policies::Watched;
 use super::priority::ByNames;
 use super::proxy::Move;
@@ -14,7 +15,7 @@ use crate::channel::flow::Flow;
 use crate::channel::inbound::Inbound;
 use crate::channel::proxy::{Picture, Proxy, Selection};
 use crate::control::kept::Connection;
-use crate::control::{self, Discovery, NodeId, PortId, PortInfo};
+use crate::control::{self, Discovery, NodeId, NotKept, PortId, PortInfo};
 use crate::event::Event;
 use crate::handshake::Parameters;
 use crate::node::RelayLimits;
@@ -94,6 +95,8 @@ pub(crate) struct Control {
     pub(super) kept: ByNames,
     /// What was asked for other nodes' ends of channels with this node's ports: for those that start anew.
     pub(super) kept_for_others: ByNames,
+    /// Channels whose other end is to give signs of life.
+    pub(super) watches: Vec<Watch>,
     /// Streams that this node hosts proxies for.
     pub(super) hosted: BTreeMap<Hosting, Hosted>,
     /// Requests for such streams whose source is not here yet.
@@ -103,6 +106,10 @@ pub(crate) struct Control {
     pub(super) carried: Carried,
     /// Pull buffers that ports of others want at this relay.
     pub(super) buffers: BTreeMap<Buffered, Buffer>,
+    /// What this relay is wanted to keep, and does not.
+    pub(super) not_kept: Vec<NotKept>,
+    /// What owners of this node's ports were told of what relays do not keep.
+    pub(super) told_not_kept: BTreeSet<Told>,
     /// When hosted streams were looked at.
     pub(super) looked: Instant,
     /// The processors that the process might use when the node was opened: what `affinity=default` means for all of it.
@@ -167,6 +174,7 @@ impl Control {
             .chain(streams)
             .chain(busy)
             .chain(self.next_move())
+            .chain(self.next_question())
             .chain(self.next_look())
             .chain(self.next_judgement())
             .chain(self.next_loss_look())
@@ -192,6 +200,7 @@ impl Control {
         due.into_iter().for_each(|pair| self.try_wanted(pair));
         let hopeless: Vec<Pair> = self.wanted.iter().filter(|(_, w)| w.is_hopeless(now)).map(|(p, _)| *p).collect();
         hopeless.into_iter().for_each(|pair| self.drop_wanted(pair, "its node is gone"));
+        self.ask_for_signs(now);
         self.retry_moves(now);
         self.look_after_hosted(now);
         self.expire_streams(now);

@@ -223,7 +223,10 @@ impl Control {
         };
         if dial.carrier == "shm" {
             return match self.map_ring(dial, &channel) {
-                Ok(ring) => self.begin_or_pass(pair, Inbound::shared(channel, inlet, ring, &agreed), moves, &asked),
+                Ok(ring) => {
+                    let inbound = Inbound::shared(channel, inlet, ring, &agreed);
+                    self.begin_or_pass(pair, inbound, moves, (&asked, accepted.last_seq));
+                }
                 Err(error) => self.dial_failed(pair, moves, &error.to_string()),
             };
         }
@@ -236,14 +239,19 @@ impl Control {
         let inbound = Inbound::new(channel, inlet, half, agreed);
         match answers.zip(stream) {
             Some((answers, stream)) => self.send_answers(pair, answers, Arc::new(stream.into()), inbound),
-            None => self.begin_or_pass(pair, inbound, moves, &asked),
+            None => self.begin_or_pass(pair, inbound, moves, (&asked, accepted.last_seq)),
         }
     }
 
-    fn begin_or_pass(&mut self, pair: Pair, inbound: Inbound, moves: bool, asked: &Proxy) {
-        if moves {
-            return self.begin_passage(pair, inbound);
+    /// The channel that was asked for is open; it brings what follows sample `after`.
+    fn begin_or_pass(&mut self, pair: Pair, inbound: Inbound, moves: bool, (asked, after): (&Proxy, u64)) {
+        if moves && self.leaves(pair) {
+            return self.leave_for(pair, inbound, asked);
         }
+        if moves {
+            return self.begin_passage(pair, inbound, after);
+        }
+        self.hosted_from(pair.1.port, after);
         self.begin(pair, inbound);
         self.settle(pair, asked);
     }

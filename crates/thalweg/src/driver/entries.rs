@@ -3,11 +3,12 @@
 use super::control::Control;
 use super::dial::Dial;
 use super::incoming::{Incoming, MOST_INCOMING, Progress as Served};
+use super::life::Asking;
 use super::start::random;
 use super::wanted::Pair;
 use crate::carrier::Carrier;
 use crate::control::links::farewell;
-use crate::port::{AnyInlet, AnyOutlet, Channel, Way};
+use crate::port::{AnyInlet, AnyOutlet, Channel, PortRef, Way};
 use linux::poll::Readiness;
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -29,6 +30,10 @@ pub(crate) enum Entry {
     Shared(Arc<TcpStream>, Option<Arc<Channel>>, Option<Instant>),
     /// The subscriber's end of a channel that does not read its stream: the stream's end is the publisher's.
     Held(Arc<OwnedFd>, Arc<Channel>),
+    /// Where this node asks for signs of life …
+    Asking(Asking),
+    /// … and where it is asked for them, about what it serves of this publisher.
+    Asked(OwnedFd, PortRef),
 }
 
 impl Entry {
@@ -42,6 +47,8 @@ impl Entry {
             Entry::ServedUnix(fd, _) => fd.as_fd(),
             Entry::Shared(stream, ..) => stream.as_fd(),
             Entry::Held(fd, _) => fd.as_fd(),
+            Entry::Asking(asking) => asking.stream.as_fd(),
+            Entry::Asked(fd, _) => fd.as_fd(),
         }
     }
 }
@@ -118,6 +125,8 @@ impl Control {
             Some(Some(Entry::Dial(_))) => self.dial_ready(index),
             Some(Some(Entry::Served(..) | Entry::ServedUnix(..) | Entry::Shared(..))) => self.served_ended(index),
             Some(Some(Entry::Held(..))) => self.held_ended(index),
+            Some(Some(Entry::Asking(_))) => self.asking_ready(index),
+            Some(Some(Entry::Asked(..))) => self.asked_ready(index),
             _ => {}
         }
     }

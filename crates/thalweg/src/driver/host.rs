@@ -5,9 +5,12 @@
 
 mod buffers;
 mod load;
+mod refusals;
+mod stream;
 
 pub(super) use buffers::{Buffer, Buffered};
 pub(super) use load::Carried;
+pub(super) use refusals::Told;
 
 use super::control::Control;
 use super::incoming::answer;
@@ -15,13 +18,14 @@ use crate::channel::proxy::scaler::Scaler;
 use crate::channel::proxy::{Picture, Proxy, Selection};
 use crate::codec::Untyped;
 use crate::control::matching::{Match, compare};
-use crate::control::{Direction, NodeId, PortId, PortInfo};
+use crate::control::{NodeId, PortId, PortInfo};
 use crate::handshake::{Answer, Refused, Request};
-use crate::port::{AnyInlet, AnyOutlet, Channel, ChannelReport, Inlet, Outlet, PortRef, Sample, Sink};
+use crate::port::{AnyInlet, AnyOutlet, Channel, ChannelReport, Inlet, Outlet, PortRef, Sink};
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
+use stream::{forwarder, upstream};
 
 /// Which stream: its source, and what becomes of its pictures.
 pub(crate) type Hosting = (PortRef, Option<(Picture, Selection)>);
@@ -51,6 +55,8 @@ const MOST_GUESTS: usize = 256;
 const IDLE: Duration = Duration::from_millis(500);
 /// How often load and idle streams are looked at.
 const LOOK: Duration = Duration::from_millis(250);
+/// A relay that has not looked for so long was stopped.
+const AWAY: Duration = Duration::from_secs(1);
 
 impl Control {
     /// All publishing ends of this node: its own ports', and those of streams that it hosts.
@@ -133,7 +139,7 @@ impl Control {
         if !self.hosted.contains_key(&key) {
             self.begin_hosting(key)?;
         }
-        Ok(self.hosted.get(&key).is_some_and(Hosted::has_source))
+        Ok(self.hosted.get(&key).is_some_and(Hosted::has_source) && !self.is_dry(key.0))
     }
 
     fn begin_hosting(&mut self, key: Hosting) -> Result<(), Refused> {
@@ -167,6 +173,19 @@ impl Control {
         Ok(())
     }
 
+    /// Whether a port takes a hosted stream from its source.
+    pub(super) fn is_hosted_port(&self, port: PortId) -> bool {
+        self.hosted.values().any(|hosted| hosted.port == port)
+    }
+
+    /// The port that takes a hosted stream from its source got a channel that brings what follows sample `after`: so do
+    /// those that lead from here.
+    pub(super) fn hosted_from(&self, port: PortId, after: u64) {
+        if let Some(hosted) = self.hosted.values().find(|hosted| hosted.port == port) {
+            hosted.outlet.published.fetch_max(after, Relaxed);
+        }
+    }
+
     fn scaler(&self, offered: &PortInfo) -> Result<Box<dyn Scaler>, Refused> {
         let found = self.state.settings.scalers.find(&offered.topic, &offered.message);
         found.ok_or_else(|| {
@@ -197,7 +216,10 @@ impl Control {
         if now < self.looked + LOOK {
             return;
         }
-        self.looked = now;
+        let away = now.duration_since(std::mem::replace(&mut self.looked, now));
+        if self.relay.is_some() && away > AWAY && !self.hosted.is_empty() {
+            self.begin_anew(away);
+        }
         let guests = std::mem::take(&mut self.guests).into_iter();
         let (late, waiting): (Vec<Guest>, Vec<Guest>) = guests.partition(|guest| guest.until <= now);
         self.guests = waiting;
@@ -211,6 +233,14 @@ impl Control {
         ended.into_iter().for_each(|key| self.end_hosting(key));
         self.look_after_buffers(now);
         self.tell_load(now);
+    }
+
+    /// This relay was stopped: who has another way took it, and what came meanwhile was dropped before it came here, so that
+    /// nobody may return to these streams as if nothing were missing.
+    fn begin_anew(&mut self, away: Duration) {
+        self.warn(format!("this relay did nothing for {away:.1?} (stopped?): it takes the streams that it hosts anew"));
+        let all: Vec<Hosting> = self.hosted.keys().copied().collect();
+        all.into_iter().for_each(|key| self.end_hosting(key));
     }
 
     fn end_hosting(&mut self, key: Hosting) {
@@ -267,43 +297,6 @@ fn hosting(request: &Request) -> Hosting {
     let source = PortRef { node: request.to_node, port: request.to_port };
     let picture = |proxy: &Proxy| Some((proxy.picture?, Proxy::sent(Some(proxy))));
     (source, request.proxy.as_ref().and_then(picture))
-}
-
-/// What is done with each sample of a source. One that cannot be scaled is left out, and counted as one that could not be
-/// decoded.
-fn forwarder(
-    outlet: Arc<Outlet<Untyped>>,
-    mut scaler: Option<(Box<dyn Scaler>, Picture)>,
-    inlet: Weak<Inlet<Untyped>>,
-) -> impl FnMut(Sample<'_, Untyped>) + Send {
-    let mut scaled = Vec::new();
-    move |sample| {
-        let Some((scaler, picture)) = &mut scaler else { return outlet.forward(sample.info(), &sample) };
-        scaled.clear();
-        match scaler.scale(&sample, *picture, &mut scaled) {
-            Ok(()) => outlet.forward(sample.info(), &scaled),
-            Err(why) => {
-                let inlet = inlet.upgrade();
-                inlet.iter().for_each(|inlet| inlet.cannot_decode(&why.to_string()));
-                for channel in outlet.channels() {
-                    channel.counters.unscalable.fetch_add(1, Relaxed);
-                }
-            }
-        }
-    }
-}
-
-/// The subscriber that takes a stream from its source: whole, as it is offered, and connected by name alone.
-/// Before a picture is made smaller, those are left out that nobody wants.
-fn upstream(offered: &PortInfo, name: String, picture: Option<(Picture, Selection)>) -> PortInfo {
-    let mut qos = offered.qos.clone();
-    if let Some((_, selection)) = picture {
-        qos.scale = selection.into();
-    }
-    let topic = name.clone();
-    // Within this process a publisher hands over values of its own type only.
-    let carriers = offered.carriers.iter().filter(|carrier| *carrier != "local").cloned().collect();
-    PortInfo { name, topic, qos, carriers, direction: Direction::Subscriber, answers: None, ..offered.clone() }
 }
 
 pub(super) fn refused(offered: String) -> Refused {

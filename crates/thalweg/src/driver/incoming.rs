@@ -9,8 +9,8 @@ use crate::carrier::{Capabilities, Carrier, Place, SendHalf};
 use crate::channel::flow::{Flow, FlowSettings, Sending};
 use crate::channel::proxy::{Proxied, Proxy};
 use crate::control::matching::{Match, compare};
-use crate::control::{CHANNEL_HANDSHAKE, CONTROL_LINK, PULL};
-use crate::handshake::{self, Accepted, Answer, LARGEST, Parameters, Refused, Request, VERSION};
+use crate::control::{CHANNEL_HANDSHAKE, CONTROL_LINK, LIFE, PULL};
+use crate::handshake::{self, Accepted, Answer, LARGEST, Parameters, Refused, Request, VERSION, Watching};
 use crate::port::{AnyOutlet, Histories, PortRef, Way};
 use crate::pull::{self, Question};
 use linux::memory::RingWriter;
@@ -118,6 +118,19 @@ impl Control {
                 }
                 _ => {
                     self.count("incoming streams with no readable question");
+                    Progress::Done
+                }
+            },
+            Some(&LIFE) => match handshake::unpack::<Watching>(&peer.bytes[1..]) {
+                Ok(None) if goes_on => Progress::Waiting,
+                Ok(Some((watching, _))) => {
+                    if let Some(peer) = incoming.take() {
+                        self.give_signs(&watching, peer.stream);
+                    }
+                    Progress::Done
+                }
+                _ => {
+                    self.count("incoming streams that asked for signs of life in no readable way");
                     Progress::Done
                 }
             },

@@ -1,9 +1,9 @@
-//! Samples that did not arrive: told to the subscriber's owner. The threads that receive only count; this is looked at from
+//! Samples that did not arrive, or found no room: told to the subscriber's owner. The threads that receive only count; this is looked at from
 //! time to time, so that they neither allocate nor wait for a lock.
 
 use super::control::Control;
 use crate::event::Event;
-use crate::port::Channel;
+use crate::port::{AnyInlet, Channel, Rejection};
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
@@ -34,7 +34,7 @@ impl Control {
         (!self.wanted.is_empty()).then_some(self.looked_for_losses + LOOK)
     }
 
-    /// Tells what was lost, if it is time to look.
+    /// Tells what was lost or rejected, if it is time to look.
     pub(super) fn look_for_losses(&mut self, now: Instant) {
         if now < self.looked_for_losses + LOOK {
             return;
@@ -43,6 +43,15 @@ impl Control {
         for (_, inlet) in self.state.inlets() {
             let channels = inlet.channels().lock().unwrap_or_else(|e| e.into_inner());
             channels.iter().for_each(|channel| self.tell_loss(channel));
+            drop(channels);
+            self.tell_rejections(inlet.as_ref());
+        }
+    }
+
+    fn tell_rejections(&self, inlet: &dyn AnyInlet) {
+        for Rejection { limit, most, rejected, total } in inlet.rejected().tell() {
+            let subscriber = inlet.info().name.clone();
+            self.state.events.push(Event::SampleRejected { subscriber, limit, most, rejected, total });
         }
     }
 

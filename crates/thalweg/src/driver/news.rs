@@ -18,7 +18,7 @@ impl Control {
             Command::Discovered(source, event) => self.discovered(source, event),
             Command::Ended { channel, why } => self.channel_ended(&channel, why),
             Command::Begin { questions, answers } => self.answers_ready(*questions, answers),
-            Command::Moved(pair) => self.proxy_moved(pair),
+            Command::Moved(pair) => self.moved(pair),
             Command::Flow(flow, news) => self.flow_news(flow, news),
             Command::Alive(port) => {
                 let ports = port.map_or_else(|| self.alive_by_node(), |port| vec![port]);
@@ -86,6 +86,7 @@ impl Control {
             self.compare_offers(*at, info);
             self.tell_of_priorities(*at, &info.name);
         }
+        self.tell_of_refusals(delta.node);
         let inlets = self.state.inlets();
         for (publisher, offered) in &added {
             for (port, inlet) in &inlets {
@@ -127,6 +128,7 @@ impl Control {
         }
         self.groups.retain(|(outlet, ..), _| *outlet != me);
         self.unwatch_policies(port);
+        self.told_not_kept.retain(|(of, _)| *of != port);
         self.announce(Change { removed: vec![port], ..Change::default() });
     }
 

@@ -7,7 +7,7 @@ use crate::admin::{self, Request};
 use crate::control::{PortId, PortInfo};
 use crate::event::Event;
 use crate::port::{Judge, News, SentSelection, Sought, Writer, topic_number};
-use qos::LivelinessKind;
+use qos::{LivelinessKind, ResourceLimit};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -126,9 +126,11 @@ impl Control {
 fn event(port: &str, reads: bool, news: News) -> Event {
     let port = port.to_owned();
     match news {
-        News::DeadlineMissed { missed, total } => Event::DeadlineMissed { port, missed, total },
+        News::DeadlineMissed { instance, missed, total } => Event::DeadlineMissed { port, instance, missed, total },
         News::BudgetExceeded { late, total } => Event::BudgetExceeded { subscriber: port, late, total },
-        News::Rejected { rejected, total } => Event::SampleRejected { subscriber: port, rejected, total },
+        News::Rejected { most, rejected, total } => {
+            Event::SampleRejected { subscriber: port, limit: ResourceLimit::Instances, most, rejected, total }
+        }
         News::InstanceChanged { key, state } => Event::InstanceChanged { subscriber: port, key, state },
         News::LivelinessChanged { publisher, alive } => {
             Event::LivelinessChanged { publisher, subscriber: reads.then_some(port), alive }

@@ -1,5 +1,6 @@
 //! Proxies of this node's channels: what each subscriber wants, and what becomes of it at either end.
 
+mod leave;
 mod moves;
 
 pub(crate) use moves::Move;
@@ -81,9 +82,12 @@ impl Control {
             return Err(why);
         }
         let inlets = self.state.inlets();
-        let Some((_, inlet)) = inlets.iter().find(|(_, inlet)| inlet.info().name == subscriber) else {
+        let Some((port, inlet)) = inlets.iter().find(|(_, inlet)| inlet.info().name == subscriber) else {
             return Err(format!("this node has no subscriber {subscriber}"));
         };
+        if self.is_hosted_port(*port) {
+            return Err(format!("{subscriber} takes the stream for those whom it serves: scale their channels"));
+        }
         if self.proxies.len() >= MOST_KEPT && !self.proxies.contains_key(&names) {
             return Err(format!("proxies of {MOST_KEPT} channels are kept already: take some back (every=default)"));
         }

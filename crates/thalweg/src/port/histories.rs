@@ -1,9 +1,9 @@
 //! The pull buffers of a port: a history for each publisher, and each start of it, whose samples it keeps. A publisher
 //! keeps its own; a subscriber those that arrive, for itself or (a relay's) for others.
 
-use super::{Payload, SampleInfo};
+use super::{Payload, SampleInfo, Sought};
 use crate::channel::buffer::Pool;
-use crate::channel::history::{History, Query, Reading};
+use crate::channel::history::{History, Instances, Query, Reading};
 use crate::channel::queue::Entry;
 use crate::codec::TypeDescription;
 use crate::control::matching::topic_matches;
@@ -23,11 +23,15 @@ const SMALLEST: u64 = 256;
 /// The histories of one port. Its lock is held to keep one sample, or to take references to a few.
 pub(crate) struct Histories {
     limits: PullBuffer,
+    /// Of a durable publisher of a keyed topic: where the key is.
+    key: Option<Sought>,
     sources: PiMutex<Sources>,
 }
 
 struct Sources {
     all: Vec<Source>,
+    /// With a key: what its late joiners get.
+    instances: Option<Instances>,
     /// Copies of what arrived in memory that others write again.
     pool: Pool,
 }
@@ -58,6 +62,11 @@ pub(crate) fn kept_at_publisher(qos: &Qos) -> Option<PullBuffer> {
     })
 }
 
+/// Whether a publisher of this QoS keeps the last samples of each instance for late joiners, and not of the topic.
+pub(crate) fn is_kept_by_instance(offered: &Qos) -> bool {
+    offered.durability != Durability::Volatile && !offered.key.is_empty()
+}
+
 /// What a subscriber keeps of each publisher: if its pull buffer is with itself, or it keeps for others.
 pub(crate) fn kept_at_subscriber(port: &PortInfo) -> Option<PullBuffer> {
     let keeps = |pull: &PullBuffer| pull.place == Place::Subscriber || port.pull == PullRole::Keeps;
@@ -67,9 +76,21 @@ pub(crate) fn kept_at_subscriber(port: &PortInfo) -> Option<PullBuffer> {
 impl Histories {
     /// No samples yet; each publisher's are kept within the limits.
     pub fn new(limits: PullBuffer) -> Self {
-        let histories = Self { limits, sources: PiMutex::new(Sources { all: Vec::new(), pool: Pool::default() }) };
+        let sources = Sources { all: Vec::new(), instances: None, pool: Pool::default() };
+        let histories = Self { limits, key: None, sources: PiMutex::new(sources) };
         histories.sources.lock().pool.limit(histories.room());
         histories
+    }
+
+    /// Those of a publisher that keeps its samples.
+    pub fn of_publisher(port: &PortInfo) -> Option<Self> {
+        let mut histories = Self::new(kept_at_publisher(&port.qos)?);
+        if is_kept_by_instance(&port.qos) {
+            // It was looked for when the port was described.
+            histories.key = Sought::find(port.message.schema.as_ref(), &port.qos.key, None).ok();
+            histories.sources.lock().instances = Some(Instances::new(&port.qos));
+        }
+        Some(histories)
     }
 
     /// Memory that a port's buffers may take for one publisher's history: each may have room for twice what it holds.
@@ -121,7 +142,12 @@ impl Histories {
     /// Keeps a sample of the port itself, which is a publisher.
     #[inline]
     pub fn keep_own(&self, entry: Entry) {
-        if let Some(own) = self.sources.lock().all.first_mut() {
+        let instance = self.key.as_ref().and_then(|key| key.instance(entry.buffer.payload()));
+        let mut sources = self.sources.lock();
+        if let Some((instances, instance)) = sources.instances.as_mut().zip(instance) {
+            instances.keep(instance, &entry);
+        }
+        if let Some(own) = sources.all.first_mut() {
             let now = entry.stamp;
             own.history.keep(compact(entry), now);
         }
@@ -146,14 +172,17 @@ impl Histories {
             }
         };
         source.heard = info.received_ns;
-        let entry = Entry { buffer, seq: info.seq, stamp: info.source_ns, change: info.change, offered: 0 };
+        let entry =
+            Entry { buffer, seq: info.seq, stamp: info.source_ns, change: info.change, historical: false, offered: 0 };
         source.history.keep(compact(entry), info.received_ns);
     }
 
-    /// The last samples of the port itself, which is a publisher.
+    /// The last samples of each instance of the port itself, which is a publisher.
     pub fn latest(&self, samples: u32) -> Vec<Entry> {
-        let mut latest = Vec::new();
-        if let Some(own) = self.sources.lock().all.first_mut() {
+        let (mut sources, mut latest) = (self.sources.lock(), Vec::new());
+        if let Some(instances) = &sources.instances {
+            latest = instances.last(samples as usize);
+        } else if let Some(own) = sources.all.first_mut() {
             let mut reading = own.history.ask(&Query::Last(u64::from(samples)), linux::clock::monotonic_ns());
             own.history.read(&mut reading, usize::MAX, usize::MAX, &mut latest);
         }
@@ -176,14 +205,20 @@ impl Histories {
         (found, unreadable)
     }
 
-    /// Begins the answer for one publisher; `None` when it gave way to another one meanwhile.
-    pub fn ask(&self, publisher: Identity, query: &Query, now: u64, flow: u32) -> Option<(Run, Reading)> {
+    /// Begins the answer for one publisher, with the samples that were taken at once; `None` when it gave way to another one
+    /// meanwhile.
+    pub fn ask(&self, publisher: Identity, query: &Query, now: u64, flow: u32) -> Option<(Run, Reading, Vec<Entry>)> {
         let mut sources = self.sources.lock();
+        let by_instance = match (query, &sources.instances) {
+            (Query::LastOfEach(samples), Some(instances)) => Some(instances.last(*samples as usize)),
+            _ => None,
+        };
         let source = sources.all.iter_mut().find(|source| source.publisher == publisher)?;
         let Source { name, topic, message, clock, .. } = source;
         let (name, topic, message, clock) = (name.clone(), topic.clone(), message.clone(), clock.clone());
-        let reading = source.history.ask(query, now);
-        Some((Run { publisher, name, topic, message, clock, flow }, reading))
+        let reading = by_instance.as_ref().map_or_else(|| source.history.ask(query, now), |_| Reading::nothing_more());
+        let run = Run { publisher, name, topic, message, clock, flow };
+        Some((run, reading, by_instance.unwrap_or_default()))
     }
 
     /// Takes references to the next samples of an answer.

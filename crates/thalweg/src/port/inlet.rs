@@ -3,14 +3,19 @@
 mod any;
 mod mailbox;
 mod monitored;
+mod rejected;
+mod waiting;
 
 pub(crate) use any::AnyInlet;
 use mailbox::Mailbox;
+use rejected::Rejected;
+pub(crate) use rejected::Rejection;
+use waiting::Waiting;
 
 use super::local::LocalChannel;
 use super::monitor::seat::Seat;
 use super::sample::{Sample, SampleInfo};
-use super::{Channel, Histories, Judge, judge_of_subscriber, kept_at_subscriber};
+use super::{Channel, Histories, Judge, WHOLE_TOPIC, judge_of_subscriber, kept_at_subscriber};
 use crate::channel::buffer::Buffer;
 use crate::channel::inbound::Inbound;
 use crate::codec::{Decoded, Message};
@@ -76,6 +81,10 @@ pub(crate) struct Inlet<M: Message> {
     pub polled: bool,
     pub events: Events,
     mailbox: PiMutex<Mailbox>,
+    /// What waits is counted by instance.
+    by_instance: bool,
+    /// What found no room in it.
+    rejected: Rejected,
     /// Samples in the mailbox: who finds none takes no lock, and so stands in no publisher's way.
     stored: AtomicUsize,
     news: AtomicU32,
@@ -100,8 +109,7 @@ pub(crate) struct Inlet<M: Message> {
 
 impl<M: Message> Inlet<M> {
     pub fn new(info: PortInfo, sink: Sink<M>, on_publisher: bool, polled: bool, events: Events) -> Self {
-        let late = if info.qos.durability == Durability::TransientLocal { info.qos.history } else { 0 };
-        let mailbox = Mailbox::new(info.qos.queue, late);
+        let waiting = Waiting::new(&info.qos);
         let judge = judge_of_subscriber(&info.name, &info.qos);
         let histories = kept_at_subscriber(&info).map(|limits| Arc::new(Histories::new(limits)));
         Self {
@@ -112,7 +120,9 @@ impl<M: Message> Inlet<M> {
             sink,
             polled,
             events,
-            mailbox: PiMutex::new(mailbox),
+            by_instance: waiting.tells_apart(),
+            rejected: Rejected::new(waiting.limits()),
+            mailbox: PiMutex::new(Mailbox::new(waiting)),
             stored: AtomicUsize::new(0),
             news: AtomicU32::new(0),
             sleepers: AtomicU32::new(0),
@@ -132,6 +142,11 @@ impl<M: Message> Inlet<M> {
     #[inline]
     fn takes(&self, info: &SampleInfo, payload: &Payload<'_>) -> bool {
         self.judge.as_ref().is_none_or(|judge| judge.takes(info, payload.bytes()))
+    }
+
+    /// The number of a sample's instance, where the port has a judge.
+    fn instance(&self, info: &SampleInfo, bytes: &[u8]) -> u64 {
+        self.judge.as_ref().map_or(WHOLE_TOPIC, |judge| judge.instance(info, bytes))
     }
 
     /// A value of this process, handed over as it is: for callbacks on the publisher's thread.
@@ -198,8 +213,11 @@ impl<M: Message> Inlet<M> {
     /// A thread's work for callbacks fed from the mailbox: samples of `local` channels that may not run on the publisher's thread.
     pub fn run_callbacks(&self, stop: impl Fn() -> bool) {
         while !stop() && !self.is_closed() {
-            match self.pop() {
-                Some((info, storage)) => self.call(info, storage.bytes()),
+            match self.pop_measured() {
+                Some((info, storage, waited)) => {
+                    self.call(info, storage.bytes());
+                    waited.into_iter().for_each(|waited| waited.called(info.source_ns));
+                }
                 None => self.wait_for_news(crate::carrier::TICK),
             }
         }
@@ -209,6 +227,9 @@ impl<M: Message> Inlet<M> {
 impl<M: Message> LocalChannel<M> for Inlet<M> {
     fn late(&self) -> u32 {
         if self.info.qos.durability == Durability::TransientLocal { self.info.qos.history } else { 0 }
+    }
+    fn expect_history(&self, samples: usize) {
+        Inlet::expect_history(self, samples);
     }
     fn wants_value(&self) -> bool {
         self.on_publisher && matches!(self.sink, Sink::Callback(_))

@@ -68,6 +68,9 @@ pub struct InstanceReport {
     pub state: InstanceState,
     /// How many publishers it has.
     pub publishers: usize,
+    /// Deadlines that passed without a sample of it.
+    #[serde(default)]
+    pub deadlines_missed: u64,
 }
 
 #[cfg(test)]

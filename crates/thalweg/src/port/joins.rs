@@ -8,6 +8,7 @@ use super::{AnyOutlet, Channel, Inlet};
 use crate::channel::buffer::Pool;
 use crate::channel::flow::Flow;
 use crate::channel::inbound;
+use crate::channel::queue::Entry;
 use crate::codec::Message;
 use crate::driver::Reply;
 use linux::lock::PiMutex;
@@ -280,7 +281,11 @@ impl<M: Message> Outlet<M> {
         let Some(histories) = self.histories().filter(|_| wanted > 0 && self.info.qos.durability != Volatile) else {
             return;
         };
-        for entry in histories.latest(wanted).into_iter().filter(|entry| channel.selection.takes(entry.seq)) {
+        let mut entries = histories.latest(wanted);
+        let wants = |e: &Entry| channel.takes(e.buffer.payload(), e.stamp, e.change);
+        entries.retain(|entry| channel.selection.takes(entry.seq) && wants(entry));
+        subscriber.expect_history(entries.len());
+        for entry in entries {
             let now = linux::clock::monotonic_ns();
             let info = inbound::info(channel, entry.label(), now);
             if !subscriber.wants_value() {

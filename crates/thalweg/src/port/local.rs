@@ -13,6 +13,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 pub(crate) trait LocalChannel<M: Message>: Send + Sync {
     /// How many samples that were published before it wants.
     fn late(&self) -> u32;
+    /// So many of them come now.
+    fn expect_history(&self, samples: usize);
     /// The value is taken as it is, on the publisher's thread.
     fn wants_value(&self) -> bool;
     /// Takes the value.

@@ -17,14 +17,14 @@ mod service;
 mod subscriber;
 mod wait_set;
 
-pub(crate) use histories::{Histories, kept_at_publisher, kept_at_subscriber};
-pub(crate) use inlet::{AnyInlet, Delivery, Inlet, Payload, Sink};
+pub(crate) use histories::{Histories, is_kept_by_instance, kept_at_publisher, kept_at_subscriber};
+pub(crate) use inlet::{AnyInlet, Delivery, Inlet, Payload, Rejection, Sink};
 pub use instance::{Change, InstanceReport, InstanceState};
 pub(crate) use local::LOCAL;
 pub(crate) use outlet::{AnyOutlet, Outlet, Way};
 pub use policy::PolicyCounts;
 pub(crate) use policy::{
-    Judge, News, SentSelection, Sought, Writer, judge_of_publisher, judge_of_subscriber, topic_number,
+    Judge, News, SentSelection, Sought, WHOLE_TOPIC, Writer, judge_of_publisher, judge_of_subscriber, topic_number,
 };
 pub use publisher::{Loan, Publisher, PublisherBuilder};
 pub use pulled::{Origin, PullFrom, Pulled};

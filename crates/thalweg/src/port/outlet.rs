@@ -176,7 +176,7 @@ impl<M: Message> Outlet<M> {
         }
         let Outflow { seq, pool, attached, arena } = &mut *state;
         let published = Published { seq: *seq + 1, ..Published::default() };
-        let mut round = Round { outlet: self, published, now, change, each };
+        let mut round = Round { outlet: self, published, now, change, historical: false, each };
         round.hand_over_values(attached, value);
         if self.needs_bytes(attached, round.published.seq) {
             match M::as_bytes(value).filter(|bytes| bytes.len() >= COPY_BELOW) {

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 /// Publishes samples of one topic. Dropping it closes the port: what waits is sent if it can be within one second.
 pub struct Publisher<M: Message> {
-    outlet: Arc<Outlet<M>>,
+    pub(super) outlet: Arc<Outlet<M>>,
     node: Node,
     closing: Duration,
 }

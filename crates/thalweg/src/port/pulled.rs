@@ -4,7 +4,7 @@ use super::{Subscriber, TakenSample};
 use crate::channel::history::{Absent, Query};
 use crate::codec::{Message, TypeDescription};
 use crate::control::PullRole;
-use crate::driver::{Asked, Asking, Holder};
+use crate::driver::{Asked, Asking, Holder, not_kept};
 use crate::error::{Error, Result};
 use crate::port::AnyInlet;
 use crate::port::sample::Storage;
@@ -24,6 +24,8 @@ pub struct PullFrom {
 /// Samples that were pulled, as they arrive. Each is given once, those of one publisher in the order of their numbers.
 pub struct Pulled<M: Message> {
     asking: Asking,
+    /// What relays do not keep of it; `None`: not all were asked yet.
+    refused: Option<Vec<Error>>,
     message: PhantomData<M>,
 }
 
@@ -50,6 +52,12 @@ impl<M: Message> Subscriber<M> {
         };
         if holders.is_empty() {
             let who = from.holder.as_ref().map_or(String::new(), |name| format!(" at {name}"));
+            if let Some((relay, refusal)) = not_kept(state, &info.topic).into_iter().next() {
+                return Err(Error::Peer(format!(
+                    "nobody keeps samples of {}{who}: at relay:{relay}, {refusal}",
+                    info.topic
+                )));
+            }
             return Err(Error::Peer(format!(
                 "nobody keeps samples of {}{who}: publish with a history (`pub --history N`, `pull` in the QoS)",
                 info.topic
@@ -63,7 +71,7 @@ impl<M: Message> Subscriber<M> {
             query,
             timeout,
         };
-        Ok(Pulled { asking: Asking::new(state.clone(), asked, holders), message: PhantomData })
+        Ok(Pulled { asking: Asking::new(state.clone(), asked, holders), refused: None, message: PhantomData })
     }
 
     /// Whether anybody keeps samples of the topic, as far as is known now.
@@ -110,9 +118,10 @@ impl<M: Message> Iterator for Pulled<M> {
     type Item = Result<TakenSample<M>>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let found = match self.asking.next()? {
-            Ok(found) => found,
-            Err(error) => return Some(Err(error)),
+        let found = match self.asking.next() {
+            Some(Ok(found)) => found,
+            Some(Err(error)) => return Some(Err(error)),
+            None => return self.refused.get_or_insert_with(|| self.asking.refused()).pop().map(Err),
         };
         let sample = TakenSample::new(found.info, Storage::Pooled(found.buffer));
         Some(sample.map_err(|e| Error::Peer(format!("sample {} cannot be read: {e}", found.info.seq))))

@@ -5,9 +5,10 @@ use super::sample::SampleInfo;
 use super::{Change, Channel, Outcome, Published};
 use crate::channel::flow::Flow;
 use crate::channel::outgoing::Outgoing;
+use crate::channel::queue::Label;
 use crate::codec::Message;
 use crate::error::{Error, Result};
-use crate::stages::Stage;
+use crate::stages::{self, Stage};
 use crate::trace::{self, Step};
 use linux::memory::{Arena, Meta, Policy, Pushed, RingWriter, Sealed};
 use std::sync::Arc;
@@ -23,6 +24,8 @@ pub(super) struct Round<'a, M: Message> {
     pub(super) published: Published,
     pub(super) now: u64,
     pub(super) change: Change,
+    /// It comes from a history, after later ones.
+    pub(super) historical: bool,
     pub(super) each: &'a mut dyn FnMut(&Channel, Outcome),
 }
 
@@ -36,7 +39,7 @@ impl<M: Message> Round<'_, M> {
             source_ns: self.now,
             received_ns,
             same_clock: true,
-            historical: false,
+            historical: self.historical,
             change: self.change,
             scaled: channel.provenance(),
         }
@@ -59,7 +62,12 @@ impl<M: Message> Round<'_, M> {
             if let TypedWay::Local(subscriber) = &entry.way
                 && subscriber.wants_value()
             {
-                subscriber.value(self.info(&entry.channel, linux::clock::monotonic_ns()), value);
+                let now = linux::clock::monotonic_ns();
+                subscriber.value(self.info(&entry.channel, now), value);
+                if entry.channel.stages.measures(seq) {
+                    let publish = (Stage::Publish, now.saturating_sub(self.now));
+                    stages::note_called(&entry.channel.stages, now, self.now, &[publish]);
+                }
                 self.count(&entry.channel, Outcome::Sent, 0);
             }
         }
@@ -117,8 +125,8 @@ impl<M: Message> Round<'_, M> {
                 self.count(&entry.channel, outcome, size);
                 continue;
             }
-            let kind = self.change.flags().into();
-            let meta = Meta { seq: self.published.seq, stamp_ns: self.now, flow_seq: *next, kind };
+            let label = Label { seq, stamp: self.now, change: self.change, historical: self.historical };
+            let meta = Meta { seq, stamp_ns: self.now, flow_seq: *next, kind: label.flags().into() };
             trace::step(Step::Push);
             let offered = entry.channel.stages.measures(seq).then(linux::clock::monotonic_ns);
             let mut pushed = ring.push(arena, sample, meta, drop_rule);
@@ -160,7 +168,11 @@ impl<M: Message> Round<'_, M> {
                     entry.channel.refuse_size()
                 }
                 TypedWay::Local(subscriber) => {
-                    subscriber.buffer(self.info(&entry.channel, self.now), &message.keep().buffer);
+                    let (info, buffer) = (self.info(&entry.channel, self.now), message.keep().buffer);
+                    match entry.channel.stages.measures(seq) {
+                        false => subscriber.buffer(info, &buffer),
+                        true => self.measure_local(&entry.channel, || subscriber.buffer(info, &buffer)),
+                    }
                     Outcome::Sent
                 }
                 TypedWay::Flow(flow) => self.offer_to(flow, &entry.channel, message),
@@ -172,6 +184,14 @@ impl<M: Message> Round<'_, M> {
             };
             self.count(&entry.channel, outcome, size);
         }
+    }
+
+    /// Notes how long it took to hand the message over within the process.
+    #[cold]
+    fn measure_local(&self, channel: &Channel, hand_over: impl FnOnce()) {
+        let offered = linux::clock::monotonic_ns();
+        stages::delivering(&channel.stages, hand_over);
+        channel.stages.note(offered, &[(Stage::Publish, offered.saturating_sub(self.now))]);
     }
 
     /// Offers the message to a flow, and notes what that took where it is measured.

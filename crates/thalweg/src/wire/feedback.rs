@@ -9,7 +9,8 @@
 //! | bytes | field | meaning |
 //! |---|---|---|
 //! | header | sequence | all messages before it arrived or were given up |
-//! | header | sample | the number of the newest message that arrived without being repeated |
+//! | header | sample, low half | the number of the newest message that arrived without being repeated |
+//! | header | sample, high half | messages that were given up, counted, wraps |
 //! | header | stamp | nanoseconds since it arrived |
 //! | 0..4 | seen | the number after the newest message of which anything arrived |
 //! | 4..8 | fresh | messages that arrived without being repeated, counted, wraps |
@@ -113,6 +114,11 @@ impl Writer {
     /// Begins anew.
     pub fn clear(&mut self) {
         self.gaps = 0;
+    }
+
+    /// Whether no gap was added.
+    pub fn is_empty(&self) -> bool {
+        self.gaps == 0
     }
 
     /// Adds a gap; one that continues the last is joined to it. `false`: no room, nothing was added.

@@ -86,6 +86,9 @@ fn raise_open_files() {
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }
 
+/// Samples that late joiners get.
+const LATE: u32 = 20_000;
+
 struct Ports {
     publishers: Vec<Publisher<Raw>>,
     subscribers: Vec<Subscriber<Raw>>,
@@ -117,6 +120,7 @@ impl Ports {
             let kept =
                 words.get("history").map(|n| qos::PullBuffer { samples: n.parse().unwrap(), ..Default::default() });
             let builder = if let Some(kept) = kept { builder.history(kept) } else { builder };
+            let builder = if words.get("late").is_some() { builder.transient_local(LATE) } else { builder };
             builder.open().unwrap()
         };
         let publishers = (0..words.number("ports", 1)).map(open).collect();
@@ -135,6 +139,7 @@ impl Ports {
             let builder = builder.every(words.number("every", 1) as u32);
             let builder = builder.proxy(words.get("proxy").map_or(Ok(qos::Place::Publisher), str::parse).unwrap());
             let builder = if name.is_empty() { builder } else { builder.named(name) };
+            let builder = if words.get("late").is_some() { builder.transient_local(LATE) } else { builder };
             let seen = account.clone();
             builder.callback(move |sample| seen.note(sample.info())).unwrap()
         };

@@ -99,6 +99,7 @@ pub fn judge(both: &Both<'_>, watched: Duration, found: &mut Diagnosis) -> Strin
         found.line("processor", format!("the receiving thread waited for one {} % of the time", seen.starved));
     }
     slow_callbacks(both, found);
+    late_instances(both, found);
     monitors(both).for_each(|monitor| found.line("monitor", monitor));
     found.problem(problems(both, &seen, &out.1.carrier, watched));
     match sent.grew {
@@ -117,6 +118,19 @@ fn slow_callbacks(both: &Both<'_>, found: &mut Diagnosis) {
     let events = both.received.looks.last().map_or(&[][..], |look| &look.events[..]);
     let last = events.iter().rev().find(|event| matches!(event, Event::SlowCallback { .. }));
     last.into_iter().for_each(|event| found.line("callback", event.to_string()));
+}
+
+/// Which instances missed their deadlines: at the subscriber those that missed most, at the publisher the last that was told.
+fn late_instances(both: &Both<'_>, found: &mut Diagnosis) {
+    let s = &both.subscriber.port.name;
+    let state = both.received.looks.last().and_then(|look| look.subscriber.as_ref());
+    for late in state.map_or(&[][..], |state| &state.late[..]) {
+        found.line("deadline", format!("{s} missed {} deadlines of instance {}", late.deadlines_missed, late.key));
+    }
+    let p = &both.publisher.port.name;
+    let events = both.sent.looks.last().map_or(&[][..], |look| &look.events[..]);
+    let of = |event: &&Event| matches!(event, Event::DeadlineMissed { port, instance: Some(_), .. } if port == p);
+    events.iter().rev().find(of).into_iter().for_each(|event| found.line("deadline", event.to_string()));
 }
 
 fn monitors<'a>(both: &Both<'a>) -> impl Iterator<Item = &'a String> {

@@ -113,6 +113,22 @@ fn a_channel_that_works_has_no_problem_and_says_how_fast_it_is() {
 }
 
 #[test]
+fn instances_that_miss_their_deadlines_are_named() {
+    let diagnosis = judged(|e| {
+        let late = r#"{"key":"name = left","state":"alive","publishers":1,"deadlines_missed":4}"#;
+        let state = said(&mut e.subscriber).looks[1].subscriber.as_mut().unwrap();
+        state.late = vec![serde_json::from_str(late).unwrap()];
+        let missed =
+            |key: &str| Event::DeadlineMissed { port: "/out".into(), instance: Some(key.into()), missed: 1, total: 7 };
+        said(&mut e.publisher).looks[1].events = vec![missed("name = low"), missed("name = left")];
+    });
+    let shown = diagnosis.to_string();
+    assert_eq!(diagnosis.problems, []);
+    assert!(shown.contains("/in missed 4 deadlines of instance name = left"), "{shown}");
+    assert!(shown.contains("/out missed 1 deadlines of instance name = left, 7 in all"), "{shown}");
+}
+
+#[test]
 fn ports_that_are_not_there_are_told_with_what_may_have_been_meant() {
     let missing = |e: &mut Evidence| {
         e.publisher = None;

@@ -6,7 +6,6 @@
 use super::Flow;
 use crate::channel::queue::{Entry, Label};
 use crate::channel::reliable::{Action, Counters, Sender, SenderSettings, To};
-use crate::port::Change;
 use crate::wire::feedback::{Acknowledgement, LONGEST};
 use crate::wire::{ASK, FRAGMENT_HEADER, Fragment, HEADER, Header, Kind, REPAIR, datagram};
 use linux::clock::monotonic_ns;
@@ -159,7 +158,7 @@ impl Flow {
                 let mut head = [0; HEADER + FRAGMENT_HEADER];
                 let (first, second) = head.split_at_mut(HEADER);
                 if let (Some(first), Some(second)) = (first.first_chunk_mut(), second.first_chunk_mut()) {
-                    Header { flags: flags | REPAIR | entry.change.flags(), ..header }.emit(first);
+                    Header { flags: flags | REPAIR | entry.label().flags(), ..header }.emit(first);
                     Fragment { offset: from, total: total as u32 }.emit(second);
                 }
                 let parts = [IoSlice::new(&head[..HEADER + extra]), IoSlice::new(&payload[bytes])];
@@ -188,5 +187,5 @@ impl Flow {
 
 /// A keep-alive has other numbers in the places of a sample's.
 fn keep_alive(oldest: u32, trip_ns: u64) -> Label {
-    Label { seq: oldest.into(), stamp: trip_ns, change: Change::Written }
+    Label { seq: oldest.into(), stamp: trip_ns, ..Label::default() }
 }

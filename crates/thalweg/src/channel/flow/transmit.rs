@@ -118,7 +118,7 @@ impl Flow {
         Header {
             length: length as u32,
             kind,
-            flags: self.kept.as_ref().map_or(0, Kept::flags) | label.change.flags(),
+            flags: self.kept.as_ref().map_or(0, Kept::flags) | label.flags(),
             flow: self.settings.id,
             sequence: flow_seq,
             sample: label.seq,

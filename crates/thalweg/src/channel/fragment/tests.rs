@@ -1,5 +1,6 @@
 use super::*;
 use proptest::prelude::*;
+use std::sync::atomic::Ordering;
 
 const TIMEOUT: u64 = 100;
 

@@ -25,6 +25,9 @@ pub enum Query {
     Since(Duration),
     /// The last so many, or all if there are fewer.
     Last(u64),
+    /// The last so many of each instance, as far as a durable publisher of a keyed topic keeps them; of others as
+    /// [`Query::Last`].
+    LastOfEach(u64),
 }
 
 impl Query {

@@ -8,10 +8,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-fn entry(seq: u64, size: usize) -> Entry {
+pub(super) fn entry(seq: u64, size: usize) -> Entry {
     let mut buffer = Buffer::default();
     buffer.start().extend((0..size).map(|_| seq as u8));
-    Entry { buffer: Arc::new(buffer), seq, stamp: seq, change: Change::Written, offered: 0 }
+    Entry { buffer: Arc::new(buffer), seq, stamp: seq, change: Change::Written, historical: false, offered: 0 }
 }
 
 /// All that ever came, and which of it is still here by the definition.
@@ -71,7 +71,9 @@ impl Model {
                 let nth = here.get((n as usize).wrapping_sub(1)).copied();
                 or_none(nth.into_iter().collect(), if n > 0 && self.gone.0 > 0 { Why::Gone } else { Why::Never })
             }
-            Query::Last(n) => (here.split_off(here.len().saturating_sub(n as usize)), Vec::new()),
+            Query::Last(n) | Query::LastOfEach(n) => {
+                (here.split_off(here.len().saturating_sub(n as usize)), Vec::new())
+            }
             Query::Since(time) => {
                 let from = now.saturating_sub(time.as_nanos() as u64);
                 let found: Vec<u64> = here.into_iter().filter(|seq| self.here[seq].1 >= from).collect();
@@ -126,12 +128,13 @@ impl Random {
 
 fn any_query(random: &mut Random, last: u64) -> Query {
     let near = |random: &mut Random| (last + 4).saturating_sub(random.below(40));
-    match random.below(6) {
+    match random.below(7) {
         0 => Query::latest(),
         1 => Query::Nth(random.below(24)),
         2 => Query::Last(random.below(24)),
         3 => Query::Since(Duration::from_nanos(random.below(300))),
         4 => Query::seq(near(random)),
+        5 => Query::LastOfEach(random.below(24)),
         _ => {
             let (a, b) = (near(random), near(random));
             Query::range(a.min(b)..=a.max(b))

@@ -50,10 +50,27 @@ impl Passage {
         self.old_ended.store(true, Ordering::Relaxed);
     }
 
+    /// Nothing comes by either flow, and this was the last to come by the old one.
+    pub fn nothing_comes(&self, came: u64) {
+        let mut handover = self.handover.lock();
+        handover.nothing_comes(came);
+        self.tell(&handover);
+    }
+
+    fn tell(&self, handover: &Handover<(SampleInfo, Vec<u8>)>) {
+        if handover.is_taken_over() && !self.told.swap(true, Ordering::Relaxed) {
+            (self.taken_over)();
+        }
+    }
+
     /// Delivers a sample, or what was held, or neither; `true`: the new flow has taken over and caught up.
     fn pass(&self, role: Role, inlet: &dyn AnyInlet, delivery: Delivery<'_>) -> bool {
         let mut handover = self.handover.lock();
-        let SampleInfo { seq, source_ns, received_ns, .. } = delivery.info;
+        let SampleInfo { seq, source_ns, received_ns, historical, .. } = delivery.info;
+        if historical {
+            inlet.deliver(delivery); // beside the order of the two flows: only a relay's brings it so
+            return false;
+        }
         if self.old_ended.load(Ordering::Relaxed) {
             handover.old_ended();
         }
@@ -69,9 +86,7 @@ impl Passage {
             inlet.deliver(Delivery { info, payload: Payload::Bytes(&bytes) });
         }
         self.last.store(handover.last(), Ordering::Release);
-        if handover.is_taken_over() && !self.told.swap(true, Ordering::Relaxed) {
-            (self.taken_over)();
-        }
+        self.tell(&handover);
         handover.is_taken_over() && seq >= handover.last()
     }
 }
@@ -81,6 +96,16 @@ impl Gate {
     pub fn wait_for_history(&self, late: Arc<Latecomer>) {
         *self.late.lock() = Some(late);
         self.shut.store(true, Ordering::Release);
+    }
+
+    /// Whether a late joiner's history is still coming.
+    pub fn has_history_under_way(&self) -> bool {
+        self.late.lock().as_ref().is_some_and(|late| late.is_under_way())
+    }
+
+    /// The channel ended before its history was there: the last sample that was delivered. `None`: nothing is left of it.
+    pub fn give_up_history(&self) -> Option<u64> {
+        self.late.lock().as_ref()?.give_up()
     }
 
     /// From now on, samples go through `passage`; who joined just before gets no history any more.
@@ -111,17 +136,23 @@ impl Gate {
         }
     }
 
-    /// Delivers a sample of the channel.
+    /// Delivers a sample of the channel. One that comes from a history is compared with what the late joiner got.
     #[inline]
     pub fn deliver(&self, inlet: &dyn AnyInlet, delivery: Delivery<'_>) {
-        if self.shut.load(Ordering::Acquire) { self.pass(inlet, delivery) } else { inlet.deliver(delivery) }
+        if delivery.info.historical || self.shut.load(Ordering::Acquire) {
+            self.pass(inlet, delivery)
+        } else {
+            inlet.deliver(delivery)
+        }
     }
 
     #[cold]
     fn pass(&self, inlet: &dyn AnyInlet, delivery: Delivery<'_>) {
         let late = self.late.lock().clone();
         if let Some(late) = late {
-            if late.live(inlet, delivery) && self.late.lock().take().is_some() {
+            let over = late.live(inlet, delivery);
+            let present = self.late.lock(); // none: a move shut the gate meanwhile
+            if over && present.is_some() {
                 self.open();
             }
             return;

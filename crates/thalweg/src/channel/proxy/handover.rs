@@ -15,6 +15,8 @@ pub const PATIENCE_NS: u64 = 200_000_000;
 #[derive(Debug)]
 pub struct Handover<T> {
     old: Selection,
+    /// The new flow brings all that it selects after this one.
+    after: u64,
     last: u64,
     held: VecDeque<Held<T>>,
     depth: usize,
@@ -37,7 +39,13 @@ impl<T> Handover<T> {
     /// A move away from a flow with the selection `old` that has delivered up to `last`, or just now one more; at most
     /// `depth` samples are held.
     pub fn new(old: Selection, last: u64, depth: usize) -> Self {
-        Self { old, last, held: VecDeque::new(), depth: depth.max(1), passed: false, begun: false, taken_over: false }
+        let (held, depth) = (VecDeque::new(), depth.max(1));
+        Self { old, after: 0, last, held, depth, passed: false, begun: false, taken_over: false }
+    }
+
+    /// The same, to a flow that brings what follows sample `after`.
+    pub fn to_one_after(self, after: u64) -> Self {
+        Self { after, ..self }
     }
 
     /// A sample of the old flow came: whether it is delivered, before anything [`Handover::released`].
@@ -48,7 +56,7 @@ impl<T> Handover<T> {
         }
         // What follows the first held one comes by the new flow, in its order.
         self.taken_over |= self.held.front().is_some_and(|first| seq >= first.seq);
-        if self.taken_over || seq <= self.last {
+        if (self.taken_over && seq > self.after) || seq <= self.last {
             return false;
         }
         self.last = seq;
@@ -76,6 +84,14 @@ impl<T> Handover<T> {
     fn take_over_if_complete(&mut self) {
         let behind = self.held.front().is_none_or(|first| self.last >= self.old.last_before(first.seq));
         self.taken_over |= self.begun && self.passed && behind;
+    }
+
+    /// Nothing comes by either flow, and `came` was the last that the old one delivered: the new one takes over, if it brings
+    /// all that follows.
+    pub fn nothing_comes(&mut self, came: u64) {
+        (self.last, self.passed) = (self.last.max(came), true);
+        self.held.retain(|held| held.seq > came);
+        self.taken_over |= self.held.is_empty() && came >= self.old.last_before(self.after.saturating_add(1));
     }
 
     /// The old flow ended: the new one takes over at once.
@@ -208,5 +224,28 @@ mod tests {
         subscriber.release(&mut handover);
         subscriber.new_one(&mut handover, 14, 0);
         assert_eq!(subscriber.delivered, [13, 14]);
+    }
+
+    /// Nothing is published any more: the move ends all the same, if the new flow brings all that the old one did not.
+    #[test]
+    fn a_move_ends_while_nothing_comes_unless_something_would_be_left_out() {
+        let every_third = Selection::every(3).unwrap();
+        let (mut missing, mut complete) =
+            (Handover::new(every_third, 3, 8).to_one_after(8), Handover::new(every_third, 3, 8).to_one_after(8));
+        missing.nothing_comes(3);
+        assert!(!missing.is_taken_over(), "6 is on its way");
+        let mut subscriber = Subscriber { delivered: vec![3] };
+        subscriber.old(&mut missing, 6);
+        missing.nothing_comes(6);
+        assert!(missing.is_taken_over());
+        subscriber.new_one(&mut missing, 9, 0);
+        assert_eq!(subscriber.delivered, [3, 6, 9]);
+        // What the old one delivered beside the gate comes by the new one, too: once.
+        let mut subscriber = Subscriber { delivered: vec![3, 6, 9] };
+        subscriber.new_one(&mut complete, 9, 0);
+        complete.nothing_comes(9);
+        assert!(complete.is_taken_over());
+        subscriber.new_one(&mut complete, 12, 0);
+        assert_eq!(subscriber.delivered, [3, 6, 9, 12]);
     }
 }

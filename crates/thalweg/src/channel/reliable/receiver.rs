@@ -1,9 +1,14 @@
 //! The subscriber's end: order, gaps, acknowledgements.
 
-use super::{BASE, Counters, LONGEST_PAUSE_NS, RoundTrip, WINDOW, widen};
+mod pace;
+mod slot;
+
+use super::{BASE, Counters, RoundTrip, WINDOW, widen};
 use crate::channel::fragment::Reassembly;
 use crate::wire::feedback::{Gap, Writer};
 use crate::wire::{ASK, Header, Kind, REPAIR};
+use pace::Pace;
+use slot::{Asking, Slot};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -51,6 +56,7 @@ pub struct Receiver {
     next: u64,             // all before were delivered or skipped
     last_sample: u64,      // the newest delivered
     floor: u64,            // nobody can repeat those before
+    sent: u64,             // all fragments of those before were sent
     slots: VecDeque<Slot>, // from `next` to the newest message of which anything is known
     spare: Vec<Vec<u8>>,
     since: u32, // messages since the last acknowledgement
@@ -62,54 +68,6 @@ pub struct Receiver {
     pace: Pace,
     writer: Writer,
     counters: Counters,
-}
-
-#[derive(Debug)]
-enum Slot {
-    Missing(Asking),
-    /// Some fragments of this sample are in the reassembly.
-    Part(u64, Asking),
-    Whole(Held),
-}
-
-/// When something is asked for, and how often it was.
-#[derive(Clone, Copy, Debug, Default)]
-struct Asking {
-    due: Option<u64>,
-    times: u32,
-    last: u64,
-    crowded: bool, // of a long message, for which there was no room
-}
-
-/// How samples follow each other, for the longest silence (U-26).
-#[derive(Debug, Default)]
-struct Pace {
-    delivered_at: u64,
-    last: Option<(u64, u64)>, // number and stamp of the last one
-    period: u64,
-    transit: Option<i64>, // the shortest, the difference of the two clocks included
-}
-
-/// The shortest transit follows a drifting clock: by this part of the difference, with every message.
-const DRIFT: i64 = 1024;
-
-impl Pace {
-    fn delivered(&mut self, now_ns: u64, at: u64, stamp: u64) {
-        self.delivered_at = now_ns;
-        if let Some((number, last)) = self.last.filter(|(number, _)| at > *number) {
-            let each = stamp.saturating_sub(last) / (at - number);
-            self.period = if self.period == 0 { each } else { (7 * self.period + each) / 8 };
-        }
-        self.last = Some((at, stamp));
-    }
-
-    /// How much longer than the shortest transit this one took: the message's age beyond what is inevitable.
-    fn late_by(&mut self, now_ns: u64, stamp: u64) -> u64 {
-        let transit = now_ns.wrapping_sub(stamp) as i64;
-        let shortest = self.transit.map_or(transit, |shortest| transit.min(shortest + (transit - shortest) / DRIFT));
-        self.transit = Some(shortest);
-        transit.abs_diff(shortest)
-    }
 }
 
 /// Messages that a reassembly puts together at a time: see [`Reassembly::with_slots`].
@@ -126,6 +84,7 @@ impl Receiver {
             next,
             last_sample: 0,
             floor: next,
+            sent: next,
             slots: VecDeque::new(),
             spare: Vec::new(),
             since: 0,
@@ -195,7 +154,7 @@ impl Receiver {
     /// A fragment of this message was kept, and it is not whole.
     pub fn part(&mut self, now_ns: u64, header: &Header, reassembly: &Reassembly) {
         let Some(index) = widen(header.sequence, self.next).checked_sub(self.next).map(|i| i as usize) else { return };
-        let overtaken = index + 1 < self.slots.len() || reassembly.has_hole(header.sample);
+        let overtaken = index + 1 < self.slots.len();
         let wait = now_ns + self.trip.reorder_ns();
         if let Some(slot @ (Slot::Missing(_) | Slot::Part(..))) = self.slots.get_mut(index) {
             let mut asking = slot.asking().unwrap_or_default();
@@ -203,6 +162,9 @@ impl Receiver {
                 asking.due = None; // its first fragment: the others follow
             }
             asking.due = asking.due.or(overtaken.then_some(wait));
+            if reassembly.has_hole(header.sample) && reassembly.end(header.sample) > asking.upto {
+                asking.holes_due.get_or_insert(wait);
+            }
             *slot = Slot::Part(header.sample, asking);
         }
     }
@@ -224,6 +186,7 @@ impl Receiver {
         let next = widen(header.sequence, self.next);
         let oldest = widen(header.sample as u32, self.next).min(next);
         self.floor = self.floor.max(oldest);
+        self.sent = self.sent.max(next);
         let known = next.saturating_sub(self.next).min(WINDOW as u64) as usize;
         self.open(now_ns, known);
         self.ask_parts(now_ns, known);
@@ -286,7 +249,7 @@ impl Receiver {
         if self.slots.is_empty() {
             return None;
         }
-        let asks = self.slots.iter().filter_map(|slot| slot.asking()?.due).min();
+        let asks = self.slots.iter().filter_map(Slot::due).min();
         [asks, self.gives_up_at()].into_iter().flatten().min()
     }
 
@@ -302,30 +265,9 @@ impl Receiver {
             return None;
         }
         self.writer.clear();
-        let mut complete = self.asked;
-        let (known, mut parts) = (self.slots.len(), 0);
-        for (index, slot) in self.slots.iter_mut().enumerate() {
-            let Some(asking) = slot.asking().filter(|a| self.asked || a.due.is_some_and(|due| due <= now_ns)) else {
-                continue;
-            };
-            let first = (self.next + index as u64) as u32;
-            parts += usize::from(asking.crowded || matches!(slot, Slot::Part(..)));
-            let told = match slot {
-                Slot::Missing(_) if asking.crowded && parts > IN_PROGRESS => false,
-                Slot::Part(sample, _) => {
-                    let overtaken = self.asked || index + 1 < known;
-                    let mut missing = reassembly.missing(*sample, overtaken).peekable();
-                    match missing.peek() {
-                        None => self.writer.push(Gap::messages(first, 1)),
-                        Some(_) => missing.all(|(from, to)| {
-                            self.writer.push(Gap { first, count: 1, from: from as u32, to: to as u32 })
-                        }),
-                    }
-                }
-                _ => self.writer.push(Gap::messages(first, 1)),
-            };
-            slot.set_asking(asking.again(now_ns, self.trip));
-            complete &= told;
+        let complete = self.write_gaps(now_ns, reassembly) && self.asked;
+        if self.writer.is_empty() && !self.asked && self.since < self.settings.every {
+            return None; // the holes were filled meanwhile
         }
         (self.asked, self.since) = (false, 0);
         self.counters.acknowledgements += 1;
@@ -336,11 +278,42 @@ impl Receiver {
             flags: if complete { ASK } else { 0 },
             flow: self.settings.flow,
             sequence: self.next as u32,
-            sample: newest.into(),
+            sample: (self.counters.skipped << 32) | u64::from(newest),
             stamp_ns: now_ns.saturating_sub(arrived),
         };
         let seen = (self.next + self.slots.len() as u64) as u32;
         Some(self.writer.finish(header, seen, self.fresh))
+    }
+
+    /// Writes down what is missing and is to be asked for now; whether that is all that is missing.
+    fn write_gaps(&mut self, now_ns: u64, reassembly: &Reassembly) -> bool {
+        let (known, mut parts, mut complete) = (self.slots.len(), 0, true);
+        for (index, slot) in self.slots.iter_mut().enumerate() {
+            let Some(asking) = slot.asking() else { continue };
+            let all = self.asked || asking.due.is_some_and(|due| due <= now_ns);
+            if !all && asking.holes_due.is_none_or(|due| due > now_ns) {
+                continue;
+            }
+            let at = self.next + index as u64;
+            let sent = index + 1 < known || at < self.sent; // of what is being sent the end is not missing
+            parts += usize::from(asking.crowded || matches!(slot, Slot::Part(..)));
+            let told = match slot {
+                Slot::Missing(_) if asking.crowded && parts > IN_PROGRESS => Some(false),
+                Slot::Part(sample, _) if reassembly.knows(*sample) => {
+                    let holes = reassembly.missing(*sample, all && sent);
+                    let new = |(from, _): &(usize, usize)| all || *from >= asking.upto;
+                    push_holes(&mut self.writer, at as u32, holes.filter(new)).map(|told| told && sent)
+                }
+                _ => Some(self.writer.push(Gap::messages(at as u32, 1))),
+            };
+            let upto = if let Slot::Part(sample, _) = slot { reassembly.end(*sample) } else { 0 };
+            slot.set_asking(match told {
+                None if !(all && sent) => asking.later(all),
+                _ => asking.again(now_ns, self.trip, all, upto),
+            });
+            complete &= told.unwrap_or(false);
+        }
+        complete
     }
 
     /// What was counted so far.
@@ -370,9 +343,9 @@ impl Receiver {
 
     /// Knows of `count` messages from the next on.
     fn open(&mut self, now_ns: u64, count: usize) {
-        let due = Some(now_ns + self.trip.reorder_ns());
+        let due = now_ns + self.trip.reorder_ns();
         while self.slots.len() < count {
-            self.slots.push_back(Slot::Missing(Asking { due, ..Asking::default() }));
+            self.slots.push_back(Slot::Missing(Asking::at(due)));
         }
     }
 
@@ -410,7 +383,7 @@ impl Receiver {
 
     /// A message that was asked for once tells the round trip (Karn: of one asked for again nobody knows which answer it is).
     fn note_repair(&mut self, now_ns: u64, header: &Header, index: usize) {
-        if let Some(asking) = self.slots[index].asking().filter(|a| a.times == 1 && header.flags & REPAIR != 0) {
+        if let Some(asking) = self.slots[index].asking().filter(|a| a.asked == 1 && header.flags & REPAIR != 0) {
             self.trip.measured(now_ns.saturating_sub(asking.last));
         }
     }
@@ -447,7 +420,7 @@ impl Receiver {
     }
 
     fn asks_now(&self, now_ns: u64) -> bool {
-        self.slots.iter().any(|slot| slot.asking().and_then(|a| a.due).is_some_and(|due| due <= now_ns))
+        self.slots.iter().any(|slot| slot.due().is_some_and(|due| due <= now_ns))
     }
 }
 
@@ -458,24 +431,9 @@ impl Drop for Receiver {
     }
 }
 
-impl Slot {
-    fn asking(&self) -> Option<Asking> {
-        match self {
-            Slot::Missing(asking) | Slot::Part(_, asking) => Some(*asking),
-            Slot::Whole(_) => None,
-        }
-    }
-
-    fn set_asking(&mut self, to: Asking) {
-        if let Slot::Missing(asking) | Slot::Part(_, asking) = self {
-            *asking = to;
-        }
-    }
-}
-
-impl Asking {
-    fn again(self, now_ns: u64, trip: RoundTrip) -> Self {
-        let pause = trip.patience_ns().saturating_mul(1 << self.times.min(4)).min(LONGEST_PAUSE_NS);
-        Self { due: Some(now_ns + pause), times: self.times + 1, last: now_ns, ..self }
-    }
+/// Adds the holes of a message; whether all had room. `None`: there are none.
+fn push_holes(writer: &mut Writer, first: u32, holes: impl Iterator<Item = (usize, usize)>) -> Option<bool> {
+    let mut holes = holes.peekable();
+    holes.peek()?;
+    Some(holes.all(|(from, to)| writer.push(Gap { first, count: 1, from: from as u32, to: to as u32 })))
 }

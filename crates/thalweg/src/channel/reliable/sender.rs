@@ -3,12 +3,13 @@
 use super::{BASE, Counters, LONGEST_PAUSE_NS, RoundTrip, WINDOW, widen};
 use crate::channel::bucket::{Bucket, Limit};
 use crate::channel::queue::Entry;
-use crate::wire::feedback::{Acknowledgement, Gap};
+use crate::wire::feedback::Acknowledgement;
 use crate::wire::{ASK, Header};
 use std::collections::VecDeque;
 use std::ops::Range;
 
 mod loss;
+mod repeat;
 
 use loss::Loss;
 
@@ -93,6 +94,7 @@ struct Sent {
     by: u64,                 // members that want it, a bit each
     got: u64,                // members that have it
     repeated_at: u64,
+    repeated_to: usize, // bytes before this one were, and not longer ago than an answer takes
     copies: u32,
     copy_at: Option<u64>,
 }
@@ -101,6 +103,7 @@ struct Sent {
 struct Member {
     id: u64,
     acknowledged: u64,
+    skipped: u32, // as it says
     heard_at: u64,
     loss: Loss,
 }
@@ -119,6 +122,8 @@ const SHORTEST_IDLE_NS: u64 = 20_000_000;
 const ACTIVE_NS: u64 = 1_000_000_000;
 /// How often a datagram is repeated before anybody asks.
 const MOST_COPIES: u32 = 8;
+/// How often a flow that keeps nothing any more asks those who do not answer.
+const MOST_BEATS: u32 = 16;
 /// A period says so many times as long as it: then the flow is idle.
 const IDLE_PERIODS: u64 = 2;
 
@@ -153,7 +158,7 @@ impl Sender {
     /// A member, which gets what is sent from now on: the number of its first message.
     pub fn join(&mut self, id: u64) -> u32 {
         if self.members.iter().all(|member| member.id != id) {
-            self.members.push(Member { id, acknowledged: self.next(), heard_at: 0, loss: Loss::default() });
+            self.members.push(Member { id, acknowledged: self.next(), skipped: 0, heard_at: 0, loss: Loss::default() });
         }
         self.next() as u32
     }
@@ -221,6 +226,7 @@ impl Sender {
             by: 0,
             got: 0,
             repeated_at: 0,
+            repeated_to: 0,
             copies: 0,
             copy_at,
         });
@@ -252,10 +258,7 @@ impl Sender {
         if said.fresh > 0 {
             self.measure(now_ns, widen(header.sample as u32, self.next()), header.stamp_ns);
         }
-        let member = &mut self.members[index];
-        member.heard_at = now_ns;
-        member.loss.told(seen, said.fresh);
-        member.acknowledged = member.acknowledged.max(upto);
+        let settles = self.hear(now_ns, index, (upto, seen), header, said.fresh);
         let bit = 1 << index.min(MOST_TOLD_APART - 1);
         if header.flags & ASK != 0 {
             self.note_got(bit, upto, seen, said);
@@ -263,14 +266,31 @@ impl Sender {
         said.gaps().for_each(|gap| self.want(now_ns, bit, gap));
         let before = self.sent.len();
         self.forget_acknowledged();
-        self.beats = 0;
+        if settles || !self.sent.is_empty() {
+            self.beats = 0;
+        }
         if self.beat_at.is_none_or(|at| at > now_ns) {
-            self.beat_at = (!self.sent.is_empty()).then(|| now_ns + self.idle_ns());
+            self.beat_at = self.waits_for_answer().then(|| now_ns + self.idle_ns());
         }
         if upto < self.first && self.members[index].acknowledged < self.first {
             self.beat_at = Some(now_ns); // it waits for what is gone
         }
         Ok(before - self.sent.len())
+    }
+
+    /// What a member has, and does without; whether that is more than before.
+    fn hear(&mut self, now_ns: u64, index: usize, (upto, seen): (u64, u64), header: &Header, fresh: u32) -> bool {
+        let member = &mut self.members[index];
+        member.heard_at = now_ns;
+        member.loss.told(seen, fresh);
+        // An acknowledgement that was overtaken says nothing new.
+        let passed = upto.saturating_sub(member.acknowledged);
+        if passed > 0 {
+            let skipped = (header.sample >> 32) as u32;
+            self.counters.skipped += u64::from(skipped.wrapping_sub(member.skipped)).min(passed);
+            (member.acknowledged, member.skipped) = (upto, skipped);
+        }
+        passed > 0
     }
 
     /// When [`Sender::poll`] has something to do next, unless something comes.
@@ -302,7 +322,7 @@ impl Sender {
         }
         let pause = self.idle_ns().max(self.trip.patience_ns()) << self.beats.min(8);
         self.beats += 1;
-        self.beat_at = (!self.sent.is_empty()).then(|| now_ns + pause.min(LONGEST_PAUSE_NS));
+        self.beat_at = self.waits_for_answer().then(|| now_ns + pause.min(LONGEST_PAUSE_NS));
         self.told_trip = self.trip.smoothed_ns();
         Some(Action::KeepAlive { next: self.next() as u32, oldest: self.first as u32, trip_ns: self.told_trip })
     }
@@ -356,15 +376,17 @@ impl Sender {
         self.last_sent = now_ns;
     }
 
-    /// Forgets the `count` oldest.
+    /// Forgets the `count` oldest: who misses them says how many it does without.
     fn give_up(&mut self, count: usize) {
-        let all = self.everybody();
-        for sent in self.sent.drain(..count) {
-            let missed = !sent.wanted.is_empty();
-            self.wanted -= usize::from(missed);
-            self.counters.skipped += u64::from(missed && sent.got != all);
-        }
+        let missed = self.sent.drain(..count).filter(|sent| !sent.wanted.is_empty()).count();
+        self.wanted -= missed;
         self.first += count as u64;
+    }
+
+    /// Somebody has not said that it has, or does without, all that was sent. What is gone is told for some time only.
+    fn waits_for_answer(&self) -> bool {
+        let unsettled = || self.members.iter().any(|member| member.acknowledged < self.first);
+        !self.sent.is_empty() || (self.beats < MOST_BEATS && unsettled())
     }
 
     /// Old messages are of no use to anybody (F-14).
@@ -381,10 +403,7 @@ impl Sender {
     fn forget_acknowledged(&mut self) {
         let upto = self.members.iter().map(|member| member.acknowledged).min().unwrap_or(u64::MAX);
         let count = upto.saturating_sub(self.first).min(self.sent.len() as u64) as usize;
-        for sent in self.sent.drain(..count) {
-            self.wanted -= usize::from(!sent.wanted.is_empty());
-        }
-        self.first += count as u64;
+        self.give_up(count);
     }
 
     fn everybody(&self) -> u64 {
@@ -409,106 +428,4 @@ impl Sender {
             }
         }
     }
-
-    fn want(&mut self, now_ns: u64, bit: u64, gap: Gap) {
-        let (first, next) = (self.first, self.next());
-        let from = widen(gap.first, next);
-        // Asked for again while the answer is under way: it is not sent twice.
-        let patience = self.trip.smoothed_ns();
-        let alone = self.members.len() == 1;
-        for at in from.max(first)..(from + u64::from(gap.count)).min(next) {
-            let sent = &mut self.sent[(at - first) as usize];
-            let length = (sent.entry.buffer.payload().len() as u32).max(1);
-            let bytes = if gap.to == 0 { 0..length } else { gap.from..gap.to.min(length) };
-            if bytes.is_empty() || (sent.repeated_at > 0 && now_ns.saturating_sub(sent.repeated_at) < patience) {
-                continue;
-            }
-            if self.wanted == 0 {
-                self.asks_from = if alone { now_ns } else { now_ns + GATHER_NS };
-            }
-            self.wanted += usize::from(sent.wanted.is_empty());
-            sent.by |= bit;
-            add(&mut sent.wanted, bytes);
-        }
-    }
-
-    fn repeat_wanted(&mut self, now_ns: u64) -> Option<Action> {
-        if self.wanted == 0 || now_ns < self.asks_from {
-            return None;
-        }
-        let index = self.sent.iter().position(|sent| !sent.wanted.is_empty())?;
-        let most = self.settings.largest;
-        let sent = &mut self.sent[index];
-        let length = sent.entry.buffer.payload().len();
-        let first = sent.wanted.first_mut()?;
-        let whole = length <= most;
-        let bytes =
-            if whole { 0..length } else { first.start as usize..(first.end as usize).min(first.start as usize + most) };
-        if let Err(wait) = self.bucket.take(now_ns, bytes.len()) {
-            self.held_up_until = now_ns + wait;
-            return None;
-        }
-        first.start = if whole { first.end } else { bytes.end as u32 };
-        if first.start >= first.end {
-            sent.wanted.remove(0);
-        }
-        let to = if sent.by.count_ones() <= FEW && self.members.len() > 1 {
-            To::One(sent.by.trailing_zeros() as usize)
-        } else {
-            To::All
-        };
-        sent.repeated_at = now_ns;
-        let (entry, done) = (sent.entry.clone(), sent.wanted.is_empty());
-        if done {
-            self.wanted -= 1;
-            self.next_loser(index, to);
-        }
-        Some(Action::Repeat { entry, sequence: (self.first + index as u64) as u32, bytes, flags: self.flags(), to })
-    }
-
-    /// What one of few losers got, the next one gets as well.
-    fn next_loser(&mut self, index: usize, to: To) {
-        let sent = &mut self.sent[index];
-        let To::One(member) = to else {
-            sent.by = 0;
-            return;
-        };
-        sent.by &= !(1 << member);
-        if sent.by != 0 {
-            let length = (sent.entry.buffer.payload().len() as u32).max(1);
-            add(&mut sent.wanted, 0..length);
-            self.wanted += 1;
-        }
-    }
-
-    /// On a path that loses, what has a deadline goes again without being asked for.
-    fn repeat_unasked(&mut self, now_ns: u64) -> Option<Action> {
-        let interval = self.worst().interval_ns(self.trip.smoothed_ns());
-        let due = |sent: &Sent| sent.copy_at.is_some_and(|at| at <= now_ns);
-        let index = self.sent.iter().position(due)?;
-        let sent = &mut self.sent[index];
-        let length = sent.entry.buffer.payload().len();
-        if let Err(wait) = self.bucket.take(now_ns, length) {
-            self.held_up_until = now_ns + wait;
-            return None;
-        }
-        sent.copies += 1;
-        sent.repeated_at = now_ns;
-        sent.copy_at = (sent.copies < MOST_COPIES).then_some(now_ns + interval);
-        let (entry, sequence) = (sent.entry.clone(), (self.first + index as u64) as u32);
-        Some(Action::Repeat { entry, sequence, bytes: 0..length, flags: self.flags(), to: To::All })
-    }
-}
-
-/// Adds bytes to those that are wanted; what overlaps or touches becomes one.
-fn add(wanted: &mut Vec<Range<u32>>, mut bytes: Range<u32>) {
-    wanted.retain(|other| {
-        let apart = other.end < bytes.start || bytes.end < other.start;
-        if !apart {
-            bytes = bytes.start.min(other.start)..bytes.end.max(other.end);
-        }
-        apart
-    });
-    let at = wanted.partition_point(|other| other.start < bytes.start);
-    wanted.insert(at, bytes);
 }

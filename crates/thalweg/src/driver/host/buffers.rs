@@ -42,8 +42,10 @@ impl Control {
             buffer.unwanted_since = (!wanted.iter().any(|(other, _)| other == key)).then_some(since);
         }
         for (key, limits) in wanted {
-            if !self.buffers.contains_key(&key) && self.buffers.len() < MOST_BUFFERS {
-                self.begin_buffer(key, limits);
+            match self.buffers.len() {
+                _ if self.buffers.contains_key(&key) => {}
+                MOST_BUFFERS.. => self.keep_not(&key.0, None, format!("it has {MOST_BUFFERS} buffers, the most")),
+                _ => self.begin_buffer(key, limits),
             }
         }
         let over = |buffer: &Buffer| buffer.unwanted_since.is_some_and(|since| now.duration_since(since) > UNWANTED);
@@ -69,7 +71,7 @@ impl Control {
         let number = self.state.next_port();
         let name = format!("/{}/keeps{}", self.state.settings.name, number.0);
         if let Err(why) = self.state.reserve_name(&name) {
-            return self.warn(format!("{} is not kept for others: {why}", key.0));
+            return self.keep_not(&key.0, None, why.to_string());
         }
         let info = keeper(&key, name, limits);
         let inlet = Arc::new(Inlet::new(info.clone(), Sink::callback(|_| {}), false, false, self.state.events.clone()));

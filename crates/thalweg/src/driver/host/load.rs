@@ -22,7 +22,7 @@ impl Control {
     /// Whether this relay takes one more.
     pub(super) fn check_relay(&self) -> Result<(), Refused> {
         let Some(limits) = self.relay else { return Err(refused("no proxies for others: it is no relay".into())) };
-        let load = self.state.document().relay.unwrap_or_default();
+        let load = self.state.document().relay.clone().unwrap_or_default();
         let proxies = self.proxies_hosted() as u32;
         if proxies >= limits.proxies {
             return Err(refused(format!("at most {} proxies and has {proxies}", limits.proxies)));
@@ -59,10 +59,12 @@ impl Control {
             samples_per_s: rate(samples, before.samples),
             bytes_per_s: rate(bytes, before.bytes),
             keeps: self.kept_for_others().map(|kept| kept.publishers() as u32).sum(),
+            not_kept: self.still_not_kept(),
         };
         self.carried = Carried { at: Some(now), samples, bytes };
-        if self.state.document().relay != Some(load) {
-            self.announce(Change { relay: Some(load), ..Change::default() });
+        let load = Some(load);
+        if self.state.document().relay != load {
+            self.announce(Change { relay: load, ..Change::default() });
         }
     }
 }

@@ -25,17 +25,30 @@ const LEAST_HELD: usize = 1024;
 
 /// The proxy of an open channel that is to move.
 pub(crate) struct Move {
-    ways: Vec<Candidate>,
-    stage: Stage,
+    pub(super) ways: Vec<Candidate>,
+    pub(super) stage: Stage,
+    /// Away from a relay that gives no sign of life: what it may still have is not waited for.
+    pub(super) leaves: bool,
 }
 
-enum Stage {
+pub(super) enum Stage {
     /// Tried again then.
     Waiting(Instant),
     /// A handshake is under way.
     Dialing,
     /// Both channels are open.
-    Passing(Arc<Channel>, Arc<Passage>),
+    Passing(Passing),
+    /// Away from a silent relay: the channel that begins when its one has ended, and what was asked for.
+    Leaving(Box<Inbound>, Proxy),
+}
+
+/// Both channels of a move are open.
+pub(super) struct Passing {
+    new: Arc<Channel>,
+    passage: Arc<Passage>,
+    /// When it is looked at whether samples come at all, and the last that had come by the old channel before.
+    look: Instant,
+    came: u64,
 }
 
 impl Control {
@@ -48,12 +61,16 @@ impl Control {
             return self.try_local(pair);
         }
         ways.retain(|way| way.carrier != "local"); // its samples pass no gate
-        self.moves.insert(pair, Move { ways, stage: Stage::Dialing });
-        self.try_move(pair);
+        let waits = has_history_under_way(wanted);
+        let stage = if waits { Stage::Waiting(Instant::now() + RETRY) } else { Stage::Dialing };
+        self.moves.insert(pair, Move { ways, stage, leaves: false });
+        if !waits {
+            self.try_move(pair);
+        }
     }
 
     /// Tries the next way of a move.
-    fn try_move(&mut self, pair: Pair) {
+    pub(super) fn try_move(&mut self, pair: Pair) {
         let (Some(wanted), Some(moving)) = (self.wanted.get(&pair), self.moves.get_mut(&pair)) else { return };
         let Some(way) = moving.ways.first().cloned() else { return };
         moving.stage = Stage::Dialing;
@@ -68,6 +85,9 @@ impl Control {
 
     /// One way of a move failed: the next one, or all again later. The present channel goes on.
     pub(in crate::driver) fn move_failed(&mut self, pair: Pair, why: &str) {
+        if self.leaves(pair) {
+            return self.leaving_failed(pair);
+        }
         let Some(wanted) = self.wanted.get(&pair) else { return drop(self.moves.remove(&pair)) };
         let (open, again) = (open_place(wanted), wanted.candidates.clone());
         let Some(moving) = self.moves.get_mut(&pair) else { return };
@@ -85,8 +105,9 @@ impl Control {
         }
     }
 
-    /// The channel that is to take over is open: both deliver through one passage until it has.
-    pub(in crate::driver) fn begin_passage(&mut self, pair: Pair, inbound: Inbound) {
+    /// The channel that is to take over is open, and brings what follows sample `after`: both deliver through one passage
+    /// until it has.
+    pub(in crate::driver) fn begin_passage(&mut self, pair: Pair, inbound: Inbound, after: u64) {
         let (Some(wanted), Some(moving)) = (self.wanted.get(&pair), self.moves.get_mut(&pair)) else { return };
         let Progress::Open(old) = &wanted.progress else {
             // The old one ended meanwhile: it takes its place.
@@ -98,10 +119,12 @@ impl Control {
         let depth = wanted.subscriber.qos.queue.limit() as usize;
         let state = self.state.clone();
         let taken_over = Box::new(move || state.command(Command::Moved(pair)));
-        let passage = Arc::new(Passage::new(Handover::new(selection, last, depth.max(LEAST_HELD)), taken_over));
+        let handover = Handover::new(selection, last, depth.max(LEAST_HELD)).to_one_after(after);
+        let passage = Arc::new(Passage::new(handover, taken_over));
         inbound.channel.gate.shut(Role::New, inbound.inlet.as_ref(), passage.clone());
         old.gate.shut(Role::Old, inbound.inlet.as_ref(), passage.clone());
-        moving.stage = Stage::Passing(inbound.channel.clone(), passage);
+        let (new, look) = (inbound.channel.clone(), Instant::now() + RETRY);
+        moving.stage = Stage::Passing(Passing { new, passage, look, came: u64::MAX });
         self.serve_inbound(pair, inbound);
     }
 
@@ -116,9 +139,17 @@ impl Control {
         }
     }
 
+    /// A move is said to be over. What says so may have been overtaken by the next one.
+    pub(in crate::driver) fn moved(&mut self, pair: Pair) {
+        let over = |moving: &Move| matches!(&moving.stage, Stage::Passing(passing) if passing.passage.is_taken_over());
+        if self.moves.get(&pair).is_some_and(over) {
+            self.proxy_moved(pair);
+        }
+    }
+
     /// The new channel has taken over: the old one ends.
     pub(in crate::driver) fn proxy_moved(&mut self, pair: Pair) {
-        let Some(Move { stage: Stage::Passing(new, _), .. }) = self.moves.remove(&pair) else { return };
+        let Some(Move { stage: Stage::Passing(Passing { new, .. }), .. }) = self.moves.remove(&pair) else { return };
         let Some(wanted) = self.wanted.get(&pair) else { return };
         if let Progress::Open(old) = &wanted.progress {
             let old = old.clone();
@@ -134,7 +165,9 @@ impl Control {
     /// A channel ended that is part of a move. `true`: it was the new one, and the old one goes on.
     pub(in crate::driver) fn ended_in_move(&mut self, channel: &Arc<Channel>) -> bool {
         let pair = (channel.publisher, channel.subscriber);
-        let Some(Move { stage: Stage::Passing(new, passage), .. }) = self.moves.get(&pair) else { return false };
+        let Some(Move { stage: Stage::Passing(Passing { new, passage, .. }), .. }) = self.moves.get(&pair) else {
+            return false;
+        };
         if !Arc::ptr_eq(new, channel) {
             let open = self.wanted.get(&pair).map(|wanted| &wanted.progress);
             if matches!(open, Some(Progress::Open(old)) if Arc::ptr_eq(old, channel)) {
@@ -148,15 +181,22 @@ impl Control {
         true
     }
 
+    /// The channel that was to move has ended: the ordinary ways are tried, which are the same.
+    pub(in crate::driver) fn give_up_dialing(&mut self, pair: Pair) {
+        if self.moves.get(&pair).is_some_and(|moving| matches!(moving.stage, Stage::Dialing)) {
+            self.give_up_move(pair);
+        }
+    }
+
     /// Ends what a move has opened, if anything.
     pub(in crate::driver) fn give_up_move(&mut self, pair: Pair) {
-        if let Some(Move { stage: Stage::Passing(_, passage), .. }) = self.moves.get(&pair)
+        if let Some(Move { stage: Stage::Passing(Passing { passage, .. }), .. }) = self.moves.get(&pair)
             && passage.is_taken_over()
         {
             return self.proxy_moved(pair); // what says so is on its way
         }
         let Some(moving) = self.moves.remove(&pair) else { return };
-        if let Stage::Passing(new, _) = &moving.stage {
+        if let Stage::Passing(Passing { new, .. }) = &moving.stage {
             self.open_old_gate(pair);
             self.drop_channel(new);
             new.cut();
@@ -187,24 +227,48 @@ impl Control {
         let fell_back = preferred.is_some_and(|name| place(channel).and_then(|at| at.relays().next()) != Some(name));
         if fell_back && !self.moves.contains_key(&pair) {
             let stage = Stage::Waiting(Instant::now() + RETRY);
-            self.moves.insert(pair, Move { ways: Vec::new(), stage });
+            self.moves.insert(pair, Move { ways: Vec::new(), stage, leaves: false });
         }
     }
 
-    /// When a move is to be tried again.
+    /// When a move is to be tried again, or looked at.
     pub(in crate::driver) fn next_move(&self) -> Option<Instant> {
-        let waiting = |moving: &Move| if let Stage::Waiting(at) = moving.stage { Some(at) } else { None };
-        self.moves.values().filter_map(waiting).min()
+        let at = |moving: &Move| match &moving.stage {
+            Stage::Waiting(at) => Some(*at),
+            Stage::Passing(passing) => Some(passing.look),
+            Stage::Dialing | Stage::Leaving(..) => None,
+        };
+        self.moves.values().filter_map(at).min()
+    }
+
+    /// Looks at moves that go on: where no samples come, none tells that the old channel has brought all that it has.
+    fn look_at_passages(&mut self, now: Instant) {
+        for (pair, moving) in &mut self.moves {
+            let (Stage::Passing(passing), Some(wanted)) = (&mut moving.stage, self.wanted.get(pair)) else { continue };
+            let Progress::Open(old) = &wanted.progress else { continue };
+            if passing.look > now {
+                continue;
+            }
+            let came = old.counters.last_seq.load(Ordering::Relaxed).max(old.gate.last());
+            passing.look = now + RETRY;
+            if std::mem::replace(&mut passing.came, came) == came {
+                passing.passage.nothing_comes(came);
+            }
+        }
     }
 
     /// Tries moves again whose time has come.
     pub(in crate::driver) fn retry_moves(&mut self, now: Instant) {
+        self.look_at_passages(now);
         let due = |moving: &Move| matches!(moving.stage, Stage::Waiting(at) if at <= now);
         let due: Vec<Pair> = self.moves.iter().filter(|(_, moving)| due(moving)).map(|(pair, _)| *pair).collect();
         for pair in due {
             let Some(wanted) = self.wanted.get(&pair) else { return drop(self.moves.remove(&pair)) };
             let (offered, asked, proxy) = (wanted.publisher.clone(), wanted.subscriber.clone(), wanted.proxy.clone());
-            let open = open_place(wanted);
+            let (open, waits) = (open_place(wanted), has_history_under_way(wanted));
+            let picture = |open: &Channel| open.provenance().and_then(|provenance| provenance.picture);
+            let other = matches!(&wanted.progress, Progress::Open(open)
+                if (wanted_of(open), picture(open)) != (proxy.selection, proxy.picture));
             let ways = self.ways(pair, &offered, &asked, &proxy);
             if let Some(wanted) = self.wanted.get_mut(&pair) {
                 wanted.candidates.clone_from(&ways);
@@ -214,13 +278,13 @@ impl Control {
                 |place: &Place| place.relays().next().and_then(|at| proxy.place.relays().position(|name| name == at));
             let at = open.as_ref().and_then(rank).unwrap_or(usize::MAX);
             let there = ways.first().is_some_and(|way| match rank(&way.place) {
-                Some(rank) => rank < at,
+                Some(rank) => rank < at || other,
                 None => way.place == proxy.place,
             });
             if let Some(moving) = self.moves.get_mut(&pair) {
                 (moving.ways, moving.stage) = (ways, Stage::Waiting(now + RETRY));
             }
-            if there {
+            if there && !waits {
                 self.try_move(pair);
             }
         }
@@ -232,11 +296,16 @@ fn wanted_of(channel: &Channel) -> Selection {
     channel.provenance().map_or(Selection::ALL, |provenance| provenance.selection)
 }
 
+/// Who moves now gets no more of the history that an open channel began with.
+fn has_history_under_way(wanted: &Wanted) -> bool {
+    matches!(&wanted.progress, Progress::Open(channel) if channel.gate.has_history_under_way())
+}
+
 fn place(channel: &Channel) -> Option<&Place> {
     channel.proxied.as_ref().map(|proxied| &proxied.place)
 }
 
-fn open_place(wanted: &Wanted) -> Option<Place> {
+pub(super) fn open_place(wanted: &Wanted) -> Option<Place> {
     match &wanted.progress {
         Progress::Open(channel) => place(channel).cloned(),
         _ => None,

@@ -75,9 +75,10 @@ impl Answering {
             return Item::Say(Answer::Ended(ended));
         }
         while let Some(publisher) = self.left.pop_front() {
-            if let Some((run, reading)) = self.histories.ask(publisher, &self.question.query, now, self.flow) {
+            let begun = self.histories.ask(publisher, &self.question.query, now, self.flow);
+            if let Some((run, reading, batch)) = begun {
                 self.flow = self.flow.wrapping_add(1);
-                self.run = Some(RunOf { publisher, reading, batch: VecDeque::new(), too_large: 0 });
+                self.run = Some(RunOf { publisher, reading, batch: batch.into(), too_large: 0 });
                 return Item::Say(Answer::Run(run));
             }
         }

@@ -7,7 +7,7 @@ use crate::channel::history::{Absent, Query};
 use crate::channel::queue::Label;
 use crate::codec::TypeDescription;
 use crate::control::matching::topic_matches;
-use crate::control::{Direction, NodeId, PULL, PortId, PortInfo};
+use crate::control::{Direction, Document, NodeId, NotKept, PULL, PortId, PortInfo};
 use crate::driver::NodeState;
 use crate::driver::dial::connect;
 use crate::driver::wanted::{Route, routes};
@@ -68,6 +68,16 @@ impl Holder {
     }
 }
 
+/// What relays do not keep of a topic or pattern of topics, with their names.
+pub(crate) fn not_kept(state: &NodeState, topic: &str) -> Vec<(String, NotKept)> {
+    let directory = state.directory();
+    let of = |there: &Document| {
+        let refusals = there.relay.iter().flat_map(|relay| &relay.not_kept).filter(|refusal| refusal.is_of(topic));
+        refusals.map(|refusal| (there.name.clone(), refusal.clone())).collect::<Vec<_>>()
+    };
+    directory.nodes().flat_map(of).collect()
+}
+
 /// What is wanted, of whomever is asked.
 pub(crate) struct Asked {
     pub topic: String,
@@ -114,6 +124,20 @@ impl Asking {
     /// What was asked for and is not there, by the names of publishers.
     pub fn absent(&self) -> impl Iterator<Item = (&str, &Absent)> {
         self.absent.values().flat_map(|(name, all)| all.iter().map(move |absent| (name.as_str(), absent)))
+    }
+
+    /// What relays do not keep of what was asked for, and nobody else answered for: complete when all were asked.
+    pub fn refused(&self) -> Vec<Error> {
+        let answered = |publisher: &Option<String>| match publisher {
+            Some(publisher) => self.absent.values().any(|(name, _)| name == publisher),
+            None => !self.absent.is_empty(),
+        };
+        let asked = |publisher: &Option<String>| {
+            publisher.is_none() || self.asked.publisher.is_none() || *publisher == self.asked.publisher
+        };
+        let refusals = not_kept(&self.state, &self.asked.topic).into_iter();
+        let refusals = refusals.filter(|(_, refusal)| asked(&refusal.publisher) && !answered(&refusal.publisher));
+        refusals.map(|(relay, refusal)| Error::Peer(format!("at relay:{relay}, {refusal}"))).collect()
     }
 
     /// Whose samples come now.
@@ -163,7 +187,7 @@ impl Asking {
         }
     }
 
-    fn found(&mut self, Label { seq, stamp, change }: Label, buffer: Arc<Buffer>) -> Option<Found> {
+    fn found(&mut self, Label { seq, stamp, change, .. }: Label, buffer: Arc<Buffer>) -> Option<Found> {
         let run = self.run.as_ref()?;
         let Identity { node, port, incarnation } = run.publisher;
         if self.before.get(&run.publisher).is_some_and(|(first, last)| (*first..=*last).contains(&seq)) {

@@ -8,7 +8,7 @@ mod receive;
 mod serve;
 mod stream;
 
-pub(crate) use ask::{Asked, Asking, Holder};
+pub(crate) use ask::{Asked, Asking, Holder, not_kept};
 pub(crate) use late::{Fetch, Fetches, Latecomer};
 pub(crate) use receive::read_answer;
 pub(crate) use serve::Questions;

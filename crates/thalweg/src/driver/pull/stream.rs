@@ -107,11 +107,12 @@ impl AnswerStream {
         }
     }
 
-    fn emit(&mut self, kind: Kind, length: usize, Label { seq, stamp, change }: Label) {
+    fn emit(&mut self, kind: Kind, length: usize, label: Label) {
         let mut head = [0; HEADER];
         let (flow, sequence) = (self.flow, self.sequence);
-        let (length, flags) = (length as u32, change.flags());
-        Header { length, kind, flags, flow, sequence, sample: seq, stamp_ns: stamp }.emit(&mut head);
+        let (length, flags) = (length as u32, label.flags());
+        let Label { seq: sample, stamp: stamp_ns, .. } = label;
+        Header { length, kind, flags, flow, sequence, sample, stamp_ns }.emit(&mut head);
         self.head.extend_from_slice(&head);
     }
 }

@@ -1,12 +1,12 @@
 //! What a subscriber gives the driver: everything but its message type.
 
-use super::{Delivery, Inlet, Sink};
+use super::{Delivery, Inlet, Rejected, Sink};
 use crate::admin::explain::SubscriberState;
 use crate::channel::inbound::Inbound;
 use crate::codec::Message;
 use crate::control::PortInfo;
 use crate::port::monitor::seat::Seat;
-use crate::port::{Channel, ChannelReport, Histories, Judge};
+use crate::port::{Channel, ChannelReport, Histories, Judge, PolicyCounts};
 use std::any::Any;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
@@ -17,6 +17,10 @@ pub(crate) trait AnyInlet: Send + Sync {
     fn deliver(&self, delivery: Delivery<'_>);
     /// Delivers a sample on another thread: a polled port's owner finds it in the mailbox.
     fn deliver_elsewhere(&self, delivery: Delivery<'_>);
+    /// So many samples of a history come: there is to be room for them all.
+    fn expect_history(&self, samples: usize);
+    /// Samples that its limits rejected.
+    fn rejected(&self) -> &Rejected;
     fn info(&self) -> &PortInfo;
     /// Delivered samples are kept for later, not shown to a callback at once.
     fn keeps(&self) -> bool;
@@ -50,6 +54,14 @@ pub(crate) trait AnyInlet: Send + Sync {
     fn adopt(&self, inbound: Inbound) -> Option<Inbound>;
 }
 
+impl<M: Message> Inlet<M> {
+    /// What its policies dropped or noticed.
+    fn policy_counts(&self) -> PolicyCounts {
+        let judged = self.judge.as_ref().map(|judge| judge.counts()).unwrap_or_default();
+        PolicyCounts { rejected: judged.rejected + self.rejected.total(), ..judged }
+    }
+}
+
 impl<M: Message> AnyInlet for Inlet<M> {
     fn deliver(&self, delivery: Delivery<'_>) {
         if !self.takes(&delivery.info, &delivery.payload) {
@@ -81,6 +93,12 @@ impl<M: Message> AnyInlet for Inlet<M> {
             false => self.store(delivery.info, delivery.payload),
         }
     }
+    fn expect_history(&self, samples: usize) {
+        Inlet::expect_history(self, samples);
+    }
+    fn rejected(&self) -> &Rejected {
+        &self.rejected
+    }
     fn info(&self) -> &PortInfo {
         &self.info
     }
@@ -109,7 +127,8 @@ impl<M: Message> AnyInlet for Inlet<M> {
             undecodable: self.undecodable.load(Ordering::Relaxed),
             in_callback: self.in_callback.load(Ordering::Relaxed),
             has_callback: !self.keeps(),
-            policies: self.judge.as_ref().map(|judge| judge.counts()).unwrap_or_default(),
+            policies: self.policy_counts(),
+            late: self.judge.as_ref().map(|judge| judge.late_instances()).unwrap_or_default(),
         }
     }
     fn typed(self: Arc<Self>) -> Arc<dyn Any + Send + Sync> {

@@ -1,46 +1,46 @@
 //! Samples that wait until they are taken.
 
+use super::waiting::{Room, Waiting};
 use super::{Inlet, Payload};
 use crate::channel::buffer::Pool;
 use crate::codec::Message;
+use crate::port::WHOLE_TOPIC;
 use crate::port::sample::{SampleInfo, Storage, TakenSample};
+use crate::stages::Stay;
 use crate::trace::{self, Step};
 use linux::futex::{self, Scope};
-use qos::Queue;
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::Waker;
 use std::time::Duration;
 
+/// A sample that waits, with how long it does, if that is measured.
+type Stored = (SampleInfo, Storage, Option<Stay>);
+
 /// What waits, and who waits for it.
 pub(super) struct Mailbox {
-    pub waiting: VecDeque<(SampleInfo, Storage)>,
-    limit: usize,
-    keep_oldest: bool,
+    pub waiting: Waiting<Stored>,
     pool: Pool,
     pub waker: Option<Waker>,
 }
 
 impl Mailbox {
-    /// Has room for what `queue` says, and for the history of a late joiner, which comes at once and is not to drop itself.
-    pub fn new(queue: Queue, late: u32) -> Self {
-        let limit = queue.limit().max(late) as usize;
-        let waiting = VecDeque::with_capacity(limit.min(1024));
-        let keep_oldest = !matches!(queue, Queue::KeepLast(_));
-        Self { waiting, limit, keep_oldest, pool: Pool::default(), waker: None }
+    pub fn new(waiting: Waiting<Stored>) -> Self {
+        Self { waiting, pool: Pool::default(), waker: None }
     }
 }
 
 impl<M: Message> Inlet<M> {
     pub(super) fn store(&self, info: SampleInfo, payload: Payload<'_>) {
+        let instance = if self.by_instance { self.instance(&info, payload.bytes()) } else { WHOLE_TOPIC };
         let mut mailbox = self.mailbox.lock();
-        if mailbox.waiting.len() >= mailbox.limit {
-            self.dropped.fetch_add(1, Ordering::Relaxed);
-            if mailbox.keep_oldest {
-                return;
+        match mailbox.waiting.make_room(instance) {
+            Room::Free => {}
+            Room::DroppedOldest => drop(self.dropped.fetch_add(1, Ordering::Relaxed)),
+            Room::None(limit) => {
+                self.dropped.fetch_add(1, Ordering::Relaxed);
+                return self.rejected.note(limit);
             }
-            mailbox.waiting.pop_front();
         }
         let storage = match payload {
             Payload::Shared(borrowed) => Storage::Shared(borrowed),
@@ -53,11 +53,16 @@ impl<M: Message> Inlet<M> {
                 Storage::Pooled(buffer.clone())
             }
         };
-        mailbox.waiting.push_back((info, storage));
+        mailbox.waiting.push(instance, (info, storage, Stay::begin()));
         self.stored.store(mailbox.waiting.len(), Ordering::SeqCst);
         let waker = mailbox.waker.take();
         drop(mailbox);
         self.announce(waker);
+    }
+
+    /// From now on there is room for so many samples of a late joiner's history.
+    pub(super) fn expect_history(&self, samples: usize) {
+        self.mailbox.lock().waiting.expect(samples);
     }
 
     pub(super) fn announce(&self, waker: Option<Waker>) {
@@ -71,13 +76,19 @@ impl<M: Message> Inlet<M> {
     }
 
     pub fn pop(&self) -> Option<(SampleInfo, Storage)> {
+        self.pop_measured().map(|(info, storage, _)| (info, storage))
+    }
+
+    /// With how it waited, if that is measured.
+    pub fn pop_measured(&self) -> Option<Stored> {
         if self.stored.load(Ordering::SeqCst) == 0 {
             return None;
         }
         let mut mailbox = self.mailbox.lock();
-        let sample = mailbox.waiting.pop_front();
+        let sample = mailbox.waiting.pop();
         self.stored.store(mailbox.waiting.len(), Ordering::SeqCst);
-        sample
+        drop(mailbox);
+        sample.map(|(info, storage, stay)| (info, storage, stay.map(Stay::end)))
     }
 
     /// The next waiting sample that can be decoded.

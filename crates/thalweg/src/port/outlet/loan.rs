@@ -44,7 +44,7 @@ impl<M: Message> Outlet<M> {
         let Outflow { seq, pool, attached, arena } = &mut *state;
         let published = Published { seq: *seq + 1, ..Published::default() };
         let change = Change::Written;
-        let mut round = Round { outlet: self, published, now, change, each: &mut |_, _| {} };
+        let mut round = Round { outlet: self, published, now, change, historical: false, each: &mut |_, _| {} };
         let outcome = match (place, arena) {
             (Place::Buffer(mut buffer), arena) => {
                 let decoded = round.decode_and_hand_over(attached, buffer.payload());

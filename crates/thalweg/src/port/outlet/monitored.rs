@@ -24,7 +24,7 @@ impl<M: Message> Outlet<M> {
         value: &M::Value,
         each: Each<'_>,
     ) -> Option<Result<Published>> {
-        let label = |seq| Label { seq, stamp: now, change };
+        let label = |seq| Label { seq, stamp: now, change, historical: false };
         let judged = match M::as_bytes(value) {
             Some(bytes) => self.judge(label(state.seq + 1), bytes),
             None => {
@@ -46,12 +46,12 @@ impl<M: Message> Outlet<M> {
         now: u64,
         place: &mut Place,
     ) -> Option<Result<Published>> {
-        let label = Label { seq: state.seq + 1, stamp: now, change: Change::Written };
+        let label = Label { seq: state.seq + 1, stamp: now, ..Label::default() };
         let judged = self.judge(label, state.bytes_mut(place));
         self.judged(state, label, judged, &mut |_, _| {})
     }
 
-    fn judge(&self, Label { seq, stamp: now, change }: Label, bytes: &[u8]) -> Judged {
+    fn judge(&self, Label { seq, stamp: now, change, .. }: Label, bytes: &[u8]) -> Judged {
         let (node, port) = (self.me.node, self.me.port);
         let incarnation = self.incarnation;
         let info = SampleInfo {
@@ -99,20 +99,20 @@ impl<M: Message> Outlet<M> {
         let Ok((mut state, _)) = self.begin() else { return };
         // Its channels count what happens to it; there is nobody to be told.
         let _ = self.publish_bytes(&mut state, label_of(info), bytes, &mut |_, _| {});
-        state.seq = info.seq;
-        self.published.store(info.seq, Ordering::Relaxed);
+        state.seq = state.seq.max(info.seq);
+        self.published.fetch_max(info.seq, Ordering::Relaxed);
     }
 
     fn publish_bytes(
         &self,
         state: &mut Outflow<M>,
-        Label { seq, stamp, change }: Label,
+        Label { seq, stamp, change, historical }: Label,
         bytes: &[u8],
         each: Each<'_>,
     ) -> Result<Published> {
         let Outflow { pool, attached, arena, .. } = state;
         let published = Published { seq, ..Published::default() };
-        let mut round = Round { outlet: self, published, now: stamp, change, each };
+        let mut round = Round { outlet: self, published, now: stamp, change, historical, each };
         round.check_size(bytes.len())?;
         let decoded = round.decode_and_hand_over(attached, bytes);
         if self.needs_bytes(attached, seq) {
@@ -121,7 +121,7 @@ impl<M: Message> Outlet<M> {
                 free.start().extend_from_slice(bytes);
             }
             round.share(attached, arena, buffer.payload());
-            let mut message = Outgoing::pooled(seq, stamp, buffer).saying(change);
+            let mut message = Outgoing::pooled(seq, stamp, buffer).saying(change).historical(historical);
             round.offer(attached, &mut message);
             self.remember(&mut message);
         }
@@ -143,5 +143,52 @@ impl<M: Message> Outlet<M> {
 
 /// A sample that was one before.
 fn label_of(info: &SampleInfo) -> Label {
-    Label { seq: info.seq, stamp: info.source_ns, change: info.change }
+    Label { seq: info.seq, stamp: info.source_ns, change: info.change, historical: info.historical }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::codec::Raw;
+    use crate::node::{Node, Settings};
+    use std::sync::mpsc::channel;
+    use std::time::Duration;
+
+    const LONG: Duration = Duration::from_secs(20);
+
+    /// What a relay does with samples that came to it from a history after later ones: the next hop delivers and marks them.
+    #[test]
+    fn what_is_passed_on_stays_historical() {
+        for carrier in ["local", "shm", "tcp", "udp"] {
+            let realm = format!("forward-{carrier}-{}", std::process::id());
+            let node = || Node::with_settings(Settings { realm: realm.clone(), ..Settings::default() }).unwrap();
+            let (gate, there) = (node(), node());
+            let publisher = gate.publisher::<Raw>("/a").open().unwrap();
+            let (tell, told) = channel();
+            let builder = there.subscriber::<Raw>("/a").reliability(qos::Reliability::BestEffort).carriers([carrier]);
+            let port = builder.callback(move |s| tell.send((s.info().seq, s.info().historical)).unwrap()).unwrap();
+            assert!(publisher.wait_connected(1, LONG) && port.wait_connected(1, LONG));
+            let samples = [(1, false), (2, false), (5, false), (3, true), (4, true), (6, false)];
+            for (seq, historical) in samples {
+                let (me, incarnation) = (publisher.outlet.me, publisher.outlet.incarnation);
+                let info = SampleInfo {
+                    node: me.node,
+                    port: me.port,
+                    incarnation,
+                    seq,
+                    source_ns: seq,
+                    received_ns: seq,
+                    same_clock: true,
+                    historical,
+                    change: Change::Written,
+                    scaled: None,
+                };
+                publisher.outlet.forward(&info, b"sample");
+            }
+            let got: Vec<_> = samples.iter().map_while(|_| told.recv_timeout(LONG).ok()).collect();
+            assert_eq!(got, samples, "{carrier}");
+            assert_eq!(publisher.outlet.published.load(Ordering::Relaxed), 6);
+            drop(port);
+        }
+    }
 }

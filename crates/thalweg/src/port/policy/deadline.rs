@@ -1,5 +1,7 @@
 //! When the next sample of an instance is due (DDS 1.4, §2.2.3.7; V-02).
 
+use super::News;
+
 /// The time by which the next sample must come; nothing is due before the first one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Due(Option<u64>);
@@ -27,6 +29,71 @@ impl Due {
     }
 }
 
+/// The deadlines of one instance.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Deadlines {
+    due: Due,
+    missed: u64,
+    told: u64,
+}
+
+impl Deadlines {
+    /// A sample came at `now`; how many deadlines had been missed before it.
+    pub fn sample(&mut self, now: u64, period: u64) -> u64 {
+        let missed = self.due.sample(now, period);
+        self.missed += missed;
+        missed
+    }
+
+    /// How many passed up to `now` that were not counted yet.
+    pub fn look(&mut self, now: u64, period: u64) -> u64 {
+        let missed = self.due.missed(now, period);
+        self.missed += missed;
+        missed
+    }
+
+    /// Nothing is due any more.
+    pub fn end(&mut self) {
+        self.due = Due::default();
+    }
+
+    /// How many were missed in all.
+    pub fn missed(&self) -> u64 {
+        self.missed
+    }
+
+    /// The first moment at which one more has been missed.
+    pub fn next(&self) -> Option<u64> {
+        self.due.next()
+    }
+}
+
+/// Instances that are named when missed deadlines are told; those beyond are told together.
+const MOST_NAMED: usize = 16;
+
+/// Tells what instances missed since it was told last, each by its key where it has one; `missed` of `total` by all.
+pub fn tell<'a>(
+    missed: u64,
+    total: u64,
+    instances: impl Iterator<Item = (&'a str, &'a mut Deadlines)>,
+    news: &mut Vec<News>,
+) {
+    if missed == 0 {
+        return;
+    }
+    let (mut others, mut named) = (missed, 0);
+    for (key, deadlines) in instances {
+        let missed = deadlines.missed - std::mem::replace(&mut deadlines.told, deadlines.missed);
+        if missed > 0 && named < MOST_NAMED && !key.is_empty() {
+            (others, named) = (others.saturating_sub(missed), named + 1);
+            news.push(News::DeadlineMissed { instance: Some(key.to_owned()), missed, total });
+        }
+    }
+    if others > 0 {
+        news.push(News::DeadlineMissed { instance: None, missed: others, total });
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -40,6 +107,26 @@ mod tests {
         assert_eq!((due.sample(120, 20), due.sample(141, 20)), (0, 1));
         assert_eq!((due.missed(161, 20), due.missed(162, 20), due.missed(162, 20)), (0, 1, 0));
         assert_eq!((due.missed(181, 20), due.missed(182, 20), due.sample(290, 20)), (0, 1, 5));
+    }
+
+    #[test]
+    fn the_first_instances_are_named_and_the_others_told_together() {
+        let mut all = vec![(String::from("id = 0"), Deadlines::default()); 20];
+        let (mut missed, mut news) = (0, Vec::new());
+        for (id, (key, deadlines)) in all.iter_mut().enumerate() {
+            *key = if id == 3 { String::new() } else { format!("id = {id}") };
+            deadlines.sample(100, 10);
+            missed += deadlines.look(if id == 5 { 110 } else { 121 }, 10);
+        }
+        tell(missed, missed, all.iter_mut().map(|(key, deadlines)| (key.as_str(), deadlines)), &mut news);
+        let told = |id: usize| News::DeadlineMissed { instance: Some(format!("id = {id}")), missed: 2, total: 38 };
+        let mut expected: Vec<News> = (0..18).filter(|id| ![3, 5].contains(id)).map(told).collect();
+        expected.push(News::DeadlineMissed { instance: None, missed: 6, total: 38 });
+        assert_eq!(news, expected);
+        news.clear();
+        missed = all[19].1.look(131, 10);
+        tell(missed, 39, all.iter_mut().map(|(key, deadlines)| (key.as_str(), deadlines)), &mut news);
+        assert_eq!(news, [News::DeadlineMissed { instance: Some("id = 19".into()), missed: 1, total: 39 }]);
     }
 
     proptest! {

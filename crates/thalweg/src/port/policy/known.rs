@@ -2,7 +2,7 @@
 //! §2.2.2.5.1.3). Pure; bounded.
 
 use super::News;
-use super::deadline::Due;
+use super::deadline::{self, Deadlines};
 use crate::port::{Change, InstanceReport, InstanceState, PortRef};
 use std::collections::HashMap;
 
@@ -12,8 +12,8 @@ const MOST_NEWS: usize = 256;
 /// One instance.
 #[derive(Default)]
 pub struct Instance {
-    /// When its next sample is due.
-    pub due: Due,
+    /// When its next sample is due, and what was missed.
+    pub deadlines: Deadlines,
     /// With exclusive ownership: whose samples count.
     pub owner: Option<PortRef>,
     /// The newest sample by its source.
@@ -52,9 +52,15 @@ impl Instance {
         if last { self.become_now(InstanceState::NoPublishers) } else { None }
     }
 
+    fn report(&self) -> InstanceReport {
+        let Instance { key, state, publishers, deadlines, .. } = self;
+        let (state, publishers, deadlines_missed) = (*state, publishers.len(), deadlines.missed());
+        InstanceReport { key: key.clone(), state, publishers, deadlines_missed }
+    }
+
     fn become_now(&mut self, state: InstanceState) -> Option<InstanceState> {
         if state != InstanceState::Alive {
-            self.due = Due::default(); // nothing is due any more
+            self.deadlines.end();
         }
         (std::mem::replace(&mut self.state, state) != state).then_some(state)
     }
@@ -70,6 +76,11 @@ impl Known {
     /// At most so many.
     pub fn new(most: usize) -> Self {
         Self { most, all: HashMap::new() }
+    }
+
+    /// How many there may be.
+    pub fn most(&self) -> u32 {
+        u32::try_from(self.most).unwrap_or(u32::MAX)
     }
 
     /// Whether an instance is known, or may come to be. Those that ended give way.
@@ -114,20 +125,33 @@ impl Known {
 
     /// The first moment at which something is due.
     pub fn next(&self) -> Option<u64> {
-        self.all.values().filter_map(|instance| instance.due.next()).min()
+        self.all.values().filter_map(|instance| instance.deadlines.next()).min()
+    }
+
+    /// Tells what deadlines were missed since it was told last: `missed` of `total`.
+    pub fn tell_missed(&mut self, missed: u64, total: u64, news: &mut Vec<News>) {
+        let instances = self.all.values_mut().map(|i| (i.key.as_str(), &mut i.deadlines));
+        deadline::tell(missed, total, instances, news);
     }
 
     /// Those of a topic with a key, by their keys.
     pub fn reports(&self) -> Vec<InstanceReport> {
-        let keyed = self.all.values().filter(|instance| !instance.key.is_empty());
-        let report = |Instance { key, state, publishers, .. }: &Instance| InstanceReport {
-            key: key.clone(),
-            state: *state,
-            publishers: publishers.len(),
-        };
-        let mut reports: Vec<_> = keyed.map(report).collect();
+        let mut reports: Vec<_> = self.keyed().map(Instance::report).collect();
         reports.sort_by(|one, other| one.key.cmp(&other.key));
         reports
+    }
+
+    /// Those of a topic with a key that missed most deadlines, at most so many.
+    pub fn late(&self, most: usize) -> Vec<InstanceReport> {
+        let late = self.keyed().filter(|instance| instance.deadlines.missed() > 0);
+        let mut reports: Vec<_> = late.map(Instance::report).collect();
+        reports.sort_by(|one, other| (other.deadlines_missed, &one.key).cmp(&(one.deadlines_missed, &other.key)));
+        reports.truncate(most);
+        reports
+    }
+
+    fn keyed(&self) -> impl Iterator<Item = &Instance> {
+        self.all.values().filter(|instance| !instance.key.is_empty())
     }
 }
 

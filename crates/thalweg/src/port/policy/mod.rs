@@ -19,7 +19,7 @@ mod seat;
 mod selection;
 mod writing;
 
-pub(crate) use instance::{Sought, topic_number};
+pub(crate) use instance::{Sought, WHOLE_TOPIC, topic_number};
 pub use reading::PolicyCounts;
 pub(crate) use reading::Writer;
 pub(crate) use seat::{Judge, judge_of_publisher, judge_of_subscriber};
@@ -31,16 +31,16 @@ use std::time::Duration;
 /// Something that a policy noticed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum News {
-    /// So many samples more did not come in time, and so many in all.
-    DeadlineMissed { missed: u64, total: u64 },
+    /// So many samples more of an instance (by its key; without: of all others) did not come in time, and so many of all.
+    DeadlineMissed { instance: Option<String>, missed: u64, total: u64 },
     /// A publisher gives a sign of life again, or none any more.
     LivelinessChanged { publisher: String, alive: bool },
     /// So many samples more were later than the latency budget, and so many in all.
     BudgetExceeded { late: u64, total: u64 },
     /// An instance, by its key, ended or came back.
     InstanceChanged { key: String, state: InstanceState },
-    /// So many samples more were rejected by the limit of instances, and so many in all.
-    Rejected { rejected: u64, total: u64 },
+    /// So many samples more were rejected by the limit of so many instances, and so many in all.
+    Rejected { most: u32, rejected: u64, total: u64 },
 }
 
 fn ns(duration: Option<Duration>) -> Option<u64> {

@@ -9,6 +9,8 @@ use serde::{Deserialize, Serialize};
 
 /// Instances of a subscriber that states no limit.
 const MOST_INSTANCES: u32 = 4096;
+/// Instances that are named to who asks for those that missed deadlines.
+const MOST_LATE: usize = 8;
 
 /// Samples that a subscriber's policies dropped or noticed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -26,7 +28,7 @@ pub struct PolicyCounts {
     pub outdated: u64,
     /// Samples of a publisher that does not own the instance: dropped.
     pub not_owned: u64,
-    /// Samples of more instances than the limit: dropped.
+    /// Samples beyond the limits of samples, instances or samples of an instance: dropped.
     pub rejected: u64,
     /// Samples that came later than the latency budget: delivered.
     pub over_budget: u64,
@@ -143,6 +145,11 @@ impl Reading {
         self.instances.reports()
     }
 
+    /// Those that missed most deadlines.
+    pub fn late_instances(&self) -> Vec<InstanceReport> {
+        self.instances.late(MOST_LATE)
+    }
+
     /// A publisher gave a sign of life at `now`: all of its node's ports that show it together do.
     pub fn sign(&mut self, publisher: PortRef, now: u64, news: &mut Vec<News>) {
         let by_node = |known: &Living| known.writer.offered.liveliness.kind == LivelinessKind::ByNode;
@@ -163,19 +170,16 @@ impl Reading {
     pub fn takes(&mut self, info: &SampleInfo, bytes: &[u8], news: &mut Vec<News>) -> bool {
         let (publisher, now) = (PortRef { node: info.node, port: info.port }, info.received_ns);
         self.sign(publisher, now, news);
-        let writer = self.writers.iter().find(|known| known.writer.port == publisher).map(|known| &known.writer);
+        let writer = self.writers.iter().map(|known| &known.writer).find(|writer| writer.port == publisher);
         let age = info.latency_ns();
         let lifespan = [self.lifespan, writer.and_then(|w| ns(w.offered.lifespan))].into_iter().flatten().min();
         if lifespan.zip(age).is_some_and(|(lifespan, age)| age > lifespan) {
             return drop_for(&mut self.counts.expired);
         }
-        let filters = info.change == Change::Written && writer.is_some_and(|writer| writer.filters_here);
-        if filters && writer.is_some_and(|writer| !writer.sought.holds(bytes)) {
+        if writer.is_some_and(|writer| writer.filters_here) && !self.holds(info, bytes) {
             return drop_for(&mut self.counts.filtered);
         }
-        let instance = |writer: &Writer| Some(writer.topic.wrapping_add(writer.sought.instance(bytes)?));
-        let key = writer.map_or(Some(WHOLE_TOPIC), instance);
-        let Some(key) = key.filter(|key| self.instances.has_room(*key)) else {
+        let Some(key) = self.instance(info, bytes).filter(|key| self.instances.has_room(*key)) else {
             return drop_for(&mut self.counts.rejected);
         };
         let name = || writer.map(|writer| writer.sought.key_text(bytes, &writer.key)).unwrap_or_default();
@@ -188,6 +192,22 @@ impl Reading {
             self.instances.note(key, publisher, info.change, news);
             info.change != Change::Written || self.takes_in_time(key, stamp, age)
         }
+    }
+
+    fn writer(&self, info: &SampleInfo) -> Option<&Writer> {
+        let publisher = PortRef { node: info.node, port: info.port };
+        self.writers.iter().map(|known| &known.writer).find(|writer| writer.port == publisher)
+    }
+
+    /// The number of a sample's instance; `None`: it is no value of its type.
+    pub fn instance(&self, info: &SampleInfo, bytes: &[u8]) -> Option<u64> {
+        let Some(writer) = self.writer(info) else { return Some(WHOLE_TOPIC) };
+        Some(writer.topic.wrapping_add(writer.sought.instance(bytes)?))
+    }
+
+    /// Whether the filter holds for a sample: for the end of an instance always.
+    pub fn holds(&self, info: &SampleInfo, bytes: &[u8]) -> bool {
+        info.change != Change::Written || self.writer(info).is_none_or(|writer| writer.sought.holds(bytes))
     }
 
     /// Whether a publisher owns an instance, or does from now on: it is stronger than the owner, or there is none. Who
@@ -226,7 +246,7 @@ impl Reading {
     fn takes_in_time(&mut self, key: u64, stamp: Stamp, age: Option<u64>) -> bool {
         let instance = self.instances.at(key, String::new);
         if let Some(period) = self.deadline {
-            self.counts.deadlines_missed += instance.due.sample(stamp.received, period);
+            self.counts.deadlines_missed += instance.deadlines.sample(stamp.received, period);
         }
         let separation = i128::from(self.separation);
         if separation > 0 && instance.taken.is_some_and(|taken| stamp.after(taken) < separation) {
@@ -241,7 +261,7 @@ impl Reading {
     pub fn look(&mut self, now: u64, news: &mut Vec<News>) {
         if let Some(period) = self.deadline {
             for instance in self.instances.each() {
-                let missed = instance.due.missed(now, period);
+                let missed = instance.deadlines.look(now, period);
                 self.counts.deadlines_missed += missed;
                 if missed > 0 {
                     instance.owner = None; // who keeps an instance waiting loses it
@@ -260,15 +280,16 @@ impl Reading {
     /// What was counted since this was told last.
     pub fn tell(&mut self, news: &mut Vec<News>) {
         let (now, told) = (self.counts, std::mem::replace(&mut self.told, self.counts));
-        if now.deadlines_missed > told.deadlines_missed {
-            let (missed, total) = (now.deadlines_missed - told.deadlines_missed, now.deadlines_missed);
-            news.push(News::DeadlineMissed { missed, total });
-        }
+        self.instances.tell_missed(now.deadlines_missed - told.deadlines_missed, now.deadlines_missed, news);
         if now.over_budget > told.over_budget {
             news.push(News::BudgetExceeded { late: now.over_budget - told.over_budget, total: now.over_budget });
         }
         if now.rejected > told.rejected {
-            news.push(News::Rejected { rejected: now.rejected - told.rejected, total: now.rejected });
+            news.push(News::Rejected {
+                most: self.instances.most(),
+                rejected: now.rejected - told.rejected,
+                total: now.rejected,
+            });
         }
     }
 

@@ -1,6 +1,6 @@
 //! Where a port keeps its policies, and who judges by them.
 
-use super::instance::Sought;
+use super::instance::{Sought, WHOLE_TOPIC};
 use super::reading::{PolicyCounts, Reading, Writer};
 use super::writing::Writing;
 use super::{News, ns};
@@ -88,6 +88,22 @@ impl Judge {
         }
     }
 
+    /// The number of a sample's instance.
+    pub fn instance(&self, info: &SampleInfo, bytes: &[u8]) -> u64 {
+        match &*self.state.lock() {
+            State::Reads(reading, _) => reading.instance(info, bytes).unwrap_or(WHOLE_TOPIC),
+            State::Writes(_) => WHOLE_TOPIC,
+        }
+    }
+
+    /// Whether a subscriber's filter holds for a sample: one of a history, which nobody asked before it was sent.
+    pub fn wants(&self, info: &SampleInfo, bytes: &[u8]) -> bool {
+        match &*self.state.lock() {
+            State::Reads(reading, _) => reading.holds(info, bytes),
+            State::Writes(_) => true,
+        }
+    }
+
     /// A channel from a publisher opens.
     pub fn came(&self, writer: Writer, now: u64) {
         if let State::Reads(reading, _) = &mut *self.state.lock() {
@@ -118,6 +134,14 @@ impl Judge {
     pub fn instances(&self) -> Vec<InstanceReport> {
         match &*self.state.lock() {
             State::Reads(reading, _) => reading.instances(),
+            State::Writes(_) => Vec::new(),
+        }
+    }
+
+    /// Those that missed most deadlines.
+    pub fn late_instances(&self) -> Vec<InstanceReport> {
+        match &*self.state.lock() {
+            State::Reads(reading, _) => reading.late_instances(),
             State::Writes(_) => Vec::new(),
         }
     }

@@ -1,6 +1,6 @@
 //! The policies of a publisher that time passes for: the deadline and the sign of life that it promised.
 
-use super::deadline::Due;
+use super::deadline::{self, Deadlines};
 use super::instance::Sought;
 use super::{News, ns};
 use crate::port::Change;
@@ -15,7 +15,10 @@ pub(crate) struct Writing {
     deadline: Option<u64>,
     lease: Option<u64>,
     sought: Sought,
-    instances: HashMap<u64, Due>,
+    /// The names of the key's fields.
+    key: Vec<String>,
+    /// With their keys.
+    instances: HashMap<u64, (String, Deadlines)>,
     scratch: Vec<u8>,
     last_sign: u64,
     alive: bool,
@@ -31,6 +34,7 @@ impl Writing {
             deadline: ns(offered.deadline),
             lease: ns(offered.liveliness.lease).filter(|_| manual),
             sought,
+            key: offered.key.clone(),
             instances: HashMap::new(),
             scratch: Vec::new(),
             last_sign: now,
@@ -50,7 +54,10 @@ impl Writing {
         let key = self.sought.instance(&self.scratch).filter(|_| known).unwrap_or(u64::MAX);
         let key =
             if self.instances.len() < MOST_INSTANCES || self.instances.contains_key(&key) { key } else { u64::MAX };
-        self.missed += self.instances.entry(key).or_default().sample(now, period);
+        let (sought, scratch, names) = (&self.sought, &self.scratch, &self.key);
+        let text = || if key == u64::MAX { String::new() } else { sought.key_text(scratch, names) };
+        let (_, deadlines) = self.instances.entry(key).or_insert_with(|| (text(), Deadlines::default()));
+        self.missed += deadlines.sample(now, period);
         if change != Change::Written {
             self.instances.remove(&key);
         }
@@ -68,7 +75,7 @@ impl Writing {
     /// What time brought up to `now`.
     pub fn look(&mut self, now: u64, name: &str, news: &mut Vec<News>) {
         if let Some(period) = self.deadline {
-            self.missed += self.instances.values_mut().map(|due| due.missed(now, period)).sum::<u64>();
+            self.missed += self.instances.values_mut().map(|(_, deadlines)| deadlines.look(now, period)).sum::<u64>();
         }
         let alive = self.lease_end().is_none_or(|end| now <= end);
         if alive != self.alive {
@@ -80,15 +87,14 @@ impl Writing {
     /// What was counted since this was told last.
     pub fn tell(&mut self, news: &mut Vec<News>) {
         let missed = self.missed - std::mem::replace(&mut self.told, self.missed);
-        if missed > 0 {
-            news.push(News::DeadlineMissed { missed, total: self.missed });
-        }
+        let instances = self.instances.values_mut().map(|(key, deadlines)| (key.as_str(), deadlines));
+        deadline::tell(missed, self.missed, instances, news);
     }
 
     /// When to look again at the latest; `None`: time brings nothing.
     pub fn next(&self) -> Option<u64> {
         let lease = self.lease_end().filter(|_| self.alive).map(|end| end.saturating_add(1));
-        self.instances.values().filter_map(|due| due.next()).chain(lease).min()
+        self.instances.values().filter_map(|(_, deadlines)| deadlines.next()).chain(lease).min()
     }
 }
 
@@ -99,7 +105,7 @@ mod tests {
     use std::time::Duration;
 
     fn missed(missed: u64, total: u64) -> News {
-        News::DeadlineMissed { missed, total }
+        News::DeadlineMissed { instance: None, missed, total }
     }
 
     #[test]
@@ -126,5 +132,34 @@ mod tests {
         // What is disposed of is not due any more.
         writing.published(1075, Change::Disposed, |_| true);
         assert_eq!((look(&mut writing, 1120), writing.next()), (vec![missed(1, 3)], Some(1126)));
+    }
+    #[test]
+    fn a_promise_for_an_instance_names_it() {
+        #[derive(serde::Serialize, serde::Deserialize)]
+        struct Arm {
+            name: String,
+        }
+        let key = vec!["name".to_owned()];
+        let sought = Sought::find(crate::codec::TypeDescription::of::<Arm>().schema.as_ref(), &key, None).unwrap();
+        let offered = Qos { deadline: Some(Duration::from_nanos(20)), key, ..Qos::default() };
+        let mut writing = Writing::new(&offered, sought, 1000);
+        let mut says = |now, name: &str, change| {
+            let arm = Arm { name: name.into() };
+            writing.published(now, change, |bytes| crate::codec::to_cdr(&arm).map(|cdr| bytes.extend(cdr)).is_ok());
+            let mut news = Vec::new();
+            writing.look(now, "/p", &mut news);
+            writing.tell(&mut news);
+            news
+        };
+        assert_eq!(says(1000, "left", Change::Written), []);
+        assert_eq!(says(1010, "right", Change::Written), []);
+        let of = |name: &str, missed, total| News::DeadlineMissed {
+            instance: Some(format!("name = {name}")),
+            missed,
+            total,
+        };
+        assert_eq!(says(1021, "right", Change::Written), [of("left", 1, 1)]);
+        assert_eq!(says(1040, "left", Change::Disposed), []);
+        assert_eq!(says(1042, "low", Change::Written), [of("right", 1, 2)]);
     }
 }

@@ -80,13 +80,18 @@ fn deadlines_are_missed_per_instance_and_counted() {
     assert_eq!((bench.look(1000), bench.reading.next()), (vec![], None));
     assert!(bench.sample(one, 1, 1000, 1000) && bench.sample(one, 2, 1005, 1005));
     assert_eq!((bench.look(1020), bench.reading.next()), (vec![], Some(1021)));
-    assert_eq!(bench.look(1021), [News::DeadlineMissed { missed: 1, total: 1 }]);
+    let of = |id: u8, missed, total| News::DeadlineMissed { instance: Some(format!("id = {id}")), missed, total };
+    assert_eq!(bench.look(1021), [of(1, 1, 1)]);
     assert_eq!(bench.look(1025), []);
-    assert_eq!(bench.look(1026), [News::DeadlineMissed { missed: 1, total: 2 }]);
+    assert_eq!(bench.look(1026), [of(2, 1, 2)]);
     // A sample that comes late tells what was missed before it, also if nobody looked.
     assert!(bench.sample(one, 1, 1062, 1062));
     assert_eq!(bench.reading.counts().deadlines_missed, 4);
-    assert_eq!(bench.look(1062), [News::DeadlineMissed { missed: 3, total: 5 }]);
+    let mut told = bench.look(1062);
+    told.sort_by_key(|news| format!("{news:?}"));
+    assert_eq!(told, [of(1, 2, 5), of(2, 1, 5)]);
+    let late: Vec<_> = bench.reading.late_instances().into_iter().map(|i| (i.key, i.deadlines_missed)).collect();
+    assert_eq!(late, [("id = 1".to_owned(), 3), ("id = 2".to_owned(), 2)]);
 }
 
 #[test]
@@ -238,7 +243,7 @@ fn instances_beyond_the_limit_are_rejected_and_told() {
     bench.came(one, keyed(), 0);
     let taken: Vec<bool> = [1, 2, 3, 1, 4].map(|id| bench.sample(one, id, 10, 10)).into();
     assert_eq!(taken, [true, true, false, true, false]);
-    assert_eq!(bench.look(11), [News::Rejected { rejected: 2, total: 2 }]);
+    assert_eq!(bench.look(11), [News::Rejected { most: 2, rejected: 2, total: 2 }]);
     assert_eq!(bench.look(12), []);
 }
 

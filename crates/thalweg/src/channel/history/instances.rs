@@ -1,0 +1,142 @@
+//! The last samples of each instance of a keyed topic: what a durable publisher's late joiners get (DDS 1.4, §2.2.3.4: the
+//! depth of §2.2.3.18 counts for each instance). Pure.
+
+use super::Entry;
+use crate::channel::buffer::Buffer;
+use qos::Qos;
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+/// Instances that are kept where no limit is stated.
+const MOST_INSTANCES: u32 = 4096;
+/// Room that an instance has from its first sample on; it grows to its limit as it fills.
+const ROOM: usize = 16;
+
+/// The last samples of each instance.
+///
+/// They are copies, in memory that is used again: shared ones, which stay for as long as their instances do, would be all over
+/// the publisher's pool, which looks for a free buffer from one to the next.
+#[derive(Debug)]
+pub struct Instances {
+    depth: usize,
+    most: usize,
+    all: HashMap<u64, VecDeque<Entry>>,
+}
+
+impl Instances {
+    /// None yet; what a publisher of this QoS keeps: `history` samples of each, within its limits.
+    pub fn new(offered: &Qos) -> Self {
+        let depth = offered.history.max(1);
+        let by_samples = offered.limits.samples.map_or(u32::MAX, |samples| samples / depth);
+        let most = offered.limits.instances.unwrap_or(MOST_INSTANCES).min(by_samples).max(1);
+        Self { depth: depth as usize, most: most as usize, all: HashMap::new() }
+    }
+
+    /// Keeps a sample of an instance. A new instance beyond the limit takes the place of one that ended, else of the one
+    /// that was silent for longest.
+    pub fn keep(&mut self, instance: u64, entry: &Entry) {
+        if self.all.len() >= self.most && !self.all.contains_key(&instance) {
+            self.drop_one();
+        }
+        let room = || VecDeque::with_capacity(self.depth.min(ROOM));
+        let of = self.all.entry(instance).or_insert_with(room);
+        let at = of.partition_point(|kept| kept.seq < entry.seq);
+        if of.len() >= self.depth && at == 0 {
+            return; // a monitor kept it back for so long
+        }
+        let oldest = if of.len() >= self.depth { of.pop_front() } else { None };
+        let at = if oldest.is_some() { at - 1 } else { at };
+        let buffer = copy(entry.buffer.payload(), oldest.map(|oldest| oldest.buffer));
+        of.insert(at, Entry { buffer, ..*entry });
+    }
+
+    fn drop_one(&mut self) {
+        let goes_first = |of: &VecDeque<Entry>| of.back().map(|last| (last.change == Default::default(), last.seq));
+        let first = self.all.iter().min_by_key(|(_, of)| goes_first(of)).map(|(instance, _)| *instance);
+        first.map(|instance| self.all.remove(&instance));
+    }
+
+    /// References to the last `samples` of each instance, in the order of their numbers.
+    pub fn last(&self, samples: usize) -> Vec<Entry> {
+        let of_each = self.all.values().flat_map(|of| of.iter().skip(of.len().saturating_sub(samples)));
+        let mut last: Vec<Entry> = of_each.cloned().collect();
+        last.sort_unstable_by_key(|entry| entry.seq);
+        last
+    }
+}
+
+/// The bytes in a buffer: this one, unless somebody reads it.
+fn copy(bytes: &[u8], buffer: Option<Arc<Buffer>>) -> Arc<Buffer> {
+    let mut buffer = buffer.unwrap_or_default();
+    if Arc::get_mut(&mut buffer).is_none() {
+        buffer = Arc::default();
+    }
+    if let Some(free) = Arc::get_mut(&mut buffer) {
+        free.start().extend_from_slice(bytes);
+    }
+    buffer
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::entry;
+    use super::*;
+    use crate::port::Change;
+    use proptest::prelude::*;
+    use qos::ResourceLimits;
+
+    fn of(instances: &Instances, samples: usize) -> Vec<u64> {
+        let last = instances.last(samples);
+        assert!(last.iter().all(|e| e.buffer.payload().iter().all(|byte| *byte == e.seq as u8)));
+        last.iter().map(|entry| entry.seq).collect()
+    }
+
+    fn limited(history: u32, instances: Option<u32>, samples: Option<u32>) -> Instances {
+        let limits = ResourceLimits { instances, samples, ..ResourceLimits::default() };
+        Instances::new(&Qos { history, limits, ..Qos::default() })
+    }
+
+    proptest! {
+        /// Against a list of all samples that there ever were.
+        #[test]
+        fn of_each_instance_the_last_samples_are_there_in_the_order_of_their_numbers(
+            depth in 1_u32..5, keys in prop::collection::vec(0_u64..6, 0..80), wanted in 0_usize..7, size in 0_usize..40,
+        ) {
+            let mut instances = limited(depth, None, None);
+            let mut read = Vec::new(); // somebody holds what is to be overwritten
+            for (seq, key) in (1..).zip(&keys) {
+                instances.keep(*key, &entry(seq, size));
+                if seq % 7 == 0 {
+                    read.extend(instances.last(1).into_iter().map(|entry| (entry.seq, entry)));
+                }
+            }
+            prop_assert!(read.iter().all(|(seq, held)| held.buffer.payload().iter().all(|byte| *byte == *seq as u8)));
+            let most = wanted.min(depth as usize);
+            let later = |seq: usize| keys[seq..].iter().filter(|key| **key == keys[seq - 1]).count();
+            let model: Vec<u64> = (1..=keys.len()).filter(|seq| later(*seq) < most).map(|seq| seq as u64).collect();
+            prop_assert_eq!(of(&instances, wanted), model);
+        }
+
+        /// In whatever order they come, those with the highest numbers stay.
+        #[test]
+        fn what_a_monitor_kept_back_is_put_in_its_place(depth in 1_u32..6, order in Just((1_u64..20).collect::<Vec<_>>()).prop_shuffle()) {
+            let mut instances = limited(depth, None, None);
+            order.iter().for_each(|seq| instances.keep(3, &entry(*seq, 2)));
+            prop_assert_eq!(of(&instances, 9), (20 - u64::from(depth)..20).collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn beyond_the_limit_ended_instances_give_way_and_then_the_most_silent() {
+        for mut instances in [limited(2, Some(3), None), limited(2, None, Some(7))] {
+            (1..=3).for_each(|seq| instances.keep(seq, &entry(seq, 1)));
+            instances.keep(3, &Entry { change: Change::Disposed, ..entry(4, 1) });
+            instances.keep(4, &entry(5, 1));
+            assert_eq!(of(&instances, 2), [1, 2, 5], "the third had ended");
+            instances.keep(1, &entry(6, 1));
+            instances.keep(5, &entry(7, 1));
+            assert_eq!(of(&instances, 2), [1, 5, 6, 7]);
+            assert_eq!(of(&instances, 1), [5, 6, 7]);
+        }
+    }
+}

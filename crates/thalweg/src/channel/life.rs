@@ -1,0 +1,130 @@
+//! Whether what serves a stream still lives, where the stream has another way. Pure: time is an argument.
+//!
+//! It is asked at a steady pace. An answer is a sign of life, and so is a sample: a link that is so full that questions are
+//! lost still carries those.
+
+use qos::Qos;
+use std::time::{Duration, Instant};
+
+/// Who gives no sign of life for so long is done without.
+const LONGEST: Duration = Duration::from_secs(2);
+/// Never sooner, whatever the policies say: a busy host may be away for so long.
+const SHORTEST: Duration = Duration::from_millis(500);
+/// Questions within that time.
+const QUESTIONS: u32 = 5;
+
+/// The state of one.
+#[derive(Debug)]
+pub struct Life {
+    limit: Duration,
+    /// When the oldest question was asked that has no answer, and how many have none.
+    unanswered: Option<(Instant, u32)>,
+    samples: u64,
+    /// It lives, and has nothing to serve.
+    dry: bool,
+}
+
+impl Life {
+    /// Of what serves a subscriber of this QoS: silent after its deadline or lease, whichever is shorter, but after 500 ms
+    /// at the earliest and 2 s at the latest.
+    pub fn new(qos: &Qos) -> Self {
+        let stated = qos.deadline.into_iter().chain(qos.liveliness.lease).min();
+        let limit = stated.unwrap_or(LONGEST).clamp(SHORTEST, LONGEST);
+        Self { limit, unanswered: None, samples: 0, dry: false }
+    }
+
+    /// Time from one question to the next.
+    pub fn period(&self) -> Duration {
+        self.limit / QUESTIONS
+    }
+
+    /// A question was asked.
+    pub fn asked(&mut self, now: Instant) {
+        let (since, count) = self.unanswered.unwrap_or((now, 0));
+        self.unanswered = Some((since, count.saturating_add(1)));
+    }
+
+    /// It answered: whether it has what it serves.
+    pub fn answered(&mut self, well: bool) {
+        (self.unanswered, self.dry) = (None, !well);
+    }
+
+    /// It takes no questions: nothing can be told of it.
+    pub fn excused(&mut self) {
+        self.answered(true);
+    }
+
+    /// So many samples came of it so far.
+    pub fn brought(&mut self, samples: u64) {
+        if std::mem::replace(&mut self.samples, samples) != samples {
+            self.answered(true);
+        }
+    }
+
+    /// Nothing can be expected of it now. Not by the clock alone: who was stopped itself has to ask anew first.
+    pub fn is_silent(&self, now: Instant) -> bool {
+        let late = |(since, count): (Instant, u32)| count >= QUESTIONS && now.duration_since(since) >= self.limit;
+        self.dry || self.unanswered.is_some_and(late)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use qos::Liveliness;
+
+    fn ms(millis: u64) -> Duration {
+        Duration::from_millis(millis)
+    }
+
+    /// When it is noticed that nothing is answered any more, asked at its pace from `start` on.
+    fn noticed(life: &mut Life, start: Instant) -> Duration {
+        let mut now = start;
+        while !life.is_silent(now) {
+            life.asked(now);
+            now += life.period();
+        }
+        now - start
+    }
+
+    #[test]
+    fn silence_is_noticed_within_what_the_policies_say() {
+        let lease = |lease| Liveliness { lease: Some(ms(lease)), ..Liveliness::default() };
+        let cases = [
+            (Qos::default(), 2000),
+            (Qos { deadline: Some(ms(10)), ..Qos::default() }, 500),
+            (Qos { deadline: Some(ms(60_000)), ..Qos::default() }, 2000),
+            (Qos { deadline: Some(ms(1500)), liveliness: lease(1000), ..Qos::default() }, 1000),
+        ];
+        for (qos, limit) in cases {
+            assert_eq!(noticed(&mut Life::new(&qos), Instant::now()), ms(limit), "{qos:?}");
+        }
+    }
+
+    #[test]
+    fn answers_and_samples_are_signs_and_one_that_has_no_source_is_silent_at_once() {
+        let (mut life, start) = (Life::new(&Qos::default()), Instant::now());
+        (0..20).for_each(|tick| life.asked(start + ms(tick * 100)));
+        assert!(life.is_silent(start + ms(2000)));
+        life.answered(true);
+        assert!(!life.is_silent(start + ms(9000)));
+        assert_eq!(noticed(&mut life, start + ms(9000)), ms(2000));
+        life.brought(7);
+        assert!(!life.is_silent(start + ms(20_000)), "what brings samples lives");
+        life.brought(7);
+        assert_eq!(noticed(&mut life, start + ms(20_000)), ms(2000), "the same samples are no sign");
+        life.answered(false);
+        assert!(life.is_silent(start + ms(30_000)), "it says that it has no source");
+        life.excused();
+        assert!(!life.is_silent(start + ms(90_000)));
+    }
+
+    #[test]
+    fn who_was_stopped_itself_asks_anew_before_it_judges() {
+        let (mut life, start) = (Life::new(&Qos::default()), Instant::now());
+        life.asked(start);
+        let back = start + ms(60_000);
+        life.asked(back);
+        assert!(!life.is_silent(back));
+    }
+}

@@ -1,0 +1,124 @@
+//! What is repeated, to whom and when: what members ask for, and before anybody asks where a deadline presses.
+
+use super::{Action, FEW, GATHER_NS, MOST_COPIES, Sender, Sent, To};
+use crate::channel::reliable::widen;
+use crate::wire::feedback::Gap;
+use std::ops::Range;
+
+impl Sender {
+    /// A member misses something.
+    pub(super) fn want(&mut self, now_ns: u64, bit: u64, gap: Gap) {
+        let (first, next) = (self.first, self.next());
+        let from = widen(gap.first, next);
+        // Asked for again while the answer is under way: it is not sent twice.
+        let patience = self.trip.smoothed_ns();
+        let alone = self.members.len() == 1;
+        for at in from.max(first)..(from + u64::from(gap.count)).min(next) {
+            let sent = &mut self.sent[(at - first) as usize];
+            let length = (sent.entry.buffer.payload().len() as u32).max(1);
+            let bytes = if gap.to == 0 { 0..length } else { gap.from..gap.to.min(length) };
+            let under_way =
+                if now_ns.saturating_sub(sent.repeated_at) < patience { sent.repeated_to as u32 } else { 0 };
+            let bytes = bytes.start.max(under_way)..bytes.end;
+            if bytes.is_empty() {
+                continue;
+            }
+            if self.wanted == 0 {
+                self.asks_from = if alone { now_ns } else { now_ns + GATHER_NS };
+            }
+            self.wanted += usize::from(sent.wanted.is_empty());
+            sent.by |= bit;
+            add(&mut sent.wanted, bytes);
+        }
+    }
+
+    /// The next datagram that somebody asked for.
+    pub(super) fn repeat_wanted(&mut self, now_ns: u64) -> Option<Action> {
+        if self.wanted == 0 || now_ns < self.asks_from {
+            return None;
+        }
+        let index = self.sent.iter().position(|sent| !sent.wanted.is_empty())?;
+        let (most, patience) = (self.settings.largest, self.trip.smoothed_ns());
+        let sent = &mut self.sent[index];
+        let length = sent.entry.buffer.payload().len();
+        let first = sent.wanted.first_mut()?;
+        let whole = length <= most;
+        let bytes =
+            if whole { 0..length } else { first.start as usize..(first.end as usize).min(first.start as usize + most) };
+        if let Err(wait) = self.bucket.take(now_ns, bytes.len()) {
+            self.held_up_until = now_ns + wait;
+            return None;
+        }
+        first.start = if whole { first.end } else { bytes.end as u32 };
+        if first.start >= first.end {
+            sent.wanted.remove(0);
+        }
+        let to = if sent.by.count_ones() <= FEW && self.members.len() > 1 {
+            To::One(sent.by.trailing_zeros() as usize)
+        } else {
+            To::All
+        };
+        sent.note_repeated(now_ns, bytes.end.max(1), patience);
+        let (entry, done) = (sent.entry.clone(), sent.wanted.is_empty());
+        if done {
+            self.wanted -= 1;
+            self.next_loser(index, to);
+        }
+        Some(Action::Repeat { entry, sequence: (self.first + index as u64) as u32, bytes, flags: self.flags(), to })
+    }
+
+    /// What one of few losers got, the next one gets as well.
+    fn next_loser(&mut self, index: usize, to: To) {
+        let sent = &mut self.sent[index];
+        let To::One(member) = to else {
+            sent.by = 0;
+            return;
+        };
+        sent.by &= !(1 << member);
+        if sent.by != 0 {
+            let length = (sent.entry.buffer.payload().len() as u32).max(1);
+            add(&mut sent.wanted, 0..length);
+            self.wanted += 1;
+        }
+    }
+
+    /// On a path that loses, what has a deadline goes again without being asked for.
+    pub(super) fn repeat_unasked(&mut self, now_ns: u64) -> Option<Action> {
+        let interval = self.worst().interval_ns(self.trip.smoothed_ns());
+        let due = |sent: &Sent| sent.copy_at.is_some_and(|at| at <= now_ns);
+        let index = self.sent.iter().position(due)?;
+        let sent = &mut self.sent[index];
+        let length = sent.entry.buffer.payload().len();
+        if let Err(wait) = self.bucket.take(now_ns, length) {
+            self.held_up_until = now_ns + wait;
+            return None;
+        }
+        sent.copies += 1;
+        sent.note_repeated(now_ns, length.max(1), interval);
+        sent.copy_at = (sent.copies < MOST_COPIES).then_some(now_ns + interval);
+        let (entry, sequence) = (sent.entry.clone(), (self.first + index as u64) as u32);
+        Some(Action::Repeat { entry, sequence, bytes: 0..length, flags: self.flags(), to: To::All })
+    }
+}
+
+impl Sent {
+    /// Bytes before `to` were repeated: who asks for them within `patience` has not got the answer yet.
+    fn note_repeated(&mut self, now_ns: u64, to: usize, patience: u64) {
+        let still = now_ns.saturating_sub(self.repeated_at) < patience;
+        self.repeated_to = if still { self.repeated_to.max(to) } else { to };
+        self.repeated_at = now_ns;
+    }
+}
+
+/// Adds bytes to those that are wanted; what overlaps or touches becomes one.
+fn add(wanted: &mut Vec<Range<u32>>, mut bytes: Range<u32>) {
+    wanted.retain(|other| {
+        let apart = other.end < bytes.start || bytes.end < other.start;
+        if !apart {
+            bytes = bytes.start.min(other.start)..bytes.end.max(other.end);
+        }
+        apart
+    });
+    let at = wanted.partition_point(|other| other.start < bytes.start);
+    wanted.insert(at, bytes);
+}

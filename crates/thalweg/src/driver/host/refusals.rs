@@ -1,0 +1,72 @@
+//! Samples that a relay does not keep although a port wants them kept there: the relay tells it with its load, so that the
+//! port's owner hears the reason, and whoever asks for the samples later.
+
+use crate::control::limits::MOST_NOT_KEPT;
+use crate::control::{NodeId, NotKept, PortId, PortInfo, PullRole};
+use crate::driver::control::Control;
+use crate::event::Event;
+
+/// What the owner of a port was told.
+pub(crate) type Told = (PortId, NotKept);
+
+/// Characters of a reason.
+const LONGEST: usize = 200;
+/// Pairs of port and reason that are remembered as told.
+const MOST_TOLD: usize = 1024;
+
+impl Control {
+    /// This relay keeps no samples of a topic, or of one publisher of it: tells people here, and others with its load.
+    pub(in crate::driver) fn keep_not(&mut self, topic: &str, publisher: Option<&str>, because: String) {
+        let because = because.chars().take(LONGEST).collect(); // others believe no more
+        let refusal = NotKept { topic: topic.to_owned(), publisher: publisher.map(str::to_owned), because };
+        if self.not_kept.contains(&refusal) {
+            return;
+        }
+        self.warn(refusal.to_string());
+        if self.not_kept.len() < MOST_NOT_KEPT {
+            self.not_kept.push(refusal);
+        }
+    }
+
+    /// What still holds of what this relay does not keep.
+    pub(super) fn still_not_kept(&mut self) -> Vec<NotKept> {
+        let directory = self.state.directory();
+        let wanted = |port: &PortInfo| {
+            let elsewhere = port.qos.pull.as_ref().is_some_and(|pull| pull.place.relays().next().is_some());
+            elsewhere || port.pull == PullRole::Keeps
+        };
+        let holds = |refusal: &NotKept| {
+            let publisher = refusal.publisher.as_ref().is_none_or(|name| directory.port_named(name).is_some());
+            let mut ports = directory.nodes().flat_map(|node| node.ports.values());
+            publisher && ports.any(|port| wanted(port) && refusal.is_of(&port.topic))
+        };
+        self.not_kept.retain(holds);
+        self.not_kept.clone()
+    }
+
+    /// News of a node: tells of what it does not keep for ports of this one. Of this very node: what all relays do not.
+    pub(in crate::driver) fn tell_of_refusals(&mut self, node: NodeId) {
+        let (own, mut found) = (self.state.document(), Vec::new());
+        let directory = self.state.directory();
+        for there in directory.nodes().filter(|there| node == self.state.id || there.node == node) {
+            let refusals = || there.relay.iter().flat_map(|relay| &relay.not_kept);
+            let wants = |port: &PortInfo| {
+                port.qos.pull.as_ref().is_some_and(|pull| pull.place.relays().any(|name| there.is_relay(name)))
+            };
+            if refusals().next().is_some() {
+                for (id, port) in own.ports.iter().filter(|(_, port)| wants(port)) {
+                    let concerned = refusals().filter(|refusal| refusal.is_of(&port.topic));
+                    found
+                        .extend(concerned.map(|refusal| (there.name.clone(), port.name.clone(), *id, refusal.clone())));
+                }
+            }
+        }
+        drop(directory);
+        for (relay, port, id, refusal) in found {
+            let because = refusal.to_string();
+            if self.told_not_kept.len() < MOST_TOLD && self.told_not_kept.insert((id, refusal)) {
+                self.state.events.push(Event::NotKept { port, relay, because });
+            }
+        }
+    }
+}

@@ -1,0 +1,290 @@
+//! Signs of life of what serves a stream that has another way: of a relay, at its subscriber's node; of the source, at its
+//! relay's. A stopped process and a cut link are noticed within 2 s, or sooner where the policies say so.
+//!
+//! Questions travel on a stream of their own, by the way of the channel: a channel itself may be silent for long
+//! (docs/decisions/0005), and where it is not, its samples are signs as good as any.
+
+use super::control::Control;
+use super::dial::connect;
+use super::entries::Entry;
+use super::wanted::Route;
+use crate::carrier::tcp;
+use crate::channel::life::Life;
+use crate::control::{LIFE, NodeId};
+use crate::handshake::{self, DRY, VERSION, WELL, Watching};
+use crate::port::{Channel, PortRef};
+use linux::marks;
+use linux::poll::Readiness;
+use qos::Class;
+use qos::priority::Mark;
+use socket2::{Domain, SockRef};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+/// Streams on which others ask this node.
+const MOST_ASKERS: usize = 1024;
+/// Pause before a node that takes no questions is asked again.
+const EXCUSED: Duration = Duration::from_secs(2);
+/// Any byte is a question.
+const QUESTION: &[u8] = b"?";
+
+/// A channel whose other end is to give signs of life.
+pub(crate) struct Watch {
+    channel: Arc<Channel>,
+    /// Who is asked …
+    node: NodeId,
+    /// … and where.
+    route: Route,
+    life: Life,
+    /// When it is asked next.
+    next: Instant,
+    /// A person was told that it is silent.
+    told: bool,
+}
+
+/// The stream on which a channel's other end is asked.
+pub(crate) struct Asking {
+    pub stream: OwnedFd,
+    channel: u64,
+    connecting: bool,
+}
+
+impl Control {
+    /// A channel of a subscriber of this node opened: what serves it is asked from now on, if there is another way.
+    pub(super) fn watch_life(&mut self, channel: &Arc<Channel>) {
+        let (Some(node), Some(inlet)) = (self.serves(channel), self.state.inlet(channel.subscriber.port)) else {
+            return;
+        };
+        let Some(route) = self.route_of(channel, node) else { return };
+        let life = Life::new(&inlet.info().qos);
+        self.watches.push(Watch { channel: channel.clone(), node, route, life, next: Instant::now(), told: false });
+    }
+
+    /// The relay that serves a channel, or the source of a stream that this relay hosts.
+    fn serves(&self, channel: &Channel) -> Option<NodeId> {
+        let relayed = channel.proxied.as_ref().filter(|proxied| proxied.place.relays().next().is_some());
+        let relay = relayed.map(|proxied| proxied.provenance.node);
+        let source = || self.is_source(channel).then_some(channel.publisher.node);
+        relay.or_else(source).filter(|node| *node != self.state.id)
+    }
+
+    fn is_source(&self, channel: &Channel) -> bool {
+        self.relay.is_some() && self.is_hosted_port(channel.subscriber.port)
+    }
+
+    /// Where the other end of a channel was reached, which is this node.
+    fn route_of(&self, channel: &Arc<Channel>, node: NodeId) -> Option<Route> {
+        let held = self.entries.iter().flatten().find_map(|entry| match entry {
+            Entry::Held(stream, of) if Arc::ptr_eq(of, channel) => Some(stream.clone() as Arc<dyn AsFd + Send + Sync>),
+            _ => None,
+        });
+        let stream = held.or_else(|| channel.sockets.get()?.last()?.upgrade())?;
+        let peer = SockRef::from(&stream).peer_addr().ok()?;
+        let unix = || self.state.directory().node(node)?.socket.clone();
+        peer.as_socket().map(Route::Tcp).or_else(|| unix().map(Route::Unix))
+    }
+
+    /// When somebody is to be asked.
+    pub(super) fn next_question(&self) -> Option<Instant> {
+        self.watches.iter().map(|watch| watch.next).min()
+    }
+
+    /// Asks whose time has come, and leaves those who have been silent for too long.
+    pub(super) fn ask_for_signs(&mut self, now: Instant) {
+        if self.watches.iter().all(|watch| watch.next > now) {
+            return;
+        }
+        let mut silent = Vec::new();
+        for mut watch in std::mem::take(&mut self.watches) {
+            if watch.channel.is_closed() {
+                self.asking(watch.channel.id).and_then(|index| self.unwatch(index));
+                continue;
+            }
+            if watch.next <= now {
+                self.ask_for_sign(&mut watch, now);
+                silent.extend(watch.life.is_silent(now).then(|| watch.channel.clone()));
+            }
+            self.watches.push(watch);
+        }
+        silent.iter().for_each(|channel| self.fell_silent(channel));
+    }
+
+    fn ask_for_sign(&mut self, watch: &mut Watch, now: Instant) {
+        watch.next = now + watch.life.period();
+        watch.life.brought(watch.channel.counters.samples.load(Relaxed));
+        let asked = match self.asking(watch.channel.id) {
+            Some(index) => self.ask_again(index),
+            None => self.begin_asking(watch),
+        };
+        match asked {
+            Err(error) if excuses(&error) => watch.excuse(now),
+            _ => watch.life.asked(now), // where nobody can be reached, the question is lost
+        }
+    }
+
+    /// The stream on which the other end of this channel is asked.
+    fn asking(&self, channel: u64) -> Option<usize> {
+        let its = |entry: &Option<Entry>| matches!(entry, Some(Entry::Asking(asking)) if asking.channel == channel);
+        self.entries.iter().position(its)
+    }
+
+    fn begin_asking(&mut self, watch: &Watch) -> io::Result<()> {
+        let stream = connect(&watch.route)?;
+        prepare(&stream);
+        let asking = Asking { stream, channel: watch.channel.id, connecting: true };
+        self.watch(Entry::Asking(asking), Readiness::OUT).map(drop).ok_or(io::ErrorKind::Other)?;
+        Ok(())
+    }
+
+    fn ask_again(&mut self, index: usize) -> io::Result<()> {
+        let Some(Some(Entry::Asking(asking))) = self.entries.get(index) else { return Ok(()) };
+        if asking.connecting {
+            return Ok(()); // the greeting is a question
+        }
+        match linux::socket::send(asking.stream.as_fd(), QUESTION) {
+            Err(error) if error.kind() != io::ErrorKind::WouldBlock => {
+                self.unwatch(index);
+                Err(error)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Something happened on a stream on which this node asks.
+    pub(super) fn asking_ready(&mut self, index: usize) {
+        let Some(Some(Entry::Asking(asking))) = self.entries.get(index) else { return };
+        let id = asking.channel;
+        let heard = if asking.connecting { self.greet(index).map(|()| None) } else { hear(&asking.stream) };
+        match heard {
+            Ok(None) => {}
+            Ok(Some(sign)) => self.heard(id, sign == WELL),
+            Err(error) => {
+                self.unwatch(index);
+                if let Some(watch) = self.watches.iter_mut().find(|watch| watch.channel.id == id && excuses(&error)) {
+                    watch.excuse(Instant::now());
+                }
+            }
+        }
+    }
+
+    /// The connection stands: says whose signs are wanted, and of which stream.
+    fn greet(&mut self, index: usize) -> io::Result<()> {
+        let Some(Some(Entry::Asking(asking))) = self.entries.get_mut(index) else { return Ok(()) };
+        let socket = SockRef::from(&asking.stream);
+        if let Some(error) = socket.take_error()? {
+            return Err(error);
+        }
+        if socket.domain()? == Domain::UNIX {
+            self.state.users.admit(&asking.stream)?;
+        }
+        let Some(watch) = self.watches.iter().find(|watch| watch.channel.id == asking.channel) else { return Ok(()) };
+        let PortRef { node: source, port } = watch.channel.publisher;
+        let (realm, to_node) = (self.state.settings.realm.clone(), watch.node);
+        let watching = Watching { version: VERSION, realm, to_node, source, port };
+        let mut bytes = vec![LIFE];
+        bytes.extend(handshake::pack(&watching).map_err(io::Error::other)?);
+        linux::socket::send(asking.stream.as_fd(), &bytes)?; // a fresh connection's buffer takes it whole
+        asking.connecting = false;
+        self.poller.change(&asking.stream, index as u64, Readiness::IN | Readiness::RDHUP)
+    }
+
+    fn heard(&mut self, channel: u64, well: bool) {
+        let Some(watch) = self.watches.iter_mut().find(|watch| watch.channel.id == channel) else { return };
+        watch.life.answered(well);
+        watch.told &= !well;
+        let silent = (!well).then(|| watch.channel.clone());
+        silent.iter().for_each(|channel| self.fell_silent(channel));
+    }
+
+    /// What serves a channel gives no sign of life, or has no source.
+    fn fell_silent(&mut self, channel: &Arc<Channel>) {
+        let watch = self.watches.iter_mut().find(|watch| watch.channel.id == channel.id);
+        let first = watch.is_some_and(|watch| !std::mem::replace(&mut watch.told, true));
+        let names = format!("{} to {}", channel.publisher_name, channel.subscriber_name);
+        if self.is_source(channel) {
+            // Its subscribers hear of it when they ask.
+            return if first {
+                self.warn(format!("{names}: the publisher gives no sign of life"))
+            };
+        }
+        if let Some(proxied) = channel.proxied.as_ref().filter(|_| first) {
+            let place = &proxied.place;
+            self.warn(format!("{names}: {place} gives no sign of life of the stream; another way is tried"));
+        }
+        self.leave(channel);
+    }
+
+    /// Whether nothing is heard of the source of a stream that this relay hosts.
+    pub(super) fn is_dry(&self, source: PortRef) -> bool {
+        let now = Instant::now();
+        let of = |watch: &&Watch| watch.channel.publisher == source && self.is_source(&watch.channel);
+        self.watches.iter().filter(of).any(|watch| watch.life.is_silent(now))
+    }
+
+    /// Somebody wants signs of this node's life: gives the first one.
+    pub(super) fn give_signs(&mut self, watching: &Watching, stream: OwnedFd) {
+        let Watching { version, ref realm, to_node, source, port } = *watching;
+        let meant = version == VERSION && *realm == self.state.settings.realm && to_node == self.state.id;
+        let askers = self.entries.iter().flatten().filter(|entry| matches!(entry, Entry::Asked(..))).count();
+        if !meant || askers >= MOST_ASKERS {
+            return self.count("questions for signs of life that were another node's, or too many");
+        }
+        prepare(&stream);
+        let index = self.watch(Entry::Asked(stream, PortRef { node: source, port }), Readiness::IN | Readiness::RDHUP);
+        index.into_iter().for_each(|index| self.give_sign(index));
+    }
+
+    /// Somebody asks, or has gone.
+    pub(super) fn asked_ready(&mut self, index: usize) {
+        let Some(Some(Entry::Asked(stream, _))) = self.entries.get(index) else { return };
+        match hear(stream) {
+            Ok(None) => {}
+            Ok(Some(_)) => self.give_sign(index),
+            Err(_) => drop(self.unwatch(index)),
+        }
+    }
+
+    fn give_sign(&mut self, index: usize) {
+        let Some(Some(Entry::Asked(stream, source))) = self.entries.get(index) else { return };
+        let sign = if self.is_dry(*source) { DRY } else { WELL };
+        let _ = linux::socket::send(stream.as_fd(), &[sign]); // who is gone is noticed by the stream's end
+    }
+}
+
+impl Watch {
+    /// Who is asked takes no questions.
+    fn excuse(&mut self, now: Instant) {
+        self.life.excused();
+        self.next = now + EXCUSED;
+    }
+}
+
+/// Whether what failed says that somebody is there who takes no questions: a node that is gone, of an older version, or
+/// has too many. Silence says nothing of the kind.
+fn excuses(error: &io::Error) -> bool {
+    use io::ErrorKind::{HostUnreachable, NetworkDown, NetworkUnreachable, TimedOut, WouldBlock};
+    !matches!(error.kind(), TimedOut | HostUnreachable | NetworkUnreachable | NetworkDown | WouldBlock)
+}
+
+/// The last byte that came, if one did.
+fn hear(stream: &OwnedFd) -> io::Result<Option<u8>> {
+    let mut bytes = [0; 64];
+    match linux::socket::receive_stream(stream.as_fd(), &mut bytes, false) {
+        Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
+        Ok(count) => Ok(bytes.get(count - 1).copied()),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Signs of life are not to wait behind what they are to tell of. One that is lost is repeated soon, and who vanished leaves
+/// no stream behind. Within the host there is nothing to be set.
+fn prepare(stream: &OwnedFd) {
+    let mark = Mark::Class(Class::High);
+    let _ = marks::set(stream.as_fd(), &mark, mark.socket_priority());
+    tcp::keep_linear(stream);
+    tcp::notice_outage(stream);
+}

@@ -1,0 +1,78 @@
+//! Leaving a relay that gives no sign of life. The way that is to take its place is opened first: where there is none, the
+//! relay's channel goes on, and nothing was lost by trying.
+
+use super::moves::{Move, Stage, open_place};
+use crate::channel::inbound::Inbound;
+use crate::channel::proxy::Proxy;
+use crate::driver::control::Control;
+use crate::driver::wanted::{Pair, Progress};
+use crate::port::Channel;
+use std::sync::Arc;
+
+impl Control {
+    /// Looks for a way past the relay that serves this channel, unless a move is under way.
+    pub(in crate::driver) fn leave(&mut self, channel: &Arc<Channel>) {
+        let pair = (channel.publisher, channel.subscriber);
+        let Some(wanted) = self.wanted.get(&pair) else { return };
+        let is_open = matches!(&wanted.progress, Progress::Open(open) if Arc::ptr_eq(open, channel));
+        let moves = self.moves.get(&pair).is_some_and(|moving| !matches!(moving.stage, Stage::Waiting(_)));
+        if !is_open || moves {
+            return;
+        }
+        let (offered, asked, proxy) = (wanted.publisher.clone(), wanted.subscriber.clone(), wanted.proxy.clone());
+        let at = open_place(wanted);
+        let mut ways = self.ways(pair, &offered, &asked, &proxy);
+        ways.retain(|way| Some(&way.place) != at.as_ref() && way.carrier != "local");
+        if !ways.is_empty() {
+            self.moves.insert(pair, Move { ways, stage: Stage::Dialing, leaves: true });
+            self.try_move(pair);
+        }
+    }
+
+    /// Whether a channel that is being opened is to take the place of a silent relay's.
+    pub(in crate::driver) fn leaves(&self, pair: Pair) -> bool {
+        self.moves.get(&pair).is_some_and(|moving| moving.leaves)
+    }
+
+    /// One way past a silent relay failed: the next one. If there is none, it is waited for, and all are tried again.
+    pub(super) fn leaving_failed(&mut self, pair: Pair) {
+        let Some(moving) = self.moves.get_mut(&pair) else { return };
+        moving.ways.drain(..moving.ways.len().min(1));
+        if !moving.ways.is_empty() {
+            return self.try_move(pair);
+        }
+        self.moves.remove(&pair);
+        if let Some(proxy) = self.wanted.get(&pair).map(|wanted| wanted.proxy.clone()) {
+            self.settle(pair, &proxy);
+        }
+    }
+
+    /// The other way is open: the relay's channel ends. What the new one delivers follows what its thread has delivered by
+    /// then, so it begins when that thread is done with it.
+    pub(in crate::driver) fn leave_for(&mut self, pair: Pair, inbound: Inbound, asked: &Proxy) {
+        let open = self.wanted.get(&pair).map(|wanted| &wanted.progress);
+        let Some(Progress::Open(old)) = open else {
+            self.moves.remove(&pair);
+            self.begin(pair, inbound);
+            return self.settle(pair, asked);
+        };
+        let (old, stage) = (old.clone(), Stage::Leaving(Box::new(inbound), asked.clone()));
+        self.moves.insert(pair, Move { ways: Vec::new(), stage, leaves: true });
+        old.cut();
+    }
+
+    /// The relay's channel has ended: the one that was opened in its place begins. `false`: none was.
+    pub(in crate::driver) fn arrive(&mut self, pair: Pair) -> bool {
+        if !matches!(self.moves.get(&pair), Some(Move { stage: Stage::Leaving(..), .. })) {
+            return false;
+        }
+        let Some(Move { stage: Stage::Leaving(mut inbound, asked), .. }) = self.moves.remove(&pair) else {
+            return false;
+        };
+        let delivered = self.wanted.get(&pair).map_or(0, |wanted| wanted.resume_after(inbound.channel.incarnation));
+        inbound.resume_after(delivered);
+        self.begin(pair, *inbound);
+        self.settle(pair, &asked);
+        true
+    }
+}

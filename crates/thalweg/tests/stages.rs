@@ -1,0 +1,108 @@
+//! Stages of samples that wait in a mailbox, and within a process.
+#![allow(clippy::unwrap_used)] // all of this is test
+
+use std::time::{Duration, Instant};
+use thalweg::admin::{Reply, Request};
+use thalweg::codec::Raw;
+use thalweg::stages::{Figures, StagesReport};
+use thalweg::{Node, Publisher, Settings, Subscriber};
+
+const LONG: Duration = Duration::from_secs(20);
+/// So long each sample waits at least.
+const WAITS: Duration = Duration::from_millis(2);
+const COUNT: u64 = 20;
+
+fn nodes(test: &str) -> (Node, Node) {
+    let realm = format!("stages-{test}-{}", std::process::id());
+    let node = || Node::with_settings(Settings { realm: realm.clone(), ..Settings::default() }).unwrap();
+    (node(), node())
+}
+
+fn ask(node: &Node, request: &Request) -> Vec<StagesReport> {
+    match node.ask(node.id(), request, LONG) {
+        Ok(Reply::Stages(reports)) => reports,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn measure(nodes: &[&Node]) {
+    nodes.iter().for_each(|node| drop(ask(node, &Request::Measure { topic: "/a".into(), every: 1 })));
+}
+
+/// The stages that both nodes' ends report.
+fn measured(nodes: &[&Node]) -> Vec<StagesReport> {
+    nodes.iter().flat_map(|node| ask(node, &Request::Stages { topic: "/a".into() })).collect()
+}
+
+fn figures(reports: &[StagesReport], stage: &str) -> Option<Figures> {
+    let mut found = reports.iter().filter_map(|report| report.stages_us.get(stage));
+    let figures = found.next().cloned();
+    assert!(found.next().is_none(), "{stage} is reported twice: {reports:?}");
+    figures
+}
+
+fn connect(publisher: &Publisher<Raw>, subscriber: &Subscriber<Raw>) {
+    assert!(publisher.wait_connected(1, LONG) && subscriber.wait_connected(1, LONG));
+}
+
+#[test]
+fn a_sample_that_waits_to_be_taken_shows_it() {
+    for carrier in ["local", "shm", "tcp", "udp"] {
+        let (there, here) = nodes(carrier);
+        let builder = here.subscriber::<Raw>("/a").reliability(qos::Reliability::BestEffort);
+        let mut subscriber = builder.carriers([carrier]).open().unwrap();
+        let mut publisher = there.publisher::<Raw>("/a").open().unwrap();
+        connect(&publisher, &subscriber);
+        let both = [&there, &here];
+        for _ in 0..3 {
+            publisher.publish(b"before anybody measures").unwrap();
+            subscriber.wait(LONG).unwrap();
+        }
+        measure(&both);
+        for _ in 0..COUNT {
+            publisher.publish(b"sample").unwrap();
+            std::thread::sleep(WAITS);
+            subscriber.wait(LONG).unwrap();
+        }
+        let reports = measured(&both);
+        let mailbox = figures(&reports, "mailbox").unwrap_or_else(|| panic!("{carrier}: {reports:?}"));
+        assert_eq!(mailbox.n, COUNT, "{carrier}");
+        // A histogram knows a time within 1 %. On the way over a network it may still be, which only one of them is not.
+        let least = if carrier == "local" { WAITS.as_secs_f64() * 0.98e6 } else { 0.0 };
+        assert!(mailbox.min_us >= least && mailbox.max_us > 0.0, "{carrier}: {mailbox:?}");
+        assert_eq!(figures(&reports, "publish").unwrap().n, COUNT, "{carrier}");
+        measure(&both);
+        assert_eq!(figures(&measured(&both), "mailbox"), None, "{carrier}: it begins from nothing");
+    }
+}
+
+#[test]
+fn callbacks_within_a_process_have_stages() {
+    for on_publisher_thread in [false, true] {
+        let (there, here) = nodes(if on_publisher_thread { "same" } else { "own" });
+        let (tell, told) = std::sync::mpsc::channel();
+        let builder = here.subscriber::<Raw>("/a").carriers(["local"]);
+        let builder = if on_publisher_thread { builder.on_publisher_thread() } else { builder };
+        let subscriber = builder.callback(move |_| tell.send(()).unwrap()).unwrap();
+        let mut publisher = there.publisher::<Raw>("/a").open().unwrap();
+        connect(&publisher, &subscriber);
+        let both = [&there, &here];
+        measure(&both);
+        for _ in 0..COUNT {
+            publisher.publish(b"sample").unwrap();
+            told.recv_timeout(LONG).unwrap();
+        }
+        let all = || {
+            let reports = measured(&both);
+            let n = |stage| figures(&reports, stage).map_or(0, |figures| figures.n);
+            ["publish", "mailbox", "decode", "callback", "total"].map(n)
+        };
+        let waits = if on_publisher_thread { 0 } else { COUNT };
+        // The callback of the last one may not have returned yet.
+        let until = Instant::now() + LONG;
+        while all() != [COUNT, waits, COUNT, COUNT, COUNT] {
+            assert!(Instant::now() < until, "{:?}", all());
+        }
+        drop(subscriber);
+    }
+}
