@@ -9,9 +9,11 @@ use thalweg_baseline::planner::measure;
 use thalweg_baseline::system::Size;
 
 const BASE: Size = Size { nodes: 200, subscribers: 1000, topics: 50 };
-const TIMES: [(&str, &str); 3] = [("placing", "#27496d"), ("analysis", "#d55e00"), ("one more subscriber", "#2e8b57")];
+const TIMES: [(&str, &str); 3] =
+    [("placing", "#27496d"), ("bounds of all", "#d55e00"), ("one more subscriber", "#2e8b57")];
 
-/// One panel: a name, and for each size the three times in ms, the analysis' with links twice as fast: where they are full little is bounded, and soon said.
+/// A panel's name, and for each size the three times in ms; the bounds are those with links twice as fast: where they are full little is
+/// bounded, and soon said.
 type Panel = (&'static str, Vec<(usize, [f64; 3])>);
 
 fn main() -> std::io::Result<()> {
@@ -44,51 +46,70 @@ fn panel(name: &'static str, sizes: [usize; 5], size: impl Fn(usize) -> Size) ->
     (name, lines)
 }
 
+/// A panel's width and height, and where the first one's upper left corner is.
+const SIDE: [f64; 2] = [240.0, 260.0];
+const CORNER: [f64; 2] = [70.0, 60.0];
+/// The times that have a line across, as powers of ten of ms.
+const SCALE: [(i32, &str); 8] =
+    [(-2, "10 µs"), (-1, "100 µs"), (0, "1 ms"), (1, "10 ms"), (2, "100 ms"), (3, "1 s"), (4, "10 s"), (5, "100 s")];
+
 /// Both axes logarithmic: a straight line is a power of the size.
 fn draw(panels: &[Panel]) -> String {
-    const SIDE: [f64; 2] = [240.0, 260.0];
-    let width = 70.0 + panels.len() as f64 * (SIDE[0] + 40.0);
+    let (width, height) = (CORNER[0] + panels.len() as f64 * (SIDE[0] + 40.0), CORNER[1] + SIDE[1] + 60.0);
     let mut svg = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"360\" font-family=\"Helvetica, Arial, sans-serif\" font-size=\"12\">\n\
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" font-family=\"Helvetica, Arial, sans-serif\" font-size=\"12\">\n\
          <rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n"
     );
+    let Size { nodes, subscribers, topics } = BASE;
+    let title =
+        format!("Time to plan {nodes} nodes, {subscribers} subscribers and {topics} topics, one of the three changed");
+    svg += &text(CORNER[0], 22.0, "start", &title);
     for (at, (name, colour)) in TIMES.iter().enumerate() {
-        let x = 70.0 + 150.0 * at as f64;
-        let _ = writeln!(svg, "<rect x=\"{x}\" y=\"14\" width=\"11\" height=\"11\" fill=\"{colour}\"/>");
-        let _ = writeln!(svg, "<text x=\"{}\" y=\"24\">{name}</text>", x + 16.0);
+        let x = CORNER[0] + 150.0 * at as f64;
+        let _ = writeln!(svg, "<rect x=\"{x}\" y=\"34\" width=\"11\" height=\"11\" fill=\"{colour}\"/>");
+        svg += &text(x + 16.0, 44.0, "start", name);
     }
-    // From 10 µs to 100 s.
-    let y = |ms: f64| 50.0 + SIDE[1] * (5.0 - ms.max(0.01).log10()) / 7.0;
-    for (at, (name, lines)) in panels.iter().enumerate() {
-        let left = 70.0 + at as f64 * (SIDE[0] + 40.0);
-        let (least, most) = (lines[0].0 as f64, lines[lines.len() - 1].0 as f64);
-        let x = |count: usize| left + SIDE[0] * (count as f64 / least).log10() / (most / least).log10();
-        for (power, label) in (-2..=5).zip(["10 µs", "100 µs", "1 ms", "10 ms", "100 ms", "1 s", "10 s", "100 s"]) {
-            let (y, right) = (y(10_f64.powi(power)), left + SIDE[0]);
-            let _ =
-                writeln!(svg, "<line x1=\"{left}\" y1=\"{y:.1}\" x2=\"{right}\" y2=\"{y:.1}\" stroke=\"#e3e6e8\"/>");
-            if at == 0 {
-                let _ = writeln!(svg, "<text x=\"62\" y=\"{:.1}\" text-anchor=\"end\">{label}</text>", y + 4.0);
-            }
-        }
-        for (count, _) in lines {
-            let _ = writeln!(svg, "<text x=\"{:.1}\" y=\"328\" text-anchor=\"middle\">{count}</text>", x(*count));
-        }
-        let middle = left + SIDE[0] / 2.0;
-        let _ = writeln!(
-            svg,
-            "<text x=\"{middle:.1}\" y=\"348\" text-anchor=\"middle\" font-weight=\"bold\">{name}</text>"
-        );
-        for (which, (_, colour)) in TIMES.iter().enumerate() {
-            let points: Vec<String> =
-                lines.iter().map(|(count, times)| format!("{:.1},{:.1}", x(*count), y(times[which]))).collect();
-            let _ = writeln!(
-                svg,
-                "<polyline points=\"{}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\"/>",
-                points.join(" ")
-            );
+    for (power, label) in SCALE {
+        svg += &text(CORNER[0] - 8.0, height_of(10_f64.powi(power)) + 4.0, "end", label);
+    }
+    for (at, panel) in panels.iter().enumerate() {
+        svg += &curves(panel, CORNER[0] + at as f64 * (SIDE[0] + 40.0));
+    }
+    svg + "</svg>\n"
+}
+
+/// Where a time is drawn, from the top.
+fn height_of(ms: f64) -> f64 {
+    let (least, most) = (f64::from(SCALE[0].0), f64::from(SCALE[SCALE.len() - 1].0));
+    CORNER[1] + SIDE[1] * (most - ms.log10().clamp(least, most)) / (most - least)
+}
+
+/// One panel: lines across for the times, sizes below, and a curve for each of [`TIMES`].
+fn curves((name, lines): &Panel, left: f64) -> String {
+    let mut svg = String::new();
+    for y in SCALE.map(|(power, _)| height_of(10_f64.powi(power))) {
+        let right = left + SIDE[0];
+        let _ = writeln!(svg, "<line x1=\"{left}\" y1=\"{y:.1}\" x2=\"{right}\" y2=\"{y:.1}\" stroke=\"#e3e6e8\"/>");
+    }
+    let (least, most) = (lines[0].0 as f64, lines[lines.len() - 1].0 as f64);
+    let x = |count: usize| left + SIDE[0] * (count as f64 / least).log10() / (most / least).log10();
+    let bottom = CORNER[1] + SIDE[1];
+    for (count, _) in lines {
+        svg += &text(x(*count), bottom + 18.0, "middle", &count.to_string());
+    }
+    svg += &text(left + SIDE[0] / 2.0, bottom + 40.0, "middle", name);
+    for (which, (_, colour)) in TIMES.iter().enumerate() {
+        let points: Vec<[f64; 2]> = lines.iter().map(|(count, times)| [x(*count), height_of(times[which])]).collect();
+        let joined: Vec<String> = points.iter().map(|[x, y]| format!("{x:.1},{y:.1}")).collect();
+        let joined = joined.join(" ");
+        let _ = writeln!(svg, "<polyline points=\"{joined}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\"/>");
+        for [x, y] in points {
+            let _ = writeln!(svg, "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3\" fill=\"{colour}\"/>");
         }
     }
-    svg.push_str("</svg>\n");
     svg
+}
+
+fn text(x: f64, y: f64, anchor: &str, what: &str) -> String {
+    format!("<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\">{what}</text>\n")
 }

@@ -5,11 +5,11 @@
 
 use qos::contract::Proxies;
 use thalweg_baseline::planner::{ADMITTED, Measured, measure};
-use thalweg_baseline::system::Size;
+use thalweg_baseline::system::{Binding, Size};
 
 fn row(measured: &Measured) {
     let Measured { size: Size { nodes, subscribers, topics }, proxies, outcome, .. } = measured;
-    let (used, wanted, full) = measured.links;
+    let Binding { used, overloaded, full } = measured.links;
     let percent = |count: usize| 100 * count / used.max(1);
     let gap = outcome.gap().map_or_else(|| "-".to_owned(), |gap| format!("{:.2} %", 100.0 * gap));
     let (slowest, fit) = measured.admitting;
@@ -19,7 +19,7 @@ fn row(measured: &Measured) {
         outcome.status,
         outcome.solver,
         measured.placing.as_secs_f64(),
-        percent(wanted),
+        percent(overloaded),
         percent(full),
         slowest.as_secs_f64() * 1e3,
         analysed[0],

@@ -4,11 +4,12 @@ use std::time::{Duration, Instant};
 
 use qos::analysis::end_to_end::analyse;
 use qos::analysis::stages::{Place, Stages};
+use qos::analysis::steps::Steps;
 use qos::contract::{Placement, Proxies, Scheduler, Subscriber, System};
 use qos::network::Network;
 use qos::placement::{Effort, Outcome, Progress, Watch, admit, place};
 
-use crate::system::{Size, as_in_the_paper, binding, congested};
+use crate::system::{Binding, Size, as_in_the_paper, binding, congested};
 
 /// Subscribers that are added to see how long that takes.
 pub const ADMITTED: usize = 5;
@@ -28,8 +29,8 @@ pub struct Measured {
     pub analysing: [(Duration, usize); 2],
     /// The slowest of [`ADMITTED`] more subscribers, and how many of them fit.
     pub admitting: (Duration, usize),
-    /// Links that carry something; of them those that the best places would overload, and those that are full.
-    pub links: (usize, usize, usize),
+    /// Which links bind.
+    pub links: Binding,
 }
 
 struct Clock {
@@ -80,7 +81,7 @@ fn analysed(system: &System, network: &Network, outcome: &Outcome) -> (Duration,
     let places: Vec<Place> = outcome.placed.iter().flat_map(of).collect();
     let began = Instant::now();
     let stages = Stages::new(system, network, &places, &[]);
-    let analysis = analyse(system, &stages);
+    let analysis = analyse(system, &stages, &Steps::of(system));
     let took = began.elapsed();
     (took, analysis.pairs.iter().filter(|pair| pair.ns.is_ok()).count())
 }

@@ -157,9 +157,19 @@ pub fn as_in_the_paper() -> Placement {
     Placement { objective: Objective::Messages, cpu_weight: 0.5, ..Placement::default() }
 }
 
-/// Of the links: how many carry something, how many of those would be overloaded (in either direction) if each group had its best place,
-/// and how many are full (within 5 %) when all are placed.
-pub fn binding(system: &System, outcome: &Outcome) -> (usize, usize, usize) {
+/// How many links are used, and how many of them bind: by what would be without them, and by what is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Binding {
+    /// Carry something in the answer.
+    pub used: usize,
+    /// Would be overloaded, in either direction, if each group had the place that is best for it alone: these limits change the answer.
+    pub overloaded: usize,
+    /// Carry at least 95 % of their rate in the answer, in either direction. (Flows are whole: hardly any is full to the bit.)
+    pub full: usize,
+}
+
+/// Which links of a placed system bind.
+pub fn binding(system: &System, outcome: &Outcome) -> Binding {
     let mut free = system.clone();
     free.links.iter_mut().for_each(|link| link.rate = u64::MAX >> 12);
     let best = places(&free, &Network::new(&free), Vec::new());
@@ -169,8 +179,7 @@ pub fn binding(system: &System, outcome: &Outcome) -> (usize, usize, usize) {
         system.links.iter().enumerate().filter(above).count()
     };
     if outcome.loads.is_empty() {
-        (0, 0, 0)
-    } else {
-        (count(&outcome.loads, 0.0), count(&best.loads, 1.0), count(&outcome.loads, 0.95))
+        return Binding::default();
     }
+    Binding { used: count(&outcome.loads, 0.0), overloaded: count(&best.loads, 1.0), full: count(&outcome.loads, 0.95) }
 }

@@ -8,6 +8,7 @@
 //! | `queueing` | means of the papers: queues, periods per hop |
 //! | `stages` | a contract with routes, places and priorities as a tree of stages |
 //! | `end_to_end` | bounds of whole ways: the holistic iteration over all stages |
+//! | `steps` | how much is computed for an answer |
 //!
 //! All times are whole nanoseconds and are rounded so that a bound stays one: demand up, supply down.
 
@@ -17,3 +18,4 @@ pub mod end_to_end;
 pub mod link;
 pub mod queueing;
 pub mod stages;
+pub mod steps;

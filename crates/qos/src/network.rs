@@ -120,13 +120,7 @@ impl Network {
                 return tree;
             }
             for node in &next {
-                let nearer = self.neighbours[*node].iter().filter(|(near, _)| tree.hops[*near] == Some(hops - 1));
-                let best = nearer
-                    .map(|(near, away)| {
-                        (delay[*near].saturating_add(self.delays[away.link]), rank[*near], *near, *away)
-                    })
-                    .min_by_key(|(delay, rank, _, away)| (*delay, *rank, away.link));
-                if let Some((total, _, near, away)) = best {
+                if let Some((total, near, away)) = self.nearest(&tree, *node, &delay, &rank) {
                     delay[*node] = total;
                     let reversed = away.reversed != outwards;
                     tree.up[*node] = Some((near, Direction { link: away.link, reversed }));
@@ -141,6 +135,15 @@ impl Network {
             level = next;
         }
         tree
+    }
+
+    /// The neighbour by which a node's route goes, with the route's delay: of those one hop nearer.
+    fn nearest(&self, tree: &Tree, node: usize, delay: &[u64], rank: &[usize]) -> Option<(u64, usize, Direction)> {
+        let before = tree.hops[node]?.checked_sub(1);
+        let nearer = self.neighbours[node].iter().filter(|(near, _)| tree.hops[*near] == before);
+        let total = |near: usize, away: &Direction| delay[near].saturating_add(self.delays[away.link]);
+        let best = nearer.min_by_key(|(near, away)| (total(*near, away), rank[*near], away.link));
+        best.map(|(near, away)| (total(*near, away), *near, *away))
     }
 }
 

@@ -96,12 +96,14 @@ pub struct Effort {
     pub gap: f64,
     /// Places that other analyses found unfit: (topic, publisher's node, node), indices.
     pub excluded: Vec<(usize, usize, usize)>,
+    /// Whether to find out why, if nothing fits: it may take much longer than to find that nothing does.
+    pub explain: bool,
 }
 
 impl Default for Effort {
-    /// 30 s, 1 %, nothing excluded.
+    /// 30 s, 1 %, nothing excluded, with reasons.
     fn default() -> Self {
-        Self { time: Duration::from_secs(30), gap: 0.01, excluded: Vec::new() }
+        Self { time: Duration::from_secs(30), gap: 0.01, excluded: Vec::new(), explain: true }
     }
 }
 

@@ -44,7 +44,11 @@ impl Arrivals {
 
     /// Share of a resource that each instance occupies for `work` ns, in parts per billion, rounded up.
     pub const fn load(&self, work: u64) -> u128 {
-        (work as u128 * BILLION).div_ceil(self.divisor() as u128)
+        match work.checked_mul(BILLION as u64) {
+            // Nearly always, and much sooner.
+            Some(billionths) => billionths.div_ceil(self.divisor()) as u128,
+            None => (work as u128 * BILLION).div_ceil(self.divisor() as u128),
+        }
     }
 
     const fn divisor(&self) -> u64 {

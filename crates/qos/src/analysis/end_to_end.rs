@@ -1,8 +1,9 @@
 //! Bounds of whole ways: the holistic iteration over all processors and queues (Tindell & Clark 1994).
 //!
 //! What a stage adds depends on how irregularly samples come to it, and that on what the stages before add, their own and all
-//! others'. So one begins with no delay at all and repeats until nothing changes; each fixed point is sound. After 64 rounds
-//! times are rounded up to ever coarser steps, so it ends: with a bound or with none.
+//! others'. So one begins with no delay at all and repeats until nothing changes; each fixed point is sound. In each round the
+//! processors and queues of which something changed are looked at downstream, so only what they give back to each other needs more than
+//! one. After 64 rounds times are rounded up to ever coarser steps, and what still grows after 256 has no bound.
 //!
 //! | stage | bound | source |
 //! |---|---|---|
@@ -14,20 +15,23 @@
 //! | queue, `htb` or `hfsc`, if better | all others always go first: the link never rests | as strict |
 //! | what comes over a link | at most what the link can bring (line shaping) | Grieu 2004; Le Boudec & Thiran 2001, §1.5 |
 
+mod course;
 mod order;
 mod queues;
 mod report;
+mod threads;
 
 use super::arrivals::{Arrivals, BILLION};
-use super::cpu::response::response;
-use super::cpu::{Unbounded, Work};
+use super::cpu::Unbounded;
 use super::link::queue::Stay;
 use super::stages::{Outlet, Stages, Step};
+use super::steps::Steps;
 use crate::contract::System;
+use course::Course;
 use queues::Queues;
 pub use report::{Because, Bound, Term, Where};
 
-/// Most rounds; from [`COARSE`] on times are rounded up, each fourth round to twice the step.
+/// Rounds in which times may grow; from [`COARSE`] on they are rounded up, each fourth round to twice the step.
 const ROUNDS: u32 = 256;
 const COARSE: u32 = 64;
 /// What is later than this (11 days) is as good as never, ns.
@@ -79,9 +83,9 @@ pub struct Analysis {
     pub rounds: u32,
 }
 
-/// Bounds for all pairs of `stages`, which are those of `system`.
-pub fn analyse(system: &System, stages: &Stages) -> Analysis {
-    let mut iteration = Iteration::new(system, stages);
+/// Bounds for all pairs of `stages`, which are those of `system`. What the `steps` do not suffice for has none.
+pub fn analyse(system: &System, stages: &Stages, steps: &Steps) -> Analysis {
+    let mut iteration = Iteration::new(system, stages, steps);
     let rounds = iteration.run();
     report::report(system, &iteration, rounds)
 }
@@ -101,18 +105,20 @@ struct Passage {
 
 struct Iteration<'a> {
     stages: &'a Stages,
+    steps: &'a Steps,
     passages: Vec<Passage>,
     /// Why a stage has no bound.
     because: Vec<Option<Because>>,
     queues: Queues,
     /// Threads of each processor with their ranks, in order.
     threads: Vec<Vec<(u32, usize)>>,
+    course: Course,
     /// Resources to look at again: queues, then processors.
     dirty: Vec<bool>,
 }
 
 impl<'a> Iteration<'a> {
-    fn new(system: &'a System, stages: &'a Stages) -> Self {
+    fn new(system: &System, stages: &'a Stages, steps: &'a Steps) -> Self {
         let mut threads = vec![Vec::new(); stages.processors.len()];
         let mut dirty = vec![false; stages.outlets.len() + stages.processors.len()];
         for (index, stage) in stages.stages.iter().enumerate() {
@@ -124,31 +130,38 @@ impl<'a> Iteration<'a> {
         threads.iter_mut().for_each(|threads| threads.sort_unstable());
         let because = vec![None; stages.stages.len()];
         let passages = earliest(system, stages);
-        Self { stages, passages, because, queues: Queues::new(stages), threads, dirty }
+        let (queues, course) = (Queues::new(stages), Course::new(stages));
+        Self { stages, steps, passages, because, queues, threads, course, dirty }
     }
 
+    /// Looks at all resources until nothing changes, and says in how many rounds. Each of those after [`ROUNDS`] takes the bound from
+    /// something, so they end, too.
     fn run(&mut self) -> u32 {
-        for round in 0..ROUNDS {
-            let now: Vec<usize> = (0..self.dirty.len()).filter(|i| std::mem::take(&mut self.dirty[*i])).collect();
-            if now.is_empty() {
-                return round;
-            }
-            for resource in now {
-                match resource.checked_sub(self.stages.outlets.len()) {
-                    None => self.serve(resource),
-                    Some(processor) => self.compute(processor),
+        for round in 0.. {
+            let step = if round < ROUNDS { 1 << (round.saturating_sub(COARSE) / 4).min(40) } else { NEVER };
+            let mut rests = true;
+            for at in 0..self.dirty.len() {
+                let resource = self.course.order[at];
+                if std::mem::take(&mut self.dirty[resource]) {
+                    rests = false;
+                    match resource.checked_sub(self.stages.outlets.len()) {
+                        None => self.serve(resource),
+                        Some(processor) => self.compute(processor),
+                    }
+                    self.pass_on(resource, step);
                 }
             }
-            self.pass_on(1 << (round.saturating_sub(COARSE) / 4).min(40));
+            if rests {
+                return round;
+            }
         }
-        self.give_up();
-        ROUNDS
+        u32::MAX
     }
 
-    /// When samples come to each stage, now that it is known how long they stay at those before, in steps of `step` ns.
-    fn pass_on(&mut self, step: u64) {
-        for index in 0..self.stages.stages.len() {
-            let Some(after) = self.stages.stages[index].after else { continue };
+    /// When samples come to the stages behind a resource, now that it is known how long they stay there, in steps of `step` ns.
+    fn pass_on(&mut self, from: usize, step: u64) {
+        for at in 0..self.course.behind[from].len() {
+            let (after, index) = self.course.behind[from][at];
             let latest = self.out(after).map(|out| out.saturating_add(forwarding(self.stages, index)));
             let known = self.passages[index].latest;
             let latest = match (latest, known) {
@@ -161,8 +174,7 @@ impl<'a> Iteration<'a> {
             }
             if latest != known {
                 self.passages[index].latest = latest;
-                let resource = resource(self.stages, index);
-                self.dirty[resource] = true;
+                self.dirty[resource(self.stages, index)] = true;
             }
         }
     }
@@ -177,16 +189,6 @@ impl<'a> Iteration<'a> {
         latest?.checked_add(stay?.time)?.checked_add(delay)
     }
 
-    /// What still changes has no bound.
-    fn give_up(&mut self) {
-        for index in 0..self.stages.stages.len() {
-            if self.dirty[resource(self.stages, index)] {
-                self.refuse(index, Because::TooLong(self.place(index)));
-            }
-        }
-        self.pass_on(1);
-    }
-
     fn refuse(&mut self, stage: usize, because: Because) {
         self.passages[stage].stay = None;
         self.because[stage].get_or_insert(because);
@@ -196,35 +198,6 @@ impl<'a> Iteration<'a> {
     fn arrivals(&self, stage: usize, from: u64) -> Option<Arrivals> {
         let latest = self.passages[stage].latest?;
         Some(self.stages.arrivals(&self.stages.stages[stage]).delayed(latest.saturating_sub(from)))
-    }
-
-    fn compute(&mut self, processor: usize) {
-        let mut higher: Vec<Work> = Vec::new();
-        let mut stuck = None;
-        let threads = std::mem::take(&mut self.threads[processor]);
-        for equals in threads.chunk_by(|(a, _), (b, _)| a == b) {
-            let work = |thread: usize| {
-                let Step::Compute { execution, .. } = self.stages.stages[thread].step else { return None };
-                self.arrivals(thread, self.passages[thread].last).map(|arrivals| Work { arrivals, execution })
-            };
-            let works: Vec<Option<Work>> = equals.iter().map(|(_, thread)| work(*thread)).collect();
-            let unknown = works.iter().position(|work| work.is_none()).and_then(|i| self.because[equals[i].1]);
-            stuck = stuck.or(unknown);
-            for (own, (_, thread)) in equals.iter().enumerate() {
-                let others = works.iter().enumerate().filter(|(i, _)| *i != own).filter_map(|(_, work)| *work);
-                let before: Vec<Work> = higher.iter().copied().chain(others).collect();
-                let origin = self.stages.arrivals(&self.stages.stages[*thread]);
-                match (works[own], stuck) {
-                    (Some(work), None) => match response(&work, &origin, &before, 0) {
-                        Ok(found) => self.stays(*thread, Stay { time: found.time, blocking: 0, higher: 0 }),
-                        Err(why) => self.refuse(*thread, why_not(why, self.place(*thread))),
-                    },
-                    (_, stuck) => self.refuse(*thread, stuck.unwrap_or(Because::TooLong(self.place(*thread)))),
-                }
-            }
-            higher.extend(works.into_iter().flatten());
-        }
-        self.threads[processor] = threads;
     }
 
     fn stays(&mut self, stage: usize, stay: Stay) {

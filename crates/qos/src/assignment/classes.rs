@@ -8,6 +8,7 @@
 use crate::Class;
 use crate::analysis::end_to_end::{Analysis, analyse};
 use crate::analysis::stages::{Place, Stages, Step};
+use crate::analysis::steps::Steps;
 use crate::contract::{Scheduler, System};
 use crate::network::Network;
 
@@ -34,13 +35,13 @@ pub struct Assignment {
 /// Assigns classes and ranks. Topics with a class of their own keep it; the others begin with normal, what nobody said anything about; and
 /// only if that does not fit, those without any deadline go to low. Subscribers give way only with `give_way`: of those who
 /// share a link or processor with one that is late, and that one, the least important, of these the last of the file. After
-/// `effort` analyses the state reached is the answer.
-pub fn assign(system: &System, network: &Network, places: &[Place], give_way: bool, effort: u32) -> Assignment {
-    let mut search = Search { system, network, places, gave_way: Vec::new(), effort };
+/// `steps` the state reached is the answer.
+pub fn assign(system: &System, network: &Network, places: &[Place], give_way: bool, steps: &Steps) -> Assignment {
+    let mut search = Search { system, network, places, gave_way: Vec::new(), steps };
     let mut bulk = Class::Normal;
     loop {
         let found = search.raise(search.start(bulk));
-        if found.fits || search.effort == 0 {
+        if found.fits || steps.left() == 0 {
             return search.lower(found, bulk);
         }
         if bulk == Class::Normal {
@@ -58,7 +59,7 @@ struct Search<'a> {
     network: &'a Network,
     places: &'a [Place],
     gave_way: Vec<usize>,
-    effort: u32,
+    steps: &'a Steps,
 }
 
 impl Search<'_> {
@@ -73,17 +74,16 @@ impl Search<'_> {
         topics.map(|(index, topic)| topic.class.unwrap_or_else(|| class(index))).collect()
     }
 
-    fn analysed(&mut self, classes: Vec<Class>) -> Assignment {
-        self.effort = self.effort.saturating_sub(1);
+    fn analysed(&self, classes: Vec<Class>) -> Assignment {
         let admitted = |subscriber: usize| !self.gave_way.contains(&subscriber);
         let mut stages = Stages::admitting(self.system, self.network, self.places, &classes, &admitted);
-        let analysis = ranked(self.system, &mut stages);
+        let analysis = ranked(self.system, &mut stages, self.steps);
         let fits = late(self.system, &stages, &analysis).is_empty();
         Assignment { classes, stages, analysis, gave_way: self.gave_way.clone(), fits }
     }
 
     /// Raises who is late, one class at a time, until nobody is or nothing can be raised.
-    fn raise(&mut self, mut classes: Vec<Class>) -> Assignment {
+    fn raise(&self, mut classes: Vec<Class>) -> Assignment {
         loop {
             let found = self.analysed(classes.clone());
             let mut raised = false;
@@ -96,21 +96,21 @@ impl Search<'_> {
                     classes[topic] = next.unwrap_or(classes[topic]);
                 }
             }
-            if !raised || self.effort == 0 {
+            if !raised || self.steps.left() == 0 {
                 return found;
             }
         }
     }
 
     /// Tries every raised topic one class lower, as long as all fits.
-    fn lower(&mut self, mut found: Assignment, bulk: Class) -> Assignment {
+    fn lower(&self, mut found: Assignment, bulk: Class) -> Assignment {
         let start = self.start(bulk);
         if !found.fits || start.len() > LOWERED {
             return found;
         }
         for (topic, least) in start.into_iter().enumerate() {
             while let Some(lower) = Class::ALL.into_iter().rev().find(|class| *class < found.classes[topic]) {
-                if self.effort == 0 || found.classes[topic] <= least {
+                if self.steps.left() == 0 || found.classes[topic] <= least {
                     break;
                 }
                 let mut classes = found.classes.clone();
@@ -143,12 +143,12 @@ impl Search<'_> {
 }
 
 /// Bounds with threads ranked by deadline, or, where that is too late, anew ([`threads::rank`]).
-pub fn ranked(system: &System, stages: &mut Stages) -> Analysis {
-    let analysis = analyse(system, stages);
-    if late(system, stages, &analysis).is_empty() || !threads::rank(system, stages, &analysis) {
+pub fn ranked(system: &System, stages: &mut Stages, steps: &Steps) -> Analysis {
+    let analysis = analyse(system, stages, steps);
+    if late(system, stages, &analysis).is_empty() || !threads::rank(system, stages, &analysis, steps) {
         return analysis;
     }
-    analyse(system, stages)
+    analyse(system, stages, steps)
 }
 
 /// Pairs that miss their deadline, or whose delay nothing bounds although they have one.

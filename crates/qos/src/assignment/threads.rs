@@ -5,6 +5,7 @@ use crate::analysis::cpu::Work;
 use crate::analysis::cpu::response::response;
 use crate::analysis::end_to_end::Analysis;
 use crate::analysis::stages::{RANKS, Stages, Step};
+use crate::analysis::steps::Steps;
 use crate::contract::System;
 
 /// The highest and the lowest SCHED_FIFO priority of channels' threads: below the kernel's threads of network interrupts (50), without
@@ -49,7 +50,7 @@ pub fn fifo_priority(rank: u32, count: u32) -> u8 {
 /// Ranks the threads of each processor anew so that each keeps what its channels' deadlines leave it beside the other stages, by
 /// Audsley's algorithm with the jitter that `analysis` found. Says whether anything changed; a processor on which no order
 /// fits is left as it is.
-pub fn rank(system: &System, stages: &mut Stages, analysis: &Analysis) -> bool {
+pub fn rank(system: &System, stages: &mut Stages, analysis: &Analysis, steps: &Steps) -> bool {
     let left = left(system, stages, analysis);
     let mut changed = false;
     for processor in 0..stages.processors.len() {
@@ -65,7 +66,7 @@ pub fn rank(system: &System, stages: &mut Stages, analysis: &Analysis) -> bool {
         let fits = |thread: usize, higher: &[usize]| {
             let (_, index, work, origin) = &threads[thread];
             let higher: Vec<Work> = higher.iter().map(|other| threads[*other].2).collect();
-            response(work, origin, &higher, 0).is_ok_and(|found| found.time <= left[*index])
+            response(work, origin, &higher, 0, steps).is_ok_and(|found| found.time <= left[*index])
         };
         let Some(order) = audsley(threads.len(), fits) else { continue };
         changed |= order.windows(2).any(|pair| pair[0] > pair[1]);

@@ -189,16 +189,17 @@ fn tokens(text: &str) -> Result<Vec<(usize, Token)>, ExpressionError> {
     Ok(found)
 }
 
+const RELATIONS: [(&str, Relation); 7] = [
+    ("<>", Relation::Unequal),
+    ("!=", Relation::Unequal),
+    ("<=", Relation::AtMost),
+    (">=", Relation::AtLeast),
+    ("<", Relation::Less),
+    (">", Relation::Greater),
+    ("=", Relation::Equal),
+];
+
 fn token(text: &str, first: char) -> Result<(Token, usize), String> {
-    const RELATIONS: [(&str, Relation); 7] = [
-        ("<>", Relation::Unequal),
-        ("!=", Relation::Unequal),
-        ("<=", Relation::AtMost),
-        (">=", Relation::AtLeast),
-        ("<", Relation::Less),
-        (">", Relation::Greater),
-        ("=", Relation::Equal),
-    ];
     if let Some((sign, relation)) = RELATIONS.iter().find(|(sign, _)| text.starts_with(sign)) {
         return Ok((Token::Relation(*relation), sign.len()));
     }

@@ -74,6 +74,9 @@ const LAST: Duration = Duration::from_millis(50);
 /// A conflict of the problem, which has none or is known to fit nowhere. Groups are left out first, then limits, the ban on
 /// proxies at some nodes and last the deadlines, which users understand best. When time is up the rest stays as it is.
 pub(super) fn of(problem: &Problem, effort: &Effort, watch: &mut dyn Watch) -> Vec<Conflict> {
+    if !effort.explain {
+        return Vec::new();
+    }
     let mut problem = problem.clone();
     let mut kept: Vec<Limit> = problem.groups.iter().map(served).collect();
     let limits = (0..problem.capacity.len()).filter(|limit| problem.capacity[*limit].is_finite());

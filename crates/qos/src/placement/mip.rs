@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use good_lp::solvers::{ResolutionError, SolutionStatus};
 use good_lp::{
-    Expression, ProblemVariables, Solution, SolverModel, Variable, WithInitialSolution, WithMipGap, WithTimeLimit,
-    constraint, variable,
+    Constraint, Expression, ProblemVariables, Solution, SolverModel, Variable, WithInitialSolution, WithMipGap,
+    WithTimeLimit, constraint, variable,
 };
 
 use super::problem::{Choice, Copy, Problem};
@@ -48,32 +48,14 @@ pub(super) fn solve(
     }
     let model = Model::new(choices);
     let (objective, rows) = model.sums(problem, choices, least);
-    let finite = objective.iter().map(|(_, value)| *value).filter(|value| value.is_finite());
-    let unit = finite.fold(f64::MIN_POSITIVE, f64::max);
-    let sum: Expression = objective.into_iter().map(|(variable, value)| variable * part(value, unit)).sum();
+    let rows = model.rows(problem, choices, rows);
     let Model { variables, places, copies } = model;
     #[cfg(not(feature = "highs"))]
     let solver = good_lp::microlp;
     #[cfg(feature = "highs")]
     let solver = good_lp::highs;
-    let mut solver = variables.minimise(sum).using(solver);
-    for group in &places {
-        solver.add_constraint(constraint!(group.iter().sum::<Expression>() == 1.0));
-    }
-    for (limit, row) in rows {
-        let capacity = problem.capacity[limit];
-        let sum: Expression = row.into_iter().map(|(variable, amount)| variable * part(amount, capacity)).sum();
-        solver.add_constraint(constraint!(sum <= 1.0));
-    }
-    for (copy, carried) in &copies {
-        for (group, binaries) in choices.iter().zip(&places) {
-            let users = group.iter().zip(binaries).filter(|(choice, _)| choice.shared.binary_search(copy).is_ok());
-            let users: Vec<Variable> = users.map(|(_, binary)| *binary).collect();
-            if !users.is_empty() {
-                solver.add_constraint(constraint!(users.iter().sum::<Expression>() <= *carried));
-            }
-        }
-    }
+    let mut solver = variables.minimise(in_parts(objective)).using(solver);
+    rows.into_iter().for_each(|row| _ = solver.add_constraint(row));
     if let Some(known) = known {
         solver = solver.with_initial_solution(known_values(choices, &places, &copies, known));
     }
@@ -85,6 +67,13 @@ pub(super) fn solve(
         Err(ResolutionError::Infeasible) => Found::Infeasible,
         Err(_) => Found::Nothing,
     }
+}
+
+/// The objective in parts of its largest finite value.
+fn in_parts(objective: Terms) -> Expression {
+    let finite = objective.iter().map(|(_, value)| *value).filter(|value| value.is_finite());
+    let unit = finite.fold(f64::MIN_POSITIVE, f64::max);
+    objective.into_iter().map(|(variable, value)| variable * part(value, unit)).sum()
 }
 
 /// An amount in parts of the largest that is allowed: numbers near 1, whatever the unit. Of what is too much it does not count by how
@@ -142,6 +131,25 @@ impl Model {
             copies.entry(*copy).or_insert_with(|| variables.add(variable().min(0.0).max(1.0)));
         }
         Self { variables, places, copies }
+    }
+
+    /// One place for each group, at most what there is of each limit, and a copy wherever one of its users is.
+    fn rows(&self, problem: &Problem, choices: &[Vec<Choice>], limits: Vec<(usize, Terms)>) -> Vec<Constraint> {
+        let mut rows: Vec<Constraint> =
+            self.places.iter().map(|group| constraint!(group.iter().sum::<Expression>() == 1.0)).collect();
+        rows.extend(limits.into_iter().map(|(limit, row)| {
+            let capacity = problem.capacity[limit];
+            let sum: Expression = row.into_iter().map(|(variable, amount)| variable * part(amount, capacity)).sum();
+            constraint!(sum <= 1.0)
+        }));
+        for (copy, carried) in &self.copies {
+            for (group, binaries) in choices.iter().zip(&self.places) {
+                let users = group.iter().zip(binaries).filter(|(choice, _)| choice.shared.binary_search(copy).is_ok());
+                let users: Vec<Variable> = users.map(|(_, binary)| *binary).collect();
+                rows.extend((!users.is_empty()).then(|| constraint!(users.iter().sum::<Expression>() <= *carried)));
+            }
+        }
+        rows
     }
 
     /// The objective, and the limits that could be exceeded.

@@ -19,6 +19,7 @@ mod ways;
 use super::{Channel, Cost, For, Link, Model, Node, Plan, Proxy, Solver, Term};
 use crate::Class;
 use crate::analysis::end_to_end::Where;
+use crate::analysis::steps::Steps;
 use crate::contract::{Contract, PlacementDelay, Scheduler, System};
 use crate::network::{Direction, Network};
 use crate::placement::{self, Effort, Group, Outcome, Placed, Status, Watch};
@@ -33,7 +34,7 @@ use ways::Way;
 /// Whatever the model, no link may carry more than its rate, in bytes on the wire. Where not all fits the plan says why, and
 /// shows what there would be if every proxy were at its publisher.
 pub fn make(contract: &Contract, model: Model, watch: &mut dyn Watch) -> Plan {
-    let mut plan = compute(&contract.system, model, watch);
+    let mut plan = compute(&contract.system, model, &Steps::of(&contract.system), Effort::default(), watch);
     plan.contract.hash = format!("{:016x}", contract.hash);
     if !plan.feasible {
         let offers = offers(&contract.system, &plan, model, watch);
@@ -42,10 +43,10 @@ pub fn make(contract: &Contract, model: Model, watch: &mut dyn Watch) -> Plan {
     plan
 }
 
-/// The plan of a system, without offers.
-pub(super) fn compute(system: &System, model: Model, watch: &mut dyn Watch) -> Plan {
+/// The plan of a system, without offers, with so many steps for its analyses and so much effort for each of its placements.
+fn compute(system: &System, model: Model, steps: &Steps, effort: Effort, watch: &mut dyn Watch) -> Plan {
     let network = Network::new(system);
-    let Answer { found, placed, bounds } = answer(system, &network, model, watch);
+    let Answer { found, placed, bounds } = answer(system, &network, model, steps, effort, watch);
     let stated = || system.topics.iter().map(|topic| topic.class.unwrap_or_default()).collect();
     let classes: Vec<Class> = bounds.as_ref().map_or_else(stated, Bounds::classes);
     let ways = ways::all(system, &network, &placed);
@@ -88,8 +89,14 @@ struct Answer {
 const ROUNDS: u32 = 16;
 
 /// Places proxies; with `delay = "bound"`, again without the places that the analysis found late, as long as others are left.
-fn answer(system: &System, network: &Network, model: Model, watch: &mut dyn Watch) -> Answer {
-    let mut effort = Effort::default();
+fn answer(
+    system: &System,
+    network: &Network,
+    model: Model,
+    steps: &Steps,
+    mut effort: Effort,
+    watch: &mut dyn Watch,
+) -> Answer {
     // The model of P-21 has no say where the analysis' bound decides.
     let placing = match system.placement.delay {
         PlacementDelay::Paper => Cow::Borrowed(system),
@@ -98,7 +105,7 @@ fn answer(system: &System, network: &Network, model: Model, watch: &mut dyn Watc
     let mut attempt = |effort: &Effort| {
         let found = placement::place(&placing, network, effort, watch);
         let placed = if found.placed.is_empty() { at_publishers(system, network) } else { found.placed.clone() };
-        let bounds = Bounds::new(system, network, &placed, model);
+        let bounds = Bounds::new(system, network, &placed, model, steps);
         Answer { found, placed, bounds }
     };
     let first = attempt(&effort);
@@ -109,7 +116,7 @@ fn answer(system: &System, network: &Network, model: Model, watch: &mut dyn Watc
     for _ in 0..ROUNDS {
         effort.excluded.append(&mut late);
         let again = attempt(&effort);
-        if again.found.placed.is_empty() {
+        if again.found.placed.is_empty() || steps.left() == 0 {
             break;
         }
         late = again.late(system);

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use crate::analysis::stages::{Place, Stages};
+use crate::analysis::steps::Steps;
 use crate::assignment::ranked;
 use crate::contract::System;
 use crate::network::Network;
@@ -32,7 +33,7 @@ pub fn planned(system: &System, plan: &Plan) -> (Stages, Vec<Option<usize>>) {
         keys.push(Some((publisher, subscriber)));
     }
     let mut stages = Stages::new(system, &Network::new(system), &places, &classes);
-    ranked(system, &mut stages);
+    ranked(system, &mut stages, &Steps::of(system));
     let pairs = stages.pairs.iter().enumerate();
     let pairs: HashMap<(usize, usize), usize> =
         pairs.map(|(i, pair)| ((stages.streams[pair.stream].publisher, pair.subscriber), i)).collect();

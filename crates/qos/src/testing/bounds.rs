@@ -3,6 +3,7 @@
 use super::systems::{Sketch, sketch};
 use crate::analysis::end_to_end::{Analysis, Bound, analyse};
 use crate::analysis::stages::{Pair, Stages, Step};
+use crate::analysis::steps::Steps;
 use crate::contract::{Scheduler, System};
 use crate::network::Network;
 use crate::simulate::{Pattern, Run, Seen, worst};
@@ -32,7 +33,7 @@ pub struct Compared {
 pub fn compare(seed: u64, tries: u64) -> Result<Compared, String> {
     let Sketch { system, classes, places } = sketch(seed);
     let stages = Stages::new(&system, &Network::new(&system), &places, &classes);
-    let analysis = analyse(&system, &stages);
+    let analysis = analyse(&system, &stages, &Steps::of(&system));
     let longest = system.topics.iter().map(|topic| topic.period + topic.jitter).max().unwrap_or(0);
     let run = Run { pattern: Pattern::Synchronous, seed, duration: 4 * longest, events: 30_000 };
     let seen = worst(&system, &stages, &run, tries);

@@ -7,9 +7,10 @@
 
 use super::{Unbounded, Work};
 use crate::analysis::arrivals::{Arrivals, BILLION};
+use crate::analysis::steps::Steps;
 
-/// Most steps of all iterations of one analysis, so that it ends at a load near 1 as well.
-const STEPS: u32 = 200_000;
+/// Most times that the threads above one are looked at, so that it ends at a load near 1 as well.
+const LOOKS: u32 = 200_000;
 
 /// How long a thread may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,15 +30,21 @@ pub struct Response {
 /// predecessor as well (Tindell & Clark 1994, §3).
 ///
 /// Threads of equal priority belong into `higher` (SCHED_FIFO serves them in order of arrival).
-pub fn response(own: &Work, origin: &Arrivals, higher: &[Work], blocking: u64) -> Result<Response, Unbounded> {
+pub fn response(
+    own: &Work,
+    origin: &Arrivals,
+    higher: &[Work],
+    blocking: u64,
+    steps: &Steps,
+) -> Result<Response, Unbounded> {
     let load: u128 = higher.iter().chain([own]).map(|work| work.arrivals.load(work.execution)).sum();
     if load > BILLION {
         return Err(Unbounded::Overload(load));
     }
-    let (mut steps, mut time, mut window) = (STEPS, 0, blocking);
+    let (mut looks, mut time, mut window) = (LOOKS, 0, blocking);
     for q in 0..u64::MAX {
         let alone = own.execution.checked_mul(q + 1).and_then(|w| w.checked_add(blocking)).ok_or(Unbounded::TooLong)?;
-        window = settle(window.max(alone), alone, higher, &mut steps)?;
+        window = settle(window.max(alone), alone, higher, &mut looks, steps)?;
         time = time.max(window.saturating_sub(origin.distance(q)));
         if window <= own.arrivals.distance(q + 1) {
             return Ok(Response { time, blocking });
@@ -47,10 +54,13 @@ pub fn response(own: &Work, origin: &Arrivals, higher: &[Work], blocking: u64) -
 }
 
 /// The least w ≥ `from` with w = `alone` + what `higher` asks for in w.
-fn settle(from: u64, alone: u64, higher: &[Work], steps: &mut u32) -> Result<u64, Unbounded> {
+fn settle(from: u64, alone: u64, higher: &[Work], looks: &mut u32, steps: &Steps) -> Result<u64, Unbounded> {
     let mut window = from;
     loop {
-        *steps = steps.checked_sub(1).ok_or(Unbounded::TooLong)?;
+        *looks = looks.checked_sub(1).ok_or(Unbounded::TooLong)?;
+        if !steps.take(1 + higher.len() as u64) {
+            return Err(Unbounded::TooLong);
+        }
         let next = demand(alone, higher, window).ok_or(Unbounded::TooLong)?;
         if next <= window {
             return Ok(window);
@@ -68,8 +78,10 @@ fn demand(alone: u64, higher: &[Work], window: u64) -> Option<u64> {
 
 /// Response times of threads in order of priority, the highest first, each with its blocking.
 pub fn responses(threads: &[(Work, u64)]) -> Vec<Result<Response, Unbounded>> {
+    let steps = Steps::new(u64::MAX);
     let works: Vec<Work> = threads.iter().map(|(work, _)| *work).collect();
-    let of = |(i, (work, blocking)): (usize, &(Work, u64))| response(work, &work.arrivals, &works[..i], *blocking);
+    let of =
+        |(i, (work, blocking)): (usize, &(Work, u64))| response(work, &work.arrivals, &works[..i], *blocking, &steps);
     threads.iter().enumerate().map(of).collect()
 }
 
@@ -110,7 +122,7 @@ mod tests {
         let over = responses(&[(work(10, 6), 0), (work(10, 5), 0)]);
         assert_eq!((over[0].map(|r| r.time), over[1]), (Ok(6), Err(Unbounded::Overload(1_100_000_000))));
         let huge = Work { arrivals: Arrivals { period: 1, jitter: u64::MAX }, execution: u64::MAX };
-        assert!(response(&huge, &huge.arrivals, &[huge], u64::MAX).is_err());
+        assert!(response(&huge, &huge.arrivals, &[huge], u64::MAX, &Steps::new(u64::MAX)).is_err());
         // Full load, periods with an astronomic common multiple: an answer, whatever it is, in bounded time.
         let full = [(work(999_999_937, 333_333_312), 0), (work(999_999_893, 666_666_580), 0)];
         let _ = responses(&full);

@@ -6,7 +6,8 @@ use crate::analysis::arrivals::BILLION;
 use crate::analysis::link::curve::{Bucket, RateLatency};
 use crate::analysis::link::lag;
 use crate::analysis::link::queue::{Load, Service, Source, Stay, stay};
-use crate::analysis::stages::{Outlet, Packets};
+use crate::analysis::stages::Outlet;
+use crate::analysis::steps::Steps;
 use crate::contract::Scheduler;
 
 /// A stream at a queue.
@@ -14,14 +15,25 @@ use crate::contract::Scheduler;
 pub struct Member {
     pub load: Load,
     pub class: Class,
-    pub packets: Packets,
-    /// The packets on the link that they come from.
-    pub before: Option<Packets>,
+    /// Work of the packet that ends a sample, ns.
+    pub last: u64,
+    /// Work of what the device takes at one go at most, ns.
+    pub unit: u64,
+    /// How fast the link before brings its packets (ns of work per second), and the largest of them; `None`: it begins here.
+    pub line: Option<Bucket>,
     pub forwarding: u64,
 }
 
+impl Member {
+    /// The same with so much jitter more.
+    pub fn late(&self, jitter: u64) -> Self {
+        Self { load: Load { arrivals: self.load.arrivals.delayed(jitter), ..self.load }, ..*self }
+    }
+}
+
 /// All that comes to a queue.
-pub struct Coming {
+pub struct Coming<'a> {
+    steps: &'a Steps,
     /// Streams whose times are known, apart by the link that brings them.
     pub groups: Vec<Vec<Member>>,
     /// Why something of a class comes at unknown times.
@@ -33,16 +45,23 @@ pub struct Coming {
 /// A class, and the one that is asked for.
 type Compare = fn(Class, Class) -> bool;
 
-impl Coming {
+impl<'a> Coming<'a> {
     /// Nothing but the background.
-    pub fn new(outlet: &Outlet) -> Self {
+    pub fn new(outlet: &Outlet, steps: &'a Steps) -> Self {
         let mut units = [0; 4];
         units[Class::Normal as usize] = outlet.background.map_or(0, |background| background.work);
-        Self { groups: Vec::new(), unknown: [None; 4], units }
+        Self { steps, groups: Vec::new(), unknown: [None; 4], units }
     }
 
-    /// How long packets of a class stay at most.
-    pub fn stay(&self, outlet: &Outlet, class: Class) -> Result<Stay, Because> {
+    /// How long packets of each class stay at most.
+    pub fn stays(&self, outlet: &Outlet) -> [Result<Stay, Because>; 4] {
+        match outlet.scheduler {
+            Scheduler::Fifo => [self.stay(outlet, Class::default()); 4],
+            _ => Class::ALL.map(|class| self.stay(outlet, class)),
+        }
+    }
+
+    fn stay(&self, outlet: &Outlet, class: Class) -> Result<Stay, Because> {
         let unit = self.units.iter().copied().max().unwrap_or(0);
         match outlet.scheduler {
             Scheduler::Fifo => self.served(outlet, class, |_, _| true, |_, _| false, Service::Strict { blocking: 0 }),
@@ -84,7 +103,7 @@ impl Coming {
         if let Some(because) = unknown {
             return Err(because);
         }
-        let ends = self.groups.iter().flatten().filter(|m| own(m.class, class)).map(|m| m.packets.last);
+        let ends = self.groups.iter().flatten().filter(|m| own(m.class, class)).map(|m| m.last);
         let Some(last) = ends.min() else { return Ok(Stay::default()) };
         let mut sources: Vec<Source> = self.groups.iter().map(|group| source(group, class, own, higher)).collect();
         if let Some(background) = outlet.background {
@@ -93,33 +112,37 @@ impl Coming {
             let (own, higher) = (own(Class::Normal, class), higher(Class::Normal, class));
             sources.push(Source { line: None, own: of(own), higher: of(higher) });
         }
-        stay(&sources, by, last).map_err(|why| why_not(why, Where::Link(outlet.direction)))
+        stay(&sources, by, last, self.steps).map_err(|why| why_not(why, Where::Link(outlet.direction)))
     }
 }
 
 fn source(group: &[Member], class: Class, own: Compare, higher: Compare) -> Source {
-    let of = |which: Compare| group.iter().filter(move |m| which(m.class, class)).map(|m| m.load);
+    let of = |which: Compare| alike(group.iter().filter(|m| which(m.class, class)).map(|m| m.load).collect());
     let counted: Vec<&Member> = group.iter().filter(|m| own(m.class, class) || higher(m.class, class)).collect();
-    Source { line: line(&counted), own: of(own).collect(), higher: of(higher).collect() }
+    Source { line: line(&counted), own: of(own), higher: of(higher) }
+}
+
+/// Streams that come alike count as one with the work of all: where many subscribers want the same, sums are short.
+fn alike(mut loads: Vec<Load>) -> Vec<Load> {
+    loads.sort_unstable_by_key(|load| (load.arrivals.period, load.arrivals.jitter));
+    loads.dedup_by(|next, first| {
+        let same = next.arrivals == first.arrivals;
+        first.work = if same { first.work.saturating_add(next.work) } else { first.work };
+        same
+    });
+    loads
 }
 
 /// A link brings its packets one after the other: of those that come within a stretch all but the first were sent within it, or
 /// within the time of forwarding before.
 fn line(members: &[&Member]) -> Option<Bucket> {
-    let mut line = Bucket { burst: 0, rate: 0 };
-    let mut forwarding = 0;
+    let (mut line, mut forwarding) = (Bucket { burst: 0, rate: 0 }, 0);
     for member in members {
-        let before = member.before?;
-        let pairs = [(member.packets.first(), before.first()), (member.packets.last, before.last)];
-        for (here, there) in pairs {
-            let rate = (u128::from(here) * BILLION).div_ceil(u128::from(there.max(1)));
-            line.rate = line.rate.max(u64::try_from(rate).ok()?);
-        }
-        line.burst = line.burst.max(member.packets.largest());
+        let own = member.line?;
+        line = Bucket { burst: line.burst.max(own.burst), rate: line.rate.max(own.rate) };
         forwarding = forwarding.max(member.forwarding);
     }
-    line.burst = Bucket { burst: line.burst, rate: line.rate }.within(forwarding);
-    Some(line)
+    Some(Bucket { burst: line.within(forwarding), ..line })
 }
 
 /// What a class of `htb` surely gets. Classes whose buckets are not empty are served before the others, in deficit round robin with
@@ -132,4 +155,23 @@ fn htb(outlet: &Outlet, class: Class, unit: u64) -> RateLatency {
     let short = u128::from(2 * lag.min(u64::MAX / 4)) + u128::from(unit) * 2;
     let latency = (short * BILLION).checked_div(u128::from(own)).unwrap_or(u128::from(u64::MAX));
     RateLatency { rate: own, latency: u64::try_from(latency).unwrap_or(u64::MAX).saturating_add(1) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analysis::arrivals::Arrivals;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn streams_that_come_alike_ask_for_as_much_as_one(loads in prop::collection::vec((1..4u64, 0..3u64, 1..9u64), 0..20), span in 0..40u64) {
+            let load = |(period, jitter, work)| Load { arrivals: Arrivals { period, jitter }, work };
+            let loads: Vec<Load> = loads.into_iter().map(load).collect();
+            let asked = |loads: &[Load]| loads.iter().map(|load| load.arrivals.within(span) * load.work).sum::<u64>();
+            let merged = alike(loads.clone());
+            prop_assert_eq!(asked(&merged), asked(&loads));
+            prop_assert!(merged.len() <= 9 && merged.windows(2).all(|two| two[0].arrivals != two[1].arrivals));
+        }
+    }
 }

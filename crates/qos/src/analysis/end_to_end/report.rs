@@ -1,7 +1,8 @@
 //! Each bound with what it is made of.
 
 use super::{Analysis, Iteration, StageBound};
-use crate::analysis::stages::{Pair, Step};
+use crate::analysis::link::queue::Stay;
+use crate::analysis::stages::{Outlet, Pair, Role, Step};
 use crate::contract::{Scheduler, System};
 use crate::network::Direction;
 
@@ -32,7 +33,7 @@ impl Where {
 pub enum Because {
     /// More is asked of a processor, a link or a class's share than it has: parts per billion of what it has.
     Overload(Where, u64),
-    /// The load is so near to all there is that waiting grows beyond what is followed.
+    /// The load is so near to all there is that waiting grows beyond what is followed, or to find out takes more steps than there are.
     TooLong(Where),
 }
 
@@ -45,7 +46,7 @@ impl Because {
                 format!("{} is asked for {percent:.2} % of what it has at this priority", at.name(system))
             }
             Because::TooLong(at) => {
-                format!("waiting at {} grows without end: its load is too near to 100 %", at.name(system))
+                format!("waiting at {} grows beyond what is followed: its load is too near to 100 %", at.name(system))
             }
         }
     }
@@ -109,37 +110,7 @@ fn bound(system: &System, iteration: &Iteration, pair: &Pair) -> Bound {
             let because = iteration.because[stage].unwrap_or(Because::TooLong(iteration.place(stage)));
             return Bound { ns: Err(because), terms: terms.list };
         };
-        let at = iteration.place(stage);
-        terms.add(at, "forwarding", super::forwarding(iteration.stages, stage), "declared");
-        terms.add(at, "rounding", latest.saturating_sub(terms.until), "coarse steps of the iteration's late rounds");
-        match iteration.stages.stages[stage].step {
-            Step::Compute { execution, role, .. } => {
-                terms.add(
-                    at,
-                    "waiting for more urgent threads",
-                    stay.time.saturating_sub(execution),
-                    "what they compute meanwhile (Audsley et al. 1993; P-24)",
-                );
-                terms.add(at, role.what(), execution.min(stay.time), "declared execution time");
-            }
-            Step::Cross { queue, packets, .. } => {
-                let outlet = iteration.outlet(queue);
-                let own = packets.work().min(stay.time.saturating_sub(stay.blocking));
-                let higher = stay.higher.min(stay.time.saturating_sub(stay.blocking).saturating_sub(own));
-                let same = stay.time.saturating_sub(stay.blocking).saturating_sub(own).saturating_sub(higher);
-                let (blocked, source) = blocking(outlet.scheduler);
-                terms.add(at, blocked, stay.blocking, source);
-                terms.add(at, "waiting for higher classes", higher, "what they send meanwhile (Davis et al. 2007)");
-                terms.add(
-                    at,
-                    "waiting in the class's queue",
-                    same,
-                    "what came before it (Le Boudec & Thiran 2001, theorem 1.4.2)",
-                );
-                terms.add(at, "transmission", own, "bytes on the wire / rate");
-                terms.add(at, "propagation", outlet.delay, "declared");
-            }
-        }
+        terms.stage(iteration, stage, latest, stay);
     }
     let node = Where::Node(system.subscribers[pair.subscriber].node);
     terms.add(node, "from the middleware to the application", topic.hand_out, "declared (hand_out, T_midapp)");
@@ -159,6 +130,37 @@ impl Terms {
             self.list.push(Term { at, what, ns, source });
         }
     }
+
+    /// A stage to which the last packet comes at the latest at `latest`.
+    fn stage(&mut self, iteration: &Iteration, stage: usize, latest: u64, stay: Stay) {
+        let at = iteration.place(stage);
+        self.add(at, "forwarding", super::forwarding(iteration.stages, stage), "declared");
+        self.add(at, "rounding", latest.saturating_sub(self.until), "coarse steps of the iteration's late rounds");
+        match iteration.stages.stages[stage].step {
+            Step::Compute { execution, role, .. } => self.thread(at, role, execution, stay),
+            Step::Cross { queue, packets, .. } => self.link(at, iteration.outlet(queue), packets.work(), stay),
+        }
+    }
+
+    fn thread(&mut self, at: Where, role: Role, execution: u64, stay: Stay) {
+        let waiting = stay.time.saturating_sub(execution);
+        let meanwhile = "what they compute meanwhile (Audsley et al. 1993; P-24)";
+        self.add(at, "waiting for more urgent threads", waiting, meanwhile);
+        self.add(at, role.what(), execution.min(stay.time), "declared execution time");
+    }
+
+    fn link(&mut self, at: Where, outlet: &Outlet, work: u64, stay: Stay) {
+        let unblocked = stay.time.saturating_sub(stay.blocking);
+        let own = work.min(unblocked);
+        let higher = stay.higher.min(unblocked - own);
+        let (blocked, source) = blocking(outlet.scheduler);
+        self.add(at, blocked, stay.blocking, source);
+        self.add(at, "waiting for higher classes", higher, "what they send meanwhile (Davis et al. 2007)");
+        let before = "what came before it (Le Boudec & Thiran 2001, theorem 1.4.2)";
+        self.add(at, "waiting in the class's queue", unblocked - own - higher, before);
+        self.add(at, "transmission", own, "bytes on the wire / rate");
+        self.add(at, "propagation", outlet.delay, "declared");
+    }
 }
 
 fn blocking(scheduler: Scheduler) -> (&'static str, &'static str) {
@@ -177,9 +179,8 @@ fn blocking(scheduler: Scheduler) -> (&'static str, &'static str) {
     }
 }
 
-impl crate::analysis::stages::Role {
+impl Role {
     fn what(self) -> &'static str {
-        use crate::analysis::stages::Role;
         match self {
             Role::Send => "sending",
             Role::Proxy => "scaling at the proxy",

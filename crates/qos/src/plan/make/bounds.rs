@@ -5,6 +5,7 @@ use super::ways;
 use crate::Class;
 use crate::analysis::end_to_end::{self, Bound, Where};
 use crate::analysis::stages::{Pair, Place, Role, Step};
+use crate::analysis::steps::Steps;
 use crate::assignment::{Assignment, assign, fifo_priority};
 use crate::contract::{Scheduler, System};
 use crate::network::Network;
@@ -12,9 +13,6 @@ use crate::placement::Placed;
 use crate::plan::{Model, Term};
 use crate::quantity::show_bit_rate;
 use std::collections::HashMap;
-
-/// Most analyses for one assignment of classes.
-const ANALYSES: u32 = 32;
 
 /// The analysis of a contract with its proxies in their places.
 pub(super) struct Bounds {
@@ -29,14 +27,14 @@ pub(super) struct Bounds {
 
 impl Bounds {
     /// Assigns classes and ranks, and analyses; `None` for models that need no analysis.
-    pub fn new(system: &System, network: &Network, placed: &[Placed], model: Model) -> Option<Self> {
+    pub fn new(system: &System, network: &Network, placed: &[Placed], model: Model, steps: &Steps) -> Option<Self> {
         let system = match model {
             Model::Bound | Model::Rta => system.clone(),
             Model::Nc => without_processors(system),
             _ => return None,
         };
         let places: Vec<Place> = placed.iter().flat_map(|placed| places(&system, placed)).collect();
-        let assignment = assign(&system, network, &places, false, ANALYSES);
+        let assignment = assign(&system, network, &places, false, steps);
         let stages = &assignment.stages;
         let key = |(index, pair): (usize, &Pair)| {
             let stream = &stages.streams[pair.stream];

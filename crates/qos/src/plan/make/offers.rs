@@ -3,16 +3,20 @@
 use super::compute;
 use super::edit::Edit;
 use crate::Class;
+use crate::analysis::steps::{Steps, channels};
 use crate::contract::{PlacementDelay, Proxies, System, Transport};
 use crate::network::Network;
-use crate::placement::{self, Candidate, Watch};
+use crate::placement::{self, Candidate, Effort, Watch};
 use crate::plan::{Channel, Model, Offer, Plan};
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
-/// Most plans that are tried, and for how long.
+/// Most plans that are tried.
 const TRIALS: u32 = 200;
-const TIME: Duration = Duration::from_secs(10);
+/// Steps of all these plans together: some seconds.
+const STEPS: u64 = 500_000_000;
+/// What it counts to look at one place for one channel's proxy.
+const PLACE: u64 = 100;
 /// Most subscribers that are asked to give way, the least important first.
 const GIVING: usize = 6;
 /// Most offers.
@@ -23,9 +27,8 @@ const SCALE: u32 = 64;
 /// Changes with which everything fits, the nearest to what was asked for first: classes and sharing cost nobody anything; then
 /// by how much of rate, size or deadline is given up, weighed by importance; leaving someone out comes last.
 pub(super) fn offers(system: &System, plan: &Plan, model: Model, watch: &mut dyn Watch) -> Vec<Offer> {
-    let until = watch.elapsed() + TIME;
     let parties = Parties::of(system, plan);
-    let mut search = Search { system, model, watch, trials: TRIALS, until, found: Vec::new() };
+    let mut search = Search { system, model, watch, trials: TRIALS, steps: Steps::new(STEPS), found: Vec::new() };
     search.classes(&parties);
     search.sharing();
     for index in parties.giving.iter().take(GIVING) {
@@ -103,23 +106,44 @@ fn by_paper(system: &System, network: &Network) -> Vec<f64> {
     delays
 }
 
+/// The clock of one trial.
+struct Since<'a> {
+    watch: &'a mut dyn Watch,
+    began: Duration,
+}
+
+impl Watch for Since<'_> {
+    fn elapsed(&mut self) -> Duration {
+        self.watch.elapsed().saturating_sub(self.began)
+    }
+}
+
 struct Search<'a> {
     system: &'a System,
     model: Model,
     watch: &'a mut dyn Watch,
     trials: u32,
-    until: Duration,
+    steps: Steps,
     /// With what they cost whom it concerns.
     found: Vec<(f64, Offer)>,
 }
 
 impl Search<'_> {
     fn fits(&mut self, edits: &[Edit]) -> bool {
-        if self.trials == 0 || self.watch.elapsed() > self.until {
+        let tried = Edit::all(edits, self.system);
+        if self.trials == 0 || !self.steps.take(PLACE * tried.nodes.len() as u64 * channels(&tried)) {
             return false;
         }
         self.trials -= 1;
-        compute(&Edit::all(edits, self.system), self.model, self.watch).feasible
+        // It has as many steps, and as much time, as it will have when it is planned for itself.
+        let steps = Steps::of(&tried);
+        let had = steps.left();
+        let began = self.watch.elapsed();
+        let effort = Effort { explain: false, ..Effort::default() };
+        let watch = &mut Since { watch: &mut *self.watch, began };
+        let feasible = compute(&tried, self.model, &steps, effort, watch).feasible;
+        self.steps.take(had - steps.left());
+        feasible
     }
 
     fn offer(&mut self, cost: f64, what: String, edits: &[Edit]) {

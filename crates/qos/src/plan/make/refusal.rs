@@ -1,6 +1,7 @@
 //! Why not all fits.
 
 use crate::contract::{PlacementDelay, System};
+use crate::network::Direction;
 use crate::placement::{Conflict, Limit, Outcome, Status};
 use crate::plan::{Channel, Model, Refusal};
 use crate::quantity::{show_bit_rate, show_time};
@@ -39,49 +40,68 @@ fn together(system: &System, served: &[&Conflict], limits: usize) -> String {
 }
 
 fn of_conflict(system: &System, conflict: &Conflict) -> Refusal {
-    let node = |index: usize| &system.nodes[index].name;
-    let per_second = |value: f64| format!("{value:.1} Hz");
-    let cpus = |value: f64| format!("{value:.2} processors");
-    let topic_of = |subscriber: usize| &system.topics[system.subscribers[subscriber].topic].name;
-    let (what, show, because): (String, fn(f64) -> String, String) = match conflict.limit {
-        Limit::Deadline { subscriber } => {
-            let name = &system.subscribers[subscriber].name;
-            let model = match system.placement.delay {
-                PlacementDelay::Paper => "by one period per transmitting node (P-21), ",
-                PlacementDelay::Bound => "",
-            };
-            let because = format!("{model}no place of the proxy of {:?} is nearer", topic_of(subscriber));
-            (format!("deadline of {name}"), |ns| show_time(ns / 1e3), because)
+    let (show, because): (fn(f64) -> String, String) = match conflict.limit {
+        Limit::Deadline { subscriber } => (|ns| show_time(ns / 1e3), too_far(system, subscriber)),
+        Limit::Link(direction) => (show_bit_rate, crossing(system, direction)),
+        Limit::ProxyCapacity { .. } => (per_second, "samples its proxies have to take".to_owned()),
+        Limit::Processors { .. } => (processors, "sending, receiving and scaling".to_owned()),
+        Limit::Served { publisher, .. } => {
+            (|_| "served".to_owned(), format!("what {} publishes has to reach it", system.nodes[publisher].name))
         }
-        Limit::Link(direction) => {
-            let (link, [from, to]) = (&system.links[direction.link], direction.ends(system));
-            let what = format!("link {} from {} to {}", link.name, node(from), node(to));
-            let background = match link.background {
-                0 => String::new(),
-                rate => format!(" besides {} of background", show_bit_rate(rate as f64)),
-            };
-            (what, show_bit_rate, format!("bits on the wire of all that has to cross it{background}"))
-        }
-        Limit::ProxyCapacity { node: index } => {
-            (format!("proxies of node {}", node(index)), per_second, "samples its proxies have to take".to_owned())
-        }
-        Limit::Processors { node: index } => {
-            (format!("processors of node {}", node(index)), cpus, "sending, receiving and scaling".to_owned())
-        }
-        Limit::Served { topic, publisher, subscriber } => {
-            let what =
-                format!("serving {} of topic {:?}", system.subscribers[subscriber].name, system.topics[topic].name);
-            (what, |_| "served".to_owned(), format!("what {} publishes has to reach it", node(publisher)))
-        }
-        Limit::Proxies => {
-            ("nodes that may not host a proxy".to_owned(), |count| format!("{count:.0}"), "proxy = false".to_owned())
-        }
-        Limit::Unreachable { publisher, subscriber } => {
-            let what = format!("way from {} to {}", node(publisher), system.subscribers[subscriber].name);
-            (what, |count| format!("{count:.0}"), "no links lead there".to_owned())
-        }
+        Limit::Proxies => (whole, "proxy = false".to_owned()),
+        Limit::Unreachable { .. } => (whole, "no links lead there".to_owned()),
     };
+    let what = what(system, conflict.limit);
     Refusal { what, needs: show(conflict.needs), has: show(conflict.has), because, offers: Vec::new() }
+}
+
+/// What cannot be kept.
+fn what(system: &System, limit: Limit) -> String {
+    let node = |index: usize| &system.nodes[index].name;
+    let name = |subscriber: usize| &system.subscribers[subscriber].name;
+    match limit {
+        Limit::Deadline { subscriber } => format!("deadline of {}", name(subscriber)),
+        Limit::Link(direction) => {
+            let [from, to] = direction.ends(system);
+            format!("link {} from {} to {}", system.links[direction.link].name, node(from), node(to))
+        }
+        Limit::ProxyCapacity { node: index } => format!("proxies of node {}", node(index)),
+        Limit::Processors { node: index } => format!("processors of node {}", node(index)),
+        Limit::Served { topic, subscriber, .. } => {
+            format!("serving {} of topic {:?}", name(subscriber), system.topics[topic].name)
+        }
+        Limit::Proxies => "nodes that may not host a proxy".to_owned(),
+        Limit::Unreachable { publisher, subscriber } => format!("way from {} to {}", node(publisher), name(subscriber)),
+    }
+}
+
+fn too_far(system: &System, subscriber: usize) -> String {
+    let model = match system.placement.delay {
+        PlacementDelay::Paper => "by one period per transmitting node (P-21), ",
+        PlacementDelay::Bound => "",
+    };
+    let topic = &system.topics[system.subscribers[subscriber].topic].name;
+    format!("{model}no place of the proxy of {topic:?} is nearer")
+}
+
+fn crossing(system: &System, direction: Direction) -> String {
+    let background = match system.links[direction.link].background {
+        0 => String::new(),
+        rate => format!(" besides {} of background", show_bit_rate(rate as f64)),
+    };
+    format!("bits on the wire of all that has to cross it{background}")
+}
+
+fn per_second(value: f64) -> String {
+    format!("{value:.1} Hz")
+}
+
+fn processors(value: f64) -> String {
+    format!("{value:.2} processors")
+}
+
+fn whole(value: f64) -> String {
+    format!("{value:.0}")
 }
 
 /// Channels that are later than they may be.

@@ -1,0 +1,49 @@
+//! Whether everything has a plan, and soon: systems with quantities at the edge of what may be stated, planned by all models.
+//!
+//! `cargo run --release -p thalweg-baseline --example extremes [SYSTEMS [SEED]]`; without arguments 10,000 systems from seed 0, some
+//! minutes. Prints how long the slowest took; exit code 1 if a plan broke a promise (what each is stands at `qos::testing::planner`).
+
+use std::panic::catch_unwind;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use qos::plan::Model;
+use qos::testing::planner;
+
+/// How many of the slowest are shown.
+const SHOWN: usize = 5;
+
+fn main() -> ExitCode {
+    let arguments: Vec<u64> = std::env::args().skip(1).filter_map(|argument| argument.parse().ok()).collect();
+    let systems = arguments.first().copied().unwrap_or(10_000);
+    let first = arguments.get(1).copied().unwrap_or(0);
+    let (next, times) = (AtomicU64::new(first), Mutex::new(Vec::new()));
+    let work = || {
+        while let Some(seed) = Some(next.fetch_add(1, Ordering::Relaxed)).filter(|seed| seed - first < systems) {
+            // A broken promise panics; the message says which.
+            let (took, held) = planned(seed);
+            times.lock().unwrap_or_else(PoisonError::into_inner).push((took, seed, held));
+        }
+    };
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|scope| (0..threads).for_each(|_| drop(scope.spawn(work))));
+    let mut times: Vec<(Duration, u64, bool)> = times.into_inner().unwrap_or_else(PoisonError::into_inner);
+    times.sort_unstable_by(|a, b| b.cmp(a));
+    let broken = times.iter().filter(|(_, _, held)| !held).count();
+    let all: Duration = times.iter().map(|(took, ..)| *took).sum();
+    println!("{systems} systems from seed {first}: {broken} broke a promise; {:.1} s of planning", all.as_secs_f64());
+    times.iter().take(SHOWN).for_each(|(took, seed, _)| println!("  seed {seed}: {:.2} s", took.as_secs_f64()));
+    if broken == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// How long a seed's system took, by the model that is its turn, and whether all promises held.
+fn planned(seed: u64) -> (Duration, bool) {
+    // The model goes by the number of bytes.
+    let mut bytes = seed.to_le_bytes().to_vec();
+    bytes.resize(8 + seed as usize % Model::ALL.len(), 0);
+    let began = Instant::now();
+    let held = catch_unwind(|| planner(&bytes)).is_ok();
+    (began.elapsed(), held)
+}
