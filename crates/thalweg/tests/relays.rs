@@ -264,6 +264,7 @@ fn a_relay_that_dies_is_done_without_and_returned_to() {
 fn a_relay_is_returned_to_while_nothing_is_published() {
     let open = || relay("relay-quiet", RelayLimits::default());
     let (mut gate, a, b) = (open(), node("relay-quiet", "a"), node("relay-quiet", "b"));
+    let mut events = b.events();
     let mut publisher = a.publisher::<Raw>("/numbers").queue(qos::Queue::KeepAll(4096)).open().unwrap();
     let (port, told) = subscriber(&b, "/in", "tcp", 1, at_relay());
     for round in 1..=3 {
@@ -277,6 +278,10 @@ fn a_relay_is_returned_to_while_nothing_is_published() {
         gate = open();
     }
     eventually("the relay serves again", || place(&port) == Some(at_relay()));
+    let told: Vec<String> = std::iter::from_fn(|| events.wait(Duration::ZERO)).map(|event| event.to_string()).collect();
+    let fell_back =
+        told.iter().filter(|text| text.ends_with("comes from the publisher as long as relay:gate is not there"));
+    assert_eq!(fell_back.count(), 3, "{told:?}");
 }
 
 fn kept_at_relay(node: &Node, samples: u32) -> Subscriber<Raw> {
