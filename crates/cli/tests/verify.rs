@@ -161,7 +161,7 @@ fn a_late_channel_is_named_with_its_stage_and_both_ends_are_told() {
     });
     assert!(verdict.is_some());
     let errors = late.interrupt().errors;
-    assert!(errors.contains("the promise of its plan is broken: 20"), "{errors}");
+    assert!(errors.contains("the promise of its plan is broken: 2"), "{errors}");
 }
 
 /// Once broken is broken, whatever came after it: with its worst case, stage, when and how often; and what is now is told apart.
