@@ -76,6 +76,9 @@ pub struct Channel {
     /// How and where it is scaled.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub proxied: Option<Proxied>,
+    /// The port of the node between, with which that takes the samples from the publisher.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub over: Option<String>,
 }
 
 /// All channels, and the nodes that did not answer.
@@ -166,8 +169,10 @@ fn join(reports: Vec<ChannelReport>) -> Vec<Channel> {
             repaired: 0,
             skipped: 0,
             proxied: None,
+            over: None,
         });
         channel.proxied = channel.proxied.take().or(report.proxied);
+        channel.over = channel.over.take().or(report.over);
         channel.waiting += report.waiting;
         channel.strange += report.strange;
         if report.end == "publisher" {
@@ -204,5 +209,8 @@ mod tests {
             assert_eq!((channel.received, channel.lost, channel.bytes, channel.waiting), (Some(8), Some(2), 64, 2));
         }
         assert_eq!(join(vec![report("publisher", 3, 0)])[0].received, None);
+        let over = |over: Option<&str>| ChannelReport { over: over.map(str::to_owned), ..report("publisher", 3, 0) };
+        let relayed = join(vec![over(Some("/gate/proxy7")), report("subscriber", 3, 0)]);
+        assert_eq!(relayed[0].over.as_deref(), Some("/gate/proxy7"));
     }
 }

@@ -303,6 +303,9 @@ pub struct ChannelReport {
     /// How and where the channel is scaled; `None`: it is not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proxied: Option<Proxied>,
+    /// Of a relay's end: the port with which the relay takes these samples from their publisher.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub over: Option<String>,
 }
 
 impl Channel {
@@ -350,6 +353,7 @@ impl Channel {
             acknowledgements: self.counters.acknowledgements.load(Relaxed) + repeated.acknowledgements,
             unscalable: self.counters.unscalable.load(Relaxed),
             proxied: self.proxied.clone(),
+            over: None,
         }
     }
 }
