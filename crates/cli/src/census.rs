@@ -131,7 +131,16 @@ pub fn channels(session: &Session, nodes: &[Document]) -> Channels {
 
 /// Asks all `nodes` the same; `None`: no answer in time, or a refusal.
 pub fn ask_all<'a>(session: &Session, nodes: &'a [Document], request: &Request) -> Vec<(&'a Document, Option<Reply>)> {
-    let ask = |node: &Document| session.node.ask(node.node, request, PATIENCE).ok();
+    ask_each(session, nodes, |_| request.clone())
+}
+
+/// Asks each of `nodes` what is for it; `None`: no answer in time, or a refusal.
+pub fn ask_each<'a>(
+    session: &Session,
+    nodes: &'a [Document],
+    request: impl Fn(NodeId) -> Request + Sync,
+) -> Vec<(&'a Document, Option<Reply>)> {
+    let ask = |node: &Document| session.node.ask(node.node, &request(node.node), PATIENCE).ok();
     let mut answers = Vec::with_capacity(nodes.len());
     for some in nodes.chunks(AT_ONCE) {
         std::thread::scope(|scope| {

@@ -9,8 +9,8 @@ use qos::verification::{Change, Live, Over, Route, Verification, Window, find};
 use std::collections::{BTreeSet, HashMap};
 use std::time::{Duration, Instant};
 use thalweg::admin::{Reply, Request};
-use thalweg::control::Document;
-use thalweg::stages::LateAfter;
+use thalweg::control::{Document, NodeId};
+use thalweg::stages::{Asked, LateAfter};
 
 /// The topic on which verdicts are told.
 pub const TOPIC: &str = "/thalweg/verification";
@@ -43,6 +43,9 @@ pub struct Gatherer<'a> {
     counters: Vec<Option<Counters>>,
     measured: BTreeSet<String>,
     interval: Duration,
+    /// The last question how late samples were, and which one each node answered last.
+    asked: Asked,
+    answered: HashMap<NodeId, u64>,
     looked: Duration,
     /// How long asking for the counters took.
     asking: Duration,
@@ -79,6 +82,8 @@ impl<'a> Gatherer<'a> {
             counters: vec![None; count],
             measured: BTreeSet::new(),
             interval,
+            asked: Asked { asker: linux::clock::monotonic_ns(), ..Asked::default() },
+            answered: HashMap::new(),
             began: Instant::now(),
         }
     }
@@ -169,10 +174,17 @@ impl<'a> Gatherer<'a> {
             }
             self.measured.insert(live.topic.clone());
         }
-        let request = Request::Lateness { channels: wanted.into_values().collect() };
+        let channels: Vec<LateAfter> = wanted.into_values().collect();
+        self.asked.look += 1;
+        self.answered.retain(|known, _| nodes.iter().any(|node| node.node == *known));
+        let request = |node| {
+            let asked = Asked { received: self.answered.get(&node).copied().unwrap_or(0), ..self.asked };
+            Request::Lateness { channels: channels.clone(), asked }
+        };
         let mut reports = Reports::default();
-        for (_, reply) in census::ask_all(session, nodes, &request) {
+        for (node, reply) in census::ask_each(session, nodes, request) {
             if let Some(Reply::Lateness(ends)) = reply {
+                self.answered.insert(node.node, self.asked.look);
                 reports.add(ends);
             }
         }

@@ -8,7 +8,7 @@ use crate::control::kept::Connection;
 use crate::control::{Direction, NodeId};
 use crate::event::Event;
 use crate::port::{AnyOutlet, Channel, PortRef};
-use crate::stages::LateAfter;
+use crate::stages::{Asked, LateAfter};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
@@ -69,7 +69,7 @@ impl Control {
                 self.stages(&topic)
             }
             Ok(admin::Request::Stages { topic }) => self.stages(&topic),
-            Ok(admin::Request::Lateness { channels }) => self.lateness(channels),
+            Ok(admin::Request::Lateness { channels, asked }) => self.lateness(channels, asked),
             Ok(admin::Request::Verdict { publisher, subscriber, verdict, because }) => {
                 self.state.events.push(Event::PromiseChanged { publisher, subscriber, verdict, because });
                 admin::Reply::Done
@@ -109,13 +109,13 @@ impl Control {
         admin::Reply::Stages(ends.filter(once).filter_map(report).collect())
     }
 
-    fn lateness(&self, wanted: Vec<LateAfter>) -> admin::Reply {
+    fn lateness(&self, wanted: Vec<LateAfter>, asked: Asked) -> admin::Reply {
         let mut reports = Vec::new();
         for LateAfter { topic, publisher, subscriber, after_ns } in wanted {
             let ends = self.ends(&topic, self.outlets()).into_iter();
             let same = |channel: &Channel| channel.publisher_name == publisher && channel.subscriber_name == subscriber;
             let meant = ends.filter(|(_, channel)| same(channel));
-            reports.extend(meant.map(|(end, channel)| channel.lateness_report(end, after_ns)));
+            reports.extend(meant.map(|(end, channel)| channel.lateness_report(end, after_ns, asked)));
         }
         admin::Reply::Lateness(reports)
     }

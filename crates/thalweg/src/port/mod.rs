@@ -38,7 +38,7 @@ use crate::channel::flow::Flow;
 use crate::channel::proxy::{Gate, Provenance, Proxied, Selection};
 use crate::control::{NodeId, PortId};
 use crate::driver::Told;
-use crate::stages::{LatenessReport, Measured, Stages, StagesReport};
+use crate::stages::{Asked, LatenessReport, Measured, Stages, StagesReport};
 use serde::Serialize;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Arc, OnceLock, Weak};
@@ -325,8 +325,8 @@ impl Channel {
     }
 
     /// How late its samples were since this was asked last.
-    pub(crate) fn lateness_report(&self, end: &str, after_ns: i64) -> LatenessReport {
-        self.stages.take_lateness(linux::clock::monotonic_ns(), after_ns).report(
+    pub(crate) fn lateness_report(&self, end: &str, after_ns: i64, asked: Asked) -> LatenessReport {
+        self.stages.take_lateness(linux::clock::monotonic_ns(), after_ns, asked).report(
             &self.publisher_name,
             &self.subscriber_name,
             end,
