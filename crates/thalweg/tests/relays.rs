@@ -2,11 +2,15 @@
 #![allow(clippy::unwrap_used)] // all of this is test
 
 use qos::{Place, Scale};
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 use thalweg::channel::proxy::Picture;
 use thalweg::channel::proxy::scaler::{Scaler, Scalers, Unscalable};
 use thalweg::codec::Raw;
+use thalweg::control::{LIFE, NodeId, PortId};
+use thalweg::handshake::{VERSION, WELL, Watching, pack};
 use thalweg::{Node, Publisher, Query, RelayLimits, Sample, SampleInfo, Settings, Subscriber};
 
 const LONG: Duration = Duration::from_secs(20);
@@ -282,6 +286,41 @@ fn a_relay_is_returned_to_while_nothing_is_published() {
     let fell_back =
         told.iter().filter(|text| text.ends_with("comes from the publisher as long as relay:gate is not there"));
     assert_eq!(fell_back.count(), 3, "{told:?}");
+}
+
+/// Who asks this very node of this realm gets a sign for each question; all others, and what is no question, see the stream end.
+#[test]
+fn signs_of_life_are_for_those_who_ask_rightly() {
+    let gate = relay("relay-signs", RelayLimits::default());
+    let realm = settings("relay-signs", "").realm;
+    let right = Watching { version: VERSION, realm, to_node: gate.id(), source: gate.id(), port: PortId(1) };
+    let say = |bytes: &[u8]| {
+        let mut stream = TcpStream::connect(gate.addresses()[0]).unwrap();
+        stream.set_read_timeout(Some(LONG)).unwrap();
+        stream.write_all(&[&[LIFE], bytes].concat()).unwrap();
+        stream
+    };
+    let sign = |stream: &mut TcpStream| {
+        let mut sign = [0];
+        stream.read_exact(&mut sign).is_ok().then_some(sign[0])
+    };
+    let mut asked = say(&pack(&right).unwrap());
+    assert_eq!(sign(&mut asked), Some(WELL));
+    for _ in 0..3 {
+        asked.write_all(b"?").unwrap();
+        assert_eq!(sign(&mut asked), Some(WELL));
+    }
+    let wrong = [
+        Watching { realm: "another".into(), ..right.clone() },
+        Watching { to_node: NodeId(1), ..right.clone() },
+        Watching { version: VERSION + 1, ..right },
+    ];
+    let wrong = wrong.iter().map(|watching| pack(watching).unwrap());
+    for bytes in wrong.chain([vec![255; 9], b"\x02\0\0\0[]".to_vec()]) {
+        assert_eq!(sign(&mut say(&bytes)), None, "{bytes:?}");
+    }
+    asked.write_all(b"?").unwrap();
+    assert_eq!(sign(&mut asked), Some(WELL), "the others harm nobody");
 }
 
 fn kept_at_relay(node: &Node, samples: u32) -> Subscriber<Raw> {
