@@ -65,6 +65,9 @@ impl Control {
             let text = format!("{} cannot reach {}: no carrier and address in common", asked.name, offered.name);
             return self.warn(text);
         }
+        if !self.may_keep(publisher, offered, subscriber) {
+            return;
+        }
         let mut wanted = Wanted::new(offered.clone(), asked.clone(), ways, by_name.is_some(), Instant::now());
         wanted.proxy = proxy;
         self.wanted.insert(pair, wanted);
