@@ -2,8 +2,9 @@
 //! program under test does can cause them (the host took the processor away, or the kernel kept interrupts off), so what
 //! they hit is reported apart.
 //!
-//! One thread per processor, FIFO 80, pinned, sleeps for a millisecond at a time and notes when it wakes too late. While
-//! a stall lasted is known from both sides: it began after the last time the thread ran.
+//! One thread per processor, FIFO 80, pinned, sleeps for a quarter of a millisecond at a time and notes when it wakes too late.
+//! While a stall lasted is known from both sides: it began after the last time the thread ran. (At a millisecond, one that
+//! was as long could begin and end between two looks.)
 
 use crate::results::Stalled;
 use linux::clock::monotonic_ns;
@@ -67,6 +68,19 @@ impl Stalls {
         let met = self.stalls.iter().filter(|stall| stall.from_ns <= to_ns && from_ns <= stall.to_ns);
         let late: Vec<u64> = met.map(|stall| stall.late_ns).collect();
         !late.is_empty() && late.iter().sum::<u64>() * 2 >= to_ns.saturating_sub(from_ns)
+    }
+
+    /// What of the time from `from_ns` to `to_ns` no stall can have taken, in nanoseconds.
+    pub fn without(&self, from_ns: u64, to_ns: u64) -> u64 {
+        let met = self.stalls.iter().filter(|stall| stall.from_ns < to_ns && from_ns < stall.to_ns);
+        let mut met: Vec<(u64, u64)> = met.map(|stall| (stall.from_ns.max(from_ns), stall.to_ns.min(to_ns))).collect();
+        met.sort_unstable();
+        let (mut left, mut seen) = (to_ns.saturating_sub(from_ns), from_ns);
+        for (from, to) in met {
+            left -= to.saturating_sub(from.max(seen)); // those of two processors at once count once
+            seen = seen.max(to);
+        }
+        left
     }
 
     /// Samples in µs that no stall hit, and what the others come to.
@@ -176,9 +190,9 @@ fn stall(cpu: u16, ran: u64, now: u64) -> Option<Stall> {
 /// Above everything that is measured here (30 to 50).
 const PRIORITY: u8 = 80;
 /// Sleep between two looks, in nanoseconds.
-const PERIOD: u64 = 1_000_000;
-/// How late is a stall, in nanoseconds: ten times what a wake-up costs on a loaded machine of this kind (p99 40 µs).
-const THRESHOLD: u64 = 400_000;
+const PERIOD: u64 = 250_000;
+/// How late is a stall, in nanoseconds: five times what a wake-up costs on a loaded machine of this kind (p99 40 µs).
+const THRESHOLD: u64 = 200_000;
 
 #[cfg(test)]
 mod tests {
@@ -204,6 +218,13 @@ mod tests {
             assert_eq!(stalls.hit(from, to), hit, "{from} to {to}");
         }
         assert_eq!(stalls.summary().count, 1);
+        for (from, to, left) in [(0, 100, 100), (0, 150, 100), (120, 180, 0), (150, 260, 60), (50, 250, 100)] {
+            assert_eq!(stalls.without(from, to), left, "{from} to {to}");
+        }
+        let both = [(100, 200), (150, 250), (160, 170), (300, 310)];
+        let both = both.map(|(from_ns, to_ns)| Stall { cpu: 0, from_ns, to_ns, late_ns: 1 });
+        let both = Stalls { stalls: both.to_vec(), ..Stalls::default() };
+        assert_eq!(both.without(0, 400), 240, "stalls of two processors overlap");
         let samples = [Timed { from_ns: 120, ns: 100 }, Timed { from_ns: 300, ns: 4000 }];
         assert_eq!(stalls.apart(&samples), (vec![4.0], Stalled { n: 1, max: 0.1 }));
     }

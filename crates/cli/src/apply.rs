@@ -1,8 +1,8 @@
 //! `thalweg apply` and `thalweg restore`: a host's queues, and the priorities and proxies of channels, from a file or a plan;
 //! proved, and undone.
 
-mod channels;
-mod host_file;
+pub mod channels;
+pub mod host_file;
 mod planned;
 mod proof;
 
@@ -12,7 +12,6 @@ use crate::output::{line, table, tell};
 use crate::plan::read_plan;
 use crate::session::{Common, Session};
 use channels::TakenBack;
-pub use channels::undo;
 use clap::Args;
 use host_file::{Channel, HostFile};
 use linux::queueing::{self, Outcome, QueueError, Reason, Restored, Scheduler, Wanted};

@@ -76,6 +76,9 @@ pub struct Channel {
     /// How and where it is scaled.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub proxied: Option<Proxied>,
+    /// The port of the node between, with which that takes the samples from the publisher.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub over: Option<String>,
 }
 
 /// All channels, and the nodes that did not answer.
@@ -128,7 +131,16 @@ pub fn channels(session: &Session, nodes: &[Document]) -> Channels {
 
 /// Asks all `nodes` the same; `None`: no answer in time, or a refusal.
 pub fn ask_all<'a>(session: &Session, nodes: &'a [Document], request: &Request) -> Vec<(&'a Document, Option<Reply>)> {
-    let ask = |node: &Document| session.node.ask(node.node, request, PATIENCE).ok();
+    ask_each(session, nodes, |_| request.clone())
+}
+
+/// Asks each of `nodes` what is for it; `None`: no answer in time, or a refusal.
+pub fn ask_each<'a>(
+    session: &Session,
+    nodes: &'a [Document],
+    request: impl Fn(NodeId) -> Request + Sync,
+) -> Vec<(&'a Document, Option<Reply>)> {
+    let ask = |node: &Document| session.node.ask(node.node, &request(node.node), PATIENCE).ok();
     let mut answers = Vec::with_capacity(nodes.len());
     for some in nodes.chunks(AT_ONCE) {
         std::thread::scope(|scope| {
@@ -166,8 +178,10 @@ fn join(reports: Vec<ChannelReport>) -> Vec<Channel> {
             repaired: 0,
             skipped: 0,
             proxied: None,
+            over: None,
         });
         channel.proxied = channel.proxied.take().or(report.proxied);
+        channel.over = channel.over.take().or(report.over);
         channel.waiting += report.waiting;
         channel.strange += report.strange;
         if report.end == "publisher" {
@@ -204,5 +218,8 @@ mod tests {
             assert_eq!((channel.received, channel.lost, channel.bytes, channel.waiting), (Some(8), Some(2), 64, 2));
         }
         assert_eq!(join(vec![report("publisher", 3, 0)])[0].received, None);
+        let over = |over: Option<&str>| ChannelReport { over: over.map(str::to_owned), ..report("publisher", 3, 0) };
+        let relayed = join(vec![over(Some("/gate/proxy7")), report("subscriber", 3, 0)]);
+        assert_eq!(relayed[0].over.as_deref(), Some("/gate/proxy7"));
     }
 }

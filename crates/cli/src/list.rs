@@ -96,6 +96,10 @@ pub fn run(arguments: &Arguments) -> Result {
     session.output.result(&lists, || lists.text())
 }
 
+fn count(number: u32, one: &str, more: &str) -> String {
+    format!("{number} {}", if number == 1 { one } else { more })
+}
+
 impl<'a> Node<'a> {
     fn of(document: &'a Document) -> Self {
         Self {
@@ -112,7 +116,8 @@ impl<'a> Node<'a> {
     fn relay_text(&self) -> String {
         let text = |load: &RelayLoad| {
             let RelayLoad { proxies, samples_per_s, keeps, .. } = load;
-            format!("{proxies} proxies, {samples_per_s} samples/s, keeps {keeps} publishers")
+            let (proxies, keeps) = (count(*proxies, "proxy", "proxies"), count(*keeps, "publisher", "publishers"));
+            format!("{proxies}, {samples_per_s} samples/s, keeps {keeps}")
         };
         self.relay.map_or("-".to_owned(), text)
     }

@@ -64,6 +64,33 @@ impl Live {
     }
 }
 
+/// A line on standard error that is repainted in place, beside results on standard output; nothing where that is no terminal.
+#[derive(Debug, Default)]
+pub struct Status {
+    shown: bool,
+}
+
+impl Status {
+    /// Shows `text` instead of what was shown before. Nobody listening there is no error.
+    pub fn show(&mut self, text: &str) {
+        let mut errors = io::stderr().lock();
+        if errors.is_terminal() {
+            // Without automatic wrapping: a line that is too long for the terminal is cut.
+            let _ = write!(errors, "\x1b[?7l\r{text}\x1b[K\x1b[?7h");
+            let _ = errors.flush();
+            self.shown = true;
+        }
+    }
+
+    /// Takes it away, before something else is written.
+    pub fn clear(&mut self) {
+        if std::mem::take(&mut self.shown) {
+            let mut errors = io::stderr().lock();
+            let _ = write!(errors, "\r\x1b[K").and_then(|()| errors.flush());
+        }
+    }
+}
+
 /// Columns of a table: `<` left, `>` right.
 pub fn table(headers: &[(&str, char)], rows: &[Vec<String>]) -> String {
     let width = |column: usize| {

@@ -21,6 +21,7 @@ use qos::contract::{Contract, check};
 use qos::placement::Watch;
 use qos::plan::{Change, Model, Plan, differences, make};
 use serde_json::json;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -117,9 +118,27 @@ pub fn read_plan(file: &Path) -> Result<Plan> {
     Plan::from_text(&text_of(file)?).map_err(|e| Failure::Usage(format!("{}:{e}", file.display())))
 }
 
+/// The largest file that is read: twice what a contract takes with as many tables as it may have.
+const LARGEST: u64 = 64 << 20;
+
 /// The text of a file that a user names.
 pub fn text_of(file: &Path) -> Result<String> {
-    std::fs::read_to_string(file).map_err(|e| Failure::Usage(format!("{}: cannot be read: {e}", file.display())))
+    let name = file.display();
+    let read = || {
+        let mut bytes = Vec::new();
+        std::fs::File::open(file)?.take(LARGEST + 1).read_to_end(&mut bytes)?;
+        Ok(bytes)
+    };
+    let bytes = read().map_err(|e: std::io::Error| Failure::Usage(format!("{name}: cannot be read: {e}")))?;
+    if bytes.len() as u64 > LARGEST {
+        return Err(Failure::Usage(format!("{name}: too large: allowed are {} MiB", LARGEST >> 20)));
+    }
+    String::from_utf8(bytes).map_err(|e| {
+        let (good, bad) = e.as_bytes().split_at(e.utf8_error().valid_up_to());
+        let line = good.iter().filter(|byte| **byte == b'\n').count() + 1;
+        let byte = bad.first().copied().unwrap_or_default();
+        Failure::Usage(format!("{name}:{line}: a byte 0x{byte:02x} is no text: allowed is UTF-8"))
+    })
 }
 
 fn planned(contract: &Contract, model: Model) -> Plan {
@@ -177,7 +196,12 @@ fn what_if(arguments: &Arguments, old: &Plan, new: &Plan) -> Result {
         let document = json!({ "changes": changes, "old": old, "new": new });
         Output { json: true }.document(&document)?;
     } else {
-        line(&changes_text(&changes))?;
+        line(&format!(
+            "now:     {}\nchanged: {}\n\n{}",
+            show::verdict(old),
+            show::verdict(new),
+            changes_text(&changes)
+        ))?;
         if !new.refusals.is_empty() {
             line(&format!("\n{}", show::refusals(new)))?;
         }

@@ -31,6 +31,9 @@ pub struct Arguments {
     /// Ask only this port: a publisher, or a port that keeps samples for others
     #[arg(long, value_name = "/NAME")]
     at: Option<String>,
+    /// How fast samples may come: 200Mbit/s. Without a limit as fast as it goes, which takes processor time from others
+    #[arg(long, value_name = "RATE", value_parser = quantity::limit)]
+    limit: Option<thalweg::Limit>,
     /// The longest that nothing may come
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = quantity::duration)]
     timeout: Duration,
@@ -86,7 +89,8 @@ pub fn run(arguments: &Arguments) -> Result {
     let largest = largest(&session, &arguments.topic);
     let port = session.node.subscriber::<Untyped>(&arguments.topic).max_message(largest).pull_only().open()?;
     session.node.wait_until(arguments.timeout, || session.stop.asked() || port.can_pull());
-    let from = PullFrom { publisher: arguments.publisher.clone(), holder: arguments.at.clone() };
+    let from =
+        PullFrom { publisher: arguments.publisher.clone(), holder: arguments.at.clone(), limit: arguments.limit };
     let pulled = port.pull_from(&from, arguments.which.query(), arguments.timeout)?;
     let mut told = print(arguments, &session, pulled)?;
     told.problems.iter().for_each(|text| tell(text));

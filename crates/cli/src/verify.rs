@@ -3,6 +3,7 @@
 //! | module | what it holds |
 //! |---|---|
 //! | [`gather`] | what the nodes say, look by look |
+//! | [`delays`] | what the ends of a route say of its stages |
 //! | [`clocks`] | stamps of other hosts |
 //! | [`show`] | the table and the document |
 //! | [`agent`] | who plans anew when measured values leave the contract |
@@ -10,12 +11,13 @@
 
 mod agent;
 mod clocks;
+mod delays;
 mod gather;
 mod show;
 mod tell;
 
 use crate::failure::{Failure, Result};
-use crate::output::Live;
+use crate::output::{Live, Status, tell};
 use crate::plan::read_plan;
 use crate::quantity;
 use crate::session::{Common, Session};
@@ -23,6 +25,7 @@ use agent::Agent;
 use clap::Args;
 use gather::Gatherer;
 use qos::Class;
+use qos::verification::Change;
 use show::Document;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -30,9 +33,10 @@ use tell::Teller;
 
 /// Compare the channels that run with what their plan promised: kept, at risk (90 % of the bound and more) or broken, and in which stage the time went
 ///
-/// The plan's channels are found by topic, subscriber's port and publisher's node. Each verdict that changes is an event at both
-/// ends, and a sample of the topic /thalweg/verification.
-/// Exit code 1 when a promise is broken, or nothing could be compared.
+/// The plan's channels are found by topic, subscriber's port and publisher's node, with the relay between if there is one. Each verdict
+/// that changes is a line on standard error, an event at both ends, and a sample of the topic /thalweg/verification; on a terminal a
+/// line shows how things are now. The table says how they were all the time: a promise that was broken once is broken.
+/// Exit code 1 when one is, or nothing could be compared.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Example: thalweg verify plan.toml --for 60s\n         thalweg verify plan.toml --watch\n         thalweg sub /thalweg/verification\n         thalweg verify plan.toml --watch --agent system.toml --apply --classes low,normal,high"
@@ -82,7 +86,7 @@ pub fn run(arguments: &Arguments) -> Result {
     measured.and_then(|()| finish(arguments, &gatherer))
 }
 
-/// Looks again and again, and tells of what changed.
+/// Looks again and again, a last time when it is interrupted, and tells of what changed.
 fn measure(
     arguments: &Arguments,
     session: &mut Session,
@@ -90,27 +94,55 @@ fn measure(
     agent: &mut Option<Agent>,
 ) -> Result {
     let mut teller = Teller::open(session)?;
+    let mut screen = Screen { watch: arguments.watch, live: Live::default(), status: Status::default() };
     let duration = arguments.duration.or((!arguments.watch).then_some(DEFAULT));
     gatherer.look(session);
-    let (started, mut live) = (Instant::now(), Live::default());
+    let (started, mut goes_on) = (Instant::now(), true);
     let left =
         || duration.map_or(arguments.interval, |whole| whole.saturating_sub(started.elapsed()).min(arguments.interval));
-    while !left().is_zero() && session.stop.sleep_until(Instant::now() + left()) {
+    while goes_on && !left().is_zero() {
+        goes_on = session.stop.sleep_until(Instant::now() + left());
         let changes = gatherer.look(session);
         teller.tell(session, gatherer, &changes);
+        screen.tell(gatherer, &changes);
         if let Some(agent) = agent {
             agent.look(session, gatherer, &mut teller)?;
         }
-        if arguments.watch {
-            let document = Document::of(gatherer);
-            match session.output.json {
-                true => session.output.document(&document)?,
-                false => live.show(&document.text())?,
-            }
+        screen.show(session, gatherer)?;
+    }
+    screen.status.clear();
+    Ok(())
+}
+
+/// What is shown while it measures.
+struct Screen {
+    watch: bool,
+    live: Live,
+    status: Status,
+}
+
+impl Screen {
+    /// Tells of verdicts that changed; with --watch the table shows them.
+    fn tell(&mut self, gatherer: &Gatherer<'_>, changes: &[(usize, Change)]) {
+        self.status.clear();
+        let changes = changes.iter().filter(|_| !self.watch);
+        changes.filter_map(|(index, change)| tell::line(gatherer, *index, change)).for_each(|line| tell(&line));
+    }
+
+    /// How things are: the table, or a line.
+    fn show(&mut self, session: &mut Session, gatherer: &Gatherer<'_>) -> Result {
+        let document = Document::of(gatherer);
+        match (self.watch, session.output.json) {
+            (true, true) => session.output.document(&document)?,
+            (true, false) => self.live.show(&document.text())?,
+            (false, _) => {}
         }
         session.tell_events();
+        if !self.watch {
+            self.status.show(&document.line());
+        }
+        Ok(())
     }
-    Ok(())
 }
 
 /// The last words, where they were not said yet, and the answer.

@@ -71,7 +71,16 @@ fn decisions(arguments: &str) -> (Vec<Value>, Value) {
     assert_eq!(decisions.len(), 1, "{:?} {}", done.lines, done.errors);
     let size = json!({"table": "topic", "name": "video", "key": "size", "value": "\"10000 B\""});
     assert_eq!(decisions[0]["contract"], json!([size]));
+    assert!(done.errors.contains("it may give the classes low, normal"), "{}", done.errors);
     let class = house.run("get /imu/out /pilot/imu --json").json();
+    // What it set is taken back as what `apply` sets is.
+    let restored = house.run("restore");
+    let sets = decisions[0]["applied"] == true;
+    assert_eq!((restored.code(), restored.lines.len()), (0, if sets { 2 } else { 1 }), "{:?}", restored.lines);
+    let expected = if sets { "/imu/out with /pilot/imu: as before" } else { "nothing was applied" };
+    assert!(restored.lines.iter().any(|line| line == expected), "{:?}", restored.lines);
+    let after = house.run("get /imu/out /pilot/imu --json").json();
+    assert!(!after.to_string().contains("\"class\":\"high\""), "{after}");
     (decisions, class)
 }
 

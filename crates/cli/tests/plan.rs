@@ -94,13 +94,162 @@ fn an_overloaded_robot_is_refused_with_offers() {
     assert!(!file.exists() && done.errors.contains("not written"), "{}", done.errors);
     let text = house.run(&format!("plan {}", example("robot-overloaded.toml"))).lines.join("\n");
     assert!(text.contains("does NOT fit") && text.contains("any one of these makes it fit\n  1. "), "{text}");
-    let taken = changed(
-        &house,
-        "robot-overloaded.toml",
-        "\"48 KiB\"\ndeadline = \"150 ms\"",
-        &format!("{}\ndeadline = \"150 ms\"", change["value"].as_str().unwrap()),
+    let in_file =
+        format!("\n       [[subscriber]] \"/operator/view\": scaled_size = {}", change["value"].as_str().unwrap());
+    assert!(text.contains(&in_file), "{in_file} {text}");
+}
+
+/// The first offer of a refused plan, made in the file as it stands there, and planned again.
+#[test]
+fn the_first_offer_taken_literally_makes_it_fit() {
+    let house = House::new();
+    let late = |deadline: &str| changed(&house, "robot.toml", "deadline = \"2 s\"", deadline);
+    let slow = |rate: &str| changed(&house, "robot.toml", "rate = \"6 Mbit/s\"", rate);
+    let busy = |cpu: &str| changed(&house, "robot.toml", "cpu_receive = \"300 us\"", cpu);
+    let from: [&dyn Fn() -> String; 5] = [
+        &|| example("robot-overloaded.toml"),
+        &|| late("deadline = \"300 ms\""),
+        &|| slow("rate = \"1.4 Mbit/s\""),
+        &|| slow("rate = \"300 kbit/s\""),
+        &|| busy("cpu_receive = \"90 ms\""),
+    ];
+    for contract in from {
+        let file = contract();
+        let refused = house.run(&format!("plan {file} --json"));
+        let plan: Value = serde_json::from_str(&refused.lines[0]).unwrap();
+        assert_eq!((refused.code(), &plan["feasible"]), (1, &Value::Bool(false)), "{file}");
+        let offer = plan["refusals"][0]["offers"][0].clone();
+        let changes: Vec<qos::plan::FileChange> = serde_json::from_value(offer["changes"].clone()).unwrap();
+        assert!(!changes.is_empty(), "{plan}");
+        let text = qos::plan::rewrite(&std::fs::read_to_string(&file).unwrap(), &changes).unwrap();
+        let taken = house.path("taken.toml");
+        std::fs::write(&taken, text).unwrap();
+        let done = house.run(&format!("plan {}", taken.display()));
+        assert_eq!(done.code(), 0, "{offer}: {:?}", done.lines);
+    }
+}
+
+/// A time as `--explain` shows it, in nanoseconds.
+fn shown_ns(line: &str) -> Option<i64> {
+    let (number, rest) = line.trim_start().split_once(' ')?;
+    let us: f64 = number.parse().ok().filter(|_| rest.starts_with("us "))?;
+    Some((us * 1e3).round() as i64)
+}
+
+/// What stands behind a transmission: bytes and bits per second.
+fn bytes_at(line: &str) -> Option<(f64, f64)> {
+    let (before, rate) = line.split_once(" B at ")?;
+    let mut words = rate.split_whitespace();
+    let (number, unit) = (words.next()?.parse::<f64>().ok()?, words.next()?);
+    let factor = [("kbit/s", 1e3), ("Mbit/s", 1e6), ("Gbit/s", 1e9)].iter().find(|(name, _)| *name == unit)?.1;
+    Some((before.rsplit(' ').next()?.parse().ok()?, number * factor))
+}
+
+/// What `--explain` shows can be recomputed by hand: the steps add up to the bound, exactly, and what is bytes at a rate is that. Every
+/// step is explained.
+#[test]
+fn an_explanation_adds_up() {
+    let house = House::new();
+    let late = changed(&house, "robot.toml", "deadline = \"2 s\"", "deadline = \"300 ms\"");
+    for (file, least) in
+        [(example("robot.toml"), 10), (example("robot-overloaded.toml"), 5), (late, 10), (example("velox-lan.toml"), 1)]
+    {
+        let lines = house.run(&format!("plan {file} --explain")).lines;
+        let steps = lines.iter().skip_while(|line| *line != "steps").skip(1).take_while(|line| !line.is_empty());
+        let steps: Vec<&str> = steps.map(|line| line.trim_start().split("  ").next().unwrap()).collect();
+        let (mut sum, mut channels) = (0, 0);
+        for line in &lines {
+            let shown = shown_ns(line);
+            if line.contains("= bound") {
+                let whole = std::mem::take(&mut sum);
+                assert!(shown.is_none_or(|ns| ns == whole), "{file}: {whole} ns: {line}");
+                channels += usize::from(shown.is_some());
+                continue;
+            }
+            let Some(ns) = shown else { continue };
+            sum += ns;
+            assert!(steps.iter().any(|step| line.contains(step)), "{file}: {line}: not among {steps:?}");
+            if let Some((bytes, rate)) = bytes_at(line) {
+                let (by_hand, of_a_byte) = (bytes * 8e9 / rate, 8e9 / rate);
+                assert!((by_hand - ns as f64).abs() <= of_a_byte + 1.0, "{line}: {by_hand}");
+            }
+        }
+        assert!(channels >= least && steps.len() >= 5, "{file}: {channels} channels, {steps:?}");
+    }
+}
+
+#[test]
+fn what_would_change_and_what_differs_reads_well() {
+    let house = House::new();
+    let robot = example("robot.toml");
+    let more = changed(&house, "robot.toml", "scale = 3", "scale = 1");
+    let done = house.run(&format!("plan {robot} --whatif {more}"));
+    assert_eq!(done.code(), 0, "{:?} {}", done.lines, done.errors);
+    assert!(
+        done.lines[0].starts_with("now:     robot fits") && done.lines[1].starts_with("changed: robot fits"),
+        "{:?}",
+        done.lines
     );
-    assert_eq!(house.run(&format!("plan {taken}")).code(), 0, "the first offer makes it fit");
+    let row = |lines: &[String], starts: &str| {
+        let row = lines.iter().find(|line| line.starts_with(starts)).unwrap_or_else(|| panic!("{starts}: {lines:?}"));
+        row.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).map(str::to_owned).collect::<Vec<_>>()
+    };
+    let bound = row(&done.lines, "channel camera-left vision → /operator/view ");
+    assert!(bound.len() == 4 && bound[2] != bound[3], "what, value, old, new: {bound:?}");
+    assert_eq!(row(&done.lines, "link air radio → operator")[1..3], ["load", "2.172 Mbit/s"]);
+    assert!(!done.lines.iter().any(|line| line.contains("/motors/stop")), "what stays is not shown: {:?}", done.lines);
+    // A contract that does not fit: what it needs, and what would do.
+    let overloaded = example("robot-overloaded.toml");
+    let done = house.run(&format!("plan {robot} --whatif {overloaded}"));
+    let text = done.lines.join("\n");
+    assert_eq!(done.code(), 1, "{text}");
+    assert!(
+        text.contains("changed: robot-overloaded does NOT fit") && text.contains("any one of these makes it fit"),
+        "{text}"
+    );
+    // One more channel, and one that is gone, in plan files.
+    let without = changed(
+        &house,
+        "robot.toml",
+        "[[subscriber]]\ntopic = \"map\"\nnode = \"operator\"",
+        "[[subscriber]]\ntopic = \"map\"\nnode = \"vision\"",
+    );
+    let (old, new) = (house.path("old.toml"), house.path("new.toml"));
+    for (contract, plan) in [(&robot, &old), (&without, &new)] {
+        assert_eq!(house.run(&format!("plan {contract} -o {}", plan.display())).code(), 0);
+    }
+    let done = house.run(&format!("plan --diff {} {}", old.display(), new.display()));
+    let load = row(&done.lines, "link air radio → operator");
+    assert_eq!((done.code(), load[1].as_str()), (0, "load"), "{:?}", done.lines);
+    let json = house.run(&format!("plan --diff {} {} --json", new.display(), old.display())).json();
+    let back = json["changes"].as_array().unwrap().iter().find(|change| change["what"] == "link air radio → operator");
+    assert_eq!(back.map(|change| change["new"].clone()), Some(load[2].clone().into()), "{json}");
+}
+
+/// Every model of the documents plans, and a name that is none is answered with all of them.
+#[test]
+fn every_model_is_documented_and_a_wrong_name_lists_them() {
+    let house = House::new();
+    let documents = std::fs::read_to_string(example("../docs/planning.md")).unwrap();
+    let wrong = house.run(&format!("plan {} --model best", example("robot.toml")));
+    assert_eq!(wrong.code(), 2);
+    for model in ["paper-hop", "velox-table2", "velox-eq4-literal", "mm1", "mm1k", "nc", "rta", "bound"] {
+        assert!(documents.contains(&format!("`{model}`")), "docs/planning.md does not have {model}");
+        assert!(wrong.errors.contains(model), "{model}: {}", wrong.errors);
+        let plan = house.run(&format!("plan {} --model {model} --json", example("papers/velox-mm1.toml")));
+        let plan: Value = serde_json::from_str(&plan.lines[0]).unwrap();
+        assert_eq!(plan["model"], model);
+        let channel = &plan["channels"][0];
+        let is_mean = model.starts_with("velox") || model.starts_with("mm1");
+        assert_eq!(
+            (channel["mean_us"].is_number(), channel["bound_us"].is_number()),
+            (is_mean, !is_mean),
+            "{model}: {plan}"
+        );
+        let explained =
+            house.run(&format!("plan {} --model {model} --explain", example("papers/velox-mm1.toml"))).lines.join("\n");
+        assert_eq!(explained.contains("two-state chain"), is_mean, "{model}: {explained}");
+    }
 }
 
 #[test]

@@ -161,7 +161,44 @@ fn a_late_channel_is_named_with_its_stage_and_both_ends_are_told() {
     });
     assert!(verdict.is_some());
     let errors = late.interrupt().errors;
-    assert!(errors.contains("the promise of its plan is broken: 20"), "{errors}");
+    assert!(errors.contains("the promise of its plan is broken: 2"), "{errors}");
+}
+
+/// Once broken is broken, whatever came after it: with its worst case, stage, when and how often; and what is now is told apart.
+#[test]
+fn what_was_broken_once_is_broken_at_the_end() {
+    let (house, plan) = planned();
+    let joints = || pair(&house, "joints", "udp", "");
+    let mut found = Value::Null;
+    for _ in 0..TRIES {
+        let well = joints();
+        let verify = house.start(&format!("verify {plan} --watch --interval 250ms --json"));
+        let until = |fits: &dyn Fn(&Value) -> bool| {
+            std::iter::from_fn(|| Some(verify.json_line())).find(|look| fits(&look["channels"][0])).unwrap()
+        };
+        let is = |key: &'static str, verdict: &'static str| move |channel: &Value| channel[key] == verdict;
+        until(&is("now", "kept"));
+        // Stopped until that is noticed, for much longer than the bound: what was published meanwhile comes late.
+        well[0].signal(rustix::process::Signal::STOP);
+        until(&is("now", "at risk"));
+        well[0].signal(rustix::process::Signal::CONT);
+        until(&is("now", "broken"));
+        until(&is("now", "kept"));
+        let done = verify.interrupt();
+        found = document(&done);
+        let channel = &found["channels"][0];
+        assert_eq!((done.code(), &found["pass"], &channel["verdict"]), (1, &json!(false), &json!("broken")), "{found}");
+        assert!(channel["worst_us"].as_f64().unwrap() > 300_000.0 && channel["late"].as_u64().unwrap() > 0, "{found}");
+        assert!(!channel["stage"].is_null() && channel["lateness_us"].as_f64().unwrap() > 0.0, "{found}");
+        let (looks, broken) = (channel["looks"].as_u64().unwrap(), &channel["broken"]);
+        let because = channel["because"].as_str().unwrap();
+        assert!(because.contains(&format!(" of {looks} looks, ")), "{found}");
+        assert!(broken["first_s"].as_f64().unwrap() <= channel["worst_at_s"].as_f64().unwrap(), "{found}");
+        if channel["now"] == "kept" && broken["looks"].as_u64().unwrap() < looks {
+            return;
+        }
+    }
+    panic!("{found}");
 }
 
 /// A time namespace is what another host is: a monotonic clock that began at another time.
@@ -198,6 +235,7 @@ fn a_watch_shows_each_look_and_what_is_no_plan_is_refused() {
     let done = house.run(&format!("verify {plan} --watch --for 1 --interval 250ms --json"));
     assert!(done.lines.len() >= 3, "{:?}", done.lines);
     let text = house.run(&format!("verify {plan} --for 0.3"));
+    assert!(text.lines[2].contains("verdict") && text.lines[2].contains("now"), "{:?}", text.lines);
     assert!(
         text.lines[0].starts_with("small (contract ") && text.lines[0].contains("1 not running"),
         "{:?}",

@@ -26,7 +26,7 @@ pub use model::Model;
 #[cfg(feature = "placement")]
 pub use rewrite::rewrite;
 
-use crate::Class;
+use crate::{Class, Place};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -91,6 +91,15 @@ pub struct Channel {
     pub sched_publisher: Option<String>,
     /// The node of its proxy, if it has one.
     pub proxy: Option<String>,
+    /// The directions of links that it crosses, in order, such as `air to operator`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub route: Vec<String>,
+    /// So many of them lie before its proxy.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub hops_to_proxy: usize,
+    /// The latest that its proxy sends a sample on, µs, where that is between both ends and the model has a bound.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub proxied_us: Option<f64>,
     /// Of every so many samples the subscriber gets one; 0: the plan is from before this was in it.
     #[serde(default)]
     pub scale: u32,
@@ -121,6 +130,23 @@ pub struct Channel {
     /// The parts of the time in which the publisher's node waits and processes (Velox, eq. 2).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub occupancy: Option<[f64; 2]>,
+}
+
+impl Channel {
+    /// Where its proxy is, as programs say it: at either end, or at the relay of the node's name.
+    pub fn place(&self) -> Option<Place> {
+        Some(match self.proxy.as_ref()? {
+            node if *node == self.publisher => Place::Publisher,
+            node if *node == self.node => Place::Subscriber,
+            node => Place::Relay(node.clone()),
+        })
+    }
+
+    /// Its route as far as the proxy, and from there.
+    pub fn legs(&self) -> [&[String]; 2] {
+        let (before, after) = self.route.split_at(self.hops_to_proxy.min(self.route.len()));
+        [before, after]
+    }
 }
 
 /// A part of a delay.
@@ -245,6 +271,10 @@ pub struct FileChange {
     pub key: String,
     /// Its new value, as the file has it.
     pub value: String,
+}
+
+fn is_zero(number: &usize) -> bool {
+    *number == 0
 }
 
 /// How the places were found.

@@ -62,6 +62,12 @@ pub fn show_bit_rate(bits_per_s: f64) -> String {
     show(bits_per_s, &[("bit/s", 1.0), ("kbit/s", 1e3), ("Mbit/s", 1e6), ("Gbit/s", 1e9)])
 }
 
+/// A share (0…1): "45 %", to a ten-thousandth of one.
+pub(crate) fn show_share(share: f64) -> String {
+    let number = format!("{:.4}", share * 100.0);
+    format!("{} %", number.trim_end_matches('0').trim_end_matches('.'))
+}
+
 /// In the largest unit of which there is one, to a thousandth: what is shown can be read again.
 fn show(value: f64, units: &[(&str, f64)]) -> String {
     let fits = units.iter().rev().find(|(_, factor)| value >= *factor);

@@ -5,6 +5,7 @@
 //! |---|---|
 //! | [`agent`] | what to do about values that leave the contract (feature `placement`: it plans) |
 //! | `find` | which live channel is which of the plan's |
+//! | `history` | what the looks said, one by one |
 //! | `judge` | kept, at risk, broken, or not to be known |
 //! | `measured` | what a contract has to say to be as it was measured |
 //! | `suspects` | links that all late channels cross, and no other |
@@ -12,14 +13,16 @@
 #[cfg(feature = "placement")]
 pub mod agent;
 mod find;
+mod history;
 mod judge;
 mod measured;
 mod suspects;
 
-pub use find::{Found, Live, find};
+pub use find::{Found, Live, Over, Route, find};
+pub use history::{History, Looks};
 pub use judge::{AT_RISK, Judged};
 pub use measured::{Measured, measured};
-pub use suspects::suspects;
+pub use suspects::{Leg, suspects};
 
 use crate::plan::{Channel, Plan};
 use serde::{Deserialize, Serialize};
@@ -46,6 +49,16 @@ pub enum Verdict {
 }
 
 impl Verdict {
+    /// In order, from the one that asks for nothing to be done.
+    const fn severity(self) -> u8 {
+        match self {
+            Verdict::Kept => 0,
+            Verdict::AtRisk => 1,
+            Verdict::Unknown => 2,
+            Verdict::Broken => 3,
+        }
+    }
+
     /// Its name.
     pub const fn name(self) -> &'static str {
         match self {
@@ -74,6 +87,8 @@ pub struct Promise {
     pub burst: f64,
     /// The part of samples that may be lost.
     pub loss: f64,
+    /// The latest that the relay between sends a sample on, µs, where one is planned and has a bound.
+    pub proxied_us: Option<f64>,
 }
 
 impl Promise {
@@ -84,6 +99,7 @@ impl Promise {
             rate_hz: channel.rate_hz,
             burst: channel.burst.unwrap_or(1.0),
             loss: channel.loss.unwrap_or(0.0),
+            proxied_us: channel.proxied_us,
         }
     }
 }
@@ -91,6 +107,8 @@ impl Promise {
 /// What was measured of a channel since it was looked at last.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Window {
+    /// How far its length may be off: asking for the counters takes time, at either end of it.
+    pub off: Duration,
     /// Samples that were delivered, by the channel's counters.
     pub received: u64,
     /// Samples that were lost on the way or dropped before it.
@@ -105,6 +123,10 @@ pub struct Window {
     pub worst: Option<Worst>,
     /// What a sample took at most.
     pub cost: Cost,
+    /// Samples that left the relay between, certainly later than planned.
+    pub late_at_relay: u64,
+    /// How they went another way than planned, where they did.
+    pub strays: Option<String>,
 }
 
 /// What one sample took at most.
@@ -146,24 +168,49 @@ pub struct Worst {
     pub us: f64,
     /// How far that may be off, because two hosts' clocks are compared.
     pub uncertainty_us: f64,
-    /// Where the time went, µs: `publish`, `queue`, `send`, `wire`, `receive`, `decode`, `callback`.
+    /// Where the time went, µs: `publish`, `queue`, `send`, `wire`, `receive`, `decode`, `callback`; over a relay `wire to relay`,
+    /// `relay` and `wire from relay` instead of `wire`.
     pub stages_us: BTreeMap<String, f64>,
 }
+
+/// Stages of a publisher, and of a subscriber.
+const SENT: [&str; 3] = ["publish", "queue", "send"];
+const RECEIVED: [&str; 3] = ["receive", "decode", "callback"];
 
 impl Worst {
     /// A sample that took so long, what the publisher's stages took at most, and what its own stages at the subscriber took. The
     /// rest was spent on the way: it lies between what is left and what is left where the publisher's stages took no time.
     pub fn new(us: f64, uncertainty_us: f64, sent: &BTreeMap<String, f64>, received: &BTreeMap<String, f64>) -> Self {
-        let mut stages_us = BTreeMap::new();
-        let mut left = us;
-        for (stages, names) in [(received, &["receive", "decode", "callback"]), (sent, &["publish", "queue", "send"])] {
-            for name in names {
-                let took = stages.get(*name).copied().unwrap_or(0.0).clamp(0.0, left.max(0.0));
-                left -= took;
-                stages_us.insert((*name).to_owned(), took);
-            }
+        let of = |stages: &BTreeMap<String, f64>, name: &str| stages.get(name).copied().unwrap_or(0.0);
+        let ends = RECEIVED.map(|name| (name, of(received, name))).into_iter();
+        Self::made_of(us, uncertainty_us, ends.chain(SENT.map(|name| (name, of(sent, name)))), "wire")
+    }
+
+    /// The same of one that came over a relay: `fed` is the latest sample that the relay got, which then waited there for so long.
+    pub fn over_relay(
+        us: f64,
+        uncertainty_us: f64,
+        fed: &Self,
+        waited_us: f64,
+        received: &BTreeMap<String, f64>,
+    ) -> Self {
+        let of = |stages: &BTreeMap<String, f64>, name: &str| stages.get(name).copied().unwrap_or(0.0);
+        let at_relay = RECEIVED.map(|name| of(&fed.stages_us, name)).iter().sum::<f64>() + waited_us;
+        let ends = RECEIVED.map(|name| (name, of(received, name))).into_iter();
+        let before = SENT.map(|name| (name, of(&fed.stages_us, name)));
+        let between = [("wire to relay", of(&fed.stages_us, "wire")), ("relay", at_relay)];
+        Self::made_of(us, uncertainty_us, ends.chain(before).chain(between), "wire from relay")
+    }
+
+    /// No stage takes more than is left, and `rest` all of it.
+    fn made_of(us: f64, uncertainty_us: f64, stages: impl Iterator<Item = (&'static str, f64)>, rest: &str) -> Self {
+        let (mut stages_us, mut left) = (BTreeMap::new(), us);
+        for (name, took) in stages {
+            let took = took.clamp(0.0, left.max(0.0));
+            left -= took;
+            stages_us.insert(name.to_owned(), took);
         }
-        stages_us.insert("wire".to_owned(), left.max(0.0));
+        stages_us.insert(rest.to_owned(), left.max(0.0));
         Self { us, uncertainty_us, stages_us }
     }
 
@@ -174,7 +221,7 @@ impl Worst {
     }
 }
 
-/// Everything that was measured of a channel so far.
+/// Everything that was measured of a channel in a time.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Total {
     /// Since this moment; `None`: it was not running yet.
@@ -183,6 +230,8 @@ pub struct Total {
     pub until: Duration,
     /// The sums, and the latest sample of all.
     pub seen: Window,
+    /// When the latest sample was seen.
+    pub worst_at: Duration,
 }
 
 impl Total {
@@ -192,23 +241,34 @@ impl Total {
         (seconds > 0.0).then(|| self.seen.received as f64 / seconds)
     }
 
+    /// Of nothing yet, from a moment on.
+    fn from(since: Duration) -> Self {
+        Self { since: Some(since), until: since, ..Self::default() }
+    }
+
     fn seconds(&self) -> f64 {
         self.since.map_or(0.0, |since| self.until.saturating_sub(since).as_secs_f64())
     }
 
     fn add(&mut self, now: Duration, window: &Window) {
+        self.since = self.since.or(Some(now));
         self.until = now;
-        let Window { received, lost, measured, late, disordered, worst, cost } = &mut self.seen;
+        let Window { off, received, lost, measured, late, disordered, worst, cost, late_at_relay, strays } =
+            &mut self.seen;
+        *off = (*off).max(window.off);
         *cost = cost.at_least(window.cost);
         *received = received.saturating_add(window.received);
         *lost = lost.saturating_add(window.lost);
         *measured = measured.saturating_add(window.measured);
         *late = late.saturating_add(window.late);
         *disordered = disordered.saturating_add(window.disordered);
+        *late_at_relay = late_at_relay.saturating_add(window.late_at_relay);
+        *strays = window.strays.clone().or(strays.take());
         // By what is certain: a vague figure does not hide one that is known.
         let certain = |worst: &Option<Worst>| worst.as_ref().map_or(f64::MIN, |worst| worst.us - worst.uncertainty_us);
         if certain(&window.worst) > certain(worst) {
             worst.clone_from(&window.worst);
+            self.worst_at = now;
         }
     }
 }
@@ -218,7 +278,9 @@ impl Total {
 struct Verified {
     promise: Promise,
     total: Total,
-    now: Verdict,
+    /// Since the last look that said something.
+    open: Total,
+    history: History,
 }
 
 /// The channels of a plan, and how they keep their promises.
@@ -251,28 +313,40 @@ impl Verification {
         self.0.get(index).map(|one| &one.total)
     }
 
+    /// What the looks at a channel said.
+    pub fn history(&self, index: usize) -> Option<&History> {
+        self.0.get(index).map(|one| &one.history)
+    }
+
     /// A channel was found running at `now`: what is measured counts from here.
     pub fn began(&mut self, index: usize, now: Duration) {
         if let Some(one) = self.0.get_mut(index) {
             one.total.since = one.total.since.or(Some(now));
             one.total.until = one.total.until.max(now);
+            one.open = Total::from(now);
         }
     }
 
-    /// What was measured of a channel from the last look to `now`. Says if that changed its verdict.
+    /// What was measured of a channel from the last look to `now`. Says if that changed its verdict. A look at which nothing came,
+    /// and nothing had to yet, says nothing: it is judged together with the next one.
     pub fn measured(&mut self, index: usize, now: Duration, window: &Window) -> Option<Change> {
-        let Verified { promise, total, now: verdict } = self.0.get_mut(index)?;
-        let since = total.since.map(|_| total.until);
-        total.since = total.since.or(Some(now));
+        let Verified { promise, total, open, history } = self.0.get_mut(index)?;
         total.add(now, window);
-        let new = judge::judge(promise, &Total { since, until: now, seen: window.clone() });
-        let old = std::mem::replace(verdict, new.verdict);
+        open.add(now, window);
+        if judge::says_nothing(promise, open) {
+            return None;
+        }
+        let new = judge::judge(promise, &std::mem::replace(open, Total::from(now)), total);
+        let old = history.now;
+        history.note(now, &new);
         (old != new.verdict).then_some(Change { old, new })
     }
 
-    /// What all that was measured says of a channel.
+    /// What all that was measured says of a channel: no better than the worst of its looks, because sums forget. It says when and
+    /// how often.
     pub fn judged(&self, index: usize) -> Judged {
-        self.0.get(index).map(|one| judge::judge(&one.promise, &one.total)).unwrap_or_default()
+        let judged = |one: &Verified| one.history.temper(judge::judge(&one.promise, &one.total, &one.total));
+        self.0.get(index).map(judged).unwrap_or_default()
     }
 }
 

@@ -9,7 +9,7 @@ pub mod priority;
 use crate::channel::proxy::{Proxied, ProxyChanges};
 use crate::error::{Error, Result};
 use crate::port::ChannelReport;
-use crate::stages::{LateAfter, LatenessReport, StagesReport};
+use crate::stages::{Asked, LateAfter, LatenessReport, StagesReport};
 use qos::Class;
 use qos::priority::{Changes, Dscp, PrioritySettings};
 use serde::{Deserialize, Serialize};
@@ -104,6 +104,9 @@ pub enum Request {
     Lateness {
         /// The channels, and from when on their samples are late.
         channels: Vec<LateAfter>,
+        /// Who asks; an answer that did not arrive is part of the next one.
+        #[serde(default)]
+        asked: Asked,
     },
     /// To the nodes of both ports: how their channel keeps its promise, since that has changed. Told as
     /// [`Event::PromiseChanged`](crate::Event::PromiseChanged).

@@ -31,7 +31,7 @@ mod stay;
 
 pub use figures::{Figures, StagesReport, wire_us};
 pub(crate) use lateness::Arrived;
-pub use lateness::{LateAfter, LatenessReport, Latest};
+pub use lateness::{Asked, LateAfter, LatenessReport, Latest};
 pub(crate) use stay::{Stay, delivering, note_called};
 
 use lateness::Since;
@@ -160,22 +160,19 @@ impl Stages {
             return;
         }
         match record.try_lock() {
-            Some(mut record) => {
-                took.iter().for_each(|(stage, ns)| record.add(*stage, *ns));
-                record.since.arrive(took, arrived);
-            }
+            Some(mut record) => record.arrive(took, arrived),
             None => drop(self.missed.fetch_add(1, Relaxed)),
         }
     }
 
     /// How late samples were since this was asked last; from now on those count as late that are later than so many
     /// nanoseconds by the clocks of both ends. Begins to measure where nobody did.
-    pub fn take_lateness(&self, now: u64, after_ns: i64) -> Since {
+    pub fn take_lateness(&self, now: u64, after_ns: i64, asked: Asked) -> Since {
         if self.every.load(Relaxed) == 0 {
             self.measure(now, 1);
         }
         self.renew(now);
-        self.record.get_or_init(Default::default).lock().since.take(after_ns)
+        self.record.get_or_init(Default::default).lock().take(after_ns, asked)
     }
 
     /// What was measured so far, asked for at `now`. `None`: nobody wanted it.
@@ -251,6 +248,26 @@ mod tests {
         assert!(stages.measures(1), "who asks renews it");
         stages.note(101 + 2 * lease, &[(Stage::Send, 5)]);
         assert!(!stages.measures(1) && stages.figures(101 + 2 * lease).is_none());
+    }
+
+    /// A node that was stopped answers when nobody waits any more: the next answer has it, too.
+    #[test]
+    fn an_answer_that_did_not_arrive_is_told_again() {
+        let stages = Stages::default();
+        let arrived = |seq, ns| Arrived { seq, size: 1, published_ns: 0, done_ns: ns };
+        let ask = |asker, look, received| {
+            let since = stages.take_lateness(1, 100, Asked { asker, look, received });
+            let report = since.report("/p", "/s", "subscriber");
+            (report.samples, report.late, report.latest.map(|latest| latest.done_ns))
+        };
+        assert_eq!(ask(7, 1, 0), (0, 0, None));
+        stages.note_arrived(&[], &arrived(1, 500));
+        assert_eq!(ask(7, 2, 1), (1, 1, Some(500)));
+        stages.note_arrived(&[], &arrived(2, 50));
+        assert_eq!(ask(7, 3, 1), (2, 1, Some(500)), "the second answer did not arrive");
+        stages.note_arrived(&[], &arrived(3, 60));
+        assert_eq!(ask(7, 4, 3), (1, 0, Some(60)), "the third one did");
+        assert_eq!(ask(8, 1, 0), (0, 0, None), "somebody else's is nobody's affair");
     }
 
     #[test]

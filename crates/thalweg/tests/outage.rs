@@ -132,6 +132,35 @@ fn five_seconds_of_silence_end_no_channel() {
     }
 }
 
+/// Datagrams leave whoever hears them: a publisher whose subscribers' host has vanished notices by itself.
+#[test]
+fn a_publisher_of_datagrams_notices_that_a_host_has_vanished() {
+    let _alone = world::alone();
+    let hosts = match TwoHosts::new("v") {
+        Ok(hosts) => hosts,
+        Err(why) => return skipped(why),
+    };
+    let world = World::new();
+    let at = [format!("{A}:7400"), format!("{B}:7400"), format!("{B}:7401")];
+    let file = addresses(&world, &at);
+    let publisher = format!("publisher topic=/a file={file} listen={}", at[0]);
+    let mut publisher = Agent::start_by(&world, &publisher, &hosts.in_a());
+    let subscriber = |carrier, at| {
+        Agent::start_by(
+            &world,
+            &format!("subscriber topic=/a carriers={carrier} file={file} listen={at}"),
+            &hosts.in_b(),
+        )
+    };
+    let subscribers = [subscriber("udp", &at[1]), subscriber("mcast", &at[2])];
+    publisher.connected(2);
+    if let Err(why) = hosts.silence(true) {
+        return skipped(why);
+    }
+    drop(subscribers);
+    assert!(publisher.ask("left n=0 ms=20000")["ok"] == true, "{}", publisher.ask("status"));
+}
+
 #[test]
 fn answers_come_again_after_the_asker_heard_nothing() {
     answered_after(&|hosts, broken| hosts.deafen(true, broken));

@@ -11,7 +11,7 @@ use thalweg::channel::history::Why;
 use thalweg::codec::Raw;
 use thalweg::control::PULL;
 use thalweg::pull::{Question, VERSION};
-use thalweg::{Node, Publisher, PullFrom, Query, Settings, Subscriber, handshake};
+use thalweg::{Limit, Node, Publisher, PullFrom, Query, Settings, Subscriber, handshake};
 
 const LONG: Duration = Duration::from_secs(20);
 /// Tests that need much memory, one after the other.
@@ -132,7 +132,8 @@ fn a_subscriber_that_keeps_asks_itself_and_one_that_keeps_for_others_is_asked() 
     let asks = asking(&here);
     let at = PullFrom { holder: Some("/relay".into()), ..PullFrom::default() };
     let all = |from: &PullFrom, query: Query| {
-        asks.pull_from(from, query, LONG).unwrap().map(|sample| sample.unwrap().info().seq).collect::<Vec<_>>()
+        let pulled = asks.pull_from(from, query, LONG).into_iter().flatten(); // an error: it is not known yet
+        pulled.map(|sample| sample.unwrap().info().seq).collect::<Vec<_>>()
     };
     assert!(here.wait_until(LONG, || all(&at, Query::Last(100)).len() == 8));
     // The publisher has three of them, the relay the others: each comes once, and nothing is missing.
@@ -154,6 +155,25 @@ fn a_subscriber_that_keeps_asks_itself_and_one_that_keeps_for_others_is_asked() 
     assert!(here.wait_until(LONG, || all(&PullFrom::default(), of(now)) == [1, 2]));
     assert_eq!(all(&at, of(before)), [1, 2]);
     assert_eq!(all(&at, Query::Range { incarnation: Some(before), first: 7, last: 8 }), [7, 8]);
+}
+
+#[test]
+fn a_pull_with_a_limit_comes_no_faster_and_comes_whole() {
+    let (there, here) = (node("limit", "there"), node("limit", "here"));
+    let mut port = publisher(&there, 50);
+    for _ in 0..50 {
+        port.publish(&[7; 10_000]).unwrap();
+    }
+    let asks = asking(&here);
+    let from = |rate: u64| PullFrom { limit: Some(Limit { rate, burst: 64 << 10 }), ..PullFrom::default() };
+    let start = Instant::now();
+    let came = asks.pull_from(&from(2_000_000), Query::Last(50), LONG).unwrap().map(Result::unwrap);
+    let bytes: usize = came.map(|sample| sample.len()).sum();
+    // 500 kB less what may come at once, and what is read of the next piece before its bytes are counted.
+    let least = Duration::from_secs_f64((500_000.0 - 2.0 * f64::from(64 << 10)) / 2e6);
+    assert!(bytes == 500_000 && start.elapsed() >= least, "{bytes} B in {:?}, {least:?} at least", start.elapsed());
+    let refused = asks.pull_from(&from(100), Query::latest(), LONG).err().unwrap().to_string();
+    assert!(refused.contains("100 bytes per second: at least 16000"), "{refused}");
 }
 
 /// Of the publisher itself.

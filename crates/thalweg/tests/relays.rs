@@ -2,11 +2,15 @@
 #![allow(clippy::unwrap_used)] // all of this is test
 
 use qos::{Place, Scale};
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 use thalweg::channel::proxy::Picture;
 use thalweg::channel::proxy::scaler::{Scaler, Scalers, Unscalable};
 use thalweg::codec::Raw;
+use thalweg::control::{LIFE, NodeId, PortId};
+use thalweg::handshake::{VERSION, WELL, Watching, pack};
 use thalweg::{Node, Publisher, Query, RelayLimits, Sample, SampleInfo, Settings, Subscriber};
 
 const LONG: Duration = Duration::from_secs(20);
@@ -264,6 +268,7 @@ fn a_relay_that_dies_is_done_without_and_returned_to() {
 fn a_relay_is_returned_to_while_nothing_is_published() {
     let open = || relay("relay-quiet", RelayLimits::default());
     let (mut gate, a, b) = (open(), node("relay-quiet", "a"), node("relay-quiet", "b"));
+    let mut events = b.events();
     let mut publisher = a.publisher::<Raw>("/numbers").queue(qos::Queue::KeepAll(4096)).open().unwrap();
     let (port, told) = subscriber(&b, "/in", "tcp", 1, at_relay());
     for round in 1..=3 {
@@ -277,6 +282,45 @@ fn a_relay_is_returned_to_while_nothing_is_published() {
         gate = open();
     }
     eventually("the relay serves again", || place(&port) == Some(at_relay()));
+    let told: Vec<String> = std::iter::from_fn(|| events.wait(Duration::ZERO)).map(|event| event.to_string()).collect();
+    let fell_back =
+        told.iter().filter(|text| text.ends_with("comes from the publisher as long as relay:gate is not there"));
+    assert_eq!(fell_back.count(), 3, "{told:?}");
+}
+
+/// Who asks this very node of this realm gets a sign for each question; all others, and what is no question, see the stream end.
+#[test]
+fn signs_of_life_are_for_those_who_ask_rightly() {
+    let gate = relay("relay-signs", RelayLimits::default());
+    let realm = settings("relay-signs", "").realm;
+    let right = Watching { version: VERSION, realm, to_node: gate.id(), source: gate.id(), port: PortId(1) };
+    let say = |bytes: &[u8]| {
+        let mut stream = TcpStream::connect(gate.addresses()[0]).unwrap();
+        stream.set_read_timeout(Some(LONG)).unwrap();
+        stream.write_all(&[&[LIFE], bytes].concat()).unwrap();
+        stream
+    };
+    let sign = |stream: &mut TcpStream| {
+        let mut sign = [0];
+        stream.read_exact(&mut sign).is_ok().then_some(sign[0])
+    };
+    let mut asked = say(&pack(&right).unwrap());
+    assert_eq!(sign(&mut asked), Some(WELL));
+    for _ in 0..3 {
+        asked.write_all(b"?").unwrap();
+        assert_eq!(sign(&mut asked), Some(WELL));
+    }
+    let wrong = [
+        Watching { realm: "another".into(), ..right.clone() },
+        Watching { to_node: NodeId(1), ..right.clone() },
+        Watching { version: VERSION + 1, ..right },
+    ];
+    let wrong = wrong.iter().map(|watching| pack(watching).unwrap());
+    for bytes in wrong.chain([vec![255; 9], b"\x02\0\0\0[]".to_vec()]) {
+        assert_eq!(sign(&mut say(&bytes)), None, "{bytes:?}");
+    }
+    asked.write_all(b"?").unwrap();
+    assert_eq!(sign(&mut asked), Some(WELL), "the others harm nobody");
 }
 
 fn kept_at_relay(node: &Node, samples: u32) -> Subscriber<Raw> {
@@ -319,7 +363,8 @@ fn a_relay_keeps_no_more_than_it_may() {
     let open = |name| a.publisher::<Raw>("/numbers").named(name).open().unwrap();
     let (mut first, mut second) = (open("/first"), open("/second"));
     let port = kept_at_relay(&b, 10);
-    assert!(first.wait_connected(1, LONG) && second.wait_connected(1, LONG));
+    // What is not kept is not sent either.
+    eventually("one of them has a channel", || first.connected() + second.connected() == 1);
     for publisher in [&mut first, &mut second] {
         publisher.publish(&[7; 100]).unwrap();
     }
@@ -336,6 +381,7 @@ fn a_relay_keeps_no_more_than_it_may() {
     let again = kept_at_relay(&later, 10);
     let mut told = std::iter::from_fn(|| events.wait(LONG)).map(|event| event.to_string());
     assert!(told.any(|text| text.contains(TOO_MUCH)));
+    assert_eq!(first.connected() + second.connected(), 1);
     let why = |port: &Subscriber<Raw>| port.pull(Query::latest(), LONG).unwrap().find_map(|sample| sample.err());
     for port in [&port, &again] {
         let why = why(port).unwrap().to_string();

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 pub struct Tally {
     samples: Vec<f64>,
     stalled: Stalled,
+    without_stalls: Option<f64>,
     sent: u64,
     received: u64,
     /// Figures of each repetition; a repetition in which nothing was received has none.
@@ -25,6 +26,8 @@ impl Tally {
         self.told.push(told);
         self.repetitions.push(figures);
         self.samples.extend(clean);
+        let without = arrived.iter().map(|one| stalls.without(one.from_ns, one.from_ns + one.ns) as f64 / 1000.0);
+        self.without_stalls = without.chain(self.without_stalls).reduce(f64::max);
         self.stalled.n += stalled.n;
         self.stalled.max = self.stalled.max.max(stalled.max);
         self.sent += sent;
@@ -36,6 +39,11 @@ impl Tally {
         if let Some(told) = self.told.last_mut() {
             told[name] = value.into();
         }
+    }
+
+    /// The largest time in µs, less what stalls of the machine may have taken of it; not a number where nothing arrived.
+    pub fn without_stalls(&self) -> f64 {
+        self.without_stalls.unwrap_or(f64::NAN)
     }
 
     /// Samples that were to arrive.

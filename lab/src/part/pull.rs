@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use thalweg::codec::Raw;
-use thalweg::{Query, Subscriber};
+use thalweg::{Limit, PullFrom, Query, Subscriber};
 
 /// What both are given.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -32,7 +32,10 @@ pub struct Settings {
 #[serde(tag = "do", rename_all = "lowercase")]
 pub enum Order {
     /// Pulls until [`Order::Stop`].
-    Start,
+    Start {
+        /// Bytes per second at most; none: as fast as it goes.
+        limit: Option<u64>,
+    },
     /// Pulls no more: [`Pulled`].
     Stop,
 }
@@ -50,6 +53,15 @@ pub struct Pulled {
     pub problem: Option<String>,
 }
 
+impl Pulled {
+    /// In MB/s.
+    pub fn rate(&self) -> f64 {
+        self.bytes as f64 / self.seconds.max(1e-9) / 1e6
+    }
+}
+
+/// Bytes that may come at once where a limit holds.
+const BURST: u64 = 64 << 10;
 /// Nothing that works takes this long.
 const LONG: Duration = Duration::from_secs(30);
 
@@ -78,8 +90,8 @@ pub(super) fn puller(mut orders: Orders) -> Result {
     let mut running: Option<Running> = None;
     while let Some(order) = orders.wait::<Order>()? {
         match order {
-            Order::Start => {
-                running = Some(Running::start(&port, &settings)?);
+            Order::Start { limit } => {
+                running = Some(Running::start(&port, &settings, limit)?);
                 orders.say(&json!({}))?;
             }
             Order::Stop => orders.say(&running.take().map(Running::finish).unwrap_or_default())?,
@@ -95,14 +107,17 @@ struct Running {
 }
 
 impl Running {
-    fn start(port: &Arc<Mutex<Subscriber<Raw>>>, settings: &Settings) -> Result<Self> {
+    fn start(port: &Arc<Mutex<Subscriber<Raw>>>, settings: &Settings, limit: Option<u64>) -> Result<Self> {
+        let limit = limit.map(|rate| Limit { rate, burst: BURST });
+        let from = PullFrom { limit, ..PullFrom::default() };
         let stop = Arc::new(AtomicBool::new(false));
         let (asked, port, settings) = (stop.clone(), port.clone(), settings.clone());
         let body = move || {
             let port = port.lock().unwrap_or_else(PoisonError::into_inner);
             let (mut pulled, start) = (Pulled::default(), Instant::now());
             while !asked.load(Relaxed) && pulled.problem.is_none() {
-                pulled.problem = pull(&port, &settings, &asked, &mut pulled).err().map(|error| error.to_string());
+                pulled.problem =
+                    pull(&port, &settings, &from, &asked, &mut pulled).err().map(|error| error.to_string());
             }
             pulled.seconds = start.elapsed().as_secs_f64();
             pulled
@@ -118,8 +133,14 @@ impl Running {
 }
 
 /// All that is kept, once.
-fn pull(port: &Subscriber<Raw>, settings: &Settings, stop: &AtomicBool, pulled: &mut Pulled) -> Result {
-    let mut samples = port.pull(Query::Last(u64::from(settings.samples)), LONG)?;
+fn pull(
+    port: &Subscriber<Raw>,
+    settings: &Settings,
+    from: &PullFrom,
+    stop: &AtomicBool,
+    pulled: &mut Pulled,
+) -> Result {
+    let mut samples = port.pull_from(from, Query::Last(u64::from(settings.samples)), LONG)?;
     let mut count = 0;
     for sample in samples.by_ref() {
         let sample = sample?;

@@ -9,7 +9,9 @@ const COLOURS: [&str; 6] = ["#9a9a9a", "#0072b2", "#e69f00", "#009e73", "#cc79a7
 const BAR: f64 = 24.0;
 const BETWEEN_GROUPS: f64 = 22.0;
 const LEFT: f64 = 66.0;
-const TOP: f64 = 74.0;
+/// From one row of the legend to the next, the first of which is below the title.
+const LEGEND_ROW: f64 = 20.0;
+const LEGEND: f64 = 46.0;
 const PANEL_HEIGHT: f64 = 240.0;
 const ABOVE_PANEL: f64 = 26.0;
 const BELOW_PANEL: f64 = 44.0;
@@ -21,21 +23,26 @@ const WIDTH: f64 = 1180.0;
 pub fn draw(figure: &Figure) -> String {
     let series = series(figure);
     let axis = Axis::of(&figure.panels, figure.logarithmic);
-    let places = places(figure);
-    let right = places.iter().zip(&figure.panels).map(|((x, _), panel)| x + width(panel)).fold(480.0, f64::max) + 16.0;
-    let bottom = places.iter().map(|(_, y)| *y).fold(TOP, f64::max) + PANEL_HEIGHT + BELOW_PANEL + 26.0;
+    let (places, explanation) = (places(figure), explanation(figure));
+    let texts =
+        [(&figure.title, 9.0), (&explanation, 6.5)].map(|(text, each)| 16.0 + each * text.chars().count() as f64);
+    let panels = places.iter().zip(&figure.panels).map(|((x, _), panel)| x + width(panel));
+    let right = panels.chain(texts).fold(480.0, f64::max) + 16.0;
+    let legend = legend(&series, right);
+    let top = legend.iter().map(|(_, y)| *y).fold(LEGEND, f64::max) + 28.0 + ABOVE_PANEL;
+    let bottom = top + places.iter().map(|(_, y)| *y).fold(0.0, f64::max) + PANEL_HEIGHT + BELOW_PANEL + 26.0;
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{right:.0}\" height=\"{bottom:.0}\" viewBox=\"0 0 {right:.0} {bottom:.0}\" \
          font-family=\"sans-serif\" font-size=\"12\">\n<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n"
     );
     text(&mut svg, [16.0, 24.0], "start", "font-size=\"16\"", &figure.title);
-    legend(&mut svg, &series);
-    for (panel, place) in figure.panels.iter().zip(&places) {
+    draw_legend(&mut svg, &series, &legend);
+    for (panel, (x, y)) in figure.panels.iter().zip(places) {
         let own = Axis::of(std::slice::from_ref(panel), figure.logarithmic);
         let seen = figure.logarithmic || highest(std::slice::from_ref(panel)) * 10.0 >= axis.high;
-        draw_panel(&mut svg, panel, *place, if seen { &axis } else { &own }, &series);
+        draw_panel(&mut svg, panel, (x, top + y), if seen { &axis } else { &own }, &series);
     }
-    text(&mut svg, [16.0, bottom - 10.0], "start", "fill=\"#555\"", &explanation(figure));
+    text(&mut svg, [16.0, bottom - 10.0], "start", "fill=\"#555\"", &explanation);
     svg.push_str("</svg>\n");
     svg
 }
@@ -67,12 +74,26 @@ fn explanation(figure: &Figure) -> String {
     format!("{}{bar}{mark}{scale}.", figure.axis)
 }
 
-fn legend(svg: &mut String, series: &[&str]) {
-    let mut x = 16.0;
-    for (name, colour) in series.iter().zip(COLOURS.iter().cycle()) {
-        let _ = writeln!(svg, "<rect x=\"{x:.1}\" y=\"36\" width=\"14\" height=\"12\" fill=\"{colour}\"/>");
-        text(svg, [x + 19.0, 46.0], "start", "", name);
-        x += 40.0 + 7.5 * name.chars().count() as f64;
+/// Where each series' name is, in rows no longer than the picture is wide.
+fn legend(series: &[&str], right: f64) -> Vec<(f64, f64)> {
+    let (mut x, mut y) = (16.0, LEGEND);
+    let place = |name: &&str| {
+        let width = 40.0 + 7.5 * name.chars().count() as f64;
+        if x > 16.0 && x + width > right {
+            (x, y) = (16.0, y + LEGEND_ROW);
+        }
+        let place = (x, y);
+        x += width;
+        place
+    };
+    series.iter().map(place).collect()
+}
+
+fn draw_legend(svg: &mut String, series: &[&str], places: &[(f64, f64)]) {
+    for ((name, colour), (x, y)) in series.iter().zip(COLOURS.iter().cycle()).zip(places) {
+        let top = y - 10.0;
+        let _ = writeln!(svg, "<rect x=\"{x:.1}\" y=\"{top:.1}\" width=\"14\" height=\"12\" fill=\"{colour}\"/>");
+        text(svg, [x + 19.0, *y], "start", "", name);
     }
 }
 
@@ -86,9 +107,9 @@ fn group_width(group: &Group) -> f64 {
     (BAR * group.bars.len().max(1) as f64).max(label) + BETWEEN_GROUPS
 }
 
-/// Upper left corner of each panel's axes.
+/// Upper left corner of each panel's axes, counted from the first row's.
 fn places(figure: &Figure) -> Vec<(f64, f64)> {
-    let (mut x, mut y) = (LEFT, TOP + ABOVE_PANEL);
+    let (mut x, mut y) = (LEFT, 0.0);
     let place = |panel: &Panel| {
         if x > LEFT && x + width(panel) > WIDTH {
             (x, y) = (LEFT, y + PANEL_HEIGHT + BELOW_PANEL + ABOVE_PANEL);
@@ -259,6 +280,19 @@ mod tests {
             assert!(svg.contains("UDP &lt; TCP") && !svg.contains("NaN") && !svg.contains("inf"));
             assert!(!svg.contains("=\"-"), "something is outside");
         }
+    }
+
+    #[test]
+    fn a_long_legend_goes_on_in_the_next_row_and_a_long_text_widens_the_picture() {
+        let names = ["a proxy at the publisher"; 9];
+        let places = legend(&names, 500.0);
+        assert!(places.iter().all(|(x, _)| x + 40.0 + 7.5 * 24.0 <= 500.0), "{places:?}");
+        assert_eq!((places[0], places[8]), ((16.0, LEGEND), (16.0, LEGEND + 4.0 * LEGEND_ROW)));
+        let mut figure = figure(false);
+        figure.panels.truncate(1);
+        figure.title = "x".repeat(100);
+        let width: f64 = draw(&figure).split('"').nth(3).and_then(|width| width.parse().ok()).unwrap();
+        assert!(width > 900.0, "{width}");
     }
 
     #[test]

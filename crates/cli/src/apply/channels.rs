@@ -19,7 +19,7 @@ use thalweg::control::{Document, NodeId};
 const PATIENCE: Duration = Duration::from_secs(3);
 
 /// What takes one end of a channel back.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 struct Former {
     port: String,
     other: String,
@@ -52,6 +52,8 @@ enum Outcome {
 pub struct Applied<'a> {
     session: &'a Session,
     file: PathBuf,
+    /// What takes back what was set before, and stays.
+    earlier: Vec<Former>,
     former: Vec<Former>,
     kept: bool,
     /// What each end says afterwards.
@@ -67,7 +69,7 @@ pub fn check(nodes: &[Document], channels: &[(usize, Channel)]) -> Result {
     ports.find(|port| holder(nodes, port).is_none()).map_or(Ok(()), |port| Err(unknown(port)))
 }
 
-/// Sets the priorities of all channels, or of none.
+/// Sets the priorities of all channels, or of none, instead of what was applied before.
 ///
 /// # Errors
 /// A port that nobody has, or what a node says; what was set is taken back.
@@ -77,7 +79,18 @@ pub fn apply<'a>(session: &'a Session, channels: &[(usize, Channel)], directory:
     if stuck > 0 {
         return Err(Failure::No(format!("what was applied before could not be taken back: {}", told.join("; "))));
     }
-    let mut applied = Applied { session, file: journal(directory), former: Vec::new(), kept: false, ends: Vec::new() };
+    add(session, channels, directory)
+}
+
+/// Sets the priorities of all channels, or of none, besides what was applied before: one `thalweg restore` takes back all of it.
+///
+/// # Errors
+/// A port that nobody has, or what a node says; what was set here is taken back.
+pub fn add<'a>(session: &'a Session, channels: &[(usize, Channel)], directory: &Path) -> Result<Applied<'a>> {
+    let nodes = session.others();
+    let file = journal(directory);
+    let earlier = read(&file)?;
+    let mut applied = Applied { session, file, earlier, former: Vec::new(), kept: false, ends: Vec::new() };
     for (_, channel) in channels {
         let Channel { publisher, subscriber, end, changes, proxy, .. } = channel;
         if *end != Which::Subscriber && !changes.is_empty() {
@@ -129,12 +142,15 @@ impl Applied<'_> {
     /// What takes something back is on disk before it is done.
     fn remember(&mut self, former: Former) -> Result {
         self.former.push(former);
-        save(&self.file, &self.former)
+        save(&self.file, self.earlier.iter().chain(&self.former))
     }
 
     /// Leaves the priorities until `thalweg restore`.
     pub fn keep(mut self) -> Vec<EndReport> {
         self.kept = true;
+        // Who sets the same ends again and again needs no more room. Without it the file is longer, and as good.
+        let merged = merged(self.earlier.iter().chain(&self.former));
+        let _ = save(&self.file, &merged);
         std::mem::take(&mut self.ends)
     }
 }
@@ -143,8 +159,8 @@ impl Drop for Applied<'_> {
     fn drop(&mut self) {
         if !self.kept {
             let nodes = self.session.others();
-            let former = std::mem::take(&mut self.former);
-            match take_back_all(self.session, &nodes, former, &self.file) {
+            let (earlier, former) = (std::mem::take(&mut self.earlier), std::mem::take(&mut self.former));
+            match take_back_all(self.session, &nodes, former, earlier, &self.file) {
                 Ok(taken) => taken.told.iter().for_each(|text| tell(&format!("taken back: {text}"))),
                 Err(failure) => tell(failure.text()),
             }
@@ -152,21 +168,33 @@ impl Drop for Applied<'_> {
     }
 }
 
-/// Takes back what an earlier `apply` set. What is not as before then stays in the file, for the next time.
+/// Takes back what was set before. What is not as before then stays in the file, for the next time.
 ///
 /// # Errors
 /// When the file that says it cannot be read or written.
 pub fn take_back(session: &Session, nodes: &[Document], directory: &Path) -> Result<TakenBack> {
     let file = journal(directory);
-    let former: Vec<Former> = match std::fs::read(&file) {
-        Ok(bytes) => serde_json::from_slice(&bytes).map_err(|e| unusable(&file, &e.into()))?,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(TakenBack::default()),
-        Err(error) => return Err(unusable(&file, &error)),
-    };
-    take_back_all(session, nodes, former, &file)
+    let former = read(&file)?;
+    if former.is_empty() { Ok(TakenBack::default()) } else { take_back_all(session, nodes, former, Vec::new(), &file) }
 }
 
-fn take_back_all(session: &Session, nodes: &[Document], former: Vec<Former>, file: &Path) -> Result<TakenBack> {
+/// What the file says of what was set before; nothing if it is not there.
+fn read(file: &Path) -> Result<Vec<Former>> {
+    match std::fs::read(file) {
+        Ok(bytes) => serde_json::from_slice(&bytes).map_err(|e| unusable(file, &e.into())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) => Err(unusable(file, &error)),
+    }
+}
+
+/// Takes `former` back, the last one first, and leaves `earlier` in the file.
+fn take_back_all(
+    session: &Session,
+    nodes: &[Document],
+    former: Vec<Former>,
+    earlier: Vec<Former>,
+    file: &Path,
+) -> Result<TakenBack> {
     let (mut told, mut stuck) = (Vec::new(), Vec::new());
     for former in former.into_iter().rev() {
         let Former { port, other, .. } = &former;
@@ -179,12 +207,28 @@ fn take_back_all(session: &Session, nodes: &[Document], former: Vec<Former>, fil
             }
         }
     }
-    if stuck.is_empty() {
+    if stuck.is_empty() && earlier.is_empty() {
         std::fs::remove_file(file).or_else(absent_is_fine).map_err(|e| unusable(file, &e))?;
     } else {
-        save(file, &stuck)?;
+        save(file, earlier.iter().chain(&stuck))?;
     }
     Ok(TakenBack { told, stuck: stuck.len() })
+}
+
+/// For each end once what takes it back to where it was first.
+fn merged<'a>(all: impl Iterator<Item = &'a Former>) -> Vec<Former> {
+    let mut ends: Vec<Former> = Vec::new();
+    for later in all {
+        let same = |one: &&mut Former| {
+            (&one.port, &one.other, &one.at, one.proxy.is_empty())
+                == (&later.port, &later.other, &later.at, later.proxy.is_empty())
+        };
+        match ends.iter_mut().find(same) {
+            Some(first) if first.proxy.is_empty() => first.changes.fill(&later.changes),
+            _ => ends.push(later.clone()),
+        }
+    }
+    ends
 }
 
 fn absent_is_fine(error: io::Error) -> io::Result<()> {
@@ -223,7 +267,7 @@ impl Former {
 }
 
 /// What takes `changes` back where `before` was asked for.
-pub fn undo(changes: &Changes, before: &PrioritySettings) -> Changes {
+fn undo(changes: &Changes, before: &PrioritySettings) -> Changes {
     fn back<T: Clone>(change: &Change<T>, before: &Option<T>) -> Change<T> {
         match (change, before) {
             (Change::Keep, _) => Change::Keep,
@@ -271,14 +315,44 @@ fn journal(directory: &Path) -> PathBuf {
     directory.join(format!("channels-{}.json", linux::namespace::current_id().unwrap_or(0)))
 }
 
-fn save(file: &Path, former: &[Former]) -> Result {
+fn save<'a>(file: &Path, former: impl IntoIterator<Item = &'a Former>) -> Result {
+    let former: Vec<&Former> = former.into_iter().collect();
     let write = || {
         file.parent().map_or(Ok(()), std::fs::create_dir_all)?;
-        std::fs::write(file, serde_json::to_vec(former)?)
+        std::fs::write(file, serde_json::to_vec(&former)?)
     };
     write().map_err(|e: io::Error| unusable(file, &e))
 }
 
 fn unusable(file: &Path, error: &io::Error) -> Failure {
     Failure::System(format!("{}: {error}; set THALWEG_RUN_DIR to a directory of your own", file.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_end_that_is_set_again_goes_back_to_where_it_was_first() {
+        let former = |port: &str, back: &str| Former {
+            port: port.into(),
+            other: "/in".into(),
+            changes: back.parse().unwrap(),
+            proxy: ProxyChanges::default(),
+            at: Default::default(),
+        };
+        let moved =
+            Former { proxy: ProxyChanges { picture: Change::Unset, ..Default::default() }, ..former("/out", "") };
+        let all = [
+            former("/out", "class=low"),
+            former("/a", "sched=default"),
+            former("/out", "class=high sched=fifo:3"),
+            moved.clone(),
+            moved,
+        ];
+        let ends = merged(all.iter());
+        let shown: Vec<_> = ends.iter().map(|end| (end.port.as_str(), end.changes.clone())).collect();
+        let expected = [("/out", "class=low sched=fifo:3"), ("/a", "sched=default"), ("/out", ""), ("/out", "")];
+        assert_eq!(shown, expected.map(|(port, back)| (port, back.parse().unwrap())));
+    }
 }

@@ -4,7 +4,6 @@ use super::host_file::Channel;
 use crate::ends::Which;
 use crate::failure::{Failure, Result};
 use crate::output::tell;
-use qos::Place;
 use qos::plan::{self, Plan};
 use qos::priority::Changes;
 use qos::verification::{Live, find};
@@ -19,7 +18,7 @@ pub fn channels(plan: &Plan, nodes: &[Document]) -> Result<Vec<(usize, Channel)>
     let live = pairs(nodes);
     let found = find(plan, &live);
     let each = plan.channels.iter().zip(&found.planned).map(|(planned, at)| {
-        let Some(live) = at.and_then(|at| live.get(at)) else { return Err(absent(planned)) };
+        let Some(live) = at.as_ref().and_then(|route| live.get(route.channel)) else { return Err(absent(planned)) };
         settings(planned, live, nodes)
     });
     let all: Vec<Vec<Channel>> = each.collect::<Result<_>>()?;
@@ -38,6 +37,7 @@ fn pairs(nodes: &[Document]) -> Vec<Live> {
             publisher: publisher.name.clone(),
             publisher_node: node.name.clone(),
             subscriber: subscriber.clone(),
+            over: None,
         };
         publishers().map(pair).collect::<Vec<_>>()
     };
@@ -59,7 +59,7 @@ fn settings(planned: &plan::Channel, live: &Live, nodes: &[Document]) -> Result<
             all.push(channel(live, end, &[format!("sched={sched}")])?);
         }
     }
-    if let Some(place) = place(planned) {
+    if let Some(place) = planned.place() {
         let away = place.relays().find(|name| !nodes.iter().any(|node| node.is_relay(name)));
         away.into_iter().for_each(|name| tell(&format!("no relay {name} is there: its proxies go to it when it is")));
         let scale = (planned.scale > 1).then(|| format!("every={}", planned.scale));
@@ -68,15 +68,6 @@ fn settings(planned: &plan::Channel, live: &Live, nodes: &[Document]) -> Result<
         all.push(channel(live, Which::Subscriber, &words)?);
     }
     Ok(all)
-}
-
-/// Where the plan has the proxy: at either end, or at the relay of the node's name.
-fn place(planned: &plan::Channel) -> Option<Place> {
-    Some(match planned.proxy.as_ref()? {
-        node if *node == planned.publisher => Place::Publisher,
-        node if *node == planned.node => Place::Subscriber,
-        node => Place::Relay(node.clone()),
-    })
 }
 
 fn channel(live: &Live, end: Which, words: &[String]) -> Result<Channel> {

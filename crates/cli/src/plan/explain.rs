@@ -1,9 +1,45 @@
-//! Each delay's terms, with their sources.
+//! Each delay's terms, so that they can be followed and added up by hand.
 
 use super::show;
 use crate::output::table;
 use qos::plan::{Channel, Plan, Term};
 use qos::show_time;
+
+/// What the steps of a bound are, in the order in which a sample meets them, and where their formulas stand.
+const STEPS: [(&str, &str); 14] = [
+    ("from the application to the middleware", "declared (hand_in)"),
+    (
+        "waiting for more urgent threads",
+        "threads of higher priority on the same processors compute first (Audsley et al. 1993)",
+    ),
+    ("sending", "the publisher's thread computes: cpu_send of the topic"),
+    ("scaling at the proxy", "its thread leaves samples out or makes pictures smaller: cpu_proxy"),
+    ("forwarding", "a node between hands a packet on: forwarding of the link that it leaves by"),
+    (
+        "blocking by what is being sent",
+        "a packet of a lower class that is on the wire already is finished first; a host hands over up to 64 KiB as one (Davis et al. 2007)",
+    ),
+    (
+        "latency of the class's share",
+        "until the scheduler comes to this class (htb: Boyer, Stea & Sofack 2012, theorem 1; hfsc: Stoica, Zhang & Ng 1997, theorem 2)",
+    ),
+    (
+        "waiting for higher classes",
+        "packets of higher classes leave first, also those that come meanwhile (Davis et al. 2007)",
+    ),
+    (
+        "waiting in the class's queue",
+        "packets of the same class that came before leave first (Le Boudec & Thiran 2001, theorem 1.4.2)",
+    ),
+    (
+        "transmission",
+        "the sample's own bytes on the wire, headers included (size + packets · overhead), at the link's rate; on a later link what could not cross it meanwhile",
+    ),
+    ("propagation", "from one end of the link to the other: its delay"),
+    ("rounding", "very long analyses go in coarse steps at the end, always up"),
+    ("receiving", "the subscriber's thread computes: cpu_receive"),
+    ("from the middleware to the application", "declared (hand_out)"),
+];
 
 /// Every channel, term by term.
 pub fn text(plan: &Plan) -> String {
@@ -11,67 +47,124 @@ pub fn text(plan: &Plan) -> String {
     if !plan.refusals.is_empty() {
         parts.push(show::refusals(plan));
     }
+    parts.extend(legend(plan));
     parts.extend(plan.channels.iter().map(channel));
     parts.join("\n\n")
 }
 
 fn how_to_read(plan: &Plan) -> &'static str {
     if plan.model.is_mean() {
-        "Each line is a step on a sample's way: how long it takes on average, its part of the whole, where and what, and how that is known.\n\
-         The last line of each channel is their sum. Lines in brackets stand beside it."
+        "A mean is how long a sample takes on average, from the call of publish until the subscriber has it. Each line is a step on its\n\
+         way: how long that takes, its part of the whole, what it is, and how it is computed. The last line of each channel is their\n\
+         sum. Lines in brackets stand beside it: what another reading of the model gives."
     } else {
-        "Each line is a step on a sample's way: the longest it can take, its part of the whole, where and what, and how that is known.\n\
-         The last line of each channel is their sum: no sample arrives later. The longest steps are where there is something to gain."
+        "A bound is the longest that a sample can take, from the call of publish to the end of the subscriber's callback, whatever the\n\
+         other channels of this contract do meanwhile. Each line is a step on its way: the longest that it can take, its part of the whole,\n\
+         where (a node, or a link and the node that it leads to), and what. The last line of each channel is their sum. The longest\n\
+         steps are where there is something to gain."
     }
+}
+
+/// The steps that occur in this plan.
+fn legend(plan: &Plan) -> Option<String> {
+    let terms = || plan.channels.iter().flat_map(|channel| &channel.derivation);
+    let occurs = |step: &str| terms().any(|term| place_and_step(term).is_some_and(|(_, what)| what == step));
+    let found: Vec<_> = STEPS.into_iter().filter(|(step, _)| occurs(step)).collect();
+    let rows: Vec<Vec<String>> =
+        found.iter().map(|(step, meaning)| vec![String::new(), (*step).to_owned(), (*meaning).to_owned()]).collect();
+    (!rows.is_empty()).then(|| format!("steps\n{}", body(&[("", '<'), ("", '<'), ("", '<')], &rows)))
+}
+
+/// Where a step of a bound is, and which of [`STEPS`] it is.
+fn place_and_step(term: &Term) -> Option<(&str, &'static str)> {
+    let numbered = term.name.rsplit_once(" #").filter(|(_, number)| number.parse::<u32>().is_ok());
+    let name = numbered.map_or(term.name.as_str(), |(name, _)| name);
+    STEPS.into_iter().find_map(|(step, _)| Some((name.strip_suffix(step)?.strip_suffix(": ")?, step)))
 }
 
 fn channel(channel: &Channel) -> String {
-    let Channel { topic, publisher, subscriber, node, .. } = channel;
-    let proxy = channel.proxy.as_ref().map(|proxy| format!(", scaled at {proxy}")).unwrap_or_default();
-    let head = format!("{topic}: {publisher} → {subscriber} at {node}, class {}{proxy}", channel.class);
+    let Channel { topic, publisher, subscriber, node, class, .. } = channel;
+    let head = format!("{topic}: {publisher} → {subscriber} at {node}, class {class}{}", scaled(channel));
     let whole: f64 = channel.derivation.iter().map(|term| term.us).sum();
-    let mut rows: Vec<Vec<String>> = Vec::new();
+    let digits = digits(channel);
+    let time = |us: f64| format!("{us:.digits$} us");
+    let mut rows: Vec<[String; 5]> = Vec::new();
     for term in &channel.derivation {
         let part = format!("{:.0} %", 100.0 * term.us / whole.max(f64::MIN_POSITIVE));
-        rows.push(row(show_time(term.us), part, &term.name, &term.because));
+        let (place, step, how) = match place_and_step(term) {
+            Some((place, step)) => (place, step, numbers(&term.because)),
+            None => (term.name.as_str(), "", term.because.as_str()),
+        };
+        rows.push([time(term.us), part, place.to_owned(), step.to_owned(), how.to_owned()]);
         let part = |part: &Term| {
-            let because = format!("{} = {}", show_time(part.us), part.because);
-            row(String::new(), String::new(), &format!("  {}", part.name), &because)
+            let because = format!("{} = {}", time(part.us), part.because);
+            [String::new(), String::new(), format!("  {}", part.name), String::new(), because]
         };
         rows.extend(term.parts.iter().map(part));
     }
-    rows.push(row(sum(channel), String::new(), total(channel), &verdict(channel)));
-    let beside = |term: &Term| row(format!("({})", show_time(term.us)), String::new(), &term.name, &term.because);
+    let sum = channel.mean_us.or(channel.bound_us).map_or("no limit".to_owned(), time);
+    let total = if channel.mean_us.is_some() { "= mean" } else { "= bound" };
+    rows.push([sum, String::new(), total.to_owned(), String::new(), verdict(channel)]);
+    let beside = |term: &Term| {
+        [format!("({})", time(term.us)), String::new(), term.name.clone(), String::new(), term.because.clone()]
+    };
     rows.extend(channel.also.iter().map(beside));
-    format!("{head}\n{}", body(&rows))
+    // A column that is empty takes no room.
+    let used: Vec<usize> = (0..5).filter(|column| rows.iter().any(|row| !row[*column].is_empty())).collect();
+    let cells =
+        |row: &[String; 5]| std::iter::once("  ".to_owned()).chain(used.iter().map(|at| row[*at].clone())).collect();
+    let sides: Vec<(&str, char)> =
+        std::iter::once(("", '<')).chain(used.iter().map(|at| ("", if *at < 2 { '>' } else { '<' }))).collect();
+    format!("{head}\n{}", body(&sides, &rows.iter().map(cells).collect::<Vec<_>>()))
 }
 
-fn row(time: String, part: String, name: &str, because: &str) -> Vec<String> {
-    vec!["  ".to_owned(), time, part, name.to_owned(), because.to_owned()]
+fn scaled(channel: &Channel) -> String {
+    let Some(proxy) = &channel.proxy else { return String::new() };
+    let samples = (channel.scale > 1).then(|| format!("one of {} samples", channel.scale));
+    let pictures = channel.picture.as_ref().map(|picture| format!("pictures of {picture}"));
+    let what: Vec<String> = samples.into_iter().chain(pictures).collect();
+    let what = if what.is_empty() { String::new() } else { format!(" to {}", what.join(", ")) };
+    format!(", scaled{what} at {proxy}")
 }
 
-fn sum(channel: &Channel) -> String {
-    channel.mean_us.or(channel.bound_us).map_or("no limit".to_owned(), show_time)
+/// As many digits as it takes for the terms to be exact, at most whole nanoseconds: what is shown adds up.
+fn digits(channel: &Channel) -> usize {
+    let exact = |digits: &usize| {
+        let scale = 10f64.powi(*digits as i32);
+        channel.derivation.iter().all(|term| (term.us * scale - (term.us * scale).round()).abs() < 1e-6 * scale)
+    };
+    (0..3).find(exact).unwrap_or(3)
 }
 
-fn total(channel: &Channel) -> &'static str {
-    if channel.mean_us.is_some() { "= mean" } else { "= bound" }
+/// Bytes and rate of a step, where it is made of them.
+fn numbers(because: &str) -> &str {
+    let has = because.starts_with(|c: char| c.is_ascii_digit());
+    if has { because.split([':', ',']).next().unwrap_or_default() } else { "" }
 }
 
 fn verdict(channel: &Channel) -> String {
     let loss = channel.loss.map(|loss| format!("; {:.3e} of all samples are lost", loss)).unwrap_or_default();
+    let occupancy = channel.occupancy.map(|[waiting, processing]| {
+        let (waiting, processing) = (100.0 * waiting, 100.0 * processing);
+        format!(
+            "; {} waits {waiting:.1} % and processes {processing:.2} % of the time (two-state chain, eq. 2)",
+            channel.publisher
+        )
+    });
     let deadline = match (channel.mean_us.or(channel.bound_us), channel.deadline_us) {
         (_, None) => "no deadline".to_owned(),
         (Some(delay), Some(deadline)) if delay <= deadline * (1.0 + 1e-9) => {
             format!("deadline {}: {} to spare", show_time(deadline), show_time((deadline - delay).max(0.0)))
         }
-        (_, Some(deadline)) => format!("deadline {}: LATE", show_time(deadline)),
+        (Some(delay), Some(deadline)) => {
+            format!("deadline {}: LATE by {}", show_time(deadline), show_time(delay - deadline))
+        }
+        (None, Some(deadline)) => format!("deadline {}: LATE", show_time(deadline)),
     };
-    deadline + &loss
+    deadline + &loss + &occupancy.unwrap_or_default()
 }
 
 /// Rows in columns, without a head.
-fn body(rows: &[Vec<String>]) -> String {
-    let text = table(&[("", '<'), ("", '>'), ("", '>'), ("", '<'), ("", '<')], rows);
-    text.lines().skip(1).collect::<Vec<_>>().join("\n")
+fn body(sides: &[(&str, char)], rows: &[Vec<String>]) -> String {
+    table(sides, rows).lines().skip(1).collect::<Vec<_>>().join("\n")
 }

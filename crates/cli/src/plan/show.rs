@@ -1,7 +1,7 @@
 //! A plan as tables.
 
 use crate::output::table;
-use qos::plan::{Channel, Plan, Refusal};
+use qos::plan::{Channel, FileChange, Plan, Refusal};
 use qos::{show_bit_rate, show_time};
 
 /// All of it, for people.
@@ -43,9 +43,21 @@ pub fn refusals(plan: &Plan) -> String {
     if offers.is_empty() {
         return reasons;
     }
-    let offers: Vec<String> =
-        offers.iter().enumerate().map(|(n, offer)| format!("  {}. {}", n + 1, offer.what)).collect();
+    let offer = |(n, offer): (usize, &qos::plan::Offer)| {
+        let changes: Vec<String> = offer.changes.iter().map(|change| format!("\n       {}", in_file(change))).collect();
+        format!("  {}. {}{}", n + 1, offer.what, changes.concat())
+    };
+    let offers: Vec<String> = offers.iter().enumerate().map(offer).collect();
     format!("{reasons}\n\nany one of these makes it fit\n{}", offers.join("\n"))
+}
+
+/// A change as a person makes it.
+fn in_file(FileChange { table, name, key, value }: &FileChange) -> String {
+    match (name.as_str(), key.as_str()) {
+        ("", key) => format!("[{table}] {key} = {value}"),
+        (name, "") => format!("[[{table}]] {name:?} goes"),
+        (name, key) => format!("[[{table}]] {name:?}: {key} = {value}"),
+    }
 }
 
 fn reason(refusal: &Refusal) -> String {

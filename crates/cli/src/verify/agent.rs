@@ -3,17 +3,18 @@
 use super::Arguments;
 use super::gather::Gatherer;
 use super::tell::Teller;
-use crate::apply::undo;
-use crate::ends::{self, End, PATIENCE, Which};
+use crate::apply::host_file::Channel;
+use crate::apply::{channels, directory};
+use crate::ends::Which;
 use crate::failure::{Failure, Result};
+use crate::output::tell;
 use crate::plan::{Clock, text_of};
 use crate::session::Session;
+use crate::statistics::rounded;
 use qos::plan::{FileChange, Plan};
-use qos::priority::Changes;
-use qos::verification::agent::{self, Choice, Decision, Limits, Setting};
+use qos::verification::agent::{self, Choice, Decision, EXCESS, LOOKS, Limits, Setting};
 use serde::Serialize;
-use thalweg::admin::{EndReport, Reply, Request};
-use thalweg::control::Document;
+use thalweg::channel::proxy::ProxyChanges;
 
 /// An agent, and what it may do.
 pub struct Agent {
@@ -24,6 +25,8 @@ pub struct Agent {
 /// A decision as it is logged.
 #[derive(Serialize)]
 struct Logged<'a> {
+    /// Seconds after the beginning.
+    at_s: f64,
     #[serde(flatten)]
     decision: &'a Decision,
     /// The settings are in force.
@@ -39,7 +42,9 @@ impl Agent {
         let Some(contract) = &arguments.agent else { return Ok(None) };
         let limits = Limits { classes: arguments.classes.clone(), every: arguments.decide_every };
         let wrong = |problem| Failure::Usage(format!("{}:{problem}", contract.display()));
+        let said = says(&limits, arguments.apply);
         let agent = agent::Agent::new(&text_of(contract)?, plan, limits).map_err(wrong)?;
+        tell(&said);
         Ok(Some(Self { agent, may_apply: arguments.apply }))
     }
 
@@ -62,10 +67,23 @@ impl Agent {
         if applied {
             self.agent.applied(&mut Clock::new());
         }
-        let logged = Logged { decision: &decision, applied, failed };
+        let at_s = rounded(gatherer.elapsed().as_secs_f64(), 3);
+        let logged = Logged { at_s, decision: &decision, applied, failed };
         teller.publish(&logged);
         session.output.result(&logged, || logged.text(gatherer))
     }
+}
+
+/// What the agent may do, for people.
+fn says(limits: &Limits, may_apply: bool) -> String {
+    let does =
+        if may_apply { "sets what it decides (`thalweg restore` takes it back)" } else { "proposes and sets nothing" };
+    let classes = limits.classes.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    let (percent, every) = (EXCESS * 100.0, limits.every.as_secs_f64());
+    format!(
+        "agent: {does}; it may give the classes {classes}; it decides when {LOOKS} looks in a row found more than {percent:.0} % above \
+         the contract, at most once in {every} s"
+    )
 }
 
 impl Logged<'_> {
@@ -84,58 +102,36 @@ impl Logged<'_> {
         let contract: String = contract.iter().map(changed).collect();
         let settings: String =
             settings.iter().flat_map(|setting| commands(gatherer, setting)).map(|c| format!("\n  {c}")).collect();
-        format!("{:.0} s: {choice}: {because}{failed}{settings}{contract}", gatherer.elapsed().as_secs_f64())
+        format!("{:.0} s: {choice}: {because}{failed}{settings}{contract}", self.at_s)
     }
 }
 
 /// What does the same by hand.
 fn commands(gatherer: &Gatherer<'_>, setting: &Setting) -> Vec<String> {
-    let Some(Some(running)) = gatherer.running.get(setting.channel) else { return Vec::new() };
-    let (publisher, subscriber) = (&running.live.publisher, &running.live.subscriber);
-    let ends = [("publisher", &setting.publisher_end), ("subscriber", &setting.subscriber_end)];
-    let command = |(end, words): (&str, &String)| format!("thalweg set {publisher} {subscriber} {words} --end {end}");
-    ends.into_iter().filter(|(_, words)| !words.is_empty()).map(command).collect()
+    let command = |channel: &Channel| {
+        let end = if channel.end == Which::Publisher { "publisher" } else { "subscriber" };
+        let Channel { publisher, subscriber, words, .. } = channel;
+        format!("thalweg set {publisher} {subscriber} {} --end {end}", words.join(" "))
+    };
+    ends(gatherer, setting).map(|ends| ends.iter().map(command).collect()).unwrap_or_default()
 }
 
-/// Sets all of it, or takes back what was set.
+/// Sets all of it, or nothing; `thalweg restore` takes it back.
 fn apply(session: &Session, gatherer: &Gatherer<'_>, settings: &[Setting]) -> Result {
-    let nodes = session.others();
-    let mut done: Vec<(End, Changes)> = Vec::new();
-    for setting in settings {
-        if let Err(failure) = apply_one(session, gatherer, &nodes, setting, &mut done) {
-            for (end, before) in done.iter().rev() {
-                set(session, end, before).map_or_else(|left| crate::output::tell(left.text()), drop);
-            }
-            return Err(failure);
-        }
-    }
-    Ok(())
+    let each = settings.iter().map(|setting| ends(gatherer, setting)).collect::<Result<Vec<_>>>()?;
+    let all: Vec<(usize, Channel)> = each.into_iter().flatten().map(|end| (0, end)).collect();
+    channels::add(session, &all, &directory()).map(|applied| drop(applied.keep()))
 }
 
-fn apply_one(
-    session: &Session,
-    gatherer: &Gatherer<'_>,
-    nodes: &[Document],
-    setting: &Setting,
-    done: &mut Vec<(End, Changes)>,
-) -> Result {
-    let Some(Some(running)) = gatherer.running.get(setting.channel) else { return Ok(()) };
-    let (publisher, subscriber) = (&running.live.publisher, &running.live.subscriber);
-    for (which, words) in [(Which::Publisher, &setting.publisher_end), (Which::Subscriber, &setting.subscriber_end)] {
-        let changes: Changes = words.parse().map_err(|e: qos::priority::PriorityError| Failure::No(e.to_string()))?;
-        for end in ends::of(nodes, publisher, subscriber, which)? {
-            let before = end.get(session)?.into_iter().next().unwrap_or_default();
-            done.push((end.clone(), undo(&changes, &before.asked)));
-            set(session, &end, &changes)?;
-        }
-    }
-    Ok(())
-}
-
-fn set(session: &Session, end: &End, changes: &Changes) -> Result<Vec<EndReport>> {
-    let request = Request::Set { port: end.port.clone(), other: end.other.clone(), changes: changes.clone() };
-    match session.node.ask(end.node, &request, PATIENCE)? {
-        Reply::Settings(reports) => Ok(reports),
-        other => Err(Failure::No(format!("an answer that does not fit: {other:?}"))),
-    }
+/// What either end of a channel gets.
+fn ends(gatherer: &Gatherer<'_>, setting: &Setting) -> Result<Vec<Channel>> {
+    let Some(Some(running)) = gatherer.running.get(setting.channel) else { return Ok(Vec::new()) };
+    let end = |(end, words): (Which, &String)| {
+        let changes = words.parse().map_err(|e: qos::priority::PriorityError| Failure::No(e.to_string()))?;
+        let (publisher, subscriber) = (running.live.publisher.clone(), running.live.subscriber.clone());
+        let words = words.split(' ').map(str::to_owned).collect();
+        Ok(Channel { publisher, subscriber, end, words, changes, proxy: ProxyChanges::default() })
+    };
+    let both = [(Which::Publisher, &setting.publisher_end), (Which::Subscriber, &setting.subscriber_end)];
+    both.into_iter().filter(|(_, words)| !words.is_empty()).map(end).collect()
 }

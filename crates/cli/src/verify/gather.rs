@@ -1,15 +1,16 @@
 //! What the nodes say of a plan's channels, look by look. Memory is that of the plan's channels.
 
 use super::clocks::{Clocks, Pair};
+use super::delays::{Key, Reports};
 use crate::census;
 use crate::session::Session;
 use qos::plan::Plan;
-use qos::verification::{Change, Cost, Live, Verification, Window, Worst, find};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use qos::verification::{Change, Live, Over, Route, Verification, Window, find};
+use std::collections::{BTreeSet, HashMap};
 use std::time::{Duration, Instant};
 use thalweg::admin::{Reply, Request};
-use thalweg::control::Document;
-use thalweg::stages::{LateAfter, LatenessReport};
+use thalweg::control::{Document, NodeId};
+use thalweg::stages::{Asked, LateAfter};
 
 /// The topic on which verdicts are told.
 pub const TOPIC: &str = "/thalweg/verification";
@@ -21,6 +22,8 @@ pub struct Running {
     pub live: Live,
     /// Its carrier.
     pub carrier: String,
+    /// How it is another way than planned, where it is.
+    pub strays: Option<String>,
 }
 
 /// Gathers figures of a plan's channels.
@@ -40,7 +43,12 @@ pub struct Gatherer<'a> {
     counters: Vec<Option<Counters>>,
     measured: BTreeSet<String>,
     interval: Duration,
+    /// The last question how late samples were, and which one each node answered last.
+    asked: Asked,
+    answered: HashMap<NodeId, u64>,
     looked: Duration,
+    /// How long asking for the counters took.
+    asking: Duration,
     began: Instant,
 }
 
@@ -51,7 +59,12 @@ struct Counters {
     lost: u64,
 }
 
-type Key = (String, String);
+/// The clocks of the ends of a route: of the whole, and of its part as far as the relay. `None`: not known.
+#[derive(Default)]
+struct Pairs {
+    whole: Option<Pair>,
+    to_relay: Option<Pair>,
+}
 
 impl<'a> Gatherer<'a> {
     /// Of a plan, which is looked at so often.
@@ -63,11 +76,14 @@ impl<'a> Gatherer<'a> {
             running: vec![None; count],
             windows: vec![None; count],
             looked: Duration::ZERO,
+            asking: Duration::ZERO,
             unplanned: Vec::new(),
             silent: Vec::new(),
             counters: vec![None; count],
             measured: BTreeSet::new(),
             interval,
+            asked: Asked { asker: linux::clock::monotonic_ns(), ..Asked::default() },
+            answered: HashMap::new(),
             began: Instant::now(),
         }
     }
@@ -80,34 +96,43 @@ impl<'a> Gatherer<'a> {
     /// Asks all nodes. The verdicts that changed, each with its channel's place in the plan.
     pub fn look(&mut self, session: &Session) -> Vec<(usize, Change)> {
         let nodes = session.others();
+        let asked = self.elapsed();
         let census::Channels { mut channels, silent } = census::channels(session, &nodes);
+        let now = self.elapsed();
+        let asking = now.saturating_sub(asked);
+        let off = asking + std::mem::replace(&mut self.asking, asking);
         channels.retain(|channel| channel.topic != TOPIC);
         self.silent = silent;
         let holders = holders(&nodes);
         let live: Vec<Live> = channels.iter().map(|channel| live(channel, &holders)).collect();
         let found = find(self.plan, &live);
         self.unplanned = found.unplanned.iter().map(|at| live[*at].clone()).collect();
-        let running = |at: usize| Running { live: live[at].clone(), carrier: channels[at].carrier.clone() };
-        self.running = found.planned.iter().map(|at| at.map(running)).collect();
+        let running = |route: &Route| Running {
+            live: live[route.channel].clone(),
+            carrier: channels[route.channel].carrier.clone(),
+            strays: route.strays.clone(),
+        };
+        self.running = found.planned.iter().map(|route| route.as_ref().map(running)).collect();
         let pairs = self.pairs(session, &holders);
         let reports = self.ask(session, &nodes, &pairs);
-        let now = self.elapsed();
         let seconds = now.saturating_sub(std::mem::replace(&mut self.looked, now)).as_secs_f64();
         let mut changes = Vec::new();
-        for (index, at) in found.planned.iter().enumerate() {
-            let window = match (at, &self.running[index]) {
-                (Some(at), Some(running)) => {
-                    let delays = delays(&reports, running, pairs[index].as_ref());
-                    self.count(index, &channels[*at], delays)
+        for (index, route) in found.planned.iter().enumerate() {
+            let window = match (route, &self.running[index]) {
+                (Some(route), Some(Running { live, strays, .. })) => {
+                    let Pairs { whole, to_relay } = &pairs[index];
+                    let delays = reports.window(live, whole.as_ref(), to_relay.as_ref());
+                    let window = Window { off, strays: strays.clone(), ..delays };
+                    self.count(index, route, &channels, window)
                 }
-                _ => self.counters[index].map(|_| Window::default()),
+                _ => self.counters[index].map(|_| Window { off, ..Window::default() }),
             };
             match &window {
                 Some(window) => {
                     let change = self.verification.measured(index, now, window);
                     changes.extend(change.map(|change| (index, change)));
                 }
-                None if at.is_some() => self.verification.began(index, now),
+                None if route.is_some() => self.verification.began(index, now),
                 None => {}
             }
             self.windows[index] = window.map(|window| (seconds, window));
@@ -115,58 +140,70 @@ impl<'a> Gatherer<'a> {
         changes
     }
 
-    /// The clocks of the ends of each channel; `None`: not known.
-    fn pairs(&self, session: &Session, holders: &HashMap<&str, &Document>) -> Vec<Option<Pair>> {
+    /// The clocks of the ends of each channel.
+    fn pairs(&self, session: &Session, holders: &HashMap<&str, &Document>) -> Vec<Pairs> {
         let mut clocks = Clocks::new();
-        let mut pair = |running: &Option<Running>| {
-            let Live { publisher, subscriber, .. } = &running.as_ref()?.live;
-            clocks.pair(session, holders.get(publisher.as_str())?, holders.get(subscriber.as_str())?)
+        let mut of = |running: &Running| {
+            let Live { publisher, subscriber, over, .. } = &running.live;
+            let from = holders.get(publisher.as_str())?;
+            let mut pair = |port: &str| clocks.pair(session, from, holders.get(port)?);
+            Some(Pairs { whole: pair(subscriber), to_relay: over.as_ref().and_then(|over| pair(&over.port)) })
         };
-        self.running.iter().map(&mut pair).collect()
+        self.running.iter().map(|running| running.as_ref().and_then(&mut of).unwrap_or_default()).collect()
     }
 
-    /// Asks each node for the ends that it has: how late samples were since the last look.
-    fn ask(
-        &mut self,
-        session: &Session,
-        nodes: &[Document],
-        pairs: &[Option<Pair>],
-    ) -> HashMap<Key, Vec<LatenessReport>> {
-        let mut wanted = Vec::new();
-        for (index, (running, pair)) in self.running.iter().zip(pairs).enumerate() {
-            let Some(Running { live: Live { topic, publisher, subscriber, .. }, .. }) = running else { continue };
-            let latest = self.verification.promise(index).and_then(|promise| promise.latest_us);
-            let limit = latest.zip(pair.as_ref()).map(|(us, pair)| pair.late_after(us * 1e3, self.interval));
-            self.measured.insert(topic.clone());
-            wanted.push(LateAfter {
-                topic: topic.clone(),
-                publisher: publisher.clone(),
-                subscriber: subscriber.clone(),
-                after_ns: limit.unwrap_or(i64::MAX),
-            });
+    /// Asks each node for the ends that it has: how late samples were since the last look, at the subscriber and at a relay between.
+    fn ask(&mut self, session: &Session, nodes: &[Document], pairs: &[Pairs]) -> Reports {
+        let mut wanted: HashMap<Key, LateAfter> = HashMap::new();
+        for (index, (running, pairs)) in self.running.iter().zip(pairs).enumerate() {
+            let (Some(Running { live, .. }), Some(promise)) = (running, self.verification.promise(index)) else {
+                continue;
+            };
+            let limit = |latest_us: Option<f64>, pair: &Option<Pair>| {
+                let limit = latest_us.zip(pair.as_ref()).map(|(us, pair)| pair.late_after(us * 1e3, self.interval));
+                limit.unwrap_or(i64::MAX)
+            };
+            let whole = (&live.subscriber, limit(promise.latest_us, &pairs.whole));
+            let part = live.over.as_ref().map(|over| (&over.port, limit(promise.proxied_us, &pairs.to_relay)));
+            for (to, after_ns) in std::iter::once(whole).chain(part) {
+                let (topic, publisher, subscriber) = (live.topic.clone(), live.publisher.clone(), to.clone());
+                let one = wanted.entry((publisher.clone(), subscriber.clone()));
+                let one = one.or_insert(LateAfter { topic, publisher, subscriber, after_ns });
+                // A relay may feed several channels: what is not late for one of them is not.
+                one.after_ns = one.after_ns.max(after_ns);
+            }
+            self.measured.insert(live.topic.clone());
         }
-        let request = Request::Lateness { channels: wanted };
-        let mut reports: HashMap<Key, Vec<LatenessReport>> = HashMap::new();
-        for (_, reply) in census::ask_all(session, nodes, &request) {
-            let Some(Reply::Lateness(ends)) = reply else { continue };
-            for end in ends {
-                reports.entry((end.publisher.clone(), end.subscriber.clone())).or_default().push(end);
+        let channels: Vec<LateAfter> = wanted.into_values().collect();
+        self.asked.look += 1;
+        self.answered.retain(|known, _| nodes.iter().any(|node| node.node == *known));
+        let request = |node| {
+            let asked = Asked { received: self.answered.get(&node).copied().unwrap_or(0), ..self.asked };
+            Request::Lateness { channels: channels.clone(), asked }
+        };
+        let mut reports = Reports::default();
+        for (node, reply) in census::ask_each(session, nodes, request) {
+            if let Some(Reply::Lateness(ends)) = reply {
+                self.answered.insert(node.node, self.asked.look);
+                reports.add(ends);
             }
         }
         reports
     }
 
-    /// What happened since the last look; `None`: this is the first one.
-    fn count(&mut self, index: usize, channel: &census::Channel, delays: Window) -> Option<Window> {
+    /// What happened since the last look; `None`: this is the first one. What a relay did not get counts for all that it feeds.
+    fn count(&mut self, index: usize, route: &Route, channels: &[census::Channel], window: Window) -> Option<Window> {
         let known = self.counters.get_mut(index)?;
         let before = known.unwrap_or_default();
-        let lost = channel.lost.unwrap_or(0).saturating_add(channel.dropped.unwrap_or(0));
-        let now = Counters { received: channel.received.unwrap_or(before.received), lost };
+        let parts = [Some(route.channel), route.feeder].into_iter().flatten().filter_map(|at| channels.get(at));
+        let lost = parts.map(|part| part.lost.unwrap_or(0).saturating_add(part.dropped.unwrap_or(0)));
+        let received = channels.get(route.channel).and_then(|channel| channel.received).unwrap_or(before.received);
+        let now = Counters { received, lost: lost.fold(0, u64::saturating_add) };
         let began = known.replace(now).is_none();
         // A counter that went back belongs to another channel between the same ports.
         let since = |now: u64, before: u64| now.checked_sub(before).unwrap_or(now);
         let (received, lost) = (since(now.received, before.received), since(now.lost, before.lost));
-        (!began).then_some(Window { received, lost, ..delays })
+        (!began).then_some(Window { received, lost, ..window })
     }
 
     /// Leaves the channels as they were.
@@ -184,41 +221,18 @@ fn holders(nodes: &[Document]) -> HashMap<&str, &Document> {
 }
 
 fn live(channel: &census::Channel, holders: &HashMap<&str, &Document>) -> Live {
+    let over = |port: &String| {
+        let node = holders.get(port.as_str());
+        Over {
+            port: port.clone(),
+            names: node.map(|node| vec![node.name.clone(), node.host_name.clone()]).unwrap_or_default(),
+        }
+    };
     Live {
         topic: channel.topic.clone(),
         publisher: channel.publisher.clone(),
         publisher_node: holders.get(channel.publisher.as_str()).map(|node| node.name.clone()).unwrap_or_default(),
         subscriber: channel.subscriber.clone(),
-    }
-}
-
-/// What both ends say of delays.
-fn delays(reports: &HashMap<Key, Vec<LatenessReport>>, running: &Running, pair: Option<&Pair>) -> Window {
-    let key = (running.live.publisher.clone(), running.live.subscriber.clone());
-    let ends = reports.get(&key).map(Vec::as_slice).unwrap_or_default();
-    let end = |name| ends.iter().find(|report| report.end == name);
-    let Some(subscriber) = end("subscriber") else { return Window::default() };
-    let us = |stages: &BTreeMap<String, u64>| {
-        stages.iter().map(|(name, ns)| (name.clone(), *ns as f64 / 1e3)).collect::<BTreeMap<_, _>>()
-    };
-    let (sent, took) =
-        (end("publisher").map(|report| us(&report.longest_ns)).unwrap_or_default(), us(&subscriber.longest_ns));
-    let worst = subscriber.latest.as_ref().zip(pair).map(|(latest, pair)| {
-        let (ns, uncertainty) = pair.between(latest.published_ns, latest.done_ns);
-        Worst::new(ns as f64 / 1e3, uncertainty as f64 / 1e3, &sent, &us(&latest.stages_ns))
-    });
-    let sum =
-        |stages: &BTreeMap<String, f64>, names: [&str; 2]| names.iter().filter_map(|name| stages.get(*name)).sum();
-    Window {
-        measured: subscriber.samples,
-        late: subscriber.late,
-        disordered: subscriber.disordered,
-        worst,
-        cost: Cost {
-            send_us: sum(&sent, ["publish", "send"]),
-            receive_us: sum(&took, ["decode", "callback"]),
-            bytes: subscriber.largest_bytes,
-        },
-        ..Window::default()
+        over: channel.over.as_ref().map(over),
     }
 }

@@ -5,9 +5,10 @@ use crate::output::table;
 use crate::statistics::rounded;
 use qos::plan::For;
 use qos::show_time;
-use qos::verification::{Cost, Judged, Live, Verdict, suspects};
+use qos::verification::{Cost, Judged, Leg, Live, Looks, Verdict, suspects};
 use serde::Serialize;
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// All that was found.
 #[derive(Serialize)]
@@ -34,10 +35,22 @@ struct Row<'a> {
     node: &'a str,
     publisher_port: Option<&'a str>,
     carrier: Option<&'a str>,
+    /// The port of the relay between that takes its samples from the publisher.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    relay_port: Option<&'a str>,
     running: bool,
+    /// Of all looks: what was broken once is broken.
     verdict: Verdict,
+    /// Of the last look.
+    now: Verdict,
     because: String,
+    /// Looks that said something.
+    looks: u64,
+    at_risk: Option<When>,
+    broken: Option<When>,
     worst_us: Option<f64>,
+    /// Seconds after the beginning, at the end of its look.
+    worst_at_s: Option<f64>,
     uncertainty_us: Option<f64>,
     stage: Option<&'a str>,
     stages_us: Option<&'a BTreeMap<String, f64>>,
@@ -55,6 +68,22 @@ struct Row<'a> {
     measured: Cost,
 }
 
+/// How often, and from when to when, a verdict was found: seconds after the beginning.
+#[derive(Serialize)]
+struct When {
+    looks: u64,
+    first_s: f64,
+    last_s: f64,
+}
+
+impl When {
+    fn of(looks: Looks) -> Option<Self> {
+        let seconds = |time: Duration| rounded(time.as_secs_f64(), 3);
+        let Looks { count, first, last } = looks;
+        (count > 0).then(|| Self { looks: count, first_s: seconds(first), last_s: seconds(last) })
+    }
+}
+
 #[derive(Serialize)]
 struct Unplanned<'a> {
     topic: &'a str,
@@ -67,18 +96,14 @@ impl<'a> Document<'a> {
     pub fn of(gatherer: &'a Gatherer<'_>) -> Self {
         let channels: Vec<Row> =
             (0..gatherer.plan.channels.len()).filter_map(|index| Row::of(gatherer, index)).collect();
-        let those = |fits: &dyn Fn(&Row) -> bool| {
-            channels.iter().enumerate().filter(|(_, row)| fits(row)).map(|(index, _)| index).collect::<Vec<_>>()
-        };
-        let late = those(&|row| row.late > 0 && row.stage == Some("wire"));
-        let well = those(&|row| row.samples > 0 && row.late == 0);
+        let legs: Vec<Leg> = (0..channels.len()).flat_map(|index| legs(gatherer, index, &channels[index])).collect();
         let unplanned =
             |live: &'a Live| Unplanned { topic: &live.topic, publisher: &live.publisher, subscriber: &live.subscriber };
         let any = |verdict| channels.iter().any(|row| row.verdict == verdict);
         Self {
             plan: &gatherer.plan.contract,
             seconds: rounded(gatherer.elapsed().as_secs_f64(), 3),
-            suspects: suspects(gatherer.plan, &late, &well),
+            suspects: suspects(gatherer.plan, &legs),
             unplanned: gatherer.unplanned.iter().map(unplanned).collect(),
             silent: &gatherer.silent,
             pass: !any(Verdict::Broken) && (any(Verdict::Kept) || any(Verdict::AtRisk)),
@@ -98,6 +123,7 @@ impl<'a> Document<'a> {
             ("from", '<'),
             ("to", '<'),
             ("verdict", '<'),
+            ("now", '<'),
             ("worst", '>'),
             ("bound", '>'),
             ("stage", '<'),
@@ -124,21 +150,65 @@ impl<'a> Document<'a> {
     }
 
     fn verdict(&self) -> String {
-        let verdicts = [Verdict::Kept, Verdict::AtRisk, Verdict::Broken, Verdict::Unknown];
-        let count = |verdict: Verdict| self.channels.iter().filter(|row| row.verdict == verdict && row.running).count();
-        let counted = verdicts.into_iter().map(|verdict| (count(verdict), verdict)).filter(|(count, _)| *count > 0);
-        let mut words: Vec<String> = counted.map(|(count, verdict)| format!("{count} {verdict}")).collect();
-        let absent = self.channels.iter().filter(|row| !row.running).count();
+        let absent = self.channels.iter().filter(|row| !row.running && row.looks == 0).count();
+        let mut words = self.counted(|row| row.verdict);
         words.extend((absent > 0).then(|| format!("{absent} not running")));
         let name = if self.plan.name.is_empty() { "the plan" } else { self.plan.name.as_str() };
         format!("{name} (contract {}), {:.0} s: {}", self.plan.hash, self.seconds, words.join(", "))
     }
+
+    /// How things are now, in a line, and the worst so far.
+    pub fn line(&self) -> String {
+        let now = self.counted(|row| row.now);
+        let worst = self.channels.iter().filter(|row| row.verdict == Verdict::Broken).max_by(|a, b| {
+            let excess = |row: &Row| row.lateness_us.unwrap_or(f64::MIN);
+            excess(a).total_cmp(&excess(b))
+        });
+        let worst = worst.map(|row| format!("; broken: {} → {}, {}", row.topic, row.subscriber, row.because));
+        let now = if now.is_empty() { "nothing runs".to_owned() } else { now.join(", ") };
+        format!("{:.0} s: {now} now{}", self.seconds, worst.unwrap_or_default())
+    }
+
+    /// How many of those that ran have which verdict.
+    fn counted(&self, of: impl Fn(&Row) -> Verdict) -> Vec<String> {
+        let verdicts = [Verdict::Kept, Verdict::AtRisk, Verdict::Broken, Verdict::Unknown];
+        let ran = || self.channels.iter().filter(|row| row.running || row.looks > 0);
+        let counted = verdicts.map(|verdict| (ran().filter(|row| of(row) == verdict).count(), verdict));
+        counted
+            .into_iter()
+            .filter(|(count, _)| *count > 0)
+            .map(|(count, verdict)| format!("{count} {verdict}"))
+            .collect()
+    }
+}
+
+/// The ways of a channel that were measured: the whole, or what leads to the relay and from there. What was late elsewhere than on
+/// its way says nothing of links.
+fn legs<'a>(gatherer: &'a Gatherer<'_>, index: usize, row: &Row) -> Vec<Leg<'a>> {
+    let (Some(planned), Some(total)) = (gatherer.plan.channels.get(index), gatherer.verification.total(index)) else {
+        return Vec::new();
+    };
+    if row.samples == 0 || total.seen.strays.is_some() {
+        return Vec::new();
+    }
+    let is_late = row.late > 0;
+    let on_its_way = |stage: &str| !is_late || row.stage == Some(stage);
+    let leg = |route, late| Some(Leg { route, late });
+    if row.relay_port.is_none() {
+        return leg(&planned.route[..], is_late).filter(|_| on_its_way("wire")).into_iter().collect();
+    }
+    let [before, behind] = planned.legs();
+    let late_at_relay = total.seen.late_at_relay > 0;
+    // What was late at the relay and in time in the end broke no promise.
+    let first = leg(before, late_at_relay).filter(|_| planned.proxied_us.is_some() && (is_late || !late_at_relay));
+    let second = leg(behind, is_late).filter(|_| on_its_way("wire from relay"));
+    first.into_iter().chain(second).collect()
 }
 
 impl<'a> Row<'a> {
     fn of(gatherer: &'a Gatherer<'_>, index: usize) -> Option<Self> {
         let (planned, total) = (gatherer.plan.channels.get(index)?, gatherer.verification.total(index)?);
-        let promise = gatherer.verification.promise(index)?;
+        let (promise, history) = (gatherer.verification.promise(index)?, gatherer.verification.history(index)?);
         let Judged { verdict, because } = gatherer.verification.judged(index);
         let running: Option<&Running> = gatherer.running[index].as_ref();
         let worst = total.seen.worst.as_ref();
@@ -150,9 +220,15 @@ impl<'a> Row<'a> {
             node: &planned.node,
             publisher_port: running.map(|running| running.live.publisher.as_str()),
             carrier: running.map(|running| running.carrier.as_str()),
+            relay_port: running.and_then(|running| running.live.over.as_ref()).map(|over| over.port.as_str()),
             running: running.is_some(),
             verdict,
+            now: history.now,
             because: because_of(running, total.since.is_some(), because),
+            looks: history.looks,
+            at_risk: When::of(history.at_risk),
+            broken: When::of(history.broken),
+            worst_at_s: worst.map(|_| rounded(total.worst_at.as_secs_f64(), 3)),
             worst_us: worst.map(|worst| microseconds(worst.us)),
             uncertainty_us: worst.map(|worst| microseconds(worst.uncertainty_us)),
             stage: worst.and_then(|worst| worst.stage()),
@@ -177,7 +253,8 @@ impl<'a> Row<'a> {
             self.topic.to_owned(),
             self.publisher.to_owned(),
             self.subscriber.to_owned(),
-            if self.running { self.verdict.to_string() } else { "not running".to_owned() },
+            if self.looks > 0 || self.running { self.verdict.to_string() } else { "-".to_owned() },
+            if self.running { self.now.to_string() } else { "not running".to_owned() },
             time(self.worst_us),
             time(self.bound_us.or(self.deadline_us)),
             self.stage.unwrap_or("-").to_owned(),

@@ -3,7 +3,7 @@
 use super::gather::{Gatherer, Running, TOPIC};
 use crate::failure::Result;
 use crate::session::Session;
-use qos::verification::Change;
+use qos::verification::{Change, Judged, Verdict};
 use serde::Serialize;
 use serde_json::json;
 use std::time::Duration;
@@ -45,6 +45,16 @@ impl Teller {
         let text = serde_json::to_string(sample).unwrap_or_default();
         let _ = self.0.publish(&text);
     }
+}
+
+/// A change for people. That a channel is kept when it is looked at first is no news.
+pub fn line(gatherer: &Gatherer<'_>, index: usize, change: &Change) -> Option<String> {
+    let planned = gatherer.plan.channels.get(index)?;
+    let Judged { verdict, because } = &change.new;
+    let news = (change.old, *verdict) != (Verdict::Unknown, Verdict::Kept);
+    let why = if because.is_empty() { String::new() } else { format!(": {because}") };
+    let (at, old) = (gatherer.elapsed().as_secs_f64(), change.old);
+    news.then(|| format!("{at:.0} s: {} → {}: {verdict}, was {old}{why}", planned.topic, planned.subscriber))
 }
 
 fn tell_ends(session: &Session, nodes: &[Document], running: &Running, change: &Change) {

@@ -22,6 +22,8 @@ const HEALTHY: &[(&str, &str)] = &[
     ("proc/sys/kernel/sched_rt_period_us", "1000000"),
     ("proc/sys/kernel/version", "#1 SMP PREEMPT_DYNAMIC Debian"),
     ("proc/sys/kernel/osrelease", "6.12.1"),
+    ("proc/cmdline", "quiet preempt=none preempt=full"),
+    ("boot/config-6.12.1", "CONFIG_PREEMPT_NONE=y\nCONFIG_PREEMPT_DYNAMIC=y"),
     ("proc/loadavg", "0.10 0.20 0.30 1/100 1"),
     ("proc/meminfo", "MemTotal: 1000000 kB\nMemAvailable: 800000 kB\nSwapTotal: 500000 kB\nSwapFree: 500000 kB"),
     ("sys/kernel/mm/transparent_hugepage/enabled", "always [madvise] never"),
@@ -100,6 +102,16 @@ const SEEDED: &[Seeded] = &[
         0,
     ),
     (&[("proc/sys/kernel/version", "#1 SMP Debian")], "preemption", 0),
+    (&[("sys/kernel/debug/sched/preempt", "none (voluntary) full lazy")], "preemption", 0),
+    (&[("proc/cmdline", "quiet preempt=full preempt=none")], "preemption", 0),
+    (
+        &[
+            ("proc/cmdline", "quiet"),
+            ("boot/config-6.12.1", "CONFIG_PREEMPT_BUILD=y\nCONFIG_PREEMPT_NONE=y\nCONFIG_PREEMPT_DYNAMIC=y"),
+        ],
+        "preemption",
+        0,
+    ),
     (&[("sys/devices/system/clocksource/clocksource0/current_clocksource", "hpet")], "clock-source", 0),
     (
         &[("proc/meminfo", "MemTotal: 1000000 kB\nMemAvailable: 800000 kB\nSwapTotal: 500000 kB\nSwapFree: 0 kB")],

@@ -45,8 +45,11 @@ pub struct Kernel {
     pub release: String,
     /// PREEMPT_RT.
     pub real_time: bool,
-    /// It preempts itself (PREEMPT, PREEMPT_DYNAMIC or PREEMPT_RT).
+    /// It can preempt itself (PREEMPT, PREEMPT_DYNAMIC or PREEMPT_RT).
     pub preemptible: bool,
+    /// Whether and where it does, which PREEMPT_DYNAMIC leaves to its start: `none`, `voluntary`, `lazy`, `full`. As debugfs, the
+    /// kernel's command line or its configuration in `/boot` say; `None`: none of them does.
+    pub mode: Option<String>,
 }
 
 /// Reads them.
@@ -111,9 +114,29 @@ fn kernel(tree: &Tree) -> Option<Kernel> {
     let version = tree.text("proc/sys/kernel/version")?;
     let word = |wanted: &str| version.split_whitespace().any(|word| word == wanted);
     let real_time = word("PREEMPT_RT") || tree.number::<u8>("sys/kernel/realtime") == Some(1);
-    Some(Kernel {
-        release: tree.text("proc/sys/kernel/osrelease").unwrap_or_default(),
-        real_time,
-        preemptible: real_time || word("PREEMPT") || word("PREEMPT_DYNAMIC"),
-    })
+    let release = tree.text("proc/sys/kernel/osrelease").unwrap_or_default();
+    let preemptible = real_time || word("PREEMPT") || word("PREEMPT_DYNAMIC");
+    let mode = word("PREEMPT_DYNAMIC").then(|| preemption_mode(tree, &release)).flatten();
+    Some(Kernel { release, real_time, preemptible, mode })
+}
+
+/// The mode that holds, in the order of who knows best: it may be changed at run time, and was said at start.
+fn preemption_mode(tree: &Tree, release: &str) -> Option<String> {
+    let present = || {
+        let all = tree.text("sys/kernel/debug/sched/preempt")?; // none voluntary (full) lazy
+        Some(all.split('(').nth(1)?.split(')').next()?.to_owned())
+    };
+    let said = || {
+        let line = tree.text("proc/cmdline")?;
+        line.split_whitespace().filter_map(|word| word.strip_prefix("preempt=")).next_back().map(str::to_owned)
+    };
+    let built = || {
+        let lines = tree.text(&format!("boot/config-{release}"))?;
+        let is_on = |mode: &&str| {
+            let key = if *mode == "full" { String::new() } else { format!("_{}", mode.to_uppercase()) };
+            lines.lines().any(|line| line == format!("CONFIG_PREEMPT{key}=y"))
+        };
+        ["none", "voluntary", "lazy", "full"].into_iter().find(is_on).map(str::to_owned)
+    };
+    present().or_else(said).or_else(built)
 }

@@ -2,7 +2,7 @@
 
 use super::{Contract, PlacementDelay, Subscriber, System};
 use crate::network::{Network, packets, wire_bytes};
-use crate::quantity::show_time;
+use crate::quantity::{show_share, show_time};
 use serde::Serialize;
 use std::collections::{HashMap, HashSet};
 
@@ -44,9 +44,9 @@ fn shares(contract: &Contract) -> Vec<Finding> {
             line: *line,
             what: format!("link {:?}", link.name),
             because: format!(
-                "shares add up to {:.4} %: {:.4} % belong to no class (E-V7)",
-                sum * 100.0,
-                (1.0 - sum) * 100.0
+                "shares add up to {}: {} belong to no class (E-V7)",
+                show_share(sum),
+                show_share(1.0 - sum)
             ),
         })
     };
@@ -130,8 +130,14 @@ fn requests(system: &System, subscriber: &Subscriber, network: &Network) -> Vec<
     if let Some(scaled) = subscriber.scaled_size.filter(|scaled| *scaled > topic.size) {
         found.push(format!("requested scaled_size {scaled} B is more than the {} B that are offered", topic.size));
     }
-    let Some(deadline) = subscriber.deadline else { return found };
     let filter = topic.period.saturating_mul(u64::from(subscriber.scale));
+    if subscriber.cpu_receive > filter {
+        let (receive, filter) = (show(subscriber.cpu_receive), show(filter));
+        found.push(format!(
+            "cpu_receive {receive} is longer than the {filter} between two samples: no thread can receive them"
+        ));
+    }
+    let Some(deadline) = subscriber.deadline else { return found };
     if subscriber.scale > 1 && filter > deadline {
         let scale = subscriber.scale;
         let (filter, deadline) = (show(filter), show(deadline));

@@ -5,6 +5,7 @@ use super::value::{self, DAY, Entry, LARGEST, Value, Wrong, needed, wrong};
 use super::{Contract, ContractError, Lines, Link, Node, NodeKind, Objective, Placement, PlacementDelay, Proxies};
 use super::{Scheduler, Subscriber, System, Topic, Transport};
 use crate::Class;
+use crate::quantity::show_share;
 use std::collections::HashMap;
 use std::ops::Range;
 use toml::Spanned;
@@ -19,8 +20,7 @@ pub(super) fn read(text: &str) -> Result<Contract, ContractError> {
     let starts: Vec<usize> = std::iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at + 1)).collect();
     let line = |at: usize| starts.partition_point(|start| *start <= at);
     let failed = |(at, problem): Wrong| ContractError { line: line(at.start), problem };
-    let file: File =
-        toml::from_str(text).map_err(|e| failed((e.span().unwrap_or(0..0), e.message().replace('\n', "; "))))?;
+    let file: File = toml::from_str(text).map_err(|e| failed((e.span().unwrap_or(0..0), unreadable(e.message()))))?;
     let system = system(&file).map_err(failed)?;
     fn lines<T>(tables: &[Spanned<T>], line: impl Fn(usize) -> usize) -> Vec<usize> {
         tables.iter().map(|table| line(table.span().start)).collect()
@@ -32,6 +32,14 @@ pub(super) fn read(text: &str) -> Result<Contract, ContractError> {
         subscribers: lines(&file.subscriber, line),
     };
     Ok(Contract { system, lines, hash: super::hash(text) })
+}
+
+/// What the TOML reader says, in a line.
+fn unreadable(message: &str) -> String {
+    match message.contains("recurs") {
+        true => "nested too deeply: allowed are the tables and lists of a contract".to_owned(),
+        false => message.replace('\n', "; "),
+    }
 }
 
 fn system(file: &File) -> Result<System, Wrong> {
@@ -195,7 +203,7 @@ fn shares(
     ];
     let sum: f64 = shares.iter().sum();
     if sum > 1.0 + 1e-9 {
-        return Err((at.clone(), format!("shares add up to {:.4} %: allowed is at most 100 %", sum * 100.0)));
+        return Err((at.clone(), format!("shares add up to {}: allowed is at most 100 %", show_share(sum))));
     }
     Ok(Some(shares))
 }

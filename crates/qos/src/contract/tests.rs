@@ -130,7 +130,7 @@ fn an_error_names_line_key_value_and_what_is_allowed() {
             "between = [\"n2\", \"n9\"]",
             "allowed is the name of a node of this file: n1, n2",
         ),
-        ("\"5 %\"", "\"15 %\"", "26: shares add up to 110.0000 %: allowed is at most 100 %"),
+        ("\"5 %\"", "\"15 %\"", "26: shares add up to 110 %: allowed is at most 100 %"),
         ("\"5 %\"", "\"0 %\"", "26: critical = \"0 %\""),
         ("\"htb\"", "\"strict\"", "26: shares: only with scheduler"),
         ("publisher = \"n1\"", "publisher = [\"n1\", \"n1\"]", "41: publisher = \"n1\": allowed is each node once"),
@@ -207,7 +207,7 @@ fn what_is_hardly_meant_is_found_and_nothing_else() {
     let plain = changed("deadline = \"40 ms\"", "deadline = \"10 ms\"");
     assert_eq!(check(&Contract::read(&plain).unwrap()), []);
     for (from, to, line, says) in [
-        ("\"45 %\"", "\"40 %\"", 18, "shares add up to 95.0000 %: 5.0000 % belong to no class"),
+        ("\"45 %\"", "\"40 %\"", 18, "shares add up to 95 %: 5 % belong to no class"),
         ("\"10 ms\"", "\"150 us\"", 48, "filter longer than the deadline: scale = 2 lets a sample pass every 166.6 us"),
         ("\"10 ms\"", "\"170 us\"", 48, "unreachable deadline 170 us: from n1 a sample takes"),
         ("\"1 KiB\"", "\"9 KiB\"", 48, "requested scaled_size 9216 B is more than the 8192 B"),
@@ -229,6 +229,12 @@ fn what_is_hardly_meant_is_found_and_nothing_else() {
             "[[topic]]\nname = \"t\"\nsize = \"1 B\"\nrate = \"1 Hz\"\npublisher = \"n1\"\n[placement]",
             63,
             "nobody wants it",
+        ),
+        (
+            "cpu_receive = \"30 us\"",
+            "cpu_receive = \"170 us\"",
+            48,
+            "cpu_receive 170 us is longer than the 166.6 us between",
         ),
         ("cpu_send = \"20 us\"", "cpu_send = \"90 us\"", 35, "cpu_send 90 us is longer than its period 83.3 us"),
     ] {

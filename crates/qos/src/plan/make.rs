@@ -16,8 +16,9 @@ mod offers;
 mod refusal;
 mod ways;
 
-use super::{Channel, Cost, For, Link, Model, Node, Plan, Proxy, Solver};
+use super::{Channel, Cost, For, Link, Model, Node, Plan, Proxy, Solver, Term};
 use crate::Class;
+use crate::analysis::end_to_end::Where;
 use crate::analysis::steps::Steps;
 use crate::contract::{Contract, PlacementDelay, Scheduler, System};
 use crate::network::{Direction, Network};
@@ -183,6 +184,8 @@ fn at_publishers(system: &System, network: &Network) -> Vec<Placed> {
 
 fn channel(system: &System, way: &Way, class: Class, delay: Delay) -> Channel {
     let Delay { us, mean, terms, also, loss, occupancy } = delay;
+    let route: Vec<String> = way.hops.iter().map(|hop| Where::Link(hop.direction).name(system)).collect();
+    let hops_to_proxy = if way.proxy.is_some() { way.before } else { 0 };
     Channel {
         topic: way.topic.name.clone(),
         publisher: system.nodes[way.publisher].name.clone(),
@@ -193,6 +196,9 @@ fn channel(system: &System, way: &Way, class: Class, delay: Delay) -> Channel {
         sched: None,
         sched_publisher: None,
         proxy: way.proxy.map(|node| system.nodes[node].name.clone()),
+        proxied_us: us.filter(|_| !mean && hops_to_proxy > 0).and_then(|_| until(&terms, route.get(hops_to_proxy)?)),
+        route,
+        hops_to_proxy,
         scale: way.subscriber.scale,
         picture: way.subscriber.picture.map(|[width, height]| format!("{width}x{height}")),
         rate_hz: Some(way.topic.rate / f64::from(way.subscriber.scale)),
@@ -206,6 +212,13 @@ fn channel(system: &System, way: &Way, class: Class, delay: Delay) -> Channel {
         also,
         occupancy,
     }
+}
+
+/// What a bound's terms come to before the first one of this direction of a link.
+fn until(terms: &[Term], direction: &str) -> Option<f64> {
+    let start = format!("{direction}: ");
+    let first = terms.iter().position(|term| term.name.starts_with(&start))?;
+    Some(terms[..first].iter().map(|term| term.us).sum())
 }
 
 fn links(system: &System, loads: &[f64], backlogs: &[Option<f64>]) -> Vec<Link> {

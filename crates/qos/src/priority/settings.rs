@@ -112,6 +112,20 @@ impl Changes {
         self.pace.apply(&mut to.pace);
     }
 
+    /// Where these say nothing, `others` hold.
+    pub fn fill(&mut self, others: &Changes) {
+        fn fill<T: Clone>(change: &mut Change<T>, other: &Change<T>) {
+            if change.is_keep() {
+                change.clone_from(other);
+            }
+        }
+        fill(&mut self.mark, &others.mark);
+        fill(&mut self.socket_priority, &others.socket_priority);
+        fill(&mut self.sched, &others.sched);
+        fill(&mut self.affinity, &others.affinity);
+        fill(&mut self.pace, &others.pace);
+    }
+
     /// Whether nothing changes.
     pub fn is_empty(&self) -> bool {
         self.is_without_packets() && self.sched.is_keep() && self.affinity.is_keep()

@@ -1,6 +1,7 @@
 //! Which live channel is which of a plan's.
 
-use crate::plan::Plan;
+use crate::Place;
+use crate::plan::{Channel, Plan};
 
 /// A channel that runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -13,20 +14,43 @@ pub struct Live {
     pub publisher_node: String,
     /// Subscriber's port name.
     pub subscriber: String,
+    /// The node between that its samples come from, where one is.
+    pub over: Option<Over>,
+}
+
+/// A node between a publisher and a subscriber.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Over {
+    /// The port with which it takes samples from the publisher.
+    pub port: String,
+    /// Its name, and others by which it is known, such as its host's.
+    pub names: Vec<String>,
+}
+
+/// The way on which a channel's samples travel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Route {
+    /// From the publisher, or from the relay, to the subscriber.
+    pub channel: usize,
+    /// From the publisher to the relay; `None`: there is none, or it is not known.
+    pub feeder: Option<usize>,
+    /// How it is another way than the plan's, where it is: no bound covers that.
+    pub strays: Option<String>,
 }
 
 /// What was found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Found {
     /// For each channel of the plan: which of those that run it is.
-    pub planned: Vec<Option<usize>>,
-    /// Those that run, and are in no plan.
+    pub planned: Vec<Option<Route>>,
+    /// Those that run, are in no plan, and feed none that is.
     pub unplanned: Vec<usize>,
 }
 
-/// Finds the channels of a plan among those that run. Topic and subscriber's port have the names of the contract (a `/` before the
-/// topic's does not matter). A publisher is the contract's node if its node or its port has that name, or the port is `/TOPIC@NODE`;
-/// where the subscriber has one publisher only in the plan, whoever publishes is it.
+/// Finds the channels of a plan among those that run, each with the whole route: publisher, relay if there is one, subscriber. Topic
+/// and subscriber's port have the names of the contract (a `/` before the topic's does not matter). A publisher is the contract's node
+/// if its node or its port has that name, or the port is `/TOPIC@NODE`; where the subscriber has one publisher only in the plan,
+/// whoever publishes is it.
 pub fn find(plan: &Plan, live: &[Live]) -> Found {
     let mut taken = vec![false; live.len()];
     let mut planned = vec![None; plan.channels.len()];
@@ -41,12 +65,40 @@ pub fn find(plan: &Plan, live: &[Live]) -> Found {
                     && one.subscriber == channel.subscriber
                     && (!by_name || is_publisher(one, &channel.publisher))
             };
-            planned[index] = (0..live.len()).find(|at| !taken[*at] && fits(&live[*at]));
-            planned[index].into_iter().for_each(|at: usize| taken[at] = true);
+            let found = (0..live.len()).find(|at| !taken[*at] && fits(&live[*at]));
+            planned[index] = found.map(|at| Route {
+                channel: at,
+                feeder: feeder(live, &live[at]),
+                strays: strays(channel, &live[at]),
+            });
+            found.into_iter().for_each(|at| taken[at] = true);
         }
     }
+    planned.iter().flatten().filter_map(|route: &Route| route.feeder).for_each(|at| taken[at] = true);
     let unplanned = (0..live.len()).filter(|at| !taken[*at]).collect();
     Found { planned, unplanned }
+}
+
+/// The channel that brings a channel's samples to the node between.
+fn feeder(live: &[Live], one: &Live) -> Option<usize> {
+    let over = &one.over.as_ref()?.port;
+    let same = |other: &Live| (&other.topic, &other.publisher) == (&one.topic, &one.publisher);
+    live.iter().position(|other| other.subscriber == *over && same(other))
+}
+
+fn strays(planned: &Channel, live: &Live) -> Option<String> {
+    let name = |over: &Over| over.names.first().cloned().unwrap_or_default();
+    match (planned.place(), &live.over) {
+        (Some(Place::Relay(relay)), None) => Some(format!("directly, not over relay {relay} as planned")),
+        (Some(Place::Relay(relay)), Some(over)) if over.names.contains(&relay) => None,
+        (Some(Place::Relay(relay)), Some(over)) => {
+            Some(format!("over {}, not over relay {relay} as planned", name(over)))
+        }
+        (_, None) => None,
+        // A publisher's own node makes its pictures smaller so.
+        (_, Some(over)) if over.names.contains(&live.publisher_node) => None,
+        (_, Some(over)) => Some(format!("over {}, not directly as planned", name(over))),
+    }
 }
 
 fn bare(name: &str) -> &str {
@@ -60,6 +112,6 @@ fn is_publisher(live: &Live, node: &str) -> bool {
 }
 
 /// Publishers of the same topic for the same subscriber.
-fn same_subscription(plan: &Plan, one: &crate::plan::Channel) -> usize {
+fn same_subscription(plan: &Plan, one: &Channel) -> usize {
     plan.channels.iter().filter(|other| (&other.topic, &other.subscriber) == (&one.topic, &one.subscriber)).count()
 }

@@ -7,7 +7,9 @@ use crate::quantity::show_time;
 pub const AT_RISK: f64 = 0.9;
 /// A rate may be off by such a part of it, as clocks and looks are.
 const RATE_TOLERANCE: f64 = 0.05;
-/// And by so many samples, which are on their way when the counters are read.
+/// Standard deviations of a number of losses that are no surprise.
+const DEVIATIONS: f64 = 3.0;
+/// A rate may also be off by so many samples, which are on their way when the counters are read.
 const ON_THEIR_WAY: f64 = 2.0;
 
 /// A verdict with its reasons.
@@ -19,16 +21,21 @@ pub struct Judged {
     pub because: String,
 }
 
-/// Judges what was measured. The worst of what its parts say, with the reasons for that.
-pub(super) fn judge(promise: &Promise, total: &Total) -> Judged {
-    let parts = [delay(promise, &total.seen), loss(promise, &total.seen), order(&total.seen), rate(promise, total)];
-    let severity = |verdict: Verdict| {
-        [Verdict::Kept, Verdict::AtRisk, Verdict::Unknown, Verdict::Broken].iter().position(|v| *v == verdict)
-    };
-    let verdict = parts.iter().map(|(verdict, _)| *verdict).max_by_key(|v| severity(*v)).unwrap_or_default();
+/// Judges what was measured in a part of the whole time, or in all of it: the worst of what delay, loss, order, rate
+/// and route say, with the reasons for that.
+pub(super) fn judge(promise: &Promise, part: &Total, whole: &Total) -> Judged {
+    let (seen, all) = (&part.seen, &whole.seen);
+    let parts = [delay(promise, seen, all), loss(promise, seen, all), order(seen), rate(promise, part), route(seen)];
+    let verdict = parts.iter().map(|(verdict, _)| *verdict).max_by_key(|v| v.severity()).unwrap_or_default();
     let reasons = parts.into_iter().filter(|(one, _)| *one == verdict).map(|(_, because)| because);
     let because = reasons.filter(|because| !because.is_empty()).collect::<Vec<_>>().join("; ");
     Judged { verdict, because }
+}
+
+/// Nothing came, and by the planned rate nothing had to.
+pub(super) fn says_nothing(promise: &Promise, total: &Total) -> bool {
+    let Window { received, lost, measured, .. } = total.seen;
+    received == 0 && lost == 0 && measured == 0 && promise.rate_hz.is_some() && rate(promise, total) == kept()
 }
 
 type Part = (Verdict, String);
@@ -37,12 +44,16 @@ fn kept() -> Part {
     (Verdict::Kept, String::new())
 }
 
-fn delay(promise: &Promise, seen: &Window) -> Part {
+fn delay(promise: &Promise, seen: &Window, all: &Window) -> Part {
     let Some(latest) = promise.latest_us else {
         return (Verdict::Unknown, "the plan has neither bound nor deadline for it".to_owned());
     };
     let Some(worst) = &seen.worst else {
-        return (Verdict::Unknown, "no sample's delay was measured".to_owned());
+        return match seen.received {
+            0 if all.measured > 0 => kept(), // what did not come is a matter of the rate
+            0 => (Verdict::Unknown, "no sample came".to_owned()),
+            _ => (Verdict::Unknown, "no sample's delay was measured".to_owned()),
+        };
     };
     let (least, most) = (worst.us - worst.uncertainty_us, worst.us + worst.uncertainty_us);
     let says = || {
@@ -71,12 +82,17 @@ fn clocks(worst: &Worst) -> String {
     }
 }
 
-fn loss(promise: &Promise, seen: &Window) -> Part {
-    let all = seen.received.saturating_add(seen.lost);
-    if seen.lost as f64 <= promise.loss * all as f64 {
+/// Where a plan expects losses, it says their part on average: some more within three standard deviations are no surprise, and a
+/// look alone says nothing of an average.
+fn loss(promise: &Promise, seen: &Window, all: &Window) -> Part {
+    let sent = all.received.saturating_add(all.lost);
+    let expected = promise.loss * sent as f64;
+    if seen.lost == 0 || all.lost as f64 <= expected + DEVIATIONS * expected.sqrt() {
         return kept();
     }
-    (Verdict::Broken, format!("{} of {all} samples lost", seen.lost))
+    let (lost, of) =
+        if promise.loss > 0.0 { (all.lost, sent) } else { (seen.lost, seen.received.saturating_add(seen.lost)) };
+    (Verdict::Broken, format!("{lost} of {of} samples lost"))
 }
 
 fn order(seen: &Window) -> Part {
@@ -86,15 +102,29 @@ fn order(seen: &Window) -> Part {
     }
 }
 
-/// More than was planned breaks the assumption of every bound beside it; less is the publisher's affair, but not as planned.
+/// A bound is that of the planned way.
+fn route(seen: &Window) -> Part {
+    match &seen.strays {
+        None => kept(),
+        Some(how) => (Verdict::AtRisk, format!("it goes {how}: no bound covers that")),
+    }
+}
+
+/// More than was planned breaks the assumption of every bound beside it; less is the publisher's affair, but not as planned. What
+/// was published before and came now is no more than planned: as much as the latest sample was on its way.
 fn rate(promise: &Promise, total: &Total) -> Part {
-    let seconds = total.seconds();
+    let (seconds, seen) = (total.seconds(), &total.seen);
     let Some(planned) = promise.rate_hz.filter(|_| seconds > 0.0) else { return kept() };
-    let (due, came) = (planned * seconds, total.seen.received as f64);
-    let says = || format!("{:.1} Hz instead of {planned:.1} Hz", came / seconds);
-    if came > due * (1.0 + RATE_TOLERANCE) + promise.burst + ON_THEIR_WAY {
+    let off = seen.off.as_secs_f64();
+    let on_its_way = seen.worst.as_ref().map_or(0.0, |worst| worst.us.max(0.0) / 1e6);
+    let came = seen.received as f64;
+    let says = || match seen.received {
+        0 => format!("no sample came, where {:.0} were due", planned * seconds),
+        _ => format!("{:.1} Hz instead of {planned:.1} Hz", came / seconds),
+    };
+    if came > planned * (seconds + off + on_its_way) * (1.0 + RATE_TOLERANCE) + promise.burst + ON_THEIR_WAY {
         (Verdict::Broken, says())
-    } else if came < due * AT_RISK - promise.burst - ON_THEIR_WAY {
+    } else if came < planned * (seconds - off) * AT_RISK - promise.burst - ON_THEIR_WAY {
         (Verdict::AtRisk, says())
     } else {
         kept()

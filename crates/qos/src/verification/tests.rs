@@ -61,7 +61,7 @@ fn losses_order_and_rates_count() {
         (Window { received: 120, ..good.clone() }, "broken", "120.0 Hz instead of 100.0 Hz"),
         (Window { received: 107, ..good.clone() }, "kept", ""),
         (Window { received: 50, ..good.clone() }, "at risk", "50.0 Hz instead of 100.0 Hz"),
-        (Window { received: 0, measured: 0, worst: None, ..good.clone() }, "unknown", "no sample's delay was measured"),
+        (Window { received: 0, measured: 0, worst: None, ..good.clone() }, "unknown", "no sample came"),
     ] {
         let judged = verdict(&window);
         assert_eq!((judged.verdict.name(), judged.because.as_str()), (expected, says));
@@ -87,9 +87,105 @@ fn a_verdict_changes_with_what_was_measured_last_and_the_sum_remembers() {
     assert_eq!(told(3, 6000.0), Some(("kept", "broken")));
     assert_eq!(told(4, 100.0), Some(("broken", "kept")));
     let judged = verification.judged(0);
-    assert_eq!((judged.verdict, judged.because.as_str()), (Verdict::Broken, "6 ms of 1 ms promised"));
+    let because = "6 ms of 1 ms promised; in 1 of 4 looks, at 3 s";
+    assert_eq!((judged.verdict, judged.because.as_str()), (Verdict::Broken, because));
     let total = verification.total(0).unwrap();
     assert_eq!((total.seen.received, total.seen.late, total.rate_hz()), (400, 1, Some(100.0)));
+    assert_eq!((total.worst_at, verification.history(0).unwrap().now), (second(3), Verdict::Kept));
+}
+
+/// What one look found is not averaged away by what was measured after it.
+#[test]
+fn what_was_broken_or_at_risk_once_is_so_at_the_end() {
+    let good = window(100.0, 0.0);
+    let vague = Window { worst: worst(880.0, 80.0), late: 0, ..good.clone() };
+    let certain = Window { worst: worst(850.0, 0.0), ..good.clone() };
+    for (looks, expected, says) in [
+        (
+            vec![&good, &Window { received: 200, ..good.clone() }, &good],
+            "broken",
+            "200.0 Hz instead of 100.0 Hz; in 1 of",
+        ),
+        (vec![&good, &Window { disordered: 1, ..good.clone() }], "broken", "1 samples came after later ones; in 1 of"),
+        (vec![&good, &window(950.0, 0.0), &good, &window(920.0, 0.0)], "at risk", "950 us of 1 ms promised; in 2 of"),
+        // The sum has the figure of which more is certain; it would have been kept.
+        (vec![&vague, &certain], "at risk", "880 us of 1 ms promised, clocks compared to ± 80 us; in 1 of"),
+        (vec![&good, &Window::default(), &good], "at risk", "no sample came, where 100 were due; in 1 of"),
+        (
+            vec![&window(1500.0, 0.0), &window(3000.0, 0.0)],
+            "broken",
+            "3 ms of 1 ms promised, 2 samples late; in all 2 looks",
+        ),
+        (vec![&good, &good], "kept", ""),
+    ] {
+        let mut verification = Verification::new(&promised(1000.0, 100.0));
+        verification.began(0, second(0));
+        // Many good looks follow.
+        let rest = if looks.len() == 2 { 0 } else { 200 };
+        let all = looks.iter().copied().chain(std::iter::repeat_n(&good, rest));
+        for (at, look) in (1..).zip(all) {
+            verification.measured(0, second(at), look);
+        }
+        let judged = verification.judged(0);
+        assert_eq!(judged.verdict.name(), expected, "{looks:?}: {judged:?}");
+        assert!(judged.because.starts_with(says) && judged.because.is_empty() == says.is_empty(), "{says}: {judged:?}");
+    }
+}
+
+#[test]
+fn it_is_said_when_and_how_often() {
+    let mut verification = Verification::new(&promised(1000.0, 100.0));
+    for at in 0..60 {
+        let us = if [7, 8, 31].contains(&at) { 2000.0 + at as f64 } else { 100.0 };
+        verification.measured(0, second(at), &window(us, 0.0));
+    }
+    let (history, total) = (verification.history(0).unwrap(), verification.total(0).unwrap());
+    assert_eq!((history.looks, history.broken.count, total.worst_at), (60, 3, second(31)));
+    assert_eq!((history.broken.first, history.broken.last), (second(7), second(31)));
+    let because = "2.031 ms of 1 ms promised, 3 samples late; in 3 of 60 looks, from 7 s to 31 s";
+    assert_eq!(verification.judged(0).because, because);
+}
+
+/// A sample every two seconds, looked at every second.
+#[test]
+fn a_look_at_which_nothing_had_to_come_says_nothing() {
+    let mut verification = Verification::new(&promised(1000.0, 0.5));
+    verification.began(0, second(0));
+    let came = Window { received: 1, measured: 1, worst: worst(100.0, 0.0), ..Window::default() };
+    let mut told =
+        |at, look: &Window| verification.measured(0, second(at), look).map(|change| change.new.verdict.name());
+    assert_eq!(told(1, &came), Some("kept"));
+    let nothing = Window::default();
+    assert_eq!((2..8).filter_map(|at| told(at, if at % 2 == 0 { &nothing } else { &came })).count(), 0);
+    // It stops: after a while something had to come.
+    let changes: Vec<_> = (8..30).filter_map(|at| told(at, &nothing).map(|verdict| (at, verdict))).collect();
+    assert_eq!(changes, [(14, "at risk")]);
+}
+
+/// Samples that waited and come all at once are late, not too many.
+#[test]
+fn what_was_on_its_way_is_no_more_than_planned() {
+    let held_up = Window { received: 150, ..window(500_000.0, 0.0) };
+    let judged = verdict(&held_up);
+    assert!(judged.verdict == Verdict::Broken && !judged.because.contains("Hz"), "{judged:?}");
+    let asked_late = Window { received: 120, off: Duration::from_millis(200), ..window(100.0, 0.0) };
+    assert_eq!(verdict(&asked_late).verdict, Verdict::Kept);
+}
+
+#[test]
+fn planned_losses_are_an_average() {
+    let mut lossy = promised(1000.0, 100.0);
+    lossy.channels[0].loss = Some(0.05);
+    let lost = |lost| Window { received: 100 - lost, lost, ..window(100.0, 0.0) };
+    let verdict = |looks: &[u64]| {
+        let mut verification = Verification::new(&lossy);
+        verification.began(0, second(0));
+        looks.iter().zip(1..).for_each(|(n, at)| drop(verification.measured(0, second(at), &lost(*n))));
+        verification.judged(0)
+    };
+    assert_eq!(verdict(&[5, 9, 3, 6, 4]).verdict, Verdict::Kept);
+    let judged = verdict(&[12, 14, 11]);
+    assert!(judged.verdict == Verdict::Broken && judged.because.starts_with("37 of 300 samples lost"), "{judged:?}");
 }
 
 #[test]
@@ -118,7 +214,18 @@ fn the_worst_sample_says_where_its_time_went() {
 
 fn live(topic: &str, publisher: &str, node: &str, subscriber: &str) -> Live {
     let own = str::to_owned;
-    Live { topic: own(topic), publisher: own(publisher), publisher_node: own(node), subscriber: own(subscriber) }
+    Live {
+        topic: own(topic),
+        publisher: own(publisher),
+        publisher_node: own(node),
+        subscriber: own(subscriber),
+        over: None,
+    }
+}
+
+/// The places of the planned ones among those that run.
+fn places(found: &Found) -> Vec<Option<usize>> {
+    found.planned.iter().map(|route| route.as_ref().map(|route| route.channel)).collect()
 }
 
 fn planned(topic: &str, publisher: &str, subscriber: &str) -> Channel {
@@ -143,34 +250,93 @@ fn channels_are_found_by_topic_subscriber_and_publisher() {
         live("/imu", "/p3", "pub-79", "/pilot/imu"),
     ];
     let found = find(&plan, &running);
-    assert_eq!(found, Found { planned: vec![Some(1), Some(0), Some(2), None], unplanned: vec![3, 4] });
+    assert_eq!((places(&found), found.unplanned), (vec![Some(1), Some(0), Some(2), None], vec![3, 4]));
 }
 
+/// A relay's own channel from the publisher is part of the route, and what goes another way than planned is told.
 #[test]
-fn links_are_suspected_that_only_late_channels_cross() {
-    let crossing = |links: &[&str]| Channel {
-        terms: links.iter().map(|link| (format!("{link}: transmission"), 1.0)).collect(),
-        ..Channel::default()
+fn a_route_over_a_relay_is_found_whole() {
+    let over = |node: &str| Over { port: format!("/{node}/proxy7"), names: vec![node.into(), "its-host".into()] };
+    let at = |topic: &str, proxy: &str| Channel {
+        proxy: Some(proxy.into()),
+        node: "desk".into(),
+        ..planned(topic, "camera", &format!("/in/{topic}"))
     };
-    let link = |name: &str, to: &str| crate::plan::Link { name: name.into(), to: to.into(), ..Default::default() };
     let plan = Plan {
         channels: vec![
-            crossing(&["lan to s", "air to o"]),
-            crossing(&["air to o"]),
-            crossing(&["lan to s", "lan to p"]),
+            at("whole", "gate"),
+            at("direct", "gate"),
+            at("other", "gate"),
+            at("own", "camera"),
+            at("over", "desk"),
         ],
-        links: vec![link("lan", "s"), link("lan", "p"), link("air", "o"), link("air", "s")],
         ..Plan::default()
     };
-    assert_eq!(suspects(&plan, &[0, 1], &[2]), ["air to o"]);
-    assert_eq!(suspects(&plan, &[0, 1, 2], &[]), [""; 0]);
-    assert_eq!(suspects(&plan, &[0, 2], &[1]), ["lan to s"]);
-    let both = Plan {
-        channels: vec![crossing(&["lan to p"]), crossing(&["lan to s"]), crossing(&["air to o"])],
-        ..plan.clone()
+    let mut running: Vec<Live> = Vec::new();
+    for (topic, node) in [("whole", "gate"), ("direct", ""), ("other", "spare"), ("own", "camera"), ("over", "gate")] {
+        let out = format!("/out/{topic}");
+        let one = live(topic, &out, "camera", &format!("/in/{topic}"));
+        if node.is_empty() {
+            running.push(one);
+        } else {
+            running.push(live(topic, &out, "camera", &over(node).port));
+            running.push(Live { over: Some(over(node)), ..one });
+        }
+    }
+    let found = find(&plan, &running);
+    let routes: Vec<_> = found.planned.iter().flatten().map(|route| (route.channel, route.feeder)).collect();
+    assert_eq!(routes, [(1, Some(0)), (2, None), (4, Some(3)), (6, Some(5)), (8, Some(7))]);
+    let strays: Vec<_> = found.planned.iter().flatten().map(|route| route.strays.as_deref().unwrap_or("")).collect();
+    let expected = [
+        "",
+        "directly, not over relay gate as planned",
+        "over spare, not over relay gate as planned",
+        "",
+        "over gate, not directly as planned",
+    ];
+    assert_eq!((strays, found.unplanned), (expected.to_vec(), vec![]));
+    let stray = Window { strays: Some(expected[1].into()), ..window(100.0, 0.0) };
+    let judged = verdict(&stray);
+    assert!(judged.verdict == Verdict::AtRisk && judged.because.contains("no bound covers that"), "{judged:?}");
+}
+#[test]
+fn links_are_suspected_that_only_late_channels_cross() {
+    let routes =
+        [["lan to s", "air to o"], ["air to o", "air to o"], ["lan to s", "lan to p"]].map(|r| r.map(str::to_owned));
+    let link = |name: &str, to: &str| crate::plan::Link { name: name.into(), to: to.into(), ..Default::default() };
+    // A link of two ends has two directions.
+    let between = |name: &str, from: &str, to: &str| crate::plan::Link { from: from.into(), ..link(name, to) };
+    let links =
+        vec![between("lan", "p", "s"), between("lan", "s", "p"), between("air", "s", "o"), between("air", "o", "s")];
+    let plan = Plan { links, ..Plan::default() };
+    let found = |late: &[usize], well: &[usize]| {
+        let all = late.iter().map(|at| (at, true)).chain(well.iter().map(|at| (at, false)));
+        let legs: Vec<Leg> = all.map(|(at, late)| Leg { route: &routes[*at], late }).collect();
+        suspects(&plan, &legs)
     };
-    assert_eq!(suspects(&both, &[0, 1], &[2]), ["lan"], "in either direction");
-    assert_eq!(suspects(&plan, &[], &[2]), [""; 0]);
+    assert_eq!(found(&[0, 1], &[2]), ["air to o"]);
+    assert_eq!(found(&[0, 1, 2], &[]), [""; 0]);
+    assert_eq!(found(&[0, 2], &[1]), ["lan to s"]);
+    assert_eq!(found(&[], &[2]), [""; 0]);
+    let [to_p, to_s, to_o] = ["lan to p", "lan to s", "air to o"].map(|one| [one.to_owned()]);
+    let legs = [(&to_p, true), (&to_s, true), (&to_o, false)].map(|(route, late)| Leg { route, late });
+    assert_eq!(suspects(&plan, &legs), ["lan"], "in either direction");
+}
+
+/// The legs before and behind a relay are measured each by itself: blame goes to the right one.
+#[test]
+fn a_late_sample_over_a_relay_says_on_which_side_it_was_late() {
+    let times =
+        |all: &[(&str, f64)]| all.iter().map(|(name, us)| ((*name).to_owned(), *us)).collect::<BTreeMap<_, _>>();
+    let received = times(&[("receive", 5.0), ("decode", 10.0), ("callback", 20.0)]);
+    let fed =
+        |wire| Worst::new(wire + 75.0, 0.0, &times(&[("publish", 5.0), ("send", 20.0)]), &times(&[("callback", 50.0)]));
+    let before = Worst::over_relay(5200.0, 0.0, &fed(5000.0), 1.0, &received);
+    assert_eq!((before.stage(), before.stages_us["wire from relay"]), (Some("wire to relay"), 89.0));
+    let behind = Worst::over_relay(5200.0, 0.0, &fed(40.0), 1.0, &received);
+    assert_eq!((behind.stage(), behind.stages_us["relay"]), (Some("wire from relay"), 51.0));
+    let stuck = Worst::over_relay(5200.0, 0.0, &fed(40.0), 5000.0, &received);
+    assert_eq!((stuck.stage(), stuck.stages_us.values().sum::<f64>()), (Some("relay"), 5200.0));
 }
 
 proptest! {

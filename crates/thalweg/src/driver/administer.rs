@@ -7,8 +7,8 @@ use crate::admin;
 use crate::control::kept::Connection;
 use crate::control::{Direction, NodeId};
 use crate::event::Event;
-use crate::port::{Channel, PortRef};
-use crate::stages::LateAfter;
+use crate::port::{AnyOutlet, Channel, PortRef};
+use crate::stages::{Asked, LateAfter};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
@@ -65,11 +65,11 @@ impl Control {
             }
             Ok(admin::Request::Measure { topic, every }) => {
                 let now = linux::clock::monotonic_ns();
-                self.ends(&topic).iter().for_each(|(_, channel)| channel.stages.measure(now, every));
+                self.ends(&topic, self.outlets()).iter().for_each(|(_, channel)| channel.stages.measure(now, every));
                 self.stages(&topic)
             }
             Ok(admin::Request::Stages { topic }) => self.stages(&topic),
-            Ok(admin::Request::Lateness { channels }) => self.lateness(channels),
+            Ok(admin::Request::Lateness { channels, asked }) => self.lateness(channels, asked),
             Ok(admin::Request::Verdict { publisher, subscriber, verdict, because }) => {
                 self.state.events.push(Event::PromiseChanged { publisher, subscriber, verdict, because });
                 admin::Reply::Done
@@ -84,14 +84,15 @@ impl Control {
     }
 
     pub(super) fn reports(&self) -> Vec<crate::port::ChannelReport> {
-        let sent = self.outlets().into_iter().flat_map(|o| o.reports());
+        let own = self.state.outlets().into_iter().flat_map(|outlet| outlet.reports());
+        let sent = own.chain(self.hosted_reports());
         let received = self.state.inlets().into_iter().flat_map(|(_, i)| i.reports());
         sent.chain(received).collect()
     }
 
-    /// The ends of a topic's channels that are here: which end, and the channel.
-    fn ends(&self, topic: &str) -> Vec<(&'static str, Arc<Channel>)> {
-        let sent = self.state.outlets().into_iter().flat_map(|outlet| outlet.channels()).map(|c| ("publisher", c));
+    /// The ends of a topic's channels that are here, of all subscribers and of these publishing ends: which end, and the channel.
+    fn ends(&self, topic: &str, outlets: Vec<Arc<dyn AnyOutlet>>) -> Vec<(&'static str, Arc<Channel>)> {
+        let sent = outlets.into_iter().flat_map(|outlet| outlet.channels()).map(|c| ("publisher", c));
         let received = self.state.inlets().into_iter().flat_map(|(_, inlet)| {
             let channels = inlet.channels().lock().unwrap_or_else(|e| e.into_inner());
             channels.iter().map(|c| ("subscriber", c.clone())).collect::<Vec<_>>()
@@ -103,16 +104,18 @@ impl Control {
         // Within a process both ends are one.
         let once = |(end, channel): &(&str, Arc<Channel>)| *end == "publisher" || channel.carrier != "local";
         let report = |(end, channel): (&str, Arc<Channel>)| channel.stages_report(end);
-        admin::Reply::Stages(self.ends(topic).into_iter().filter(once).filter_map(report).collect())
+        // What a relay adds is part of the way: its stages would be taken for the publisher's.
+        let ends = self.ends(topic, self.state.outlets()).into_iter();
+        admin::Reply::Stages(ends.filter(once).filter_map(report).collect())
     }
 
-    fn lateness(&self, wanted: Vec<LateAfter>) -> admin::Reply {
+    fn lateness(&self, wanted: Vec<LateAfter>, asked: Asked) -> admin::Reply {
         let mut reports = Vec::new();
         for LateAfter { topic, publisher, subscriber, after_ns } in wanted {
-            let ends = self.ends(&topic).into_iter();
+            let ends = self.ends(&topic, self.outlets()).into_iter();
             let same = |channel: &Channel| channel.publisher_name == publisher && channel.subscriber_name == subscriber;
             let meant = ends.filter(|(_, channel)| same(channel));
-            reports.extend(meant.map(|(end, channel)| channel.lateness_report(end, after_ns)));
+            reports.extend(meant.map(|(end, channel)| channel.lateness_report(end, after_ns, asked)));
         }
         admin::Reply::Lateness(reports)
     }

@@ -65,6 +65,9 @@ impl Control {
             let text = format!("{} cannot reach {}: no carrier and address in common", asked.name, offered.name);
             return self.warn(text);
         }
+        if !self.may_keep(publisher, offered, subscriber) {
+            return;
+        }
         let mut wanted = Wanted::new(offered.clone(), asked.clone(), ways, by_name.is_some(), Instant::now());
         wanted.proxy = proxy;
         self.wanted.insert(pair, wanted);
@@ -163,6 +166,8 @@ impl Control {
         }
         let Some(wanted) = self.wanted.get_mut(&pair) else { return };
         let carrier = wanted.candidate().map(|c| c.carrier.clone()).unwrap_or_default();
+        let relay = wanted.candidate().map(|way| &way.place).filter(|place| place.relays().next().is_some());
+        let why = &relay.map_or(why.to_owned(), |relay| format!("{relay}: {why}"));
         let here = matches!(wanted.candidate().map(|c| &c.route), Some(Route::Unix(_) | Route::Process))
             || matches!(wanted.candidate().map(|c| &c.route), Some(Route::Tcp(a)) if a.ip().is_loopback());
         // On this host a node that has left the directory and does not answer is dead, not cut off.

@@ -20,7 +20,7 @@ use crate::codec::Untyped;
 use crate::control::matching::{Match, compare};
 use crate::control::{NodeId, PortId, PortInfo};
 use crate::handshake::{Answer, Refused, Request};
-use crate::port::{AnyInlet, AnyOutlet, Channel, Inlet, Outlet, PortRef, Sink};
+use crate::port::{AnyInlet, AnyOutlet, Channel, ChannelReport, Inlet, Outlet, PortRef, Sink};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -63,6 +63,16 @@ impl Control {
     pub(super) fn outlets(&self) -> Vec<Arc<dyn AnyOutlet>> {
         let hosted = self.hosted.values().map(|hosted| hosted.outlet.clone() as Arc<dyn AnyOutlet>);
         self.state.outlets().into_iter().chain(hosted).collect()
+    }
+
+    /// What is sent of hosted streams, and over which port each comes here.
+    pub(super) fn hosted_reports(&self) -> Vec<ChannelReport> {
+        let over = |hosted: &Hosted| {
+            let name = hosted.proxy_name().to_owned();
+            let told = move |report: ChannelReport| ChannelReport { over: Some(name.clone()), ..report };
+            hosted.outlet.reports().into_iter().map(told)
+        };
+        self.hosted.values().flat_map(over).collect()
     }
 
     /// The publishing end of a channel.

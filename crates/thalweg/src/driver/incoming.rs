@@ -257,6 +257,7 @@ impl Control {
             Err(error) => return Err((refused("system", request, &format!("{}: {error}", request.carrier)), stream)),
         };
         let stream = Arc::new(TcpStream::from(stream));
+        tcp::notice_outage(&stream); // nothing is sent on it that could fail: a host that vanished would stay a subscriber
         let reply = reply(stream.clone(), accepted, Vec::new());
         self.attach(request, outlet, way, Entry::Served(stream, None), reply);
         Ok(())

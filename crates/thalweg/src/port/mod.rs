@@ -38,7 +38,7 @@ use crate::channel::flow::Flow;
 use crate::channel::proxy::{Gate, Provenance, Proxied, Selection};
 use crate::control::{NodeId, PortId};
 use crate::driver::Told;
-use crate::stages::{LatenessReport, Measured, Stages, StagesReport};
+use crate::stages::{Asked, LatenessReport, Measured, Stages, StagesReport};
 use serde::Serialize;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Arc, OnceLock, Weak};
@@ -303,6 +303,9 @@ pub struct ChannelReport {
     /// How and where the channel is scaled; `None`: it is not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proxied: Option<Proxied>,
+    /// Of a relay's end: the port with which the relay takes these samples from their publisher.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub over: Option<String>,
 }
 
 impl Channel {
@@ -322,8 +325,8 @@ impl Channel {
     }
 
     /// How late its samples were since this was asked last.
-    pub(crate) fn lateness_report(&self, end: &str, after_ns: i64) -> LatenessReport {
-        self.stages.take_lateness(linux::clock::monotonic_ns(), after_ns).report(
+    pub(crate) fn lateness_report(&self, end: &str, after_ns: i64, asked: Asked) -> LatenessReport {
+        self.stages.take_lateness(linux::clock::monotonic_ns(), after_ns, asked).report(
             &self.publisher_name,
             &self.subscriber_name,
             end,
@@ -350,6 +353,7 @@ impl Channel {
             acknowledgements: self.counters.acknowledgements.load(Relaxed) + repeated.acknowledgements,
             unscalable: self.counters.unscalable.load(Relaxed),
             proxied: self.proxied.clone(),
+            over: None,
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Pull: what a subscriber asks histories for (P-05, P-09).
 
 use super::{Subscriber, TakenSample};
+use crate::channel::bucket::Limit;
 use crate::channel::history::{Absent, Query};
 use crate::codec::{Message, TypeDescription};
 use crate::control::PullRole;
@@ -12,13 +13,21 @@ use qos::Place;
 use std::marker::PhantomData;
 use std::time::Duration;
 
-/// Whom a pull asks, besides what: by default this port's own history if it keeps one, else all that keep the topic.
+/// Whom a pull asks and how fast, besides what: by default this port's own history if it keeps one, else all that keep the topic.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PullFrom {
     /// Samples of the publisher of this name only.
     pub publisher: Option<String>,
     /// Only the port of this name is asked: a publisher, or a port that keeps for others.
     pub holder: Option<String>,
+    /// How fast samples may come from other nodes, at least [`PullFrom::SLOWEST`]; `None`: as fast as it goes, which on a busy
+    /// machine takes processor time from more urgent channels.
+    pub limit: Option<Limit>,
+}
+
+impl PullFrom {
+    /// Bytes per second. Who answers gives up on one who takes nothing for ten seconds, and less than this may look so.
+    pub const SLOWEST: u64 = 16_000;
 }
 
 /// Samples that were pulled, as they arrive. Each is given once, those of one publisher in the order of their numbers.
@@ -42,8 +51,14 @@ impl<M: Message> Subscriber<M> {
     /// As [`Subscriber::pull`], of whom it is said.
     ///
     /// # Errors
-    /// As [`Subscriber::pull`].
+    /// As [`Subscriber::pull`]; [`Error::Usage`] for a limit below [`PullFrom::SLOWEST`].
     pub fn pull_from(&self, from: &PullFrom, query: Query, timeout: Duration) -> Result<Pulled<M>> {
+        if let Some(limit) = from.limit.filter(|limit| limit.rate < PullFrom::SLOWEST) {
+            let (slowest, rate) = (PullFrom::SLOWEST, limit.rate);
+            return Err(Error::Usage(format!(
+                "a pull of {rate} bytes per second: at least {slowest}, or without a limit"
+            )));
+        }
         let state = self.node.state();
         let info = &self.inlet.info;
         let holders = match &from.holder {
@@ -69,6 +84,7 @@ impl<M: Message> Subscriber<M> {
             max_message: info.qos.max_message,
             publisher: from.publisher.clone(),
             query,
+            limit: from.limit,
             timeout,
         };
         Ok(Pulled { asking: Asking::new(state.clone(), asked, holders), refused: None, message: PhantomData })

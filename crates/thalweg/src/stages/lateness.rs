@@ -18,6 +18,18 @@ pub struct LateAfter {
     pub after_ns: i64,
 }
 
+/// Who asks how late samples were, and what of the answers arrived: a node that was stopped answers when nobody waits any more, and
+/// what it says then must not be lost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Asked {
+    /// A number of the asker's own.
+    pub asker: u64,
+    /// The number of this question, from 1.
+    pub look: u64,
+    /// The last one that this node's answer arrived to; 0: none.
+    pub received: u64,
+}
+
 /// How late the samples of a channel were since the last report, at one end.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LatenessReport {
@@ -55,6 +67,7 @@ pub struct Latest {
 }
 
 /// A sample that was just delivered.
+#[derive(Clone, Copy)]
 pub(crate) struct Arrived {
     pub seq: u64,
     pub size: usize,
@@ -72,6 +85,7 @@ impl Arrived {
 type Times = [Option<u64>; Stage::ALL.len()];
 
 /// What happened since somebody asked.
+#[derive(Clone)]
 pub(crate) struct Since {
     after_ns: i64,
     highest: u64,
@@ -101,6 +115,22 @@ impl Since {
         std::mem::replace(self, Self::beginning(after_ns, highest))
     }
 
+    /// With what happened before.
+    pub fn and(mut self, earlier: Self) -> Self {
+        self.samples += earlier.samples;
+        self.late += earlier.late;
+        self.disordered += earlier.disordered;
+        self.largest = self.largest.max(earlier.largest);
+        for (time, before) in self.longest.iter_mut().zip(earlier.longest) {
+            *time = (*time).max(before);
+        }
+        let age = |latest: &Option<(Arrived, Times)>| latest.as_ref().map(|(arrived, _)| arrived.age());
+        if age(&earlier.latest) > age(&self.latest) {
+            self.latest = earlier.latest;
+        }
+        self
+    }
+
     /// A stage of a sample took so long.
     pub fn took(&mut self, stage: Stage, ns: u64) {
         if let Some(longest) = self.longest.get_mut(stage as usize) {
@@ -121,7 +151,7 @@ impl Since {
             for (stage, ns) in took {
                 times.get_mut(*stage as usize).map(|time| *time = Some(*ns)).unwrap_or_default();
             }
-            self.latest = Some((Arrived { ..*arrived }, times));
+            self.latest = Some((*arrived, times));
         }
     }
 

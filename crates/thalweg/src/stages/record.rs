@@ -1,6 +1,6 @@
 //! Histograms of fixed size, one per stage.
 
-use super::lateness::Since;
+use super::lateness::{Arrived, Asked, Since};
 use super::{Figures, Stage};
 use hdrhistogram::Histogram;
 
@@ -13,7 +13,9 @@ const DIGITS: u8 = 2;
 pub(super) struct Record {
     times: Vec<Times>,
     /// Since somebody asked how late samples are.
-    pub since: Since,
+    since: Since,
+    /// What was answered to whom last.
+    told: Option<(Asked, Since)>,
 }
 
 struct Times {
@@ -24,7 +26,7 @@ struct Times {
 impl Default for Record {
     fn default() -> Self {
         let times = |_| Times { histogram: Histogram::new_with_bounds(1, LONGEST, DIGITS).ok(), sum: 0 };
-        Self { times: Stage::ALL.iter().map(times).collect(), since: Since::default() }
+        Self { times: Stage::ALL.iter().map(times).collect(), since: Since::default(), told: None }
     }
 }
 
@@ -39,8 +41,26 @@ impl Record {
         self.since.took(stage, ns);
     }
 
+    /// A sample was delivered.
+    pub fn arrive(&mut self, took: &[(Stage, u64)], arrived: &Arrived) {
+        took.iter().for_each(|(stage, ns)| self.add(*stage, *ns));
+        self.since.arrive(took, arrived);
+    }
+
+    /// What happened since this was asked last, with what an earlier answer said that did not arrive.
+    pub fn take(&mut self, after_ns: i64, asked: Asked) -> Since {
+        let since = self.since.take(after_ns);
+        let lost = |(told, _): &(Asked, Since)| told.asker == asked.asker && told.look != asked.received;
+        let since = match self.told.take().filter(lost) {
+            Some((_, earlier)) => since.and(earlier),
+            None => since,
+        };
+        self.told = Some((asked, since.clone()));
+        since
+    }
+
     pub fn clear(&mut self) {
-        self.since = Since::default();
+        (self.since, self.told) = (Since::default(), None);
         for times in &mut self.times {
             times.sum = 0;
             times.histogram.as_mut().map(Histogram::reset).unwrap_or_default();

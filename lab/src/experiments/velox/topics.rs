@@ -79,7 +79,7 @@ impl Costs {
 fn measure(lab: &Lab, by: &str, sets: Vec<(String, Vec<Stream>)>, findings: &mut Findings) -> Result<Vec<Costs>> {
     let (repetitions, ms) = match () {
         () if lab.options.tiny => (1, 100),
-        () if lab.options.quick => (5, 500),
+        () if lab.options.quick => (7, 1000),
         () => (9, 10_000),
     };
     let processor = Vec::from_iter(first_processor()?);

@@ -152,11 +152,23 @@ impl Run {
         self.came(true).fold(Stalled::default(), |all, us| Stalled { n: all.n + 1, max: all.max.max(us) })
     }
 
+    /// All round-trip times in µs of those that came back.
+    pub fn all_times(&self) -> impl Iterator<Item = f64> {
+        self.all().map(|(_, took)| took as f64 / 1000.0)
+    }
+
+    /// What of each round-trip time in µs no stall can have taken, of all that came back.
+    pub fn without_stalls(&self) -> impl Iterator<Item = f64> {
+        self.all().map(|(sent, took)| self.stalls.without(sent, sent + took) as f64 / 1000.0)
+    }
+
     fn came(&self, stalled: bool) -> impl Iterator<Item = f64> {
-        let took = |trip: &Trip| Some((trip.sent_ns, trip.took_ns?));
         let hit = move |sent, took| self.stalls.hit(sent, sent + took) == stalled;
-        let came = self.trips.iter().filter_map(took).filter(move |(sent, took)| hit(*sent, *took));
-        came.map(|(_, took)| took as f64 / 1000.0)
+        self.all().filter(move |(sent, took)| hit(*sent, *took)).map(|(_, took)| took as f64 / 1000.0)
+    }
+
+    fn all(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.trips.iter().filter_map(|trip| Some((trip.sent_ns, trip.took_ns?)))
     }
 
     /// Those that did not come back.

@@ -5,7 +5,7 @@ use crate::doctor::finding::{Finding, Kind};
 use linux::probe::Facts;
 use linux::probe::clock::Clock;
 use linux::probe::memory::Memory;
-use linux::probe::processors::{Processors, governor_file};
+use linux::probe::processors::{Kernel, Processors, governor_file};
 
 /// All kinds of this module.
 pub const KINDS: &[&Kind] = &[
@@ -41,7 +41,7 @@ const IDLE_STATE: Kind = Kind {
 const PREEMPTION: Kind = Kind {
     id: "preemption",
     severity: Warning,
-    when: "the kernel does not preempt itself (neither PREEMPT, PREEMPT_DYNAMIC nor PREEMPT_RT)",
+    when: "the kernel does not preempt itself (neither PREEMPT, PREEMPT_DYNAMIC nor PREEMPT_RT, or preempt=none or voluntary)",
     why: "a thread of high priority waits until a system call of a lower one ends: milliseconds",
     fixable: false,
 };
@@ -149,10 +149,7 @@ fn processors(processors: &Processors) -> Vec<Finding> {
             .found("the deepest idle state", value, format!("below {LONGEST_WAKE_UP_US} us"))
             .write(state.switches.clone(), 1)
     });
-    let kernel = processors.kernel.as_ref().filter(|kernel| !kernel.preemptible).map(|kernel| {
-        let remedy = "install a kernel with PREEMPT_DYNAMIC (start it with preempt=full) or PREEMPT_RT";
-        PREEMPTION.found(format!("kernel {}", kernel.release), "not preemptible", "preemptible").remedy(remedy)
-    });
+    let kernel = processors.kernel.as_ref().and_then(preemption);
     let busy = processors.load.filter(|load| !online.is_empty() && *load > 2.0 * online.len() as f64).map(|load| {
         let limit = format!("up to {}", 2 * online.len());
         LOAD.found("the load", format!("{load:.1}"), limit)
@@ -218,12 +215,27 @@ fn memory(memory: &Memory) -> Vec<Finding> {
     [swapped, short, huge].into_iter().flatten().collect()
 }
 
+fn preemption(kernel: &Kernel) -> Option<Finding> {
+    let found = |value: String| PREEMPTION.found(format!("kernel {}", kernel.release), value, "preemptible");
+    match kernel.mode.as_deref() {
+        _ if !kernel.preemptible => {
+            let remedy = "install a kernel with PREEMPT_DYNAMIC (start it with preempt=full) or PREEMPT_RT";
+            Some(found("not preemptible".into()).remedy(remedy))
+        }
+        Some(mode @ ("none" | "voluntary")) => {
+            let remedy = "start it with preempt=full; until then: echo full > /sys/kernel/debug/sched/preempt (mount -t debugfs none /sys/kernel/debug)";
+            Some(found(format!("preempt={mode}")).remedy(remedy))
+        }
+        _ => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use linux::probe::clock::Synchronisation;
     use linux::probe::devices::Device;
-    use linux::probe::processors::{IdleState, Kernel};
+    use linux::probe::processors::IdleState;
 
     fn ids(findings: &[Finding]) -> Vec<&str> {
         findings.iter().map(|f| f.kind.id).collect()
@@ -246,7 +258,7 @@ mod tests {
 
     #[test]
     fn a_virtual_machine_without_any_of_this_is_healthy() {
-        let kernel = Some(Kernel { release: "6.1".into(), real_time: false, preemptible: true });
+        let kernel = Some(Kernel { release: "6.1".into(), real_time: false, preemptible: true, mode: None });
         let machine = Processors { online: vec![0, 1], load: Some(1.0), kernel, ..Default::default() };
         assert_eq!(ids(&processors(&machine)), [""; 0]);
     }

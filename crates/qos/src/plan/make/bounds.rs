@@ -7,7 +7,7 @@ use crate::analysis::end_to_end::{self, Bound, Where};
 use crate::analysis::stages::{Pair, Place, Role, Step};
 use crate::analysis::steps::Steps;
 use crate::assignment::{Assignment, assign, fifo_priority};
-use crate::contract::System;
+use crate::contract::{Scheduler, System};
 use crate::network::Network;
 use crate::placement::Placed;
 use crate::plan::{Model, Term};
@@ -145,9 +145,13 @@ fn because(system: &System, term: &end_to_end::Term) -> String {
     let link = &system.links[direction.link];
     let bytes = (u128::from(term.ns) * u128::from(link.rate) / 8_000_000_000) as f64;
     let of = format!("{bytes:.0} B at {}", show_bit_rate(link.rate as f64));
+    // Shares are served at less than the link's rate.
+    let waits = term.what.starts_with("waiting") && matches!(link.scheduler, Scheduler::Fifo | Scheduler::Strict);
     match term.what {
         "transmission" if link.transmission.is_none() => format!("{of}, headers included"),
-        what if what.starts_with("blocking") && link.transmission.is_none() => format!("{of}: {}", term.source),
+        what if (what.starts_with("blocking") || waits) && link.transmission.is_none() => {
+            format!("{of}: {}", term.source)
+        }
         _ => term.source.to_owned(),
     }
 }

@@ -145,7 +145,7 @@ fn fragment<'a>(
     if !receiver.wants(now, header) {
         return Ok(None);
     }
-    if !reassembly.has_room_for(header.sample, receiver.last_sample()) {
+    if !reassembly.has_room_for(header.sample, receiver.settled()) {
         receiver.crowded(header);
         return Ok(None);
     }

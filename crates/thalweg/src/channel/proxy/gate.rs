@@ -118,9 +118,12 @@ impl Gate {
         self.shut.store(true, Ordering::Release);
     }
 
-    /// The last sample that the channel's last move delivered, by whichever flow: the channel itself may be behind.
+    /// The last sample that the channel's history or its last move delivered, by whichever flow: the channel itself may be
+    /// behind.
     pub fn last(&self) -> u64 {
-        self.passage.lock().as_ref().map_or(0, |(_, passage)| passage.last.load(Ordering::Acquire))
+        let moved = self.passage.lock().as_ref().map_or(0, |(_, passage)| passage.last.load(Ordering::Acquire));
+        let late = self.late.lock().clone();
+        late.map_or(0, |late| late.last_given()).max(moved)
     }
 
     /// The move is given up, and the old flow goes on.

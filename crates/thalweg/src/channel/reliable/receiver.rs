@@ -54,7 +54,7 @@ pub struct Held {
 pub struct Receiver {
     settings: ReceiverSettings,
     next: u64,             // all before were delivered or skipped
-    last_sample: u64,      // the newest delivered
+    settled: u64,          // samples up to this one were delivered or skipped
     floor: u64,            // nobody can repeat those before
     sent: u64,             // all fragments of those before were sent
     slots: VecDeque<Slot>, // from `next` to the newest message of which anything is known
@@ -82,7 +82,7 @@ impl Receiver {
         Self {
             settings,
             next,
-            last_sample: 0,
+            settled: 0,
             floor: next,
             sent: next,
             slots: VecDeque::new(),
@@ -207,7 +207,10 @@ impl Receiver {
             let given_up = self.next < self.floor || self.is_overdue(now_ns);
             match self.slots.front() {
                 Some(Slot::Whole(_)) => {}
-                Some(_) if given_up => {
+                Some(slot) if given_up => {
+                    if let Slot::Part(sample, _) = slot {
+                        self.settled = *sample; // what is here of it gives way to others
+                    }
                     self.slots.pop_front();
                     self.skip(1);
                     continue;
@@ -234,9 +237,9 @@ impl Receiver {
         }
     }
 
-    /// The newest sample that was delivered.
-    pub fn last_sample(&self) -> u64 {
-        self.last_sample
+    /// Nobody waits for samples up to this one: they were delivered or given up.
+    pub fn settled(&self) -> u64 {
+        self.settled
     }
 
     /// The next number to be delivered.
@@ -393,7 +396,7 @@ impl Receiver {
         if self.settings.deadline_ns.is_some() {
             self.pace.delivered(now_ns, self.next, header.stamp_ns);
         }
-        self.last_sample = header.sample;
+        self.settled = header.sample;
         self.next += 1;
     }
 

@@ -122,8 +122,8 @@ const SHORTEST_IDLE_NS: u64 = 20_000_000;
 const ACTIVE_NS: u64 = 1_000_000_000;
 /// How often a datagram is repeated before anybody asks.
 const MOST_COPIES: u32 = 8;
-/// How often a flow that keeps nothing any more asks those who do not answer.
-const MOST_BEATS: u32 = 16;
+/// How often a flow that keeps nothing any more asks those who do not answer: for longer than a host may be silent.
+const MOST_BEATS: u32 = 32;
 /// A period says so many times as long as it: then the flow is idle.
 const IDLE_PERIODS: u64 = 2;
 

@@ -5,6 +5,8 @@ use crate::control::limits::MOST_NOT_KEPT;
 use crate::control::{NodeId, NotKept, PortId, PortInfo, PullRole};
 use crate::driver::control::Control;
 use crate::event::Event;
+use crate::port::PortRef;
+use crate::pull::Identity;
 
 /// What the owner of a port was told.
 pub(crate) type Told = (PortId, NotKept);
@@ -15,6 +17,24 @@ const LONGEST: usize = 200;
 const MOST_TOLD: usize = 1024;
 
 impl Control {
+    /// Whether a channel is wanted: not by a relay that has no room for its samples, and would only throw them away.
+    pub(in crate::driver) fn may_keep(&mut self, publisher: PortRef, offered: &PortInfo, subscriber: PortRef) -> bool {
+        let inlet = self.state.inlet(subscriber.port).filter(|inlet| inlet.info().pull == PullRole::Keeps);
+        let Some((inlet, _)) = inlet.zip(self.relay) else { return true };
+        let Some(histories) = inlet.histories() else { return true };
+        let there = self.state.directory().node(publisher.node).map(|there| (there.incarnation, there.clock.clone()));
+        let Some((incarnation, clock)) = there else { return true };
+        let identity = Identity { node: publisher.node, port: publisher.port, incarnation };
+        match self.has_room_for(histories, identity) {
+            Ok(()) => histories.admit(identity, offered, &clock), // the room is taken: others may come before it opens
+            Err(why) => {
+                self.keep_not(&inlet.info().topic, Some(&offered.name), why);
+                return false;
+            }
+        }
+        true
+    }
+
     /// This relay keeps no samples of a topic, or of one publisher of it: tells people here, and others with its load.
     pub(in crate::driver) fn keep_not(&mut self, topic: &str, publisher: Option<&str>, because: String) {
         let because = because.chars().take(LONGEST).collect(); // others believe no more

@@ -42,9 +42,7 @@ impl Control {
             return self.try_move(pair);
         }
         self.moves.remove(&pair);
-        if let Some(proxy) = self.wanted.get(&pair).map(|wanted| wanted.proxy.clone()) {
-            self.settle(pair, &proxy);
-        }
+        self.wait_for_relay(pair);
     }
 
     /// The other way is open: the relay's channel ends. What the new one delivers follows what its thread has delivered by

@@ -223,12 +223,28 @@ impl Control {
         if other_place || (asked.selection, asked.picture) != (wanted.proxy.selection, wanted.proxy.picture) {
             return self.begin_move(pair);
         }
+        let (publisher, subscriber) = (&channel.publisher_name, &channel.subscriber_name);
+        let relay = |at: &&Place| at.relays().next().is_some();
+        let by = place(channel).filter(relay).map_or("the publisher".to_owned(), Place::to_string);
+        let preferred = wanted.proxy.place.relays().next().unwrap_or_default();
+        let text = format!("{publisher} to {subscriber}: comes from {by} as long as relay:{preferred} is not there");
+        if self.wait_for_relay(pair) {
+            self.warn(text);
+        }
+    }
+
+    /// Whether a channel that is open has to wait for a relay that is preferred to what serves it.
+    pub(super) fn wait_for_relay(&mut self, pair: Pair) -> bool {
+        let Some(wanted) = self.wanted.get(&pair) else { return false };
+        let Progress::Open(channel) = &wanted.progress else { return false };
         let preferred = wanted.proxy.place.relays().next();
         let fell_back = preferred.is_some_and(|name| place(channel).and_then(|at| at.relays().next()) != Some(name));
-        if fell_back && !self.moves.contains_key(&pair) {
+        let waits = fell_back && !self.moves.contains_key(&pair);
+        if waits {
             let stage = Stage::Waiting(Instant::now() + RETRY);
             self.moves.insert(pair, Move { ways: Vec::new(), stage, leaves: false });
         }
+        waits
     }
 
     /// When a move is to be tried again, or looked at.

@@ -1,7 +1,8 @@
 //! Asking the histories of this node and of others, one after the other, on the thread of who wants to know.
 
 use super::answering::{Answering, Item};
-use super::receive::{AnswerReader, Arrived};
+use super::receive::{AnswerReader, Arrived, Paced};
+use crate::channel::bucket::Limit;
 use crate::channel::buffer::Buffer;
 use crate::channel::history::{Absent, Query};
 use crate::channel::queue::Label;
@@ -85,6 +86,8 @@ pub(crate) struct Asked {
     pub max_message: u32,
     pub publisher: Option<String>,
     pub query: Query,
+    /// How fast it may come from other nodes; `None`: as fast as it goes.
+    pub limit: Option<Limit>,
     /// The longest that nothing may come.
     pub timeout: Duration,
 }
@@ -111,7 +114,7 @@ pub(crate) struct Asking {
 
 enum Source {
     Here(Box<Answering>),
-    There(Box<AnswerReader<Socket>>),
+    There(Box<AnswerReader>),
 }
 
 impl Asking {
@@ -275,7 +278,8 @@ impl Asking {
         for route in &holder.routes {
             match self.dial(route, &question) {
                 Ok(stream) => {
-                    let reader = AnswerReader::new(stream, self.asked.max_message as usize);
+                    let reader =
+                        AnswerReader::new(Paced::new(stream, self.asked.limit), self.asked.max_message as usize);
                     return Ok(Source::There(Box::new(reader)));
                 }
                 Err(error) => failed = error,

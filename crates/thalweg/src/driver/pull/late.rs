@@ -9,6 +9,7 @@ use crate::event::Event;
 use crate::port::{AnyInlet, Channel, Delivery, Payload, SampleInfo};
 use linux::lock::PiMutex;
 use linux::thread::Settings;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::Duration;
 
@@ -18,17 +19,20 @@ const HOLD: Hold = Hold { ns: 1_000_000_000, samples: 1024, bytes: 4 << 20 };
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Where a channel's live samples meet its history: one thread at a time.
-pub(crate) struct Latecomer(PiMutex<LateJoin<(SampleInfo, Vec<u8>)>>);
+pub(crate) struct Latecomer {
+    join: PiMutex<LateJoin<(SampleInfo, Vec<u8>)>>,
+    last_given: AtomicU64,
+}
 
 impl Latecomer {
     /// For a channel that delivered samples up to `after` before it came back.
     pub fn new(after: u64) -> Self {
-        Self(PiMutex::new(LateJoin::new(after, HOLD)))
+        Self { join: PiMutex::new(LateJoin::new(after, HOLD)), last_given: AtomicU64::new(0) }
     }
 
     /// Delivers a live sample of the channel, or keeps it; `true`: the next ones need not come here.
     pub fn live(&self, inlet: &dyn AnyInlet, delivery: Delivery<'_>) -> bool {
-        let mut late = self.0.lock();
+        let mut late = self.join.lock();
         let SampleInfo { seq, received_ns, .. } = delivery.info;
         let bytes = delivery.payload.bytes();
         let verdict = late.live(seq, bytes.len(), received_ns, || (delivery.info, bytes.to_vec()));
@@ -42,10 +46,11 @@ impl Latecomer {
 
     /// Delivers a sample of the history, unless it came live.
     fn history(&self, inlet: &dyn AnyInlet, info: SampleInfo, bytes: &[u8]) {
-        let mut late = self.0.lock();
+        let mut late = self.join.lock();
         let given = late.history(info.seq);
         release(&mut late, |held| inlet.deliver_elsewhere(held));
         if let Some(historical) = given {
+            self.last_given.store(info.seq, Ordering::Release);
             inlet.deliver_elsewhere(Delivery {
                 info: SampleInfo { historical, ..info },
                 payload: Payload::Bytes(bytes),
@@ -53,19 +58,25 @@ impl Latecomer {
         }
     }
 
-    /// More of the history may come.
-    pub fn is_under_way(&self) -> bool {
-        self.0.lock().is_under_way()
+    /// The last sample that came with the history, of which the channel's own counters know nothing; 0: none.
+    pub fn last_given(&self) -> u64 {
+        self.last_given.load(Ordering::Acquire)
     }
 
-    /// The channel ended: as [`LateJoin::give_up`].
+    /// More of the history may come. Never waits for a callback, during which it does.
+    pub fn is_under_way(&self) -> bool {
+        self.join.try_lock().is_none_or(|late| late.is_under_way())
+    }
+
+    /// The channel ended: as [`LateJoin::give_up`]. `None` also while a callback runs: what is left comes all the same, by
+    /// the history that goes on, and what follows by the next channel.
     pub fn give_up(&self) -> Option<u64> {
-        self.0.lock().give_up()
+        self.join.try_lock()?.give_up()
     }
 
     /// The history is over: what waited follows it.
     pub fn end(&self, inlet: &dyn AnyInlet) {
-        let mut late = self.0.lock();
+        let mut late = self.join.lock();
         late.end();
         release(&mut late, |held| inlet.deliver_elsewhere(held));
     }
@@ -130,6 +141,7 @@ impl Fetch {
             max_message: channel.max_message,
             publisher: None,
             query,
+            limit: None,
             timeout: PATIENCE,
         };
         let mut asking = Asking::new(state.clone(), asked, vec![holder]);

@@ -1,5 +1,6 @@
 //! An answer as it arrives over a stream: documents and frames, on the thread of who asked.
 
+use crate::channel::bucket::{Bucket, Limit};
 use crate::channel::buffer::{Buffer, Pool};
 use crate::handshake;
 use crate::pull::Answer;
@@ -7,6 +8,7 @@ use crate::wire::{HEADER, Header, Kind};
 use socket2::Socket;
 use std::io::{self, BufReader, Read};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// What arrived.
 #[derive(Debug)]
@@ -27,8 +29,35 @@ pub(crate) fn read_answer(bytes: &[u8], max_message: usize) {
     }
 }
 
+/// A stream that is read no faster than a limit says. What is not read waits at the other end, but for what is on its way.
+pub(super) struct Paced {
+    stream: Socket,
+    bucket: Option<Bucket>,
+}
+
+impl Paced {
+    pub fn new(stream: Socket, limit: Option<Limit>) -> Self {
+        Self { stream, bucket: limit.map(Bucket::new) }
+    }
+}
+
+impl Read for Paced {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let Some(bucket) = &mut self.bucket else { return self.stream.read(into) };
+        let piece = into.len().min(PIECE);
+        let count = self.stream.read(&mut into[..piece])?;
+        while let Err(wait) = bucket.take(linux::clock::monotonic_ns(), count) {
+            std::thread::sleep(Duration::from_nanos(wait));
+        }
+        Ok(count)
+    }
+}
+
+/// Bytes that are read at a time where a limit holds.
+const PIECE: usize = 16 << 10;
+
 /// The stream of an answer.
-pub(super) struct AnswerReader<R = Socket> {
+pub(super) struct AnswerReader<R = Paced> {
     stream: BufReader<R>,
     max_message: usize,
     /// The flow of the run under way, and the number that its next frame will have.

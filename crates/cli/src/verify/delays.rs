@@ -1,0 +1,126 @@
+//! From what the ends of a route report of their stages to what one look saw of its delays.
+
+use super::clocks::Pair;
+use qos::verification::{Cost, Live, Window, Worst};
+use std::collections::{BTreeMap, HashMap};
+use thalweg::stages::LatenessReport;
+
+/// A channel: publisher's and subscriber's port.
+pub type Key = (String, String);
+type Stages = BTreeMap<String, f64>;
+
+/// What the ends of all channels reported at one look.
+#[derive(Default)]
+pub struct Reports(HashMap<Key, Vec<LatenessReport>>);
+
+impl Reports {
+    /// Of one node.
+    pub fn add(&mut self, ends: Vec<LatenessReport>) {
+        for end in ends {
+            self.0.entry((end.publisher.clone(), end.subscriber.clone())).or_default().push(end);
+        }
+    }
+
+    fn end(&self, publisher: &str, subscriber: &str, end: &str) -> Option<&LatenessReport> {
+        let ends = self.0.get(&(publisher.to_owned(), subscriber.to_owned()))?;
+        ends.iter().find(|report| report.end == end)
+    }
+
+    /// What was seen of a route, by the clocks of its ends, and of its part as far as a relay.
+    pub fn window(&self, live: &Live, whole: Option<&Pair>, to_relay: Option<&Pair>) -> Window {
+        let Live { publisher, subscriber, over, .. } = live;
+        let Some(arrived) = self.end(publisher, subscriber, "subscriber") else { return Window::default() };
+        let first = over.as_ref().map_or(subscriber, |over| &over.port);
+        let sent = self.end(publisher, first, "publisher").map(longest).unwrap_or_default();
+        let fed = over.as_ref().and_then(|over| self.end(publisher, &over.port, "subscriber"));
+        let worst = latest(arrived, whole).map(|(us, uncertainty_us, received)| {
+            let fed = fed.and_then(|fed| latest(fed, to_relay));
+            match fed.map(|(us, uncertain, received)| Worst::new(us, uncertain, &sent, &received)) {
+                Some(fed) => {
+                    let waited =
+                        self.end(publisher, subscriber, "publisher").map(|relay| time(&longest(relay), &["queue"]));
+                    Worst::over_relay(us, uncertainty_us, &fed, waited.unwrap_or(0.0), &received)
+                }
+                None => Worst::new(us, uncertainty_us, &sent, &received),
+            }
+        });
+        Window {
+            measured: arrived.samples,
+            late: arrived.late,
+            late_at_relay: fed.map_or(0, |fed| fed.late),
+            disordered: arrived.disordered,
+            worst,
+            cost: Cost {
+                send_us: time(&sent, &["publish", "send"]),
+                receive_us: time(&longest(arrived), &["decode", "callback"]),
+                bytes: arrived.largest_bytes,
+            },
+            ..Window::default()
+        }
+    }
+}
+
+/// The latest sample of an end: how long it took, how far that may be off, and its own stages, µs.
+fn latest(report: &LatenessReport, pair: Option<&Pair>) -> Option<(f64, f64, Stages)> {
+    let (latest, pair) = report.latest.as_ref().zip(pair)?;
+    let (ns, uncertainty) = pair.between(latest.published_ns, latest.done_ns);
+    Some((ns as f64 / 1e3, uncertainty as f64 / 1e3, microseconds(&latest.stages_ns)))
+}
+
+fn longest(report: &LatenessReport) -> Stages {
+    microseconds(&report.longest_ns)
+}
+
+fn microseconds(stages: &BTreeMap<String, u64>) -> Stages {
+    stages.iter().map(|(name, ns)| (name.clone(), *ns as f64 / 1e3)).collect()
+}
+
+fn time(stages: &Stages, names: &[&str]) -> f64 {
+    names.iter().filter_map(|name| stages.get(*name)).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use qos::verification::Over;
+    use thalweg::stages::Latest;
+
+    fn report(ends: [&str; 3], us: u64, late: u64, stages: &[(&str, u64)]) -> LatenessReport {
+        let [publisher, subscriber, end] = ends.map(str::to_owned);
+        let times: BTreeMap<String, u64> = stages.iter().map(|(name, us)| ((*name).to_owned(), us * 1000)).collect();
+        let latest = Latest { seq: 1, published_ns: 5_000, done_ns: 5_000 + us * 1000, stages_ns: times.clone() };
+        let latest = Some(latest).filter(|_| end == "subscriber");
+        LatenessReport { publisher, subscriber, end, samples: 9, late, longest_ns: times, latest, ..Default::default() }
+    }
+
+    #[test]
+    fn the_parts_of_a_route_over_a_relay_are_told_apart() {
+        let mut reports = Reports::default();
+        reports.add(vec![report(
+            ["/out", "/gate/proxy1", "publisher"],
+            0,
+            0,
+            &[("publish", 5), ("queue", 1), ("send", 20)],
+        )]);
+        // The relay's end of the second part began with the source's stamp: what it calls `publish` is no publisher's.
+        reports.add(vec![
+            report(["/out", "/gate/proxy1", "subscriber"], 5_100, 2, &[("decode", 4), ("callback", 30)]),
+            report(["/out", "/in", "publisher"], 0, 0, &[("publish", 5_090), ("queue", 7), ("send", 20)]),
+        ]);
+        reports.add(vec![report(["/out", "/in", "subscriber"], 5_400, 3, &[("decode", 10), ("callback", 40)])]);
+        let over = Some(Over { port: "/gate/proxy1".into(), names: vec!["gate".into()] });
+        let live = Live { publisher: "/out".into(), subscriber: "/in".into(), over, ..Live::default() };
+        let window = reports.window(&live, Some(&Pair::Same), Some(&Pair::Same));
+        let worst = window.worst.unwrap();
+        assert_eq!(
+            (worst.us, worst.stage(), window.late, window.late_at_relay),
+            (5_400.0, Some("wire to relay"), 3, 2)
+        );
+        let of = |name: &str| worst.stages_us[name];
+        assert_eq!((of("wire to relay"), of("relay"), of("wire from relay")), (5_040.0, 41.0, 243.0));
+        assert_eq!((window.cost.send_us, window.cost.receive_us), (25.0, 50.0));
+        // What a relay without an answer leaves open is on the way.
+        let alone = reports.window(&live, Some(&Pair::Same), None).worst.unwrap();
+        assert_eq!((alone.stage(), alone.stages_us["wire"]), (Some("wire"), 5_324.0));
+    }
+}
