@@ -16,6 +16,8 @@ use std::cell::Cell;
 const LOOKS: u32 = 100_000;
 /// The search for the longest stay knows every start of a busy period that has at most so many.
 const STARTS: u64 = 1024;
+/// How often a stretch without a known start is halved at most.
+const HALVINGS: u32 = 12;
 
 /// Samples of one stream at a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,7 +71,7 @@ pub fn stay(sources: &[Source], service: Service, last: u64, steps: &Steps) -> R
     let starts = queue.know(end);
     let (done, higher) = queue.finish(end - 1)?;
     let mut worst = Worst::default();
-    queue.search(Stretch { from: 0, to: end, done, higher }, &starts, &mut worst)?;
+    queue.search(Stretch { from: 0, to: end, done, higher }, &starts, HALVINGS, &mut worst)?;
     Ok(worst.stay)
 }
 
@@ -171,8 +173,8 @@ impl<'a> Queue<'a> {
 
     /// Takes the longest stay of what comes in a stretch into `worst`. Nothing in it stays longer than from its begin to when all
     /// of it is done; where that is longer than the worst so far, it is parted: at one of the `starts` in it, or where none is known
-    /// in halves, until it is known to a thousandth. (Between two starts only what lines bring changes.)
-    fn search(&self, at: Stretch, starts: &[u64], worst: &mut Worst) -> Result<(), Unbounded> {
+    /// in halves, until it is known to a percent. (Between two starts only what lines bring changes.)
+    fn search(&self, at: Stretch, starts: &[u64], halvings: u32, worst: &mut Worst) -> Result<(), Unbounded> {
         let most = at.done.saturating_sub(at.from);
         if most <= worst.stay.time {
             return Ok(());
@@ -180,20 +182,20 @@ impl<'a> Queue<'a> {
         if !starts.is_empty() {
             let (before, after) = starts.split_at(starts.len() / 2);
             let [first, second] = self.parts(at, after[0])?;
-            self.search(first, before, worst)?;
-            return self.search(second, &after[1..], worst);
+            self.search(first, before, halvings, worst)?;
+            return self.search(second, &after[1..], halvings, worst);
         }
         let ends = [at.done.saturating_sub(at.to - 1), self.finish(at.from)?.0.saturating_sub(at.from)];
         worst.reached = ends.into_iter().fold(worst.reached, u64::max);
-        let near = most.saturating_sub(worst.reached) <= most / 1000;
-        if near || at.to - at.from <= 1 || self.looks.get() < LOOKS / 2 {
+        let near = most.saturating_sub(worst.reached) <= most / 100;
+        if near || halvings == 0 || at.to - at.from <= 1 || self.looks.get() < LOOKS / 2 {
             // Higher ones that were served before it came are none of its waiting.
             let blocking = self.blocking().min(most);
             worst.stay = Stay { time: most, blocking, higher: at.higher.min(most - blocking) };
             return Ok(());
         }
         let parts = self.parts(at, at.from + (at.to - at.from) / 2)?;
-        parts.into_iter().try_for_each(|part| self.search(part, &[], worst))
+        parts.into_iter().try_for_each(|part| self.search(part, &[], halvings - 1, worst))
     }
 
     fn parts(&self, whole: Stretch, middle: u64) -> Result<[Stretch; 2], Unbounded> {
@@ -315,10 +317,10 @@ mod tests {
         let through = |line| vec![Source { line, own: own.clone(), higher: vec![] }];
         let stay = |line| stay(&through(line), Service::Strict { blocking: 0 }, 100).unwrap().time;
         assert_eq!(stay(None), 400);
-        assert_eq!(stay(Some(Bucket { burst: 100, rate: 1_000_000_000 })), 100);
+        assert_eq!(stay(Some(Bucket { burst: 100, rate: 1_000_000_000 })), 101);
         // From a link ten times as fast: 400 in 30 + 10.
         let fast = stay(Some(Bucket { burst: 100, rate: 10_000_000_000 }));
-        assert_eq!(fast, 370);
+        assert!((370..=374).contains(&fast), "{fast}");
     }
 
     #[test]
@@ -394,7 +396,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(1000))]
         /// Parting the busy period only where something longer may be finds what looking at every time finds: exactly, where no line
-        /// brings anything, else to a thousandth above.
+        /// brings anything, else to a percent above.
         #[test]
         fn the_search_finds_what_looking_everywhere_finds(sources in sources(), blocking in 0..40u64, rate in 1..=10u64, curve: bool) {
             let curve_of = Service::Curve(RateLatency { rate: rate * 100_000_000, latency: blocking });
@@ -402,7 +404,7 @@ mod tests {
             let last = sources.iter().flat_map(|source| &source.own).map(|load| load.work).min().unwrap();
             if let Ok(found) = stay(&sources, service, last) {
                 let Some(longest) = time_by_time(&sources, service, last) else { return Ok(()) };
-                prop_assert!(found.time >= longest && found.time * 999 <= longest * 1000, "{} for {longest}", found.time);
+                prop_assert!(found.time >= longest && found.time * 99 <= longest * 100, "{} for {longest}", found.time);
                 prop_assert!(found.time == longest || sources.iter().any(|source| source.line.is_some()));
             }
         }
