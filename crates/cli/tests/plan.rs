@@ -207,6 +207,7 @@ fn what_would_change_and_what_differs_reads_well() {
         text.contains("changed: robot-overloaded does NOT fit") && text.contains("any one of these makes it fit"),
         "{text}"
     );
+    assert!(!text.contains("/motors/") && !text.contains("node motors"), "what nobody knows is no change: {text}");
     // One more channel, and one that is gone, in plan files.
     let without = changed(
         &house,

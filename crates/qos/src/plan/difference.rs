@@ -29,8 +29,11 @@ pub fn differences(old: &Plan, new: &Plan) -> Vec<Change> {
     let channels = |plan: &Plan| plan.channels.iter().map(|one| (channel_name(one), channel(one))).collect();
     compare(&mut changes, channels(old), channels(new));
     compare(&mut changes, links(old), links(new));
-    compare(&mut changes, nodes(old), nodes(new));
-    compare(&mut changes, proxies(old), proxies(new));
+    // Where nothing could be placed, nobody knows what nodes would do.
+    if !old.placement.is_empty() && !new.placement.is_empty() {
+        compare(&mut changes, nodes(old), nodes(new));
+        compare(&mut changes, proxies(old), proxies(new));
+    }
     let refusals =
         |plan: &Plan| plan.refusals.iter().map(|one| (one.what.clone(), refused(&one.needs, &one.has))).collect();
     compare(&mut changes, refusals(old), refusals(new));
@@ -103,7 +106,12 @@ fn nodes(plan: &Plan) -> Parts {
 fn proxies(plan: &Plan) -> Parts {
     let name =
         |proxy: &super::Proxy| format!("proxy {} {} → {}", proxy.topic, proxy.publisher, proxy.subscribers.join(", "));
-    plan.placement.iter().map(|proxy| (name(proxy), vec![("node", proxy.node.clone())])).collect()
+    // What nobody scales needs none.
+    let scales = |proxy: &&super::Proxy| {
+        let of = |channel: &Channel| channel.topic == proxy.topic && proxy.subscribers.contains(&channel.subscriber);
+        plan.channels.iter().any(|channel| channel.proxy.is_some() && of(channel))
+    };
+    plan.placement.iter().filter(scales).map(|proxy| (name(proxy), vec![("node", proxy.node.clone())])).collect()
 }
 
 fn refused(needs: &str, has: &str) -> Values {

@@ -3,7 +3,7 @@
 use super::{BASE, Counters, LONGEST_PAUSE_NS, RoundTrip, WINDOW, widen};
 use crate::channel::bucket::{Bucket, Limit};
 use crate::channel::queue::Entry;
-use crate::wire::feedback::Acknowledgement;
+use crate::wire::feedback::{Acknowledgement, Gap};
 use crate::wire::{ASK, Header};
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -76,9 +76,10 @@ pub struct Sender {
     trip: RoundTrip,
     told_trip: u64, // what the members know of it
     bucket: Bucket,
-    held_up_until: u64, // by the bucket
-    wanted: usize,      // messages that somebody asked for
-    asks_from: u64,     // when those are repeated: others may ask for the same
+    held_up_until: u64,     // by the bucket
+    wanted: usize,          // messages that somebody asked for
+    asks_from: u64,         // when those are repeated: others may ask for the same
+    early: Vec<(u64, Gap)>, // what members miss of a message whose end has not left yet
     beat_at: Option<u64>,
     beats: u32, // keep-alives since the last acknowledgement
     last_sent: u64,
@@ -142,6 +143,7 @@ impl Sender {
             held_up_until: 0,
             wanted: 0,
             asks_from: 0,
+            early: Vec::new(),
             beat_at: None,
             beats: 0,
             last_sent: 0,
@@ -167,6 +169,7 @@ impl Sender {
     pub fn leave(&mut self, id: u64) {
         if let Some(index) = self.members.iter().position(|member| member.id == id) {
             self.members.remove(index);
+            self.early.clear(); // it numbers the members
             let below = (1u64 << index.min(63)) - 1;
             let without = |bits: u64| (bits & below) | ((bits >> 1) & !below);
             for sent in &mut self.sent {
@@ -232,7 +235,11 @@ impl Sender {
         });
         self.beats = 0;
         self.beat_at = Some(now_ns + self.idle_ns());
-        copy_at.into_iter().chain(self.beat_at).min()
+        if !self.early.is_empty() {
+            self.want_early(now_ns);
+        }
+        let repairs = (self.wanted > 0).then_some(self.asks_from);
+        copy_at.into_iter().chain(self.beat_at).chain(repairs).min()
     }
 
     /// An acknowledgement came. Gives how many messages need not be kept any more.
@@ -263,7 +270,7 @@ impl Sender {
         if header.flags & ASK != 0 {
             self.note_got(bit, upto, seen, said);
         }
-        said.gaps().for_each(|gap| self.want(now_ns, bit, gap));
+        said.gaps().for_each(|gap| self.want_now_or_then(now_ns, bit, gap));
         let before = self.sent.len();
         self.forget_acknowledged();
         if settles || !self.sent.is_empty() {

@@ -428,6 +428,25 @@ fn pictures_over_a_narrow_link_that_loses_are_whole_before_the_next_one() {
     assert!(repaired < run.frames / 12, "{repaired} of {} frames", run.frames);
 }
 
+/// A socket takes the end of a picture when its beginning is at the subscriber already, which misses something of it.
+#[test]
+fn what_is_missed_of_a_message_that_is_still_leaving_is_repeated_when_it_has_left() {
+    let mut run = Run::new(Plan { size: 10_000, ..Plan::default() }, 1, network(0, 1));
+    let (entry, sequence) = (run.message(MS, 1), run.sequence);
+    let mut writer = crate::wire::feedback::Writer::default();
+    writer.push(crate::wire::feedback::Gap { first: sequence, count: 1, from: 1000, to: 1500 });
+    let kind = Kind::Acknowledgement;
+    let head = Header { length: 0, kind, flags: 0, flow: FLOW, sequence, sample: 0, stamp_ns: 0 };
+    let bytes = writer.finish(head, sequence.wrapping_add(1), 0).to_vec();
+    let (header, payload) = datagram(&bytes, MAX_MESSAGE, Some(FLOW)).unwrap();
+    let said = Acknowledgement::parse(payload).unwrap();
+    run.sender.acknowledge(2 * MS, 1, sequence.wrapping_add(1), &header, &said).unwrap();
+    assert!(run.sender.poll(2 * MS).is_none(), "it has not left");
+    assert_eq!(run.sender.sent(3 * MS, sequence, entry), Some(3 * MS));
+    assert!(matches!(run.sender.poll(3 * MS), Some(Action::Repeat { bytes, .. }) if bytes == (1000..1500)));
+    assert!(run.sender.poll(3 * MS).is_none());
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
     #[test]

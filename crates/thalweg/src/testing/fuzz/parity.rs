@@ -18,10 +18,11 @@ const BUDGET: usize = 64 * MAX_MESSAGE;
 pub fn parity(bytes: &[u8]) {
     let Some((&[half, l1, l2, percent], steps)) = bytes.split_first_chunk() else { return };
     let total = usize::from(u16::from_le_bytes([l1, l2])) % MAX_MESSAGE + 1;
-    let budget = Arc::new(AtomicUsize::new(BUDGET));
+    let step = 2 * (usize::from(half) % 64 + 1);
+    let (budget, mut encoder) = (Arc::new(AtomicUsize::new(BUDGET)), Encoder::default());
     let mut flow = Flow {
         reassembly: Reassembly::with_slots(SAMPLES as usize, MAX_MESSAGE, 1000, budget.clone()),
-        sent: (0..SAMPLES).map(|sample| Sent::new(sample, total, 2 * (usize::from(half) % 64 + 1), percent)).collect(),
+        sent: (0..SAMPLES).map(|sample| Sent::new(&mut encoder, sample, (total, step), percent)).collect(),
     };
     for [which, number, a, b] in steps.as_chunks::<4>().0 {
         let (index, number) = (usize::from(*which) % SAMPLES as usize, usize::from(*number));
@@ -61,11 +62,11 @@ struct Flow {
 }
 
 impl Sent {
-    fn new(sample: u64, total: usize, step: usize, percent: u8) -> Self {
+    fn new(encoder: &mut Encoder, sample: u64, (total, step): (usize, usize), percent: u8) -> Self {
         let (message, mut parity) = (content(sample, 0, total), Vec::new());
         let count = Redundancy::percent(percent % 100 + 1).map_or(0, |share| share.pieces(total.div_ceil(step)));
         if count > 0 {
-            let made = Encoder::default().encode(&message, step, count, &mut parity);
+            let made = encoder.encode(&message, step, count, &mut parity);
             assert!(made.is_ok() && parity.len() == count * step, "{count} pieces of {step} bytes: {made:?}");
         }
         Self { message, step, parity, here: BTreeSet::new(), spoilt: false }

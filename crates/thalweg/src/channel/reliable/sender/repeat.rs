@@ -5,9 +5,30 @@ use crate::channel::reliable::widen;
 use crate::wire::feedback::Gap;
 use std::ops::Range;
 
+/// Gaps that are remembered of a message whose end has not left yet.
+const MOST_EARLY: usize = 64;
+
 impl Sender {
-    /// A member misses something.
-    pub(super) fn want(&mut self, now_ns: u64, bit: u64, gap: Gap) {
+    /// A member misses something, perhaps of the message that is leaving: of a large one the first part may have arrived while
+    /// the last part waits for room in the socket.
+    pub(super) fn want_now_or_then(&mut self, now_ns: u64, bit: u64, gap: Gap) {
+        let leaving = widen(gap.first, self.next()) == self.next() && gap.count == 1;
+        match leaving {
+            true if self.early.len() < MOST_EARLY => self.early.push((bit, gap)),
+            true => {}
+            false => self.want(now_ns, bit, gap),
+        }
+    }
+
+    /// The message has left: what was missed of it before is repeated.
+    #[cold]
+    pub(super) fn want_early(&mut self, now_ns: u64) {
+        for (bit, gap) in std::mem::take(&mut self.early) {
+            self.want(now_ns, bit, gap);
+        }
+    }
+
+    fn want(&mut self, now_ns: u64, bit: u64, gap: Gap) {
         let (first, next) = (self.first, self.next());
         let from = widen(gap.first, next);
         // Asked for again while the answer is under way: it is not sent twice.
