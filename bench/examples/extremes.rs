@@ -12,8 +12,9 @@ use std::time::{Duration, Instant};
 use qos::plan::Model;
 use qos::testing::planner;
 
-/// How many of the slowest are shown.
+/// How many of the slowest are shown at the end, and from which time on one is said at once.
 const SHOWN: usize = 5;
+const SLOW: Duration = Duration::from_secs(2);
 
 fn main() -> ExitCode {
     let arguments: Vec<u64> = std::env::args().skip(1).filter_map(|argument| argument.parse().ok()).collect();
@@ -24,6 +25,9 @@ fn main() -> ExitCode {
         while let Some(seed) = Some(next.fetch_add(1, Ordering::Relaxed)).filter(|seed| seed - first < systems) {
             // A broken promise panics; the message says which.
             let (took, held) = planned(seed);
+            if took > SLOW {
+                eprintln!("seed {seed}: {:.1} s", took.as_secs_f64());
+            }
             times.lock().unwrap_or_else(PoisonError::into_inner).push((took, seed, held));
         }
     };

@@ -11,8 +11,8 @@ pub struct Steps(Cell<u64>);
 
 /// Steps for one plan, whatever its size, and for each channel that it has besides. What is not near the edge of what can be carried takes
 /// far less.
-const PLAN: u64 = 10_000_000;
-const CHANNEL: u64 = 1_000_000;
+const PLAN: u64 = 2_000_000;
+const CHANNEL: u64 = 500_000;
 
 impl Steps {
     /// So many.

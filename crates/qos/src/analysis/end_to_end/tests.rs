@@ -138,9 +138,9 @@ fn downstream_finds_what_round_by_round_finds() {
             pairs += 1;
             same += u32::from(found.ns == expected.ns);
             match (found.ns, expected.ns) {
-                // What lines bring is known to a thousandth, and what is too much by that in an early round remains.
+                // What lines bring is known to a percent, and what is too much by that in an early round remains.
                 (Ok(found), Ok(expected)) => {
-                    assert!(found <= expected + expected / 1000, "seed {seed}: {found} {expected}")
+                    assert!(found <= expected + expected / 100, "seed {seed}: {found} {expected}")
                 }
                 (found, expected) => assert!(found.is_ok() || expected.is_err(), "seed {seed}: {found:?} {expected:?}"),
             }
@@ -157,4 +157,10 @@ fn without_steps_there_are_no_bounds() {
     let stages = Stages::new(&system, &Network::new(&system), &[], &[]);
     let few = analyse(&system, &stages, &Steps::new(3));
     assert!(matches!(few.pairs[0].ns, Err(Because::TooLong(_))), "{few:?}");
+}
+
+#[test]
+fn a_system_that_once_broke_its_bound_keeps_it() {
+    // Higher packets come over the same link just before the one that is asked for.
+    assert!(crate::testing::compare(5_004_183, 4).is_ok());
 }

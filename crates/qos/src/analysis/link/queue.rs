@@ -16,6 +16,8 @@ use std::cell::Cell;
 const LOOKS: u32 = 100_000;
 /// The search for the longest stay knows every start of a busy period that has at most so many.
 const STARTS: u64 = 1024;
+/// How often a stretch without a known start is halved at most.
+const HALVINGS: u32 = 12;
 
 /// Samples of one stream at a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,11 +66,12 @@ pub struct Stay {
 /// comes in between.
 pub fn stay(sources: &[Source], service: Service, last: u64, steps: &Steps) -> Result<Stay, Unbounded> {
     check(sources, service)?;
-    let queue = Queue { sources, service, last, looks: Cell::new(LOOKS), steps };
+    let mut queue = Queue::new(sources, service, last, steps);
     let end = queue.busy()?;
+    let starts = queue.know(end);
     let (done, higher) = queue.finish(end - 1)?;
     let mut worst = Worst::default();
-    queue.search(Stretch { from: 0, to: end, done, higher }, &queue.starts(end), &mut worst)?;
+    queue.search(Stretch { from: 0, to: end, done, higher }, &starts, HALVINGS, &mut worst)?;
     Ok(worst.stay)
 }
 
@@ -109,17 +112,27 @@ struct Queue<'a> {
     sources: &'a [Source],
     service: Service,
     last: u64,
+    /// For each source, when more of the class comes and how much has come until then, if that is known.
+    stairs: Option<Vec<Vec<(u64, u64)>>>,
+    /// Higher ones come over a line: then those that came before it may be worse than those that come with it.
+    shaped: bool,
+    /// How many streams there are to look at.
+    streams: u64,
     looks: Cell<u32>,
     steps: &'a Steps,
 }
 
-impl Queue<'_> {
+impl<'a> Queue<'a> {
+    fn new(sources: &'a [Source], service: Service, last: u64, steps: &'a Steps) -> Self {
+        let streams = sources.iter().map(|source| 1 + source.own.len() + source.higher.len()).sum::<usize>() as u64;
+        let shaped = sources.iter().any(|source| source.line.is_some() && !source.higher.is_empty());
+        Self { sources, service, last, stairs: None, shaped, streams, looks: Cell::new(LOOKS), steps }
+    }
+
     /// Counts one more look at all streams.
     fn look(&self) -> Result<(), Unbounded> {
         self.looks.set(self.looks.get().checked_sub(1).ok_or(Unbounded::TooLong)?);
-        let streams = |source: &Source| 1 + source.own.len() + source.higher.len();
-        let all = self.sources.iter().map(streams).sum::<usize>() as u64;
-        if self.steps.take(all) { Ok(()) } else { Err(Unbounded::TooLong) }
+        if self.steps.take(self.streams) { Ok(()) } else { Err(Unbounded::TooLong) }
     }
 
     /// When a busy period is over at the latest: all that came before is done, of higher classes as well.
@@ -143,25 +156,25 @@ impl Queue<'_> {
         }
     }
 
-    /// Times after 0 at which one more sample of the class may come, in order, up to the end of the busy period; none if they are too many
-    /// to look at each.
-    fn starts(&self, end: u64) -> Vec<u64> {
-        let loads = || self.sources.iter().flat_map(|source| &source.own).map(|load| load.arrivals);
-        let count = |arrivals: Arrivals| arrivals.within(end - 1) - arrivals.within(0);
-        if loads().map(count).fold(0, u64::saturating_add) > STARTS {
+    /// Looks once when more of the class comes in the busy period, unless that is too often; gives these times but 0, in order.
+    fn know(&mut self, end: u64) -> Vec<u64> {
+        let count = |load: &Load| load.arrivals.within(end - 1) - load.arrivals.within(0);
+        if self.sources.iter().flat_map(|source| &source.own).map(count).fold(0, u64::saturating_add) > STARTS {
             return Vec::new();
         }
-        let of = |arrivals: Arrivals| (arrivals.within(0)..arrivals.within(end - 1)).map(move |k| arrivals.distance(k));
-        let mut starts: Vec<u64> = loads().flat_map(of).collect();
+        let stairs: Vec<Vec<(u64, u64)>> = self.sources.iter().map(|source| stair(&source.own, end)).collect();
+        let mut starts: Vec<u64> = stairs.iter().flat_map(|stair| &stair[1..]).map(|(time, _)| *time).collect();
         starts.sort_unstable();
         starts.dedup();
+        self.streams = self.sources.iter().map(|source| 1 + source.higher.len() as u64).sum();
+        self.stairs = Some(stairs);
         starts
     }
 
     /// Takes the longest stay of what comes in a stretch into `worst`. Nothing in it stays longer than from its begin to when all
     /// of it is done; where that is longer than the worst so far, it is parted: at one of the `starts` in it, or where none is known
-    /// in halves, until it is known to a thousandth. (Between two starts only what lines bring grows.)
-    fn search(&self, at: Stretch, starts: &[u64], worst: &mut Worst) -> Result<(), Unbounded> {
+    /// in halves, until it is known to a percent. (Between two starts only what lines bring changes.)
+    fn search(&self, at: Stretch, starts: &[u64], halvings: u32, worst: &mut Worst) -> Result<(), Unbounded> {
         let most = at.done.saturating_sub(at.from);
         if most <= worst.stay.time {
             return Ok(());
@@ -169,20 +182,20 @@ impl Queue<'_> {
         if !starts.is_empty() {
             let (before, after) = starts.split_at(starts.len() / 2);
             let [first, second] = self.parts(at, after[0])?;
-            self.search(first, before, worst)?;
-            return self.search(second, &after[1..], worst);
+            self.search(first, before, halvings, worst)?;
+            return self.search(second, &after[1..], halvings, worst);
         }
         let ends = [at.done.saturating_sub(at.to - 1), self.finish(at.from)?.0.saturating_sub(at.from)];
         worst.reached = ends.into_iter().fold(worst.reached, u64::max);
-        let near = most.saturating_sub(worst.reached) <= most / 1000;
-        if near || at.to - at.from <= 1 || self.looks.get() < LOOKS / 2 {
+        let near = most.saturating_sub(worst.reached) <= most / 100;
+        if near || halvings == 0 || at.to - at.from <= 1 || self.looks.get() < LOOKS / 2 {
             // Higher ones that were served before it came are none of its waiting.
             let blocking = self.blocking().min(most);
             worst.stay = Stay { time: most, blocking, higher: at.higher.min(most - blocking) };
             return Ok(());
         }
         let parts = self.parts(at, at.from + (at.to - at.from) / 2)?;
-        parts.into_iter().try_for_each(|part| self.search(part, &[], worst))
+        parts.into_iter().try_for_each(|part| self.search(part, &[], halvings - 1, worst))
     }
 
     fn parts(&self, whole: Stretch, middle: u64) -> Result<[Stretch; 2], Unbounded> {
@@ -200,14 +213,21 @@ impl Queue<'_> {
     /// When all of the class that comes in the closed stretch 0…`at` is done at the latest, and what higher classes took.
     fn finish(&self, at: u64) -> Result<(u64, u64), Unbounded> {
         self.look()?;
-        let own: Vec<u64> =
-            self.sources.iter().map(|source| capped(source.line, at, demand(&source.own, at))).collect();
+        let own: Vec<u64> = match &self.stairs {
+            Some(stairs) => {
+                stairs.iter().map(|stair| stair[stair.partition_point(|(time, _)| *time <= at) - 1].1).collect()
+            }
+            None => self.sources.iter().map(|source| demand(&source.own, at)).collect(),
+        };
+        let capped_own = |(source, own): (&Source, u64)| capped(source.line, at, own);
+        let own: Vec<u64> = self.sources.iter().zip(own).map(capped_own).collect();
         let work = own.iter().fold(0, |sum: u64, work| sum.saturating_add(*work));
         let blocking = match self.service {
             Service::Curve(curve) => return Ok((curve.time_for(work).ok_or(Unbounded::TooLong)?, 0)),
             Service::Strict { blocking } => blocking,
         };
-        let mut start = blocking.saturating_add(work.saturating_sub(self.last));
+        // No packet is sent before it comes. Where nothing is shaped that follows: all higher ones come with the first.
+        let mut start = blocking.saturating_add(work.saturating_sub(self.last)).max(if self.shaped { at } else { 0 });
         loop {
             self.look()?;
             let all = self
@@ -227,6 +247,23 @@ impl Queue<'_> {
 
 fn demand(loads: &[Load], span: u64) -> u64 {
     loads.iter().map(|load| load.arrivals.within(span).saturating_mul(load.work)).fold(0, u64::saturating_add)
+}
+
+/// When more comes before `end`, beginning at 0, and how much has come until then.
+fn stair(loads: &[Load], end: u64) -> Vec<(u64, u64)> {
+    let of = |load: &Load| {
+        let (arrivals, work) = (load.arrivals, load.work);
+        (arrivals.within(0)..arrivals.within(end - 1)).map(move |k| (arrivals.distance(k), work))
+    };
+    let mut stair: Vec<(u64, u64)> = loads.iter().flat_map(of).collect();
+    stair.push((0, demand(loads, 0)));
+    stair.sort_unstable();
+    let mut sum = 0_u64;
+    for (_, work) in &mut stair {
+        sum = sum.saturating_add(*work);
+        *work = sum;
+    }
+    stair
 }
 
 fn capped(line: Option<Bucket>, span: u64, demand: u64) -> u64 {
@@ -280,10 +317,21 @@ mod tests {
         let through = |line| vec![Source { line, own: own.clone(), higher: vec![] }];
         let stay = |line| stay(&through(line), Service::Strict { blocking: 0 }, 100).unwrap().time;
         assert_eq!(stay(None), 400);
-        assert_eq!(stay(Some(Bucket { burst: 100, rate: 1_000_000_000 })), 100);
+        assert_eq!(stay(Some(Bucket { burst: 100, rate: 1_000_000_000 })), 101);
         // From a link ten times as fast: 400 in 30 + 10.
         let fast = stay(Some(Bucket { burst: 100, rate: 10_000_000_000 }));
-        assert_eq!(fast, 370);
+        assert!((370..=374).contains(&fast), "{fast}");
+    }
+
+    #[test]
+    fn higher_ones_that_a_line_brought_before_are_waited_for() {
+        // Two higher packets 80 apart, then its own 80 later: each takes 85, so it waits 10 and is sent in 85.
+        let line = Some(Bucket { burst: 85, rate: 1_062_500_000 });
+        let own = vec![load(100_000, 85)];
+        let through = [Source { line, own: own.clone(), higher: [own.clone(), own].concat() }];
+        let found = stay(&through, Service::Strict { blocking: 0 }, 85).unwrap().time;
+        // The line is a fluid: that packets come as a whole it does not see, so the bound is far above.
+        assert!((95..=255).contains(&found), "{found}");
     }
 
     #[test]
@@ -321,7 +369,8 @@ mod tests {
     /// The longest stay of what comes at any time of the busy period, time by time; `None` if it is too long for that.
     fn time_by_time(sources: &[Source], service: Service, last: u64) -> Option<u64> {
         let steps = Steps::new(u64::MAX);
-        let queue = Queue { sources, service, last, looks: Cell::new(u32::MAX), steps: &steps };
+        let queue = Queue::new(sources, service, last, &steps);
+        queue.looks.set(u32::MAX);
         let end = queue.busy().ok().filter(|end| *end < 20_000)?;
         (0..end).map(|at| queue.finish(at).unwrap().0.saturating_sub(at)).max()
     }
@@ -347,7 +396,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(1000))]
         /// Parting the busy period only where something longer may be finds what looking at every time finds: exactly, where no line
-        /// brings anything, else to a thousandth above.
+        /// brings anything, else to a percent above.
         #[test]
         fn the_search_finds_what_looking_everywhere_finds(sources in sources(), blocking in 0..40u64, rate in 1..=10u64, curve: bool) {
             let curve_of = Service::Curve(RateLatency { rate: rate * 100_000_000, latency: blocking });
@@ -355,7 +404,7 @@ mod tests {
             let last = sources.iter().flat_map(|source| &source.own).map(|load| load.work).min().unwrap();
             if let Ok(found) = stay(&sources, service, last) {
                 let Some(longest) = time_by_time(&sources, service, last) else { return Ok(()) };
-                prop_assert!(found.time >= longest && found.time * 999 <= longest * 1000, "{} for {longest}", found.time);
+                prop_assert!(found.time >= longest && found.time * 99 <= longest * 100, "{} for {longest}", found.time);
                 prop_assert!(found.time == longest || sources.iter().any(|source| source.line.is_some()));
             }
         }

@@ -13,8 +13,8 @@ use std::time::Duration;
 
 /// Most plans that are tried.
 const TRIALS: u32 = 200;
-/// Steps of all these plans together: some seconds.
-const STEPS: u64 = 500_000_000;
+/// Steps of all these plans together: a second.
+const STEPS: u64 = 100_000_000;
 /// What it counts to look at one place for one channel's proxy.
 const PLACE: u64 = 100;
 /// Most subscribers that are asked to give way, the least important first.
