@@ -31,9 +31,9 @@ pub struct Arguments {
     /// Ask only this port: a publisher, or a port that keeps samples for others
     #[arg(long, value_name = "/NAME")]
     at: Option<String>,
-    /// How fast samples may come: 200Mbit/s. Without a limit as fast as it goes, which takes processor time from others
-    #[arg(long, value_name = "RATE", value_parser = quantity::limit)]
-    limit: Option<thalweg::Limit>,
+    /// How fast samples may come: 200Mbit/s; none: as fast as it goes, which takes the processors from others
+    #[arg(long, value_name = "RATE", default_value = "400Mbit/s", value_parser = limit)]
+    limit: Limit,
     /// The longest that nothing may come
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = quantity::duration)]
     timeout: Duration,
@@ -42,6 +42,17 @@ pub struct Arguments {
     full: bool,
     #[command(flatten)]
     common: Common,
+}
+
+/// How fast; none: as fast as it goes.
+#[derive(Clone, Copy, Debug)]
+struct Limit(Option<thalweg::Limit>);
+
+fn limit(text: &str) -> std::result::Result<Limit, String> {
+    match text {
+        "none" => Ok(Limit(None)),
+        rate => quantity::limit(rate).map(|limit| Limit(Some(limit))).map_err(|why| format!("{why}, or none")),
+    }
 }
 
 /// Which samples.
@@ -90,7 +101,7 @@ pub fn run(arguments: &Arguments) -> Result {
     let port = session.node.subscriber::<Untyped>(&arguments.topic).max_message(largest).pull_only().open()?;
     session.node.wait_until(arguments.timeout, || session.stop.asked() || port.can_pull());
     let from =
-        PullFrom { publisher: arguments.publisher.clone(), holder: arguments.at.clone(), limit: arguments.limit };
+        PullFrom { publisher: arguments.publisher.clone(), holder: arguments.at.clone(), limit: arguments.limit.0 };
     let pulled = port.pull_from(&from, arguments.which.query(), arguments.timeout)?;
     let mut told = print(arguments, &session, pulled)?;
     told.problems.iter().for_each(|text| tell(text));

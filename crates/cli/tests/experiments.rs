@@ -200,7 +200,10 @@ fn a_link_that_loses_delivers_whole_samples_and_pictures() {
 #[test]
 fn a_pull_beside_a_channel_comes_whole() {
     let Some(document) = run("pull-beside") else { return };
-    assert_eq!(factors(&document, "arm"), ["alone", "beside-limited", "beside", "alone", "beside-limited", "beside"]);
+    assert_eq!(
+        factors(&document, "arm"),
+        ["alone", "beside", "beside-unlimited", "alone", "beside", "beside-unlimited"]
+    );
     let checks = document["checks"].as_array().unwrap();
     let pulled: Vec<_> = checks.iter().filter(|check| check["name"].as_str().unwrap().contains("pulled")).collect();
     assert!(pulled.len() == 4 && pulled.iter().all(|check| check["pass"] == true), "{pulled:?}");

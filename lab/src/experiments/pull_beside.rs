@@ -2,7 +2,7 @@
 //! the same two hosts; the channel must not notice.
 //!
 //! The history's answers are of class LOW by themselves. Runs follow each other in threes: the channel alone, beside a pull
-//! with a limit, and beside one that takes what it gets; what is compared is the channel's latency. Between two hosts of one
+//! as it is by itself, and beside one without a limit; what is compared is the channel's latency. Between two hosts of one
 //! machine nothing but its processors limits the last, which shows what that costs; no check holds it to anything.
 
 use super::Experiment;
@@ -20,6 +20,7 @@ use qos::priority::Changes;
 use serde_json::Value;
 use std::net::SocketAddr;
 use std::time::Duration;
+use thalweg::PullFrom;
 
 /// The experiment.
 pub struct PullBeside;
@@ -33,8 +34,6 @@ const LARGE: usize = 64 << 10;
 const KEPT: u32 = 1000;
 /// Bytes that are pulled in all; with `--quick`, a tenth.
 const PULLED: u64 = 1_000_000_000;
-/// Bytes per second of a pull with a limit: 400 Mbit/s, which 1 GB takes 20 s.
-const LIMIT: u64 = 50_000_000;
 /// The channel's median may be this much worse.
 const P50: f64 = 1.10;
 /// Its p99 may.
@@ -73,8 +72,8 @@ fn notes() -> Vec<String> {
             "{HZ} samples a second of {PAYLOAD} bytes from one host to another, class=high sched=fifo:30 at both ends"
         ),
         format!(
-            "pulled: all {KEPT} samples of {LARGE} bytes that a publisher beside it keeps, again and again: with a limit of {} MB/s (checked), and as fast as it goes",
-            LIMIT / 1_000_000
+            "pulled: all {KEPT} samples of {LARGE} bytes that a publisher beside it keeps, again and again: at {} MB/s, its limit by itself (checked), and as fast as it goes",
+            PullFrom::LIMIT.rate / 1_000_000
         ),
         "ratios: beside the pull / alone, of runs that follow each other, medians; stalls of the machine are apart"
             .into(),
@@ -139,7 +138,7 @@ impl House {
             () => (7, 3000, PULLED),
         };
         let mut arms =
-            [Arm::new("alone", None), Arm::new("beside-limited", Some(Some(LIMIT))), Arm::new("beside", Some(None))];
+            [Arm::new("alone", None), Arm::new("beside", Some(false)), Arm::new("beside-unlimited", Some(true))];
         self.beat(lab, 200, &mut Tally::default())?;
         let mut done = 0;
         while done < threes || (arms[1].pulled.bytes < wanted && done < 10 * threes) {
@@ -153,8 +152,8 @@ impl House {
     }
 
     fn run(&mut self, lab: &Lab, count: u64, arm: &mut Arm) -> Result {
-        let Some(limit) = arm.limit else { return self.beat(lab, count, &mut arm.tally) };
-        self.puller.ask::<Value>(lab, &pull::Order::Start { limit }, LONG)?;
+        let Some(unlimited) = arm.unlimited else { return self.beat(lab, count, &mut arm.tally) };
+        self.puller.ask::<Value>(lab, &pull::Order::Start { unlimited }, LONG)?;
         self.beat(lab, count, &mut arm.tally)?;
         let more: Pulled = self.puller.ask(lab, &pull::Order::Stop, LONG)?;
         arm.tally.tell("pulled_bytes", more.bytes);
@@ -184,7 +183,7 @@ impl House {
             findings.cells.push(tally.cell(factors, false));
             bars.extend(tally.bar(name));
         }
-        let [alone, limited, beside] = arms;
+        let [alone, beside, unlimited] = arms;
         let ratio = |arm: &Arm, figure: fn(&Distribution) -> f64| median_ratio(&arm.tally.pairs(&alone.tally, figure));
         let label = |what: &str| format!("{}: {what}", self.carrier);
         let problem = arms.iter().find_map(|arm| arm.pulled.problem.as_ref());
@@ -194,16 +193,16 @@ impl House {
         findings.notes.push(format!(
             "{}: beside a pull without a limit ({:.0} MB/s) p50 was {:.2} and p99 {:.2} times that alone",
             self.carrier,
-            beside.pulled.rate(),
-            ratio(beside, |d| d.p50),
-            ratio(beside, |d| d.p99)
+            unlimited.pulled.rate(),
+            ratio(unlimited, |d| d.p50),
+            ratio(unlimited, |d| d.p99)
         ));
-        let pulled = label(&format!("bytes pulled, at {:.0} MB/s{problem}", limited.pulled.rate()));
+        let pulled = label(&format!("bytes pulled, at {:.0} MB/s{problem}", beside.pulled.rate()));
         findings.checks.extend([
-            Check::at_most(label("p50 of the channel, ratio"), ratio(limited, |d| d.p50), P50),
-            Check::at_most(label("p99 of the channel, ratio"), ratio(limited, |d| d.p99), P99),
+            Check::at_most(label("p50 of the channel, ratio"), ratio(beside, |d| d.p50), P50),
+            Check::at_most(label("p99 of the channel, ratio"), ratio(beside, |d| d.p99), P99),
             Check::at_most(label("lost samples of the channel"), lost as f64, 0.0),
-            Check::at_least(pulled, limited.pulled.bytes as f64, wanted as f64),
+            Check::at_least(pulled, beside.pulled.bytes as f64, wanted as f64),
             Check::at_most(label("pulled samples that were damaged"), damaged as f64, 0.0),
         ]);
         Group { label: self.carrier.into(), bars }
@@ -213,14 +212,14 @@ impl House {
 /// What the channel runs beside, and what came of it.
 struct Arm {
     name: &'static str,
-    /// None: no pull; one without a limit, or with one in bytes per second.
-    limit: Option<Option<u64>>,
+    /// Of the pull; none: there is none.
+    unlimited: Option<bool>,
     tally: Tally,
     pulled: Pulled,
 }
 
 impl Arm {
-    fn new(name: &'static str, limit: Option<Option<u64>>) -> Self {
-        Self { name, limit, tally: Tally::default(), pulled: Pulled::default() }
+    fn new(name: &'static str, unlimited: Option<bool>) -> Self {
+        Self { name, unlimited, tally: Tally::default(), pulled: Pulled::default() }
     }
 }

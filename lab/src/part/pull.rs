@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use thalweg::codec::Raw;
-use thalweg::{Limit, PullFrom, Query, Subscriber};
+use thalweg::{PullFrom, Query, Subscriber};
 
 /// What both are given.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -33,8 +33,8 @@ pub struct Settings {
 pub enum Order {
     /// Pulls until [`Order::Stop`].
     Start {
-        /// Bytes per second at most; none: as fast as it goes.
-        limit: Option<u64>,
+        /// As fast as it goes, instead of within the limit that a pull has by itself.
+        unlimited: bool,
     },
     /// Pulls no more: [`Pulled`].
     Stop,
@@ -60,8 +60,6 @@ impl Pulled {
     }
 }
 
-/// Bytes that may come at once where a limit holds.
-const BURST: u64 = 64 << 10;
 /// Nothing that works takes this long.
 const LONG: Duration = Duration::from_secs(30);
 
@@ -90,8 +88,8 @@ pub(super) fn puller(mut orders: Orders) -> Result {
     let mut running: Option<Running> = None;
     while let Some(order) = orders.wait::<Order>()? {
         match order {
-            Order::Start { limit } => {
-                running = Some(Running::start(&port, &settings, limit)?);
+            Order::Start { unlimited } => {
+                running = Some(Running::start(&port, &settings, unlimited)?);
                 orders.say(&json!({}))?;
             }
             Order::Stop => orders.say(&running.take().map(Running::finish).unwrap_or_default())?,
@@ -107,9 +105,9 @@ struct Running {
 }
 
 impl Running {
-    fn start(port: &Arc<Mutex<Subscriber<Raw>>>, settings: &Settings, limit: Option<u64>) -> Result<Self> {
-        let limit = limit.map(|rate| Limit { rate, burst: BURST });
-        let from = PullFrom { limit, ..PullFrom::default() };
+    fn start(port: &Arc<Mutex<Subscriber<Raw>>>, settings: &Settings, unlimited: bool) -> Result<Self> {
+        let usual = PullFrom::default();
+        let from = if unlimited { PullFrom { limit: None, ..usual } } else { usual };
         let stop = Arc::new(AtomicBool::new(false));
         let (asked, port, settings) = (stop.clone(), port.clone(), settings.clone());
         let body = move || {

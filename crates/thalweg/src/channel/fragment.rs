@@ -241,13 +241,7 @@ impl Reassembly {
         if total > self.max_message || offset + bytes.len() > total || (bytes.is_empty() && total > 0) {
             return Err(Refused::Inconsistent);
         }
-        if self.done.contains(&Some(sample)) {
-            return Err(Refused::Duplicate);
-        }
-        let index = match self.slots.iter().position(|s| s.sample == Some(sample)) {
-            Some(index) => index,
-            None => self.begin(now_ns, sample, total)?,
-        };
+        let index = self.slot_of(now_ns, sample, total)?;
         let kept = self.slots[index].insert(offset, total, bytes, &self.budget);
         self.kept(index, kept)
     }
@@ -265,15 +259,20 @@ impl Reassembly {
         if odd || !parity::can_be(total.div_ceil(step), at.count.into()) {
             return Err(Refused::Inconsistent);
         }
+        let index = self.slot_of(now_ns, sample, total)?;
+        let kept = self.slots[index].insert_parity(at, bytes, &self.budget);
+        self.kept(index, kept)
+    }
+
+    /// The slot of a message that is not whole yet, or a new one for it.
+    fn slot_of(&mut self, now_ns: u64, sample: u64, total: usize) -> Result<usize, Refused> {
         if self.done.contains(&Some(sample)) {
             return Err(Refused::Duplicate);
         }
-        let index = match self.slots.iter().position(|s| s.sample == Some(sample)) {
-            Some(index) => index,
-            None => self.begin(now_ns, sample, total)?,
-        };
-        let kept = self.slots[index].insert_parity(at, bytes, &self.budget);
-        self.kept(index, kept)
+        match self.slots.iter().position(|slot| slot.sample == Some(sample)) {
+            Some(index) => Ok(index),
+            None => self.begin(now_ns, sample, total),
+        }
     }
 
     /// What became of the message in a slot: whole by now, perhaps with the help of parity.
