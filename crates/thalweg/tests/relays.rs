@@ -8,9 +8,9 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 use thalweg::channel::proxy::Picture;
 use thalweg::channel::proxy::scaler::{Scaler, Scalers, Unscalable};
-use thalweg::codec::Raw;
-use thalweg::control::{LIFE, NodeId, PortId};
-use thalweg::handshake::{VERSION, WELL, Watching, pack};
+use thalweg::codec::{Message, Raw};
+use thalweg::control::{CHANNEL_HANDSHAKE, Direction, LIFE, NodeId, PortId, PortInfo};
+use thalweg::handshake::{Answer, Parameters, Request, VERSION, WELL, Watching, pack, unpack};
 use thalweg::{Node, Publisher, Query, RelayLimits, Sample, SampleInfo, Settings, Subscriber};
 
 const LONG: Duration = Duration::from_secs(20);
@@ -321,6 +321,53 @@ fn signs_of_life_are_for_those_who_ask_rightly() {
     }
     asked.write_all(b"?").unwrap();
     assert_eq!(sign(&mut asked), Some(WELL), "the others harm nobody");
+}
+
+/// Who asks a relay may have heard of the publisher before the relay did: its question waits, as one for a source that connects does.
+#[test]
+fn a_question_that_comes_before_its_publisher_waits() {
+    let (gate, out) = (relay("relay-early", RelayLimits::default()), node("relay-early", "out"));
+    assert!(gate.wait_until(LONG, || gate.nodes().iter().any(|there| there.node == out.id())));
+    let mut stream = TcpStream::connect(gate.addresses()[0]).unwrap();
+    stream.set_read_timeout(Some(LONG)).unwrap();
+    stream.write_all(&[&[CHANNEL_HANDSHAKE], pack(&question(&out)).unwrap().as_slice()].concat()).unwrap();
+    let _publisher = out.publisher::<Raw>("/numbers").open().unwrap();
+    let mut length = [0; 4];
+    stream.read_exact(&mut length).unwrap();
+    let mut answer = vec![0; u32::from_le_bytes(length) as usize];
+    stream.read_exact(&mut answer).unwrap();
+    let answer: Answer = unpack(&[&length, answer.as_slice()].concat()).unwrap().unwrap().0;
+    assert!(matches!(answer, Answer::Accepted(_)), "{answer:?}");
+}
+
+/// For the first port of a node, of carrier `tcp`.
+fn question(publisher: &Node) -> Request {
+    let subscriber = PortInfo {
+        name: "/in".into(),
+        direction: Direction::Subscriber,
+        topic: "/numbers".into(),
+        message: Raw::description().as_ref().clone(),
+        qos: qos::Qos::default(),
+        carriers: vec!["tcp".into()],
+        answers: None,
+        pull: Default::default(),
+    };
+    Request {
+        version: VERSION,
+        realm: settings("relay-early", "").realm,
+        node: NodeId(1),
+        port: PortId(1),
+        subscriber,
+        to_node: publisher.id(),
+        to_port: PortId(1),
+        carrier: "tcp".into(),
+        clock: linux::clock::clock_id(),
+        by_name: false,
+        parameters: Parameters::default(),
+        answers: None,
+        proxy: None,
+        moves: false,
+    }
 }
 
 fn kept_at_relay(node: &Node, samples: u32) -> Subscriber<Raw> {

@@ -275,9 +275,33 @@ impl Arrived {
         }
     }
 
+    /// Only what belongs to this: a stream that fell behind brings first what was published before.
+    pub fn of(mut self, published: &Published) -> Self {
+        let begin = published.calls.first().map_or(u64::MAX, |call| call.from_ns);
+        let all = self.samples.len();
+        self.samples.retain(|sample| sample.from_ns >= begin);
+        self.count -= (all - self.samples.len()) as u64;
+        self
+    }
+
     /// All of it, and begins anew; the last number stays known, so that nothing comes twice unnoticed.
     fn take(&mut self) -> Self {
         let samples = Vec::with_capacity(MOST_CALLS as usize);
         std::mem::replace(self, Self { samples, last: self.last, ..Self::default() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn samples_of_an_earlier_order_do_not_count() {
+        let at = |from_ns| Timed { from_ns, ns: 5 };
+        let arrived = || Arrived { count: 3, samples: vec![at(1), at(10), at(12)], ..Arrived::default() };
+        let published = |calls| Published { count: 2, calls, ..Published::default() };
+        let of = arrived().of(&published(vec![at(9), at(11)]));
+        assert_eq!((of.count, of.samples), (2, vec![at(10), at(12)]));
+        assert_eq!(arrived().of(&published(Vec::new())).count, 0);
     }
 }

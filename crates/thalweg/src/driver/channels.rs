@@ -351,7 +351,7 @@ impl Control {
         }
         self.watch_life(&channel);
         self.matched(&channel);
-        self.source_opened();
+        self.look_after_guests();
     }
 
     /// A channel of a subscriber of this node ended by itself: it is tried again as long as its publisher may be there.

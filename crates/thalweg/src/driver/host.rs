@@ -130,27 +130,29 @@ impl Control {
         }
     }
 
-    /// Whether the source of a stream is here; begins to host it if it is not hosted yet.
+    /// Whether the source of a stream is here; begins to host it if it is known and not hosted yet. Who asks may have heard of it
+    /// before this node does.
     fn ready_to_host(&mut self, request: &Request) -> Result<bool, Refused> {
         let key = hosting(request);
         if request.to_node != self.state.id && request.node != self.state.id {
             self.check_relay()?;
         }
         if !self.hosted.contains_key(&key) {
-            self.begin_hosting(key)?;
+            let Some((offered, incarnation)) = self.announced(key.0) else { return Ok(false) };
+            self.begin_hosting(key, offered, incarnation)?;
         }
         Ok(self.hosted.get(&key).is_some_and(Hosted::has_source) && !self.is_dry(key.0))
     }
 
-    fn begin_hosting(&mut self, key: Hosting) -> Result<(), Refused> {
+    /// A port, and its node's incarnation, as far as this node heard of it.
+    fn announced(&self, port: PortRef) -> Option<(PortInfo, u64)> {
+        let directory = self.state.directory();
+        let node = directory.node(port.node)?;
+        Some((node.ports.get(&port.port)?.clone(), node.incarnation))
+    }
+
+    fn begin_hosting(&mut self, key: Hosting, offered: PortInfo, incarnation: u64) -> Result<(), Refused> {
         let (source, picture) = key;
-        let known = {
-            let directory = self.state.directory();
-            directory.node(source.node).and_then(|node| Some((node.ports.get(&source.port)?.clone(), node.incarnation)))
-        };
-        let Some((offered, incarnation)) = known else {
-            return Err(refused(format!("a publisher that it knows, not port {} of {}", source.port.0, source.node)));
-        };
         let scaler = match picture {
             None => None,
             Some((picture, _)) => Some((self.scaler(&offered)?, picture)),
@@ -194,13 +196,17 @@ impl Control {
         })
     }
 
-    /// A channel of this node opened: perhaps the source that somebody waits for.
-    pub(super) fn source_opened(&mut self) {
+    /// A channel of this node opened, or a port was announced: perhaps the source that somebody waits for.
+    pub(super) fn look_after_guests(&mut self) {
         for guest in std::mem::take(&mut self.guests) {
-            if self.hosted.get(&hosting(&guest.request)).is_some_and(Hosted::has_source) {
-                self.serve_now(guest.request, guest.stream);
-            } else {
-                self.guests.push(guest);
+            let ready = match self.hosted.get(&hosting(&guest.request)) {
+                Some(hosted) => Ok(hosted.has_source()),
+                None => self.ready_to_host(&guest.request),
+            };
+            match ready {
+                Ok(true) => self.serve_now(guest.request, guest.stream),
+                Ok(false) => self.guests.push(guest),
+                Err(why) => self.refuse(why, &guest.stream),
             }
         }
     }
@@ -224,7 +230,11 @@ impl Control {
         let (late, waiting): (Vec<Guest>, Vec<Guest>) = guests.partition(|guest| guest.until <= now);
         self.guests = waiting;
         for guest in late {
-            let why = "a source that it reaches, which this one is not now".to_owned();
+            let (node, port) = (guest.request.to_node, guest.request.to_port.0);
+            let why = match self.hosted.contains_key(&hosting(&guest.request)) {
+                true => "a source that it reaches, which this one is not now".to_owned(),
+                false => format!("a publisher that it knows, not port {port} of {node}"),
+            };
             self.refuse(refused(why), &guest.stream);
         }
         self.hosted.values_mut().for_each(|hosted| hosted.note(now));

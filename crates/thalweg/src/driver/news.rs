@@ -94,6 +94,9 @@ impl Control {
                 self.consider(*publisher, offered, me, inlet.info());
             }
         }
+        if !added.is_empty() {
+            self.look_after_guests();
+        }
     }
 
     pub(super) fn own_port_added(&mut self, port: PortId, info: PortInfo) {

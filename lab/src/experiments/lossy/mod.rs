@@ -94,7 +94,7 @@ impl Channel {
     fn publish(&mut self, lab: &Lab, count: u64) -> Result<Arrived> {
         self.subscriber.ask::<Arrived>(lab, &Order::Report, LONG)?;
         let published: Published = self.publisher.ask(lab, &Order::Publish { count }, LONG * 3)?;
-        self.wait(lab, published.last)
+        self.wait(lab, &published)
     }
 
     /// Begins to publish.
@@ -106,12 +106,12 @@ impl Channel {
     /// Ends it: how many were published, and what arrived.
     fn stop(&mut self, lab: &Lab) -> Result<(u64, Arrived)> {
         let published: Published = self.publisher.ask(lab, &Order::Stop, LONG)?;
-        Ok((published.count, self.wait(lab, published.last)?))
+        Ok((published.count, self.wait(lab, &published)?))
     }
 
-    fn wait(&mut self, lab: &Lab, last: u64) -> Result<Arrived> {
-        self.subscriber.ask::<Connected>(lab, &Order::Until { seq: last, ms: 2000 }, LONG)?;
-        self.subscriber.ask(lab, &Order::Report, LONG)
+    fn wait(&mut self, lab: &Lab, published: &Published) -> Result<Arrived> {
+        self.subscriber.ask::<Connected>(lab, &Order::Until { seq: published.last, ms: 2000 }, LONG)?;
+        Ok(self.subscriber.ask::<Arrived>(lab, &Order::Report, LONG)?.of(published))
     }
 }
 
