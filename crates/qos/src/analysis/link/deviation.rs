@@ -167,16 +167,13 @@ mod tests {
     /// What one neighbour sends: over a line or not, streams as (period, jitter, work).
     fn sources() -> impl Strategy<Value = Vec<Source>> {
         let line = prop::option::of((1..30u64, 100_000_000..3_000_000_000u64));
-        let source = (line, prop::collection::vec((20..400u64, 0..900u64, 1..20u64), 1..5));
-        let of = |(line, own): (Option<(u64, u64)>, Vec<(u64, u64, u64)>)| Source {
-            line: line.map(|(burst, rate)| Bucket { burst, rate }),
-            own: own
-                .into_iter()
-                .map(|(period, jitter, work)| Load { arrivals: Arrivals { period, jitter }, work })
-                .collect(),
-            higher: Vec::new(),
-        };
-        prop::collection::vec(source.prop_map(of), 1..4)
+        let load = (20..400u64, 0..900u64, 1..20u64)
+            .prop_map(|(period, jitter, work)| Load { arrivals: Arrivals { period, jitter }, work });
+        let source = (line, prop::collection::vec(load, 1..5)).prop_map(|(line, own)| {
+            let line = line.map(|(burst, rate)| Bucket { burst, rate });
+            Source { line, own, higher: Vec::new() }
+        });
+        prop::collection::vec(source, 1..4)
     }
 
     proptest! {
