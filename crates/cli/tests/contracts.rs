@@ -105,8 +105,16 @@ fn what_cannot_be_is_named_with_file_line_key_value_and_what_is_allowed() {
         ),
         ("node = \"desk\"", "node = 3", "node = 3: allowed is the name of a node"),
         // Names.
-        ("name = \"switch\"", "name = \"camera\"", "name = \"camera\": allowed is each node's name once"),
-        ("name = \"far\"", "name = \"near\"", "name = \"near\": allowed is each link's name once"),
+        (
+            "name = \"switch\"",
+            "name = \"camera\"",
+            "name = \"camera\": already used in line 5: allowed is each node's name once",
+        ),
+        (
+            "name = \"far\"",
+            "name = \"near\"",
+            "name = \"near\": already used in line 17: allowed is each link's name once",
+        ),
         ("name = \"video\"", "name = \"\"", "name = \"\": allowed is text of 1 to 255 bytes"),
         ("name = \"video\"", "name = \"vi\\u0000deo\"", "allowed is text of 1 to 255 bytes without control characters"),
         ("name = \"far\"", "nam = \"far\"", "unknown field `nam`, expected one of `name`, `between`, `rate`"),
@@ -144,10 +152,22 @@ fn what_cannot_be_is_named_with_file_line_key_value_and_what_is_allowed() {
         ("scale = 2", "scale = 0", "scale = 0: allowed is a whole number from 1 to 1000000"),
         ("scale = 2", "scale = -2", "scale = -2: allowed is a whole number from 1"),
         ("scale = 2", "scale = 2.5", "scale = 2.5: allowed is a whole number from 1"),
-        ("scale = 2", "scale = 18446744073709551616", "18446744073709551616"),
+        (
+            "scale = 2",
+            "scale = 18446744073709551616",
+            "scale = 1.8446744073709552e19: allowed is a whole number from 1",
+        ),
         ("cpus = 2", "cpus = 0", "cpus = 0: allowed is a whole number from 1 to 4096"),
         ("delay = \"bound\"", "cpu_weight = 1e308", "cpu_weight = 1"),
         ("delay = \"bound\"", "cpu_weight = nan", "cpu_weight = NaN: allowed is a number from 0"),
+        ("scale = 2", "scale = 1e308", "scale = 1e308: allowed is a whole number from 1"),
+        ("scale = 2", "scale = 99999999999999999999", "scale = 1e20: allowed is a whole number from 1"),
+        ("scale = 2", "scale = { n = 2 }", "scale = {…}: allowed is a whole number from 1"),
+        ("scale = 2", "scale = 2026-11-21", "scale = {…}: allowed is a whole number from 1"),
+        // No TOML: what is written there.
+        ("scale = 2", "scale == 2", "scale == 2: "),
+        ("scale = 2", "scale = 2 3", "scale = 2 3: "),
+        ("[placement]", "[[placement]]", "[[placement]]: allowed is one table, in single brackets"),
         // Sums over 100 %.
         ("\"45 %\"", "\"46 %\"", "shares add up to 101 %: allowed is at most 100 %"),
         ("\"45 %\"", "\"145 %\"", "normal = \"145 %\": allowed is 0 % to 100 %"),
@@ -184,8 +204,13 @@ fn what_is_no_contract_is_said_at_once() {
             FINE.replacen("[[topic]]", "[[topic]", 1).into_bytes(),
             &format!(":{}: ", line(FINE, "[[topic]]")),
         ),
-        ("a key twice", changed("cpus = 2", "cpus = 2\ncpus = 3").into_bytes(), "duplicate key"),
-        ("a plan", b"feasible = true\n".to_vec(), "1: unknown field `feasible`"),
+        ("a key twice", changed("cpus = 2", "cpus = 2\ncpus = 3").into_bytes(), ":15: cpus = 3: duplicate key"),
+        (
+            "one pair of brackets",
+            FINE.replace("[[node]]", "[node]").into_bytes(),
+            "tables in double brackets, such as [[node]]",
+        ),
+        ("a plan", b"feasible = true\n".to_vec(), "1: feasible = true: unknown field `feasible`"),
     ] {
         let (done, file) = plan(&house, &bytes, "");
         assert_eq!((done.code(), &done.lines[..]), (2, &[][..]), "{what}: {}", done.errors);

@@ -6,18 +6,24 @@
 //! | module | what it holds |
 //! |---|---|
 //! | `file` | the tables of the file as they are written |
+//! | `names` | where names stand, and what refers to them |
+//! | `text` | its lines, and what the TOML reader says of them |
 //! | `value` | values and what they may be |
 //! | `read` | from the file to [`System`] |
 //! | [`check`] | what can be read but is hardly meant |
 
 mod check;
 mod file;
+mod names;
 mod read;
+mod text;
 mod value;
 
 pub use check::{Finding, check};
 
 use crate::Class;
+use crate::quantity::show_bit_rate;
+use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// A contract file that was read.
@@ -232,7 +238,8 @@ pub enum Proxies {
 }
 
 /// What placement saves.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Objective {
     /// Messages per second over all links.
     #[default]
@@ -243,6 +250,18 @@ pub enum Objective {
     Cpu,
     /// Mbit/s + `cpu_weight` · processors.
     Weighted,
+}
+
+impl Objective {
+    /// A value of it with its unit, and what that is.
+    pub fn show(self, value: f64) -> String {
+        match self {
+            Self::Messages => format!("{value:.1} messages/s over all links"),
+            Self::Bandwidth => format!("{} over all links, without headers", show_bit_rate(value)),
+            Self::Cpu => format!("{value:.3} processors in use"),
+            Self::Weighted => format!("{value:.3} = Mbit/s + cpu_weight · processors"),
+        }
+    }
 }
 
 /// How copies travel.

@@ -26,6 +26,7 @@ pub use model::Model;
 #[cfg(feature = "placement")]
 pub use rewrite::rewrite;
 
+use crate::contract::Objective;
 use crate::{Class, Place};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -39,6 +40,9 @@ pub struct Plan {
     pub feasible: bool,
     /// How delays were computed.
     pub model: Model,
+    /// What placement saves; `None`: the plan is from before this was in it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub objective: Option<Objective>,
     /// What the objective counts: messages/s, bit/s or processors. `None`: nothing fits.
     pub objective_value: Option<f64>,
     /// Each publisher with each of its subscribers.
@@ -58,6 +62,14 @@ pub struct Plan {
     pub refusals: Vec<Refusal>,
     /// How the places were found.
     pub solver: Solver,
+}
+
+impl Plan {
+    /// What placement saves, how much of it there is, and its unit; `None`: nothing fits.
+    pub fn show_objective(&self) -> Option<String> {
+        let value = self.objective_value?;
+        Some(self.objective.map_or_else(|| format!("{value:.3}"), |objective| objective.show(value)))
+    }
 }
 
 /// Which contract a plan is for.

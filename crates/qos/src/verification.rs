@@ -98,7 +98,7 @@ impl Promise {
             latest_us: channel.bound_us.or(channel.deadline_us),
             rate_hz: channel.rate_hz,
             burst: channel.burst.unwrap_or(1.0),
-            loss: channel.loss.unwrap_or(0.0),
+            loss: channel.loss.filter(|part| (0.0..=1.0).contains(part)).unwrap_or(0.0),
             proxied_us: channel.proxied_us,
         }
     }
@@ -336,16 +336,20 @@ impl Verification {
         if judge::says_nothing(promise, open) {
             return None;
         }
-        let new = judge::judge(promise, &std::mem::replace(open, Total::from(now)), total);
+        let look = judge::judge(promise, &std::mem::replace(open, Total::from(now)), total);
         let old = history.now;
-        history.note(now, &new);
+        history.note(now, &look);
+        let new = look.and(judge::on_average(promise, total));
+        history.now = new.verdict;
         (old != new.verdict).then_some(Change { old, new })
     }
 
     /// What all that was measured says of a channel: no better than the worst of its looks, because sums forget. It says when and
-    /// how often.
+    /// how often. An average is that of the whole time.
     pub fn judged(&self, index: usize) -> Judged {
-        let judged = |one: &Verified| one.history.temper(judge::judge(&one.promise, &one.total, &one.total));
+        let judged = |Verified { promise, total, history, .. }: &Verified| {
+            history.temper(judge::judge(promise, total, total)).and(judge::on_average(promise, total))
+        };
         self.0.get(index).map(judged).unwrap_or_default()
     }
 }

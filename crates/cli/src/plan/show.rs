@@ -86,6 +86,7 @@ fn channels(plan: &Plan) -> String {
         let used = match used {
             Some(percent) if percent > 100.0 => format!("{percent:.0} % LATE"),
             Some(percent) => format!("{percent:.0} %"),
+            None if channel.deadline_us.is_some() => "NO LIMIT".to_owned(),
             None => "-".to_owned(),
         };
         let word = |word: &Option<String>| word.clone().unwrap_or_else(|| "-".to_owned());
@@ -172,5 +173,6 @@ fn next(plan: &Plan) -> String {
         (false, None) => "how much better is possible is not known".to_owned(),
     };
     let ms = plan.solver.ms.map(|ms| format!(", {ms:.1} ms")).unwrap_or_default();
-    format!("places by {}{ms}: {placed}. --explain shows what each delay is made of.", plan.solver.name)
+    let objective = plan.show_objective().map(|objective| format!("objective: {objective}; ")).unwrap_or_default();
+    format!("{objective}places by {}{ms}: {placed}. --explain shows what each delay is made of.", plan.solver.name)
 }

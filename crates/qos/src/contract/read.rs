@@ -1,7 +1,9 @@
 //! From a contract file's text to a [`System`].
 
 use super::file::{self, File};
-use super::value::{self, DAY, Entry, LARGEST, Value, Wrong, needed, wrong};
+use super::names::{Names, place};
+use super::text::{Starts, unreadable};
+use super::value::{self, DAY, LARGEST, Value, Wrong, needed, wrong};
 use super::{Contract, ContractError, Lines, Link, Node, NodeKind, Objective, Placement, PlacementDelay, Proxies};
 use super::{Scheduler, Subscriber, System, Topic, Transport};
 use crate::Class;
@@ -17,11 +19,11 @@ const MOST_PUBLISHERS: usize = 1000;
 
 /// Reads a contract.
 pub(super) fn read(text: &str) -> Result<Contract, ContractError> {
-    let starts: Vec<usize> = std::iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at + 1)).collect();
-    let line = |at: usize| starts.partition_point(|start| *start <= at);
+    let starts = Starts::of(text);
+    let line = |at: usize| starts.line(at);
     let failed = |(at, problem): Wrong| ContractError { line: line(at.start), problem };
-    let file: File = toml::from_str(text).map_err(|e| failed((e.span().unwrap_or(0..0), unreadable(e.message()))))?;
-    let system = system(&file).map_err(failed)?;
+    let file: File = toml::from_str(text).map_err(|e| failed(unreadable(text, &e)))?;
+    let system = system(&file, &starts).map_err(failed)?;
     fn lines<T>(tables: &[Spanned<T>], line: impl Fn(usize) -> usize) -> Vec<usize> {
         tables.iter().map(|table| line(table.span().start)).collect()
     }
@@ -34,15 +36,7 @@ pub(super) fn read(text: &str) -> Result<Contract, ContractError> {
     Ok(Contract { system, lines, hash: super::hash(text) })
 }
 
-/// What the TOML reader says, in a line.
-fn unreadable(message: &str) -> String {
-    match message.contains("recurs") {
-        true => "nested too deeply: allowed are the tables and lists of a contract".to_owned(),
-        false => message.replace('\n', "; "),
-    }
-}
-
-fn system(file: &File) -> Result<System, Wrong> {
+fn system(file: &File, starts: &Starts) -> Result<System, Wrong> {
     at_most(&file.node, "node")?;
     at_most(&file.link, "link")?;
     at_most(&file.topic, "topic")?;
@@ -51,12 +45,12 @@ fn system(file: &File) -> Result<System, Wrong> {
         let tables = "[system], [[node]], [[link]], [[topic]], [[subscriber]] and [placement]";
         return Err((0..0, format!("no [[node]]: a contract has the tables {tables}")));
     }
-    let mut names = Names { kind: "node", at: HashMap::new() };
+    let mut names = Names::new("node", starts);
     let nodes = file.node.iter().map(|table| node(table, &mut names)).collect::<Result<Vec<_>, _>>()?;
-    let mut link_names = Names { kind: "link", at: HashMap::new() };
+    let mut link_names = Names::new("link", starts);
     let link = |table| link(table, &names, &nodes, &mut link_names);
     let links = file.link.iter().map(link).collect::<Result<Vec<_>, _>>()?;
-    let mut topic_names = Names { kind: "topic", at: HashMap::new() };
+    let mut topic_names = Names::new("topic", starts);
     let topic = |table| topic(table, &names, &links, &mut topic_names);
     let topics = file.topic.iter().map(topic).collect::<Result<Vec<_>, _>>()?;
     let mut readers = Subscribers {
@@ -65,7 +59,7 @@ fn system(file: &File) -> Result<System, Wrong> {
         node_names: &names,
         topic_names: &topic_names,
         parts: parts(nodes.len(), &links),
-        names: Names { kind: "subscriber", at: HashMap::new() },
+        names: Names::new("subscriber", starts),
         unnamed: HashMap::new(),
     };
     let subscribers = file.subscriber.iter().map(|table| readers.read(table)).collect::<Result<Vec<_>, _>>()?;
@@ -81,56 +75,10 @@ fn at_most<T>(tables: &[Spanned<T>], kind: &str) -> Result<(), Wrong> {
     }
 }
 
-/// What has been named so far.
-struct Names {
-    kind: &'static str,
-    at: HashMap<String, usize>,
-}
-
-impl Names {
-    fn add(&mut self, name: &str, at: Range<usize>) -> Result<(), Wrong> {
-        let next = self.at.len();
-        match self.at.insert(name.to_owned(), next) {
-            Some(_) => Err((at, format!("name = {name:?}: allowed is each {}'s name once", self.kind))),
-            None => Ok(()),
-        }
-    }
-
-    /// The part that a value names.
-    fn find(&self, key: &str, value: &Spanned<Value>) -> Result<usize, Wrong> {
-        let found = match value.get_ref() {
-            Value::Text(text) => self.at.get(text),
-            _ => None,
-        };
-        found.copied().map_or_else(|| wrong(key, value, self.allowed()), Ok)
-    }
-
-    /// As [`Names::find`], at a key that must be there.
-    fn need(&self, key: &str, entry: &Entry, table: &Range<usize>) -> Result<usize, Wrong> {
-        match entry {
-            Some(value) => self.find(key, value),
-            None => Err((table.clone(), format!("{key} is missing: allowed is {}", self.allowed()))),
-        }
-    }
-
-    fn allowed(&self) -> String {
-        let mut known: Vec<(&String, &usize)> = self.at.iter().collect();
-        known.sort_by_key(|(_, at)| **at);
-        let shown: Vec<&str> = known.iter().take(12).map(|(name, _)| name.as_str()).collect();
-        let more = if known.len() > shown.len() { ", …" } else { "" };
-        format!("the name of a {} of this file: {}{more}", self.kind, shown.join(", "))
-    }
-}
-
-/// Where a value stands, or else its table.
-fn place(entry: &Entry, table: &Range<usize>) -> Range<usize> {
-    entry.as_ref().map_or_else(|| table.clone(), Spanned::span)
-}
-
-fn node(table: &Spanned<file::Node>, names: &mut Names) -> Result<Node, Wrong> {
+fn node(table: &Spanned<file::Node>, names: &mut Names<'_>) -> Result<Node, Wrong> {
     let (entry, at) = (table.get_ref(), &table.span());
     let name = needed(value::name("name", &entry.name)?, at, "name", "\"n1\"")?;
-    names.add(&name, place(&entry.name, at))?;
+    names.add(&name, &entry.name, at)?;
     let kinds = [("host", NodeKind::Host), ("router", NodeKind::Router), ("switch", NodeKind::Switch)];
     Ok(Node {
         name,
@@ -142,12 +90,12 @@ fn node(table: &Spanned<file::Node>, names: &mut Names) -> Result<Node, Wrong> {
     })
 }
 
-fn link(table: &Spanned<file::Link>, nodes: &Names, all: &[Node], names: &mut Names) -> Result<Link, Wrong> {
+fn link(table: &Spanned<file::Link>, nodes: &Names<'_>, all: &[Node], names: &mut Names<'_>) -> Result<Link, Wrong> {
     let (entry, at) = (table.get_ref(), &table.span());
     let between = between(entry, at, nodes)?;
     let name = value::name("name", &entry.name)?;
     let name = name.unwrap_or_else(|| format!("{}-{}", all[between[0]].name, all[between[1]].name));
-    names.add(&name, place(&entry.name, at))?;
+    names.add(&name, &entry.name, at)?;
     let schedulers =
         [("fifo", Scheduler::Fifo), ("strict", Scheduler::Strict), ("htb", Scheduler::Htb), ("hfsc", Scheduler::Hfsc)];
     let scheduler = value::choice("scheduler", &entry.scheduler, &schedulers)?.unwrap_or_default();
@@ -166,7 +114,7 @@ fn link(table: &Spanned<file::Link>, nodes: &Names, all: &[Node], names: &mut Na
     })
 }
 
-fn between(entry: &file::Link, at: &Range<usize>, nodes: &Names) -> Result<[usize; 2], Wrong> {
+fn between(entry: &file::Link, at: &Range<usize>, nodes: &Names<'_>) -> Result<[usize; 2], Wrong> {
     const ALLOWED: &str = "a list of two different nodes, such as [\"n1\", \"n2\"]";
     let value = needed(entry.between.as_ref(), at, "between", "[\"n1\", \"n2\"]")?;
     let Value::List(ends) = value.get_ref() else { return wrong("between", value, ALLOWED) };
@@ -208,10 +156,15 @@ fn shares(
     Ok(Some(shares))
 }
 
-fn topic(table: &Spanned<file::Topic>, nodes: &Names, links: &[Link], names: &mut Names) -> Result<Topic, Wrong> {
+fn topic(
+    table: &Spanned<file::Topic>,
+    nodes: &Names<'_>,
+    links: &[Link],
+    names: &mut Names<'_>,
+) -> Result<Topic, Wrong> {
     let (entry, at) = (table.get_ref(), &table.span());
     let name = needed(value::name("name", &entry.name)?, at, "name", "\"video\"")?;
-    names.add(&name, place(&entry.name, at))?;
+    names.add(&name, &entry.name, at)?;
     let (rate, period) = rate_and_period(entry, at)?;
     let size = needed(value::bytes("size", &entry.size, 1..=LARGEST)?, at, "size", "\"8 KiB\"")?;
     crossable(size, links).map_err(|problem| (place(&entry.size, at), problem))?;
@@ -261,7 +214,7 @@ fn crossable(size: u64, links: &[Link]) -> Result<(), String> {
     })
 }
 
-fn publishers(entry: &file::Topic, at: &Range<usize>, nodes: &Names) -> Result<Vec<usize>, Wrong> {
+fn publishers(entry: &file::Topic, at: &Range<usize>, nodes: &Names<'_>) -> Result<Vec<usize>, Wrong> {
     let value = needed(entry.publisher.as_ref(), at, "publisher", "\"n1\" (or a list of nodes)")?;
     let Value::List(list) = value.get_ref() else { return Ok(vec![nodes.find("publisher", value)?]) };
     if !(1..=MOST_PUBLISHERS).contains(&list.len()) {
@@ -282,11 +235,11 @@ fn publishers(entry: &file::Topic, at: &Range<usize>, nodes: &Names) -> Result<V
 struct Subscribers<'a> {
     nodes: &'a [Node],
     topics: &'a [Topic],
-    node_names: &'a Names,
-    topic_names: &'a Names,
+    node_names: &'a Names<'a>,
+    topic_names: &'a Names<'a>,
     /// For each node a number that is equal for nodes with a way between them.
     parts: Vec<usize>,
-    names: Names,
+    names: Names<'a>,
     /// How many without a name there are of a topic at a node.
     unnamed: HashMap<(usize, usize), u32>,
 }
@@ -301,7 +254,7 @@ impl Subscribers<'_> {
             Some(name) => name,
             None => self.unused_name(topic, node),
         };
-        self.names.add(&name, place(&entry.name, at))?;
+        self.names.add(&name, &entry.name, at)?;
         let scale = value::whole("scale", &entry.scale, 1..=1_000_000)?.map_or(1, |scale| scale as u32);
         if u64::from(scale).saturating_mul(self.topics[topic].period) > DAY {
             let problem = format!("scale = {scale}: allowed is at least one sample a day");
@@ -337,7 +290,7 @@ impl Subscribers<'_> {
         loop {
             *count += 1;
             let name = if *count == 1 { plain.clone() } else { format!("{plain}#{count}") };
-            if !self.names.at.contains_key(&name) {
+            if !self.names.has(&name) {
                 return name;
             }
         }

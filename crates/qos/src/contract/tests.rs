@@ -117,9 +117,31 @@ fn an_error_names_line_key_value_and_what_is_allowed() {
         ("\"8 KiB\"", "\"4000000000 MiB\"", "37: size"),
         ("burst = 3", "burst = 0", "40: burst = 0: allowed is a whole number from 1 to 1000000"),
         ("cpus = 2", "cpus = \"two\"", "6: cpus = \"two\": allowed is a whole number from 1 to 4096"),
-        ("cpus = 2", "cpu = 2", "6: unknown field `cpu`, expected one of `name`, `kind`, `cpus`"),
+        ("cpus = 2", "cpu = 2", "6: cpu = 2: unknown field `cpu`, expected one of `name`, `kind`, `cpus`"),
         ("kind = \"switch\"", "kind = \"hub\"", "12: kind = \"hub\": allowed is host, router, switch"),
-        ("[[node]]\nname = \"n3\"", "[[node]]\nname = \"n1\"", "16: name = \"n1\": allowed is each node's name once"),
+        (
+            "[[node]]\nname = \"n3\"",
+            "[[node]]\nname = \"n1\"",
+            "16: name = \"n1\": already used in line 5: allowed is each node's name once",
+        ),
+        (
+            "[placement]",
+            "[[link]]\nbetween = [\"n2\", \"n3\"]\nrate = \"1 Mbit/s\"\n[placement]",
+            "63: name = \"n2-n3\", given to what has no name: already used in line 29: allowed is each link's name once",
+        ),
+        ("cpus = 2", "cpus = { a = 1 }", "6: cpus = {…}: allowed is a whole number from 1 to 4096"),
+        ("cpus = 2", "cpus = 2026-11-21", "6: cpus = {…}: allowed is a whole number from 1 to 4096"),
+        ("cpus = 2", "cpus = 99999999999999999999", "6: cpus = 1e20: allowed is a whole number from 1 to 4096"),
+        ("burst = 3", "burst = 1e308", "40: burst = 1e308: allowed is a whole number from 1"),
+        ("cpus = 2", "cpus = 2\ncpus = 3", "7: cpus = 3: duplicate key"),
+        ("cpus = 2", "cpus = 2 \u{202e}3", "6: cpus = 2 \\u{202e}3: "),
+        ("shares = {", "shares = 3 #", "26: shares = 3 #"),
+        ("[placement]", "[[placement]]", "63: [[placement]]: allowed is one table, in single brackets"),
+        (
+            "[[node]]\nname = \"n2\"",
+            "[node]\nname = \"n2\"",
+            "10: [node]: there may be several: allowed are tables in double",
+        ),
         (
             "between = [\"n2\", \"n3\"]",
             "between = [\"n2\", \"n2\"]",
@@ -165,10 +187,9 @@ fn what_is_no_contract_is_said() {
         ("", "1: no [[node]]: a contract has the tables"),
         ("nonsense", "1: "),
         ("[[node]\n", "1: "),
-        ("x = 1\n", "1: unknown field `x`, expected one of `system`, `node`, `link`"),
-        ("[[node]]\nname = 1979-05-27\n", "2: invalid type"),
-        ("[[node]]\nname = { a = 1 }\n", "2: invalid type"),
-        ("node = 3\n", "1: invalid type"),
+        ("x = 1\n", "1: x = 1: unknown field `x`, expected one of `system`, `node`, `link`"),
+        ("[[node]]\nname = 1979-05-27\n", "2: name = {…}: allowed is text of 1 to 255 bytes"),
+        ("node = 3\n", "1: node = 3: there may be several: allowed are tables in double brackets, such as [[node]]"),
     ] {
         let said = Contract::read(text).unwrap_err().to_string();
         assert!(said.starts_with(says), "{text}: {said}");

@@ -1,6 +1,6 @@
 //! Values as a contract file has them, and what they may be.
 
-use serde::de::{Deserialize, Deserializer, SeqAccess, Visitor};
+use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use std::fmt;
 use std::ops::{Range, RangeInclusive};
 use toml::Spanned;
@@ -27,6 +27,8 @@ pub(super) enum Value {
     Real(f64),
     Flag(bool),
     List(Vec<Spanned<Value>>),
+    /// A table, or a date: nothing that any key has.
+    Table,
 }
 
 impl<'de> Deserialize<'de> for Value {
@@ -48,6 +50,15 @@ impl<'de> Visitor<'de> for AnyValue {
     fn visit_i64<E>(self, number: i64) -> Result<Value, E> {
         Ok(Value::Whole(number))
     }
+    fn visit_u64<E>(self, number: u64) -> Result<Value, E> {
+        Ok(Value::Real(number as f64)) // more than any key allows, as the next two
+    }
+    fn visit_i128<E>(self, number: i128) -> Result<Value, E> {
+        Ok(Value::Real(number as f64))
+    }
+    fn visit_u128<E>(self, number: u128) -> Result<Value, E> {
+        Ok(Value::Real(number as f64))
+    }
     fn visit_f64<E>(self, number: f64) -> Result<Value, E> {
         Ok(Value::Real(number))
     }
@@ -61,6 +72,10 @@ impl<'de> Visitor<'de> for AnyValue {
         }
         Ok(Value::List(values))
     }
+    fn visit_map<A: MapAccess<'de>>(self, mut table: A) -> Result<Value, A::Error> {
+        while table.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+        Ok(Value::Table)
+    }
 }
 
 impl fmt::Display for Value {
@@ -68,12 +83,17 @@ impl fmt::Display for Value {
         match self {
             Value::Text(text) => write!(f, "{:?}", text.chars().take(64).collect::<String>()),
             Value::Whole(number) => write!(f, "{number}"),
+            // Never as hundreds of digits.
+            Value::Real(number) if number.is_finite() && !(1e-6..1e16).contains(&number.abs()) => {
+                write!(f, "{number:e}")
+            }
             Value::Real(number) => write!(f, "{number}"),
             Value::Flag(flag) => write!(f, "{flag}"),
             Value::List(values) => {
                 let shown: Vec<String> = values.iter().take(8).map(|value| value.get_ref().to_string()).collect();
                 write!(f, "[{}]", shown.join(", "))
             }
+            Value::Table => f.write_str("{…}"),
         }
     }
 }

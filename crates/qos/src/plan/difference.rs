@@ -68,7 +68,7 @@ fn all(values: &Values) -> String {
 }
 
 fn whole(plan: &Plan) -> Values {
-    let objective = plan.objective_value.map_or("none".to_owned(), |value| format!("{value:.3}"));
+    let objective = plan.show_objective().unwrap_or_else(|| "none".to_owned());
     let feasible = if plan.feasible { "yes" } else { "no" };
     vec![("feasible", feasible.to_owned()), ("model", plan.model.to_string()), ("objective", objective)]
 }

@@ -67,6 +67,7 @@ fn compute(system: &System, model: Model, steps: &Steps, effort: Effort, watch: 
         contract: For { name: system.name.clone(), hash: String::new() },
         feasible,
         model,
+        objective: Some(system.placement.objective),
         objective_value: found.value.filter(|_| feasible),
         channels,
         links: links(system, &loads, &backlogs),

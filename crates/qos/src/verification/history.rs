@@ -9,7 +9,7 @@ use std::time::Duration;
 pub struct History {
     /// How many.
     pub looks: u64,
-    /// What the last one said.
+    /// What the last one said, and averages then.
     pub now: Verdict,
     /// Those that found it at risk.
     pub at_risk: Looks,

@@ -1,14 +1,15 @@
 //! Kept, at risk, broken, or not to be known.
 
 use super::{Promise, Total, Verdict, Window, Worst};
-use crate::quantity::show_time;
+use crate::quantity::{show_share, show_time};
+use std::cmp::Ordering;
 
 /// At risk is what takes so large a part of its bound.
 pub const AT_RISK: f64 = 0.9;
 /// A rate may be off by such a part of it, as clocks and looks are.
 const RATE_TOLERANCE: f64 = 0.05;
-/// Standard deviations of a number of losses that are no surprise.
-const DEVIATIONS: f64 = 3.0;
+/// So many losses that a plan expects fewer of are broken: as unlikely as this if the plan is right.
+const SURPRISE: f64 = 1e-4;
 /// A rate may also be off by so many samples, which are on their way when the counters are read.
 const ON_THEIR_WAY: f64 = 2.0;
 
@@ -22,14 +23,50 @@ pub struct Judged {
 }
 
 /// Judges what was measured in a part of the whole time, or in all of it: the worst of what delay, loss, order, rate
-/// and route say, with the reasons for that.
+/// and route say, with the reasons for that. What is promised on average is no matter of a part: [`on_average`].
 pub(super) fn judge(promise: &Promise, part: &Total, whole: &Total) -> Judged {
     let (seen, all) = (&part.seen, &whole.seen);
-    let parts = [delay(promise, seen, all), loss(promise, seen, all), order(seen), rate(promise, part), route(seen)];
+    let parts = [delay(promise, seen, all), loss(promise, seen), order(seen), rate(promise, part), route(seen)];
     let verdict = parts.iter().map(|(verdict, _)| *verdict).max_by_key(|v| v.severity()).unwrap_or_default();
     let reasons = parts.into_iter().filter(|(one, _)| *one == verdict).map(|(_, because)| because);
     let because = reasons.filter(|because| !because.is_empty()).collect::<Vec<_>>().join("; ");
     Judged { verdict, because }
+}
+
+/// Judges what is promised on average, over all that was measured: samples that may be lost. As long as there are few of them it says
+/// nothing, and what it says is not final as what a look found is: an average that was too high at first may be kept in the end.
+pub(super) fn on_average(promise: &Promise, whole: &Total) -> Judged {
+    let Window { received, lost, .. } = whole.seen;
+    let sent = received.saturating_add(lost);
+    if promise.loss <= 0.0 || chance_of(lost as f64, sent as f64, promise.loss) > SURPRISE {
+        return Judged { verdict: Verdict::Kept, because: String::new() };
+    }
+    let planned = show_share(promise.loss);
+    Judged { verdict: Verdict::Broken, because: format!("{lost} of {sent} samples lost, {planned} are planned") }
+}
+
+/// How likely it is, at most, that at least so many are lost of those sent, where a part of them is on average (Hoeffding 1963, theorem 1).
+fn chance_of(lost: f64, sent: f64, part: f64) -> f64 {
+    if lost <= part * sent {
+        return 1.0;
+    }
+    let seen = lost / sent;
+    let rest = if seen < 1.0 { (1.0 - seen) * ((1.0 - seen) / (1.0 - part)).ln() } else { 0.0 };
+    (-sent * (seen * (seen / part).ln() + rest)).exp()
+}
+
+impl Judged {
+    /// The worse of two; both reasons where they are as bad.
+    pub(super) fn and(self, other: Self) -> Self {
+        match self.verdict.severity().cmp(&other.verdict.severity()) {
+            Ordering::Greater => self,
+            Ordering::Less => other,
+            Ordering::Equal => {
+                let reasons = [self.because, other.because].into_iter().filter(|because| !because.is_empty());
+                Self { verdict: self.verdict, because: reasons.collect::<Vec<_>>().join("; ") }
+            }
+        }
+    }
 }
 
 /// Nothing came, and by the planned rate nothing had to.
@@ -82,17 +119,13 @@ fn clocks(worst: &Worst) -> String {
     }
 }
 
-/// Where a plan expects losses, it says their part on average: some more within three standard deviations are no surprise, and a
-/// look alone says nothing of an average.
-fn loss(promise: &Promise, seen: &Window, all: &Window) -> Part {
-    let sent = all.received.saturating_add(all.lost);
-    let expected = promise.loss * sent as f64;
-    if seen.lost == 0 || all.lost as f64 <= expected + DEVIATIONS * expected.sqrt() {
+/// Where a plan expects no losses, each one is too many.
+fn loss(promise: &Promise, seen: &Window) -> Part {
+    let Window { received, lost, .. } = *seen;
+    if lost == 0 || promise.loss > 0.0 {
         return kept();
     }
-    let (lost, of) =
-        if promise.loss > 0.0 { (all.lost, sent) } else { (seen.lost, seen.received.saturating_add(seen.lost)) };
-    (Verdict::Broken, format!("{lost} of {of} samples lost"))
+    (Verdict::Broken, format!("{lost} of {} samples lost", received.saturating_add(lost)))
 }
 
 fn order(seen: &Window) -> Part {
@@ -110,7 +143,8 @@ fn route(seen: &Window) -> Part {
     }
 }
 
-/// More than was planned breaks the assumption of every bound beside it; less is the publisher's affair, but not as planned. What
+/// More than was planned breaks the assumption of every bound beside it; less is the publisher's affair, but not as planned (what may be
+/// lost is). What
 /// was published before and came now is no more than planned: as much as the latest sample was on its way.
 fn rate(promise: &Promise, total: &Total) -> Part {
     let (seconds, seen) = (total.seconds(), &total.seen);
@@ -124,7 +158,7 @@ fn rate(promise: &Promise, total: &Total) -> Part {
     };
     if came > planned * (seconds + off + on_its_way) * (1.0 + RATE_TOLERANCE) + promise.burst + ON_THEIR_WAY {
         (Verdict::Broken, says())
-    } else if came < planned * (seconds - off) * AT_RISK - promise.burst - ON_THEIR_WAY {
+    } else if came < planned * (1.0 - promise.loss) * (seconds - off) * AT_RISK - promise.burst - ON_THEIR_WAY {
         (Verdict::AtRisk, says())
     } else {
         kept()

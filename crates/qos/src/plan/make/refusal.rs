@@ -35,8 +35,8 @@ fn together(system: &System, served: &[&Conflict], limits: usize) -> String {
         _ => None,
     };
     let names: Vec<&str> = served.iter().filter_map(name).collect();
-    let others = if limits > 1 { ", together with the other limits named here" } else { "" };
-    if names.is_empty() { others.to_owned() } else { format!("; needed by {}{others}", names.join(", ")) }
+    let others = if limits > 1 { "; without any one of the limits named here the others could be kept" } else { "" };
+    if names.is_empty() { others.to_owned() } else { format!("; needed to serve {}{others}", names.join(", ")) }
 }
 
 fn of_conflict(system: &System, conflict: &Conflict) -> Refusal {
@@ -87,9 +87,9 @@ fn too_far(system: &System, subscriber: usize) -> String {
 fn crossing(system: &System, direction: Direction) -> String {
     let background = match system.links[direction.link].background {
         0 => String::new(),
-        rate => format!(" besides {} of background", show_bit_rate(rate as f64)),
+        rate => format!(", besides {} of background", show_bit_rate(rate as f64)),
     };
-    format!("bits on the wire of all that has to cross it{background}")
+    format!("so much has to cross it, headers included{background}")
 }
 
 fn per_second(value: f64) -> String {
@@ -117,17 +117,20 @@ fn of_channel(channel: &Channel, model: Model) -> Option<Refusal> {
         // Who states no deadline may come as late as it will, unless its queue never comes to rest.
         let matters = channel.deadline_us.is_some() || model.is_mean();
         let why = channel.also.first().map(|term| format!(": {}", term.because)).unwrap_or_default();
-        let because =
-            format!("by {model} nothing bounds the delay of {:?} from {}{why}", channel.topic, channel.publisher);
-        return matters.then(|| Refusal { what, needs: "a bound".to_owned(), has, because, offers });
+        let kind = if model.is_mean() { "mean" } else { "bound" };
+        let because = format!(
+            "there is no {kind} of the delay of {:?} from {} (model {model}){why}",
+            channel.topic, channel.publisher
+        );
+        return matters.then(|| Refusal { what, needs: "more than any time".to_owned(), has, because, offers });
     };
     // Rounding, not a nanosecond more.
     let late = channel.deadline_us.is_some_and(|deadline| delay > deadline * (1.0 + 1e-9));
     late.then(|| {
-        let kind = if model.is_mean() { "the mean delay" } else { "the latest arrival" };
+        let kind = if model.is_mean() { "the mean delay" } else { "the longest delay" };
         let most = channel.derivation.iter().max_by(|a, b| a.us.total_cmp(&b.us));
         let most = most.map(|term| format!(", most of it {} ({})", term.name, show_time(term.us))).unwrap_or_default();
-        let because = format!("{kind} by {model} of {:?} from {}{most}", channel.topic, channel.publisher);
+        let because = format!("{kind} of {:?} from {} (model {model}){most}", channel.topic, channel.publisher);
         Refusal { what, needs: show_time(delay), has, because, offers }
     })
 }

@@ -1,0 +1,85 @@
+//! Byte streams, datagrams and fragments as a carrier hands them over.
+
+use super::{FLOW, MAX_MESSAGE, content};
+use crate::channel::fragment::Reassembly;
+use crate::wire::{self, Fragment, HEADER, Header, INITIAL, Kind, StreamParser};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// A byte stream and a datagram of any content: frames come out as they went in, the buffer stays within the limit, and
+/// after an error there is nothing but this error.
+pub fn wire(bytes: &[u8]) {
+    if let Ok((header, payload)) = wire::datagram(bytes, MAX_MESSAGE, None) {
+        assert_eq!(emitted(&header, payload), bytes, "a datagram is its header and its payload");
+    }
+    let Some((&piece, bytes)) = bytes.split_first() else { return };
+    let mut parser = StreamParser::new(MAX_MESSAGE, (piece & 1 == 1).then_some(FLOW));
+    let (mut rest, mut passed) = (bytes, Vec::new());
+    while !rest.is_empty() {
+        let space = parser.space();
+        let count = rest.len().min(space.len()).min(usize::from(piece) + 1);
+        space[..count].copy_from_slice(&rest[..count]);
+        parser.filled(count);
+        rest = &rest[count..];
+        loop {
+            match parser.next() {
+                Ok(Some(frame)) => passed.extend(emitted(&frame.header, parser.payload(frame.range))),
+                Ok(None) => break,
+                Err(error) => return assert_eq!(parser.next().err(), Some(error), "an error is final"),
+            }
+        }
+        assert!(parser.capacity() <= INITIAL + HEADER + MAX_MESSAGE, "a buffer of {}", parser.capacity());
+    }
+    assert_eq!(passed.len() + parser.partial(), bytes.len(), "all bytes are frames or wait");
+    assert_eq!(passed, bytes[..passed.len()], "frames came out as they went in");
+}
+
+/// A frame as it is sent.
+pub(super) fn emitted(header: &Header, payload: &[u8]) -> Vec<u8> {
+    let mut head = [0; HEADER];
+    header.emit(&mut head);
+    [&head, payload].concat()
+}
+
+/// Fragments of any size, place and order: a message that becomes whole has the right bytes, and the budget is never
+/// overdrawn and whole again at the end.
+pub fn reassembly(bytes: &[u8]) {
+    const BUDGET: usize = 3 * MAX_MESSAGE;
+    let budget = Arc::new(AtomicUsize::new(BUDGET));
+    let mut flow = Reassembly::new(MAX_MESSAGE, 1000, budget.clone());
+    let mut now = 0;
+    for step in bytes.chunks_exact(8) {
+        let [sample, time, o1, o2, t1, t2, l1, l2] = *step else { continue };
+        now += u64::from(time) * 16;
+        let sample = u64::from(sample % 8);
+        let total = u32::from(u16::from_le_bytes([t1, t2])) % (MAX_MESSAGE as u32 + 64);
+        let offset = u32::from(u16::from_le_bytes([o1, o2])) % (total + 8);
+        let piece = content(sample, offset as usize, usize::from(u16::from_le_bytes([l1, l2])) % 1500);
+        let length = piece.len();
+        if let Ok(Some(message)) = flow.insert(now, sample, Fragment { offset, total }, &piece) {
+            assert_eq!(message, content(sample, 0, total as usize), "a message of {total} bytes, last piece {length}");
+        }
+        assert!(budget.load(Ordering::Relaxed) <= BUDGET, "more was given back than taken");
+    }
+    drop(flow);
+    assert_eq!(budget.load(Ordering::Relaxed), BUDGET, "the budget is whole again");
+}
+
+/// Frames to begin from.
+pub(super) fn frames() -> Vec<u8> {
+    let mut bytes = vec![16]; // pieces of 17, any flow
+    for (kind, length) in [(Kind::Message, 40), (Kind::KeepAlive, 0), (Kind::Fragment, 12), (Kind::End, 0)] {
+        let header = Header { length, kind, flags: 0, flow: FLOW, sequence: 1, sample: 2, stamp_ns: 3 };
+        bytes.extend(emitted(&header, &vec![5; length as usize]));
+    }
+    bytes
+}
+
+/// Fragments of two messages.
+pub(super) fn pieces() -> Vec<u8> {
+    let step = |sample: u8, offset: u16| {
+        let ([o1, o2], [t1, t2], [l1, l2]) = (offset.to_le_bytes(), 3000u16.to_le_bytes(), 1000u16.to_le_bytes());
+        [sample, 0, o1, o2, t1, t2, l1, l2]
+    };
+    [(1, 0), (1, 2000), (2, 1000), (1, 1000), (2, 0), (2, 2000)].into_iter().flat_map(|(s, o)| step(s, o)).collect()
+}
