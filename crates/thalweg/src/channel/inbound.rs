@@ -4,17 +4,19 @@
 
 mod measured;
 mod reliable;
+mod ring;
 
 use self::measured::note_stages;
+use self::ring::HELD_PAUSE;
 use super::accept::Accept;
 use super::fragment::{Reassembly, Refused};
 use super::queue::Label;
 use super::reliable::{Receiver, ReceiverSettings};
-use crate::carrier::{Interrupt, ReceiveHalf, TICK};
+use crate::carrier::{Interrupt, ReceiveHalf};
 use crate::port::{AnyInlet, Channel, Delivery, Payload, SampleInfo};
 use crate::wire::{self, Fragment, Header, Kind, Parity, StreamParser};
 use crate::{stages, trace};
-use linux::memory::{RingReader, TakeError};
+use linux::memory::RingReader;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -76,10 +78,6 @@ pub(crate) struct Agreed {
 
 /// A message whose fragments do not come within this time is given up.
 const REASSEMBLY_TIMEOUT_NS: u64 = 500_000_000;
-/// Samples of a ring that one step delivers at most, so that a closed channel is noticed under load.
-const RING_STEP: u32 = 64;
-/// Pause while the application holds as many samples of a ring as it may.
-const HELD_PAUSE: Duration = Duration::from_micros(500);
 /// Room for any datagram.
 const DATAGRAM: usize = 65_536;
 
@@ -264,66 +262,6 @@ impl Inbound {
             Kind::End => Step::Ended("the publisher closed".into()),
             Kind::KeepAlive | Kind::Acknowledgement => Step::Nothing,
         }
-    }
-
-    /// Delivers what lies in the ring, waiting up to the tick if `wait`.
-    fn step_ring(&mut self, wait: bool) -> Step {
-        let Source::Ring(ring) = &mut self.source else { return Step::Nothing };
-        match (wait, self.without_end) {
-            (true, true) => ring.wait_without_end(),
-            (true, false) => drop(ring.wait(TICK)),
-            _ => {}
-        }
-        // Looked at before the ring: what was pushed before the end is still taken.
-        let over = ring.writer_closed() || self.channel.is_closed();
-        let (mut delivered, mut held) = (0, false);
-        while delivered < RING_STEP {
-            let taken = match ring.try_next() {
-                Ok(Some(taken)) => taken,
-                Ok(None) => break,
-                Err(TakeError::TooManyHeld { .. }) => {
-                    // The application holds all it may: nothing more comes until it lets go of one.
-                    std::thread::sleep(HELD_PAUSE);
-                    held = true;
-                    break;
-                }
-                Err(TakeError::Violation(what)) => return Step::Ended(format!("protocol violation: {what}")),
-            };
-            let meta = taken.meta;
-            trace::step(trace::Step::Receive);
-            trace::step(trace::Step::Parse);
-            trace::step(trace::Step::Accept);
-            let label = Label::with(meta.seq, meta.stamp_ns, meta.kind as u16);
-            let new = is_new(&mut self.accept, meta.flow_seq, &label);
-            if !(new && self.channel.selection.takes(meta.seq)) {
-                ring.give_back(taken);
-                continue;
-            }
-            delivered += 1;
-            let now = linux::clock::monotonic_ns();
-            count(&self.channel, &label, taken.len(), self.accept.counters().lost);
-            let info = info(&self.channel, label, now);
-            trace::step(trace::Step::Deliver);
-            let (measured, size) = (self.channel.stages.measures(meta.seq), taken.len());
-            if self.inlet.keeps() {
-                let payload = Payload::Shared(ring.keep(taken));
-                hand_over(&self.channel, self.inlet.as_ref(), Delivery { info, payload }, measured);
-            } else {
-                let payload = Payload::Bytes(ring.bytes(&taken));
-                self.channel.gate.deliver(self.inlet.as_ref(), Delivery { info, payload });
-                ring.give_back(taken);
-            }
-            if measured {
-                note_stages(&self.channel, &info, size, None);
-            }
-        }
-        if delivered > 0 {
-            return Step::Delivered(delivered);
-        }
-        if over && !held {
-            return Step::Ended("the publisher closed".to_owned());
-        }
-        Step::Nothing
     }
 }
 

@@ -1,0 +1,87 @@
+//! What lies in a ring of shared memory: samples are accepted and delivered where they lie.
+
+use super::{Inbound, Source, Step, count, hand_over, info, is_new, note_stages};
+use crate::carrier::TICK;
+use crate::channel::queue::Label;
+use crate::port::{Delivery, Payload, SampleInfo};
+use crate::trace;
+use linux::memory::{TakeError, Taken};
+use std::time::Duration;
+
+/// Samples of a ring that one step delivers at most, so that a closed channel is noticed under load.
+const RING_STEP: u32 = 64;
+/// Pause while the application holds as many samples of a ring as it may.
+pub(super) const HELD_PAUSE: Duration = Duration::from_micros(500);
+
+impl Inbound {
+    /// Delivers what lies in the ring, waiting up to the tick if `wait`.
+    pub(super) fn step_ring(&mut self, wait: bool) -> Step {
+        let Source::Ring(ring) = &mut self.source else { return Step::Nothing };
+        match (wait, self.without_end) {
+            (true, true) => ring.wait_without_end(),
+            (true, false) => drop(ring.wait(TICK)),
+            _ => {}
+        }
+        // Looked at before the ring: what was pushed before the end is still taken.
+        let over = ring.writer_closed() || self.channel.is_closed();
+        let (mut delivered, mut held) = (0, false);
+        while delivered < RING_STEP {
+            let Source::Ring(ring) = &mut self.source else { return Step::Nothing };
+            match ring.try_next() {
+                Ok(Some(taken)) => delivered += u32::from(self.accept_taken(taken)),
+                Ok(None) => break,
+                Err(TakeError::TooManyHeld { .. }) => {
+                    // The application holds all it may: nothing more comes until it lets go of one.
+                    std::thread::sleep(HELD_PAUSE);
+                    held = true;
+                    break;
+                }
+                Err(TakeError::Violation(what)) => return Step::Ended(format!("protocol violation: {what}")),
+            }
+        }
+        match delivered {
+            0 if over && !held => Step::Ended("the publisher closed".to_owned()),
+            0 => Step::Nothing,
+            _ => Step::Delivered(delivered),
+        }
+    }
+
+    /// Delivers a sample of the ring unless it came before or is left out here; whether it did.
+    #[inline]
+    fn accept_taken(&mut self, taken: Taken) -> bool {
+        let Self { source: Source::Ring(ring), accept, channel, .. } = self else { return false };
+        trace::step(trace::Step::Receive);
+        trace::step(trace::Step::Parse);
+        trace::step(trace::Step::Accept);
+        let meta = taken.meta;
+        let label = Label::with(meta.seq, meta.stamp_ns, meta.kind as u16);
+        if !(is_new(accept, meta.flow_seq, &label) && channel.selection.takes(meta.seq)) {
+            ring.give_back(taken);
+            return false;
+        }
+        let now = linux::clock::monotonic_ns();
+        count(channel, &label, taken.len(), accept.counters().lost);
+        let info = info(channel, label, now);
+        trace::step(trace::Step::Deliver);
+        self.deliver_taken(taken, info);
+        true
+    }
+
+    /// A port that keeps samples borrows it; a callback looks at it where it lies.
+    #[inline]
+    fn deliver_taken(&mut self, taken: Taken, info: SampleInfo) {
+        let Self { source: Source::Ring(ring), channel, inlet, .. } = self else { return };
+        let (measured, size) = (channel.stages.measures(info.seq), taken.len());
+        if inlet.keeps() {
+            let payload = Payload::Shared(ring.keep(taken));
+            hand_over(channel, inlet.as_ref(), Delivery { info, payload }, measured);
+        } else {
+            let payload = Payload::Bytes(ring.bytes(&taken));
+            channel.gate.deliver(inlet.as_ref(), Delivery { info, payload });
+            ring.give_back(taken);
+        }
+        if measured {
+            note_stages(channel, &info, size, None);
+        }
+    }
+}
