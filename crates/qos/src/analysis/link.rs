@@ -3,9 +3,11 @@
 //! | module | what it holds |
 //! |---|---|
 //! | `curve` | arrival and service curves, and what follows from a pair of them |
+//! | `deviation` | the longest stay where nothing goes before the class, exactly |
 //! | `queue` | the busy period of one queue under each order of service, with arrivals as stair functions |
 
 pub mod curve;
+mod deviation;
 pub mod queue;
 
 use crate::Class;

@@ -1,6 +1,7 @@
 //! One more subscriber on a system whose proxies are placed: only the groups that it joins are looked at.
 
 use super::problem::{Choice, Group, Problem};
+use super::reduce::Scratch;
 use super::standing::Standing;
 use super::{Outcome, Placed, Status};
 use crate::contract::System;
@@ -66,11 +67,17 @@ fn fitting(problem: &Problem, standing: &Standing, group: &Group, now: Option<us
     };
     // Costs are never negative, so their bits have their order.
     places.sort_by_cached_key(|node| (Some(*node) != now, value(node).to_bits()));
-    let fits = |choice: &Choice| {
-        let uses = standing.added(problem, choice).uses;
-        let mut loads = std::collections::HashMap::new();
-        uses.iter().for_each(|(limit, amount)| *loads.entry(*limit).or_insert(standing.loads[*limit]) += amount);
-        loads.into_iter().all(|(limit, load)| problem.keeps(limit, load))
+    let mut scratch = Scratch::new(problem);
+    let fits = |node: &usize| {
+        if problem.multicast() {
+            let added = standing.added(problem, &problem.choice(group, *node));
+            added.uses.into_iter().for_each(|(limit, amount)| scratch.add(limit, amount));
+        } else {
+            scratch.fill(problem, group, *node);
+        }
+        let fits = scratch.fits(problem, &standing.loads);
+        scratch.clear();
+        fits
     };
-    places.into_iter().map(|node| problem.choice(group, node)).find(fits)
+    places.into_iter().find(fits).map(|node| problem.choice(group, node))
 }

@@ -1,7 +1,7 @@
 //! Places that no placement can have: what a group would put on a limit there does not fit beside the least that all others
 //! put on it, wherever they are. Without them the bound is much closer: a price cannot see that half a flow does not exist.
 
-use super::problem::{Choice, Problem};
+use super::problem::{Choice, Group, Problem};
 
 /// Rounds; each uses what the one before ruled out.
 const ROUNDS: u32 = 3;
@@ -14,7 +14,7 @@ pub(super) fn reduce(problem: &Problem, mut places: Vec<Vec<u32>>) -> Result<Vec
     // What a group has to put on limits wherever it is; at first, nothing is known.
     let mut least: Vec<Vec<(usize, f64)>> = vec![Vec::new(); places.len()];
     let mut all = vec![0.0; problem.capacity.len()];
-    let mut scratch = Scratch { loads: vec![0.0; problem.capacity.len()], touched: Vec::new() };
+    let mut scratch = Scratch::new(problem);
     for _ in 0..ROUNDS {
         let mut ruled_out = 0;
         for (group, left) in places.iter_mut().enumerate() {
@@ -22,11 +22,8 @@ pub(super) fn reduce(problem: &Problem, mut places: Vec<Vec<u32>>) -> Result<Vec
             let mut common: Option<Vec<(usize, f64)>> = None;
             let before = left.len();
             left.retain(|node| {
-                scratch.fill(problem, group, *node as usize);
-                let fits = scratch
-                    .touched
-                    .iter()
-                    .all(|limit| problem.keeps(*limit, all[*limit].max(0.0) + scratch.loads[*limit]));
+                scratch.fill(problem, &problem.groups[group], *node as usize);
+                let fits = scratch.fits(problem, &all);
                 if fits {
                     common = Some(scratch.in_common(common.take()));
                 }
@@ -45,14 +42,17 @@ pub(super) fn reduce(problem: &Problem, mut places: Vec<Vec<u32>>) -> Result<Vec
 }
 
 /// What one place puts on the limits.
-struct Scratch {
+pub(super) struct Scratch {
     loads: Vec<f64>,
     touched: Vec<usize>,
 }
 
 impl Scratch {
-    fn fill(&mut self, problem: &Problem, group: usize, node: usize) {
-        let group = &problem.groups[group];
+    pub fn new(problem: &Problem) -> Self {
+        Self { loads: vec![0.0; problem.capacity.len()], touched: Vec::new() }
+    }
+
+    pub fn fill(&mut self, problem: &Problem, group: &Group, node: usize) {
         if problem.multicast() {
             // A stream that others share may be there anyway: only what a group has for itself is certain.
             let Choice { uses, .. } = problem.choice(group, node);
@@ -62,11 +62,16 @@ impl Scratch {
         problem.work(group, node).uses.into_iter().for_each(|(limit, amount)| self.add(limit, amount));
     }
 
-    fn add(&mut self, limit: usize, amount: f64) {
+    pub fn add(&mut self, limit: usize, amount: f64) {
         if self.loads[limit] == 0.0 {
             self.touched.push(limit);
         }
         self.loads[limit] += amount;
+    }
+
+    /// Whether it keeps all limits beside these loads.
+    pub fn fits(&self, problem: &Problem, beside: &[f64]) -> bool {
+        self.touched.iter().all(|limit| problem.keeps(*limit, beside[*limit].max(0.0) + self.loads[*limit]))
     }
 
     /// The least of what this place and those before it put on a limit.
@@ -79,7 +84,7 @@ impl Scratch {
         before
     }
 
-    fn clear(&mut self) {
+    pub fn clear(&mut self) {
         self.touched.drain(..).for_each(|limit| self.loads[limit] = 0.0);
     }
 }

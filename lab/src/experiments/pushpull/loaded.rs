@@ -14,6 +14,7 @@ use crate::topology::Topology;
 use crate::topology::wire::{Queue, Wire};
 use serde_json::Value;
 use std::time::Duration;
+use thalweg::testing::Dice;
 
 /// The experiment.
 pub struct PushPullLoaded;
@@ -72,7 +73,7 @@ struct House {
 impl House {
     fn build(lab: &Lab) -> Result<Self> {
         // Ordinary priority: nothing is reserved.
-        let stage = Stage::build(lab, Layout::Router, false, 0)?;
+        let stage = Stage::build(lab, Layout::Router, false, &mut Dice::new(lab.options.seed))?;
         let topology = stage.topology()?;
         let wire = Wire { rate: RATE, limit: 100, queue: Queue::Fifo };
         wire.install(topology.middle()?, &Topology::leads_to(2))?;

@@ -31,14 +31,14 @@ impl Experiment for PushPullProxy {
 
     fn run(&self, lab: &Lab) -> Result<Findings> {
         let mut findings = Findings { notes: notes(), ..Findings::default() };
-        let mut panels = Vec::new();
+        let (mut panels, mut dice) = (Vec::new(), Dice::new(lab.options.seed));
         for layout in [Layout::Here, Layout::OneHop] {
-            let tallies = measure(lab, layout)?;
+            let tallies = measure(lab, layout, &mut dice)?;
             let label = |route: &&str, tally: &Tally| tally.bar(route);
             let bars = ROUTES.iter().zip(&tallies).filter_map(|(route, tally)| label(route, tally)).collect();
             panels.push(Panel { title: layout.name().into(), groups: vec![Group { label: String::new(), bars }] });
             note(layout, &tallies, &mut findings);
-            let found = anatomies(lab, &mut Stage::over(lab, "udp", layout, true, 0)?)?;
+            let found = anatomies(lab, &mut Stage::over(lab, "udp", layout, true, &mut dice)?)?;
             let title = format!("Table 4 as measured, {}, udp: mean µs of the way there", layout.name());
             findings.tables.push(table(&title, &found));
         }
@@ -61,22 +61,15 @@ fn amount(options: &Options) -> (usize, Amount) {
     (repetitions, Amount { count, warmup: 20, period: Duration::from_millis(1), patience: Duration::from_secs(1) })
 }
 
-/// Repetitions with the same processes.
-const TOGETHER: usize = 5;
-
-/// All routes in turns, with new processes now and then.
-fn measure(lab: &Lab, layout: Layout) -> Result<Vec<Tally>> {
+/// All routes in turns. Each repetition has processes of its own: what differs between two routes of the same processes stays, so
+/// that repetitions with them would be no more than one.
+fn measure(lab: &Lab, layout: Layout, dice: &mut Dice) -> Result<Vec<Tally>> {
     let (repetitions, amount) = amount(&lab.options);
     let mut tallies: Vec<Tally> = ROUTES.iter().map(|_| Tally::default()).collect();
-    let mut dice = Dice::new(lab.options.seed);
-    let mut stage = Stage::build(lab, layout, true, 0)?;
     for repetition in 0..repetitions {
         lab.tell(&format!("{}, repetition {} of {repetitions}", layout.name(), repetition + 1));
-        if repetition > 0 && repetition % TOGETHER == 0 {
-            drop(stage);
-            stage = Stage::build(lab, layout, true, repetition / TOGETHER)?;
-        }
-        for index in shuffled(ROUTES.len(), &mut dice) {
+        let mut stage = Stage::build(lab, layout, true, dice)?;
+        for index in shuffled(ROUTES.len(), dice) {
             stage.run(lab, ROUTES[index], PAYLOAD, amount, &mut tallies[index])?;
         }
     }
@@ -139,7 +132,7 @@ fn notes() -> Vec<String> {
             .into(),
         "raw: bare TCP sockets instead of the channels; raw-relay: passed on by a process at the relay's place".into(),
         NEARLY_ALL.into(),
-        "All on one processor, nice -20; routes in an order drawn by lot for each repetition, new processes every five. Ratios and differences are of runs that follow each other, medians; limits \
+        "All on one processor, nice -20; each repetition has new processes, and opens and measures the routes in orders drawn by lot. Ratios and differences are of runs that follow each other, medians; limits \
          have the median's own uncertainty added (its standard error, from the repetitions)."
             .into(),
         HALF.into(),

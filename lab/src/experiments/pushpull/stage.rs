@@ -2,6 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::experiments::tally::Tally;
+use crate::experiments::turns::shuffled;
 use crate::part::node::NodeSettings;
 use crate::part::stages::Measured;
 use crate::part::{Part, Place};
@@ -13,6 +14,7 @@ use crate::trips::{Measure, Route, Trip, Trips};
 use serde_json::Value;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
+use thalweg::testing::Dice;
 
 const LONG: Duration = Duration::from_secs(40);
 /// Name of the relay's node.
@@ -122,14 +124,14 @@ pub struct Amount {
 
 impl Stage {
     /// As [`Stage::over`], by tcp.
-    pub fn build(lab: &Lab, layout: Layout, first: bool, turn: usize) -> Result<Self> {
-        Self::over(lab, "tcp", layout, first, turn)
+    pub fn build(lab: &Lab, layout: Layout, first: bool, dice: &mut Dice) -> Result<Self> {
+        Self::over(lab, "tcp", layout, first, dice)
     }
 
     /// Starts them all on one processor, before all others of ordinary priority if `first`; channels are of this carrier.
-    /// Which of the routes is opened first is another one in each `turn`: by its place in memory and in lists of the kernel one
-    /// differs from the next by some percent, whatever it does.
-    pub fn over(lab: &Lab, carrier: &str, layout: Layout, first: bool, turn: usize) -> Result<Self> {
+    /// Routes are opened in an order drawn by lot: by its place in memory and in lists of the kernel one differs from the next
+    /// by some percent, whatever it does.
+    pub fn over(lab: &Lab, carrier: &str, layout: Layout, first: bool, dice: &mut Dice) -> Result<Self> {
         let topology = layout.topology(lab)?;
         let [ping, pong, relay] = layout.addresses();
         let spaces = layout.namespaces(topology.as_ref())?;
@@ -156,7 +158,7 @@ impl Stage {
         }
         forwards.iter_mut().try_for_each(|part| part.hear::<Value>(lab, LONG).map(drop))?;
         let over = |name: &str, place| Route::over(name, carrier, place);
-        let mut routes = [
+        let routes = [
             over(NONE, None),
             over(PUBLISHER, Some(qos::Place::Publisher)),
             over(SUBSCRIBER, Some(qos::Place::Subscriber)),
@@ -164,8 +166,7 @@ impl Stage {
             Route::sockets(RAW, home, there),
             Route::sockets(RAW_RELAY, home_too, between),
         ];
-        let count = routes.len();
-        routes.rotate_left(turn % count);
+        let routes: Vec<Route> = shuffled(routes.len(), dice).into_iter().map(|index| routes[index].clone()).collect();
         let ends = [(place(0), node(0, "ping")?), (place(1), node(1, "pong")?.after(RELAY))];
         let trips = Trips::over(lab, ends, &routes)?;
         Ok(Self { trips, relay: relay_part, _forwards: forwards, topology })

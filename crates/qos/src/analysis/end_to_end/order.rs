@@ -5,7 +5,7 @@ use crate::Class;
 use crate::analysis::arrivals::BILLION;
 use crate::analysis::link::curve::{Bucket, RateLatency};
 use crate::analysis::link::lag;
-use crate::analysis::link::queue::{Load, Service, Source, Stay, stay};
+use crate::analysis::link::queue::{Known, Load, Service, Source, Stay, stay};
 use crate::analysis::stages::Outlet;
 use crate::analysis::steps::Steps;
 use crate::contract::Scheduler;
@@ -31,9 +31,13 @@ impl Member {
     }
 }
 
+/// What was found for each class when the queue was looked at last: in order of class, and by a share of its own.
+pub type Before = [[Known; 2]; 4];
+
 /// All that comes to a queue.
 pub struct Coming<'a> {
     steps: &'a Steps,
+    before: &'a mut Before,
     /// Streams whose times are known, apart by the link that brings them.
     pub groups: Vec<Vec<Member>>,
     /// Why something of a class comes at unknown times.
@@ -47,21 +51,21 @@ type Compare = fn(Class, Class) -> bool;
 
 impl<'a> Coming<'a> {
     /// Nothing but the background.
-    pub fn new(outlet: &Outlet, steps: &'a Steps) -> Self {
+    pub fn new(outlet: &Outlet, before: &'a mut Before, steps: &'a Steps) -> Self {
         let mut units = [0; 4];
         units[Class::Normal as usize] = outlet.background.map_or(0, |background| background.work);
-        Self { steps, groups: Vec::new(), unknown: [None; 4], units }
+        Self { steps, before, groups: Vec::new(), unknown: [None; 4], units }
     }
 
     /// How long packets of each class stay at most.
-    pub fn stays(&self, outlet: &Outlet) -> [Result<Stay, Because>; 4] {
+    pub fn stays(&mut self, outlet: &Outlet) -> [Result<Stay, Because>; 4] {
         match outlet.scheduler {
             Scheduler::Fifo => [self.stay(outlet, Class::default()); 4],
             _ => Class::ALL.map(|class| self.stay(outlet, class)),
         }
     }
 
-    fn stay(&self, outlet: &Outlet, class: Class) -> Result<Stay, Because> {
+    fn stay(&mut self, outlet: &Outlet, class: Class) -> Result<Stay, Because> {
         let unit = self.units.iter().copied().max().unwrap_or(0);
         match outlet.scheduler {
             Scheduler::Fifo => self.served(outlet, class, |_, _| true, |_, _| false, Service::Strict { blocking: 0 }),
@@ -78,7 +82,7 @@ impl<'a> Coming<'a> {
 
     /// A class with a share: the better of what its share alone gives it, and what all leave it when they always go first, for the link
     /// never rests while something waits.
-    fn shared(&self, outlet: &Outlet, class: Class, curve: RateLatency) -> Result<Stay, Because> {
+    fn shared(&mut self, outlet: &Outlet, class: Class, curve: RateLatency) -> Result<Stay, Because> {
         let alone = self.served(outlet, class, |a, b| a == b, |_, _| false, Service::Curve(curve));
         let last = self.served(outlet, class, |a, b| a == b, |a, b| a != b, Service::Strict { blocking: 0 });
         match (alone, last) {
@@ -90,7 +94,7 @@ impl<'a> Coming<'a> {
     }
 
     fn served(
-        &self,
+        &mut self,
         outlet: &Outlet,
         class: Class,
         own: Compare,
@@ -112,7 +116,10 @@ impl<'a> Coming<'a> {
             let (own, higher) = (own(Class::Normal, class), higher(Class::Normal, class));
             sources.push(Source { line: None, own: of(own), higher: of(higher) });
         }
-        stay(&sources, by, last, self.steps).map_err(|why| why_not(why, Where::Link(outlet.direction)))
+        let before = &mut self.before[class as usize][usize::from(matches!(by, Service::Curve(_)))];
+        *before =
+            stay(&sources, by, last, before, self.steps).map_err(|why| why_not(why, Where::Link(outlet.direction)))?;
+        Ok(before.stay)
     }
 }
 

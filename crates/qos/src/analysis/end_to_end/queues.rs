@@ -1,6 +1,6 @@
 //! What comes to each queue, and from where.
 
-use super::order::{Coming, Member};
+use super::order::{Before, Coming, Member};
 use super::{Because, Iteration, QueueBound, Room, load};
 use crate::Class;
 use crate::analysis::arrivals::BILLION;
@@ -8,8 +8,8 @@ use crate::analysis::link::curve::Bucket;
 use crate::analysis::link::queue::Load;
 use crate::analysis::stages::{Packets, Stages, Step};
 
-/// The streams of each queue, apart by the queue that they come from.
-pub struct Queues(Vec<Vec<Group>>);
+/// The streams of each queue, apart by the queue that they come from, and what was found of it.
+pub struct Queues(Vec<(Vec<Group>, Before)>);
 
 /// What comes over one link, or begins here.
 struct Group {
@@ -21,7 +21,7 @@ struct Group {
 
 impl Queues {
     pub fn new(stages: &Stages) -> Self {
-        let mut queues: Vec<Vec<Group>> = stages.outlets.iter().map(|_| Vec::new()).collect();
+        let mut queues: Vec<(Vec<Group>, Before)> = stages.outlets.iter().map(|_| Default::default()).collect();
         for (index, stage) in stages.stages.iter().enumerate() {
             let Step::Cross { queue, class, packets, forwarding } = stage.step else { continue };
             let before = stage.after.and_then(|after| match stages.stages[after].step {
@@ -32,16 +32,17 @@ impl Queues {
             let line = before.and_then(|(_, before)| line(&packets, &before));
             let member = (index, Member { load, class, last: packets.last, unit: packets.unit, line, forwarding });
             let from = before.map(|(queue, _)| queue);
-            match queues[queue].iter_mut().find(|group| group.from == from) {
+            let groups = &mut queues[queue].0;
+            match groups.iter_mut().find(|group| group.from == from) {
                 Some(group) => group.members.push(member),
-                None => queues[queue].push(Group { from, members: vec![member] }),
+                None => groups.push(Group { from, members: vec![member] }),
             }
         }
         Self(queues)
     }
 
     fn of(&self, queue: usize) -> impl Iterator<Item = &(usize, Member)> {
-        self.0[queue].iter().flat_map(|group| &group.members)
+        self.0[queue].0.iter().flat_map(|group| &group.members)
     }
 }
 
@@ -56,8 +57,9 @@ impl Iteration<'_> {
     /// How long everything stays in a queue.
     pub(super) fn serve(&mut self, queue: usize) {
         let outlet = self.outlet(queue);
-        let mut coming = Coming::new(outlet, self.steps);
-        for group in &self.queues.0[queue] {
+        let mut before = self.queues.0[queue].1;
+        let mut coming = Coming::new(outlet, &mut before, self.steps);
+        for group in &self.queues.0[queue].0 {
             let mut known = Vec::with_capacity(group.members.len());
             for (stage, member) in &group.members {
                 let unit = &mut coming.units[member.class as usize];
@@ -73,6 +75,7 @@ impl Iteration<'_> {
             coming.groups.push(known);
         }
         let found = coming.stays(outlet);
+        self.queues.0[queue].1 = before;
         let here: Vec<(usize, Class)> = self.queues.of(queue).map(|(stage, member)| (*stage, member.class)).collect();
         for (stage, class) in here {
             match found[class as usize] {

@@ -18,8 +18,8 @@ pub struct Bucket {
 
 impl Bucket {
     /// The most in any stretch of `span` ns, in billionths.
-    fn billionths(&self, span: u64) -> u128 {
-        u128::from(self.burst) * SECOND + u128::from(self.rate) * u128::from(span)
+    pub(super) fn billionths(&self, span: u64) -> u128 {
+        (u128::from(self.burst) * SECOND).saturating_add(u128::from(self.rate) * u128::from(span))
     }
 
     /// The most in any stretch of `span` ns, rounded up.
@@ -100,9 +100,16 @@ impl RateLatency {
         self.time_for_billionths(u128::from(amount) * SECOND)
     }
 
-    fn time_for_billionths(&self, amount: u128) -> Option<u64> {
-        let time = if amount == 0 { 0 } else { amount.div_ceil(u128::from(Some(self.rate).filter(|r| *r > 0)?)) };
-        Some(u64::try_from(time).ok()?.saturating_add(self.latency))
+    /// The same for billionths.
+    pub(super) fn time_for_billionths(&self, amount: u128) -> Option<u64> {
+        let rate = Some(self.rate).filter(|rate| *rate > 0);
+        let time = match u64::try_from(amount) {
+            Ok(0) => 0,
+            // Nearly always, and much sooner.
+            Ok(amount) => amount.div_ceil(rate?),
+            Err(_) => u64::try_from(amount.div_ceil(u128::from(rate?))).ok()?,
+        };
+        Some(time.saturating_add(self.latency))
     }
 
     /// What others leave of it in whatever order they are served (theorem 6.2.1 with α a bucket): rate R − r, latency

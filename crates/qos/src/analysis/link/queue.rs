@@ -7,6 +7,7 @@
 //! not only the first (Davis, Burns, Bril & Lukkien 2007).
 
 use super::curve::{Bucket, RateLatency};
+use super::deviation::Deviation;
 use crate::analysis::arrivals::{Arrivals, BILLION};
 use crate::analysis::cpu::Unbounded;
 use crate::analysis::steps::Steps;
@@ -62,17 +63,33 @@ pub struct Stay {
     pub higher: u64,
 }
 
+/// What is known of a queue. Of one at which nothing came later than it does now it is a beginning: its busy period was no longer,
+/// nor what stayed longest.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Known {
+    /// The longest stay.
+    pub stay: Stay,
+    /// When a busy period is over at the latest, ns.
+    end: u64,
+}
+
 /// How long the class `own` may stay. `last` is the work of the smallest packet that ends a sample: once it is being sent nothing
-/// comes in between.
-pub fn stay(sources: &[Source], service: Service, last: u64, steps: &Steps) -> Result<Stay, Unbounded> {
+/// comes in between. `before` is what was found when nothing came later than it does now, if it was asked for then.
+pub fn stay(
+    sources: &[Source],
+    service: Service,
+    last: u64,
+    before: &Known,
+    steps: &Steps,
+) -> Result<Known, Unbounded> {
     check(sources, service)?;
     let mut queue = Queue::new(sources, service, last, steps);
-    let end = queue.busy()?;
-    let starts = queue.know(end);
-    let (done, higher) = queue.finish(end - 1)?;
-    let mut worst = Worst::default();
-    queue.search(Stretch { from: 0, to: end, done, higher }, &starts, HALVINGS, &mut worst)?;
-    Ok(worst.stay)
+    let end = queue.busy(before.end.max(1))?;
+    let stay = match queue.deviation(end, before.stay) {
+        Some(stay) => stay,
+        None => queue.searched(end, before.stay)?,
+    };
+    Ok(Known { stay, end })
 }
 
 /// The most work that may wait in the class's queue when nothing stays longer than `time` (α(D) ≥ backlog).
@@ -93,7 +110,6 @@ fn check(sources: &[Source], service: Service) -> Result<(), Unbounded> {
 }
 
 /// The worst so far: a bound, and what some packet may really reach.
-#[derive(Default)]
 struct Worst {
     stay: Stay,
     reached: u64,
@@ -135,9 +151,8 @@ impl<'a> Queue<'a> {
         if self.steps.take(self.streams) { Ok(()) } else { Err(Unbounded::TooLong) }
     }
 
-    /// When a busy period is over at the latest: all that came before is done, of higher classes as well.
-    fn busy(&self) -> Result<u64, Unbounded> {
-        let mut end = 1;
+    /// When a busy period is over at the latest: all that came before is done, of higher classes as well. It takes at least `end`.
+    fn busy(&self, mut end: u64) -> Result<u64, Unbounded> {
         loop {
             self.look()?;
             let all = |source: &Source| {
@@ -154,6 +169,26 @@ impl<'a> Queue<'a> {
                 done => end = done,
             }
         }
+    }
+
+    /// The longest stay where nothing goes before the class, known to be no shorter; `None`: something does, or too much comes.
+    fn deviation(&self, end: u64, known: Stay) -> Option<Stay> {
+        let service = match self.service {
+            Service::Curve(curve) => curve,
+            Service::Strict { .. } if self.sources.iter().any(|source| !source.higher.is_empty()) => return None,
+            Service::Strict { blocking } => RateLatency { rate: BILLION as u64, latency: blocking },
+        };
+        let longest = Deviation::new(self.sources, service, known.time).longest(end, self.steps)?;
+        Some(Stay { time: longest, blocking: self.blocking().min(longest), higher: 0 })
+    }
+
+    /// The longest stay by search, known to be no shorter.
+    fn searched(&mut self, end: u64, known: Stay) -> Result<Stay, Unbounded> {
+        let starts = self.know(end);
+        let (done, higher) = self.finish(end - 1)?;
+        let mut worst = Worst { stay: known, reached: 0 };
+        self.search(Stretch { from: 0, to: end, done, higher }, &starts, HALVINGS, &mut worst)?;
+        Ok(worst.stay)
     }
 
     /// Looks once when more of the class comes in the busy period, unless that is too often; gives these times but 0, in order.
@@ -245,7 +280,8 @@ impl<'a> Queue<'a> {
     }
 }
 
-fn demand(loads: &[Load], span: u64) -> u64 {
+/// The most work of all that comes in a closed stretch of `span` ns.
+pub(super) fn demand(loads: &[Load], span: u64) -> u64 {
     loads.iter().map(|load| load.arrivals.within(span).saturating_mul(load.work)).fold(0, u64::saturating_add)
 }
 
@@ -279,7 +315,7 @@ mod tests {
         Load { arrivals: Arrivals::periodic(period), work }
     }
     fn stay(sources: &[Source], service: Service, last: u64) -> Result<Stay, Unbounded> {
-        super::stay(sources, service, last, &Steps::new(u64::MAX))
+        super::stay(sources, service, last, &Known::default(), &Steps::new(u64::MAX)).map(|known| known.stay)
     }
     fn local(own: &[Load], higher: &[Load]) -> Vec<Source> {
         vec![Source { line: None, own: own.to_vec(), higher: higher.to_vec() }]
@@ -317,7 +353,7 @@ mod tests {
         let through = |line| vec![Source { line, own: own.clone(), higher: vec![] }];
         let stay = |line| stay(&through(line), Service::Strict { blocking: 0 }, 100).unwrap().time;
         assert_eq!(stay(None), 400);
-        assert_eq!(stay(Some(Bucket { burst: 100, rate: 1_000_000_000 })), 101);
+        assert_eq!(stay(Some(Bucket { burst: 100, rate: 1_000_000_000 })), 100);
         // From a link ten times as fast: 400 in 30 + 10.
         let fast = stay(Some(Bucket { burst: 100, rate: 10_000_000_000 }));
         assert!((370..=374).contains(&fast), "{fast}");
@@ -374,7 +410,7 @@ mod tests {
         let steps = Steps::new(u64::MAX);
         let mut queue = Queue::new(sources, service, last, &steps);
         queue.looks.set(u32::MAX);
-        let end = queue.busy().ok().filter(|end| *end < 20_000)?;
+        let end = queue.busy(1).ok().filter(|end| *end < 20_000)?;
         let longest = (0..end).map(|at| queue.finish(at).unwrap().0.saturating_sub(at)).max()?;
         queue.know(end);
         Some((longest, queue.stairs.is_some(), end))
@@ -408,8 +444,9 @@ mod tests {
             let curve_of = Service::Curve(RateLatency { rate: rate * 100_000_000, latency: blocking });
             let service = if curve { curve_of } else { Service::Strict { blocking } };
             let last = sources.iter().flat_map(|source| &source.own).map(|load| load.work).min().unwrap();
-            if let Ok(found) = stay(&sources, service, last) {
+            if stay(&sources, service, last).is_ok() {
                 let Some((longest, known, end)) = time_by_time(&sources, service, last) else { return Ok(()) };
+                let found = Queue::new(&sources, service, last, &Steps::new(u64::MAX)).searched(end, Stay::default()).unwrap();
                 let most = longest * 100 / 99 + (end >> HALVINGS) + 1;
                 prop_assert!((longest..=most).contains(&found.time), "{} for {longest}", found.time);
                 let exact = known && sources.iter().all(|source| source.line.is_none());
