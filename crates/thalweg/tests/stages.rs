@@ -83,7 +83,10 @@ fn samples_within_a_process_have_their_lateness() {
         let (there, here) = nodes(how);
         let (tell, told) = std::sync::mpsc::channel();
         let builder = here.subscriber::<Raw>("/a").named("/here").carriers(["local"]);
-        let call = move |_: Sample<'_, Raw>| tell.send(std::thread::sleep(WAITS)).unwrap();
+        let call = move |_: Sample<'_, Raw>| {
+            std::thread::sleep(WAITS);
+            tell.send(()).unwrap();
+        };
         let (mut taker, _caller) = match how {
             "taken" => (Some(builder.open().unwrap()), None),
             "callback" => (None, Some(builder.callback(call).unwrap())),
