@@ -104,9 +104,9 @@ impl Control {
         // Within a process both ends are one.
         let once = |(end, channel): &(&str, Arc<Channel>)| *end == "publisher" || channel.carrier != "local";
         let report = |(end, channel): (&str, Arc<Channel>)| channel.stages_report(end);
-        // What a relay adds is part of the way: its stages would be taken for the publisher's.
         let ends = self.ends(topic, self.state.outlets()).into_iter();
-        admin::Reply::Stages(ends.filter(once).filter_map(report).collect())
+        let own = ends.filter(once).filter_map(report);
+        admin::Reply::Stages(own.chain(self.stages_of_hosted(topic)).collect())
     }
 
     fn lateness(&self, wanted: Vec<LateAfter>, asked: Asked) -> admin::Reply {
