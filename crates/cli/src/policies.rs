@@ -19,7 +19,7 @@ pub struct Policies {
     /// Longest acceptable time from publishing to delivery
     #[arg(long, value_name = "DURATION", value_parser = quantity::duration)]
     latency_budget: Option<Duration>,
-    /// Late joiners get the last samples (pub keeps them, sub asks for them)
+    /// Late joiners get the last sample (pub keeps it, sub asks for it); with --policy history=N the last N, of each instance
     #[arg(long)]
     transient_local: bool,
     /// A partition (repeatable); ports without a common one do not meet

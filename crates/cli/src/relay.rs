@@ -89,7 +89,7 @@ pub fn run(arguments: &Arguments) -> Result {
     let default = RelayLimits::default();
     let bytes_per_s = bytes.map_or(default.bytes_per_s, |bytes| bytes as u64);
     let kept_bytes = kept.map_or(default.kept_bytes, |bytes| bytes as u64);
-    let limits = RelayLimits { proxies: *proxies, samples_per_s: *samples, bytes_per_s, kept_bytes };
+    let limits = RelayLimits { proxies: *proxies, samples_per_s: *samples, bytes_per_s, kept_bytes, ..default };
     let mut session = common.open_relay(limits)?;
     let _kept = keep.keep.iter().map(|topic| keep.open(&session, topic)).collect::<Result<Vec<_>>>()?;
     let name = session.node.name().to_owned();

@@ -43,6 +43,29 @@ fn the_stages_of_a_channel_are_all_of_its_latency() {
     }
 }
 
+/// By a relay there are two channels; the one from it shows the way to it, and the relay's own stages.
+#[test]
+fn a_stream_that_a_relay_hosts_has_stages_at_the_relay_too() {
+    let house = House::new();
+    let _relay = house.start("relay --name gate");
+    let _sub = house.start("sub /imu --carrier tcp --json --port /in --proxy relay:gate");
+    house.wait_for_list("ports", |ports| ports.as_array().is_some_and(|ports| !ports.is_empty()));
+    let _publish = house.start("pub /imu --rate 500 --wait 1 --port /out");
+    let from_relay = |channel: &Value| channel["proxied"]["place"]["relay"] == "gate";
+    house.wait_for_list("channels", |channels| channels.as_array().is_some_and(|all| all.iter().any(from_relay)));
+    let done = house.run("delay /imu --stages --count 50 --json");
+    assert_eq!(done.code(), 0, "{}", done.errors);
+    let channels = done.json()["channels"].as_array().unwrap().clone();
+    let of = |relay: bool| channels.iter().find(|channel| channel["relay"] == relay).unwrap();
+    for stage in ["publish", "queue", "send", "decode", "callback", "transit", "total"] {
+        assert!(number(of(true), &format!("/stages_us/{stage}/n")) > 0.0, "{stage}: {channels:?}");
+    }
+    assert_eq!((of(true)["publisher"].as_str(), of(true)["subscriber"].as_str()), (Some("/out"), Some("/in")));
+    assert!(of(false)["subscriber"].as_str().unwrap().starts_with("/gate/proxy"), "{channels:?}");
+    let text = house.run("delay /imu --stages --count 50").lines.join("\n");
+    assert!(text.contains("/out -> /in over tcp from a relay") && text.contains("\nto relay "), "{text}");
+}
+
 #[test]
 fn samples_that_wait_for_a_thread_show_it() {
     let house = House::new();

@@ -157,6 +157,15 @@ pub enum Event {
         /// Whose samples, which limit, and what is beyond it.
         because: String,
     },
+    /// A relay keeps samples that a port wants kept there, and did not before.
+    KeptNow {
+        /// The port's name.
+        port: String,
+        /// The relay's name.
+        relay: String,
+        /// The publisher's name; `None`: the topic's samples, of any.
+        publisher: Option<String>,
+    },
     /// Another port has the same name.
     NameTaken {
         /// The name.
@@ -237,6 +246,10 @@ impl fmt::Display for Event {
             }
             Event::NotKept { port, relay, because } => {
                 write!(f, "{port} wants samples kept at relay:{relay}: {because}")
+            }
+            Event::KeptNow { port, relay, publisher } => {
+                let publisher = publisher.as_ref().map(|publisher| format!(" of {publisher}")).unwrap_or_default();
+                write!(f, "{port} has its samples{publisher} kept at relay:{relay} now")
             }
             Event::NameTaken { name, holder } => write!(f, "the port name {name} is also held by {holder}"),
             Event::PriorityChanged { publisher, subscriber, change } => {

@@ -70,11 +70,14 @@ pub struct RelayLimits {
     pub bytes_per_s: u64,
     /// Payload bytes of its pull buffers together, each counted with all that it may keep. Default 1 GB.
     pub kept_bytes: u64,
+    /// A pull buffer that no port wants any more is there for so long: who was killed comes back. Default 60 s.
+    pub unwanted: Duration,
 }
 
 impl Default for RelayLimits {
     fn default() -> Self {
-        Self { proxies: 256, samples_per_s: 100_000, bytes_per_s: 1_000_000_000, kept_bytes: 1_000_000_000 }
+        let (bytes_per_s, kept_bytes) = (1_000_000_000, 1_000_000_000);
+        Self { proxies: 256, samples_per_s: 100_000, bytes_per_s, kept_bytes, unwanted: Duration::from_secs(60) }
     }
 }
 

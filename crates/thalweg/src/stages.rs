@@ -18,6 +18,10 @@
 //! | `transit` | subscriber | `publish` is called | it was received | | |
 //! | `total` | subscriber | `publish` is called | the callback returns, or the sample waits to be taken | | |
 //!
+//! Of a stream that a relay hosts, the relay is an end, too, `relay`: its `publish` is the whole way from the source's `publish`
+//! until it offers the sample to the channel that leads from it, if both read one clock; `queue` and `send` are its own, and the
+//! channel from the source to it has ends like any other.
+//!
 //! `transit` and `total` need both ends to read one clock. `wire` is not measured but the mean of `transit` without the means of
 //! `publish`, `queue`, `send` and `receive`: see [`wire_us`]. On one host it may be below 0: the packet has arrived before the
 //! carrier's call returns. On a port with many channels, `publish` holds the sends of those before it. Samples of carrier

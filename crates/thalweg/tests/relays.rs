@@ -436,6 +436,29 @@ fn a_relay_keeps_no_more_than_it_may() {
     }
 }
 
+/// A publisher that there was no room for is kept as soon as there is, and who wanted it kept hears of both.
+#[test]
+fn what_had_no_room_is_kept_when_there_is() {
+    let limits = RelayLimits { kept_bytes: 20 << 20, unwanted: Duration::ZERO, ..RelayLimits::default() };
+    let _gate = relay("relay-room", limits);
+    let (a, b) = (node("relay-room", "a"), node("relay-room", "b"));
+    let mut events = b.events();
+    let mut told = std::iter::from_fn(move || events.wait(LONG)).map(|event| event.to_string());
+    let first = a.publisher::<Raw>("/numbers").named("/first").open().unwrap();
+    let mut second = a.publisher::<Raw>("/others").named("/second").open().unwrap();
+    let numbers = kept_at_relay(&b, 10);
+    assert!(first.wait_connected(1, LONG), "it has the room");
+    let buffer = qos::PullBuffer { place: at_relay(), ..qos::PullBuffer::default() };
+    let others = b.subscriber::<Raw>("/others").named("/in").history(buffer).pull_only().open().unwrap();
+    assert!(told.any(|text| text.contains("samples of /second are not kept for others")));
+    assert_eq!(second.connected(), 0);
+    drop(numbers);
+    assert!(told.any(|text| text == "/in has its samples of /second kept at relay:gate now"));
+    assert!(second.wait_connected(1, LONG));
+    second.publish(&[7; 100]).unwrap();
+    eventually("it is kept", || pulled(&others, Query::latest()) == [1]);
+}
+
 /// Two relays: the second one serves while the first is away, and gives back.
 #[test]
 fn another_relay_serves_while_the_first_is_away() {

@@ -68,17 +68,22 @@ fn show(session: &Session, topic: &str, reports: &[StagesReport]) -> Result {
 
 /// Both ends of each channel, as far as they report.
 fn channels(reports: &[StagesReport]) -> impl Iterator<Item = (Option<&StagesReport>, Option<&StagesReport>)> {
-    let is_first = |report: &&StagesReport| {
-        report.end == "publisher" || !reports.iter().any(|other| other.end == "publisher" && same(report, other))
-    };
-    reports.iter().filter(is_first).map(|report| match report.end.as_str() {
-        "publisher" => (Some(report), reports.iter().find(|other| other.end == "subscriber" && same(report, other))),
-        _ => (None, Some(report)),
+    let sends = |report: &StagesReport| report.end != "subscriber";
+    let is_first =
+        move |report: &&StagesReport| sends(report) || !reports.iter().any(|other| sends(other) && same(report, other));
+    reports.iter().filter(is_first).map(move |report| match sends(report) {
+        true => (Some(report), reports.iter().find(|other| !sends(other) && same(report, other))),
+        false => (None, Some(report)),
     })
 }
 
 fn same(one: &StagesReport, other: &StagesReport) -> bool {
     (&one.publisher, &one.subscriber) == (&other.publisher, &other.subscriber)
+}
+
+/// Whether the first of a channel's ends is a relay.
+fn is_relay(first: &StagesReport) -> bool {
+    first.end == "relay"
 }
 
 fn wire(publisher: Option<&StagesReport>, subscriber: Option<&StagesReport>) -> Option<f64> {
@@ -93,7 +98,7 @@ fn document(publisher: Option<&StagesReport>, subscriber: Option<&StagesReport>)
     }
     json!({
         "publisher": any.publisher, "subscriber": any.subscriber, "carrier": any.carrier, "every": any.every,
-        "stages_us": stages, "wire_mean_us": wire(publisher, subscriber),
+        "relay": is_relay(any), "stages_us": stages, "wire_mean_us": wire(publisher, subscriber),
     })
 }
 
@@ -103,7 +108,8 @@ fn text(reports: &[StagesReport]) -> String {
     let one = |(publisher, subscriber): (Option<&StagesReport>, Option<&StagesReport>)| {
         let any = publisher.or(subscriber)?;
         let rows: Vec<_> = rows(publisher, subscriber);
-        Some(format!("{} -> {} over {}\n{}", any.publisher, any.subscriber, any.carrier, table(&headers, &rows)))
+        let from = if is_relay(any) { " from a relay" } else { "" };
+        Some(format!("{} -> {} over {}{from}\n{}", any.publisher, any.subscriber, any.carrier, table(&headers, &rows)))
     };
     channels(reports).filter_map(one).collect::<Vec<_>>().join("\n\n")
 }
@@ -117,7 +123,9 @@ fn rows(publisher: Option<&StagesReport>, subscriber: Option<&StagesReport>) -> 
     let mut rows = Vec::new();
     for stage in Stage::ALL {
         let ends = [publisher, subscriber].into_iter().flatten();
-        rows.extend(ends.filter_map(|end| end.stages_us.get(stage.name())).map(|figures| row(stage.name(), figures)));
+        let to_relay = stage == Stage::Publish && publisher.is_some_and(is_relay);
+        let name = if to_relay { "to relay" } else { stage.name() };
+        rows.extend(ends.filter_map(|end| end.stages_us.get(stage.name())).map(|figures| row(name, figures)));
         if stage == Stage::Send
             && let Some(mean) = wire(publisher, subscriber)
         {

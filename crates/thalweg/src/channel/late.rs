@@ -70,6 +70,16 @@ impl<T> LateJoin<T> {
         Self { hold, stage, held, bytes: 0, after, given: None, holes }
     }
 
+    /// The same, where these live samples wait already, with their bytes.
+    pub fn with_held(after: u64, hold: Hold, held: impl Iterator<Item = (u64, usize, T)>) -> Self {
+        let mut late = Self::new(after, hold);
+        for (seq, size, sample) in held {
+            late.bytes += size;
+            late.held.push_back((seq, sample));
+        }
+        late
+    }
+
     /// A live sample came. `keep` is called if it waits.
     pub fn live(&mut self, seq: u64, size: usize, now: u64, keep: impl FnOnce() -> T) -> Verdict {
         if seq <= self.after || self.was_given(seq) {
@@ -253,6 +263,15 @@ mod tests {
         let late = join(5, 0, 3, 5, &[(false, 0), (true, 0), (false, 200)]);
         assert_eq!(late[..3], [(1, false), (6, false), (7, false)]);
         assert_eq!(late.iter().filter(|(_, marked)| *marked).map(|(seq, _)| *seq).collect::<Vec<_>>(), [2, 3, 4, 5]);
+    }
+
+    #[test]
+    fn what_waits_already_waits_for_the_history_too() {
+        let mut late = LateJoin::with_held(3, HOLD, [(6, 10, 6), (7, 10, 7)].into_iter());
+        assert_eq!((late.released(), late.live(8, 10, 0, || 8)), (None, Verdict::Hold));
+        assert_eq!([3, 4, 5, 6].map(|seq| late.history(seq)), [None, Some(false), Some(false), Some(false)]);
+        late.end();
+        assert_eq!(std::iter::from_fn(|| late.released()).collect::<Vec<_>>(), [7, 8]);
     }
 
     #[test]

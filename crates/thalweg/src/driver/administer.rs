@@ -104,9 +104,9 @@ impl Control {
         // Within a process both ends are one.
         let once = |(end, channel): &(&str, Arc<Channel>)| *end == "publisher" || channel.carrier != "local";
         let report = |(end, channel): (&str, Arc<Channel>)| channel.stages_report(end);
-        // What a relay adds is part of the way: its stages would be taken for the publisher's.
         let ends = self.ends(topic, self.state.outlets()).into_iter();
-        admin::Reply::Stages(ends.filter(once).filter_map(report).collect())
+        let own = ends.filter(once).filter_map(report);
+        admin::Reply::Stages(own.chain(self.stages_of_hosted(topic)).collect())
     }
 
     fn lateness(&self, wanted: Vec<LateAfter>, asked: Asked) -> admin::Reply {
@@ -114,7 +114,9 @@ impl Control {
         for LateAfter { topic, publisher, subscriber, after_ns } in wanted {
             let ends = self.ends(&topic, self.outlets()).into_iter();
             let same = |channel: &Channel| channel.publisher_name == publisher && channel.subscriber_name == subscriber;
-            let meant = ends.filter(|(_, channel)| same(channel));
+            // Within a process both ends are one: what was seen is told at the subscriber's.
+            let once = |(end, channel): &(&str, Arc<Channel>)| *end == "subscriber" || channel.carrier != "local";
+            let meant = ends.filter(|(_, channel)| same(channel)).filter(once);
             reports.extend(meant.map(|(end, channel)| channel.lateness_report(end, after_ns, asked)));
         }
         admin::Reply::Lateness(reports)

@@ -304,13 +304,7 @@ impl Control {
 
     /// Samples of a channel wait for its history, where the subscriber gets what was published before it came.
     pub(super) fn joins_late(&self, pair: Pair, channel: &Channel) -> Option<Arc<Latecomer>> {
-        let wanted = self.wanted.get(&pair)?;
-        let durable = |qos: &qos::Qos| qos.durability == Durability::TransientLocal;
-        // Pictures of the history are not scaled: none is better than large ones.
-        let whole = channel.provenance().is_none_or(|scaled| scaled.picture.is_none());
-        if !(durable(&wanted.publisher.qos) && durable(&wanted.subscriber.qos) && whole) {
-            return None;
-        }
+        let wanted = self.wanted.get(&pair).filter(|wanted| has_history(wanted, channel))?;
         let before = wanted.delivered.filter(|(incarnation, _)| *incarnation == channel.incarnation);
         // Who takes a stream from here fetches its history itself; only what an outage left out is passed on.
         if before.is_none() && self.is_hosted_port(pair.1.port) {
@@ -321,7 +315,8 @@ impl Control {
         Some(late)
     }
 
-    /// Fetches it, now that the publisher has the channel: what is not in the history comes live.
+    /// Fetches it, now that the publisher has the channel: what is not in the history comes live. Where there is none, what
+    /// waits follows at once.
     pub(super) fn fetch_history(
         &self,
         pair: Pair,
@@ -331,7 +326,8 @@ impl Control {
     ) {
         let Some(wanted) = self.wanted.get(&pair) else { return late.end(inlet.as_ref()) };
         let PortRef { node, port } = channel.publisher;
-        let holder = Holder::publisher(&self.state, node, port, &wanted.publisher);
+        let holder = || Holder::publisher(&self.state, node, port, &wanted.publisher);
+        let holder = has_history(wanted, channel).then(holder);
         let (message, last) = (wanted.subscriber.message.clone(), u64::from(wanted.subscriber.qos.history));
         // Who keeps samples for others keeps those of the topic.
         let by_instance = is_kept_by_instance(&wanted.publisher.qos) && wanted.subscriber.pull != PullRole::Keeps;
@@ -456,4 +452,12 @@ impl Control {
             self.unwatch(index);
         }
     }
+}
+
+/// Whether the subscriber gets what was published before a channel came, or what another one left out.
+pub(super) fn has_history(wanted: &Wanted, channel: &Channel) -> bool {
+    let durable = |qos: &qos::Qos| qos.durability == Durability::TransientLocal;
+    // Pictures of the history are not scaled: none is better than large ones.
+    let whole = channel.provenance().is_none_or(|scaled| scaled.picture.is_none());
+    durable(&wanted.publisher.qos) && durable(&wanted.subscriber.qos) && whole
 }

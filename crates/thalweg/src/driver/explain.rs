@@ -78,7 +78,9 @@ fn is_about(event: &Event, p: &str, s: &str) -> bool {
         | Event::BudgetExceeded { subscriber, .. }
         | Event::InstanceChanged { subscriber, .. }
         | Event::SampleRejected { subscriber, .. } => subscriber == s,
-        Event::DeadlineMissed { port, .. } | Event::NotKept { port, .. } => port == p || port == s,
+        Event::DeadlineMissed { port, .. } | Event::NotKept { port, .. } | Event::KeptNow { port, .. } => {
+            port == p || port == s
+        }
         Event::LivelinessChanged { publisher, .. } => publisher == p,
         Event::NameTaken { name, .. } => name == p || name == s,
         Event::Warning { text } => text.split([' ', ':', ';', ',']).any(|word| word == s || word == p),

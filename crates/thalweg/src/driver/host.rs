@@ -6,6 +6,7 @@
 mod buffers;
 mod load;
 mod refusals;
+mod stages;
 mod stream;
 
 pub(super) use buffers::{Buffer, Buffered};

@@ -131,8 +131,9 @@ impl Control {
         }
         self.groups.retain(|(outlet, ..), _| *outlet != me);
         self.unwatch_policies(port);
-        self.told_not_kept.retain(|(of, _)| *of != port);
+        self.told_not_kept.retain(|(of, ..)| *of != port);
         self.announce(Change { removed: vec![port], ..Change::default() });
+        self.consider_refused(); // it may have kept samples, and left room
     }
 
     pub(super) fn announce(&mut self, mut change: Change) {

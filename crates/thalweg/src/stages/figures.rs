@@ -58,7 +58,7 @@ pub struct StagesReport {
     pub subscriber: String,
     /// The carrier.
     pub carrier: String,
-    /// Which end reports: `publisher` or `subscriber`.
+    /// Which end reports: `publisher`, `relay` (in its place, of a stream that a relay hosts) or `subscriber`.
     pub end: String,
     /// One of so many samples is measured.
     pub every: u32,
@@ -76,10 +76,10 @@ impl StagesReport {
 }
 
 /// Mean time on the wire of the samples that both ends measured, in microseconds: what is left of `transit` without the
-/// stages around it. `None`: the ends have no common clock, or did not measure the same number of samples yet (within 1 %).
+/// stages around it; of a stream that a relay hosts, from the relay on, with its end for the publisher's. `None`: the ends have no common clock, or did not measure the same number of samples yet (within 1 %).
 pub fn wire_us(publisher: &StagesReport, subscriber: &StagesReport) -> Option<f64> {
     let (sent, came) = (publisher.stages_us.get("send")?.n, subscriber.stages_us.get("transit")?.n);
-    let before = publisher.mean("publish") + publisher.mean("queue") + publisher.mean("send");
+    let before = publisher.stages_us.get("publish")?.mean_us + publisher.mean("queue") + publisher.mean("send");
     let alike = publisher.every == subscriber.every && sent.abs_diff(came) <= 1 + sent / 100;
     alike.then(|| subscriber.mean("transit") - before - subscriber.mean("receive"))
 }

@@ -17,8 +17,9 @@ struct Inner {
     received: u64,
     first: u64,
     last: u64,
-    again: u64,   // a sample came twice, or after a later one
-    missing: u64, // holes in the sequence numbers of one incarnation
+    again: u64,             // a sample came twice, or after a later one
+    missing: u64,           // holes in the sequence numbers of one incarnation
+    holes: Vec<(u64, u64)>, // the first few of them
     incarnations: u64,
     incarnation: u64,
     longest_gap_ns: u64,
@@ -37,6 +38,7 @@ impl Account {
         Self(Mutex::new(Inner {
             latencies: Vec::with_capacity(MOST),
             long_gaps_ms: Vec::with_capacity(16),
+            holes: Vec::with_capacity(16),
             ..Inner::default()
         }))
     }
@@ -56,6 +58,10 @@ impl Account {
         } else {
             inner.again += u64::from(info.seq <= inner.last);
             inner.missing += info.seq.saturating_sub(inner.last + 1);
+            if info.seq > inner.last + 1 && inner.holes.len() < inner.holes.capacity() {
+                let hole = (inner.last + 1, info.seq - 1);
+                inner.holes.push(hole);
+            }
             let gap = info.received_ns.saturating_sub(inner.last_at_ns);
             inner.longest_gap_ns = inner.longest_gap_ns.max(gap);
             if gap > 50_000_000 && inner.long_gaps_ms.len() < inner.long_gaps_ms.capacity() {
@@ -83,8 +89,8 @@ impl Account {
         let mut latencies = std::mem::take(&mut inner.latencies);
         latencies.clear();
         let last_at_ns = inner.last_at_ns;
-        let long_gaps_ms = Vec::with_capacity(16);
-        *inner = Inner { latencies, long_gaps_ms, last, incarnation, last_at_ns, ..Inner::default() };
+        let (long_gaps_ms, holes) = (Vec::with_capacity(16), Vec::with_capacity(16));
+        *inner = Inner { latencies, long_gaps_ms, holes, last, incarnation, last_at_ns, ..Inner::default() };
     }
 
     /// Number of the newest sample, and how many came.
@@ -102,7 +108,7 @@ impl Account {
             "missing": inner.missing, "incarnations": inner.incarnations, "allocations": inner.allocations, "thread": inner.thread,
             "p50": micros(0.5), "p99": micros(0.99), "max": micros(1.0),
             "longest_gap_ms": inner.longest_gap_ns as f64 / 1e6, "first_at_ns": inner.first_at_ns,
-            "long_gaps_ms": inner.long_gaps_ms,
+            "long_gaps_ms": inner.long_gaps_ms, "holes": inner.holes,
         })
     }
 }

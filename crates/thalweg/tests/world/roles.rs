@@ -121,6 +121,8 @@ impl Ports {
                 words.get("history").map(|n| qos::PullBuffer { samples: n.parse().unwrap(), ..Default::default() });
             let builder = if let Some(kept) = kept { builder.history(kept) } else { builder };
             let builder = if words.get("late").is_some() { builder.transient_local(LATE) } else { builder };
+            let all = words.get("queue").map(|n| qos::Queue::KeepAll(n.parse().unwrap()));
+            let builder = if let Some(all) = all { builder.queue(all) } else { builder };
             builder.open().unwrap()
         };
         let publishers = (0..words.number("ports", 1)).map(open).collect();
@@ -211,6 +213,7 @@ impl Part {
                 }
                 "status" => self.status(),
                 "set" => self.set(words.get("to").unwrap_or_default()),
+                "scale" => self.scale(words.get("to").unwrap_or_default()),
                 "keep" => self.keep(words.get("to").unwrap_or_default()),
                 "measure" => self.measure(words.number("every", 1) as u32),
                 "command" => self.command(words.get("port").unwrap_or_default(), words.get("text").unwrap_or_default()),
@@ -257,6 +260,17 @@ impl Part {
             Ok(ends) => json!({"ok": true, "ends": ends.concat()}),
             Err(refused) => json!({"ok": false, "why": refused.to_string()}),
         }
+    }
+
+    /// Asks for another proxy of a channel of its only subscriber, `scale to=/publisher,proxy=publisher`.
+    fn scale(&self, words: &str) -> Value {
+        let (publisher, all) = words.split_once(',').unwrap();
+        let mut changes = thalweg::channel::proxy::ProxyChanges::default();
+        assert!(all.split(',').all(|word| changes.add(word).unwrap()));
+        let (publisher, subscriber) = (publisher.to_owned(), self.ports.names()[0].to_owned());
+        let request = thalweg::admin::Request::Scale { publisher, subscriber, changes };
+        let scaled = self.node.ask(self.node.id(), &request, super::LONG);
+        json!({"ok": scaled.is_ok(), "why": scaled.err().map(|e| e.to_string())})
     }
 
     /// Has a connection of two ports kept, `keep to=/publisher,/subscriber`.

@@ -5,8 +5,8 @@ use crate::driver::Latecomer;
 use crate::port::{AnyInlet, Delivery, Payload, SampleInfo};
 use linux::lock::PiMutex;
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 /// Which flow of the two a channel is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,8 +26,12 @@ pub(crate) struct Gate {
 /// What both channels of a move pass their samples through, one thread at a time.
 pub(crate) struct Passage {
     handover: PiMutex<Handover<(SampleInfo, Vec<u8>)>>,
-    old_ended: AtomicBool,
+    /// What the old flow did not bring can be fetched.
+    has_history: bool,
+    /// Where the new flow's samples wait for that, once it took over with a gap.
+    late: OnceLock<Arc<Latecomer>>,
     told: AtomicBool,
+    given_up: AtomicBool,
     /// The last sample that was delivered through it.
     last: AtomicU64,
     taken_over: Box<dyn Fn() + Send + Sync>,
@@ -35,9 +39,14 @@ pub(crate) struct Passage {
 
 impl Passage {
     /// Where a move goes through; `taken_over` is called once, when the new flow has taken over.
-    pub fn new(handover: Handover<(SampleInfo, Vec<u8>)>, taken_over: Box<dyn Fn() + Send + Sync>) -> Self {
-        let (old_ended, told) = (AtomicBool::new(false), AtomicBool::new(false));
-        Self { handover: PiMutex::new(handover), old_ended, told, last: AtomicU64::new(0), taken_over }
+    pub fn new(
+        handover: Handover<(SampleInfo, Vec<u8>)>,
+        has_history: bool,
+        taken_over: Box<dyn Fn() + Send + Sync>,
+    ) -> Self {
+        let (handover, late) = (PiMutex::new(handover), OnceLock::new());
+        let (told, given_up) = (AtomicBool::new(false), AtomicBool::new(false));
+        Self { handover, has_history, late, told, given_up, last: AtomicU64::new(0), taken_over }
     }
 
     /// Whether the new flow has taken over.
@@ -45,16 +54,37 @@ impl Passage {
         self.told.load(Ordering::Relaxed)
     }
 
-    /// The old flow ended: the new one takes over with its next sample.
-    pub fn end_old(&self) {
-        self.old_ended.store(true, Ordering::Relaxed);
+    /// Where the new flow's samples wait, if it took over with a gap: that is filled, or not, and then they follow.
+    pub fn late(&self) -> Option<&Arc<Latecomer>> {
+        self.late.get()
     }
 
-    /// Nothing comes by either flow, and this was the last to come by the old one.
-    pub fn nothing_comes(&self, came: u64) {
-        let mut handover = self.handover.lock();
-        handover.nothing_comes(came);
+    /// The old flow ended, and this was the last to come by it: the new one takes over.
+    pub fn end_old(&self, came: u64) {
+        if self.is_taken_over() {
+            return;
+        }
+        let mut handover = self.handover.lock(); // nobody is in a callback: the old flow is over, the new one only holds
+        handover.old_ended(came);
         self.tell(&handover);
+        self.wait_for_gap(&mut handover);
+    }
+
+    /// Nothing comes by the old flow, and this was the last to come by it.
+    pub fn nothing_comes(&self, came: u64, now_ns: u64) {
+        let Some(mut handover) = self.handover.try_lock() else { return }; // a sample is being delivered
+        handover.nothing_comes(came, now_ns);
+        self.tell(&handover);
+        self.wait_for_gap(&mut handover);
+    }
+
+    /// The new flow is given up. `false`: it has taken over.
+    pub fn keep_old(&self) -> bool {
+        self.given_up.store(true, Ordering::Relaxed);
+        if let Some(mut handover) = self.handover.try_lock() {
+            return handover.keep_old();
+        }
+        !self.is_taken_over() // a sample is being delivered, of which flow was told before
     }
 
     fn tell(&self, handover: &Handover<(SampleInfo, Vec<u8>)>) {
@@ -63,30 +93,47 @@ impl Passage {
         }
     }
 
+    /// What is held waits for what the old flow did not bring.
+    fn wait_for_gap(&self, handover: &mut Handover<(SampleInfo, Vec<u8>)>) {
+        if handover.has_gap() && self.late.get().is_none() {
+            let last = handover.last();
+            let held = std::iter::from_fn(|| handover.released());
+            let _ = self.late.set(Arc::new(Latecomer::with_held(last, held)));
+            self.last.store(last, Ordering::Release);
+        }
+    }
+
     /// Delivers a sample, or what was held, or neither; `true`: the new flow has taken over and caught up.
     fn pass(&self, role: Role, inlet: &dyn AnyInlet, delivery: Delivery<'_>) -> bool {
-        let mut handover = self.handover.lock();
-        let SampleInfo { seq, source_ns, received_ns, historical, .. } = delivery.info;
-        if historical {
+        if delivery.info.historical {
             inlet.deliver(delivery); // beside the order of the two flows: only a relay's brings it so
             return false;
         }
-        if self.old_ended.load(Ordering::Relaxed) {
-            handover.old_ended();
+        let mut handover = self.handover.lock();
+        if self.given_up.load(Ordering::Relaxed) {
+            handover.keep_old();
         }
+        if let Some(late) = self.late.get() {
+            return role == Role::New && late.live(inlet, delivery);
+        }
+        let SampleInfo { seq, source_ns, received_ns, .. } = delivery.info;
         let keep = || (delivery.info, delivery.payload.bytes().to_vec());
         let delivers = match role {
-            Role::Old => handover.old(seq),
+            Role::Old => handover.old(seq, source_ns),
             Role::New => handover.new_one(seq, source_ns, received_ns, keep),
         };
+        self.tell(&handover);
         if delivers {
             inlet.deliver(delivery);
+        }
+        if self.has_history && handover.has_gap() {
+            self.wait_for_gap(&mut handover);
+            return false;
         }
         while let Some((info, bytes)) = handover.released() {
             inlet.deliver(Delivery { info, payload: Payload::Bytes(&bytes) });
         }
         self.last.store(handover.last(), Ordering::Release);
-        self.tell(&handover);
         handover.is_taken_over() && seq >= handover.last()
     }
 }

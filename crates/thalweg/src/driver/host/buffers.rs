@@ -10,7 +10,7 @@ use crate::port::{AnyInlet, Histories, Inlet, PortRef, Sink};
 use crate::pull::Identity;
 use qos::{Durability, Place, PolicyName, PullBuffer, Qos};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// What is kept: the topic or pattern, the partitions that are looked at, number, bytes and age in nanoseconds.
 pub(crate) type Buffered = (String, Vec<String>, u32, u64, Option<u128>);
@@ -23,8 +23,6 @@ pub(crate) struct Buffer {
     unwanted_since: Option<Instant>,
 }
 
-/// A buffer that nobody wants any more is kept for so long.
-const UNWANTED: Duration = Duration::from_secs(60);
 /// Buffers at once.
 const MOST_BUFFERS: usize = 64;
 /// The largest message there is.
@@ -33,9 +31,7 @@ const LARGEST: u64 = 1 << 30;
 impl Control {
     /// Begins to keep what ports want kept here, and ends what nobody wants.
     pub(super) fn look_after_buffers(&mut self, now: Instant) {
-        if self.relay.is_none() {
-            return;
-        }
+        let Some(limits) = self.relay else { return };
         let wanted = self.buffers_wanted();
         for (key, buffer) in &mut self.buffers {
             let since = buffer.unwanted_since.unwrap_or(now);
@@ -48,7 +44,8 @@ impl Control {
                 _ => self.begin_buffer(key, limits),
             }
         }
-        let over = |buffer: &Buffer| buffer.unwanted_since.is_some_and(|since| now.duration_since(since) > UNWANTED);
+        let over = |since| now.duration_since(since) > limits.unwanted;
+        let over = |buffer: &Buffer| buffer.unwanted_since.is_some_and(over);
         let ended: Vec<Buffered> = self.buffers.iter().filter(|(_, b)| over(b)).map(|(key, _)| key.clone()).collect();
         ended.iter().for_each(|key| self.end_buffer(key));
     }
@@ -77,6 +74,7 @@ impl Control {
         let inlet = Arc::new(Inlet::new(info.clone(), Sink::callback(|_| {}), false, false, self.state.events.clone()));
         self.state.add_inlet(number, inlet.clone());
         crate::port::LOCAL.subscribers().insert(PortRef { node: self.state.id, port: number }, inlet.clone());
+        self.keeps_now(&key.0, None);
         self.buffers.insert(key, Buffer { inlet, port: number, unwanted_since: None });
         self.own_port_added(number, info);
     }

@@ -24,7 +24,7 @@ impl Control {
         let mut ways = self.ways(pair, &offered, &asked, &proxy);
         ways.retain(|way| Some(&way.place) != at.as_ref() && way.carrier != "local");
         if !ways.is_empty() {
-            self.moves.insert(pair, Move { ways, stage: Stage::Dialing, leaves: true });
+            self.moves.insert(pair, Move { ways, stage: Stage::Dialing, leaves: true, told: false });
             self.try_move(pair);
         }
     }
@@ -55,7 +55,7 @@ impl Control {
             return self.settle(pair, asked);
         };
         let (old, stage) = (old.clone(), Stage::Leaving(Box::new(inbound), asked.clone()));
-        self.moves.insert(pair, Move { ways: Vec::new(), stage, leaves: true });
+        self.moves.insert(pair, Move { ways: Vec::new(), stage, leaves: true, told: false });
         old.cut();
     }
 

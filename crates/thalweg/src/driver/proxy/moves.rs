@@ -4,13 +4,14 @@
 use crate::channel::inbound::Inbound;
 use crate::channel::proxy::handover::Handover;
 use crate::channel::proxy::{Passage, Proxy, Role, Selection};
+use crate::driver::channels::has_history;
 use crate::driver::control::{Command, Control};
 use crate::driver::dial::Dial;
 use crate::driver::entries::Entry;
 use crate::driver::priority::Side;
 use crate::driver::reader::ServedBy;
 use crate::driver::wanted::{Candidate, Pair, Progress, Wanted};
-use crate::port::Channel;
+use crate::port::{AnyInlet, Channel};
 use linux::poll::Readiness;
 use qos::Place;
 use std::sync::Arc;
@@ -19,6 +20,9 @@ use std::time::{Duration, Instant};
 
 /// Pause before a move that failed is tried again, as long as the channel is not where it should be.
 const RETRY: Duration = Duration::from_millis(500);
+
+/// A new channel that has not come abreast of the old one by then is given up, and tried again.
+const ABREAST: Duration = Duration::from_secs(5);
 
 /// Samples that a move can hold at least, whatever the depth of the queue.
 const LEAST_HELD: usize = 1024;
@@ -29,6 +33,8 @@ pub(crate) struct Move {
     pub(super) stage: Stage,
     /// Away from a relay that gives no sign of life: what it may still have is not waited for.
     pub(super) leaves: bool,
+    /// A person was told that it failed.
+    pub(super) told: bool,
 }
 
 pub(super) enum Stage {
@@ -45,7 +51,10 @@ pub(super) enum Stage {
 /// Both channels of a move are open.
 pub(super) struct Passing {
     new: Arc<Channel>,
+    inlet: Arc<dyn AnyInlet>,
     passage: Arc<Passage>,
+    /// By then the new one has taken over, or is given up.
+    until: Instant,
     /// When it is looked at whether samples come at all, and the last that had come by the old channel before.
     look: Instant,
     came: u64,
@@ -63,7 +72,7 @@ impl Control {
         ways.retain(|way| way.carrier != "local"); // its samples pass no gate
         let waits = has_history_under_way(wanted);
         let stage = if waits { Stage::Waiting(Instant::now() + RETRY) } else { Stage::Dialing };
-        self.moves.insert(pair, Move { ways, stage, leaves: false });
+        self.moves.insert(pair, Move { ways, stage, leaves: false, told: false });
         if !waits {
             self.try_move(pair);
         }
@@ -89,14 +98,15 @@ impl Control {
             return self.leaving_failed(pair);
         }
         let Some(wanted) = self.wanted.get(&pair) else { return drop(self.moves.remove(&pair)) };
-        let (open, again) = (open_place(wanted), wanted.candidates.clone());
+        let (open, again) = (open_place(wanted).unwrap_or_default(), wanted.candidates.clone());
         let Some(moving) = self.moves.get_mut(&pair) else { return };
         let failed = (!moving.ways.is_empty()).then(|| moving.ways.remove(0));
         // Where it is already is not better than where it cannot be: a relay that is away is asked again.
-        if moving.ways.first().is_some_and(|way| open.is_none_or(|place| way.place != place)) {
+        let another = |way: &Candidate| failed.as_ref().is_some_and(|failed| failed.place == way.place);
+        if moving.ways.first().is_some_and(|way| way.place != open || another(way)) {
             return self.try_move(pair);
         }
-        let first = matches!(moving.stage, Stage::Dialing) && failed.is_some();
+        let first = failed.is_some() && !std::mem::replace(&mut moving.told, true);
         (moving.ways, moving.stage) = (again, Stage::Waiting(Instant::now() + RETRY));
         if first {
             let (publisher, subscriber) = (&wanted.publisher.name, &wanted.subscriber.name);
@@ -115,16 +125,18 @@ impl Control {
             return self.begin(pair, inbound);
         };
         let selection = wanted_of(old);
-        let last = old.counters.last_seq.load(Ordering::Relaxed).max(old.gate.last());
+        let last = came_by(old);
         let depth = wanted.subscriber.qos.queue.limit() as usize;
         let state = self.state.clone();
         let taken_over = Box::new(move || state.command(Command::Moved(pair)));
-        let handover = Handover::new(selection, last, depth.max(LEAST_HELD)).to_one_after(after);
-        let passage = Arc::new(Passage::new(handover, taken_over));
+        let handover = Handover::new(selection, last, depth.max(LEAST_HELD));
+        let handover = handover.to_one_after(wanted_of(&inbound.channel), after);
+        let passage = Arc::new(Passage::new(handover, has_history(wanted, &inbound.channel), taken_over));
         inbound.channel.gate.shut(Role::New, inbound.inlet.as_ref(), passage.clone());
         old.gate.shut(Role::Old, inbound.inlet.as_ref(), passage.clone());
-        let (new, look) = (inbound.channel.clone(), Instant::now() + RETRY);
-        moving.stage = Stage::Passing(Passing { new, passage, look, came: u64::MAX });
+        let (new, inlet, now) = (inbound.channel.clone(), inbound.inlet.clone(), Instant::now());
+        let (look, until) = (now + RETRY, now + ABREAST);
+        moving.stage = Stage::Passing(Passing { new, inlet, passage, look, until, came: u64::MAX });
         self.serve_inbound(pair, inbound);
     }
 
@@ -149,12 +161,19 @@ impl Control {
 
     /// The new channel has taken over: the old one ends.
     pub(in crate::driver) fn proxy_moved(&mut self, pair: Pair) {
-        let Some(Move { stage: Stage::Passing(Passing { new, .. }), .. }) = self.moves.remove(&pair) else { return };
+        let Some(Move { stage: Stage::Passing(Passing { new, inlet, passage, .. }), .. }) = self.moves.remove(&pair)
+        else {
+            return;
+        };
         let Some(wanted) = self.wanted.get(&pair) else { return };
         if let Progress::Open(old) = &wanted.progress {
             let old = old.clone();
             self.drop_channel(&old);
             old.cut();
+        }
+        if let Some(late) = passage.late() {
+            new.gate.wait_for_history(late.clone());
+            self.fetch_history(pair, &new, inlet, late.clone());
         }
         self.opened(pair, new.clone());
         self.prioritise_opened(Side::Subscriber, &new);
@@ -171,9 +190,13 @@ impl Control {
         if !Arc::ptr_eq(new, channel) {
             let open = self.wanted.get(&pair).map(|wanted| &wanted.progress);
             if matches!(open, Some(Progress::Open(old)) if Arc::ptr_eq(old, channel)) {
-                passage.end_old();
+                passage.end_old(came_by(channel));
                 self.proxy_moved(pair);
             }
+            return false;
+        }
+        if !passage.keep_old() {
+            self.proxy_moved(pair); // what says so is on its way: it ended as any channel does
             return false;
         }
         self.open_old_gate(pair);
@@ -191,7 +214,7 @@ impl Control {
     /// Ends what a move has opened, if anything.
     pub(in crate::driver) fn give_up_move(&mut self, pair: Pair) {
         if let Some(Move { stage: Stage::Passing(Passing { passage, .. }), .. }) = self.moves.get(&pair)
-            && passage.is_taken_over()
+            && !passage.keep_old()
         {
             return self.proxy_moved(pair); // what says so is on its way
         }
@@ -242,7 +265,7 @@ impl Control {
         let waits = fell_back && !self.moves.contains_key(&pair);
         if waits {
             let stage = Stage::Waiting(Instant::now() + RETRY);
-            self.moves.insert(pair, Move { ways: Vec::new(), stage, leaves: false });
+            self.moves.insert(pair, Move { ways: Vec::new(), stage, leaves: false, told: false });
         }
         waits
     }
@@ -265,11 +288,30 @@ impl Control {
             if passing.look > now {
                 continue;
             }
-            let came = old.counters.last_seq.load(Ordering::Relaxed).max(old.gate.last());
+            let came = came_by(old);
             passing.look = now + RETRY;
             if std::mem::replace(&mut passing.came, came) == came {
-                passing.passage.nothing_comes(came);
+                passing.passage.nothing_comes(came, linux::clock::monotonic_ns());
             }
+        }
+        self.give_up_laggards(now);
+    }
+
+    /// Gives up moves whose new channel does not come abreast: the old one goes on, and it is tried again later.
+    fn give_up_laggards(&mut self, now: Instant) {
+        let lags = |moving: &Move| match &moving.stage {
+            Stage::Passing(passing) if passing.until <= now && passing.passage.keep_old() => Some(passing.new.clone()),
+            _ => None,
+        };
+        let laggards: Vec<_> = self.moves.iter().filter_map(|(pair, moving)| Some((*pair, lags(moving)?))).collect();
+        for (pair, new) in laggards {
+            self.open_old_gate(pair);
+            self.drop_channel(&new);
+            new.cut();
+            if let Some(moving) = self.moves.get_mut(&pair) {
+                moving.ways.dedup_by(|next, way| next.place == way.place); // another route is no faster
+            }
+            self.move_failed(pair, &format!("what comes by it lags (looked at for {ABREAST:?})"));
         }
     }
 
@@ -305,6 +347,11 @@ impl Control {
             }
         }
     }
+}
+
+/// The last sample that a channel brought.
+fn came_by(channel: &Channel) -> u64 {
+    channel.counters.last_seq.load(Ordering::Relaxed).max(channel.gate.last())
 }
 
 /// Which samples arrive at a subscriber by a channel.

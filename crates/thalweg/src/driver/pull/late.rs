@@ -30,6 +30,12 @@ impl Latecomer {
         Self { join: PiMutex::new(LateJoin::new(after, HOLD)), last_given: AtomicU64::new(0) }
     }
 
+    /// The same, where these live samples wait already.
+    pub fn with_held(after: u64, held: impl Iterator<Item = (SampleInfo, Vec<u8>)>) -> Self {
+        let held = held.map(|(info, bytes)| (info.seq, bytes.len(), (info, bytes)));
+        Self { join: PiMutex::new(LateJoin::with_held(after, HOLD, held)), last_given: AtomicU64::new(0) }
+    }
+
     /// Delivers a live sample of the channel, or keeps it; `true`: the next ones need not come here.
     pub fn live(&self, inlet: &dyn AnyInlet, delivery: Delivery<'_>) -> bool {
         let mut late = self.join.lock();
@@ -93,7 +99,8 @@ pub(crate) struct Fetch {
     pub channel: Arc<Channel>,
     pub inlet: Arc<dyn AnyInlet>,
     pub late: Arc<Latecomer>,
-    pub holder: Holder,
+    /// Who has it; nobody: what waited follows at once.
+    pub holder: Option<Holder>,
     pub message: TypeDescription,
     /// What of it the subscriber gets.
     pub query: Query,
@@ -144,7 +151,7 @@ impl Fetch {
             limit: None,
             timeout: PATIENCE,
         };
-        let mut asking = Asking::new(state.clone(), asked, vec![holder]);
+        let mut asking = Asking::new(state.clone(), asked, holder.into_iter().collect());
         let scaled = channel.provenance();
         let mut wanted = 0;
         // A channel that has ended gets what is left, unless the next one does.

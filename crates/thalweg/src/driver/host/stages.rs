@@ -1,0 +1,21 @@
+//! The stages of streams that this node hosts, at the end that leads from here.
+
+use crate::driver::control::Control;
+use crate::port::AnyOutlet;
+use crate::stages::{Stage, StagesReport};
+
+impl Control {
+    /// Stage `publish` is the way from the source to here, which is known only where both read one clock.
+    pub(in crate::driver) fn stages_of_hosted(&self, topic: &str) -> Vec<StagesReport> {
+        let channels = self.hosted.values().flat_map(|hosted| hosted.outlet.channels());
+        let mut reports = Vec::new();
+        for channel in channels.filter(|channel| channel.topic == topic) {
+            let Some(mut report) = channel.stages_report("relay") else { continue };
+            if self.source(channel.publisher.node).1 != self.state.clock {
+                report.stages_us.remove(Stage::Publish.name());
+            }
+            reports.push(report);
+        }
+        reports
+    }
+}

@@ -1,0 +1,121 @@
+//! Streams that move to or from a relay which fails meanwhile: it dies, stops, or lags behind.
+#![allow(clippy::unwrap_used)] // all of this is test
+
+mod world;
+
+use std::sync::mpsc::channel;
+use std::time::{Duration, Instant};
+use thalweg::admin::{Reply, Request};
+use thalweg::channel::proxy::{Proxy, ProxyChanges};
+use thalweg::codec::Raw;
+use thalweg::{Around, Node, RelayLimits, Settings};
+use world::agent::{Agent, number};
+use world::{LONG, World, eventually};
+
+#[test]
+#[ignore = "run by the other tests, in a process of its own"]
+fn the_part() {
+    world::roles::play();
+}
+
+/// A publisher, a relay and a subscriber that takes its stream by the relay.
+fn by_a_relay(world: &World, carrier: &str) -> (Agent, Agent, Agent) {
+    let mut publisher = Agent::start(world, "publisher topic=/a name=/out late=1 queue=4096");
+    let relay = Agent::start(world, "relay node=gate relay=1");
+    let part = format!("subscriber topic=/a name=/in carriers={carrier} reliable=1 late=1 proxy=relay:gate");
+    let mut subscriber = Agent::start(world, &part);
+    publisher.connected(1);
+    subscriber.connected(1);
+    let by_relay = eventually(LONG, || {
+        (subscriber.ask("status")["channels"][0]["proxied"]["place"]["relay"] == "gate").then_some(())
+    });
+    assert!(by_relay.is_some(), "{}", subscriber.ask("status"));
+    (publisher, relay, subscriber)
+}
+
+/// Each sample came once, in order, also those that were in the relay.
+fn everything_came(subscriber: &mut Agent, last: f64) {
+    let came = subscriber.ask(&format!("until last={last}"))["ok"] == true;
+    let report = subscriber.ask("report");
+    assert!(came, "{report} {}", subscriber.ask("status"));
+    let counts = ["received", "missing", "again"].map(|key| number(&report, key));
+    assert_eq!(counts, [last, 0.0, 0.0], "{report} {}", subscriber.ask("status"));
+}
+
+/// The relay has taken a hundred samples that it does not give, and the stream moves away from it.
+fn moves_away_from_a_stopped_relay(carrier: &str, publishes_meanwhile: bool, dies: bool) {
+    let world = World::new();
+    let (mut publisher, relay, mut subscriber) = by_a_relay(&world, carrier);
+    publisher.ask("publish count=50");
+    assert!(subscriber.ask("until last=50")["ok"] == true);
+    relay.stop();
+    publisher.ask("publish count=100");
+    assert!(subscriber.ask("scale to=/out,proxy=publisher")["ok"] == true);
+    publisher.connected(2);
+    let mut last = 150.0;
+    if publishes_meanwhile {
+        last = number(&publisher.ask("publish count=10"), "last");
+    }
+    if dies {
+        relay.kill();
+    }
+    everything_came(&mut subscriber, last);
+    let last = number(&publisher.ask("publish count=50 hz=200"), "last");
+    everything_came(&mut subscriber, last);
+}
+
+#[test]
+fn a_relay_that_dies_while_a_stream_moves_away_takes_nothing_along_over_tcp() {
+    moves_away_from_a_stopped_relay("tcp", false, true);
+    moves_away_from_a_stopped_relay("tcp", true, true);
+}
+#[test]
+fn a_relay_that_dies_while_a_stream_moves_away_takes_nothing_along_over_reliable_udp() {
+    moves_away_from_a_stopped_relay("udp", false, true);
+    moves_away_from_a_stopped_relay("udp", true, true);
+}
+#[test]
+fn a_relay_that_dies_while_a_stream_moves_away_takes_nothing_along_over_shm() {
+    moves_away_from_a_stopped_relay("shm", false, true);
+    moves_away_from_a_stopped_relay("shm", true, true);
+}
+/// It is never killed: what it took is not waited for longer than a moment.
+#[test]
+fn a_relay_that_stops_while_a_stream_moves_away_holds_nothing_up() {
+    moves_away_from_a_stopped_relay("tcp", true, false);
+}
+
+/// What comes by the relay is a second late: the stream stays where it is, and comes in time.
+#[test]
+fn a_stream_does_not_move_to_a_relay_that_lags() {
+    let realm = format!("lags-{}", std::process::id());
+    let settings = |name: &str| Settings { name: name.to_owned(), realm: realm.clone(), ..Settings::default() };
+    let around = Around { fault: Some("delay=1s".parse().unwrap()), record: None };
+    let gate = Settings { relay: Some(RelayLimits::default()), around, ..settings("gate") };
+    let _gate = Node::with_settings(gate).unwrap();
+    let (a, b) = (Node::with_settings(settings("a")).unwrap(), Node::with_settings(settings("b")).unwrap());
+    let mut events = b.events();
+    let (tell, told) = channel();
+    let port = b.subscriber::<Raw>("/numbers").named("/in").carriers(["tcp"]);
+    let port = port.callback(move |sample| tell.send(sample.info().seq).unwrap()).unwrap();
+    let publisher = a.publisher::<Raw>("/numbers").named("/out").queue(qos::Queue::KeepAll(4096));
+    let mut publisher = publisher.open().unwrap();
+    assert!(publisher.wait_connected(1, LONG) && port.wait_connected(1, LONG));
+    let (publisher_name, subscriber) = ("/out".to_owned(), "/in".to_owned());
+    let proxy = Proxy { place: "relay:gate".parse().unwrap(), ..Proxy::default() };
+    let request = Request::Scale { publisher: publisher_name, subscriber, changes: ProxyChanges::to(&proxy) };
+    assert_eq!(b.ask(b.id(), &request, LONG).unwrap(), Reply::Done);
+    let (until, mut seen) = (Instant::now() + LONG, Vec::new());
+    let lags = |event: thalweg::Event| event.to_string().contains("what comes by it lags");
+    while !std::iter::from_fn(|| events.wait(Duration::ZERO)).any(lags) {
+        assert!(Instant::now() < until, "it moved: {:?}", port.channels());
+        let last = publisher.publish(&[7; 100]).unwrap().seq;
+        // The next one is not published before this one is here: none waits for the relay.
+        while seen.last() != Some(&last) {
+            seen.push(told.recv_timeout(LONG).unwrap());
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert_eq!(seen, (1..=seen.len() as u64).collect::<Vec<_>>());
+    assert!(matches!(&port.channels()[..], [channel] if channel.proxied.is_none()), "{:?}", port.channels());
+}
