@@ -2,8 +2,8 @@
 //!
 //! The network is a tree in which nodes near the root have more neighbours, with some links across. Topics' subscribers are anywhere; their
 //! deadlines leave room for a proxy at some places, but not at all. Links are as fast as what they carry when every proxy is
-//! *not* at its best places, so that many of them are too slow for the best: without that a system falls apart into its
-//! topics and there is nothing to solve.
+//! *not* at its best places, so that many of them are too slow for the best, and some others have as little room for what is moved to them:
+//! without that a system falls apart into its topics and there is nothing to solve.
 
 use qos::contract::{Link, Node, Objective, Placement, Subscriber, System, Topic};
 use qos::network::Network;
@@ -34,6 +34,9 @@ impl Numbers {
     }
 }
 
+/// Percent of the links with room for what the best places put on them that are as narrow as those without.
+const NARROW: usize = 20;
+
 /// A system with links that bind; `how` says what is shared and what is saved.
 pub fn congested(size: Size, how: Placement, seed: u64) -> System {
     let mut numbers = Numbers(seed);
@@ -43,7 +46,8 @@ pub fn congested(size: Size, how: Placement, seed: u64) -> System {
     let away = elsewhere(&system, &network, &mut numbers);
     for (link, both) in system.links.iter_mut().enumerate() {
         let [best, left] = [&free, &away].map(|outcome| outcome.loads[2 * link].max(outcome.loads[2 * link + 1]));
-        both.rate = (if best > left { left * 1.05 } else { left * 1.3 + 1e5 }).ceil().max(1e4) as u64;
+        let narrow = best > left || numbers.below(100) < NARROW;
+        both.rate = (if narrow { left * 1.05 } else { left * 1.3 + 1e5 }).ceil().max(1e4) as u64;
     }
     system
 }

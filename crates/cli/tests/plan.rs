@@ -59,6 +59,13 @@ fn the_robot_fits_is_explained_written_drawn_and_compared() {
     assert_eq!(done.code(), 0, "{}", done.errors);
     let text = done.lines.join("\n");
     assert!(text.starts_with("robot fits (model bound)") && text.contains("to spare"), "{text}");
+    // What is nearest to its deadline comes first, with the step that takes most of it.
+    let mut overview =
+        done.lines.iter().skip_while(|line| !line.starts_with("deadlines, those with the least to spare")).skip(1);
+    let first = overview.next().unwrap();
+    let says =
+        ["camera-left → /operator/view ", " of 150 ms ", " 76 % ", "air to operator: blocking by what is being sent"];
+    assert!(says.iter().all(|says| first.contains(says)), "{first}");
     let drawn = std::fs::read_to_string(&figure).unwrap();
     assert_eq!(drawn, std::fs::read_to_string(example("robot.svg")).unwrap(), "examples/robot.svg: draw it anew");
     let shown = house.run(&format!("plan {robot}")).lines;
@@ -97,6 +104,19 @@ fn an_overloaded_robot_is_refused_with_offers() {
     let in_file =
         format!("\n       [[subscriber]] \"/operator/view\": scaled_size = {}", change["value"].as_str().unwrap());
     assert!(text.contains(&in_file), "{in_file} {text}");
+    for says in [
+        "needed to serve /operator/view",
+        "needs more than any time, has 150 ms",
+        "there is no bound of the delay",
+        "NO LIMIT",
+    ] {
+        assert!(text.contains(says), "{says}: {text}");
+    }
+    let explained = house.run(&format!("plan {} --explain", example("robot-overloaded.toml"))).lines.join("\n");
+    assert!(
+        explained.contains("no limit  of 150 ms") && explained.contains("air to operator is asked for"),
+        "{explained}"
+    );
 }
 
 /// The first offer of a refused plan, made in the file as it stands there, and planned again.
@@ -220,6 +240,8 @@ fn what_would_change_and_what_differs_reads_well() {
         assert_eq!(house.run(&format!("plan {contract} -o {}", plan.display())).code(), 0);
     }
     let done = house.run(&format!("plan --diff {} {}", old.display(), new.display()));
+    let objective = done.lines.iter().find(|line| line.starts_with("plan ")).unwrap();
+    assert_eq!(objective.matches("bit/s over all links, without headers").count(), 2, "old and new: {objective}");
     let load = row(&done.lines, "link air radio → operator");
     assert_eq!((done.code(), load[1].as_str()), (0, "load"), "{:?}", done.lines);
     let json = house.run(&format!("plan --diff {} {} --json", new.display(), old.display())).json();

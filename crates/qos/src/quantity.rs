@@ -57,6 +57,13 @@ pub fn show_time(us: f64) -> String {
     show(us * 1e3, &[("ns", 1.0), ("us", 1e3), ("ms", 1e6), ("s", 1e9)])
 }
 
+/// So many bytes, exactly: "36 KiB", "36865 B".
+pub(crate) fn show_bytes(bytes: u64) -> String {
+    let units = [("MiB", 1 << 20), ("KiB", 1 << 10)];
+    let whole = units.iter().find(|(_, factor)| bytes > 0 && bytes.is_multiple_of(*factor));
+    whole.map_or_else(|| format!("{bytes} B"), |(unit, factor)| format!("{} {unit}", bytes / factor))
+}
+
 /// A bit rate: "100 Mbit/s".
 pub fn show_bit_rate(bits_per_s: f64) -> String {
     show(bits_per_s, &[("bit/s", 1.0), ("kbit/s", 1e3), ("Mbit/s", 1e6), ("Gbit/s", 1e9)])
@@ -93,6 +100,11 @@ mod tests {
     fn what_is_shown_has_a_unit_that_fits_and_is_read_again() {
         assert_eq!([0.0, 0.5, 83.3, 40_000.0, 2e6].map(show_time), ["0 ns", "500 ns", "83.3 us", "40 ms", "2 s"]);
         assert_eq!([5.0, 1.5e6, 1e8].map(show_bit_rate), ["5 bit/s", "1.5 Mbit/s", "100 Mbit/s"]);
+        assert_eq!([0, 1000, 36_864, 5 << 20].map(show_bytes), ["0 B", "1000 B", "36 KiB", "5 MiB"]);
+        assert_eq!(
+            [1023, 1024, 1025, 3 << 30].map(|n| parse_bytes(&show_bytes(n))),
+            [1023, 1024, 1025, 3 << 30].map(Ok)
+        );
         assert_eq!(parse_duration(&show_time(123.456)).unwrap(), Duration::from_nanos(123_456));
     }
 

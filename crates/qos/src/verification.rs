@@ -169,7 +169,7 @@ pub struct Worst {
     /// How far that may be off, because two hosts' clocks are compared.
     pub uncertainty_us: f64,
     /// Where the time went, µs: `publish`, `queue`, `send`, `wire`, `receive`, `decode`, `callback`; over a relay `wire to relay`,
-    /// `relay` and `wire from relay` instead of `wire`.
+    /// `relay` and `wire from relay` instead of `wire`; within a process `publish`, `mailbox`, `decode` and `callback`, those there are.
     pub stages_us: BTreeMap<String, f64>,
 }
 
@@ -184,6 +184,13 @@ impl Worst {
         let of = |stages: &BTreeMap<String, f64>, name: &str| stages.get(name).copied().unwrap_or(0.0);
         let ends = RECEIVED.map(|name| (name, of(received, name))).into_iter();
         Self::made_of(us, uncertainty_us, ends.chain(SENT.map(|name| (name, of(sent, name)))), "wire")
+    }
+
+    /// The same of one within a process: what it did not wait, nor spent at the subscriber, `publish` took, which hands it over.
+    pub fn within_process(us: f64, stages: &BTreeMap<String, f64>) -> Self {
+        let took = ["mailbox", "decode", "callback"].map(|name| (name, stages.get(name)));
+        let took = took.into_iter().filter_map(|(name, us)| Some((name, *us?)));
+        Self::made_of(us, 0.0, took, "publish")
     }
 
     /// The same of one that came over a relay: `fed` is the latest sample that the relay got, which then waited there for so long.

@@ -4,8 +4,8 @@
 use std::time::{Duration, Instant};
 use thalweg::admin::{Reply, Request};
 use thalweg::codec::Raw;
-use thalweg::stages::{Figures, StagesReport};
-use thalweg::{Node, Publisher, Settings, Subscriber};
+use thalweg::stages::{Asked, Figures, LateAfter, StagesReport};
+use thalweg::{Node, Publisher, Sample, Settings, Subscriber};
 
 const LONG: Duration = Duration::from_secs(20);
 /// So long each sample waits at least.
@@ -73,6 +73,65 @@ fn a_sample_that_waits_to_be_taken_shows_it() {
         assert_eq!(figures(&reports, "publish").unwrap().n, COUNT, "{carrier}");
         measure(&both);
         assert_eq!(figures(&measured(&both), "mailbox"), None, "{carrier}: it begins from nothing");
+    }
+}
+
+/// How late samples within a process were, as `verify` asks: told once, at the subscriber's end, with all stages.
+#[test]
+fn samples_within_a_process_have_their_lateness() {
+    for how in ["taken", "callback", "publisher"] {
+        let (there, here) = nodes(how);
+        let (tell, told) = std::sync::mpsc::channel();
+        let builder = here.subscriber::<Raw>("/a").named("/here").carriers(["local"]);
+        let call = move |_: Sample<'_, Raw>| {
+            std::thread::sleep(WAITS);
+            tell.send(()).unwrap();
+        };
+        let (mut taker, _caller) = match how {
+            "taken" => (Some(builder.open().unwrap()), None),
+            "callback" => (None, Some(builder.callback(call).unwrap())),
+            _ => (None, Some(builder.on_publisher_thread().callback(call).unwrap())),
+        };
+        let mut publisher = there.publisher::<Raw>("/a").named("/there").open().unwrap();
+        assert!(publisher.wait_connected(1, LONG));
+        let asked = |look| {
+            let (topic, publisher, subscriber) = ("/a".into(), "/there".into(), "/here".into());
+            let channels = vec![LateAfter { topic, publisher, subscriber, after_ns: WAITS.as_nanos() as i64 }];
+            let request = Request::Lateness { channels, asked: Asked { asker: 1, look, received: look - 1 } };
+            let reports = [&there, &here].map(|node| match node.ask(node.id(), &request, LONG) {
+                Ok(Reply::Lateness(reports)) => reports,
+                other => panic!("{other:?}"),
+            });
+            reports.concat()
+        };
+        asked(1);
+        for _ in 0..COUNT {
+            publisher.publish(b"sample").unwrap();
+            match &mut taker {
+                Some(taker) => drop(taker.wait(LONG).unwrap()),
+                None => told.recv_timeout(LONG).unwrap(),
+            }
+        }
+        // The callback of the last one may not have returned yet.
+        let (until, mut seen, mut look) = (Instant::now() + LONG, 0, 1);
+        while seen < COUNT {
+            assert!(Instant::now() < until, "{how}: {seen}");
+            look += 1;
+            let reports = asked(look);
+            assert!(reports.iter().all(|one| one.end == "subscriber"), "{how}: {reports:?}");
+            for report in reports.iter().filter(|one| one.samples > 0) {
+                let latest = report.latest.as_ref().unwrap();
+                let took = latest.done_ns - latest.published_ns;
+                let callback = latest.stages_ns.get("callback").copied().unwrap_or(0);
+                assert!(report.disordered == 0 && callback <= took, "{how}: {report:?}");
+                // What is taken has arrived when it can be.
+                let late = if how == "taken" { 0 } else { report.samples };
+                assert!(how == "taken" || u128::from(callback) >= WAITS.as_nanos(), "{how}: {report:?}");
+                assert!(report.late >= late && report.longest_ns.contains_key("publish"), "{how}: {report:?}");
+                seen += report.samples;
+            }
+        }
+        assert_eq!(seen, COUNT, "{how}");
     }
 }
 

@@ -47,6 +47,7 @@ pub fn text(plan: &Plan) -> String {
     if !plan.refusals.is_empty() {
         parts.push(show::refusals(plan));
     }
+    parts.extend(overview(plan));
     parts.extend(legend(plan));
     parts.extend(plan.channels.iter().map(channel));
     parts.join("\n\n")
@@ -63,6 +64,35 @@ fn how_to_read(plan: &Plan) -> &'static str {
          where (a node, or a link and the node that it leads to), and what. The last line of each channel is their sum. The longest\n\
          steps are where there is something to gain."
     }
+}
+
+/// A line for each channel with a deadline, those with the least to spare first: what there is to look at.
+fn overview(plan: &Plan) -> Option<String> {
+    let delay = |channel: &Channel| channel.mean_us.or(channel.bound_us);
+    let used = |channel: &Channel| {
+        let deadline = channel.deadline_us?;
+        Some(delay(channel).map_or(f64::INFINITY, |us| us / deadline))
+    };
+    let mut listed: Vec<(&Channel, f64)> = plan.channels.iter().filter_map(|one| Some((one, used(one)?))).collect();
+    listed.sort_by(|a, b| b.1.total_cmp(&a.1));
+    let row = |(channel, used): &(&Channel, f64)| {
+        let longest = channel.derivation.iter().max_by(|a, b| a.us.total_cmp(&b.us)).filter(|_| used.is_finite());
+        let longest =
+            longest.map(|term| format!("most of it {}: {}", show_time(term.us), term.name)).unwrap_or_default();
+        let reason = channel.also.first().filter(|_| used.is_infinite()).map(|term| term.because.clone());
+        let deadline = channel.deadline_us.map(show_time).unwrap_or_default();
+        vec![
+            String::new(),
+            format!("{} → {}", channel.topic, channel.subscriber),
+            delay(channel).map_or("no limit".to_owned(), show_time),
+            format!("of {deadline}"),
+            if used.is_finite() { format!("{:.0} %", used * 100.0) } else { String::new() },
+            reason.unwrap_or(longest),
+        ]
+    };
+    let sides = [("", '<'), ("", '<'), ("", '>'), ("", '<'), ("", '>'), ("", '<')];
+    let rows: Vec<Vec<String>> = listed.iter().map(row).collect();
+    (rows.len() > 1).then(|| format!("deadlines, those with the least to spare first\n{}", body(&sides, &rows)))
 }
 
 /// The steps that occur in this plan.

@@ -27,9 +27,12 @@ impl Reports {
     }
 
     /// What was seen of a route, by the clocks of its ends, and of its part as far as a relay.
-    pub fn window(&self, live: &Live, whole: Option<&Pair>, to_relay: Option<&Pair>) -> Window {
+    pub fn window(&self, live: &Live, carrier: &str, whole: Option<&Pair>, to_relay: Option<&Pair>) -> Window {
         let Live { publisher, subscriber, over, .. } = live;
         let Some(arrived) = self.end(publisher, subscriber, "subscriber") else { return Window::default() };
+        if carrier == "local" {
+            return within_process(arrived);
+        }
         let first = over.as_ref().map_or(subscriber, |over| &over.port);
         let sent = self.end(publisher, first, "publisher").map(longest).unwrap_or_default();
         let fed = over.as_ref().and_then(|over| self.end(publisher, &over.port, "subscriber"));
@@ -57,6 +60,24 @@ impl Reports {
             },
             ..Window::default()
         }
+    }
+}
+
+/// What was seen of a channel of carrier `local`: one end, one clock, all stages.
+fn within_process(seen: &LatenessReport) -> Window {
+    let longest = longest(seen);
+    let worst = latest(seen, Some(&Pair::Same)).map(|(us, _, stages)| Worst::within_process(us, &stages));
+    Window {
+        measured: seen.samples,
+        late: seen.late,
+        disordered: seen.disordered,
+        worst,
+        cost: Cost {
+            send_us: time(&longest, &["publish"]),
+            receive_us: time(&longest, &["decode", "callback"]),
+            bytes: seen.largest_bytes,
+        },
+        ..Window::default()
     }
 }
 
@@ -110,7 +131,7 @@ mod tests {
         reports.add(vec![report(["/out", "/in", "subscriber"], 5_400, 3, &[("decode", 10), ("callback", 40)])]);
         let over = Some(Over { port: "/gate/proxy1".into(), names: vec!["gate".into()] });
         let live = Live { publisher: "/out".into(), subscriber: "/in".into(), over, ..Live::default() };
-        let window = reports.window(&live, Some(&Pair::Same), Some(&Pair::Same));
+        let window = reports.window(&live, "tcp", Some(&Pair::Same), Some(&Pair::Same));
         let worst = window.worst.unwrap();
         assert_eq!(
             (worst.us, worst.stage(), window.late, window.late_at_relay),
@@ -120,7 +141,21 @@ mod tests {
         assert_eq!((of("wire to relay"), of("relay"), of("wire from relay")), (5_040.0, 41.0, 243.0));
         assert_eq!((window.cost.send_us, window.cost.receive_us), (25.0, 50.0));
         // What a relay without an answer leaves open is on the way.
-        let alone = reports.window(&live, Some(&Pair::Same), None).worst.unwrap();
+        let alone = reports.window(&live, "tcp", Some(&Pair::Same), None).worst.unwrap();
         assert_eq!((alone.stage(), alone.stages_us["wire"]), (Some("wire"), 5_324.0));
+    }
+
+    /// Both ends are one, which reports all stages.
+    #[test]
+    fn within_a_process_the_stages_are_those_of_one_end() {
+        let mut reports = Reports::default();
+        let stages = [("publish", 5), ("mailbox", 900), ("decode", 10), ("callback", 40), ("total", 1_000)];
+        reports.add(vec![report(["/out", "/in", "subscriber"], 1_000, 3, &stages)]);
+        let live = Live { publisher: "/out".into(), subscriber: "/in".into(), ..Live::default() };
+        let window = reports.window(&live, "local", None, None);
+        let worst = window.worst.unwrap();
+        assert_eq!((worst.us, worst.stage(), worst.uncertainty_us), (1_000.0, Some("mailbox"), 0.0));
+        assert_eq!((worst.stages_us["publish"], window.cost.send_us, window.cost.receive_us), (50.0, 5.0, 50.0));
+        assert_eq!((window.measured, window.late), (9, 3));
     }
 }

@@ -119,9 +119,9 @@ impl<'a> Gatherer<'a> {
         let mut changes = Vec::new();
         for (index, route) in found.planned.iter().enumerate() {
             let window = match (route, &self.running[index]) {
-                (Some(route), Some(Running { live, strays, .. })) => {
+                (Some(route), Some(Running { live, carrier, strays })) => {
                     let Pairs { whole, to_relay } = &pairs[index];
-                    let delays = reports.window(live, whole.as_ref(), to_relay.as_ref());
+                    let delays = reports.window(live, carrier, whole.as_ref(), to_relay.as_ref());
                     let window = Window { off, strays: strays.clone(), ..delays };
                     self.count(index, route, &channels, window)
                 }

@@ -275,9 +275,6 @@ fn because_of(running: Option<&Running>, began: bool, because: String) -> String
             .filter(|s| !s.is_empty())
             .collect::<Vec<_>>()
             .join("; "),
-        Some(running) if running.carrier == "local" => {
-            "carrier local is within one process, and is not measured".to_owned()
-        }
         Some(_) => because,
     }
 }

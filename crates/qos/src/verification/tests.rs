@@ -257,6 +257,11 @@ fn the_worst_sample_says_where_its_time_went() {
     assert_eq!((late.stage(), late.stages_us["wire"]), (Some("wire"), 5000.0));
     let stuck = Worst::new(5100.0, 0.0, &times(&[("publish", 15.0), ("queue", 4900.0), ("send", 50.0)]), &received);
     assert_eq!(stuck.stage(), Some("queue"));
+    // Within a process there is no wire: what is left was spent in `publish`.
+    let here = Worst::within_process(5100.0, &times(&[("publish", 15.0), ("mailbox", 4900.0), ("callback", 50.0)]));
+    assert_eq!((here.stage(), here.stages_us["publish"], here.stages_us.len()), (Some("mailbox"), 150.0, 3));
+    let taken = Worst::within_process(40.0, &times(&[("publish", 15.0)]));
+    assert_eq!((taken.stage(), taken.stages_us["publish"]), (Some("publish"), 40.0));
     // Another sample's stages may be longer than all of this one.
     let short = Worst::new(40.0, 0.0, &times(&[("queue", 4900.0)]), &received);
     assert_eq!((short.stages_us["wire"], short.stages_us["queue"]), (0.0, 5.0));

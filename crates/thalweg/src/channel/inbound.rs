@@ -324,7 +324,7 @@ fn deliver_from(
 fn hand_over(channel: &Channel, inlet: &dyn AnyInlet, delivery: Delivery<'_>, measured: bool) {
     match measured {
         false => channel.gate.deliver(inlet, delivery),
-        true => stages::delivering(&channel.stages, || channel.gate.deliver(inlet, delivery)),
+        true => drop(stages::delivering(&channel.stages, || channel.gate.deliver(inlet, delivery))),
     }
 }
 

@@ -114,7 +114,9 @@ impl Control {
         for LateAfter { topic, publisher, subscriber, after_ns } in wanted {
             let ends = self.ends(&topic, self.outlets()).into_iter();
             let same = |channel: &Channel| channel.publisher_name == publisher && channel.subscriber_name == subscriber;
-            let meant = ends.filter(|(_, channel)| same(channel));
+            // Within a process both ends are one: what was seen is told at the subscriber's.
+            let once = |(end, channel): &(&str, Arc<Channel>)| *end == "subscriber" || channel.carrier != "local";
+            let meant = ends.filter(|(_, channel)| same(channel)).filter(once);
             reports.extend(meant.map(|(end, channel)| channel.lateness_report(end, after_ns, asked)));
         }
         admin::Reply::Lateness(reports)

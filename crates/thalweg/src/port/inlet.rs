@@ -216,7 +216,7 @@ impl<M: Message> Inlet<M> {
             match self.pop_measured() {
                 Some((info, storage, waited)) => {
                     self.call(info, storage.bytes());
-                    waited.into_iter().for_each(|waited| waited.called(info.source_ns));
+                    waited.into_iter().for_each(|waited| waited.called(&info, storage.bytes().len()));
                 }
                 None => self.wait_for_news(crate::carrier::TICK),
             }
@@ -231,8 +231,11 @@ impl<M: Message> LocalChannel<M> for Inlet<M> {
     fn expect_history(&self, samples: usize) {
         Inlet::expect_history(self, samples);
     }
+    fn calls_back(&self) -> bool {
+        matches!(self.sink, Sink::Callback(_))
+    }
     fn wants_value(&self) -> bool {
-        self.on_publisher && matches!(self.sink, Sink::Callback(_))
+        self.on_publisher && self.calls_back()
     }
     fn value(&self, info: SampleInfo, value: &M::Value) {
         self.hand_over(info, value);

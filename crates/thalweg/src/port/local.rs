@@ -15,6 +15,8 @@ pub(crate) trait LocalChannel<M: Message>: Send + Sync {
     fn late(&self) -> u32;
     /// So many of them come now.
     fn expect_history(&self, samples: usize);
+    /// Samples go to a callback, on the publisher's thread or the port's own; else they wait to be taken.
+    fn calls_back(&self) -> bool;
     /// The value is taken as it is, on the publisher's thread.
     fn wants_value(&self) -> bool;
     /// Takes the value.

@@ -1,14 +1,16 @@
 //! One sample on its way to all channels of a port: the loop of `publish`.
 
+use super::local::LocalChannel;
 use super::outlet::{Attached, Outlet, TypedWay};
 use super::sample::SampleInfo;
 use super::{Change, Channel, Outcome, Published};
+use crate::channel::buffer::Buffer;
 use crate::channel::flow::Flow;
 use crate::channel::outgoing::Outgoing;
 use crate::channel::queue::Label;
 use crate::codec::Message;
 use crate::error::{Error, Result};
-use crate::stages::{self, Stage};
+use crate::stages::{self, Arrived, Stage};
 use crate::trace::{self, Step};
 use linux::memory::{Arena, Meta, Policy, Pushed, RingWriter, Sealed};
 use std::sync::Arc;
@@ -63,10 +65,11 @@ impl<M: Message> Round<'_, M> {
                 && subscriber.wants_value()
             {
                 let now = linux::clock::monotonic_ns();
-                subscriber.value(self.info(&entry.channel, now), value);
+                let info = self.info(&entry.channel, now);
+                subscriber.value(info, value);
                 if entry.channel.stages.measures(seq) {
                     let publish = (Stage::Publish, now.saturating_sub(self.now));
-                    stages::note_called(&entry.channel.stages, now, self.now, &[publish]);
+                    stages::note_called(&entry.channel.stages, now, &info, 0, publish); // a value has no bytes
                 }
                 self.count(&entry.channel, Outcome::Sent, 0);
             }
@@ -171,7 +174,7 @@ impl<M: Message> Round<'_, M> {
                     let (info, buffer) = (self.info(&entry.channel, self.now), message.keep().buffer);
                     match entry.channel.stages.measures(seq) {
                         false => subscriber.buffer(info, &buffer),
-                        true => self.measure_local(&entry.channel, || subscriber.buffer(info, &buffer)),
+                        true => self.measure_local(&entry.channel, &**subscriber, info, &buffer),
                     }
                     Outcome::Sent
                 }
@@ -186,12 +189,24 @@ impl<M: Message> Round<'_, M> {
         }
     }
 
-    /// Notes how long it took to hand the message over within the process.
+    /// Hands the message over within the process, and notes how long that took. One that waits to be taken has arrived then.
     #[cold]
-    fn measure_local(&self, channel: &Channel, hand_over: impl FnOnce()) {
+    fn measure_local(
+        &self,
+        channel: &Channel,
+        subscriber: &dyn LocalChannel<M>,
+        info: SampleInfo,
+        buffer: &Arc<Buffer>,
+    ) {
         let offered = linux::clock::monotonic_ns();
-        stages::delivering(&channel.stages, hand_over);
-        channel.stages.note(offered, &[(Stage::Publish, offered.saturating_sub(self.now))]);
+        let publish = [(Stage::Publish, offered.saturating_sub(self.now))];
+        let waits = stages::delivering(&channel.stages, || subscriber.buffer(info, buffer));
+        if waits && !subscriber.calls_back() {
+            let (seq, size, done_ns) = (info.seq, buffer.payload().len(), linux::clock::monotonic_ns());
+            let arrived = Arrived { seq, size, published_ns: self.now, done_ns };
+            return channel.stages.note_arrived(&publish, &arrived);
+        }
+        channel.stages.note(offered, &publish);
     }
 
     /// Offers the message to a flow, and notes what that took where it is measured.

@@ -37,7 +37,7 @@ pub struct LatenessReport {
     pub publisher: String,
     /// Subscriber's port name.
     pub subscriber: String,
-    /// Which end reports: `publisher` or `subscriber`.
+    /// Which end reports: `publisher` or `subscriber`; of carrier `local`, where they are one, `subscriber` with all stages.
     pub end: String,
     /// Samples that were delivered and measured (subscriber).
     pub samples: u64,

@@ -1,7 +1,8 @@
 //! Samples that wait in a port's mailbox while they are measured: to be taken, or for the thread that runs the callbacks of
 //! carrier `local`.
 
-use super::{Stage, Stages, callback_begun};
+use super::{Arrived, Stage, Stages, callback_begun};
+use crate::port::SampleInfo;
 use crate::trace;
 use linux::clock::monotonic_ns;
 use std::cell::RefCell;
@@ -12,13 +13,12 @@ thread_local! {
     static DELIVERED: RefCell<Option<Arc<Stages>>> = const { RefCell::new(None) };
 }
 
-/// Calls what delivers a sample that is measured.
+/// Calls what delivers a sample that is measured. Says whether it waits in a mailbox now.
 #[cold]
-pub(crate) fn delivering<T>(stages: &Arc<Stages>, deliver: impl FnOnce() -> T) -> T {
+pub(crate) fn delivering(stages: &Arc<Stages>, deliver: impl FnOnce()) -> bool {
     DELIVERED.set(Some(stages.clone()));
-    let done = deliver();
-    DELIVERED.take(); // it may have waited nowhere
-    done
+    deliver();
+    DELIVERED.take().is_none()
 }
 
 /// A measured sample's stay in a mailbox.
@@ -26,6 +26,8 @@ pub(crate) struct Stay {
     stages: Arc<Stages>,
     /// Since when: in the mailbox, then out of it.
     since: u64,
+    /// How long it was in there.
+    waited: u64,
 }
 
 impl Stay {
@@ -38,33 +40,38 @@ impl Stay {
     #[cold]
     fn of_delivered() -> Option<Self> {
         let stages = DELIVERED.take()?;
-        Some(Self { stages, since: monotonic_ns() })
+        Some(Self { stages, since: monotonic_ns(), waited: 0 })
     }
 
-    /// It is taken.
+    /// It comes out of the mailbox.
     pub fn end(self) -> Self {
         let now = monotonic_ns();
-        self.stages.note(now, &[(Stage::Mailbox, now.saturating_sub(self.since))]);
-        Self { since: now, ..self }
+        Self { since: now, waited: now.saturating_sub(self.since), ..self }
     }
 
-    /// It was published at `source` within this process, and its callback has returned.
-    pub fn called(self, source: u64) {
-        note_called(&self.stages, self.since, source, &[]);
+    /// It was taken.
+    pub fn taken(self) {
+        self.stages.note(self.since, &[(Stage::Mailbox, self.waited)]);
+    }
+
+    /// It was published within this process, and its callback has returned.
+    pub fn called(self, info: &SampleInfo, size: usize) {
+        note_called(&self.stages, self.since, info, size, (Stage::Mailbox, self.waited));
     }
 }
 
 /// Notes the stages of a callback within the publisher's process that was to be called at `since` and has returned, and
-/// those before it.
+/// the one before it.
 #[cold]
-pub(crate) fn note_called(stages: &Stages, since: u64, source: u64, before: &[(Stage, u64)]) {
+pub(crate) fn note_called(stages: &Stages, since: u64, info: &SampleInfo, size: usize, before: (Stage, u64)) {
     let end = monotonic_ns();
     let begun = callback_begun(since).unwrap_or(end);
     let took = [
+        before,
         (Stage::Decode, begun.saturating_sub(since)),
         (Stage::Callback, end.saturating_sub(begun)),
-        (Stage::Total, end.saturating_sub(source)),
+        (Stage::Total, end.saturating_sub(info.source_ns)),
     ];
-    stages.note(end, before);
-    stages.note(end, &took);
+    let arrived = Arrived { seq: info.seq, size, published_ns: info.source_ns, done_ns: end };
+    stages.note_arrived(&took, &arrived);
 }

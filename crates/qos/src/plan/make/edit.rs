@@ -3,7 +3,7 @@
 use crate::Class;
 use crate::contract::{Proxies, System, Transport};
 use crate::plan::FileChange;
-use crate::quantity::show_time;
+use crate::quantity::{show_bytes, show_time};
 
 /// A change of a contract; parts by their index.
 #[derive(Clone, Debug, PartialEq)]
@@ -62,7 +62,9 @@ impl Edit {
         let subscriber = |index: &usize| system.subscribers[*index].name.as_str();
         match self {
             Edit::Scale(index, scale) => of("subscriber", subscriber(index), "scale", scale.to_string()),
-            Edit::Size(index, size) => of("subscriber", subscriber(index), "scaled_size", format!("\"{size} B\"")),
+            Edit::Size(index, size) => {
+                of("subscriber", subscriber(index), "scaled_size", format!("{:?}", show_bytes(*size)))
+            }
             Edit::Deadline(index, ns) => of("subscriber", subscriber(index), "deadline", quoted_time(*ns)),
             Edit::Without(index) => of("subscriber", subscriber(index), "", String::new()),
             Edit::Class(topic, class) => of("topic", &system.topics[*topic].name, "class", format!("\"{class}\"")),

@@ -8,6 +8,7 @@ use crate::contract::{PlacementDelay, Proxies, System, Transport};
 use crate::network::Network;
 use crate::placement::{self, Candidate, Effort, Watch};
 use crate::plan::{Channel, Model, Offer, Plan};
+use crate::quantity::show_bytes;
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
@@ -224,7 +225,7 @@ impl Search<'_> {
             let middle = fits + (large - fits) / 2;
             if self.fits(&[Edit::Size(index, middle)]) { fits = middle } else { large = middle }
         }
-        let what = format!("samples of {fits} B instead of {now} B for {name}");
+        let what = format!("samples of {} instead of {} for {name}", show_bytes(fits), show_bytes(now));
         let cost = self.cost(index, 1.0 - fits as f64 / now as f64);
         self.offer(cost, what, &[Edit::Size(index, fits)]);
     }

@@ -76,7 +76,9 @@ impl<M: Message> Inlet<M> {
     }
 
     pub fn pop(&self) -> Option<(SampleInfo, Storage)> {
-        self.pop_measured().map(|(info, storage, _)| (info, storage))
+        let (info, storage, waited) = self.pop_measured()?;
+        waited.into_iter().for_each(Stay::taken);
+        Some((info, storage))
     }
 
     /// With how it waited, if that is measured.
