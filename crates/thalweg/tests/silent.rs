@@ -60,7 +60,7 @@ fn is_done_without(
 fn a_stopped_relay(carrier: &str) {
     let _alone = world::alone();
     let world = World::new();
-    let mut publisher = Agent::start(&world, "publisher topic=/a late=1");
+    let mut publisher = Agent::start(&world, "publisher topic=/a late=1 queue=4096");
     let relay = Agent::start(&world, "relay node=gate relay=1");
     let part = format!("subscriber topic=/a name=/in carriers={carrier} reliable=1 late=1 proxy=relay:gate");
     let mut subscriber = Agent::start(&world, &part);
@@ -104,7 +104,7 @@ fn a_relay_behind_a_cut_link_is_done_without() {
         let file = file.display();
         let part = format!("relay node=gate relay=1 file={file} listen={}", at[0]);
         let _relay = Agent::start_by(&world, &part, &hosts.in_a());
-        let part = format!("publisher topic=/a late=1 file={file} listen={}", at[1]);
+        let part = format!("publisher topic=/a late=1 queue=4096 file={file} listen={}", at[1]);
         let mut publisher = Agent::start_by(&world, &part, &hosts.in_b());
         let part = format!("subscriber topic=/a name=/in carriers={carrier} reliable=1 late=1 proxy=relay:gate");
         let part = format!("{part} file={file} listen={}", at[2]);

@@ -120,7 +120,7 @@ impl Passage {
         let keep = || (delivery.info, delivery.payload.bytes().to_vec());
         let delivers = match role {
             Role::Old => handover.old(seq, source_ns),
-            Role::New => handover.new_one(seq, source_ns, received_ns, keep),
+            Role::New => handover.new_one((seq, source_ns), received_ns, delivery.payload.bytes().len(), keep),
         };
         self.tell(&handover);
         if delivers {

@@ -12,6 +12,8 @@ use std::collections::VecDeque;
 /// How long the old flow may take to bring what is missing, besides two periods of the stream: a round trip, and a pause of
 /// a thread that has a sample in its hands. Later it counts as lost. A flow that lags more is not abreast.
 pub const PATIENCE_NS: u64 = 200_000_000;
+/// Bytes of samples that one move may hold: 64 MiB.
+pub const MOST_HELD: usize = 64 << 20;
 
 /// The state of one move. `T` is what is held of a sample.
 #[derive(Debug)]
@@ -22,6 +24,8 @@ pub struct Handover<T> {
     after: u64,
     last: u64,
     held: VecDeque<Held<T>>,
+    /// Bytes of these.
+    bytes: usize,
     depth: usize,
     /// Number and stamp of the last sample of the old flow that passed since the move began …
     passed: Option<(u64, u64)>,
@@ -45,15 +49,16 @@ struct Held<T> {
     seq: u64,
     stamp_ns: u64,
     received_ns: u64,
+    size: usize,
     sample: T,
 }
 
 impl<T> Handover<T> {
     /// A move away from a flow with the selection `old` that has delivered up to `last`, or just now one more; at most
-    /// `depth` samples are held.
+    /// `depth` samples are held, and [`MOST_HELD`] bytes.
     pub fn new(old: Selection, last: u64, depth: usize) -> Self {
-        let (held, depth) = (VecDeque::new(), depth.max(1));
-        Self { old, new: old, after: 0, last, held, depth, passed: None, brought: None, stage: Stage::Both }
+        let (held, bytes, depth) = (VecDeque::new(), 0, depth.max(1));
+        Self { old, new: old, after: 0, last, held, bytes, depth, passed: None, brought: None, stage: Stage::Both }
     }
 
     /// The same, to a flow that brings what `selection` takes after sample `after`.
@@ -81,18 +86,19 @@ impl<T> Handover<T> {
         true
     }
 
-    /// A sample of the new flow came: whether it is delivered. `keep` makes what is held of it.
-    pub fn new_one(&mut self, seq: u64, stamp_ns: u64, now_ns: u64, keep: impl FnOnce() -> T) -> bool {
+    /// A sample of the new flow came, of so many bytes: whether it is delivered. `keep` makes what is held of it.
+    pub fn new_one(&mut self, (seq, stamp_ns): (u64, u64), now_ns: u64, size: usize, keep: impl FnOnce() -> T) -> bool {
         self.brought = Some((seq, stamp_ns));
         if self.is_taken_over() && self.held.is_empty() && seq > self.last {
             self.last = seq;
             return true;
         }
         if seq > self.last && self.held.back().is_none_or(|newest| seq > newest.seq) && self.stage != Stage::Old {
-            self.held.push_back(Held { seq, stamp_ns, received_ns: now_ns, sample: keep() });
+            self.bytes += size;
+            self.held.push_back(Held { seq, stamp_ns, received_ns: now_ns, size, sample: keep() });
         }
         self.take_over_if_complete();
-        if self.held.len() >= self.depth || self.is_late(now_ns) {
+        if self.held.len() >= self.depth || self.bytes >= MOST_HELD || self.is_late(now_ns) {
             self.take_over(true);
         }
         false
@@ -145,15 +151,22 @@ impl<T> Handover<T> {
     /// What the old flow delivered is not held any more.
     fn let_go(&mut self, delivered: u64) {
         while self.held.front().is_some_and(|first| first.seq <= delivered) {
-            self.held.pop_front();
+            self.oldest();
         }
+    }
+
+    /// Takes the oldest of what is held.
+    fn oldest(&mut self) -> Option<Held<T>> {
+        let held = self.held.pop_front()?;
+        self.bytes -= held.size;
+        Some(held)
     }
 
     /// The new flow is given up. `false`: it has taken over already.
     pub fn keep_old(&mut self) -> bool {
         if self.stage == Stage::Both {
             self.stage = Stage::Old;
-            self.held.clear();
+            (self.held, self.bytes) = (VecDeque::new(), 0);
         }
         self.stage == Stage::Old
     }
@@ -178,7 +191,8 @@ impl<T> Handover<T> {
         if !self.is_taken_over() {
             return None;
         }
-        let held = std::iter::from_fn(|| self.held.pop_front()).find(|held| held.seq > self.last)?;
+        let last = self.last;
+        let held = std::iter::from_fn(|| self.oldest()).find(|held| held.seq > last)?;
         self.last = held.seq;
         Some(held.sample)
     }

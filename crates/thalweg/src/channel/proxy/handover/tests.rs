@@ -17,7 +17,7 @@ impl Subscriber {
         self.release(handover);
     }
     fn new_one(&mut self, handover: &mut Handover<u64>, seq: u64, now: u64) {
-        self.delivered.extend(handover.new_one(seq, seq * PERIOD, now, || seq).then_some(seq));
+        self.delivered.extend(handover.new_one((seq, seq * PERIOD), now, 8, || seq).then_some(seq));
         self.release(handover);
     }
 }
@@ -202,4 +202,17 @@ fn a_move_ends_while_nothing_comes_unless_something_would_be_left_out() {
     assert!(complete.is_taken_over());
     subscriber.new_one(&mut complete, 12, 0);
     assert_eq!(subscriber.delivered, [3, 6, 9, 12]);
+}
+
+#[test]
+fn large_samples_are_held_within_bounds() {
+    let mut handover = Handover::new(Selection::ALL, 10, 1024);
+    for seq in 13..16 {
+        handover.new_one((seq, seq * PERIOD), 0, MOST_HELD / 3, || seq);
+    }
+    assert!(!handover.is_taken_over());
+    handover.new_one((16, 16 * PERIOD), 0, MOST_HELD / 3, || 16);
+    assert!(handover.has_gap());
+    assert_eq!(std::iter::from_fn(|| handover.released()).collect::<Vec<_>>(), [13, 14, 15, 16]);
+    assert_eq!(handover.bytes, 0);
 }
