@@ -284,8 +284,11 @@ fn a_reliable_datagram_costs_one_system_call_and_few_acknowledgements() {
                 "reliable {carrier}, {SAMPLES} samples: {acknowledged} acknowledgements; sender {sent:?}; receiving thread {received:?}"
             ),
         );
-        let sends = sum(&sent, &["sendto", "sendmsg", "write", "futex"]).0;
+        let sends = sum(&sent, &["sendto", "sendmsg", "write"]).0;
         assert!(sends <= SAMPLES + SAMPLES / 50 + 5, "{carrier}: {sends} calls to send: {sent:?}");
+        // Traced, a call to send takes so long that its own acknowledgement may come in, and wait for the lock, before it is over.
+        let waited_for = sum(&sent, &["futex"]).0;
+        assert!(waited_for as f64 <= acknowledged + 5.0, "{carrier}: {waited_for} locks handed over: {sent:?}");
         assert!(
             acknowledged <= SAMPLES as f64 / 4.0,
             "{carrier}: {acknowledged} acknowledgements for {SAMPLES} samples"
