@@ -5,6 +5,8 @@
 use qos::{Filter, Liveliness, LivelinessKind, Queue, Reliability, ResourceLimit, ResourceLimits};
 use serde::{Deserialize, Serialize};
 use std::time::{Duration, Instant};
+use thalweg::admin::{Reply, Request};
+use thalweg::channel::proxy::{Proxy, ProxyChanges, Selection};
 use thalweg::port::{Change, InstanceState, PublisherBuilder, SubscriberBuilder};
 use thalweg::{Around, Event, EventReader, Node, Settings, Subscriber};
 
@@ -212,6 +214,39 @@ fn instances_are_disposed_of_unregistered_and_left() {
         let event = told(&mut into.events(), gone);
         assert_eq!(event.to_string(), "/in: instance name = low has no publishers any more");
     }
+}
+
+/// The proxy of a channel moves, from one channel to the next: the publisher was there all the time.
+#[test]
+fn instances_and_their_publisher_outlive_a_move() {
+    let (out, into) = (node("out", "moved"), node("in", "moved"));
+    let (publisher, subscriber) = ends("tcp", &out, &into);
+    let mut publisher = publisher.named("/out").key(["name"]).open().unwrap();
+    let subscriber = subscriber.named("/in").key(["name"]).every(2).open().unwrap();
+    let mut events = into.events();
+    assert!(publisher.wait_connected(1, LONG));
+    let moved = || {
+        let channels = subscriber.channels();
+        channels.iter().any(|channel| channel.proxied.as_ref().is_some_and(|p| p.place == qos::Place::Subscriber))
+    };
+    publisher.publish(&arm("left", 1.0)).unwrap();
+    publisher.publish(&arm("left", 2.0)).unwrap();
+    assert!(into.wait_until(LONG, || subscriber.instances().len() == 1));
+    let proxy = Proxy { selection: Selection::every(2).unwrap(), picture: None, place: qos::Place::Subscriber };
+    let changes = ProxyChanges::to(&proxy);
+    let request = Request::Scale { publisher: "/out".into(), subscriber: "/in".into(), changes };
+    assert_eq!(into.ask(into.id(), &request, LONG).unwrap(), Reply::Done);
+    let until = Instant::now() + LONG;
+    while !moved() {
+        assert!(Instant::now() < until, "{:?}", subscriber.channels());
+        publisher.publish(&arm("left", 3.0)).unwrap();
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    for _ in 0..2 {
+        publisher.dispose(&arm("left", 0.0)).unwrap(); // every second sample arrives
+    }
+    let first = told(&mut events, |e| matches!(e, Event::InstanceChanged { .. } | Event::LivelinessChanged { .. }));
+    assert!(matches!(first, Event::InstanceChanged { state: InstanceState::Disposed, .. }), "{first}");
 }
 
 #[test]

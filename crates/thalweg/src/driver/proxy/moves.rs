@@ -166,16 +166,16 @@ impl Control {
             return;
         };
         let Some(wanted) = self.wanted.get(&pair) else { return };
-        if let Progress::Open(old) = &wanted.progress {
-            let old = old.clone();
-            self.drop_channel(&old);
-            old.cut();
-        }
+        let old = if let Progress::Open(old) = &wanted.progress { Some(old.clone()) } else { None };
         if let Some(late) = passage.late() {
             new.gate.wait_for_history(late.clone());
             self.fetch_history(pair, &new, inlet, late.clone());
         }
         self.opened(pair, new.clone());
+        if let Some(old) = old {
+            self.drop_channel(&old); // after the new one is there: its publisher has not left
+            old.cut();
+        }
         self.prioritise_opened(Side::Subscriber, &new);
         let wanted = self.wanted.get(&pair).map(|wanted| wanted.proxy.clone()).unwrap_or_default();
         self.settle(pair, &wanted);
