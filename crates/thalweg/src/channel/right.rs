@@ -35,6 +35,7 @@ impl SendRight {
     pub const fn new() -> Self {
         Self(AtomicU32::new(FREE))
     }
+    /// A right nobody holds: loom's own atomics are not constant.
     #[cfg(loom)]
     pub fn new() -> Self {
         Self(AtomicU32::new(FREE))
