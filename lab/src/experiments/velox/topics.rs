@@ -75,26 +75,24 @@ impl Costs {
     }
 }
 
-/// Each set of topics, with processes of its own, by lot.
+/// Each set of topics by lot, each time with processes of its own: two that do the same differ by up to half of these few
+/// microseconds, as long as they live.
 fn measure(lab: &Lab, by: &str, sets: Vec<(String, Vec<Stream>)>, findings: &mut Findings) -> Result<Vec<Costs>> {
     let (repetitions, ms) = match () {
         () if lab.options.tiny => (1, 100),
-        () if lab.options.quick => (7, 1000),
-        () => (9, 10_000),
+        () if lab.options.quick => (9, 500),
+        () => (25, 3000),
     };
     let processor = Vec::from_iter(first_processor()?);
-    let mut houses = Vec::new();
-    for (n, (_, streams)) in sets.iter().enumerate() {
-        let mut house = House::start(lab, &format!("{by}-{n}"), streams, 1, &processor)?;
-        house.run(lab, Duration::from_millis(ms), &mut Tally::default())?;
-        houses.push((house, Tally::default(), Vec::new()));
-    }
     let mut dice = Dice::new(lab.options.seed);
+    let mut measured: Vec<(Tally, Vec<(f64, f64)>)> = sets.iter().map(|_| Default::default()).collect();
     for repetition in 0..repetitions {
         lab.tell(&format!("by {by}, repetition {} of {repetitions}", repetition + 1));
-        for index in shuffled(houses.len(), &mut dice) {
-            let (house, tally, found) = &mut houses[index];
+        for index in shuffled(sets.len(), &mut dice) {
+            let mut house = House::start(lab, &format!("{by}-{index}"), &sets[index].1, 1, &processor)?;
+            house.run(lab, Duration::from_millis(ms / 4), &mut Tally::default())?;
             house.stages(lab)?; // from nothing
+            let (tally, found) = &mut measured[index];
             house.run(lab, Duration::from_millis(ms), tally)?;
             let stages = house.stages(lab)?;
             let appmid: f64 = stages.iter().map(|[publisher, _]| publisher.mean_us("publisher", "publish")).sum();
@@ -105,7 +103,7 @@ fn measure(lab: &Lab, by: &str, sets: Vec<(String, Vec<Stream>)>, findings: &mut
     let mut table = Table::new(format!("By {by}, µs: sums over the topics"), &[by, "T_appmid", "T_midapp"]);
     let mut panel = Panel { title: format!("by {by}"), groups: Vec::new() };
     let mut all = Vec::new();
-    for ((label, streams), (_, tally, found)) in sets.into_iter().zip(&houses) {
+    for ((label, streams), (tally, found)) in sets.into_iter().zip(&measured) {
         let middle = |of: fn(&(f64, f64)) -> f64| median(&found.iter().map(of).collect::<Vec<_>>());
         let costs = Costs { appmid: middle(|c| c.0), midapp: middle(|c| c.1) };
         let factors = Factors::new().with("arm", by).with("topics", streams.len()).with("measured", super::CARRIER);
@@ -132,7 +130,7 @@ fn notes() -> Vec<String> {
     vec![
         format!("one process publishes all topics at {HZ} Hz, another one on the same processor subscribes to all, tcp over loopback"),
         "T_appmid: stage `publish`, from the call until the encoded message is offered to the channel. T_midapp: stage `decode`, from \
-         the reading thread having the sample to the callback. Medians over repetitions of means over all samples."
+         the reading thread having the sample to the callback. Medians over repetitions, each with new processes, of means over all samples."
             .into(),
         "cells: latency from publish to callback of all topics together; payload_bytes: the sum of one sample of each".into(),
     ]
