@@ -17,6 +17,7 @@ use crate::run::Lab;
 use crate::stalls::Monitor;
 use crate::topology::Topology;
 use qos::priority::Changes;
+use qos::{Qos, Queue};
 use serde_json::Value;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -103,7 +104,8 @@ impl House {
                 size: PAYLOAD,
                 hz: HZ,
                 carriers: vec![carrier.into()],
-                qos: stream::qos(carrier),
+                // What a stall of the machine keeps from being sent waits, instead of the latest few.
+                qos: Qos { queue: Queue::KeepAll(4096), ..stream::qos(carrier) },
             };
             let mut part = Part::start(lab, Place::at(topology.host(host), &[]), role, &settings)?;
             part.hear::<Value>(lab, LONG)?;

@@ -32,7 +32,7 @@ impl Default for PullFrom {
 }
 
 impl PullFrom {
-    /// 400 Mbit/s: between two hosts on two processors a channel of 1 kHz beside it had p99 1.1 to 1.24 times that alone, and 2.4 to
+    /// 400 Mbit/s: between two hosts on two processors a channel of 1 kHz beside it had p99 1.1 to 1.25 times that alone, and 2.4 to
     /// 6.3 times without a limit (experiment `pull-beside`).
     pub const LIMIT: Limit = Limit { rate: 50_000_000, burst: 64 << 10 };
     /// Bytes per second. Who answers gives up on one who takes nothing for ten seconds, and less than this may look so.

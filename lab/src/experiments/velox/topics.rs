@@ -95,8 +95,8 @@ fn measure(lab: &Lab, by: &str, sets: Vec<(String, Vec<Stream>)>, findings: &mut
             let (tally, found) = &mut measured[index];
             house.run(lab, Duration::from_millis(ms), tally)?;
             let stages = house.stages(lab)?;
-            let appmid: f64 = stages.iter().map(|[publisher, _]| publisher.mean_us("publisher", "publish")).sum();
-            let midapp: f64 = stages.iter().map(|[_, subscriber]| subscriber.mean_us("subscriber", "decode")).sum();
+            let appmid: f64 = stages.iter().map(|[publisher, _]| publisher.p50_us("publisher", "publish")).sum();
+            let midapp: f64 = stages.iter().map(|[_, subscriber]| subscriber.p50_us("subscriber", "decode")).sum();
             found.push((appmid, midapp));
         }
     }
@@ -130,7 +130,8 @@ fn notes() -> Vec<String> {
     vec![
         format!("one process publishes all topics at {HZ} Hz, another one on the same processor subscribes to all, tcp over loopback"),
         "T_appmid: stage `publish`, from the call until the encoded message is offered to the channel. T_midapp: stage `decode`, from \
-         the reading thread having the sample to the callback. Medians over repetitions, each with new processes, of means over all samples."
+         the reading thread having the sample to the callback. Medians over repetitions, each with new processes, of medians over all samples: one interrupt in a hundred samples is as long as \
+         what is measured."
             .into(),
         "cells: latency from publish to callback of all topics together; payload_bytes: the sum of one sample of each".into(),
     ]
