@@ -10,8 +10,9 @@ use crate::network::Network;
 /// Takes in subscriber `new` (index) of `system`, which is otherwise the one that `before` is for; `network` may be that one's.
 /// Its group's proxy stays where it is if all is kept; else it goes to the cheapest place where all is. Nobody else's moves.
 /// The answer is [`Status::Feasible`], without a bound: to know how good it is takes [`place`](super::place). `None`: it does not fit like
-/// this; with others' proxies moved it may.
+/// this; with others' proxies moved it may. Nor does it fit on what is no answer.
 pub fn admit(system: &System, network: &Network, before: &Outcome, new: usize) -> Option<Outcome> {
+    before.value?;
     let problem = Problem::new(system, network);
     let mut after = Outcome { status: Status::Feasible, bound: None, ..before.clone() };
     for (index, group) in problem.groups.iter().enumerate().filter(|(_, group)| group.subscribers.contains(&new)) {
