@@ -76,7 +76,8 @@ impl StagesReport {
 }
 
 /// Mean time on the wire of the samples that both ends measured, in microseconds: what is left of `transit` without the
-/// stages around it; of a stream that a relay hosts, from the relay on, with its end for the publisher's. `None`: the ends have no common clock, or did not measure the same number of samples yet (within 1 %).
+/// stages around it; of a stream that a relay hosts, from the relay on, with its end for the publisher's. `None`: the ends have no
+/// common clock, or did not measure the same number of samples yet (within 1 %).
 pub fn wire_us(publisher: &StagesReport, subscriber: &StagesReport) -> Option<f64> {
     let (sent, came) = (publisher.stages_us.get("send")?.n, subscriber.stages_us.get("transit")?.n);
     let before = publisher.stages_us.get("publish")?.mean_us + publisher.mean("queue") + publisher.mean("send");
