@@ -143,9 +143,8 @@ fn route(seen: &Window) -> Part {
     }
 }
 
-/// More than was planned breaks the assumption of every bound beside it; less is the publisher's affair, but not as planned (what may be
-/// lost is). What
-/// was published before and came now is no more than planned: as much as the latest sample was on its way.
+/// More than was planned breaks the assumption of every bound beside it; less is the publisher's affair, but not as planned, unless
+/// so many may be lost. What was published before and came now is no more than planned: as much as the latest sample was on its way.
 fn rate(promise: &Promise, total: &Total) -> Part {
     let (seconds, seen) = (total.seconds(), &total.seen);
     let Some(planned) = promise.rate_hz.filter(|_| seconds > 0.0) else { return kept() };
