@@ -22,7 +22,7 @@ const SHORTEST: f64 = 0.01;
 /// Places of all groups together that mixed-integer programming is given.
 const MOST: usize = 4000;
 /// Rounds that brought less than a thousandth of the gap, after which nothing more is expected.
-const STALLED: u32 = 20;
+const STALLED: u32 = 40;
 
 /// What was found: a placement, if any, and the bound.
 pub(super) struct Found {
@@ -73,7 +73,7 @@ pub(super) fn solve(problem: &Problem, places: Vec<Vec<u32>>, effort: &Effort, w
         let gap = value.map_or(f64::INFINITY, |value| (value - ascent.best.bound) / value.abs().max(f64::MIN_POSITIVE));
         stalled = if gap < last_gap * 0.999 { 0 } else { stalled + 1 };
         last_gap = gap.min(last_gap);
-        let patience = if value.is_some() { STALLED } else { 4 * STALLED };
+        let patience = if value.is_some() { STALLED } else { 2 * STALLED };
         if gap <= effort.gap || watch.elapsed() >= effort.time || stalled >= patience {
             let found = Found { standing: search.best.take().map(|best| best.1), bound: ascent.best.bound };
             return if gap > effort.gap { finish(problem, &mut bound, &ascent, found, effort, watch) } else { found };
@@ -111,10 +111,19 @@ fn finish(
     }
 }
 
-/// The places that are cheap now become the search's candidates.
+/// The places that are cheap now become the search's candidates. Groups that cross an exceeded limit get as many more as there are in
+/// all: the fewer they are, the more of their places are searched.
 fn refresh<'a>(problem: &'a Problem<'a>, bound: &mut Bound, ascent: &Ascent, search: &mut Option<Search<'a>>) {
-    bound.at(&ascent.best_prices);
-    let places = |group: usize| bound.cheapest(group, &ascent.best_prices, CANDIDATES);
+    let mut prices = ascent.best_prices.clone();
+    let mut crossing = vec![false; problem.groups.len()];
+    if let Some(search) = search {
+        search.deter(&mut prices);
+        crossing = search.crossing();
+        search.candidates.clear(); // before others take as much memory
+    }
+    bound.at(&prices);
+    let more = CANDIDATES * crossing.len() / crossing.iter().filter(|crosses| **crosses).count().max(1);
+    let places = |group: usize| bound.cheapest(group, &prices, if crossing[group] { more } else { CANDIDATES });
     let choices =
         |group: usize| places(group).into_iter().map(|node| problem.choice(&problem.groups[group], node)).collect();
     let candidates = (0..problem.groups.len()).map(choices).collect();

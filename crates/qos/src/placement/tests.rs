@@ -8,6 +8,7 @@ mod conflicts;
 mod costs;
 mod linearisation;
 mod random;
+mod search;
 mod vbns;
 
 const SECOND: u64 = 1_000_000_000;
