@@ -295,7 +295,7 @@ impl Control {
         let PortRef { node, port } = channel.publisher;
         let clock = self.state.directory().node(node).map(|there| there.clock.clone()).unwrap_or_default();
         let publisher = Identity { node, port, incarnation: channel.incarnation };
-        if let Err(why) = self.has_room_for(histories, publisher) {
+        if let Err(why) = self.make_room_for(histories, publisher) {
             let name = wanted.publisher.name.clone();
             return self.keep_not(&inlet.info().topic, Some(&name), why);
         }
