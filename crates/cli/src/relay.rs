@@ -35,6 +35,9 @@ pub struct Arguments {
     /// Payload bytes at most that it keeps of all publishers together [default: 1GB]
     #[arg(long, value_name = "BYTES", value_parser = quantity::size)]
     kept: Option<usize>,
+    /// Keep what no port wants kept any more for so long: who was killed comes back
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = quantity::duration)]
+    unwanted: Duration,
     #[command(flatten)]
     keep: Keep,
     #[command(flatten)]
@@ -85,11 +88,12 @@ impl Keep {
 
 /// Runs until told to stop.
 pub fn run(arguments: &Arguments) -> Result {
-    let Arguments { proxies, samples, bytes, kept, keep, common } = arguments;
+    let Arguments { proxies, samples, bytes, kept, unwanted, keep, common } = arguments;
     let default = RelayLimits::default();
     let bytes_per_s = bytes.map_or(default.bytes_per_s, |bytes| bytes as u64);
     let kept_bytes = kept.map_or(default.kept_bytes, |bytes| bytes as u64);
-    let limits = RelayLimits { proxies: *proxies, samples_per_s: *samples, bytes_per_s, kept_bytes, ..default };
+    let limits =
+        RelayLimits { proxies: *proxies, samples_per_s: *samples, bytes_per_s, kept_bytes, unwanted: *unwanted };
     let mut session = common.open_relay(limits)?;
     let _kept = keep.keep.iter().map(|topic| keep.open(&session, topic)).collect::<Result<Vec<_>>>()?;
     let name = session.node.name().to_owned();

@@ -89,6 +89,19 @@ pub fn set(tid: i32, to: &Scheduling) -> Result<(), SchedError> {
     set_attributes(tid, &wanted(to, before.sched_flags)).map_err(refused)
 }
 
+/// Lets the thread run only while nobody else wants its processor (SCHED_IDLE): it keeps the processor awake, and holds up no other.
+///
+/// # Errors
+/// The thread is gone, or somebody else's.
+pub fn set_idle(tid: i32) -> io::Result<()> {
+    let before = attributes(tid)?;
+    let policy = libc::SCHED_IDLE.unsigned_abs();
+    set_attributes(
+        tid,
+        &libc::sched_attr { sched_policy: policy, ..wanted(&Scheduling::default(), before.sched_flags) },
+    )
+}
+
 /// Lets the thread run on these processors only.
 ///
 /// # Errors

@@ -58,6 +58,7 @@ pub fn show_time(us: f64) -> String {
 }
 
 /// So many bytes, exactly: "36 KiB", "36865 B".
+#[cfg(any(feature = "placement", test))]
 pub fn show_bytes(bytes: u64) -> String {
     let units = [("MiB", 1 << 20), ("KiB", 1 << 10)];
     let whole = units.iter().find(|(_, factor)| bytes > 0 && bytes.is_multiple_of(*factor));

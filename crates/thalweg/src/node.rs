@@ -1,14 +1,16 @@
 //! Nodes: one taking-part process, or one context in it.
 
+mod settings;
+
+pub use settings::{DiscoverySource, RelayLimits, Settings};
+
 use crate::admin::{self, EndReport};
-use crate::carrier::Carrier;
 use crate::channel::flow::Sending;
-use crate::channel::proxy::scaler::Scalers;
 use crate::clock::{ClockOffset, Exchange};
 use crate::codec::Message;
 use crate::control::matching::{check_name, check_pattern};
 use crate::control::{Direction, Document, NodeId, PortId, PortInfo, PullRole};
-use crate::driver::{Administration, Around, Command, Control, End, NodeState, Reader};
+use crate::driver::{Administration, Command, Control, End, NodeState, Reader};
 use crate::error::{Error, Result};
 use crate::event::EventReader;
 use crate::port::monitor::Monitor;
@@ -18,99 +20,9 @@ use qos::Qos;
 use qos::priority::{Changes, PrioritySettings};
 use std::marker::PhantomData;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-
-/// How other nodes are found.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum DiscoverySource {
-    /// On this host by the run directory; on other hosts by Zenoh when the node listens beyond loopback.
-    #[default]
-    Automatic,
-    /// Nodes of other hosts by the addresses in a file; nodes of this host by the run directory.
-    Static(PathBuf),
-}
-
-/// Settings of a node.
-#[derive(Clone)]
-pub struct Settings {
-    /// The node's name, for people and default port names. Default: the program's name and process id.
-    pub name: String,
-    /// Nodes of different realms do not see each other. Default `default`.
-    pub realm: String,
-    /// Addresses to listen on besides loopback (port 0: any free one). Default: none, this host only.
-    pub listen: Vec<SocketAddr>,
-    /// Nodes or routers on other hosts to connect to (`tcp/10.0.0.1:7447`), where scouting does not reach.
-    pub peers: Vec<String>,
-    /// How other nodes are found.
-    pub discovery: DiscoverySource,
-    /// Carriers besides the built-in ones. A port uses them when it names them ([`PublisherBuilder::carriers`]).
-    pub carriers: Vec<Arc<dyn Carrier>>,
-    /// Keeps the whole process's memory resident, so that no sample waits for a page (mlockall; needs CAP_IPC_LOCK or
-    /// RLIMIT_MEMLOCK). Default: no.
-    pub lock_memory: bool,
-    /// Faults and a capture file around every network carrier. Default: nothing.
-    pub around: Around,
-    /// Hosts proxies for other nodes, within these limits. Default: no.
-    pub relay: Option<RelayLimits>,
-    /// What makes samples smaller for subscribers that ask for small pictures, besides what Thalweg has itself.
-    pub scalers: Scalers,
-}
-
-/// What a relay carries for others at most; further ones are refused with the limit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RelayLimits {
-    /// Proxies: one for each channel that leads from it. Default 256.
-    pub proxies: u32,
-    /// Samples per second that come from their sources. Default 100,000.
-    pub samples_per_s: u64,
-    /// Payload bytes of these per second. Default 1 GB.
-    pub bytes_per_s: u64,
-    /// Payload bytes of its pull buffers together, each counted with all that it may keep. Default 1 GB.
-    pub kept_bytes: u64,
-    /// A pull buffer that no port wants any more is there for so long: who was killed comes back. Default 60 s.
-    pub unwanted: Duration,
-}
-
-impl Default for RelayLimits {
-    fn default() -> Self {
-        let (bytes_per_s, kept_bytes) = (1_000_000_000, 1_000_000_000);
-        Self { proxies: 256, samples_per_s: 100_000, bytes_per_s, kept_bytes, unwanted: Duration::from_secs(60) }
-    }
-}
-
-impl std::fmt::Debug for Settings {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let carriers: Vec<&str> = self.carriers.iter().map(|c| c.name()).collect();
-        let Self { name, realm, listen, peers, discovery, .. } = self;
-        write!(
-            f,
-            "Settings {{ {name}, realm {realm}, listen {listen:?}, peers {peers:?}, {discovery:?}, carriers {carriers:?} }}"
-        )
-    }
-}
-
-impl Default for Settings {
-    fn default() -> Self {
-        let program = std::env::args_os().next().map(PathBuf::from);
-        let stem = program.as_deref().and_then(|p| p.file_stem()).and_then(|s| s.to_str()).unwrap_or("node");
-        let name = format!("{stem}-{}", std::process::id());
-        Self {
-            name,
-            realm: "default".into(),
-            listen: Vec::new(),
-            peers: Vec::new(),
-            discovery: DiscoverySource::Automatic,
-            carriers: Vec::new(),
-            lock_memory: false,
-            around: Around::default(),
-            relay: None,
-            scalers: Scalers::default(),
-        }
-    }
-}
 
 /// A node. Clones are handles to the same node; it closes when the last handle, publisher and subscriber is dropped.
 #[derive(Clone)]

@@ -465,6 +465,27 @@ fn what_had_no_room_is_kept_when_there_is() {
     eventually("it is kept", || pulled(&others, Query::latest()) == [1]);
 }
 
+/// What publishers left behind is kept until one that is here needs the room.
+#[test]
+fn samples_of_who_is_gone_give_way_to_a_publisher_that_is_here() {
+    let gate = relay("relay-way", RelayLimits { kept_bytes: 20 << 20, ..RelayLimits::default() });
+    let (a, b) = (node("relay-way", "a"), node("relay-way", "b"));
+    let open = |name| a.publisher::<Raw>("/numbers").named(name).open().unwrap();
+    let mut first = open("/first");
+    let port = kept_at_relay(&b, 10);
+    assert!(first.wait_connected(1, LONG));
+    first.publish(&[7; 100]).unwrap();
+    eventually("it is kept", || pulled(&port, Query::latest()) == [1]);
+    let mut second = open("/second");
+    let refused = || gate.nodes().iter().filter_map(|node| node.relay.as_ref()).any(|load| !load.not_kept.is_empty());
+    eventually("there is no room for another one", refused);
+    assert_eq!((pulled(&port, Query::latest()), second.connected()), (vec![1], 0));
+    drop(first);
+    assert!(second.wait_connected(1, LONG), "there is now");
+    (0..3).for_each(|_| assert!(second.publish(&[8; 100]).is_ok()));
+    eventually("it is kept instead", || pulled(&port, Query::Last(10)) == [1, 2, 3]);
+}
+
 /// Two relays: the second one serves while the first is away, and gives back.
 #[test]
 fn another_relay_serves_while_the_first_is_away() {

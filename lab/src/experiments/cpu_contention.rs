@@ -8,19 +8,17 @@
 use super::Experiment;
 use super::tally::Tally;
 use crate::error::{Error, Result};
-use crate::part::{Part, Place};
+use crate::part::hog::Hog;
 use crate::results::{Check, Factors, Figure, Findings, Group, Panel, Skipped, median_ratio};
 use crate::run::Lab;
 use crate::stalls::{Monitor, Timed};
 use crate::trips::{Measure, Priority, Trip, Trips};
-use serde_json::Value;
 use std::time::Duration;
 
 /// The experiment.
 pub struct CpuContention;
 
 /// Sent back by the lab's parts, as all other words.
-const LONG: Duration = Duration::from_secs(40);
 const CARRIER: &str = "tcp";
 const PAYLOAD: usize = 64;
 const HOGS: [u32; 3] = [0, 2, 4];
@@ -130,7 +128,8 @@ fn compare(
 ) -> Result {
     let mut panel = Panel { title: panel_title(&pairs), groups: Vec::new() };
     for hogs in hogs {
-        let _busy = (0..*hogs).map(|n| hog(lab, cpus[n as usize % cpus.len()])).collect::<Result<Vec<_>>>()?;
+        let _busy =
+            (0..*hogs).map(|n| Hog::Ordinary.start(lab, cpus[n as usize % cpus.len()])).collect::<Result<Vec<_>>>()?;
         let mut tallies: Vec<Tally> = pairs.all.iter().map(|_| Tally::default()).collect();
         for repetition in 0..repetitions {
             lab.tell(&format!("{}, {hogs} hogs, repetition {} of {repetitions}", pairs.name, repetition + 1));
@@ -154,12 +153,6 @@ fn compare(
 
 fn panel_title(pairs: &Pairs) -> String {
     if pairs.name == "pinned" { "pinned to one processor".into() } else { "on all processors".into() }
-}
-
-fn hog(lab: &Lab, cpu: usize) -> Result<Part> {
-    let mut hog = Part::start(lab, Place::here(&[cpu]), "hog", &())?;
-    hog.hear::<Value>(lab, LONG)?;
-    Ok(hog)
 }
 
 fn note(pairs: &Pairs, hogs: u32, tallies: &[Tally], findings: &mut Findings) {

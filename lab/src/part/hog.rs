@@ -1,25 +1,57 @@
-//! The role `hog`: uses all of a processor, at ordinary priority, until it ends.
+//! The role `hog`: uses all of a processor until it ends.
 
-use super::Orders;
-use crate::error::Result;
+use super::{Orders, Part, Place};
+use crate::error::{Error, Result};
+use crate::run::Lab;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
+const LONG: Duration = Duration::from_secs(40);
+pub(super) const ROLE: &str = "hog";
+
+/// When it computes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Hog {
+    /// At ordinary priority, whoever else wants the processor.
+    Ordinary,
+    /// Only while nobody else does: keeps the processor awake. One that sleeps takes longer for what comes next, the more so where it is
+    /// virtual and the machine below gives it to others meanwhile.
+    Idle,
+}
+
+impl Hog {
+    /// Starts one on a processor; it ends when the part is dropped.
+    ///
+    /// # Errors
+    /// As [`Part::start`].
+    pub fn start(self, lab: &Lab, processor: usize) -> Result<Part> {
+        let mut part = Part::start(lab, Place::here(&[processor]), ROLE, &self)?;
+        part.hear::<Value>(lab, LONG)?;
+        Ok(part)
+    }
+}
+
 /// Computes.
 pub(super) fn hog(mut orders: Orders) -> Result {
+    let how: Hog = orders.settings()?;
     let stop = Arc::new(AtomicBool::new(false));
     let asked = stop.clone();
-    let thread = std::thread::Builder::new().name("hog".into()).spawn(move || {
+    let thread = std::thread::Builder::new().name("hog".into()).spawn(move || -> Result {
+        if how == Hog::Idle {
+            linux::sched::set_idle(0).map_err(|e| Error::system("policy idle", &e, "run it as another user"))?;
+        }
         while !asked.load(Relaxed) {
             std::hint::spin_loop();
         }
+        Ok(())
     })?;
     orders.say(&json!({"hog": true}))?;
     // Orders come by the thread that reads them; this one looks for the end of the pipe.
-    while !matches!(orders.wait_within::<Value>(Duration::from_secs(1))?, Some(None)) {}
+    while !thread.is_finished() && !matches!(orders.wait_within::<Value>(Duration::from_secs(1))?, Some(None)) {}
     stop.store(true, Relaxed);
-    let _ = thread.join();
-    Ok(())
+    thread.join().unwrap_or(Ok(()))
 }

@@ -4,7 +4,7 @@
 //! role. Standard input is its life line: when that ends, so does the part. To add a role: a function that takes
 //! [`Orders`], and its line in [`ROLES`].
 
-mod hog;
+pub mod hog;
 pub mod member;
 pub mod node;
 mod orders;
@@ -31,7 +31,7 @@ pub const ROLES: &[(&str, Role)] = &[
     (trips::PING, trips::play_ping),
     (trips::PONG, trips::play_pong),
     (trips::forward::ROLE, trips::forward::play),
-    ("hog", hog::hog),
+    (hog::ROLE, hog::hog),
     ("relay", relay::relay),
     ("member", member::member),
     ("publisher", stream::publisher),

@@ -72,7 +72,7 @@ kinds! {
     NOT_ARRIVING "not-arriving" "samples leave, and none arrives"
     SLOW_CALLBACK "slow-callback" "the subscriber's callback is busy all the time, and samples wait or are dropped"
     STARVED "starved" "the thread that receives waits for a processor a fifth of the time or more, and samples wait or are dropped"
-    NOT_TAKEN "not-taken" "the subscriber takes samples more slowly than they come: its queue overflows"
+    NOT_TAKEN "not-taken" "the subscriber takes samples more slowly than they come: its queue overflows, or holds up its channel"
     TOO_LARGE "too-large" "messages are larger than the subscriber's max_message"
     QUEUE_FULL "queue-full" "the publisher's queue for this channel overflows"
     LOST "lost" "the network loses samples"

@@ -24,11 +24,12 @@ pub enum Queue {
     KeepLast(u32),
     /// At most this many samples wait; further ones are refused (`publish` says so), none is dropped.
     KeepAll(u32),
-    /// As `KeepAll`, but `publish` first waits for room, at most `up_to_us` microseconds.
+    /// As `KeepAll`, but `publish` first waits for room, at most `up_to_us` microseconds. At a subscriber its channels do: a full
+    /// one holds up its publishers' queues, whose policies say what happens then.
     Block {
         /// Most samples that wait.
         limit: u32,
-        /// The longest `publish` may wait per channel, in microseconds.
+        /// The longest `publish`, or a sample that arrived, may wait per channel, in microseconds.
         up_to_us: u64,
     },
 }
@@ -46,7 +47,7 @@ impl Queue {
             Queue::KeepLast(n) | Queue::KeepAll(n) | Queue::Block { limit: n, .. } => n.max(1),
         }
     }
-    /// How long `publish` may wait for room.
+    /// How long `publish`, or a sample that arrived, may wait for room.
     pub fn patience(self) -> Duration {
         match self {
             Queue::Block { up_to_us, .. } => Duration::from_micros(up_to_us),

@@ -105,7 +105,7 @@ impl Dial {
         if let Some(via) = &self.via {
             let (local, peer) = (socket.local_addr()?.as_socket(), socket.peer_addr()?.as_socket());
             let (Some(local), Some(peer)) = (local, peer) else { return Err(io::ErrorKind::AddrNotAvailable.into()) };
-            let port_number = super::incoming::port_number(self.pair.0, request.proxy.as_ref());
+            let port_number = super::offer::port_number(self.pair.0, request.proxy.as_ref());
             let place = Place { local, peer, port_number };
             let (opening, parameters) = via.receiver(&place)?;
             (self.opening, request.parameters, self.place) = (Some(opening), parameters, Some(place));

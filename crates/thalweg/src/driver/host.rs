@@ -14,7 +14,7 @@ pub(super) use load::Carried;
 pub(super) use refusals::Told;
 
 use super::control::Control;
-use super::incoming::answer;
+use super::offer::answer;
 use crate::channel::proxy::scaler::Scaler;
 use crate::channel::proxy::{Picture, Proxy, Selection};
 use crate::codec::Untyped;

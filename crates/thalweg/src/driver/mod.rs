@@ -27,6 +27,7 @@ mod life;
 mod losses;
 mod mismatch;
 mod news;
+mod offer;
 mod policies;
 mod priority;
 mod proxy;
@@ -37,6 +38,7 @@ mod sender;
 mod start;
 mod state;
 mod wanted;
+mod ways;
 mod wrap;
 
 pub(crate) use commands::{Administration, End, Reader};

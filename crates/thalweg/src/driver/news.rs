@@ -87,6 +87,9 @@ impl Control {
             self.tell_of_priorities(*at, &info.name);
         }
         self.tell_of_refusals(delta.node);
+        if !delta.removed.is_empty() {
+            self.consider_refused(); // what was kept of those gives way to who is here
+        }
         let inlets = self.state.inlets();
         for (publisher, offered) in &added {
             for (port, inlet) in &inlets {

@@ -118,6 +118,16 @@ impl Histories {
         self.sources.lock().all.iter().any(|source| source.publisher == publisher)
     }
 
+    /// When each publisher was heard last, by CLOCK_MONOTONIC in nanoseconds; 0: never.
+    pub fn heard(&self) -> Vec<(u64, Identity)> {
+        self.sources.lock().all.iter().map(|source| (source.heard, source.publisher)).collect()
+    }
+
+    /// Nothing of this publisher is kept any more.
+    pub fn forget(&self, publisher: Identity) {
+        self.sources.lock().all.retain(|source| source.publisher != publisher);
+    }
+
     /// From now on samples of this publisher are kept.
     pub fn admit(&self, publisher: Identity, port: &PortInfo, clock: &str) {
         let mut sources = self.sources.lock();

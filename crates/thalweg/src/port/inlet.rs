@@ -7,7 +7,7 @@ mod rejected;
 mod waiting;
 
 pub(crate) use any::AnyInlet;
-use mailbox::Mailbox;
+use mailbox::{Door, Mailbox};
 use rejected::Rejected;
 pub(crate) use rejected::Rejection;
 use waiting::Waiting;
@@ -81,6 +81,8 @@ pub(crate) struct Inlet<M: Message> {
     pub polled: bool,
     pub events: Events,
     mailbox: PiMutex<Mailbox>,
+    /// Where those wait who find it full.
+    door: Door,
     /// What waits is counted by instance.
     by_instance: bool,
     /// What found no room in it.
@@ -123,6 +125,7 @@ impl<M: Message> Inlet<M> {
             by_instance: waiting.tells_apart(),
             rejected: Rejected::new(waiting.limits()),
             mailbox: PiMutex::new(Mailbox::new(waiting)),
+            door: Door::default(),
             stored: AtomicUsize::new(0),
             news: AtomicU32::new(0),
             sleepers: AtomicU32::new(0),

@@ -7,12 +7,12 @@ use crate::error::Result;
 use crate::experiments::Experiment;
 use crate::experiments::tally::Tally;
 use crate::load::{Generator, Load, Pattern, Protocol, Sink};
-use crate::part::{Part, Place};
+use crate::part::Place;
+use crate::part::hog::Hog;
 use crate::results::{Check, Factors, Figure, Findings, Group, Panel, Table, median};
 use crate::run::{Lab, Options};
 use crate::topology::Topology;
 use crate::topology::wire::{Queue, Wire};
-use serde_json::Value;
 use std::time::Duration;
 use thalweg::testing::Dice;
 
@@ -20,7 +20,6 @@ use thalweg::testing::Dice;
 pub struct PushPullLoaded;
 
 const SIZES: [usize; 3] = [64, 512, 4096];
-const LONG: Duration = Duration::from_secs(40);
 const RATE: u64 = 100_000_000;
 const HOGS: usize = 2;
 /// Of the link's rate.
@@ -101,9 +100,7 @@ impl House {
             };
             self.generator.start(lab, &load)?;
             for _ in 0..HOGS {
-                let mut hog = Part::start(lab, Place::here(&[processors()?.0]), "hog", &())?;
-                hog.hear::<Value>(lab, LONG)?;
-                hogs.push(hog);
+                hogs.push(Hog::Ordinary.start(lab, processors()?.0)?);
             }
         }
         for (size, tallies) in SIZES.iter().zip(tallies) {

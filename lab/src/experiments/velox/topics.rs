@@ -6,6 +6,7 @@ use crate::error::Result;
 use crate::experiments::Experiment;
 use crate::experiments::tally::Tally;
 use crate::experiments::turns::shuffled;
+use crate::part::hog::Hog;
 use crate::part::member::Stream;
 use crate::results::{Bar, Check, Factors, Findings, Group, Line, Panel, Table, median};
 use crate::run::Lab;
@@ -84,6 +85,7 @@ fn measure(lab: &Lab, by: &str, sets: Vec<(String, Vec<Stream>)>, findings: &mut
         () => (25, 3000),
     };
     let processor = Vec::from_iter(first_processor()?);
+    let _awake = processor.first().map(|processor| Hog::Idle.start(lab, *processor)).transpose()?;
     let mut dice = Dice::new(lab.options.seed);
     let mut measured: Vec<(Tally, Vec<(f64, f64)>)> = sets.iter().map(|_| Default::default()).collect();
     for repetition in 0..repetitions {
@@ -128,7 +130,10 @@ fn measure(lab: &Lab, by: &str, sets: Vec<(String, Vec<Stream>)>, findings: &mut
 
 fn notes() -> Vec<String> {
     vec![
-        format!("one process publishes all topics at {HZ} Hz, another one on the same processor subscribes to all, tcp over loopback"),
+        format!(
+            "one process publishes all topics at {HZ} Hz, another one on the same processor subscribes to all, tcp over loopback; a third \
+             keeps the processor awake (SCHED_IDLE)"
+        ),
         "T_appmid: stage `publish`, from the call until the encoded message is offered to the channel. T_midapp: stage `decode`, from \
          the reading thread having the sample to the callback. Medians over repetitions, each with new processes, of medians over all samples: one interrupt in a hundred samples is as long as \
          what is measured."

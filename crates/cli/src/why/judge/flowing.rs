@@ -3,7 +3,7 @@
 use super::super::evidence::End;
 use super::super::problem::{self, Problem};
 use super::{Both, Diagnosis};
-use qos::Place;
+use qos::{Place, Qos, Queue};
 use std::time::Duration;
 use thalweg::Event;
 use thalweg::admin::explain::{Explanation, SubscriberState};
@@ -52,6 +52,8 @@ struct Seen {
     unscalable: Count,
     waiting: u64,
     busy: bool,
+    /// The subscriber's queue blocks, and was full each time.
+    holds_up: bool,
     /// Share of the time that the receiving thread waited for a processor, in percent.
     starved: u64,
 }
@@ -74,7 +76,8 @@ pub fn judge(both: &Both<'_>, watched: Duration, found: &mut Diagnosis) -> Strin
         undecodable: states.last().map_or(0, |state| state.undecodable),
         waiting: out.1.waiting,
         starved: percent(both.received.starved_ns, watched),
-        busy: both.received.looks.len() > 1 && both.received.looks.iter().all(in_callback),
+        busy: each_time(both, in_callback),
+        holds_up: blocks(&both.subscriber.port.qos) && each_time(both, |look| is_full(look, &both.subscriber.port.qos)),
     };
     let rate = |count: Count| match watched.as_secs_f64() {
         0.0 => String::new(),
@@ -137,6 +140,20 @@ fn monitors<'a>(both: &Both<'a>) -> impl Iterator<Item = &'a String> {
     [both.sent, both.received].into_iter().filter_map(|said| said.looks.last()).flat_map(|look| &look.monitors)
 }
 
+/// Whether something held each time that the subscriber's node was looked at.
+fn each_time(both: &Both<'_>, held: impl Fn(&Explanation) -> bool) -> bool {
+    both.received.looks.len() > 1 && both.received.looks.iter().all(held)
+}
+
+fn blocks(asked: &Qos) -> bool {
+    matches!(asked.queue, Queue::Block { .. })
+}
+
+fn is_full(look: &Explanation, asked: &Qos) -> bool {
+    let limit = asked.queue.limit().min(asked.limits.samples.unwrap_or(u32::MAX));
+    look.subscriber.as_ref().is_some_and(|state| state.waiting >= u64::from(limit))
+}
+
 fn in_callback(look: &Explanation) -> bool {
     look.subscriber.as_ref().is_some_and(|state| state.in_callback != 0)
 }
@@ -144,12 +161,13 @@ fn in_callback(look: &Explanation) -> bool {
 fn problems(both: &Both<'_>, seen: &Seen, carrier: &str, watched: Duration) -> Vec<Problem> {
     let datagrams = matches!(carrier, "udp" | "mcast");
     let sizes = too_large(both, seen);
-    let slow = slow_callback(both, seen, datagrams).or_else(|| starved(both, seen, datagrams));
+    let slow = slow_callback(both, seen, datagrams).or_else(|| held_up(both, seen, datagrams));
+    let slow = slow.or_else(|| starved(both, seen, datagrams));
     let found = [
         sizes,
         slow.clone(),
         queue_full(both, seen, carrier, watched).filter(|_| slow.is_none()),
-        not_taken(both, seen, watched),
+        not_taken(both, seen, watched).filter(|_| !seen.holds_up),
         undecodable(both, seen),
         unscalable(both, seen, watched),
         silent(both, seen),
@@ -199,12 +217,23 @@ fn slow_callback(both: &Both<'_>, seen: &Seen, datagrams: bool) -> Option<Proble
     (seen.busy && behind(seen, datagrams)).then(|| problem::SLOW_CALLBACK.found(what, remedy))
 }
 
+fn held_up(both: &Both<'_>, seen: &Seen, datagrams: bool) -> Option<Problem> {
+    let s = &both.subscriber.port;
+    let what = format!(
+        "{} does not take samples as fast as they come: its queue (block {}) was full each time it was looked at, and holds up its channel",
+        s.name,
+        s.qos.queue.limit()
+    );
+    let remedy = "take more often, or until nothing waits; keep-last gives the latest samples instead of all";
+    (seen.holds_up && behind(seen, datagrams)).then(|| problem::NOT_TAKEN.found(what, remedy))
+}
+
 fn queue_full(both: &Both<'_>, seen: &Seen, carrier: &str, watched: Duration) -> Option<Problem> {
     let (p, s) = (&both.publisher.port, &both.subscriber.port.name);
     let queue = match p.qos.queue {
-        qos::Queue::KeepLast(n) => format!("keep-last {n} drops the oldest"),
-        qos::Queue::KeepAll(n) => format!("keep-all {n} refuses new ones"),
-        qos::Queue::Block { limit, up_to_us } => format!("block {limit} refuses new ones after {up_to_us} us"),
+        Queue::KeepLast(n) => format!("keep-last {n} drops the oldest"),
+        Queue::KeepAll(n) => format!("keep-all {n} refuses new ones"),
+        Queue::Block { limit, up_to_us } => format!("block {limit} refuses new ones after {up_to_us} us"),
     };
     let what = format!("{} drops samples for {s}: {} ({queue})", p.name, seen.refused.said(watched));
     let slower = match carrier {

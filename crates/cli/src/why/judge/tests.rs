@@ -238,6 +238,14 @@ fn samples_that_do_not_come_are_found_where_they_went() {
     assert_eq!(ids(|e| said(&mut e.subscriber).starved_ns = Some(200_000_000)), [""; 0]);
     let full = |e: &mut Evidence| said(&mut e.subscriber).looks[1].subscriber.as_mut().unwrap().dropped = 5;
     assert_eq!(ids(full), ["not-taken"]);
+    let blocks = |waiting| {
+        move |e: &mut Evidence| {
+            e.subscriber.as_mut().unwrap().port.qos.queue = qos::Queue::Block { limit: 4, up_to_us: 1_000_000 };
+            reports(&mut e.publisher).1.lost = 5;
+            said(&mut e.subscriber).looks.iter_mut().for_each(|l| l.subscriber.as_mut().unwrap().waiting = waiting);
+        }
+    };
+    assert_eq!((ids(blocks(4)), ids(blocks(3))), (vec!["not-taken"], vec!["queue-full"]));
     let other_type = |e: &mut Evidence| said(&mut e.subscriber).looks[1].subscriber.as_mut().unwrap().undecodable = 5;
     assert_eq!(ids(other_type), ["undecodable"]);
     assert_eq!(ids(|e| reports(&mut e.subscriber).1.strange = 500), ["strange"]);

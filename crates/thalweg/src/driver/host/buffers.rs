@@ -93,19 +93,47 @@ impl Control {
         self.state.inlets().into_iter().filter(move |(_, i)| keeps(i)).filter_map(|(_, i)| i.histories().cloned())
     }
 
-    /// Whether a relay may keep samples of one more publisher.
+    /// Makes room for the samples of one more publisher, if need be: those of publishers that are gone are given up, the longest
+    /// silent first.
     ///
     /// # Errors
-    /// How much it keeps, and how much it may.
-    pub(in crate::driver) fn has_room_for(&self, histories: &Histories, publisher: Identity) -> Result<(), String> {
+    /// How much is kept, and how much may be; nothing is given up in vain.
+    pub(in crate::driver) fn make_room_for(&self, histories: &Histories, publisher: Identity) -> Result<(), String> {
         let Some(limits) = self.relay.filter(|_| !histories.knows(publisher)) else { return Ok(()) };
         let of = |kept: Arc<Histories>| kept.most_bytes().saturating_mul(kept.publishers() as u64);
         let kept = self.kept_for_others().map(of).fold(0, u64::saturating_add);
         let (more, most) = (histories.most_bytes(), limits.kept_bytes);
-        match kept.saturating_add(more) <= most {
-            true => Ok(()),
-            false => Err(format!("{kept} bytes are kept, {more} more are asked for, and it keeps at most {most}")),
+        let lacking = kept.saturating_add(more).saturating_sub(most);
+        let gone = if lacking > 0 { self.kept_of_the_gone() } else { Vec::new() };
+        let (mut found, mut given_up) = (0_u64, Vec::new());
+        for (kept, gone) in gone {
+            if found >= lacking {
+                break;
+            }
+            found = found.saturating_add(kept.most_bytes());
+            given_up.push((kept, gone));
         }
+        if found < lacking {
+            return Err(format!("{kept} bytes are kept, {more} more are asked for, and it keeps at most {most}"));
+        }
+        given_up.iter().for_each(|(kept, gone)| kept.forget(*gone));
+        Ok(())
+    }
+
+    /// Publishers that are gone, or have started anew, whose samples are kept for others; the longest silent first.
+    fn kept_of_the_gone(&self) -> Vec<(Arc<Histories>, Identity)> {
+        let directory = self.state.directory();
+        let is_here = |of: &Identity| {
+            let there = directory.node(of.node).filter(|there| there.incarnation == of.incarnation);
+            there.is_some_and(|there| there.ports.contains_key(&of.port))
+        };
+        let mut gone = Vec::new();
+        for histories in self.kept_for_others() {
+            let kept = histories.heard().into_iter().filter(|(_, of)| !is_here(of));
+            gone.extend(kept.map(|(heard, of)| (heard, histories.clone(), of)));
+        }
+        gone.sort_by_key(|(heard, ..)| *heard);
+        gone.into_iter().map(|(_, histories, of)| (histories, of)).collect()
     }
 }
 

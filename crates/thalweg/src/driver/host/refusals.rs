@@ -26,7 +26,7 @@ impl Control {
         let there = self.state.directory().node(publisher.node).map(|there| (there.incarnation, there.clock.clone()));
         let Some((incarnation, clock)) = there else { return true };
         let identity = Identity { node: publisher.node, port: publisher.port, incarnation };
-        match self.has_room_for(histories, identity) {
+        match self.make_room_for(histories, identity) {
             Ok(()) => {
                 histories.admit(identity, offered, &clock); // the room is taken: others may come before it opens
                 self.keeps_now(&inlet.info().topic, Some(&offered.name));

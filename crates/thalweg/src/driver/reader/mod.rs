@@ -116,7 +116,7 @@ impl Readers {
     /// Serves the channel from now on.
     pub fn serve(&self, inbound: Inbound, class: Class) {
         let served = self.0.enter(&inbound.channel, class, Place::Gone);
-        let alone = inbound.descriptor().is_none();
+        let alone = inbound.descriptor().is_none() || inbound.inlet.blocks();
         let seat = if alone { Some(self.0.sit()) } else { self.0.seat(OWN_THREADS) };
         if let Some(seat) = seat {
             match self.0.serve_alone(&served, seat) {

@@ -24,6 +24,8 @@ pub(crate) trait AnyInlet: Send + Sync {
     fn info(&self) -> &PortInfo;
     /// Delivered samples are kept for later, not shown to a callback at once.
     fn keeps(&self) -> bool;
+    /// A full queue holds up the thread that delivers.
+    fn blocks(&self) -> bool;
     fn channels(&self) -> &Mutex<Vec<Arc<Channel>>>;
     /// Ends waits and callbacks.
     fn close(&self);
@@ -105,6 +107,9 @@ impl<M: Message> AnyInlet for Inlet<M> {
     fn keeps(&self) -> bool {
         matches!(self.sink, Sink::Mailbox)
     }
+    fn blocks(&self) -> bool {
+        Inlet::blocks(self)
+    }
     fn channels(&self) -> &Mutex<Vec<Arc<Channel>>> {
         &self.channels
     }
@@ -113,6 +118,7 @@ impl<M: Message> AnyInlet for Inlet<M> {
         self.drop_halves();
         let waker = self.mailbox.lock().waker.take();
         self.announce(waker);
+        self.door.open();
     }
     fn waiting(&self) -> usize {
         self.mailbox.lock().waiting.len()

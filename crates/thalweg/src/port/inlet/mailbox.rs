@@ -1,7 +1,7 @@
 //! Samples that wait until they are taken.
 
 use super::waiting::{Room, Waiting};
-use super::{Inlet, Payload};
+use super::{Inlet, Payload, Sink};
 use crate::channel::buffer::Pool;
 use crate::codec::Message;
 use crate::port::WHOLE_TOPIC;
@@ -9,8 +9,9 @@ use crate::port::sample::{SampleInfo, Storage, TakenSample};
 use crate::stages::Stay;
 use crate::trace::{self, Step};
 use linux::futex::{self, Scope};
+use linux::lock::PiGuard;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::Waker;
 use std::time::Duration;
 
@@ -24,6 +25,24 @@ pub(super) struct Mailbox {
     pub waker: Option<Waker>,
 }
 
+/// Where threads wait for room in a mailbox.
+#[derive(Debug, Default)]
+pub(super) struct Door {
+    /// Grows while somebody waits and a sample is taken.
+    taken: AtomicU32,
+    waiting: AtomicU32,
+}
+
+impl Door {
+    /// A sample was taken, or nothing will be any more.
+    pub fn open(&self) {
+        if self.waiting.load(Ordering::SeqCst) > 0 {
+            self.taken.fetch_add(1, Ordering::SeqCst);
+            futex::wake(&self.taken, u32::MAX >> 1, Scope::Private);
+        }
+    }
+}
+
 impl Mailbox {
     pub fn new(waiting: Waiting<Stored>) -> Self {
         Self { waiting, pool: Pool::default(), waker: None }
@@ -34,7 +53,12 @@ impl<M: Message> Inlet<M> {
     pub(super) fn store(&self, info: SampleInfo, payload: Payload<'_>) {
         let instance = if self.by_instance { self.instance(&info, payload.bytes()) } else { WHOLE_TOPIC };
         let mut mailbox = self.mailbox.lock();
-        match mailbox.waiting.make_room(instance) {
+        let mut room = mailbox.waiting.make_room(instance);
+        if matches!(room, Room::None(_)) && self.blocks() && !matches!(payload, Payload::Pooled(_)) {
+            drop(mailbox);
+            (mailbox, room) = self.wait_for_room(instance);
+        }
+        match room {
             Room::Free => {}
             Room::DroppedOldest => drop(self.dropped.fetch_add(1, Ordering::Relaxed)),
             Room::None(limit) => {
@@ -58,6 +82,34 @@ impl<M: Message> Inlet<M> {
         let waker = mailbox.waker.take();
         drop(mailbox);
         self.announce(waker);
+    }
+
+    /// A full queue holds up the thread that fills it. The owner of a polled port would wait for itself, and the thread of a publisher
+    /// in this process (`local`) is not held up by its subscribers.
+    pub(super) fn blocks(&self) -> bool {
+        !self.polled && matches!(self.info.qos.queue, qos::Queue::Block { .. }) && matches!(self.sink, Sink::Mailbox)
+    }
+
+    /// Waits until there is room for a sample of this instance, the queue's patience ends, or the port closes.
+    #[cold]
+    fn wait_for_room(&self, instance: u64) -> (PiGuard<'_, Mailbox>, Room) {
+        let patience = self.info.qos.queue.patience();
+        let began = linux::clock::monotonic_ns();
+        self.door.waiting.fetch_add(1, Ordering::SeqCst);
+        let found = loop {
+            let seen = self.door.taken.load(Ordering::SeqCst);
+            let mut mailbox = self.mailbox.lock();
+            let room = mailbox.waiting.make_room(instance);
+            let waited = Duration::from_nanos(linux::clock::monotonic_ns().saturating_sub(began));
+            let left = patience.saturating_sub(waited);
+            if !matches!(room, Room::None(_)) || left.is_zero() || self.is_closed() {
+                break (mailbox, room);
+            }
+            drop(mailbox);
+            futex::wait(&self.door.taken, seen, Some(left), Scope::Private);
+        };
+        self.door.waiting.fetch_sub(1, Ordering::SeqCst);
+        found
     }
 
     /// From now on there is room for so many samples of a late joiner's history.
@@ -90,6 +142,7 @@ impl<M: Message> Inlet<M> {
         let sample = mailbox.waiting.pop();
         self.stored.store(mailbox.waiting.len(), Ordering::SeqCst);
         drop(mailbox);
+        self.door.open();
         sample.map(|(info, storage, stay)| (info, storage, stay.map(Stay::end)))
     }
 

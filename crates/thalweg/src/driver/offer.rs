@@ -1,0 +1,348 @@
+//! The publisher's side of the handshake: what a subscriber's request is offered, and its channel's opening.
+
+use super::control::Control;
+use super::entries::{Entry, PendingAttach, Reply};
+use super::mismatch::refusal;
+use super::{reliable, wrap};
+use crate::carrier::tcp::{self, TcpSend};
+use crate::carrier::{Capabilities, Carrier, Place, SendHalf};
+use crate::channel::flow::{Flow, FlowSettings, Sending};
+use crate::channel::proxy::{Proxied, Proxy};
+use crate::control::matching::{Match, compare};
+use crate::handshake::{self, Accepted, Answer, Parameters, Refused, Request, VERSION};
+use crate::port::{AnyOutlet, PortRef, Way};
+use linux::memory::RingWriter;
+use qos::Reliability;
+use std::io;
+use std::net::{SocketAddr, TcpStream};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+
+/// Bytes of fragments that leave at once towards a receiver that did not say what its buffer holds.
+const CAREFUL_BURST: usize = 64 << 10;
+
+/// Samples that wait in a ring at most.
+const MOST_DEPTH: u32 = 32_768;
+/// Samples that a subscriber may hold which does not say how many.
+const HELD_BESIDES: u32 = 16;
+
+impl Control {
+    /// Answers a request for a channel, and opens it.
+    pub(super) fn serve(&mut self, request: Request, stream: OwnedFd) {
+        if self.is_hosted(&request) { self.host(request, stream) } else { self.serve_now(request, stream) }
+    }
+
+    pub(super) fn serve_now(&mut self, request: Request, stream: OwnedFd) {
+        match self.offer(&request, stream) {
+            Ok(()) => self.state.made_progress(),
+            Err((refused, stream)) => {
+                if refused.policy == "system" {
+                    self.warn(format!(
+                        "{} refused over {}: {}",
+                        request.subscriber.name, request.carrier, refused.remedy
+                    ));
+                }
+                let _ = answer(&stream, &Answer::Refused(refused));
+            }
+        }
+    }
+
+    fn offer(&mut self, request: &Request, stream: OwnedFd) -> Result<(), (Refused, OwnedFd)> {
+        let (outlet, sending) = match self.check(request) {
+            Ok(found) => found,
+            Err(refused) => return Err((refused, stream)),
+        };
+        if !request.moves && self.just_shared(ends(request)) {
+            return Err((refused("answers", request, "the connection of the questions, which is open"), stream));
+        }
+        // A channel whose proxy moves goes on until the new one delivers.
+        // Before anything is opened: an older channel of the same two ports may be the last member of the group that this
+        // one would join, and takes its flow along.
+        if !request.moves {
+            self.replace(ends(request));
+        }
+        let settings = |id| FlowSettings {
+            id,
+            policy: outlet.info().qos.queue,
+            burst: request.parameters.buffer.map_or(CAREFUL_BURST, |b| b as usize / 4),
+            sending,
+            lifespan: outlet.info().qos.lifespan.map(|l| u64::try_from(l.as_nanos()).unwrap_or(u64::MAX)),
+            reliable: None,
+        };
+        if request.carrier == "shm" {
+            return self.offer_shared_memory(request, outlet, stream);
+        }
+        let Some(place) = place_of(&stream, request) else {
+            return Err((refused("carrier", request, "a stream with addresses: connect by TCP"), stream));
+        };
+        if request.carrier == "tcp" {
+            let mut accepted = self.accepted(request, outlet.as_ref(), self.random_flow(), Parameters::default());
+            let answers = self.expected_answers(request, outlet.info());
+            accepted.answers = answers.as_ref().map(|answers| answers.subscriber.clone());
+            let stream = Arc::new(TcpStream::from(stream));
+            let Ok(half) = TcpSend::new(stream.clone()) else { return Ok(()) };
+            tcp::keep_linear(&stream);
+            let class = outlet.info().qos.class;
+            let flow = self.flow(settings(accepted.flow), class, Box::new(half), tcp::CAPABILITIES, &place);
+            let reply = reply(stream.clone(), accepted, Vec::new());
+            let entry = match answers {
+                None => Entry::Served(stream, None),
+                Some(answers) => {
+                    self.receive_answers(answers, stream.clone(), &place);
+                    Entry::Shared(stream, None, None)
+                }
+            };
+            self.attach(request, outlet, Way::Flow(flow), entry, reply);
+            return Ok(());
+        }
+        let Some(carrier) = self.carrier(&request.carrier) else {
+            return Err((refused("carrier", request, "a carrier that the publisher's build has"), stream));
+        };
+        let (way, accepted) = match self.open_sender(carrier.as_ref(), request, outlet.as_ref(), &place, settings) {
+            Ok(opened) => opened,
+            Err(error) => return Err((refused("system", request, &format!("{}: {error}", request.carrier)), stream)),
+        };
+        let stream = Arc::new(TcpStream::from(stream));
+        tcp::notice_outage(&stream); // nothing is sent on it that could fail: a host that vanished would stay a subscriber
+        let reply = reply(stream.clone(), accepted, Vec::new());
+        self.attach(request, outlet, way, Entry::Served(stream, None), reply);
+        Ok(())
+    }
+
+    /// Opens a ring for a subscriber of this host; its descriptors travel with the answer.
+    fn offer_shared_memory(
+        &mut self,
+        request: &Request,
+        outlet: Arc<dyn AnyOutlet>,
+        stream: OwnedFd,
+    ) -> Result<(), (Refused, OwnedFd)> {
+        let opened = self.open_ring(request, outlet.as_ref());
+        let (ring, ring_fd, payload_fd) = match opened {
+            Ok(opened) => opened,
+            Err(error) => return Err((refused("system", request, &format!("no shared memory: {error}")), stream)),
+        };
+        let accepted = self.accepted(request, outlet.as_ref(), self.random_flow(), Parameters::default());
+        let stream = Arc::new(stream);
+        let reply = reply(stream.clone(), accepted, vec![payload_fd, ring_fd]);
+        self.attach(request, outlet, Way::Ring(ring), Entry::ServedUnix(stream, None), reply);
+        Ok(())
+    }
+
+    fn open_ring(&mut self, request: &Request, outlet: &dyn AnyOutlet) -> io::Result<(RingWriter, OwnedFd, OwnedFd)> {
+        let hold = request.parameters.hold.unwrap_or(HELD_BESIDES).clamp(1, MOST_DEPTH);
+        let payload_fd = outlet.payload_memory(hold)?;
+        let depth = outlet.info().qos.queue.limit().min(MOST_DEPTH);
+        let bit = self.next_bit();
+        let (ring, ring_fd) = RingWriter::create(depth, hold, bit).inspect_err(|_| outlet.unhold(hold))?;
+        Ok((ring, ring_fd, payload_fd))
+    }
+
+    fn open_sender(
+        &mut self,
+        carrier: &dyn Carrier,
+        request: &Request,
+        outlet: &dyn AnyOutlet,
+        place: &Place,
+        settings: impl Fn(u32) -> FlowSettings,
+    ) -> io::Result<(Way, Accepted)> {
+        let picture = request.proxy.as_ref().and_then(|proxy| proxy.picture);
+        let key = (ends(request).0, place.local.ip(), Proxy::sent(request.proxy.as_ref()), picture);
+        let multicast = carrier.capabilities().multicast;
+        if multicast && let Some((flow, parameters)) = self.groups.get(&key).filter(|(flow, _)| flow.takes_members()) {
+            let (flow, parameters) = (flow.clone(), admitted(flow, request, place, parameters.clone()));
+            let accepted = self.accepted(request, outlet, flow.settings.id, parameters);
+            return Ok((Way::Group(flow), accepted));
+        }
+        let sender = carrier.sender(place, &request.parameters)?;
+        let (offered, asked) = (&outlet.info().qos, &request.subscriber.qos);
+        let mut settings = settings(self.random_flow());
+        if !sender.capabilities.reliable && sender.half.hears() {
+            let most = sender.capabilities.max_datagram;
+            settings.reliable = match multicast {
+                // Others may ask for what the first member does not.
+                true if offered.reliability == Reliability::Reliable => {
+                    Some(reliable::sender_settings(offered, offered, most))
+                }
+                false if reliable::is_asked_for(request) => Some(reliable::sender_settings(offered, asked, most)),
+                _ => None,
+            };
+        }
+        let mut parameters = sender.parameters;
+        parameters.window = settings.reliable.and_then(|keeps| u32::try_from(keeps.window).ok());
+        let flow = self.flow(settings, offered.class, sender.half, sender.capabilities, place);
+        if flow.is_kept() {
+            self.state.senders.hear(&flow)?;
+        }
+        if !multicast {
+            parameters.first = flow.admit(0, None);
+            let accepted = self.accepted(request, outlet, flow.settings.id, parameters);
+            return Ok((Way::Flow(flow), accepted));
+        }
+        self.groups.insert(key, (flow.clone(), parameters.clone()));
+        let accepted = self.accepted(request, outlet, flow.settings.id, admitted(&flow, request, place, parameters));
+        Ok((Way::Group(flow), accepted))
+    }
+
+    pub(super) fn flow(
+        &self,
+        settings: FlowSettings,
+        class: qos::Class,
+        half: Box<dyn SendHalf>,
+        capabilities: Capabilities,
+        place: &Place,
+    ) -> Arc<Flow> {
+        let half = self.state.settings.around.sender(half, capabilities, wrap::way(place.local, place.peer));
+        Arc::new(Flow::new(settings, class, half, capabilities, self.state.senders.clone()))
+    }
+
+    /// Whether this node has what is asked for, and may give it.
+    fn check(&self, request: &Request) -> Result<(Arc<dyn AnyOutlet>, Sending), Refused> {
+        self.check_greeting(request)?;
+        if self.is_hosted(request) {
+            return self.hosted_for(request).map(|outlet| (outlet, Sending::default()));
+        }
+        if request.to_node != self.state.id {
+            return Err(refused("node", request, &format!("node {}: that address has a new owner", self.state.id)));
+        }
+        let Some((outlet, sending)) = self.state.outlet(request.to_port).filter(|(o, _)| !o.is_closed()) else {
+            return Err(refused("port", request, "a port that is open"));
+        };
+        let mut publisher = outlet.info().clone();
+        if request.by_name {
+            publisher.topic.clone_from(&request.subscriber.topic);
+        }
+        let mut subscriber = request.subscriber.clone();
+        if request.by_name {
+            subscriber.carriers.clear();
+        }
+        match compare(&publisher, &subscriber) {
+            Match::Matched(_) => Ok((outlet, sending)),
+            Match::NotSameTopic => Err(refused("topic", request, &publisher.topic)),
+            Match::Mismatched(between) => {
+                // A carrier is asked for again and again.
+                if between.iter().any(|mismatch| mismatch.policy != "carrier") {
+                    self.incompatible(&(publisher.name, subscriber.name), between.clone(), false);
+                }
+                Err(refusal(between).unwrap_or_else(|| refused("port", request, "a port that fits")))
+            }
+        }
+    }
+
+    /// Whether both speak the same version in the same realm.
+    pub(super) fn check_greeting(&self, request: &Request) -> Result<(), Refused> {
+        if request.version != VERSION {
+            return Err(refused("version", request, &format!("handshake version {VERSION}")));
+        }
+        if request.realm != self.state.settings.realm {
+            return Err(refused("realm", request, &format!("realm {}", self.state.settings.realm)));
+        }
+        Ok(())
+    }
+
+    pub(crate) fn accepted(
+        &self,
+        request: &Request,
+        outlet: &dyn AnyOutlet,
+        flow: u32,
+        parameters: Parameters,
+    ) -> Accepted {
+        let max_message = outlet.info().qos.max_message.min(request.subscriber.qos.max_message);
+        let (incarnation, clock) = self.source(request.to_node);
+        Accepted {
+            flow,
+            incarnation,
+            last_seq: outlet.last_seq(),
+            max_message,
+            clock,
+            parameters,
+            answers: None,
+            scaled: self.scaled_for(request, outlet),
+        }
+    }
+
+    /// Gives the publisher its new channel.
+    pub(crate) fn attach(
+        &mut self,
+        request: &Request,
+        outlet: Arc<dyn AnyOutlet>,
+        way: Way,
+        entry: Entry,
+        reply: Reply,
+    ) {
+        let (incarnation, clock) = self.source(request.to_node);
+        let same_clock = request.clock == clock;
+        let pair = ends(request);
+        let ports = (outlet.info(), &request.subscriber);
+        let channel = self.channel(pair, ports, &request.carrier, incarnation, same_clock);
+        let proxied = self.scaled_for(request, outlet.as_ref()).zip(request.proxy.as_ref());
+        let proxied = proxied.map(|(provenance, proxy)| Proxied { place: proxy.place.clone(), provenance });
+        let channel = Arc::new(channel.scaled(Proxy::sent(request.proxy.as_ref()), proxied));
+        let _ = channel.member.set(reliable::member(request));
+        self.prioritise_sent(&channel, &way, &entry);
+        let token = self.watch_served(entry, channel.clone());
+        self.attach_now(PendingAttach { outlet, channel, way, token, answer: Some(reply) });
+    }
+}
+
+/// Takes a member that may lose nothing into a group that repeats: what it is told besides.
+fn admitted(flow: &Flow, request: &Request, place: &Place, parameters: Parameters) -> Parameters {
+    let Some(port) = request.parameters.udp_port.filter(|_| reliable::is_asked_for(request)) else { return parameters };
+    let mut address = place.peer;
+    address.set_port(port);
+    Parameters { first: flow.admit(reliable::member(request), Some(address)), ..parameters }
+}
+
+/// The publishing and the subscribing port that a request speaks of.
+fn ends(request: &Request) -> super::wanted::Pair {
+    (PortRef { node: request.to_node, port: request.to_port }, PortRef { node: request.node, port: request.port })
+}
+
+/// The acceptance, to be sent as soon as the port has the channel. If it cannot be sent the subscriber is gone, which the
+/// stream's end tells as well.
+fn reply(stream: Arc<impl AsFd + Send + Sync + 'static>, accepted: Accepted, descriptors: Vec<OwnedFd>) -> Reply {
+    // Packed now: it is sent while the port is locked.
+    let bytes = handshake::pack(&Answer::Accepted(accepted)).unwrap_or_default();
+    Box::new(move || {
+        let descriptors: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
+        let _ = linux::socket::send_with_descriptors(stream.as_fd(), &bytes, &descriptors);
+    })
+}
+
+/// Sends an answer. The stream's buffer is empty, so it is taken whole.
+pub(crate) fn answer(stream: &OwnedFd, answer: &Answer) -> io::Result<()> {
+    let bytes = handshake::pack(answer).map_err(io::Error::other)?;
+    let taken = linux::socket::send(stream.as_fd(), &bytes)?;
+    if taken == bytes.len() { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }
+}
+
+fn place_of(stream: &OwnedFd, request: &Request) -> Option<Place> {
+    let socket = socket2::SockRef::from(stream);
+    let (local, peer): (SocketAddr, SocketAddr) =
+        (socket.local_addr().ok()?.as_socket()?, socket.peer_addr().ok()?.as_socket()?);
+    Some(Place { local, peer, port_number: number_of(request) })
+}
+
+fn number_of(request: &Request) -> u64 {
+    let port = PortRef { node: request.to_node, port: request.to_port };
+    port_number(port, request.proxy.as_ref())
+}
+
+/// A number for a publishing port and what of it is sent, which both ends can compute.
+pub(crate) fn port_number(port: PortRef, proxy: Option<&Proxy>) -> u64 {
+    let sent = Proxy::sent(proxy).number_of().rotate_left(7) ^ proxy.map_or(0, Proxy::number_of);
+    // Fibonacci hashing: spreads neighbouring ports of one node over the groups.
+    (port.node.0 ^ u64::from(port.port.0) ^ sent).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(17)
+}
+
+fn refused(policy: &str, request: &Request, offered: &str) -> Refused {
+    let requested = match policy {
+        "version" => request.version.to_string(),
+        "realm" => request.realm.clone(),
+        "node" => request.to_node.to_string(),
+        "port" => format!("port {}", request.to_port.0),
+        "topic" => request.subscriber.topic.clone(),
+        _ => request.carrier.clone(),
+    };
+    let remedy = format!("it takes {offered}");
+    Refused { policy: policy.to_owned(), offered: offered.to_owned(), requested, remedy, others: Vec::new() }
+}
