@@ -83,6 +83,25 @@ impl Stalls {
         left
     }
 
+    /// What of the time that each of these took no stall can have taken, nor one that those met which were under way before it, in
+    /// nanoseconds. After a stall everything has to go where one fits at a time: who comes while the first still waits is late by the
+    /// same stall, although that is over.
+    pub fn without_backlog(&self, samples: &[Timed]) -> Vec<u64> {
+        let mut samples = samples.to_vec();
+        samples.sort_unstable_by_key(|sample| sample.from_ns);
+        let (mut busy_from, mut busy_to) = (0, 0);
+        let left = |sample: Timed| {
+            let to = sample.from_ns + sample.ns;
+            if sample.from_ns > busy_to {
+                busy_from = sample.from_ns;
+            }
+            busy_to = to.max(busy_to);
+            let stalled = (to - busy_from) - self.without(busy_from, to);
+            sample.ns.saturating_sub(stalled)
+        };
+        samples.into_iter().map(left).collect()
+    }
+
     /// Samples in µs that no stall hit, and what the others come to.
     pub fn apart(&self, samples: &[Timed]) -> (Vec<f64>, Stalled) {
         let us = |sample: &Timed| sample.ns as f64 / 1000.0;
@@ -221,6 +240,10 @@ mod tests {
         for (from, to, left) in [(0, 100, 100), (0, 150, 100), (120, 180, 0), (150, 260, 60), (50, 250, 100)] {
             assert_eq!(stalls.without(from, to), left, "{from} to {to}");
         }
+        let waited =
+            [(220, 20), (90, 120), (150, 180), (300, 60), (400, 70)].map(|(from_ns, ns)| Timed { from_ns, ns });
+        // The last one comes when nothing waits any more; the longest took 80 more than the stall.
+        assert_eq!(stalls.without_backlog(&waited), [20, 80, 0, 0, 70]);
         let both = [(100, 200), (150, 250), (160, 170), (300, 310)];
         let both = both.map(|(from_ns, to_ns)| Stall { cpu: 0, from_ns, to_ns, late_ns: 1 });
         let both = Stalls { stalls: both.to_vec(), ..Stalls::default() };

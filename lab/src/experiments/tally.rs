@@ -26,7 +26,7 @@ impl Tally {
         self.told.push(told);
         self.repetitions.push(figures);
         self.samples.extend(clean);
-        let without = arrived.iter().map(|one| stalls.without(one.from_ns, one.from_ns + one.ns) as f64 / 1000.0);
+        let without = stalls.without_backlog(arrived).into_iter().map(|ns| ns as f64 / 1000.0);
         self.without_stalls = without.chain(self.without_stalls).reduce(f64::max);
         self.stalled.n += stalled.n;
         self.stalled.max = self.stalled.max.max(stalled.max);
@@ -41,7 +41,7 @@ impl Tally {
         }
     }
 
-    /// The largest time in µs, less what stalls of the machine may have taken of it; not a number where nothing arrived.
+    /// The largest time in µs, less what stalls of the machine and their backlog may have taken of it; not a number where nothing arrived.
     pub fn without_stalls(&self) -> f64 {
         self.without_stalls.unwrap_or(f64::NAN)
     }

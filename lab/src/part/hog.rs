@@ -9,6 +9,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
+/// What results say of a processor with an idle one.
+pub const AWAKE: &str = "A process of policy SCHED_IDLE keeps the processor awake.";
+
 const LONG: Duration = Duration::from_secs(40);
 pub(super) const ROLE: &str = "hog";
 

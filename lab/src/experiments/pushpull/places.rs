@@ -7,6 +7,7 @@ use crate::error::{Error, Result};
 use crate::experiments::Experiment;
 use crate::experiments::tally::Tally;
 use crate::experiments::turns::shuffled;
+use crate::part::hog::Hog;
 use crate::part::member::{Order, Settings, Stream, Told};
 use crate::part::node::NodeSettings;
 use crate::part::{self, Part};
@@ -52,6 +53,7 @@ impl Experiment for PushPullPlaces {
     fn run(&self, lab: &Lab) -> Result<Findings> {
         let mut arms = arms();
         let mut house = House::build(lab, &mut arms)?;
+        let _awake = Hog::Idle.start(lab, processors()?.0)?;
         let (repetitions, time) = amount(&lab.options);
         let mut dice = Dice::new(lab.options.seed);
         for repetition in 0..repetitions {

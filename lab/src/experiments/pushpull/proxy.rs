@@ -7,6 +7,7 @@ use crate::error::Result;
 use crate::experiments::Experiment;
 use crate::experiments::tally::Tally;
 use crate::experiments::turns::shuffled;
+use crate::part::hog::AWAKE;
 use crate::results::{Check, Factors, Figure, Findings, Group, Panel, median, uncertainty};
 use crate::run::{Lab, Options};
 use std::time::Duration;
@@ -132,6 +133,7 @@ fn notes() -> Vec<String> {
             .into(),
         "raw: bare TCP sockets instead of the channels; raw-relay: passed on by a process at the relay's place".into(),
         NEARLY_ALL.into(),
+        AWAKE.into(),
         "All on one processor, nice -20; each repetition has new processes, and opens and measures the routes in orders drawn by lot. Ratios and differences are of runs that follow each other, medians; limits \
          have the median's own uncertainty added (its standard error, from the repetitions)."
             .into(),

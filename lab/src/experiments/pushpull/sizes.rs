@@ -7,6 +7,7 @@ use crate::error::Result;
 use crate::experiments::Experiment;
 use crate::experiments::tally::Tally;
 use crate::experiments::turns::shuffled;
+use crate::part::hog::AWAKE;
 use crate::results::{Bar, Check, Factors, Figure, Findings, Group, Line, Panel, Table, median, uncertainty};
 use crate::run::{Lab, Options};
 use std::time::Duration;
@@ -221,6 +222,7 @@ fn notes(layout: Layout) -> Vec<String> {
          without any (Fig. 10); a switch, as in pushpull-2, costs about as much as a router here."
             .into(),
         NEARLY_ALL.into(),
+        AWAKE.into(),
         "All on one processor, nice -20; each repetition has new processes, and opens and measures the places in orders drawn by lot; bars and lines are of medians of the repetitions' p50.".into(),
     ]
 }

@@ -3,6 +3,7 @@
 use crate::error::{Error, Result};
 use crate::experiments::tally::Tally;
 use crate::experiments::turns::shuffled;
+use crate::part::hog::Hog;
 use crate::part::node::NodeSettings;
 use crate::part::stages::Measured;
 use crate::part::{Part, Place};
@@ -106,6 +107,7 @@ pub struct Stage {
     trips: Trips,
     relay: Part,
     _forwards: Vec<Part>,
+    _awake: Option<Part>,
     topology: Option<Topology>, // after the parts: they end first
 }
 
@@ -128,7 +130,7 @@ impl Stage {
         Self::over(lab, "tcp", layout, first, dice)
     }
 
-    /// Starts them all on one processor, before all others of ordinary priority if `first`; channels are of this carrier.
+    /// Starts them all on one processor, before all others of ordinary priority and with it kept awake if `first`. Channels are of this carrier.
     /// Routes are opened in an order drawn by lot: by its place in memory and in lists of the kernel one differs from the next
     /// by some percent, whatever it does.
     pub fn over(lab: &Lab, carrier: &str, layout: Layout, first: bool, dice: &mut Dice) -> Result<Self> {
@@ -169,7 +171,8 @@ impl Stage {
         let routes: Vec<Route> = shuffled(routes.len(), dice).into_iter().map(|index| routes[index].clone()).collect();
         let ends = [(place(0), node(0, "ping")?), (place(1), node(1, "pong")?.after(RELAY))];
         let trips = Trips::over(lab, ends, &routes)?;
-        Ok(Self { trips, relay: relay_part, _forwards: forwards, topology })
+        let awake = first.then(|| Hog::Idle.start(lab, processor)).transpose()?;
+        Ok(Self { trips, relay: relay_part, _forwards: forwards, _awake: awake, topology })
     }
 
     /// The hosts.

@@ -1,6 +1,7 @@
 //! Tables 1 and 2 of what was measured, beside the paper's.
 
 use super::places::{Arm, Cost, HZ, MANY, Node, ONE, SIZE};
+use crate::part::hog::AWAKE;
 use crate::results::{Bar, Check, Factors, Findings, Group, Panel, Table, median, uncertainty};
 
 /// A tenth of the samples may be so much of the traffic: nodes say a little to each other besides.
@@ -184,6 +185,7 @@ fn notes() -> Vec<String> {
              lets groups out only where they were asked for. One stream at a time, in turns; all processes on one processor, the switch on the other one.",
             MANY.len()
         ),
+        AWAKE.into(),
         "Processor time is what the kernel counts for all threads of the process, and traffic what its host's card counts, both for \
          each sample published and beyond what they are when nobody subscribes; of subscribers their mean."
             .into(),

@@ -140,7 +140,7 @@ fn notes() -> Vec<String> {
     vec![
         format!("{HZ} Hz by tcp from one host to another, threads FIFO 30 as planned; 100 Mbit/s behind the switch; latency from publish to the receiving thread"),
         "model: M/M/1 (V-22, V-33) with T_appmid, 1/μ and T_midapp as measured; it knows no threads that wake up, so what is above it is theirs".into(),
-        "bound: examples/velox-lan.toml with 200 µs of computing at either end; the largest is less what stalls of the machine may have taken of it".into(),
+        "bound: examples/velox-lan.toml with 200 µs of computing at either end; the largest is less what stalls of the machine, and what they had left waiting, may have taken of it".into(),
     ]
 }
 

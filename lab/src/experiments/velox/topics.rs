@@ -6,7 +6,7 @@ use crate::error::Result;
 use crate::experiments::Experiment;
 use crate::experiments::tally::Tally;
 use crate::experiments::turns::shuffled;
-use crate::part::hog::Hog;
+use crate::part::hog::{AWAKE, Hog};
 use crate::part::member::Stream;
 use crate::results::{Bar, Check, Factors, Findings, Group, Line, Panel, Table, median};
 use crate::run::Lab;
@@ -131,10 +131,8 @@ fn measure(lab: &Lab, by: &str, sets: Vec<(String, Vec<Stream>)>, findings: &mut
 
 fn notes() -> Vec<String> {
     vec![
-        format!(
-            "one process publishes all topics at {HZ} Hz, another one on the same processor subscribes to all, tcp over loopback; a third \
-             keeps the processor awake (SCHED_IDLE)"
-        ),
+        format!("one process publishes all topics at {HZ} Hz, another one on the same processor subscribes to all, tcp over loopback"),
+        AWAKE.into(),
         "T_appmid: stage `publish`, from the call until the encoded message is offered to the channel. T_midapp: stage `decode`, from \
          the reading thread having the sample to the callback. Medians over repetitions, each with new processes, of medians over all samples: one interrupt in a hundred samples is as long as \
          what is measured."
