@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | `control` | 1 | listeners, handshakes, matching, liveness, administration |
 //! | `links` | 1 | control links to other nodes (see [`crate::control`]) |
-//! | `reader` | ≤ 8, and one per channel with a priority of its own | one channel each, blocking |
+//! | `reader` | ≤ 8, and one per channel with a priority or a queue that blocks of its own | one channel each, blocking |
 //! | `read-CLASS` | ≤ 1 per class | all further channels of the class |
 //! | `send-CLASS` | ≤ 1 per class | drains flows whose socket was full, flushes batches |
 //! | `history` | ≤ 1 | fetches what was published before, for late joiners |
