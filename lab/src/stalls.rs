@@ -91,13 +91,15 @@ impl Stalls {
         samples.sort_unstable_by_key(|sample| sample.from_ns);
         let (mut busy_from, mut busy_to) = (0, 0);
         let left = |sample: Timed| {
-            let to = sample.from_ns + sample.ns;
-            if sample.from_ns > busy_to {
-                busy_from = sample.from_ns;
+            let Timed { from_ns: from, ns } = sample;
+            if from > busy_to {
+                busy_from = from;
             }
-            busy_to = to.max(busy_to);
-            let stalled = (to - busy_from) - self.without(busy_from, to);
-            sample.ns.saturating_sub(stalled)
+            // By an earlier stall it is late only as long as others are still under way.
+            let before = (from - busy_from) - self.without(busy_from, from);
+            let waited = before.min(busy_to.saturating_sub(from));
+            busy_to = busy_to.max(from + ns);
+            self.without(from, from + ns).saturating_sub(waited)
         };
         samples.into_iter().map(left).collect()
     }
@@ -242,8 +244,8 @@ mod tests {
         }
         let waited =
             [(220, 20), (90, 120), (150, 180), (300, 60), (400, 70)].map(|(from_ns, ns)| Timed { from_ns, ns });
-        // The last one comes when nothing waits any more; the longest took 80 more than the stall.
-        assert_eq!(stalls.without_backlog(&waited), [20, 80, 0, 0, 70]);
+        // The second took 80 more than the stall; the fourth waits for it for 30, the last one for nobody.
+        assert_eq!(stalls.without_backlog(&waited), [20, 80, 0, 30, 70]);
         let both = [(100, 200), (150, 250), (160, 170), (300, 310)];
         let both = both.map(|(from_ns, to_ns)| Stall { cpu: 0, from_ns, to_ns, late_ns: 1 });
         let both = Stalls { stalls: both.to_vec(), ..Stalls::default() };
