@@ -14,7 +14,7 @@ use thalweg::control::{Direction, Document, NodeId, PortInfo};
 use thalweg::port::ChannelReport;
 
 /// A node that does not answer within this time is reported as silent.
-const PATIENCE: Duration = Duration::from_secs(1);
+pub const PATIENCE: Duration = Duration::from_secs(1);
 /// Nodes that are asked at the same time.
 const AT_ONCE: usize = 16;
 
@@ -73,12 +73,31 @@ pub struct Channel {
     pub repaired: u64,
     /// Samples that the subscriber gave up, of a reliable flow.
     pub skipped: u64,
+    /// What waits in its queue at the publisher, and is not acknowledged.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub queue: Option<Held>,
+    /// What waits at the subscriber, of all its channels together.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mailbox: Option<Held>,
     /// How and where it is scaled.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub proxied: Option<Proxied>,
     /// The port of the node between, with which that takes the samples from the publisher.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub over: Option<String>,
+}
+
+/// What waits at one end, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Held {
+    /// Bytes.
+    pub bytes: u64,
+    /// Bytes that may wait.
+    pub most: u64,
+    /// Samples that met this limit.
+    pub over_bytes: u64,
+    /// Samples that met the limit of the peer or of the node.
+    pub over_memory: u64,
 }
 
 /// All channels, and the nodes that did not answer.
@@ -177,19 +196,25 @@ fn join(reports: Vec<ChannelReport>) -> Vec<Channel> {
             strange: 0,
             repaired: 0,
             skipped: 0,
+            queue: None,
+            mailbox: None,
             proxied: None,
             over: None,
         });
+        let ChannelReport { waiting_bytes: bytes, most_bytes: most, over_bytes, over_memory, .. } = report;
+        let held = (most > 0).then_some(Held { bytes, most, over_bytes, over_memory });
         channel.proxied = channel.proxied.take().or(report.proxied);
         channel.over = channel.over.take().or(report.over);
         channel.waiting += report.waiting;
         channel.strange += report.strange;
         if report.end == "publisher" {
             (channel.sent, channel.dropped) = (Some(report.samples), Some(report.lost));
+            channel.queue = held;
             channel.repaired = report.repaired;
             channel.bytes = if channel.received.is_some() { channel.bytes } else { report.bytes };
         } else {
             (channel.received, channel.lost, channel.bytes) = (Some(report.samples), Some(report.lost), report.bytes);
+            channel.mailbox = held;
             channel.skipped = report.skipped;
         }
     }

@@ -3,10 +3,11 @@
 use crate::census::{self, Channel, Channels, Port, Topic};
 use crate::failure::{Failure, Result};
 use crate::list::{channel_table, port_table};
-use crate::output::tell;
+use crate::output::{bytes, table, tell};
 use crate::session::{Common, Session};
 use clap::Args;
 use serde::Serialize;
+use thalweg::admin::{MemoryReport, Reply, Request};
 use thalweg::control::{Document, PortInfo};
 
 /// Everything about a node, a port or a topic: type, QoS, addresses, channels with their counters
@@ -28,7 +29,11 @@ enum Found<'a> {
         #[serde(flatten)]
         port: &'a Port<'a>,
         addresses: &'a [std::net::SocketAddr],
+        /// Bytes that may wait in each of its queues.
+        queue_bytes: u64,
         channels: Vec<Channel>,
+        /// What its node holds.
+        memory: Vec<NodeMemory>,
     },
     Topic {
         #[serde(flatten)]
@@ -39,7 +44,16 @@ enum Found<'a> {
     Node {
         nodes: Vec<&'a Document>,
         channels: Vec<Channel>,
+        memory: Vec<NodeMemory>,
     },
+}
+
+/// What a node holds for its channels.
+#[derive(Serialize)]
+struct NodeMemory {
+    node: String,
+    #[serde(flatten)]
+    report: MemoryReport,
 }
 
 /// Looks up a name and shows what is known.
@@ -55,13 +69,16 @@ fn find<'a>(what: &str, nodes: &'a [Document], ports: &'a [Port<'a>], session: &
     if let Some(port) = ports.iter().find(|p| p.info.name == what) {
         let channels = asked(session, nodes, |c| c.publisher == what || c.subscriber == what);
         let node = nodes.iter().find(|d| d.node == port.node_id);
-        return Some(Found::Port { port, addresses: node.map_or(&[], |d| &d.addresses), channels });
+        let (addresses, queue_bytes) = (node.map_or(&[][..], |d| &d.addresses), port.info.qos.queue_bytes());
+        let memory = memory(session, node);
+        return Some(Found::Port { port, addresses, queue_bytes, channels, memory });
     }
     let named: Vec<&Document> = nodes.iter().filter(|d| d.name == what || d.node.to_string() == what).collect();
     if !named.is_empty() {
         let own = |name: &String| named.iter().any(|d| d.ports.values().any(|p| p.name == *name));
         let channels = asked(session, nodes, |c| own(&c.publisher) || own(&c.subscriber));
-        return Some(Found::Node { nodes: named, channels });
+        let memory = memory(session, named.iter().copied());
+        return Some(Found::Node { nodes: named, channels, memory });
     }
     let topic = census::topic(what, ports);
     if topic.publishers.is_empty() && !ports.iter().any(|p| p.info.topic == what) {
@@ -70,6 +87,15 @@ fn find<'a>(what: &str, nodes: &'a [Document], ports: &'a [Port<'a>], session: &
     let of_topic = |p: &&Port<'_>| topic.publishers.contains(&p.info.name) || topic.subscribers.contains(&p.info.name);
     let ports = ports.iter().filter(of_topic).collect();
     Some(Found::Topic { ports, channels: asked(session, nodes, |c| c.topic == what), topic })
+}
+
+/// What these nodes say that they hold.
+fn memory<'a>(session: &Session, nodes: impl IntoIterator<Item = &'a Document>) -> Vec<NodeMemory> {
+    let ask = |node: &Document| match session.node.ask(node.node, &Request::Memory, census::PATIENCE) {
+        Ok(Reply::Memory(report)) => Some(NodeMemory { node: node.name.clone(), report }),
+        _ => None,
+    };
+    nodes.into_iter().filter_map(ask).collect()
 }
 
 fn asked(session: &Session, nodes: &[Document], wanted: impl Fn(&Channel) -> bool) -> Vec<Channel> {
@@ -90,10 +116,11 @@ fn unknown(what: &str, ports: &[Port<'_>]) -> Failure {
 impl Found<'_> {
     fn text(&self) -> String {
         match self {
-            Found::Port { port, addresses, channels } => {
+            Found::Port { port, addresses, channels, memory, .. } => {
                 let addresses: Vec<String> = addresses.iter().map(ToString::to_string).collect();
                 let node = format!("node         {} ({}) at {}", port.node, port.node_id, addresses.join(" "));
-                format!("{}\n{node}\n\n{}", port_text(port.info), channel_table(channels))
+                let (port, held) = (port_text(port.info), memory_text(memory, channels));
+                format!("{port}\n{node}\n\n{}\n\n{held}", channel_table(channels))
             }
             Found::Topic { topic, ports, channels } => {
                 let types: Vec<&str> = topic.types.iter().map(String::as_str).collect();
@@ -101,12 +128,34 @@ impl Found<'_> {
                 let owned: Vec<Port<'_>> = ports.iter().map(|p| Port { info: p.info, ..**p }).collect();
                 format!("{head}\n\n{}\n\n{}", port_table(&owned), channel_table(channels))
             }
-            Found::Node { nodes, channels } => {
+            Found::Node { nodes, channels, memory } => {
                 let nodes: Vec<String> = nodes.iter().map(|node| node_text(node)).collect();
-                format!("{}\n\n{}", nodes.join("\n\n"), channel_table(channels))
+                let held = memory_text(memory, channels);
+                format!("{}\n\n{}\n\n{held}", nodes.join("\n\n"), channel_table(channels))
             }
         }
     }
+}
+
+/// Who holds how much, and may: nodes, their peers, and both ends of channels.
+fn memory_text(nodes: &[NodeMemory], channels: &[Channel]) -> String {
+    let row = |what: String, used: u64, limit: u64, refused: u64| {
+        vec![what, bytes(used as f64), bytes(limit as f64), refused.to_string()]
+    };
+    let mut rows = Vec::new();
+    for NodeMemory { node, report } in nodes {
+        rows.push(row(format!("node {node}"), report.used, report.limit, report.refused));
+        let peers = report.peers.iter();
+        rows.extend(peers.map(|peer| row(format!("  for node {}", peer.node), peer.used, peer.limit, peer.refused)));
+    }
+    for channel in channels {
+        let ends = [("queue", channel.queue), ("mailbox", channel.mailbox)];
+        for (end, held) in ends.into_iter().filter_map(|(end, held)| held.map(|held| (end, held))) {
+            let what = format!("{end} of {} → {}", channel.publisher, channel.subscriber);
+            rows.push(row(what, held.bytes, held.most, held.over_bytes + held.over_memory));
+        }
+    }
+    table(&[("memory", '<'), ("held", '>'), ("at most", '>'), ("refused", '>')], &rows)
 }
 
 fn port_text(info: &PortInfo) -> String {
@@ -122,10 +171,11 @@ fn port_text(info: &PortInfo) -> String {
         ("reliability", qos.reliability.to_string()),
         ("queue", format!("{:?}", qos.queue)),
         ("class", format!("{:?} (DSCP {})", qos.class, qos.class.dscp()).to_lowercase()),
+        ("queue bytes", format!("{} bytes", qos.queue_bytes())),
         ("max message", format!("{} bytes", qos.max_message)),
         ("carriers", info.carriers.join(", ")),
     ];
-    let shown = ["reliability", "queue", "class", "max-message"];
+    let shown = ["reliability", "queue", "class", "max-message", "bytes"];
     let stated = qos.stated().into_iter().filter(|(name, _)| !shown.contains(name));
     let lines = lines.into_iter().chain(stated);
     lines.map(|(key, value)| format!("{key:<12} {value}")).collect::<Vec<_>>().join("\n")

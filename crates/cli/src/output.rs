@@ -2,8 +2,10 @@
 
 use crate::failure::Result;
 use serde::Serialize;
+use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Write};
+use std::sync::LazyLock;
 
 /// Where results go: people's text, or JSON.
 #[derive(Clone, Copy, Debug)]
@@ -26,14 +28,41 @@ impl Output {
 
 /// Writes a line (or several) to standard output, at once.
 pub fn line(text: &str) -> Result {
+    static TERMINAL: LazyLock<bool> = LazyLock::new(|| io::stdout().is_terminal());
     let mut out = io::stdout().lock();
-    writeln!(out, "{text}")?;
+    match *TERMINAL {
+        true => writeln!(out, "{}", for_terminal(text))?,
+        false => writeln!(out, "{text}")?,
+    }
     Ok(out.flush()?)
 }
 
 /// Writes a diagnostic to standard error. Nobody listening there is no error.
 pub fn tell(text: &str) {
-    let _ = writeln!(io::stderr().lock(), "{text}");
+    static TERMINAL: LazyLock<bool> = LazyLock::new(|| io::stderr().is_terminal());
+    let mut errors = io::stderr().lock();
+    let _ = match *TERMINAL {
+        true => writeln!(errors, "{}", for_terminal(text)),
+        false => writeln!(errors, "{text}"),
+    };
+}
+
+/// Text as a terminal shows it to people and does nothing else with it: what peers said (names, samples, reasons) may hold
+/// sequences that move the cursor, write to the clipboard, or make a line look like another one. Line ends and tabs stay.
+pub fn for_terminal(text: &str) -> Cow<'_, str> {
+    // What turns the direction of text round (UAX #9) is no control character, but hides as well.
+    let turns =
+        |c: char| matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}' | '\u{61c}');
+    let harms = |c: char| (c.is_control() && c != '\n' && c != '\t') || turns(c);
+    if !text.contains(harms) {
+        return Cow::Borrowed(text);
+    }
+    let shown = text.chars().flat_map(|c| {
+        let escaped = harms(c).then(|| c.escape_unicode());
+        let itself = if escaped.is_some() { None } else { Some(c) };
+        escaped.into_iter().flatten().chain(itself)
+    });
+    Cow::Owned(shown.collect())
 }
 
 /// A table that repaints itself in place on a terminal, and is printed anew below the last one elsewhere.
@@ -52,7 +81,7 @@ impl Live {
             }
             // Without automatic wrapping: a line that is too long for the terminal is cut, and stays one line.
             screen.push_str("\x1b[?7l");
-            text.lines().for_each(|line| screen.push_str(&format!("\r{line}\x1b[K\n")));
+            text.lines().for_each(|line| screen.push_str(&format!("\r{}\x1b[K\n", for_terminal(line))));
             screen.push_str("\x1b[J\x1b[?7h");
         } else {
             let _ = writeln!(screen, "{text}");
@@ -76,7 +105,7 @@ impl Status {
         let mut errors = io::stderr().lock();
         if errors.is_terminal() {
             // Without automatic wrapping: a line that is too long for the terminal is cut.
-            let _ = write!(errors, "\x1b[?7l\r{text}\x1b[K\x1b[?7h");
+            let _ = write!(errors, "\x1b[?7l\r{}\x1b[K\x1b[?7h", for_terminal(text));
             let _ = errors.flush();
             self.shown = true;
         }
@@ -138,6 +167,13 @@ mod tests {
         let rows = [vec!["/imu".into(), "1000.0".into()], vec!["/camera/left".into(), "30.0".into()]];
         let text = table(&[("topic", '<'), ("rate", '>')], &rows);
         assert_eq!(text, "topic           rate\n/imu          1000.0\n/camera/left    30.0");
+    }
+
+    #[test]
+    fn what_a_terminal_would_obey_is_shown_instead() {
+        assert_eq!(for_terminal("é ⌊x⌋\n\t→"), "é ⌊x⌋\n\t→");
+        assert_eq!(for_terminal("a\u{1b}[2Jb\rc\u{9b}1m\u{7f}"), "a\\u{1b}[2Jb\\u{d}c\\u{9b}1m\\u{7f}");
+        assert_eq!(for_terminal("evil\u{202e}txt"), "evil\\u{202e}txt");
     }
 
     #[test]

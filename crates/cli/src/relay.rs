@@ -26,6 +26,9 @@ pub struct Arguments {
     /// Proxies at most: one for each channel that leads from it
     #[arg(long, value_name = "N", default_value_t = RelayLimits::default().proxies)]
     proxies: u32,
+    /// Proxies at most for one node of another host; one host may have a quarter of all
+    #[arg(long, value_name = "N", default_value_t = RelayLimits::default().per_peer)]
+    per_peer: u32,
     /// Samples at most that come from their publishers within a second
     #[arg(long, value_name = "N", default_value_t = RelayLimits::default().samples_per_s)]
     samples: u64,
@@ -88,12 +91,18 @@ impl Keep {
 
 /// Runs until told to stop.
 pub fn run(arguments: &Arguments) -> Result {
-    let Arguments { proxies, samples, bytes, kept, unwanted, keep, common } = arguments;
+    let Arguments { proxies, per_peer, samples, bytes, kept, unwanted, keep, common } = arguments;
     let default = RelayLimits::default();
     let bytes_per_s = bytes.map_or(default.bytes_per_s, |bytes| bytes as u64);
     let kept_bytes = kept.map_or(default.kept_bytes, |bytes| bytes as u64);
-    let limits =
-        RelayLimits { proxies: *proxies, samples_per_s: *samples, bytes_per_s, kept_bytes, unwanted: *unwanted };
+    let limits = RelayLimits {
+        proxies: *proxies,
+        per_peer: *per_peer,
+        samples_per_s: *samples,
+        bytes_per_s,
+        kept_bytes,
+        unwanted: *unwanted,
+    };
     let mut session = common.open_relay(limits)?;
     let _kept = keep.keep.iter().map(|topic| keep.open(&session, topic)).collect::<Result<Vec<_>>>()?;
     let name = session.node.name().to_owned();

@@ -14,7 +14,7 @@ use std::time::Duration;
 use thalweg::carrier::fault::FaultSettings;
 use thalweg::carrier::record::Recorder;
 use thalweg::control::Document;
-use thalweg::{Around, DiscoverySource, Event, EventReader, Node, RelayLimits, Settings};
+use thalweg::{Around, DiscoverySource, Event, EventReader, Network, Node, PortLimits, RelayLimits, Settings};
 
 /// Options of every verb that opens a node.
 #[derive(Args, Clone, Debug)]
@@ -34,6 +34,12 @@ pub struct Common {
     /// How it reaches other hosts.
     #[command(flatten)]
     pub reach: Reach,
+    /// Channels of one publisher that may lead to other hosts; one host may have half of them, one node a quarter
+    #[arg(long, value_name = "COUNT", default_value_t = PortLimits::default().channels, help_heading = "Node")]
+    pub channels: u32,
+    /// Different sizes of pictures that may be made of one publisher's
+    #[arg(long, value_name = "COUNT", default_value_t = PortLimits::default().pictures, help_heading = "Node")]
+    pub pictures: u32,
     /// Make the network worse, for tests:
     /// loss=1%,duplicate=1%,delay=5ms,jitter=1ms,reorder=1%,corrupt=1%,stall=50ms,rate=1Mbit/s,seed=7
     #[arg(long, value_name = "FAULTS", help_heading = "Node")]
@@ -55,6 +61,10 @@ pub struct Reach {
     /// Find nodes of other hosts in a file instead of by Zenoh
     #[arg(long, value_name = "static:FILE", value_parser = quantity::discovery, help_heading = "Node")]
     pub discovery: Option<PathBuf>,
+    /// Let administrators of this network change something here, too, not those of this host only (repeatable): 10.0.0.0/8,
+    /// or in the environment, THALWEG_ADMIN_FROM
+    #[arg(long, value_name = "NET", help_heading = "Node")]
+    pub admin_from: Vec<Network>,
 }
 
 impl Reach {
@@ -66,7 +76,8 @@ impl Reach {
     /// Settings of a node that reaches as far.
     pub fn settings(&self) -> Settings {
         let discovery = self.discovery.clone().map_or(DiscoverySource::Automatic, DiscoverySource::Static);
-        Settings { listen: self.listen.clone(), peers: self.peer.clone(), discovery, ..Settings::default() }
+        let (listen, peers, admin_from) = (self.listen.clone(), self.peer.clone(), self.admin_from.clone());
+        Settings { listen, peers, discovery, admin_from, ..Settings::default() }
     }
 
     /// Says of each address beyond loopback that anybody may reach it.
@@ -84,7 +95,8 @@ impl Reach {
         let listen = self.listen.iter().flat_map(|address| ["--listen".to_owned(), address.to_string()]);
         let peer = self.peer.iter().flat_map(|peer| ["--peer".to_owned(), peer.clone()]);
         let file = self.discovery.iter().map(|file| format!("--discovery=static:{}", file.display()));
-        listen.chain(peer).chain(file).collect()
+        let admin = self.admin_from.iter().flat_map(|network| ["--admin-from".to_owned(), network.to_string()]);
+        listen.chain(peer).chain(file).chain(admin).collect()
     }
 
     /// Says of each named peer that nobody answers at why that is.
@@ -146,6 +158,7 @@ impl Common {
             realm: self.realm.clone(),
             around,
             relay,
+            limits: PortLimits { channels: self.channels, pictures: self.pictures },
             ..self.reach.settings()
         };
         self.reach.warn_of_open_addresses();

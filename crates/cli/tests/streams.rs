@@ -30,6 +30,29 @@ fn lines_arrive_as_text() {
     assert_eq!(done.code(), 0, "{}", done.errors);
 }
 
+/// What somebody else published does nothing to the terminal of who looks at it.
+#[test]
+fn a_terminal_shows_what_it_would_obey() {
+    let house = House::new();
+    let inner = house.command("sub /chat --port /in --count 1");
+    let words: Vec<String> = [inner.get_program()]
+        .into_iter()
+        .chain(inner.get_args())
+        .map(|word| word.to_string_lossy().into_owned())
+        .collect();
+    let mut command = std::process::Command::new("script");
+    command.args(["-qec", &words.join(" "), "/dev/null"]).env("THALWEG_RUN_DIR", house.path("run"));
+    if command.get_program() == "script" && std::process::Command::new("script").arg("--version").output().is_err() {
+        return println!("skipped: because there is no program `script` to make a terminal");
+    }
+    let sub = Running::start(command);
+    house.wait_for_list("ports", |ports| ports.as_array().is_some_and(|p| p.iter().any(|p| p["name"] == "/in")));
+    let mut publish = house.start("pub /chat --stdin --wait 1");
+    publish.write("a\u{1b}]0;mine\u{7}b\n");
+    assert_eq!(sub.line().trim_end(), "a\\u{1b}]0;mine\\u{7}b");
+    assert_eq!(publish.finish().code(), 0);
+}
+
 #[test]
 fn nothing_of_a_long_input_is_lost_on_any_reliable_carrier() {
     for carrier in ["auto", "shm", "tcp"] {

@@ -88,7 +88,7 @@ impl Robot {
         let inner = self.house.command(&format!("{arguments} --discovery static:{}", file.display()));
         let mut command = Command::new("ip");
         command.args(["netns", "exec", self.hosts[host].name()]).arg(inner.get_program()).args(inner.get_args());
-        command.env("THALWEG_RUN_DIR", self.house.path(HOSTS[host]));
+        command.env("THALWEG_RUN_DIR", self.house.path(HOSTS[host])).env("THALWEG_ADMIN_FROM", "10.98.0.0/16");
         command
     }
 

@@ -10,6 +10,7 @@
 //! | [`memory`] | sealed shared memory, the slot arena and the descriptor rings of the `shm` carrier |
 //! | [`namespace`] | network namespaces |
 //! | [`net`] | network interfaces and their addresses |
+//! | [`owned`] | files that others may have put there: read and written only if they are whose they should be |
 //! | [`poll`] | epoll and eventfd |
 //! | [`probe`] | facts of this host that decide whether real-time promises can be kept |
 //! | [`queueing`] | what queues on a network device, what that makes of a mark, and queues of our own |
@@ -28,6 +29,7 @@ pub mod marks;
 pub mod memory;
 pub mod namespace;
 pub mod net;
+pub mod owned;
 pub mod poll;
 pub mod probe;
 pub mod queueing;

@@ -3,12 +3,40 @@
 //! The data path uses no other lock. An uncontended lock and unlock is one atomic exchange each, no system call.
 
 use rustix::thread::futex::{self, Flags};
-use std::cell::UnsafeCell;
+use std::cell::{Cell, UnsafeCell};
 use std::ops::{Deref, DerefMut};
+use std::sync::Once;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 thread_local! {
-    static THREAD: u32 = rustix::thread::gettid().as_raw_nonzero().get() as u32;
+    /// This thread's id, as the kernel knows it; 0: not asked for yet, or the process was forked since.
+    static THREAD: Cell<u32> = const { Cell::new(0) };
+}
+
+/// This thread's id: the kernel compares it with the lock's word. Asking costs a system call, so the answer is kept; the child
+/// of fork(2), whose only thread has another id, asks anew.
+#[inline]
+fn this_thread() -> u32 {
+    match THREAD.get() {
+        0 => ask_for_this_thread(),
+        known => known,
+    }
+}
+
+#[cold]
+#[allow(unsafe_code)]
+fn ask_for_this_thread() -> u32 {
+    static ONCE: Once = Once::new();
+    extern "C" fn forked() {
+        THREAD.set(0);
+    }
+    // SAFETY: the handler is a function for ever, and only writes a thread-local that needs no initialisation.
+    ONCE.call_once(|| unsafe {
+        libc::pthread_atfork(None, None, Some(forked)); // it fails without memory only: then a child keeps its parent's id
+    });
+    let me = rustix::thread::gettid().as_raw_nonzero().get() as u32;
+    THREAD.set(me);
+    me
 }
 
 static WAITS: AtomicU64 = AtomicU64::new(0);
@@ -52,7 +80,7 @@ impl<T: ?Sized> PiMutex<T> {
     /// When this thread holds the lock already, and on a kernel without priority-inheriting futexes: our own bugs.
     #[inline]
     pub fn lock(&self) -> PiGuard<'_, T> {
-        let me = THREAD.with(|t| *t);
+        let me = this_thread();
         if self.owner.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed).is_err() {
             self.wait_for_it();
         }
@@ -74,7 +102,7 @@ impl<T: ?Sized> PiMutex<T> {
     /// Takes the lock if it is free. Never waits.
     #[inline]
     pub fn try_lock(&self) -> Option<PiGuard<'_, T>> {
-        let me = THREAD.with(|t| *t);
+        let me = this_thread();
         self.owner.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed).ok()?;
         Some(PiGuard { lock: self, not_send: std::marker::PhantomData })
     }
@@ -111,7 +139,7 @@ impl<T: ?Sized> DerefMut for PiGuard<'_, T> {
 impl<T: ?Sized> Drop for PiGuard<'_, T> {
     #[inline]
     fn drop(&mut self) {
-        let me = THREAD.with(|t| *t);
+        let me = this_thread();
         if self.lock.owner.compare_exchange(me, 0, Ordering::Release, Ordering::Relaxed).is_err() {
             // Somebody waits (FUTEX_WAITERS is set): the kernel hands the lock to the waiter of highest priority.
             let _ = futex::unlock_pi(&self.lock.owner, Flags::PRIVATE);
@@ -135,6 +163,27 @@ mod tests {
             .collect();
         threads.into_iter().for_each(|t| t.join().unwrap());
         assert_eq!(*lock.lock(), 80_000);
+    }
+
+    /// The kernel compares the word of a lock with the id of the thread that locks or unlocks it.
+    #[test]
+    #[allow(unsafe_code)]
+    fn the_child_of_a_fork_locks_by_its_own_id() {
+        let lock = PiMutex::new(());
+        drop(lock.lock());
+        // SAFETY: the child calls nothing but system calls and the lock, and ends by _exit.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            let held = lock.lock();
+            let own = lock.owner.load(Ordering::Relaxed) == rustix::thread::gettid().as_raw_nonzero().get() as u32;
+            drop(held);
+            // SAFETY: it only ends the process.
+            unsafe { libc::_exit(if own { 0 } else { 1 }) }
+        }
+        let mut status = -1;
+        // SAFETY: `status` is a live integer.
+        unsafe { libc::waitpid(child, &mut status, 0) };
+        assert_eq!(status, 0, "the child took its parent's id for its own");
     }
 
     #[test]

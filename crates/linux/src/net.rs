@@ -1,8 +1,11 @@
-//! Network interfaces and their addresses (getifaddrs(3)).
+//! Network interfaces and their addresses (getifaddrs(3)), and word of their changes (rtnetlink(7)).
 
+use rustix::net::netlink::SocketAddrNetlink;
+use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType};
 use std::ffi::CStr;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// One address of one interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,9 +79,119 @@ fn read(entry: &libc::ifaddrs) -> Option<InterfaceAddress> {
     })
 }
 
+/// Becomes readable when an interface or an address of this network namespace came, changed or went. Wants no right.
+#[derive(Debug)]
+pub struct Changes {
+    socket: OwnedFd,
+}
+
+/// What [`Changes::take`] found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Changed {
+    /// Something did.
+    pub any: bool,
+    /// Indices of interfaces that were deleted: another one may have got the same index since.
+    pub deleted: Vec<u32>,
+}
+
+/// `RTMGRP_LINK | RTMGRP_IPV4_IFADDR | RTMGRP_IPV6_IFADDR` (linux/rtnetlink.h).
+const GROUPS: u32 = 0x1 | 0x10 | 0x100;
+/// `RTM_DELLINK`
+const LINK_DELETED: u16 = 17;
+/// Datagrams that one [`Changes::take`] reads: a host that changes without end holds up nobody.
+const MOST_TAKEN: usize = 64;
+
+impl Changes {
+    /// From now on changes are told.
+    ///
+    /// # Errors
+    /// What socket(2) and bind(2) say.
+    pub fn new() -> io::Result<Self> {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let socket = rustix::net::socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, None)?;
+        rustix::net::bind(&socket, &SocketAddrNetlink::new(0, GROUPS))?;
+        Ok(Self { socket })
+    }
+
+    /// What changed since the last time. Never waits. Who did not look for so long that the kernel dropped some of it learns
+    /// of a change without details.
+    pub fn take(&self) -> Changed {
+        let (mut found, mut buffer) = (Changed::default(), vec![0; 32 << 10]);
+        for _ in 0..MOST_TAKEN {
+            match rustix::net::recv(&self.socket, &mut buffer[..], RecvFlags::DONTWAIT) {
+                Ok((length, _)) => found.note(buffer.get(..length).unwrap_or_default()),
+                Err(rustix::io::Errno::NOBUFS) => found.any = true,
+                Err(_) => break,
+            }
+        }
+        found
+    }
+}
+
+impl AsFd for Changes {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+impl Changed {
+    /// Reads one datagram: messages of a header of 16 bytes and a body. Lengths that don't fit end it.
+    fn note(&mut self, mut bytes: &[u8]) {
+        while let (Some(length), Some(kind)) = (word(bytes, 0), half_word(bytes, 4)) {
+            let length = length as usize;
+            let Some(body) = bytes.get(16..length) else { return };
+            self.any = true;
+            // struct ifinfomsg: the family is AF_UNSPEC but where a port only leaves its bridge (AF_BRIDGE); the index.
+            if kind == LINK_DELETED && body.first() == Some(&0) {
+                self.deleted.extend(word(body, 4));
+            }
+            bytes = bytes.get(length.saturating_add(3) & !3..).unwrap_or_default();
+        }
+    }
+}
+
+fn word(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_ne_bytes(*bytes.get(at..)?.first_chunk()?))
+}
+
+fn half_word(bytes: &[u8], at: usize) -> Option<u16> {
+    Some(u16::from_ne_bytes(*bytes.get(at..)?.first_chunk()?))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn message(kind: u16, body: &[u8]) -> Vec<u8> {
+        let mut bytes = (16 + body.len() as u32).to_ne_bytes().to_vec();
+        bytes.extend(kind.to_ne_bytes());
+        bytes.extend([0; 10]);
+        bytes.extend(body);
+        bytes
+    }
+
+    #[test]
+    fn a_deleted_interface_is_told_by_its_index() {
+        let link = |family: u8, index: u32| [&[family, 0, 1, 0][..], &index.to_ne_bytes(), &[0; 8]].concat();
+        let mut found = Changed::default();
+        found.note(&[message(16, &link(0, 3)), message(LINK_DELETED, &link(0, 7))].concat());
+        found.note(&message(LINK_DELETED, &link(libc::AF_BRIDGE as u8, 9)));
+        assert_eq!(found, Changed { any: true, deleted: vec![7] });
+    }
+
+    #[test]
+    fn nothing_changed_is_told_as_nothing() {
+        let changes = Changes::new().unwrap();
+        changes.take(); // of other tests, if they change something
+        assert!(changes.take().deleted.is_empty());
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_bytes_are_read(bytes in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..200)) {
+            Changed::default().note(&bytes);
+        }
+    }
 
     #[test]
     fn the_loopback_interface_is_found() {

@@ -122,7 +122,9 @@ pub fn apply(tid: i32, scheduling: Option<&Scheduling>, affinity: Option<&[u16]>
         return Ok(());
     }
     let before = read(tid).map_err(|error| refusal::of_scheduling(tid, &Scheduling::default(), error))?;
-    let processors_first = matches!(scheduling, Some(Scheduling { policy: Policy::Deadline { .. }, .. }));
+    // Processors can be put back by anybody, a higher nice value only by who has the right. A thread with a reservation has to
+    // leave it first.
+    let processors_first = !matches!(before.policy, Some(Policy::Deadline { .. }));
     let policy = || scheduling.map_or(Ok(()), |to| set(tid, to));
     let processors = || affinity.map_or(Ok(()), |cpus| set_affinity(tid, cpus));
     let done =

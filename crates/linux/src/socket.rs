@@ -44,9 +44,15 @@ pub fn receive(fd: BorrowedFd<'_>, buffer: &mut [u8], wait: bool) -> io::Result<
     Ok(rustix::net::recv(fd, buffer, flags)?.1)
 }
 
-/// As [`receive`] without waiting, and who sent it, where that is an address of the Internet.
-pub fn receive_from(fd: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<(usize, Option<std::net::SocketAddr>)> {
-    let (_, length, from) = rustix::net::recvfrom(fd, buffer, RecvFlags::TRUNC | RecvFlags::DONTWAIT)?;
+/// As [`receive`], and who sent it, where that is an address of the Internet.
+#[inline]
+pub fn receive_from(
+    fd: BorrowedFd<'_>,
+    buffer: &mut [u8],
+    wait: bool,
+) -> io::Result<(usize, Option<std::net::SocketAddr>)> {
+    let flags = if wait { RecvFlags::TRUNC } else { RecvFlags::TRUNC | RecvFlags::DONTWAIT };
+    let (_, length, from) = rustix::net::recvfrom(fd, buffer, flags)?;
     Ok((length, from.and_then(|from| std::net::SocketAddr::try_from(from).ok())))
 }
 

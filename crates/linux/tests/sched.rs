@@ -229,7 +229,14 @@ fn unprivileged() {
         assert!(refused.remedy.contains("setcap cap_sys_nice+ep /"), "{refused}");
         assert_eq!(std::io::Error::from(refused).kind(), std::io::ErrorKind::PermissionDenied);
     }
-    sched::set(0, &Scheduling { policy: Policy::Other, nice: 19 }).unwrap(); // allowed from whatever it is now
+    let (before, nicer) = (sched::read(0).unwrap(), Scheduling { policy: Policy::Other, nice: 19 });
+    sched::apply(0, Some(&nicer), Some(&[1023])).unwrap_err();
+    assert_eq!(
+        sched::read(0).unwrap(),
+        before,
+        "what is refused in part changes nothing, though it could not be taken back"
+    );
+    sched::set(0, &nicer).unwrap(); // allowed from whatever it is now
     match sched::lock_memory() {
         Ok(()) => {}
         Err(refused) => assert!(refused.remedy.contains("cap_ipc_lock"), "{refused}"),

@@ -19,8 +19,8 @@ pub mod verification;
 
 pub use policy::{
     Class, Contradiction, DestinationOrder, Durability, Filter, Liveliness, LivelinessKind, Mismatch, Ownership, Place,
-    PlaceError, PolicyError, PolicyName, PullBuffer, Qos, Queue, Reliability, ResourceLimit, ResourceLimits, Scale,
-    fnmatch, match_qos, partitions_meet,
+    PlaceError, PolicyError, PolicyName, PullBuffer, QUEUE_BYTES, Qos, Queue, Reliability, ResourceLimit,
+    ResourceLimits, SAMPLE_BYTES, Scale, fnmatch, match_qos, partitions_meet,
 };
 pub use quantity::{
     QuantityError, parse_bit_rate, parse_bytes, parse_duration, parse_rate, parse_share, show_bit_rate, show_time,

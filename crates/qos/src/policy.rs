@@ -14,7 +14,7 @@ mod text;
 
 pub use check::Contradiction;
 pub use class::Class;
-pub use delivery::{DestinationOrder, Queue, Reliability, ResourceLimit, ResourceLimits};
+pub use delivery::{DestinationOrder, QUEUE_BYTES, Queue, Reliability, ResourceLimit, ResourceLimits, SAMPLE_BYTES};
 pub use durability::{Durability, PullBuffer};
 pub use liveliness::{Liveliness, LivelinessKind, Ownership};
 pub use matching::{Mismatch, match_qos};
@@ -38,7 +38,7 @@ pub struct Qos {
     pub class: Class,
     /// Largest encoded message in bytes, 1 … 1 GiB. Default 16 MiB. A receiver never allocates more than this for one message.
     pub max_message: u32,
-    /// Most that is kept at the subscriber (S).
+    /// Most that is kept at the subscriber (S); of bytes, at the publisher, too.
     #[serde(skip_serializing_if = "is_default")]
     pub limits: ResourceLimits,
     /// What late joiners get.
@@ -101,6 +101,13 @@ pub struct Qos {
     /// What the subscriber does without if it is not offered (S): matched with a warning instead of not at all (U-45).
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub fallback: Vec<PolicyName>,
+}
+
+impl Qos {
+    /// Bytes that may wait in one queue of the port: as stated, else [`QUEUE_BYTES`], or one largest message if that is more.
+    pub fn queue_bytes(&self) -> u64 {
+        self.limits.bytes.unwrap_or(QUEUE_BYTES.max(u64::from(self.max_message).saturating_add(SAMPLE_BYTES)))
+    }
 }
 
 impl Default for Qos {
@@ -171,7 +178,12 @@ mod tests {
             queue: Queue::Block { limit: 3, up_to_us: 4 },
             class: Class::Low,
             max_message: 5,
-            limits: ResourceLimits { samples: Some(6), instances: Some(7), samples_per_instance: Some(1) },
+            limits: ResourceLimits {
+                samples: Some(6),
+                instances: Some(7),
+                samples_per_instance: Some(1),
+                bytes: Some(9),
+            },
             durability: Durability::TransientLocal,
             history: 8,
             deadline: time(9),

@@ -7,6 +7,7 @@ pub mod grammar;
 pub mod priority;
 
 use crate::channel::proxy::{Proxied, ProxyChanges};
+use crate::control::NodeId;
 use crate::error::{Error, Result};
 use crate::port::ChannelReport;
 use crate::stages::{Asked, LateAfter, LatenessReport, StagesReport};
@@ -122,6 +123,8 @@ pub enum Request {
     },
     /// To any node: what its monotonic clock says ([`Reply::Clock`]).
     Clock,
+    /// To any node: the memory that its channels hold ([`Reply::Memory`]).
+    Memory,
     /// To a subscriber's node: a publisher is alive, also if it publishes nothing now.
     Alive {
         /// Publisher's port name.
@@ -201,6 +204,33 @@ pub struct EndReport {
     pub without_effect: String,
 }
 
+/// The bytes that a node's channels hold: what waits in queues and mailboxes, what is not acknowledged, and messages that are not whole.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct MemoryReport {
+    /// Held now.
+    pub used: u64,
+    /// Held at most ([`Settings::memory`](crate::Settings::memory)).
+    pub limit: u64,
+    /// How often that was too little for something.
+    pub refused: u64,
+    /// The peers that hold something, or were refused something; those that hold most first, 64 at most.
+    pub peers: Vec<PeerMemory>,
+}
+
+/// What is held of the channels with one peer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PeerMemory {
+    /// Its node.
+    pub node: NodeId,
+    /// Held now.
+    pub used: u64,
+    /// What it may hold as long as the others hold what they do.
+    pub limit: u64,
+    /// How often something was refused because of that.
+    pub refused: u64,
+}
+
 /// The answer to a [`Request`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -217,6 +247,8 @@ pub enum Reply {
     Lateness(Vec<LatenessReport>),
     /// CLOCK_MONOTONIC of the node in nanoseconds, read once between question and answer.
     Clock(u64),
+    /// What the node's channels hold.
+    Memory(MemoryReport),
     /// What the node knows of two ports.
     Explanation(explain::Explanation),
     /// The answer to a command.

@@ -124,7 +124,7 @@ pub enum Event {
         limit: ResourceLimit,
         /// How many it allows.
         #[serde(default)]
-        most: u32,
+        most: u64,
         /// How many since this was told last.
         rejected: u64,
         /// By this limit, in all.

@@ -7,6 +7,7 @@
 //! of life: whoever dies, the other sees its end.
 
 use crate::channel::proxy::{Provenance, Proxy};
+use crate::control::limits::{Refusal, check_port, check_text};
 use crate::control::{NodeId, PortId, PortInfo};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -14,6 +15,8 @@ use std::net::SocketAddr;
 
 /// Version of the handshake and of the frames that follow.
 pub const VERSION: u32 = 1;
+/// The highest number of a last sample that is believed. At a sample per nanosecond it is reached after 292 years.
+pub const LAST_SAMPLE: u64 = (1 << 63) - 1;
 /// Largest request or answer in bytes.
 pub const LARGEST: usize = 64 << 10;
 
@@ -76,6 +79,22 @@ pub enum Answer {
     Accepted(Accepted),
     /// It is not, and why.
     Refused(Refused),
+    /// Only where the request's parameters have `probe`: keep-alives of the flow come by the carrier from now on. A
+    /// subscriber that heard one says so by the byte [`HEARD`] on this stream, and gets another answer.
+    Probe(Probe),
+}
+
+/// What a subscriber says that heard a probe.
+pub const HEARD: u8 = 1;
+
+/// A flow of which a subscriber is to hear something before it has a channel.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Probe {
+    /// The id that every frame of it carries.
+    pub flow: u32,
+    /// What the carrier needs to know of the publisher's end.
+    #[serde(default)]
+    pub parameters: Parameters,
 }
 
 /// What a node says first that wants signs of life of another one, after the byte [`LIFE`](crate::control::LIFE). Each byte
@@ -159,15 +178,76 @@ pub struct Parameters {
     /// The same: messages that the publisher keeps without an acknowledgement.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub window: Option<u32>,
+    /// Reliable over datagrams to one: bytes of messages that the subscriber takes beyond what it has delivered. Present: it tells
+    /// what came if the publisher asks for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub takes: Option<u64>,
+    /// The same, from the publisher: acknowledgements end with a receipt, and come after so many bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub receipts: Option<u32>,
     /// Shared memory: samples that the subscriber may hold at once besides those that wait in the ring.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hold: Option<u32>,
     /// Multicast: group and port.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub group: Option<SocketAddr>,
+    /// Multicast, of a subscriber: the channel opens only when a [`Probe`] came through.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub probe: bool,
     /// Carriers that were added: whatever they say to each other.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub other: Vec<u8>,
+}
+
+/// A document of somebody else, which is checked as soon as it is read.
+pub trait Checked {
+    /// Whether it is within the limits of what is believed.
+    ///
+    /// # Errors
+    /// A sentence with the value and the limit.
+    fn check(&self) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+/// Answered with a refusal that names the limit, not dropped: see `refusal`.
+impl Checked for Request {}
+
+impl Checked for Watching {}
+
+impl Checked for Answer {
+    fn check(&self) -> Result<(), String> {
+        let Answer::Accepted(accepted) = self else { return Ok(()) };
+        if accepted.last_seq > LAST_SAMPLE {
+            let said = accepted.last_seq;
+            return Err(format!("the publisher numbered its last sample {said}, at most {LAST_SAMPLE} is believed"));
+        }
+        let ports = accepted.answers.as_ref().map_or(Ok(()), check_port);
+        ports.and_then(|()| check_text(&accepted.clock)).map_err(|refusal| refusal.to_string())
+    }
+}
+
+impl Request {
+    /// What of it is beyond the limits: ports are checked as those of a node's document are, and the texts of the policies
+    /// as the subscriber's own program checks them.
+    pub(crate) fn refusal(&self) -> Option<Refused> {
+        let ports = std::iter::once(&self.subscriber).chain(self.answers.as_ref().map(|answers| &answers.publisher));
+        let refused = |policy: &str, offered: String, requested: String, remedy: &str| Refused {
+            policy: policy.to_owned(),
+            offered,
+            requested,
+            remedy: remedy.to_owned(),
+            others: Vec::new(),
+        };
+        let clock = check_text(&self.clock).err();
+        if let Some(Refusal { limit, because }) =
+            clock.or_else(|| ports.clone().find_map(|port| check_port(port).err()))
+        {
+            return Some(refused(limit, format!("{limit} within the limit"), because, "shorten it"));
+        }
+        let wrong = ports.filter_map(|port| port.qos.check_texts().err()).next()?;
+        Some(refused("qos", wrong.against, wrong.policy, wrong.remedy))
+    }
 }
 
 /// One document as it travels.
@@ -190,15 +270,16 @@ pub fn pack<T: Serialize>(document: &T) -> Result<Vec<u8>, String> {
 /// Reads a document from the start of `bytes`: it and how many bytes it took, or `None` while it is not complete.
 ///
 /// # Errors
-/// A text when the length is over the limit or the JSON is not such a document.
-pub fn unpack<T: DeserializeOwned>(bytes: &[u8]) -> Result<Option<(T, usize)>, String> {
+/// A text when the length is over the limit, the JSON is not such a document, or the document is not to be believed.
+pub fn unpack<T: DeserializeOwned + Checked>(bytes: &[u8]) -> Result<Option<(T, usize)>, String> {
     let Some(length) = bytes.first_chunk::<4>() else { return Ok(None) };
     let length = u32::from_le_bytes(*length) as usize;
     if length > LARGEST {
         return Err(format!("a handshake of {length} bytes is over the limit of {LARGEST}"));
     }
     let Some(json) = bytes.get(4..4 + length) else { return Ok(None) };
-    let document = serde_json::from_slice(json).map_err(|e| format!("not a handshake: {e}"))?;
+    let document: T = serde_json::from_slice(json).map_err(|e| format!("not a handshake: {e}"))?;
+    document.check()?;
     Ok(Some((document, 4 + length)))
 }
 
@@ -221,6 +302,21 @@ mod tests {
             assert_eq!(unpack::<Answer>(&bytes[..cut]).unwrap(), None);
         }
         assert_eq!(unpack::<Answer>(&bytes).unwrap(), Some((refused, bytes.len())));
+    }
+
+    #[test]
+    fn a_last_sample_beyond_all_counting_is_not_believed() {
+        let accepted = |last_seq| {
+            let (clock, parameters) = (String::new(), Parameters::default());
+            let (flow, incarnation, max_message) = (1, 1, 1);
+            let accepted =
+                Accepted { flow, incarnation, last_seq, max_message, clock, parameters, answers: None, scaled: None };
+            unpack::<Answer>(&pack(&Answer::Accepted(accepted)).unwrap())
+        };
+        assert!(accepted(LAST_SAMPLE).is_ok());
+        for last_seq in [LAST_SAMPLE + 1, u64::MAX] {
+            assert!(accepted(last_seq).unwrap_err().contains(&format!("{last_seq}, at most {LAST_SAMPLE}")));
+        }
     }
 
     proptest! {

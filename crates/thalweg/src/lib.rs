@@ -63,10 +63,11 @@ pub use channel::bucket::Limit;
 pub use channel::flow::Batching;
 pub use channel::history::Query;
 pub use channel::parity::Redundancy;
+pub use control::Network;
 pub use driver::Around;
 pub use error::{Error, Result};
 pub use event::{Event, EventReader, Events};
-pub use node::{DiscoverySource, Node, RelayLimits, Settings};
+pub use node::{DiscoverySource, Node, PortLimits, RelayLimits, Settings};
 pub use port::{
     Client, Outcome, Published, Publisher, PullFrom, Sample, SampleInfo, Server, Subscriber, TakenSample, WaitSet,
 };

@@ -2,12 +2,13 @@
 
 mod settings;
 
-pub use settings::{DiscoverySource, RelayLimits, Settings};
+pub use settings::{DiscoverySource, PortLimits, RelayLimits, Settings};
 
 use crate::admin::{self, EndReport};
 use crate::channel::flow::Sending;
 use crate::clock::{ClockOffset, Exchange};
 use crate::codec::Message;
+use crate::control::local::shares::Shares;
 use crate::control::matching::{check_name, check_pattern};
 use crate::control::{Direction, Document, NodeId, PortId, PortInfo, PullRole};
 use crate::driver::{Administration, Command, Control, End, NodeState, Reader};
@@ -123,8 +124,15 @@ impl Node {
         self.state().events.reader()
     }
 
-    /// All nodes known now, this one included.
+    /// The bytes that its channels hold, and of which peers.
+    pub fn memory(&self) -> admin::MemoryReport {
+        self.state().memory.report()
+    }
+
+    /// All nodes known now, this one included. A node has links to those of its host that share a topic or name with it; from
+    /// the first call on to all of them, of which this one waits for at most 0.2 s.
     pub fn nodes(&self) -> Vec<Document> {
+        self.state().meet(Shares::All);
         self.state().directory().nodes().cloned().collect()
     }
 

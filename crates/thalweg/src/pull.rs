@@ -7,8 +7,9 @@
 
 use crate::channel::history::{Absent, Query};
 use crate::codec::TypeDescription;
+use crate::control::limits::{check_text, check_type};
 use crate::control::{NodeId, PortId};
-use crate::handshake::Refused;
+use crate::handshake::{Checked, Refused};
 use serde::{Deserialize, Serialize};
 
 /// Version of the questions and of the frames of the answers.
@@ -84,6 +85,21 @@ pub struct Run {
     pub clock: String,
     /// The id that the frames carry.
     pub flow: u32,
+}
+
+impl Checked for Question {
+    fn check(&self) -> Result<(), String> {
+        let texts = [&self.topic].into_iter().chain(&self.publisher).try_for_each(|text| check_text(text));
+        texts.and_then(|()| check_type(&self.message)).map_err(|refusal| refusal.to_string())
+    }
+}
+
+impl Checked for Answer {
+    fn check(&self) -> Result<(), String> {
+        let Answer::Run(run) = self else { return Ok(()) };
+        let texts = [&run.name, &run.topic, &run.clock].into_iter().try_for_each(|text| check_text(text));
+        texts.and_then(|()| check_type(&run.message)).map_err(|refusal| refusal.to_string())
+    }
 }
 
 /// What was asked of a publisher and did not come.

@@ -197,9 +197,11 @@ fn a_sample_that_is_handed_over_costs_a_wake_up_and_allocates_nothing() {
         let wakes = sum(&called, &["futex"]).0;
         assert!(wakes <= SAMPLES + 5 && sum(&called, &["sendto", "sendmsg"]).0 == 0, "{called:?}");
         let (sends, waits) = (sum(&sent, &["sendto", "sendmsg"]).0, sum(&sent, &["futex"]).0);
-        // Keep-last drops what a traced thread is too late for.
+        // Keep-last drops what a traced thread is too late for; on a stream two that wait leave in one call.
         let dropped = number(&published, "dropped") as u64;
-        assert!(sends + dropped == SAMPLES && waits <= SAMPLES + 5, "{dropped} dropped: {sent:?}");
+        let together = if carrier == "tcp" { SAMPLES / 10 } else { 0 };
+        assert!((SAMPLES - together..=SAMPLES).contains(&(sends + dropped)), "{dropped} dropped: {sent:?}");
+        assert!(waits <= SAMPLES + 5, "{sent:?}");
         assert_eq!(sent.values().map(|n| n.0).sum::<u64>(), sends + waits, "other calls: {sent:?}");
     }
 }
@@ -245,6 +247,62 @@ fn one_system_call_per_sample_and_channel() {
         let ticks = 2 * number(&published, "took_ms") as u64 / 100 + 20;
         assert!(all <= SAMPLES + ticks, "{carrier}: {all} calls for {SAMPLES} samples: {received:?}");
     }
+}
+
+/// What waits for a stream leaves together: the subscriber is stopped until its connection is full and 10,000 samples wait.
+#[test]
+fn ten_thousand_samples_that_wait_leave_in_few_system_calls() {
+    let _alone = world::alone();
+    const WAITING: u64 = 10_000;
+    let world = World::new();
+    let mut publisher = Agent::start(&world, &format!("publisher topic=/a queue={WAITING}"));
+    let subscriber = Agent::start(&world, "subscriber topic=/a carriers=tcp");
+    publisher.connected(1);
+    subscriber.stop();
+    let full = world::eventually(world::LONG, || {
+        let published = publisher.ask("publish count=20000 hz=1000000000");
+        (number(&published, "dropped") > 0.0).then_some(number(&published, "last"))
+    });
+    assert!(full.is_some(), "its connection takes everything");
+    let Some(thread) = thread_named(publisher.pid(), "send-normal") else {
+        panic!("samples wait and no sender thread")
+    };
+    let counting = match Strace::attach(thread) {
+        Ok(counting) => counting,
+        Err(why) => return skipped(why),
+    };
+    subscriber.go_on();
+    let sent =
+        world::eventually(world::LONG, || (publisher.ask("status")["channels"][0]["waiting"] == 0).then_some(()));
+    let calls = counting.finish();
+    figure("counted", format!("{WAITING} samples of 64 B that waited: {calls:?}"));
+    assert!(sent.is_some(), "{}", publisher.ask("status"));
+    let all: u64 = calls.values().map(|n| n.0).sum();
+    assert!(all <= WAITING / 50, "{all} calls for {WAITING} samples that waited: {calls:?}");
+}
+
+/// Who publishes in a loop makes few calls, and nothing waits longer than the loop goes on; alone a sample is one call
+/// (`one_system_call_per_sample_and_channel`).
+#[test]
+fn a_publisher_that_outruns_its_calls_makes_few() {
+    let _alone = world::alone();
+    const SAMPLES: u64 = 200_000;
+    let world = World::new();
+    let (mut publisher, mut subscribers) = pair(&world, "tcp", 1);
+    let published = publisher.ask(&format!("publish count={SAMPLES} hz=1000000000"));
+    subscribers[0].ask(&format!("until last={} ms=3000", number(&published, "last")));
+    let main = number(&publisher.ask("status"), "thread") as i64;
+    let counting = match Strace::attach(main) {
+        Ok(counting) => counting,
+        Err(why) => return skipped(why),
+    };
+    let published = publisher.ask(&format!("publish count={SAMPLES} hz=1000000000"));
+    let came = subscribers[0].ask(&format!("until last={} ms=3000", number(&published, "last")));
+    let calls = counting.finish();
+    figure("counted", format!("{SAMPLES} samples of 64 B in a loop: {calls:?}, {published}"));
+    assert_eq!(came["ok"], true, "the last one is there: {came}");
+    let all: u64 = calls.values().map(|n| n.0).sum();
+    assert!(all <= SAMPLES / 50, "{calls:?}");
 }
 
 /// Reliable datagrams: what is kept for repetition costs no allocation, no wait and no call, and what is acknowledged is

@@ -94,21 +94,20 @@ fn record_queued(carrier: &str) -> Vec<Taken> {
     // More wait at once than later on: the pool has its size from here.
     let _: Vec<Published> = (0..6).map(|_| way.publish()).collect();
     (0..6).for_each(|_| way.arrived());
-    // The first leaves at once, the second finds no room, so that the sender thread has the send right: the third waits.
-    let mut three = |steps: usize| {
-        way.publish();
+    // The first finds no room, so that the sender thread has the send right: the second waits. A third would leave with it.
+    let mut two = |steps: usize| {
         way.publish();
         trace::start(steps, linux::allocations::count);
         let waits = way.publish().queued == 1;
-        (0..3).for_each(|_| way.arrived());
+        (0..2).for_each(|_| way.arrived());
         (waits, trace::stop())
     };
     // A pause of this very thread lets the carrier be free again: another try.
-    let tries = (0..100).map(|_| three(4096));
+    let tries = (0..100).map(|_| two(4096));
     let queued = |steps: &[Taken]| steps.iter().any(|s| s.step == Step::Push);
     let steps = tries.filter(|(waits, steps)| *waits && queued(steps)).map(|(_, steps)| steps).next();
     let steps = steps.expect("a sample that has to wait");
-    // The second one's steps on the other threads come in between; those of the third are the last ones. The sender
+    // The first one's steps on the other threads come in between; those of the second are the last ones. The sender
     // thread tries again and again: its first try is like all of them.
     let last = |step: Step| steps.iter().rposition(|s| s.step == step).unwrap();
     let own = steps.iter().filter(|s| letter(&s.thread) == 'P');

@@ -114,6 +114,10 @@ fn pull() {
     run("pull");
 }
 #[test]
+fn reliable() {
+    run("reliable");
+}
+#[test]
 fn contract() {
     run("contract");
 }
@@ -123,5 +127,5 @@ fn planner() {
 }
 #[test]
 fn every_body_is_run() {
-    assert_eq!(all().len(), if cfg!(feature = "pictures") { 12 } else { 11 }, "a body without a test here");
+    assert_eq!(all().len(), if cfg!(feature = "pictures") { 13 } else { 12 }, "a body without a test here");
 }

@@ -2,6 +2,8 @@
 //! subscriber behind a bad link is as harmless to the others as a stopped one (U-20, U-21).
 #![allow(clippy::unwrap_used)] // all of this is test
 
+#[path = "outage/reliable.rs"]
+mod reliable;
 mod world;
 
 use std::time::{Duration, Instant};

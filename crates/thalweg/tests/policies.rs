@@ -139,7 +139,12 @@ fn samples_beyond_a_limit_are_rejected_and_the_limit_is_named() {
         let (publisher, subscriber) = ends(carrier, &out, &into);
         let mut events = into.events();
         let mut publisher = publisher.key(["name"]).queue(Queue::KeepAll(100)).open().unwrap();
-        let limits = ResourceLimits { samples: Some(5), instances: Some(3), samples_per_instance: Some(2) };
+        let limits = ResourceLimits {
+            samples: Some(5),
+            instances: Some(3),
+            samples_per_instance: Some(2),
+            ..Default::default()
+        };
         let subscriber = subscriber.named("/in").key(["name"]).queue(Queue::KeepAll(5)).limits(limits);
         let mut subscriber = subscriber.open().unwrap();
         assert!(publisher.wait_connected(1, LONG), "{carrier}");

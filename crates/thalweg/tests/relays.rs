@@ -153,6 +153,30 @@ fn smaller_messages_have_a_group_of_their_own() {
     }
 }
 
+/// Each size costs a thread and the making of it for every sample: 300 of them left 343 Hz of 1 kHz.
+#[test]
+fn so_many_pictures_are_made_of_one_publisher() {
+    let scalers = Scalers::default().with("/numbers", || Cut);
+    let limits = thalweg::PortLimits { pictures: 2, ..thalweg::PortLimits::default() };
+    let a = Node::with_settings(Settings { scalers, limits, ..settings("pictures", "a") }).unwrap();
+    let b = node("pictures", "b");
+    let mut events = b.events();
+    let _publisher = a.publisher::<Raw>("/numbers").named("/out").open().unwrap();
+    let open = |width| b.subscriber::<Raw>("/numbers").picture(width, 1).open().unwrap();
+    let mut ports: Vec<_> = [10, 20, 10].map(open).into();
+    assert!(ports.iter().all(|port| port.wait_connected(1, LONG)));
+    let third = open(30);
+    let said = std::iter::from_fn(|| events.wait(LONG)).map(|event| event.to_string());
+    let refused = said.into_iter().find(|event| event.contains("pictures")).unwrap();
+    assert!(
+        refused.contains("at most 2 different pictures of /out, and makes ") && refused.contains("20x1"),
+        "{refused}"
+    );
+    assert_eq!(third.connected(), 0);
+    ports.remove(1);
+    assert!(third.wait_connected(1, LONG), "one that nobody takes any more makes room");
+}
+
 #[test]
 fn a_full_relay_refuses_and_the_publisher_serves() {
     let _gate = relay("relay-full", RelayLimits { proxies: 1, ..RelayLimits::default() });

@@ -74,7 +74,8 @@ fn cpu_ns(agent: &mut Agent) -> f64 {
 }
 
 /// What publishing costs for a subscriber of every tenth sample, beyond what it costs for none. The figure is what counts;
-/// on a machine with other work it is judged loosely.
+/// on a machine with other work it is judged loosely. Samples are 250 us apart, so that each is a call of its own: in a loop
+/// all of them leave together, for less than the tenth that cannot.
 #[test]
 fn a_tenth_of_the_samples_costs_a_tenth_of_the_processor() {
     let _alone = world::alone();
@@ -82,7 +83,7 @@ fn a_tenth_of_the_samples_costs_a_tenth_of_the_processor() {
     let mut publisher = Agent::start(&world, "publisher topic=/a");
     let cost = |publisher: &mut Agent| {
         let before = cpu_ns(publisher);
-        publisher.ask("publish count=20000 hz=1000000000");
+        publisher.ask("publish count=8000 hz=4000");
         cpu_ns(publisher) - before
     };
     let with = |publisher: &mut Agent, wanted: &str| {

@@ -5,12 +5,12 @@
 #![allow(clippy::unwrap_used)] // all of this is test
 
 use std::fmt::Write;
-use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
+
 use std::time::Duration;
 use thalweg::carrier::sim::{SimNetwork, SimSettings};
 use thalweg::channel::accept::Accept;
 use thalweg::channel::fragment::{Reassembly, fragments};
+use thalweg::channel::memory::Account;
 use thalweg::wire::{FRAGMENT_HEADER, Fragment, HEADER, Header, Kind, datagram};
 
 const FLOW: u32 = 0x7468_616c;
@@ -87,7 +87,7 @@ impl Run {
         Self {
             network: SimNetwork::new(42, settings),
             accept: Accept::new(Some(u32::MAX - 100), true), // the sequence wraps early
-            reassembly: Reassembly::new(MAX_MESSAGE, TIMEOUT_NS, Arc::new(AtomicUsize::new(4 << 20))),
+            reassembly: Reassembly::new(MAX_MESSAGE, TIMEOUT_NS, Account::new(4 << 20)),
             sequence: u32::MAX - 100,
             latency: Vec::new(),
         }

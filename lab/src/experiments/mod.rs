@@ -3,6 +3,7 @@
 mod big_messages;
 mod conference;
 mod cpu_contention;
+pub mod hostile;
 mod isolation;
 mod lossy;
 mod pull_beside;
@@ -51,6 +52,7 @@ pub fn experiments() -> &'static [&'static dyn Experiment] {
         &conference::Conference,
         &pull_beside::PullBeside,
         &lossy::LossyLink,
+        &hostile::Hostile,
     ]
 }
 

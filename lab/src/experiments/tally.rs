@@ -51,6 +51,11 @@ impl Tally {
         self.sent
     }
 
+    /// The share of the samples that arrived which a stall of the machine hit.
+    pub fn stalled(&self) -> f64 {
+        self.stalled.n as f64 / self.received.max(1) as f64
+    }
+
     /// Samples that did not arrive.
     pub fn lost(&self) -> u64 {
         self.sent.saturating_sub(self.received)

@@ -18,6 +18,7 @@ pub use orders::Orders;
 pub use process::{Part, Place, Program};
 
 use crate::error::{Error, Result};
+use crate::experiments::hostile;
 use crate::{load, trips};
 use std::io::Write;
 
@@ -38,6 +39,9 @@ pub const ROLES: &[(&str, Role)] = &[
     ("subscriber", stream::subscriber),
     ("keeper", pull::keeper),
     ("puller", pull::puller),
+    ("attacked", hostile::pair::attacked),
+    ("newcomer", hostile::newcomer::newcomer),
+    ("stranger", hostile::stranger::play),
     ("echo", echo),
 ];
 

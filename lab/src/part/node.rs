@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
-use thalweg::{DiscoverySource, Node, RelayLimits, Settings};
+use thalweg::{DiscoverySource, Network, Node, RelayLimits, Settings};
 
 /// Settings of a part's node.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -57,7 +57,10 @@ impl NodeSettings {
         let discovery = self.addresses.clone().map_or(DiscoverySource::Automatic, DiscoverySource::Static);
         let (name, realm, listen) = (self.name.clone(), self.realm.clone(), self.listen.clone());
         let relay = self.relay.then(RelayLimits::default);
-        let node = Node::with_settings(Settings { name, realm, listen, discovery, relay, ..Settings::default() })?;
+        // The hosts of a lab are one administration's, and nobody else reaches them.
+        let admin_from = listen.iter().map(|address| Network::around(address.ip())).collect();
+        let settings = Settings { name, realm, listen, discovery, relay, admin_from, ..Settings::default() };
+        let node = Node::with_settings(settings)?;
         match &self.after {
             Some(other) if !node.wait_until(LONG, || node.nodes().iter().any(|known| known.name == *other)) => {
                 Err(Error::Failed(format!("{} did not hear of {other} within {LONG:?}", self.name)))

@@ -222,8 +222,7 @@ const MOST_CALLS: u64 = 100_000;
 pub(super) fn subscriber(mut orders: Orders) -> Result {
     let settings: Settings = orders.settings()?;
     let node = settings.node.open()?;
-    let account =
-        Arc::new(Mutex::new(Arrived { samples: Vec::with_capacity(MOST_CALLS as usize), ..Arrived::default() }));
+    let account = Arc::new(Mutex::new(Arrived::with_room()));
     let (seen, size) = (account.clone(), settings.size);
     let port = open(&node, &settings, move |sample| hold(&seen).note(&sample, size))?;
     orders.say(&json!({"node": node.id()}))?;
@@ -262,7 +261,13 @@ fn open(
 }
 
 impl Arrived {
-    fn note(&mut self, sample: &Sample<'_, Raw>, size: usize) {
+    /// With room for the times of a run.
+    pub(crate) fn with_room() -> Self {
+        Self { samples: Vec::with_capacity(MOST_CALLS as usize), ..Self::default() }
+    }
+
+    /// Counts a sample.
+    pub(crate) fn note(&mut self, sample: &Sample<'_, Raw>, size: usize) {
         let info = sample.info();
         self.count += 1;
         self.again += u64::from(info.seq <= self.last);
@@ -285,7 +290,7 @@ impl Arrived {
     }
 
     /// All of it, and begins anew; the last number stays known, so that nothing comes twice unnoticed.
-    fn take(&mut self) -> Self {
+    pub(crate) fn take(&mut self) -> Self {
         let samples = Vec::with_capacity(MOST_CALLS as usize);
         std::mem::replace(self, Self { samples, last: self.last, ..Self::default() })
     }

@@ -18,6 +18,9 @@ use thalweg::control::{Document, NodeId};
 /// How long a node may take to answer.
 const PATIENCE: Duration = Duration::from_secs(3);
 
+/// No journal is longer, in bytes.
+const LARGEST: u64 = 16 << 20;
+
 /// What takes one end of a channel back.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Former {
@@ -180,7 +183,7 @@ pub fn take_back(session: &Session, nodes: &[Document], directory: &Path) -> Res
 
 /// What the file says of what was set before; nothing if it is not there.
 fn read(file: &Path) -> Result<Vec<Former>> {
-    match std::fs::read(file) {
+    match linux::owned::read_own(file, LARGEST) {
         Ok(bytes) => serde_json::from_slice(&bytes).map_err(|e| unusable(file, &e.into())),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
         Err(error) => Err(unusable(file, &error)),
@@ -317,10 +320,7 @@ fn journal(directory: &Path) -> PathBuf {
 
 fn save<'a>(file: &Path, former: impl IntoIterator<Item = &'a Former>) -> Result {
     let former: Vec<&Former> = former.into_iter().collect();
-    let write = || {
-        file.parent().map_or(Ok(()), std::fs::create_dir_all)?;
-        std::fs::write(file, serde_json::to_vec(&former)?)
-    };
+    let write = || linux::owned::write(file, &serde_json::to_vec(&former)?);
     write().map_err(|e: io::Error| unusable(file, &e))
 }
 
@@ -331,6 +331,25 @@ fn unusable(file: &Path, error: &io::Error) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A run directory may be shared: what takes priorities back is read and written where nobody else can have put it.
+    #[test]
+    fn a_journal_leads_nowhere_else() {
+        use std::os::unix::fs::{PermissionsExt, symlink};
+        let place = std::env::temp_dir().join(format!("thalweg-channels-{}", std::process::id()));
+        let (directory, victim) = (place.join("applied"), place.join("victim"));
+        std::fs::create_dir_all(&directory).unwrap();
+        std::fs::write(&victim, "whole").unwrap();
+        let file = journal(&directory);
+        symlink(&victim, &file).unwrap();
+        assert!(read(&file).is_err());
+        save(&file, []).unwrap();
+        assert_eq!((std::fs::read(&victim).unwrap(), read(&file).unwrap().len()), (b"whole".to_vec(), 0));
+        std::fs::set_permissions(&directory, std::fs::Permissions::from_mode(0o777)).unwrap();
+        let refused = save(&file, []).unwrap_err();
+        assert!(refused.text().contains("alone") && read(&file).is_err(), "{refused:?}");
+        std::fs::remove_dir_all(place).unwrap();
+    }
 
     #[test]
     fn an_end_that_is_set_again_goes_back_to_where_it_was_first() {

@@ -67,6 +67,12 @@ pub struct Options {
     /// Several messages per write (throughput only)
     #[arg(long)]
     pub batched: bool,
+    /// The latency budget of both ends, such as 100us: small samples may leave together within it (thalweg throughput only)
+    #[arg(long, value_name = "TIME", value_parser = qos::parse_duration)]
+    pub latency_budget: Option<std::time::Duration>,
+    /// The two directions are two channels that nobody said belong together (thalweg latency only)
+    #[arg(long)]
+    pub plain: bool,
     /// Over udp: nothing may be lost (thalweg only)
     #[arg(long)]
     pub reliable: bool,

@@ -27,6 +27,10 @@ pub struct Settings {
     pub key: Option<String>,
     /// Nothing may be lost over a carrier that loses.
     pub reliable: bool,
+    /// The latency budget of both ends.
+    pub latency_budget: Option<std::time::Duration>,
+    /// The two directions of round trips are not said to belong together.
+    pub plain: bool,
     /// Both ends measure the stages of every sample meanwhile.
     pub stages: bool,
     /// How this end reaches the other one, if that is on another host.

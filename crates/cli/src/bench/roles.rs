@@ -74,6 +74,8 @@ fn settings(options: &Options, default_count: u64) -> Settings {
         key: options.meet.clone(),
         reach: options.reach.clone(),
         reliable: options.reliable,
+        latency_budget: options.latency_budget,
+        plain: options.plain,
         stages: options.stages,
     }
 }
@@ -128,6 +130,12 @@ impl Other {
         command.args(["--carrier", &name_of(options.carrier), "--meet", key]);
         if options.reliable {
             command.arg("--reliable");
+        }
+        if let Some(budget) = options.latency_budget {
+            command.args(["--latency-budget", &format!("{}ns", budget.as_nanos())]);
+        }
+        if options.plain {
+            command.arg("--plain");
         }
         if options.stages {
             command.arg("--stages");

@@ -12,6 +12,7 @@ use lab::topology::{DEVICE, Topology};
 use lab::{Lab, Options, Result};
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use thalweg::Network;
 
 /// Rate of the link in each direction, in bit/s.
 pub const RATE: u64 = 20_000_000;
@@ -60,6 +61,7 @@ impl Link {
     pub fn place(&self, part: &str, realm: &str) -> Place {
         let mut place = self.near(part, realm);
         place.reach.listen.push(address(part));
+        place.reach.admin_from.push(Network::around(address(part).ip())); // the robot's two hosts are one administration's
         place
     }
 

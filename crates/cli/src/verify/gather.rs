@@ -10,7 +10,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::time::{Duration, Instant};
 use thalweg::admin::{Reply, Request};
 use thalweg::control::{Document, NodeId};
-use thalweg::stages::{Asked, LateAfter};
+use thalweg::stages::{Asked, LateAfter, MOST_LATENESS};
 
 /// The topic on which verdicts are told.
 pub const TOPIC: &str = "/thalweg/verification";
@@ -177,17 +177,21 @@ impl<'a> Gatherer<'a> {
         let channels: Vec<LateAfter> = wanted.into_values().collect();
         self.asked.look += 1;
         self.answered.retain(|known, _| nodes.iter().any(|node| node.node == *known));
-        let request = |node| {
-            let asked = Asked { received: self.answered.get(&node).copied().unwrap_or(0), ..self.asked };
-            Request::Lateness { channels: channels.clone(), asked }
-        };
         let mut reports = Reports::default();
-        for (node, reply) in census::ask_each(session, nodes, request) {
-            if let Some(Reply::Lateness(ends)) = reply {
-                self.answered.insert(node.node, self.asked.look);
-                reports.add(ends);
+        let mut answered: Vec<_> = nodes.iter().map(|node| node.node).collect();
+        for some in channels.chunks(MOST_LATENESS) {
+            let request = |node| {
+                let asked = Asked { received: self.answered.get(&node).copied().unwrap_or(0), ..self.asked };
+                Request::Lateness { channels: some.to_vec(), asked }
+            };
+            for (node, reply) in census::ask_each(session, nodes, request) {
+                match reply {
+                    Some(Reply::Lateness(ends)) => reports.add(ends),
+                    _ => answered.retain(|known| *known != node.node),
+                }
             }
         }
+        self.answered.extend(answered.into_iter().map(|node| (node, self.asked.look)));
         reports
     }
 

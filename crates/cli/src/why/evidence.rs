@@ -6,7 +6,7 @@ use linux::probe::Tree;
 use linux::probe::process::{self, State};
 use std::time::{Duration, Instant};
 use thalweg::admin::explain::Explanation;
-use thalweg::admin::{EndReport, Reply, Request};
+use thalweg::admin::{EndReport, MemoryReport, Reply, Request};
 use thalweg::control::{Direction, Document, NodeId, PortInfo};
 use thalweg::port::ChannelReport;
 
@@ -73,6 +73,8 @@ pub struct Said {
     pub starved_ns: Option<u64>,
     /// The priority of its end of the channel.
     pub settings: Option<EndReport>,
+    /// What its node holds for all channels.
+    pub memory: Option<MemoryReport>,
 }
 
 /// Asks.
@@ -224,6 +226,11 @@ fn ask(session: &Session, end: &mut End, names: [&str; 2], other: &str) {
         && let Ok(Reply::Settings(reports)) = session.node.ask(to, &get, PATIENCE)
     {
         said.settings = reports.into_iter().next();
+    }
+    if said.memory.is_none()
+        && let Ok(Reply::Memory(memory)) = session.node.ask(to, &Request::Memory, PATIENCE)
+    {
+        said.memory = Some(memory);
     }
     end.answer = Answer::Said(said);
 }

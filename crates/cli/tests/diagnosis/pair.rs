@@ -157,3 +157,25 @@ fn handshakes_that_nobody_answers_are_told_with_the_ways_that_were_tried() {
     let report = pair.until(named("carrier-failed"));
     assert!(report["verdict"].as_str().unwrap().contains("tcp (no answer in time)"), "{report}");
 }
+
+/// It worked before, and the publisher goes on; what is small still comes through, both control links too.
+#[test]
+fn a_channel_of_which_one_end_receives_nothing_any_more_is_not_healthy() {
+    for (index, carrier) in ["udp --reliable", "mcast --reliable", "udp"].into_iter().enumerate() {
+        let Some(pair) = Pair::new(&format!("ceased{index}")) else { return };
+        let _publish = pair.start(0, &format!("pub /a --port /out --rate 1000 --size 1400 --carrier {carrier}"));
+        let reliable = if carrier.ends_with("reliable") { "--reliable" } else { "" };
+        let name = carrier.split(' ').next().unwrap();
+        let _subscribe = pair.start(1, &format!("sub /a --port /in --json --carrier {name} {reliable}"));
+        pair.until(healthy);
+        pair.hosts[1].does("ip link set wire1 mtu 1300");
+        let report = pair.until(named("not-arriving"));
+        let (verdict, remedy) =
+            (report["verdict"].as_str().unwrap(), report["problems"][0]["remedy"].as_str().unwrap());
+        assert!(verdict.starts_with("/out sends, and /in receives nothing any more"), "{carrier}: {report}");
+        assert!(remedy.contains("MTU"), "{carrier}: {report}");
+        println!("{carrier}: {verdict}; {remedy}");
+        pair.hosts[1].does("ip link set wire1 mtu 1500");
+        pair.until(|report| report["problems"][0]["id"] != "not-arriving");
+    }
+}

@@ -53,6 +53,7 @@ pub enum Pushed {
 #[derive(Clone, Copy, Debug, Default)]
 struct Entry {
     slot: u32,
+    len: u32,
     position: u64,
     out: bool,
 }
@@ -66,6 +67,9 @@ pub struct RingWriter {
     free: Vec<u32>,        // tickets
     queued: Box<[u32]>,    // by position: the ticket
     collected: u64,
+    bytes: u64, // of the samples that are out
+    most_bytes: u64,
+    met_bytes: bool, // by the last push
     broken: Option<Violation>,
     closed: bool,
 }
@@ -86,6 +90,9 @@ impl RingWriter {
             queued: vec![0; memory.shape.cells()].into(),
             memory: Arc::new(memory),
             collected: 0,
+            bytes: 0,
+            most_bytes: u64::MAX,
+            met_bytes: false,
             broken: None,
             closed: false,
         };
@@ -116,12 +123,15 @@ impl RingWriter {
         if self.closed || self.reader_closed() {
             return Ok(Pushed::Closed);
         }
+        let Some(by_bytes) = self.make_room_for(arena, sample.len, policy)? else { return Ok(Pushed::Full) };
         let Some(dropped) = self.make_room(arena, policy)? else { return Ok(Pushed::Full) };
+        let dropped = by_bytes + dropped;
         self.gather(arena)?; // after the look at the head: then an honest reader has left a ticket
         let ticket = self.free.pop().ok_or("the reader holds more samples than its limit")?;
         arena.borrow(sample);
         let position = self.side.tail();
-        self.entries[ticket as usize] = Entry { slot: sample.slot, position, out: true };
+        self.entries[ticket as usize] = Entry { slot: sample.slot, len: sample.len, position, out: true };
+        self.bytes += u64::from(sample.len);
         let index = position as usize & (self.queued.len() - 1);
         self.queued[index] = ticket;
         let (len, flow) = (u64::from(sample.len), u64::from(meta.flow_seq));
@@ -151,6 +161,32 @@ impl RingWriter {
         Ok(Some(u32::from(self.take_back(arena)?))) // when the reader was faster, there is room as well
     }
 
+    /// The same by bytes: of those that wait and those that the reader holds. One sample always has room, and so has one beside what
+    /// the reader holds, which its number bounds, where older ones are taken back.
+    fn make_room_for(&mut self, arena: &mut Arena, len: u32, policy: Policy) -> Result<Option<u32>, Violation> {
+        self.met_bytes = false;
+        if self.fits(len) {
+            return Ok(Some(0));
+        }
+        self.gather(arena)?;
+        let mut dropped = 0;
+        while !self.fits(len) {
+            self.met_bytes = true;
+            if policy == Policy::Refuse {
+                return Ok(None);
+            }
+            if !self.take_back(arena)? {
+                break;
+            }
+            dropped += 1;
+        }
+        Ok(Some(dropped))
+    }
+
+    fn fits(&self, len: u32) -> bool {
+        self.bytes == 0 || self.bytes.saturating_add(u64::from(len)) <= self.most_bytes
+    }
+
     /// Takes the oldest waiting sample back, unless there is none or the reader is faster.
     fn take_back(&mut self, arena: &mut Arena) -> Result<bool, Violation> {
         let Some(position) = self.side.reclaim(self.memory.lane())? else { return Ok(false) };
@@ -162,6 +198,7 @@ impl RingWriter {
     fn end(&mut self, arena: &mut Arena, ticket: u32) {
         let entry = &mut self.entries[ticket as usize];
         if std::mem::take(&mut entry.out) {
+            self.bytes -= u64::from(entry.len);
             arena.give_back(entry.slot);
             self.free.push(ticket);
         }
@@ -211,6 +248,21 @@ impl RingWriter {
     /// How many samples the reader may hold besides those that wait in the ring.
     pub fn hold(&self) -> u32 {
         self.memory.shape.hold
+    }
+
+    /// From now on samples that wait or are held have so many bytes at most.
+    pub fn limit_bytes(&mut self, most: u64) {
+        self.most_bytes = most;
+    }
+
+    /// The bytes of the samples that this reader has.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Whether the last push met the limit of bytes.
+    pub fn met_bytes(&self) -> bool {
+        self.met_bytes
     }
 
     /// How many samples this reader has: waiting in the ring, or held.

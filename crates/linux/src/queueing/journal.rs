@@ -3,13 +3,16 @@
 
 use super::tree::{Queues, Said};
 use super::{QueueError, Reason, tree};
-use crate::clock;
+use crate::{clock, owned};
 use rustix::fs::FlockOperation;
 use serde::{Deserialize, Serialize};
-use std::fs::{DirBuilder, File, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+
+/// No journal is longer, in bytes.
+const LARGEST: u64 = 16 << 20;
 
 /// What one network namespace's journal says.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -54,8 +57,7 @@ impl Store {
     /// Opens it in `directory`, which is made if need be, for this user only.
     pub(crate) fn open(directory: &Path) -> Result<Self, QueueError> {
         let open = || {
-            DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
-            own(directory)?;
+            owned::directory(directory)?; // a journal that others may write would let them choose this host's queues
             let path = directory.join(format!("queues-{}.json", crate::namespace::current_id()?));
             let lock = options().open(path.with_extension("lock"))?;
             rustix::fs::flock(&lock, FlockOperation::LockExclusive)?;
@@ -66,7 +68,7 @@ impl Store {
 
     /// What it says; `None`: nothing is installed, or another boot's queues, which are gone.
     pub(crate) fn load(&self) -> Result<Option<Journal>, QueueError> {
-        let bytes = match std::fs::read(&self.path) {
+        let bytes = match owned::read_own(&self.path, LARGEST) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(unusable(&self.path, error)),
@@ -77,14 +79,7 @@ impl Store {
 
     /// Writes it and waits until it is on disk.
     pub(crate) fn save(&self, journal: &Journal) -> Result<(), QueueError> {
-        let save = || {
-            let early = self.path.with_extension("new");
-            let mut file = options().truncate(true).open(&early)?;
-            file.write_all(&serde_json::to_vec(journal)?)?;
-            file.sync_all()?;
-            std::fs::rename(&early, &self.path)?;
-            self.path.parent().map_or(Ok(()), |directory| File::open(directory)?.sync_all())
-        };
+        let save = || owned::write(&self.path, &serde_json::to_vec(journal)?);
         save().map_err(|error| unusable(&self.path, error))
     }
 
@@ -97,19 +92,9 @@ impl Store {
     }
 }
 
-/// A journal that others may write would let them choose this host's queues.
-fn own(directory: &Path) -> io::Result<()> {
-    let found = std::fs::symlink_metadata(directory)?;
-    let user = rustix::process::geteuid().as_raw();
-    match found.is_dir() && found.uid() == user && found.mode() & 0o022 == 0 {
-        true => Ok(()),
-        false => Err(io::Error::new(io::ErrorKind::PermissionDenied, format!("not a directory of user {user} alone"))),
-    }
-}
-
 fn options() -> OpenOptions {
     let mut options = OpenOptions::new();
-    options.write(true).create(true).truncate(false).mode(0o600);
+    options.write(true).create(true).truncate(false).mode(0o600).custom_flags(libc::O_NOFOLLOW);
     options
 }
 

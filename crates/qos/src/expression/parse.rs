@@ -3,8 +3,9 @@
 use super::{Condition, Constant, Expression, ExpressionError, Operand, Relation};
 use crate::Filter;
 
-/// Conditions within conditions, and different fields, at most.
+/// Conditions within conditions, conditions in all, and different fields, at most.
 const DEEPEST: usize = 32;
+const MOST_CONDITIONS: usize = 128;
 const MOST_FIELDS: usize = 64;
 
 /// A word of the language.
@@ -26,13 +27,14 @@ struct Parser<'a> {
     filter: &'a Filter,
     fields: Vec<String>,
     depth: usize,
+    conditions: usize,
 }
 
 /// Reads all of a filter.
 pub(super) fn parse(filter: &Filter) -> Result<Expression, ExpressionError> {
     let tokens = tokens(&filter.expression)?;
     let end = filter.expression.len();
-    let mut parser = Parser { tokens, at: 0, end, filter, fields: Vec::new(), depth: 0 };
+    let mut parser = Parser { tokens, at: 0, end, filter, fields: Vec::new(), depth: 0, conditions: 0 };
     let condition = parser.or()?;
     match parser.at == parser.tokens.len() {
         true => Ok(Expression { fields: parser.fields, condition }),
@@ -98,6 +100,10 @@ impl Parser<'_> {
     }
 
     fn predicate(&mut self) -> Result<Condition, ExpressionError> {
+        self.conditions += 1;
+        if self.conditions > MOST_CONDITIONS {
+            return Err(self.error("expected at most 128 conditions in all"));
+        }
         let first = self.operand()?;
         let not = self.takes("NOT");
         if self.takes("BETWEEN") {

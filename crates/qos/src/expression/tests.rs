@@ -77,8 +77,31 @@ fn what_is_wrong_is_told_with_its_place_and_what_is_allowed() {
     }
     assert!(read(&format!("{}x = 1", "NOT ".repeat(100_000)), &[]).unwrap_err().problem.contains("at most 32"));
     assert!(read(&"(".repeat(100_000), &[]).is_err());
+    assert!(read(&"x = 1 OR ".repeat(200), &[]).unwrap_err().problem.contains("at most 128 conditions"));
     let fields: Vec<String> = (0..65).map(|n| format!("f{n} = 1")).collect();
     assert!(read(&fields.join(" AND "), &[]).unwrap_err().problem.contains("64 different fields"));
+}
+
+/// A filter that would run for long on the publishing thread does not hold; one of an ordinary size does.
+#[test]
+fn a_filter_takes_a_bounded_number_of_steps() {
+    let text = "a".repeat(100_000);
+    let holds = |text: &str, filter: &str, parameter: &str| {
+        read(filter, &[parameter]).unwrap().holds(&[Some(Value::Text(text))])
+    };
+    let slow = format!("%{}b", "a%".repeat(100));
+    let begun = std::time::Instant::now();
+    for filter in ["name LIKE %0", "NOT name LIKE %0"] {
+        assert!(!holds(&text, filter, &slow) && !holds(&text, filter, "%b%"));
+    }
+    let other = format!("{}b", &text[1..]);
+    assert!(!holds(&text, &["name = %0"; 128].join(" OR "), &other));
+    assert!(begun.elapsed().as_millis() < 500, "a generous limit: without a budget it is minutes");
+    assert!(
+        holds(&text, "name LIKE %0", "aaa%")
+            && holds(&text[..1000], "name LIKE %0", "%aa%a")
+            && holds(&text, "name = %0", &text)
+    );
 }
 
 proptest! {

@@ -7,10 +7,11 @@ use crate::expression::Expression;
 use std::fmt;
 use std::time::Duration;
 
-/// Most fields of a key, longest text of a filter in bytes, and most parameters of one.
+/// Most fields of a key, longest text of a filter in bytes, most parameters of one and the longest of these in bytes.
 const MOST_FIELDS: usize = 16;
 const LONGEST_FILTER: usize = 4096;
 const MOST_PARAMETERS: usize = 100;
+const LONGEST_PARAMETER: usize = 256;
 
 /// Two values that contradict each other, or one that has no meaning.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,7 +50,7 @@ impl Qos {
     pub fn check(&self) -> Checked {
         self.check_times()?;
         self.check_numbers()?;
-        self.check_names()?;
+        self.check_texts()?;
         check_scale(self)?;
         self.pull.as_ref().map_or(Ok(()), check_pull)
     }
@@ -100,6 +101,8 @@ impl Qos {
             let zero = || (format!("{name} 0"), "the lowest one, 1".to_owned());
             refuse(value == Some(0), zero, "nothing could be kept; leave it out, or raise it")?;
         }
+        let zero = || ("limits.bytes 0".to_owned(), "the lowest one, 1".to_owned());
+        refuse(limits.bytes == Some(0), zero, "leave it out, or raise it")?;
         let kept = (self.durability == Durability::TransientLocal).then_some(self.history);
         let (samples, each) = (limits.samples, limits.samples_per_instance);
         over(queue, depth, "limits.samples", samples)?;
@@ -114,7 +117,12 @@ impl Qos {
         refuse(without, strength, "only exclusive ownership asks who is stronger")
     }
 
-    fn check_names(&self) -> Checked {
+    /// Whether partition, key and filter are within their limits: what is asked of the policies of somebody else before they
+    /// are looked at.
+    ///
+    /// # Errors
+    /// The first that is not, with its size and the limit.
+    pub fn check_texts(&self) -> Checked {
         let count = || (format!("{} partitions", self.partition.len()), format!("the limit of {MOST}"));
         refuse(self.partition.len() > MOST, count, "use wildcards, or fewer")?;
         let fields = || (format!("key of {} fields", self.key.len()), format!("the limit of {MOST_FIELDS}"));
@@ -142,6 +150,14 @@ impl Qos {
         refuse(length > LONGEST_FILTER, long, "shorten it")?;
         let many = || (format!("filter with {parameters} parameters"), format!("the limit of {MOST_PARAMETERS}"));
         refuse(parameters > MOST_PARAMETERS, many, "%0 to %99 are all there are")?;
+        let long = filter.parameters.iter().find(|parameter| parameter.len() > LONGEST_PARAMETER);
+        let length = || {
+            (
+                format!("filter parameter of {} bytes", long.map_or(0, String::len)),
+                format!("the limit of {LONGEST_PARAMETER}"),
+            )
+        };
+        refuse(long.is_some(), length, "shorten it")?;
         let read = Expression::parse(filter).err();
         let language =
             || (read.as_ref().map_or(String::new(), ToString::to_string), "the language of filters".to_owned());
@@ -205,8 +221,9 @@ mod tests {
 
     #[test]
     fn contradictory_policies_are_refused_with_both_values() {
-        let limit = |samples, samples_per_instance| ResourceLimits { samples, samples_per_instance, instances: None };
-        let refused: [Case<'_>; 17] = [
+        let limit =
+            |samples, samples_per_instance| ResourceLimits { samples, samples_per_instance, ..Default::default() };
+        let refused: [Case<'_>; 18] = [
             (&|q| (q.deadline, q.separation) = (ms(10), ms(20)), &["deadline 10ms", "separation 20ms"]),
             (&|q| (q.lifespan, q.latency_budget) = (ms(1), ms(2)), &["lifespan 1ms", "latency-budget 2ms"]),
             (&|q| q.lifespan = ms(0), &["lifespan 0ns", "1ns"]),
@@ -223,6 +240,7 @@ mod tests {
                 &|q| (q.durability, q.history, q.limits) = (Durability::TransientLocal, 40, limit(Some(30), None)),
                 &["history 40", "limits.samples 30"],
             ),
+            (&|q| q.limits.bytes = Some(0), &["limits.bytes 0", "1"]),
             (&|q| q.history = 0, &["history 0", "1"]),
             (&|q| q.strength = 3, &["strength 3", "ownership shared"]),
             (&|q| q.scale = Scale::Rate { p: 3, q: 2 }, &["p: 3, q: 2", "1 ≤ p ≤ q"]),
@@ -260,6 +278,12 @@ mod tests {
         assert!(said(|q| q.filter = Some(filter(4097, 0))).contains("filter of 4097 bytes"));
         assert!(said(|q| q.filter = Some(filter(4096, 101))).contains("101 parameters"));
         assert_eq!(said(|q| q.filter = Some(filter(4096, 100))), "fine");
+        let parameter = |length: usize| Filter { expression: "a LIKE %0".into(), parameters: vec!["%".repeat(length)] };
+        assert!(
+            said(|q| q.filter = Some(parameter(257)))
+                .contains("filter parameter of 257 bytes contradicts the limit of 256")
+        );
+        assert_eq!(said(|q| q.filter = Some(parameter(256))), "fine");
         let wrong = Filter { expression: "speed >".into(), parameters: Vec::new() };
         assert!(said(|q| q.filter = Some(wrong.clone())).contains("filter, byte 7"));
     }

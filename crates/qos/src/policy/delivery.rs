@@ -56,7 +56,8 @@ impl Queue {
     }
 }
 
-/// Most that a subscriber keeps (DDS RESOURCE_LIMITS); `None`: as many as the other policies ask for.
+/// Most that a port keeps (DDS RESOURCE_LIMITS, besides `bytes`, which DDS has not); `None`: as much as the other policies
+/// ask for, of bytes [`QUEUE_BYTES`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ResourceLimits {
@@ -66,7 +67,19 @@ pub struct ResourceLimits {
     pub instances: Option<u32>,
     /// Samples of one instance, at least 1 and at most `samples`.
     pub samples_per_instance: Option<u32>,
+    /// Bytes that wait: in the queue of each channel of a publisher, in a subscriber's own queue; at least 1. A sample counts
+    /// with [`SAMPLE_BYTES`] more than its message has. An empty queue takes one sample of any size.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<u64>,
 }
+
+/// Bytes that wait in one queue where a port states none: 64 MiB hold 4 messages of the default `max_message`, 10 pictures of
+/// 1080p in colour, or 0.6 s of a link of 1 Gbit/s. What waits longer than that is better dropped, by most policies.
+pub const QUEUE_BYTES: u64 = 64 << 20;
+
+/// What a waiting sample is reckoned to take besides its message: its place in the queue, its buffer's header and what the
+/// allocator adds (some 200 bytes on a 64-bit host).
+pub const SAMPLE_BYTES: u64 = 256;
 
 /// One of the [`ResourceLimits`]: what a sample was rejected by (DDS SAMPLE_REJECTED).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -79,6 +92,14 @@ pub enum ResourceLimit {
     Instances,
     /// [`ResourceLimits::samples_per_instance`]
     SamplesPerInstance,
+    /// [`ResourceLimits::bytes`]
+    Bytes,
+    /// What the node's memory leaves to one peer.
+    PeerMemory,
+    /// What the node may hold in all.
+    NodeMemory,
+    /// The largest message that both ends take.
+    MaxMessage,
 }
 
 /// Which order of samples of several publishers counts (DDS DESTINATION_ORDER). Offered must be at least what is requested:

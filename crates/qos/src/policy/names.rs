@@ -120,7 +120,8 @@ macro_rules! words {
 words! {
     Reliability: BestEffort = "best-effort", Reliable = "reliable";
     Durability: Volatile = "volatile", TransientLocal = "transient-local";
-    ResourceLimit: Samples = "samples", Instances = "instances", SamplesPerInstance = "samples-per-instance";
+    ResourceLimit: Samples = "samples", Instances = "instances", SamplesPerInstance = "samples-per-instance", Bytes = "bytes",
+        PeerMemory = "peer-memory", NodeMemory = "node-memory", MaxMessage = "max-message";
     DestinationOrder: ByReception = "by-reception", BySource = "by-source";
     LivelinessKind: Automatic = "automatic", ByNode = "by-node", ByPort = "by-port";
     Ownership: Shared = "shared", Exclusive = "exclusive";

@@ -19,7 +19,7 @@ const fn row(name: &'static str, show: fn(&Qos) -> String, read: fn(&mut Qos, &s
     Row { name, show, read }
 }
 
-const ROWS: [Row; 30] = [
+const ROWS: [Row; 31] = [
     row("reliability", |q| q.reliability.to_string(), |q, t| word(t, &mut q.reliability)),
     row("queue", |q| show_queue(q.queue), |q, t| read_queue(t).map(|v| q.queue = v)),
     row(
@@ -43,6 +43,15 @@ const ROWS: [Row; 30] = [
         "samples-per-instance",
         |q| or_none(q.limits.samples_per_instance),
         |q, t| count(t).map(|v| q.limits.samples_per_instance = v),
+    ),
+    row(
+        "bytes",
+        |q| q.limits.bytes.map_or_else(none, |bytes| format!("{bytes} B")),
+        |q, t| {
+            let wrong = |_| wrong(t, "a size with a unit, such as 64 MiB, or none");
+            q.limits.bytes = if t == NONE { None } else { Some(parse_bytes(t).map_err(wrong)?) };
+            Ok(())
+        },
     ),
     row("durability", |q| q.durability.to_string(), |q, t| word(t, &mut q.durability)),
     row("history", |q| q.history.to_string(), |q, t| number(t, "a number of samples").map(|v| q.history = v)),
@@ -269,6 +278,7 @@ mod tests {
             ("samples", "9"),
             ("instances", "8"),
             ("samples-per-instance", "7"),
+            ("bytes", "1000 B"),
             ("durability", "transient-local"),
             ("history", "6"),
             ("deadline", "20ms"),
@@ -312,8 +322,19 @@ mod tests {
 
     #[test]
     fn none_takes_a_policy_back() {
-        let none =
-            ["deadline", "lifespan", "lease", "partition", "key", "filter", "picture", "pull", "fallback", "samples"];
+        let none = [
+            "deadline",
+            "lifespan",
+            "lease",
+            "partition",
+            "key",
+            "filter",
+            "picture",
+            "pull",
+            "fallback",
+            "samples",
+            "bytes",
+        ];
         let mut qos =
             set(&[("deadline", "1s"), ("lease", "1s"), ("partition", "a"), ("pull", "3"), ("filter", "x = 1")]);
         none.iter().for_each(|name| qos.set(name, "none").unwrap());
@@ -341,7 +362,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_is_answered(name in 0..30_usize, text in ".{0,40}") {
+        fn any_text_is_answered(name in 0..31_usize, text in ".{0,40}") {
             let name = Qos::names().nth(name).unwrap_or_default();
             let mut qos = Qos::default();
             if qos.set(name, &text).is_ok() {

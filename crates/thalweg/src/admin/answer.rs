@@ -23,6 +23,8 @@ pub trait Administered {
     fn name(&self) -> String;
     /// Whether samples come in or go out.
     fn side(&self) -> Side;
+    /// Whether the arguments of the process are told: they may hold what is nobody's business, to callers of this host only.
+    fn tells_arguments(&self) -> bool;
     /// The name of its message type.
     fn type_name(&self) -> String;
     /// Its channels.
@@ -208,10 +210,14 @@ fn own(port: &mut dyn Administered) -> Result<Vec<Value>, String> {
     let mut arguments = std::env::args_os().map(|a| a.to_string_lossy().into_owned());
     let path = arguments.next().unwrap_or_default();
     let program = path.rsplit('/').next().unwrap_or_default();
+    let arguments = match port.tells_arguments() {
+        true => arguments.collect::<Vec<_>>().join(" "),
+        false => "(told to its own host only)".to_owned(),
+    };
     let process = vec![
         Value::pair("pid", whole(std::process::id())),
         Value::pair("name", program),
-        Value::pair("arguments", arguments.collect::<Vec<_>>().join(" ").as_str()),
+        Value::pair("arguments", arguments.as_str()),
         Value::pair("priority", whole(report.priority)),
         Value::pair("policy", whole(policy_number(&report.policy))),
     ];

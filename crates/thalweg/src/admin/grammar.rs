@@ -138,6 +138,27 @@ fn side(value: Option<&Value>) -> Option<Side> {
 }
 
 impl Command {
+    /// Whether it changes something: what a port's own reader does with a command, nobody knows, so that counts, too.
+    pub fn changes(&self) -> bool {
+        match self {
+            Command::Add { .. }
+            | Command::Delete { .. }
+            | Command::Attach { .. }
+            | Command::Detach { .. }
+            | Command::SetParameters { .. }
+            | Command::Set { .. }
+            | Command::Other(_) => true,
+            Command::Help
+            | Command::Version
+            | Command::Pray
+            | Command::List { .. }
+            | Command::GetParameters { .. }
+            | Command::Properties
+            | Command::Property(_)
+            | Command::Settings(_) => false,
+        }
+    }
+
     /// Reads a command.
     ///
     /// # Errors

@@ -124,6 +124,11 @@ pub trait SendHalf: Send + Sync {
         None
     }
 
+    /// What has to be renewed when interfaces come and go. `None`: nothing.
+    fn membership(&self) -> Option<mcast::Membership> {
+        None
+    }
+
     /// Ends the flow; the other end notices where the carrier can tell.
     fn close(&self);
 }
@@ -150,6 +155,11 @@ pub trait ReceiveHalf: Send {
 
     /// The socket by which acknowledgements leave. `None`: there is none, or it cannot be marked while it is in use.
     fn socket(&self) -> Option<SharedSocket> {
+        None
+    }
+
+    /// What has to be renewed when interfaces come and go. `None`: nothing.
+    fn membership(&self) -> Option<mcast::Membership> {
         None
     }
 
@@ -212,6 +222,20 @@ pub struct Sender {
 
 /// A receiving half that waits for the publisher's parameters.
 pub trait Opening: Send {
+    /// Whether a datagram of this flow came through, where the request's parameters asked for a probe. Never waits; asked
+    /// whenever [`Opening::descriptor`] is readable.
+    ///
+    /// # Errors
+    /// Ends the attempt; the next carrier is tried.
+    fn probed(&mut self, _flow: u32, _publisher: &Parameters) -> io::Result<bool> {
+        Ok(true)
+    }
+
+    /// Becomes readable when a probe may have come. `None`: none is waited for.
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
     /// Completes it.
     ///
     /// # Errors

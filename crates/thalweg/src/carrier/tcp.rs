@@ -152,6 +152,14 @@ pub fn keep_linear(stream: &impl AsFd) {
     linux::socket::set_tcp_option(stream.as_fd(), RTO_MAX_MS, 1000);
 }
 
+/// The same at an end that has just answered: while that answer is unacknowledged the kernel sends no probe, and repeats it for a
+/// quarter of an hour (`tcp_retries2`). Not for streams that carry samples: a subscriber that stands still would end them.
+pub fn notice_outage_at_once(stream: &impl AsFd) {
+    const USER_TIMEOUT: i32 = 18; // RFC 5482; milliseconds
+    notice_outage(stream);
+    linux::socket::set_tcp_option(stream.as_fd(), USER_TIMEOUT, 10_000);
+}
+
 /// Notices at the receiving end that the network or the peer's host is gone: first probe after a second of silence,
 /// given up after nine more. A stopped process still answers, by its kernel. Probes travel in the channel's class, and an
 /// overloaded link loses up to half of an unprioritised one's: with three probes, channels ended and came back about once

@@ -3,10 +3,25 @@
 //! Two numbers are watched. The *flow sequence* counts message frames on one flow, so a gap in it is loss. The *sample
 //! sequence* names a sample for ever, so after a resumed flow or a moved proxy it tells what was delivered already;
 //! gaps in it are normal (selection).
+//!
+//! One wrong number must not silence a flow. A jump of more than [`MAX_JUMP`] is kept aside and believed when the next frame
+//! follows it, as RFC 3550 does (appendix A.1, `MAX_DROPOUT` and probation). Unlike there the frame itself is delivered at once:
+//! after an outage the jump is genuine, and its payload is what everybody waits for.
+
+mod window;
+
+use window::Window;
 
 /// How far behind the newest frame one is still recognised as late or twice. Above the burst that a re-marked flow can
 /// overtake in a queue, and 128 bytes per flow.
 pub const WINDOW: u64 = 1024;
+
+/// A jump that is believed at once: what a burst of losses or a new mark may leave out (RFC 3550 says 3000 packets). A wrong number
+/// within it costs as many frames.
+pub const MAX_JUMP: u64 = WINDOW;
+/// No flow leaves out so many samples: such a number is not even delivered before the next one follows it. An hour of a million
+/// samples a second.
+const MOST_LEFT_OUT: u64 = 1 << 32;
 
 /// What one frame is in its flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,6 +30,8 @@ pub enum Arrival {
     InOrder,
     /// This many before it are missing: lost, unless they come late.
     Gap(u32),
+    /// Further ahead than [`MAX_JUMP`]: it is new, but nothing counts as lost before the next frame follows it.
+    Ahead,
     /// Missing until now; the loss is corrected.
     Late,
     /// Seen before, or so far behind the window that nobody can tell: not delivered.
@@ -50,6 +67,8 @@ pub struct Accept {
     samples: Window,
     resumed: Option<u64>, // the last sample delivered before the flow resumed
     floor: Option<u64>,   // the last sample delivered (ordered), or delivered before the flow resumed (unordered)
+    before: u64,          // the floor before the last sample, which may have had a wrong number
+    wild: Option<u64>,    // a sample too far ahead to be delivered, unless the next one follows it
     ordered: bool,
     late: bool, // the last frame
     counters: Counters,
@@ -61,13 +80,14 @@ impl Accept {
     pub fn new(first: Option<u32>, ordered: bool) -> Self {
         let frames = Window::new(first.map(|f| u64::from(f) + BASE));
         let (samples, counters) = (Window::new(None), Counters::default());
-        Self { frames, samples, resumed: None, floor: None, ordered, late: false, counters }
+        Self { frames, samples, resumed: None, floor: None, before: 0, wild: None, ordered, late: false, counters }
     }
 
     /// Says which sample was delivered last on the flow before this one: nothing up to it is delivered again.
     pub fn resume_after(&mut self, sample: u64) {
         self.resumed = self.resumed.max(Some(sample));
         self.floor = self.floor.max(Some(sample));
+        self.before = self.before.max(sample);
     }
 
     /// Notes a message frame (whole or fragment) of this flow sequence.
@@ -76,7 +96,7 @@ impl Accept {
         let arrival = self.frames.note(self.widen(sequence));
         self.late = arrival == Arrival::Late;
         match arrival {
-            Arrival::InOrder => self.counters.received += 1,
+            Arrival::InOrder | Arrival::Ahead => self.counters.received += 1,
             Arrival::Gap(n) => {
                 self.counters.received += 1;
                 self.counters.lost += u64::from(n);
@@ -103,15 +123,46 @@ impl Accept {
     #[inline]
     pub fn sample(&mut self, sequence: u64) -> bool {
         let newer = self.floor.is_none_or(|floor| sequence > floor);
-        let deliver = newer && (self.ordered || self.samples.note(sequence).is_new());
-        if deliver && self.ordered {
-            self.floor = Some(sequence);
-        }
+        let deliver = match self.ordered {
+            true => self.is_next(newer, sequence),
+            false => newer && self.samples.note(sequence).is_new(),
+        };
         if !deliver {
             self.counters.outdated += 1;
-            self.counters.lost += u64::from(self.late); // it came, and is lost all the same
+            // It came, and is lost all the same.
+            self.counters.lost += u64::from(self.late || self.wild == Some(sequence));
         }
         deliver
+    }
+
+    #[inline]
+    fn is_next(&mut self, newer: bool, sequence: u64) -> bool {
+        let floor = self.floor.unwrap_or(self.before);
+        let plausible = self.floor.is_none() || sequence.saturating_sub(floor) <= MOST_LEFT_OUT;
+        if newer && (plausible || self.follows_wild(sequence)) {
+            (self.before, self.floor, self.wild) = (floor, Some(sequence), None);
+            return true;
+        }
+        !newer && self.proves_wrong(sequence)
+    }
+
+    #[cold]
+    fn follows_wild(&mut self, sequence: u64) -> bool {
+        let wild = self.wild.replace(sequence);
+        wild.is_some_and(|wild| sequence.checked_sub(wild).is_some_and(|more| more > 0 && more <= MOST_LEFT_OUT))
+    }
+
+    /// A flow's next frame has the next sample. Where it goes on below a jump, the jump's number was wrong, and nobody waits
+    /// until the samples have come so far.
+    #[cold]
+    fn proves_wrong(&mut self, sequence: u64) -> bool {
+        let Some(floor) = self.floor else { return false };
+        let jumped = floor.saturating_sub(self.before) > MAX_JUMP;
+        let proves = jumped && !self.late && self.before < sequence && sequence < floor;
+        if proves {
+            self.floor = Some(sequence);
+        }
+        proves
     }
 
     /// As [`Accept::sample`], of one that comes from a history after later ones: its flow sends each sample once, so it is new
@@ -149,185 +200,5 @@ impl Accept {
 /// Flow positions start above this, so that one behind the first is never below 0. Its low 32 bits are 0.
 const BASE: u64 = 1 << 40;
 
-/// Which of the last [`WINDOW`] positions were seen.
-#[derive(Clone, Debug)]
-struct Window {
-    next: Option<u64>,
-    first: u64,
-    seen: [u64; (WINDOW / 64) as usize],
-}
-
-impl Window {
-    fn new(next: Option<u64>) -> Self {
-        Self { next, first: next.unwrap_or(0), seen: [0; (WINDOW / 64) as usize] }
-    }
-
-    #[inline]
-    fn note(&mut self, at: u64) -> Arrival {
-        let next = match self.next {
-            Some(next) => next,
-            None => {
-                self.first = at;
-                at
-            }
-        };
-        if at < next {
-            return self.note_behind(at, next);
-        }
-        let gap = at - next;
-        if gap > 0 {
-            self.forget(next, gap);
-        }
-        self.next = Some(at.wrapping_add(1));
-        self.set(at);
-        match gap {
-            0 => Arrival::InOrder,
-            n => Arrival::Gap(u32::try_from(n).unwrap_or(u32::MAX)),
-        }
-    }
-
-    #[cold]
-    fn note_behind(&mut self, at: u64, next: u64) -> Arrival {
-        // Before the first position nothing was counted as lost, so nothing may be taken off.
-        if next - at > WINDOW || at < self.first || self.is_set(at) {
-            return Arrival::Duplicate;
-        }
-        self.set(at);
-        Arrival::Late
-    }
-
-    /// Moves on without a frame; returns how many positions were left out.
-    fn skip_to(&mut self, to: u64) -> u32 {
-        let Some(next) = self.next else {
-            (self.next, self.first) = (Some(to), to);
-            return 0;
-        };
-        let missing = to.saturating_sub(next);
-        if missing > 0 {
-            self.forget(next, missing);
-            self.next = Some(to);
-        }
-        u32::try_from(missing).unwrap_or(u32::MAX)
-    }
-
-    /// Clears the marks of `count` positions from `from` on: they come into the window unseen.
-    fn forget(&mut self, from: u64, count: u64) {
-        if count >= WINDOW {
-            self.seen = [0; (WINDOW / 64) as usize];
-        } else {
-            (from..from + count).for_each(|at| self.seen[word(at)] &= !bit(at));
-        }
-    }
-
-    fn is_set(&self, at: u64) -> bool {
-        self.seen[word(at)] & bit(at) != 0
-    }
-
-    #[inline]
-    fn set(&mut self, at: u64) {
-        self.seen[word(at)] |= bit(at);
-    }
-}
-
-fn word(at: u64) -> usize {
-    (at % WINDOW / 64) as usize
-}
-
-fn bit(at: u64) -> u64 {
-    1 << (at % 64)
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-    use std::collections::BTreeSet;
-
-    #[test]
-    fn order_gap_late_and_duplicate_are_told_apart_across_the_wrap() {
-        let mut accept = Accept::new(Some(u32::MAX - 1), true);
-        assert_eq!(accept.frame(u32::MAX - 1), Arrival::InOrder);
-        assert_eq!(accept.frame(2), Arrival::Gap(3));
-        assert_eq!(accept.frame(0), Arrival::Late);
-        assert_eq!(accept.frame(0), Arrival::Duplicate);
-        assert_eq!(accept.frame(3), Arrival::InOrder);
-        let want = Counters { received: 4, lost: 2, duplicates: 1, reordered: 1, outdated: 0 };
-        assert_eq!((accept.counters(), accept.next_frame()), (want, Some(4)));
-    }
-
-    #[test]
-    fn before_the_first_frame_and_behind_the_window_nothing_is_corrected() {
-        let mut accept = Accept::new(None, true);
-        assert_eq!(accept.frame(5), Arrival::InOrder);
-        assert_eq!(accept.frame(4), Arrival::Duplicate);
-        assert_eq!(accept.frame(5 + 5000), Arrival::Gap(4999));
-        assert_eq!(accept.frame(6), Arrival::Duplicate, "outside of the window");
-        assert_eq!(accept.frame(5000), Arrival::Late);
-        assert_eq!(accept.counters().lost, 4998);
-    }
-
-    #[test]
-    fn a_keep_alive_shows_that_the_last_frames_were_lost_and_they_may_still_come() {
-        let mut accept = Accept::new(Some(0), true);
-        accept.frame(0);
-        assert_eq!((accept.announced(1), accept.announced(3), accept.announced(3)), (0, 2, 0));
-        assert_eq!(accept.frame(2), Arrival::Late);
-        assert_eq!(accept.counters().lost, 1);
-    }
-
-    #[test]
-    fn what_a_new_mark_overtakes_is_lost_and_counted() {
-        let mut accept = Accept::new(Some(0), true);
-        // 3 and 4 left with a higher mark and came before 1 and 2, which waited in the lower band.
-        let arrived = [0, 3, 4, 1, 2, 5];
-        let delivered: Vec<u32> =
-            arrived.into_iter().filter(|n| accept.frame(*n).is_new() && accept.sample(u64::from(*n) + 1)).collect();
-        assert_eq!(delivered, [0, 3, 4, 5]);
-        let want = Counters { received: 6, lost: 2, duplicates: 0, reordered: 2, outdated: 2 };
-        assert_eq!(accept.counters(), want);
-    }
-
-    #[test]
-    fn after_a_resumed_flow_only_newer_samples_are_delivered() {
-        let mut ordered = Accept::new(Some(0), true);
-        ordered.resume_after(10);
-        let delivered: Vec<_> = [9, 10, 11, 13, 12, 14].map(|s| ordered.sample(s)).into();
-        assert_eq!(delivered, [false, false, true, true, false, true]);
-        assert_eq!((ordered.last_sample(), ordered.counters().outdated), (Some(14), 3));
-        let mut unordered = Accept::new(Some(0), false);
-        unordered.resume_after(10);
-        let delivered: Vec<_> = [9, 11, 13, 12, 12].map(|s| unordered.sample(s)).into();
-        assert_eq!(delivered, [false, true, true, true, false]);
-        assert_eq!(unordered.last_sample(), Some(13));
-    }
-
-    proptest! {
-        #[test]
-        fn counters_agree_with_a_set(first: u32, steps in prop::collection::vec(-40i32..60, 1..300)) {
-            let mut accept = Accept::new(Some(first), false);
-            let (mut seen, mut at, mut newest, mut again) = (BTreeSet::new(), 0i64, -1i64, 0);
-            for step in steps {
-                at = (at + i64::from(step)).max(0);
-                let arrival = accept.frame(first.wrapping_add(at as u32));
-                if at > newest || newest - at < WINDOW as i64 {
-                    prop_assert_eq!(arrival.is_new(), seen.insert(at));
-                }
-                again += u64::from(!arrival.is_new());
-                newest = newest.max(at);
-            }
-            let counters = accept.counters();
-            prop_assert_eq!(counters.received, seen.len() as u64);
-            prop_assert_eq!(counters.duplicates, again);
-            prop_assert_eq!(counters.lost, (newest + 1) as u64 - seen.len() as u64);
-        }
-    }
-
-    #[test]
-    fn what_comes_from_a_history_is_new_unless_it_was_delivered_before_the_flow_resumed() {
-        let mut accept = Accept::new(Some(0), true);
-        accept.resume_after(4);
-        assert!(accept.sample(9) && accept.historical(5) && accept.historical(8));
-        assert!(!accept.historical(4));
-        assert!(!accept.sample(9) && accept.sample(10), "the order of the others stays");
-    }
-}
+mod tests;

@@ -36,19 +36,32 @@ impl Buffer {
     /// The same message in no more memory than it needs, if this buffer has more than twice as much: who keeps many
     /// messages would else keep room for many of the largest.
     pub fn compact(&self) -> Option<Self> {
-        let wasted = self.bytes.capacity() > 2 * self.bytes.len() + LITTLE;
-        wasted.then(|| Self { bytes: self.bytes.as_slice().to_vec() })
+        self.wastes(LITTLE).then(|| self.compacted())
+    }
+    /// Whether it has more than twice as much memory as the message needs, and `besides` more.
+    pub fn wastes(&self, besides: usize) -> bool {
+        self.bytes.capacity() > 2 * self.bytes.len() + besides
+    }
+    /// The same message in no more memory than it needs.
+    pub fn compacted(&self) -> Self {
+        Self { bytes: self.bytes.as_slice().to_vec() }
     }
 }
 
 /// Room that is not worth giving back.
 const LITTLE: usize = 1 << 10;
 
+/// Room that a port's unused buffers keep together, in bytes: for bursts of small messages.
+const KEPT: usize = 1 << 20;
+/// Room that a buffer may waste besides as much as it needed lately.
+const SPARE: usize = 64 << 10;
+
 /// A port's buffers. Each is written while nobody else holds it and shared (read only) while it waits in queues;
-/// the pool keeps one reference for ever, so dropping the others never frees.
+/// the pool keeps one reference, so dropping the others frees nothing on the data path. What is not needed any more is given back
+/// by [`Pool::trim`].
 #[derive(Default)]
 pub struct Pool {
-    buffers: Vec<Arc<Buffer>>,
+    places: Vec<Place>,
     /// Stands in a place whose buffer is lent.
     kept_for_others: Arc<Buffer>,
     next: usize,
@@ -59,47 +72,72 @@ pub struct Pool {
     most: Option<usize>,
 }
 
+/// A buffer, and the bytes of the longest message that was in it since the pool was trimmed last; 0: it was not used.
+#[derive(Default)]
+struct Place {
+    buffer: Arc<Buffer>,
+    used: usize,
+}
+
+impl Place {
+    fn new(capacity: usize) -> Self {
+        Self { buffer: Arc::new(Buffer { bytes: Vec::with_capacity(HEADER + capacity) }), used: 0 }
+    }
+
+    fn room(&self) -> usize {
+        self.buffer.bytes.capacity()
+    }
+
+    fn is_free(&self) -> bool {
+        Arc::strong_count(&self.buffer) == 1
+    }
+}
+
 impl Pool {
     /// A pool with `count` buffers of `capacity` bytes each, so that the steady state starts with the first sample.
     pub fn with_buffers(count: usize, capacity: usize) -> Self {
-        let make = || Arc::new(Buffer { bytes: Vec::with_capacity(HEADER + capacity) });
-        Self { buffers: (0..count).map(|_| make()).collect(), ..Self::default() }
+        Self { places: (0..count).map(|_| Place::new(capacity)).collect(), ..Self::default() }
     }
 
     /// From now on free buffers are given back while all together have room for more than `most` bytes: a history of few
     /// large messages leaves many behind that were for small ones, and each would grow.
     pub fn limit(&mut self, most: usize) {
-        self.room = self.buffers.iter().map(|buffer| buffer.bytes.capacity()).sum();
-        self.known = self.buffers.get(self.next).map_or(0, |buffer| buffer.bytes.capacity());
+        self.room = self.room();
+        self.known = self.places.get(self.next).map_or(0, Place::room);
         self.most = Some(most);
+    }
+
+    /// Bytes that all buffers have room for.
+    pub fn room(&self) -> usize {
+        self.places.iter().map(Place::room).sum()
     }
 
     /// Notes how the last buffer grew, and gives free ones back.
     fn shrink(&mut self, most: usize) {
-        let grown = self.buffers.get(self.next).map_or(0, |buffer| buffer.bytes.capacity());
+        let grown = self.places.get(self.next).map_or(0, Place::room);
         self.room = (self.room + grown).saturating_sub(self.known);
         self.known = grown;
-        while self.room > most && self.buffers.len() > 1 {
+        while self.room > most && self.places.len() > 1 {
             let Some(free) = self.free() else { return };
-            let buffer = self.buffers.remove(free);
-            self.room = self.room.saturating_sub(buffer.bytes.capacity());
-            self.next = free % self.buffers.len();
-            self.known = self.buffers[self.next].bytes.capacity();
+            let place = self.places.remove(free);
+            self.room = self.room.saturating_sub(place.room());
+            self.next = free % self.places.len();
+            self.known = self.places[self.next].room();
         }
     }
 
     /// The next one that nobody else holds.
     fn free(&self) -> Option<usize> {
-        let count = self.buffers.len();
-        (0..count).map(|i| (self.next + i) % count).find(|i| Arc::strong_count(&self.buffers[*i]) == 1)
+        let count = self.places.len();
+        (0..count).map(|i| (self.next + i) % count).find(|i| self.places[*i].is_free())
     }
 
     /// Takes buffers of `spare`, which has `count`, until it has so many, too, so that filling queues do not make the
     /// publishing thread allocate; nor does this: the longer list becomes its own, and what is left goes back to `spare`.
     pub fn grow_to(&mut self, count: usize, spare: &mut Pool) {
-        if self.buffers.len() < count.min(spare.buffers.len()) {
-            self.buffers.iter_mut().zip(&mut spare.buffers).for_each(|(own, fresh)| std::mem::swap(own, fresh));
-            std::mem::swap(&mut self.buffers, &mut spare.buffers);
+        if self.places.len() < count.min(spare.places.len()) {
+            self.places.iter_mut().zip(&mut spare.places).for_each(|(own, fresh)| std::mem::swap(own, fresh));
+            std::mem::swap(&mut self.places, &mut spare.places);
             if let Some(most) = self.most {
                 self.limit(most);
             }
@@ -111,27 +149,68 @@ impl Pool {
         if let Some(most) = self.most {
             self.shrink(most);
         }
+        if let Some(last) = self.places.get_mut(self.next) {
+            last.used = last.used.max(last.buffer.bytes.len());
+        }
         let index = self.free().unwrap_or_else(|| {
             self.grown += 1;
-            self.buffers.push(Arc::new(Buffer::default()));
-            self.buffers.len() - 1
+            self.places.push(Place::default());
+            self.places.len() - 1
         });
         self.next = index;
-        self.known = self.buffers[index].bytes.capacity();
-        &mut self.buffers[index]
+        let place = &mut self.places[index];
+        place.used = place.used.max(1);
+        self.known = place.room();
+        &mut place.buffer
+    }
+
+    /// Takes what was not needed since this was called last: buffers that nobody used, the largest first, until those have room for
+    /// 1 MiB, and those with more than twice as much room as they needed. Called from time to time by a thread that may free: drop
+    /// what it gives when the pool is not held any more.
+    pub fn trim(&mut self) -> Vec<Arc<Buffer>> {
+        if let Some(last) = self.places.get_mut(self.next).filter(|last| last.used > 0) {
+            last.used = last.used.max(last.buffer.bytes.len());
+        }
+        let unused = |place: &Place| place.is_free() && place.used == 0;
+        let mut idle: usize = self.places.iter().filter(|place| unused(place)).map(Place::room).sum();
+        let mut given = Vec::new();
+        while idle > KEPT {
+            let places = self.places.iter().enumerate().filter(|(_, place)| unused(place));
+            let Some((largest, room)) = places.map(|(at, place)| (at, place.room())).max_by_key(|(_, room)| *room)
+            else {
+                break;
+            };
+            given.push(self.places.swap_remove(largest).buffer);
+            idle -= room;
+        }
+        for place in self.places.iter_mut().filter(|place| place.is_free() && place.used > 0) {
+            if place.room() > 2 * place.used + SPARE {
+                given.push(std::mem::replace(place, Place::new(place.used)).buffer);
+            }
+        }
+        self.places.iter_mut().for_each(|place| place.used = 0);
+        if self.next >= self.places.len() {
+            self.next = 0;
+        }
+        if let Some(most) = self.most {
+            self.limit(most);
+        }
+        given
     }
 
     /// Takes a buffer that nobody else holds out of its place, for a loan.
     pub fn take(&mut self) -> Arc<Buffer> {
         self.exclusive();
         let lent = self.kept_for_others.clone();
-        self.buffers.get_mut(self.next).map_or_else(|| lent.clone(), |place| std::mem::replace(place, lent.clone()))
+        self.places
+            .get_mut(self.next)
+            .map_or_else(|| lent.clone(), |place| std::mem::replace(&mut place.buffer, lent.clone()))
     }
 
     /// Puts a buffer back that was taken out of its place for a loan.
     pub fn replace(&mut self, buffer: Arc<Buffer>) {
-        if let Some(place) = self.buffers.get_mut(self.next) {
-            *place = buffer;
+        if let Some(place) = self.places.get_mut(self.next) {
+            place.buffer = buffer;
         }
     }
 
@@ -172,7 +251,7 @@ mod tests {
                 while kept.len() > most {
                     kept.pop_front();
                 }
-                let room: usize = pool.buffers.iter().map(|buffer| buffer.bytes.capacity()).sum();
+                let room = pool.room();
                 assert!(room <= 300_000 + 2 * 100_000 + 1000 * 64, "{room} bytes");
             }
         }
@@ -181,5 +260,44 @@ mod tests {
             pool.exclusive();
         }
         assert_eq!(pool.grown(), before);
+    }
+
+    fn publish(pool: &mut Pool, size: usize) -> Arc<Buffer> {
+        let buffer = pool.exclusive();
+        Arc::get_mut(buffer).unwrap().start().resize(HEADER + size, 1);
+        buffer.clone()
+    }
+
+    /// Sixteen large messages wait once; then small ones are published, or nothing.
+    #[test]
+    fn room_for_large_messages_goes_when_none_was_there_for_a_while() {
+        for goes_on in [true, false] {
+            let mut pool = Pool::with_buffers(18, 256);
+            let waiting: Vec<_> = (0..16).map(|_| publish(&mut pool, 16 << 20)).collect();
+            assert!(pool.trim().is_empty() && pool.room() > 256 << 20, "they wait");
+            drop(waiting);
+            let mut given = 0;
+            for _ in 0..3 {
+                (0..100).filter(|_| goes_on).for_each(|_| drop(publish(&mut pool, 64)));
+                given += pool.trim().len();
+            }
+            assert!(given == 16 && pool.room() <= 2 << 20, "{given} given back, room for {} is left", pool.room());
+        }
+    }
+
+    /// Mixed sizes, and as many waiting as before each time: what is needed again is not given back.
+    #[test]
+    fn what_is_used_between_two_looks_stays() {
+        let mut pool = Pool::with_buffers(2, 256);
+        let burst = |pool: &mut Pool| {
+            let waiting: Vec<_> = (0..20).map(|n| publish(pool, if n % 2 == 0 { 1 << 20 } else { 100 })).collect();
+            drop(waiting);
+        };
+        (0..2).for_each(|_| burst(&mut pool)); // in each place there was a large one by then
+        let (grown, room) = (pool.grown(), pool.room());
+        for _ in 0..10 {
+            (0..2).for_each(|_| burst(&mut pool));
+            assert_eq!((pool.trim().len(), pool.grown(), pool.room()), (0, grown, room));
+        }
     }
 }

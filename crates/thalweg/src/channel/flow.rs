@@ -4,21 +4,27 @@
 //! the flow's class, or the flow's own while its channel has scheduling of its own (then nothing is sent inline).
 
 mod batch;
+mod gather;
 mod limit;
 mod measured;
 mod parity;
 mod reliable;
+#[cfg(test)]
+mod tests;
 mod thread;
 mod transmit;
 mod waiting;
 
+use batch::Batch;
 pub use batch::Batching;
+pub(crate) use reliable::Control;
 pub(crate) use waiting::Drained;
 
 use super::bucket::{Bucket, Limit};
+use super::memory::{Account, Charge};
 use super::outgoing::Outgoing;
 use super::parity::Redundancy;
-use super::queue::Queue;
+use super::queue::{Entry, Queue};
 use super::reliable::SenderSettings;
 use super::right::SendRight;
 use crate::carrier::{Capabilities, SendHalf, SharedSocket};
@@ -42,6 +48,10 @@ use waiting::{Partial, Pending};
 pub(crate) struct FlowSettings {
     pub id: u32,
     pub policy: qos::Queue,
+    /// Bytes that wait in its queue at most.
+    pub bytes: usize,
+    /// Whose messages these are: what waits or is not acknowledged is taken from it.
+    pub account: Arc<Account>,
     /// Bytes of fragments that may leave without a pause: half of what the receiver's socket buffer holds.
     pub burst: usize,
     pub sending: Sending,
@@ -49,16 +59,37 @@ pub(crate) struct FlowSettings {
     pub lifespan: Option<u64>,
     /// Nothing is lost, although the carrier loses.
     pub reliable: Option<SenderSettings>,
+    /// Of a reliable flow whose subscriber tells what came: how its congestion is controlled.
+    pub control: Option<Control>,
 }
 
 /// What a publisher asks of its sending besides QoS.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Sending {
     pub batching: Option<Batching>,
+    /// With batching, a sample that comes after a pause leaves at once.
+    pub first_at_once: bool,
     /// Each channel leaves at this rate at most; what is more waits in its queue.
     pub limit: Option<Limit>,
     /// Large messages have parity pieces, where datagrams may be lost.
     pub parity: Option<Redundancy>,
+}
+
+/// A budget is used for gathering up to here only: one call in this time is less than a hundredth of a processor.
+const LONGEST_WITHIN: Duration = Duration::from_millis(1);
+
+impl Sending {
+    /// The same for a port that offers this latency budget: small samples gather for half of it. The other half is for the
+    /// way, so that what the subscriber measures stays within.
+    pub fn within(self, budget: Option<Duration>) -> Self {
+        let within = budget.unwrap_or_default().min(2 * LONGEST_WITHIN) / 2;
+        match self.batching {
+            None if !within.is_zero() => {
+                Self { batching: Some(Batching { within, ..Batching::default() }), first_at_once: true, ..self }
+            }
+            _ => self,
+        }
+    }
 }
 
 /// One flow. Shared by the publishing thread, its sender thread and the control thread.
@@ -73,8 +104,9 @@ pub(crate) struct Flow {
     capabilities: Capabilities,
     right: SendRight,
     pending: PiMutex<Pending>,
-    batch: PiMutex<Vec<u8>>,
-    bucket: Option<PiMutex<Bucket>>, // of a flow with a limit; touched by the holder of the right only
+    batch: PiMutex<Batch>,
+    batched: AtomicBool,                    // the batch is not empty, or is being sent
+    bucket: Option<PiMutex<Bucket>>,        // of a flow with a limit; touched by the holder of the right only
     parity: Option<PiMutex<MessageParity>>, // of the large message that is being sent; touched by the holder of the right only
     kept: Option<Kept>,                     // what was sent and is not acknowledged, of a reliable flow over datagrams
     room: AtomicU32,                        // counts what left the queue: a publisher that blocks waits on it
@@ -99,11 +131,12 @@ impl Flow {
     ) -> Self {
         let right = SendRight::new();
         right.hand_over_always(settings.sending.limit.is_some());
-        let batch = settings.sending.batching.map(|b| Vec::with_capacity(b.bytes * 2)).unwrap_or_default();
+        let batch = settings.sending.batching.filter(|_| capabilities.stream).map(|b| Batch::with_room(b.bytes));
+        let queue = Queue::new(settings.policy).within(settings.bytes, settings.account.clone());
         Self {
-            pending: PiMutex::new(Pending { partial: None, queue: Queue::new(settings.policy) }),
+            pending: PiMutex::new(Pending { partial: None, queue }),
             waits: link.set_patience(settings.policy.patience()),
-            kept: settings.reliable.map(Kept::new),
+            kept: settings.reliable.map(|reliable| Kept::new(reliable, settings.control)),
             bucket: settings.sending.limit.map(|limit| PiMutex::new(Bucket::new(limit))),
             parity: settings.sending.parity.filter(|_| !capabilities.stream).map(|_| PiMutex::default()),
             settings,
@@ -114,7 +147,8 @@ impl Flow {
             link,
             capabilities,
             right,
-            batch: PiMutex::new(batch),
+            batch: PiMutex::new(batch.unwrap_or_default()),
+            batched: AtomicBool::new(false),
             room: AtomicU32::new(0),
             next: AtomicU32::new(0),
             ended: AtomicBool::new(false),
@@ -134,8 +168,10 @@ impl Flow {
         if message.payload().len() > BULK {
             self.sends_bulk();
         }
-        if self.settings.sending.batching.is_some() && self.batches() {
-            return self.offer_batched(message);
+        if self.concerns_batch(message)
+            && let Some(outcome) = self.offer_batched(message)
+        {
+            return outcome;
         }
         if self.is_window_full() {
             return self.wait_in_queue(message);
@@ -146,6 +182,7 @@ impl Flow {
     fn send_inline(self: &Arc<Self>, message: &mut Outgoing<'_>) -> Outcome {
         let mut cursor = Cursor { flow_seq: self.next.fetch_add(1, Relaxed), taken: 0, waits: self.waits };
         let patience = self.settings.policy.patience();
+        message.called = self.capabilities.stream;
         let mut sent = self.transmit_outgoing(message, &mut cursor);
         if matches!(sent, Ok(Sent::Blocked)) && !patience.is_zero() && !self.waits {
             sent = self.send_patiently(message, &mut cursor, patience);
@@ -162,7 +199,8 @@ impl Flow {
             }
             Ok(Sent::Blocked | Sent::Pause(_)) => {
                 cursor.waits = false; // the rest is the sender thread's, which waits for nobody
-                self.pending.lock().partial = Some(Partial { entry: message.keep(), cursor });
+                let entry = self.charged(message.keep());
+                self.pending.lock().partial = Some(Partial { entry, cursor });
                 self.right.hand_over();
                 self.submit();
                 Outcome::Queued
@@ -196,6 +234,14 @@ impl Flow {
         }
     }
 
+    /// A message that left in part, or left and is not acknowledged: it is kept whatever the limits say.
+    fn charged(&self, mut entry: Entry) -> Entry {
+        if !entry.charge.is_taken() {
+            entry.charge = Charge::new(&self.settings.account, entry.size(), true).unwrap_or_default();
+        }
+        entry
+    }
+
     /// A broken stream ends the flow; a datagram that could not leave is a lost sample.
     fn failed(&self, error: &io::Error) -> Outcome {
         self.dropped.fetch_add(1, Relaxed);
@@ -211,9 +257,11 @@ impl Flow {
         let _ = self.link.wait_room(timeout); // what is wrong the next send says
     }
 
-    /// Fragments leave at most at this rate, in bytes per second. A stream's socket paces itself.
+    /// Fragments leave at most at this rate, in bytes per second, and a reliable flow over datagrams leaves at it whatever is
+    /// lost: it was reserved. A stream's socket paces itself.
     pub fn set_pace(&self, pace: Option<u64>) {
         self.pace.store(pace.unwrap_or(0), Relaxed);
+        self.reserve(pace);
     }
 
     /// A sample above [`BULK`] was published on it.
@@ -231,16 +279,23 @@ impl Flow {
     /// Samples that wait now.
     pub fn waiting(&self) -> usize {
         // One lock after the other, never both: a failing batch takes them in the other order.
-        let batched = usize::from(!self.batch.lock().is_empty());
+        let batched = self.batch.lock().samples as usize;
         let unacknowledged = self.kept.as_ref().map_or(0, Kept::unacknowledged);
         // A message that is being sent is in no queue, but whoever sends it holds the right.
         self.pending.lock().queue.len() + usize::from(!self.right.is_free()) + batched + unacknowledged
+    }
+
+    /// What waits in the queue and what is not acknowledged, in bytes.
+    pub fn bytes(&self) -> usize {
+        let queued = self.pending.lock().queue.bytes();
+        queued + self.kept.as_ref().map_or(0, Kept::bytes)
     }
 
     /// Ends the flow at once; what waits is dropped.
     pub fn end(&self) {
         if !self.ended.swap(true, Relaxed) {
             self.link.close();
+            self.drop_batch();
             self.dropped.fetch_add(self.pending.lock().queue.clear() as u64, Relaxed);
             futex::wake(&self.room, u32::MAX >> 1, Scope::Private);
             self.end_own_if_over();

@@ -1,10 +1,10 @@
 //! Messages larger than a datagram: cut on the way out, put together on the way in. Pure; time comes as an argument.
 
+use super::memory::Account;
 use super::parity;
 use crate::wire::{FRAGMENT_HEADER, Fragment, HEADER, Parity};
 use slot::Slot;
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
 
 mod slot;
 #[cfg(test)]
@@ -36,7 +36,7 @@ pub enum Refused {
     Duplicate,
     /// It doesn't fit the fragments that came before it (other total, other piece length, overlap), or is over `max_message`.
     Inconsistent,
-    /// The node's memory for unfinished messages is used up.
+    /// The memory that the peer or the node may hold is used up.
     OverBudget,
     /// It belongs to a message older than both in progress.
     Outdated,
@@ -53,7 +53,7 @@ pub struct Counters {
     pub timed_out: u64,
     /// Messages given up because two newer ones were in progress.
     pub evicted: u64,
-    /// Fragments dropped: no memory left in the node's budget.
+    /// Fragments dropped: no memory left for the peer.
     pub over_budget: u64,
     /// Fragments dropped: they don't fit their message or `max_message`.
     pub inconsistent: u64,
@@ -64,32 +64,34 @@ pub struct Counters {
 }
 
 /// Puts fragments of one flow together. At most two messages are in progress, where nothing else is said; buffers are used again, so that equal
-/// sizes allocate nothing. All reassemblies of a node share one budget of bytes.
+/// sizes allocate nothing. All reassemblies of a peer share one account of bytes.
 #[derive(Debug)]
 pub struct Reassembly {
     slots: Vec<Slot>,
+    most: usize, // slots, made when they are needed
     done: Vec<Option<u64>>,
     next_done: usize,
     last_whole: Option<usize>,
     max_message: usize,
     timeout_ns: u64,
-    budget: Arc<AtomicUsize>,
+    budget: Arc<Account>,
     counters: Counters,
 }
 
 impl Reassembly {
     /// For messages of at most `max_message` bytes that are given up `timeout_ns` after their first fragment.
-    /// `budget` holds the bytes that are left for all flows of the node.
-    pub fn new(max_message: usize, timeout_ns: u64, budget: Arc<AtomicUsize>) -> Self {
+    /// `budget` is the account of the peer that sends them.
+    pub fn new(max_message: usize, timeout_ns: u64, budget: Arc<Account>) -> Self {
         let mut this = Self::with_slots(SLOTS, max_message, timeout_ns, budget);
         this.done = vec![None; REMEMBERED];
         this
     }
 
     /// As [`Reassembly::new`], with so many messages in progress; that a message was whole already is for the caller to know.
-    pub fn with_slots(count: usize, max_message: usize, timeout_ns: u64, budget: Arc<AtomicUsize>) -> Self {
+    pub fn with_slots(count: usize, max_message: usize, timeout_ns: u64, budget: Arc<Account>) -> Self {
         Self {
-            slots: (0..count).map(|_| Slot::default()).collect(),
+            slots: (0..count.min(SLOTS)).map(|_| Slot::default()).collect(),
+            most: count,
             done: Vec::new(),
             next_done: 0,
             last_whole: None,
@@ -171,6 +173,11 @@ impl Reassembly {
         self.slots.iter().filter_map(due).min()
     }
 
+    /// Bytes that it takes of the node's memory.
+    pub fn charged(&self) -> usize {
+        self.slots.iter().map(Slot::charged).sum()
+    }
+
     /// What was counted so far.
     pub fn counters(&self) -> Counters {
         self.counters
@@ -185,7 +192,7 @@ impl Reassembly {
     /// Whether a fragment of this message pushes out no other one but those up to sample `over`, which nobody waits for.
     pub fn has_room_for(&self, sample: u64, over: u64) -> bool {
         let fits = |slot: &Slot| slot.sample.is_none_or(|other| other == sample || other <= over);
-        self.slots.iter().any(fits)
+        self.slots.len() < self.most || self.slots.iter().any(fits)
     }
 
     /// Whether a piece of this message is missing before one that is here.
@@ -297,6 +304,9 @@ impl Reassembly {
     /// Takes a free slot, or that of the oldest message. Age is the sample's number, not its arrival: a fragment that
     /// comes late must not push out a newer message.
     fn begin(&mut self, now_ns: u64, sample: u64, total: usize) -> Result<usize, Refused> {
+        if self.slots.len() < self.most && self.slots.iter().all(|slot| slot.sample.is_some()) {
+            self.slots.push(Slot::default());
+        }
         let free = self.slots.iter().enumerate().filter(|(_, s)| s.sample.is_none());
         // The largest free buffer first: a steady flow then uses one and never touches the other.
         let index = match free.max_by_key(|(_, s)| s.buffer.len()).map(|(i, _)| i) {

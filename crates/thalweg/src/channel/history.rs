@@ -203,7 +203,7 @@ impl History {
         }
         if next <= self.dropped.0.min(until) {
             absent.push(self.absent(Why::Gone, query::range(next, until.min(self.dropped.0))));
-            next = self.dropped.0 + 1;
+            next = self.dropped.0.saturating_add(1);
         }
         if until > self.last && next <= until {
             absent.push(self.absent(Why::Never, query::range(next.max(self.last.saturating_add(1)), until)));
@@ -226,7 +226,7 @@ impl History {
             if kept.entry.seq > reading.last || into.len() >= samples.max(1) || (size > left && !into.is_empty()) {
                 break;
             }
-            self.tell_hole(reading, kept.entry.seq - 1);
+            self.tell_hole(reading, kept.entry.seq.saturating_sub(1));
             left = left.saturating_sub(size);
             reading.next = kept.entry.seq.saturating_add(1);
             into.push(kept.entry.clone());
@@ -248,7 +248,9 @@ impl History {
         }
         let hole = query::range(reading.next, to);
         match reading.absent.iter_mut().find(|absent| absent.why == Why::Missing) {
-            Some(told) => told.more += to - reading.next + 1,
+            Some(told) => {
+                told.more = told.more.saturating_add(to - reading.next).saturating_add(1); // the numbers are a peer's
+            }
             None => reading.absent.push(self.absent(Why::Missing, hole)),
         }
     }

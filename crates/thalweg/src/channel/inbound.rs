@@ -10,6 +10,7 @@ use self::measured::note_stages;
 use self::ring::HELD_PAUSE;
 use super::accept::Accept;
 use super::fragment::{Reassembly, Refused};
+use super::memory::Account;
 use super::queue::Label;
 use super::reliable::{Receiver, ReceiverSettings};
 use crate::carrier::{Interrupt, ReceiveHalf};
@@ -20,7 +21,6 @@ use linux::memory::RingReader;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
@@ -68,12 +68,14 @@ pub(crate) struct Agreed {
     pub flow: u32,
     /// The publisher repeats what is lost.
     pub reliable: Option<ReceiverSettings>,
+    /// The publisher is told what came, after so many bytes each time.
+    pub receipts: Option<u32>,
     pub max_message: usize,
     pub stream: bool,
     /// Deliver only samples after this one (0: all).
     pub resume_after: u64,
-    /// Bytes left for unfinished messages of all channels of the node.
-    pub budget: Arc<AtomicUsize>,
+    /// The publisher's account: messages that are not whole are taken from it.
+    pub budget: Arc<Account>,
 }
 
 /// A message whose fragments do not come within this time is given up.

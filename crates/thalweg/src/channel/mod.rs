@@ -4,12 +4,14 @@
 pub mod accept;
 pub mod bucket;
 pub mod buffer;
+pub mod congestion;
 pub mod flow;
 pub mod fragment;
 pub mod history;
 pub mod inbound;
 pub mod late;
 pub mod life;
+pub mod memory;
 pub mod outgoing;
 pub mod parity;
 pub mod proxy;

@@ -1,6 +1,7 @@
 //! One message on its way to several flows: encoded once, kept only where it has to wait.
 
 use super::buffer::{Buffer, Pool};
+use super::memory::Charge;
 use super::queue::{Entry, Label};
 use crate::port::Change;
 use std::sync::Arc;
@@ -17,12 +18,18 @@ pub struct Outgoing<'a> {
     pub historical: bool,
     /// When it was offered to the flow that it is given to now, if its stages are measured there; else 0.
     pub offered: u64,
+    /// When it was published or passed on here, by this host's monotonic clock; the stamp may be another one's.
+    pub now: u64,
+    /// Its publisher outruns the calls that send: small ones leave together (`coalescing`).
+    pub together: bool,
+    /// A stream made a system call for it.
+    pub called: bool,
     body: Body<'a>,
 }
 
 enum Body<'a> {
-    /// Encoded into a pooled buffer with header room.
-    Pooled(&'a mut Arc<Buffer>),
+    /// Encoded into a pooled buffer with header room; a smaller copy is kept where that has much more room than it needs.
+    Pooled { buffer: &'a mut Arc<Buffer>, kept: Option<Arc<Buffer>> },
     /// The user's own bytes; copied into a pooled buffer by the first flow that has to keep them.
     External { bytes: &'a [u8], pool: &'a mut Pool, kept: Option<Arc<Buffer>> },
 }
@@ -30,19 +37,17 @@ enum Body<'a> {
 impl<'a> Outgoing<'a> {
     /// A message in a pooled buffer.
     pub fn pooled(seq: u64, stamp: u64, buffer: &'a mut Arc<Buffer>) -> Self {
-        Self { seq, stamp, change: Change::Written, historical: false, offered: 0, body: Body::Pooled(buffer) }
+        Self::new(seq, stamp, Body::Pooled { buffer, kept: None })
     }
 
     /// A message in the user's memory.
     pub fn external(seq: u64, stamp: u64, bytes: &'a [u8], pool: &'a mut Pool) -> Self {
-        Self {
-            seq,
-            stamp,
-            change: Change::Written,
-            historical: false,
-            offered: 0,
-            body: Body::External { bytes, pool, kept: None },
-        }
+        Self::new(seq, stamp, Body::External { bytes, pool, kept: None })
+    }
+
+    fn new(seq: u64, stamp: u64, body: Body<'a>) -> Self {
+        let change = Change::Written;
+        Self { seq, stamp, change, historical: false, offered: 0, now: stamp, together: false, called: false, body }
     }
 
     /// The same, saying this of its instance.
@@ -64,7 +69,7 @@ impl<'a> Outgoing<'a> {
     /// The encoded message.
     pub fn payload(&self) -> &[u8] {
         match &self.body {
-            Body::Pooled(buffer) => buffer.payload(),
+            Body::Pooled { buffer, .. } => buffer.payload(),
             Body::External { bytes, .. } => bytes,
         }
     }
@@ -72,7 +77,7 @@ impl<'a> Outgoing<'a> {
     /// Header room and payload in one piece, while no queue holds the buffer.
     pub fn frame_mut(&mut self) -> Option<&mut [u8]> {
         match &mut self.body {
-            Body::Pooled(buffer) => Arc::get_mut(buffer).map(Buffer::frame_mut),
+            Body::Pooled { buffer, .. } => Arc::get_mut(buffer).map(Buffer::frame_mut),
             Body::External { .. } => None,
         }
     }
@@ -80,18 +85,26 @@ impl<'a> Outgoing<'a> {
     /// The message as something that can wait.
     pub fn keep(&mut self) -> Entry {
         let buffer = match &mut self.body {
-            Body::Pooled(buffer) => buffer.clone(),
+            Body::Pooled { buffer, .. } if !buffer.wastes(MIXED) => buffer.clone(),
+            Body::Pooled { buffer, kept } => kept.get_or_insert_with(|| Arc::new(buffer.compacted())).clone(),
             Body::External { bytes, pool, kept } => kept.get_or_insert_with(|| copied(pool, bytes)).clone(),
         };
         let Self { seq, stamp, change, historical, offered, .. } = *self;
-        Entry { buffer, seq, stamp, change, historical, offered }
+        Entry { buffer, seq, stamp, change, historical, offered, charge: Charge::default() }
     }
 }
+
+/// Room that a waiting message may waste besides as much as it has: on a topic of mixed sizes small ones are encoded where a
+/// large one was before, and thousands of them would keep room for thousands of large ones. They are copied instead.
+const MIXED: usize = 16 << 10;
 
 fn copied(pool: &mut Pool, bytes: &[u8]) -> Arc<Buffer> {
     let buffer = pool.exclusive();
     if let Some(free) = Arc::get_mut(buffer) {
         free.start().extend_from_slice(bytes);
     }
-    buffer.clone()
+    match buffer.wastes(MIXED) {
+        false => buffer.clone(),
+        true => Arc::new(buffer.compacted()),
+    }
 }

@@ -1,10 +1,11 @@
 //! What waits in a flow: bounded, by the channel's policy.
 
 use super::buffer::Buffer;
+use super::memory::{ALWAYS, Account, Charge, size_of};
 use crate::port::Change;
 use crate::trace::{self, Step};
 use crate::wire::{HISTORICAL, Header};
-use qos::Queue as Policy;
+use qos::{Queue as Policy, ResourceLimit};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -23,6 +24,8 @@ pub struct Entry {
     pub historical: bool,
     /// When it was offered to the flow, if its stages are measured; else 0.
     pub offered: u64,
+    /// What it takes of the node's memory, where a channel keeps it.
+    pub charge: Charge,
 }
 
 /// Which sample a message is.
@@ -56,6 +59,11 @@ impl Label {
 }
 
 impl Entry {
+    /// What it counts for, in bytes.
+    pub fn size(&self) -> usize {
+        size_of(self.buffer.payload().len())
+    }
+
     /// Which sample it is.
     pub fn label(&self) -> Label {
         let Self { seq, stamp, change, historical, .. } = *self;
@@ -68,53 +76,104 @@ impl Entry {
 pub enum Pushed {
     /// It waits.
     Queued,
-    /// It waits, and the oldest was dropped for it.
-    DroppedOldest,
-    /// There was no room and the policy drops nothing.
-    Full,
+    /// It waits, and so many of the oldest were dropped for it, because of this limit.
+    DroppedOldest(u32, ResourceLimit),
+    /// This limit left no room, and the policy drops nothing, or there was nothing left to drop.
+    Full(ResourceLimit),
 }
 
-/// A bounded queue. Allocates once, when it is made.
+impl Pushed {
+    /// It does not wait.
+    pub fn is_full(self) -> bool {
+        matches!(self, Self::Full(_))
+    }
+}
+
+/// A queue that is bounded in samples and bytes. Allocates once, when it is made.
 #[derive(Debug)]
 pub struct Queue {
     policy: Policy,
     entries: VecDeque<Entry>,
+    bytes: usize,
+    most_bytes: usize,
+    account: Option<Arc<Account>>,
 }
 
 impl Queue {
-    /// An empty queue.
+    /// An empty queue, bounded in samples only.
     pub fn new(policy: Policy) -> Self {
         // Room for a keep-last queue at once; the others grow towards their limit as they fill (then steady again).
-        Self { policy, entries: VecDeque::with_capacity((policy.limit() as usize).min(256)) }
+        let entries = VecDeque::with_capacity((policy.limit() as usize).min(256));
+        Self { policy, entries, bytes: 0, most_bytes: usize::MAX, account: None }
     }
 
-    /// Puts a message at the end, by the policy.
-    pub fn push(&mut self, entry: Entry) -> Pushed {
+    /// The same, of at most so many bytes, which are taken from this account.
+    pub fn within(self, most_bytes: usize, account: Arc<Account>) -> Self {
+        Self { most_bytes, account: Some(account), ..self }
+    }
+
+    /// Puts a message at the end, by the policy. Where the node has no memory for it, keep-last drops as many bytes of its own,
+    /// so that the node holds no more than before; if it has not as many, the new message is refused, and those that wait stay.
+    pub fn push(&mut self, mut entry: Entry) -> Pushed {
         trace::step(Step::Push);
-        if self.entries.len() < self.policy.limit() as usize {
-            self.entries.push_back(entry);
-            return Pushed::Queued;
+        let size = entry.size();
+        let (full, drops) = (self.fits(size).err(), matches!(self.policy, Policy::KeepLast(_)));
+        if let Some(limit) = full.filter(|_| !drops) {
+            return Pushed::Full(limit);
         }
-        match self.policy {
-            Policy::KeepLast(_) => {
-                self.entries.pop_front();
-                self.entries.push_back(entry);
-                Pushed::DroppedOldest
+        let (free, limit) = match self.charge(size, self.bytes.saturating_add(size) <= ALWAYS) {
+            Ok(charge) => {
+                entry.charge = charge;
+                (0, full)
             }
-            Policy::KeepAll(_) | Policy::Block { .. } => Pushed::Full,
+            Err(limit) if drops && self.bytes >= size => (size, full.or(Some(limit))),
+            Err(limit) => return Pushed::Full(limit),
+        };
+        let dropped = self.drop_oldest(size, free);
+        if free > 0 {
+            entry.charge = self.charge(size, true).unwrap_or_default();
         }
+        self.bytes += size;
+        self.entries.push_back(entry);
+        limit.map_or(Pushed::Queued, |limit| Pushed::DroppedOldest(dropped, limit))
+    }
+
+    /// Which limit of its own leaves no room for a message of this size. An empty queue has room for one.
+    fn fits(&self, size: usize) -> Result<(), ResourceLimit> {
+        if self.entries.len() >= self.policy.limit() as usize {
+            return Err(ResourceLimit::Samples);
+        }
+        let over = self.bytes.saturating_add(size) > self.most_bytes && !self.entries.is_empty();
+        if over { Err(ResourceLimit::Bytes) } else { Ok(()) }
+    }
+
+    fn charge(&self, size: usize, forced: bool) -> Result<Charge, ResourceLimit> {
+        self.account.as_ref().map_or(Ok(Charge::default()), |account| Charge::new(account, size, forced))
+    }
+
+    /// Drops the oldest until a message of this size fits, and at least `free` bytes; how many.
+    fn drop_oldest(&mut self, size: usize, free: usize) -> u32 {
+        let (mut dropped, mut freed) = (0, 0);
+        while freed < free || self.fits(size).is_err() {
+            let Some(oldest) = self.pop() else { break };
+            freed += oldest.size();
+            dropped += 1;
+        }
+        dropped
     }
 
     /// Takes the oldest.
     pub fn pop(&mut self) -> Option<Entry> {
-        self.entries.pop_front()
+        let entry = self.entries.pop_front()?;
+        self.bytes -= entry.size();
+        Some(entry)
     }
 
     /// Drops what is older than `lifespan` nanoseconds at `now`, from the oldest on; returns how many.
     pub fn expire(&mut self, now: u64, lifespan: u64) -> usize {
         let before = self.entries.len();
         while self.entries.front().is_some_and(|entry| now.saturating_sub(entry.stamp) > lifespan) {
-            self.entries.pop_front();
+            self.pop();
         }
         before - self.entries.len()
     }
@@ -129,6 +188,11 @@ impl Queue {
         self.entries.len()
     }
 
+    /// What they count for, in bytes.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     /// Whether none waits.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
@@ -138,6 +202,7 @@ impl Queue {
     pub fn clear(&mut self) -> usize {
         let count = self.entries.len();
         self.entries.clear();
+        self.bytes = 0;
         count
     }
 }
@@ -145,10 +210,19 @@ impl Queue {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::wire::HEADER;
     use proptest::prelude::*;
 
     fn entry(seq: u64) -> Entry {
-        Entry { buffer: Arc::default(), seq, stamp: 0, change: Change::Written, historical: false, offered: 0 }
+        Entry {
+            buffer: Arc::default(),
+            seq,
+            stamp: 0,
+            change: Change::Written,
+            historical: false,
+            offered: 0,
+            charge: Charge::default(),
+        }
     }
 
     #[test]
@@ -161,26 +235,95 @@ mod tests {
         assert_eq!((queue.pop().map(|e| e.seq), queue.expire(500, 0)), (Some(120), 0));
     }
 
-    proptest! {
-        /// Against the definition: keep-last holds the last n pushed and not yet popped, the others the first n.
-        #[test]
-        fn each_policy_keeps_what_it_says(limit in 1u32..9, ops in prop::collection::vec(any::<bool>(), 0..200), last in any::<bool>()) {
-            let policy = if last { Policy::KeepLast(limit) } else { Policy::KeepAll(limit) };
-            let (mut queue, mut model, mut seq) = (Queue::new(policy), Vec::new(), 0);
-            for push in ops {
-                if push {
-                    seq += 1;
-                    let full = model.len() == limit as usize;
-                    let expected = match (full, last) { (false, _) => Pushed::Queued, (_, true) => Pushed::DroppedOldest, _ => Pushed::Full };
-                    prop_assert_eq!(queue.push(entry(seq)), expected);
-                    if full && last { model.remove(0); }
-                    if !full || last { model.push(seq); }
-                } else {
-                    let expected = if model.is_empty() { None } else { Some(model.remove(0)) };
-                    prop_assert_eq!(queue.pop().map(|e| e.seq), expected);
-                }
-                prop_assert_eq!(queue.len(), model.len());
+    fn sized(seq: u64, size: usize) -> Entry {
+        let mut buffer = Buffer::default();
+        buffer.start().resize(HEADER + size, 0);
+        Entry { buffer: Arc::new(buffer), ..entry(seq) }
+    }
+
+    /// By the definition: what waits, with sizes; keep-last drops the oldest until the new one fits, the others take it if it does.
+    struct Model {
+        waits: VecDeque<(u64, usize)>,
+        most: (usize, usize, usize), // samples, bytes, bytes of the node
+        last: bool,
+    }
+
+    impl Model {
+        fn bytes(&self) -> usize {
+            self.waits.iter().map(|(_, size)| size).sum()
+        }
+
+        fn full(&self, size: usize) -> Option<ResourceLimit> {
+            match () {
+                () if self.waits.len() >= self.most.0 => Some(ResourceLimit::Samples),
+                () if self.bytes() + size > self.most.1 && !self.waits.is_empty() => Some(ResourceLimit::Bytes),
+                () => None,
             }
+        }
+
+        fn push(&mut self, seq: u64, size: usize, others: usize) -> Pushed {
+            let (full, before) = (self.full(size), self.bytes());
+            let over = before + size > ALWAYS && others + before + size > self.most.2;
+            let memory = over.then_some(ResourceLimit::NodeMemory);
+            let Some(limit) = full.or(memory) else {
+                self.waits.push_back((seq, size));
+                return Pushed::Queued;
+            };
+            if !self.last {
+                return Pushed::Full(limit);
+            }
+            if over && before < size {
+                return Pushed::Full(ResourceLimit::NodeMemory);
+            }
+            let mut dropped = 0;
+            while self.full(size).is_some() || (over && before - self.bytes() < size) {
+                dropped += u32::from(self.waits.pop_front().is_some());
+            }
+            self.waits.push_back((seq, size));
+            Pushed::DroppedOldest(dropped, limit)
+        }
+    }
+
+    #[test]
+    fn large_messages_take_the_place_of_several_and_one_always_fits() {
+        let account = Account::new(1 << 30);
+        let mut queue = Queue::new(Policy::KeepLast(100)).within(10_000, account.clone());
+        (1..=30).for_each(|seq| assert!(!queue.push(sized(seq, 1000 - 256)).is_full()));
+        assert_eq!((queue.len(), queue.bytes(), account.used()), (10, 10_000, 10_000));
+        assert_eq!(queue.push(sized(31, 5_100 - 256)), Pushed::DroppedOldest(6, ResourceLimit::Bytes));
+        assert_eq!(queue.push(sized(32, 90_000)), Pushed::DroppedOldest(5, ResourceLimit::Bytes), "alone, it has room");
+        assert_eq!(queue.pop().map(|entry| entry.seq), Some(32));
+        assert_eq!((queue.bytes(), account.used()), (0, 0));
+    }
+
+    proptest! {
+        /// Each policy by samples, bytes and the node's memory together, against the definition.
+        #[test]
+        fn each_policy_keeps_what_it_says(
+            limit in 1u32..9, most_bytes in 1usize..60_000, memory in 1usize..400_000, policy in 0..3,
+            ops in prop::collection::vec((any::<bool>(), 0usize..40_000, 0usize..200_000), 0..200),
+        ) {
+            let policy = match policy {
+                0 => Policy::KeepLast(limit),
+                1 => Policy::KeepAll(limit),
+                _ => Policy::Block { limit, up_to_us: 1 },
+            };
+            let account = Account::new(memory);
+            let mut queue = Queue::new(policy).within(most_bytes, account.clone());
+            let last = matches!(policy, Policy::KeepLast(_));
+            let mut model = Model { waits: VecDeque::new(), most: (limit as usize, most_bytes, memory), last };
+            for (seq, (push, size, others)) in (1..).zip(ops) {
+                if push {
+                    account.take(others);
+                    prop_assert_eq!(queue.push(sized(seq, size)), model.push(seq, size_of(size), others));
+                    account.give_back(others);
+                } else {
+                    prop_assert_eq!(queue.pop().map(|e| e.seq), model.waits.pop_front().map(|(seq, _)| seq));
+                }
+                prop_assert_eq!((queue.len(), queue.bytes(), account.used()), (model.waits.len(), model.bytes(), model.bytes()));
+            }
+            queue.clear();
+            prop_assert_eq!((queue.bytes(), account.used()), (0, 0));
         }
     }
 }

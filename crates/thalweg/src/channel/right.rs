@@ -249,6 +249,43 @@ mod loom_tests {
         });
     }
 
+    /// A batch grows only while the right is free, and leaves before what waits; its lock is the right to send it
+    /// (`channel/flow/batch.rs`).
+    #[test]
+    fn a_batch_leaves_before_what_waits_whoever_sends_it() {
+        loom::model(|| {
+            let (flow, batch) = (Flow::new(), Arc::new(Mutex::new(vec![1])));
+            let publisher = {
+                let (flow, batch) = (flow.clone(), batch.clone());
+                loom::thread::spawn(move || {
+                    for item in [2, 3] {
+                        let mut batch = batch.lock().unwrap();
+                        if flow.right.is_free() {
+                            batch.push(item);
+                        } else {
+                            drop(batch);
+                            flow.publish(item, false);
+                        }
+                    }
+                })
+            };
+            // The thread that looks after the batch finds the socket full: it gives what is left to the flow's thread.
+            let mut held = batch.lock().unwrap();
+            let given = flow.right.announce();
+            drop(held);
+            assert!(given, "nobody else gives it away");
+            flow.submitted.fetch_add(1, Ordering::SeqCst);
+            held = batch.lock().unwrap();
+            held.drain(..).for_each(|item| flow.transmit(item));
+            drop(held);
+            flow.drain();
+            publisher.join().unwrap();
+            flow.drain_all(1);
+            batch.lock().unwrap().drain(..).for_each(|item| flow.transmit(item));
+            assert_eq!(*flow.socket.lock().unwrap(), [1, 2, 3]);
+        });
+    }
+
     #[test]
     fn nothing_is_inline_while_all_is_handed_over() {
         loom::model(|| {

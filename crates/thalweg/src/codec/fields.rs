@@ -1,9 +1,14 @@
 //! Single fields of a CDR message, read in place by a [`Schema`]: what keys and content filters look at.
 
 use super::cdr::Reader;
-use super::schema::Variant;
+use super::schema::{MAX_NODES, Variant};
 use super::{CodecError, Schema};
 use qos::expression::Value;
+
+/// Parts of a type that may be read over per byte of a message, and of an empty message. Encoding a message is of the same
+/// order; a type of a stranger may have thousands of parts without a byte, and a count of a million of them.
+const STEPS_PER_BYTE: usize = 4;
+const STEPS_AT_LEAST: usize = 2 * MAX_NODES;
 
 /// Where some fields are in a type: made once, from their dotted paths.
 #[derive(Clone, Debug)]
@@ -50,14 +55,16 @@ impl Fields {
     /// of them. Allocates nothing.
     ///
     /// # Errors
-    /// [`CodecError`] when the message is no such value up to there.
+    /// [`CodecError`] when the message is no such value up to there, or when what stands before a field has more parts than
+    /// 8192 and 4 per byte of the message.
     pub fn read<'v>(
         &self,
         schema: &'v Schema,
         bytes: &'v [u8],
         each: &mut dyn FnMut(usize, Value<'v>),
     ) -> Result<(), CodecError> {
-        let mut walk = Walk { reader: Reader::new(bytes)?, left: self.count, each };
+        let steps = Steps::of(bytes);
+        let mut walk = Walk { reader: Reader::new(bytes)?, steps, left: self.count, each };
         walk.part(schema, &self.root)
     }
 }
@@ -92,6 +99,7 @@ fn is_single(schema: &Schema) -> bool {
 /// A message on its way through its schema.
 struct Walk<'v, 'a> {
     reader: Reader<'v>,
+    steps: Steps,
     /// Wanted fields that were not met yet.
     left: usize,
     each: &'a mut dyn FnMut(usize, Value<'v>),
@@ -103,7 +111,7 @@ impl<'v> Walk<'v, '_> {
             return Ok(());
         }
         match schema {
-            _ if at.is_empty() => skip(&mut self.reader, schema),
+            _ if at.is_empty() => skip(&mut self.reader, schema, &mut self.steps),
             Schema::Option(inner) => match self.reader.bool("the mark of an option")? {
                 true => self.part(inner, at),
                 false => Ok(()),
@@ -139,7 +147,7 @@ impl<'v> Walk<'v, '_> {
             Schema::String => Value::Text(reader.str()?),
             Schema::Enum { variants, .. } => {
                 let found = variant(reader, variants)?;
-                found.schema.iter().try_for_each(|held| skip(reader, held))?;
+                found.schema.iter().try_for_each(|held| skip(reader, held, &mut self.steps))?;
                 Value::Text(&found.name)
             }
             other => return Err(reader.error(format!("expected a single value, found {other}"))),
@@ -147,8 +155,27 @@ impl<'v> Walk<'v, '_> {
     }
 }
 
+/// What may still be read over.
+struct Steps(usize);
+
+impl Steps {
+    fn of(bytes: &[u8]) -> Self {
+        Self(bytes.len().saturating_mul(STEPS_PER_BYTE).saturating_add(STEPS_AT_LEAST))
+    }
+
+    fn spend(&mut self, reader: &Reader<'_>) -> Result<(), CodecError> {
+        self.0 = self.0.checked_sub(1).ok_or_else(|| {
+            reader.error(format!(
+                "expected at most {STEPS_AT_LEAST} parts and {STEPS_PER_BYTE} per byte before a key or filter field, found more"
+            ))
+        })?;
+        Ok(())
+    }
+}
+
 /// Reads over a value. No deeper than the schema is, which is at most 32 levels.
-fn skip(reader: &mut Reader<'_>, schema: &Schema) -> Result<(), CodecError> {
+fn skip(reader: &mut Reader<'_>, schema: &Schema, steps: &mut Steps) -> Result<(), CodecError> {
+    steps.spend(reader)?;
     match schema {
         Schema::Unit => Ok(()),
         Schema::Bool | Schema::U8 | Schema::I8 => reader.take::<1>("a byte").map(drop),
@@ -159,31 +186,31 @@ fn skip(reader: &mut Reader<'_>, schema: &Schema) -> Result<(), CodecError> {
         Schema::Sequence(element) if matches!(**element, Schema::U8 | Schema::I8) => reader.bytes().map(drop),
         Schema::Sequence(element) => {
             let count = reader.count("the count of a sequence")?;
-            repeat(reader, count, &[&**element])
+            repeat(reader, count, &[&**element], steps)
         }
-        Schema::Array { len, element } => repeat(reader, *len as usize, &[&**element]),
-        Schema::Tuple(elements) => elements.iter().try_for_each(|element| skip(reader, element)),
+        Schema::Array { len, element } => repeat(reader, *len as usize, &[&**element], steps),
+        Schema::Tuple(elements) => elements.iter().try_for_each(|element| skip(reader, element, steps)),
         Schema::Option(value) => match reader.bool("the mark of an option")? {
-            true => skip(reader, value),
+            true => skip(reader, value, steps),
             false => Ok(()),
         },
         Schema::Map { key, value } => {
             let count = reader.count("the count of a map")?;
-            repeat(reader, count, &[&**key, &**value])
+            repeat(reader, count, &[&**key, &**value], steps)
         }
-        Schema::Struct { fields, .. } => fields.iter().try_for_each(|field| skip(reader, &field.schema)),
+        Schema::Struct { fields, .. } => fields.iter().try_for_each(|field| skip(reader, &field.schema, steps)),
         Schema::Enum { variants, .. } => match variant(reader, variants)?.schema.as_ref() {
-            Some(schema) => skip(reader, schema),
+            Some(schema) => skip(reader, schema, steps),
             None => Ok(()),
         },
     }
 }
 
 /// Reads over repeated parts. Those of no length end at once: their number may be a lie.
-fn repeat(reader: &mut Reader<'_>, count: usize, parts: &[&Schema]) -> Result<(), CodecError> {
+fn repeat(reader: &mut Reader<'_>, count: usize, parts: &[&Schema], steps: &mut Steps) -> Result<(), CodecError> {
     for _ in 0..count {
         let before = reader.at();
-        parts.iter().try_for_each(|part| skip(reader, part))?;
+        parts.iter().try_for_each(|part| skip(reader, part, steps))?;
         if reader.at() == before {
             break;
         }

@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 /// The deepest [`Schema`] that is traced or accepted from others.
 pub(super) const MAX_DEPTH: usize = 32;
 /// The most parts (types, fields, variants) of a [`Schema`] that is traced or accepted from others.
-const MAX_NODES: usize = 4096;
+pub(super) const MAX_NODES: usize = 4096;
 /// The longest name of a struct, field, enum or variant in a schema, in bytes.
 const MAX_NAME: usize = 255;
 
@@ -123,14 +123,33 @@ impl Schema {
         self.check_within(1, &mut { MAX_NODES })
     }
 
+    /// Bytes that it takes in memory, about.
+    pub(crate) fn weight(&self) -> usize {
+        let names = match self {
+            Self::Struct { name, fields } => {
+                name.len() + fields.iter().map(|f| f.name.len() + size_of::<Field>()).sum::<usize>()
+            }
+            Self::Enum { name, variants } => {
+                name.len() + variants.iter().map(|v| v.name.len() + size_of::<Variant>()).sum::<usize>()
+            }
+            _ => 0,
+        };
+        size_of::<Self>() + names + self.children().map(Schema::weight).sum::<usize>()
+    }
+
     /// Checks this part at `depth`, with `nodes` parts still allowed.
     fn check_within(&self, depth: usize, nodes: &mut usize) -> Result<(), String> {
         if depth > MAX_DEPTH {
             return Err(format!("expected a schema of at most {MAX_DEPTH} levels, found more"));
         }
         let spent = match self {
-            Self::Struct { name, fields } => check_names(name, fields.iter().map(|field| &field.name)).map(|_| 1)?,
-            Self::Enum { name, variants } => 1 + check_names(name, variants.iter().map(|variant| &variant.name))?,
+            Self::Struct { name, fields } if fields.len() <= *nodes => {
+                check_names(name, fields.iter().map(|field| &field.name)).map(|_| 1)?
+            }
+            Self::Enum { name, variants } if variants.len() <= *nodes => {
+                1 + check_names(name, variants.iter().map(|variant| &variant.name))?
+            }
+            Self::Struct { .. } | Self::Enum { .. } => usize::MAX, // more than is left, which need not be read
             _ => 1,
         };
         *nodes = nodes

@@ -1,11 +1,16 @@
 //! What this node knows of all nodes. Pure state: no clock, no I/O.
 //!
-//! Several back ends may see the same node, so each event comes with the number of its back end: the same news twice
-//! changes nothing, and a node is gone when the last back end that saw it says so. What others say is checked against
-//! [`limits`] before it is kept.
+//! A node may be seen by several ways, so each event comes with its [`Origin`]: the same news twice changes nothing, and a
+//! node is gone when the last way by which it was seen says so. What counts is what it says by the best known of them: nobody
+//! takes its place by another one. What others say is checked against [`limits`] before it is kept, and what they say of
+//! where they are, by where it came from ([`Surroundings`]).
+
+mod surroundings;
+
+pub use surroundings::Surroundings;
 
 use super::matching::{is_pattern, topic_matches};
-use super::{Change, Document, Event, NodeId, PortId, PortInfo, limits};
+use super::{Change, Document, Event, NodeId, Origin, PortId, PortInfo, limits};
 use std::collections::{BTreeMap, BTreeSet};
 
 pub use super::limits::Refusal;
@@ -19,8 +24,8 @@ pub struct PortKey {
     pub port: PortId,
 }
 
-/// Two nodes have a port of the same name. The one that started later loses (of two that started in the same nanosecond,
-/// the one with the larger id): lookups by name find the winner only.
+/// Two nodes have a port of the same name. One of this host keeps it before any other; else the one that started later loses
+/// (of two that started in the same nanosecond, the one with the larger id): lookups by name find the winner only.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conflict {
     /// The name both have.
@@ -68,64 +73,125 @@ pub enum Applied {
 
 struct Known {
     document: Document,
-    /// One bit per back end that sees it.
-    seen_by: u32,
+    /// Bytes that it takes, about.
+    weight: usize,
+    /// The ways by which it is seen, best known first: what it says by the first one counts.
+    seen_by: [Option<Origin>; WAYS],
+    /// It was told by a way by which it is not seen any more: the next document replaces it, whatever its revision.
+    stale: bool,
+}
+
+/// Kinds of [`Origin`].
+const WAYS: usize = 4;
+
+impl Known {
+    fn origin(&self) -> Option<Origin> {
+        self.seen_by.iter().flatten().next().copied()
+    }
+    fn is_here(&self) -> bool {
+        self.origin().is_some_and(|origin| origin.is_here())
+    }
 }
 
 /// Known nodes and their ports.
 #[derive(Default)]
 pub struct Directory {
+    surroundings: Option<Surroundings>,
     nodes: BTreeMap<NodeId, Known>,
     by_name: BTreeMap<String, BTreeSet<PortKey>>,
     by_topic: BTreeMap<String, BTreeSet<PortKey>>,
     by_pattern: BTreeMap<String, BTreeSet<PortKey>>,
     ports: usize,
+    weight: usize,
+    weight_elsewhere: usize,
     refused: BTreeMap<&'static str, u64>,
 }
 
 impl Directory {
-    /// Knows nobody.
+    /// Knows nobody, and believes whatever is said of addresses.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Applies an event of back end number `source` (0 … 31).
-    pub fn apply(&mut self, source: u8, event: Event) -> Applied {
-        let source = 1u32 << (source % 32);
+    /// The directory of a node in these surroundings.
+    pub fn within(surroundings: Surroundings) -> Self {
+        Self { surroundings: Some(surroundings), ..Self::default() }
+    }
+
+    /// Applies an event that came by this way.
+    pub fn apply(&mut self, origin: Origin, event: Event) -> Applied {
         match event {
-            Event::Document(document) => self.document(source, *document),
-            Event::Change(node, change) => self.change(node, &change),
-            Event::Gone(node) => self.gone(source, node),
+            Event::Document(document) => self.document(origin, *document),
+            Event::Change(node, change) => self.change(origin, node, &change),
+            Event::Gone(node) => self.gone(origin, node),
             Event::Call { .. } | Event::Answer { .. } | Event::Warning(_) => Applied::Nothing,
         }
     }
 
-    fn document(&mut self, source: u32, document: Document) -> Applied {
+    fn document(&mut self, origin: Origin, mut document: Document) -> Applied {
         let node = document.node;
+        let mut seen_by = [None; WAYS];
         if let Some(known) = self.nodes.get_mut(&node) {
-            known.seen_by |= source;
-            if document.revision <= known.document.revision {
+            let before = known.origin().map(rank);
+            known.seen_by[rank(origin)] = Some(origin);
+            seen_by = known.seen_by;
+            let outranks = before.is_none_or(|before| rank(origin) < before);
+            let counts = before.is_none_or(|before| rank(origin) <= before);
+            let newer = outranks || known.stale || document.revision > known.document.revision;
+            if !counts || !newer {
                 return Applied::Nothing;
             }
         }
+        seen_by[rank(origin)] = Some(origin);
+        if let Some(surroundings) = &self.surroundings {
+            surroundings.believe(origin, &mut document);
+        }
         let before = self.nodes.get(&node).map(|k| k.document.ports.len());
-        let verdict = limits::check_document(&document).and_then(|()| {
-            limits::check_totals(
-                self.nodes.len() + usize::from(before.is_none()),
-                self.ports - before.unwrap_or(0) + document.ports.len(),
-            )
-        });
+        let weight = document.weight();
+        let verdict = limits::check_document(&document)
+            .and_then(|()| {
+                limits::check_totals(
+                    self.nodes.len() + usize::from(before.is_none()),
+                    self.ports - before.unwrap_or(0) + document.ports.len(),
+                )
+            })
+            .and_then(|()| self.check_weight(origin, node, weight));
         if let Err(refusal) = verdict {
             return self.refuse(node, refusal);
         }
-        let mut seen_by = source;
-        let old = self.nodes.remove(&node).map(|known| {
-            seen_by |= known.seen_by;
-            known.document
-        });
-        let delta = self.replace(old, &document);
-        self.nodes.insert(node, Known { document, seen_by });
+        let old = self.remove(node);
+        let delta = self.replace(old.map(|known| known.document), &document);
+        self.insert(Known { document, weight, seen_by, stale: false });
         Applied::Changed(self.with_conflicts(delta))
+    }
+
+    /// Whether there is room for a document that takes so much. A node always has room for itself.
+    fn check_weight(&self, origin: Origin, node: NodeId, weight: usize) -> Result<(), Refusal> {
+        if origin == Origin::Own {
+            return Ok(());
+        }
+        let before = self.nodes.get(&node);
+        let all = (self.weight + weight).saturating_sub(before.map_or(0, |known| known.weight));
+        let elsewhere = before.filter(|known| !known.is_here()).map_or(0, |known| known.weight);
+        let elsewhere = (!origin.is_here()).then(|| (self.weight_elsewhere + weight).saturating_sub(elsewhere));
+        limits::check_weight(weight, all, elsewhere)
+    }
+
+    fn remove(&mut self, node: NodeId) -> Option<Known> {
+        let known = self.nodes.remove(&node)?;
+        self.weight = self.weight.saturating_sub(known.weight);
+        if !known.is_here() {
+            self.weight_elsewhere = self.weight_elsewhere.saturating_sub(known.weight);
+        }
+        Some(known)
+    }
+
+    fn insert(&mut self, known: Known) {
+        self.weight += known.weight;
+        if !known.is_here() {
+            self.weight_elsewhere += known.weight;
+        }
+        self.nodes.insert(known.document.node, known);
     }
 
     /// Moves the indexes from the old document (if any) to the new one; the caller keeps the document itself.
@@ -151,8 +217,13 @@ impl Directory {
         delta
     }
 
-    fn change(&mut self, node: NodeId, change: &Change) -> Applied {
+    fn change(&mut self, origin: Origin, node: NodeId, change: &Change) -> Applied {
         let Some(known) = self.nodes.get(&node) else { return Applied::RefreshNeeded(node) };
+        match known.origin().map(rank) {
+            Some(best) if best < rank(origin) => return Applied::Nothing,
+            Some(best) if best > rank(origin) || known.stale => return Applied::RefreshNeeded(node),
+            _ => {}
+        }
         if change.revision <= known.document.revision {
             return Applied::Nothing;
         }
@@ -163,13 +234,16 @@ impl Directory {
         let ports = &known.document.ports;
         let moved =
             |count: usize| count + change.added.len() - leaving.iter().filter(|p| ports.contains_key(p)).count();
+        let replaced: usize = leaving.iter().filter_map(|p| ports.get(p)).map(PortInfo::weight).sum();
+        let weight = (known.weight + change.weight()).saturating_sub(replaced);
         let verdict = limits::check_ports(&change.added, moved(ports.len()))
             .and_then(|()| limits::check_relay(change.relay.as_ref()))
-            .and_then(|()| limits::check_totals(self.nodes.len(), moved(self.ports)));
+            .and_then(|()| limits::check_totals(self.nodes.len(), moved(self.ports)))
+            .and_then(|()| self.check_weight(origin, node, weight));
         if let Err(refusal) = verdict {
             return self.refuse(node, refusal);
         }
-        let Some(mut known) = self.nodes.remove(&node) else { return Applied::Nothing };
+        let Some(mut known) = self.remove(node) else { return Applied::Nothing };
         let mut delta = empty_delta(node);
         for id in leaving {
             let key = PortKey { node, port: id };
@@ -184,17 +258,22 @@ impl Directory {
             self.list(key, port);
             delta.added.push(key);
         }
-        self.nodes.insert(node, known);
+        known.weight = known.document.weight();
+        self.insert(known);
         Applied::Changed(self.with_conflicts(delta))
     }
 
-    fn gone(&mut self, source: u32, node: NodeId) -> Applied {
-        let Some(known) = self.nodes.get_mut(&node) else { return Applied::Nothing };
-        known.seen_by &= !source;
-        if known.seen_by != 0 {
-            return Applied::Nothing;
+    fn gone(&mut self, origin: Origin, node: NodeId) -> Applied {
+        let Some(mut known) = self.remove(node) else { return Applied::Nothing };
+        let counted = known.origin().is_some_and(|best| rank(best) == rank(origin));
+        known.seen_by[rank(origin)] = None;
+        if known.origin().is_some() {
+            known.stale |= counted;
+            let stale = known.stale;
+            self.insert(known);
+            // What is known was told by the way that is gone: what the node says by another one is to be heard.
+            return if counted && stale { Applied::RefreshNeeded(node) } else { Applied::Nothing };
         }
-        let Some(known) = self.nodes.remove(&node) else { return Applied::Nothing };
         let mut delta = Delta { gone: true, ..empty_delta(node) };
         for (id, port) in known.document.ports {
             let key = PortKey { node, port: id };
@@ -237,8 +316,9 @@ impl Directory {
     }
 
     fn winner(&self, holders: &BTreeSet<PortKey>) -> Option<PortKey> {
-        let incarnation = |key: &PortKey| self.nodes.get(&key.node).map(|k| k.document.incarnation);
-        holders.iter().copied().min_by_key(|key| (incarnation(key), *key))
+        // An incarnation is what a node says of itself; that it is on this host, the kernel says.
+        let standing = |key: &PortKey| self.nodes.get(&key.node).map(|k| (!k.is_here(), k.document.incarnation));
+        holders.iter().copied().min_by_key(|key| (standing(key), *key))
     }
 }
 
@@ -251,6 +331,10 @@ impl Directory {
     /// All nodes, by id.
     pub fn nodes(&self) -> impl Iterator<Item = &Document> {
         self.nodes.values().map(|k| &k.document)
+    }
+    /// The best known way by which a node is seen.
+    pub fn origin(&self, node: NodeId) -> Option<Origin> {
+        self.nodes.get(&node)?.origin()
     }
     /// A port's description.
     pub fn port(&self, key: PortKey) -> Option<&PortInfo> {
@@ -279,9 +363,23 @@ impl Directory {
     pub fn port_count(&self) -> usize {
         self.ports
     }
+    /// Bytes that all that is known takes, about.
+    pub fn weight(&self) -> usize {
+        self.weight
+    }
     /// How often news was refused, by the limit it went beyond.
     pub fn refused(&self) -> &BTreeMap<&'static str, u64> {
         &self.refused
+    }
+}
+
+/// The order of trust, which does not depend on addresses.
+fn rank(origin: Origin) -> usize {
+    match origin {
+        Origin::Own => 0,
+        Origin::Host => 1,
+        Origin::Tcp { .. } => 2,
+        Origin::Zenoh => 3,
     }
 }
 

@@ -201,7 +201,29 @@ pub struct Change {
     pub relay: Option<RelayLoad>,
 }
 
+impl PortInfo {
+    /// Bytes that it takes in memory, about.
+    pub fn weight(&self) -> usize {
+        let Self { name, topic, message, qos, carriers, .. } = self;
+        let filter = qos.filter.iter().flat_map(|filter| std::iter::once(&filter.expression).chain(&filter.parameters));
+        let texts = [name, topic, &message.name].into_iter().chain(carriers).chain(&qos.partition).chain(&qos.key);
+        let texts = texts.chain(filter);
+        let parts = message.schema.as_ref().map_or(0, crate::codec::Schema::weight);
+        size_of::<Self>() + texts.map(|text| text.len() + size_of::<String>()).sum::<usize>() + parts
+    }
+}
+
 impl Document {
+    /// Bytes that it takes in memory, about.
+    pub fn weight(&self) -> usize {
+        let Self { name, realm, host, host_name, clock, addresses, ports, relay, .. } = self;
+        let texts: usize = [name, realm, host, host_name, clock].into_iter().map(String::len).sum();
+        let refusals = relay.iter().flat_map(|relay| &relay.not_kept);
+        let refusals: usize = refusals.map(|of| size_of::<NotKept>() + of.topic.len() + of.because.len()).sum();
+        let ports: usize = ports.values().map(PortInfo::weight).sum();
+        size_of::<Self>() + texts + size_of_val(addresses.as_slice()) + refusals + ports
+    }
+
     /// Whether this is the relay that is called so: by its own name, or by its host's.
     pub fn is_relay(&self, name: &str) -> bool {
         self.relay.is_some() && (self.name == name || self.host_name == name)
@@ -232,6 +254,12 @@ impl Document {
 }
 
 impl Change {
+    /// Bytes that it takes in memory, about.
+    pub fn weight(&self) -> usize {
+        let ports: usize = self.added.values().map(PortInfo::weight).sum();
+        size_of::<Self>() + ports + size_of_val(self.removed.as_slice())
+    }
+
     /// Makes this change and the one that follows it into one. A port that came and went in between stays in `removed`,
     /// which hurts nobody.
     pub fn merge(&mut self, next: &Change) {

@@ -6,7 +6,7 @@
 use qos::priority::PrioritySettings;
 use serde::{Deserialize, Serialize};
 use std::fs;
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 /// Most connections that are kept in a directory, and most bytes of one.
@@ -40,7 +40,8 @@ impl Kept {
         Self { dir: dir.to_owned(), prefix: prefix.to_owned() }
     }
 
-    /// All of them. Files that cannot be read as such are left alone.
+    /// All of them that this user, root or the directory's owner wants: what they give to ports is theirs to give. Files that
+    /// cannot be read as such are left alone.
     pub fn all(&self) -> Vec<Connection> {
         self.paths().filter_map(|path| read(&path)).collect()
     }
@@ -75,17 +76,18 @@ impl Kept {
         fs::remove_file(self.path(publisher, subscriber)).is_ok()
     }
 
+    /// Each user's own: in a directory that several share, nobody replaces another's.
     fn path(&self, publisher: &str, subscriber: &str) -> PathBuf {
-        self.dir.join(format!("{}{}{END}", self.prefix, super::local::short(&format!("{publisher}\n{subscriber}"))))
+        let names = super::local::short(&format!("{publisher}\n{subscriber}"));
+        let user = rustix::process::geteuid().as_raw();
+        self.dir.join(format!("{}{names}-{user}{END}", self.prefix))
     }
 }
 
 const END: &str = ".connection";
 
 fn read(path: &Path) -> Option<Connection> {
-    let mut text = Vec::new();
-    fs::File::open(path).ok()?.take(LONGEST).read_to_end(&mut text).ok()?;
-    serde_json::from_slice(&text).ok()
+    serde_json::from_slice(&linux::owned::read(path, LONGEST).ok()?).ok()
 }
 
 #[cfg(test)]
@@ -106,6 +108,9 @@ mod tests {
         kept.keep(&connection(None)).unwrap();
         kept.keep(&connection(Some("udp"))).unwrap();
         fs::write(dir.path().join("host.lab.x.connection"), "no JSON").unwrap();
+        // Opened as a file, it would wait for whoever writes to it.
+        let fifo = dir.path().join("host.lab.y.connection");
+        rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU, 0).unwrap();
         assert_eq!((kept.all(), other.all()), (vec![connection(Some("udp"))], vec![]));
         assert!(kept.forget("/out", "/in") && !kept.forget("/out", "/in") && kept.all().is_empty());
         (0..MOST).for_each(|n| fs::write(kept.path("/out", &n.to_string()), "").unwrap());

@@ -2,6 +2,7 @@
 
 use super::matching::{LONGEST_NAME, check_name, check_pattern};
 use super::{Direction, Document, NotKept, PortId, PortInfo, RelayLoad};
+use crate::codec::TypeDescription;
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -13,6 +14,14 @@ pub const MOST_PORTS: usize = 4096;
 pub const MOST_PORTS_IN_ALL: usize = 65_536;
 /// Most addresses of one node.
 pub const MOST_ADDRESSES: usize = 64;
+/// Most addresses of one node that are connected to.
+pub const MOST_ADDRESSES_TRIED: usize = 8;
+/// Most bytes that what is known of one node may take, about: 4,096 plain ports take 3 MiB.
+pub const MOST_BYTES_OF_NODE: usize = 4 << 20;
+/// Most bytes that what is known of all nodes may take together, about.
+pub const MOST_BYTES: usize = 64 << 20;
+/// The same of nodes that are not on this host: strangers leave room for its own.
+pub const MOST_BYTES_ELSEWHERE: usize = 24 << 20;
 /// Most carriers a port may name.
 pub const MOST_CARRIERS: usize = 16;
 
@@ -66,18 +75,33 @@ pub(super) fn check_totals(nodes: usize, ports: usize) -> Result<(), Refusal> {
     at_most("ports of all nodes", ports, MOST_PORTS_IN_ALL)
 }
 
-fn check_port(port: &PortInfo) -> Result<(), Refusal> {
+/// Checks how much a node's document takes, and all documents together with it; `elsewhere`: all those of other hosts.
+pub(super) fn check_weight(node: usize, all: usize, elsewhere: Option<usize>) -> Result<(), Refusal> {
+    at_most("bytes of a node's document", node, MOST_BYTES_OF_NODE)?;
+    at_most("bytes of all documents", all, MOST_BYTES)?;
+    elsewhere.map_or(Ok(()), |bytes| at_most("bytes of all documents of other hosts", bytes, MOST_BYTES_ELSEWHERE))
+}
+
+/// Checks a port that somebody else told of, in a document or in a handshake.
+pub(crate) fn check_port(port: &PortInfo) -> Result<(), Refusal> {
     let topic = match port.direction {
         Direction::Publisher => check_name(&port.topic),
         Direction::Subscriber => check_pattern(&port.topic),
     };
     check_name(&port.name).and(topic).map_err(|e| Refusal { limit: "names", because: e.to_string() })?;
-    check_text(&port.message.name)?;
+    check_type(&port.message)?;
     at_most("carriers of a port", port.carriers.len(), MOST_CARRIERS)?;
     port.carriers.iter().try_for_each(|carrier| check_text(carrier))
 }
 
-fn check_text(text: &str) -> Result<(), Refusal> {
+/// Checks a type that somebody else told of: who reads by it, for a key, a filter or a person, reads no further than it goes.
+pub(crate) fn check_type(message: &TypeDescription) -> Result<(), Refusal> {
+    check_text(&message.name)?;
+    message.check().map_err(|because| Refusal { limit: "types", because })
+}
+
+/// Checks a name or another short text that somebody else told.
+pub(crate) fn check_text(text: &str) -> Result<(), Refusal> {
     at_most("length of a name", text.len(), LONGEST_NAME)?;
     match text.chars().find(|c| c.is_control()) {
         None => Ok(()),

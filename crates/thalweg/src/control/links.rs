@@ -4,9 +4,11 @@
 //! in between. One thread per node serves all links; nothing in it ever waits for a peer. A node is gone when the last link
 //! to it ends, which a killed process does at once.
 
+mod budget;
 mod exchange;
 pub(crate) mod frame;
 mod link;
+mod reach;
 mod target;
 mod worker;
 
@@ -15,10 +17,12 @@ pub use link::OUT_LIMIT;
 pub use target::Address;
 
 use super::local::Users;
-use super::{Change, Discovery, Document, Event, NodeId, Sink};
+use super::{Change, Discovery, Document, Event, NodeId, Origin, Sink};
+use crate::driver::or_abort;
 use linux::poll::Waker;
 use std::collections::{HashSet, VecDeque};
 use std::io;
+use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -38,6 +42,17 @@ pub enum Source {
     Addresses(Vec<std::net::SocketAddr>),
 }
 
+impl Source {
+    fn addresses(self, own: &Document) -> Vec<Address> {
+        match self {
+            Source::Sockets(paths, users) => paths.into_iter().map(|path| Address::Unix(path, users)).collect(),
+            Source::Addresses(all) => {
+                all.into_iter().filter(|a| !own.addresses.contains(a)).map(Address::Tcp).collect()
+            }
+        }
+    }
+}
+
 /// How often something happened that should not.
 #[derive(Debug, Default)]
 pub struct Counters {
@@ -53,6 +68,8 @@ pub struct Counters {
     pub not_reading: AtomicU64,
     /// Links closed because the peer did not say hello in time.
     pub silent: AtomicU64,
+    /// Further links to nodes that have one: what is said on them of the node itself is not heard.
+    pub second: AtomicU64,
     /// Calls and answers dropped: too large, or too many at once.
     pub dropped: AtomicU64,
 }
@@ -61,8 +78,11 @@ pub struct Counters {
 enum Command {
     Call(NodeId, u64, Vec<u8>),
     Answer(NodeId, u64, Vec<u8>),
+    /// As `Call`, to a node that has no link yet, at these addresses.
+    Reach(NodeId, Vec<SocketAddr>, u64, Vec<u8>),
     Refresh(NodeId),
     Adopt(OwnedFd),
+    Look(Source),
     Stop,
 }
 
@@ -76,7 +96,9 @@ struct Shared {
     inbox: Mutex<Inbox>,
     waker: Waker,
     known: Mutex<HashSet<NodeId>>,
-    settled: Mutex<bool>,
+    /// Those of them that came by, or were found at, a unix socket.
+    here: Mutex<HashSet<NodeId>>,
+    settled: Mutex<Settled>,
     settling: Condvar,
     counters: Counters,
 }
@@ -95,15 +117,24 @@ pub(crate) fn farewell(reason: &str) -> Vec<u8> {
     bytes
 }
 
-/// The end of a node's first look around.
+/// How many looks around were asked for, how many of them have begun, and up to which one all who are there have answered.
+#[derive(Default)]
+struct Settled {
+    asked: u64,
+    begun: u64,
+    answered: u64,
+}
+
+/// The end of a node's looks around.
 pub struct Settlement(Arc<Shared>);
 
 impl Settlement {
     /// As [`Links::settled`].
     pub fn wait(&self, timeout: Duration) -> bool {
         let settled = lock(&self.0.settled);
-        let waited = self.0.settling.wait_timeout_while(settled, timeout, |settled| !*settled);
-        *waited.unwrap_or_else(PoisonError::into_inner).0
+        let asked = settled.asked;
+        let waited = self.0.settling.wait_timeout_while(settled, timeout, |settled| settled.answered < asked);
+        waited.unwrap_or_else(PoisonError::into_inner).0.answered >= asked
     }
 }
 
@@ -117,18 +148,19 @@ impl Links {
             inbox: Mutex::default(),
             waker: Waker::new()?,
             known: Mutex::default(),
-            settled: Mutex::new(false),
+            here: Mutex::default(),
+            settled: Mutex::new(Settled { asked: 1, begun: 1, answered: 0 }),
             settling: Condvar::new(),
             counters: Counters::default(),
         });
         let worker = worker::Worker::new(document, sources, shared.clone(), sink.clone())?;
         // Documents are parsed on this thread, and their types may be nested; untouched stack costs nothing.
         let settings = linux::thread::Settings { stack: 2 << 20, ..linux::thread::Settings::named("thalweg-links") };
-        let thread = linux::thread::spawn(settings, move || worker.run())?;
+        let thread = linux::thread::spawn(settings, move || or_abort("control links", || worker.run()))?;
         Ok(Self { shared, sink, thread: Some(thread) })
     }
 
-    /// Waits until every peer that was there at the start has told its document (or turned out not to be there), at most
+    /// Waits until every peer that was looked at so far has told its document (or turned out not to be there), at most
     /// `timeout`. `false`: somebody has not answered yet.
     pub fn settled(&self, timeout: Duration) -> bool {
         self.settlement().wait(timeout)
@@ -173,7 +205,7 @@ impl Links {
 
     fn dropped(&self, what: String) {
         self.shared.counters.dropped.fetch_add(1, Ordering::Relaxed);
-        self.sink.deliver(Event::Warning(format!("dropped: {what}")));
+        self.sink.deliver(Origin::Own, Event::Warning(format!("dropped: {what}")));
     }
 }
 
@@ -195,12 +227,32 @@ impl Discovery for Links {
         !self.fits("a call", to, request) || self.send(to, Command::Call(to, id, request.to_vec()))
     }
 
+    fn call_directly(&mut self, to: NodeId, addresses: &[SocketAddr], id: u64, request: &[u8]) -> bool {
+        if self.call(to, id, request) {
+            return true;
+        }
+        let some = !addresses.is_empty();
+        if some {
+            self.push(Command::Reach(to, addresses.to_vec(), id, request.to_vec()));
+        }
+        some
+    }
+
     fn answer(&mut self, to: NodeId, id: u64, answer: &[u8]) -> bool {
         !self.fits("an answer", to, answer) || self.send(to, Command::Answer(to, id, answer.to_vec()))
     }
 
     fn refresh(&mut self, node: NodeId) -> bool {
         self.send(node, Command::Refresh(node))
+    }
+
+    fn look(&mut self, source: Source) {
+        lock(&self.shared.settled).asked += 1;
+        self.push(Command::Look(source));
+    }
+
+    fn is_of_this_host(&self, node: NodeId) -> bool {
+        lock(&self.shared.here).contains(&node)
     }
 
     fn adopt(&mut self, stream: OwnedFd) -> Option<OwnedFd> {

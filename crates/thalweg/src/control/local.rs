@@ -3,15 +3,19 @@
 //! `$THALWEG_RUN_DIR`, else `$XDG_RUNTIME_DIR/thalweg`, else `/tmp/thalweg-<uid>`; in it `<host>.<realm>.<node id>.sock`:
 //! network namespaces share `/tmp`, but are hosts of their own. Only the first may be shared by several users: see [`Users`].
 
+pub mod shares;
 mod users;
 
 pub use users::Users;
+
+use shares::{Shares, SharesFile};
 
 use super::NodeId;
 use super::links::Source;
 use std::collections::BTreeSet;
 use std::fs;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
@@ -19,7 +23,12 @@ use std::path::{Path, PathBuf};
 #[derive(Debug)]
 pub struct LocalEndpoint {
     dir: PathBuf,
+    asked_for: bool,
+    node: NodeId,
     path: PathBuf,
+    inode: u64,
+    shares: SharesFile,
+    told: Option<Shares>,
     peers: String, // how the names of the sockets of its realm on this host begin
     users: Users,
 }
@@ -48,15 +57,48 @@ impl LocalEndpoint {
         let (users, dir) = Users::of(dir, asked_for)?;
         let peers = format!("{}.{realm}.", short(&linux::clock::host_id()));
         let path = dir.join(format!("{peers}{node}.sock"));
-        // Bound under another name first: whoever sees the socket's real name can connect, so that a refused connection
-        // always means that its node is dead.
-        let early = dir.join(format!(".{node}"));
-        let listener = UnixListener::bind(&early).map_err(|e| explain(&path, e))?;
-        if let Err(error) = users.let_in(&early).and_then(|()| fs::rename(&early, &path)) {
-            let _ = fs::remove_file(&early);
-            return Err(explain(&path, error));
-        }
-        Ok((listener, Self { dir, path, peers, users }))
+        let (listener, inode) = listen(&dir, &path, node, users)?;
+        let shares = SharesFile::new(&dir, format!("{peers}{node}"));
+        Ok((listener, Self { dir, asked_for, node, path, inode, shares, told: None, peers, users }))
+    }
+
+    /// Whether the socket is still where others look for it.
+    pub fn is_there(&self) -> bool {
+        fs::symlink_metadata(&self.path).is_ok_and(|found| found.ino() == self.inode)
+    }
+
+    /// Makes the socket anew at its place, after somebody has emptied the run directory or replaced it.
+    ///
+    /// # Errors
+    /// As [`LocalEndpoint::bind`].
+    pub fn renew(&mut self) -> io::Result<UnixListener> {
+        self.users = Users::of(&self.dir, self.asked_for)?.0;
+        let (listener, inode) = listen(&self.dir, &self.path, self.node, self.users)?;
+        self.inode = inode;
+        self.told.as_ref().map_or(Ok(false), |told| self.shares.tell(told))?;
+        Ok(listener)
+    }
+
+    /// Tells the others of the realm on this host what this node shares with them.
+    ///
+    /// # Errors
+    /// When the run directory takes no file.
+    pub fn tell(&mut self, shares: &Shares) -> io::Result<()> {
+        self.told = Some(shares.clone());
+        self.shares.tell(shares).map(drop)
+    }
+
+    /// The other nodes of the realm on this host that share this, as far as they tell; those of an older version tell nothing.
+    pub fn sharing(&self, shares: &Shares) -> Vec<NodeId> {
+        let (nodes, told) = shares::told(&self.dir, &self.peers);
+        let meets = |node: &NodeId| told.get(node).is_none_or(|told| told.iter().any(|told| shares.meet(told)));
+        nodes.into_iter().filter(|node| *node != self.node && meets(node)).collect()
+    }
+
+    /// The sockets of these nodes.
+    pub fn sockets_of(&self, nodes: &[NodeId]) -> Source {
+        let path = |node: &NodeId| self.dir.join(format!("{}{node}.sock", self.peers));
+        Source::Sockets(nodes.iter().map(path).collect(), self.users)
     }
 
     /// Where the socket is; stands in the node's document.
@@ -90,6 +132,22 @@ impl LocalEndpoint {
 impl Drop for LocalEndpoint {
     fn drop(&mut self) {
         let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// Listens at `path`, which lets these users in, and gives the socket's inode, too.
+fn listen(dir: &Path, path: &Path, node: NodeId, users: Users) -> io::Result<(UnixListener, u64)> {
+    // Bound under another name first: whoever sees the socket's real name can connect, so that a refused connection
+    // always means that its node is dead.
+    let early = dir.join(format!(".{node}"));
+    let listener = UnixListener::bind(&early).map_err(|e| explain(path, e))?;
+    let inode = users.let_in(&early).and_then(|()| fs::symlink_metadata(&early)).map(|found| found.ino());
+    match inode.and_then(|inode| fs::rename(&early, path).map(|()| inode)) {
+        Ok(inode) => Ok((listener, inode)),
+        Err(error) => {
+            let _ = fs::remove_file(&early);
+            Err(explain(path, error))
+        }
     }
 }
 
@@ -164,8 +222,11 @@ fn explain(path: &Path, error: io::Error) -> io::Error {
 
 /// 64-bit FNV-1a of a text: short enough for a socket's path.
 pub(super) fn short(text: &str) -> String {
-    let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325u64, |h, b| (h ^ u64::from(b)).wrapping_mul(0x100_0000_01b3));
-    format!("{hash:016x}")
+    format!("{:016x}", short_bits(text))
+}
+
+fn short_bits(text: &str) -> u64 {
+    text.bytes().fold(0xcbf2_9ce4_8422_2325u64, |h, b| (h ^ u64::from(b)).wrapping_mul(0x100_0000_01b3))
 }
 
 #[cfg(test)]
@@ -190,6 +251,22 @@ mod tests {
         let (_d_listener, d) = LocalEndpoint::bind_in(&dir.path().join("new"), "lab", NodeId(4)).unwrap();
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
         assert_eq!((mode(d.path().parent().unwrap()), mode(d.path())), (0o700, 0o600));
+    }
+
+    #[test]
+    fn a_socket_that_was_removed_is_made_anew_at_its_place() {
+        let dir = TempDir::new();
+        let run = dir.path().join("run");
+        let (_old, mut endpoint) = LocalEndpoint::bind_in(&run, "lab", NodeId(1)).unwrap();
+        assert!(endpoint.is_there());
+        fs::remove_dir_all(&run).unwrap();
+        assert!(!endpoint.is_there());
+        let listener = endpoint.renew().unwrap();
+        assert!(endpoint.is_there());
+        let _here = std::os::unix::net::UnixStream::connect(endpoint.path()).unwrap();
+        listener.accept().unwrap();
+        drop(endpoint);
+        assert_eq!(fs::read_dir(&run).unwrap().count(), 0);
     }
 
     #[test]

@@ -17,13 +17,17 @@ pub mod limits;
 pub mod links;
 pub mod local;
 pub mod matching;
+mod origin;
 pub mod simulated;
 pub mod static_file;
 #[cfg(feature = "zenoh")]
 pub mod zenoh;
 
+pub use origin::{Network, NetworkError, Origin};
+
 pub use document::{Change, Direction, Document, NodeId, NotKept, PortId, PortInfo, PullRole, RelayLoad};
 
+use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
@@ -60,16 +64,31 @@ pub enum Event {
 
 /// Where back ends deliver their events: the node's mailbox. Never blocks.
 #[derive(Clone)]
-pub struct Sink(Arc<dyn Fn(Event) + Send + Sync>);
+pub struct Sink {
+    deliver: Arc<dyn Fn(Origin, Event) + Send + Sync>,
+    has_room: Arc<dyn Fn() -> bool + Send + Sync>,
+}
 
 impl Sink {
-    /// A sink that hands every event to `deliver`.
+    /// A sink that hands every event to `deliver`, whatever its origin, and always has room.
     pub fn new(deliver: impl Fn(Event) + Send + Sync + 'static) -> Self {
-        Self(Arc::new(deliver))
+        Self::with_origin(move |_, event| deliver(event), || true)
+    }
+    /// A sink that hands every event to `deliver`. While `has_room` says no, back ends read nothing from others, or drop
+    /// what they cannot hold back.
+    pub fn with_origin(
+        deliver: impl Fn(Origin, Event) + Send + Sync + 'static,
+        has_room: impl Fn() -> bool + Send + Sync + 'static,
+    ) -> Self {
+        Self { deliver: Arc::new(deliver), has_room: Arc::new(has_room) }
     }
     /// Delivers one event.
-    pub fn deliver(&self, event: Event) {
-        (self.0)(event)
+    pub fn deliver(&self, origin: Origin, event: Event) {
+        (self.deliver)(origin, event)
+    }
+    /// Whether the mailbox takes more of what others say.
+    pub fn has_room(&self) -> bool {
+        (self.has_room)()
     }
 }
 
@@ -81,16 +100,47 @@ pub trait Discovery: Send {
     /// Sends a call; the answer comes as [`Event::Answer`]. `false`: this back end does not know that node.
     fn call(&mut self, to: NodeId, id: u64, request: &[u8]) -> bool;
 
+    /// Sends a call over TCP to one of these addresses of `to`, so that it sees whence the call comes; where a link with it is there,
+    /// over that. `false`: this back end makes no connections.
+    fn call_directly(&mut self, to: NodeId, addresses: &[SocketAddr], id: u64, request: &[u8]) -> bool {
+        let _ = (to, addresses, id, request);
+        false
+    }
+
     /// Answers a call that came from `to`. `false`: this back end does not know that node.
     fn answer(&mut self, to: NodeId, id: u64, answer: &[u8]) -> bool;
 
     /// A gap in `node`'s revisions was seen: fetch its full document. `false`: this back end does not know that node.
     fn refresh(&mut self, node: NodeId) -> bool;
 
+    /// Further places where nodes may be that this one has no link to yet.
+    fn look(&mut self, _source: links::Source) {}
+
+    /// Whether a node is linked by the unix socket: the kernel said whose process it is, and that may use the run directory.
+    fn is_of_this_host(&self, node: NodeId) -> bool {
+        let _ = node;
+        false
+    }
+
     /// A peer connected to one of this node's listeners and asked for a control link (its first byte, already read,
     /// was [`CONTROL_LINK`]). Gives the stream back if this back end has no use for it.
     fn adopt(&mut self, stream: OwnedFd) -> Option<OwnedFd> {
         Some(stream)
+    }
+}
+
+impl Event {
+    /// Bytes that it takes in a mailbox, about.
+    pub fn weight(&self) -> usize {
+        let held = match self {
+            Event::Document(document) => document.weight(),
+            Event::Change(_, change) => change.weight(),
+            Event::Call { request, .. } => request.len(),
+            Event::Answer { answer, .. } => answer.len(),
+            Event::Warning(text) => text.len(),
+            Event::Gone(_) => 0,
+        };
+        held + size_of::<Event>()
     }
 }
 

@@ -3,12 +3,14 @@
 use super::commands::Asker;
 use super::control::Control;
 use super::keep::refuse_names;
+use super::permit::Caller;
 use crate::admin;
+use crate::control::Discovery;
 use crate::control::kept::Connection;
 use crate::control::{Direction, NodeId};
 use crate::event::Event;
 use crate::port::{AnyOutlet, Channel, PortRef};
-use crate::stages::{Asked, LateAfter};
+use crate::stages::{Asked, LateAfter, MOST_LATENESS};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
@@ -20,7 +22,7 @@ const MOST_APART: usize = 4096;
 impl Control {
     pub(super) fn call(&mut self, to: NodeId, request: Vec<u8>, answer: mpsc::Sender<Vec<u8>>) {
         if to == self.state.id {
-            return self.asked(&request, Asker::Here(answer));
+            return self.heard_call(request, Caller::HERE, Asker::Here(answer));
         }
         self.ask(to, &request, Asker::Here(answer));
     }
@@ -28,7 +30,10 @@ impl Control {
     pub(super) fn ask(&mut self, to: NodeId, request: &[u8], asker: Asker) {
         let id = self.next_call;
         self.next_call += 1;
-        if self.discoveries.iter_mut().any(|d| d.call(to, id, request)) {
+        let addresses = self.direct_addresses(to, request, &asker);
+        let directly = |d: &mut Box<dyn Discovery>| d.call_directly(to, &addresses, id, request);
+        let sent = !addresses.is_empty() && self.discoveries.iter_mut().any(directly);
+        if sent || self.discoveries.iter_mut().any(|d| d.call(to, id, request)) {
             self.calls.retain(|_, (until, _)| *until > Instant::now()); // askers that gave up
             self.calls.insert(id, (Instant::now() + LONGEST_CALL, asker));
         } else {
@@ -36,50 +41,39 @@ impl Control {
         }
     }
 
-    /// Carries out a request, here or by the node that can, and answers who asked.
-    pub(super) fn asked(&mut self, request: &[u8], asker: Asker) {
-        let reply = self.administer(request);
-        match self.forward.take() {
-            Some((to, request, done)) => self.ask(to, &request, Asker::Command(Box::new(asker), done)),
-            None => self.give(asker, admin::pack(&reply)),
-        }
-    }
-
     /// Carries out an administrative request.
-    pub(super) fn administer(&mut self, request: &[u8]) -> admin::Reply {
-        match serde_json::from_slice(request) {
-            Ok(admin::Request::Channels) => admin::Reply::Channels(self.reports()),
-            Ok(admin::Request::Connect { publisher, subscriber, carrier }) => {
-                self.connect(publisher, subscriber, carrier)
-            }
-            Ok(admin::Request::Keep { publisher, subscriber, carrier, priority }) => {
+    pub(super) fn administer(&mut self, request: admin::Request, caller: Caller) -> admin::Reply {
+        match request {
+            admin::Request::Channels => admin::Reply::Channels(self.reports()),
+            admin::Request::Connect { publisher, subscriber, carrier } => self.connect(publisher, subscriber, carrier),
+            admin::Request::Keep { publisher, subscriber, carrier, priority } => {
                 self.keep_connected(Connection { publisher, subscriber, carrier, priority })
             }
-            Ok(admin::Request::Disconnect { publisher, subscriber }) => self.disconnect(publisher, subscriber),
-            Ok(admin::Request::Command { port, text }) => self.command_port(&port, &text),
-            Ok(admin::Request::Set { port, other, changes }) => self.set_priority(&port, &other, &changes),
-            Ok(admin::Request::Remember { port, other, settings }) => self.remember(port, other, settings),
-            Ok(admin::Request::Get { port, other }) => self.get_priority(&port, other.as_deref()),
-            Ok(admin::Request::Scale { publisher, subscriber, changes }) => {
+            admin::Request::Disconnect { publisher, subscriber } => self.disconnect(publisher, subscriber),
+            admin::Request::Command { port, text } => self.command_port(&port, &text, caller),
+            admin::Request::Set { port, other, changes } => self.set_priority(&port, &other, &changes),
+            admin::Request::Remember { port, other, settings } => self.remember(port, other, settings),
+            admin::Request::Get { port, other } => self.get_priority(&port, other.as_deref()),
+            admin::Request::Scale { publisher, subscriber, changes } => {
                 self.set_proxy(&publisher, &subscriber, &changes).map_or_else(admin::Reply::No, |()| admin::Reply::Done)
             }
-            Ok(admin::Request::Measure { topic, every }) => {
+            admin::Request::Measure { topic, every } => {
                 let now = linux::clock::monotonic_ns();
                 self.ends(&topic, self.outlets()).iter().for_each(|(_, channel)| channel.stages.measure(now, every));
                 self.stages(&topic)
             }
-            Ok(admin::Request::Stages { topic }) => self.stages(&topic),
-            Ok(admin::Request::Lateness { channels, asked }) => self.lateness(channels, asked),
-            Ok(admin::Request::Verdict { publisher, subscriber, verdict, because }) => {
+            admin::Request::Stages { topic } => self.stages(&topic),
+            admin::Request::Lateness { channels, asked } => self.lateness(channels, asked),
+            admin::Request::Verdict { publisher, subscriber, verdict, because } => {
                 self.state.events.push(Event::PromiseChanged { publisher, subscriber, verdict, because });
                 admin::Reply::Done
             }
-            Ok(admin::Request::Clock) => admin::Reply::Clock(linux::clock::monotonic_ns()),
-            Ok(admin::Request::Alive { publisher }) => self.heard_alive(&publisher),
-            Ok(admin::Request::Explain { publisher, subscriber }) => {
+            admin::Request::Clock => admin::Reply::Clock(linux::clock::monotonic_ns()),
+            admin::Request::Memory => admin::Reply::Memory(self.state.memory.report()),
+            admin::Request::Alive { publisher } => self.heard_alive(&publisher),
+            admin::Request::Explain { publisher, subscriber } => {
                 admin::Reply::Explanation(self.explain(&publisher, &subscriber))
             }
-            Err(problem) => admin::Reply::No(format!("a request that cannot be read: {problem}")),
         }
     }
 
@@ -110,6 +104,12 @@ impl Control {
     }
 
     fn lateness(&self, wanted: Vec<LateAfter>, asked: Asked) -> admin::Reply {
+        if wanted.len() > MOST_LATENESS {
+            return admin::Reply::No(format!(
+                "{} channels, allowed are {MOST_LATENESS}: ask several times",
+                wanted.len()
+            ));
+        }
         let mut reports = Vec::new();
         for LateAfter { topic, publisher, subscriber, after_ns } in wanted {
             let ends = self.ends(&topic, self.outlets()).into_iter();

@@ -106,11 +106,12 @@ impl Control {
         let channel = self.channel(pair, (&ports.0, &ports.1), "tcp", answers.incarnation, same_clock);
         let agreed = Agreed {
             reliable: None,
+            receipts: None,
             flow: answers.flow,
             max_message: channel.max_message as usize,
             stream: true,
             resume_after,
-            budget: self.state.budget.clone(),
+            budget: self.state.memory.peer(pair.0.node),
         };
         let _ = channel.sockets.set(half.socket().into_iter().collect());
         self.begin(pair, Inbound::new(Arc::new(channel), inlet, half, agreed));
@@ -138,8 +139,18 @@ impl Control {
         tcp::keep_linear(&stream);
         let pair = (PortRef { node: here.node, port: answers.port }, PortRef { node: asker.node, port: waiting });
         let qos = &outlet.info().qos;
-        let settings =
-            FlowSettings { id: answers.flow, policy: qos.queue, burst: 0, sending, lifespan: None, reliable: None };
+        let sending = sending.within(qos.latency_budget);
+        let settings = FlowSettings {
+            id: answers.flow,
+            policy: qos.queue,
+            bytes: usize::try_from(qos.queue_bytes()).unwrap_or(usize::MAX),
+            account: self.state.memory.peer(asker.node),
+            burst: 0,
+            sending,
+            lifespan: None,
+            reliable: None,
+            control: None,
+        };
         let place = Place { local, peer, port_number: 0 };
         let way = Way::Flow(self.flow(settings, qos.class, Box::new(half), tcp::CAPABILITIES, &place));
         let ports = (outlet.info(), &subscriber);

@@ -2,6 +2,7 @@
 //! answer that another node has to give.
 
 use super::control::{Command, Control};
+use super::permit::Caller;
 use super::reader::{CALLBACK, guarded};
 use super::state::NodeState;
 use crate::admin::answer::{Administered, answer};
@@ -151,12 +152,12 @@ impl NodeState {
 
 impl Control {
     /// Carries out an administrator's command on one of this node's ports.
-    pub(super) fn command_port(&mut self, port: &str, text: &str) -> Reply {
+    pub(super) fn command_port(&mut self, port: &str, text: &str, caller: Caller) -> Reply {
         let Some((id, end)) = self.state.end_named(port) else {
             return Reply::No(format!("this node has no port {port}"));
         };
         let mut kept = self.state.take_administration(id);
-        let mut administered = Port { control: self, end, kept: &mut kept };
+        let mut administered = Port { control: self, caller, end, kept: &mut kept };
         let answer = answer(text, &mut administered);
         self.state.put_administration(id, kept);
         Reply::Text { ok: answer.ok, text: answer.text }
@@ -184,6 +185,7 @@ impl Control {
 /// A port while a command is carried out on it.
 struct Port<'a> {
     control: &'a mut Control,
+    caller: Caller,
     end: End,
     kept: &'a mut Administration,
 }
@@ -195,10 +197,12 @@ impl Port<'_> {
         match found {
             None => Err(format!("no port {subscriber} is known")),
             Some((_, Direction::Publisher)) => Err(format!("{subscriber} is a publisher: it has no input")),
-            Some((node, _)) if node == self.control.state.id => match self.control.administer(&admin::pack(request)) {
-                Reply::No(why) | Reply::Refused(why) => Err(why),
-                _ => Ok(done),
-            },
+            Some((node, _)) if node == self.control.state.id => {
+                match self.control.administer(request.clone(), self.caller) {
+                    Reply::No(why) | Reply::Refused(why) => Err(why),
+                    _ => Ok(done),
+                }
+            }
             Some((node, _)) => {
                 self.control.forward = Some((node, admin::pack(request), done.clone()));
                 Ok(done)
@@ -221,6 +225,9 @@ impl Administered for Port<'_> {
     }
     fn side(&self) -> Side {
         self.end.side()
+    }
+    fn tells_arguments(&self) -> bool {
+        self.caller.is_here()
     }
     fn type_name(&self) -> String {
         self.end.info().message.name.clone()
@@ -255,7 +262,7 @@ impl Administered for Port<'_> {
     }
     fn settings(&mut self, other: &str) -> Result<Vec<EndReport>, String> {
         let request = Request::Get { port: self.name(), other: Some(other.to_owned()) };
-        match self.control.administer(&admin::pack(&request)) {
+        match self.control.administer(request, self.caller) {
             Reply::Settings(reports) => Ok(reports),
             Reply::No(why) | Reply::Refused(why) => Err(why),
             _ => Err("an answer that does not fit".to_owned()),
@@ -263,7 +270,7 @@ impl Administered for Port<'_> {
     }
     fn set(&mut self, other: &str, changes: &Changes) -> Result<String, String> {
         let request = Request::Set { port: self.name(), other: other.to_owned(), changes: changes.clone() };
-        match self.control.administer(&admin::pack(&request)) {
+        match self.control.administer(request, self.caller) {
             Reply::No(why) | Reply::Refused(why) => Err(why),
             Reply::Settings(reports) => Ok(reports.into_iter().map(|report| report.without_effect).collect()),
             _ => Ok(String::new()),

@@ -4,7 +4,9 @@ use super::FlowNews;
 use super::commands::Asker;
 use super::entries::{Entry, Joining};
 use super::host::{Buffer, Buffered, Carried, Guest, Hosted, Hosting, Told};
+use super::interfaces::{Homes, Tied};
 use super::life::Watch;
+use super::meet::{LookedAt, Parked};
 use super::policies::Watched;
 use super::priority::ByNames;
 use super::proxy::Move;
@@ -15,6 +17,7 @@ use crate::channel::flow::Flow;
 use crate::channel::inbound::Inbound;
 use crate::channel::proxy::{Picture, Proxy, Selection};
 use crate::control::kept::Connection;
+use crate::control::local::shares::Shares;
 use crate::control::{self, Discovery, NodeId, NotKept, PortId, PortInfo};
 use crate::event::Event;
 use crate::handshake::Parameters;
@@ -30,8 +33,11 @@ use std::time::{Duration, Instant};
 pub(crate) enum Command {
     PortAdded(PortId, PortInfo),
     PortRemoved(PortId),
-    /// A back end's event, with its number.
-    Discovered(u8, control::Event),
+    /// Links are wanted to nodes of this host that share this; says whether some are being made.
+    Meet(Shares, mpsc::Sender<bool>),
+    /// A panic is injected: once, or from now on whenever timers are looked at.
+    #[cfg(test)]
+    Panic(bool),
     /// A reader is done with a channel.
     Ended {
         channel: Arc<Channel>,
@@ -70,6 +76,10 @@ pub(crate) struct Control {
     pub(super) entries: Vec<Option<Entry>>,
     pub(super) discoveries: Vec<Box<dyn Discovery>>,
     pub(super) groups: HashMap<Group, (Arc<Flow>, Parameters)>,
+    /// What of this node is tied to interfaces.
+    pub(super) tied: Vec<Tied>,
+    /// The interfaces of this host's addresses, for channels that lose theirs.
+    pub(super) homes: Homes,
     pub(super) wanted: WantedChannels,
     pub(super) carriers: Vec<Arc<dyn Carrier>>,
     pub(super) attaching: Vec<Joining>,
@@ -118,13 +128,33 @@ pub(crate) struct Control {
     pub(super) rehoming: Vec<(u64, (String, String))>,
     /// When losses were looked for.
     pub(super) looked_for_losses: Instant,
+    /// When pools were looked at.
+    pub(super) looked_at_pools: Instant,
     /// Ports with policies that time passes for.
     pub(super) watched: Vec<Watched>,
     pub(super) counts: BTreeMap<&'static str, u64>,
     pub(super) _endpoint: Option<control::local::LocalEndpoint>,
+    /// When this node's socket in the run directory was looked for.
+    pub(super) looked_for_socket: Instant,
+    /// What this node told others that it shares with them.
+    pub(super) shares: Shares,
+    /// It is to see all nodes of this host.
+    pub(super) sees_all: bool,
+    pub(super) looked_at: LookedAt,
+    /// Calls that wait for nodes that are being met.
+    pub(super) parked: Vec<Parked>,
+    #[cfg(test)]
+    pub(super) panics: bool,
 }
 
 pub(super) const WAKER: u64 = u64::MAX;
+/// News of others that are taken before own commands and timers have their turn again, and for how long at most.
+const NEWS_AT_ONCE: usize = 64;
+const NEWS_TIME: Duration = Duration::from_millis(2);
+/// Pause after a panic: what panics again and again takes little of a processor.
+const PANIC_PAUSE: Duration = Duration::from_millis(10);
+/// Who cannot look at its timers so many times in a row, one second, is of no use any more.
+const MOST_PANICS: u32 = 100;
 /// Pause before another look at a port whose publisher was within `publish`.
 pub(super) const BUSY_PAUSE: Duration = Duration::from_millis(1);
 
@@ -133,19 +163,31 @@ impl Control {
         super::serves_others();
         self.state.readers.as_this_thread();
         let mut ready: Vec<Ready> = Vec::with_capacity(64);
+        let mut in_vain = 0;
         while !self.state.is_closed() {
-            let timeout = self.next_timer().map(|at| at.saturating_duration_since(Instant::now()));
-            if self.poller.wait(&mut ready, timeout).is_err() {
-                return;
+            let timeout = match self.state.mailbox.len() {
+                0 => self.next_timer().map(|at| at.saturating_duration_since(Instant::now())),
+                _ => Some(Duration::ZERO),
+            };
+            if let Err(error) = self.poller.wait(&mut ready, timeout) {
+                super::guard::abort(&format!("the control thread cannot wait any more: {error}"));
             }
             for event in ready.iter().filter(|e| e.token != WAKER) {
-                self.entry_ready(event.token as usize);
+                let index = event.token as usize;
+                if !self.survives("what came on a connection", |control| control.entry_ready(index)) {
+                    self.give_up(index);
+                }
             }
             self.state.waker.clear();
             while let Ok(command) = self.commands.try_recv() {
-                self.command(command);
+                self.survives("a command", |control| control.command(command));
             }
-            self.timers(Instant::now());
+            self.take_news(NEWS_AT_ONCE, Some(Instant::now() + NEWS_TIME));
+            let survived = self.survives("a timer", |control| control.timers(Instant::now()));
+            in_vain = if survived { 0 } else { in_vain + 1 };
+            if in_vain >= MOST_PANICS {
+                super::guard::abort("the control thread cannot look at its timers any more");
+            }
         }
         for wanted in self.wanted.values() {
             if let Progress::Open(channel) = &wanted.progress {
@@ -160,12 +202,32 @@ impl Control {
         }
     }
 
+    /// Handles one event. A panic within it ends with it: told, counted, and what asked for it is dropped. `false`: it did.
+    fn survives(&mut self, what: &'static str, event: impl FnOnce(&mut Self)) -> bool {
+        let Err(why) = super::guarded(what, || event(self)) else { return true };
+        self.warn(format!("an error of this program, please report it: {why}; what asked for it is dropped"));
+        std::thread::sleep(PANIC_PAUSE);
+        false
+    }
+
+    /// Takes what others said, at most so many events and until then.
+    pub(super) fn take_news(&mut self, most: usize, until: Option<Instant>) {
+        for _ in 0..most {
+            let Some((origin, event)) = self.state.mailbox.take() else { return };
+            self.survives("what another node said", |control| control.discovered(origin, event));
+            if until.is_some_and(|until| Instant::now() >= until) {
+                return;
+            }
+        }
+    }
+
     pub(super) fn next_timer(&self) -> Option<Instant> {
         let wanted =
             self.wanted.values().filter_map(|w| if let Progress::Idle(at) = w.progress { Some(at) } else { None });
         let streams = self.entries.iter().flatten().filter_map(|e| match e {
             Entry::Incoming(incoming) => Some(incoming.until),
             Entry::Dial(dial) => Some(dial.until),
+            Entry::Probing(probing) => Some(probing.due()),
             _ => None,
         });
         let busy = (!(self.attaching.is_empty() && self.detaching.is_empty() && self.leaving.is_empty()))
@@ -178,10 +240,15 @@ impl Control {
             .chain(self.next_look())
             .chain(self.next_judgement())
             .chain(self.next_loss_look())
+            .chain(self.next_unparking())
+            .chain([self.next_socket_look()])
+            .chain(self.next_pool_look())
             .min()
     }
 
     pub(super) fn timers(&mut self, now: Instant) {
+        #[cfg(test)]
+        assert!(!self.panics, "injected");
         for joining in std::mem::take(&mut self.attaching) {
             self.joining(joining);
         }
@@ -191,6 +258,7 @@ impl Control {
         self.end_older();
         self.look_at_policies(now);
         self.look_for_losses(now);
+        self.look_at_pools(now);
         let due: Vec<Pair> = self
             .wanted
             .iter()
@@ -204,6 +272,8 @@ impl Control {
         self.retry_moves(now);
         self.look_after_hosted(now);
         self.expire_streams(now);
+        self.look_after_socket(now);
+        self.unpark(now);
     }
 
     pub(super) fn expire_streams(&mut self, now: Instant) {
@@ -214,10 +284,11 @@ impl Control {
                     self.count("incoming streams that said nothing in time");
                 }
                 Some(Entry::Dial(dial)) if dial.until <= now => {
-                    let (pair, moves) = (dial.pair, dial.moves);
+                    let (pair, moves, why) = (dial.pair, dial.moves, dial.late());
                     self.unwatch(index);
-                    self.dial_failed(pair, moves, "no answer in time");
+                    self.dial_failed(pair, moves, &why);
                 }
+                Some(Entry::Probing(probing)) if probing.due() <= now => self.probe_due(index, now),
                 _ => {}
             }
         }
@@ -241,10 +312,15 @@ impl Control {
 
     /// Counts something that a stranger did, and tells the first time.
     pub(super) fn count(&mut self, what: &'static str) {
+        self.count_because(what, &"counted from now on");
+    }
+
+    /// As [`Self::count`], with the reason of the first one.
+    pub(super) fn count_because(&mut self, what: &'static str, why: &dyn std::fmt::Display) {
         let count = self.counts.entry(what).or_default();
         *count += 1;
         if *count == 1 {
-            self.warn(format!("{what} (counted from now on)"));
+            self.warn(format!("{what} ({why})"));
         }
     }
 }

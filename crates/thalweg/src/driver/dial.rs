@@ -3,6 +3,7 @@
 use super::control::Control;
 use super::entries::Entry;
 use super::priority::Side;
+use super::probe::Hearing;
 use super::state::NodeState;
 use super::wanted::{Candidate, Pair, Progress, Route, Wanted};
 use super::wrap;
@@ -31,11 +32,14 @@ pub(crate) struct Dial {
     pub moves: bool,
     proxy: Proxy,
     carrier: String,
+    elsewhere: bool,
     connecting: bool,
     request: Option<Request>,
     answers: Option<Answers>,
-    place: Option<Place>,
-    opening: Option<Box<dyn Opening>>,
+    pub(super) place: Option<Place>,
+    pub(super) opening: Option<Box<dyn Opening>>,
+    /// A probe is waited for.
+    pub(super) hearing: Option<Hearing>,
     via: Option<Arc<dyn Carrier>>,
     bytes: Vec<u8>,
     descriptors: Vec<OwnedFd>,
@@ -45,7 +49,21 @@ pub(crate) struct Dial {
 /// the first attempt that reaches the peer should not be one that waits for a retransmission (P-16: within a second).
 const ATTEMPT: Duration = Duration::from_millis(500);
 
+/// Handshakes over TCP that are under way at once: where a document points, nobody may be, or somebody else …
+pub(super) const MOST_DIALS: usize = 64;
+/// … and those with one node, so that one which points nowhere leaves room for others.
+pub(super) const MOST_DIALS_TO_NODE: usize = 16;
+/// Pause before one that had no room is tried.
+pub(super) const NO_ROOM_PAUSE: Duration = Duration::from_millis(1);
+/// A channel needs two descriptors at most; a peer that sends more is not listened to.
+const MOST_DESCRIPTORS: usize = 8;
+
 impl Dial {
+    /// Whether it goes over TCP.
+    pub(super) fn is_elsewhere(&self) -> bool {
+        self.elsewhere
+    }
+
     /// Begins to connect. Never waits.
     pub fn start(
         state: &NodeState,
@@ -56,6 +74,8 @@ impl Dial {
         moves: bool,
     ) -> Result<Self, String> {
         let stream = connect(&candidate.route).map_err(|e| format!("cannot connect to {:?}: {e}", candidate.route))?;
+        let via = carriers.iter().find(|c| c.name() == candidate.carrier).cloned();
+        let loses = via.as_ref().map(|via| via.capabilities()).filter(|of| !of.reliable && !of.multicast);
         let proxy = Proxy { place: candidate.place.clone(), ..wanted.proxy.clone() };
         let request = Request {
             version: VERSION,
@@ -68,7 +88,11 @@ impl Dial {
             carrier: candidate.carrier.clone(),
             clock: state.clock.clone(),
             by_name: wanted.by_name,
-            parameters: Parameters { hold: hold(state, pair, wanted), ..Parameters::default() },
+            parameters: Parameters {
+                hold: hold(state, pair, wanted),
+                takes: loses.map(|_| super::reliable::takes(&state.memory.peer(pair.0.node))),
+                ..Parameters::default()
+            },
             answers: super::answers::offer(state, wanted, &candidate.carrier).filter(|_| !moves),
             proxy: Some(proxy.clone()).filter(|proxy| !proxy.is_nothing()),
             moves,
@@ -81,12 +105,14 @@ impl Dial {
             moves,
             proxy,
             carrier: candidate.carrier.clone(),
+            elsewhere: matches!(candidate.route, Route::Tcp(_)),
             connecting: true,
             request: Some(request),
             answers,
             place: None,
             opening: None,
-            via: carriers.iter().find(|c| c.name() == candidate.carrier).cloned(),
+            hearing: None,
+            via,
             bytes: Vec::new(),
             descriptors: Vec::new(),
         })
@@ -108,7 +134,8 @@ impl Dial {
             let port_number = super::offer::port_number(self.pair.0, request.proxy.as_ref());
             let place = Place { local, peer, port_number };
             let (opening, parameters) = via.receiver(&place)?;
-            (self.opening, request.parameters, self.place) = (Some(opening), parameters, Some(place));
+            request.parameters = Parameters { takes: request.parameters.takes, ..parameters };
+            (self.opening, self.place) = (Some(opening), Some(place));
         }
         let mut bytes = vec![CHANNEL_HANDSHAKE];
         bytes.extend(handshake::pack(&request).map_err(io::Error::other)?);
@@ -130,6 +157,7 @@ impl Dial {
             let have = self.bytes.len();
             if have >= needed && have >= 4 {
                 let answer = handshake::unpack::<Answer>(&self.bytes).map_err(io::Error::other)?;
+                self.bytes.clear(); // another one may follow
                 return Ok(answer.map(|(answer, _)| answer));
             }
             self.bytes.resize(needed, 0);
@@ -139,6 +167,9 @@ impl Dial {
                 &mut self.descriptors,
             );
             self.bytes.truncate(have + *result.as_ref().unwrap_or(&0));
+            if self.descriptors.len() > MOST_DESCRIPTORS {
+                return Err(crate::carrier::invalid("an answer with more descriptors than a ring has"));
+            }
             match result {
                 Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
                 Ok(_) => {}
@@ -150,6 +181,16 @@ impl Dial {
 }
 
 impl Control {
+    /// Whether another handshake over TCP may begin, with this node.
+    pub(super) fn may_dial(&self, pair: Pair) -> bool {
+        let dials = self.entries.iter().flatten().filter_map(|entry| match entry {
+            Entry::Dial(dial) if dial.is_elsewhere() => Some(dial.pair.0.node),
+            _ => None,
+        });
+        let (all, same) = dials.fold((0, 0), |(all, same), node| (all + 1, same + usize::from(node == pair.0.node)));
+        all < MOST_DIALS && same < MOST_DIALS_TO_NODE
+    }
+
     /// Goes on with a handshake that this node began.
     pub(super) fn dial_ready(&mut self, index: usize) {
         let Some(mut dial) = self.take_dial(index) else { return };
@@ -160,8 +201,12 @@ impl Control {
             }
             return;
         }
+        if let Err(error) = dial.hear() {
+            return self.dial_failed(dial.pair, dial.moves, &error.to_string());
+        }
         match dial.read() {
             Ok(None) => drop(self.watch(Entry::Dial(dial), Readiness::IN)),
+            Ok(Some(Answer::Probe(probe))) => self.probed(dial, probe),
             Ok(Some(Answer::Accepted(accepted))) => self.accept(*dial, accepted),
             Ok(Some(Answer::Refused(refused))) => self.refused(&dial, refused),
             Err(error) => self.dial_failed(dial.pair, dial.moves, &error.to_string()),
@@ -181,7 +226,7 @@ impl Control {
 
     fn refused(&mut self, dial: &Dial, refused: Refused) {
         let pair = dial.pair;
-        let elsewhere = matches!(refused.policy.as_str(), "carrier" | "system" | "answers" | "relay");
+        let elsewhere = matches!(refused.policy.as_str(), "carrier" | "system" | "answers" | "relay" | "channels");
         if dial.moves || dial.proxy.place_is_relay() || elsewhere {
             return self.dial_failed(pair, dial.moves, &format!("refused: {}", refused.remedy));
         }
@@ -197,15 +242,17 @@ impl Control {
     fn accept(&mut self, mut dial: Dial, accepted: Accepted) {
         let pair = dial.pair;
         let (Some(inlet), Some(wanted)) = (self.state.inlet(pair.1.port), self.wanted.get(&pair)) else { return };
-        let resume_after = wanted.resume_after(accepted.incarnation);
+        // What its publisher never published was a wrong number; a relay may be behind its source.
+        let most = if dial.proxy.place_is_relay() { u64::MAX } else { accepted.last_seq };
+        let resume_after = wanted.resume_after(accepted.incarnation).min(most);
         let same_clock = accepted.clock == self.state.clock;
         let ports = (&wanted.publisher, &wanted.subscriber);
         let datagrams = dial.via.as_ref().is_some_and(|via| !via.capabilities().reliable && !via.capabilities().stream);
         let qos = &inlet.info().qos;
+        let budget = self.state.memory.peer(pair.0.node);
         let wants_all = qos.reliability == qos::Reliability::Reliable && datagrams;
-        let reliable =
-            super::reliable::receiver_settings(accepted.flow, qos, &accepted.parameters, self.state.budget.clone())
-                .filter(|_| wants_all);
+        let reliable = super::reliable::receiver_settings(accepted.flow, qos, &accepted.parameters, budget.clone())
+            .filter(|_| wants_all);
         let builtin = super::state::CARRIERS.contains(&dial.carrier.as_str());
         if wants_all && builtin && reliable.is_none() {
             return self.try_failed(pair, "the publisher's version repeats nothing that is lost: use tcp");
@@ -214,12 +261,13 @@ impl Control {
         let channel = Arc::new(self.scaled(channel, &dial.proxy, &accepted));
         let (moves, asked) = (dial.moves, dial.proxy.clone());
         let agreed = Agreed {
+            receipts: accepted.parameters.receipts.filter(|_| reliable.is_some()),
             reliable,
             flow: accepted.flow,
             max_message: accepted.max_message.min(inlet.info().qos.max_message) as usize,
             stream: dial.via.as_ref().is_none_or(|via| via.capabilities().stream),
             resume_after,
-            budget: self.state.budget.clone(),
+            budget,
         };
         if dial.carrier == "shm" {
             return match self.map_ring(dial, &channel) {
@@ -289,15 +337,21 @@ impl Control {
         let stream = std::mem::replace(&mut dial.stream, placeholder()?);
         let socket = socket2::SockRef::from(&stream);
         let ends = (socket.peer_addr()?.as_socket(), socket.local_addr()?.as_socket());
+        if ends.1.is_some_and(|address| !address.ip().to_canonical().is_loopback()) {
+            self.watch_interfaces(&channel.subscriber_name);
+        }
+        let state = self.state.clone();
         let around = |half, of| match ends {
             (Some(publisher), Some(subscriber)) => {
-                self.state.settings.around.receiver(half, of, wrap::way(publisher, subscriber))
+                state.settings.around.receiver(half, of, wrap::way(publisher, subscriber))
             }
             _ => half,
         };
         if let Some(opening) = dial.opening.take() {
             let of = dial.via.as_ref().map_or(tcp::CAPABILITIES, |via| via.capabilities());
-            let half = around(opening.complete(&accepted.parameters)?, of);
+            let half = opening.complete(&accepted.parameters)?;
+            self.look_after(half.membership(), &channel.subscriber_name);
+            let half = around(half, of);
             let stream = TcpStream::from(stream);
             tcp::notice_outage(&stream);
             let stream = Arc::new(OwnedFd::from(stream));

@@ -2,8 +2,10 @@
 
 use super::control::Control;
 use super::dial::Dial;
-use super::incoming::{Incoming, MOST_INCOMING, Progress as Served};
+use super::incoming::{Incoming, Progress as Served};
 use super::life::Asking;
+use super::pools::Peer;
+use super::probe::Probing;
 use super::start::random;
 use super::wanted::Pair;
 use crate::carrier::Carrier;
@@ -22,6 +24,10 @@ pub(crate) enum Entry {
     Unix(UnixListener),
     Incoming(Incoming),
     Dial(Box<Dial>),
+    /// A subscriber that is to hear a datagram first.
+    Probing(Box<Probing>),
+    /// Tells of changes of the host's interfaces.
+    Interfaces(linux::net::Changes),
     /// The publisher's end of a channel: the stream's end is the subscriber's.
     Served(Arc<TcpStream>, Option<Arc<Channel>>),
     ServedUnix(Arc<OwnedFd>, Option<Arc<Channel>>),
@@ -33,7 +39,7 @@ pub(crate) enum Entry {
     /// Where this node asks for signs of life …
     Asking(Asking),
     /// … and where it is asked for them, about what it serves of this publisher.
-    Asked(OwnedFd, PortRef),
+    Asked(OwnedFd, PortRef, Peer),
 }
 
 impl Entry {
@@ -42,13 +48,15 @@ impl Entry {
             Entry::Tcp(fd) => fd.as_fd(),
             Entry::Unix(fd) => fd.as_fd(),
             Entry::Incoming(incoming) => incoming.stream.as_fd(),
-            Entry::Dial(dial) => dial.stream.as_fd(),
+            Entry::Dial(dial) => dial.descriptor(),
+            Entry::Probing(probing) => probing.descriptor(),
+            Entry::Interfaces(changes) => changes.as_fd(),
             Entry::Served(stream, _) => stream.as_fd(),
             Entry::ServedUnix(fd, _) => fd.as_fd(),
             Entry::Shared(stream, ..) => stream.as_fd(),
             Entry::Held(fd, _) => fd.as_fd(),
             Entry::Asking(asking) => asking.stream.as_fd(),
-            Entry::Asked(fd, _) => fd.as_fd(),
+            Entry::Asked(fd, ..) => fd.as_fd(),
         }
     }
 }
@@ -78,6 +86,8 @@ pub(crate) type Reply = Box<dyn FnOnce() + Send>;
 /// What is counted when somebody connects who may not.
 const STRANGERS: &str = "connections of users who may not use the run directory";
 
+/// Connections that are taken in before others have their turn.
+const ACCEPTED_AT_ONCE: usize = 16;
 /// Pause after a connection that could not be accepted.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
 
@@ -113,16 +123,11 @@ impl Control {
 
     pub(super) fn entry_ready(&mut self, index: usize) {
         match self.entries.get_mut(index) {
-            Some(Some(Entry::Tcp(listener))) => {
-                let accepted = listener.accept().map(|(stream, _)| OwnedFd::from(stream));
-                self.accepted_stream(accepted);
-            }
-            Some(Some(Entry::Unix(listener))) => {
-                let accepted = listener.accept().map(|(stream, _)| OwnedFd::from(stream));
-                self.accepted_local(accepted);
-            }
+            Some(Some(Entry::Tcp(_) | Entry::Unix(_))) => self.accept_some(index),
             Some(Some(Entry::Incoming(_))) => self.incoming_ready(index),
             Some(Some(Entry::Dial(_))) => self.dial_ready(index),
+            Some(Some(Entry::Probing(_))) => self.probing_ready(index),
+            Some(Some(Entry::Interfaces(_))) => self.interfaces_changed(index),
             Some(Some(Entry::Served(..) | Entry::ServedUnix(..) | Entry::Shared(..))) => self.served_ended(index),
             Some(Some(Entry::Held(..))) => self.held_ended(index),
             Some(Some(Entry::Asking(_))) => self.asking_ready(index),
@@ -131,10 +136,31 @@ impl Control {
         }
     }
 
-    /// Only users who may use the run directory come in.
-    fn accepted_local(&mut self, accepted: std::io::Result<OwnedFd>) {
-        let refused = accepted.as_ref().ok().and_then(|stream| Some((stream, self.state.users.admit(stream).err()?)));
-        let Some((stream, why)) = refused else { return self.accepted_stream(accepted) };
+    /// Takes in who waits at a listener, some at a time: a queue that is full would make newcomers wait for a second.
+    fn accept_some(&mut self, index: usize) {
+        for _ in 0..ACCEPTED_AT_ONCE {
+            let accepted = match self.entries.get(index) {
+                Some(Some(Entry::Tcp(listener))) => listener.accept().map(|(stream, _)| OwnedFd::from(stream)),
+                Some(Some(Entry::Unix(listener))) => listener.accept().map(|(stream, _)| OwnedFd::from(stream)),
+                _ => return,
+            };
+            match accepted {
+                Ok(stream) => self.admit(stream),
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return,
+                Err(_) => {
+                    // Out of descriptors, most likely. The listener stays ready, so the loop pauses instead of spinning.
+                    std::thread::sleep(ACCEPT_PAUSE);
+                    return self
+                        .count("connections that could not be accepted: raise the limit of open files (ulimit -n)");
+                }
+            }
+        }
+    }
+
+    /// Only users who may use the run directory come in by the unix socket.
+    fn admit(&mut self, stream: OwnedFd) {
+        let unix = socket2::SockRef::from(&stream).domain().is_ok_and(|domain| domain == socket2::Domain::UNIX);
+        let Some(why) = self.state.users.admit(&stream).err().filter(|_| unix) else { return self.take_in(stream) };
         let _ = linux::socket::send(stream.as_fd(), &farewell(&why.to_string()));
         if !self.counts.contains_key(STRANGERS) {
             self.warn(format!("a connection was refused: {why}"));
@@ -142,21 +168,11 @@ impl Control {
         self.count(STRANGERS);
     }
 
-    pub(super) fn accepted_stream(&mut self, accepted: std::io::Result<OwnedFd>) {
-        let stream = match accepted {
-            Ok(stream) => stream,
-            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return,
-            Err(_) => {
-                // Out of descriptors, most likely. The listener stays ready, so the loop pauses instead of spinning.
-                std::thread::sleep(ACCEPT_PAUSE);
-                return self.count("connections that could not be accepted: raise the limit of open files (ulimit -n)");
-            }
-        };
-        let waiting = self.entries.iter().flatten().filter(|e| matches!(e, Entry::Incoming(_))).count();
-        if waiting >= MOST_INCOMING {
-            return self.count("incoming streams beyond the limit");
+    /// What came on this connection made the thread panic: it ends, a listener stays.
+    pub(super) fn give_up(&mut self, index: usize) {
+        if !matches!(self.entries.get(index), Some(Some(Entry::Tcp(_) | Entry::Unix(_)))) {
+            self.unwatch(index);
         }
-        self.watch(Entry::Incoming(Incoming::new(stream, Instant::now())), Readiness::IN);
     }
 
     pub(super) fn incoming_ready(&mut self, index: usize) {

@@ -43,8 +43,8 @@ pub(crate) struct Hosted {
 
 /// A request that waits for the source of what it asked for.
 pub(crate) struct Guest {
-    request: Request,
-    stream: OwnedFd,
+    pub(super) request: Request,
+    pub(super) stream: OwnedFd,
     until: Instant,
 }
 
@@ -106,7 +106,8 @@ impl Control {
 
     /// Serves a request for a hosted stream: at once if its source is here, else when it is, or not.
     pub(super) fn host(&mut self, request: Request, stream: OwnedFd) {
-        let ready = self.check_greeting(&request).and_then(|()| self.ready_to_host(&request));
+        let room = self.check_greeting(&request).and_then(|()| self.check_room(&request, &stream));
+        let ready = room.and_then(|()| self.ready_to_host(&request));
         match ready {
             Ok(true) => self.serve_now(request, stream),
             Ok(false) if self.guests.len() < MOST_GUESTS => {
@@ -156,17 +157,20 @@ impl Control {
         let (source, picture) = key;
         let scaler = match picture {
             None => None,
-            Some((picture, _)) => Some((self.scaler(&offered)?, picture)),
+            Some((picture, _)) => {
+                self.check_pictures(source, &offered)?;
+                Some((self.scaler(&offered)?, picture))
+            }
         };
         let number = self.state.next_port();
         let name = format!("/{}/proxy{}", self.state.settings.name, number.0);
         self.state.reserve_name(&name).map_err(|why| refused(why.to_string()))?;
         let info = upstream(&offered, name.clone(), picture);
         let outlet = Arc::new(Outlet::<Untyped>::new(offered.clone(), source, incarnation, None));
-        let (forward, events) = (outlet.clone(), self.state.events.clone());
+        let (forward, events, memory) = (outlet.clone(), self.state.events.clone(), self.state.memory.clone());
         let inlet = Arc::new_cyclic(|inlet| {
             let sink = Sink::callback(forwarder(forward, scaler, inlet.clone()));
-            Inlet::new(info.clone(), sink, false, false, events)
+            Inlet::new(info.clone(), sink, false, false, events, memory)
         });
         self.state.add_inlet(number, inlet.clone());
         crate::port::LOCAL.subscribers().insert(PortRef { node: self.state.id, port: number }, inlet.clone());
@@ -187,6 +191,20 @@ impl Control {
         if let Some(hosted) = self.hosted.values().find(|hosted| hosted.port == port) {
             hosted.outlet.published.fetch_max(after, Relaxed);
         }
+    }
+
+    /// Whether one more size of a publisher's pictures is made here: each takes a thread, and a processor's time per sample.
+    fn check_pictures(&self, source: PortRef, offered: &PortInfo) -> Result<(), Refused> {
+        let most = self.state.settings.limits.pictures;
+        let made = self.hosted.keys().filter(|(port, _)| *port == source).filter_map(|(_, picture)| *picture);
+        let made: Vec<String> = made.map(|(picture, _)| picture.to_string()).collect();
+        if made.len() < most as usize {
+            return Ok(());
+        }
+        let (name, made) = (&offered.name, made.join(", "));
+        Err(refused(format!(
+            "at most {most} different pictures of {name}, and makes {made}: ask for one of these, or start it with --pictures above {most}"
+        )))
     }
 
     fn scaler(&self, offered: &PortInfo) -> Result<Box<dyn Scaler>, Refused> {

@@ -1,6 +1,7 @@
 //! What others ask of this node's listeners: control links, channels, and questions to what it keeps.
 
 use super::control::Control;
+use super::pools::Peer;
 use crate::control::{CHANNEL_HANDSHAKE, CONTROL_LINK, LIFE, PULL};
 use crate::handshake::{self, LARGEST, Refused, Request, Watching};
 use crate::port::Histories;
@@ -15,12 +16,11 @@ pub(crate) struct Incoming {
     pub stream: OwnedFd,
     pub bytes: Vec<u8>,
     pub until: Instant,
+    pub peer: Peer,
 }
 
 /// Who connects must say what it wants within this time.
 pub(crate) const HANDSHAKE_TIME: Duration = Duration::from_secs(2);
-/// Streams that may be in this state at once; further ones are closed.
-pub(crate) const MOST_INCOMING: usize = 256;
 
 /// What became of an incoming stream.
 pub(crate) enum Progress {
@@ -31,8 +31,8 @@ pub(crate) enum Progress {
 }
 
 impl Incoming {
-    pub fn new(stream: OwnedFd, now: Instant) -> Self {
-        Self { stream, bytes: Vec::new(), until: now + HANDSHAKE_TIME }
+    pub fn new(stream: OwnedFd, peer: Peer, now: Instant) -> Self {
+        Self { stream, bytes: Vec::new(), until: now + HANDSHAKE_TIME, peer }
     }
 
     /// Reads what is there; `false` when the peer is gone or sends too much.
@@ -94,7 +94,7 @@ impl Control {
                 Ok(None) if goes_on => Progress::Waiting,
                 Ok(Some((question, _))) => {
                     if let Some(peer) = incoming.take() {
-                        self.answer_question(question, peer.stream);
+                        self.answer_question(question, peer.stream, peer.peer);
                     }
                     Progress::Done
                 }
@@ -107,7 +107,7 @@ impl Control {
                 Ok(None) if goes_on => Progress::Waiting,
                 Ok(Some((watching, _))) => {
                     if let Some(peer) = incoming.take() {
-                        self.give_signs(&watching, peer.stream);
+                        self.give_signs(&watching, peer.stream, peer.peer);
                     }
                     Progress::Done
                 }
@@ -124,9 +124,9 @@ impl Control {
     }
 
     /// Gives a question to the thread that answers it, or says why not.
-    fn answer_question(&mut self, question: Question, stream: OwnedFd) {
+    fn answer_question(&mut self, question: Question, stream: OwnedFd, peer: Peer) {
         let given = match self.asked_of(&question) {
-            Ok(histories) => self.state.questions.answer(question, histories, stream),
+            Ok(histories) => self.state.questions.answer(question, histories, (stream, peer)),
             Err(refused) => Err((refused, stream)),
         };
         if let Err((refused, stream)) = given {

@@ -109,6 +109,8 @@ impl Control {
             return;
         }
         let Connection { publisher, subscriber, carrier, priority } = connection.clone();
+        // Threads are the business of the host that they run on, and of who may administer there.
+        let priority = PrioritySettings { sched: None, affinity: None, ..priority };
         let request = Request::Keep { publisher, subscriber, carrier, priority };
         self.ask(at.node, &admin::pack(&request), Asker::Nobody);
     }

@@ -7,6 +7,7 @@
 use super::control::Control;
 use super::dial::connect;
 use super::entries::Entry;
+use super::pools::{MOST_ASKERS_OF_PEER, Peer};
 use super::wanted::Route;
 use crate::carrier::tcp;
 use crate::channel::life::Life;
@@ -225,21 +226,22 @@ impl Control {
     }
 
     /// Somebody wants signs of this node's life: gives the first one.
-    pub(super) fn give_signs(&mut self, watching: &Watching, stream: OwnedFd) {
+    pub(super) fn give_signs(&mut self, watching: &Watching, stream: OwnedFd, peer: Peer) {
         let Watching { version, ref realm, to_node, source, port } = *watching;
         let meant = version == VERSION && *realm == self.state.settings.realm && to_node == self.state.id;
         let askers = self.entries.iter().flatten().filter(|entry| matches!(entry, Entry::Asked(..))).count();
-        if !meant || askers >= MOST_ASKERS {
+        if !meant || askers >= MOST_ASKERS || self.askers_of(peer) >= MOST_ASKERS_OF_PEER {
             return self.count("questions for signs of life that were another node's, or too many");
         }
         prepare(&stream);
-        let index = self.watch(Entry::Asked(stream, PortRef { node: source, port }), Readiness::IN | Readiness::RDHUP);
+        let asked = Entry::Asked(stream, PortRef { node: source, port }, peer);
+        let index = self.watch(asked, Readiness::IN | Readiness::RDHUP);
         index.into_iter().for_each(|index| self.give_sign(index));
     }
 
     /// Somebody asks, or has gone.
     pub(super) fn asked_ready(&mut self, index: usize) {
-        let Some(Some(Entry::Asked(stream, _))) = self.entries.get(index) else { return };
+        let Some(Some(Entry::Asked(stream, ..))) = self.entries.get(index) else { return };
         match hear(stream) {
             Ok(None) => {}
             Ok(Some(_)) => self.give_sign(index),
@@ -248,7 +250,7 @@ impl Control {
     }
 
     fn give_sign(&mut self, index: usize) {
-        let Some(Some(Entry::Asked(stream, source))) = self.entries.get(index) else { return };
+        let Some(Some(Entry::Asked(stream, source, _))) = self.entries.get(index) else { return };
         let sign = if self.is_dry(*source) { DRY } else { WELL };
         let _ = linux::socket::send(stream.as_fd(), &[sign]); // who is gone is noticed by the stream's end
     }

@@ -2,10 +2,10 @@
 
 use super::commands::Asker;
 use super::control::{Command, Control};
-use super::start::OWN;
+use super::permit::Caller;
 use super::wanted::Pair;
 use crate::control::directory::{Applied, Delta};
-use crate::control::{self, Change, Direction, PortId, PortInfo};
+use crate::control::{self, Change, Direction, Origin, PortId, PortInfo};
 use crate::event::Event;
 use crate::port::PortRef;
 use std::time::Instant;
@@ -15,7 +15,12 @@ impl Control {
         match command {
             Command::PortAdded(port, info) => self.own_port_added(port, info),
             Command::PortRemoved(port) => self.own_port_removed(port),
-            Command::Discovered(source, event) => self.discovered(source, event),
+            Command::Meet(shares, met) => drop(met.send(self.meet(shares))),
+            #[cfg(test)]
+            Command::Panic(always) => {
+                self.panics = always;
+                assert!(always, "injected");
+            }
             Command::Ended { channel, why } => self.channel_ended(&channel, why),
             Command::Begin { questions, answers } => self.answers_ready(*questions, answers),
             Command::Moved(pair) => self.moved(pair),
@@ -24,16 +29,19 @@ impl Control {
                 let ports = port.map_or_else(|| self.alive_by_node(), |port| vec![port]);
                 self.tell_alive(ports);
             }
-            Command::Barrier(reached) => drop(reached.send(())),
+            Command::Barrier(reached) => {
+                self.take_news(self.state.mailbox.len(), None); // what others said before is part of it
+                let _ = reached.send(());
+            }
             Command::Call { to, request, answer } => self.call(to, request, answer),
         }
     }
 
-    pub(super) fn discovered(&mut self, source: u8, event: control::Event) {
+    pub(super) fn discovered(&mut self, origin: Origin, event: control::Event) {
         match event {
             control::Event::Warning(text) => self.warn(text),
             control::Event::Call { from, id, request } => {
-                self.asked(&request, Asker::There(from, id));
+                self.heard_call(request, Caller { node: Some(from), origin }, Asker::There(from, id));
             }
             control::Event::Answer { id, answer, .. } => {
                 self.rehomed(id, &answer);
@@ -41,12 +49,12 @@ impl Control {
                     self.give(asker, answer);
                 }
             }
-            other => self.directory_event(source, other),
+            other => self.directory_event(origin, other),
         }
     }
 
-    pub(super) fn directory_event(&mut self, source: u8, event: control::Event) {
-        let applied = self.state.directory().apply(source, event);
+    pub(super) fn directory_event(&mut self, origin: Origin, event: control::Event) {
+        let applied = self.state.directory().apply(origin, event);
         match applied {
             Applied::Nothing => {}
             Applied::Changed(delta) => self.directory_changed(delta),
@@ -124,6 +132,7 @@ impl Control {
         let mut change = Change::default();
         change.added.insert(port, info);
         self.announce(change);
+        self.refresh_shares();
     }
 
     pub(super) fn own_port_removed(&mut self, port: PortId) {
@@ -136,6 +145,7 @@ impl Control {
         self.unwatch_policies(port);
         self.told_not_kept.retain(|(of, ..)| *of != port);
         self.announce(Change { removed: vec![port], ..Change::default() });
+        self.refresh_shares();
         self.consider_refused(); // it may have kept samples, and left room
     }
 
@@ -147,6 +157,6 @@ impl Control {
         for discovery in &mut self.discoveries {
             discovery.announce(&document, &change);
         }
-        self.directory_event(OWN, control::Event::Change(self.state.id, change));
+        self.directory_event(Origin::Own, control::Event::Change(self.state.id, change));
     }
 }

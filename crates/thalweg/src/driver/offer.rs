@@ -33,7 +33,16 @@ impl Control {
     }
 
     pub(super) fn serve_now(&mut self, request: Request, stream: OwnedFd) {
-        match self.offer(&request, stream) {
+        self.serve_or_refuse(request, stream, false);
+    }
+
+    /// The subscriber heard a probe.
+    pub(super) fn serve_probed(&mut self, request: Request, stream: OwnedFd) {
+        self.serve_or_refuse(request, stream, true);
+    }
+
+    fn serve_or_refuse(&mut self, request: Request, stream: OwnedFd, heard: bool) {
+        match self.offer(&request, stream, heard) {
             Ok(()) => self.state.made_progress(),
             Err((refused, stream)) => {
                 if refused.policy == "system" {
@@ -47,7 +56,7 @@ impl Control {
         }
     }
 
-    fn offer(&mut self, request: &Request, stream: OwnedFd) -> Result<(), (Refused, OwnedFd)> {
+    fn offer(&mut self, request: &Request, stream: OwnedFd, heard: bool) -> Result<(), (Refused, OwnedFd)> {
         let (outlet, sending) = match self.check(request) {
             Ok(found) => found,
             Err(refused) => return Err((refused, stream)),
@@ -55,19 +64,26 @@ impl Control {
         if !request.moves && self.just_shared(ends(request)) {
             return Err((refused("answers", request, "the connection of the questions, which is open"), stream));
         }
+        if let Err(refused) = self.check_room(request, &stream) {
+            return Err((refused, stream));
+        }
         // A channel whose proxy moves goes on until the new one delivers.
         // Before anything is opened: an older channel of the same two ports may be the last member of the group that this
         // one would join, and takes its flow along.
         if !request.moves {
             self.replace(ends(request));
         }
+        let account = self.state.memory.peer(request.node);
         let settings = |id| FlowSettings {
             id,
             policy: outlet.info().qos.queue,
+            bytes: usize::try_from(outlet.info().qos.queue_bytes()).unwrap_or(usize::MAX),
+            account: account.clone(),
             burst: request.parameters.buffer.map_or(CAREFUL_BURST, |b| b as usize / 4),
-            sending,
+            sending: sending.within(outlet.info().qos.latency_budget),
             lifespan: outlet.info().qos.lifespan.map(|l| u64::try_from(l.as_nanos()).unwrap_or(u64::MAX)),
             reliable: None,
+            control: None,
         };
         if request.carrier == "shm" {
             return self.offer_shared_memory(request, outlet, stream);
@@ -98,12 +114,15 @@ impl Control {
         let Some(carrier) = self.carrier(&request.carrier) else {
             return Err((refused("carrier", request, "a carrier that the publisher's build has"), stream));
         };
+        if carrier.capabilities().multicast && request.parameters.probe && !heard {
+            return self.begin_probe(carrier.as_ref(), request, &outlet, &place, settings, stream);
+        }
         let (way, accepted) = match self.open_sender(carrier.as_ref(), request, outlet.as_ref(), &place, settings) {
             Ok(opened) => opened,
             Err(error) => return Err((refused("system", request, &format!("{}: {error}", request.carrier)), stream)),
         };
         let stream = Arc::new(TcpStream::from(stream));
-        tcp::notice_outage(&stream); // nothing is sent on it that could fail: a host that vanished would stay a subscriber
+        tcp::notice_outage_at_once(&stream); // nothing is sent on it that could fail: a host that vanished would stay a subscriber
         let reply = reply(stream.clone(), accepted, Vec::new());
         self.attach(request, outlet, way, Entry::Served(stream, None), reply);
         Ok(())
@@ -133,7 +152,8 @@ impl Control {
         let payload_fd = outlet.payload_memory(hold)?;
         let depth = outlet.info().qos.queue.limit().min(MOST_DEPTH);
         let bit = self.next_bit();
-        let (ring, ring_fd) = RingWriter::create(depth, hold, bit).inspect_err(|_| outlet.unhold(hold))?;
+        let (mut ring, ring_fd) = RingWriter::create(depth, hold, bit).inspect_err(|_| outlet.unhold(hold))?;
+        ring.limit_bytes(outlet.info().qos.queue_bytes());
         Ok((ring, ring_fd, payload_fd))
     }
 
@@ -145,17 +165,53 @@ impl Control {
         place: &Place,
         settings: impl Fn(u32) -> FlowSettings,
     ) -> io::Result<(Way, Accepted)> {
-        let picture = request.proxy.as_ref().and_then(|proxy| proxy.picture);
-        let key = (ends(request).0, place.local.ip(), Proxy::sent(request.proxy.as_ref()), picture);
-        let multicast = carrier.capabilities().multicast;
-        if multicast && let Some((flow, parameters)) = self.groups.get(&key).filter(|(flow, _)| flow.takes_members()) {
-            let (flow, parameters) = (flow.clone(), admitted(flow, request, place, parameters.clone()));
+        if carrier.capabilities().multicast {
+            let (flow, parameters) = self.group_flow(carrier, request, outlet, place, settings)?;
+            let parameters = admitted(&flow, request, place, parameters);
             let accepted = self.accepted(request, outlet, flow.settings.id, parameters);
             return Ok((Way::Group(flow), accepted));
         }
+        let (flow, mut parameters) = self.open_flow(carrier, request, outlet, place, settings)?;
+        parameters.first = flow.admit(0, None);
+        let accepted = self.accepted(request, outlet, flow.settings.id, parameters);
+        Ok((Way::Flow(flow), accepted))
+    }
+
+    /// The flow to the group that the subscriber is to join, as it is or a new one.
+    pub(super) fn group_flow(
+        &mut self,
+        carrier: &dyn Carrier,
+        request: &Request,
+        outlet: &dyn AnyOutlet,
+        place: &Place,
+        settings: impl Fn(u32) -> FlowSettings,
+    ) -> io::Result<(Arc<Flow>, Parameters)> {
+        let picture = request.proxy.as_ref().and_then(|proxy| proxy.picture);
+        let key = (ends(request).0, place.local.ip(), Proxy::sent(request.proxy.as_ref()), picture);
+        if let Some(found) = self.groups.get(&key).filter(|(flow, _)| flow.takes_members()) {
+            return Ok(found.clone());
+        }
+        let opened = self.open_flow(carrier, request, outlet, place, settings)?;
+        self.groups.insert(key, opened.clone());
+        Ok(opened)
+    }
+
+    /// A new flow, and what its subscribers need to know of the publisher's end.
+    fn open_flow(
+        &mut self,
+        carrier: &dyn Carrier,
+        request: &Request,
+        outlet: &dyn AnyOutlet,
+        place: &Place,
+        settings: impl Fn(u32) -> FlowSettings,
+    ) -> io::Result<(Arc<Flow>, Parameters)> {
+        let multicast = carrier.capabilities().multicast;
         let sender = carrier.sender(place, &request.parameters)?;
         let (offered, asked) = (&outlet.info().qos, &request.subscriber.qos);
         let mut settings = settings(self.random_flow());
+        if multicast {
+            settings.account = self.state.memory.group();
+        }
         if !sender.capabilities.reliable && sender.half.hears() {
             let most = sender.capabilities.max_datagram;
             settings.reliable = match multicast {
@@ -167,20 +223,16 @@ impl Control {
                 _ => None,
             };
         }
+        self.look_after(sender.half.membership(), &outlet.info().name);
+        settings.control = reliable::control(request, &settings, sender.capabilities);
         let mut parameters = sender.parameters;
+        parameters.receipts = settings.control.map(|control| reliable::receipts_every(&control));
         parameters.window = settings.reliable.and_then(|keeps| u32::try_from(keeps.window).ok());
         let flow = self.flow(settings, offered.class, sender.half, sender.capabilities, place);
         if flow.is_kept() {
             self.state.senders.hear(&flow)?;
         }
-        if !multicast {
-            parameters.first = flow.admit(0, None);
-            let accepted = self.accepted(request, outlet, flow.settings.id, parameters);
-            return Ok((Way::Flow(flow), accepted));
-        }
-        self.groups.insert(key, (flow.clone(), parameters.clone()));
-        let accepted = self.accepted(request, outlet, flow.settings.id, admitted(&flow, request, place, parameters));
-        Ok((Way::Group(flow), accepted))
+        Ok((flow, parameters))
     }
 
     pub(super) fn flow(
@@ -228,7 +280,7 @@ impl Control {
         }
     }
 
-    /// Whether both speak the same version in the same realm.
+    /// Whether both speak the same version in the same realm, and what is asked is within the limits of what is believed.
     pub(super) fn check_greeting(&self, request: &Request) -> Result<(), Refused> {
         if request.version != VERSION {
             return Err(refused("version", request, &format!("handshake version {VERSION}")));
@@ -236,7 +288,7 @@ impl Control {
         if request.realm != self.state.settings.realm {
             return Err(refused("realm", request, &format!("realm {}", self.state.settings.realm)));
         }
-        Ok(())
+        request.refusal().map_or(Ok(()), Err)
     }
 
     pub(crate) fn accepted(

@@ -2,6 +2,7 @@
 
 use super::commands::Asker;
 use super::control::Control;
+use super::permit::Caller;
 use super::wanted::Pair;
 use crate::admin::{self, Request};
 use crate::control::{PortId, PortInfo};
@@ -96,7 +97,7 @@ impl Control {
             let request = admin::pack(&Request::Alive { publisher: outlet.info().name.clone() });
             for node in nodes {
                 match node == self.state.id {
-                    true => self.asked(&request, Asker::Nobody),
+                    true => self.asked(&request, Caller::HERE, Asker::Nobody),
                     false => self.ask(node, &request, Asker::Nobody),
                 }
             }
@@ -129,7 +130,8 @@ fn event(port: &str, reads: bool, news: News) -> Event {
         News::DeadlineMissed { instance, missed, total } => Event::DeadlineMissed { port, instance, missed, total },
         News::BudgetExceeded { late, total } => Event::BudgetExceeded { subscriber: port, late, total },
         News::Rejected { most, rejected, total } => {
-            Event::SampleRejected { subscriber: port, limit: ResourceLimit::Instances, most, rejected, total }
+            let (limit, most) = (ResourceLimit::Instances, u64::from(most));
+            Event::SampleRejected { subscriber: port, limit, most, rejected, total }
         }
         News::InstanceChanged { key, state } => Event::InstanceChanged { subscriber: port, key, state },
         News::LivelinessChanged { publisher, alive } => {

@@ -1,12 +1,15 @@
 //! What a flow that repeats what is lost keeps, and for how long: by the QoS of its two ports.
 
+use crate::carrier::Capabilities;
 use crate::channel::bucket::Limit;
+use crate::channel::congestion::CongestionSettings;
+use crate::channel::flow::{Control, FlowSettings};
 use crate::channel::fragment::piece;
+use crate::channel::memory::Account;
 use crate::channel::reliable::{ReceiverSettings, SenderSettings, WINDOW, acknowledges_every};
 use crate::handshake::{Parameters, Request};
 use qos::{Qos, Queue, Reliability};
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 /// What repetitions may take: 32 Mbit/s, so that a path that loses because it is full is not filled further (U-28).
@@ -17,6 +20,7 @@ pub(super) fn sender_settings(publisher: &Qos, subscriber: &Qos, most: Option<us
     let useful = [subscriber.deadline, publisher.lifespan, subscriber.lifespan].into_iter().flatten().min();
     SenderSettings {
         window: (publisher.queue.limit() as usize).min(WINDOW),
+        bytes: usize::try_from(publisher.queue_bytes()).unwrap_or(usize::MAX),
         // A longer queue than the window waits in front of it and loses nothing there.
         drops_oldest: matches!(publisher.queue, Queue::KeepLast(limit) if limit as usize <= WINDOW),
         useful_ns: useful.map(nanoseconds),
@@ -24,6 +28,26 @@ pub(super) fn sender_settings(publisher: &Qos, subscriber: &Qos, most: Option<us
         largest: piece(most.unwrap_or(65_536)),
         repairs: REPAIRS,
     }
+}
+
+/// How the congestion of a flow to this one subscriber is controlled, if it tells what came. A limit was reserved for it.
+pub(super) fn control(request: &Request, settings: &FlowSettings, of: Capabilities) -> Option<Control> {
+    let told = (request.parameters.takes, request.parameters.buffer, of.max_datagram);
+    let (Some(window), Some(buffer), Some(datagram)) = told else { return None };
+    let reserved = settings.sending.limit.map(|limit| limit.rate);
+    let congestion = CongestionSettings { datagram, buffer: buffer as usize, reserved };
+    (settings.reliable.is_some() && !of.multicast).then_some(Control { congestion, window })
+}
+
+/// Bytes after which receipts come: two datagrams, as TCP acknowledges, and four of them fit the receiver's socket.
+pub(super) fn receipts_every(control: &Control) -> u32 {
+    let CongestionSettings { datagram, buffer, .. } = control.congestion;
+    u32::try_from((2 * datagram).min(buffer / 4)).unwrap_or(u32::MAX).max(1)
+}
+
+/// What a subscriber takes at first of messages that it cannot deliver yet: half of what is left for its node.
+pub(super) fn takes(budget: &Account) -> u64 {
+    budget.left() as u64 / 2
 }
 
 /// A number for a member of a group: its node, and where it says what it has to say, for that is another one each time.
@@ -41,7 +65,7 @@ pub(super) fn receiver_settings(
     flow: u32,
     subscriber: &Qos,
     answer: &Parameters,
-    budget: Arc<AtomicUsize>,
+    budget: Arc<Account>,
 ) -> Option<ReceiverSettings> {
     let every = acknowledges_every(answer.window.unwrap_or(1) as usize);
     Some(ReceiverSettings {

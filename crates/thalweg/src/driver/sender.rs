@@ -58,7 +58,9 @@ struct Intake {
 enum Arrival {
     /// With its send right.
     Drain(Arc<Flow>),
-    /// A batch that must leave by then.
+    /// There may be room for what waits.
+    Look(Arc<Flow>),
+    /// A batch to be looked at then, and as long as something is batched.
     Flush(Arc<Flow>, Instant),
     /// Some flow has another thread now: those that are not this thread's are passed on.
     Moved,
@@ -89,26 +91,30 @@ impl Senders {
 
     /// Takes over a flow whose send right was given to the thread of its class.
     pub fn submit(&self, flow: Arc<Flow>) {
-        self.arrive(flow.class(), &flow.clone(), Arrival::Drain(flow));
-    }
-
-    /// Flushes the flow's batch after `within`.
-    pub fn submit_later(&self, flow: Arc<Flow>, within: Duration) {
-        self.arrive(flow.class(), &flow.clone(), Arrival::Flush(flow, Instant::now() + within));
-    }
-
-    fn arrive(&self, class: Class, flow: &Flow, arrival: Arrival) {
-        match self.intake(class) {
-            Ok(Some(intake)) => intake.take(arrival),
+        match self.intake(flow.class()) {
+            Ok(Some(intake)) => intake.take(Arrival::Drain(flow)),
             Ok(None) => {} // the node is closing
             Err(error) => {
                 let why = format!(
                     "no thread for what waits: {error}; raise the limits of threads and open files (ulimit -u, -n)"
                 );
                 flow.end();
-                self.tell(flow, FlowNews::NoThread(why));
+                self.tell(&flow, FlowNews::NoThread(why));
             }
         }
+    }
+
+    /// The thread that has the flow's send right looks again whether there is room.
+    pub fn look(&self, flow: &Arc<Flow>) {
+        if let Ok(Some(intake)) = self.intake(flow.class()) {
+            intake.take(Arrival::Look(flow.clone()));
+        }
+    }
+
+    /// Looks after the flow's batch from then on, as long as something is batched. `false`: nobody can.
+    pub fn watch_batch(&self, flow: &Arc<Flow>, within: Duration) -> bool {
+        let intake = self.intake(flow.class()).ok().flatten();
+        intake.inspect(|intake| intake.take(Arrival::Flush(flow.clone(), Instant::now() + within))).is_some()
     }
 
     /// The class's thread, started if need be; `None` when the node is closing.
@@ -120,7 +126,8 @@ impl Senders {
             let intake = Arc::new(Intake { class, arrivals, waker: Waker::new()? });
             let thread = SenderThread::new(intake.clone(), self.stop.clone())?;
             let settings = Settings::named(format!("send-{class:?}").to_lowercase());
-            *sender.thread.lock() = Some(linux::thread::spawn(settings, move || thread.run())?);
+            *sender.thread.lock() =
+                Some(linux::thread::spawn(settings, move || super::or_abort("a sending thread", || thread.run()))?);
             *slot = Some(intake);
         }
         Ok(slot.clone())
@@ -138,7 +145,8 @@ impl Senders {
             scheduling: settings.sched,
             ..Settings::named(format!("send-{:x}", flow.settings.id))
         };
-        let (thread, tid) = linux::thread::start(wanted, move || mine.run(&flow, &stop))?;
+        let (thread, tid) =
+            linux::thread::start(wanted, move || super::or_abort("a sending thread", || mine.run(&flow, &stop)))?;
         own.started(tid);
         let mut all = self.own.lock();
         all.retain(|(_, thread)| !thread.is_finished());
@@ -247,6 +255,13 @@ impl SenderThread {
                     self.flows[index] = Some(Working { flow, polled: false });
                     self.visit(index);
                 }
+                Arrival::Look(flow) => {
+                    let is_its = |w: &Option<Working>| w.as_ref().is_some_and(|w| Arc::ptr_eq(&w.flow, &flow));
+                    if let Some(index) = self.flows.iter().position(is_its) {
+                        self.timers.retain(|(_, due)| !matches!(due, Due::Drain(other) if *other == index));
+                        self.visit(index);
+                    }
+                }
                 Arrival::Flush(flow, due) => self.timers.push((due, Due::Flush(flow))),
                 Arrival::Moved => {
                     let moved = |w: &Option<Working>| w.as_ref().is_some_and(|w| !w.flow.is_sent_by(self.intake.class));
@@ -263,8 +278,8 @@ impl SenderThread {
             match self.timers.swap_remove(index).1 {
                 Due::Drain(flow) => self.visit(flow),
                 Due::Flush(flow) => {
-                    if !flow.flush_due() {
-                        self.timers.push((now + NO_DESCRIPTOR_PAUSE, Due::Flush(flow)));
+                    if let Some(pause) = flow.flush_due(linux::clock::monotonic_ns()) {
+                        self.timers.push((now + pause, Due::Flush(flow)));
                     }
                 }
             }

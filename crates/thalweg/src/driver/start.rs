@@ -2,8 +2,12 @@
 
 use super::control::{Command, Control, WAKER};
 use super::entries::Entry;
+use super::interfaces::Homes;
+use super::or_abort;
+use super::permit;
 use super::state::NodeState;
-use crate::control::{self, Document, NodeId, Sink};
+use crate::control::local::shares::Shares;
+use crate::control::{self, Document, NodeId, Origin, Sink};
 use crate::error::{Error, Result};
 use crate::node::Settings;
 use linux::poll::{Poller, Readiness, Waker};
@@ -14,13 +18,9 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// Peers of this host that are there already are waited for at most this long when a node opens.
-const SETTLE: Duration = Duration::from_millis(200);
-/// Numbers of the back ends in the directory.
-pub(super) const LINKS: u8 = 0;
-#[cfg(feature = "zenoh")]
-pub(super) const ZENOH: u8 = 1;
-pub(super) const OWN: u8 = 31;
-
+pub(super) const SETTLE: Duration = Duration::from_millis(200);
+/// How often a node looks whether its socket in the run directory is there: one system call.
+const SOCKET_LOOK: Duration = Duration::from_secs(2);
 /// Where a node that listens beyond loopback takes discovery links, so that others can name it by its address alone.
 #[cfg(feature = "zenoh")]
 const DISCOVERY_PORT: u16 = 7447;
@@ -37,13 +37,15 @@ impl Control {
     pub fn start(settings: Settings) -> Result<(Arc<NodeState>, JoinHandle<()>)> {
         let waker = Arc::new(Waker::new().map_err(|e| Error::system("cannot make an eventfd", e))?);
         let poller = Poller::new().map_err(|e| Error::system("cannot make an epoll set", e))?;
+        let admin_from = [&settings.admin_from[..], &permit::from_environment()?].concat();
         let listeners = listen(&settings)?;
         let id = NodeId(random());
         let (unix, endpoint) = control::local::LocalEndpoint::bind(&settings.realm, id)
+            .and_then(|(unix, endpoint)| unix.set_nonblocking(true).map(|()| (unix, endpoint)))
             .map_err(|e| Error::system("cannot make the node's socket in the run directory", e))?;
         let document = describe(&settings, id, &listeners, &endpoint)?;
         let (sender, commands) = mpsc::channel();
-        let state = Arc::new(NodeState::new(settings, endpoint.users(), document, waker.clone(), sender));
+        let state = Arc::new(NodeState::new(settings, (endpoint.users(), admin_from), document, waker.clone(), sender));
         poller.add(&*waker, WAKER, Readiness::IN).map_err(|e| Error::system("cannot watch an eventfd", e))?;
         let mut control = Self {
             state: state.clone(),
@@ -52,6 +54,8 @@ impl Control {
             entries: Vec::new(),
             discoveries: Vec::new(),
             groups: HashMap::new(),
+            tied: Vec::new(),
+            homes: Homes::default(),
             wanted: BTreeMap::new(),
             carriers: state.settings.carriers.clone(),
             attaching: Vec::new(),
@@ -80,9 +84,17 @@ impl Control {
             processors: linux::sched::read(0).map(|found| found.affinity).unwrap_or_default(),
             rehoming: Vec::new(),
             looked_for_losses: Instant::now(),
+            looked_at_pools: Instant::now(),
             watched: Vec::new(),
             counts: BTreeMap::new(),
             _endpoint: None,
+            looked_for_socket: Instant::now(),
+            shares: Default::default(),
+            sees_all: state.settings.relay.is_some(),
+            looked_at: Default::default(),
+            parked: Vec::new(),
+            #[cfg(test)]
+            panics: false,
         };
         control.carriers.push(Arc::new(crate::carrier::udp::Udp));
         control.carriers.push(Arc::new(crate::carrier::mcast::Mcast));
@@ -90,21 +102,28 @@ impl Control {
             control.watch(Entry::Tcp(listener), Readiness::IN);
         }
         control.watch(Entry::Unix(unix), Readiness::IN);
-        control.directory_event(OWN, control::Event::Document(Box::new(state.document().as_ref().clone())));
+        control.directory_event(Origin::Own, control::Event::Document(Box::new(state.document().as_ref().clone())));
         // The control thread runs while the back ends settle: others' first links arrive at this node's listeners.
+        let shares = if control.sees_all { Shares::All } else { Shares::default() };
+        let mut endpoint = endpoint;
+        endpoint.tell(&shares).map_err(|e| Error::system("cannot use the run directory", e))?;
+        control.shares = shares;
         let sources = control.link_sources(&endpoint)?;
         if endpoint.users() == control::local::Users::Everybody {
             let dir = endpoint.path().parent().unwrap_or(endpoint.path()).display().to_string();
             control.warn(format!("the run directory {dir} is open to every user of this host (its mode says so)"));
         }
         control._endpoint = Some(endpoint);
-        let links = control::links::Links::start(state.document(), sources, control.sink(LINKS))
+        let links = control::links::Links::start(state.document(), sources, control.sink())
             .map_err(|e| Error::system("cannot start the control links", e))?;
         let settled = links.settlement();
+        let _ = state.settlement.set(links.settlement());
         control.discoveries.push(Box::new(links));
         control.start_zenoh();
-        let thread = linux::thread::spawn(linux::thread::Settings::named("control"), move || control.run())
-            .map_err(|e| Error::system("cannot start a thread", e))?;
+        let thread = linux::thread::spawn(linux::thread::Settings::named("control"), move || {
+            or_abort("the control thread", || control.run())
+        })
+        .map_err(|e| Error::system("cannot start a thread", e))?;
         settled.wait(SETTLE);
         // What the peers said is in the mailbox: opened means that it is known, too (names can be checked).
         let (tell, told) = mpsc::channel();
@@ -116,10 +135,11 @@ impl Control {
     pub(super) fn link_sources(&self, endpoint: &control::local::LocalEndpoint) -> Result<Vec<control::links::Source>> {
         use crate::node::DiscoverySource;
         match &self.state.settings.discovery {
-            DiscoverySource::Automatic => Ok(vec![endpoint.others()]),
+            DiscoverySource::Automatic => Ok(vec![endpoint.sockets_of(&endpoint.sharing(&self.shares))]),
             DiscoverySource::Static(file) => {
                 let nodes = control::static_file::read(file).map_err(|e| Error::Configuration(e.to_string()))?;
-                Ok(vec![endpoint.others(), control::static_file::source(&nodes)])
+                let here = endpoint.sockets_of(&endpoint.sharing(&self.shares));
+                Ok(vec![here, control::static_file::source(&nodes)])
             }
         }
     }
@@ -139,7 +159,7 @@ impl Control {
         }
         let zenoh =
             control::zenoh::ZenohSettings { listen: beyond, peers: settings.peers.clone(), scouting: true, port };
-        match control::zenoh::Zenoh::start(self.state.document(), &zenoh, self.sink(ZENOH)) {
+        match control::zenoh::Zenoh::start(self.state.document(), &zenoh, self.sink()) {
             Ok(opened) => self.discoveries.push(Box::new(opened)),
             Err(problem) => self.warn(format!("no discovery across hosts: {problem}")),
         }
@@ -154,13 +174,43 @@ impl Control {
         }
     }
 
-    pub(super) fn sink(&self, number: u8) -> Sink {
+    pub(super) fn sink(&self) -> Sink {
         let state = Arc::downgrade(&self.state);
-        Sink::new(move |event| {
+        let there = state.clone();
+        let deliver = move |origin: Origin, event: control::Event| {
             if let Some(state) = state.upgrade() {
-                state.command(Command::Discovered(number, event));
+                state.mailbox.put(origin, event);
+                state.waker.wake();
             }
-        })
+        };
+        // Who is closing takes nothing any more, and holds nobody up.
+        let has_room = move || there.upgrade().is_none_or(|state| state.is_closed() || state.mailbox.has_room());
+        Sink::with_origin(deliver, has_room)
+    }
+
+    /// When this node's socket is looked for.
+    pub(super) fn next_socket_look(&self) -> Instant {
+        self.looked_for_socket + SOCKET_LOOK
+    }
+
+    /// A run directory that was emptied, or made anew, has this node's socket again soon: newcomers find it, and it them.
+    pub(super) fn look_after_socket(&mut self, now: Instant) {
+        if now < self.next_socket_look() {
+            return;
+        }
+        self.looked_for_socket = now;
+        let Some(endpoint) = self._endpoint.as_mut().filter(|endpoint| !endpoint.is_there()) else { return };
+        match endpoint.renew().and_then(|listener| listener.set_nonblocking(true).map(|()| listener)) {
+            Ok(listener) => {
+                let others = endpoint.sockets_of(&endpoint.sharing(&self.shares));
+                let old = self.entries.iter().position(|entry| matches!(entry, Some(Entry::Unix(_))));
+                old.and_then(|index| self.unwatch(index));
+                self.watch(Entry::Unix(listener), Readiness::IN);
+                self.discoveries.iter_mut().for_each(|discovery| discovery.look(others.clone()));
+                self.warn("this node's socket in the run directory was gone, and is there again".to_owned());
+            }
+            Err(error) => self.count_because("this node's socket in the run directory is gone", &error),
+        }
     }
 }
 

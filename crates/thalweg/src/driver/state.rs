@@ -2,11 +2,16 @@
 
 use super::commands::Administration;
 use super::control::Command;
+use super::mailbox::Mailbox;
+use super::start::SETTLE;
 use super::{Fetches, FlowNews, Questions, Readers, Senders};
 use crate::channel::flow::Sending;
-use crate::control::directory::Directory;
+use crate::channel::memory::Memory;
+use crate::control::directory::{Directory, Surroundings};
+use crate::control::links::Settlement;
 use crate::control::local::Users;
-use crate::control::{Direction, Document, NodeId, PortId};
+use crate::control::local::shares::{Shares, of_name};
+use crate::control::{Direction, Document, Network, NodeId, PortId};
 use crate::error::{Error, Result};
 use crate::event::Events;
 use crate::node::Settings;
@@ -14,21 +19,20 @@ use crate::port::{AnyInlet, AnyOutlet};
 use linux::poll::Waker;
 use qos::priority::PrioritySettings;
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, mpsc};
 use std::time::Instant;
 
 /// The carriers of this build, in the order `auto` prefers them.
 pub(crate) const CARRIERS: [&str; 5] = ["local", "shm", "tcp", "udp", "mcast"];
-
-/// Bytes that all unfinished messages of a node may take together.
-const REASSEMBLY_BUDGET: usize = 256 << 20;
 
 pub(crate) struct NodeState {
     pub id: NodeId,
     pub settings: Settings,
     /// Who may connect to this node's unix socket, and whose sockets it connects to.
     pub users: Users,
+    /// Networks whose administrators may change something.
+    pub admin_from: Vec<Network>,
     pub incarnation: u64,
     pub clock: String,
     pub events: Events,
@@ -36,8 +40,10 @@ pub(crate) struct NodeState {
     pub senders: Arc<Senders>,
     pub questions: Questions,
     pub fetches: Fetches,
-    pub budget: Arc<AtomicUsize>,
+    pub memory: Arc<Memory>,
     pub waker: Arc<Waker>,
+    /// What other nodes said and the control thread has not heard yet.
+    pub mailbox: Mailbox,
     document: Mutex<Arc<Document>>,
     directory: Mutex<Directory>,
     #[allow(clippy::type_complexity)]
@@ -49,6 +55,9 @@ pub(crate) struct NodeState {
     /// What users keep at ports for administration.
     administration: Mutex<BTreeMap<PortId, Administration>>,
     commands: mpsc::Sender<Command>,
+    /// When those who are being met have told what they have.
+    pub settlement: OnceLock<Settlement>,
+    sees_all: AtomicBool,
     progress: (Mutex<u64>, Condvar),
     next_port: AtomicU32,
     closed: AtomicBool,
@@ -57,7 +66,7 @@ pub(crate) struct NodeState {
 impl NodeState {
     pub fn new(
         settings: Settings,
-        users: Users,
+        (users, admin_from): (Users, Vec<Network>),
         document: Document,
         waker: Arc<Waker>,
         commands: mpsc::Sender<Command>,
@@ -71,6 +80,7 @@ impl NodeState {
             }
         };
         let events = Events::default();
+        let memory = Arc::new(Memory::new(settings.memory));
         let tell = {
             let (commands, waker) = (Mutex::new(commands.clone()), waker.clone());
             move |flow: u32, news: FlowNews| {
@@ -83,6 +93,7 @@ impl NodeState {
             id: document.node,
             incarnation: document.incarnation,
             clock: document.clock.clone(),
+            admin_from,
             settings,
             users,
             readers: Readers::new(Arc::new(ended), events.clone()),
@@ -90,16 +101,19 @@ impl NodeState {
             senders: Arc::new(Senders::new(Box::new(tell))),
             questions: Questions::default(),
             fetches: Fetches::default(),
-            budget: Arc::new(AtomicUsize::new(REASSEMBLY_BUDGET)),
+            memory,
             waker,
+            mailbox: Mailbox::default(),
+            directory: Mutex::new(Directory::within(Surroundings::of(&document))),
             document: Mutex::new(Arc::new(document)),
-            directory: Mutex::new(Directory::new()),
             outlets: Mutex::default(),
             priorities: Mutex::default(),
             inlets: Mutex::default(),
             names: Mutex::default(),
             administration: Mutex::default(),
             commands,
+            settlement: OnceLock::new(),
+            sees_all: AtomicBool::new(false),
             progress: Default::default(),
             next_port: AtomicU32::new(1),
             closed: AtomicBool::new(false),
@@ -109,6 +123,24 @@ impl NodeState {
     pub fn command(&self, command: Command) {
         let _ = self.commands.send(command);
         self.waker.wake();
+    }
+
+    /// Waits until the nodes of this host that share this are known, a fifth of a second at most. Where nobody may wait they
+    /// are known soon.
+    pub fn meet(&self, shares: Shares) {
+        let all = shares == Shares::All;
+        if self.sees_all.load(Ordering::Relaxed) || self.is_closed() {
+            return;
+        }
+        let (tell, told) = mpsc::channel();
+        self.command(Command::Meet(shares, tell));
+        if super::may_wait() && told.recv_timeout(SETTLE) == Ok(true) {
+            self.settlement.get().map(|settlement| settlement.wait(SETTLE));
+            let (tell, told) = mpsc::channel();
+            self.command(Command::Barrier(tell));
+            let _ = told.recv_timeout(SETTLE);
+        }
+        self.sees_all.fetch_or(all, Ordering::Relaxed);
     }
 
     pub fn directory(&self) -> MutexGuard<'_, Directory> {
@@ -192,6 +224,7 @@ impl NodeState {
 
     /// Takes a port name for this node, unless somebody has it.
     pub fn reserve_name(&self, name: &str) -> Result<()> {
+        self.meet(Shares::default().with(of_name(name)));
         let mut names = locked(&self.names);
         let own = || format!("node {} (process {}), this node", self.settings.name, std::process::id());
         if names.iter().any(|n| n == name) {

@@ -2,7 +2,7 @@
 //! the other.
 
 use super::control::Control;
-use super::dial::Dial;
+use super::dial::{Dial, NO_ROOM_PAUSE};
 use super::entries::Entry;
 use super::wanted::{Candidate, Pair, Progress, Route, Wanted, candidates};
 use crate::channel::proxy::Proxy;
@@ -131,10 +131,15 @@ impl Control {
     }
 
     pub(super) fn try_wanted(&mut self, pair: Pair) {
+        let may_dial = self.may_dial(pair);
         let Some(wanted) = self.wanted.get_mut(&pair) else { return };
         let Some(candidate) = wanted.candidate().cloned() else { return };
         if candidate.route == Route::Process {
             return self.try_local(pair);
+        }
+        if matches!(candidate.route, Route::Tcp(_)) && !may_dial {
+            wanted.progress = Progress::Idle(Instant::now() + NO_ROOM_PAUSE);
+            return;
         }
         // A ring's reader needs a thread of its own; when they are used up, sockets share one.
         let others = wanted.candidates.iter().any(|c| c.carrier != "shm");

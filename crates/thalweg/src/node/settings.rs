@@ -1,7 +1,9 @@
 //! What a node is opened with.
 
 use crate::carrier::Carrier;
+use crate::channel::memory::NODE_MEMORY;
 use crate::channel::proxy::scaler::Scalers;
+use crate::control::Network;
 use crate::driver::Around;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -36,19 +38,46 @@ pub struct Settings {
     /// Keeps the whole process's memory resident, so that no sample waits for a page (mlockall; needs CAP_IPC_LOCK or
     /// RLIMIT_MEMLOCK). Default: no.
     pub lock_memory: bool,
+    /// Bytes that all channels of the node may hold together: what waits in queues and mailboxes, what is not acknowledged, and
+    /// messages that are not whole. One peer may hold as much as is left. Default 1 GiB.
+    pub memory: usize,
     /// Faults and a capture file around every network carrier. Default: nothing.
     pub around: Around,
+    /// Networks of other hosts whose administrators may change something of this node: connect and disconnect its ports, set
+    /// priorities, scale streams. They may all look. Default: none, only this host, by the node's unix socket; besides these,
+    /// those in the environment's `THALWEG_ADMIN_FROM`, separated by commas.
+    pub admin_from: Vec<Network>,
     /// Hosts proxies for other nodes, within these limits. Default: no.
     pub relay: Option<RelayLimits>,
+    /// What others may take of one port.
+    pub limits: PortLimits,
     /// What makes samples smaller for subscribers that ask for small pictures, besides what Thalweg has itself.
     pub scalers: Scalers,
+}
+
+/// What others may take of one port; further ones are refused with the limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PortLimits {
+    /// Channels of a publisher that lead to other hosts, or to processes of this one that may not use the run directory. One
+    /// host may have half of them, one node a quarter. Default 64.
+    pub channels: u32,
+    /// Different pictures that are made of a publisher's samples. Default 4.
+    pub pictures: u32,
+}
+
+impl Default for PortLimits {
+    fn default() -> Self {
+        Self { channels: 64, pictures: 4 }
+    }
 }
 
 /// What a relay carries for others at most; further ones are refused with the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RelayLimits {
-    /// Proxies: one for each channel that leads from it. Default 256.
+    /// Proxies: one for each channel that leads from it. Default 256. One host may have a quarter of them.
     pub proxies: u32,
+    /// Proxies for one node of another host. Default 16.
+    pub per_peer: u32,
     /// Samples per second that come from their sources. Default 100,000.
     pub samples_per_s: u64,
     /// Payload bytes of these per second. Default 1 GB.
@@ -62,7 +91,14 @@ pub struct RelayLimits {
 impl Default for RelayLimits {
     fn default() -> Self {
         let (bytes_per_s, kept_bytes) = (1_000_000_000, 1_000_000_000);
-        Self { proxies: 256, samples_per_s: 100_000, bytes_per_s, kept_bytes, unwanted: Duration::from_secs(60) }
+        Self {
+            proxies: 256,
+            per_peer: 16,
+            samples_per_s: 100_000,
+            bytes_per_s,
+            kept_bytes,
+            unwanted: Duration::from_secs(60),
+        }
     }
 }
 
@@ -90,8 +126,11 @@ impl Default for Settings {
             discovery: DiscoverySource::Automatic,
             carriers: Vec::new(),
             lock_memory: false,
+            admin_from: Vec::new(),
+            memory: NODE_MEMORY,
             around: Around::default(),
             relay: None,
+            limits: PortLimits::default(),
             scalers: Scalers::default(),
         }
     }

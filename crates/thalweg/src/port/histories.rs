@@ -4,6 +4,7 @@
 use super::{Payload, SampleInfo, Sought};
 use crate::channel::buffer::Pool;
 use crate::channel::history::{History, Instances, Query, Reading};
+use crate::channel::memory::Charge;
 use crate::channel::queue::Entry;
 use crate::codec::TypeDescription;
 use crate::control::matching::topic_matches;
@@ -182,8 +183,8 @@ impl Histories {
             }
         };
         source.heard = info.received_ns;
-        let entry =
-            Entry { buffer, seq: info.seq, stamp: info.source_ns, change: info.change, historical: false, offered: 0 };
+        let (seq, stamp, change) = (info.seq, info.source_ns, info.change);
+        let entry = Entry { buffer, seq, stamp, change, historical: false, offered: 0, charge: Charge::default() };
         source.history.keep(compact(entry), info.received_ns);
     }
 

@@ -18,6 +18,7 @@ use super::sample::{Sample, SampleInfo};
 use super::{Channel, Histories, Judge, WHOLE_TOPIC, judge_of_subscriber, kept_at_subscriber};
 use crate::channel::buffer::Buffer;
 use crate::channel::inbound::Inbound;
+use crate::channel::memory::Memory;
 use crate::codec::{Decoded, Message};
 use crate::control::PortInfo;
 use crate::event::{Event, Events};
@@ -110,7 +111,14 @@ pub(crate) struct Inlet<M: Message> {
 }
 
 impl<M: Message> Inlet<M> {
-    pub fn new(info: PortInfo, sink: Sink<M>, on_publisher: bool, polled: bool, events: Events) -> Self {
+    pub fn new(
+        info: PortInfo,
+        sink: Sink<M>,
+        on_publisher: bool,
+        polled: bool,
+        events: Events,
+        memory: Arc<Memory>,
+    ) -> Self {
         let waiting = Waiting::new(&info.qos);
         let judge = judge_of_subscriber(&info.name, &info.qos);
         let histories = kept_at_subscriber(&info).map(|limits| Arc::new(Histories::new(limits)));
@@ -123,8 +131,8 @@ impl<M: Message> Inlet<M> {
             polled,
             events,
             by_instance: waiting.tells_apart(),
-            rejected: Rejected::new(waiting.limits()),
-            mailbox: PiMutex::new(Mailbox::new(waiting)),
+            rejected: Rejected::new(waiting.limits(), waiting.most_bytes(), memory.node().limit()),
+            mailbox: PiMutex::new(Mailbox::new(waiting, memory)),
             door: Door::default(),
             stored: AtomicUsize::new(0),
             news: AtomicU32::new(0),

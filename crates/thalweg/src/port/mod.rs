@@ -1,5 +1,6 @@
 //! Ports: publishers and subscribers, and what they give and take.
 
+pub(crate) mod coalescing;
 mod histories;
 mod inlet;
 mod instance;
@@ -39,6 +40,7 @@ use crate::channel::proxy::{Gate, Provenance, Proxied, Selection};
 use crate::control::{NodeId, PortId};
 use crate::driver::Told;
 use crate::stages::{Asked, LatenessReport, Measured, Stages, StagesReport};
+use qos::ResourceLimit;
 use serde::Serialize;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Arc, OnceLock, Weak};
@@ -50,10 +52,18 @@ pub enum Outcome {
     Sent,
     /// Waits in the channel's queue.
     Queued,
-    /// Waits, and the oldest waiting sample was dropped for it (keep-last).
-    DroppedOldest,
-    /// Not taken: the queue is full and its policy drops nothing.
-    Refused,
+    /// Waits, and older ones were dropped for it (keep-last).
+    DroppedOldest {
+        /// So many: several, where it is larger than they were.
+        dropped: u32,
+        /// The limit that left no room beside them.
+        limit: ResourceLimit,
+    },
+    /// Not taken: the queue is full, and its policy drops nothing or nothing more.
+    Refused {
+        /// The limit that left no room for it.
+        limit: ResourceLimit,
+    },
     /// Lost: the network said that the peer cannot be reached now (datagrams).
     Unreachable,
     /// Not taken: the channel is broken and not yet connected again.
@@ -69,12 +79,14 @@ pub struct Published {
     pub sent: u32,
     /// Channels on which it waits (also those that dropped an older one for it).
     pub queued: u32,
-    /// Channels that dropped a sample by their policy: an older one, or this one.
+    /// Samples that channels dropped by their policy: older ones, or this one.
     pub dropped: u32,
     /// Channels that did not take it because their queue is full and drops nothing.
     pub refused: u32,
     /// Channels that are broken or unreachable now.
     pub not_connected: u32,
+    /// The limit by which a channel dropped or refused a sample (of several, the last).
+    pub limit: Option<ResourceLimit>,
 }
 
 impl Published {
@@ -83,13 +95,15 @@ impl Published {
         match outcome {
             Outcome::Sent => self.sent += 1,
             Outcome::Queued => self.queued += 1,
-            Outcome::DroppedOldest => {
+            Outcome::DroppedOldest { dropped, limit } => {
                 self.queued += 1;
-                self.dropped += 1;
+                self.dropped += dropped;
+                self.limit = Some(limit);
             }
-            Outcome::Refused => {
+            Outcome::Refused { limit } => {
                 self.dropped += 1;
                 self.refused += 1;
+                self.limit = Some(limit);
             }
             Outcome::Unreachable | Outcome::NotConnected => self.not_connected += 1,
         }
@@ -230,7 +244,7 @@ impl Channel {
     #[cold]
     pub(crate) fn refuse_size(&self) -> Outcome {
         self.counters.too_large.fetch_add(1, Relaxed);
-        Outcome::Refused
+        Outcome::Refused { limit: ResourceLimit::MaxMessage }
     }
 }
 
@@ -249,6 +263,10 @@ pub struct Counters {
     pub strange: AtomicU64,
     /// Samples that were not taken because the subscriber takes no messages of that size (publisher).
     pub too_large: AtomicU64,
+    /// Samples that were dropped or refused because those that wait have too many bytes (publisher).
+    pub over_bytes: AtomicU64,
+    /// The same, because the peer or the node holds too much (publisher).
+    pub over_memory: AtomicU64,
     /// Messages that came by repetition (subscriber, reliable flows over datagrams; the publisher's flow counts its own).
     pub repaired: AtomicU64,
     /// Messages given up: nobody could repeat them, or not in time (the same).
@@ -259,6 +277,25 @@ pub struct Counters {
     pub unscalable: AtomicU64,
     /// What the subscriber's owner was told of the lost ones.
     pub(crate) told: Told,
+}
+
+impl Counters {
+    /// Samples that did not go on this channel. One thread counts: loads and stores, no locked instruction.
+    #[cold]
+    fn dropped(&self, outcome: Outcome) {
+        let (count, limit) = match outcome {
+            Outcome::DroppedOldest { dropped, limit } => (dropped, Some(limit)),
+            Outcome::Refused { limit } => (1, Some(limit)),
+            _ => (1, None),
+        };
+        let add = |counter: &AtomicU64| counter.store(counter.load(Relaxed) + u64::from(count), Relaxed);
+        add(&self.lost);
+        match limit {
+            Some(ResourceLimit::Bytes) => add(&self.over_bytes),
+            Some(ResourceLimit::PeerMemory | ResourceLimit::NodeMemory) => add(&self.over_memory),
+            _ => {}
+        }
+    }
 }
 
 /// A channel's state as tools show it.
@@ -288,6 +325,18 @@ pub struct ChannelReport {
     /// Of the lost ones: larger than the subscriber's `max_message`.
     #[serde(default)]
     pub too_large: u64,
+    /// What waits at this end, in bytes.
+    #[serde(default)]
+    pub waiting_bytes: u64,
+    /// Bytes that may wait at this end.
+    #[serde(default)]
+    pub most_bytes: u64,
+    /// Samples that were dropped, refused or rejected at this end because those that wait have too many bytes.
+    #[serde(default)]
+    pub over_bytes: u64,
+    /// The same, because the peer or the node holds too much.
+    #[serde(default)]
+    pub over_memory: u64,
     /// Of reliable flows over datagrams: datagrams repeated (publisher), messages that came by repetition (subscriber).
     #[serde(default)]
     pub repaired: u64,
@@ -333,7 +382,8 @@ impl Channel {
         )
     }
 
-    pub(crate) fn report(&self, end: &str, waiting: usize) -> ChannelReport {
+    /// As this end reports it, where so many samples wait, and so many of at most so many bytes.
+    pub(crate) fn report(&self, end: &str, waiting: usize, bytes: (usize, u64)) -> ChannelReport {
         let flow = self.flow.get().and_then(Weak::upgrade);
         let (repeated, strange) = flow.map(|flow| flow.repeated()).unwrap_or_default();
         ChannelReport {
@@ -348,6 +398,10 @@ impl Channel {
             waiting: waiting as u64,
             strange: self.counters.strange.load(Relaxed) + strange,
             too_large: self.counters.too_large.load(Relaxed),
+            waiting_bytes: bytes.0 as u64,
+            most_bytes: bytes.1,
+            over_bytes: self.counters.over_bytes.load(Relaxed),
+            over_memory: self.counters.over_memory.load(Relaxed),
             repaired: self.counters.repaired.load(Relaxed) + repeated.repaired,
             skipped: self.counters.skipped.load(Relaxed) + repeated.skipped,
             acknowledgements: self.counters.acknowledgements.load(Relaxed) + repeated.acknowledgements,

@@ -7,6 +7,7 @@ mod monitored;
 pub(crate) use any::{AnyOutlet, Attach};
 pub(crate) use loan::Place;
 
+use super::coalescing::Coalescing;
 use super::joins::Joins;
 use super::local::LocalChannel;
 use super::monitor::seat::Seat;
@@ -68,6 +69,7 @@ pub(crate) struct Outlet<M: Message> {
 pub(crate) struct Outflow<M: Message> {
     seq: u64,
     pub(super) pool: Pool,
+    pub(super) coalescing: Coalescing,
     pub(super) attached: Vec<Attached<M>>,
     /// Payload memory of the `shm` channels; made with the first of them.
     pub(super) arena: Option<Arena>,
@@ -110,7 +112,8 @@ impl<M: Message> Outlet<M> {
         let now = linux::clock::monotonic_ns();
         // Its key was looked for when the port was described.
         let judge = judge_of_publisher(&info.name, &info.qos, info.message.schema.as_ref(), now).ok().flatten();
-        let state = Outflow { seq: 0, pool, attached: Vec::new(), arena: None };
+        let coalescing = Coalescing::default();
+        let state = Outflow { seq: 0, pool, coalescing, attached: Vec::new(), arena: None };
         Self {
             info,
             me,
@@ -166,6 +169,7 @@ impl<M: Message> Outlet<M> {
     ) -> Result<Published> {
         trace::step(Step::Publish);
         let (mut state, now) = self.begin()?;
+        state.coalescing.begins(now);
         if let Some(judge) = &self.judge {
             judge.published(now, change, |bytes| M::encode(value, bytes).is_ok());
         }
@@ -174,7 +178,7 @@ impl<M: Message> Outlet<M> {
         {
             return published;
         }
-        let Outflow { seq, pool, attached, arena } = &mut *state;
+        let Outflow { seq, pool, coalescing, attached, arena } = &mut *state;
         let published = Published { seq: *seq + 1, ..Published::default() };
         let mut round = Round { outlet: self, published, now, change, historical: false, each };
         round.hand_over_values(attached, value);
@@ -184,7 +188,7 @@ impl<M: Message> Outlet<M> {
                     round.check_size(bytes.len())?;
                     round.share(attached, arena, bytes);
                     let mut message = Outgoing::external(round.published.seq, now, bytes, pool).saying(change);
-                    round.offer(attached, &mut message);
+                    round.offer(attached, &mut message, coalescing);
                     self.remember(&mut message);
                 }
                 None => {
@@ -193,7 +197,7 @@ impl<M: Message> Outlet<M> {
                     round.check_size(buffer.payload().len())?;
                     round.share(attached, arena, buffer.payload());
                     let mut message = Outgoing::pooled(round.published.seq, now, buffer).saying(change);
-                    round.offer(attached, &mut message);
+                    round.offer(attached, &mut message, coalescing);
                     self.remember(&mut message);
                 }
             }
@@ -260,6 +264,14 @@ impl<M: Message> Attached<M> {
     fn waiting(&self) -> usize {
         match &self.way {
             TypedWay::Flow(flow) | TypedWay::Group(flow, true) if !flow.has_ended() => flow.waiting(),
+            _ => 0,
+        }
+    }
+    /// What waits, in bytes.
+    fn bytes(&self) -> usize {
+        match &self.way {
+            TypedWay::Ring(ring, _) => usize::try_from(ring.bytes()).unwrap_or(usize::MAX),
+            TypedWay::Flow(flow) | TypedWay::Group(flow, true) if !flow.has_ended() => flow.bytes(),
             _ => 0,
         }
     }

@@ -43,6 +43,12 @@ macro_rules! both_ends {
                 self.request.qos.liveliness = liveliness;
                 self
             }
+            /// Bytes that may wait in each of the port's queues, at least 1; an empty one takes one sample of any size.
+            /// Default: 64 MiB, or one largest message if that is more.
+            pub fn queue_bytes(mut self, most: u64) -> Self {
+                self.request.qos.limits.bytes = Some(most);
+                self
+            }
             /// Partitions of the topic, at most 64; ports without a common one do not meet. Default: the empty name.
             pub fn partition<S: Into<String>>(mut self, names: impl IntoIterator<Item = S>) -> Self {
                 self.request.qos.partition = names.into_iter().map(Into::into).collect();

@@ -1,5 +1,6 @@
 //! One sample on its way to all channels of a port: the loop of `publish`.
 
+use super::coalescing::Coalescing;
 use super::local::LocalChannel;
 use super::outlet::{Attached, Outlet, TypedWay};
 use super::sample::SampleInfo;
@@ -13,12 +14,15 @@ use crate::error::{Error, Result};
 use crate::stages::{self, Arrived, Stage};
 use crate::trace::{self, Step};
 use linux::memory::{Arena, Meta, Policy, Pushed, RingWriter, Sealed};
+use qos::ResourceLimit;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// Pause before another look for a free slot, under a policy that waits.
 const SLOT_PAUSE: Duration = Duration::from_micros(50);
+/// Pause before another look whether a reader gave back what it held.
+const HELD_PAUSE: Duration = Duration::from_millis(1);
 
 /// One sample's way through all channels of a port.
 pub(super) struct Round<'a, M: Message> {
@@ -108,7 +112,7 @@ impl<M: Message> Round<'_, M> {
     pub(super) fn refuse_rings(&mut self, attached: &[Attached<M>], size: usize) {
         let seq = self.published.seq;
         for entry in attached.iter().filter(|a| matches!(a.way, TypedWay::Ring(..)) && a.selects(seq)) {
-            self.count(&entry.channel, Outcome::Refused, size);
+            self.count(&entry.channel, Outcome::Refused { limit: ResourceLimit::Samples }, size);
         }
     }
 
@@ -137,13 +141,14 @@ impl<M: Message> Round<'_, M> {
                 arena.wake(std::mem::take(&mut waiting) | ring.reader_waits());
                 pushed = push_patiently(ring, arena, sample, meta, policy.patience());
             }
+            let limit = if ring.met_bytes() { ResourceLimit::Bytes } else { ResourceLimit::Samples };
             let outcome = match pushed {
                 Pushed::Sent => Outcome::Sent,
-                Pushed::SentDroppedOldest(_) => Outcome::DroppedOldest,
-                Pushed::Full => Outcome::Refused,
+                Pushed::SentDroppedOldest(dropped) => Outcome::DroppedOldest { dropped, limit },
+                Pushed::Full => Outcome::Refused { limit },
                 Pushed::Closed | Pushed::Violation(_) => Outcome::NotConnected,
             };
-            if matches!(outcome, Outcome::Sent | Outcome::DroppedOldest) {
+            if matches!(outcome, Outcome::Sent | Outcome::DroppedOldest { .. }) {
                 *next = next.wrapping_add(1);
                 waiting |= ring.reader_waits();
             }
@@ -158,7 +163,16 @@ impl<M: Message> Round<'_, M> {
         arena.wake(waiting);
     }
 
-    pub(super) fn offer(&mut self, attached: &[Attached<M>], message: &mut Outgoing<'_>) {
+    /// Offers the message to all channels that need its bytes.
+    pub(super) fn offer(&mut self, attached: &[Attached<M>], message: &mut Outgoing<'_>, coalescing: &mut Coalescing) {
+        (message.now, message.together) = (coalescing.begun_ns(), coalescing.is_on());
+        self.offer_to_all(attached, message);
+        if message.called && coalescing.measures() {
+            coalescing.ended(linux::clock::monotonic_ns());
+        }
+    }
+
+    fn offer_to_all(&mut self, attached: &[Attached<M>], message: &mut Outgoing<'_>) {
         let size = message.payload().len();
         let (mut group, seq) = (Outcome::NotConnected, self.published.seq);
         for entry in attached.iter().filter(|entry| entry.selects(seq)) {
@@ -224,7 +238,7 @@ impl<M: Message> Round<'_, M> {
         match outcome {
             Outcome::Sent => channel.stages.note(now, &took),
             // The flow's thread notes the rest.
-            Outcome::Queued | Outcome::DroppedOldest => channel.stages.note(now, &took[..1]),
+            Outcome::Queued | Outcome::DroppedOldest { .. } => channel.stages.note(now, &took[..1]),
             _ => {}
         }
         outcome
@@ -235,7 +249,7 @@ impl<M: Message> Round<'_, M> {
         self.published.count(outcome);
         let counters = &channel.counters;
         match outcome {
-            Outcome::Sent | Outcome::Queued | Outcome::DroppedOldest => {
+            Outcome::Sent | Outcome::Queued | Outcome::DroppedOldest { .. } => {
                 // One writer: a load and a store, no locked instruction.
                 counters.samples.store(counters.samples.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
                 counters.bytes.store(counters.bytes.load(Ordering::Relaxed) + size as u64, Ordering::Relaxed);
@@ -243,7 +257,7 @@ impl<M: Message> Round<'_, M> {
             _ => {}
         }
         if !matches!(outcome, Outcome::Sent | Outcome::Queued) {
-            counters.lost.store(counters.lost.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+            counters.dropped(outcome);
         }
         (self.each)(channel, outcome);
     }
@@ -260,7 +274,8 @@ fn push_patiently(ring: &mut RingWriter, arena: &mut Arena, sample: &Sealed, met
         if pushed != Pushed::Full || left.is_zero() {
             return pushed;
         }
-        room.wait(asked, left);
+        // A reader tells when it takes a sample, not when it gives one back.
+        room.wait(asked, if ring.met_bytes() { left.min(HELD_PAUSE) } else { left });
     }
 }
 

@@ -4,6 +4,10 @@ use super::Stage;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
+/// Most channels that one [`Request::Lateness`](crate::admin::Request::Lateness) may ask of: each is looked for among all of
+/// the node's.
+pub const MOST_LATENESS: usize = 256;
+
 /// From when on a channel's samples are late.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LateAfter {

@@ -2,7 +2,7 @@
 
 use crate::codec::TypeDescription;
 use crate::control::directory::{Applied, Directory};
-use crate::control::{CONTROL_LINK, Direction, Discovery, Document, Event, NodeId, PortId, PortInfo, Sink};
+use crate::control::{CONTROL_LINK, Direction, Discovery, Document, Event, NodeId, Origin, PortId, PortInfo, Sink};
 use linux::poll::{Waker, wait_any_readable};
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -215,7 +215,7 @@ impl Drop for TestNode {
 
 fn handle(seen: &mut Seen, discovery: &mut dyn Discovery, event: Event) {
     match event {
-        Event::Call { from, id, request } => {
+        Event::Call { from, id, request, .. } => {
             let answer: Vec<u8> = request.into_iter().rev().collect();
             assert!(discovery.answer(from, id, &answer), "the caller is known");
         }
@@ -223,7 +223,7 @@ fn handle(seen: &mut Seen, discovery: &mut dyn Discovery, event: Event) {
         Event::Warning(text) => seen.warnings.push(text),
         Event::Change(..) if seen.lose > 0 => seen.lose -= 1,
         event => {
-            if let Applied::RefreshNeeded(node) = seen.directory.apply(0, event) {
+            if let Applied::RefreshNeeded(node) = seen.directory.apply(Origin::Host, event) {
                 seen.refreshes += 1;
                 discovery.refresh(node);
             }

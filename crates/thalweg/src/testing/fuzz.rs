@@ -7,6 +7,7 @@
 //! | `parity` | fragments with parity |
 //! | `documents` | handshakes, control links, pull |
 //! | `codec` | messages |
+//! | `reliable` | both ends of a reliable flow over datagrams |
 //! | `operations` | the order of operations on a channel |
 //! | `administration` | administrators' lines |
 //! | `pictures` | what proxies scale (feature `pictures`) |
@@ -19,6 +20,7 @@ mod operations;
 mod parity;
 #[cfg(feature = "pictures")]
 mod pictures;
+mod reliable;
 
 pub use administration::administration;
 pub use codec::codec;
@@ -28,6 +30,7 @@ pub use operations::operations;
 pub use parity::parity;
 #[cfg(feature = "pictures")]
 pub use pictures::{pictures, pictures_to_begin_from};
+pub use reliable::reliable;
 
 /// A body.
 pub type Body = fn(&[u8]);
@@ -45,6 +48,7 @@ pub fn all() -> Vec<(&'static str, Body, Vec<Vec<u8>>)> {
         #[cfg(feature = "pictures")]
         ("pictures", pictures, pictures_to_begin_from()),
         ("administration", administration, administration::lines()),
+        ("reliable", reliable, reliable::flows()),
         ("pull", pull, documents::questions()),
     ]
 }

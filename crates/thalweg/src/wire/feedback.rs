@@ -15,8 +15,20 @@
 //! | 0..4 | seen | the number after the newest message of which anything arrived |
 //! | 4..8 | fresh | messages that arrived without being repeated, counted, wraps |
 //! | 8.. | gaps | at most [`MOST_GAPS`] of 16 bytes: first message, how many, first byte, byte after the last |
+//! | last 32 | receipt | where the handshake agreed on it: what of the flow came, for its congestion control |
+//!
+//! A receipt:
+//!
+//! | bytes | field | meaning |
+//! |---|---|---|
+//! | 0..8 | received | bytes of all frames of the flow that came, counted |
+//! | 8..12 | sequence | of the frame that came last |
+//! | 12..16 | offset | of it, if it is a fragment; the number of a parity piece; else 0 |
+//! | 16..20 | mark | its kind, and in bit 8 whether it repeats what was sent before |
+//! | 20..24 | ago | nanoseconds since it came, at most 2³² − 1 |
+//! | 24..32 | window | bytes of messages that the subscriber takes beyond what it has delivered |
 
-use super::{HEADER, Header, Kind, WireError, read_u32};
+use super::{FRAGMENT_HEADER, HEADER, Header, Kind, REPAIR, WireError, read_u32, read_u64};
 
 /// Bytes in front of the gaps.
 pub const HEAD: usize = 8;
@@ -24,8 +36,75 @@ pub const HEAD: usize = 8;
 pub const GAP: usize = 16;
 /// Gaps of one acknowledgement.
 pub const MOST_GAPS: usize = 64;
+/// Bytes of a receipt.
+pub const RECEIPT: usize = 32;
 /// The longest acknowledgement, with its header.
-pub const LONGEST: usize = HEADER + HEAD + MOST_GAPS * GAP;
+pub const LONGEST: usize = HEADER + HEAD + MOST_GAPS * GAP + RECEIPT;
+
+/// Which datagram of a flow. A repetition is another one than the first sending; two repetitions of the same are not told
+/// apart.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Datagram {
+    /// Its message's number.
+    pub sequence: u32,
+    /// Where its bytes begin in the message, or the number of a parity piece.
+    pub offset: u32,
+    /// Kind of its frame, and in bit 8 whether it is a repetition.
+    pub mark: u32,
+}
+
+impl Datagram {
+    /// A frame with this header whose bytes begin at `offset`.
+    pub fn new(header: &Header, offset: u32) -> Self {
+        let repeats = u32::from(header.flags & REPAIR != 0) << 8;
+        Self { sequence: header.sequence, offset, mark: u32::from(header.kind as u8) | repeats }
+    }
+
+    /// The frame that a datagram has after its header.
+    pub fn of(header: &Header, payload: &[u8]) -> Self {
+        let offset = match header.kind {
+            Kind::Fragment if payload.len() >= FRAGMENT_HEADER => read_u32(payload, 0..4),
+            Kind::Parity if payload.len() >= FRAGMENT_HEADER => read_u32(payload, 0..4) & 0xffff,
+            _ => 0,
+        };
+        Self::new(header, offset)
+    }
+}
+
+/// What of a flow came.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Receipt {
+    /// Bytes of all its frames, with their headers, whatever became of them.
+    pub received: u64,
+    /// The one that came last.
+    pub newest: Datagram,
+    /// Nanoseconds since it came.
+    pub ago_ns: u32,
+    /// Bytes of messages that the subscriber takes beyond what it has delivered.
+    pub window: u64,
+}
+
+impl Receipt {
+    fn parse(bytes: &[u8; RECEIPT]) -> Self {
+        let newest = Datagram {
+            sequence: read_u32(bytes, 8..12),
+            offset: read_u32(bytes, 12..16),
+            mark: read_u32(bytes, 16..20),
+        };
+        let (received, window) = (read_u64(bytes, 0..8), read_u64(bytes, 24..32));
+        Self { received, newest, ago_ns: read_u32(bytes, 20..24), window }
+    }
+
+    fn emit(&self) -> [u8; RECEIPT] {
+        let Datagram { sequence, offset, mark } = self.newest;
+        let mut bytes = [0; RECEIPT];
+        bytes[..8].copy_from_slice(&self.received.to_le_bytes());
+        let fields = [sequence, offset, mark, self.ago_ns];
+        bytes[8..24].as_chunks_mut::<4>().0.iter_mut().zip(fields).for_each(|(out, value)| *out = value.to_le_bytes());
+        bytes[24..].copy_from_slice(&self.window.to_le_bytes());
+        bytes
+    }
+}
 
 /// Messages that are missing, or bytes of one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,6 +143,8 @@ pub struct Acknowledgement<'a> {
     pub seen: u32,
     /// Messages that arrived without being repeated.
     pub fresh: u32,
+    /// What of the flow came, where that was agreed.
+    pub receipt: Option<Receipt>,
     gaps: &'a [u8],
 }
 
@@ -73,6 +154,21 @@ impl<'a> Acknowledgement<'a> {
     /// # Errors
     /// [`WireError::Short`] if it is cut, [`WireError::Length`] with too many gaps, [`WireError::Gap`].
     pub fn parse(payload: &'a [u8]) -> Result<Self, WireError> {
+        Self::gaps_of(payload, None)
+    }
+
+    /// The same of a flow whose acknowledgements end with a receipt.
+    ///
+    /// # Errors
+    /// As [`Acknowledgement::parse`].
+    pub fn parse_with_receipt(payload: &'a [u8]) -> Result<Self, WireError> {
+        let Some((rest, receipt)) = payload.split_last_chunk::<RECEIPT>() else {
+            return Err(WireError::Short { length: payload.len(), needed: HEAD + RECEIPT });
+        };
+        Self::gaps_of(rest, Some(Receipt::parse(receipt)))
+    }
+
+    fn gaps_of(payload: &'a [u8], receipt: Option<Receipt>) -> Result<Self, WireError> {
         let length = payload.len();
         if length > HEAD + MOST_GAPS * GAP {
             return Err(WireError::Length { length: length as u32, limit: (HEAD + MOST_GAPS * GAP) as u32 });
@@ -81,7 +177,7 @@ impl<'a> Acknowledgement<'a> {
         else {
             return Err(WireError::Short { length, needed: HEAD + length.saturating_sub(HEAD).next_multiple_of(GAP) });
         };
-        let this = Self { seen: read_u32(head, 0..4), fresh: read_u32(head, 4..8), gaps };
+        let this = Self { seen: read_u32(head, 0..4), fresh: read_u32(head, 4..8), receipt, gaps };
         this.gaps().try_for_each(|gap| gap.check().map(drop))?;
         Ok(this)
     }
@@ -137,7 +233,16 @@ impl Writer {
 
     /// Writes what stands in front of the gaps, and gives the whole datagram. `header` has everything but kind and length.
     pub fn finish(&mut self, header: Header, seen: u32, fresh: u32) -> &[u8] {
-        let length = HEAD + self.gaps * GAP;
+        self.finish_with(header, seen, fresh, None)
+    }
+
+    /// The same, with a receipt where that was agreed.
+    pub fn finish_with(&mut self, header: Header, seen: u32, fresh: u32, receipt: Option<&Receipt>) -> &[u8] {
+        let gaps_end = HEADER + HEAD + self.gaps * GAP;
+        if let Some(receipt) = receipt {
+            self.bytes[gaps_end..gaps_end + RECEIPT].copy_from_slice(&receipt.emit());
+        }
+        let length = gaps_end - HEADER + receipt.map_or(0, |_| RECEIPT);
         let header = Header { kind: Kind::Acknowledgement, length: length as u32, ..header };
         if let Some(room) = self.bytes.first_chunk_mut::<HEADER>() {
             header.emit(room);
@@ -196,6 +301,32 @@ mod tests {
         assert_eq!(Acknowledgement::parse(&[0; 7]).err(), Some(WireError::Short { length: 7, needed: 8 }));
         assert_eq!(Acknowledgement::parse(&[0; 30]).err(), Some(WireError::Short { length: 30, needed: 40 }));
         assert!(matches!(Acknowledgement::parse(&[1; LONGEST]), Err(WireError::Length { .. })));
+        assert_eq!(
+            Acknowledgement::parse_with_receipt(&[0; 31]).err(),
+            Some(WireError::Short { length: 31, needed: HEAD + RECEIPT })
+        );
+    }
+
+    #[test]
+    fn a_receipt_stands_behind_as_many_gaps_as_there_may_be() {
+        let newest = Datagram { sequence: 7, offset: 0xfedc_ba98, mark: 0x102 };
+        let receipt = Receipt { received: u64::MAX - 1, newest, ago_ns: 5, window: 1 << 40 };
+        for gaps in [0, 1, MOST_GAPS] {
+            let mut writer = Writer::default();
+            (0..gaps as u32).for_each(|n| assert!(writer.push(Gap { first: n, count: 1, from: n, to: n + 1 })));
+            let bytes = writer.finish_with(head(1), 2, 3, Some(&receipt)).to_vec();
+            let (_, payload) = datagram(&bytes, LONGEST, Some(7)).unwrap();
+            let read = Acknowledgement::parse_with_receipt(payload).unwrap();
+            assert_eq!((read.receipt, read.gaps().count(), read.seen, read.fresh), (Some(receipt), gaps, 2, 3));
+        }
+    }
+
+    #[test]
+    fn a_datagram_is_named_by_its_frame() {
+        let header = Header { kind: Kind::Fragment, flags: REPAIR, ..head(9) };
+        let named = Datagram::of(&header, &[1, 1, 0, 0, 9, 9, 9, 9, 5]);
+        assert_eq!(named, Datagram { sequence: 9, offset: 257, mark: 0x102 });
+        assert_eq!(Datagram::of(&header, &[1]), Datagram { offset: 0, ..named });
     }
 
     #[test]
@@ -235,7 +366,7 @@ mod tests {
 
         #[test]
         fn any_bytes_are_refused_or_read(bytes in prop::collection::vec(any::<u8>(), 0..2000)) {
-            if let Ok(read) = Acknowledgement::parse(&bytes) {
+            for read in [Acknowledgement::parse(&bytes), Acknowledgement::parse_with_receipt(&bytes)].into_iter().flatten() {
                 prop_assert!(read.gaps().count() <= MOST_GAPS && read.gaps().all(|gap| gap.count > 0));
             }
         }

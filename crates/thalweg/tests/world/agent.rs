@@ -44,6 +44,7 @@ impl Agent {
             [first, rest @ ..] => {
                 let mut command = Command::new(first);
                 command.args(rest).arg(program);
+                command.env("THALWEG_ADMIN_FROM", super::net::HOSTS); // the hosts of a test are one administration's
                 command
             }
         };

@@ -115,16 +115,25 @@ fn read_request(stream: &mut impl Read) -> Request {
 
 /// An acceptance as it travels.
 pub fn acceptance(parameters: Parameters) -> Vec<u8> {
-    let accepted = Accepted {
+    packed(Accepted { parameters, ..accepted() })
+}
+
+/// An acceptance without carrier parameters.
+pub fn accepted() -> Accepted {
+    Accepted {
         scaled: None,
         flow: FLOW,
         incarnation: 1,
         last_seq: 0,
         max_message: 1 << 20,
         clock: linux::clock::clock_id(),
-        parameters,
+        parameters: Parameters::default(),
         answers: None,
-    };
+    }
+}
+
+/// Any acceptance as it travels.
+pub fn packed(accepted: Accepted) -> Vec<u8> {
     handshake::pack(&Answer::Accepted(accepted)).unwrap()
 }
 

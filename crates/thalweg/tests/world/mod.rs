@@ -13,6 +13,8 @@ pub mod net;
 pub mod roles;
 pub mod service;
 pub mod strace;
+pub mod stranger;
+pub mod stranger_link;
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};

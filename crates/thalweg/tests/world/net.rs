@@ -1,4 +1,4 @@
-//! Network namespaces of a test's own, connected by a veth pair; removed when dropped. Made with iproute2, by root.
+//! Network namespaces of a test's own, connected by a veth pair or a switch; removed when dropped. Made with iproute2, by root.
 
 use std::process::{Command, Stdio};
 
@@ -6,8 +6,11 @@ use std::process::{Command, Stdio};
 pub struct TwoHosts {
     a: String,
     b: String,
+    switch: Option<String>,
 }
 
+/// Both hosts' networks.
+pub const HOSTS: &str = "10.99.0.0/24,fd99::/64";
 /// Address of host `a`.
 pub const A: &str = "10.99.0.1";
 /// Address of host `b`.
@@ -23,19 +26,75 @@ impl TwoHosts {
     /// # Errors
     /// Why they cannot be made here: no root, no `ip`.
     pub fn new(test: &str) -> Result<Self, String> {
-        let id = std::process::id();
-        let hosts = Self { a: format!("tw{id}{test}a"), b: format!("tw{id}{test}b") };
-        run("ip", &["netns", "add", &hosts.a])?;
-        run("ip", &["netns", "add", &hosts.b])?;
+        let hosts = Self::apart(test, false)?;
         run("ip", &["-n", &hosts.a, "link", "add", "veth", "type", "veth", "peer", "name", "veth", "netns", &hosts.b])?;
-        for (host, address, address6) in [(&hosts.a, A, A6), (&hosts.b, B, B6)] {
+        hosts.addresses()?;
+        Ok(hosts)
+    }
+
+    /// Makes them with a switch between them.
+    ///
+    /// # Errors
+    /// As [`TwoHosts::new`].
+    pub fn with_switch(test: &str) -> Result<Self, String> {
+        let hosts = Self::apart(test, true)?;
+        let switch = hosts.switch.as_deref().unwrap_or_default();
+        run("ip", &["-n", switch, "link", "add", "br0", "type", "bridge", "mcast_snooping", "0", "stp_state", "0"])?;
+        for (host, port) in [(&hosts.a, "to-a"), (&hosts.b, "to-b")] {
+            run("ip", &["-n", host, "link", "add", "veth", "type", "veth", "peer", "name", port, "netns", switch])?;
+            run("ip", &["-n", switch, "link", "set", port, "master", "br0", "up"])?;
+        }
+        run("ip", &["-n", switch, "link", "set", "br0", "up"])?;
+        hosts.addresses()?;
+        Ok(hosts)
+    }
+
+    fn apart(test: &str, switch: bool) -> Result<Self, String> {
+        let name = |end: &str| format!("tw{}{test}{end}", std::process::id());
+        let hosts = Self { a: name("a"), b: name("b"), switch: switch.then(|| name("s")) };
+        hosts.all().into_iter().try_for_each(|host| run("ip", &["netns", "add", host]))?;
+        Ok(hosts)
+    }
+
+    fn all(&self) -> Vec<&str> {
+        [&self.a, &self.b].into_iter().chain(&self.switch).map(String::as_str).collect()
+    }
+
+    fn addresses(&self) -> Result<(), String> {
+        for (host, address, address6) in [(&self.a, A, A6), (&self.b, B, B6)] {
             run("ip", &["-n", host, "address", "add", &format!("{address}/24"), "dev", "veth"])?;
             let address6 = format!("{address6}/64"); // nodad: usable at once
             run("ip", &["-n", host, "address", "add", &address6, "dev", "veth", "nodad"])?;
             run("ip", &["-n", host, "link", "set", "lo", "up"])?;
             run("ip", &["-n", host, "link", "set", "veth", "up"])?;
         }
-        Ok(hosts)
+        Ok(())
+    }
+
+    /// Deletes the interfaces of both hosts.
+    pub fn delete(&self) {
+        run("ip", &["-n", &self.b, "link", "delete", "veth"]).unwrap();
+    }
+
+    /// Makes them anew, with the same names and addresses.
+    pub fn make_anew(&self) {
+        run("ip", &["-n", &self.b, "link", "add", "veth", "type", "veth", "peer", "name", "veth", "netns", &self.a])
+            .unwrap();
+        self.addresses().unwrap();
+    }
+
+    /// From now on the switch gives host `b` no multicast.
+    pub fn switch_drops_multicast(&self) {
+        let switch = self.switch.as_deref().unwrap();
+        run("ip", &["-n", switch, "link", "set", "to-b", "type", "bridge_slave", "mcast_flood", "off"]).unwrap();
+    }
+
+    /// Runs `ip` in host `a`.
+    ///
+    /// # Errors
+    /// What it says.
+    pub fn ip_in_a(&self, words: &str) -> Result<(), String> {
+        run("ip", &[&["-n", &self.a][..], &words.split_whitespace().collect::<Vec<_>>()].concat())
     }
 
     /// What starts a program in host `a`.
@@ -132,7 +191,7 @@ impl TwoHosts {
 
 impl Drop for TwoHosts {
     fn drop(&mut self) {
-        for host in [&self.a, &self.b] {
+        for host in self.all() {
             let _ = run("ip", &["netns", "delete", host]);
         }
     }

@@ -74,6 +74,7 @@ fn settings(words: &Words) -> Settings {
         peers: words.get("peers").map(|p| p.split(',').map(str::to_owned).collect()).unwrap_or_default(),
         lock_memory: words.get("lock").is_some(),
         name: words.get("node").map_or(default.name.clone(), str::to_owned),
+        admin_from: words.get("admin").map(|a| a.split(',').map(|a| a.parse().unwrap()).collect()).unwrap_or_default(),
         relay: words.get("relay").map(|_| thalweg::RelayLimits::default()),
         ..default
     }
@@ -123,6 +124,8 @@ impl Ports {
             let builder = if words.get("late").is_some() { builder.transient_local(LATE) } else { builder };
             let all = words.get("queue").map(|n| qos::Queue::KeepAll(n.parse().unwrap()));
             let builder = if let Some(all) = all { builder.queue(all) } else { builder };
+            let block = |limit: &str| qos::Queue::Block { limit: limit.parse().unwrap(), up_to_us: 1 };
+            let builder = if let Some(limit) = words.get("block") { builder.queue(block(limit)) } else { builder };
             builder.open().unwrap()
         };
         let publishers = (0..words.number("ports", 1)).map(open).collect();

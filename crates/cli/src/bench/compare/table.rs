@@ -38,6 +38,8 @@ pub struct Job {
     pub reliable: bool,
     /// The stages of every sample are measured.
     pub stages: bool,
+    /// Further options, for the library only.
+    pub further: &'static [&'static str],
 }
 
 /// A figure in the document of a measurement.
@@ -115,6 +117,13 @@ pub const ROWS: &[Row] = &[
     row("tcp-64-p99", "64 B round trip, tcp, p99", TCP, Figure::RoundTripP99, Target::AtMost(1.3)),
     row("tcp-64-cpu", "CPU per message, tcp 64 B", TCP, Figure::Cpu, Target::AtMost(1.1)),
     row(
+        "tcp-plain-p50",
+        "64 B round trip, tcp, plain pair, p50",
+        Job { further: &["--plain"], ..TCP },
+        Figure::RoundTripP50,
+        Target::AtMost(1.15),
+    ),
+    row(
         "udp-64",
         "64 B round trip, udp best effort",
         latency(Carrier::Udp, 64, 30_000),
@@ -174,6 +183,16 @@ pub const ROWS: &[Row] = &[
             Target::AtLeast(3e6),
         )
     },
+    Row {
+        against: Against::Nothing,
+        ..row(
+            "tcp-budget",
+            "throughput 64 B, tcp, budget 100 µs",
+            Job { further: &["--latency-budget", "100us"], ..stream(5_000_000, false) },
+            Figure::Rate,
+            Target::AtLeast(3e6),
+        )
+    },
     row("fanout-tcp", "last of 8, 1 kHz, 64 B, tcp", fanout(Carrier::Tcp), Figure::LastP50, Target::AtMost(1.10)),
     row("fanout-udp", "last of 8, 1 kHz, 64 B, udp", fanout(Carrier::Udp), Figure::LastP50, Target::AtMost(1.15)),
     row("fanout-shm", "last of 8, 1 kHz, 64 B, shm", fanout(Carrier::Shm), Figure::LastP50, Target::AtMost(1.3)),
@@ -213,6 +232,7 @@ const fn latency(carrier: Carrier, size: usize, count: u64) -> Job {
         batched: false,
         reliable: false,
         stages: false,
+        further: &[],
     }
 }
 
@@ -254,6 +274,9 @@ impl Job {
         }
         if self.stages {
             arguments.push("--stages".to_owned());
+        }
+        if engine == EngineName::Thalweg {
+            arguments.extend(self.further.iter().map(|word| (*word).to_owned()));
         }
         arguments
     }

@@ -1,8 +1,11 @@
 //! An open channel: silent, dropping, losing; and where.
 
+mod memory;
+
 use super::super::evidence::End;
 use super::super::problem::{self, Problem};
 use super::{Both, Diagnosis};
+use crate::output;
 use qos::{Place, Qos, Queue};
 use std::time::Duration;
 use thalweg::Event;
@@ -50,7 +53,11 @@ struct Seen {
     dropped: Count,
     undecodable: u64,
     unscalable: Count,
+    /// What the subscriber said to repetitions and keep-alives, as the publisher heard it.
+    acknowledged: Count,
     waiting: u64,
+    /// Something waited at the publisher at the first look and at the last.
+    stuck: bool,
     busy: bool,
     /// The subscriber's queue blocks, and was full each time.
     holds_up: bool,
@@ -66,18 +73,24 @@ pub fn judge(both: &Both<'_>, watched: Duration, found: &mut Diagnosis) -> Strin
     let dropped = |state: Option<&&SubscriberState>| state.map_or(0, |state| state.dropped);
     let seen = Seen {
         sent: Count::of(out, |r| r.samples),
-        refused: Count::of(out, |r| r.lost.saturating_sub(r.too_large)),
+        refused: Count::of(out, |r| r.lost.saturating_sub(r.too_large + r.over_bytes + r.over_memory)),
         too_large: Count::of(out, |r| r.too_large),
         received: Count::of(taken, |r| r.samples),
         lost: Count::of(taken, |r| r.lost),
         strange: Count::of(taken, |r| r.strange),
-        dropped: Count { now: dropped(states.last()), grew: dropped(states.last()) - dropped(states.first()) },
+        dropped: Count {
+            now: dropped(states.last()),
+            grew: dropped(states.last()).saturating_sub(dropped(states.first())),
+        },
         unscalable: Count::of(out, |r| r.unscalable),
         undecodable: states.last().map_or(0, |state| state.undecodable),
+        acknowledged: Count::of(out, |r| r.acknowledgements),
         waiting: out.1.waiting,
+        stuck: out.0.waiting > 0 && out.1.waiting > 0,
         starved: percent(both.received.starved_ns, watched),
         busy: each_time(both, in_callback),
-        holds_up: blocks(&both.subscriber.port.qos) && each_time(both, |look| is_full(look, &both.subscriber.port.qos)),
+        holds_up: blocks(&both.subscriber.port.qos)
+            && (each_time(both, |look| is_full(look, &both.subscriber.port.qos)) || memory::is_full(taken)),
     };
     let rate = |count: Count| match watched.as_secs_f64() {
         0.0 => String::new(),
@@ -166,12 +179,15 @@ fn problems(both: &Both<'_>, seen: &Seen, carrier: &str, watched: Duration) -> V
     let found = [
         sizes,
         slow.clone(),
+        // Before what it leads to: behind a path that lets nothing through queues are full.
+        not_arriving(both, seen, datagrams, watched).filter(|_| slow.is_none()),
+        memory::over_bytes(both, watched),
+        memory::over_memory(both, watched),
         queue_full(both, seen, carrier, watched).filter(|_| slow.is_none()),
-        not_taken(both, seen, watched).filter(|_| !seen.holds_up),
+        not_taken(both, seen, watched).filter(|_| !seen.holds_up && !memory::binds_at(both.received)),
         undecodable(both, seen),
         unscalable(both, seen, watched),
         silent(both, seen),
-        not_arriving(both, seen, datagrams),
         lost(both, seen, carrier, watched).filter(|_| datagrams && slow.is_none()),
         strange(both, seen),
     ];
@@ -220,9 +236,10 @@ fn slow_callback(both: &Both<'_>, seen: &Seen, datagrams: bool) -> Option<Proble
 fn held_up(both: &Both<'_>, seen: &Seen, datagrams: bool) -> Option<Problem> {
     let s = &both.subscriber.port;
     let what = format!(
-        "{} does not take samples as fast as they come: its queue (block {}) was full each time it was looked at, and holds up its channel",
+        "{} does not take samples as fast as they come: its queue (block {}, {}) was full each time it was looked at, and holds up its channel",
         s.name,
-        s.qos.queue.limit()
+        s.qos.queue.limit(),
+        output::bytes(s.qos.queue_bytes() as f64)
     );
     let remedy = "take more often, or until nothing waits; keep-last gives the latest samples instead of all";
     (seen.holds_up && behind(seen, datagrams)).then(|| problem::NOT_TAKEN.found(what, remedy))
@@ -304,20 +321,42 @@ fn silent(both: &Both<'_>, seen: &Seen) -> Option<Problem> {
     })
 }
 
-fn not_arriving(both: &Both<'_>, seen: &Seen, datagrams: bool) -> Option<Problem> {
-    let s = &both.subscriber.port.name;
+/// One end sends, and the other receives nothing: since the beginning, or by now. One sample may be between the two looks.
+fn not_arriving(both: &Both<'_>, seen: &Seen, datagrams: bool, watched: Duration) -> Option<Problem> {
+    let (p, s) = (&both.publisher.port.name, &both.subscriber.port.name);
     let here =
         |(_, now): &(ChannelReport, ChannelReport)| now.proxied.as_ref().is_some_and(|p| p.place == Place::Subscriber);
     let left_out = both.received.channel.as_ref().is_some_and(here);
-    let none = seen.sent.now > seen.waiting && seen.sent.grew > 0 && seen.received.now == 0 && !left_out;
-    let what = format!("{} samples were sent, and none reached {s}", seen.sent.now);
-    let remedy = match datagrams {
-        true => {
-            "is udp let through (firewall), is the MTU the same all along the way, do switches pass the group on? or use tcp"
-        }
-        false => "see whether its process gets a processor (top -H)",
+    let leaves = seen.sent.now > seen.waiting && seen.sent.grew > u64::from(seen.received.now > 0);
+    let none = seen.received.grew == 0 && (leaves || seen.stuck) && !left_out && !seen.busy;
+    let what = match (seen.received.now, leaves) {
+        (0, true) => format!("{} samples were sent, and none reached {s}", seen.sent.now),
+        (before, true) => format!(
+            "{p} sends, and {s} receives nothing any more: {} samples left within the last {} ms, and none came after the first {before}",
+            seen.sent.grew,
+            watched.as_millis()
+        ),
+        (_, false) => format!(
+            "{} samples wait at {p}, and {s} received nothing within the last {} ms",
+            seen.waiting,
+            watched.as_millis()
+        ),
     };
-    (none && !seen.busy).then(|| problem::NOT_ARRIVING.found(what, remedy))
+    none.then(|| problem::NOT_ARRIVING.found(what, unheard(both, seen, datagrams)))
+}
+
+/// Which end is to be looked at when nothing arrives.
+fn unheard(both: &Both<'_>, seen: &Seen, datagrams: bool) -> String {
+    let (p, s) = (&both.publisher.port.name, &both.subscriber.port.name);
+    match datagrams {
+        true if seen.acknowledged.grew > 0 => format!(
+            "{s} answers {p}, so small datagrams come through: is the MTU the same all along the way? else start its process anew, and report it with --capture FILE.pcap"
+        ),
+        true => format!(
+            "nothing comes through to {s}: is udp let through (firewall), is the MTU the same all along the way, is its interface up, do switches pass the group on? or use tcp"
+        ),
+        false => format!("see whether the process of {s} gets a processor (top -H), and whether its link is up"),
+    }
 }
 
 fn lost(both: &Both<'_>, seen: &Seen, carrier: &str, watched: Duration) -> Option<Problem> {

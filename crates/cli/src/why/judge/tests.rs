@@ -105,7 +105,10 @@ fn not_open(evidence: &mut Evidence, change: impl FnOnce(&mut Explanation)) {
 
 #[test]
 fn a_channel_that_works_has_no_problem_and_says_how_fast_it_is() {
-    let diagnosis = judged(|e| reports(&mut e.publisher).1.samples = 1050);
+    let diagnosis = judged(|e| {
+        reports(&mut e.publisher).1.samples = 1050;
+        reports(&mut e.subscriber).1.samples = 1050;
+    });
     assert_eq!(diagnosis.problems, []);
     assert_eq!(diagnosis.verdict, "/out → /in over tcp: healthy, 100 samples/s, 0 lost");
     // An old loss of one in a thousand is evidence, no problem.
@@ -126,6 +129,32 @@ fn instances_that_miss_their_deadlines_are_named() {
     assert_eq!(diagnosis.problems, []);
     assert!(shown.contains("/in missed 4 deadlines of instance name = left"), "{shown}");
     assert!(shown.contains("/out missed 1 deadlines of instance name = left, 7 in all"), "{shown}");
+}
+
+#[test]
+fn limits_in_bytes_that_bind_are_named_with_value_and_limit() {
+    let over = |end: &mut Option<End>, bytes: u64, memory: u64| {
+        let (first, last) = reports(end);
+        (first.most_bytes, last.most_bytes, last.waiting_bytes) = (64 << 20, 64 << 20, 63 << 20);
+        (last.lost, last.over_bytes, last.over_memory) = (bytes + memory, bytes, memory);
+    };
+    let at_publisher = judged(|e| over(&mut e.publisher, 40, 0));
+    assert_eq!(at_publisher.problems.iter().map(|p| p.kind.id).collect::<Vec<_>>(), ["over-bytes"]);
+    let shown = at_publisher.to_string();
+    for part in ["/out drops samples for /in by their bytes", "40 in all", "66.1 MB wait, 67.1 MB may", "bytes=SIZE"] {
+        assert!(shown.contains(part), "{shown}");
+    }
+    assert_eq!(ids(|e| over(&mut e.subscriber, 40, 0))[0], "over-bytes");
+    let shown = judged(|e| {
+        over(&mut e.publisher, 0, 40);
+        let peer = thalweg::admin::PeerMemory { node: NodeId(7), used: 500_000_000, limit: 520_000_000, refused: 3 };
+        let memory = thalweg::admin::MemoryReport { used: 900_000_000, limit: 1 << 30, refused: 9, peers: vec![peer] };
+        said(&mut e.publisher).memory = Some(memory);
+    });
+    let shown = shown.to_string();
+    for part in ["over-memory", "it holds 900.0 MB of 1.07 GB", "500.0 MB of 520.0 MB", "Settings::memory"] {
+        assert!(shown.contains(part), "{shown}");
+    }
 }
 
 #[test]
@@ -281,6 +310,38 @@ fn losses_on_the_way_are_the_networks_only_where_there_are_datagrams() {
         reports(&mut e.publisher).1.samples = 100;
     };
     assert_eq!(ids(sent), ["not-arriving"]);
+}
+
+/// A flow that stopped at one end is not healthy because it worked before.
+#[test]
+fn nothing_is_healthy_of_which_one_end_receives_nothing_any_more() {
+    let stopped = |carrier: &'static str, acknowledged| {
+        move |e: &mut Evidence| {
+            for end in [&mut e.publisher, &mut e.subscriber] {
+                let (first, last) = reports(end);
+                (first.carrier, last.carrier) = (carrier.into(), carrier.into());
+            }
+            let last = reports(&mut e.publisher).1;
+            (last.samples, last.acknowledgements) = (1500, acknowledged);
+        }
+    };
+    for carrier in ["udp", "mcast", "tcp", "shm"] {
+        assert_eq!(ids(stopped(carrier, 0)), ["not-arriving"], "{carrier}");
+    }
+    let diagnosis = judged(stopped("udp", 0));
+    assert!(diagnosis.verdict.starts_with("/out sends, and /in receives nothing any more: 500 samples"), "{diagnosis}");
+    assert!(diagnosis.problems[0].remedy.starts_with("nothing comes through to /in"), "{diagnosis}");
+    let remedy = &judged(stopped("udp", 9)).problems[0].remedy;
+    assert!(remedy.starts_with("/in answers /out, so small datagrams come through"), "{remedy}");
+    // A publisher whose window is full sends nothing.
+    let full = |e: &mut Evidence| {
+        (reports(&mut e.publisher).0.waiting, reports(&mut e.publisher).1.waiting) = (7, 9);
+    };
+    assert_eq!(ids(full), ["not-arriving"]);
+    assert!(judged(full).verdict.starts_with("9 samples wait at /out, and /in received nothing"));
+    // Between the two looks there is room for one sample, and an idle publisher sends none.
+    assert_eq!(ids(|e| reports(&mut e.publisher).1.samples += 1), [""; 0]);
+    assert_eq!(ids(|_| {}), [""; 0]);
 }
 
 #[test]

@@ -1,19 +1,26 @@
-//! Batches of a stream: small samples leave together, in one send.
+//! Batches of a stream: small samples leave together, in one send. Three reasons to begin one: the publisher asked for
+//! ([`Batching`]), its latency budget allows it, or it outruns the calls that send ([`crate::port::coalescing`]).
+//!
+//! What is batched is older than what waits in the queue: a batch grows only while the send right is free, which is looked at
+//! under the batch's lock, and the thread that gets the right sends the batch first. That lock is the right to send a batch.
 
 use super::Flow;
 use crate::channel::outgoing::Outgoing;
+use crate::channel::queue::Label;
 use crate::port::Outcome;
+use crate::port::coalescing;
 use crate::trace::{self, Step};
 use crate::wire::{HEADER, Kind};
+use linux::clock::monotonic_ns;
 use std::io::{self, IoSlice};
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::time::{Duration, Instant};
 
 /// Opt-in batching of a stream: small samples leave together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Batching {
-    /// A batch leaves when it holds this many bytes. Default 64 KiB.
+    /// A batch leaves when it holds this many bytes. Samples of more than a quarter of it are not batched. Default 64 KiB.
     pub bytes: usize,
     /// A batch leaves at the latest this long after its first sample. Default 100 µs.
     pub within: Duration,
@@ -21,67 +28,263 @@ pub struct Batching {
 
 impl Default for Batching {
     fn default() -> Self {
-        Self { bytes: 64 << 10, within: Duration::from_micros(100) }
+        Self { bytes: BYTES, within: Duration::from_micros(100) }
     }
 }
 
-impl Flow {
-    /// Batches leave from the publishing thread, so none is begun while another thread sends, or always does.
-    pub(super) fn batches(&self) -> bool {
-        self.capabilities.stream && self.right.is_free() && !self.right.is_handed_over_always()
+/// Bytes of a batch where nobody says how many.
+pub(super) const BYTES: usize = 64 << 10;
+/// A batch that could not be looked at, because somebody waits for room with it, is looked at again after this time.
+const HELD_PAUSE: Duration = Duration::from_millis(1);
+
+/// How samples are gathered.
+#[derive(Clone, Copy)]
+struct Gathering {
+    bytes: usize,
+    within: Duration,
+    /// A sample that comes after a pause does not wait for others.
+    first_at_once: bool,
+}
+
+/// Frames that leave together, and what is known of them.
+#[derive(Default)]
+pub(super) struct Batch {
+    frames: Vec<u8>,
+    /// Bytes of them that left already.
+    taken: usize,
+    pub samples: u32,
+    /// Of them, those whose stages are measured.
+    pub measured: u32,
+    /// When the oldest was put in.
+    pub since_ns: u64,
+    /// When the last batch left.
+    left_ns: u64,
+    /// A sender thread looks after it.
+    watched: bool,
+    /// Something was added since it looked.
+    grew: bool,
+}
+
+impl Batch {
+    /// One with room.
+    pub fn with_room(bytes: usize) -> Self {
+        Self { frames: Vec::with_capacity(room(bytes)), ..Self::default() }
     }
 
-    pub(super) fn offer_batched(self: &Arc<Self>, message: &Outgoing<'_>) -> Outcome {
-        let Some(batching) = self.settings.sending.batching else { return Outcome::NotConnected };
-        let mut batch = self.batch.lock();
-        let size = HEADER + message.payload().len();
-        if batch.len() + size > batch.capacity() && !self.flush(&mut batch, self.settings.policy.patience()) {
-            self.dropped.fetch_add(1, Relaxed);
-            return if self.ended.load(Relaxed) { Outcome::NotConnected } else { Outcome::Refused };
+    pub fn is_empty(&self) -> bool {
+        self.frames.is_empty()
+    }
+
+    /// Makes room for so many bytes behind what it holds.
+    pub fn make_room(&mut self, bytes: usize) {
+        if self.frames.capacity() - self.frames.len() < bytes {
+            self.frames.reserve_exact(bytes);
         }
-        let was_empty = batch.is_empty();
+    }
+}
+
+/// What a batch takes that leaves as soon as it holds so many bytes.
+fn room(bytes: usize) -> usize {
+    bytes + HEADER + bytes / 4
+}
+
+impl Flow {
+    /// Something is batched, or may be.
+    #[inline]
+    pub(super) fn has_batch(&self) -> bool {
+        self.batched.load(Acquire)
+    }
+
+    /// Whether this message may leave with others, or others wait to leave before it.
+    #[inline]
+    pub(super) fn concerns_batch(&self, message: &Outgoing<'_>) -> bool {
+        self.capabilities.stream && (message.together || self.settings.sending.batching.is_some() || self.has_batch())
+    }
+
+    fn gathering(&self, message: &Outgoing<'_>) -> Option<Gathering> {
+        let asked = self.settings.sending.batching.map(|batching| Gathering {
+            bytes: batching.bytes,
+            within: batching.within,
+            first_at_once: self.settings.sending.first_at_once,
+        });
+        let outrun = Gathering { bytes: BYTES, within: coalescing::WITHIN, first_at_once: false };
+        asked.or_else(|| message.together.then_some(outrun))
+    }
+
+    /// Puts the message into the batch, which may leave then. `None`: it takes the usual way, and nothing is before it but
+    /// what the flow's thread sends first.
+    pub(super) fn offer_batched(self: &Arc<Self>, message: &mut Outgoing<'_>) -> Option<Outcome> {
+        let size = HEADER + message.payload().len();
+        let mut batch = self.batch.lock();
+        if !self.right.is_free() {
+            return None;
+        }
+        if self.right.is_handed_over_always() {
+            // Also when that ends just now: what is batched is older.
+            return (!batch.is_empty()).then(|| self.wait_behind(batch, message));
+        }
+        let gathering = self.gathering(message);
+        if let Some(Gathering { bytes, .. }) = gathering {
+            let more = room(bytes).saturating_sub(batch.frames.len());
+            batch.make_room(more);
+        }
+        let fits = size <= (batch.frames.capacity() - batch.frames.len()).min(BYTES);
+        let small = gathering.map_or(fits, |gathering| fits && size <= HEADER + gathering.bytes / 4);
+        if !small || (gathering.is_none() && batch.is_empty()) {
+            let left = batch.is_empty() || self.flush_now(&mut batch, message);
+            return if left { None } else { Some(self.wait_behind(batch, message)) };
+        }
+        let begins = batch.is_empty();
+        self.append(&mut batch, message.now, message.label(), message.payload());
+        let due = match gathering {
+            None => true,
+            Some(Gathering { bytes, within, first_at_once }) => {
+                let paused = message.now.saturating_sub(batch.left_ns) >= within.as_nanos() as u64;
+                batch.frames.len() >= bytes || (begins && first_at_once && paused)
+            }
+        };
+        if due {
+            return Some(if self.flush_now(&mut batch, message) {
+                self.outcome(Outcome::Sent)
+            } else {
+                self.hand_over_batch(batch)
+            });
+        }
+        let watch = !std::mem::replace(&mut batch.watched, true);
+        drop(batch);
+        message.called |= watch; // waking a thread is a call, too
+        if let Some(Gathering { within, .. }) = gathering.filter(|_| watch)
+            && !self.senders.watch_batch(self, within)
+        {
+            return Some(self.send_unwatched(message));
+        }
+        Some(Outcome::Sent)
+    }
+
+    /// Without a thread that looks after batches each leaves at once.
+    #[cold]
+    fn send_unwatched(self: &Arc<Self>, message: &mut Outgoing<'_>) -> Outcome {
+        let mut batch = self.batch.lock();
+        batch.watched = false;
+        if self.flush_now(&mut batch, message) {
+            return self.outcome(Outcome::Sent);
+        }
+        self.hand_over_batch(batch)
+    }
+
+    pub(super) fn append(&self, batch: &mut Batch, now_ns: u64, label: Label, payload: &[u8]) {
+        if batch.is_empty() {
+            batch.since_ns = now_ns;
+            self.batched.store(true, Relaxed);
+        }
         let mut header = [0; HEADER];
         let flow_seq = self.next.fetch_add(1, Relaxed);
-        self.header(Kind::Message, message.payload().len(), flow_seq, message.label()).emit(&mut header);
-        batch.extend_from_slice(&header);
-        batch.extend_from_slice(message.payload());
-        if batch.len() >= batching.bytes {
-            self.flush(&mut batch, self.settings.policy.patience());
-        } else if was_empty {
-            drop(batch);
-            self.senders.submit_later(self.clone(), batching.within);
-        }
-        Outcome::Sent
+        self.header(Kind::Message, payload.len(), flow_seq, label).emit(&mut header);
+        batch.frames.extend_from_slice(&header);
+        batch.frames.extend_from_slice(payload);
+        batch.samples += 1;
+        batch.grew = true;
     }
 
-    /// Sends the batch; `false` when not all of it left. The batch's lock is the send right in this mode.
-    pub(super) fn flush(&self, batch: &mut Vec<u8>, patience: Duration) -> bool {
-        let until = Instant::now() + patience;
-        let mut taken = 0;
-        while taken < batch.len() {
+    /// Sends the batch, waiting for room as the policy says; `false` when not all of it left.
+    fn flush_now(&self, batch: &mut Batch, message: &mut Outgoing<'_>) -> bool {
+        message.called = true;
+        self.flush(batch, self.settings.policy.patience())
+    }
+
+    /// No room: what is batched goes to the flow's thread, which sends it first, and the message waits behind it.
+    #[cold]
+    fn wait_behind(self: &Arc<Self>, batch: linux::lock::PiGuard<'_, Batch>, message: &mut Outgoing<'_>) -> Outcome {
+        drop(batch);
+        self.wait_in_queue(message)
+    }
+
+    /// No room: what is batched goes to the flow's thread.
+    #[cold]
+    fn hand_over_batch(self: &Arc<Self>, batch: linux::lock::PiGuard<'_, Batch>) -> Outcome {
+        // Under the lock: nobody may find the right free, and send, before the thread has it.
+        let given = self.right.announce();
+        drop(batch);
+        if given {
+            self.submit();
+        }
+        self.outcome(Outcome::Queued)
+    }
+
+    fn outcome(&self, outcome: Outcome) -> Outcome {
+        if self.has_ended() { Outcome::NotConnected } else { outcome }
+    }
+
+    /// Sends the batch; `false` when not all of it left.
+    pub(super) fn flush(&self, batch: &mut Batch, patience: Duration) -> bool {
+        let mut until = None;
+        let mut waits = self.waits && !patience.is_zero();
+        while batch.taken < batch.frames.len() {
             trace::step(Step::Send);
-            match self.link.send(&[IoSlice::new(&batch[taken..])]) {
-                Ok(count) => taken += count,
+            match self.take(&[IoSlice::new(&batch.frames[batch.taken..])], waits) {
+                // A part taken by a send that waits means that the patience is over.
+                Ok(count) => (batch.taken, waits) = (batch.taken + count, false),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    let until = *until.get_or_insert_with(|| Instant::now() + patience);
                     let left = until.saturating_duration_since(Instant::now());
-                    if left.is_zero() || !matches!(self.link.wait_room(left), Ok(true)) {
-                        break;
+                    if self.waits || left.is_zero() || !matches!(self.link.wait_room(left), Ok(true)) {
+                        return false;
                     }
                 }
                 Err(error) => {
-                    self.failed(&error);
-                    taken = batch.len();
+                    self.dropped.fetch_add(u64::from(batch.samples.saturating_sub(1)), Relaxed);
+                    self.failed(&error); // counts one
+                    break;
                 }
             }
         }
-        batch.drain(..taken);
-        batch.is_empty()
+        self.emptied(batch);
+        true
     }
 
-    /// The batch's time is up. `false`: the socket is full, try again.
-    pub fn flush_due(&self) -> bool {
-        // Held by a publisher that may wait for room: it flushes itself, or the next look does.
-        let Some(mut batch) = self.batch.try_lock() else { return false };
-        self.flush(&mut batch, Duration::ZERO) || self.ended.load(Relaxed)
+    fn emptied(&self, batch: &mut Batch) {
+        batch.frames.clear();
+        (batch.taken, batch.samples) = (0, 0);
+        batch.left_ns = monotonic_ns();
+        if batch.measured > 0 {
+            self.note_gathered(batch, batch.left_ns);
+        }
+        self.batched.store(false, Release);
+    }
+
+    /// Looks after the batch for the thread of the flow's class at `now_ns`, and sends it when its time is up. When to look
+    /// again; `None`: nothing was batched lately.
+    pub fn flush_due(self: &Arc<Self>, now_ns: u64) -> Option<Duration> {
+        // Held by a publisher that sends it, and may wait for room.
+        let Some(mut batch) = self.batch.try_lock() else { return Some(HELD_PAUSE) };
+        let within = self.settings.sending.batching.map_or(coalescing::WITHIN, |batching| batching.within);
+        if batch.is_empty() {
+            batch.watched = std::mem::take(&mut batch.grew);
+            return batch.watched.then_some(within);
+        }
+        let age = Duration::from_nanos(now_ns.saturating_sub(batch.since_ns));
+        if age < within {
+            return Some(within - age);
+        }
+        batch.grew = false;
+        if self.has_ended() || self.flush(&mut batch, Duration::ZERO) {
+            return Some(within);
+        }
+        batch.watched = false;
+        let given = self.right.announce();
+        drop(batch);
+        if given {
+            self.submit();
+        }
+        None
+    }
+
+    /// What is batched when the flow ends is lost.
+    pub(super) fn drop_batch(&self) {
+        // Held by somebody who sends it, and counts it.
+        if let Some(mut batch) = self.batch.try_lock() {
+            self.dropped.fetch_add(u64::from(batch.samples), Relaxed);
+            self.emptied(&mut batch);
+        }
     }
 }

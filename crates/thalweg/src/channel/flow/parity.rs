@@ -43,16 +43,23 @@ impl Flow {
                 return Ok(Sent::Pause(pause));
             }
             let index = ((cursor.taken - payload.len()) / step) as u16;
+            let header = self.header(Kind::Parity, FRAGMENT_HEADER + step, cursor.flow_seq, label);
             let mut head = [0; HEADER + FRAGMENT_HEADER];
+            if let Err(pause) = self.leave(&header, index.into(), head.len() + step) {
+                return Ok(Sent::Pause(pause));
+            }
             let (first, second) = head.split_at_mut(HEADER);
             if let (Some(first), Some(second)) = (first.first_chunk_mut(), second.first_chunk_mut()) {
-                self.header(Kind::Parity, FRAGMENT_HEADER + step, cursor.flow_seq, label).emit(first);
+                header.emit(first);
                 Parity { index, count: count as u16, total: payload.len() as u32 }.emit(second);
             }
             trace::step(Step::Send);
             match self.link.send(&[IoSlice::new(&head), IoSlice::new(&rest[..step])]) {
                 Ok(_) => cursor.taken += step,
-                Err(error) => return blocked(error),
+                Err(error) => {
+                    self.left_not(head.len() + step);
+                    return blocked(error);
+                }
             }
         }
         Ok(Sent::All)

@@ -4,20 +4,33 @@
 //! are whole frames, so they need no send right.
 
 use super::Flow;
+use crate::channel::congestion::{CongestionSettings, Wait};
+use crate::channel::memory::{ALWAYS, Account, Charge};
 use crate::channel::queue::{Entry, Label};
 use crate::channel::reliable::{Action, Counters, Sender, SenderSettings, To};
-use crate::wire::feedback::{Acknowledgement, LONGEST};
+use crate::wire::feedback::{Acknowledgement, Datagram, LONGEST};
 use crate::wire::{ASK, FRAGMENT_HEADER, Fragment, HEADER, Header, Kind, REPAIR, datagram};
 use linux::clock::monotonic_ns;
 use linux::lock::PiMutex;
-use std::io::IoSlice;
+use std::io::{self, IoSlice};
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64};
 use std::time::Duration;
 
 /// Pause before another look whether a full window has room: acknowledgements come to another thread.
-pub(super) const FULL_PAUSE: Duration = Duration::from_micros(200);
+const FULL_PAUSE: Duration = Duration::from_micros(200);
+/// The same where that thread wakes who waits: a look in case that it could not.
+const WOKEN_PAUSE: Duration = Duration::from_millis(5);
+
+/// How the flow's congestion is controlled, as agreed with its subscriber.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Control {
+    pub congestion: CongestionSettings,
+    /// Bytes of messages that the subscriber takes at first.
+    pub window: u64,
+}
 
 /// The reliable part of a flow.
 pub(crate) struct Kept {
@@ -27,12 +40,20 @@ pub(crate) struct Kept {
     strange: AtomicU64,
     members: PiMutex<Vec<u64>>,
     any: AtomicBool, // somebody acknowledges; else nothing is kept
+    controlled: bool,
+    waits: AtomicBool, // the sending thread waits for room in the window
 }
 
 impl Kept {
-    pub fn new(settings: SenderSettings) -> Self {
+    pub fn new(settings: SenderSettings, control: Option<Control>) -> Self {
+        let mut sender = Sender::new(settings);
+        if let Some(Control { congestion, window }) = control {
+            sender.control(congestion, window);
+        }
         Self {
-            sender: PiMutex::new(Sender::new(settings)),
+            controlled: control.is_some(),
+            waits: AtomicBool::new(false),
+            sender: PiMutex::new(sender),
             full: AtomicBool::new(false),
             flags: AtomicU16::new(0),
             strange: AtomicU64::new(0),
@@ -60,8 +81,57 @@ impl Kept {
         self.sender.lock().unacknowledged()
     }
 
-    fn note(&self, sender: &Sender, now_ns: u64) {
-        self.full.store(sender.is_full(now_ns), Relaxed);
+    /// Whether what leaves is bounded by a window.
+    pub fn is_controlled(&self) -> bool {
+        self.controlled && self.is_needed()
+    }
+
+    /// Whether a further message may leave, for the thread that sends what waits.
+    ///
+    /// # Errors
+    /// How long to wait at most.
+    pub fn look(&self, now_ns: u64) -> Result<(), Duration> {
+        if !self.is_controlled() {
+            return if self.is_full() { Err(FULL_PAUSE) } else { Ok(()) };
+        }
+        let mut sender = self.sender.lock();
+        let room = sender.usual_room(now_ns);
+        if room.is_ok() && !sender.is_full(now_ns) {
+            return Ok(());
+        }
+        Err(self.waits_for(now_ns, room.err().unwrap_or(Wait::Receipt)))
+    }
+
+    /// A part of a message leaves, if it may.
+    ///
+    /// # Errors
+    /// How long to wait at most.
+    fn leave(&self, now_ns: u64, datagram: Datagram, bytes: usize) -> Result<(), Duration> {
+        let mut sender = self.sender.lock();
+        sender.room(now_ns, bytes).map_err(|wait| self.waits_for(now_ns, wait))?;
+        sender.leaves(now_ns, datagram, bytes);
+        Ok(())
+    }
+
+    /// With the sender locked, so that no receipt comes in between.
+    fn waits_for(&self, now_ns: u64, wait: Wait) -> Duration {
+        match wait {
+            Wait::Until(at) => Duration::from_nanos(at.saturating_sub(now_ns)),
+            Wait::Receipt => {
+                self.waits.store(true, SeqCst);
+                WOKEN_PAUSE
+            }
+        }
+    }
+
+    /// What is not acknowledged, in bytes.
+    pub fn bytes(&self) -> usize {
+        self.sender.lock().bytes()
+    }
+
+    fn note(&self, sender: &Sender, now_ns: u64, account: &Account) {
+        let over = || sender.bytes() > ALWAYS && !sender.drops_oldest() && account.is_over();
+        self.full.store(sender.is_full(now_ns) || over(), Relaxed);
         self.flags.store(sender.flags(), Relaxed);
     }
 }
@@ -70,12 +140,53 @@ impl Flow {
     /// A message left, or was lost on the spot: it is repeated when somebody misses it.
     #[inline]
     pub(super) fn keep_sent(&self, kept: &Kept, now_ns: u64, flow_seq: u32, entry: Entry) {
+        let mut entry = entry;
         let mut sender = kept.sender.lock();
+        if !entry.charge.is_taken() {
+            let account = &self.settings.account;
+            entry.charge = Charge::new(account, entry.size(), false).unwrap_or_else(|_| {
+                sender.shrink_to(ALWAYS);
+                Charge::new(account, entry.size(), true).unwrap_or_default()
+            });
+        }
         let due = sender.sent(now_ns, flow_seq, entry);
-        kept.note(&sender, now_ns);
+        kept.note(&sender, now_ns, &self.settings.account);
         drop(sender);
         if let Some(due) = due {
             self.senders.repeats.look_by(due);
+        }
+    }
+
+    /// A part of a large message leaves, if window and pace allow it.
+    ///
+    /// # Errors
+    /// How long to wait at most.
+    #[inline]
+    pub(super) fn leave(&self, header: &Header, offset: u32, bytes: usize) -> Result<(), Duration> {
+        let Some(kept) = self.kept.as_ref().filter(|kept| kept.is_controlled()) else { return Ok(()) };
+        let now = monotonic_ns();
+        kept.leave(now, Datagram::new(header, offset), bytes).inspect_err(|_| self.ask_in_time(kept))
+    }
+
+    /// The part did not leave: the socket is full.
+    pub(super) fn left_not(&self, bytes: usize) {
+        if let Some(kept) = self.kept.as_ref().filter(|kept| kept.is_controlled()) {
+            kept.sender.lock().left_not(bytes);
+        }
+    }
+
+    /// The thread that asks for receipts looks in time whether one came.
+    pub(super) fn ask_in_time(&self, kept: &Kept) {
+        let due = kept.sender.lock().next_deadline();
+        if let Some(due) = due {
+            self.senders.repeats.look_by(due);
+        }
+    }
+
+    /// From now on the flow has this rate for itself, in bytes per second; `None`: it shares the path.
+    pub(super) fn reserve(&self, rate: Option<u64>) {
+        if let Some(kept) = &self.kept {
+            kept.sender.lock().reserve(rate.or(self.settings.sending.limit.map(|limit| limit.rate)));
         }
     }
 
@@ -107,11 +218,11 @@ impl Flow {
         members.retain(|other| *other != member);
         sender.leave(member);
         kept.any.store(!members.is_empty(), Relaxed);
-        kept.note(&sender, monotonic_ns());
+        kept.note(&sender, monotonic_ns(), &self.settings.account);
     }
 
     /// Takes in all that subscribers said.
-    pub fn hear(&self) {
+    pub fn hear(self: &Arc<Self>) {
         let Some(kept) = &self.kept else { return };
         let mut buffer = [0; LONGEST];
         // Errors of a datagram socket concern single datagrams: those are repeated.
@@ -119,14 +230,19 @@ impl Flow {
             let said = datagram(buffer.get(..length).unwrap_or_default(), LONGEST, Some(self.settings.id));
             let taken =
                 said.ok().filter(|(header, _)| header.kind == Kind::Acknowledgement).and_then(|(header, said)| {
-                    let said = Acknowledgement::parse(said).ok()?;
+                    let said = match kept.controlled {
+                        true => Acknowledgement::parse_with_receipt(said),
+                        false => Acknowledgement::parse(said),
+                    };
                     let (mut sender, now) = (kept.sender.lock(), monotonic_ns());
-                    sender.acknowledge(now, member, self.next.load(Relaxed), &header, &said).ok()?;
-                    kept.note(&sender, now);
-                    Some(())
+                    sender.acknowledge(now, member, self.next.load(Relaxed), &header, &said.ok()?).ok()?;
+                    kept.note(&sender, now, &self.settings.account);
+                    Some(sender.is_open())
                 });
-            if taken.is_none() {
-                kept.strange.fetch_add(1, Relaxed);
+            match taken {
+                None => drop(kept.strange.fetch_add(1, Relaxed)),
+                Some(true) if kept.waits.swap(false, SeqCst) => self.wake_sender(),
+                Some(_) => {}
             }
         }
     }
@@ -138,7 +254,7 @@ impl Flow {
         loop {
             let mut sender = kept.sender.lock();
             let action = sender.poll(now_ns);
-            kept.note(&sender, now_ns);
+            kept.note(&sender, now_ns, &self.settings.account);
             let Some(action) = action else { return sender.next_look(now_ns) };
             drop(sender);
             // Without room it is lost like any datagram, and asked for again.
@@ -174,6 +290,28 @@ impl Flow {
                 Header { flags: ASK, ..header }.emit(&mut head);
                 let _ = self.link.repeat(&[IoSlice::new(&head)], None);
             }
+        }
+    }
+
+    /// Shows a group that datagrams of this flow come through: a keep-alive. Never waits.
+    ///
+    /// # Errors
+    /// It could not leave at all.
+    pub fn probe(&self) -> io::Result<()> {
+        // Who acknowledges believes a keep-alive: there it says what those that are due say.
+        let (next, oldest, trip_ns) = match self.kept.as_ref().filter(|kept| kept.is_needed()) {
+            Some(kept) => {
+                let sender = kept.sender.lock();
+                let (next, oldest) = sender.position();
+                (next, oldest, sender.trip().smoothed_ns())
+            }
+            None => (self.next.load(Relaxed), self.next.load(Relaxed), 0),
+        };
+        let mut head = [0; HEADER];
+        self.header(Kind::KeepAlive, 0, next, keep_alive(oldest, trip_ns)).emit(&mut head);
+        match self.link.repeat(&[IoSlice::new(&head)], None) {
+            Err(error) if error.kind() != io::ErrorKind::WouldBlock => Err(error),
+            _ => Ok(()),
         }
     }
 

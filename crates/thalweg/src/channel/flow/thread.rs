@@ -57,6 +57,14 @@ impl Flow {
         thread.wake();
     }
 
+    /// The thread that has the send right looks again: there may be room.
+    pub(super) fn wake_sender(self: &Arc<Self>) {
+        match self.own() {
+            Some(thread) => thread.wake(),
+            None => self.senders.look(self),
+        }
+    }
+
     /// A thread that is the flow's no more gives its send right to the one that is.
     pub fn pass_on(self: &Arc<Self>) {
         if !self.has_ended() {

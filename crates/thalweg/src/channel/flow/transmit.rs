@@ -85,7 +85,7 @@ impl Flow {
 
     fn transmit_fragments(&self, payload: &[u8], label: Label, cursor: &mut Cursor) -> io::Result<Sent> {
         let most = self.piece();
-        let burst_end = cursor.taken + self.burst().max(most);
+        let burst_end = self.burst_end(cursor);
         while cursor.taken < payload.len() {
             if cursor.taken >= burst_end {
                 return Ok(Sent::Pause(BURST_PAUSE));
@@ -94,22 +94,30 @@ impl Flow {
             if let Err(pause) = self.allowed(HEADER + FRAGMENT_HEADER + piece.len()) {
                 return Ok(Sent::Pause(pause));
             }
+            let header = self.header(Kind::Fragment, FRAGMENT_HEADER + piece.len(), cursor.flow_seq, label);
+            let at = Fragment { offset: cursor.taken as u32, total: payload.len() as u32 };
             let mut head = [0; HEADER + FRAGMENT_HEADER];
             let (first, second) = head.split_at_mut(HEADER);
             if let (Some(first), Some(second)) = (first.first_chunk_mut(), second.first_chunk_mut()) {
-                self.header(Kind::Fragment, FRAGMENT_HEADER + piece.len(), cursor.flow_seq, label).emit(first);
-                Fragment { offset: cursor.taken as u32, total: payload.len() as u32 }.emit(second);
+                header.emit(first);
+                at.emit(second);
+            }
+            if let Err(pause) = self.leave(&header, at.offset, head.len() + piece.len()) {
+                return Ok(Sent::Pause(pause));
             }
             trace::step(Step::Send);
             match self.link.send(&[IoSlice::new(&head), IoSlice::new(piece)]) {
                 Ok(_) => cursor.taken += piece.len(),
-                Err(error) => return blocked(error),
+                Err(error) => {
+                    self.left_not(head.len() + piece.len());
+                    return blocked(error);
+                }
             }
         }
         if self.parity.is_some() { self.transmit_parity(payload, label, cursor, burst_end) } else { Ok(Sent::All) }
     }
 
-    fn take(&self, parts: &[IoSlice<'_>], waits: bool) -> io::Result<usize> {
+    pub(super) fn take(&self, parts: &[IoSlice<'_>], waits: bool) -> io::Result<usize> {
         if waits { self.link.send_waiting(parts) } else { self.link.send(parts) }
     }
 
@@ -133,6 +141,14 @@ impl Flow {
 
     fn largest_payload(&self) -> usize {
         self.capabilities.max_datagram.map_or(usize::MAX, |most| most - HEADER)
+    }
+
+    /// The byte at which fragments of a message pause. A window knows better.
+    fn burst_end(&self, cursor: &Cursor) -> usize {
+        match &self.kept {
+            Some(kept) if kept.is_controlled() => usize::MAX,
+            _ => cursor.taken + self.burst().max(self.piece()),
+        }
     }
 
     /// Bytes of fragments that leave without a pause.

@@ -1,7 +1,8 @@
 //! What waits in a flow, and the visits of the thread that sends it.
 
+use super::gather::Gathered;
 use super::measured::Measured;
-use super::reliable::{FULL_PAUSE, Kept};
+use super::reliable::Kept;
 use super::transmit::{Cursor, Sent};
 use super::{Flow, is_final};
 use crate::channel::outgoing::Outgoing;
@@ -10,12 +11,16 @@ use crate::port::Outcome;
 use crate::trace::{self, Step};
 use linux::clock::monotonic_ns;
 use linux::futex::{self, Scope};
+use qos::ResourceLimit;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 /// Messages and bytes one visit may send before the thread looks after other flows.
 const VISIT: usize = 64;
+/// Pause before another look for memory that other channels hold: nobody tells when they give it back.
+const OTHERS_PAUSE: Duration = Duration::from_millis(1);
+
 /// What a visit of the sender thread found.
 pub(crate) enum Drained {
     /// Nothing waits, the right is free.
@@ -42,25 +47,25 @@ impl Flow {
     pub(super) fn wait_in_queue(self: &Arc<Self>, message: &mut Outgoing<'_>) -> Outcome {
         let patience = self.settings.policy.patience();
         let mut pushed = self.push(message);
-        if pushed == Pushed::Full && !patience.is_zero() {
+        if pushed.is_full() && !patience.is_zero() {
             pushed = self.push_patiently(message, patience);
         }
         match pushed {
             Pushed::Queued => Outcome::Queued,
-            Pushed::DroppedOldest => {
-                self.dropped.fetch_add(1, Relaxed);
-                Outcome::DroppedOldest
+            Pushed::DroppedOldest(dropped, limit) => {
+                self.dropped.fetch_add(dropped.into(), Relaxed);
+                Outcome::DroppedOldest { dropped, limit }
             }
-            Pushed::Full => {
+            Pushed::Full(limit) => {
                 self.dropped.fetch_add(1, Relaxed);
-                Outcome::Refused
+                Outcome::Refused { limit }
             }
         }
     }
 
     fn push(self: &Arc<Self>, message: &mut Outgoing<'_>) -> Pushed {
         let pushed = self.pending.lock().queue.push(message.keep());
-        if pushed != Pushed::Full && self.right.announce() {
+        if !pushed.is_full() && self.right.announce() {
             self.submit();
         }
         pushed
@@ -73,26 +78,33 @@ impl Flow {
             let seen = self.room.load(std::sync::atomic::Ordering::Acquire);
             let pushed = self.push(message);
             let Some(left) = until.checked_duration_since(Instant::now()) else { return pushed };
-            if pushed != Pushed::Full || self.ended.load(Relaxed) {
+            if !pushed.is_full() || self.ended.load(Relaxed) {
                 return pushed;
             }
+            let own = matches!(pushed, Pushed::Full(ResourceLimit::Samples | ResourceLimit::Bytes));
+            let left = if own { left } else { left.min(OTHERS_PAUSE) };
             futex::wait(&self.room, seen, Some(left), Scope::Private);
         }
     }
 
     /// One visit of the sender thread, which holds the right.
     pub fn drain(&self) -> Drained {
-        // What was batched before the flow got its own thread is older than what waits.
-        if self.settings.sending.batching.is_some() && !self.flush(&mut self.batch.lock(), Duration::ZERO) {
+        // What is batched is older than what waits.
+        if self.has_batch() && !self.flush(&mut self.batch.lock(), Duration::ZERO) {
             return Drained::Blocked;
         }
         for _ in 0..VISIT {
             self.right.look();
-            if self.is_window_full() {
-                return Drained::Pause(FULL_PAUSE);
+            if let Some(kept) = &self.kept
+                && let Err(pause) = kept.look(monotonic_ns())
+            {
+                self.ask_in_time(kept);
+                return Drained::Pause(pause);
             }
-            if let Some(drained) = self.send_gathered() {
-                return drained;
+            match self.send_gathered() {
+                Gathered::Nothing => {}
+                Gathered::Sent => continue,
+                Gathered::Waits(why) => return why,
             }
             let Some(mut partial) = self.next_pending() else {
                 if self.right.release() {
@@ -137,6 +149,16 @@ impl Flow {
         if let Some(partial) = pending.partial.take() {
             return Some(partial);
         }
+        self.expire(&mut pending);
+        let entry = pending.queue.pop()?;
+        drop(pending);
+        self.left_queue();
+        trace::step(Step::Next);
+        Some(Partial { entry, cursor: Cursor { flow_seq: self.next.fetch_add(1, Relaxed), taken: 0, waits: false } })
+    }
+
+    /// Drops what waited too long.
+    pub(super) fn expire(&self, pending: &mut Pending) {
         if let Some(lifespan) = self.settings.lifespan {
             let expired = pending.queue.expire(monotonic_ns(), lifespan);
             self.dropped.fetch_add(expired as u64, Relaxed);
@@ -144,11 +166,6 @@ impl Flow {
                 self.left_queue();
             }
         }
-        let entry = pending.queue.pop()?;
-        drop(pending);
-        self.left_queue();
-        trace::step(Step::Next);
-        Some(Partial { entry, cursor: Cursor { flow_seq: self.next.fetch_add(1, Relaxed), taken: 0, waits: false } })
     }
 
     /// Something left the queue: a publisher that waits for room is told.

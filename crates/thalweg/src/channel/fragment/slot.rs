@@ -1,9 +1,9 @@
 //! One message on its way to be whole: its pieces by place, and parity.
 
 use super::Refused;
+use crate::channel::memory::Account;
 use crate::channel::parity;
 use crate::wire::Parity;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// One message in progress, or a buffer that waits for one.
 #[derive(Debug, Default)]
@@ -51,12 +51,11 @@ impl Slot {
     }
 
     /// Makes room for `total` bytes and `words` of bitmap, paid from the budget.
-    pub fn reserve(&mut self, total: usize, words: usize, budget: &AtomicUsize) -> Result<(), Refused> {
+    pub fn reserve(&mut self, total: usize, words: usize, budget: &Account) -> Result<(), Refused> {
         let cost = total.max(self.buffer.len()) + 8 * words.max(self.seen.len());
         let more = cost.saturating_sub(self.charged);
         if more > 0 {
-            let paid = budget.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(more));
-            paid.map_err(|_| Refused::OverBudget)?;
+            budget.try_take(more).map_err(|_| Refused::OverBudget)?;
             self.charged += more;
         }
         if self.buffer.len() < total {
@@ -66,15 +65,20 @@ impl Slot {
         Ok(())
     }
 
+    /// Bytes that it takes of the node's memory.
+    pub fn charged(&self) -> usize {
+        self.charged + self.parity_charged
+    }
+
     /// Gives the memory back.
-    pub fn release(&mut self, budget: &AtomicUsize) {
-        budget.fetch_add(self.charged + self.parity_charged, Ordering::Relaxed);
+    pub fn release(&mut self, budget: &Account) {
+        budget.give_back(self.charged + self.parity_charged);
         (self.charged, self.buffer, self.seen) = (0, Vec::new(), Vec::new());
         (self.parity_charged, self.parity_bytes, self.parity) = (0, Vec::new(), Vec::new());
     }
 
     /// Keeps a parity piece: no more of them than the message has fragments, paid from the budget.
-    pub fn insert_parity(&mut self, at: Parity, bytes: &[u8], budget: &AtomicUsize) -> Result<bool, Refused> {
+    pub fn insert_parity(&mut self, at: Parity, bytes: &[u8], budget: &Account) -> Result<bool, Refused> {
         let (step, known) = (bytes.len(), self.parity_count);
         let fits = self.step.unwrap_or(step) == step && (known == 0 || known == at.count);
         if at.total as usize != self.total || !fits {
@@ -87,8 +91,7 @@ impl Slot {
             self.learn_step(step, budget)?;
         }
         let more = (self.parity_bytes.len() + step).saturating_sub(self.parity_charged);
-        let paid = budget.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(more));
-        paid.map_err(|_| Refused::OverBudget)?;
+        budget.try_take(more).map_err(|_| Refused::OverBudget)?;
         self.parity_charged += more;
         self.parity_count = at.count;
         self.parity.push(at.index);
@@ -115,7 +118,7 @@ impl Slot {
     }
 
     /// Keeps one piece; true when it was the last missing one.
-    pub fn insert(&mut self, offset: usize, total: usize, bytes: &[u8], budget: &AtomicUsize) -> Result<bool, Refused> {
+    pub fn insert(&mut self, offset: usize, total: usize, bytes: &[u8], budget: &Account) -> Result<bool, Refused> {
         if total != self.total {
             return Err(Refused::Inconsistent);
         }
@@ -142,7 +145,7 @@ impl Slot {
         Ok(())
     }
 
-    fn insert_inner(&mut self, offset: usize, length: usize, budget: &AtomicUsize) -> Result<(), Refused> {
+    fn insert_inner(&mut self, offset: usize, length: usize, budget: &Account) -> Result<(), Refused> {
         if self.step.unwrap_or(length) != length || !offset.is_multiple_of(length) {
             return Err(Refused::Inconsistent);
         }
@@ -158,7 +161,7 @@ impl Slot {
     }
 
     /// The first inner piece says how long all of them are.
-    fn learn_step(&mut self, step: usize, budget: &AtomicUsize) -> Result<(), Refused> {
+    fn learn_step(&mut self, step: usize, budget: &Account) -> Result<(), Refused> {
         let fits = |tail: usize| tail.is_multiple_of(step) && self.total - tail <= step;
         if !self.tail.is_none_or(fits) {
             return Err(Refused::Inconsistent);

@@ -1,6 +1,5 @@
 use super::*;
 use proptest::prelude::*;
-use std::sync::atomic::Ordering;
 
 const TIMEOUT: u64 = 100;
 
@@ -8,8 +7,8 @@ fn content(sample: u64, total: usize) -> Vec<u8> {
     (0..total).map(|i| (i as u64 * 7 + sample) as u8).collect()
 }
 
-fn budget(bytes: usize) -> Arc<AtomicUsize> {
-    Arc::new(AtomicUsize::new(bytes))
+fn budget(bytes: usize) -> Arc<Account> {
+    Account::new(bytes)
 }
 
 fn offer(r: &mut Reassembly, now: u64, sample: u64, total: usize, piece: (usize, usize)) -> Result<bool, Refused> {
@@ -64,9 +63,9 @@ fn time_runs_out_and_idle_memory_goes_back() {
     assert_eq!(r.counters().timed_out, 0);
     r.expire(105);
     assert_eq!((r.counters().timed_out, r.next_deadline()), (1, Some(5 + 10 * TIMEOUT)));
-    assert!(left.load(Ordering::Relaxed) < 1000);
+    assert!(left.used() > 0);
     r.expire(5 + 10 * TIMEOUT);
-    assert_eq!((left.load(Ordering::Relaxed), r.next_deadline()), (1000, None));
+    assert_eq!((left.used(), r.next_deadline()), (0, None));
 }
 
 #[test]
@@ -91,13 +90,13 @@ fn the_node_budget_holds_over_all_flows_and_equal_sizes_pay_once() {
     for sample in 0..20 {
         fragments(100, 30).for_each(|piece| assert!(offer(&mut one, 0, sample, 100, piece).is_ok()));
     }
-    assert_eq!(left.load(Ordering::Relaxed), 150 - 100 - 8, "a buffer and a word of bitmap");
+    assert_eq!(left.used(), 100 + 8, "a buffer and a word of bitmap");
     assert_eq!(offer(&mut two, 0, 1, 100, (0, 30)), Err(Refused::OverBudget));
     assert_eq!(two.counters().over_budget, 1);
     drop(one);
     assert_eq!(offer(&mut two, 0, 1, 100, (0, 30)), Ok(false));
     drop(two);
-    assert_eq!(left.load(Ordering::Relaxed), 150);
+    assert_eq!(left.used(), 0);
 }
 
 proptest! {
@@ -129,10 +128,10 @@ proptest! {
         for (sample, offset, total, length, step) in all {
             now += step;
             let _ = r.insert(now, sample, Fragment { offset, total }, &vec![0; length]);
-            prop_assert!(left.load(Ordering::Relaxed) <= 150);
+            prop_assert!(left.used() <= 150);
         }
         drop(r);
-        prop_assert_eq!(left.load(Ordering::Relaxed), 150);
+        prop_assert_eq!(left.used(), 0);
     }
 }
 
@@ -188,7 +187,7 @@ fn parity_that_does_not_fit_is_refused_and_paid_for() {
         assert_eq!(offer(total, index, count, length), Err(Refused::Inconsistent), "{total} {index} {count} {length}");
     }
     assert_eq!(offer(10, 0, 2, 4), Err(Refused::Duplicate));
-    assert_eq!(left.load(Ordering::Relaxed), 1000 - 10 - 8 - 4);
+    assert_eq!(left.used(), 10 + 8 + 4);
     drop(r);
-    assert_eq!(left.load(Ordering::Relaxed), 1000);
+    assert_eq!(left.used(), 0);
 }

@@ -3,6 +3,7 @@
 
 use super::Entry;
 use crate::channel::buffer::Buffer;
+use crate::channel::memory::Charge;
 use qos::Qos;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -47,7 +48,7 @@ impl Instances {
         let oldest = if of.len() >= self.depth { of.pop_front() } else { None };
         let at = if oldest.is_some() { at - 1 } else { at };
         let buffer = copy(entry.buffer.payload(), oldest.map(|oldest| oldest.buffer));
-        of.insert(at, Entry { buffer, ..*entry });
+        of.insert(at, Entry { buffer, charge: Charge::default(), ..*entry });
     }
 
     fn drop_one(&mut self) {

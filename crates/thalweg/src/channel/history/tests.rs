@@ -11,7 +11,15 @@ use std::time::Duration;
 pub(super) fn entry(seq: u64, size: usize) -> Entry {
     let mut buffer = Buffer::default();
     buffer.start().extend((0..size).map(|_| seq as u8));
-    Entry { buffer: Arc::new(buffer), seq, stamp: seq, change: Change::Written, historical: false, offered: 0 }
+    Entry {
+        buffer: Arc::new(buffer),
+        seq,
+        stamp: seq,
+        change: Change::Written,
+        historical: false,
+        offered: 0,
+        charge: Default::default(),
+    }
 }
 
 /// All that ever came, and which of it is still here by the definition.

@@ -20,7 +20,11 @@ pub(super) fn parts(agreed: &Agreed) -> (Reassembly, Option<Box<Receiver>>) {
         None => (Reassembly::new(most, REASSEMBLY_TIMEOUT_NS, budget), None),
         Some(settings) => {
             let reassembly = Reassembly::with_slots(IN_PROGRESS, most, PATIENT_NS, budget);
-            (reassembly, Some(Box::new(Receiver::new(settings))))
+            let mut receiver = Receiver::new(settings);
+            if let Some(every) = agreed.receipts {
+                receiver.tells(every);
+            }
+            (reassembly, Some(Box::new(receiver)))
         }
     }
 }
@@ -78,6 +82,7 @@ impl Inbound {
             channel.counters.strange.fetch_add(1, Relaxed);
             return if channel.is_closed() { Step::Ended("closed".to_owned()) } else { Step::Nothing };
         };
+        receiver.arrived(now, &header, payload);
         let mut delivered = 0;
         match header.kind {
             Kind::Message => {

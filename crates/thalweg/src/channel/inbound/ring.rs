@@ -28,6 +28,13 @@ impl Inbound {
         while delivered < RING_STEP {
             let Source::Ring(ring) = &mut self.source else { return Step::Nothing };
             match ring.try_next() {
+                Ok(Some(taken)) if taken.len() > self.max_message => {
+                    let (size, most) = (taken.len(), self.max_message);
+                    ring.give_back(taken);
+                    return Step::Ended(format!(
+                        "a message of {size} bytes in shared memory is over the limit of {most}"
+                    ));
+                }
                 Ok(Some(taken)) => delivered += u32::from(self.accept_taken(taken)),
                 Ok(None) => break,
                 Err(TakeError::TooManyHeld { .. }) => {

@@ -200,7 +200,8 @@ impl<T> Handover<T> {
     /// Two periods and the patience have passed since the first held sample.
     fn is_late(&self, now_ns: u64) -> bool {
         let (Some(first), Some(newest)) = (self.held.front(), self.held.back()) else { return false };
-        let periods = newest.stamp_ns.saturating_sub(first.stamp_ns) / (self.held.len() as u64 - 1).max(1) * 2;
+        let between = newest.stamp_ns.saturating_sub(first.stamp_ns) / (self.held.len() as u64 - 1).max(1);
+        let periods = between.saturating_mul(2); // by the stamps of a peer, which may be any
         self.held.len() > 1 && now_ns.saturating_sub(first.received_ns) > periods.saturating_add(PATIENCE_NS)
     }
 }

@@ -107,7 +107,7 @@ impl Selection {
 
     /// The first selected sample after this one.
     pub fn first_after(self, seq: u64) -> u64 {
-        self.number(self.count(seq) + 1)
+        self.number(self.count(seq).saturating_add(1))
     }
 
     /// How many of the samples 1 to `seq` are selected.
@@ -229,6 +229,16 @@ mod tests {
         fn text_survives((part, whole) in rates()) {
             let selection = Selection::rate(part, whole).unwrap();
             prop_assert_eq!(selection.to_string().parse(), Ok(selection));
+        }
+    }
+
+    /// A publisher may say any number of its last sample.
+    #[test]
+    fn the_highest_number_there_is_has_no_follower_and_harms_nobody() {
+        for rate in ["1", "3", "7/9", "4294967295"] {
+            let selection: Selection = rate.parse().unwrap();
+            let after = selection.first_after(u64::MAX);
+            assert!(selection.last_before(u64::MAX) < u64::MAX && after >= u64::MAX - u64::from(selection.whole()));
         }
     }
 

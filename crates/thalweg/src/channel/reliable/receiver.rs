@@ -3,15 +3,16 @@
 mod pace;
 mod slot;
 
-use super::{BASE, Counters, RoundTrip, WINDOW, widen};
+use super::{BASE, CONTROLLED_WINDOW, Counters, RoundTrip, WINDOW, widen};
+use crate::channel::congestion::Receipts;
 use crate::channel::fragment::Reassembly;
+use crate::channel::memory::{Account, size_of};
 use crate::wire::feedback::{Gap, Writer};
 use crate::wire::{ASK, Header, Kind, REPAIR};
 use pace::Pace;
 use slot::{Asking, Slot};
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// What the handshake and the port say.
 #[derive(Clone, Debug)]
@@ -24,8 +25,8 @@ pub struct ReceiverSettings {
     pub every: u32,
     /// The longest silence in nanoseconds: what is missing longer is skipped.
     pub deadline_ns: Option<u64>,
-    /// Bytes left for held messages of all channels of the node.
-    pub budget: Arc<AtomicUsize>,
+    /// The publisher's account: held messages are taken from it.
+    pub budget: Arc<Account>,
 }
 
 /// What a message is to the flow.
@@ -55,25 +56,40 @@ pub struct Receiver {
     settings: ReceiverSettings,
     next: u64,             // all before were delivered or skipped
     settled: u64,          // samples up to this one were delivered or skipped
+    announced: u64,        // those before exist
+    claimed: Option<u64>,  // so far would the flow be by the last frame that nobody believed
     floor: u64,            // nobody can repeat those before
     sent: u64,             // all fragments of those before were sent
     slots: VecDeque<Slot>, // from `next` to the newest message of which anything is known
     spare: Vec<Vec<u8>>,
-    since: u32, // messages since the last acknowledgement
+    held: usize, // bytes of messages that wait for one before them
+    since: u32,  // messages since the last acknowledgement
     fresh: u32,
     newest: (u32, u64), // the newest fresh message, and when it came
     asked: bool,
+    asked_ahead_at: u64, // when a message beyond the window made it speak last
     trip: RoundTrip,
     told_trip: Option<u64>, // as the publisher measured it
     pace: Pace,
     writer: Writer,
+    receipts: Option<Receipts>,
     counters: Counters,
 }
 
-/// Messages that a reassembly puts together at a time: see [`Reassembly::with_slots`].
-pub const IN_PROGRESS: usize = 8;
-/// Buffers of held messages that are kept for further ones.
+/// Messages that a reassembly puts together at a time: see [`Reassembly::with_slots`]. On a path of 100 Mbit/s and 50 ms that loses one
+/// datagram in ten, messages of 64 KiB need five round trips, and ten of them leave in each.
+pub const IN_PROGRESS: usize = 128;
+/// A jump that is believed at once, for losses come in bursts; a wrong one costs as many messages.
+const MAX_JUMP: u64 = 64;
+/// No publisher measures a longer round trip.
+const LONGEST_TOLD_NS: u64 = 10_000_000_000;
+/// Bounds of the pause between two acknowledgements that messages beyond the window ask for: a thread is woken no more exactly, and
+/// after an outage samples come again within 100 ms (P-16).
+const SHORTEST_TRIP_NS: u64 = 1_000_000;
+const LONGEST_TRIP_NS: u64 = 20_000_000;
+/// Buffers of held messages that are kept for further ones, and what they take together: more is given back.
 const SPARE: usize = 32;
+const SPARE_BYTES: usize = 4 << 20;
 
 impl Receiver {
     /// A flow of which nothing came yet.
@@ -83,19 +99,37 @@ impl Receiver {
             settings,
             next,
             settled: 0,
+            announced: next,
+            claimed: None,
             floor: next,
             sent: next,
             slots: VecDeque::new(),
             spare: Vec::new(),
+            held: 0,
             since: 0,
             fresh: 0,
             newest: (0, 0),
             asked: false,
+            asked_ahead_at: 0,
             trip: RoundTrip::default(),
             told_trip: None,
             pace: Pace::default(),
             writer: Writer::default(),
+            receipts: None,
             counters: Counters::default(),
+        }
+    }
+
+    /// From now on acknowledgements tell what came, and come after so many bytes besides.
+    pub fn tells(&mut self, every: u32) {
+        self.receipts = Some(Receipts::new(every));
+    }
+
+    /// A datagram of the flow came, whatever becomes of it.
+    #[inline]
+    pub fn arrived(&mut self, now_ns: u64, header: &Header, payload: &[u8]) {
+        if let Some(receipts) = &mut self.receipts {
+            receipts.arrived(now_ns, header, payload);
         }
     }
 
@@ -103,6 +137,7 @@ impl Receiver {
     #[inline]
     pub fn message(&mut self, now_ns: u64, header: &Header, bytes: &[u8]) -> Arrived {
         if self.slots.is_empty() && header.sequence == self.next as u32 {
+            self.claimed = None;
             self.note_fresh(now_ns, header);
             return self.due(now_ns, header);
         }
@@ -141,8 +176,8 @@ impl Receiver {
 
     /// What was repeated or waited for another and is older than the deadline is no news but a burst of the past (U-26).
     fn is_stale(&mut self, now_ns: u64, header: &Header) -> bool {
-        let late = self.pace.late_by(now_ns, header.stamp_ns);
-        self.settings.deadline_ns.is_some_and(|deadline| late > deadline)
+        let Some(deadline) = self.settings.deadline_ns else { return false };
+        self.pace.late_by(now_ns, header.stamp_ns, deadline) > deadline
     }
 
     /// A fragment came: whether it is wanted. What the reassembly makes of it is told to [`Receiver::part`], or is a
@@ -177,19 +212,37 @@ impl Receiver {
         }
     }
 
-    /// The publisher says how far it is, and which messages it can still repeat.
+    /// The publisher says how far it is, and which messages it can still repeat. Nobody does without messages because one
+    /// keep-alive says so that is far ahead of them: what is missing is asked for, and the second one is believed.
     pub fn keep_alive(&mut self, now_ns: u64, header: &Header) {
         self.asked |= header.flags & ASK != 0;
         if header.stamp_ns > 0 {
-            self.told_trip = Some(header.stamp_ns);
+            self.told_trip = Some(header.stamp_ns.min(LONGEST_TOLD_NS));
         }
         let next = widen(header.sequence, self.next);
         let oldest = widen(header.sample as u32, self.next).min(next);
-        self.floor = self.floor.max(oldest);
-        self.sent = self.sent.max(next);
-        let known = next.saturating_sub(self.next).min(WINDOW as u64) as usize;
+        if self.believes(next, true) {
+            self.floor = self.floor.max(oldest);
+            self.sent = self.sent.max(next);
+        }
+        let known = next.saturating_sub(self.next).min(self.window()) as usize;
         self.open(now_ns, known);
         self.ask_parts(now_ns, known);
+    }
+
+    /// Whether there are messages up to this position (RFC 3550 A.1): a jump of more than [`MAX_JUMP`] is believed when a second
+    /// frame says nearly the same; the first is only remembered. An idle publisher says the same `again`.
+    fn believes(&mut self, upto: u64, again: bool) -> bool {
+        let known = self.announced.max(self.next);
+        let near = upto <= known.saturating_add(MAX_JUMP);
+        let claimed = std::mem::replace(&mut self.claimed, (!near).then_some(upto));
+        let agrees =
+            |before: u64| upto.checked_sub(before).is_some_and(|more| more <= WINDOW as u64 && (again || more > 0));
+        let believed = near || claimed.is_some_and(agrees);
+        if believed {
+            self.announced = known.max(upto);
+        }
+        believed
     }
 
     /// The next message that is due, if it is there. Give it to [`Receiver::recycle`] after its delivery.
@@ -204,7 +257,7 @@ impl Receiver {
     #[cold]
     fn ready_or_skipped(&mut self, now_ns: u64) -> Option<Held> {
         loop {
-            let given_up = self.next < self.floor || self.is_overdue(now_ns);
+            let given_up = self.next < self.floor || (self.next < self.announced && self.is_overdue(now_ns));
             match self.slots.front() {
                 Some(Slot::Whole(_)) => {}
                 Some(slot) if given_up => {
@@ -217,6 +270,7 @@ impl Receiver {
                 }
                 None if self.next < self.floor => {
                     self.skip(self.floor - self.next);
+                    self.open(now_ns, self.sent.saturating_sub(self.next).min(self.window()) as usize);
                     continue;
                 }
                 _ => return None,
@@ -231,8 +285,10 @@ impl Receiver {
 
     /// Takes the memory of a delivered message back.
     pub fn recycle(&mut self, held: Held) {
-        self.settings.budget.fetch_add(held.bytes.len(), Ordering::Relaxed);
-        if self.spare.len() < SPARE {
+        self.settings.budget.give_back(size_of(held.bytes.len()));
+        self.held = self.held.saturating_sub(held.bytes.len());
+        let room: usize = self.spare.iter().map(Vec::capacity).sum();
+        if self.spare.len() < SPARE && room + held.bytes.capacity() <= SPARE_BYTES {
             self.spare.push(held.bytes);
         }
     }
@@ -259,7 +315,8 @@ impl Receiver {
     /// Whether there is something to be acknowledged or asked for.
     #[inline]
     pub fn has_news(&self, now_ns: u64) -> bool {
-        self.asked || self.since >= self.settings.every || (!self.slots.is_empty() && self.asks_now(now_ns))
+        let tells = self.receipts.as_ref().is_some_and(Receipts::is_due);
+        tells || self.asked || self.since >= self.settings.every || (!self.slots.is_empty() && self.asks_now(now_ns))
     }
 
     /// The datagram that says what is here and what is missing. `None` if there is nothing to say.
@@ -269,7 +326,8 @@ impl Receiver {
         }
         self.writer.clear();
         let complete = self.write_gaps(now_ns, reassembly) && self.asked;
-        if self.writer.is_empty() && !self.asked && self.since < self.settings.every {
+        let tells = self.receipts.as_ref().is_some_and(Receipts::is_due);
+        if self.writer.is_empty() && !tells && !self.asked && self.since < self.settings.every {
             return None; // the holes were filled meanwhile
         }
         (self.asked, self.since) = (false, 0);
@@ -285,12 +343,16 @@ impl Receiver {
             stamp_ns: now_ns.saturating_sub(arrived),
         };
         let seen = (self.next + self.slots.len() as u64) as u32;
-        Some(self.writer.finish(header, seen, self.fresh))
+        let room = self.settings.budget.left() + reassembly.charged() + self.held;
+        let receipt = self.receipts.as_mut().map(|receipts| receipts.tell(now_ns, room as u64 / 2));
+        Some(self.writer.finish_with(header, seen, self.fresh, receipt.as_ref()))
     }
 
     /// Writes down what is missing and is to be asked for now; whether that is all that is missing.
     fn write_gaps(&mut self, now_ns: u64, reassembly: &Reassembly) -> bool {
         let (known, mut parts, mut complete) = (self.slots.len(), 0, true);
+        let (trip, quick) = (self.trip, self.receipts.is_some());
+        let pause = |asking: Asking| asking.pause_ns(trip, quick);
         for (index, slot) in self.slots.iter_mut().enumerate() {
             let Some(asking) = slot.asking() else { continue };
             let all = self.asked || asking.due.is_some_and(|due| due <= now_ns);
@@ -312,7 +374,7 @@ impl Receiver {
             let upto = if let Slot::Part(sample, _) = slot { reassembly.end(*sample) } else { 0 };
             slot.set_asking(match told {
                 None if !(all && sent) => asking.later(all),
-                _ => asking.again(now_ns, self.trip, all, upto),
+                _ => asking.again(now_ns, pause(asking), all, upto),
             });
             complete &= told.unwrap_or(false);
         }
@@ -331,7 +393,9 @@ impl Receiver {
             self.asked |= header.flags & REPAIR != 0;
             return None;
         };
-        if index >= WINDOW as u64 {
+        self.believes(self.next + index + 1, false);
+        if index >= self.window() {
+            self.ask_ahead(now_ns);
             return None;
         }
         let index = index as usize;
@@ -342,6 +406,21 @@ impl Receiver {
         }
         self.asked |= header.flags & ASK != 0;
         Some(index)
+    }
+
+    /// After an outage the flow may be further than messages can be held: the publisher is told how far this end is, and answers
+    /// by a keep-alive that says what is gone. Once in a round trip, for each message would ask it.
+    #[cold]
+    fn ask_ahead(&mut self, now_ns: u64) {
+        let trip = self.told_trip.unwrap_or_else(|| self.trip.smoothed_ns()).clamp(SHORTEST_TRIP_NS, LONGEST_TRIP_NS);
+        if self.asked_ahead_at == 0 || now_ns.saturating_sub(self.asked_ahead_at) >= trip {
+            (self.asked, self.asked_ahead_at) = (true, now_ns);
+        }
+    }
+
+    /// Messages from the next on that are taken.
+    fn window(&self) -> u64 {
+        (if self.receipts.is_some() { CONTROLLED_WINDOW } else { WINDOW }) as u64
     }
 
     /// Knows of `count` messages from the next on.
@@ -363,9 +442,8 @@ impl Receiver {
     }
 
     fn keep(&mut self, now_ns: u64, header: &Header, bytes: &[u8]) -> Option<Held> {
-        let budget = &self.settings.budget;
-        let pay = |left: usize| left.checked_sub(bytes.len());
-        budget.fetch_update(Ordering::Relaxed, Ordering::Relaxed, pay).ok()?;
+        self.settings.budget.try_take(size_of(bytes.len())).ok()?;
+        self.held += bytes.len();
         let mut kept = self.spare.pop().unwrap_or_default();
         kept.clear();
         kept.extend_from_slice(bytes);
@@ -408,12 +486,12 @@ impl Receiver {
     /// With a deadline nobody is silent longer than that, nor than a period and two round trips; and nothing that is here
     /// waits longer than two round trips for what is not (F-14, U-26).
     fn gives_up_at(&self) -> Option<u64> {
-        let deadline = self.settings.deadline_ns?;
+        let deadline = self.settings.deadline_ns.filter(|_| self.next < self.announced)?;
         let waits =
             self.slots.iter().find_map(|slot| if let Slot::Whole(held) = slot { Some(held.arrived) } else { None });
         let Pace { delivered_at, period, last, .. } = self.pace;
         let trips = 2 * self.told_trip.unwrap_or_else(|| self.trip.smoothed_ns());
-        let silent = if period == 0 { deadline } else { deadline.min(period + trips) };
+        let silent = if period == 0 { deadline } else { deadline.min(period.saturating_add(trips)) };
         let (held, silent) = (waits?.saturating_add(trips), last.map(|_| delivered_at.saturating_add(silent)));
         Some(silent.map_or(held, |silent| silent.min(held)))
     }
@@ -429,8 +507,8 @@ impl Receiver {
 
 impl Drop for Receiver {
     fn drop(&mut self) {
-        let held = self.slots.iter().map(|slot| if let Slot::Whole(held) = slot { held.bytes.len() } else { 0 });
-        self.settings.budget.fetch_add(held.sum(), Ordering::Relaxed);
+        let held = |slot: &Slot| if let Slot::Whole(held) = slot { size_of(held.bytes.len()) } else { 0 };
+        self.settings.budget.give_back(self.slots.iter().map(held).sum());
     }
 }
 

@@ -1,6 +1,6 @@
 //! The publisher's end: what was sent and is not acknowledged, and what of it is repeated.
 
-use super::{BASE, Counters, LONGEST_PAUSE_NS, RoundTrip, WINDOW, widen};
+use super::{BASE, Counters, LONGEST_PAUSE_NS, RoundTrip, WINDOW, acknowledges_every, widen};
 use crate::channel::bucket::{Bucket, Limit};
 use crate::channel::queue::Entry;
 use crate::wire::feedback::{Acknowledgement, Gap};
@@ -8,8 +8,11 @@ use crate::wire::{ASK, Header};
 use std::collections::VecDeque;
 use std::ops::Range;
 
+mod controlled;
 mod loss;
 mod repeat;
+
+use controlled::Controlled;
 
 use loss::Loss;
 
@@ -18,6 +21,8 @@ use loss::Loss;
 pub struct SenderSettings {
     /// Messages that are kept without an acknowledgement, at most [`WINDOW`].
     pub window: usize,
+    /// Bytes that are kept without an acknowledgement; one message may always be.
+    pub bytes: usize,
     /// A full window gives its oldest message up for a new one; else it is full.
     pub drops_oldest: bool,
     /// Nanoseconds after which a message is of no use: the lifespan or the deadline, whichever is shorter.
@@ -71,15 +76,18 @@ pub enum Action {
 pub struct Sender {
     settings: SenderSettings,
     sent: VecDeque<Sent>,
+    kept: u64, // bytes of those messages
+    bytes: usize,
     first: u64, // the number of the oldest kept
     members: Vec<Member>,
     trip: RoundTrip,
     told_trip: u64, // what the members know of it
     bucket: Bucket,
-    held_up_until: u64,     // by the bucket
-    wanted: usize,          // messages that somebody asked for
-    asks_from: u64,         // when those are repeated: others may ask for the same
-    early: Vec<(u64, Gap)>, // what members miss of a message whose end has not left yet
+    controlled: Option<Controlled>, // instead of the bucket
+    held_up_until: u64,             // by either
+    wanted: usize,                  // messages that somebody asked for
+    asks_from: u64,                 // when those are repeated: others may ask for the same
+    early: Vec<(u64, Gap)>,         // what members miss of a message whose end has not left yet
     beat_at: Option<u64>,
     beats: u32, // keep-alives since the last acknowledgement
     last_sent: u64,
@@ -106,6 +114,7 @@ struct Member {
     acknowledged: u64,
     skipped: u32, // as it says
     heard_at: u64,
+    heard_before: u64, // the number of the next message when it was heard last
     loss: Loss,
 }
 
@@ -119,12 +128,15 @@ const PRESENT_NS: u64 = 200_000_000;
 const GATHER_NS: u64 = 2_000_000;
 /// The shortest idle time after which a keep-alive asks for acknowledgement.
 const SHORTEST_IDLE_NS: u64 = 20_000_000;
+/// The longest pause between a message or keep-alive and the next keep-alive while an answer is due. After an outage samples
+/// come again within 100 ms (P-16): half of that until somebody asks, the rest for question, answer and repetition.
+const LONGEST_BEAT_NS: u64 = 50_000_000;
 /// A flow on which something was sent within this time is active.
 const ACTIVE_NS: u64 = 1_000_000_000;
 /// How often a datagram is repeated before anybody asks.
 const MOST_COPIES: u32 = 8;
 /// How often a flow that keeps nothing any more asks those who do not answer: for longer than a host may be silent.
-const MOST_BEATS: u32 = 32;
+const MOST_BEATS: u32 = 256;
 /// A period says so many times as long as it: then the flow is idle.
 const IDLE_PERIODS: u64 = 2;
 
@@ -135,11 +147,14 @@ impl Sender {
         Self {
             settings: SenderSettings { window, ..settings },
             sent: VecDeque::with_capacity(window.min(256) + 1),
+            kept: 0,
+            bytes: 0,
             first: BASE,
             members: Vec::new(),
             trip: RoundTrip::default(),
             told_trip: 0,
             bucket: Bucket::new(settings.repairs),
+            controlled: None,
             held_up_until: 0,
             wanted: 0,
             asks_from: 0,
@@ -160,7 +175,9 @@ impl Sender {
     /// A member, which gets what is sent from now on: the number of its first message.
     pub fn join(&mut self, id: u64) -> u32 {
         if self.members.iter().all(|member| member.id != id) {
-            self.members.push(Member { id, acknowledged: self.next(), skipped: 0, heard_at: 0, loss: Loss::default() });
+            let next = self.next();
+            let loss = Loss::default();
+            self.members.push(Member { id, acknowledged: next, skipped: 0, heard_at: 0, heard_before: next, loss });
         }
         self.next() as u32
     }
@@ -182,7 +199,11 @@ impl Sender {
     /// Whether a further message has to wait. One member of several that says nothing for `PRESENT_NS` holds up nobody:
     /// the oldest message is given up instead, and it is told when it comes back.
     pub fn is_full(&self, now_ns: u64) -> bool {
-        let full = self.sent.len() >= self.settings.window && !self.settings.drops_oldest;
+        if self.is_held_back(now_ns) {
+            return true;
+        }
+        let most = self.sent.len() >= self.settings.window || self.bytes >= self.settings.bytes;
+        let full = most && !self.settings.drops_oldest;
         full && (self.members.len() == 1 || self.members.iter().any(|member| self.holds_up(member, now_ns)))
     }
 
@@ -195,6 +216,24 @@ impl Sender {
         self.sent.len()
     }
 
+    /// Their bytes.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Whether a full window gives its oldest message up for a new one.
+    pub fn drops_oldest(&self) -> bool {
+        self.settings.drops_oldest
+    }
+
+    /// There is no memory for more: a window that drops its oldest gives up all but so many bytes.
+    #[cold]
+    pub fn shrink_to(&mut self, bytes: usize) {
+        while self.settings.drops_oldest && self.bytes > bytes {
+            self.give_up(1);
+        }
+    }
+
     /// Flags of a frame that is sent now.
     pub fn flags(&self) -> u16 {
         if self.settings.hurries && self.worst().is_noticeable() { ASK } else { 0 }
@@ -204,8 +243,11 @@ impl Sender {
     pub fn sent(&mut self, now_ns: u64, sequence: u32, entry: Entry) -> Option<u64> {
         let at = widen(sequence, self.next());
         self.note_period(now_ns);
+        self.note_left(now_ns, sequence, &entry);
         if self.members.iter().all(|member| member.acknowledged > at) {
-            self.sent.clear(); // acknowledged before it was noted
+            (self.wanted, self.kept) = (0, 0); // acknowledged before it was noted
+            self.sent.clear();
+            self.bytes = 0;
             self.first = at + 1;
             return None;
         }
@@ -213,15 +255,18 @@ impl Sender {
             self.give_up(self.sent.len()); // a number was left out: those before it are gone
             self.first = at;
         }
-        if self.sent.len() >= self.settings.window {
+        let size = entry.size();
+        while self.sent.len() >= self.settings.window || (self.over(size) && !self.sent.is_empty()) {
             self.give_up(1);
         }
+        self.bytes += size;
         if self.sent.is_empty() {
             self.members.iter_mut().for_each(|member| member.heard_at = now_ns); // it has nothing to say before
         }
         let small = entry.buffer.payload().len() <= self.settings.largest;
         let hurries = small && self.flags() & ASK != 0;
         let copy_at = hurries.then(|| now_ns + self.worst().interval_ns(self.trip.smoothed_ns()));
+        self.kept += entry.buffer.payload().len() as u64;
         self.sent.push_back(Sent {
             entry,
             sent_at: now_ns,
@@ -234,7 +279,7 @@ impl Sender {
             copy_at,
         });
         self.beats = 0;
-        self.beat_at = Some(now_ns + self.idle_ns());
+        self.beat_at = Some(self.next_beat(now_ns));
         if !self.early.is_empty() {
             self.want_early(now_ns);
         }
@@ -258,11 +303,14 @@ impl Sender {
         let most = widen(sent_up_to, self.next());
         let (upto, seen) = (widen(header.sequence, self.next()), widen(said.seen, self.next()));
         let index = self.members.iter().position(|member| member.id == id).ok_or(())?;
-        if upto > most || seen > most || seen < upto {
+        if upto > most + WINDOW as u64 || seen < upto {
             return Err(());
         }
+        // It may have believed a wrong number: nothing before it is waited for any more.
+        let (upto, seen) = (upto.min(most), seen.min(most));
         self.counters.acknowledgements += 1;
-        if said.fresh > 0 {
+        self.take_receipt(now_ns, said);
+        if said.fresh > 0 && self.controlled.is_none() {
             self.measure(now_ns, widen(header.sample as u32, self.next()), header.stamp_ns);
         }
         let settles = self.hear(now_ns, index, (upto, seen), header, said.fresh);
@@ -277,7 +325,7 @@ impl Sender {
             self.beats = 0;
         }
         if self.beat_at.is_none_or(|at| at > now_ns) {
-            self.beat_at = self.waits_for_answer().then(|| now_ns + self.idle_ns());
+            self.beat_at = self.waits_for_answer().then(|| self.next_beat(now_ns));
         }
         if upto < self.first && self.members[index].acknowledged < self.first {
             self.beat_at = Some(now_ns); // it waits for what is gone
@@ -287,8 +335,9 @@ impl Sender {
 
     /// What a member has, and does without; whether that is more than before.
     fn hear(&mut self, now_ns: u64, index: usize, (upto, seen): (u64, u64), header: &Header, fresh: u32) -> bool {
+        let next = self.next();
         let member = &mut self.members[index];
-        member.heard_at = now_ns;
+        (member.heard_at, member.heard_before) = (now_ns, next);
         member.loss.told(seen, fresh);
         // An acknowledgement that was overtaken says nothing new.
         let passed = upto.saturating_sub(member.acknowledged);
@@ -329,9 +378,15 @@ impl Sender {
         }
         let pause = self.idle_ns().max(self.trip.patience_ns()) << self.beats.min(8);
         self.beats += 1;
-        self.beat_at = self.waits_for_answer().then(|| now_ns + pause.min(LONGEST_PAUSE_NS));
+        self.beat_at = self.waits_for_answer().then(|| now_ns + pause.min(LONGEST_BEAT_NS));
         self.told_trip = self.trip.smoothed_ns();
+        self.note_asked(now_ns);
         Some(Action::KeepAlive { next: self.next() as u32, oldest: self.first as u32, trip_ns: self.told_trip })
+    }
+
+    /// The next message's number, and the oldest that can be repeated.
+    pub fn position(&self) -> (u32, u32) {
+        (self.next() as u32, self.first as u32)
     }
 
     /// The round trip as measured.
@@ -360,7 +415,22 @@ impl Sender {
     }
 
     fn idle_ns(&self) -> u64 {
-        (IDLE_PERIODS * self.period).clamp(SHORTEST_IDLE_NS, LONGEST_PAUSE_NS)
+        (IDLE_PERIODS * self.period).clamp(SHORTEST_IDLE_NS, LONGEST_BEAT_NS)
+    }
+
+    /// When a keep-alive asks, unless something is sent or said before. Who publishes on while an answer is overdue does not
+    /// put it off: else a member that lost touch is never told how far the flow is.
+    fn next_beat(&self, now_ns: u64) -> u64 {
+        let idle = now_ns + self.idle_ns();
+        self.beat_at.filter(|_| self.is_owed_an_answer()).map_or(idle, |at| at.min(idle))
+    }
+
+    /// A member has said nothing to more messages than it acknowledges at a time, beside those under way.
+    fn is_owed_an_answer(&self) -> bool {
+        let under_way = self.trip.patience_ns() / self.period.max(1);
+        let expected = under_way.saturating_add(acknowledges_every(self.settings.window).into());
+        let next = self.next();
+        self.members.iter().any(|member| next - member.heard_before > expected)
     }
 
     /// A message arrived so long ago. One that was repeated tells nothing: nobody knows which of them arrived (Karn).
@@ -383,10 +453,19 @@ impl Sender {
         self.last_sent = now_ns;
     }
 
+    /// Whether a message of this size is more than may be kept with what is. Only a window that drops its oldest asks: another one
+    /// was not full before this message, and keeps one more than its bytes at most.
+    fn over(&self, size: usize) -> bool {
+        self.settings.drops_oldest && self.bytes.saturating_add(size) > self.settings.bytes
+    }
+
     /// Forgets the `count` oldest: who misses them says how many it does without.
     fn give_up(&mut self, count: usize) {
-        let missed = self.sent.drain(..count).filter(|sent| !sent.wanted.is_empty()).count();
-        self.wanted -= missed;
+        for sent in self.sent.drain(..count) {
+            self.wanted -= usize::from(!sent.wanted.is_empty());
+            self.kept -= sent.entry.buffer.payload().len() as u64;
+            self.bytes -= sent.entry.size();
+        }
         self.first += count as u64;
     }
 

@@ -5,6 +5,8 @@
 const INITIAL_NS: u64 = 50_000_000;
 /// The clock's granularity G of RFC 6298 §2: a thread is woken no more exactly.
 const GRANULARITY_NS: u64 = 1_000_000;
+/// No network takes longer: what seems to is no round trip.
+const LONGEST_NS: u64 = 10_000_000_000;
 
 /// A measured round trip.
 #[derive(Clone, Copy, Debug, Default)]
@@ -16,6 +18,7 @@ pub struct RoundTrip {
 impl RoundTrip {
     /// Takes one measurement (RFC 6298 §2.2 and §2.3: α = 1/8, β = 1/4).
     pub fn measured(&mut self, trip_ns: u64) {
+        let trip_ns = trip_ns.min(LONGEST_NS);
         let Some(smoothed) = self.smoothed else {
             (self.smoothed, self.variation) = (Some(trip_ns), trip_ns / 2);
             return;

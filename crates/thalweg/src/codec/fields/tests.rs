@@ -39,7 +39,7 @@ proptest! {
         let bytes = to_cdr(&(everything, 7_u8)).unwrap();
         let schema = schema::<(Everything, u8)>();
         let mut reader = Reader::new(&bytes).unwrap();
-        skip(&mut reader, &schema).unwrap();
+        skip(&mut reader, &schema, &mut Steps::of(&bytes)).unwrap();
         reader.finish().unwrap();
         prop_assert!(bytes.len() - reader.at() < 4);
     }
@@ -47,7 +47,7 @@ proptest! {
     fn any_bytes_are_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..80)) {
         let mut message = vec![0, 1, 0, 0];
         message.extend(bytes);
-        let _ = skip(&mut Reader::new(&message).unwrap(), &schema::<Everything>());
+        let _ = skip(&mut Reader::new(&message).unwrap(), &schema::<Everything>(), &mut Steps::of(&message));
         let _ = read(&schema::<Header>(), &message, &["frame_id"]);
     }
 }
@@ -86,6 +86,28 @@ fn paths_that_lead_nowhere_are_named() {
 fn lies_about_how_many_parts_there_are_end_soon() {
     let nothing = Schema::Array { len: u32::MAX, element: Box::new(Schema::Unit) };
     let nested = Schema::Sequence(Box::new(Schema::Array { len: u32::MAX, element: Box::new(nothing) }));
-    let mut reader = Reader::new(&[0, 1, 0, 0, 2, 0, 0, 0]).unwrap();
-    assert!(skip(&mut reader, &nested).is_ok());
+    let message = [0, 1, 0, 0, 2, 0, 0, 0];
+    assert!(skip(&mut Reader::new(&message).unwrap(), &nested, &mut Steps::of(&message)).is_ok());
+}
+
+/// A type as a stranger may send it: each element has thousands of parts, and one byte.
+#[test]
+fn parts_without_a_byte_end_at_a_budget_of_steps() {
+    let parts = |count: usize| {
+        let mut parts = vec![Schema::Unit; count];
+        parts.push(Schema::U8);
+        let field = |name: &str, schema| super::super::schema::Field { name: name.to_owned(), schema };
+        let many = Schema::Sequence(Box::new(Schema::Tuple(parts)));
+        Schema::Struct { name: "Bomb".into(), fields: vec![field("many", many), field("id", Schema::U8)] }
+    };
+    let message = |elements: u32| {
+        let head = [&[0, 1, 0, 0][..], &elements.to_le_bytes()[..]].concat();
+        [head, vec![7; elements as usize + 1]].concat()
+    };
+    let bomb = parts(4000);
+    bomb.check().unwrap();
+    let wrong = read(&bomb, &message(100_000), &["id"]).unwrap_err();
+    assert!(wrong.problem.contains("4 per byte") && wrong.offset < 1000, "{wrong:?}");
+    assert_eq!(read(&bomb, &message(2), &["id"]).unwrap(), [Some("7".to_owned())]);
+    assert_eq!(read(&parts(2), &message(100_000), &["id"]).unwrap(), [Some("7".to_owned())]);
 }

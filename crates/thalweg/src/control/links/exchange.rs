@@ -1,19 +1,46 @@
 //! What peers say on their links, and what it leads to.
 
-use super::frame::{Hello, Message, VERSION};
-use super::link::Stage;
+use super::budget::{Source, UNFINISHED, UNFINISHED_OF_SOURCE};
+use super::frame::{Hello, Kind, Message, VERSION};
+use super::link::{Link, Stage};
 use super::lock;
-use super::worker::{Close, Worker};
-use crate::control::{Document, Event, NodeId};
+use super::worker::{Close, MOST_ASKED, Worker};
+use crate::control::limits::MOST_BYTES_OF_NODE;
+use crate::control::{Document, Event, NodeId, Origin};
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+/// A message is looked at again when the mailbox may have room.
+pub(super) const NO_ROOM_PAUSE: Duration = Duration::from_millis(5);
 
 impl Worker {
     /// Reads once from a link and takes all whole messages. The error says why the link is to be closed.
-    pub(super) fn receive(&mut self, token: u64, scratch: &mut [u8]) -> Result<(), Close> {
+    pub(super) fn receive(&mut self, token: u64, scratch: &mut [u8], now: Instant) -> Result<(), Close> {
         let Some(link) = self.links.get_mut(&token) else { return Ok(()) };
         let ended = link.receive(scratch).is_none();
+        self.take_messages(token, now)?;
+        self.check_unfinished(token)?;
+        if ended { Err(Close::Ended(String::new())) } else { Ok(()) }
+    }
+
+    /// Takes the whole messages that a link holds, as far as there is room for them and its source may say so much. Else it
+    /// is left alone for a while.
+    pub(super) fn take_messages(&mut self, token: u64, now: Instant) -> Result<(), Close> {
+        let mut taken = false;
         while let Some(link) = self.links.get_mut(&token) {
+            if let Some((kind, size)) = link.reader.peek() {
+                let (source, call) = (self.source_of(token), kind == Kind::Call as u8);
+                let may =
+                    if self.sink.has_room() { self.budgets.take(source, call, size, now) } else { Err(NO_ROOM_PAUSE) };
+                if let Err(wait) = may {
+                    self.hold(token, now + wait);
+                    break;
+                }
+            }
+            let Some(link) = self.links.get_mut(&token) else { break };
             let next = link.reader.next().map_err(|e| Close::Refused(|c| &c.garbage, e.0))?;
             let Some(message) = next else { break };
+            taken = true;
             let peer = link.peer;
             match (message, peer) {
                 (Message::Hello(hello), None) => self.greeted(token, hello)?,
@@ -22,7 +49,42 @@ impl Worker {
                 (_, None) => return Err(Close::Refused(|c| &c.garbage, "a message before the hello".to_owned())),
             }
         }
-        if ended { Err(Close::Ended(String::new())) } else { Ok(()) }
+        if let Some(link) = self.links.get_mut(&token) {
+            link.note_unfinished(taken, now);
+        }
+        Ok(())
+    }
+
+    /// Whose budget a link's messages are counted in.
+    pub(super) fn source_of(&self, token: u64) -> Source {
+        match self.origins.get(&token) {
+            Some(Origin::Tcp { from, .. }) => Source::Address(*from),
+            _ => Source::Link(token),
+        }
+    }
+
+    /// A source has no more than its share of unfinished messages, and all together no more than theirs: the link that goes
+    /// beyond is closed, in the latter case the one that holds most.
+    fn check_unfinished(&mut self, token: u64) -> Result<(), Close> {
+        let held = |link: &Link| link.reader.unfinished();
+        let Some(own) = self.links.get(&token).map(held).filter(|own| *own > 64 << 10) else { return Ok(()) };
+        let source = self.source_of(token);
+        let of_source = self.links.iter().filter(|(other, _)| self.source_of(**other) == source);
+        let of_source = of_source.map(|(_, link)| held(link)).sum::<usize>();
+        let too_much = |whose: &str, most: usize| {
+            Close::Refused(|c| &c.garbage, format!("{} MiB of unfinished messages {whose}, the most is", most >> 20))
+        };
+        if of_source > UNFINISHED_OF_SOURCE {
+            return Err(too_much("of one source", UNFINISHED_OF_SOURCE));
+        }
+        if self.links.values().map(held).sum::<usize>() > UNFINISHED {
+            let most = self.links.iter().map(|(token, link)| (held(link), *token)).max();
+            match most.filter(|(bytes, _)| *bytes > own) {
+                Some((_, victim)) => self.close(victim, too_much("of all", UNFINISHED)),
+                None => return Err(too_much("of all", UNFINISHED)),
+            }
+        }
+        Ok(())
     }
 
     fn greeted(&mut self, token: u64, hello: Hello) -> Result<(), Close> {
@@ -45,15 +107,48 @@ impl Worker {
         if let Some(target) = link.target {
             self.targets[target].welcomed();
         }
-        self.peers.entry(node).or_default().links.push(token);
+        if link.origin() == Origin::Host {
+            lock(&self.shared.here).insert(node);
+        }
+        self.join(node, token);
         lock(&self.shared.known).insert(node);
         self.flush(token);
+        self.reached(node);
         Ok(())
     }
 
+    /// A link to a node stands. What the node says of itself counts on one link only, the best known, of those the first:
+    /// who claims to be a node that is there already is not heard, and a unix socket outranks TCP.
+    fn join(&mut self, node: NodeId, token: u64) {
+        let origin = |token: &u64| self.origins.get(token).copied().unwrap_or(Origin::Zenoh);
+        let rank = |token: &u64| u8::from(!matches!(origin(token), Origin::Host));
+        let own = rank(&token);
+        let peer = self.peers.entry(node).or_default();
+        let place = peer.links.iter().position(|other| rank(other) > own).unwrap_or(peer.links.len());
+        peer.links.insert(place, token);
+        if place == 0 {
+            peer.told = None; // its document is on its way
+        } else {
+            self.shared.counters.second.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether what comes on this link counts as what the node says of itself.
+    fn speaks_for(&self, token: u64, node: NodeId) -> bool {
+        self.peers.get(&node).is_some_and(|peer| peer.links.first() == Some(&token))
+    }
+
+    /// Whether an answer on this link can be the node's: it may have heard the call on its own first link of several.
+    fn answers_for(&self, token: u64, node: NodeId) -> bool {
+        let first = self.peers.get(&node).and_then(|peer| peer.links.first());
+        first.and_then(|first| self.origins.get(first)) == self.origins.get(&token)
+    }
+
     fn take(&mut self, token: u64, from: NodeId, message: Message) -> Result<(), Close> {
+        let origin = self.origins.get(&token).copied().unwrap_or(Origin::Zenoh);
         let event = match message {
             Message::Document(document) => return self.take_document(token, from, document),
+            Message::Change(_) if !self.speaks_for(token, from) => return Ok(()),
             Message::Change(change) => {
                 let peer = self.peers.entry(from).or_default();
                 if peer.told.is_some_and(|told| change.revision <= told) {
@@ -72,13 +167,19 @@ impl Worker {
                 self.flush(token);
                 return Ok(());
             }
-            Message::Call(id, request) => Event::Call { from, id, request },
+            Message::Call(id, request) => {
+                if self.asked_on.len() < MOST_ASKED {
+                    self.asked_on.insert((from, id), token);
+                }
+                Event::Call { from, id, request }
+            }
+            Message::Answer(..) if !self.answers_for(token, from) => return Ok(()),
             Message::Answer(id, answer) => Event::Answer { from, id, answer },
             Message::Hello(_) | Message::Bye(_) => {
                 return Err(Close::Refused(|c| &c.garbage, "a second hello".to_owned()));
             }
         };
-        self.sink.deliver(event);
+        self.sink.deliver(origin, event);
         Ok(())
     }
 
@@ -86,14 +187,31 @@ impl Worker {
         if document.node != from || document.realm != self.document.realm {
             return Err(Close::Refused(|c| &c.garbage, "a document of another node".to_owned()));
         }
+        if document.weight() > MOST_BYTES_OF_NODE {
+            let text = format!("a document of {} bytes where {MOST_BYTES_OF_NODE} are allowed", document.weight());
+            return Err(Close::Refused(|c| &c.garbage, text));
+        }
+        if let Some(target) = self.links.get(&token).and_then(|link| link.target) {
+            self.unsettled.remove(&target);
+        }
+        if !self.speaks_for(token, from) {
+            return Ok(());
+        }
+        let origin = self.origins.get(&token).copied().unwrap_or(Origin::Zenoh);
         let peer = self.peers.entry(from).or_default();
         let asked = std::mem::take(&mut peer.asked);
         if asked || peer.told.is_none_or(|told| document.revision > told) {
             peer.told = Some(document.revision);
-            self.sink.deliver(Event::Document(document));
-        }
-        if let Some(target) = self.links.get(&token).and_then(|link| link.target) {
-            self.unsettled.remove(&target);
+            // What another link told gives way: after the better known one's word, before that of one that took its place.
+            let before = peer.told_by.replace(origin);
+            let renewed = std::mem::take(&mut peer.renewed);
+            if let (Some(before), true) = (before, renewed) {
+                self.sink.deliver(before, Event::Gone(from));
+            }
+            self.sink.deliver(origin, Event::Document(document));
+            if let (Some(before), false) = (before.filter(|before| *before != origin), renewed) {
+                self.sink.deliver(before, Event::Gone(from));
+            }
         }
         Ok(())
     }

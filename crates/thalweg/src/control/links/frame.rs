@@ -123,13 +123,22 @@ impl Reader {
         self.limit = MESSAGE_LIMIT;
     }
 
+    /// Bytes that are held of messages which are not complete.
+    pub fn unfinished(&self) -> usize {
+        self.bytes.len() - self.start + self.partial.as_ref().map_or(0, |(_, whole)| whole.len())
+    }
+
     /// Adds received bytes. Call [`Reader::next`] until it gives `None` before adding more.
     pub fn feed(&mut self, bytes: &[u8]) {
         self.bytes.drain(..std::mem::take(&mut self.start));
-        if self.bytes.is_empty() {
-            self.bytes.shrink_to(64 << 10);
-        }
         self.bytes.extend_from_slice(bytes);
+    }
+
+    /// Gives memory back when everything was taken: a link that was busy once holds no megabyte for ever.
+    pub fn rest(&mut self) {
+        if self.start == self.bytes.len() {
+            (self.start, self.bytes) = (0, Vec::new());
+        }
     }
 
     /// The next whole message, if there is one.
@@ -154,6 +163,25 @@ impl Reader {
             self.partial = Some((first, whole));
         }
         Ok(None)
+    }
+
+    /// Kind and size of the next message, if its last frame is there.
+    pub fn peek(&self) -> Option<(u8, usize)> {
+        let (mut at, mut size) = (self.start, self.partial.as_ref().map_or(0, |(_, whole)| whole.len()));
+        loop {
+            let (head, rest) = self.bytes.get(at..)?.split_first_chunk::<HEADER>()?;
+            let [a, b, c, d, kind] = *head;
+            let length = u32::from_le_bytes([a, b, c, d]) as usize;
+            size = size.saturating_add(length);
+            // What is over the limit is refused when it is taken.
+            if length > FRAME_LIMIT || kind & CONTINUED == 0 && rest.len() >= length {
+                return Some((kind & !CONTINUED, size.min(MESSAGE_LIMIT)));
+            }
+            if rest.len() < length {
+                return None;
+            }
+            at += HEADER + length;
+        }
     }
 
     /// Kind and place of the next whole frame, if it is there.

@@ -1,7 +1,8 @@
 //! One control link: a stream, what is to be read from it and what is to be written to it.
 
 use super::frame::{self, Kind, Reader};
-use crate::control::{Change, NodeId};
+use crate::control::{Change, NodeId, Origin};
+use linux::poll::Readiness;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Instant;
@@ -43,6 +44,10 @@ pub struct Link {
     pub patience: Instant,
     /// Whether the poller also watches for room to write.
     pub watches_room: bool,
+    /// Its peer said too much for now: nothing is read from it until then.
+    pub held_until: Option<Instant>,
+    /// When the first byte came of a message that is not complete.
+    pub begun: Option<Instant>,
     pending: Option<Change>,
     document_due: bool,
 }
@@ -53,7 +58,55 @@ impl Link {
         let (reader, out) = (Reader::new(), Vec::new());
         let (peer, pending) = (None, None);
         let (sent, watches_room, document_due) = (0, false, false);
-        Self { stream, reader, out, sent, stage, peer, target, patience, watches_room, pending, document_due }
+        let (held_until, begun) = (None, None);
+        Self {
+            stream,
+            reader,
+            out,
+            sent,
+            stage,
+            peer,
+            target,
+            patience,
+            watches_room,
+            held_until,
+            begun,
+            pending,
+            document_due,
+        }
+    }
+
+    /// By which way its peer is reached, as the kernel says.
+    pub fn origin(&self) -> Origin {
+        let socket = socket2::SockRef::from(&self.stream);
+        // Not by its address: a connection that was reset has none any more, and what was sent before is still read.
+        if socket.domain().is_ok_and(|domain| domain == socket2::Domain::UNIX) {
+            return Origin::Host;
+        }
+        let ip = |address: io::Result<socket2::SockAddr>| Some(address.ok()?.as_socket()?.ip().to_canonical());
+        match ip(socket.peer_addr()) {
+            Some(from) => Origin::Tcp { from, here: from.is_loopback() || ip(socket.local_addr()) == Some(from) },
+            None => Origin::Tcp { from: std::net::Ipv4Addr::UNSPECIFIED.into(), here: false },
+        }
+    }
+
+    /// What the poller is to watch it for.
+    pub fn wanted(&self) -> Readiness {
+        let read = if self.held_until.is_some() { Readiness::empty() } else { Readiness::IN };
+        if self.watches_room { read | Readiness::OUT } else { read }
+    }
+
+    /// Notes whether a message is begun and not complete.
+    pub fn note_unfinished(&mut self, progress: bool, now: Instant) {
+        self.reader.rest();
+        let unfinished = self.reader.unfinished() > 0;
+        self.begun = if !unfinished {
+            None
+        } else if progress {
+            Some(now)
+        } else {
+            self.begun.or(Some(now))
+        };
     }
 
     /// How many bytes wait to be written.
@@ -171,6 +224,21 @@ impl AsFd for Link {
 mod tests {
     use super::*;
     use std::os::unix::net::UnixStream;
+
+    /// Its peer has no address any more, but what it sent is still read: for that it is no user of this host.
+    #[test]
+    fn a_connection_that_was_reset_is_nobody_of_this_host() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let peer = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (stream, _) = listener.accept().unwrap();
+        socket2::SockRef::from(&peer).set_linger(Some(std::time::Duration::ZERO)).unwrap();
+        drop(peer);
+        while stream.peer_addr().is_ok() {
+            std::thread::yield_now();
+        }
+        let link = Link::new(stream.into(), Stage::Open, None, Instant::now());
+        assert!(matches!(link.origin(), Origin::Tcp { here: false, .. }));
+    }
 
     fn pair() -> (Link, Link) {
         let (a, b) = UnixStream::pair().unwrap();

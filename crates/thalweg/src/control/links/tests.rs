@@ -64,6 +64,47 @@ fn a_hundred_local_nodes_know_a_thousand_ports() {
     discovery::hundred_nodes("local links", &mut Local(TempDir::new()));
 }
 
+/// A node that another back end told of sees whence a call comes: it gets a link of its own. Who cannot be reached is told of.
+#[test]
+fn a_call_to_a_node_without_a_link_makes_one() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let sink = || {
+        let (tell, told) = std::sync::mpsc::channel();
+        let tell = Mutex::new(tell);
+        (Sink::with_origin(move |origin, event| drop(tell.lock().unwrap().send((origin, event))), || true), told)
+    };
+    let (calls, asked) = sink();
+    let mut there = Links::start(Arc::new(document(2)), Vec::new(), calls).unwrap();
+    let (answers, answered) = sink();
+    let mut here = Links::start(Arc::new(document(1)), Vec::new(), answers).unwrap();
+    assert!(!here.call_directly(NodeId(2), &[], 6, b"?"));
+    assert!(here.call_directly(NodeId(2), &[address], 7, b"?"));
+    let (mut stream, _) = listener.accept().unwrap();
+    let mut first = [0];
+    stream.read_exact(&mut first).unwrap();
+    assert_eq!(first[0], CONTROL_LINK);
+    assert!(there.adopt(stream.into()).is_none());
+    let call = std::iter::from_fn(|| asked.recv_timeout(LONG).ok()).find_map(|event| match event {
+        (origin, Event::Call { from, id, request }) => Some((from, id, origin, request)),
+        _ => None,
+    });
+    let from_here = Origin::Tcp { from: [127, 0, 0, 1].into(), here: true };
+    assert_eq!(call, Some((NodeId(1), 7, from_here, b"?".to_vec())));
+    there.answer(NodeId(1), 7, b"!");
+    let answer = || {
+        std::iter::from_fn(|| answered.recv_timeout(LONG).ok()).find_map(|event| match event {
+            (_, Event::Answer { from, id, answer }) => Some((from, id, String::from_utf8(answer).unwrap())),
+            _ => None,
+        })
+    };
+    assert_eq!(answer(), Some((NodeId(2), 7, "!".into())));
+    drop(listener);
+    assert!(here.call_directly(NodeId(3), &[address], 8, b"?"));
+    let (from, id, said) = answer().unwrap();
+    assert!((from, id) == (NodeId(3), 8) && said.contains("connection of its own, which cannot be made"), "{said}");
+}
+
 #[test]
 fn start_settles_when_the_documents_of_all_present_peers_are_there() {
     let mut stage = Local(TempDir::new());

@@ -1,11 +1,15 @@
 //! The thread that serves a node's control links.
 
+use super::budget::{Budgets, GREETING_OF_SOURCE, LINKS_OF_ADDRESS, LINKS_OF_LOOPBACK, Source as Talker, due};
+use super::exchange::NO_ROOM_PAUSE;
 use super::frame::{Hello, Kind, MESSAGE_LIMIT, VERSION};
 use super::link::{Link, Overflow, Stage};
+use super::reach::Waiting;
 use super::target::{Address, Attempt, State, Target, set_options};
 use super::{Command, Shared, Source, lock};
-use crate::control::{CONTROL_LINK, Change, Document, Event, NodeId, Sink};
-use linux::poll::{Poller, Readiness, Ready};
+use crate::control::{CONTROL_LINK, Change, Document, Event, NodeId, Origin, Sink};
+use crate::driver::guarded;
+use linux::poll::{Poller, Readiness, Ready, wait_readable};
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::os::fd::OwnedFd;
@@ -17,6 +21,8 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Most links of a node.
 const MOST_LINKS: usize = 8192;
+/// Most calls of which is known on which link they came.
+pub(super) const MOST_ASKED: usize = 4096;
 /// Most different warnings about peers.
 const MOST_WARNINGS: usize = 256;
 const WAKER: u64 = 0;
@@ -37,8 +43,12 @@ pub(super) struct Peer {
     pub links: Vec<u64>,
     /// Revision of what was delivered last.
     pub told: Option<u64>,
+    /// By which way what was delivered came.
+    pub told_by: Option<Origin>,
     /// Its next document is delivered whatever its revision.
     pub asked: bool,
+    /// The link that told it has ended; another one is to tell all anew.
+    pub renewed: bool,
 }
 
 /// Everything the thread owns.
@@ -49,12 +59,18 @@ pub struct Worker {
     pub(super) document: Arc<Document>,
     encoded: Option<Vec<u8>>,
     pub(super) links: HashMap<u64, Link>,
+    pub(super) origins: HashMap<u64, Origin>,
+    pub(super) budgets: Budgets,
+    /// On which links calls came that are not answered yet.
+    pub(super) asked_on: HashMap<(NodeId, u64), u64>,
     next_token: u64,
     pub(super) peers: HashMap<NodeId, Peer>,
     pub(super) targets: Vec<Target>,
     /// Targets whose node was there at the start and has not told its document yet.
     pub(super) unsettled: HashSet<usize>,
     warned: HashSet<String>,
+    /// Calls to nodes that have no link yet.
+    pub(super) waiting: Waiting,
 }
 
 impl Worker {
@@ -65,20 +81,31 @@ impl Worker {
         sink: Sink,
     ) -> io::Result<Self> {
         let now = Instant::now();
-        let own = document.addresses.clone();
-        let addresses = sources.into_iter().flat_map(|source| match source {
-            Source::Sockets(paths, users) => {
-                paths.into_iter().map(|path| Address::Unix(path, users)).collect::<Vec<_>>()
-            }
-            Source::Addresses(all) => all.into_iter().filter(|a| !own.contains(a)).map(Address::Tcp).collect(),
-        });
+        let addresses = sources.into_iter().flat_map(|source| source.addresses(&document));
         let targets: Vec<_> = addresses.map(|address| Target::new(address, now)).collect();
         let poller = Poller::new()?;
         poller.add(&shared.waker, WAKER, Readiness::IN)?;
         let unsettled = (0..targets.len()).collect();
         let (links, peers, warned, next_token) = (HashMap::new(), HashMap::new(), HashSet::new(), WAKER + 1);
+        let (origins, budgets, asked_on) = (HashMap::new(), Budgets::default(), HashMap::new());
         let encoded = None;
-        Ok(Self { shared, sink, poller, document, encoded, links, next_token, peers, targets, unsettled, warned })
+        Ok(Self {
+            shared,
+            sink,
+            poller,
+            document,
+            encoded,
+            links,
+            origins,
+            budgets,
+            asked_on,
+            next_token,
+            peers,
+            targets,
+            unsettled,
+            warned,
+            waiting: Waiting::new(),
+        })
     }
 
     /// Serves the links until told to stop.
@@ -88,22 +115,65 @@ impl Worker {
             let now = Instant::now();
             self.connect_due(now);
             self.close_silent(now);
+            self.release(now);
             self.tell_settled();
+            if !self.sink.has_room() {
+                // Nothing is read before the control thread has taken what waits for it; what it asks for itself goes on.
+                let asked = wait_readable(&self.shared.waker, Some(NO_ROOM_PAUSE)).unwrap_or(false);
+                if asked && !self.woken() {
+                    return self.say_goodbye();
+                }
+                if !self.sink.has_room() {
+                    continue;
+                }
+            }
             let timeout = self.next_time().map(|at| at.saturating_duration_since(Instant::now()));
             if let Err(error) = self.poller.wait(&mut ready, timeout) {
                 return self.warn(format!("control links stopped: {error}"));
             }
+            let now = Instant::now();
             for event in &ready {
-                if event.token == WAKER {
-                    self.shared.waker.clear();
-                    if !self.obey() {
-                        return self.say_goodbye();
-                    }
-                } else {
-                    self.serve(event, &mut scratch);
+                if event.token != WAKER {
+                    self.serve(event, &mut scratch, now);
+                } else if !self.woken() {
+                    return self.say_goodbye();
                 }
             }
         }
+    }
+
+    /// The control thread asks for something; `false`: to stop.
+    fn woken(&mut self) -> bool {
+        self.shared.waker.clear();
+        self.obey()
+    }
+
+    /// Leaves a link alone until then: its peer said too much, or there is no room for what it says.
+    pub(super) fn hold(&mut self, token: u64, until: Instant) {
+        let Some(link) = self.links.get_mut(&token) else { return };
+        link.held_until = Some(until);
+        self.watch(token);
+    }
+
+    /// Goes on with the links that were left alone.
+    fn release(&mut self, now: Instant) {
+        let due = |link: &Link| link.held_until.is_some_and(|until| until <= now);
+        let tokens: Vec<u64> = self.links.iter().filter(|(_, link)| due(link)).map(|(token, _)| *token).collect();
+        for token in tokens {
+            if let Some(link) = self.links.get_mut(&token) {
+                link.held_until = None;
+                link.begun = link.begun.map(|_| now); // it was not its peer that made it wait
+            }
+            if let Err(close) = self.guarded_messages(token, now) {
+                self.close(token, close);
+            }
+            self.watch(token);
+        }
+    }
+
+    fn guarded_messages(&mut self, token: u64, now: Instant) -> Result<(), Close> {
+        let taken = guarded("a control link", || self.take_messages(token, now));
+        taken.unwrap_or_else(|panic| Err(panicked(panic)))
     }
 
     fn next_time(&self) -> Option<Instant> {
@@ -112,7 +182,10 @@ impl Worker {
             State::Linked | State::Done => None,
         });
         let greetings = self.links.values().filter(|l| l.stage != Stage::Open).map(|l| l.patience);
-        targets.chain(greetings).min()
+        let begun = self.links.values().filter(|l| l.held_until.is_none() && l.stage == Stage::Open);
+        let begun = begun.filter_map(|l| Some(due(l.begun?, l.reader.unfinished())));
+        let held = self.links.values().filter_map(|l| l.held_until);
+        targets.chain(greetings).chain(begun).chain(held).min()
     }
 
     fn connect_due(&mut self, now: Instant) {
@@ -129,6 +202,10 @@ impl Worker {
     }
 
     fn target_failed(&mut self, index: usize, error: &io::Error) {
+        if error.kind() == io::ErrorKind::WouldBlock {
+            let deaf = self.targets.iter().filter(|target| target.is_deaf()).count();
+            self.targets[index].share(deaf, Instant::now());
+        }
         let target = &mut self.targets[index];
         let waits_for_its_turn = matches!((&target.address, target.state), (Address::Unix(..), State::Waiting(_)));
         if !waits_for_its_turn {
@@ -138,6 +215,9 @@ impl Worker {
             let text = format!("no control link with {}: {error}", path.display());
             self.shared.counters.other_user.fetch_add(1, Ordering::Relaxed);
             return self.warn_once(text);
+        }
+        if let Some(node) = target.once {
+            return self.not_reached(node, &error.to_string());
         }
         if target.is_hopeless() {
             target.warned = true;
@@ -152,13 +232,24 @@ impl Worker {
         for token in tokens {
             self.close(token, Close::Refused(|c| &c.silent, format!("no hello within {} s", PATIENCE.as_secs())));
         }
+        let late = |link: &Link| {
+            let begun = link.begun.filter(|_| link.held_until.is_none() && link.stage == Stage::Open);
+            begun.is_some_and(|begun| due(begun, link.reader.unfinished()) <= now)
+        };
+        let tokens: Vec<u64> = self.links.iter().filter(|(_, link)| late(link)).map(|(token, _)| *token).collect();
+        for token in tokens {
+            self.close(
+                token,
+                Close::Refused(|c| &c.silent, "a message that was begun was not ended in time".to_owned()),
+            );
+        }
     }
 
     fn tell_settled(&mut self) {
         if self.unsettled.is_empty() {
             let mut settled = lock(&self.shared.settled);
-            if !*settled {
-                *settled = true;
+            if settled.answered < settled.begun {
+                settled.answered = settled.begun;
                 self.shared.settling.notify_all();
             }
         }
@@ -179,16 +270,35 @@ impl Worker {
         self.next_token += 1;
         let watched = if connected { Readiness::IN } else { Readiness::OUT };
         link.watches_room = !connected;
-        let added = match self.links.len() < MOST_LINKS {
-            true => self.poller.add(&link, token, watched),
-            false => Err(io::Error::other(format!("{MOST_LINKS} links are the most"))),
+        let crowded = if target.is_none() { self.make_room(link.origin()) } else { None };
+        let added = match (crowded, self.links.len() < MOST_LINKS) {
+            (Some(why), _) => Err(io::Error::other(why)),
+            (None, true) => self.poller.add(&link, token, watched),
+            (None, false) => Err(io::Error::other(format!("{MOST_LINKS} links are the most"))),
         };
+        if connected {
+            self.origins.insert(token, link.origin());
+        }
         self.links.insert(token, link);
         match added {
             Ok(()) if connected => self.flush(token),
             Ok(()) => {}
             Err(error) => self.close(token, Close::Ended(error.to_string())),
         }
+    }
+
+    /// Makes room for a link from this address: of those that have not said hello the oldest gives way. Says why not, if it
+    /// has too many.
+    fn make_room(&mut self, origin: Origin) -> Option<String> {
+        let Origin::Tcp { here, .. } = origin else { return None };
+        let same: Vec<u64> = self.origins.iter().filter(|(_, of)| **of == origin).map(|(token, _)| *token).collect();
+        let greeting = |token: &&u64| self.links.get(token).is_some_and(|link| link.stage == Stage::Greeting);
+        let (count, oldest) = (same.iter().filter(greeting).count(), same.iter().filter(greeting).min().copied());
+        if let Some(oldest) = oldest.filter(|_| count >= GREETING_OF_SOURCE) {
+            self.close(oldest, Close::Refused(|c| &c.silent, "no hello, and newer ones wait".to_owned()));
+        }
+        let most = if here { LINKS_OF_LOOPBACK } else { LINKS_OF_ADDRESS };
+        (same.len() > most).then(|| format!("{most} links of one address are the most"))
     }
 
     /// Takes what the control thread asks; `false`: to stop.
@@ -200,7 +310,8 @@ impl Worker {
         for command in inbox.commands {
             match command {
                 Command::Call(to, id, request) => self.send(to, Kind::Call, &[&id.to_le_bytes(), &request]),
-                Command::Answer(to, id, answer) => self.send(to, Kind::Answer, &[&id.to_le_bytes(), &answer]),
+                Command::Answer(to, id, answer) => self.answer(to, id, &answer),
+                Command::Reach(to, addresses, id, request) => self.reach(to, addresses, id, request),
                 Command::Refresh(node) => {
                     if let Some(peer) = self.peers.get_mut(&node) {
                         peer.asked = true;
@@ -208,6 +319,7 @@ impl Worker {
                     }
                 }
                 Command::Adopt(stream) => self.adopt(stream),
+                Command::Look(source) => self.look(source),
                 Command::Stop => return false,
             }
         }
@@ -220,6 +332,24 @@ impl Worker {
             Ok(()) => self.link(stream, true, None),
             Err(error) => self.warn(format!("a control link could not be taken: {error}")),
         }
+    }
+
+    /// Connects to what is not connected yet. Places of nodes that are gone are taken again.
+    fn look(&mut self, source: super::Source) {
+        let now = Instant::now();
+        for address in source.addresses(&self.document) {
+            let linked = address.node().is_some_and(|node| self.peers.contains_key(&node));
+            match self.targets.iter_mut().find(|target| target.address == address) {
+                _ if linked => {}
+                Some(target) if target.state != State::Done => {}
+                Some(target) => *target = Target::new(address, now),
+                None => self.targets.push(Target::new(address, now)),
+            }
+        }
+        let due = |target: &Target| matches!(target.state, State::Waiting(at) if at == now);
+        let new = self.targets.iter().enumerate().filter(|(_, target)| due(target)).map(|(index, _)| index);
+        self.unsettled.extend(new);
+        lock(&self.shared.settled).begun += 1;
     }
 
     fn announce(&mut self, document: Arc<Document>, change: &Change) {
@@ -239,8 +369,22 @@ impl Worker {
         }
     }
 
-    fn send(&mut self, to: NodeId, kind: Kind, parts: &[&[u8]]) {
-        let Some(token) = self.peers.get(&to).and_then(|p| p.links.first().copied()) else { return };
+    /// Answers on the link of the call: of several to one node, that is where it waits.
+    fn answer(&mut self, to: NodeId, id: u64, answer: &[u8]) {
+        let on = self.asked_on.remove(&(to, id)).filter(|token| self.links.contains_key(token));
+        let first = || self.peers.get(&to).and_then(|p| p.links.first().copied());
+        if let Some(token) = on.or_else(first) {
+            self.send_on(token, Kind::Answer, &[&id.to_le_bytes(), answer]);
+        }
+    }
+
+    pub(super) fn send(&mut self, to: NodeId, kind: Kind, parts: &[&[u8]]) {
+        if let Some(token) = self.peers.get(&to).and_then(|p| p.links.first().copied()) {
+            self.send_on(token, kind, parts);
+        }
+    }
+
+    fn send_on(&mut self, token: u64, kind: Kind, parts: &[&[u8]]) {
         let Some(link) = self.links.get_mut(&token) else { return };
         match link.queue(kind, parts) {
             Ok(()) => self.flush(token),
@@ -259,19 +403,19 @@ impl Worker {
         let wants_room = link.waiting() > 0;
         if wants_room != link.watches_room {
             link.watches_room = wants_room;
-            let watched = if wants_room { Readiness::IN | Readiness::OUT } else { Readiness::IN };
-            if let Err(error) = self.poller.change(&*link, token, watched) {
+            if let Err(error) = self.poller.change(&*link, token, link.wanted()) {
                 self.close(token, Close::Ended(error.to_string()));
             }
         }
     }
 
-    fn serve(&mut self, event: &Ready, scratch: &mut [u8]) {
+    fn serve(&mut self, event: &Ready, scratch: &mut [u8], now: Instant) {
         let Some(link) = self.links.get_mut(&event.token) else { return };
         if link.stage == Stage::Connecting {
             return match link.connected() {
                 Ok(()) => {
                     link.stage = Stage::Greeting;
+                    self.origins.insert(event.token, link.origin());
                     self.flush(event.token);
                     // Nothing waits any more, or there is still something: either way reading starts now.
                     self.watch(event.token);
@@ -282,20 +426,29 @@ impl Worker {
         if event.flags.intersects(Readiness::OUT) {
             self.flush(event.token);
         }
+        let Some(link) = self.links.get(&event.token) else { return };
+        if link.held_until.is_some() {
+            if event.flags.intersects(Readiness::HUP | Readiness::ERR) {
+                self.close(event.token, Close::Ended(String::new())); // what it said too much is not heard
+            }
+            return;
+        }
         if event.flags.intersects(Readiness::IN | Readiness::HUP | Readiness::ERR | Readiness::RDHUP)
-            && let Err(close) = self.receive(event.token, scratch)
+            && self.sink.has_room()
         {
-            self.close(event.token, close);
+            let received = guarded("a control link", || self.receive(event.token, scratch, now));
+            if let Err(close) = received.unwrap_or_else(|panic| Err(panicked(panic))) {
+                self.close(event.token, close);
+            }
         }
     }
 
     fn watch(&mut self, token: u64) {
-        let Some(link) = self.links.get_mut(&token) else { return };
-        let watched = if link.watches_room { Readiness::IN | Readiness::OUT } else { Readiness::IN };
-        let _ = self.poller.change(&*link, token, watched);
+        let Some(link) = self.links.get(&token) else { return };
+        let _ = self.poller.change(link, token, link.wanted());
     }
 
-    fn close(&mut self, token: u64, why: Close) {
+    pub(super) fn close(&mut self, token: u64, why: Close) {
         let Some(mut link) = self.links.remove(&token) else { return };
         let _ = self.poller.remove(&link);
         let place = link.target.map_or("a peer that connected".to_owned(), |t| self.targets[t].address.to_string());
@@ -309,15 +462,35 @@ impl Worker {
             self.warn_once(format!("control link with {place} was refused: {reason}"));
         }
         self.target_ended(&link, &why);
-        let Some(node) = link.peer else { return };
+        self.leave(token, link.peer);
+    }
+
+    /// A link has ended: its node is gone with its last one, and speaks by the next one from now on.
+    fn leave(&mut self, token: u64, node: Option<NodeId>) {
+        let source = self.source_of(token);
+        self.origins.remove(&token);
+        let shared = self.origins.keys().any(|other| self.source_of(*other) == source);
+        if !shared || matches!(source, Talker::Link(_)) {
+            self.budgets.forget(source, Instant::now());
+        }
+        let Some(node) = node else { return };
+        self.asked_on.retain(|_, on| *on != token);
         let Some(peer) = self.peers.get_mut(&node) else { return };
+        let spoke = peer.links.first() == Some(&token);
         peer.links.retain(|l| *l != token);
+        let links = &self.links;
+        if !peer.links.iter().any(|left| links.get(left).is_some_and(|left| left.origin() == Origin::Host)) {
+            lock(&self.shared.here).remove(&node);
+        }
         if peer.links.is_empty() {
-            let told = self.peers.remove(&node).and_then(|p| p.told);
+            let told_by = self.peers.remove(&node).and_then(|p| p.told_by);
             lock(&self.shared.known).remove(&node);
-            if told.is_some() {
-                self.sink.deliver(Event::Gone(node));
+            if let Some(origin) = told_by {
+                self.sink.deliver(origin, Event::Gone(node));
             }
+        } else if spoke {
+            (peer.told, peer.asked, peer.renewed) = (None, true, true);
+            self.send(node, Kind::Refresh, &[]);
         }
     }
 
@@ -350,8 +523,13 @@ impl Worker {
     }
 
     fn warn(&self, text: String) {
-        self.sink.deliver(Event::Warning(text));
+        self.sink.deliver(Origin::Own, Event::Warning(text));
     }
+}
+
+/// What a peer said made this node's own code panic: the link ends, the thread goes on (docs/decisions/0011).
+fn panicked(panic: String) -> Close {
+    Close::Refused(|c| &c.garbage, format!("an error of this program, please report it: {panic}"))
 }
 
 fn not_reading() -> Close {
@@ -366,8 +544,11 @@ fn encode(document: &Document, sink: &Sink) -> Vec<u8> {
         return bytes;
     }
     let (ports, size) = (document.ports.len(), bytes.len());
-    sink.deliver(Event::Warning(format!(
-        "the {ports} ports of this node need {size} bytes, {MESSAGE_LIMIT} are allowed: others cannot see them"
-    )));
+    sink.deliver(
+        Origin::Own,
+        Event::Warning(format!(
+            "the {ports} ports of this node need {size} bytes, {MESSAGE_LIMIT} are allowed: others cannot see them"
+        )),
+    );
     serde_json::to_vec(&Document { ports: Default::default(), ..document.clone() }).unwrap_or_default()
 }

@@ -79,3 +79,23 @@ fn addresses_that_are_none_are_refused() {
     let refused = router(&[taken.local_addr().unwrap().to_string()], &[]).err().unwrap();
     assert!(refused.to_string().starts_with("router on 127.0.0.1:"));
 }
+
+#[test]
+fn a_token_without_a_document_is_asked_less_and_less_and_few_are_kept() {
+    let (mut peers, mut now) = (HashMap::new(), Instant::now());
+    for node in 0..1000 {
+        make_room(&mut peers);
+        peers.insert(NodeId(node), Peer { tries: node as u32 % 7, ..Peer::default() });
+    }
+    assert_eq!(peers.len(), MOST_UNANSWERED);
+    assert!(peers.contains_key(&NodeId(999)), "the newest has a chance");
+    let (mut peer, start) = (Peer::default(), now);
+    for _ in 0..20 {
+        peer.asked(now);
+        now = peer.fetch_at.unwrap();
+    }
+    let asked = 20.0 / (now - start).as_secs_f64();
+    assert!(asked < 0.06, "{asked} per second");
+    peer.asked(now);
+    assert_eq!(peer.fetch_at.unwrap() - now, LONGEST_FETCH);
+}

@@ -2,6 +2,8 @@
 
 use super::answering::Answering;
 use super::stream::{AnswerStream, Turn};
+use crate::driver::or_abort;
+use crate::driver::pools::Peer;
 use crate::handshake::Refused;
 use crate::port::Histories;
 use crate::pull::Question;
@@ -9,6 +11,7 @@ use linux::lock::PiMutex;
 use linux::poll::{Poller, Readiness, Ready, Waker};
 use linux::thread::Settings;
 use qos::priority::{Policy, Scheduling};
+use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -18,6 +21,10 @@ use std::time::{Duration, Instant};
 
 /// Questions that are answered at once; who asks beyond that is told so.
 pub(crate) const MOST_QUESTIONS: usize = 32;
+/// Of these, one peer has so many for certain, and more only while others need none.
+const SHARE: usize = 4;
+/// Questions that may arrive before those that give way to them have ended.
+const MOST_GIVING_WAY: usize = 16;
 /// Who takes nothing of an answer for so long gets no more.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How often those are looked for.
@@ -34,9 +41,41 @@ pub(crate) struct Questions {
 }
 
 struct Intake {
-    arrivals: PiMutex<Vec<AnswerStream>>,
+    arrivals: PiMutex<Vec<(AnswerStream, Peer)>>,
     waker: Waker,
     open: AtomicUsize,
+    peers: PiMutex<BTreeMap<Peer, usize>>,
+}
+
+impl Intake {
+    /// Whether somebody has more than its share of answers while this one has less: one of those gives way.
+    fn room_for(&self, peer: Peer) -> bool {
+        let peers = self.peers.lock();
+        let own = peers.get(&peer).copied().unwrap_or(0);
+        let within = self.open.load(Ordering::Relaxed) <= MOST_QUESTIONS + MOST_GIVING_WAY;
+        own < SHARE && within && peers.values().any(|count| *count > SHARE)
+    }
+
+    fn count(&self, peer: Peer, change: isize) {
+        let mut peers = self.peers.lock();
+        let count = peers.entry(peer).or_default();
+        *count = count.saturating_add_signed(change);
+        if *count == 0 {
+            peers.remove(&peer);
+        }
+    }
+
+    /// An answer has ended.
+    fn ended(&self, peer: Peer) {
+        self.open.fetch_sub(1, Ordering::Relaxed);
+        self.count(peer, -1);
+    }
+
+    /// Who has most answers, and more than its share.
+    fn greediest(&self) -> Option<Peer> {
+        let peers = self.peers.lock();
+        peers.iter().filter(|(_, count)| **count > SHARE).max_by_key(|(_, count)| **count).map(|(peer, _)| *peer)
+    }
 }
 
 impl Default for Questions {
@@ -64,7 +103,7 @@ impl Questions {
         &self,
         question: Question,
         histories: Arc<Histories>,
-        stream: OwnedFd,
+        (stream, peer): (OwnedFd, Peer),
     ) -> Result<(), (Refused, OwnedFd)> {
         let busy = |offered: String, remedy: &str| Refused {
             policy: "system".into(),
@@ -79,7 +118,8 @@ impl Questions {
                 return Err((busy(format!("no thread: {error}"), "raise `ulimit -u` and `ulimit -n`"), stream));
             }
         };
-        if intake.open.fetch_add(1, Ordering::Relaxed) >= MOST_QUESTIONS {
+        let crowded = intake.open.fetch_add(1, Ordering::Relaxed) >= MOST_QUESTIONS;
+        if crowded && !intake.room_for(peer) {
             intake.open.fetch_sub(1, Ordering::Relaxed);
             return Err((
                 busy(format!("{MOST_QUESTIONS} answers at once"), "ask again when others have theirs"),
@@ -88,7 +128,8 @@ impl Questions {
         }
         match self.begin(question, histories) {
             Ok(answering) => {
-                intake.arrivals.lock().push(AnswerStream::new(stream, answering));
+                intake.count(peer, 1);
+                intake.arrivals.lock().push((AnswerStream::new(stream, answering), peer));
                 intake.waker.wake();
                 Ok(())
             }
@@ -105,13 +146,15 @@ impl Questions {
             return Ok(intake.clone());
         }
         let (arrivals, open) = (PiMutex::new(Vec::new()), AtomicUsize::new(0));
-        let intake = Arc::new(Intake { arrivals, waker: Waker::new()?, open });
+        let intake = Arc::new(Intake { arrivals, waker: Waker::new()?, open, peers: PiMutex::default() });
         let poller = Poller::new()?;
         poller.add(&intake.waker, WAKER, Readiness::IN)?;
         let server = Server { intake: intake.clone(), stop: self.stop.clone(), poller, answers: Vec::new() };
         let scheduling = Some(Scheduling { policy: Policy::Other, nice: NICE });
         let settings = Settings { scheduling, best_effort: true, ..Settings::named("pull") };
-        *self.thread.lock() = Some(linux::thread::start(settings, move || server.run())?.0);
+        *self.thread.lock() = Some(
+            linux::thread::start(settings, move || or_abort("the thread that answers questions", || server.run()))?.0,
+        );
         *slot = Some(intake.clone());
         Ok(intake)
     }
@@ -138,6 +181,7 @@ struct Server {
 struct Open {
     answer: AnswerStream,
     moved: Instant,
+    peer: Peer,
 }
 
 const WAKER: u64 = u64::MAX;
@@ -152,7 +196,10 @@ impl Server {
             }
             for event in &ready {
                 match event.token {
-                    WAKER => self.take_arrivals(),
+                    WAKER => {
+                        self.take_arrivals();
+                        self.make_room();
+                    }
                     token => self.visit(token as usize),
                 }
             }
@@ -167,18 +214,29 @@ impl Server {
 
     fn take_arrivals(&mut self) {
         self.intake.waker.clear();
-        for answer in std::mem::take(&mut *self.intake.arrivals.lock()) {
+        for (answer, peer) in std::mem::take(&mut *self.intake.arrivals.lock()) {
             super::make_low(&answer.stream);
             let at = self.answers.iter().position(Option::is_none).unwrap_or(self.answers.len());
             if self.poller.add(answer.stream.as_fd(), at as u64, Readiness::OUT).is_err() {
-                self.intake.open.fetch_sub(1, Ordering::Relaxed);
+                self.intake.ended(peer);
                 continue;
             }
-            let open = Some(Open { answer, moved: Instant::now() });
+            let open = Some(Open { answer, moved: Instant::now(), peer });
             match self.answers.get_mut(at) {
                 Some(free) => *free = open,
                 None => self.answers.push(open),
             }
+        }
+    }
+
+    /// More are asking than are answered: who has most answers loses the one that has moved least.
+    fn make_room(&mut self) {
+        while self.intake.open.load(Ordering::Relaxed) > MOST_QUESTIONS {
+            let Some(greediest) = self.intake.greediest() else { return };
+            let its = self.answers.iter().enumerate().filter_map(|(at, open)| Some((at, open.as_ref()?)));
+            let slowest = its.filter(|(_, open)| open.peer == greediest).min_by_key(|(_, open)| open.moved);
+            let Some(at) = slowest.map(|(at, _)| at) else { return };
+            self.end(at);
         }
     }
 
@@ -194,7 +252,7 @@ impl Server {
     fn end(&mut self, at: usize) {
         if let Some(open) = self.answers.get_mut(at).and_then(Option::take) {
             let _ = self.poller.remove(open.answer.stream.as_fd());
-            self.intake.open.fetch_sub(1, Ordering::Relaxed);
+            self.intake.ended(open.peer);
         }
     }
 }

@@ -41,7 +41,9 @@ impl Repeats {
             poller.add(&intake.waker, WAKER, Readiness::IN)?;
             let hearing =
                 Hearing { intake: intake.clone(), poller, flows: Vec::new(), sleeps_until: self.sleeps_until.clone() };
-            *self.thread.lock() = Some(linux::thread::spawn(Settings::named("repeats"), move || hearing.run())?);
+            *self.thread.lock() = Some(linux::thread::spawn(Settings::named("repeats"), move || {
+                crate::driver::or_abort("the thread that hears subscribers", || hearing.run());
+            })?);
             *slot = Some(intake);
         }
         if let Some(intake) = slot.as_ref() {

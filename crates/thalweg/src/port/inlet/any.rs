@@ -27,6 +27,8 @@ pub(crate) trait AnyInlet: Send + Sync {
     /// A full queue holds up the thread that delivers.
     fn blocks(&self) -> bool;
     fn channels(&self) -> &Mutex<Vec<Arc<Channel>>>;
+    /// Gives back buffers that were not needed lately, unless the mailbox is in use at this moment.
+    fn trim(&self);
     /// Ends waits and callbacks.
     fn close(&self);
     fn waiting(&self) -> usize;
@@ -57,6 +59,10 @@ pub(crate) trait AnyInlet: Send + Sync {
 }
 
 impl<M: Message> Inlet<M> {
+    fn waiting_bytes(&self) -> usize {
+        self.mailbox.lock().waiting.bytes()
+    }
+
     /// What its policies dropped or noticed.
     fn policy_counts(&self) -> PolicyCounts {
         let judged = self.judge.as_ref().map(|judge| judge.counts()).unwrap_or_default();
@@ -113,6 +119,10 @@ impl<M: Message> AnyInlet for Inlet<M> {
     fn channels(&self) -> &Mutex<Vec<Arc<Channel>>> {
         &self.channels
     }
+    fn trim(&self) {
+        let given = self.mailbox.try_lock().map(|mut mailbox| mailbox.trim());
+        drop(given); // when the mailbox is not held any more
+    }
     fn close(&self) {
         self.closed.store(true, Ordering::SeqCst);
         self.drop_halves();
@@ -156,7 +166,13 @@ impl<M: Message> AnyInlet for Inlet<M> {
     }
     fn reports(&self) -> Vec<ChannelReport> {
         let channels = self.channels.lock().unwrap_or_else(|e| e.into_inner());
-        channels.iter().map(|c| c.report("subscriber", self.waiting())).collect()
+        let (waiting, most) = (self.waiting_bytes(), self.info.qos.queue_bytes());
+        let (bytes, memory) = self.rejected.by_memory();
+        let report = |c: &Arc<Channel>| {
+            let report = c.report("subscriber", self.waiting(), (waiting, most));
+            ChannelReport { over_bytes: bytes, over_memory: memory, ..report }
+        };
+        channels.iter().map(report).collect()
     }
     fn monitor(&self) -> &Seat {
         &self.monitor

@@ -2,27 +2,39 @@
 
 use super::waiting::{Room, Waiting};
 use super::{Inlet, Payload, Sink};
-use crate::channel::buffer::Pool;
+use crate::channel::buffer::{Buffer, Pool};
+use crate::channel::memory::{ALWAYS, Account, Charge, Memory, size_of};
 use crate::codec::Message;
+use crate::control::NodeId;
 use crate::port::WHOLE_TOPIC;
 use crate::port::sample::{SampleInfo, Storage, TakenSample};
 use crate::stages::Stay;
 use crate::trace::{self, Step};
 use linux::futex::{self, Scope};
 use linux::lock::PiGuard;
+use qos::ResourceLimit;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::Waker;
 use std::time::Duration;
 
-/// A sample that waits, with how long it does, if that is measured.
-type Stored = (SampleInfo, Storage, Option<Stay>);
+/// A sample that waits, with how long it does, if that is measured, and what it takes of the node's memory.
+type Stored = (SampleInfo, Storage, Option<Stay>, Charge);
+
+/// Publishing nodes whose accounts a mailbox knows at once.
+const MOST_KNOWN: usize = 16;
+
+/// Pause before another look for memory that others hold.
+const OTHERS_PAUSE: Duration = Duration::from_millis(1);
 
 /// What waits, and who waits for it.
 pub(super) struct Mailbox {
     pub waiting: Waiting<Stored>,
     pool: Pool,
     pub waker: Option<Waker>,
+    memory: Arc<Memory>,
+    /// Of the nodes whose samples came last.
+    accounts: Vec<(NodeId, Arc<Account>)>,
 }
 
 /// Where threads wait for room in a mailbox.
@@ -44,23 +56,55 @@ impl Door {
 }
 
 impl Mailbox {
-    pub fn new(waiting: Waiting<Stored>) -> Self {
-        Self { waiting, pool: Pool::default(), waker: None }
+    pub fn new(waiting: Waiting<Stored>, memory: Arc<Memory>) -> Self {
+        Self { waiting, pool: Pool::default(), waker: None, memory, accounts: Vec::with_capacity(MOST_KNOWN) }
+    }
+
+    /// Makes room for a sample of so many bytes from this node, which takes them from its account.
+    fn make_room(&mut self, instance: u64, node: NodeId, size: usize) -> (Room, Charge) {
+        let always = self.waiting.bytes().saturating_add(size) <= ALWAYS;
+        let account = self.account(node);
+        let charged = Charge::new(&account, size, always);
+        let room = self.waiting.make_room(instance, size, charged.as_ref().err().copied());
+        let charge = match charged {
+            Ok(charge) if !matches!(room, Room::None(_)) => charge,
+            Err(_) if !matches!(room, Room::None(_)) => Charge::new(&account, size, true).unwrap_or_default(),
+            _ => Charge::default(),
+        };
+        (room, charge)
+    }
+
+    /// Takes buffers that were not needed lately out of the pool.
+    pub fn trim(&mut self) -> Vec<Arc<Buffer>> {
+        self.pool.trim()
+    }
+
+    fn account(&mut self, node: NodeId) -> Arc<Account> {
+        if let Some((_, account)) = self.accounts.iter().find(|(of, _)| *of == node) {
+            return account.clone();
+        }
+        if self.accounts.len() >= MOST_KNOWN {
+            self.accounts.remove(0);
+        }
+        let account = self.memory.peer(node);
+        self.accounts.push((node, account.clone()));
+        account
     }
 }
 
 impl<M: Message> Inlet<M> {
     pub(super) fn store(&self, info: SampleInfo, payload: Payload<'_>) {
         let instance = if self.by_instance { self.instance(&info, payload.bytes()) } else { WHOLE_TOPIC };
+        let size = size_of(payload.bytes().len());
         let mut mailbox = self.mailbox.lock();
-        let mut room = mailbox.waiting.make_room(instance);
+        let (mut room, mut charge) = mailbox.make_room(instance, info.node, size);
         if matches!(room, Room::None(_)) && self.blocks() && !matches!(payload, Payload::Pooled(_)) {
             drop(mailbox);
-            (mailbox, room) = self.wait_for_room(instance);
+            (mailbox, room, charge) = self.wait_for_room(instance, info.node, size);
         }
         match room {
             Room::Free => {}
-            Room::DroppedOldest => drop(self.dropped.fetch_add(1, Ordering::Relaxed)),
+            Room::DroppedOldest(count, limit) => self.dropped_by(u64::from(count), limit),
             Room::None(limit) => {
                 self.dropped.fetch_add(1, Ordering::Relaxed);
                 return self.rejected.note(limit);
@@ -77,7 +121,7 @@ impl<M: Message> Inlet<M> {
                 Storage::Pooled(buffer.clone())
             }
         };
-        mailbox.waiting.push(instance, (info, storage, Stay::begin()));
+        mailbox.waiting.push(instance, size, (info, storage, Stay::begin(), charge));
         self.stored.store(mailbox.waiting.len(), Ordering::SeqCst);
         let waker = mailbox.waker.take();
         drop(mailbox);
@@ -90,22 +134,32 @@ impl<M: Message> Inlet<M> {
         !self.polled && matches!(self.info.qos.queue, qos::Queue::Block { .. }) && matches!(self.sink, Sink::Mailbox)
     }
 
+    /// Older samples gave way to a new one. Those that did so by bytes or memory are told: by number it is what keep-last means.
+    #[cold]
+    fn dropped_by(&self, count: u64, limit: ResourceLimit) {
+        self.dropped.fetch_add(count, Ordering::Relaxed);
+        self.rejected.note_dropped(limit, count);
+    }
+
     /// Waits until there is room for a sample of this instance, the queue's patience ends, or the port closes.
     #[cold]
-    fn wait_for_room(&self, instance: u64) -> (PiGuard<'_, Mailbox>, Room) {
+    fn wait_for_room(&self, instance: u64, node: NodeId, size: usize) -> (PiGuard<'_, Mailbox>, Room, Charge) {
         let patience = self.info.qos.queue.patience();
         let began = linux::clock::monotonic_ns();
         self.door.waiting.fetch_add(1, Ordering::SeqCst);
         let found = loop {
             let seen = self.door.taken.load(Ordering::SeqCst);
             let mut mailbox = self.mailbox.lock();
-            let room = mailbox.waiting.make_room(instance);
+            let (room, charge) = mailbox.make_room(instance, node, size);
             let waited = Duration::from_nanos(linux::clock::monotonic_ns().saturating_sub(began));
             let left = patience.saturating_sub(waited);
             if !matches!(room, Room::None(_)) || left.is_zero() || self.is_closed() {
-                break (mailbox, room);
+                break (mailbox, room, charge);
             }
             drop(mailbox);
+            // Nobody tells when another port or channel gives memory back.
+            let others = matches!(room, Room::None(ResourceLimit::PeerMemory | ResourceLimit::NodeMemory));
+            let left = if others { left.min(OTHERS_PAUSE) } else { left };
             futex::wait(&self.door.taken, seen, Some(left), Scope::Private);
         };
         self.door.waiting.fetch_sub(1, Ordering::SeqCst);
@@ -134,7 +188,7 @@ impl<M: Message> Inlet<M> {
     }
 
     /// With how it waited, if that is measured.
-    pub fn pop_measured(&self) -> Option<Stored> {
+    pub fn pop_measured(&self) -> Option<(SampleInfo, Storage, Option<Stay>)> {
         if self.stored.load(Ordering::SeqCst) == 0 {
             return None;
         }
@@ -143,7 +197,7 @@ impl<M: Message> Inlet<M> {
         self.stored.store(mailbox.waiting.len(), Ordering::SeqCst);
         drop(mailbox);
         self.door.open();
-        sample.map(|(info, storage, stay)| (info, storage, stay.map(Stay::end)))
+        sample.map(|(info, storage, stay, _charge)| (info, storage, stay.map(Stay::end)))
     }
 
     /// The next waiting sample that can be decoded.

@@ -4,54 +4,77 @@ use qos::ResourceLimit;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
+/// The limits by which samples that wait are rejected or dropped.
+const LIMITS: [ResourceLimit; 5] = [
+    ResourceLimit::Samples,
+    ResourceLimit::SamplesPerInstance,
+    ResourceLimit::Bytes,
+    ResourceLimit::PeerMemory,
+    ResourceLimit::NodeMemory,
+];
+
 /// What was rejected by one limit.
 #[derive(Debug, Default)]
 struct Count {
-    most: u32,
+    most: u64,
     total: AtomicU64,
     told: AtomicU64,
 }
 
-/// What was rejected because too many samples wait.
+/// What was rejected because too much waits.
 #[derive(Debug)]
 pub(crate) struct Rejected {
-    samples: Count,
-    each: Count,
+    by: [Count; LIMITS.len()],
 }
 
 /// Samples that were rejected by a limit since this was told last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Rejection {
     pub limit: ResourceLimit,
-    pub most: u32,
+    pub most: u64,
     pub rejected: u64,
     /// By this limit, in all.
     pub total: u64,
 }
 
 impl Rejected {
-    /// Nothing yet, where at most so many samples wait: of all instances, and of one.
-    pub fn new((samples, each): (usize, usize)) -> Self {
-        let count = |most: usize| Count { most: u32::try_from(most).unwrap_or(u32::MAX), ..Count::default() };
-        Self { samples: count(samples), each: count(each) }
+    /// Nothing yet, where at most so many samples wait, of all instances and of one, and so many bytes in a node of so much memory.
+    pub fn new((samples, each): (usize, usize), bytes: usize, memory: usize) -> Self {
+        let count = |most: usize| Count { most: most as u64, ..Count::default() };
+        Self { by: [samples, each, bytes, memory / 2, memory].map(count) }
     }
 
     /// There was no room for a sample.
     #[cold]
     pub fn note(&self, limit: ResourceLimit) {
-        let count = if limit == ResourceLimit::SamplesPerInstance { &self.each } else { &self.samples };
-        count.total.fetch_add(1, Relaxed);
+        if let Some((_, count)) = LIMITS.iter().zip(&self.by).find(|(of, _)| **of == limit) {
+            count.total.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// So many gave way to others by this limit. Too many samples are what a queue that keeps the last is for: nobody is told.
+    #[cold]
+    pub fn note_dropped(&self, limit: ResourceLimit, count: u64) {
+        let by_number = matches!(limit, ResourceLimit::Samples | ResourceLimit::SamplesPerInstance);
+        if let Some((_, by)) = LIMITS.iter().zip(&self.by).find(|(of, _)| **of == limit && !by_number) {
+            by.total.fetch_add(count, Relaxed);
+        }
+    }
+
+    /// By bytes, and by the memory of the peer or the node, in all.
+    pub fn by_memory(&self) -> (u64, u64) {
+        let [.., bytes, peer, node] = self.by.each_ref().map(|count| count.total.load(Relaxed));
+        (bytes, peer + node)
     }
 
     /// How many in all.
     pub fn total(&self) -> u64 {
-        self.samples.total.load(Relaxed) + self.each.total.load(Relaxed)
+        self.by.iter().map(|count| count.total.load(Relaxed)).sum()
     }
 
     /// What was not told yet, by limit.
     pub fn tell(&self) -> impl Iterator<Item = Rejection> {
-        let all = [(ResourceLimit::Samples, &self.samples), (ResourceLimit::SamplesPerInstance, &self.each)];
-        all.into_iter().filter_map(|(limit, count)| {
+        LIMITS.into_iter().zip(&self.by).filter_map(|(limit, count)| {
             let total = count.total.load(Relaxed);
             let rejected = total - count.told.swap(total, Relaxed).min(total);
             (rejected > 0).then_some(Rejection { limit, most: count.most, rejected, total })
@@ -65,11 +88,11 @@ mod tests {
 
     #[test]
     fn rejections_are_told_once_with_their_limit() {
-        let rejected = Rejected::new((9, 4));
-        let came = [ResourceLimit::Samples, ResourceLimit::SamplesPerInstance, ResourceLimit::Samples];
+        let rejected = Rejected::new((9, 4), 1000, 8000);
+        let came = [ResourceLimit::Samples, ResourceLimit::PeerMemory, ResourceLimit::Samples];
         came.into_iter().for_each(|limit| rejected.note(limit));
         let told: Vec<_> = rejected.tell().map(|r| (r.limit, r.most, r.rejected, r.total)).collect();
-        assert_eq!(told, [(ResourceLimit::Samples, 9, 2, 2), (ResourceLimit::SamplesPerInstance, 4, 1, 1)]);
+        assert_eq!(told, [(ResourceLimit::Samples, 9, 2, 2), (ResourceLimit::PeerMemory, 4000, 1, 1)]);
         assert_eq!((rejected.tell().count(), rejected.total()), (0, 3));
         rejected.note(ResourceLimit::Samples);
         assert_eq!(rejected.tell().map(|r| (r.rejected, r.total)).collect::<Vec<_>>(), [(1, 3)]);

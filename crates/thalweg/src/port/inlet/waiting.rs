@@ -18,16 +18,26 @@ const ROOM: usize = 1024;
 pub(super) enum Room {
     /// There was.
     Free,
-    /// There is now: the oldest of its instance was dropped.
-    DroppedOldest,
+    /// There is now: so many of the oldest were dropped, because of this limit.
+    DroppedOldest(u32, ResourceLimit),
     /// There is none.
     None(ResourceLimit),
+}
+
+/// A sample that waits, of this instance, with the bytes that it counts for.
+#[derive(Debug)]
+struct Place<T> {
+    instance: u64,
+    size: usize,
+    sample: T,
 }
 
 /// Samples with the numbers of their instances, the oldest first.
 #[derive(Debug)]
 pub(super) struct Waiting<T> {
-    samples: VecDeque<(u64, T)>,
+    samples: VecDeque<Place<T>>,
+    bytes: usize,
+    most_bytes: usize,
     most: usize,
     most_each: usize,
     keeps_last: bool,
@@ -49,12 +59,26 @@ impl<T> Waiting<T> {
         let most = most.min(limits.samples.map_or(usize::MAX, number));
         let most_each = if keeps_last { depth } else { limits.samples_per_instance.map_or(depth, number) };
         let of = (tells_apart && (keeps_last || most_each < most)).then(HashMap::new);
-        Self { samples: VecDeque::with_capacity(depth.min(ROOM)), most, most_each, keeps_last, of }
+        let most_bytes = usize::try_from(requested.queue_bytes()).unwrap_or(usize::MAX);
+        Self {
+            samples: VecDeque::with_capacity(depth.min(ROOM)),
+            bytes: 0,
+            most_bytes,
+            most,
+            most_each,
+            keeps_last,
+            of,
+        }
     }
 
     /// The most that may wait: of all instances, and of one.
     pub fn limits(&self) -> (usize, usize) {
         (self.most, self.most_each)
+    }
+
+    /// Bytes that may wait.
+    pub fn most_bytes(&self) -> usize {
+        self.most_bytes
     }
 
     /// Whether instances have to be told apart.
@@ -70,27 +94,55 @@ impl<T> Waiting<T> {
         }
     }
 
-    /// Makes room for a sample of this instance.
-    pub fn make_room(&mut self, instance: u64) -> Room {
-        let each = self.of.as_ref().map_or(self.samples.len(), |of| of.get(&instance).copied().unwrap_or(0));
-        if each >= self.most_each && self.keeps_last {
-            let tells_apart = self.of.is_some();
-            let oldest = self.samples.iter().position(|(other, _)| !tells_apart || *other == instance);
-            if let Some((instance, _)) = oldest.and_then(|at| self.samples.remove(at)) {
-                self.count_down(instance);
-            }
-            return Room::DroppedOldest;
+    /// Makes room for a sample of this instance, which counts for `size` bytes; `memory`: the node has none for it.
+    ///
+    /// The last samples take the place of older ones: by number those of their instance, by bytes and memory of any. Where as many
+    /// bytes are dropped for one, the node needs no memory for it; where there are not as many, it is rejected.
+    pub fn make_room(&mut self, instance: u64, size: usize, memory: Option<ResourceLimit>) -> Room {
+        if !self.keeps_last || (memory.is_some() && self.bytes < size) {
+            let limit = self.has_room(instance, size).err().filter(|_| !self.keeps_last).or(memory);
+            return limit.map_or(Room::Free, Room::None);
         }
+        let (mut dropped, mut freed, mut first) = (0, 0, None);
+        while let Some(limit) = self.has_room(instance, size).err().or(memory.filter(|_| freed < size)) {
+            let Some(bytes) = self.drop_for(instance, limit) else { return Room::None(limit) };
+            (dropped, freed, first) = (dropped + 1, freed + bytes, first.or(Some(limit)));
+        }
+        first.map_or(Room::Free, |limit| Room::DroppedOldest(dropped, limit))
+    }
+
+    fn has_room(&self, instance: u64, size: usize) -> Result<(), ResourceLimit> {
+        let each = self.of.as_ref().map_or(self.samples.len(), |of| of.get(&instance).copied().unwrap_or(0));
         match () {
-            () if self.samples.len() >= self.most => Room::None(ResourceLimit::Samples),
-            () if each >= self.most_each => Room::None(ResourceLimit::SamplesPerInstance),
-            () => Room::Free,
+            () if each >= self.most_each && self.keeps_last => Err(ResourceLimit::SamplesPerInstance),
+            () if self.samples.len() >= self.most => Err(ResourceLimit::Samples),
+            () if each >= self.most_each => Err(ResourceLimit::SamplesPerInstance),
+            () if self.bytes.saturating_add(size) > self.most_bytes && !self.samples.is_empty() => {
+                Err(ResourceLimit::Bytes)
+            }
+            () => Ok(()),
         }
     }
 
+    /// Drops the oldest that stands in the way by this limit, and gives its bytes. Too many samples of all instances: none does, a
+    /// new one pushes out no other instance's.
+    fn drop_for(&mut self, instance: u64, limit: ResourceLimit) -> Option<usize> {
+        let at = match limit {
+            ResourceLimit::Samples => return None,
+            ResourceLimit::SamplesPerInstance if self.of.is_some() => {
+                self.samples.iter().position(|place| place.instance == instance)?
+            }
+            _ => 0,
+        };
+        let place = self.samples.remove(at)?;
+        self.left(&place);
+        Some(place.size)
+    }
+
     /// Puts a sample behind all others, after room was made for it.
-    pub fn push(&mut self, instance: u64, sample: T) {
-        self.samples.push_back((instance, sample));
+    pub fn push(&mut self, instance: u64, size: usize, sample: T) {
+        self.samples.push_back(Place { instance, size, sample });
+        self.bytes += size;
         if let Some(of) = &mut self.of {
             *of.entry(instance).or_default() += 1;
         }
@@ -98,9 +150,14 @@ impl<T> Waiting<T> {
 
     /// Takes the oldest.
     pub fn pop(&mut self) -> Option<T> {
-        let (instance, sample) = self.samples.pop_front()?;
-        self.count_down(instance);
-        Some(sample)
+        let place = self.samples.pop_front()?;
+        self.left(&place);
+        Some(place.sample)
+    }
+
+    fn left(&mut self, place: &Place<T>) {
+        self.bytes -= place.size;
+        self.count_down(place.instance);
     }
 
     fn count_down(&mut self, instance: u64) {
@@ -111,6 +168,11 @@ impl<T> Waiting<T> {
                 of.remove(&instance);
             }
         }
+    }
+
+    /// What they count for, in bytes.
+    pub fn bytes(&self) -> usize {
+        self.bytes
     }
 
     /// How many wait.
@@ -130,59 +192,76 @@ mod tests {
     use proptest::prelude::*;
     use qos::ResourceLimits;
 
-    fn of(queue: Queue, key: bool, limits: ResourceLimits) -> Waiting<u32> {
-        Waiting::new(&Qos { queue, limits, key: vec!["id".to_owned(); usize::from(key)], ..Qos::default() })
-    }
+    /// A sample of the model: its instance, number and size.
+    type One = (u64, u32, usize);
 
-    /// As the policies say, by looking at everything.
-    fn model(waiting: &mut Vec<(u64, u32)>, queue: Queue, key: bool, limits: ResourceLimits, new: (u64, u32)) -> Room {
-        let same = |other: u64| !key || other == new.0;
-        let each = waiting.iter().filter(|(other, _)| same(*other)).count() as u32;
-        let depth = queue.limit();
-        if matches!(queue, Queue::KeepLast(_)) && each >= depth {
-            let oldest = waiting.iter().position(|(other, _)| same(*other)).unwrap();
+    /// As the policies say, by looking at everything; `most` are the bytes that may wait, and those that the node has.
+    fn model(waiting: &mut Vec<One>, qos: &Qos, most: (usize, usize), new: One) -> Room {
+        let same = |other: u64| qos.key.is_empty() || other == new.0;
+        let keeps_last = matches!(qos.queue, Queue::KeepLast(_));
+        let (depth, limits) = (qos.queue.limit(), qos.limits);
+        let all = if keeps_last { u32::MAX } else { depth };
+        let own = |waiting: &[One]| waiting.iter().map(|(.., size)| size).sum::<usize>();
+        let before = own(waiting);
+        let memory = (before + new.2 > most.1).then_some(ResourceLimit::NodeMemory);
+        if let Some(limit) = memory.filter(|_| keeps_last && before < new.2) {
+            return Room::None(limit);
+        }
+        let (mut dropped, mut first) = (0, None);
+        loop {
+            let each = waiting.iter().filter(|(other, ..)| same(*other)).count() as u32;
+            let (limit, oldest) = if keeps_last && each >= depth {
+                (ResourceLimit::SamplesPerInstance, waiting.iter().position(|(other, ..)| same(*other)))
+            } else if waiting.len() as u32 >= all.min(limits.samples.unwrap_or(u32::MAX)) {
+                (ResourceLimit::Samples, None)
+            } else if each >= limits.samples_per_instance.unwrap_or(u32::MAX) {
+                (ResourceLimit::SamplesPerInstance, None)
+            } else if own(waiting) + new.2 > most.0 && !waiting.is_empty() {
+                (ResourceLimit::Bytes, Some(0))
+            } else if let Some(limit) = memory.filter(|_| !keeps_last || before - own(waiting) < new.2) {
+                (limit, Some(0))
+            } else {
+                waiting.push(new);
+                return first.map_or(Room::Free, |limit| Room::DroppedOldest(dropped, limit));
+            };
+            let Some(oldest) = oldest.filter(|_| keeps_last) else { return Room::None(limit) };
             waiting.remove(oldest);
-            waiting.push(new);
-            return Room::DroppedOldest;
+            (dropped, first) = (dropped + 1, first.or(Some(limit)));
         }
-        let all = if matches!(queue, Queue::KeepAll(_)) { depth } else { u32::MAX };
-        if waiting.len() as u32 >= all.min(limits.samples.unwrap_or(u32::MAX)) {
-            return Room::None(ResourceLimit::Samples);
-        }
-        if each >= limits.samples_per_instance.unwrap_or(u32::MAX) {
-            return Room::None(ResourceLimit::SamplesPerInstance);
-        }
-        waiting.push(new);
-        Room::Free
     }
 
     proptest! {
         #[test]
         fn what_waits_is_what_the_policies_say(
             keeps_last: bool, key: bool, depth in 1_u32..6, more in prop::option::of(0_u32..8), each in prop::option::of(0_u32..4),
-            steps in prop::collection::vec((any::<bool>(), 0_u64..4), 1..120),
+            most in (1_usize..60, 10_usize..80),
+            steps in prop::collection::vec((any::<bool>(), 0_u64..4, 1_usize..20), 1..120),
         ) {
             let queue = if keeps_last { Queue::KeepLast(depth) } else { Queue::KeepAll(depth) };
             let samples = more.map(|more| depth + more);
             // As far as they do not contradict each other.
             let floor = if keeps_last { depth } else { 1 };
             let samples_per_instance = each.map(|each| (floor + each).min(samples.unwrap_or(u32::MAX)));
-            let limits = ResourceLimits { samples, samples_per_instance, instances: None };
-            let (mut waiting, mut list) = (of(queue, key, limits), Vec::<(u64, u32)>::new());
-            for (number, (takes, instance)) in (0_u32..).zip(steps) {
+            let limits = ResourceLimits { samples, samples_per_instance, bytes: Some(most.0 as u64), ..Default::default() };
+            let qos = Qos { queue, limits, key: vec!["id".to_owned(); usize::from(key)], ..Qos::default() };
+            let (mut waiting, mut list) = (Waiting::new(&qos), Vec::<One>::new());
+            for (number, (takes, instance, size)) in (0_u32..).zip(steps) {
                 if takes {
                     let oldest = (!list.is_empty()).then(|| list.remove(0).1);
                     prop_assert_eq!(waiting.pop(), oldest);
                     continue;
                 }
-                let room = waiting.make_room(instance);
-                prop_assert_eq!(room, model(&mut list, queue, key, limits, (instance, number)));
+                let memory = (waiting.bytes() + size > most.1).then_some(ResourceLimit::NodeMemory);
+                let room = waiting.make_room(instance, size, memory);
+                prop_assert_eq!(room, model(&mut list, &qos, most, (instance, number, size)));
                 if !matches!(room, Room::None(_)) {
-                    waiting.push(instance, number);
+                    waiting.push(instance, size, number);
                 }
                 prop_assert_eq!((waiting.len(), waiting.is_empty()), (list.len(), list.is_empty()));
+                prop_assert_eq!(waiting.bytes(), list.iter().map(|(.., size)| size).sum::<usize>());
             }
-            prop_assert_eq!(std::iter::from_fn(|| waiting.pop()).collect::<Vec<_>>(), list.into_iter().map(|(_, n)| n).collect::<Vec<_>>());
+            let left = list.into_iter().map(|(_, n, _)| n).collect::<Vec<_>>();
+            prop_assert_eq!(std::iter::from_fn(|| waiting.pop()).collect::<Vec<_>>(), left);
         }
     }
 
@@ -196,9 +275,10 @@ mod tests {
         let mut waiting = durable(&[]);
         waiting.expect(300);
         (0..300).for_each(|n| {
-            assert_eq!(waiting.make_room(0), Room::Free);
-            waiting.push(0, n);
+            assert_eq!(waiting.make_room(0, 1, None), Room::Free);
+            waiting.push(0, 1, n);
         });
-        assert_eq!((waiting.make_room(0), waiting.pop()), (Room::DroppedOldest, Some(1)));
+        let dropped = Room::DroppedOldest(1, ResourceLimit::SamplesPerInstance);
+        assert_eq!((waiting.make_room(0, 1, None), waiting.pop()), (dropped, Some(1)));
     }
 }

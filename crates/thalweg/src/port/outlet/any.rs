@@ -57,6 +57,8 @@ pub(crate) trait AnyOutlet: Send + Sync {
     fn forget(&self, way: Way);
     /// All samples of a channel are handed over from now on: buffers for them are made before they are needed.
     fn prepare_to_hand_over(&self);
+    /// Gives back buffers that were not needed lately, unless the port is in use at this moment.
+    fn trim(&self);
     /// No further sample is taken.
     fn close(&self);
     fn is_closed(&self) -> bool;
@@ -146,7 +148,8 @@ impl<M: Message> AnyOutlet for Outlet<M> {
 
     fn reports(&self) -> Vec<ChannelReport> {
         let Some(state) = self.try_lock_patiently() else { return Vec::new() };
-        state.attached.iter().map(|a| a.channel.report("publisher", a.waiting())).collect()
+        let most = self.info.qos.queue_bytes();
+        state.attached.iter().map(|a| a.channel.report("publisher", a.waiting(), (a.bytes(), most))).collect()
     }
 
     fn prepare_to_hand_over(&self) {
@@ -156,6 +159,11 @@ impl<M: Message> AnyOutlet for Outlet<M> {
         if let Some(mut state) = self.try_lock_patiently() {
             state.pool.grow_to(waiting, &mut spare);
         }
+    }
+
+    fn trim(&self) {
+        let given = self.state.try_lock().map(|mut state| state.pool.trim());
+        drop(given); // when the port is not held any more
     }
 
     fn close(&self) {

@@ -28,6 +28,7 @@ impl<M: Message> Outlet<M> {
     /// Publishes a message that was written into a loan.
     pub fn publish_loan(&self, mut state: PiGuard<'_, Outflow<M>>, mut place: Place) -> Result<Published> {
         let now = linux::clock::monotonic_ns();
+        state.coalescing.begins(now);
         if let Some(judge) = &self.judge {
             let message = state.bytes_mut(&mut place);
             judge.published(now, Change::Written, |bytes| {
@@ -41,7 +42,7 @@ impl<M: Message> Outlet<M> {
             state.give_back(place);
             return published;
         }
-        let Outflow { seq, pool, attached, arena } = &mut *state;
+        let Outflow { seq, pool, coalescing, attached, arena } = &mut *state;
         let published = Published { seq: *seq + 1, ..Published::default() };
         let change = Change::Written;
         let mut round = Round { outlet: self, published, now, change, historical: false, each: &mut |_, _| {} };
@@ -50,7 +51,7 @@ impl<M: Message> Outlet<M> {
                 let decoded = round.decode_and_hand_over(attached, buffer.payload());
                 round.share(attached, arena, buffer.payload());
                 let mut message = Outgoing::pooled(round.published.seq, now, &mut buffer);
-                round.offer(attached, &mut message);
+                round.offer(attached, &mut message, coalescing);
                 self.remember(&mut message);
                 pool.replace(buffer);
                 decoded
@@ -61,7 +62,7 @@ impl<M: Message> Outlet<M> {
                 let decoded = round.decode_and_hand_over(attached, arena.bytes(&sample));
                 if self.histories.is_some() || attached.iter().any(|a| !matches!(a.way, TypedWay::Ring(..))) {
                     let mut message = Outgoing::external(round.published.seq, now, arena.bytes(&sample), pool);
-                    round.offer(attached, &mut message);
+                    round.offer(attached, &mut message, coalescing);
                     self.remember(&mut message);
                 }
                 arena.release(sample);

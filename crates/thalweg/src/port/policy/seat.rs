@@ -154,9 +154,11 @@ impl Judge {
         }
     }
 
-    /// What time brought up to `now`, with what was counted if `tells`, and how long nobody needs to look again.
+    /// What time brought up to `now`, with what was counted if `tells`, and how long nobody needs to look again. Who looks
+    /// serves the whole node: while a sample is judged, it does not wait.
     pub fn look(&self, now: u64, tells: bool) -> (Vec<News>, Duration) {
-        let state = &mut *self.state.lock();
+        let Some(mut state) = self.state.try_lock() else { return (Vec::new(), SHORTEST_PAUSE) };
+        let state = &mut *state;
         let (found, next) = match state {
             State::Reads(reading, news) => {
                 reading.look(now, news);
@@ -172,5 +174,21 @@ impl Judge {
         };
         let pause = next.map_or(self.pause, |next| Duration::from_nanos(next.saturating_sub(now)).min(self.pause));
         (found, pause.max(SHORTEST_PAUSE))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_looks_does_not_wait_for_a_sample_that_is_judged() {
+        let requested = Qos { deadline: Some(Duration::from_secs(1)), ..Qos::default() };
+        let judge = judge_of_subscriber("/in", &requested).unwrap();
+        let judged = judge.state.lock();
+        let looked = std::thread::scope(|scope| scope.spawn(|| judge.look(0, true)).join().unwrap());
+        assert_eq!(looked, (Vec::new(), SHORTEST_PAUSE));
+        drop(judged);
+        assert_eq!(judge.look(0, true), (Vec::new(), LONGEST_PAUSE));
     }
 }

@@ -7,7 +7,7 @@ use crate::channel::history::{History, Query};
 use crate::channel::queue::Entry;
 use crate::codec;
 use crate::control::links::frame;
-use crate::handshake::{self, Answer, Request, Watching};
+use crate::handshake::{self, Answer, Checked, Request, Watching};
 use crate::pull::{self, Identity, Question};
 use crate::wire::{Header, Kind};
 use serde::Serialize;
@@ -21,7 +21,7 @@ pub fn handshake(bytes: &[u8]) {
     document::<Watching>(bytes);
 }
 
-fn document<T: Serialize + DeserializeOwned + PartialEq + std::fmt::Debug>(bytes: &[u8]) {
+fn document<T: Serialize + DeserializeOwned + Checked + PartialEq + std::fmt::Debug>(bytes: &[u8]) {
     if let Ok(Some((document, length))) = handshake::unpack::<T>(bytes) {
         assert!(length <= bytes.len().min(4 + handshake::LARGEST));
         if let Ok(again) = handshake::pack(&document) {
@@ -68,6 +68,7 @@ pub fn pull(bytes: &[u8]) {
                     change: Default::default(),
                     historical: false,
                     offered: 0,
+                    charge: Default::default(),
                 },
                 seq,
             )

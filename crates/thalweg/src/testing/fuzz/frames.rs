@@ -2,9 +2,8 @@
 
 use super::{FLOW, MAX_MESSAGE, content};
 use crate::channel::fragment::Reassembly;
+use crate::channel::memory::Account;
 use crate::wire::{self, Fragment, HEADER, Header, INITIAL, Kind, StreamParser};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// A byte stream and a datagram of any content: frames come out as they went in, the buffer stays within the limit, and
 /// after an error there is nothing but this error.
@@ -45,7 +44,7 @@ pub(super) fn emitted(header: &Header, payload: &[u8]) -> Vec<u8> {
 /// overdrawn and whole again at the end.
 pub fn reassembly(bytes: &[u8]) {
     const BUDGET: usize = 3 * MAX_MESSAGE;
-    let budget = Arc::new(AtomicUsize::new(BUDGET));
+    let budget = Account::new(BUDGET);
     let mut flow = Reassembly::new(MAX_MESSAGE, 1000, budget.clone());
     let mut now = 0;
     for step in bytes.chunks_exact(8) {
@@ -59,10 +58,10 @@ pub fn reassembly(bytes: &[u8]) {
         if let Ok(Some(message)) = flow.insert(now, sample, Fragment { offset, total }, &piece) {
             assert_eq!(message, content(sample, 0, total as usize), "a message of {total} bytes, last piece {length}");
         }
-        assert!(budget.load(Ordering::Relaxed) <= BUDGET, "more was given back than taken");
+        assert!(budget.used() <= BUDGET, "more was given back than taken");
     }
     drop(flow);
-    assert_eq!(budget.load(Ordering::Relaxed), BUDGET, "the budget is whole again");
+    assert_eq!(budget.used(), 0, "the budget is whole again");
 }
 
 /// Frames to begin from.

@@ -87,6 +87,7 @@ impl Virtual {
             change: Default::default(),
             historical: false,
             offered: 0,
+            charge: Default::default(),
         };
         if !self.queued && self.right.try_inline() {
             assert!(self.queue.is_empty() && self.partial.is_none(), "the right was free although something waited");
@@ -100,8 +101,8 @@ impl Virtual {
             return;
         }
         match self.queue.push(entry) {
-            Pushed::Full => return self.dropped += 1,
-            Pushed::DroppedOldest => self.dropped += 1,
+            Pushed::Full(_) => return self.dropped += 1,
+            Pushed::DroppedOldest(count, _) => self.dropped += u64::from(count),
             Pushed::Queued => {}
         }
         assert!(self.queue.len() <= self.policy.limit() as usize);

@@ -2,11 +2,10 @@
 
 use super::{MAX_MESSAGE, content};
 use crate::channel::fragment::Reassembly;
+use crate::channel::memory::Account;
 use crate::channel::parity::{Encoder, Redundancy};
 use crate::wire::{Fragment, Parity};
 use std::collections::BTreeSet;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Messages that are sent at a time.
 const SAMPLES: u64 = 4;
@@ -19,7 +18,7 @@ pub fn parity(bytes: &[u8]) {
     let Some((&[half, l1, l2, percent], steps)) = bytes.split_first_chunk() else { return };
     let total = usize::from(u16::from_le_bytes([l1, l2])) % MAX_MESSAGE + 1;
     let step = 2 * (usize::from(half) % 64 + 1);
-    let (budget, mut encoder) = (Arc::new(AtomicUsize::new(BUDGET)), Encoder::default());
+    let (budget, mut encoder) = (Account::new(BUDGET), Encoder::default());
     let mut flow = Flow {
         reassembly: Reassembly::with_slots(SAMPLES as usize, MAX_MESSAGE, 1000, budget.clone()),
         sent: (0..SAMPLES).map(|sample| Sent::new(&mut encoder, sample, (total, step), percent)).collect(),
@@ -31,10 +30,10 @@ pub fn parity(bytes: &[u8]) {
             2 => flow.parity(index, number),
             _ => flow.made_up(index, number, [*a, *b]),
         }
-        assert!(budget.load(Ordering::Relaxed) <= BUDGET, "more was given back than taken");
+        assert!(budget.used() <= BUDGET, "more was given back than taken");
     }
     drop(flow);
-    assert_eq!(budget.load(Ordering::Relaxed), BUDGET, "the budget is whole again");
+    assert_eq!(budget.used(), 0, "the budget is whole again");
 }
 
 /// Changed examples begin from these: a message of seven fragments that loses two, and one with parity that is made up.

@@ -29,7 +29,8 @@ pub fn ping(meeting: &Meeting, settings: &Settings) -> Result<Meter, Error> {
     let trips = Trips { meter: Meter::new()?, warmup: terms.warmup, start: 0 };
     let mut player = Player::new(given, end, trips, terms, control.try_clone()?);
     let subscriber = ports.subscriber(PONG).callback(move |sample| player.take(&sample))?;
-    let publisher = ports.publisher(PING).answered_at(&subscriber).open()?;
+    let builder = ports.publisher(PING);
+    let publisher = if settings.plain { builder.open()? } else { builder.answered_at(&subscriber).open()? };
     connected(&publisher, 1)?;
     if settings.stages {
         ports.measure([PING, PONG])?;
@@ -51,7 +52,9 @@ pub fn pong(meeting: &Meeting, settings: &Settings) -> Result<(), Error> {
     let (give, given) = mpsc::channel();
     let (end, ended) = mpsc::channel();
     let mut player = Player::new(given, end, Echoes, &terms, control.try_clone()?);
-    let _subscriber = ports.subscriber(PING).answering_with(&publisher).callback(move |sample| player.take(&sample))?;
+    let builder = ports.subscriber(PING);
+    let builder = if settings.plain { builder } else { builder.answering_with(&publisher) };
+    let _subscriber = builder.callback(move |sample| player.take(&sample))?;
     connected(&publisher, 1)?;
     if settings.stages {
         ports.measure([PING, PONG])?;

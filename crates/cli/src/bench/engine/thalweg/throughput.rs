@@ -25,6 +25,10 @@ pub fn send(name: &'static str, settings: &Settings) -> Result<Throughput, Error
         .reliable(settings.reliable);
     let builder = ports.publisher(TOPIC);
     let builder = if terms.batched { builder.batching(Batching::default()) } else { builder };
+    let builder = match settings.latency_budget {
+        Some(budget) => builder.latency_budget(budget),
+        None => builder,
+    };
     let mut sender = Sender { publisher: builder.open()?, message: vec![0; terms.size], line };
     connected(&sender.publisher, 1)?;
     if terms.warmup > 0 {
@@ -69,7 +73,12 @@ pub fn receive(meeting: &Meeting, settings: &Settings) -> Result<(), Error> {
     let ports = Ports::open("receiver", realm, settings.carrier, &terms, line.node())?.reliable(settings.reliable);
     let parts = if terms.warmup > 0 { [terms.warmup, terms.count] } else { [terms.count, 0] };
     let mut counter = Counter { parts, came: 0, control: control.try_clone()? };
-    let _subscriber = ports.subscriber(TOPIC).callback(move |sample| counter.take(&sample))?;
+    let builder = ports.subscriber(TOPIC);
+    let builder = match settings.latency_budget {
+        Some(budget) => builder.latency_budget(budget),
+        None => builder,
+    };
+    let _subscriber = builder.callback(move |sample| counter.take(&sample))?;
     let [word] = hear_words(control)?;
     if word == FAILED {
         return Err(Error::Peer("the sender failed".to_owned()));

@@ -216,3 +216,12 @@ fn large_samples_are_held_within_bounds() {
     assert_eq!(std::iter::from_fn(|| handover.released()).collect::<Vec<_>>(), [13, 14, 15, 16]);
     assert_eq!(handover.bytes, 0);
 }
+
+/// Stamps are a peer's: any two may be as far apart as there are numbers.
+#[test]
+fn stamps_at_their_extremes_are_only_late() {
+    let mut handover = Handover::new(Selection::ALL, 0, 64);
+    for (seq, stamp) in [(5, 0), (6, u64::MAX), (7, 0), (8, u64::MAX)] {
+        assert!(!handover.new_one((seq, stamp), seq, 8, || seq) && handover.old(seq - 4, stamp));
+    }
+}

@@ -12,6 +12,9 @@ pub enum Slot {
     Whole(Held),
 }
 
+/// Askings of the same that follow each other as fast as answers may come.
+const QUICK: u32 = 6;
+
 /// When something is asked for, and how often it was.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Asking {
@@ -58,10 +61,16 @@ impl Asking {
 
     /// It was asked for `all` that is missing, or for the holes only that are new; holes end before `upto`. What does not come
     /// is asked for again, all together, when the last answer ought to be here.
-    pub fn again(self, now_ns: u64, trip: RoundTrip, all: bool, upto: usize) -> Self {
-        let pause = trip.patience_ns().saturating_mul(1 << self.times.min(4)).min(LONGEST_PAUSE_NS);
+    pub fn again(self, now_ns: u64, pause: u64, all: bool, upto: usize) -> Self {
         let (due, holes_due, last) = (Some(now_ns + pause), None, now_ns);
         Self { due, holes_due, upto, asked: self.asked + 1, times: self.times + u32::from(all), last, ..self }
+    }
+
+    /// How long an answer is waited for. `quick`: a window bounds the answers, so that several losses of the same are no reason to
+    /// ask less often.
+    pub fn pause_ns(self, trip: RoundTrip, quick: bool) -> u64 {
+        let times = if quick && self.times < QUICK { 0 } else { self.times.min(4) };
+        trip.patience_ns().saturating_mul(1 << times).min(LONGEST_PAUSE_NS)
     }
 
     /// There was nothing to ask for, of all or of the holes that are new: fragments are on their way.

@@ -60,16 +60,18 @@ impl Sender {
         }
         let index = self.sent.iter().position(|sent| !sent.wanted.is_empty())?;
         let (most, patience) = (self.settings.largest, self.trip.smoothed_ns());
-        let sent = &mut self.sent[index];
+        let sent = &self.sent[index];
         let length = sent.entry.buffer.payload().len();
-        let first = sent.wanted.first_mut()?;
+        let first = sent.wanted.first()?;
         let whole = length <= most;
         let bytes =
             if whole { 0..length } else { first.start as usize..(first.end as usize).min(first.start as usize + most) };
-        if let Err(wait) = self.bucket.take(now_ns, bytes.len()) {
-            self.held_up_until = now_ns + wait;
+        if !self.may_repeat(now_ns, bytes.len()) {
             return None;
         }
+        self.note_repeated(now_ns, index, &bytes);
+        let sent = &mut self.sent[index];
+        let first = sent.wanted.first_mut()?;
         first.start = if whole { first.end } else { bytes.end as u32 };
         if first.start >= first.end {
             sent.wanted.remove(0);
@@ -108,12 +110,12 @@ impl Sender {
         let interval = self.worst().interval_ns(self.trip.smoothed_ns());
         let due = |sent: &Sent| sent.copy_at.is_some_and(|at| at <= now_ns);
         let index = self.sent.iter().position(due)?;
-        let sent = &mut self.sent[index];
-        let length = sent.entry.buffer.payload().len();
-        if let Err(wait) = self.bucket.take(now_ns, length) {
-            self.held_up_until = now_ns + wait;
+        let length = self.sent[index].entry.buffer.payload().len();
+        if !self.may_repeat(now_ns, length) {
             return None;
         }
+        self.note_repeated(now_ns, index, &(0..length));
+        let sent = &mut self.sent[index];
         sent.copies += 1;
         sent.note_repeated(now_ns, length.max(1), interval);
         sent.copy_at = (sent.copies < MOST_COPIES).then_some(now_ns + interval);

@@ -1,0 +1,134 @@
+//! Files in directories that several users may write to: read only if they are whose they should be, written so that no link leads
+//! elsewhere. A name there may be anything that somebody else made: a link, a FIFO that would block, a file without end.
+
+use rustix::fs::{Mode, OFlags, fstat, open};
+use std::fs::{DirBuilder, File};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::Path;
+
+/// Reads a file that is this user's, root's, or of the owner of its directory.
+///
+/// # Errors
+/// What the kernel said; `ELOOP` for a link; PermissionDenied when it is no regular file or somebody else's; FileTooLarge when it
+/// has more than `most` bytes.
+pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+    // Non-blocking: the other end of a FIFO may never come.
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
+    let file = open(path, flags, Mode::empty())?;
+    let found = fstat(&file)?;
+    let above = path.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let owners = [rustix::process::geteuid().as_raw(), 0, std::fs::metadata(above)?.uid()];
+    let regular = rustix::fs::FileType::from_raw_mode(found.st_mode).is_file();
+    if !regular || !owners.contains(&found.st_uid) {
+        let what = if regular { format!("it is user {}'s", found.st_uid) } else { "it is no regular file".to_owned() };
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, what));
+    }
+    let mut bytes = Vec::new();
+    File::from(file).take(most.saturating_add(1)).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > most {
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("it has more than {most} bytes")));
+    }
+    Ok(bytes)
+}
+
+/// As [`read`], from a directory that is this user's alone, as [`directory`] makes it.
+///
+/// # Errors
+/// As [`read`] and [`directory`].
+pub fn read_own(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+    path.parent().map_or(Ok(()), check)?;
+    read(path, most)
+}
+
+/// Makes a directory for this user only, if need be.
+///
+/// # Errors
+/// PermissionDenied when it is somebody else's, or others may write to it; else what the kernel said.
+pub fn directory(path: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(path)?;
+    check(path)
+}
+
+fn check(directory: &Path) -> io::Result<()> {
+    let found = std::fs::symlink_metadata(directory)?;
+    let user = rustix::process::geteuid().as_raw();
+    match found.is_dir() && found.uid() == user && found.mode() & 0o022 == 0 {
+        true => Ok(()),
+        false => Err(io::Error::new(io::ErrorKind::PermissionDenied, format!("not a directory of user {user} alone"))),
+    }
+}
+
+/// Writes a file in such a [`directory`] and waits until it is on disk: whole or, with a reason, not at all.
+///
+/// # Errors
+/// As [`directory`]; what the kernel said.
+pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let above = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
+    directory(above)?;
+    let early = path.with_extension("new");
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let mut file = File::from(open(&early, flags, Mode::RUSR | Mode::WUSR)?);
+    file.write_all(bytes)?;
+    file.sync_all()?;
+    std::fs::rename(&early, path)?;
+    File::open(above)?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    fn place(name: &str) -> std::path::PathBuf {
+        let place = std::env::temp_dir().join(format!("thalweg-owned-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&place);
+        std::fs::create_dir(&place).unwrap();
+        std::fs::set_permissions(&place, std::fs::Permissions::from_mode(0o700)).unwrap();
+        place
+    }
+
+    #[test]
+    fn only_files_of_the_right_owner_and_size_are_read() {
+        let dir = place("read");
+        let file = dir.join("file");
+        std::fs::write(&file, "12345").unwrap();
+        assert_eq!(read(&file, 5).unwrap(), b"12345");
+        assert_eq!(read(&file, 4).unwrap_err().kind(), io::ErrorKind::FileTooLarge);
+        symlink(&file, dir.join("link")).unwrap();
+        assert!(read(&dir.join("link"), 5).is_err());
+        // Nobody writes to it: who opened it as a file would wait for ever.
+        rustix::fs::mknodat(rustix::fs::CWD, dir.join("fifo"), rustix::fs::FileType::Fifo, Mode::RWXU, 0).unwrap();
+        assert!(read(&dir.join("fifo"), 5).unwrap_err().to_string().contains("no regular file"));
+        assert!(read(&dir, 5).is_err());
+        if rustix::process::geteuid().is_root() {
+            std::os::unix::fs::chown(&file, Some(65_534), None).unwrap();
+            assert!(read(&file, 5).unwrap_err().to_string().contains("user 65534's"));
+        } else {
+            println!("\nskipped: because only root makes files of others");
+        }
+        std::fs::remove_dir_all(dir).unwrap();
+    }
+
+    #[test]
+    fn nothing_is_written_where_others_write_or_a_link_leads() {
+        let dir = place("write");
+        let file = dir.join("journal.json");
+        write(&file, b"1").unwrap();
+        write(&file, b"2").unwrap();
+        assert_eq!(std::fs::read(&file).unwrap(), b"2");
+        let victim = dir.join("victim");
+        std::fs::write(&victim, "whole").unwrap();
+        symlink(&victim, dir.join("journal.new")).unwrap();
+        assert!(write(&file, b"3").is_err());
+        std::fs::remove_file(dir.join("journal.new")).unwrap();
+        std::fs::remove_file(&file).unwrap();
+        symlink(&victim, &file).unwrap();
+        write(&file, b"4").unwrap(); // instead of the link
+        assert_eq!(std::fs::read(&victim).unwrap(), b"whole");
+        std::fs::set_permissions(&dir, std::fs::Permissions::from_mode(0o777)).unwrap();
+        assert!(write(&file, b"5").unwrap_err().to_string().contains("alone"));
+        assert!(read_own(&victim, 5).unwrap_err().to_string().contains("alone") && read(&victim, 5).is_ok());
+        std::fs::remove_dir_all(dir).unwrap();
+    }
+}

@@ -1,0 +1,337 @@
+//! Congestion control of one flow over datagrams: how many bytes may be under way, and how fast they leave. Pure: time,
+//! datagrams and receipts in, allowances out.
+//!
+//! The window grows by CUBIC (`cubic`, RFC 9438) after a HyStart++ start (`start`, RFC 9406), and leaves paced over a
+//! round trip (RFC 9002 §7.7). A loss shrinks it where a queue stands at the time, as in TCP Veno (Fu and Liew, 2003), and is
+//! repaired only where none does: radio links lose without being full. The receiver's socket buffer bounds it besides.
+//!
+//! Datagrams carry no number of their own. A receipt names the newest datagram that came and counts the bytes of all:
+//! what was sent up to that one and is not counted was lost (`flight`). Why this and not another: decision 10.
+
+mod cubic;
+mod flight;
+mod pacer;
+mod receipts;
+mod start;
+#[cfg(test)]
+mod tests;
+mod trip;
+
+pub use receipts::Receipts;
+
+use crate::channel::reliable::RoundTrip;
+use crate::wire::feedback::{Datagram, Receipt};
+use cubic::Cubic;
+use flight::Flight;
+use pacer::Pacer;
+use start::Start;
+use trip::ShortestTrip;
+
+/// What the two ends of a flow agreed on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CongestionSettings {
+    /// Bytes of the largest datagram.
+    pub datagram: usize,
+    /// Bytes that the receiver's socket buffer holds, as its kernel counts them.
+    pub buffer: usize,
+    /// Bytes per second that were reserved for the flow: it sends at that rate whatever is lost. `None`: it competes.
+    pub reserved: Option<u64>,
+}
+
+/// Why a datagram cannot leave now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// Too much is under way: a receipt makes room.
+    Receipt,
+    /// The pace allows it at this moment.
+    Until(u64),
+}
+
+/// The least window in datagrams, as BBR has it: with two (RFC 9002 §7.2) one loss leaves none that would tell of it.
+const LEAST: usize = 4;
+/// The first window in bytes where that is more (RFC 6928).
+const INITIAL: usize = 14_720;
+/// What the kernel charges a receiver for a datagram besides its bytes: `struct sk_buff`, and memory rounded up (1,472 bytes
+/// are charged with 2,304, 96 bytes with 768).
+const OVERHEAD: u64 = 832;
+/// Of the lost share of a round trip, what no random loss explains: the path is full although no queue shows, as at a policer.
+const MOST_RANDOM: f64 = 0.25;
+/// Datagrams of a round trip from which a share is told.
+const ENOUGH: u64 = 32;
+/// A queue of so many datagrams is none yet (Veno's β).
+const NO_QUEUE: f64 = 3.0;
+/// Delay that is noise: an eighth of the shortest round trip, within these bounds in nanoseconds.
+const NOISE_NS: (u64, u64) = (100_000, 1_000_000);
+/// Probes in vain after which all that was under way is lost (RFC 9002 §7.6).
+const PERSISTENT: u32 = 3;
+
+/// Datagrams that are under way without being paced (RFC 9002 §7.7: the initial window): a flow of few never waits for its pace.
+const BURST: u64 = 10;
+/// The pace, in windows per round trip: what slow start needs, and later it spreads what would leave at once, while receipts clock
+/// the rest. With 5/4 (RFC 9002 §7.7) a flow beside CUBIC loses more often than that one: Jain 0.85 in place of 0.90 at worst
+/// (one seed).
+const FASTER: u128 = 2;
+/// Datagrams for which a thread is woken.
+const WORTH_WAKING: u64 = 8;
+
+/// What happened to a flow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Bytes lost in the network or the receiver's socket.
+    pub lost: u64,
+    /// How often the window shrank.
+    pub reductions: u64,
+    /// How often nothing was heard for so long that it fell to the least.
+    pub collapses: u64,
+}
+
+/// The controller of one flow.
+#[derive(Debug)]
+pub struct Congestion {
+    settings: CongestionSettings,
+    flight: Flight,
+    trip: RoundTrip,
+    shortest: ShortestTrip,
+    cubic: Cubic,
+    start: Option<Start>, // until the first sign of congestion
+    pacer: Pacer,
+    recovers_until: u64, // losses of what was sent before this many bytes are one sign of congestion
+    round: Round,
+    limited: bool, // the window held something back since the last receipt
+    heard_at: u64,
+    probes: u32, // since then
+    counters: Counters,
+}
+
+/// What a round trip lost.
+#[derive(Clone, Copy, Debug, Default)]
+struct Round {
+    ends_at: u64, // bytes sent when it began
+    delivered: u64,
+    lost: u64,
+    before: (u64, u64), // delivered and lost of the one before
+}
+
+impl Congestion {
+    /// Of a flow on which nothing was sent yet.
+    pub fn new(settings: CongestionSettings) -> Self {
+        let datagram = settings.datagram.max(1);
+        let initial = INITIAL.min(10 * datagram).max(LEAST * datagram);
+        Self {
+            settings,
+            flight: Flight::default(),
+            trip: RoundTrip::default(),
+            shortest: ShortestTrip::default(),
+            cubic: Cubic::new(datagram, LEAST * datagram, initial),
+            start: Some(Start::default()),
+            pacer: Pacer::default(),
+            recovers_until: 0,
+            round: Round::default(),
+            limited: false,
+            heard_at: 0,
+            probes: 0,
+            counters: Counters::default(),
+        }
+    }
+
+    /// From now on the flow sends at this rate, in bytes per second, whatever is lost; `None`: it competes.
+    pub fn reserve(&mut self, rate: Option<u64>) {
+        self.settings.reserved = rate;
+    }
+
+    /// Whether a datagram of so many bytes, which is there to leave, may leave now. One may whenever nothing is under way.
+    ///
+    /// # Errors
+    /// What it has to wait for.
+    #[inline]
+    pub fn room(&mut self, now_ns: u64, bytes: usize) -> Result<(), Wait> {
+        let room = self.has_room(now_ns, bytes);
+        // Who waits for the pace would use the window (RFC 9002 §7.8); who waits for the receiver's socket would not.
+        self.limited |= match room {
+            Ok(()) => false,
+            Err(Wait::Receipt) => self.under_way() + bytes as u64 > self.window(),
+            Err(Wait::Until(_)) => true,
+        };
+        room
+    }
+
+    /// The same, where nothing may be there to leave.
+    ///
+    /// # Errors
+    /// What it would have to wait for.
+    #[inline]
+    pub fn has_room(&self, now_ns: u64, bytes: usize) -> Result<(), Wait> {
+        let under_way = self.under_way();
+        if under_way > 0 && under_way + bytes as u64 > self.limit(bytes) {
+            return Err(Wait::Receipt);
+        }
+        if self.settings.reserved.is_none() && under_way + bytes as u64 <= BURST * self.settings.datagram as u64 {
+            return Ok(());
+        }
+        match self.pacing_rate() {
+            Some(rate) => self.pacer.wait(now_ns, rate, self.burst(rate)).map_err(Wait::Until),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether so much may leave that it is worth waking a thread for.
+    pub fn is_open(&self) -> bool {
+        let limit = self.limit(self.settings.datagram);
+        let worth = (limit / 4).min(WORTH_WAKING * self.settings.datagram as u64);
+        self.under_way() == 0 || self.under_way() + worth <= limit
+    }
+
+    /// Bytes that may be under way in datagrams of this length.
+    fn limit(&self, bytes: usize) -> u64 {
+        self.window().min(self.buffered(bytes))
+    }
+
+    /// The receiver's socket holds so many bytes in datagrams of this length. A quarter of what the kernel counts is given
+    /// back late (`udp_rmem_release`).
+    fn buffered(&self, bytes: usize) -> u64 {
+        let bytes = bytes as u64;
+        (self.settings.buffer as u64 / 4 * 3).saturating_mul(bytes) / (bytes + OVERHEAD)
+    }
+
+    /// A datagram left.
+    #[inline]
+    pub fn on_sent(&mut self, now_ns: u64, datagram: Datagram, bytes: usize) {
+        if self.flight.under_way() == 0 {
+            self.heard_at = now_ns; // there was nothing to hear
+        }
+        self.flight.on_sent(now_ns, datagram, bytes);
+        if let Some(rate) = self.pacing_rate() {
+            self.pacer.on_sent(now_ns, rate, bytes);
+        }
+    }
+
+    /// The datagram that left last did not leave: the socket was full.
+    pub fn unsent(&mut self, bytes: usize) {
+        self.flight.unsent(bytes);
+    }
+
+    /// The subscriber told what came. Gives the round trip in nanoseconds, if it tells one.
+    pub fn on_ack(&mut self, now_ns: u64, receipt: &Receipt) -> Option<u64> {
+        let before = self.flight.under_way();
+        let reorder = self.trip.reorder_ns();
+        let shortest = self.shortest.known().unwrap_or(0);
+        let heard = self.flight.on_receipt(now_ns, receipt, reorder, shortest)?;
+        (self.heard_at, self.probes) = (now_ns, 0);
+        if let Some(trip) = heard.trip_ns {
+            self.trip.measured(trip);
+            self.shortest.measured(now_ns, trip);
+        }
+        (self.round.delivered, self.round.lost) =
+            (self.round.delivered + heard.delivered, self.round.lost + heard.lost);
+        // A window that was not used says nothing of the path (RFC 9002 §7.8).
+        let limited = std::mem::take(&mut self.limited) || before * 2 >= self.window() && self.start.is_some();
+        let recovers = self.flight.heard_up_to() < self.recovers_until;
+        if limited && !recovers && heard.delivered > 0 && self.settings.reserved.is_none() {
+            self.grow(now_ns, heard.delivered, heard.trip_ns);
+        }
+        if heard.lost > 0 {
+            self.on_loss(heard.lost, heard.missed_at);
+        }
+        if self.flight.heard_up_to() >= self.round.ends_at {
+            self.next_round();
+        }
+        heard.trip_ns
+    }
+
+    fn grow(&mut self, now_ns: u64, delivered: u64, trip_ns: Option<u64>) {
+        let Some(start) = &mut self.start else {
+            return self.cubic.grow(now_ns, delivered, self.trip.smoothed_ns());
+        };
+        self.cubic.widen(start.on_ack(delivered, trip_ns));
+    }
+
+    fn next_round(&mut self) {
+        let Round { delivered, lost, .. } = self.round;
+        self.round = Round { ends_at: self.flight.sent(), before: (delivered, lost), ..Round::default() };
+        if self.start.as_mut().is_some_and(|start| start.next_round()) {
+            self.start = None;
+            self.cubic.settle();
+        }
+    }
+
+    /// So many bytes were lost, which left before so many bytes had been sent. The window shrinks at most once per round trip (RFC 9002 §7.3.2), and only where a queue
+    /// stands, or where more is lost than chance does.
+    pub fn on_loss(&mut self, bytes: u64, missed_at: u64) {
+        self.counters.lost += bytes;
+        if self.settings.reserved.is_some() || missed_at <= self.recovers_until {
+            return;
+        }
+        if self.is_queueing() || self.loses_too_much() {
+            (self.start, self.recovers_until) = (None, self.flight.sent());
+            self.cubic.reduce();
+            self.counters.reductions += 1;
+        }
+    }
+
+    /// Whether the last round trips were longer than the shortest by more than noise and a few datagrams.
+    fn is_queueing(&self) -> bool {
+        let Some((shortest, last)) = self.shortest.and_lately() else { return true };
+        let few = NO_QUEUE * self.settings.datagram as f64 * self.trip.smoothed_ns() as f64 / self.window() as f64;
+        let noise = (shortest / 8).clamp(NOISE_NS.0, NOISE_NS.1);
+        last.saturating_sub(shortest) >= noise.max(few as u64)
+    }
+
+    fn loses_too_much(&self) -> bool {
+        let Round { delivered, lost, before, .. } = self.round;
+        let (delivered, lost) = (delivered + before.0, lost + before.1);
+        let total = delivered + lost;
+        total >= ENOUGH * self.settings.datagram as u64 && lost as f64 > MOST_RANDOM * total as f64
+    }
+
+    /// When to ask for a receipt, if something is under way and none comes: twice as long each time (RFC 9002 §6.2.1).
+    pub fn probe_at(&self) -> u64 {
+        self.heard_at.saturating_add(self.trip.patience_ns() << self.probes.min(8))
+    }
+
+    /// A receipt was asked for, because none came. When that was in vain several times, all that was under way is lost.
+    pub fn on_probe(&mut self) {
+        self.probes = self.probes.saturating_add(1);
+        if self.probes == PERSISTENT && self.settings.reserved.is_none() {
+            self.counters.collapses += u64::from(self.cubic.collapse());
+            self.start = Some(Start::default());
+        }
+    }
+
+    /// Bytes that may be under way as far as the path is concerned.
+    #[inline]
+    pub fn window(&self) -> u64 {
+        if self.settings.reserved.is_some() { u64::MAX } else { self.cubic.window() }
+    }
+
+    /// Bytes that are under way.
+    pub fn under_way(&self) -> u64 {
+        self.flight.under_way()
+    }
+
+    /// Bytes per second that leave. `None`: nothing is known of the path yet.
+    #[inline]
+    pub fn pacing_rate(&self) -> Option<u64> {
+        if self.settings.reserved.is_some() {
+            return self.settings.reserved;
+        }
+        let trip = self.shortest.known().map(|_| self.trip.smoothed_ns().max(1))?;
+        let rate = u128::from(self.window()) * 1_000_000_000 * FASTER / u128::from(trip);
+        Some(u64::try_from(rate).unwrap_or(u64::MAX).max(1))
+    }
+
+    /// Bytes that leave at once while more than [`BURST`] are under way: what the rate gives in a millisecond, because threads
+    /// wake up no more exactly.
+    fn burst(&self, rate: u64) -> u64 {
+        (2 * self.settings.datagram as u64).max(rate / 1000)
+    }
+
+    /// The round trip.
+    pub fn trip(&self) -> RoundTrip {
+        self.trip
+    }
+
+    /// What happened so far.
+    pub fn counters(&self) -> Counters {
+        self.counters
+    }
+}

@@ -1,0 +1,120 @@
+//! The window of CUBIC (RFC 9438), in bytes.
+
+/// C in segments per second cubed (§5.1).
+const C: f64 = 0.4;
+/// What is left of the window after a sign of congestion (§4.6).
+const BETA: f64 = 0.7;
+/// What Reno would grow by per round trip to have the same share with [`BETA`] (§4.3).
+const ALPHA: f64 = 3.0 * (1.0 - BETA) / (1.0 + BETA);
+/// No window is larger.
+const MOST: f64 = (1u64 << 40) as f64;
+
+#[derive(Debug)]
+pub struct Cubic {
+    datagram: f64,
+    least: f64,
+    window: f64,
+    top: f64,  // W_max: the window before it shrank
+    reno: f64, // W_est
+    since: Option<Epoch>,
+}
+
+/// Growth since the window shrank.
+#[derive(Clone, Copy, Debug)]
+struct Epoch {
+    at: u64,
+    k: f64, // seconds until the window is at the top again
+}
+
+impl Cubic {
+    pub fn new(datagram: usize, least: usize, initial: usize) -> Self {
+        let [datagram, least, window] = [datagram, least, initial].map(|bytes| bytes as f64);
+        Self { datagram, least, window, top: 0.0, reno: window, since: None }
+    }
+
+    #[inline]
+    pub fn window(&self) -> u64 {
+        self.window as u64
+    }
+
+    /// More by so many bytes: slow start.
+    pub fn widen(&mut self, bytes: u64) {
+        self.window = (self.window + bytes as f64).min(MOST);
+    }
+
+    /// The start ended without a loss: growth goes on from here.
+    pub fn settle(&mut self) {
+        (self.top, self.since) = (self.window, None);
+    }
+
+    /// So many bytes arrived while the window was full (§4.2 to §4.5).
+    pub fn grow(&mut self, now_ns: u64, delivered: u64, trip_ns: u64) {
+        let Epoch { at, k } = *self.since.get_or_insert_with(|| {
+            self.top = self.top.max(self.window);
+            self.reno = self.window;
+            Epoch { at: now_ns, k: ((self.top - self.window) / self.datagram / C).cbrt() }
+        });
+        let seconds = now_ns.saturating_sub(at).saturating_add(trip_ns) as f64 / 1e9;
+        let cubic = self.top + C * (seconds - k).powi(3) * self.datagram;
+        let alpha = if self.reno < self.top { ALPHA } else { 1.0 };
+        self.reno += alpha * self.datagram * delivered as f64 / self.window;
+        // Within a round trip at most half more (§4.4).
+        let target = cubic.clamp(self.window, 1.5 * self.window);
+        let grown = self.window + (target - self.window) * (delivered as f64 / self.window).min(1.0);
+        self.window = grown.max(self.reno.min(1.5 * self.window)).min(MOST);
+    }
+
+    /// A sign of congestion (§4.6, with fast convergence, §4.7).
+    pub fn reduce(&mut self) {
+        self.top = if self.window < self.top { self.window * (1.0 + BETA) / 2.0 } else { self.window };
+        self.window = (self.window * BETA).max(self.least);
+        self.since = None;
+    }
+
+    /// Nothing was heard for long (RFC 9002 §7.6.2). Whether that changes anything.
+    pub fn collapse(&mut self) -> bool {
+        let changes = self.window > self.least;
+        if changes {
+            self.reduce();
+            self.window = self.least;
+        }
+        changes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// RFC 9438 §4.2: after K = ∛(W_max (1 − β) / C) seconds the window is what it was.
+    #[test]
+    fn after_k_seconds_the_window_is_back() {
+        let mut cubic = Cubic::new(1000, 4000, 1_000_000);
+        cubic.reduce();
+        assert_eq!(cubic.window(), 700_000);
+        let (k, trip) = ((1000.0f64 * 0.3 / 0.4).cbrt(), 100_000_000);
+        let mut now = 0;
+        while (now as f64) < k * 1e9 {
+            cubic.grow(now, cubic.window(), trip);
+            now += trip;
+        }
+        assert!((990_000..1_050_000).contains(&cubic.window()), "{} after {k} s", cubic.window());
+    }
+
+    /// §4.3: where Reno would be faster, as fast as Reno.
+    #[test]
+    fn on_short_paths_it_is_no_slower_than_reno() {
+        let mut cubic = Cubic::new(1000, 4000, 20_000);
+        cubic.reduce();
+        (0..100).for_each(|round| cubic.grow(round * 1_000_000, cubic.window(), 1_000_000));
+        let reno = 14_000.0 + ALPHA * 100.0 * 1000.0;
+        assert!(cubic.window() as f64 > reno * 0.95, "{} of {reno}", cubic.window());
+    }
+
+    #[test]
+    fn a_window_falls_to_the_least_and_no_further() {
+        let mut cubic = Cubic::new(1000, 4000, 10_000);
+        (0..10).for_each(|_| cubic.reduce());
+        assert_eq!((cubic.window(), cubic.collapse()), (4000, false));
+    }
+}

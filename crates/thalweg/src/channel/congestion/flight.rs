@@ -1,0 +1,208 @@
+//! What is under way: datagrams in the order in which they left, and what receipts say of them.
+
+use crate::wire::feedback::{Datagram, Receipt};
+use std::collections::VecDeque;
+
+/// What a receipt told.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Heard {
+    pub trip_ns: Option<u64>,
+    /// Bytes that arrived since the last one.
+    pub delivered: u64,
+    /// Bytes of which it is sure by now that they do not arrive.
+    pub lost: u64,
+    /// Bytes sent with the datagram that came when they were missed first: they left before it.
+    pub missed_at: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Record {
+    datagram: Datagram,
+    end: u64, // bytes sent with it
+    at: u64,
+}
+
+/// Datagrams of a flow between its two ends.
+#[derive(Debug, Default)]
+pub struct Flight {
+    records: VecDeque<Record>,
+    sent: u64,    // bytes
+    heard: u64,   // bytes that arrived, as told
+    highest: u64, // bytes sent with the newest datagram that arrived
+    lost: u64,    // bytes
+    settled: u64, // bytes of which nothing more is expected
+    suspect: Option<Suspect>,
+}
+
+/// What did not arrive although later datagrams did: perhaps they only overtook it.
+#[derive(Clone, Copy, Debug)]
+struct Suspect {
+    until: u64,
+    least: u64,
+    at: u64, // bytes sent with the newest that had arrived then
+}
+
+/// Datagrams that are remembered; of those beyond, receipts tell bytes but no round trip.
+const MOST_RECORDS: usize = 1 << 14;
+
+impl Flight {
+    /// Bytes that neither arrived nor were lost.
+    pub fn under_way(&self) -> u64 {
+        self.sent.saturating_sub(self.settled)
+    }
+
+    /// Bytes sent so far.
+    pub fn sent(&self) -> u64 {
+        self.sent
+    }
+
+    /// Bytes sent with the newest datagram that arrived.
+    pub fn heard_up_to(&self) -> u64 {
+        self.highest
+    }
+
+    pub fn on_sent(&mut self, now_ns: u64, datagram: Datagram, bytes: usize) {
+        self.sent += bytes as u64;
+        if self.records.len() < MOST_RECORDS {
+            self.records.push_back(Record { datagram, end: self.sent, at: now_ns });
+        }
+    }
+
+    /// The last one did not leave.
+    pub fn unsent(&mut self, bytes: usize) {
+        if self.records.back().is_some_and(|record| record.end == self.sent) {
+            self.records.pop_back();
+        }
+        self.sent = self.sent.saturating_sub(bytes as u64);
+    }
+
+    /// What a receipt tells; `None` if an overtaken one tells nothing new. What is missing counts as lost when it is still
+    /// missing `reorder_ns` later (RFC 8985 §6.2).
+    pub fn on_receipt(&mut self, now_ns: u64, receipt: &Receipt, reorder_ns: u64, shortest_ns: u64) -> Option<Heard> {
+        let received = receipt.received.min(self.sent); // the other end may count what it likes
+        let newest = self.newest(receipt, now_ns.saturating_sub(shortest_ns.saturating_add(receipt.ago_ns.into())));
+        if received < self.heard || (received == self.heard && newest.is_none()) {
+            return None;
+        }
+        let delivered = received - self.heard;
+        self.heard = received;
+        let trip_ns = newest.and_then(|(record, alone, pause)| {
+            self.highest = self.highest.max(record.end);
+            if pause >= reorder_ns {
+                // What left before it so much earlier would have come (RFC 8985 §6.2).
+                self.suspect.get_or_insert(Suspect { until: 0, least: u64::MAX, at: self.highest }).until = now_ns;
+            }
+            now_ns.checked_sub(record.at.saturating_add(receipt.ago_ns.into())).filter(|_| alone)
+        });
+        self.highest = self.highest.max(received);
+        let (lost, missed_at) = self.note_missing(now_ns, reorder_ns);
+        self.settled = self.settled.max(self.heard + self.lost).min(self.sent);
+        Some(Heard { trip_ns, delivered, lost, missed_at })
+    }
+
+    /// The datagram that came last, whether no other has its name (Karn: of two nobody knows which one it was), and how long
+    /// nothing had left before it. What left before it is forgotten. Of several it is the last that left by `latest`, since a
+    /// path keeps the order: keep-alives all have one name, and with the oldest more of them left than were ever settled.
+    fn newest(&mut self, receipt: &Receipt, latest: u64) -> Option<(Record, bool, u64)> {
+        let named = |record: &Record| record.datagram == receipt.newest;
+        let first = self.records.iter().position(named)?;
+        let later = self.records.iter().enumerate().skip(first + 1).filter(|(_, record)| named(record));
+        let (mut index, mut alone) = (first, true);
+        for (at, record) in later {
+            alone = false;
+            if record.at > latest {
+                break;
+            }
+            index = at;
+        }
+        let record = self.records[index];
+        let pause = index.checked_sub(1).map_or(0, |before| record.at.saturating_sub(self.records[before].at));
+        self.records.drain(..=index);
+        Some((record, alone, pause))
+    }
+
+    /// Bytes that are lost for certain now, and when they were missed first.
+    fn note_missing(&mut self, now_ns: u64, reorder_ns: u64) -> (u64, u64) {
+        let missing = self.highest.saturating_sub(self.heard);
+        if missing <= self.lost {
+            (self.lost, self.suspect) = (missing, None); // what came late was not lost
+            return (0, 0);
+        }
+        let until = now_ns.saturating_add(reorder_ns);
+        let suspect = self.suspect.get_or_insert(Suspect { until, least: missing, at: self.highest });
+        suspect.least = suspect.least.min(missing);
+        if now_ns < suspect.until {
+            return (0, 0);
+        }
+        let (sure, at) = (suspect.least.saturating_sub(self.lost), suspect.at);
+        self.suspect = None;
+        self.lost += sure;
+        (sure, at)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn datagram(sequence: u32) -> Datagram {
+        Datagram { sequence, offset: 0, mark: 1 }
+    }
+
+    fn receipt(received: u64, sequence: u32) -> Receipt {
+        Receipt { received, newest: datagram(sequence), ago_ns: 0, window: 0 }
+    }
+
+    fn ten() -> Flight {
+        let mut flight = Flight::default();
+        (0..10).for_each(|n| flight.on_sent(u64::from(n), datagram(n), 100));
+        flight
+    }
+
+    #[test]
+    fn what_does_not_come_is_lost_when_it_might_have_come_and_no_earlier() {
+        let mut flight = ten();
+        let heard = flight.on_receipt(100, &receipt(300, 2), 50, 0).unwrap();
+        assert_eq!(
+            (heard, flight.under_way()),
+            (Heard { trip_ns: Some(98), delivered: 300, lost: 0, missed_at: 0 }, 700)
+        );
+        // 3 and 4 are missing: perhaps overtaken. Then 4 comes.
+        assert_eq!(flight.on_receipt(110, &receipt(400, 5), 50, 0).unwrap().lost, 0);
+        assert_eq!(flight.on_receipt(120, &receipt(500, 4), 50, 0).unwrap().lost, 0);
+        assert_eq!(flight.on_receipt(165, &receipt(600, 6), 50, 0).unwrap().lost, 100);
+        assert_eq!((flight.under_way(), flight.heard_up_to()), (300, 700));
+        // 3 comes after all.
+        assert_eq!(flight.on_receipt(170, &receipt(700, 3), 50, 0).unwrap().lost, 0);
+        assert_eq!((flight.lost, flight.highest), (0, 700));
+    }
+
+    #[test]
+    fn an_overtaken_receipt_a_lie_and_a_name_twice_tell_nothing() {
+        let mut flight = ten();
+        flight.on_receipt(100, &receipt(500, 4), 50, 0).unwrap();
+        assert_eq!(flight.on_receipt(101, &receipt(400, 3), 50, 0), None);
+        flight.on_sent(102, Datagram { mark: 0x101, ..datagram(1) }, 100);
+        flight.on_sent(103, Datagram { mark: 0x101, ..datagram(1) }, 100);
+        let repeated = Receipt { newest: Datagram { mark: 0x101, ..datagram(1) }, ..receipt(600, 0) };
+        assert_eq!(flight.on_receipt(104, &repeated, 50, 0).unwrap().trip_ns, None);
+        let heard = flight.on_receipt(105, &receipt(u64::MAX, 77), 50, 0).unwrap();
+        assert_eq!((heard.delivered, flight.under_way()), (600, 0));
+    }
+
+    /// A keep-alive asks after a pause: what it tells is sure at once.
+    #[test]
+    fn what_left_long_before_one_that_came_is_lost_at_once() {
+        let mut flight = ten();
+        flight.on_sent(1000, datagram(10), 32);
+        let heard = flight.on_receipt(1100, &receipt(32, 10), 50, 0).unwrap();
+        assert_eq!((heard.lost, heard.delivered, flight.under_way()), (1000, 32, 0));
+    }
+
+    #[test]
+    fn what_did_not_leave_is_not_under_way() {
+        let mut flight = ten();
+        flight.unsent(100);
+        assert_eq!((flight.under_way(), flight.records.len()), (900, 9));
+    }
+}

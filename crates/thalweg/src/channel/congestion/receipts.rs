@@ -1,0 +1,42 @@
+//! What the receiving end tells for the sender's congestion control.
+
+use crate::wire::HEADER;
+use crate::wire::Header;
+use crate::wire::feedback::{Datagram, Receipt};
+
+/// What of a flow came, and when that is told.
+#[derive(Debug)]
+pub struct Receipts {
+    every: u64,
+    received: u64, // bytes
+    told: u64,     // of them
+    newest: Datagram,
+    arrived: u64,
+}
+
+impl Receipts {
+    /// Told after so many bytes.
+    pub fn new(every: u32) -> Self {
+        Self { every: every.into(), received: 0, told: 0, newest: Datagram::default(), arrived: 0 }
+    }
+
+    /// A datagram of the flow came, whatever becomes of it.
+    #[inline]
+    pub fn arrived(&mut self, now_ns: u64, header: &Header, payload: &[u8]) {
+        self.received += (HEADER + payload.len()) as u64;
+        (self.newest, self.arrived) = (Datagram::of(header, payload), now_ns);
+    }
+
+    /// Whether so much came that it is to be told.
+    #[inline]
+    pub fn is_due(&self) -> bool {
+        self.received - self.told >= self.every
+    }
+
+    /// What came up to now, and how many bytes of messages are taken beyond what was delivered.
+    pub fn tell(&mut self, now_ns: u64, window: u64) -> Receipt {
+        self.told = self.received;
+        let ago_ns = u32::try_from(now_ns.saturating_sub(self.arrived)).unwrap_or(u32::MAX);
+        Receipt { received: self.received, newest: self.newest, ago_ns, window }
+    }
+}

@@ -1,0 +1,85 @@
+//! What waits for a stream leaves together: one send for many small messages, copied behind each other.
+
+use super::Flow;
+use super::batch::{BYTES, Batch};
+use super::waiting::{Drained, Pending};
+use crate::channel::queue::Entry;
+use crate::stages::Stage;
+use crate::trace::{self, Step};
+use crate::wire::HEADER;
+use linux::clock::monotonic_ns;
+use std::time::Duration;
+
+/// What came of gathering.
+pub(super) enum Gathered {
+    /// There is nothing to gather: one message or none waits, or the first is a large one.
+    Nothing,
+    /// What was gathered has left.
+    Sent,
+    /// It has to wait.
+    Waits(Drained),
+}
+
+impl Flow {
+    /// Sends small messages that wait in one piece, if there is more than one. Called by the holder of the send right.
+    pub(super) fn send_gathered(&self) -> Gathered {
+        let batching = self.settings.sending.batching;
+        if !self.capabilities.stream || (self.bucket.is_some() && batching.is_none()) {
+            return Gathered::Nothing;
+        }
+        // In this order: a batch that fails ends the flow, and that empties the queue.
+        let mut batch = self.batch.lock();
+        let mut pending = self.pending.lock();
+        if pending.partial.is_some() || pending.queue.len() < 2 {
+            return Gathered::Nothing;
+        }
+        self.expire(&mut pending);
+        let (count, size) = gathers(&pending, batching.map_or(BYTES, |batching| batching.bytes));
+        if count < 2 {
+            return Gathered::Nothing;
+        }
+        if let Err(pause) = self.allowed(size) {
+            return Gathered::Waits(Drained::Pause(pause));
+        }
+        batch.make_room(size);
+        let begun_ns = monotonic_ns();
+        for entry in (0..count).filter_map(|_| pending.queue.pop()) {
+            trace::step(Step::Next);
+            self.move_to_batch(&mut batch, &entry, begun_ns);
+        }
+        drop(pending);
+        self.left_queue();
+        if self.flush(&mut batch, Duration::ZERO) { Gathered::Sent } else { Gathered::Waits(Drained::Blocked) }
+    }
+
+    fn move_to_batch(&self, batch: &mut Batch, entry: &Entry, now_ns: u64) {
+        if let Some(stages) = self.stages.get().filter(|_| entry.offered != 0) {
+            stages.note(now_ns, &[(Stage::Queue, now_ns.saturating_sub(entry.offered))]);
+            batch.measured += 1;
+        }
+        self.append(batch, now_ns, entry.label(), entry.buffer.payload());
+    }
+
+    /// What sending a batch took, for each of its messages that is measured.
+    #[cold]
+    pub(super) fn note_gathered(&self, batch: &mut Batch, now_ns: u64) {
+        let took = (Stage::Send, now_ns.saturating_sub(batch.since_ns));
+        let count = std::mem::take(&mut batch.measured);
+        if let Some(stages) = self.stages.get() {
+            (0..count).for_each(|_| stages.note(now_ns, &[took]));
+        }
+    }
+}
+
+/// How many of the messages that wait leave together, the oldest first, and their bytes as frames.
+fn gathers(pending: &Pending, most: usize) -> (usize, usize) {
+    let (mut count, mut size) = (0, 0);
+    for entry in pending.queue.iter() {
+        let frame = HEADER + entry.buffer.payload().len();
+        if frame > HEADER + most / 4 || size + frame > most {
+            break;
+        }
+        (count, size) = (count + 1, size + frame);
+    }
+    (count, size)
+}

@@ -1,0 +1,233 @@
+//! What leaves a stream, in which order and with how many calls, whoever sends it.
+
+use super::*;
+use crate::channel::buffer::Buffer;
+use crate::wire::{HEADER, Header, StreamParser};
+
+/// A stream that takes what it is told to, and keeps it.
+#[derive(Default)]
+struct Taken {
+    calls: usize,
+    bytes: Vec<u8>,
+    /// What it still takes; `None`: everything.
+    room: Option<usize>,
+    broken: bool,
+}
+
+#[derive(Clone, Default)]
+struct Link(Arc<PiMutex<Taken>>);
+
+impl SendHalf for Link {
+    fn send(&self, parts: &[std::io::IoSlice<'_>]) -> io::Result<usize> {
+        let Taken { calls, bytes, room, broken } = &mut *self.0.lock();
+        if *broken {
+            return Err(io::ErrorKind::BrokenPipe.into());
+        }
+        if *room == Some(0) {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        *calls += 1;
+        let before = bytes.len();
+        for part in parts {
+            let count = room.map_or(part.len(), |room| part.len().min(room - (bytes.len() - before)));
+            bytes.extend_from_slice(&part[..count]);
+        }
+        let taken = bytes.len() - before;
+        *room = room.map(|room| room - taken);
+        Ok(taken)
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    fn close(&self) {}
+}
+
+impl Link {
+    fn takes(&self, room: Option<usize>) {
+        self.0.lock().room = room;
+    }
+
+    fn calls(&self) -> usize {
+        self.0.lock().calls
+    }
+
+    /// Numbers of the samples that left whole, after all that left was cut into frames.
+    fn samples(&self) -> Vec<u64> {
+        let (bytes, mut parser, mut samples) =
+            (self.0.lock().bytes.clone(), StreamParser::new(1 << 20, Some(7)), vec![]);
+        for part in bytes.chunks(10_000) {
+            for piece in part.chunks(parser.space().len().min(10_000)) {
+                parser.space()[..piece.len()].copy_from_slice(piece);
+                parser.filled(piece.len());
+                while let Some(frame) = parser.next().unwrap() {
+                    let Header { sample, sequence, .. } = frame.header;
+                    assert_eq!(u64::from(sequence) + 1, samples.len() as u64 + 1, "numbered as it leaves");
+                    assert!(parser.payload(frame.range).iter().all(|byte| *byte == sample as u8));
+                    samples.push(sample);
+                }
+            }
+        }
+        samples
+    }
+}
+
+const STREAM: Capabilities = crate::carrier::tcp::CAPABILITIES;
+const LONG: Duration = Duration::from_secs(20);
+
+fn flow(policy: qos::Queue, sending: Sending) -> (Arc<Flow>, Link, Arc<Senders>) {
+    let (link, senders) = (Link::default(), Arc::new(Senders::new(Box::new(|_, _| {}))));
+    let account = crate::channel::memory::Account::new(1 << 30);
+    let (bytes, burst) = (64 << 20, 0);
+    let settings =
+        FlowSettings { id: 7, policy, bytes, account, burst, sending, lifespan: None, reliable: None, control: None };
+    let flow = Flow::new(settings, Class::Normal, Box::new(link.clone()), STREAM, senders.clone());
+    (Arc::new(flow), link, senders)
+}
+
+fn publish(flow: &Arc<Flow>, seq: u64, size: usize, together: bool) -> Outcome {
+    let mut buffer = Arc::new(Buffer::default());
+    Arc::get_mut(&mut buffer).unwrap().start().resize(HEADER + size, seq as u8);
+    let mut message = Outgoing::pooled(seq, 0, &mut buffer);
+    (message.now, message.together) = (linux::clock::monotonic_ns(), together);
+    flow.offer(&mut message)
+}
+
+fn is_taken(outcome: Outcome) -> bool {
+    matches!(outcome, Outcome::Sent | Outcome::Queued | Outcome::DroppedOldest { .. })
+}
+
+fn wait(what: &str, mut done: impl FnMut() -> bool) {
+    let until = Instant::now() + LONG;
+    while !done() {
+        assert!(Instant::now() < until, "{what}");
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn what_waits_leaves_together() {
+    let (flow, link, senders) = flow(qos::Queue::KeepAll(10_000), Sending::default());
+    link.takes(Some(0));
+    let outcomes: Vec<_> = (0..10_001).map(|seq| publish(&flow, seq, 64, false)).collect();
+    assert!(outcomes.iter().all(|outcome| *outcome == Outcome::Queued));
+    link.takes(None);
+    wait("everything leaves", || flow.waiting() == 0);
+    assert!(link.samples().into_iter().eq(0..10_001));
+    assert!(link.calls() <= 1 + 10_000 * 96 / (64 << 10) + 1, "{} calls", link.calls());
+    senders.close();
+}
+
+#[test]
+fn samples_alone_and_large_ones_leave_one_by_one() {
+    let (flow, link, senders) = flow(qos::Queue::KeepLast(16), Sending::default());
+    for seq in 0..100 {
+        assert_eq!(publish(&flow, seq, 64, false), Outcome::Sent);
+        assert_eq!(link.calls() as u64, seq + 1);
+    }
+    for seq in 100..110 {
+        publish(&flow, seq, 100_000, true);
+        assert_eq!(link.calls() as u64, seq + 1);
+    }
+    assert!(link.samples().into_iter().eq(0..110));
+    senders.close();
+}
+
+#[test]
+fn a_publisher_that_outruns_its_calls_makes_few_and_its_last_sample_leaves_in_time() {
+    let (flow, link, senders) = flow(qos::Queue::KeepLast(16), Sending::default());
+    for seq in 0..10_000 {
+        assert_eq!(publish(&flow, seq, 64, true), Outcome::Sent);
+    }
+    wait("the last batch leaves", || flow.waiting() == 0);
+    assert!(link.samples().into_iter().eq(0..10_000));
+    // A large one, and one that does not wait for others, leave behind what is batched.
+    publish(&flow, 10_000, 64, true);
+    publish(&flow, 10_001, 100_000, true);
+    publish(&flow, 10_002, 64, true);
+    publish(&flow, 10_003, 64, false);
+    assert!(link.samples().into_iter().eq(0..10_004));
+    senders.close();
+}
+
+#[test]
+fn with_a_budget_the_first_leaves_at_once_and_those_after_it_together() {
+    let sending = Sending::default().within(Some(Duration::from_millis(1)));
+    assert_eq!(sending.batching.map(|batching| batching.within), Some(Duration::from_micros(500)));
+    let (flow, link, senders) = flow(qos::Queue::KeepLast(16), sending);
+    assert_eq!(publish(&flow, 0, 64, false), Outcome::Sent);
+    assert_eq!(link.samples(), [0]);
+    (1..5).for_each(|seq| assert_eq!(publish(&flow, seq, 64, false), Outcome::Sent));
+    wait("they leave", || flow.waiting() == 0);
+    assert_eq!(link.samples(), [0, 1, 2, 3, 4]);
+    let longest = Sending::default().within(Some(LONG)).batching.map(|batching| batching.within);
+    assert_eq!((longest, Sending::default().within(None).batching), (Some(LONGEST_WITHIN), None));
+    senders.close();
+}
+
+#[test]
+fn the_latest_wait_behind_a_full_socket_and_the_rest_is_counted() {
+    let (flow, link, senders) = flow(qos::Queue::KeepLast(16), Sending::default());
+    link.takes(Some(100_000));
+    let publish_all = |all: std::ops::Range<u64>| all.for_each(|seq| assert!(is_taken(publish(&flow, seq, 64, true))));
+    publish_all(0..10_000);
+    wait("the socket is full", || link.0.lock().room == Some(0));
+    publish_all(10_000..20_000);
+    link.takes(None);
+    wait("the rest leaves", || flow.waiting() == 0);
+    let samples = link.samples();
+    assert!(samples.is_sorted() && samples.ends_with(&(19_984..20_000).collect::<Vec<_>>()), "{samples:?}");
+    assert_eq!(samples.len() as u64 + flow.dropped.load(Relaxed), 20_000);
+    senders.close();
+}
+
+/// In pieces of any size, handed over and taken back, small and large, alone and together.
+#[test]
+fn nothing_is_lost_or_overtaken_however_it_leaves() {
+    for seed in 0..30 {
+        let mut dice = crate::carrier::dice::Dice::new(seed);
+        let (flow, link, senders) = flow(qos::Queue::KeepAll(100_000), Sending::default());
+        for seq in 0..3000 {
+            if dice.chance(0.02) {
+                link.takes(Some((dice.around(4000, 4000)) as usize));
+            }
+            if dice.chance(0.02) {
+                link.takes(None);
+            }
+            if dice.chance(0.01) {
+                flow.right.hand_over_always(dice.chance(0.5));
+            }
+            if dice.chance(0.01) {
+                flow.set_class(if dice.chance(0.5) { Class::High } else { Class::Normal });
+            }
+            let size = if dice.chance(0.02) { 40_000 } else { dice.around(200, 200) as usize };
+            let outcome = publish(&flow, seq, size, dice.chance(0.8));
+            assert!(is_taken(outcome), "{outcome:?}");
+        }
+        link.takes(None);
+        wait("everything leaves", || flow.waiting() == 0);
+        assert!(link.samples().into_iter().eq(0..3000), "seed {seed}");
+        senders.close();
+    }
+}
+
+#[test]
+fn what_a_broken_stream_did_not_take_is_counted() {
+    for ended in [false, true] {
+        let (flow, link, senders) = flow(qos::Queue::KeepLast(16), Sending::default());
+        link.takes(Some(960));
+        let took = (0..100).filter(|seq| publish(&flow, *seq, 64, true) == Outcome::Sent).count();
+        if ended {
+            flow.end();
+        } else {
+            link.0.lock().broken = true;
+        }
+        wait("it ends", || flow.has_ended());
+        assert_eq!((publish(&flow, 100, 64, true), took), (Outcome::NotConnected, 100));
+        wait("nothing is left", || flow.waiting() == 0);
+        let arrived = link.samples().len() as u64;
+        assert_eq!(arrived + flow.dropped.load(Relaxed), 100, "{arrived} arrived");
+        senders.close();
+    }
+}

@@ -1,0 +1,275 @@
+//! Bytes that a node holds for its channels: what waits in queues and mailboxes, what is not acknowledged, and messages that are
+//! not whole. Each is taken from an account of the peer at the channel's other end, and with it from the node's.
+//!
+//! A peer may hold as much as is left of the node's limit at that moment: alone half of it, two a third each. So one slow or
+//! hostile peer leaves room for the next, and no share has to be stated (dynamic thresholds: Choudhury and Hahne, "Dynamic
+//! queue length thresholds for shared-memory packet switches", IEEE/ACM Transactions on Networking 6 (2), 1998, with α = 1).
+//! Counting is an atomic addition at each level; nothing here waits.
+
+use crate::admin::{MemoryReport, PeerMemory};
+use crate::control::NodeId;
+use linux::lock::PiMutex;
+use qos::{ResourceLimit, SAMPLE_BYTES};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+
+/// Bytes that all channels of a node may hold together where its settings say nothing: 1 GiB, of which one peer gets half.
+pub const NODE_MEMORY: usize = 1 << 30;
+
+/// What each queue, mailbox and window may hold whatever others do, in bytes: a small channel goes on when large ones have used
+/// up the node's memory. A thousand of them are 64 MiB.
+pub const ALWAYS: usize = 64 << 10;
+
+/// Peers whose accounts are kept although nothing is in them.
+const EMPTY_ACCOUNTS: usize = 64;
+
+/// Peers that a report names.
+const MOST_TOLD: usize = 64;
+
+/// What a message of this length counts for.
+pub fn size_of(payload: usize) -> usize {
+    payload.saturating_add(SAMPLE_BYTES as usize)
+}
+
+/// Bytes that are held, and how many may be: of a node, or of one peer of it.
+#[derive(Debug)]
+pub struct Account {
+    used: AtomicUsize,
+    refused: AtomicU64,
+    limit: usize,
+    /// Of a peer: the node's.
+    of: Option<Arc<Account>>,
+}
+
+impl Account {
+    /// A node's, for at most `limit` bytes.
+    pub fn new(limit: usize) -> Arc<Self> {
+        Arc::new(Self { used: AtomicUsize::new(0), refused: AtomicU64::new(0), limit, of: None })
+    }
+
+    /// A peer's, of this node's.
+    pub fn of(node: &Arc<Account>) -> Arc<Self> {
+        let of = Some(node.clone());
+        Arc::new(Self { used: AtomicUsize::new(0), refused: AtomicU64::new(0), limit: node.limit, of })
+    }
+
+    /// Takes so many bytes.
+    ///
+    /// # Errors
+    /// Which limit does not allow it; it is counted, and nothing is taken.
+    pub fn try_take(&self, bytes: usize) -> Result<(), ResourceLimit> {
+        let Some(node) = &self.of else { return self.try_add(bytes, self.limit, ResourceLimit::NodeMemory) };
+        node.try_add(bytes, node.limit, ResourceLimit::NodeMemory)?;
+        let left = node.left().saturating_add(self.used()); // of which it may have half
+        self.try_add(bytes, left.saturating_add(bytes) / 2, ResourceLimit::PeerMemory).inspect_err(|_| node.sub(bytes))
+    }
+
+    /// Takes so many bytes whatever the limits say: for what cannot be left.
+    pub fn take(&self, bytes: usize) {
+        self.used.fetch_add(bytes, Relaxed);
+        if let Some(node) = &self.of {
+            node.used.fetch_add(bytes, Relaxed);
+        }
+    }
+
+    /// Gives so many bytes back.
+    pub fn give_back(&self, bytes: usize) {
+        self.sub(bytes);
+        if let Some(node) = &self.of {
+            node.sub(bytes);
+        }
+    }
+
+    /// Bytes that are held now.
+    pub fn used(&self) -> usize {
+        self.used.load(Relaxed)
+    }
+
+    /// Bytes that may be held: of a peer what it could now.
+    pub fn limit(&self) -> usize {
+        self.of.as_ref().map_or(self.limit, |node| node.left().saturating_add(self.used()) / 2)
+    }
+
+    /// Whether more is held than may be: something was taken that could not be left, or others need more since.
+    pub fn is_over(&self) -> bool {
+        self.used() > self.limit()
+    }
+
+    /// How often something was refused by this limit.
+    pub fn refused(&self) -> u64 {
+        self.refused.load(Relaxed)
+    }
+
+    /// Bytes that may be taken now.
+    pub fn left(&self) -> usize {
+        self.limit().saturating_sub(self.used())
+    }
+
+    fn try_add(&self, bytes: usize, limit: usize, what: ResourceLimit) -> Result<(), ResourceLimit> {
+        // Added first: two that come at the same time are never both let in, at worst neither is.
+        let before = self.used.fetch_add(bytes, Relaxed);
+        if before.saturating_add(bytes) <= limit {
+            return Ok(());
+        }
+        self.sub(bytes);
+        self.refused.fetch_add(1, Relaxed);
+        Err(what)
+    }
+
+    fn sub(&self, bytes: usize) {
+        self.used.fetch_sub(bytes, Relaxed);
+    }
+}
+
+/// Bytes that go back to their account when this is dropped. The default holds none, and so does a clone: who shares a message
+/// with a channel that keeps it does not pay again.
+#[derive(Debug, Default)]
+pub struct Charge {
+    account: Option<Arc<Account>>,
+    bytes: usize,
+}
+
+impl Charge {
+    /// Takes so many bytes, if the limits allow it or `forced`.
+    ///
+    /// # Errors
+    /// Which limit does not.
+    pub fn new(account: &Arc<Account>, bytes: usize, forced: bool) -> Result<Self, ResourceLimit> {
+        match forced {
+            true => account.take(bytes),
+            false => account.try_take(bytes)?,
+        }
+        Ok(Self { account: Some(account.clone()), bytes })
+    }
+
+    /// Whether it holds bytes of an account.
+    pub fn is_taken(&self) -> bool {
+        self.account.is_some()
+    }
+}
+
+impl Clone for Charge {
+    fn clone(&self) -> Self {
+        Self::default()
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        if let Some(account) = &self.account {
+            account.give_back(self.bytes);
+        }
+    }
+}
+
+/// A node's account and those of its peers.
+pub struct Memory {
+    node: Arc<Account>,
+    /// Looked up when a channel opens, or a mailbox gets its first sample of a peer.
+    peers: PiMutex<HashMap<NodeId, Arc<Account>>>,
+}
+
+impl Memory {
+    /// Nothing is held, of at most `limit` bytes.
+    pub fn new(limit: usize) -> Self {
+        Self { node: Account::new(limit), peers: PiMutex::default() }
+    }
+
+    /// The node's account.
+    pub fn node(&self) -> &Account {
+        &self.node
+    }
+
+    /// The account of a peer.
+    pub fn peer(&self, id: NodeId) -> Arc<Account> {
+        let mut peers = self.peers.lock();
+        if peers.len() > EMPTY_ACCOUNTS {
+            peers.retain(|_, account| account.used() > 0 || Arc::strong_count(account) > 1);
+        }
+        peers.entry(id).or_insert_with(|| Account::of(&self.node)).clone()
+    }
+
+    /// The account of a multicast group: its messages wait for all members, so it counts as a peer of its own.
+    pub fn group(&self) -> Arc<Account> {
+        Account::of(&self.node)
+    }
+
+    /// As tools show it.
+    pub fn report(&self) -> MemoryReport {
+        let of = |(node, account): (&NodeId, &Arc<Account>)| PeerMemory {
+            node: *node,
+            used: account.used() as u64,
+            limit: account.limit() as u64,
+            refused: account.refused(),
+        };
+        let mut peers: Vec<_> = self.peers.lock().iter().map(of).filter(|peer| peer.used + peer.refused > 0).collect();
+        peers.sort_by_key(|peer| std::cmp::Reverse(peer.used));
+        peers.truncate(MOST_TOLD);
+        let Account { refused, limit, .. } = &*self.node;
+        MemoryReport { used: self.node.used() as u64, limit: *limit as u64, refused: refused.load(Relaxed), peers }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Takes in steps of one byte as much as it gets.
+    fn fill(account: &Account) -> usize {
+        (0..).take_while(|_| account.try_take(1).is_ok()).count()
+    }
+
+    #[test]
+    fn a_peer_alone_gets_half_and_leaves_room_for_the_next() {
+        let memory = Memory::new(1200);
+        let peers: Vec<_> = (1..4).map(|id| memory.peer(NodeId(id))).collect();
+        assert_eq!(peers.iter().map(|peer| fill(peer)).collect::<Vec<_>>(), [600, 300, 150]);
+        assert_eq!(peers[0].try_take(1), Err(ResourceLimit::PeerMemory), "it waits for the others to need less");
+        peers[0].give_back(600);
+        peers[1].give_back(300);
+        assert_eq!((fill(&peers[1]), memory.node().used()), (525, 675));
+        assert_eq!(memory.node().try_take(526), Err(ResourceLimit::NodeMemory));
+        peers[2].take(10_000);
+        assert_eq!(fill(&peers[0]), 0, "what could not be left counts, too");
+    }
+
+    #[test]
+    fn a_charge_goes_back_once_and_a_clone_pays_nothing() {
+        let memory = Memory::new(1000);
+        let peer = memory.peer(NodeId(1));
+        let charge = Charge::new(&peer, 400, false).unwrap();
+        assert_eq!(Charge::new(&peer, 200, false).map(drop), Err(ResourceLimit::PeerMemory));
+        let (forced, clone) = (Charge::new(&peer, 200, true).unwrap(), charge.clone());
+        assert_eq!((peer.used(), memory.node().used(), clone.is_taken()), (600, 600, false));
+        drop((charge, clone, forced));
+        assert_eq!((peer.used(), memory.node().used(), memory.report().peers.len()), (0, 0, 1), "it was refused once");
+    }
+
+    proptest! {
+        /// However peers take and give back, the sums are right, and each stays within what is left for it.
+        #[test]
+        fn peers_together_are_the_node(limit in 1_usize..5000, steps in prop::collection::vec((0_u64..5, 0_usize..2000, any::<bool>()), 0..200)) {
+            let memory = Memory::new(limit);
+            let mut held: Vec<(u64, Charge, usize)> = Vec::new();
+            for (peer, bytes, takes) in steps {
+                let account = memory.peer(NodeId(peer));
+                let own = held.iter().filter(|(of, ..)| *of == peer).map(|(.., bytes)| bytes).sum::<usize>();
+                let all = held.iter().map(|(.., bytes)| bytes).sum::<usize>();
+                prop_assert_eq!((account.used(), memory.node().used()), (own, all));
+                if !takes {
+                    held.truncate(held.len().saturating_sub(bytes % 4));
+                    continue;
+                }
+                let fits = all + bytes <= limit && own + bytes <= limit - all - bytes;
+                let got = Charge::new(&account, bytes, false);
+                // Halves are rounded down.
+                prop_assert!(got.is_ok() == fits || (own + bytes).abs_diff(limit.saturating_sub(all + bytes)) <= 1);
+                held.extend(got.ok().map(|charge| (peer, charge, bytes)));
+            }
+            drop(held);
+            prop_assert_eq!(memory.node().used(), 0);
+        }
+    }
+}

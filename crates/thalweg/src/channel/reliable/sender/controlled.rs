@@ -1,0 +1,178 @@
+//! A flow whose congestion is controlled: what leaves, first or again, leaves within its window and pace.
+
+use super::{LONGEST_BEAT_NS, Sender};
+use crate::channel::congestion::{Congestion, CongestionSettings, Counters, Wait};
+use crate::channel::queue::Entry;
+use crate::channel::reliable::CONTROLLED_WINDOW;
+use crate::wire::feedback::{Acknowledgement, Datagram};
+use crate::wire::{FRAGMENT_HEADER, HEADER, Kind};
+use std::ops::Range;
+
+/// The controller, and what the subscriber takes.
+#[derive(Debug)]
+pub(super) struct Controlled {
+    congestion: Congestion,
+    window: u64,    // bytes of messages that the subscriber takes beyond those that it acknowledged
+    usual: usize,   // bytes of the last datagram
+    largest: usize, // bytes of a message that one datagram takes as a whole
+}
+
+/// Congestion windows of messages that are kept: what is missing was lost several times where many are, and the flow goes on
+/// meanwhile.
+const KEPT_WINDOWS: u64 = 8;
+/// So many bytes are kept in any case.
+const KEPT_LEAST: u64 = 1 << 20;
+/// The mark of a repetition.
+const AGAIN: u32 = 1 << 8;
+
+impl Sender {
+    /// From now on the flow's congestion is controlled: the subscriber tells what came, and takes at first so many bytes of
+    /// messages at a time. It is the flow's only member. Bytes bound what is kept, unless the oldest message gives way to a new one.
+    pub fn control(&mut self, settings: CongestionSettings, window: u64) {
+        if !self.settings.drops_oldest {
+            self.settings.window = CONTROLLED_WINDOW;
+        }
+        let (largest, usual) = (settings.datagram.saturating_sub(HEADER), settings.datagram);
+        self.controlled = Some(Controlled { congestion: Congestion::new(settings), window, usual, largest });
+    }
+
+    /// A rate in bytes per second was reserved for the flow, or is none any more.
+    pub fn reserve(&mut self, rate: Option<u64>) {
+        if let Some(controlled) = &mut self.controlled {
+            controlled.congestion.reserve(rate);
+        }
+    }
+
+    /// Whether a datagram of so many bytes may leave, which is not sent again. What is wanted again goes first where the window
+    /// is short.
+    ///
+    /// # Errors
+    /// What it has to wait for.
+    pub fn room(&mut self, now_ns: u64, bytes: usize) -> Result<(), Wait> {
+        let Some(Controlled { congestion, .. }) = &mut self.controlled else { return Ok(()) };
+        let first = self.wanted > 0 && congestion.under_way() > congestion.window() / 2;
+        let room = if first { Err(Wait::Receipt) } else { congestion.room(now_ns, bytes) };
+        if room == Err(Wait::Receipt) {
+            self.ask_by(now_ns);
+        }
+        room
+    }
+
+    /// The same for the next datagram, as long as the last one.
+    ///
+    /// # Errors
+    /// As [`Sender::room`].
+    pub fn usual_room(&mut self, now_ns: u64) -> Result<(), Wait> {
+        self.room(now_ns, self.controlled.as_ref().map_or(0, |controlled| controlled.usual))
+    }
+
+    /// A part of a message leaves.
+    pub fn leaves(&mut self, now_ns: u64, datagram: Datagram, bytes: usize) {
+        if let Some(controlled) = &mut self.controlled {
+            controlled.usual = bytes;
+            controlled.congestion.on_sent(now_ns, datagram, bytes);
+        }
+    }
+
+    /// The last part did not leave: the socket was full.
+    pub fn left_not(&mut self, bytes: usize) {
+        if let Some(controlled) = &mut self.controlled {
+            controlled.congestion.unsent(bytes);
+        }
+    }
+
+    /// Whether so much may leave that it is worth waking who waits.
+    pub fn is_open(&self) -> bool {
+        self.controlled
+            .as_ref()
+            .is_none_or(|controlled| controlled.congestion.is_open() && !self.is_crowded(controlled))
+    }
+
+    /// What congestion did to the flow.
+    pub fn congestion(&self) -> Counters {
+        self.controlled.as_ref().map(|controlled| controlled.congestion.counters()).unwrap_or_default()
+    }
+
+    /// Whether a further message has to wait for the window or the pace, or would find no room at the subscriber.
+    pub(super) fn is_held_back(&self, now_ns: u64) -> bool {
+        self.controlled.as_ref().is_some_and(|controlled| {
+            controlled.congestion.has_room(now_ns, controlled.usual).is_err() || self.is_crowded(controlled)
+        })
+    }
+
+    /// What is not acknowledged is all that the subscriber takes, or more than is worth keeping. One message it always takes.
+    fn is_crowded(&self, controlled: &Controlled) -> bool {
+        let most = controlled.congestion.window().saturating_mul(KEPT_WINDOWS).max(KEPT_LEAST).min(controlled.window);
+        !self.sent.is_empty() && self.kept > most
+    }
+
+    /// A message left: a small one now, a large one before, in parts.
+    pub(super) fn note_left(&mut self, now_ns: u64, sequence: u32, entry: &Entry) {
+        let length = entry.buffer.payload().len();
+        if self.controlled.as_ref().is_some_and(|controlled| length <= controlled.largest) {
+            let datagram = Datagram { sequence, offset: 0, mark: Kind::Message as u32 };
+            self.leaves(now_ns, datagram, HEADER + length);
+        }
+    }
+
+    /// Whether so many bytes of a message may be sent again now.
+    pub(super) fn may_repeat(&mut self, now_ns: u64, bytes: usize) -> bool {
+        let Some(Controlled { congestion, .. }) = &mut self.controlled else {
+            let taken = self.bucket.take(now_ns, bytes);
+            self.held_up_until = taken.map_or_else(|wait| now_ns + wait, |()| self.held_up_until);
+            return taken.is_ok();
+        };
+        match congestion.room(now_ns, HEADER + FRAGMENT_HEADER + bytes) {
+            Ok(()) => true,
+            Err(Wait::Until(at)) => {
+                self.held_up_until = at;
+                false
+            }
+            Err(Wait::Receipt) => {
+                self.held_up_until = u64::MAX; // until one comes
+                self.ask_by(now_ns);
+                false
+            }
+        }
+    }
+
+    /// A part of a message, or all of it, is sent again.
+    pub(super) fn note_repeated(&mut self, now_ns: u64, index: usize, bytes: &Range<usize>) {
+        let Some(Controlled { congestion, .. }) = &mut self.controlled else { return };
+        let whole = bytes.len() == self.sent[index].entry.buffer.payload().len();
+        let (kind, extra) = if whole { (Kind::Message, 0) } else { (Kind::Fragment, FRAGMENT_HEADER) };
+        let sequence = (self.first + index as u64) as u32;
+        let datagram = Datagram { sequence, offset: bytes.start as u32, mark: kind as u32 | AGAIN };
+        congestion.on_sent(now_ns, datagram, HEADER + extra + bytes.len());
+    }
+
+    /// A keep-alive leaves.
+    pub(super) fn note_asked(&mut self, now_ns: u64) {
+        let sequence = self.next() as u32;
+        let Some(Controlled { congestion, .. }) = &mut self.controlled else { return };
+        if congestion.under_way() > 0 && now_ns >= congestion.probe_at() {
+            congestion.on_probe();
+        }
+        congestion.on_sent(now_ns, Datagram { sequence, offset: 0, mark: Kind::KeepAlive as u32 }, HEADER);
+    }
+
+    /// What the subscriber says came.
+    pub(super) fn take_receipt(&mut self, now_ns: u64, said: &Acknowledgement<'_>) {
+        let (Some(controlled), Some(receipt)) = (&mut self.controlled, &said.receipt) else { return };
+        controlled.window = receipt.window;
+        if let Some(trip) = controlled.congestion.on_ack(now_ns, receipt) {
+            self.trip.measured(trip);
+        }
+        self.held_up_until = 0;
+    }
+
+    /// Who waits for a receipt that does not come asks for it.
+    fn ask_by(&mut self, now_ns: u64) {
+        let Some(Controlled { congestion, .. }) = &self.controlled else { return };
+        if congestion.under_way() > 0 {
+            let at = congestion.probe_at().max(now_ns);
+            let latest = self.beat_at.unwrap_or(now_ns + LONGEST_BEAT_NS);
+            self.beat_at = Some(latest.min(at));
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! Which nodes of a host have anything to do with each other, told by the names of empty files in the run directory, so that
+//! nobody holds a connection to nodes it shares nothing with: `<host>.<realm>.<node>.<marks>.shares`.
+//!
+//! A mark is 24 bits of the hash of a topic or of a port's name: of the node's own ports, and of those it waits for. Nodes with
+//! a mark in common make a link, which then says what they really have. Who changes its marks looks at those of all others
+//! afterwards: of two that change at the same time, the later one sees the other. Nobody is told of a change, so a node that
+//! shares nothing costs the others nothing: a look at 1,000 nodes is one directory read. Two sets of 20 marks that have
+//! nothing in common meet by chance once in 40,000 times; that costs a link.
+//!
+//! Nodes with patterns, relays, those with more than [`MOST_MARKS`] marks, and those that were asked who is there
+//! ([`Node::nodes`](crate::Node::nodes)) share with all. Nodes of an older version have no such file, and links to all.
+
+use super::short_bits;
+use crate::control::matching::is_pattern;
+use crate::control::{Direction, Document, NodeId};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Most marks of a file's name: four bytes each, and 255 are a name's most.
+pub const MOST_MARKS: usize = 40;
+const END: &str = ".shares";
+const ALL: &str = "~all";
+const NONE: &str = "~none";
+
+/// What a node shares with others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Shares {
+    /// It is to see all nodes, and they it.
+    All,
+    /// Marks of topics and names.
+    Marks(BTreeSet<u32>),
+}
+
+impl Default for Shares {
+    fn default() -> Self {
+        Shares::Marks(BTreeSet::new())
+    }
+}
+
+impl Shares {
+    /// Those of a node with this document that waits for ports of these names.
+    pub fn of<'a>(document: &Document, names: impl Iterator<Item = &'a str>) -> Self {
+        let all = |direction, topic: &str| direction == Direction::Subscriber && is_pattern(topic);
+        if document.relay.is_some() || document.ports.values().any(|port| all(port.direction, &port.topic)) {
+            return Shares::All;
+        }
+        let ports = document.ports.values().flat_map(|port| [of_topic(&port.topic), of_name(&port.name)]);
+        Shares::Marks(ports.chain(names.map(of_name)).collect()).bounded()
+    }
+
+    /// These and another mark.
+    pub fn with(self, mark: u32) -> Self {
+        match self {
+            Shares::All => Shares::All,
+            Shares::Marks(mut marks) => {
+                marks.insert(mark);
+                Shares::Marks(marks).bounded()
+            }
+        }
+    }
+
+    fn bounded(self) -> Self {
+        match self {
+            Shares::Marks(marks) if marks.len() <= MOST_MARKS => Shares::Marks(marks),
+            _ => Shares::All,
+        }
+    }
+
+    /// Whether two nodes have something in common, as far as can be seen.
+    pub fn meet(&self, other: &Shares) -> bool {
+        match (self, other) {
+            (Shares::Marks(own), Shares::Marks(others)) => !own.is_disjoint(others),
+            _ => true,
+        }
+    }
+
+    fn encode(&self) -> String {
+        match self {
+            Shares::All => ALL.to_owned(),
+            Shares::Marks(marks) if marks.is_empty() => NONE.to_owned(),
+            Shares::Marks(marks) => marks.iter().flat_map(|mark| digits(*mark)).collect(),
+        }
+    }
+
+    /// What is no list of marks counts as all: a link more does no harm.
+    fn decode(text: &str) -> Self {
+        let marks = || {
+            let digits: Option<Vec<u32>> = text.bytes().map(value).collect();
+            let groups = digits.filter(|digits| digits.len().is_multiple_of(4))?;
+            Some(groups.chunks(4).map(|four| four.iter().fold(0, |mark, digit| mark << 6 | digit)).collect())
+        };
+        match text {
+            ALL => Shares::All,
+            NONE => Shares::default(),
+            _ => marks().map_or(Shares::All, Shares::Marks),
+        }
+    }
+}
+
+/// The mark of a topic.
+pub fn of_topic(topic: &str) -> u32 {
+    mark('t', topic)
+}
+
+/// The mark of a port's name.
+pub fn of_name(name: &str) -> u32 {
+    mark('n', name)
+}
+
+fn mark(kind: char, text: &str) -> u32 {
+    (short_bits(&format!("{kind}{text}")) >> 40) as u32
+}
+
+const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+
+fn digits(mark: u32) -> [char; 4] {
+    [18, 12, 6, 0].map(|shift| char::from(DIGITS[(mark >> shift & 63) as usize]))
+}
+
+fn value(digit: u8) -> Option<u32> {
+    DIGITS.iter().position(|of| *of == digit).map(|at| at as u32)
+}
+
+/// The file that tells what a node shares; removed when dropped.
+#[derive(Debug)]
+pub(super) struct SharesFile {
+    dir: PathBuf,
+    start: String, // of its name: that of the node's socket, without its end
+    path: PathBuf,
+}
+
+impl SharesFile {
+    /// The file of the node whose names begin so. It is not there before something is told.
+    pub fn new(dir: &Path, start: String) -> Self {
+        Self { dir: dir.to_owned(), path: PathBuf::new(), start }
+    }
+
+    /// Tells what the node shares from now on; `false`: the same as before.
+    pub fn tell(&mut self, shares: &Shares) -> io::Result<bool> {
+        let path = self.dir.join(format!("{}.{}{END}", self.start, shares.encode()));
+        if path == self.path && path.symlink_metadata().is_ok() {
+            return Ok(false);
+        }
+        if fs::rename(&self.path, &path).is_err() {
+            use std::os::unix::fs::OpenOptionsExt;
+            let mut fresh = fs::OpenOptions::new();
+            fresh.write(true).create(true).mode(0o644).custom_flags(rustix::fs::OFlags::NOFOLLOW.bits().cast_signed());
+            fresh.open(&path)?;
+        }
+        self.path = path;
+        Ok(true)
+    }
+}
+
+impl Drop for SharesFile {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// What the nodes of this realm in `dir` tell that they share, by the start of their files' names after `peers`. Of several
+/// files of one node, which it has for an instant while it renames one, all count.
+pub(super) fn told(dir: &Path, peers: &str) -> (Vec<NodeId>, BTreeMap<NodeId, Vec<Shares>>) {
+    let (mut sockets, mut shares) = (Vec::new(), BTreeMap::<NodeId, Vec<Shares>>::new());
+    let names =
+        fs::read_dir(dir).into_iter().flatten().flatten().filter_map(|entry| entry.file_name().into_string().ok());
+    for name in names {
+        let Some(rest) = name.strip_prefix(peers) else { continue };
+        if let Some(node) = rest.strip_suffix(".sock").and_then(node_of) {
+            sockets.push(node);
+        } else if let Some((node, marks)) = rest.strip_suffix(END).and_then(|rest| rest.split_once('.')) {
+            node_of(node).into_iter().for_each(|node| shares.entry(node).or_default().push(Shares::decode(marks)));
+        }
+    }
+    (sockets, shares)
+}
+
+fn node_of(text: &str) -> Option<NodeId> {
+    NodeId::try_from(text.to_owned()).ok().filter(|_| text.len() == 16)
+}
+
+/// Removes what a dead node's socket at `path` leaves beside it.
+pub(in crate::control) fn remove_beside(path: &Path) {
+    let (Some(dir), Some(name)) = (path.parent(), path.file_name().and_then(|n| n.to_str())) else { return };
+    let Some(start) = name.strip_suffix("sock") else { return };
+    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+    let its = |name: &str| name.starts_with(start) && name.ends_with(END);
+    let files = entries.filter(|entry| entry.file_name().to_str().is_some_and(its));
+    files.for_each(|entry| drop(fs::remove_file(entry.path())));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control::PortId;
+    use crate::testing::discovery::{document, port};
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn marks_survive_a_file_name(marks in prop::collection::btree_set(0u32..1 << 24, 0..=MOST_MARKS)) {
+            let shares = Shares::Marks(marks);
+            let text = shares.encode();
+            prop_assert!(text.len() <= 160 && !text.contains(['.', '/']));
+            prop_assert_eq!(Shares::decode(&text), shares);
+        }
+
+        #[test]
+        fn any_file_name_is_read(text in ".{0,200}") {
+            let _ = Shares::decode(&text);
+        }
+    }
+
+    fn shares(topics: &[&str], names: &[&str]) -> Shares {
+        let mut made = document(1);
+        let ports = topics.iter().enumerate();
+        let ports =
+            ports.map(|(n, topic)| (PortId(n as u32), port(Direction::Subscriber, &format!("/port{n}{topic}"), topic)));
+        made.ports = ports.collect();
+        Shares::of(&made, names.iter().copied())
+    }
+
+    #[test]
+    fn who_has_a_topic_or_a_name_in_common_meets() {
+        assert!(shares(&["/a", "/b"], &[]).meet(&shares(&["/b", "/c"], &[])));
+        assert!(!shares(&["/a", "/b"], &[]).meet(&shares(&["/c"], &[])));
+        assert!(shares(&["/a"], &[]).meet(&shares(&["/x"], &["/port0/a"])), "it waits for that port");
+        assert!(!shares(&[], &[]).meet(&shares(&[], &[])) && !shares(&["/port0/a"], &[]).meet(&shares(&["/a"], &[])));
+        assert!(shares(&["/**"], &[]).meet(&shares(&[], &[])), "a pattern may take anything");
+        let many: Vec<String> = (0..MOST_MARKS).map(|n| format!("/t{n}")).collect();
+        let many: Vec<&str> = many.iter().map(String::as_str).collect();
+        assert_eq!(shares(&many, &[]), Shares::All);
+    }
+}

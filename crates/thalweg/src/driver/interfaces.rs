@@ -1,0 +1,137 @@
+//! Interfaces that come and go: what is tied to one by its number is renewed when it was made anew; a channel whose address was
+//! replaced by another one is opened from there.
+
+use super::control::Control;
+use super::entries::Entry;
+use super::wanted::Progress;
+use crate::carrier::mcast::Membership;
+use crate::port::Channel;
+use linux::net::{Changes, InterfaceAddress};
+use linux::poll::Readiness;
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+
+/// What is tied to an interface, of which port.
+pub(crate) struct Tied {
+    membership: Membership,
+    port: String,
+}
+
+/// The interface that each address was seen on, also of those that are gone.
+#[derive(Default)]
+pub(crate) struct Homes(BTreeMap<IpAddr, String>);
+
+/// Addresses that are remembered; a host that has had more begins anew.
+const MOST_ADDRESSES: usize = 1024;
+
+impl Homes {
+    fn note(&mut self, all: &[InterfaceAddress]) {
+        if self.0.len() > MOST_ADDRESSES {
+            self.0.clear();
+        }
+        self.0.extend(all.iter().map(|interface| (interface.address, interface.name.clone())));
+    }
+
+    /// Whether this address is gone, and its interface has another one of its kind. An interface that is only gone may come
+    /// back with it: then streams go on.
+    fn is_replaced(&self, address: IpAddr, all: &[InterfaceAddress]) -> bool {
+        if address.is_loopback() || all.iter().any(|interface| interface.address == address) {
+            return false;
+        }
+        let Some(home) = self.0.get(&address) else { return false };
+        let same = |other: &IpAddr| match other {
+            IpAddr::V4(_) => address.is_ipv4(),
+            IpAddr::V6(ip) => address.is_ipv6() && !ip.is_unicast_link_local(),
+        };
+        all.iter().any(|interface| interface.name == *home && same(&interface.address))
+    }
+}
+
+/// The address at this end of a channel's stream, or of the connection beside its datagrams.
+fn local_address(channel: &Channel) -> Option<IpAddr> {
+    let socket = channel.sockets.get()?.last()?.upgrade()?;
+    let fd = socket.as_fd();
+    let address = socket2::SockRef::from(&fd).local_addr().ok()?.as_socket()?;
+    Some(address.ip().to_canonical())
+}
+
+impl Control {
+    /// Ends this side's channels whose address is replaced by another one, and opens them from there: TCP would notice after 10 s.
+    fn leave_replaced_addresses(&mut self, all: &[InterfaceAddress]) {
+        let open = self.wanted.values().filter_map(|wanted| match &wanted.progress {
+            Progress::Open(channel) => Some(channel),
+            _ => None,
+        });
+        let replaced = open.filter_map(|channel| Some((channel.clone(), local_address(channel)?)));
+        let replaced = replaced.filter(|(_, address)| self.homes.is_replaced(*address, all));
+        let replaced: Vec<(Arc<Channel>, IpAddr)> = replaced.collect();
+        self.homes.note(all);
+        for (channel, address) in replaced {
+            channel.cut();
+            self.channel_ended(&channel, format!("{address} is no longer an address of this host"));
+        }
+    }
+
+    /// Is told from now on when interfaces and addresses change.
+    pub(super) fn watch_interfaces(&mut self, port: &str) {
+        if self.entries.iter().flatten().any(|entry| matches!(entry, Entry::Interfaces(_))) {
+            return;
+        }
+        match Changes::new() {
+            Ok(changes) => drop(self.watch(Entry::Interfaces(changes), Readiness::IN)),
+            Err(error) => self.warn(format!("channels of {port} end with their interface: {error}")),
+        }
+        self.homes.note(&linux::net::interfaces().unwrap_or_default());
+    }
+
+    /// Renews from now on what is tied to an interface.
+    pub(super) fn look_after(&mut self, membership: Option<Membership>, port: &str) {
+        let Some(membership) = membership else { return };
+        self.watch_interfaces(port);
+        self.tied.retain(|tied| !tied.membership.is_over());
+        self.tied.push(Tied { membership, port: port.to_owned() });
+    }
+
+    /// The host's interfaces changed.
+    pub(super) fn interfaces_changed(&mut self, index: usize) {
+        let Some(Some(Entry::Interfaces(changes))) = self.entries.get(index) else { return };
+        let changed = changes.take();
+        self.tied.retain(|tied| !tied.membership.is_over());
+        if !changed.any {
+            return;
+        }
+        let Ok(all) = linux::net::interfaces() else { return };
+        self.leave_replaced_addresses(&all);
+        let look = |tied: &mut Tied| {
+            let news = tied.membership.look(&all, &changed.deleted)?;
+            Some(format!("{}: {news}", tied.port))
+        };
+        let news: Vec<String> = self.tied.iter_mut().filter_map(look).collect();
+        news.into_iter().for_each(|news| self.warn(news));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn has(name: &str, address: &str) -> InterfaceAddress {
+        let address = address.parse().unwrap();
+        InterfaceAddress { name: name.into(), index: 2, address, up: true, multicast: true, loopback: false }
+    }
+
+    #[test]
+    fn an_address_is_replaced_when_its_interface_has_another_one_instead() {
+        let mut homes = Homes::default();
+        let before = [has("eth0", "10.0.0.2"), has("eth0", "fe80::2"), has("eth0", "fd00::2"), has("eth1", "10.1.0.2")];
+        homes.note(&before);
+        let replaced = |address: &str, now: &[InterfaceAddress]| homes.is_replaced(address.parse().unwrap(), now);
+        assert!(!replaced("10.0.0.2", &before), "it is there");
+        assert!(!replaced("10.0.0.2", &[has("eth1", "10.1.0.2")]), "its interface is gone, and may come back");
+        assert!(!replaced("fd00::2", &[has("eth0", "10.0.0.3"), has("eth0", "fe80::3")]), "none of its kind yet");
+        assert!(replaced("10.0.0.2", &[has("eth0", "10.0.0.3")]) && replaced("fd00::2", &[has("eth0", "fd00::3")]));
+        assert!(!replaced("10.9.0.9", &[has("eth0", "10.0.0.3")]), "never seen");
+    }
+}

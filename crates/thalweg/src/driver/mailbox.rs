@@ -1,0 +1,74 @@
+//! What other nodes say, between the threads that hear it and the control thread. Bounded: while it is full, nothing more is
+//! read from links, so that who floods a node waits in its own buffers.
+
+use crate::control::{Event, Origin};
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Nothing is read from others while so many bytes wait, or so many events. One message more may come, of 4 MiB at most.
+const MOST_BYTES: usize = 4 << 20;
+const MOST_EVENTS: usize = 4096;
+
+/// News that the control thread has not taken yet.
+#[derive(Default)]
+pub(crate) struct Mailbox(Mutex<Inner>);
+
+#[derive(Default)]
+struct Inner {
+    events: VecDeque<(Origin, Event, usize)>,
+    bytes: usize,
+}
+
+impl Mailbox {
+    pub fn put(&self, origin: Origin, event: Event) {
+        let weight = event.weight();
+        let mut inner = self.locked();
+        inner.bytes += weight;
+        inner.events.push_back((origin, event, weight));
+    }
+
+    pub fn take(&self) -> Option<(Origin, Event)> {
+        let mut inner = self.locked();
+        let (origin, event, weight) = inner.events.pop_front()?;
+        inner.bytes = inner.bytes.saturating_sub(weight);
+        Some((origin, event))
+    }
+
+    pub fn len(&self) -> usize {
+        self.locked().events.len()
+    }
+
+    pub fn has_room(&self) -> bool {
+        let inner = self.locked();
+        inner.bytes < MOST_BYTES && inner.events.len() < MOST_EVENTS
+    }
+
+    fn locked(&self) -> MutexGuard<'_, Inner> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control::NodeId;
+
+    #[test]
+    fn a_full_mailbox_says_so_until_something_is_taken() {
+        let mailbox = Mailbox::default();
+        let call = || Event::Call { from: NodeId(1), id: 1, request: vec![0; 1 << 20] };
+        let fitted = (0..100)
+            .take_while(|_| {
+                mailbox.has_room() && {
+                    mailbox.put(Origin::Host, call());
+                    true
+                }
+            })
+            .count();
+        assert_eq!(fitted, 4);
+        assert!(mailbox.take().is_some() && mailbox.has_room());
+        while mailbox.take().is_some() {}
+        (0..MOST_EVENTS).for_each(|n| mailbox.put(Origin::Host, Event::Gone(NodeId(n as u64))));
+        assert!(!mailbox.has_room() && mailbox.len() == MOST_EVENTS);
+    }
+}

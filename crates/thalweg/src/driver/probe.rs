@@ -1,0 +1,194 @@
+//! A multicast channel opens only when a datagram came through: the publisher sends keep-alives of the flow to the group
+//! until the subscriber says on the handshake's stream that it heard one. A group that carries nothing, for want of a route, a
+//! querier or a hole in a firewall, is thus a carrier that failed, with a reason, and the next one is tried.
+
+use super::control::Control;
+use super::dial::Dial;
+use super::entries::Entry;
+use super::offer::answer;
+use crate::carrier::mcast::{cannot, nothing_came};
+use crate::carrier::{Carrier, Place};
+use crate::channel::flow::{Flow, FlowSettings};
+use crate::handshake::{Answer, HEARD, Parameters, Probe, Refused, Request};
+use crate::port::AnyOutlet;
+use linux::poll::{Poller, Readiness};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// A subscriber that heard nothing by then takes another way. Multicast that works takes less than a millisecond; a path that
+/// loses half of all datagrams loses all of the nine that are sent meanwhile in one attempt of 500.
+const HEARD_WITHIN: Duration = Duration::from_millis(250);
+/// A publisher waits longer, because the subscriber's time begins later.
+const ASKED_WITHIN: Duration = Duration::from_millis(500);
+/// The pause after the first probe; doubles each time: 1, 2, 4 … 128 ms.
+const FIRST_PAUSE: Duration = Duration::from_millis(1);
+/// Probes of one attempt.
+const MOST_PROBES: u32 = 9;
+/// Subscribers that are probed at once; further ones are refused, and come again.
+const MOST_PROBED: usize = 64;
+
+/// At the publisher: a subscriber that is to hear something first.
+pub(crate) struct Probing {
+    stream: OwnedFd,
+    request: Request,
+    outlet: Arc<dyn AnyOutlet>,
+    flow: Arc<Flow>,
+    sent: u32,
+    next: Instant,
+    until: Instant,
+}
+
+/// At the subscriber: what it is to hear.
+pub(super) struct Hearing {
+    probe: Probe,
+    /// Readable when the stream is or the carrier's end.
+    both: Poller,
+}
+
+impl Probing {
+    pub fn descriptor(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
+    }
+
+    /// When to send again, or to give up.
+    pub fn due(&self) -> Instant {
+        if self.sent < MOST_PROBES { self.next.min(self.until) } else { self.until }
+    }
+}
+
+impl Dial {
+    /// What becomes readable when something comes.
+    pub fn descriptor(&self) -> BorrowedFd<'_> {
+        self.hearing.as_ref().map_or(self.stream.as_fd(), |hearing| hearing.both.as_fd())
+    }
+
+    /// Why it is given up now.
+    pub fn late(&self) -> String {
+        match (&self.hearing, &self.place) {
+            (Some(hearing), Some(place)) => nothing_came(hearing.probe.parameters.group, place.local.ip()),
+            _ => "no answer in time".to_owned(),
+        }
+    }
+
+    /// Looks whether the probe came, if one is waited for, and says so.
+    pub(super) fn hear(&mut self) -> io::Result<()> {
+        let (Some(hearing), Some(opening)) = (&self.hearing, &mut self.opening) else { return Ok(()) };
+        if opening.probed(hearing.probe.flow, &hearing.probe.parameters)? {
+            self.hearing = None;
+            linux::socket::send(self.stream.as_fd(), &[HEARD])?; // one byte always fits
+        }
+        Ok(())
+    }
+
+    /// Waits for a probe of this flow from now on.
+    fn listen(&mut self, probe: Probe) -> io::Result<()> {
+        let Some(opening) = &mut self.opening else { return Err(crate::carrier::invalid("nobody asked for a probe")) };
+        if self.hearing.is_none() {
+            self.until = Instant::now() + HEARD_WITHIN;
+        }
+        // Asked first: it may join another group than it expected.
+        let heard = opening.probed(probe.flow, &probe.parameters)?;
+        let both = Poller::new()?;
+        both.add(&self.stream, 0, Readiness::IN)?;
+        opening.descriptor().map(|fd| both.add(fd, 1, Readiness::IN)).transpose()?;
+        self.hearing = Some(Hearing { probe, both });
+        if heard {
+            self.hearing = None;
+            linux::socket::send(self.stream.as_fd(), &[HEARD])?;
+        }
+        Ok(())
+    }
+}
+
+impl Control {
+    /// The publisher sends probes: this end listens for one.
+    pub(super) fn probed(&mut self, mut dial: Box<Dial>, probe: Probe) {
+        match dial.listen(probe) {
+            Ok(()) => drop(self.watch(Entry::Dial(dial), Readiness::IN)),
+            Err(error) => self.dial_failed(dial.pair, dial.moves, &error.to_string()),
+        }
+    }
+
+    /// Sends probes to a subscriber that asks for one.
+    pub(super) fn begin_probe(
+        &mut self,
+        carrier: &dyn Carrier,
+        request: &Request,
+        outlet: &Arc<dyn AnyOutlet>,
+        place: &Place,
+        settings: impl Fn(u32) -> FlowSettings,
+        stream: OwnedFd,
+    ) -> Result<(), (Refused, OwnedFd)> {
+        let refused = |why: String| {
+            let (policy, offered) = ("carrier".to_owned(), "carriers that work here".to_owned());
+            Refused { policy, offered, requested: request.carrier.clone(), remedy: why, others: Vec::new() }
+        };
+        let probed = self.entries.iter().flatten().filter(|entry| matches!(entry, Entry::Probing(_))).count();
+        if probed >= MOST_PROBED {
+            return Err((refused(format!("{MOST_PROBED} subscribers are probed already: come again")), stream));
+        }
+        let (flow, parameters) = match self.group_flow(carrier, request, outlet.as_ref(), place, settings) {
+            Ok(opened) => opened,
+            Err(error) => return Err((refused(error.to_string()), stream)),
+        };
+        if let Err(error) = flow.probe() {
+            let group = parameters.group.unwrap_or(place.local);
+            self.forget_unused(outlet.as_ref(), &flow);
+            return Err((refused(cannot("send to", group, place.local.ip(), &error)), stream));
+        }
+        let probe = Probe { flow: flow.settings.id, parameters };
+        if answer(&stream, &Answer::Probe(probe)).is_err() {
+            self.forget_unused(outlet.as_ref(), &flow);
+            return Ok(()); // it is gone
+        }
+        let now = Instant::now();
+        let (next, until) = (now + FIRST_PAUSE, now + ASKED_WITHIN);
+        let (request, outlet) = (request.clone(), outlet.clone());
+        let probing = Probing { stream, request, outlet, flow, sent: 1, next, until };
+        self.watch(Entry::Probing(Box::new(probing)), Readiness::IN | Readiness::RDHUP);
+        Ok(())
+    }
+
+    /// The subscriber says something, or is gone.
+    pub(super) fn probing_ready(&mut self, index: usize) {
+        let Some(Entry::Probing(probing)) = self.unwatch(index) else { return };
+        let mut said = [0];
+        match linux::socket::receive_stream(probing.stream.as_fd(), &mut said, false) {
+            Ok(1) if said == [HEARD] => self.serve_probed(probing.request, probing.stream),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                self.watch(Entry::Probing(probing), Readiness::IN | Readiness::RDHUP);
+            }
+            _ => self.forget_unused(probing.outlet.as_ref(), &probing.flow),
+        }
+    }
+
+    /// Another probe is due, or it is over.
+    pub(super) fn probe_due(&mut self, index: usize, now: Instant) {
+        let Some(Some(Entry::Probing(probing))) = self.entries.get_mut(index) else { return };
+        if probing.until > now && probing.flow.takes_members() {
+            probing.next = now + FIRST_PAUSE * (1 << probing.sent.min(7));
+            probing.sent += 1;
+            let _ = probing.flow.probe(); // what is wrong with it shows when nothing comes
+            return;
+        }
+        let Some(Entry::Probing(probing)) = self.unwatch(index) else { return };
+        if probing.until > now {
+            return self.serve_now(probing.request, probing.stream); // the group's last member left: with a new flow
+        }
+        self.forget_unused(probing.outlet.as_ref(), &probing.flow);
+    }
+
+    /// Ends a flow to a group that has no member, and that nobody is about to join.
+    fn forget_unused(&mut self, outlet: &dyn AnyOutlet, flow: &Arc<Flow>) {
+        let sends = |channel: &Arc<crate::port::Channel>| channel.sent_by().is_some_and(|of| Arc::ptr_eq(&of, flow));
+        let probes = |entry: &Entry| matches!(entry, Entry::Probing(probing) if Arc::ptr_eq(&probing.flow, flow));
+        if outlet.channels().iter().any(sends) || self.entries.iter().flatten().any(probes) {
+            return;
+        }
+        self.groups.retain(|_, (of, _): &mut (Arc<Flow>, Parameters)| !Arc::ptr_eq(of, flow));
+        flow.retire();
+        flow.end();
+    }
+}

@@ -1,0 +1,138 @@
+//! Reliable channels over every carrier through what happens to hosts: a link goes down for more messages than a subscriber can
+//! hold, an interface is made anew, an address changes, a process is stopped.
+
+use super::world::agent::{Agent, number};
+use super::world::net::{A, B, TwoHosts};
+use super::world::{self, World, figure, long, skipped};
+use super::{CARRIERS, addresses};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+/// A publisher at host `a`, and a reliable subscriber over each carrier at host `b`.
+struct Stage {
+    publisher: Agent,
+    subscribers: Vec<(&'static str, Agent)>,
+    /// The subscribers, now.
+    are_stopped: bool,
+    hosts: TwoHosts,
+    _world: World,
+}
+
+impl Stage {
+    fn new(test: &str) -> Result<Self, String> {
+        let hosts = TwoHosts::new(test)?;
+        let world = World::new();
+        let at = [format!("{A}:7400"), format!("{B}:7400"), format!("{B}:7401"), format!("{B}:7402")];
+        let file = addresses(&world, &at);
+        let publisher = format!("publisher topic=/a name=/p file={file} listen={}", at[0]);
+        let mut publisher = Agent::start_by(&world, &publisher, &hosts.in_a());
+        let subscriber = |(carrier, at): (&&'static str, &String)| {
+            let part =
+                format!("subscriber topic=/a name=/{carrier} reliable=1 carriers={carrier} file={file} listen={at}");
+            let mut agent = Agent::start_by(&world, &part, &hosts.in_b());
+            agent.connected(1);
+            (*carrier, agent)
+        };
+        let subscribers = CARRIERS.iter().zip(&at[1..]).map(subscriber).collect();
+        publisher.connected(3);
+        Ok(Self { publisher, subscribers, are_stopped: false, hosts, _world: world })
+    }
+
+    /// A kilohertz goes on while something is broken for this time, and `limit` longer. Whoever receives hears of it again.
+    fn resumes_after(&mut self, what: &str, down: Duration, limit: Duration, broken: &dyn Fn(&mut Self, bool)) {
+        let count = (down + limit).as_millis();
+        for (carrier, subscriber) in &mut self.subscribers {
+            subscriber.ask("reset");
+            let status = subscriber.ask("status");
+            assert_eq!(status["channels"][0]["carrier"], **carrier, "{what}: {status}");
+        }
+        self.publisher.tell(&format!("publish hz=1000 count={count}"));
+        for (carrier, subscriber) in &mut self.subscribers {
+            assert!(subscriber.ask("until count=100")["ok"] == true, "{carrier}: nothing came");
+        }
+        broken(self, true);
+        std::thread::sleep(down);
+        let reset = |stage: &mut Self| stage.subscribers.iter_mut().for_each(|(_, agent)| drop(agent.ask("reset")));
+        if !self.are_stopped {
+            reset(self);
+        }
+        broken(self, false);
+        let up = linux::clock::monotonic_ns();
+        if std::mem::take(&mut self.are_stopped) {
+            reset(self); // who is stopped answers nobody before
+        }
+        let last = number(&self.publisher.answer(), "last");
+        for (carrier, subscriber) in &mut self.subscribers {
+            let reached = subscriber.ask(&format!("until last={last} ms={}", limit.as_millis() + 5000));
+            let (report, status) = (subscriber.ask("report"), subscriber.ask("status"));
+            assert!(reached["ok"] == true, "{what}: {carrier} did not resume: {report} {status}");
+            assert_eq!(number(&report, "again"), 0.0, "{what}: {carrier}: twice or out of order: {report}");
+            let resumed = (number(&report, "first_at_ns") - up as f64) / 1e9;
+            let ended = status["events"].to_string().matches(" ended: ").count();
+            figure(
+                "outage",
+                format!("{what}, {carrier}: {resumed:.3} s after it was over, {ended} channels ended so far"),
+            );
+            assert!(resumed <= limit.as_secs_f64(), "{what}: {carrier} took {resumed} s: {status}");
+        }
+    }
+
+    fn stop_subscribers(&mut self, stopped: bool) {
+        self.are_stopped |= stopped;
+        self.subscribers.iter().for_each(|(_, subscriber)| stop(subscriber, stopped));
+    }
+}
+
+fn stop(agent: &Agent, stopped: bool) {
+    if stopped { agent.stop() } else { agent.go_on() }
+}
+
+/// Samples come again within a second (P-16); more where the machine has other things to do.
+fn limit() -> Duration {
+    Duration::from_secs(if long() { 1 } else { 2 })
+}
+
+#[test]
+fn reliable_channels_resume_after_their_link_or_interface_was_gone() {
+    let _alone = world::alone();
+    let mut stage = match Stage::new("l") {
+        Ok(stage) => stage,
+        Err(why) => return skipped(why),
+    };
+    let down = Duration::from_millis(1500);
+    stage.resumes_after("link down 1.5 s", down, limit(), &|stage, broken| stage.hosts.link(!broken));
+    stage.resumes_after("interface made anew", down, limit(), &|stage, broken| match broken {
+        true => stage.hosts.delete(),
+        false => stage.hosts.make_anew(),
+    });
+}
+
+#[test]
+fn reliable_channels_resume_after_a_process_was_stopped() {
+    let _alone = world::alone();
+    let mut stage = match Stage::new("s") {
+        Ok(stage) => stage,
+        Err(why) => return skipped(why),
+    };
+    let down = Duration::from_secs(if long() { 60 } else { 1 });
+    stage.resumes_after("subscribers stopped", down, limit(), &Stage::stop_subscribers);
+    stage.resumes_after("publisher stopped", down, limit(), &|stage, broken| stop(&stage.publisher, broken));
+}
+
+/// The streams of handshakes and of `tcp` do not end with their address, and TCP gives them up only after 10 s.
+#[test]
+fn reliable_channels_resume_from_another_address() {
+    let _alone = world::alone();
+    let mut stage = match Stage::new("n") {
+        Ok(stage) => stage,
+        Err(why) => return skipped(why),
+    };
+    let down = Duration::from_millis(500);
+    stage.resumes_after("address changed", down, limit(), &|stage, broken| {
+        let words = if broken { format!("delete {B}/24") } else { "add 10.99.0.77/24".to_owned() };
+        let namespace = stage.hosts.in_b();
+        let mut ip = Command::new(namespace[0]);
+        ip.args(&namespace[1..]).args(["ip", "address"]).args(words.split(' ')).args(["dev", "veth"]);
+        assert!(ip.stdin(Stdio::null()).status().unwrap().success());
+    });
+}

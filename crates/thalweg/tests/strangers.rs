@@ -1,0 +1,291 @@
+//! A stranger, who may open a TCP connection to a node and no more, gets a bounded share of it, and changes nothing.
+#![allow(clippy::unwrap_used)] // all of this is test
+
+mod world;
+
+use thalweg::admin::{Reply, Request as Administration};
+use thalweg::codec::{Schema, TypeDescription};
+use thalweg::handshake::{Answer, Refused, Request};
+use world::World;
+use world::agent::{self, Agent};
+use world::fake::{Fake, accepted, packed};
+use world::stranger::Stranger;
+
+#[test]
+#[ignore = "run by the other tests, in a process of its own"]
+fn the_part() {
+    world::roles::play();
+}
+
+fn refused((_, answer): (std::net::TcpStream, Option<Answer>)) -> Refused {
+    match answer {
+        Some(Answer::Refused(refused)) => refused,
+        other => panic!("not refused: {other:?}"),
+    }
+}
+
+/// Its last sample has the highest number there is: who counts on from there has no number left.
+#[test]
+fn a_publisher_that_counts_beyond_all_numbers_ends_no_node() {
+    let _alone = world::alone();
+    let world = World::new();
+    let mut lied_to = Agent::start(&world, "subscriber topic=/a name=/lied carriers=tcp every=3");
+    let fake = Fake::new(&world, &["tcp"]);
+    for last_seq in [u64::MAX, 1 << 63] {
+        let told = world::eventually(world::LONG, || {
+            let (mut stream, _) = fake.asked();
+            let _ = std::io::Write::write_all(
+                &mut stream,
+                &packed(thalweg::handshake::Accepted { last_seq, ..accepted() }),
+            );
+            lied_to.told(&format!("its_last_sample_{last_seq}"), std::time::Duration::from_millis(700)).then_some(())
+        });
+        assert!(told.is_some(), "{}", lied_to.ask("status")["events"]);
+    }
+    let kept = fake.accepted();
+    lied_to.connected(1);
+    drop(kept);
+}
+
+/// What is changed of a request, the policy that refuses it and what is said.
+type Case<'a> = (&'a dyn Fn(&mut Request), &'a str, &'a str);
+
+#[test]
+fn an_answer_with_many_descriptors_keeps_none_of_them() {
+    use std::os::fd::AsFd;
+    let _alone = world::alone();
+    let world = World::new();
+    let mut lied_to = Agent::start(&world, "subscriber topic=/a name=/lied carriers=shm");
+    let fake = Fake::new(&world, &["shm"]);
+    let null = std::fs::File::open("/dev/null").unwrap();
+    let told = world::eventually(world::LONG, || {
+        let stream = fake.asked_here();
+        for byte in [[1], [0], [0]] {
+            let _ = linux::socket::send_with_descriptors(stream.as_fd(), &byte, &[null.as_fd(); 3]);
+        }
+        lied_to.told("more_descriptors_than_a_ring_has", std::time::Duration::from_millis(700)).then_some(())
+    });
+    assert!(told.is_some(), "{}", lied_to.ask("status")["events"]);
+}
+
+#[test]
+fn what_no_program_would_ask_is_refused_with_the_limit() {
+    let _alone = world::alone();
+    let world = World::new();
+    let mut publisher = Agent::start(&world, "publisher topic=/good");
+    let stranger = Stranger::of(&world, &mut publisher);
+    let changed = |change: &dyn Fn(&mut Request)| {
+        let mut request = stranger.request("/good", 1);
+        change(&mut request);
+        refused(stranger.ask(&request))
+    };
+    let schema = |schema: Schema| TypeDescription { name: "bomb".into(), hash: schema.hash(), schema: Some(schema) };
+    let parts = schema(Schema::Tuple(vec![Schema::Unit; 5000]));
+    let deep = schema((0..100).fold(Schema::U8, |inner, _| Schema::Option(Box::new(inner))));
+    let long =
+        |length: usize| Some(qos::Filter { expression: "a LIKE %0".into(), parameters: vec!["%".repeat(length)] });
+    let cases: [Case<'_>; 6] = [
+        (&|r| r.subscriber.message = parts.clone(), "types", "at most 4096 parts"),
+        (&|r| r.subscriber.message = deep.clone(), "types", "at most 32 levels"),
+        (&|r| r.subscriber.name = "/a\u{1b}[2J".into(), "names", "\\u{1b}"),
+        (&|r| r.subscriber.qos.filter = long(60_000), "qos", "filter parameter of 60000 bytes"),
+        (&|r| r.subscriber.qos.key = vec!["a".into(); 100], "qos", "key of 100 fields"),
+        (&|r| r.clock = "x".repeat(1000), "length of a name", "1000"),
+    ];
+    for (change, policy, says) in cases {
+        let refused = changed(change);
+        assert!(refused.policy == policy && refused.requested.contains(says), "{refused:?}");
+        assert!(!refused.remedy.is_empty());
+    }
+    // The port goes on.
+    let (_stream, answer) = stranger.ask(&stranger.request("/good", 1));
+    assert!(matches!(answer, Some(Answer::Accepted(_))), "{answer:?}");
+}
+
+/// Each channel costs the publishing thread a system call per sample: 300 more left 355 Hz of 1 kHz.
+#[test]
+fn a_stranger_gets_a_bounded_share_of_a_port() {
+    let _alone = world::alone();
+    let world = World::new();
+    let mut publisher = Agent::start(&world, "publisher topic=/good");
+    let mut good = Agent::start(&world, "subscriber topic=/good carriers=tcp");
+    good.connected(1);
+    let mut stranger = Stranger::of(&world, &mut publisher);
+    publisher.tell("publish count=2000");
+    let (mut streams, mut reasons) = (Vec::new(), Vec::new());
+    for number in 0..300 {
+        // Node ids cost nothing: the first half has one, the others one each.
+        stranger.id = thalweg::control::NodeId(if number < 150 { 7 } else { 1000 + u64::from(number) });
+        match stranger.ask(&stranger.request("/good", number)) {
+            (stream, Some(Answer::Accepted(_))) => streams.push(stream),
+            (_, Some(Answer::Refused(refused))) => reasons.push(refused),
+            (_, other) => panic!("no answer: {other:?}"),
+        }
+        if number == 149 {
+            assert_eq!(streams.len(), 16);
+        }
+    }
+    assert_eq!(streams.len(), 32);
+    let said = |text: &str| reasons.iter().any(|refused| refused.offered.contains(text));
+    assert!(said("at most 16 channels of one port for node 0000000000000007 at 127.0.0.1"), "{:?}", reasons.first());
+    assert!(said("at most 32 channels of one port for those at 127.0.0.1"), "{:?}", reasons.last());
+    assert!(
+        reasons.iter().all(|refused| refused.policy == "channels" && refused.remedy.contains("--channels above 64"))
+    );
+    let published = publisher.answer();
+    let took = agent::number(&published, "took_ms");
+    world::figure("strangers", format!("2000 samples at 1 kHz took {took} ms beside 300 requests of a stranger"));
+    assert!(took < 4000.0, "a generous limit: with 300 channels it takes 5600");
+    let last = agent::number(&published, "last");
+    assert!(good.ask(&format!("until last={last}"))["ok"] == true);
+    assert_eq!(agent::number(&good.ask("report"), "missing"), 0.0);
+    // Who left makes room.
+    streams.truncate(8);
+    stranger.id = thalweg::control::NodeId(9);
+    let again = world::eventually(world::LONG, || {
+        let (stream, answer) = stranger.ask(&stranger.request("/good", 1000));
+        matches!(answer, Some(Answer::Accepted(_))).then_some(stream)
+    });
+    assert!(again.is_some());
+}
+
+/// Processes of this host that may use the run directory are no strangers, however many they are.
+#[test]
+fn many_processes_of_this_host_share_a_publisher() {
+    const PROCESSES: usize = 70;
+    let _alone = world::alone();
+    let world = World::new();
+    let mut publisher = Agent::start(&world, "publisher topic=/good");
+    let _all: Vec<Agent> =
+        (0..PROCESSES).map(|_| Agent::begin(&world, "subscriber topic=/good carriers=tcp", &[])).collect();
+    let connected = publisher.ask(&format!("connected n={PROCESSES} ms=60000"));
+    assert_eq!(connected["ok"], true, "{connected}");
+}
+
+#[test]
+fn a_relay_keeps_room_for_others() {
+    let _alone = world::alone();
+    let world = World::new();
+    let mut publisher = Agent::start(&world, "publisher topic=/good");
+    let mut gate = Agent::start(&world, "relay node=gate relay=1");
+    let mut stranger = Stranger::of(&world, &mut gate);
+    let source = Stranger::of(&world, &mut publisher);
+    let (mut streams, mut reasons) = (Vec::new(), Vec::new());
+    for number in 0..100 {
+        stranger.id = thalweg::control::NodeId(if number < 30 { 7 } else { 1000 + u64::from(number) });
+        let request = Request { to_node: source.request("/good", 0).to_node, ..stranger.request("/good", number) };
+        match stranger.ask(&request) {
+            (stream, Some(Answer::Accepted(_))) => streams.push(stream),
+            (_, Some(Answer::Refused(refused))) => reasons.push(refused),
+            (_, other) => panic!("no answer: {other:?}"),
+        }
+        if number == 29 {
+            assert_eq!(streams.len(), 16, "{reasons:?}");
+        }
+    }
+    assert_eq!(streams.len(), 64, "{:?}", reasons.last());
+    assert!(reasons.iter().all(|refused| refused.policy == "relay"));
+    assert!(
+        reasons[0].offered.contains("at most 16 proxies for node 0000000000000007 at 127.0.0.1"),
+        "{:?}",
+        reasons[0]
+    );
+    let mut late = Agent::start(&world, "subscriber topic=/good carriers=tcp proxy=relay:gate");
+    late.connected(1);
+    let channels = late.ask("status")["channels"].to_string();
+    assert!(channels.contains("gate"), "{channels}");
+}
+
+fn names() -> (String, String) {
+    ("/out".to_owned(), "/in".to_owned())
+}
+
+/// Everything that changes something, as a stranger would say it.
+fn changes() -> Vec<Administration> {
+    let (port, other) = names();
+    let connect = Administration::Connect { publisher: port.clone(), subscriber: other.clone(), carrier: None };
+    let disconnect = Administration::Disconnect { publisher: port.clone(), subscriber: other.clone() };
+    let priority = qos::priority::PrioritySettings { sched: Some("fifo:98".parse().unwrap()), ..Default::default() };
+    let keep = Administration::Keep {
+        publisher: port.clone(),
+        subscriber: other.clone(),
+        carrier: None,
+        priority: priority.clone(),
+    };
+    let set =
+        Administration::Set { port: port.clone(), other: port.clone(), changes: "sched=fifo:98".parse().unwrap() };
+    let remember = Administration::Remember { port: port.clone(), other: other.clone(), settings: priority };
+    let mut every = thalweg::channel::proxy::ProxyChanges::default();
+    every.add("every=1000").unwrap();
+    let scale = Administration::Scale { publisher: port.clone(), subscriber: other.clone(), changes: every };
+    let verdict = Administration::Verdict {
+        publisher: port.clone(),
+        subscriber: other,
+        verdict: "broken".into(),
+        because: "\u{1b}[2J".into(),
+    };
+    let command = |text: &str| Administration::Command { port: port.clone(), text: text.into() };
+    let commands =
+        ["atch out (type throttle) (period 86400)", "del /in", "prop set /out (process ((policy 1) (priority 98)))"];
+    [connect, disconnect, keep, set, remember, scale, verdict].into_iter().chain(commands.map(command)).collect()
+}
+
+fn text(reply: &Reply) -> String {
+    match reply {
+        Reply::No(text) | Reply::Refused(text) | Reply::Text { text, .. } => text.clone(),
+        other => format!("{other:?}"),
+    }
+}
+
+#[test]
+fn administration_that_changes_something_is_this_hosts_unless_allowed() {
+    let _alone = world::alone();
+    let world = World::new();
+    let mut publisher = Agent::start(&world, "publisher topic=/a name=/out node=mine");
+    let mut subscriber = Agent::start(&world, "subscriber topic=/a name=/in");
+    publisher.connected(1);
+    let stranger = Stranger::of(&world, &mut publisher);
+    for request in changes() {
+        let said = text(&stranger.administer(&request));
+        let expected = "node mine takes administration only from its own host, not from 127.0.0.1; start it with --admin-from 127.0.0.0/8";
+        assert_eq!(said, expected, "{request:?}");
+    }
+    let left: Vec<String> = world.left_behind().into_iter().filter(|name| name.ends_with(".connection")).collect();
+    assert!(left.is_empty(), "{left:?}");
+    // Looking is allowed, but what the process was started with is its own business.
+    let look = |text: &str| Administration::Command { port: "/out".into(), text: text.into() };
+    let own = text(&stranger.administer(&look("prop get /out")));
+    assert!(own.contains("told to its own host only") && !own.contains("the_part"), "{own}");
+    assert!(text(&stranger.administer(&look("list out"))).contains("/in"));
+    let own = publisher.ask("command port=/out text=prop+get+/out");
+    assert!(own["text"].as_str().unwrap().contains("the_part"), "{own}");
+    assert!(matches!(stranger.administer(&Administration::Channels), Reply::Channels(all) if all.len() == 1));
+    assert_eq!(subscriber.ask("status")["connected"], 1);
+    // From this host, by the unix socket, all of it is allowed.
+    let set = subscriber.ask("set to=class=high");
+    assert_eq!(set["ok"], true, "{set}");
+}
+
+#[test]
+fn administrators_of_networks_that_were_named_may_but_keep_no_scheduling() {
+    let _alone = world::alone();
+    let world = World::new();
+    let mut publisher = Agent::start(&world, "publisher topic=/a name=/out node=mine admin=10.0.0.0/8,127.0.0.0/8");
+    let _subscriber = Agent::start(&world, "subscriber topic=/a name=/in admin=10.0.0.0/8");
+    publisher.connected(1);
+    let stranger = Stranger::of(&world, &mut publisher);
+    let (port, other) = names();
+    let set = Administration::Set { port, other, changes: "class=high".parse().unwrap() };
+    assert!(matches!(stranger.administer(&set), Reply::Settings(_)));
+    let (publisher_name, subscriber) = names();
+    let keep = |priority| Administration::Keep {
+        publisher: publisher_name.clone(),
+        subscriber: subscriber.clone(),
+        carrier: None,
+        priority,
+    };
+    let sched = qos::priority::PrioritySettings { sched: Some("fifo:98".parse().unwrap()), ..Default::default() };
+    let said = text(&stranger.administer(&keep(sched)));
+    assert!(said.contains("keeps no scheduling (sched=fifo:98) that another host asks for"), "{said}");
+    assert_eq!(stranger.administer(&keep(Default::default())), Reply::Done);
+}

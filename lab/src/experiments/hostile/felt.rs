@@ -1,0 +1,202 @@
+//! What the pair felt of an attack, beside what it feels alone just before and after.
+
+use super::pair::{CARRIERS, House, Phase};
+use super::recorded::Recording;
+use super::stranger::Tried;
+use super::{Attack, Times};
+use crate::error::Result;
+use crate::experiments::tally::Tally;
+use crate::part::Place;
+use crate::results::{Check, Distribution, Factors, Findings, Group, Skipped, Table, median};
+use crate::run::Lab;
+use crate::stalls::Monitor;
+use std::collections::BTreeMap;
+
+/// p99 may be this much of what it is alone.
+const P99: f64 = 1.5;
+/// What a stranger may take, in MB.
+const MEMORY: f64 = 64.0;
+/// How long a newcomer may take, in milliseconds.
+const NEWCOMER: f64 = 1000.0;
+/// The share of samples that stalls of the machine may hit.
+const STALLED: f64 = 0.05;
+
+/// Heads of the table.
+pub const HEADS: [&str; 9] =
+    ["attack", "attempts", "lost", "p50, µs", "p99, µs", "p99 alone", "grown, MB", "newcomers, ms", "failed"];
+
+/// What was felt.
+pub struct Felt {
+    attack: &'static str,
+    by: &'static str,
+    carriers: BTreeMap<&'static str, [Tally; 2]>,
+    tried: Tried,
+    grown_mb: f64,
+    grown_by: &'static str,
+    newcomers: Vec<f64>,
+    late: u64,
+    silent: Vec<String>,
+    died: Vec<String>,
+}
+
+impl Felt {
+    /// Attacks.
+    ///
+    /// # Errors
+    /// A process of the pair that ended, which is what an attack must not do; [`crate::Error::Stopped`].
+    pub fn of(
+        lab: &Lab,
+        house: &mut House,
+        outside: &Place,
+        attack: &'static Attack,
+        recording: &Recording,
+        times: &Times,
+    ) -> Result<Self> {
+        let mut felt = Self {
+            attack: attack.name,
+            by: attack.by,
+            carriers: CARRIERS.iter().map(|carrier| (*carrier, Default::default())).collect(),
+            tried: Tried::default(),
+            grown_mb: 0.0,
+            grown_by: "",
+            newcomers: Vec::new(),
+            late: 0,
+            silent: Vec::new(),
+            died: Vec::new(),
+        };
+        for attempt in 0..times.tries {
+            felt.alone(lab, house, times.alone)?;
+            let before = house.state();
+            let task = super::stranger::Task {
+                ms: times.attacked,
+                seed: lab.options.seed + u64::from(attempt),
+                recording: recording.clone(),
+                ..house.task(attack.name)
+            };
+            let monitor = Monitor::start()?;
+            let phase = house.phase(lab, times.attacked, Some((outside.clone(), task)))?;
+            felt.add(1, phase, &monitor.finish());
+            felt.alone(lab, house, times.alone)?;
+            felt.silent.extend(house.silent(lab)?);
+            felt.died.extend(house.state().died_since(&before));
+            if felt.is_well() && !felt.is_stalled() {
+                break;
+            }
+        }
+        Ok(felt)
+    }
+
+    fn alone(&mut self, lab: &Lab, house: &mut House, count: u64) -> Result {
+        let monitor = Monitor::start()?;
+        let phase = house.phase(lab, count, None)?;
+        let stalls = monitor.finish();
+        self.add(0, phase, &stalls);
+        Ok(())
+    }
+
+    fn add(&mut self, arm: usize, phase: Phase, stalls: &crate::stalls::Stalls) {
+        for (carrier, sides) in &mut self.carriers {
+            if let Some(arrived) = phase.arrived.get(*carrier) {
+                sides[arm].add(phase.published, &arrived.samples, stalls);
+            }
+        }
+        if arm == 1 {
+            for (what, count) in phase.tried.tried {
+                *self.tried.tried.entry(what).or_default() += count;
+            }
+            self.tried.answers.extend(phase.tried.answers);
+            let (kib, by) = phase.growth_kib;
+            if kib as f64 / 1024.0 > self.grown_mb {
+                (self.grown_mb, self.grown_by) = (kib as f64 / 1024.0, by);
+            }
+        }
+        let took = |(_, ms): &(_, Option<f64>)| ms.unwrap_or(f64::INFINITY);
+        self.late += phase.newcomers.iter().filter(|one| took(one) > NEWCOMER).count() as u64;
+        self.newcomers.extend(phase.newcomers.iter().map(took));
+    }
+
+    /// p99 beside the stranger over p99 alone: medians over tries, and the worst carrier, since each is a promise of its own.
+    fn ratio(&self) -> f64 {
+        let ratios = self.carriers.values().filter(|[_, attacked]| attacked.sent() > 0).map(|[alone, attacked]| {
+            let p99 = |tally: &Tally| {
+                median(&tally.each(|d| d.p99).into_iter().filter(|v| v.is_finite()).collect::<Vec<_>>())
+            };
+            p99(attacked) / p99(alone)
+        });
+        ratios.fold(f64::NAN, f64::max)
+    }
+
+    fn lost(&self) -> u64 {
+        self.carriers.values().map(|[alone, attacked]| alone.lost() + attacked.lost()).sum()
+    }
+
+    fn slowest(&self) -> f64 {
+        self.newcomers.iter().copied().fold(0.0, f64::max)
+    }
+
+    /// Whether the machine itself stood still too often for times to mean anything.
+    fn is_stalled(&self) -> bool {
+        self.carriers.values().flatten().any(|tally| tally.stalled() > STALLED)
+    }
+
+    /// Whether all that is no matter of time is as it should be, and the processes serve for another attack.
+    pub fn is_whole(&self) -> bool {
+        self.lost() == 0 && self.silent.is_empty() && self.died.is_empty() && self.grown_mb <= MEMORY
+    }
+
+    fn is_well(&self) -> bool {
+        self.is_whole() && self.late == 0 && self.ratio() <= P99
+    }
+
+    /// Into the document.
+    pub fn note(&self, findings: &mut Findings, table: &mut Table, groups: &mut Vec<Group>) {
+        let label = |what: &str| format!("{}: {what}", self.attack);
+        let mut checks = vec![
+            Check::at_most(label("samples lost"), self.lost() as f64, 0.0),
+            Check::at_most(label("memory taken, MB"), self.grown_mb, MEMORY),
+            Check::at_most(label("newcomers that took more than a second"), self.late as f64, 0.0),
+            Check::at_most(label("nodes that no longer answer"), self.silent.len() as f64, 0.0),
+            Check::at_most(label("threads that died"), self.died.len() as f64, 0.0),
+        ];
+        if self.is_stalled() {
+            let because = "inconclusive: the machine itself stood still too often".to_owned();
+            findings.skipped.push(Skipped { name: label("p99"), because });
+        } else {
+            checks.push(Check::at_most(label("p99 of the worst carrier, ratio"), self.ratio(), P99));
+        }
+        let failed: Vec<String> = checks.iter().filter(|check| !check.pass).map(|check| check.name.clone()).collect();
+        findings.checks.extend(checks);
+        for (carrier, sides) in &self.carriers {
+            for (arm, side) in ["alone", "attacked"].into_iter().zip(sides).filter(|(_, side)| side.sent() > 0) {
+                let factors = Factors::new().with("arm", arm).with("attack", self.attack).with("listener", self.by);
+                findings.cells.push(side.cell(factors.with("measured", *carrier), false));
+            }
+        }
+        self.tell(findings, table, &failed);
+        let sides = self.carriers.get("tcp").into_iter().flatten();
+        let bars = ["alone", "attacked"].into_iter().zip(sides).filter_map(|(arm, side)| side.bar(arm)).collect();
+        groups.push(Group { label: self.attack.into(), bars });
+    }
+
+    fn tell(&self, findings: &mut Findings, table: &mut Table, failed: &[String]) {
+        let attempts: u64 = self.tried.tried.values().sum();
+        let worst = |arm: usize, figure: fn(&Distribution) -> f64| {
+            let all = self.carriers.values().flat_map(|sides| sides[arm].each(figure));
+            all.filter(|value| value.is_finite()).fold(0.0, f64::max)
+        };
+        let mut row: Vec<String> = vec![self.attack.into(), attempts.to_string(), self.lost().to_string()];
+        let times = [worst(1, |d| d.p50), worst(1, |d| d.p99), worst(0, |d| d.p99), self.grown_mb, self.slowest()];
+        row.extend(times.map(|value| format!("{value:.0}")));
+        row.push(failed.iter().map(|name| name.split(": ").nth(1).unwrap_or_default()).collect::<Vec<_>>().join(", "));
+        table.rows.push(row);
+        findings.notes.push(format!("{}: tried {:?}; answers {:?}", self.attack, self.tried.tried, self.tried.answers));
+        for (what, who) in [("no answer from", &self.silent), ("threads that ended:", &self.died)] {
+            if !who.is_empty() {
+                findings.notes.push(format!("{}: {what} {}", self.attack, who.join(", ")));
+            }
+        }
+        if self.grown_mb > MEMORY {
+            findings.notes.push(format!("{}: it was the {} that grew", self.attack, self.grown_by));
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! Much of what is allowed: connections, handshakes, documents, calls, questions, signs of life, unfinished messages, datagrams.
+
+use super::client::{CONTROL, Door, Frame, HANDSHAKE, LIFE, Link, PULL, called, framed, hello, kind, opening};
+use super::pair::TOPIC;
+use super::recorded::multicast;
+use super::stranger::Stranger;
+use serde_json::{Value, json};
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::time::Duration;
+
+/// Connections that say nothing, over TCP.
+pub fn connections_tcp(stranger: &mut Stranger) -> io::Result<()> {
+    let doors = stranger.doors(false);
+    connections(stranger, &doors)
+}
+
+/// The same at the unix sockets.
+pub fn connections_unix(stranger: &mut Stranger) -> io::Result<()> {
+    let doors = stranger.doors(true);
+    connections(stranger, &doors)
+}
+
+/// As many at once as it may hold, and then the oldest gives way to another.
+fn connections(stranger: &mut Stranger, doors: &[Door]) -> io::Result<()> {
+    let mut held = std::collections::VecDeque::new();
+    while stranger.goes_on() {
+        let Some(door) = stranger.pick(doors).cloned() else { break };
+        let begun: &[u8] =
+            [&b""[..], b"H", b"H\x40\x00\x00\x00{", b"C", b"P\x10\x00", b"L"][stranger.dice.below(6) as usize];
+        if let Some(stream) = stranger.throw(&door, begun, "connections") {
+            held.push_back(stream);
+        } else {
+            stranger.pause(1);
+        }
+        if held.len() > 3000 {
+            held.pop_front();
+        }
+    }
+    Ok(())
+}
+
+/// Whole requests, each of which makes a channel, and hangs up.
+pub fn handshakes(stranger: &mut Stranger) -> io::Result<()> {
+    let doors = [stranger.victim("publisher")?.tcp.clone(), stranger.victim("publisher")?.unix.clone()];
+    while stranger.goes_on() {
+        let request = stranger.request("tcp")?;
+        let Some(door) = stranger.pick(&doors).cloned() else { break };
+        let stream = stranger.throw(&door, &opening(HANDSHAKE, &request), "handshakes");
+        if let Some(mut stream) = stream.filter(|_| stranger.dice.below(2) == 0) {
+            let _ = stream.read(&mut [0; 1024]);
+        }
+    }
+    Ok(())
+}
+
+/// Nodes that come with large documents, one after the other, and stay.
+pub fn documents(stranger: &mut Stranger) -> io::Result<()> {
+    let mut document = stranger.document()?;
+    let (_, port) = stranger.victim("publisher")?.port("publisher", TOPIC)?;
+    let own = stranger.node.clone();
+    for number in 1..=4000 {
+        let mut port = port.clone();
+        port["name"] = format!("/{own}/{number}").into();
+        port["topic"] = format!("/flood/{own}/{number}").into();
+        document["ports"][number.to_string()] = port;
+    }
+    let (body, realm) = (document.to_string(), stranger.task.realm.clone());
+    while stranger.goes_on() {
+        let node = format!("{:016x}", stranger.dice.bits());
+        let body = body.replace(&own, &node);
+        let unix = stranger.dice.below(2) == 0;
+        for door in stranger.doors(unix) {
+            let bytes = [&[CONTROL][..], &hello(&realm, &node), &framed(kind::DOCUMENT, body.as_bytes())].concat();
+            let stream = stranger.throw(&door, &bytes, "documents of 4000 ports");
+            stranger.held.extend(stream);
+        }
+        if stranger.held.len() > 300 {
+            stranger.held.drain(..100);
+        }
+    }
+    Ok(())
+}
+
+/// Large questions of administrators, whose answers are read.
+pub fn calls(stranger: &mut Stranger) -> io::Result<()> {
+    let asked = json!({"topic": TOPIC, "publisher": "/publisher", "subscriber": "/subscriber/tcp", "after_ns": 1});
+    let large =
+        json!({"verb": "lateness", "channels": vec![asked; 30_000], "asked": {"asker": 1, "look": 1, "received": 0}});
+    let (large, small) = (called(7, large.to_string().as_bytes()), called(7, br#"{"verb":"channels"}"#));
+    let (realm, node) = (stranger.task.realm.clone(), stranger.node.clone());
+    let door = stranger.victim("publisher")?.tcp.clone();
+    let mut number = 0;
+    while stranger.goes_on() {
+        let Ok(mut link) = Link::open(&door, &realm, &node) else {
+            stranger.tried("links");
+            stranger.pause(5);
+            continue;
+        };
+        link.0.set_write_timeout(Some(Duration::from_millis(300)))?;
+        link.0.set_read_timeout(Some(Duration::from_millis(1)))?;
+        while stranger.goes_on() {
+            number += 1;
+            let question = if number % 4 == 0 { &large } else { &small };
+            stranger.tried("calls");
+            if link.0.write_all(question).is_err() {
+                stranger.answer("a link ended or was not read");
+                break;
+            }
+            let _ = link.0.read(&mut [0; 65_536]); // some of the answers
+        }
+    }
+    Ok(())
+}
+
+/// Questions to a history, all that may be open at once, whose answers are read slowly.
+pub fn pulls(stranger: &mut Stranger) -> io::Result<()> {
+    let doors = [stranger.victim("publisher")?.tcp.clone(), stranger.victim("publisher")?.unix.clone()];
+    let question = question(stranger)?;
+    let mut held = std::collections::VecDeque::new();
+    while stranger.goes_on() {
+        let Some(door) = stranger.pick(&doors).cloned() else { break };
+        held.extend(stranger.throw(&door, &opening(PULL, &question), "questions"));
+        if held.len() > 64
+            && let Some(mut stream) = held.pop_front()
+        {
+            stream.set_read_timeout(Some(Duration::from_millis(5)))?;
+            let _ = stream.read(&mut [0; 65_536]);
+        }
+    }
+    Ok(())
+}
+
+/// For all that a publisher keeps.
+pub fn question(stranger: &Stranger) -> io::Result<Value> {
+    let request = stranger.request("tcp")?;
+    Ok(json!({
+        "version": 1, "realm": stranger.task.realm, "to_node": request["to_node"], "to_port": request["to_port"],
+        "topic": TOPIC, "message": {"name": "any", "hash": 0}, "max_message": 65536, "query": {"last": 1000},
+    }))
+}
+
+/// Streams for signs of life, and questions on each as fast as they go.
+pub fn heartbeats(stranger: &mut Stranger) -> io::Result<()> {
+    let victims: Vec<(Door, Value)> =
+        stranger.victims.values().map(|v| (v.tcp.clone(), v.document["node"].clone())).collect();
+    while stranger.goes_on() {
+        let Some((door, node)) = stranger.pick(&victims).cloned() else { break };
+        let watching = json!({"version": 1, "realm": stranger.task.realm, "to_node": node, "source": node, "port": 1});
+        let stream = stranger.throw(&door, &opening(LIFE, &watching), "signs of life");
+        stranger.held.extend(stream);
+        let last = stranger.held.len().saturating_sub(20);
+        for stream in &mut stranger.held[last..] {
+            let _ = stream.set_write_timeout(Some(Duration::from_millis(1)));
+            let _ = stream.write_all(&[1; 512]);
+        }
+        if stranger.held.len() > 2000 {
+            stranger.held.drain(..500);
+        }
+    }
+    Ok(())
+}
+
+/// Links with a message that is begun and never ended, each as long as is allowed.
+pub fn unfinished(stranger: &mut Stranger) -> io::Result<()> {
+    let doors = [stranger.doors(false), stranger.doors(true)].concat();
+    let realm = stranger.task.realm.clone();
+    let part = vec![b' '; (1 << 20) - 8];
+    let begun = |frames: usize| -> Vec<u8> {
+        let frame = [&(part.len() as u32).to_le_bytes()[..], &[kind::CALL | kind::CONTINUED], &part].concat();
+        frame.repeat(frames)
+    };
+    while stranger.goes_on() {
+        let Some(door) = stranger.pick(&doors).cloned() else { break };
+        let node = format!("{:016x}", stranger.dice.bits());
+        let bytes = [&[CONTROL][..], &hello(&realm, &node), &begun(3)].concat();
+        let stream = stranger.throw(&door, &bytes, "unfinished messages of 3 MB");
+        stranger.held.extend(stream);
+        if stranger.held.len() >= 500 {
+            stranger.held.drain(..100);
+        }
+    }
+    Ok(())
+}
+
+/// Datagrams that are nothing, and fragments of messages without end, to a group and to a flow's own port.
+pub fn datagrams(stranger: &mut Stranger) -> io::Result<()> {
+    let door = stranger.victim("publisher")?.tcp.clone();
+    let own = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
+    let mut request = stranger.request("mcast")?;
+    request["parameters"]["udp_port"] = own.local_addr()?.port().into();
+    let (_stream, accepted) = stranger.subscribe(&door, &request)?;
+    let group = accepted["parameters"]["group"].as_str().and_then(|group| group.parse::<SocketAddr>().ok());
+    let group = group.ok_or_else(|| io::Error::other("no group"))?;
+    let flow = accepted["flow"].as_u64().unwrap_or(0) as u32;
+    let back = accepted["parameters"]["udp_port"].as_u64().unwrap_or(0) as u16;
+    let (outward, mut sequence) = (multicast()?, 0u32);
+    while stranger.goes_on() {
+        sequence = sequence.wrapping_add(1);
+        let begun = Frame::fragment(flow, sequence, 0, 1 << 24, &[7; 1000]).bytes();
+        let other = Frame::message(flow ^ 1, sequence, 1, &[7; 64]).bytes();
+        for bytes in [&begun[..], &other, &[0xff; 200]] {
+            let _ = outward.send_to(bytes, group);
+            let _ = own.send_to(bytes, (Ipv4Addr::LOCALHOST, back));
+        }
+        stranger.tried_many("datagrams", 6);
+        // Faster than this a loopback drops whatever else it carries: 60,000 datagrams a second.
+        if sequence % 10 == 0 {
+            stranger.pause(1);
+        }
+    }
+    Ok(())
+}

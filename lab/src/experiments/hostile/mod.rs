@@ -1,0 +1,245 @@
+//! `hostile`: strangers attack by every listener and carrier, beside a legitimate pair of 1 kHz that must not notice.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`pair`] | the pair, a relay, and the processes' memory and threads |
+//! | [`newcomer`] | nodes that come meanwhile |
+//! | [`stranger`] | the process that attacks, and what it may |
+//! | [`client`] | the wire protocols as docs/wire.md has them, written anew |
+//! | [`proxy`], [`recorded`] | recorded traffic, changed |
+//! | [`extremes`], [`floods`], [`slow`], [`lies`] | the attacks |
+//! | [`felt`] | what the pair felt of one, beside what it feels alone |
+
+pub mod client;
+pub mod extremes;
+pub mod felt;
+pub mod floods;
+pub mod lies;
+pub mod newcomer;
+pub mod pair;
+pub mod proxy;
+pub mod recorded;
+pub mod slow;
+pub mod stranger;
+
+use super::Experiment;
+use crate::error::Result;
+use crate::part::node::NodeSettings;
+use crate::part::stream::{Order, Settings};
+use crate::part::{Part, Place};
+use crate::results::{Figure, Findings, Panel, Skipped, Table};
+use crate::run::Lab;
+use felt::Felt;
+use lies::{node, publisher, relay, subscriber};
+use pair::{House, LONG, TOPIC};
+use proxy::Proxy;
+use recorded::Recording;
+use serde_json::Value;
+use std::io;
+use stranger::Stranger;
+
+/// The experiment.
+pub struct Hostile;
+
+/// An attack.
+pub struct Attack {
+    /// Its name.
+    pub name: &'static str,
+    /// The listener or carrier by which it comes.
+    pub by: &'static str,
+    /// Whether it is among those of `--quick`.
+    pub quick: bool,
+    /// What the stranger does, until it may not go on.
+    pub run: fn(&mut Stranger) -> io::Result<()>,
+}
+
+const fn attack(name: &'static str, by: &'static str, quick: bool, run: fn(&mut Stranger) -> io::Result<()>) -> Attack {
+    Attack { name, by, quick, run }
+}
+
+/// All attacks.
+pub const ATTACKS: &[Attack] = &[
+    attack("recorded-tcp", "tcp", true, recorded::tcp),
+    attack("recorded-unix", "unix", false, recorded::unix),
+    attack("recorded-datagrams", "udp, mcast", true, recorded::datagrams),
+    attack("extremes-openings-tcp", "tcp", true, extremes::openings_tcp),
+    attack("extremes-openings-unix", "unix", false, extremes::openings_unix),
+    attack("extremes-control", "control link", true, extremes::control),
+    attack("extremes-frames", "tcp, udp", false, extremes::frames),
+    attack("extremes-feedback", "udp", false, extremes::feedback),
+    attack("flood-connections-tcp", "tcp", true, floods::connections_tcp),
+    attack("flood-connections-unix", "unix", false, floods::connections_unix),
+    attack("flood-handshakes", "tcp, unix", false, floods::handshakes),
+    attack("flood-documents", "control link", true, floods::documents),
+    attack("flood-calls", "control link", true, floods::calls),
+    attack("flood-pulls", "pull", false, floods::pulls),
+    attack("flood-heartbeats", "heartbeat", false, floods::heartbeats),
+    attack("flood-unfinished", "control link", true, floods::unfinished),
+    attack("flood-datagrams", "mcast, udp", false, floods::datagrams),
+    attack("slow-bytes-tcp", "tcp", true, slow::bytes_tcp),
+    attack("slow-bytes-unix", "unix", false, slow::bytes_unix),
+    attack("slow-channels", "tcp", false, slow::channels),
+    attack("slow-calls", "control link", false, slow::calls),
+    attack("slow-pulls", "pull", false, slow::pulls),
+    attack("lies-publisher-answers", "tcp, udp, mcast, shm", false, publisher::answers),
+    attack("lies-publisher-relayed", "tcp", true, publisher::relayed),
+    attack("lies-publisher-stamps", "udp", false, publisher::stamps),
+    attack("lies-publisher-jumps", "tcp, udp", false, publisher::jumps_of_its_own),
+    attack("lies-publisher-multicast", "mcast", true, publisher::forged_multicast),
+    attack("lies-publisher-shm", "shm", false, publisher::shared_memory),
+    attack("lies-subscriber-channels", "tcp", true, subscriber::channels),
+    attack("lies-subscriber-names", "tcp", false, subscriber::names),
+    attack("lies-subscriber-pictures", "tcp", false, subscriber::pictures),
+    attack("lies-subscriber-filters", "tcp", false, subscriber::filters),
+    attack("lies-subscriber-repeats", "udp, mcast", false, subscriber::repeats),
+    attack("lies-relay", "tcp", false, relay::hosts),
+    attack("lies-node-type", "tcp", true, node::type_bomb),
+    attack("lies-node-elsewhere", "control link", false, node::elsewhere),
+    attack("lies-node-another", "control link", true, node::another),
+    attack("lies-node-names", "control link", false, node::names),
+    attack("lies-node-administers", "control link", true, node::administers),
+    attack("lies-node-in-its-place", "tcp", false, node::in_its_place),
+];
+
+impl Experiment for Hostile {
+    fn name(&self) -> &'static str {
+        "hostile"
+    }
+
+    fn about(&self) -> &'static str {
+        "strangers attack by every listener and carrier beside a 1 kHz pair, which must not notice"
+    }
+
+    fn run(&self, lab: &Lab) -> Result<Findings> {
+        let mut findings = Findings { notes: notes(), ..Findings::default() };
+        let times = Times::of(lab);
+        let (inside, outside) = places()?;
+        let mut table = Table::new("Attempts, and what the pair felt", &felt::HEADS);
+        let mut groups = Vec::new();
+        let mut house: Option<(House, Recording)> = None;
+        let some = lab.options.quick || lab.options.tiny;
+        let most = if lab.options.tiny { 3 } else { usize::MAX };
+        for attack in ATTACKS.iter().filter(|attack| attack.quick || !some).take(most) {
+            lab.tell(attack.name);
+            let (mut there, recording) = match house.take() {
+                Some(there) => there,
+                None => settle(lab, &inside, &mut findings)?,
+            };
+            let felt = Felt::of(lab, &mut there, &outside, attack, &recording, &times);
+            let well = match felt {
+                Ok(felt) => {
+                    felt.note(&mut findings, &mut table, &mut groups);
+                    felt.is_whole()
+                }
+                Err(crate::Error::Stopped) => return Err(crate::Error::Stopped),
+                Err(error) => {
+                    findings.checks.push(crate::results::Check::at_most(
+                        format!("{}: {error}", attack.name),
+                        f64::NAN,
+                        0.0,
+                    ));
+                    false
+                }
+            };
+            // What an attack broke is no matter to the next one.
+            if well {
+                house = Some((there, recording));
+            }
+        }
+        findings.tables.push(table);
+        let panels = vec![Panel { title: "over tcp".into(), groups }];
+        let (title, axis) = ("Latency beside strangers".into(), "Latency in µs".into());
+        findings.figure = Figure { title, axis, logarithmic: true, panels };
+        Ok(findings)
+    }
+}
+
+/// How long things take.
+#[derive(Clone, Copy, Debug)]
+pub struct Times {
+    /// Samples of each phase without a stranger.
+    pub alone: u64,
+    /// Samples beside one.
+    pub attacked: u64,
+    /// How often an attack is tried whose figures the machine itself spoilt, or which are beyond a limit that is a time.
+    pub tries: u32,
+}
+
+impl Times {
+    fn of(lab: &Lab) -> Self {
+        match () {
+            () if lab.options.tiny => Self { alone: 200, attacked: 400, tries: 1 },
+            () if lab.options.quick => Self { alone: 600, attacked: 1200, tries: 1 },
+            () => Self { alone: 1000, attacked: 3000, tries: 2 },
+        }
+    }
+}
+
+/// Processors of the nodes, and of the stranger, who would have a machine of its own.
+fn places() -> Result<(Place, Place)> {
+    let all = linux::sched::read(0).map(|found| found.affinity).unwrap_or_default();
+    let all: Vec<usize> = all.into_iter().map(usize::from).collect();
+    Ok(match all.split_last() {
+        Some((last, rest)) if !rest.is_empty() => (Place::here(rest).first(), Place::here(&[*last])),
+        _ => (Place::here(&[]).first(), Place::here(&[])),
+    })
+}
+
+/// Starts the processes, and records what a legitimate subscriber says by way of a proxy.
+fn settle(lab: &Lab, place: &Place, findings: &mut Findings) -> Result<(House, Recording)> {
+    let realm = format!("hostile-{}", std::process::id());
+    let mut house = House::start(lab, &realm, place)?;
+    for carrier in &house.missing {
+        let because = "the pair itself has no channel over it on this machine".to_owned();
+        let skipped = Skipped { name: format!("all attacks, measured over {carrier}"), because };
+        if !findings.skipped.contains(&skipped) {
+            findings.skipped.push(skipped);
+        }
+    }
+    let recording = record(lab, &mut house, &realm)?;
+    lab.tell(&format!(
+        "recorded {} streams, {} answers, {} datagrams",
+        recording.streams.len(),
+        recording.answers.len(),
+        recording.datagrams.len()
+    ));
+    Ok((house, recording))
+}
+
+/// What subscribers over `tcp` and `udp` say to the publisher, and are told.
+pub fn record(lab: &Lab, house: &mut House, realm: &str) -> Result<Recording> {
+    let mut recording = Recording::default();
+    let Some(socket) = house.sockets.get("publisher").cloned() else { return Ok(recording) };
+    for carrier in ["tcp", "udp"] {
+        let proxy = Proxy::start(realm, &socket)?;
+        let file = lab.folder().join(format!("{carrier}-by-proxy.toml"));
+        std::fs::write(&file, format!("[[node]]\naddress = \"{}\"\n", proxy.address))?;
+        let settings = Settings {
+            node: NodeSettings { addresses: Some(file), ..NodeSettings::local("recorded", realm) },
+            topic: TOPIC.into(),
+            name: format!("/recorded/{carrier}"),
+            size: pair::PAYLOAD,
+            carriers: vec![carrier.into()],
+            qos: qos::Qos { reliability: qos::Reliability::Reliable, ..qos::Qos::default() },
+            ..Settings::default()
+        };
+        let mut part = Part::start(lab, house.place().clone(), "subscriber", &settings)?;
+        part.hear::<Value>(lab, LONG)?;
+        part.ask::<Value>(lab, &Order::Connected { count: 1 }, LONG)?;
+        house.publishes(lab, 200)?;
+        part.end();
+        let said = proxy.finish();
+        recording.streams.extend(said.streams);
+        recording.answers.extend(said.answers);
+        recording.datagrams.extend(said.datagrams);
+    }
+    Ok(recording)
+}
+
+fn notes() -> Vec<String> {
+    vec![
+        format!("one publisher of {} bytes at {} Hz, a subscriber over each carrier; nodes that come and go all the time, alone and attacked", pair::PAYLOAD, pair::HZ),
+        "the stranger has a processor of its own, as if it were another host; it speaks what docs/wire.md says, from 127.0.0.66".into(),
+        "what a stall of the machine may have hit is apart; where that is more than 5 % of the samples, the attack is inconclusive".into(),
+    ]
+}

@@ -1,0 +1,316 @@
+//! The legitimate pair that is measured while strangers attack: a publisher and a subscriber of 1 kHz over every carrier, a relay,
+//! and newcomers; each a process of its own.
+
+use super::newcomer::{Joined, Visit, id_of};
+use super::stranger::{Task, Tried};
+use crate::error::{Error, Result};
+use crate::part::node::NodeSettings;
+use crate::part::stream::{Arrived, Order, Published, Settings};
+use crate::part::{Orders, Part, Place};
+use crate::run::Lab;
+use qos::{PullBuffer, Qos, Queue, Reliability};
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use thalweg::codec::{Raw, Untyped};
+use thalweg::{Node, Subscriber};
+
+/// The topic that is measured.
+pub const TOPIC: &str = "/state";
+/// Topics that nobody publishes but who lies: one for each carrier, and one of which only some samples are wanted.
+pub const LURES: [&str; 7] =
+    ["/lure/tcp", "/lure/udp", "/lure/mcast", "/lure/shm", "/lure/keyed", "/lure/relayed", "/lure/pictured"];
+/// Carriers that are measured.
+pub const CARRIERS: [&str; 4] = ["tcp", "udp", "mcast", "shm"];
+/// Samples per second.
+pub const HZ: f64 = 1000.0;
+/// Bytes of a sample.
+pub const PAYLOAD: usize = 64;
+/// Nothing that works takes this long.
+pub const LONG: Duration = Duration::from_secs(30);
+
+/// The processes.
+pub struct House {
+    publisher: Part,
+    subscriber: Part,
+    relay: Part,
+    newcomer: Part,
+    /// Unix sockets of the nodes, by their role.
+    pub sockets: BTreeMap<String, PathBuf>,
+    /// Carriers whose channel came to be.
+    pub carriers: Vec<String>,
+    /// Carriers whose channel did not.
+    pub missing: Vec<String>,
+    realm: String,
+    place: Place,
+}
+
+/// What the victim's threads and memory look like.
+#[derive(Clone, Debug, Default)]
+pub struct State {
+    /// Resident memory of all processes, in KiB, by role.
+    pub rss_kib: BTreeMap<&'static str, u64>,
+    /// Names of threads by role.
+    pub threads: BTreeSet<(&'static str, String)>,
+}
+
+/// What a phase gave.
+#[derive(Debug, Default)]
+pub struct Phase {
+    /// Samples that were published.
+    pub published: u64,
+    /// What arrived, by carrier.
+    pub arrived: BTreeMap<String, Arrived>,
+    /// Newcomers: over which listener, and how long each took in milliseconds (`None`: it did not connect).
+    pub newcomers: Vec<(&'static str, Option<f64>)>,
+    /// The most that a process grew, in KiB, and which.
+    pub growth_kib: (u64, &'static str),
+    /// What the stranger tried, if there was one.
+    pub tried: Tried,
+}
+
+impl House {
+    /// Starts all and waits for the channels.
+    ///
+    /// # Errors
+    /// A process that cannot be started, or no channel at all.
+    pub fn start(lab: &Lab, realm: &str, place: &Place) -> Result<Self> {
+        let node = |name: &str| NodeSettings::local(name, realm);
+        // A second's worth: who waits for a processor loses nothing by a queue that is short.
+        let qos = Qos { reliability: Reliability::Reliable, queue: Queue::KeepLast(1024), ..Qos::default() };
+        let settings = |name: &str, qos: Qos| Settings {
+            node: node(name),
+            topic: TOPIC.into(),
+            name: format!("/{name}"),
+            size: PAYLOAD,
+            hz: HZ,
+            carriers: CARRIERS.map(String::from).to_vec(),
+            qos,
+        };
+        let kept = Qos { pull: Some(PullBuffer { samples: 1000, ..PullBuffer::default() }), ..qos.clone() };
+        let mut sockets = BTreeMap::new();
+        let mut start = |role: &str, name: &str, settings: Value| {
+            // Who comes is not attacked: its work must not be the pair's.
+            let nice = if role == "newcomer" { 0 } else { place.nice };
+            let mut part = Part::start(lab, Place { nice, ..place.clone() }, role, &settings)?;
+            let said: Value = part.hear(lab, LONG)?;
+            if let Some(id) = said["node"].as_str() {
+                sockets.insert(name.to_owned(), socket_of(lab, id)?);
+            }
+            Ok::<Part, Error>(part)
+        };
+        let as_value = |settings: &Settings| serde_json::to_value(settings).map_err(std::io::Error::from);
+        let relay = start("relay", "relay", json!(node("relay")))?;
+        let publisher = start("publisher", "publisher", as_value(&settings("publisher", kept))?)?;
+        let subscriber = start("attacked", "subscriber", as_value(&settings("subscriber", qos))?)?;
+        let newcomer = start("newcomer", "newcomer", json!({"realm": realm}))?;
+        sockets.remove("newcomer");
+        let (carriers, missing, realm) = (Vec::new(), Vec::new(), realm.to_owned());
+        let place = place.clone();
+        let mut house = Self { publisher, subscriber, relay, newcomer, sockets, carriers, missing, realm, place };
+        let found: Value = house.subscriber.ask(lab, &Order::Connected { count: CARRIERS.len() }, LONG)?;
+        let there =
+            |carrier: &str| found["carriers"].as_array().is_some_and(|all| all.iter().any(|one| one == carrier));
+        house.carriers = CARRIERS.iter().filter(|c| there(c)).map(|c| (*c).to_owned()).collect();
+        house.missing = CARRIERS.iter().filter(|c| !there(c)).map(|c| (*c).to_owned()).collect();
+        if house.carriers.is_empty() {
+            return Err(Error::Failed("the pair has no channel".into()));
+        }
+        Ok(house)
+    }
+
+    /// A stranger's task but for what it tries.
+    pub fn task(&self, attack: &str) -> Task {
+        let (attack, realm, sockets) = (attack.to_owned(), self.realm.clone(), self.sockets.clone());
+        Task { attack, realm, sockets, seed: 1, ms: 1000, attempts: u64::MAX, ..Task::default() }
+    }
+
+    /// Publishes `count` samples while newcomers come, and a stranger attacks if there is one.
+    ///
+    /// # Errors
+    /// A process that ended or did not answer in time.
+    pub fn phase(&mut self, lab: &Lab, count: u64, attack: Option<(Place, Task)>) -> Result<Phase> {
+        let mut phase = Phase::default();
+        self.subscriber.ask::<Value>(lab, &Order::Report, LONG)?;
+        let before = self.state();
+        self.publisher.tell(&Order::Publish { count })?;
+        let until = Instant::now() + Duration::from_secs_f64(count as f64 / HZ);
+        let stranger = attack.map(|(place, task)| {
+            let mut part = Part::start(lab, place, "stranger", &task)?;
+            part.hear::<Value>(lab, LONG)?;
+            part.tell(&json!({"go": true}))?;
+            Ok::<_, Error>(part)
+        });
+        let mut stranger = stranger.transpose()?;
+        let mut grown = |house: &Self| phase.growth_kib = phase.growth_kib.max(house.state().grown_since(&before));
+        let mut unix = false;
+        while Instant::now() < until {
+            phase.newcomers.push(self.newcomer(lab, unix)?);
+            unix = !unix;
+            grown(self);
+            lab.stop.sleep(Duration::from_millis(150))?;
+        }
+        let published: Published = self.publisher.hear(lab, LONG)?;
+        if let Some(mut part) = stranger.take() {
+            phase.tried = part.hear(lab, LONG)?;
+            grown(self);
+        }
+        phase.published = published.count;
+        self.subscriber.ask::<Value>(lab, &Order::Until { seq: published.last, ms: 3000 }, LONG)?;
+        phase.arrived = self.subscriber.ask(lab, &Order::Report, LONG)?;
+        Ok(phase)
+    }
+
+    /// Publishes so many samples, and waits until that is done.
+    ///
+    /// # Errors
+    /// The publisher ended.
+    pub fn publishes(&mut self, lab: &Lab, count: u64) -> Result {
+        self.publisher.ask::<Published>(lab, &Order::Publish { count }, LONG).map(drop)
+    }
+
+    /// A node that comes, subscribes over TCP as from another host or as a neighbour, and leaves.
+    ///
+    /// # Errors
+    /// Its process ended.
+    pub fn newcomer(&mut self, lab: &Lab, unix: bool) -> Result<(&'static str, Option<f64>)> {
+        let socket = self.sockets.get("publisher").cloned();
+        let joined: Joined = self.newcomer.ask(lab, &Visit::Join { unix, publisher: socket }, LONG)?;
+        Ok((if unix { "unix" } else { "tcp" }, joined.ms))
+    }
+
+    /// Whether all nodes answer administrators, each within a second; else which does not.
+    ///
+    /// # Errors
+    /// The process that asks ended.
+    pub fn silent(&mut self, lab: &Lab) -> Result<Vec<String>> {
+        let mut silent = Vec::new();
+        for (role, socket) in &self.sockets {
+            let node = id_of(socket);
+            let joined: Joined = self.newcomer.ask(lab, &Visit::Ask { node }, LONG)?;
+            if joined.ms.is_none() {
+                silent.push(role.clone());
+            }
+        }
+        Ok(silent)
+    }
+
+    /// Memory and threads now.
+    pub fn state(&self) -> State {
+        let mut state = State::default();
+        let all = [("publisher", &self.publisher), ("subscriber", &self.subscriber), ("relay", &self.relay)];
+        for (role, part) in all {
+            state.rss_kib.insert(role, rss_kib(part.id()));
+            state.threads.extend(threads(part.id()).into_iter().map(|name| (role, name)));
+        }
+        state
+    }
+
+    /// Where its processes are.
+    pub fn place(&self) -> &Place {
+        &self.place
+    }
+}
+
+impl State {
+    /// The most that a process has grown, in KiB, and which.
+    pub fn grown_since(&self, before: &Self) -> (u64, &'static str) {
+        let was = |role| before.rss_kib.get(role).copied().unwrap_or(0);
+        let grown = self.rss_kib.iter().map(|(role, now)| (now.saturating_sub(was(role)), *role));
+        grown.max().unwrap_or_default()
+    }
+
+    /// Threads of the node itself that were there before and are not any more: those of channels come and go.
+    pub fn died_since(&self, before: &Self) -> Vec<String> {
+        let gone = before.threads.difference(&self.threads);
+        gone.map(|(role, name)| format!("{name} of the {role}")).collect()
+    }
+}
+
+fn socket_of(lab: &Lab, id: &str) -> Result<PathBuf> {
+    let folder = lab.folder().join("run");
+    let mut all = std::fs::read_dir(&folder)?.flatten().map(|entry| entry.path());
+    let found = all.find(|path| path.to_str().is_some_and(|path| path.ends_with(&format!(".{id}.sock"))));
+    found.ok_or_else(|| Error::Failed(format!("no socket of node {id} in {}", folder.display())))
+}
+
+fn rss_kib(process: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+    let line = status.lines().find(|line| line.starts_with("VmRSS:"));
+    line.and_then(|line| line.split_whitespace().nth(1)?.parse().ok()).unwrap_or(0)
+}
+
+fn threads(process: u32) -> Vec<String> {
+    let tasks = std::fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
+    let name = |task: std::fs::DirEntry| std::fs::read_to_string(task.path().join("comm")).ok();
+    tasks.filter_map(name).map(|name| name.trim().to_owned()).collect()
+}
+
+/// The role `attacked`: subscribers of the measured topic, one over each carrier, and of the lures.
+pub(crate) fn attacked(mut orders: Orders) -> Result {
+    let settings: Settings = orders.settings()?;
+    let node = settings.node.open()?;
+    let mut accounts = BTreeMap::new();
+    let mut ports = Vec::new();
+    for carrier in &settings.carriers {
+        let account = Arc::new(Mutex::new(Arrived::with_room()));
+        let (seen, size) = (account.clone(), settings.size);
+        let builder = node.subscriber::<Raw>(&settings.topic).named(format!("{}/{carrier}", settings.name));
+        let builder = builder.qos(settings.qos.clone()).carriers([carrier.clone()]);
+        let note = move |sample: thalweg::Sample<'_, Raw>| {
+            seen.lock().unwrap_or_else(PoisonError::into_inner).note(&sample, size);
+        };
+        ports.push(builder.callback(note)?);
+        accounts.insert(carrier.clone(), account);
+    }
+    let _lures = lures(&node, &settings.qos)?;
+    orders.say(&json!({"node": node.id()}))?;
+    while let Some(order) = orders.wait::<Order>()? {
+        let hold = |account: &Arc<Mutex<Arrived>>| account.lock().unwrap_or_else(PoisonError::into_inner).last;
+        match order {
+            Order::Connected { count } => {
+                node.wait_until(LONG / 3, || ports.iter().filter(|p| p.connected() > 0).count() >= count);
+                let carriers = ports.iter().flat_map(|p| p.channels().into_iter().map(|c| c.carrier));
+                orders.say(&json!({"carriers": carriers.collect::<Vec<_>>()}))?;
+            }
+            Order::Until { seq, ms } => {
+                let until = Instant::now() + Duration::from_millis(ms);
+                while accounts.values().any(|a| hold(a) < seq) && Instant::now() < until {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                orders.say(&json!({"ok": accounts.values().all(|a| hold(a) >= seq)}))?;
+            }
+            Order::Report => {
+                let take = |a: &Arc<Mutex<Arrived>>| a.lock().unwrap_or_else(PoisonError::into_inner).take();
+                let all: BTreeMap<_, _> = accounts.iter().map(|(carrier, a)| (carrier, take(a))).collect();
+                orders.say(&all)?;
+            }
+            order => return Err(Error::Usage(format!("who is attacked does not {order:?}"))),
+        }
+    }
+    Ok(())
+}
+
+/// Subscribers of what only a liar publishes.
+fn lures(node: &Node, qos: &Qos) -> Result<Vec<Subscriber<Untyped>>> {
+    let open = |topic: &str| {
+        let name = topic.rsplit('/').next().unwrap_or_default();
+        let carrier = if CARRIERS.contains(&name) { name } else { "tcp" };
+        let key = if name == "keyed" { vec!["z".to_owned()] } else { Vec::new() };
+        let place = match name {
+            "relayed" => qos::Place::Relay("stranger".into()),
+            "pictured" => qos::Place::Subscriber,
+            _ => qos::Place::Publisher,
+        };
+        let every = if name == "relayed" { 2 } else { 1 };
+        let qos = Qos { key, reliability: Reliability::Reliable, ..qos.clone() };
+        let builder = node.subscriber::<Untyped>(topic).named(format!("/lured/{name}")).qos(qos);
+        let builder = builder.carriers([carrier]).every(every).proxy(place);
+        // Its picture is made smaller here, whatever the publisher says.
+        let builder = if name == "pictured" { builder.picture(320, 240) } else { builder };
+        builder.callback(|_| {})
+    };
+    Ok(LURES.iter().map(|topic| open(topic)).collect::<thalweg::Result<_>>()?)
+}

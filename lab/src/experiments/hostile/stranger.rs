@@ -1,0 +1,260 @@
+//! The role `stranger`: a process that attacks, bounded in time and in attempts, and tells how often it tried what.
+
+use super::client::{Door, FROM, HANDSHAKE, Link, kind, opening, read_document};
+use super::recorded::Recording;
+use crate::error::{Error, Result};
+use crate::part::Orders;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use socket2::Socket;
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+use thalweg::testing::Dice;
+
+/// What a stranger is told.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Task {
+    /// Name of the attack, see [`super::ATTACKS`].
+    pub attack: String,
+    /// Realm of the nodes that are attacked.
+    pub realm: String,
+    /// Unix sockets of the nodes by their role: what a process of the same host sees in the run directory.
+    pub sockets: BTreeMap<String, PathBuf>,
+    /// What was recorded.
+    pub recording: Recording,
+    /// Seed of every choice.
+    pub seed: u64,
+    /// The longest it goes on, in milliseconds.
+    pub ms: u64,
+    /// The most it tries.
+    pub attempts: u64,
+}
+
+/// What a stranger tells at its end.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Tried {
+    /// Attempts by what they were.
+    pub tried: BTreeMap<String, u64>,
+    /// What came back.
+    pub answers: BTreeMap<String, u64>,
+}
+
+/// A node that is attacked, as it tells strangers of itself.
+pub struct Victim {
+    /// Its unix socket.
+    pub unix: Door,
+    /// Its first TCP address.
+    pub tcp: Door,
+    /// Its document.
+    pub document: Value,
+}
+
+/// Who attacks.
+pub struct Stranger {
+    /// What it was told.
+    pub task: Task,
+    /// Its choices.
+    pub dice: Dice,
+    /// The nodes by their role: `publisher`, `subscriber`, `relay`.
+    pub victims: BTreeMap<String, Victim>,
+    /// Its own node's id.
+    pub node: String,
+    until: Instant,
+    report: Tried,
+    attempts: u64,
+    /// What is held open to the end.
+    pub held: Vec<Socket>,
+}
+
+/// The role.
+pub(crate) fn play(mut orders: Orders) -> Result {
+    let task: Task = orders.settings()?;
+    raise_open_files();
+    let attack = super::ATTACKS.iter().find(|attack| attack.name == task.attack);
+    let attack = attack.ok_or_else(|| Error::Usage(format!("no attack is called {:?}", task.attack)))?;
+    let mut stranger = Stranger::meet(task)?;
+    orders.say(&json!({"ready": true}))?;
+    let _go: Option<Value> = orders.wait()?;
+    stranger.until = Instant::now() + Duration::from_millis(stranger.task.ms);
+    let ended = (attack.run)(&mut stranger);
+    if let Err(error) = ended {
+        stranger.answer(&format!("gave up: {error}"));
+    }
+    stranger.wait_to_the_end();
+    orders.say(&stranger.report)?;
+    orders.wait::<Value>()?;
+    Ok(())
+}
+
+fn raise_open_files() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
+}
+
+impl Stranger {
+    /// Learns of the nodes what they tell everybody.
+    fn meet(task: Task) -> Result<Self> {
+        let mut dice = Dice::new(task.seed);
+        let node = format!("{:016x}", dice.bits());
+        let mut victims = BTreeMap::new();
+        for (role, socket) in &task.sockets {
+            victims.insert(role.clone(), Victim::meet(Door::Unix(socket.clone()), &task.realm, &node)?);
+        }
+        let until = Instant::now();
+        Ok(Self { task, dice, victims, node, until, report: Tried::default(), attempts: 0, held: Vec::new() })
+    }
+
+    /// Whether there is time and leave for another attempt.
+    pub fn goes_on(&self) -> bool {
+        self.attempts < self.task.attempts && Instant::now() < self.until
+    }
+
+    /// Counts an attempt.
+    pub fn tried(&mut self, what: &str) {
+        self.attempts += 1;
+        *self.report.tried.entry(what.to_owned()).or_default() += 1;
+    }
+
+    /// Counts many attempts at once.
+    pub fn tried_many(&mut self, what: &str, count: u64) {
+        self.attempts += count;
+        *self.report.tried.entry(what.to_owned()).or_default() += count;
+    }
+
+    /// Counts what came back.
+    pub fn answer(&mut self, what: &str) {
+        if self.report.answers.len() < 64 {
+            *self.report.answers.entry(what.to_owned()).or_default() += 1;
+        }
+    }
+
+    /// A pause within the time that is left.
+    pub fn pause(&self, ms: u64) {
+        let left = self.until.saturating_duration_since(Instant::now());
+        std::thread::sleep(Duration::from_millis(ms).min(left));
+    }
+
+    /// Holds what it holds as long as it was told to, unless all attempts were made.
+    fn wait_to_the_end(&self) {
+        while self.goes_on() && !self.held.is_empty() {
+            self.pause(50);
+        }
+    }
+
+    /// Milliseconds that are left.
+    pub fn left_ms(&self) -> u64 {
+        self.until.saturating_duration_since(Instant::now()).as_millis() as u64
+    }
+
+    /// A node that is attacked.
+    ///
+    /// # Errors
+    /// There is none of this role.
+    pub fn victim(&self, role: &str) -> io::Result<&Victim> {
+        self.victims.get(role).ok_or_else(|| io::Error::other(format!("no {role} is there")))
+    }
+
+    /// All listeners of all nodes: over TCP, or their unix sockets.
+    pub fn doors(&self, unix: bool) -> Vec<Door> {
+        self.victims.values().map(|victim| if unix { victim.unix.clone() } else { victim.tcp.clone() }).collect()
+    }
+
+    /// One of several, by lot.
+    pub fn pick<'a, T>(&mut self, all: &'a [T]) -> Option<&'a T> {
+        all.get(self.dice.below(all.len() as u64) as usize)
+    }
+
+    /// Connects, sends, and hangs up at once or holds: what comes back is not read. Whether it was taken.
+    pub fn throw(&mut self, door: &Door, bytes: &[u8], what: &str) -> Option<Socket> {
+        self.tried(what);
+        match door.open() {
+            Ok(mut socket) => {
+                let _ = socket.write_all(bytes); // it may be closed before all of it is taken
+                Some(socket)
+            }
+            Err(_) => {
+                self.answer("connection refused or not taken in time");
+                None
+            }
+        }
+    }
+
+    /// A subscriber's request for the measured topic, as the page describes it.
+    pub fn request(&self, carrier: &str) -> io::Result<Value> {
+        let victim = self.victim("publisher")?;
+        let (id, port) = victim.port("publisher", super::pair::TOPIC)?;
+        Ok(self.request_to(victim, &id, &port, carrier))
+    }
+
+    /// A request to a port of a node.
+    pub fn request_to(&self, victim: &Victim, id: &str, port: &Value, carrier: &str) -> Value {
+        let mut subscriber = port.clone();
+        subscriber["direction"] = "subscriber".into();
+        subscriber["name"] = format!("/stranger/{}", self.attempts).into();
+        subscriber["carriers"] = json!([carrier]);
+        json!({
+            "version": 1, "realm": self.task.realm, "node": self.node, "port": 1 + self.attempts,
+            "subscriber": subscriber, "to_node": victim.document["node"], "to_port": id.parse::<u64>().unwrap_or(1),
+            "carrier": carrier, "clock": victim.document["clock"], "by_name": false,
+            "parameters": {"buffer": 212_992},
+        })
+    }
+
+    /// Asks for a channel: the connection, and what was accepted.
+    ///
+    /// # Errors
+    /// The connection's; a refusal, with its words.
+    pub fn subscribe(&mut self, door: &Door, request: &Value) -> io::Result<(Socket, Value)> {
+        self.tried("request");
+        let mut socket = door.open()?;
+        socket.write_all(&opening(HANDSHAKE, request))?;
+        let answer = read_document(&mut socket)?;
+        let accepted = answer["accepted"].clone();
+        if accepted.is_object() {
+            self.answer("accepted");
+            return Ok((socket, accepted));
+        }
+        let why = format!("refused: {}", answer["refused"]["policy"]);
+        self.answer(&why);
+        Err(io::Error::other(why))
+    }
+
+    /// A document of a node of its own, made from a victim's: without ports.
+    pub fn document(&self) -> io::Result<Value> {
+        let mut document = self.victim("publisher")?.document.clone();
+        document["node"] = self.node.clone().into();
+        document["name"] = "stranger".into();
+        document["revision"] = 1.into();
+        document["addresses"] = json!([SocketAddr::from((FROM, 9))]);
+        document["socket"] = Value::Null;
+        document["ports"] = json!({});
+        Ok(document)
+    }
+}
+
+impl Victim {
+    fn meet(unix: Door, realm: &str, node: &str) -> io::Result<Self> {
+        let mut link = Link::open(&unix, realm, node)?;
+        let document: Value = serde_json::from_slice(&link.hear_of(kind::DOCUMENT)?)?;
+        let addresses = document["addresses"].as_array().into_iter().flatten();
+        let addresses = addresses.filter_map(|a| a.as_str()?.parse::<SocketAddr>().ok());
+        let tcp = addresses.filter(SocketAddr::is_ipv4).map(Door::Tcp).next();
+        let tcp = tcp.ok_or_else(|| io::Error::other(format!("no IPv4 address in {document}")))?;
+        Ok(Self { unix, tcp, document })
+    }
+
+    /// Id and description of a port of a topic.
+    ///
+    /// # Errors
+    /// It has none.
+    pub fn port(&self, direction: &str, topic: &str) -> io::Result<(String, Value)> {
+        let ports = self.document["ports"].as_object().into_iter().flatten();
+        let mut found = ports.filter(|(_, port)| port["direction"] == direction && port["topic"] == topic);
+        let found = found.next().map(|(id, port)| (id.clone(), port.clone()));
+        found.ok_or_else(|| io::Error::other(format!("no {direction} of {topic}")))
+    }
+}
