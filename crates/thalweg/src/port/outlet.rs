@@ -7,7 +7,7 @@ mod monitored;
 pub(crate) use any::{AnyOutlet, Attach};
 pub(crate) use loan::Place;
 
-use super::coalescing::Coalescing;
+use super::coalescing::{self, Turn};
 use super::joins::Joins;
 use super::local::LocalChannel;
 use super::monitor::seat::Seat;
@@ -69,7 +69,7 @@ pub(crate) struct Outlet<M: Message> {
 pub(crate) struct Outflow<M: Message> {
     seq: u64,
     pub(super) pool: Pool,
-    pub(super) coalescing: Coalescing,
+    pub(super) turn: Turn,
     pub(super) attached: Vec<Attached<M>>,
     /// Payload memory of the `shm` channels; made with the first of them.
     pub(super) arena: Option<Arena>,
@@ -112,8 +112,7 @@ impl<M: Message> Outlet<M> {
         let now = linux::clock::monotonic_ns();
         // Its key was looked for when the port was described.
         let judge = judge_of_publisher(&info.name, &info.qos, info.message.schema.as_ref(), now).ok().flatten();
-        let coalescing = Coalescing::default();
-        let state = Outflow { seq: 0, pool, coalescing, attached: Vec::new(), arena: None };
+        let state = Outflow { seq: 0, pool, turn: Turn::default(), attached: Vec::new(), arena: None };
         Self {
             info,
             me,
@@ -169,7 +168,7 @@ impl<M: Message> Outlet<M> {
     ) -> Result<Published> {
         trace::step(Step::Publish);
         let (mut state, now) = self.begin()?;
-        state.coalescing.begins(now);
+        coalescing::begins(now);
         if let Some(judge) = &self.judge {
             judge.published(now, change, |bytes| M::encode(value, bytes).is_ok());
         }
@@ -178,7 +177,7 @@ impl<M: Message> Outlet<M> {
         {
             return published;
         }
-        let Outflow { seq, pool, coalescing, attached, arena } = &mut *state;
+        let Outflow { seq, pool, turn, attached, arena } = &mut *state;
         let published = Published { seq: *seq + 1, ..Published::default() };
         let mut round = Round { outlet: self, published, now, change, historical: false, each };
         round.hand_over_values(attached, value);
@@ -188,7 +187,7 @@ impl<M: Message> Outlet<M> {
                     round.check_size(bytes.len())?;
                     round.share(attached, arena, bytes);
                     let mut message = Outgoing::external(round.published.seq, now, bytes, pool).saying(change);
-                    round.offer(attached, &mut message, coalescing);
+                    round.offer(attached, &mut message, turn);
                     self.remember(&mut message);
                 }
                 None => {
@@ -197,7 +196,7 @@ impl<M: Message> Outlet<M> {
                     round.check_size(buffer.payload().len())?;
                     round.share(attached, arena, buffer.payload());
                     let mut message = Outgoing::pooled(round.published.seq, now, buffer).saying(change);
-                    round.offer(attached, &mut message, coalescing);
+                    round.offer(attached, &mut message, turn);
                     self.remember(&mut message);
                 }
             }

@@ -1,6 +1,6 @@
 //! One sample on its way to all channels of a port: the loop of `publish`.
 
-use super::coalescing::Coalescing;
+use super::coalescing::{self, Turn};
 use super::local::LocalChannel;
 use super::outlet::{Attached, Outlet, TypedWay};
 use super::sample::SampleInfo;
@@ -164,11 +164,11 @@ impl<M: Message> Round<'_, M> {
     }
 
     /// Offers the message to all channels that need its bytes.
-    pub(super) fn offer(&mut self, attached: &[Attached<M>], message: &mut Outgoing<'_>, coalescing: &mut Coalescing) {
-        (message.now, message.together) = (coalescing.begun_ns(), coalescing.is_on());
+    pub(super) fn offer(&mut self, attached: &[Attached<M>], message: &mut Outgoing<'_>, turn: &mut Turn) {
+        (message.now, message.together) = coalescing::gathers(turn);
         self.offer_to_all(attached, message);
-        if message.called && coalescing.measures() {
-            coalescing.ended(linux::clock::monotonic_ns());
+        if message.called {
+            coalescing::ended();
         }
     }
 

@@ -5,6 +5,7 @@ use crate::channel::buffer::Buffer;
 use crate::channel::outgoing::Outgoing;
 use crate::codec::Message;
 use crate::error::{Error, Result};
+use crate::port::coalescing;
 use crate::port::round::Round;
 use crate::port::{Change, Published};
 use linux::lock::PiGuard;
@@ -28,7 +29,7 @@ impl<M: Message> Outlet<M> {
     /// Publishes a message that was written into a loan.
     pub fn publish_loan(&self, mut state: PiGuard<'_, Outflow<M>>, mut place: Place) -> Result<Published> {
         let now = linux::clock::monotonic_ns();
-        state.coalescing.begins(now);
+        coalescing::begins(now);
         if let Some(judge) = &self.judge {
             let message = state.bytes_mut(&mut place);
             judge.published(now, Change::Written, |bytes| {
@@ -42,7 +43,7 @@ impl<M: Message> Outlet<M> {
             state.give_back(place);
             return published;
         }
-        let Outflow { seq, pool, coalescing, attached, arena } = &mut *state;
+        let Outflow { seq, pool, turn, attached, arena } = &mut *state;
         let published = Published { seq: *seq + 1, ..Published::default() };
         let change = Change::Written;
         let mut round = Round { outlet: self, published, now, change, historical: false, each: &mut |_, _| {} };
@@ -51,7 +52,7 @@ impl<M: Message> Outlet<M> {
                 let decoded = round.decode_and_hand_over(attached, buffer.payload());
                 round.share(attached, arena, buffer.payload());
                 let mut message = Outgoing::pooled(round.published.seq, now, &mut buffer);
-                round.offer(attached, &mut message, coalescing);
+                round.offer(attached, &mut message, turn);
                 self.remember(&mut message);
                 pool.replace(buffer);
                 decoded
@@ -62,7 +63,7 @@ impl<M: Message> Outlet<M> {
                 let decoded = round.decode_and_hand_over(attached, arena.bytes(&sample));
                 if self.histories.is_some() || attached.iter().any(|a| !matches!(a.way, TypedWay::Ring(..))) {
                     let mut message = Outgoing::external(round.published.seq, now, arena.bytes(&sample), pool);
-                    round.offer(attached, &mut message, coalescing);
+                    round.offer(attached, &mut message, turn);
                     self.remember(&mut message);
                 }
                 arena.release(sample);

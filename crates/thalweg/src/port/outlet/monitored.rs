@@ -5,6 +5,7 @@ use crate::channel::outgoing::Outgoing;
 use crate::channel::queue::Label;
 use crate::codec::Message;
 use crate::error::Result;
+use crate::port::coalescing;
 use crate::port::monitor::seat::{Judged, Late};
 use crate::port::round::Round;
 use crate::port::{Change, Channel, Outcome, Published, SampleInfo};
@@ -97,7 +98,7 @@ impl<M: Message> Outlet<M> {
     /// Passes on a sample of another port as what it is: its number and stamp stay.
     pub(crate) fn forward(&self, info: &SampleInfo, bytes: &[u8]) {
         let Ok((mut state, now)) = self.begin() else { return };
-        state.coalescing.begins(now);
+        coalescing::begins(now);
         // Its channels count what happens to it; there is nobody to be told.
         let _ = self.publish_bytes(&mut state, label_of(info), bytes, &mut |_, _| {});
         state.seq = state.seq.max(info.seq);
@@ -111,7 +112,7 @@ impl<M: Message> Outlet<M> {
         bytes: &[u8],
         each: Each<'_>,
     ) -> Result<Published> {
-        let Outflow { pool, coalescing, attached, arena, .. } = state;
+        let Outflow { pool, turn, attached, arena, .. } = state;
         let published = Published { seq, ..Published::default() };
         let mut round = Round { outlet: self, published, now: stamp, change, historical, each };
         round.check_size(bytes.len())?;
@@ -123,7 +124,7 @@ impl<M: Message> Outlet<M> {
             }
             round.share(attached, arena, buffer.payload());
             let mut message = Outgoing::pooled(seq, stamp, buffer).saying(change).historical(historical);
-            round.offer(attached, &mut message, coalescing);
+            round.offer(attached, &mut message, turn);
             self.remember(&mut message);
         }
         decoded.map(|()| round.published)
