@@ -19,6 +19,7 @@ use std::time::Duration;
 
 mod outage;
 mod saturated;
+mod silent;
 
 const FLOW: u32 = 7;
 const MTU: usize = 1472;

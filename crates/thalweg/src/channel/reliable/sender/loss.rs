@@ -6,6 +6,10 @@ const ENOUGH: u64 = 16;
 const NOTICEABLE: f64 = 1.0 / 128.0;
 /// A message that is late by two round trips is as rare as this (U-26).
 const RARE: f64 = 1e-4;
+/// That all questions to a member, or its answers, were lost is as rare as this.
+const SILENT: f64 = 1e-6;
+/// Bounds of their number.
+const QUESTIONS: (u32, u32) = (16, 32);
 /// The shortest pause between two copies: a thread is woken no more exactly.
 const SHORTEST_NS: u64 = 1_000_000;
 
@@ -42,6 +46,13 @@ impl Loss {
         self.share > NOTICEABLE
     }
 
+    /// So many questions in a row stay unanswered only where nobody is, if answers are lost as often as messages.
+    pub fn questions(&self) -> u32 {
+        let answered = (1.0 - self.share.min(0.99)).powi(2);
+        let count = (SILENT.ln() / (1.0 - answered).ln()).ceil();
+        (count as u32).clamp(QUESTIONS.0, QUESTIONS.1)
+    }
+
     /// The pause between two copies: so many of them leave within two round trips that all are lost only rarely.
     pub fn interval_ns(&self, trip_ns: u64) -> u64 {
         let share = self.share.clamp(NOTICEABLE, 0.5);
@@ -64,6 +75,7 @@ mod tests {
         loss.told(200, 160);
         assert!((loss.share() - 0.3).abs() < 1e-9);
         assert_eq!(loss.interval_ns(40_000_000), 10_000_000, "0.3^8 < 10⁻⁴");
+        assert_eq!((Loss::default().questions(), loss.questions()), (16, 21), "0.51^21 < 10⁻⁶");
         (3..100).for_each(|n| loss.told(n * 100, 160 + (n as u32 - 2) * 100));
         assert!(!loss.is_noticeable() && loss.interval_ns(40_000_000) == 40_000_000, "0.0078^2 < 10⁻⁴");
     }

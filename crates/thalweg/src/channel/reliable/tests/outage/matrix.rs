@@ -47,7 +47,7 @@ impl Flow {
                 self.within(back + 5 * round_trip).saturating_sub(kept)
             }
             (true, None) if self.members == 1 => 0,
-            // Who says nothing for 200 ms holds up nobody: the oldest is given up for the newest.
+            // Who answers nothing for half a second holds up nobody: the oldest is given up for the newest.
             (true, None) => self.within(back + round_trip).saturating_sub(self.window as u64 / 2),
         }
     }

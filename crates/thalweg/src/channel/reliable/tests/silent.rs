@@ -1,0 +1,67 @@
+//! A member of a group that says nothing: for how long it holds up a full window.
+
+use super::*;
+use crate::wire::feedback::Writer;
+
+const WINDOW: u32 = 4;
+const PRESENT: u64 = 1;
+const SILENT: u64 = 2;
+
+/// A full window that one of two members does not acknowledge.
+fn held_up() -> Sender {
+    let repairs = Limit { rate: 4_000_000, burst: 256 << 10 };
+    let window = WINDOW as usize;
+    let settings = SenderSettings {
+        window,
+        bytes: usize::MAX,
+        drops_oldest: false,
+        useful_ns: None,
+        hurries: false,
+        largest: MOST,
+        repairs,
+    };
+    let (mut sender, mut pool) = (Sender::new(settings), Pool::default());
+    sender.join(PRESENT);
+    sender.join(SILENT);
+    for sequence in 0..WINDOW {
+        let entry = Outgoing::external(u64::from(sequence) + 1, 0, &[0; 8], &mut pool).keep();
+        sender.sent(MS, sequence, entry);
+    }
+    answer(&mut sender, MS, PRESENT, WINDOW);
+    sender
+}
+
+fn answer(sender: &mut Sender, now: u64, member: u64, upto: u32) {
+    let head =
+        Header { length: 0, kind: Kind::KeepAlive, flags: 4, flow: FLOW, sequence: upto, sample: 0, stamp_ns: 0 };
+    let mut writer = Writer::default();
+    let bytes = writer.finish(head, upto, 0).to_vec();
+    let (header, payload) = datagram(&bytes, MAX_MESSAGE, Some(FLOW)).unwrap();
+    sender.acknowledge(now, member, WINDOW, &header, &Acknowledgement::parse(payload).unwrap()).unwrap();
+}
+
+/// A publisher whose thread did not run asked nothing: whoever answers its first questions loses nothing.
+#[test]
+fn who_was_not_asked_is_not_given_up() {
+    let mut sender = held_up();
+    let late = 10_000 * MS;
+    assert!(sender.is_full(late));
+    for question in 0..10 {
+        assert!(matches!(sender.poll(late + question * 50 * MS), Some(Action::KeepAlive { .. })));
+        assert!(sender.is_full(late + question * 50 * MS), "given up after {question} questions");
+    }
+    answer(&mut sender, late + 500 * MS, SILENT, WINDOW);
+    assert_eq!((sender.unacknowledged(), sender.is_full(late + 500 * MS)), (0, false));
+}
+
+#[test]
+fn who_answers_nothing_holds_up_the_others_for_a_second_at_most() {
+    let mut sender = held_up();
+    let mut now = MS;
+    while sender.is_full(now) {
+        now = sender.next_deadline().unwrap();
+        assert!(matches!(sender.poll(now), Some(Action::KeepAlive { .. })));
+        answer(&mut sender, now, PRESENT, WINDOW);
+    }
+    assert!((500 * MS..1000 * MS).contains(&now), "{} ms", now / MS);
+}
