@@ -75,17 +75,24 @@ impl LocalEndpoint {
         self.users = Users::of(&self.dir, self.asked_for)?.0;
         let (listener, inode) = listen(&self.dir, &self.path, self.node, self.users)?;
         self.inode = inode;
-        self.told.as_ref().map_or(Ok(false), |told| self.shares.tell(told))?;
+        self.told = self.told.take().filter(|told| self.shares.tell(told).is_ok());
         Ok(listener)
     }
 
     /// Tells the others of the realm on this host what this node shares with them.
     ///
     /// # Errors
-    /// When the run directory takes no file.
+    /// When the run directory takes no file; nothing is told then.
     pub fn tell(&mut self, shares: &Shares) -> io::Result<()> {
+        self.told = None;
+        self.shares.tell(shares)?;
         self.told = Some(shares.clone());
-        self.shares.tell(shares).map(drop)
+        Ok(())
+    }
+
+    /// Whether the others are told that this node shares this.
+    pub fn tells(&self, shares: &Shares) -> bool {
+        self.told.as_ref() == Some(shares)
     }
 
     /// The other nodes of the realm on this host that share this, as far as they tell; those of an older version tell nothing.

@@ -39,10 +39,11 @@ impl Control {
         Shares::of(&document, lasting.chain(connected).map(String::as_str))
     }
 
-    /// This node's ports changed, or those it waits for: says so, and makes links to those who share what is new.
+    /// This node's ports changed, or those it waits for, or it could not say so: says so, and makes links to those who share what is
+    /// new.
     pub(super) fn refresh_shares(&mut self) {
         let shares = self.shares_now();
-        let Some(endpoint) = self._endpoint.as_mut().filter(|_| shares != self.shares) else { return };
+        let Some(endpoint) = self._endpoint.as_mut().filter(|endpoint| !endpoint.tells(&shares)) else { return };
         if let Err(error) = endpoint.tell(&shares) {
             self.count_because("the run directory does not take what this node shares with others", &error);
         }

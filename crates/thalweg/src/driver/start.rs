@@ -199,6 +199,7 @@ impl Control {
             return;
         }
         self.looked_for_socket = now;
+        self.refresh_shares(); // if they could not be told
         let Some(endpoint) = self._endpoint.as_mut().filter(|endpoint| !endpoint.is_there()) else { return };
         match endpoint.renew().and_then(|listener| listener.set_nonblocking(true).map(|()| listener)) {
             Ok(listener) => {

@@ -1,5 +1,6 @@
 //! Which nodes of a host have anything to do with each other, told by the names of empty files in the run directory, so that
-//! nobody holds a connection to nodes it shares nothing with: `<host>.<realm>.<node>.<marks>.shares`.
+//! nobody holds a connection to nodes it shares nothing with: `<host>.<realm>.<node>.<marks>.shares`, or with `.` and something
+//! random after the marks where that name is taken.
 //!
 //! A mark is 24 bits of the hash of a topic or of a port's name: of the node's own ports, and of those it waits for. Nodes with
 //! a mark in common make a link, which then says what they really have. Who changes its marks looks at those of all others
@@ -15,7 +16,9 @@ use crate::control::matching::is_pattern;
 use crate::control::{Direction, Document, NodeId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::hash::{BuildHasher, RandomState};
 use std::io;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 /// Most marks of a file's name: four bytes each, and 255 are a name's most.
@@ -129,28 +132,42 @@ pub(super) struct SharesFile {
     dir: PathBuf,
     start: String, // of its name: that of the node's socket, without its end
     path: PathBuf,
+    marks: Option<String>, // what it tells, if it is there
 }
 
 impl SharesFile {
     /// The file of the node whose names begin so. It is not there before something is told.
     pub fn new(dir: &Path, start: String) -> Self {
-        Self { dir: dir.to_owned(), path: PathBuf::new(), start }
+        Self { dir: dir.to_owned(), path: PathBuf::new(), start, marks: None }
     }
 
-    /// Tells what the node shares from now on; `false`: the same as before.
+    /// Tells what the node shares from now on; `false`: the same as before. If it cannot, nothing is told any more: nodes without
+    /// a file are linked by all.
     pub fn tell(&mut self, shares: &Shares) -> io::Result<bool> {
-        let path = self.dir.join(format!("{}.{}{END}", self.start, shares.encode()));
-        if path == self.path && path.symlink_metadata().is_ok() {
+        let marks = shares.encode();
+        if self.marks.as_ref() == Some(&marks) && self.path.symlink_metadata().is_ok() {
             return Ok(false);
         }
+        // Where several users may write, another one may be before with any name that can be foreseen.
+        let again = format!("{marks}.{:016x}", RandomState::new().hash_one(()));
+        let told = self.put(&marks).or_else(|_| self.put(&again));
+        if told.is_err() {
+            let _ = fs::remove_file(&self.path);
+        }
+        self.marks = told.is_ok().then_some(marks);
+        told.map(|()| true)
+    }
+
+    fn put(&mut self, marks: &str) -> io::Result<()> {
+        let path = self.dir.join(format!("{}.{marks}{END}", self.start));
         if fs::rename(&self.path, &path).is_err() {
-            use std::os::unix::fs::OpenOptionsExt;
+            // Never what is there already: a FIFO would be waited for.
             let mut fresh = fs::OpenOptions::new();
-            fresh.write(true).create(true).mode(0o644).custom_flags(rustix::fs::OFlags::NOFOLLOW.bits().cast_signed());
-            fresh.open(&path)?;
+            fresh.write(true).create_new(true).mode(0o644).open(&path)?;
+            let _ = fs::remove_file(&self.path);
         }
         self.path = path;
-        Ok(true)
+        Ok(())
     }
 }
 
@@ -171,6 +188,7 @@ pub(super) fn told(dir: &Path, peers: &str) -> (Vec<NodeId>, BTreeMap<NodeId, Ve
         if let Some(node) = rest.strip_suffix(".sock").and_then(node_of) {
             sockets.push(node);
         } else if let Some((node, marks)) = rest.strip_suffix(END).and_then(|rest| rest.split_once('.')) {
+            let marks = marks.split_once('.').map_or(marks, |(marks, _)| marks);
             node_of(node).into_iter().for_each(|node| shares.entry(node).or_default().push(Shares::decode(marks)));
         }
     }
@@ -211,6 +229,38 @@ mod tests {
         fn any_file_name_is_read(text in ".{0,200}") {
             let _ = Shares::decode(&text);
         }
+    }
+
+    #[test]
+    fn what_others_put_in_its_place_keeps_no_node_from_telling() {
+        let dir = crate::testing::TempDir::new();
+        let start = format!("host.lab.{}", NodeId(1));
+        let mut file = SharesFile::new(dir.path(), start.clone());
+        // Opened as a file, it would wait for whoever reads from it.
+        let take = |shares: &Shares| {
+            let fifo = dir.path().join(format!("{start}.{}{END}", shares.encode()));
+            rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU, 0).unwrap();
+            fifo
+        };
+        let told = || told(dir.path(), "host.lab.").1.remove(&NodeId(1)).unwrap_or_default();
+        let [a, b] = ["/a", "/b"].map(|topic| shares(&[topic], &[]));
+        let fifo = take(&a);
+        assert!(file.tell(&a).unwrap() && !file.tell(&a).unwrap());
+        fs::remove_file(fifo).unwrap();
+        assert_eq!(told(), [a.clone()], "by another name");
+        fs::remove_file(&file.path).unwrap(); // so that it cannot be renamed, as if what is there were another user's
+        let fifo = take(&b);
+        assert!(file.tell(&b).unwrap());
+        fs::remove_file(fifo).unwrap();
+        assert_eq!(told(), [b.clone()]);
+        let taken = file.path.clone();
+        file.dir = dir.path().join("gone");
+        assert!(file.tell(&a).is_err() && !taken.exists(), "it does not go on to tell what is not so");
+        file.dir = dir.path().to_owned();
+        assert!(file.tell(&a).unwrap());
+        assert_eq!(told(), [a]);
+        drop(file);
+        assert_eq!(told(), []);
     }
 
     fn shares(topics: &[&str], names: &[&str]) -> Shares {
