@@ -40,15 +40,15 @@ impl Control {
     }
 
     /// This node's ports changed, or those it waits for, or it could not say so: says so, and makes links to those who share what is
-    /// new.
-    pub(super) fn refresh_shares(&mut self) {
+    /// new. `true`: some are looked at now.
+    pub(super) fn refresh_shares(&mut self) -> bool {
         let shares = self.shares_now();
-        let Some(endpoint) = self._endpoint.as_mut().filter(|endpoint| !endpoint.tells(&shares)) else { return };
+        let Some(endpoint) = self._endpoint.as_mut().filter(|endpoint| !endpoint.tells(&shares)) else { return false };
         if let Err(error) = endpoint.tell(&shares) {
             self.count_because("the run directory does not take what this node shares with others", &error);
         }
         self.shares = shares.clone();
-        self.look_for(&shares);
+        self.look_for(&shares)
     }
 
     /// Makes links to those nodes of this host that share this; `false`: there are none that have none yet.
@@ -73,9 +73,7 @@ impl Control {
     pub(super) fn meet(&mut self, shares: Shares) -> bool {
         if shares == Shares::All && !self.sees_all {
             self.sees_all = true;
-            let before = self.looked_at.len();
-            self.refresh_shares();
-            return self.looked_at.len() > before;
+            return self.refresh_shares();
         }
         self.shares != Shares::All && self.look_for(&shares)
     }
