@@ -47,7 +47,7 @@ pub(crate) struct Dial {
 
 /// An attempt that got no answer within this time is given up; the next one begins afresh. Short, because after an outage
 /// the first attempt that reaches the peer should not be one that waits for a retransmission (P-16: within a second).
-const ATTEMPT: Duration = Duration::from_millis(500);
+pub(super) const ATTEMPT: Duration = Duration::from_millis(500);
 
 /// Handshakes over TCP that are under way at once: where a document points, nobody may be, or somebody else …
 pub(super) const MOST_DIALS: usize = 64;

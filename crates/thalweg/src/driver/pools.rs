@@ -102,10 +102,14 @@ fn who_gives_way<D: Ord + Copy>(pool: &[(D, usize, Peer)], newcomer: Peer) -> Op
     if newcomer != this_user && of(newcomer).count() >= MOST_INCOMING_OF_PEER {
         return oldest(newcomer);
     }
-    if pool.len() < MOST_INCOMING {
-        return None;
-    }
-    pool.iter().map(|(_, _, peer)| *peer).max_by_key(|peer| of(*peer).count()).and_then(oldest)
+    if pool.len() < MOST_INCOMING { None } else { oldest_of_most(pool) }
+}
+
+/// The oldest of the peer that has most.
+pub(super) fn oldest_of_most<D: Ord + Copy>(pool: &[(D, usize, Peer)]) -> Option<usize> {
+    let of = |peer: Peer| pool.iter().filter(move |(_, _, of)| *of == peer);
+    let most = pool.iter().map(|(_, _, peer)| *peer).max_by_key(|peer| of(*peer).count())?;
+    of(most).min().map(|(_, index, _)| *index)
 }
 
 #[cfg(test)]

@@ -3,9 +3,10 @@
 //! querier or a hole in a firewall, is thus a carrier that failed, with a reason, and the next one is tried.
 
 use super::control::Control;
-use super::dial::Dial;
+use super::dial::{ATTEMPT, Dial};
 use super::entries::Entry;
 use super::offer::answer;
+use super::pools::{Peer, oldest_of_most};
 use crate::carrier::mcast::{cannot, nothing_came};
 use crate::carrier::{Carrier, Place};
 use crate::channel::flow::{Flow, FlowSettings};
@@ -26,12 +27,14 @@ const ASKED_WITHIN: Duration = Duration::from_millis(500);
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
 /// Probes of one attempt.
 const MOST_PROBES: u32 = 9;
-/// Subscribers that are probed at once; further ones are refused, and come again.
+/// Subscribers that are probed at once: beyond them the oldest of the peer that has most gives way. Who answers is probed for a
+/// millisecond, so it is who says nothing.
 const MOST_PROBED: usize = 64;
 
 /// At the publisher: a subscriber that is to hear something first.
 pub(crate) struct Probing {
     stream: OwnedFd,
+    peer: Peer,
     request: Request,
     outlet: Arc<dyn AnyOutlet>,
     flow: Arc<Flow>,
@@ -75,11 +78,14 @@ impl Dial {
     /// Looks whether the probe came, if one is waited for, and says so.
     pub(super) fn hear(&mut self) -> io::Result<()> {
         let (Some(hearing), Some(opening)) = (&self.hearing, &mut self.opening) else { return Ok(()) };
-        if opening.probed(hearing.probe.flow, &hearing.probe.parameters)? {
-            self.hearing = None;
-            linux::socket::send(self.stream.as_fd(), &[HEARD])?; // one byte always fits
-        }
-        Ok(())
+        if opening.probed(hearing.probe.flow, &hearing.probe.parameters)? { self.heard() } else { Ok(()) }
+    }
+
+    /// Says that the probe came. The answer may take as long as any other.
+    fn heard(&mut self) -> io::Result<()> {
+        self.hearing = None;
+        self.until = Instant::now() + ATTEMPT;
+        linux::socket::send(self.stream.as_fd(), &[HEARD]).map(drop) // one byte always fits
     }
 
     /// Waits for a probe of this flow from now on.
@@ -94,11 +100,7 @@ impl Dial {
         both.add(&self.stream, 0, Readiness::IN)?;
         opening.descriptor().map(|fd| both.add(fd, 1, Readiness::IN)).transpose()?;
         self.hearing = Some(Hearing { probe, both });
-        if heard {
-            self.hearing = None;
-            linux::socket::send(self.stream.as_fd(), &[HEARD])?;
-        }
-        Ok(())
+        if heard { self.heard() } else { Ok(()) }
     }
 }
 
@@ -121,14 +123,9 @@ impl Control {
         settings: impl Fn(u32) -> FlowSettings,
         stream: OwnedFd,
     ) -> Result<(), (Refused, OwnedFd)> {
-        let refused = |why: String| {
-            let (policy, offered) = ("carrier".to_owned(), "carriers that work here".to_owned());
-            Refused { policy, offered, requested: request.carrier.clone(), remedy: why, others: Vec::new() }
-        };
-        let probed = self.entries.iter().flatten().filter(|entry| matches!(entry, Entry::Probing(_))).count();
-        if probed >= MOST_PROBED {
-            return Err((refused(format!("{MOST_PROBED} subscribers are probed already: come again")), stream));
-        }
+        let refused = |why: String| refused(request, why);
+        let Some(peer) = Peer::of(&stream) else { return Ok(()) }; // it is gone
+        self.let_probed_give_way();
         let (flow, parameters) = match self.group_flow(carrier, request, outlet.as_ref(), place, settings) {
             Ok(opened) => opened,
             Err(error) => return Err((refused(error.to_string()), stream)),
@@ -146,17 +143,42 @@ impl Control {
         let now = Instant::now();
         let (next, until) = (now + FIRST_PAUSE, now + ASKED_WITHIN);
         let (request, outlet) = (request.clone(), outlet.clone());
-        let probing = Probing { stream, request, outlet, flow, sent: 1, next, until };
+        let probing = Probing { stream, peer, request, outlet, flow, sent: 1, next, until };
         self.watch(Entry::Probing(Box::new(probing)), Readiness::IN | Readiness::RDHUP);
         Ok(())
     }
 
+    /// Makes room for another subscriber that is probed.
+    fn let_probed_give_way(&mut self) {
+        let probed = self.entries.iter().enumerate().filter_map(|(index, entry)| match entry {
+            Some(Entry::Probing(probing)) => Some((probing.until, index, probing.peer)),
+            _ => None,
+        });
+        let probed: Vec<_> = probed.collect();
+        if probed.len() >= MOST_PROBED
+            && let Some(index) = oldest_of_most(&probed)
+        {
+            self.hear_probed(index, true);
+        }
+    }
+
     /// The subscriber says something, or is gone.
     pub(super) fn probing_ready(&mut self, index: usize) {
+        self.hear_probed(index, false);
+    }
+
+    /// Takes what a subscriber says that is probed; who has said nothing yet may have to give way.
+    fn hear_probed(&mut self, index: usize, gives_way: bool) {
         let Some(Entry::Probing(probing)) = self.unwatch(index) else { return };
         let mut said = [0];
         match linux::socket::receive_stream(probing.stream.as_fd(), &mut said, false) {
             Ok(1) if said == [HEARD] => self.serve_probed(probing.request, probing.stream),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock && gives_way => {
+                let why = format!("{MOST_PROBED} subscribers are probed already: come again");
+                let _ = answer(&probing.stream, &Answer::Refused(refused(&probing.request, why)));
+                self.forget_unused(probing.outlet.as_ref(), &probing.flow);
+                self.count("subscribers that did not say whether they hear multicast: the oldest gave way");
+            }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 self.watch(Entry::Probing(probing), Readiness::IN | Readiness::RDHUP);
             }
@@ -191,4 +213,9 @@ impl Control {
         flow.retire();
         flow.end();
     }
+}
+
+fn refused(request: &Request, why: String) -> Refused {
+    let (policy, offered) = ("carrier".to_owned(), "carriers that work here".to_owned());
+    Refused { policy, offered, requested: request.carrier.clone(), remedy: why, others: Vec::new() }
 }
