@@ -307,8 +307,14 @@ impl Shared {
         peer.heard = peer.heard.max(change.revision);
         // Before the first document there is nothing to change; that document is fetched again if it is older.
         let Some(told) = peer.told else { return };
-        if change.revision <= told || !self.sink.has_room() {
-            return; // what has no room now is missed: the next change shows the gap
+        if change.revision <= told {
+            return;
+        }
+        if !self.sink.has_room() {
+            let again = Instant::now() + FETCH_AGAIN; // its document has what is missed now
+            peer.fetch_at = Some(peer.fetch_at.map_or(again, |at| at.min(again)));
+            drop(peers);
+            return self.push(Command::Look);
         }
         if change.base == told {
             peer.told = Some(change.revision);
