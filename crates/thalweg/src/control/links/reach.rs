@@ -30,7 +30,7 @@ impl Worker {
             match self.targets.iter_mut().find(same) {
                 Some(target) if target.state == State::Done => target.state = State::Waiting(now),
                 Some(_) => {}
-                None => self.targets.push(Target::once(Address::Tcp(address), to, now)),
+                None => self.add_target(Target::once(Address::Tcp(address), to, now)),
             }
         }
     }

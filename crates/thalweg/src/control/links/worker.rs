@@ -8,7 +8,7 @@ use super::reach::Waiting;
 use super::target::{Address, Attempt, State, Target, set_options};
 use super::{Command, Shared, Source, lock};
 use crate::control::{CONTROL_LINK, Change, Document, Event, NodeId, Origin, Sink};
-use crate::driver::guarded;
+use crate::driver::{abort, guarded};
 use linux::poll::{Poller, Readiness, Ready, wait_readable};
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -129,7 +129,7 @@ impl Worker {
             }
             let timeout = self.next_time().map(|at| at.saturating_duration_since(Instant::now()));
             if let Err(error) = self.poller.wait(&mut ready, timeout) {
-                return self.warn(format!("control links stopped: {error}"));
+                abort(&format!("control links cannot wait any more: {error}"));
             }
             let now = Instant::now();
             for event in &ready {
@@ -198,6 +198,14 @@ impl Worker {
                 Attempt::Stream(stream, connected) => self.link(stream, connected, Some(index)),
                 Attempt::Failed(error) => self.target_failed(index, &error),
             }
+        }
+    }
+
+    /// Takes the place of a target that is done with, if there is one: no link has that.
+    pub(super) fn add_target(&mut self, target: Target) {
+        match self.targets.iter_mut().find(|old| old.state == State::Done) {
+            Some(old) => *old = target,
+            None => self.targets.push(target),
         }
     }
 
@@ -343,7 +351,7 @@ impl Worker {
                 _ if linked => {}
                 Some(target) if target.state != State::Done => {}
                 Some(target) => *target = Target::new(address, now),
-                None => self.targets.push(Target::new(address, now)),
+                None => self.add_target(Target::new(address, now)),
             }
         }
         let due = |target: &Target| matches!(target.state, State::Waiting(at) if at == now);

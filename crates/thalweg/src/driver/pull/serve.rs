@@ -191,8 +191,8 @@ impl Server {
         let mut ready: Vec<Ready> = Vec::with_capacity(MOST_QUESTIONS);
         while !self.stop.load(Ordering::Relaxed) {
             let wait = self.answers.iter().any(Option::is_some).then_some(SWEEP);
-            if self.poller.wait(&mut ready, wait).is_err() {
-                return;
+            if let Err(error) = self.poller.wait(&mut ready, wait) {
+                crate::driver::abort(&format!("the pull thread cannot wait any more: {error}"));
             }
             for event in &ready {
                 match event.token {

@@ -109,8 +109,8 @@ impl SharedReader {
         let mut ready: Vec<Ready> = Vec::with_capacity(64);
         let mut swept = Instant::now();
         while !self.hub.stop.load(Ordering::Relaxed) {
-            if self.poller.wait(&mut ready, Some(self.pause())).is_err() {
-                return;
+            if let Err(error) = self.poller.wait(&mut ready, Some(self.pause())) {
+                crate::driver::abort(&format!("the thread that reads for subscribers cannot wait any more: {error}"));
             }
             for event in &ready {
                 match event.token {

@@ -107,8 +107,8 @@ impl Hearing {
             self.sleeps_until.store(first, SeqCst);
             let until = self.repeat().min(first);
             let pause = Duration::from_nanos(until.saturating_sub(monotonic_ns()));
-            if self.poller.wait(&mut ready, Some(pause)).is_err() {
-                return;
+            if let Err(error) = self.poller.wait(&mut ready, Some(pause)) {
+                crate::driver::abort(&format!("the thread that hears subscribers cannot wait any more: {error}"));
             }
             self.sleeps_until.store(0, SeqCst);
             for event in &ready {
