@@ -164,3 +164,21 @@ fn who_asks_who_is_there_sees_all_and_a_name_is_taken_across_topics() {
     publisher.publish(b"x").unwrap();
     assert!(apart.wait(world::LONG).is_some());
 }
+
+/// Fewer nodes may be new than were looked at before and are forgotten meanwhile: the new ones are waited for, too.
+#[test]
+fn who_asks_who_is_there_late_waits_for_those_that_are_new() {
+    const FORGOTTEN: Duration = Duration::from_millis(1100); // after a second
+    let realm = format!("later-{}", std::process::id());
+    let node = |name: &str| {
+        Node::with_settings(Settings { name: name.into(), realm: realm.clone(), ..Settings::default() }).unwrap()
+    };
+    let met = ["a", "b", "c"].map(node);
+    let _subscribers = met.each_ref().map(|node| node.subscriber::<Raw>("/shared").open().unwrap());
+    let asks = node("asks");
+    let mut publisher = asks.publisher::<Raw>("/shared").open().unwrap();
+    assert!(publisher.wait_connected(3, world::LONG));
+    let _new = ["d", "e"].map(node);
+    std::thread::sleep(FORGOTTEN);
+    assert_eq!(asks.nodes().len(), 6);
+}

@@ -149,6 +149,28 @@ fn a_stranger_gets_a_bounded_share_of_a_port() {
     assert!(again.is_some());
 }
 
+#[test]
+fn silent_subscribers_keep_nobody_off_multicast() {
+    const MOST_PROBED: usize = 64;
+    let _alone = world::alone();
+    let world = World::new();
+    let mut publisher = Agent::start(&world, "publisher topic=/good");
+    let stranger = Stranger::of(&world, &mut publisher);
+    let ask = |number| {
+        let mut request = Request { carrier: "mcast".into(), ..stranger.request("/good", number) };
+        (request.subscriber.carriers, request.parameters.probe) = (vec!["mcast".into()], true);
+        request.subscriber.qos.reliability = qos::Reliability::BestEffort;
+        stranger.ask(&request)
+    };
+    // A probe lasts half a second: more come meanwhile than there is room for, and the rest takes the places of the oldest.
+    let all: Vec<_> = (0..3 * MOST_PROBED as u32).map(ask).collect();
+    for (_, answer) in &all {
+        assert!(matches!(answer, Some(Answer::Probe(_))), "{answer:?}");
+    }
+    let gave_way = publisher.told("the_oldest_gave_way", std::time::Duration::from_secs(1));
+    world::figure("strangers", format!("{} subscribers were probed; some gave way: {gave_way}", all.len()));
+}
+
 /// Processes of this host that may use the run directory are no strangers, however many they are.
 #[test]
 fn many_processes_of_this_host_share_a_publisher() {

@@ -23,6 +23,7 @@ const STRANGER: u32 = 61_003;
 fn the_part() {
     match std::env::var(PART) {
         Ok(part) if part.starts_with("stranger") => stranger(),
+        Ok(part) if part.starts_with("late") => late(),
         _ => world::roles::play(),
     }
 }
@@ -36,6 +37,18 @@ fn stranger() {
         let connected = UnixStream::connect(&socket).and_then(|mut stream| stream.read_to_end(&mut told));
         let problem = connected.err().map(|e| e.to_string());
         println!("\n@{}", json!({"problem": problem, "told": String::from_utf8_lossy(&told)}));
+    }
+}
+
+/// Opens a port when it is told to, and says whether its node then warned of the run directory.
+fn late() {
+    let node = thalweg::Node::open("late").unwrap();
+    println!("\n@{}", json!({}));
+    let mut ports = Vec::new();
+    for name in std::io::stdin().lines().map_while(Result::ok) {
+        ports.push(node.publisher::<thalweg::codec::Raw>(&name).open().unwrap());
+        let warned = node.events().wait(LONG).is_some_and(|event| event.to_string().contains("run directory"));
+        println!("\n@{}", json!({"warned": warned}));
     }
 }
 
@@ -102,6 +115,22 @@ fn a_stranger_is_refused_with_the_reason_by_the_directory_and_by_each_node() {
     assert!(node.told("connections_of_users_who_may_not_use_the_run_directory", LONG));
     let mut member = Agent::start_as(&world, "subscriber topic=/a name=/s carriers=shm match=1", OTHER, GROUP);
     assert!(member.told("is_open_to_every_user", Duration::from_secs(3)), "mode 1777 is told");
+}
+
+#[test]
+fn what_a_node_shares_is_told_again_when_the_directory_did_not_take_it() {
+    let Some(world) = shared() else { return };
+    let mut node = Agent::start_as(&world, "late", ONE, GROUP);
+    let shares =
+        || -> Vec<String> { world.left_behind().into_iter().filter(|name| name.ends_with(".shares")).collect() };
+    let before = shares();
+    assert!(before.len() == 1 && before[0].contains("~none"), "{before:?}");
+    set_permissions(world.run_dir(), Permissions::from_mode(0o1750)).unwrap();
+    assert_eq!(node.ask("/a")["warned"], true);
+    assert_eq!(shares(), before, "it could not be told");
+    set_permissions(world.run_dir(), Permissions::from_mode(0o1770)).unwrap();
+    let told = || (shares().len() == 1 && shares() != before).then_some(());
+    assert!(world::eventually(LONG, told).is_some(), "{:?}", shares());
 }
 
 #[test]

@@ -103,6 +103,20 @@ struct Shared {
     counters: Counters,
 }
 
+impl Shared {
+    fn new() -> io::Result<Self> {
+        Ok(Self {
+            inbox: Mutex::default(),
+            waker: Waker::new()?,
+            known: Mutex::default(),
+            here: Mutex::default(),
+            settled: Mutex::new(Settled { asked: 1, begun: 1, answered: 0 }),
+            settling: Condvar::new(),
+            counters: Counters::default(),
+        })
+    }
+}
+
 /// The control links of one node.
 pub struct Links {
     shared: Arc<Shared>,
@@ -144,15 +158,7 @@ impl Links {
     /// # Errors
     /// When the kernel gives no descriptor or thread.
     pub fn start(document: Arc<Document>, sources: Vec<Source>, sink: Sink) -> io::Result<Self> {
-        let shared = Arc::new(Shared {
-            inbox: Mutex::default(),
-            waker: Waker::new()?,
-            known: Mutex::default(),
-            here: Mutex::default(),
-            settled: Mutex::new(Settled { asked: 1, begun: 1, answered: 0 }),
-            settling: Condvar::new(),
-            counters: Counters::default(),
-        });
+        let shared = Arc::new(Shared::new()?);
         let worker = worker::Worker::new(document, sources, shared.clone(), sink.clone())?;
         // Documents are parsed on this thread, and their types may be nested; untouched stack costs nothing.
         let settings = linux::thread::Settings { stack: 2 << 20, ..linux::thread::Settings::named("thalweg-links") };

@@ -252,3 +252,49 @@ fn a_listed_node_that_comes_later_or_comes_back_is_found() {
     first.learns(&third);
     third.learns(&first);
 }
+
+/// A worker whose thread is this one.
+fn worker() -> worker::Worker {
+    worker::Worker::new(Arc::new(document(1)), Vec::new(), Arc::new(Shared::new().unwrap()), Sink::new(|_| ())).unwrap()
+}
+
+#[test]
+fn nodes_that_are_gone_leave_no_targets_behind() {
+    let (dir, mut worker) = (TempDir::new(), worker());
+    let (_endpoint, own) = LocalEndpoint::bind_in(dir.path(), "test", NodeId(9)).unwrap();
+    for gone in 0..100 {
+        let mut source = own.others();
+        if let Source::Sockets(paths, _) = &mut source {
+            *paths = vec![dir.path().join(format!("host.test.{}.sock", NodeId(100 + gone)))];
+        }
+        worker.look(source);
+        worker.connect_due(Instant::now());
+    }
+    assert_eq!(worker.targets.len(), 1);
+}
+
+#[test]
+fn an_address_has_so_many_links_and_no_more() {
+    let mut worker = worker();
+    let elsewhere = Origin::Tcp { from: [10, 0, 0, 1].into(), here: false };
+    let mut peers = Vec::new();
+    let mut take = |worker: &mut worker::Worker, stage| {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let refused = worker.make_room(elsewhere);
+        worker.link(theirs.into(), true, None);
+        let token = *worker.links.keys().max().unwrap();
+        worker.links.get_mut(&token).unwrap().stage = stage;
+        worker.origins.insert(token, elsewhere);
+        peers.push(ours);
+        refused
+    };
+    for _ in budget::GREETING_OF_SOURCE..budget::LINKS_OF_ADDRESS {
+        assert_eq!(take(&mut worker, link::Stage::Open), None);
+    }
+    for _ in 0..budget::GREETING_OF_SOURCE + 1 {
+        assert_eq!(take(&mut worker, link::Stage::Greeting), None, "the oldest that said nothing gives way");
+    }
+    assert_eq!(worker.links.len(), budget::LINKS_OF_ADDRESS);
+    worker.links.values_mut().for_each(|link| link.stage = link::Stage::Open);
+    assert!(worker.make_room(elsewhere).is_some_and(|why| why.starts_with("64 links")));
+}

@@ -188,7 +188,7 @@ impl Worker {
         targets.chain(greetings).chain(begun).chain(held).min()
     }
 
-    fn connect_due(&mut self, now: Instant) {
+    pub(super) fn connect_due(&mut self, now: Instant) {
         for index in 0..self.targets.len() {
             let target = &mut self.targets[index];
             if !matches!(target.state, State::Waiting(at) if at <= now) {
@@ -264,7 +264,7 @@ impl Worker {
     }
 
     /// Makes a link of a stream: one that this node made for a target, or one that a peer made.
-    fn link(&mut self, stream: OwnedFd, connected: bool, target: Option<usize>) {
+    pub(super) fn link(&mut self, stream: OwnedFd, connected: bool, target: Option<usize>) {
         let stage = if connected { Stage::Greeting } else { Stage::Connecting };
         let mut link = Link::new(stream, stage, target, Instant::now() + PATIENCE);
         if target.is_some() {
@@ -297,16 +297,18 @@ impl Worker {
 
     /// Makes room for a link from this address: of those that have not said hello the oldest gives way. Says why not, if it
     /// has too many.
-    fn make_room(&mut self, origin: Origin) -> Option<String> {
+    pub(super) fn make_room(&mut self, origin: Origin) -> Option<String> {
         let Origin::Tcp { here, .. } = origin else { return None };
-        let same: Vec<u64> = self.origins.iter().filter(|(_, of)| **of == origin).map(|(token, _)| *token).collect();
-        let greeting = |token: &&u64| self.links.get(token).is_some_and(|link| link.stage == Stage::Greeting);
-        let (count, oldest) = (same.iter().filter(greeting).count(), same.iter().filter(greeting).min().copied());
-        if let Some(oldest) = oldest.filter(|_| count >= GREETING_OF_SOURCE) {
-            self.close(oldest, Close::Refused(|c| &c.silent, "no hello, and newer ones wait".to_owned()));
+        let same = |of: &Origin| *of == origin;
+        let greeting = self.origins.iter().filter(|(_, of)| same(of)).map(|(token, _)| *token);
+        let greeting = greeting.filter(|token| self.links.get(token).is_some_and(|l| l.stage == Stage::Greeting));
+        let greeting: Vec<u64> = greeting.collect();
+        if let Some(oldest) = greeting.iter().min().filter(|_| greeting.len() >= GREETING_OF_SOURCE) {
+            self.close(*oldest, Close::Refused(|c| &c.silent, "no hello, and newer ones wait".to_owned()));
         }
         let most = if here { LINKS_OF_LOOPBACK } else { LINKS_OF_ADDRESS };
-        (same.len() > most).then(|| format!("{most} links of one address are the most"))
+        let has = self.origins.values().filter(|of| same(of)).count();
+        (has >= most).then(|| format!("{most} links of one address are the most"))
     }
 
     /// Takes what the control thread asks; `false`: to stop.
@@ -343,7 +345,7 @@ impl Worker {
     }
 
     /// Connects to what is not connected yet. Places of nodes that are gone are taken again.
-    fn look(&mut self, source: super::Source) {
+    pub(super) fn look(&mut self, source: super::Source) {
         let now = Instant::now();
         for address in source.addresses(&self.document) {
             let linked = address.node().is_some_and(|node| self.peers.contains_key(&node));
