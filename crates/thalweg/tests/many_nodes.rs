@@ -176,7 +176,7 @@ fn who_asks_who_is_there_late_waits_for_those_that_are_new() {
     let met = ["a", "b", "c"].map(node);
     let _subscribers = met.each_ref().map(|node| node.subscriber::<Raw>("/shared").open().unwrap());
     let asks = node("asks");
-    let mut publisher = asks.publisher::<Raw>("/shared").open().unwrap();
+    let publisher = asks.publisher::<Raw>("/shared").open().unwrap();
     assert!(publisher.wait_connected(3, world::LONG));
     let _new = ["d", "e"].map(node);
     std::thread::sleep(FORGOTTEN);

@@ -247,12 +247,12 @@ mod tests {
         let fifo = take(&a);
         assert!(file.tell(&a).unwrap() && !file.tell(&a).unwrap());
         fs::remove_file(fifo).unwrap();
-        assert_eq!(told(), [a.clone()], "by another name");
+        assert_eq!(told(), std::slice::from_ref(&a), "by another name");
         fs::remove_file(&file.path).unwrap(); // so that it cannot be renamed, as if what is there were another user's
         let fifo = take(&b);
         assert!(file.tell(&b).unwrap());
         fs::remove_file(fifo).unwrap();
-        assert_eq!(told(), [b.clone()]);
+        assert_eq!(told(), std::slice::from_ref(&b));
         let taken = file.path.clone();
         file.dir = dir.path().join("gone");
         assert!(file.tell(&a).is_err() && !taken.exists(), "it does not go on to tell what is not so");
