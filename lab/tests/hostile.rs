@@ -120,7 +120,6 @@ fn finding_4_unfinished_messages_take_no_memory() {
 }
 
 #[test]
-#[ignore = "the finding is open: bounded, but at 105 to 160 MB in the release profile, where 64 are allowed"]
 fn finding_4_documents_take_no_memory() {
     attack("flood-documents");
 }

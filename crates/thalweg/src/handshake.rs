@@ -228,8 +228,8 @@ impl Checked for Answer {
 }
 
 impl Request {
-    /// What of it is beyond the limits: ports are checked as those of a node's document are, and the texts of the policies
-    /// as the subscriber's own program checks them.
+    /// What of it is beyond the limits: ports are checked as those of a node's document are. What is wrong with the texts of
+    /// their policies is told as the subscriber's own program tells it.
     pub(crate) fn refusal(&self) -> Option<Refused> {
         let ports = std::iter::once(&self.subscriber).chain(self.answers.as_ref().map(|answers| &answers.publisher));
         let refused = |policy: &str, offered: String, requested: String, remedy: &str| Refused {
@@ -239,14 +239,12 @@ impl Request {
             remedy: remedy.to_owned(),
             others: Vec::new(),
         };
-        let clock = check_text(&self.clock).err();
-        if let Some(Refusal { limit, because }) =
-            clock.or_else(|| ports.clone().find_map(|port| check_port(port).err()))
-        {
-            return Some(refused(limit, format!("{limit} within the limit"), because, "shorten it"));
+        if let Some(wrong) = ports.clone().find_map(|port| port.qos.check_texts().err()) {
+            return Some(refused("qos", wrong.against, wrong.policy, wrong.remedy));
         }
-        let wrong = ports.filter_map(|port| port.qos.check_texts().err()).next()?;
-        Some(refused("qos", wrong.against, wrong.policy, wrong.remedy))
+        let mut checked = std::iter::once(check_text(&self.clock)).chain(ports.map(check_port));
+        let Refusal { limit, because } = checked.find_map(Result::err)?;
+        Some(refused(limit, format!("{limit} within the limit"), because, "shorten it"))
     }
 }
 

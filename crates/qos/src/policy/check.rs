@@ -12,6 +12,9 @@ const MOST_FIELDS: usize = 16;
 const LONGEST_FILTER: usize = 4096;
 const MOST_PARAMETERS: usize = 100;
 const LONGEST_PARAMETER: usize = 256;
+/// Longest list of relays in bytes, and most policies to do without.
+const LONGEST_PLACE: usize = 1024;
+const MOST_FALLBACK: usize = 32;
 
 /// Two values that contradict each other, or one that has no meaning.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -117,8 +120,8 @@ impl Qos {
         refuse(without, strength, "only exclusive ownership asks who is stronger")
     }
 
-    /// Whether partition, key and filter are within their limits: what is asked of the policies of somebody else before they
-    /// are looked at.
+    /// Whether partition, key, filter, places and fallback are within their limits: what is asked of the policies of somebody
+    /// else before they are looked at.
     ///
     /// # Errors
     /// The first that is not, with its size and the limit.
@@ -136,6 +139,15 @@ impl Qos {
         let empty = self.key.iter().any(|field| field.split('.').any(str::is_empty));
         let path = || (format!("key {}", list(&self.key)), "paths of fields".to_owned());
         refuse(empty, path, "a field is a path such as header.frame, without empty parts")?;
+        for (name, place) in [("place", Some(&self.place)), ("pull-place", self.pull.as_ref().map(|pull| &pull.place))]
+        {
+            let length = if let Some(Place::Relay(names)) = place { names.len() } else { 0 };
+            let long = || (format!("{name} of {length} bytes"), format!("the limit of {LONGEST_PLACE}"));
+            refuse(length > LONGEST_PLACE, long, "name fewer relays")?;
+        }
+        let count = self.fallback.len();
+        let many = || (format!("fallback of {count} policies"), format!("the limit of {MOST_FALLBACK}"));
+        refuse(count > MOST_FALLBACK, many, "name each once")?;
         let basic = self.fallback.iter().find(|name| matches!(name, PolicyName::Partition | PolicyName::Key));
         let fallback =
             || (format!("fallback {}", basic.map_or("", |name| name.name())), "what can be done without".to_owned());
@@ -271,6 +283,12 @@ mod tests {
         assert!(said(|q| q.partition = vec![String::new(); 65]).contains("65 partitions"));
         assert!(said(|q| q.key = vec!["a..b".to_owned()]).contains("key a..b"));
         assert!(said(|q| q.key = vec!["a".to_owned(); 17]).contains("key of 17 fields"));
+        let relay = || Place::Relay(long.clone());
+        assert!(said(|q| q.place = relay()).contains("place of 5000 bytes"));
+        assert!(
+            said(|q| q.pull = Some(PullBuffer { place: relay(), ..Default::default() })).contains("pull-place of 5000")
+        );
+        assert!(said(|q| q.fallback = vec![PolicyName::Deadline; 33]).contains("fallback of 33 policies"));
         let filter = |length: usize, count| Filter {
             expression: format!("{} = 1", "x".repeat(length - 4)),
             parameters: vec![String::new(); count],

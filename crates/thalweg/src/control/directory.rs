@@ -93,14 +93,17 @@ impl Known {
     }
 }
 
+/// Ports by their name or topic, in order. Most texts are of one port: a set of its own for each took four times as much.
+type Index = BTreeMap<Box<str>, Vec<PortKey>>;
+
 /// Known nodes and their ports.
 #[derive(Default)]
 pub struct Directory {
     surroundings: Option<Surroundings>,
     nodes: BTreeMap<NodeId, Known>,
-    by_name: BTreeMap<String, BTreeSet<PortKey>>,
-    by_topic: BTreeMap<String, BTreeSet<PortKey>>,
-    by_pattern: BTreeMap<String, BTreeSet<PortKey>>,
+    by_name: Index,
+    by_topic: Index,
+    by_pattern: Index,
     ports: usize,
     weight: usize,
     weight_elsewhere: usize,
@@ -146,6 +149,8 @@ impl Directory {
         if let Some(surroundings) = &self.surroundings {
             surroundings.believe(origin, &mut document);
         }
+        // As they were read one by one the map's leaves are half empty; as they are collected, full.
+        document.ports = std::mem::take(&mut document.ports).into_iter().collect();
         let before = self.nodes.get(&node).map(|k| k.document.ports.len());
         let weight = document.weight();
         let verdict = limits::check_document(&document)
@@ -289,8 +294,8 @@ impl Directory {
     }
 
     fn list(&mut self, key: PortKey, port: &PortInfo) {
-        self.by_name.entry(port.name.clone()).or_default().insert(key);
-        self.topics(&port.topic).entry(port.topic.clone()).or_default().insert(key);
+        insert_into(&mut self.by_name, &port.name, key);
+        insert_into(self.topics(&port.topic), &port.topic, key);
         self.ports += 1;
     }
 
@@ -300,14 +305,14 @@ impl Directory {
         self.ports = self.ports.saturating_sub(1);
     }
 
-    fn topics(&mut self, topic: &str) -> &mut BTreeMap<String, BTreeSet<PortKey>> {
+    fn topics(&mut self, topic: &str) -> &mut Index {
         if is_pattern(topic) { &mut self.by_pattern } else { &mut self.by_topic }
     }
 
     fn with_conflicts(&self, mut delta: Delta) -> Delta {
         for key in &delta.added {
             let Some(port) = self.port(*key) else { continue };
-            let Some(holders) = self.by_name.get(&port.name) else { continue };
+            let Some(holders) = self.by_name.get(port.name.as_str()) else { continue };
             let winner = self.winner(holders).unwrap_or(*key);
             let losers = holders.iter().filter(|k| **k != winner && (winner == *key || *k == key));
             delta.conflicts.extend(losers.map(|loser| Conflict { name: port.name.clone(), winner, loser: *loser }));
@@ -315,7 +320,7 @@ impl Directory {
         delta
     }
 
-    fn winner(&self, holders: &BTreeSet<PortKey>) -> Option<PortKey> {
+    fn winner(&self, holders: &[PortKey]) -> Option<PortKey> {
         // An incarnation is what a node says of itself; that it is on this host, the kernel says.
         let standing = |key: &PortKey| self.nodes.get(&key.node).map(|k| (!k.is_here(), k.document.incarnation));
         holders.iter().copied().min_by_key(|key| (standing(key), *key))
@@ -387,9 +392,20 @@ fn empty_delta(node: NodeId) -> Delta {
     Delta { node, appeared: false, gone: false, added: Vec::new(), removed: Vec::new(), conflicts: Vec::new() }
 }
 
-fn remove_from(index: &mut BTreeMap<String, BTreeSet<PortKey>>, name: &str, key: PortKey) {
+fn insert_into(index: &mut Index, text: &str, key: PortKey) {
+    match index.get_mut(text) {
+        None => drop(index.insert(text.into(), vec![key])),
+        Some(keys) => {
+            if let Err(place) = keys.binary_search(&key) {
+                keys.insert(place, key);
+            }
+        }
+    }
+}
+
+fn remove_from(index: &mut Index, name: &str, key: PortKey) {
     if let Some(keys) = index.get_mut(name) {
-        keys.remove(&key);
+        keys.retain(|other| *other != key);
         if keys.is_empty() {
             index.remove(name);
         }

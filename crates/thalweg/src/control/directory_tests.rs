@@ -104,6 +104,12 @@ fn what_goes_beyond_a_limit_is_refused_by_name_and_counted() {
     long.name = "x".repeat(256);
     assert_eq!(name(tell(&mut d, long)), "length of a name");
     assert_eq!(name(tell(&mut d, doc(1, 1, 1, &[(1, "no slash", "/a")]))), "names");
+    let mut relayed = doc(1, 1, 1, &[(1, "/a", "/a")]);
+    relayed.ports.get_mut(&PortId(1)).unwrap().qos.place = qos::Place::Relay("x".repeat(4 << 20));
+    assert_eq!(name(tell(&mut d, relayed)), "policies");
+    let mut fallen = doc(1, 1, 1, &[(1, "/a", "/a")]);
+    fallen.ports.get_mut(&PortId(1)).unwrap().qos.fallback = vec![qos::PolicyName::Deadline; 100_000];
+    assert_eq!(name(tell(&mut d, fallen)), "policies");
     let mut addressed = doc(1, 1, 1, &[]);
     addressed.addresses = vec![([127, 0, 0, 1], 1).into(); 65];
     assert_eq!(name(tell(&mut d, addressed)), "addresses");
@@ -112,7 +118,7 @@ fn what_goes_beyond_a_limit_is_refused_by_name_and_counted() {
     }
     assert_eq!(name(tell(&mut d, doc(u64::MAX, 1, 1, &[]))), "nodes");
     assert_eq!(d.refused().get("names"), Some(&1));
-    assert_eq!(d.refused().values().sum::<u64>(), 5);
+    assert_eq!(d.refused().values().sum::<u64>(), 7);
     let kept = doc(1, 1, 2, &[(1, "/a", "/a")]);
     assert!(!delta(tell(&mut d, kept)).appeared, "a known node may still change");
 }
@@ -164,9 +170,11 @@ fn a_name_stays_with_who_holds_it_on_this_host() {
 fn documents_take_no_more_than_their_bytes() {
     let mut d = Directory::new();
     let heavy = |node: u64, bytes: usize| {
-        let mut made = doc(node, 1, 1, &[(1, "/a", "/a")]);
-        let long = "x".repeat(250);
-        made.ports.get_mut(&PortId(1)).unwrap().qos.key = vec![long; bytes / 274];
+        let mut made = doc(node, 1, 1, &[]);
+        let mut heavy = port(Direction::Publisher, "/a", "/a");
+        heavy.qos.partition = vec!["x".repeat(250); 64];
+        let count = u32::try_from(bytes / heavy.weight() + 1).unwrap();
+        made.ports = (1..=count).map(|n| (PortId(n), heavy.clone())).collect();
         made
     };
     let limit = |applied| match applied {

@@ -201,27 +201,75 @@ pub struct Change {
     pub relay: Option<RelayLoad>,
 }
 
+/// What each piece of memory takes besides its bytes: malloc(3)'s header, and up to the next multiple of 16.
+const PIECE: usize = 16;
+/// What a directory's indexes take for a port, besides its two texts: their entries in leaves that are not full, and two lists of one.
+const INDEXED: usize = 300;
+/// Ports in a leaf of a map; one port takes a whole leaf.
+const LEAF: usize = 11;
+
 impl PortInfo {
-    /// Bytes that it takes in memory, about.
+    /// Bytes that it takes in memory, about: `tests/directory.rs` compares.
     pub fn weight(&self) -> usize {
-        let Self { name, topic, message, qos, carriers, .. } = self;
-        let filter = qos.filter.iter().flat_map(|filter| std::iter::once(&filter.expression).chain(&filter.parameters));
-        let texts = [name, topic, &message.name].into_iter().chain(carriers).chain(&qos.partition).chain(&qos.key);
-        let texts = texts.chain(filter);
+        let Self { name, direction: _, topic, message, qos, carriers, answers: _, pull: _ } = self;
         let parts = message.schema.as_ref().map_or(0, crate::codec::Schema::weight);
-        size_of::<Self>() + texts.map(|text| text.len() + size_of::<String>()).sum::<usize>() + parts
+        let texts = 2 * (name.len() + topic.len()) + message.name.len() + 3 * PIECE;
+        size_of::<Self>() + texts + listed(carriers) + policies(qos) + parts + INDEXED
     }
+}
+
+/// Bytes of policies beyond their own size. All are named, so that none that comes later is left out.
+fn policies(qos: &qos::Qos) -> usize {
+    let qos::Qos {
+        reliability: _,
+        queue: _,
+        class: _,
+        max_message: _,
+        limits: _,
+        durability: _,
+        history: _,
+        deadline: _,
+        latency_budget: _,
+        lifespan: _,
+        separation: _,
+        destination_order: _,
+        liveliness: _,
+        ownership: _,
+        strength: _,
+        partition,
+        key,
+        filter,
+        scale: _,
+        picture: _,
+        place,
+        pull,
+        fallback,
+    } = qos;
+    let filter = filter.as_ref().map_or(0, |filter| listed(&filter.parameters) + filter.expression.len() + PIECE);
+    let places = [Some(place), pull.as_ref().map(|pull| &pull.place)];
+    let places = places.into_iter().flatten().map(|place| match place {
+        qos::Place::Relay(names) => names.len() + PIECE,
+        qos::Place::Publisher | qos::Place::Subscriber => 0,
+    });
+    listed(partition) + listed(key) + filter + places.sum::<usize>() + size_of_val(fallback.as_slice())
+}
+
+fn listed(texts: &[String]) -> usize {
+    // As they were read one by one the list has room for more.
+    texts.iter().map(|text| text.len() + size_of::<String>() * 5 / 4 + PIECE).sum()
 }
 
 impl Document {
     /// Bytes that it takes in memory, about.
     pub fn weight(&self) -> usize {
         let Self { name, realm, host, host_name, clock, addresses, ports, relay, .. } = self;
-        let texts: usize = [name, realm, host, host_name, clock].into_iter().map(String::len).sum();
+        let texts: usize = [name, realm, host, host_name, clock].into_iter().map(|text| text.len() + PIECE).sum();
         let refusals = relay.iter().flat_map(|relay| &relay.not_kept);
         let refusals: usize = refusals.map(|of| size_of::<NotKept>() + of.topic.len() + of.because.len()).sum();
-        let ports: usize = ports.values().map(PortInfo::weight).sum();
-        size_of::<Self>() + texts + size_of_val(addresses.as_slice()) + refusals + ports
+        let free = ports.len().next_multiple_of(LEAF) - ports.len();
+        let ports = ports.values().map(PortInfo::weight).sum::<usize>() + free * size_of::<PortInfo>();
+        // The map of nodes has leaves that are half empty, too.
+        2 * size_of::<Self>() + texts + size_of_val(addresses.as_slice()) + refusals + ports
     }
 
     /// Whether this is the relay that is called so: by its own name, or by its host's.

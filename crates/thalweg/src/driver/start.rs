@@ -120,10 +120,11 @@ impl Control {
         let _ = state.settlement.set(links.settlement());
         control.discoveries.push(Box::new(links));
         control.start_zenoh();
-        let thread = linux::thread::spawn(linux::thread::Settings::named("control"), move || {
-            or_abort("the control thread", || control.run())
-        })
-        .map_err(|e| Error::system("cannot start a thread", e))?;
+        // Requests are parsed on this thread, and their types may be nested as deep as JSON's reader goes: 100 levels overflowed
+        // 256 KiB in the dev profile. Untouched stack costs nothing.
+        let own = linux::thread::Settings { stack: 2 << 20, ..linux::thread::Settings::named("control") };
+        let thread = linux::thread::spawn(own, move || or_abort("the control thread", || control.run()))
+            .map_err(|e| Error::system("cannot start a thread", e))?;
         settled.wait(SETTLE);
         // What the peers said is in the mailbox: opened means that it is known, too (names can be checked).
         let (tell, told) = mpsc::channel();

@@ -16,7 +16,7 @@ const CALL: f64 = 4.0;
 /// Most bytes of unfinished messages of one source: two of the largest.
 pub(super) const UNFINISHED_OF_SOURCE: usize = 8 << 20;
 /// Most bytes of unfinished messages of all links.
-pub(super) const UNFINISHED: usize = 32 << 20;
+pub(super) const UNFINISHED: usize = 16 << 20;
 /// Most links of one address that is not on this host; and of one that is, where each node has the same one.
 pub(super) const LINKS_OF_ADDRESS: usize = 64;
 pub(super) const LINKS_OF_LOOPBACK: usize = 1024;
