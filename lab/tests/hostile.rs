@@ -182,7 +182,6 @@ fn finding_10_names_are_checked_in_the_handshake() {
 }
 
 #[test]
-#[ignore = "the finding is open"]
 fn finding_10_nobody_connects_to_where_a_document_points() {
     let tried = attack("lies-node-elsewhere");
     assert_eq!(answers(&tried, "0 connections to a third party"), 1, "{tried:?}");

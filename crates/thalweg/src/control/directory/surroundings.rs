@@ -24,7 +24,8 @@ impl Surroundings {
     /// Takes out of a document that came by this way what a node must not connect to.
     ///
     /// A socket counts where this host's nodes of the realm have theirs: in the run directory, by the node's own name. An
-    /// address told by a TCP link counts if it is the link's other end; loopback ones only if that is on this host, too.
+    /// address told by a TCP link counts if it is the link's other end, whatever host it says it is on: any process may know a
+    /// host's identity, and what listens at its loopback addresses is not meant for others.
     /// Through Zenoh the sender's address is not known, since routers pass documents on: any unicast address counts, loopback
     /// ones within one host identity. Who is there is asked by the handshake, and `driver::dial::MOST_DIALS`
     /// bounds how many are asked at once.
@@ -40,7 +41,6 @@ impl Surroundings {
         document.addresses = match origin {
             Origin::Own => told,
             Origin::Host => unicast(told, true).collect(),
-            Origin::Tcp { here: true, .. } if same_host => unicast(told, true).collect(),
             Origin::Tcp { from, .. } => at(from, told),
             Origin::Zenoh => unicast(told, same_host).collect(),
         };
@@ -98,6 +98,9 @@ mod tests {
         assert_eq!(believed(TCP, told(&all, None)).0, ["10.0.0.2:7"]);
         assert_eq!(believed(TCP, told(&["10.0.0.9:22", "10.0.0.8:22"], None)).0, ["10.0.0.2:22"]);
         assert!(believed(TCP, told(&["127.0.0.1:22"], None)).0.is_empty());
+        let here = Origin::Tcp { from: IpAddr::V4(std::net::Ipv4Addr::new(127, 0, 0, 66)), here: true };
+        assert_eq!(believed(here, told(&["127.0.0.1:22", "127.0.0.66:7", "10.0.0.9:22"], None)).0, ["127.0.0.66:7"]);
+        assert!(believed(here, told(&["127.0.0.1:22"], None)).0.is_empty(), "its own host's, and yet not its own");
         let elsewhere = Document { host: "other".into(), ..told(&all, None) };
         assert_eq!(believed(Origin::Zenoh, elsewhere).0, ["10.0.0.2:7", "10.0.0.9:22"]);
         let many: Vec<String> = (1..=60).map(|n| format!("10.0.0.2:{n}")).collect();
