@@ -126,7 +126,7 @@ fn finding_4_documents_take_no_memory() {
 
 #[test]
 fn finding_5_connections_keep_no_newcomer_out() {
-    for name in ["flood-connections-tcp", "slow-bytes-tcp"] {
+    for name in ["flood-connections-tcp", "flood-connections-unix", "slow-bytes-tcp"] {
         let phase = attack_for(name, 4000);
         let came = |unix: &str| phase.newcomers.iter().filter(|(by, ms)| *by == unix && ms.is_some()).count();
         let all = phase.newcomers.len();

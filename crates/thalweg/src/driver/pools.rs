@@ -14,13 +14,19 @@ use std::time::Instant;
 pub(crate) enum Peer {
     /// An address, by TCP.
     Address(IpAddr),
-    /// A user of this host, by the unix socket.
-    User(u32),
+    /// A process of a user of this host, by the unix socket.
+    Process {
+        /// The user.
+        user: u32,
+        /// The process that connected.
+        process: u32,
+    },
 }
 
 /// Streams that have not said yet what they want: of each kind of listener, so that none starves the other …
 pub(crate) const MOST_INCOMING: usize = 256;
-/// … and of one peer. Who says what it wants at once is never among them for longer than a turn of the loop.
+/// … and of one peer, or of all processes of one user who is not this node's. Who says what it wants at once is never among them
+/// for longer than a turn of the loop.
 pub(crate) const MOST_INCOMING_OF_PEER: usize = 16;
 /// Streams of one peer on which it asks for signs of life.
 pub(crate) const MOST_ASKERS_OF_PEER: usize = 64;
@@ -33,12 +39,24 @@ impl Peer {
         let socket = socket2::SockRef::from(stream);
         match socket.peer_addr().ok()?.as_socket() {
             Some(address) => Some(Peer::Address(address.ip().to_canonical())),
-            None => linux::socket::peer_user(stream).ok().map(Peer::User),
+            None => {
+                let user = linux::socket::peer_user(stream).ok()?;
+                Some(Peer::Process { user, process: linux::socket::peer_process(stream).ok()? })
+            }
         }
     }
 
     fn is_of_unix(self) -> bool {
-        matches!(self, Peer::User(_))
+        matches!(self, Peer::Process { .. })
+    }
+
+    fn user(self) -> Option<u32> {
+        if let Peer::Process { user, .. } = self { Some(user) } else { None }
+    }
+
+    /// Whether one share is for both: processes of one user have one, or it would have as many as it likes.
+    fn shares_with(self, other: Self) -> bool {
+        self == other || (self.user().is_some() && self.user() == other.user())
     }
 }
 
@@ -83,8 +101,8 @@ impl Control {
             Some(Entry::Incoming(incoming)) => Some((incoming.until, index, incoming.peer)),
             _ => None,
         });
-        let pool: Vec<_> = waiting.filter(|(_, _, of)| of.is_of_unix() == peer.is_of_unix()).collect();
-        who_gives_way(&pool, peer)
+        let waiting: Vec<_> = waiting.collect();
+        who_gives_way(&waiting, peer)
     }
 
     /// How many streams of this peer ask for signs of life.
@@ -93,16 +111,18 @@ impl Control {
     }
 }
 
-/// Of streams with their deadlines and peers: the oldest of a peer that has its share; in a full pool, that of the peer that has
-/// most.
-fn who_gives_way<D: Ord + Copy>(pool: &[(D, usize, Peer)], newcomer: Peer) -> Option<usize> {
-    let of = |peer: Peer| pool.iter().filter(move |(_, _, of)| *of == peer);
-    let oldest = |peer: Peer| of(peer).min().map(|(_, index, _)| *index);
-    let this_user = Peer::User(rustix::process::geteuid().as_raw());
-    if newcomer != this_user && of(newcomer).count() >= MOST_INCOMING_OF_PEER {
-        return oldest(newcomer);
+/// Of streams with their deadlines and peers, by the newcomer's kind of listener: the oldest of a peer that has its share; in a
+/// full pool, that of the peer that has most. This node's own user has no share, but each of its processes is a peer: one that
+/// connects in a loop keeps no other out.
+fn who_gives_way<D: Ord + Copy>(waiting: &[(D, usize, Peer)], newcomer: Peer) -> Option<usize> {
+    let pool = waiting.iter().copied().filter(|(_, _, of)| of.is_of_unix() == newcomer.is_of_unix());
+    let pool: Vec<_> = pool.collect();
+    let shared = || pool.iter().filter(|(_, _, of)| of.shares_with(newcomer));
+    let this_user = rustix::process::geteuid().as_raw();
+    if newcomer.user() != Some(this_user) && shared().count() >= MOST_INCOMING_OF_PEER {
+        return shared().min().map(|(_, index, _)| *index);
     }
-    if pool.len() < MOST_INCOMING { None } else { oldest_of_most(pool) }
+    if pool.len() < MOST_INCOMING { None } else { oldest_of_most(&pool) }
 }
 
 /// The oldest of the peer that has most.
@@ -127,6 +147,32 @@ mod tests {
         assert_eq!(who_gives_way(&flood, address(2)), None, "another one has room");
         let full: Vec<_> = (0..MOST_INCOMING).map(|n| (n, n, address(if n < 5 { 9 } else { n as u8 }))).collect();
         assert_eq!(who_gives_way(&full, address(2)), Some(0));
-        assert_eq!(who_gives_way(&full, Peer::User(u32::MAX - 1)), Some(0), "pools are kept apart by who asks");
+    }
+
+    #[test]
+    fn each_kind_of_listener_has_a_pool_of_its_own() {
+        let process = |process| Peer::Process { user: u32::MAX - 1, process };
+        let addresses: Vec<_> = (0..MOST_INCOMING).map(|n| (n, n, address(n as u8))).collect();
+        let processes = (0..MOST_INCOMING_OF_PEER).map(|n| (n, MOST_INCOMING + n, process(n as u32)));
+        assert_eq!(who_gives_way(&addresses, process(1)), None, "by the unix socket there is room");
+        assert_eq!(who_gives_way(&processes.clone().collect::<Vec<_>>(), address(1)), None, "and over TCP");
+        let both: Vec<_> = addresses.into_iter().chain(processes).collect();
+        assert!(who_gives_way(&both, address(1)).is_some_and(|index| index < MOST_INCOMING));
+        assert_eq!(who_gives_way(&both, process(99)), Some(MOST_INCOMING));
+    }
+
+    #[test]
+    fn of_one_user_each_process_is_a_peer_and_another_users_share_one() {
+        let of = |user, process| Peer::Process { user, process };
+        let this_user = rustix::process::geteuid().as_raw();
+        let pool = |user, floods: usize| -> Vec<_> {
+            (0..floods).map(|n| (n + 1, n, of(user, 7))).chain([(0, floods, of(user, 8))]).collect()
+        };
+        let full = pool(this_user, MOST_INCOMING - 1);
+        assert_eq!(who_gives_way(&full, of(this_user, 9)), Some(0), "the oldest of who floods, not the oldest of all");
+        let some = pool(this_user, MOST_INCOMING_OF_PEER);
+        assert_eq!(who_gives_way(&some, of(this_user, 7)), None, "one's own has no share");
+        let others = pool(this_user.wrapping_add(1), MOST_INCOMING_OF_PEER - 1);
+        assert_eq!(who_gives_way(&others, of(this_user.wrapping_add(1), 9)), Some(MOST_INCOMING_OF_PEER - 1));
     }
 }
