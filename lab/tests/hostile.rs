@@ -163,9 +163,8 @@ fn finding_8_nobody_takes_the_place_of_a_living_node() {
     assert_eq!(answers(&tried, "was asked in another's place"), 0, "{tried:?}");
 }
 
-/// Found by this search: a request in the name of a living subscriber ends its channel.
+/// Found by this search: a request in the name of a living subscriber ended its channel.
 #[test]
-#[ignore = "the finding is open"]
 fn nobody_asks_in_the_name_of_another() {
     attack("lies-node-in-its-place");
 }

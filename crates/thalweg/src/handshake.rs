@@ -56,6 +56,10 @@ pub struct Request {
     /// The proxy of an open channel between the same two ports moves: that channel goes on until the subscriber ends it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub moves: bool,
+    /// The same in each request of this subscriber to this node for this publisher, and nobody else's guess: an older channel
+    /// of the two ports gives way to it, and only to it. Left out by older versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub token: Option<u64>,
 }
 
 /// A channel in the other direction, offered along with a question's.

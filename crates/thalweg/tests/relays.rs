@@ -397,6 +397,7 @@ fn question(publisher: &Node) -> Request {
         answers: None,
         proxy: None,
         moves: false,
+        token: None,
     }
 }
 

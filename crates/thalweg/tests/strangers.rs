@@ -171,6 +171,32 @@ fn silent_subscribers_keep_nobody_off_multicast() {
     world::figure("strangers", format!("{} subscribers were probed; some gave way: {gave_way}", all.len()));
 }
 
+/// Everybody knows the names of nodes and ports, so a request in a subscriber's name ends nothing without its token; and what is
+/// opened in one name is counted as what is opened in many.
+#[test]
+fn nobody_takes_the_place_of_a_subscriber() {
+    let _alone = world::alone();
+    let world = World::new();
+    let mut publisher = Agent::start(&world, "publisher topic=/good");
+    let stranger = Stranger::of(&world, &mut publisher);
+    let ask = |token, moves| match stranger.ask(&Request { token, moves, ..stranger.request("/good", 1) }) {
+        (stream, Some(Answer::Accepted(_))) => Some(stream),
+        _ => None,
+    };
+    let mut first = ask(Some(7), false).unwrap();
+    let others: Vec<_> =
+        [Some(8), Some(9)].into_iter().flat_map(|token| [ask(token, false), ask(token, true)]).collect();
+    assert!(others.iter().all(Option::is_some), "who shows nothing is served beside it");
+    let count = publisher.ask("publish count=1")["last"].clone();
+    assert!(std::io::Read::read(&mut first, &mut [0; 1]).is_ok_and(|read| read == 1), "sample {count} came");
+    let second = ask(Some(7), false);
+    assert!(second.is_some());
+    let mut rest = Vec::new();
+    assert!(std::io::Read::read_to_end(&mut first, &mut rest).is_ok(), "the owner's older one ends");
+    let more = (0..40).map_while(|token| ask(Some(100 + token), token % 2 == 0)).collect::<Vec<_>>();
+    assert_eq!(more.len() + others.len() + 1, 16, "of one node");
+}
+
 /// Processes of this host that may use the run directory are no strangers, however many they are.
 #[test]
 fn many_processes_of_this_host_share_a_publisher() {

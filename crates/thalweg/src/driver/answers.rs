@@ -180,7 +180,7 @@ impl Control {
     /// Ends the channels that gave way to one on the connection of their questions and have nothing left to send.
     pub(super) fn end_older(&mut self) {
         for (pair, id, until) in std::mem::take(&mut self.leaving) {
-            let Some((index, channel)) = self.older(pair, Some(id)) else { continue };
+            let Some((index, channel)) = self.older(pair, id) else { continue };
             let waiting = channel.sent_by().is_some_and(|flow| flow.waiting() > 0);
             if waiting && Instant::now() < until {
                 self.leaving.push((pair, id, until));

@@ -125,6 +125,7 @@ impl Control {
             flow: Default::default(),
             stages: Default::default(),
             member: Default::default(),
+            token: Default::default(),
         }
     }
 

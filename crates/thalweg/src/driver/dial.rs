@@ -96,6 +96,7 @@ impl Dial {
             answers: super::answers::offer(state, wanted, &candidate.carrier).filter(|_| !moves),
             proxy: Some(proxy.clone()).filter(|proxy| !proxy.is_nothing()),
             moves,
+            token: Some(state.token(pair, &candidate.place)),
         };
         let answers = request.answers.clone();
         Ok(Self {

@@ -241,18 +241,10 @@ impl Control {
         }
     }
 
-    /// An older channel of the same two ports gives way to a new one.
-    pub(super) fn replace(&mut self, pair: Pair) {
-        if let Some((index, _)) = self.older(pair, None) {
-            self.served_ended(index);
-        }
-    }
-
-    /// A channel of these two ports besides the one with this number, where it is served from here. Not those over shared
-    /// memory: their slots are free only when the subscriber's own sign says that nobody reads them.
-    pub(super) fn older(&self, (publisher, subscriber): Pair, but: Option<u64>) -> Option<(usize, Arc<Channel>)> {
+    /// A channel of these two ports besides the one with this number, where it is served from here over a stream of TCP.
+    pub(super) fn older(&self, (publisher, subscriber): Pair, but: u64) -> Option<(usize, Arc<Channel>)> {
         let same = |channel: &&Arc<Channel>| {
-            channel.publisher == publisher && channel.subscriber == subscriber && Some(channel.id) != but
+            channel.publisher == publisher && channel.subscriber == subscriber && channel.id != but
         };
         let of = |entry: &Option<Entry>| match entry {
             Some(Entry::Served(_, channel) | Entry::Shared(_, channel, _)) => channel.clone(),

@@ -106,7 +106,10 @@ impl Control {
 
     /// Serves a request for a hosted stream: at once if its source is here, else when it is, or not.
     pub(super) fn host(&mut self, request: Request, stream: OwnedFd) {
-        let room = self.check_greeting(&request).and_then(|()| self.check_room(&request, &stream));
+        let room = self.check_greeting(&request).and_then(|()| {
+            let before = self.opened_before(&request, &stream);
+            self.check_room(&request, &stream, before.as_channel())
+        });
         let ready = room.and_then(|()| self.ready_to_host(&request));
         match ready {
             Ok(true) => self.serve_now(request, stream),

@@ -45,6 +45,7 @@ mod room;
 mod sender;
 mod start;
 mod state;
+mod succession;
 mod trim;
 mod wanted;
 mod ways;

@@ -3,6 +3,7 @@
 use super::control::Control;
 use super::entries::{Entry, PendingAttach, Reply};
 use super::mismatch::refusal;
+use super::succession::Before;
 use super::{reliable, wrap};
 use crate::carrier::tcp::{self, TcpSend};
 use crate::carrier::{Capabilities, Carrier, Place, SendHalf};
@@ -64,14 +65,15 @@ impl Control {
         if !request.moves && self.just_shared(ends(request)) {
             return Err((refused("answers", request, "the connection of the questions, which is open"), stream));
         }
-        if let Err(refused) = self.check_room(request, &stream) {
+        let before = self.opened_before(request, &stream);
+        if let Err(refused) = self.check_room(request, &stream, before.as_channel()) {
             return Err((refused, stream));
         }
         // A channel whose proxy moves goes on until the new one delivers.
         // Before anything is opened: an older channel of the same two ports may be the last member of the group that this
         // one would join, and takes its flow along.
-        if !request.moves {
-            self.replace(ends(request));
+        if let (Before::Its(index, _), false) = (&before, request.moves) {
+            self.served_ended(*index);
         }
         let account = self.state.memory.peer(request.node);
         let settings = |id| FlowSettings {
@@ -93,7 +95,7 @@ impl Control {
         };
         if request.carrier == "tcp" {
             let mut accepted = self.accepted(request, outlet.as_ref(), self.random_flow(), Parameters::default());
-            let answers = self.expected_answers(request, outlet.info());
+            let answers = self.expected_answers(request, outlet.info()).filter(|_| !before.is_anothers());
             accepted.answers = answers.as_ref().map(|answers| answers.subscriber.clone());
             let stream = Arc::new(TcpStream::from(stream));
             let Ok(half) = TcpSend::new(stream.clone()) else { return Ok(()) };
@@ -108,7 +110,7 @@ impl Control {
                     Entry::Shared(stream, None, None)
                 }
             };
-            self.attach(request, outlet, Way::Flow(flow), entry, reply);
+            self.attach(request, outlet, Way::Flow(flow), entry, reply, None);
             return Ok(());
         }
         let Some(carrier) = self.carrier(&request.carrier) else {
@@ -124,7 +126,7 @@ impl Control {
         let stream = Arc::new(TcpStream::from(stream));
         tcp::notice_outage_at_once(&stream); // nothing is sent on it that could fail: a host that vanished would stay a subscriber
         let reply = reply(stream.clone(), accepted, Vec::new());
-        self.attach(request, outlet, way, Entry::Served(stream, None), reply);
+        self.attach(request, outlet, way, Entry::Served(stream, None), reply, Some(&place));
         Ok(())
     }
 
@@ -143,7 +145,7 @@ impl Control {
         let accepted = self.accepted(request, outlet.as_ref(), self.random_flow(), Parameters::default());
         let stream = Arc::new(stream);
         let reply = reply(stream.clone(), accepted, vec![payload_fd, ring_fd]);
-        self.attach(request, outlet, Way::Ring(ring), Entry::ServedUnix(stream, None), reply);
+        self.attach(request, outlet, Way::Ring(ring), Entry::ServedUnix(stream, None), reply, None);
         Ok(())
     }
 
@@ -320,6 +322,7 @@ impl Control {
         way: Way,
         entry: Entry,
         reply: Reply,
+        place: Option<&Place>,
     ) {
         let (incarnation, clock) = self.source(request.to_node);
         let same_clock = request.clock == clock;
@@ -329,7 +332,8 @@ impl Control {
         let proxied = self.scaled_for(request, outlet.as_ref()).zip(request.proxy.as_ref());
         let proxied = proxied.map(|(provenance, proxy)| Proxied { place: proxy.place.clone(), provenance });
         let channel = Arc::new(channel.scaled(Proxy::sent(request.proxy.as_ref()), proxied));
-        let _ = channel.member.set(reliable::member(request));
+        place.map(|place| channel.member.set(reliable::member(request, place)));
+        request.token.map(|token| channel.token.set(token));
         self.prioritise_sent(&channel, &way, &entry);
         let token = self.watch_served(entry, channel.clone());
         self.attach_now(PendingAttach { outlet, channel, way, token, answer: Some(reply) });
@@ -341,11 +345,11 @@ fn admitted(flow: &Flow, request: &Request, place: &Place, parameters: Parameter
     let Some(port) = request.parameters.udp_port.filter(|_| reliable::is_asked_for(request)) else { return parameters };
     let mut address = place.peer;
     address.set_port(port);
-    Parameters { first: flow.admit(reliable::member(request), Some(address)), ..parameters }
+    Parameters { first: flow.admit(reliable::member(request, place), Some(address)), ..parameters }
 }
 
 /// The publishing and the subscribing port that a request speaks of.
-fn ends(request: &Request) -> super::wanted::Pair {
+pub(super) fn ends(request: &Request) -> super::wanted::Pair {
     (PortRef { node: request.to_node, port: request.to_port }, PortRef { node: request.node, port: request.port })
 }
 

@@ -1,6 +1,6 @@
 //! What a flow that repeats what is lost keeps, and for how long: by the QoS of its two ports.
 
-use crate::carrier::Capabilities;
+use crate::carrier::{Capabilities, Place};
 use crate::channel::bucket::Limit;
 use crate::channel::congestion::CongestionSettings;
 use crate::channel::flow::{Control, FlowSettings};
@@ -9,6 +9,7 @@ use crate::channel::memory::Account;
 use crate::channel::reliable::{ReceiverSettings, SenderSettings, WINDOW, acknowledges_every};
 use crate::handshake::{Parameters, Request};
 use qos::{Qos, Queue, Reliability};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -50,9 +51,12 @@ pub(super) fn takes(budget: &Account) -> u64 {
     budget.left() as u64 / 2
 }
 
-/// A number for a member of a group: its node, and where it says what it has to say, for that is another one each time.
-pub(super) fn member(request: &Request) -> u64 {
-    (request.node.0 << 16) | u64::from(request.parameters.udp_port.unwrap_or(0))
+/// A number for a member of a group: its node, where it says what it has to say, for that is another one each time, and what
+/// nobody else has who claims the same: its address and its token.
+pub(super) fn member(request: &Request, place: &Place) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (request.node, request.parameters.udp_port, request.token, place.peer.ip()).hash(&mut hasher);
+    hasher.finish()
 }
 
 /// Whether the subscriber asks for a flow that loses nothing.
@@ -79,4 +83,27 @@ pub(super) fn receiver_settings(
 
 fn nanoseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_member_is_nobody_elses_who_claims_its_node_and_port() {
+        let request = |token: u64| -> Request {
+            let port = json!({"name": "/in", "direction": "subscriber", "topic": "/t", "type": {"name": "*", "hash": "0000000000000000"},
+                "qos": {}, "carriers": ["mcast"]});
+            let asked = json!({"version": 1, "realm": "r", "node": "0000000000000001", "port": 1, "subscriber": port, "token": token,
+                "to_node": "0000000000000002", "to_port": 1, "carrier": "mcast", "clock": "c", "parameters": {"udp_port": 9}});
+            serde_json::from_value(asked).unwrap()
+        };
+        let at =
+            |last: u8| Place { local: ([10, 0, 0, 1], 1).into(), peer: ([10, 0, 0, last], 2).into(), port_number: 0 };
+        let own = member(&request(7), &at(2));
+        assert_eq!(own, member(&request(7), &Place { peer: ([10, 0, 0, 2], 3).into(), ..at(2) }), "of each stream");
+        assert_ne!(own, member(&request(7), &at(3)));
+        assert_ne!(own, member(&request(8), &at(2)));
+    }
 }

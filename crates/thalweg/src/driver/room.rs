@@ -44,15 +44,14 @@ impl Had {
 
 impl Control {
     /// Whether a port has room for one more channel to who asks on this stream.
-    pub(super) fn check_room(&self, request: &Request, stream: impl AsFd) -> Result<(), Refused> {
+    /// One that is replaced, `but`, leaves its room.
+    pub(super) fn check_room(&self, request: &Request, stream: impl AsFd, but: Option<u64>) -> Result<(), Refused> {
         let Some(peer) = self.elsewhere(request.node, stream) else { return Ok(()) };
         let publisher = PortRef { node: request.to_node, port: request.to_port };
         if publisher.node != self.state.id {
-            return self.check_room_at_relay(request, peer);
+            return self.check_room_at_relay(peer, but);
         }
-        let subscriber = PortRef { node: request.node, port: request.port };
-        // One that is replaced leaves its room.
-        let its = |channel: &Channel| channel.publisher == publisher && channel.subscriber != subscriber;
+        let its = |channel: &Channel| channel.publisher == publisher && Some(channel.id) != but;
         let had = Had::of(peer, self.channels_elsewhere(its));
         let most = self.state.settings.limits.channels;
         let limits = [
@@ -65,15 +64,9 @@ impl Control {
     }
 
     /// As [`Control::check_room`], of a relay's proxies for all its sources.
-    fn check_room_at_relay(&self, request: &Request, peer: Elsewhere) -> Result<(), Refused> {
+    fn check_room_at_relay(&self, peer: Elsewhere, but: Option<u64>) -> Result<(), Refused> {
         let Some(limits) = self.relay else { return Ok(()) };
-        let ends = (
-            PortRef { node: request.to_node, port: request.to_port },
-            PortRef { node: request.node, port: request.port },
-        );
-        let its = |channel: &Channel| {
-            channel.publisher.node != self.state.id && (channel.publisher, channel.subscriber) != ends
-        };
+        let its = |channel: &Channel| channel.publisher.node != self.state.id && Some(channel.id) != but;
         let had = Had::of(peer, self.channels_elsewhere(its).chain(self.guests_elsewhere()));
         let limits = [
             (had.host, limits.proxies.div_ceil(HOSTS).max(limits.per_peer), format!("peers at {}", peer.address)),

@@ -4,6 +4,7 @@ use super::commands::Administration;
 use super::control::Command;
 use super::mailbox::Mailbox;
 use super::start::SETTLE;
+use super::wanted::Pair;
 use super::{Fetches, FlowNews, Questions, Readers, Senders};
 use crate::channel::flow::Sending;
 use crate::channel::memory::Memory;
@@ -17,8 +18,10 @@ use crate::event::Events;
 use crate::node::Settings;
 use crate::port::{AnyInlet, AnyOutlet};
 use linux::poll::Waker;
+use qos::Place;
 use qos::priority::PrioritySettings;
 use std::collections::BTreeMap;
+use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, mpsc};
 use std::time::Instant;
@@ -61,6 +64,8 @@ pub(crate) struct NodeState {
     progress: (Mutex<u64>, Condvar),
     next_port: AtomicU32,
     closed: AtomicBool,
+    /// Keys that nobody else knows.
+    secret: RandomState,
 }
 
 impl NodeState {
@@ -117,6 +122,7 @@ impl NodeState {
             progress: Default::default(),
             next_port: AtomicU32::new(1),
             closed: AtomicBool::new(false),
+            secret: RandomState::new(),
         }
     }
 
@@ -210,6 +216,13 @@ impl NodeState {
         if self.outlet(port).is_some() || self.inlet(port).is_some() {
             locked(&self.administration).insert(port, kept);
         }
+    }
+
+    /// What shows that later requests for a channel come from who made the first: to the publisher, or the relay that serves it
+    /// and does not learn what the publisher was shown.
+    pub fn token(&self, pair: Pair, place: &Place) -> u64 {
+        let relay = if let Place::Relay(name) = place { name } else { "" };
+        self.secret.hash_one((pair, relay))
     }
 
     pub fn next_port(&self) -> PortId {

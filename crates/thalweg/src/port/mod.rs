@@ -170,6 +170,8 @@ pub struct Channel {
     pub(crate) stages: Arc<Stages>,
     /// Its subscriber's number in the flow of a group.
     pub(crate) member: OnceLock<u64>,
+    /// At the publisher: what a later request has to show to take this channel's place.
+    pub(crate) token: OnceLock<u64>,
 }
 
 /// What ends the waiting of the thread that serves a channel, once there is one.

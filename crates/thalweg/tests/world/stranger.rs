@@ -56,6 +56,7 @@ impl Stranger {
             answers: None,
             proxy: None,
             moves: false,
+            token: None,
         }
     }
 

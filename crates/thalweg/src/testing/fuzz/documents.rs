@@ -90,6 +90,7 @@ pub(super) fn handshakes() -> Vec<Vec<u8>> {
     let request = Request {
         proxy: None,
         moves: false,
+        token: Some(1 << 63),
         version: handshake::VERSION,
         realm: "default".to_owned(),
         node,

@@ -1,0 +1,102 @@
+//! Who may take the place of a channel: a subscriber that comes again, from another address, too, while the publisher still sends to
+//! where it was. The names of node and port in a request are known to everybody, so they are no reason. Its token is, which
+//! goes to the publisher only; who has none is believed by the address of its stream.
+//!
+//! Who shows nothing is served beside the older channel, as a subscriber of any other name is: if it were refused, whoever comes
+//! first with another's name would keep its owner out.
+
+use super::control::Control;
+use super::entries::Entry;
+use super::offer::ends;
+use crate::handshake::Request;
+use crate::port::Channel;
+use std::net::{IpAddr, TcpStream};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+
+/// Channels of the two ports that a request speaks of.
+pub(super) enum Before {
+    /// There is none.
+    Nothing,
+    /// This one, at this place of the loop, which gives way.
+    Its(usize, Arc<Channel>),
+    /// Somebody else's.
+    Anothers,
+}
+
+impl Before {
+    /// The number of the channel that gives way.
+    pub fn as_channel(&self) -> Option<u64> {
+        if let Before::Its(_, channel) = self { Some(channel.id) } else { None }
+    }
+
+    pub fn is_anothers(&self) -> bool {
+        matches!(self, Before::Anothers)
+    }
+}
+
+impl Control {
+    /// What was opened before for the ports of a request, and whether by who asks now. Not over shared memory: those slots are
+    /// free only when the subscriber's own sign says that nobody reads them.
+    pub(super) fn opened_before(&self, request: &Request, stream: &OwnedFd) -> Before {
+        let mut found = Before::Nothing;
+        for (index, entry) in self.entries.iter().enumerate() {
+            let Some(Entry::Served(its, Some(channel)) | Entry::Shared(its, Some(channel), _)) = entry else {
+                continue;
+            };
+            if (channel.publisher, channel.subscriber) != ends(request) {
+                continue;
+            }
+            if gives_way(channel.token.get().copied(), its, request.token, stream) {
+                return Before::Its(index, channel.clone());
+            }
+            found = Before::Anothers;
+        }
+        found
+    }
+}
+
+/// Whether a channel that was opened with a token, over this stream, gives way to a request with a token over another one.
+fn gives_way(opened: Option<u64>, its: &TcpStream, shown: Option<u64>, stream: &OwnedFd) -> bool {
+    match opened {
+        Some(_) => opened == shown,
+        // The kernel has no address for a stream that is over. Who comes by the unix socket was let in by its user.
+        None => address(its).is_none_or(|before| address(stream).is_none_or(|now| now == before)),
+    }
+}
+
+fn address(stream: &impl AsFd) -> Option<IpAddr> {
+    let peer = socket2::SockRef::from(stream).peer_addr().ok()?;
+    Some(peer.as_socket()?.ip().to_canonical())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+    use std::os::unix::net::UnixStream;
+
+    fn from(address: [u8; 4], listener: &TcpListener) -> (TcpStream, TcpStream) {
+        let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+        socket.bind(&std::net::SocketAddr::from((address, 0)).into()).unwrap();
+        socket.connect(&listener.local_addr().unwrap().into()).unwrap();
+        (listener.accept().unwrap().0, socket.into())
+    }
+
+    #[test]
+    fn a_channel_gives_way_to_its_token_and_without_one_to_its_address() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let (old, _one) = from([127, 0, 0, 2], &listener);
+        let (same, _two) = from([127, 0, 0, 2], &listener);
+        let (other, _three) = from([127, 0, 0, 3], &listener);
+        let unix = OwnedFd::from(UnixStream::pair().unwrap().0);
+        let [same, other] = [same, other].map(OwnedFd::from);
+        assert!(gives_way(Some(7), &old, Some(7), &other), "from another address");
+        for stream in [&same, &other, &unix] {
+            assert!(!gives_way(Some(7), &old, Some(8), stream) && !gives_way(Some(7), &old, None, stream));
+        }
+        assert!(gives_way(None, &old, None, &same) && gives_way(None, &old, Some(7), &same), "an older version's");
+        assert!(!gives_way(None, &old, None, &other) && !gives_way(None, &old, Some(7), &other));
+        assert!(gives_way(None, &old, None, &unix), "a user that was admitted");
+    }
+}
