@@ -47,12 +47,21 @@ impl Pair {
         Self { publisher, subscriber, address }
     }
 
-    /// Publishes while `attack` goes on, which tells how often it tried what. Nothing is lost, and little memory taken.
-    fn during(&mut self, attack: impl FnOnce(SocketAddr) -> String) {
+    /// Publishes while `attack` goes on, which tells how often it tried what, and newcomers come over these carriers. Nothing is
+    /// lost, little memory taken, and each of them connected before the attack ends.
+    fn during(&mut self, world: &World, newcomers: &[&str], attack: impl FnOnce(SocketAddr, &GoesOn) -> String + Send) {
         self.subscriber.ask("reset");
         let before = number(&self.publisher.ask("status"), "rss_kib");
         self.publisher.tell("publish count=4000");
-        let told = attack(self.address);
+        let (address, goes_on) = (self.address, GoesOn::new());
+        let (told, came) = std::thread::scope(|scope| {
+            let attacks = scope.spawn(|| attack(address, &goes_on));
+            assert!(eventually(world::LONG, || goes_on.has_begun().then_some(())).is_some() || attacks.is_finished());
+            let came: Vec<_> = newcomers.iter().map(|carrier| (*carrier, newcomer(world, carrier))).collect();
+            assert!(newcomers.is_empty() || !attacks.is_finished(), "the attack ended before the newcomers came");
+            goes_on.may_end();
+            (attacks.join().unwrap(), came)
+        });
         let published = self.publisher.answer();
         assert_eq!(number(&published, "not_connected") + number(&published, "dropped"), 0.0, "{published}");
         let last = number(&published, "last");
@@ -62,17 +71,46 @@ impl Pair {
         let calls = format!("publish p99 {:.0} µs", number(&published, "p99"));
         figure(
             "hostile control",
-            format!("{told}: {missing} of 4000 lost, {calls}, {:.0} KiB taken at most", after - before),
+            format!(
+                "{told}: {missing} of 4000 lost, {calls}, {:.0} KiB taken at most, newcomers {came:?}",
+                after - before
+            ),
         );
         assert_eq!(missing, 0.0);
         assert!(after - before < MOST_MEMORY, "{before} KiB before, {after} KiB at most");
     }
+}
 
-    fn newcomer(&mut self, world: &World, carrier: &str) -> Duration {
-        let began = Instant::now();
-        let mut late = Agent::start(world, &format!("subscriber topic=/good name=/late-{carrier} carriers={carrier}"));
-        late.connected(1);
-        began.elapsed()
+/// How long it takes a node to be connected that comes now; it waits for 20 s at most.
+fn newcomer(world: &World, carrier: &str) -> Duration {
+    let began = Instant::now();
+    let mut late = Agent::start(world, &format!("subscriber topic=/good name=/late-{carrier} carriers={carrier}"));
+    late.connected(1);
+    began.elapsed()
+}
+
+/// Whether an attack goes on: 4 s, the time that the pair publishes, and until the newcomers came.
+struct GoesOn {
+    began: Instant,
+    under_way: AtomicBool,
+    may_end: AtomicBool,
+}
+
+impl GoesOn {
+    fn new() -> Self {
+        Self { began: Instant::now(), under_way: AtomicBool::new(false), may_end: AtomicBool::new(false) }
+    }
+    /// Called between two steps, the first of which was made.
+    fn yet(&self) -> bool {
+        self.under_way.store(true, Ordering::Relaxed);
+        let all_came = self.may_end.load(Ordering::Relaxed);
+        self.began.elapsed() < Duration::from_secs(4) || (!all_came && self.began.elapsed() < 5 * world::LONG)
+    }
+    fn has_begun(&self) -> bool {
+        self.under_way.load(Ordering::Relaxed)
+    }
+    fn may_end(&self) {
+        self.may_end.store(true, Ordering::Relaxed);
     }
 }
 
@@ -86,17 +124,17 @@ fn a_flood_of_calls_takes_little_memory_and_keeps_nobody_out() {
         .collect();
     let request = json!({"verb": "lateness", "channels": asked}).to_string();
     let realm = world.realm().to_owned();
-    pair.during(|address| {
+    pair.during(&world, &["tcp", "shm"], |address, goes_on| {
         let (mut link, mut said) = (Link::new(address, HERE, &realm, 0xbad), 0);
-        let began = Instant::now();
         let body = [&1u64.to_le_bytes()[..], request.as_bytes()].concat();
-        while began.elapsed() < Duration::from_secs(4) && said < 755 && link.say(5, &body) {
-            said += 1;
+        while goes_on.yet() {
+            match link.say(5, &body) {
+                true => said += 1,
+                false => link = Link::new(address, HERE, &realm, 0xbad + said), // it is read more slowly
+            }
         }
         format!("{said} calls of {} KiB", body.len() >> 10)
     });
-    let took = pair.newcomer(&world, "tcp");
-    figure("hostile control", format!("a newcomer after it was connected within {took:?}"));
 }
 
 #[test]
@@ -108,12 +146,16 @@ fn messages_that_are_begun_and_never_ended_take_little_memory() {
     let begun =
         [frame(0x85, &vec![b' '; 1 << 20]).repeat(3), frame(5, &vec![b' '; 1 << 20])[..1 << 20].to_vec()].concat();
     let mut links = Vec::new();
-    pair.during(|address| {
+    pair.during(&world, &["tcp", "shm"], |address, goes_on| {
         for node in 0..300 {
             let mut link = Link::new(address, HERE, &realm, 0xbad + node);
             link.0.set_write_timeout(Some(Duration::from_millis(100))).unwrap();
             let _ = link.0.write_all(&begun); // the node may close it, or take no more
             links.push(link);
+            goes_on.yet();
+        }
+        while goes_on.yet() {
+            std::thread::sleep(Duration::from_millis(10));
         }
         format!("{} messages of 1 MiB begun", links.len())
     });
@@ -122,7 +164,6 @@ fn messages_that_are_begun_and_never_ended_take_little_memory() {
     let open = |links: &mut Vec<Link>| links.iter_mut().filter_map(|link| (!link.is_closed()).then_some(())).count();
     assert!(eventually(Duration::from_secs(90), || (open(&mut links) == 0).then_some(())).is_some());
     assert!(good.call(&json!({"verb": "clock"})).is_object());
-    pair.newcomer(&world, "shm");
 }
 
 #[test]
@@ -131,23 +172,33 @@ fn documents_take_little_memory() {
     let world = World::new();
     let mut pair = Pair::new(&world, &[]);
     let realm = world.realm().to_owned();
-    pair.during(|address| {
-        let mut links = Vec::new();
-        for node in 0..40 {
-            let mut told = document(&realm, 0xbad + node, 1);
-            let key: Vec<String> = (0..2000).map(|n| format!("{n:0>240}")).collect();
-            for port in 0..6 {
-                let mut its = publisher(&format!("/heavy{node}/{port}"), "/heavy");
-                its["qos"]["key"] = json!(key);
-                told["ports"][(port + 1).to_string()] = its;
-            }
-            let mut link = Link::new(address, HERE, &realm, 0xbad + node);
-            link.say(2, told.to_string().as_bytes());
+    pair.during(&world, &["tcp", "shm"], |address, goes_on| {
+        let (mut links, mut told) = (Vec::new(), 0);
+        // What all together may take is full after a few; then others come in the place of some.
+        while goes_on.yet() {
+            let node = 0xbad + told;
+            let mut link = Link::new(address, HERE, &realm, node);
+            link.say(2, heavy(&realm, node).as_bytes());
             links.push(link);
+            told += 1;
+            if links.len() > 40 {
+                links.remove(0);
+            }
         }
-        format!("{} documents of 3 MB", links.len())
+        format!("{told} documents of 4 MB")
     });
-    pair.newcomer(&world, "tcp");
+}
+
+/// A document whose ports have all that they may have beside their names.
+fn heavy(realm: &str, node: u64) -> String {
+    let mut told = document(realm, node, 1);
+    let partition: Vec<String> = (0..64).map(|n| format!("{n:0>240}")).collect();
+    for port in 1..=250 {
+        let mut its = publisher(&format!("/heavy{node}/{port}"), "/heavy");
+        its["qos"]["partition"] = json!(partition);
+        told["ports"][port.to_string()] = its;
+    }
+    told.to_string()
 }
 
 /// Opens streams that say nothing, and keeps them, for as long as it lives.
@@ -186,14 +237,12 @@ fn streams_that_say_nothing_keep_nobody_out() {
     let world = World::new();
     let mut pair = Pair::new(&world, &[]);
     let slow = Slow::new(pair.address);
-    std::thread::sleep(Duration::from_millis(500));
-    let took = ["tcp", "shm"].map(|carrier| (carrier, pair.newcomer(&world, carrier)));
-    pair.during(|_| "streams that say nothing".to_owned());
-    let opened = slow.end();
-    figure(
-        "hostile control",
-        format!("beside {opened} streams that say nothing newcomers were connected within {took:?}"),
-    );
+    pair.during(&world, &["tcp", "shm"], |_, goes_on| {
+        while goes_on.yet() {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        format!("{} streams that say nothing", slow.end())
+    });
 }
 
 #[test]
@@ -226,13 +275,14 @@ fn descriptors_are_left_for_the_nodes_of_this_host() {
         streams.iter_mut().filter_map(|stream| live(stream).then_some(())).count()
     };
     let kept = eventually(world::LONG, || Some(open(&mut streams)).filter(|open| *open < 128));
-    let took = pair.newcomer(&world, "shm");
-    figure(
-        "hostile control",
-        format!("{kept:?} of 240 streams kept of 160 descriptors; a newcomer over shm took {took:?}"),
-    );
+    figure("hostile control", format!("{kept:?} of 240 streams kept of 160 descriptors"));
     assert!(kept.is_some());
-    pair.during(|_| "descriptors that strangers hold".to_owned());
+    pair.during(&world, &["shm"], |_, goes_on| {
+        while goes_on.yet() {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        "descriptors that strangers hold".to_owned()
+    });
 }
 
 fn node(name: &str, realm: &str) -> Node {

@@ -172,7 +172,8 @@ pub fn administers(stranger: &mut Stranger) -> io::Result<()> {
                 stranger.tried("changes");
                 let _ = link.call(number as u64, request);
                 let Ok(answer) = link.hear_of(kind::ANSWER) else { break };
-                let text = String::from_utf8_lossy(&answer[8.min(answer.len())..]).chars().take(60).collect::<String>();
+                let text =
+                    String::from_utf8_lossy(&answer[8.min(answer.len())..]).chars().take(200).collect::<String>();
                 stranger.answer(&format!("{}: {text}", request["verb"].as_str().unwrap_or_default()));
             }
         }
