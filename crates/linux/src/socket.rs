@@ -7,6 +7,7 @@ use rustix::net::{
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
 
 /// Sends `bytes` without waiting, in one system call. A peer that is gone is an error, never a signal.
 #[inline]
@@ -146,6 +147,18 @@ pub fn peer_groups(fd: impl AsFd) -> io::Result<Vec<u32>> {
 /// Sets an integer option of the TCP level that the socket crates do not know; older kernels ignore it. `true`: it was taken.
 pub fn set_tcp_option(fd: BorrowedFd<'_>, option: i32, value: i32) -> bool {
     set_option(fd, libc::IPPROTO_TCP, option, &value.to_ne_bytes()).is_ok()
+}
+
+/// After what time the kernel sends again on this TCP socket what is not acknowledged.
+///
+/// # Errors
+/// What getsockopt(2) says.
+pub fn retransmission_timeout(fd: BorrowedFd<'_>) -> io::Result<Duration> {
+    // The first bytes of `tcp_info` (linux/tcp.h): eight of states and flags, then `tcpi_rto` in microseconds.
+    let mut info = [0; 12];
+    get_option(fd, libc::IPPROTO_TCP, libc::TCP_INFO, &mut info)?;
+    let [.., a, b, c, d] = info;
+    Ok(Duration::from_micros(u32::from_ne_bytes([a, b, c, d]).into()))
 }
 
 /// When the last datagram that was received from this socket reached the kernel, by CLOCK_MONOTONIC in nanoseconds

@@ -136,7 +136,7 @@ impl Control {
         else {
             return;
         };
-        tcp::keep_linear(&stream);
+        tcp::retransmit_soon(&stream);
         let pair = (PortRef { node: here.node, port: answers.port }, PortRef { node: asker.node, port: waiting });
         let qos = &outlet.info().qos;
         let sending = sending.within(qos.latency_budget);

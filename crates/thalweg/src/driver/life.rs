@@ -287,6 +287,6 @@ fn hear(stream: &OwnedFd) -> io::Result<Option<u8>> {
 fn prepare(stream: &OwnedFd) {
     let mark = Mark::Class(Class::High);
     let _ = marks::set(stream.as_fd(), &mark, mark.socket_priority());
-    tcp::keep_linear(stream);
+    tcp::retransmit_soon(stream);
     tcp::notice_outage(stream);
 }

@@ -99,7 +99,7 @@ impl Control {
             accepted.answers = answers.as_ref().map(|answers| answers.subscriber.clone());
             let stream = Arc::new(TcpStream::from(stream));
             let Ok(half) = TcpSend::new(stream.clone()) else { return Ok(()) };
-            tcp::keep_linear(&stream);
+            tcp::retransmit_soon(&stream);
             let class = outlet.info().qos.class;
             let flow = self.flow(settings(accepted.flow), class, Box::new(half), tcp::CAPABILITIES, &place);
             let reply = reply(stream.clone(), accepted, Vec::new());

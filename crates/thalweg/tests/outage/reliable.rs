@@ -107,6 +107,25 @@ fn reliable_channels_resume_after_their_link_or_interface_was_gone() {
     });
 }
 
+/// Too short for anybody to notice but who waits for acknowledgements.
+#[test]
+fn reliable_channels_resume_after_everything_was_lost_for_a_moment() {
+    let _alone = world::alone();
+    let mut stage = match Stage::new("m") {
+        Ok(stage) => stage,
+        Err(why) => return skipped(why),
+    };
+    if let Err(why) = stage.hosts.silence(true).and_then(|()| stage.hosts.silence(false)) {
+        return skipped(why);
+    }
+    for down in [100, 300, 500] {
+        let what = format!("{down} ms of silence");
+        stage.resumes_after(&what, Duration::from_millis(down), limit(), &|stage, broken| {
+            stage.hosts.silence(broken).unwrap();
+        });
+    }
+}
+
 #[test]
 fn reliable_channels_resume_after_a_process_was_stopped() {
     let _alone = world::alone();
