@@ -184,7 +184,16 @@ impl Histories {
         };
         source.heard = info.received_ns;
         let (seq, stamp, change) = (info.seq, info.source_ns, info.change);
-        let entry = Entry { buffer, seq, stamp, change, historical: false, offered: 0, charge: Charge::default() };
+        let entry = Entry {
+            buffer,
+            seq,
+            stamp,
+            now: info.received_ns,
+            change,
+            historical: false,
+            offered: 0,
+            charge: Charge::default(),
+        };
         source.history.keep(compact(entry), info.received_ns);
     }
 

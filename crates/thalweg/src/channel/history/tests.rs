@@ -15,6 +15,7 @@ pub(super) fn entry(seq: u64, size: usize) -> Entry {
         buffer: Arc::new(buffer),
         seq,
         stamp: seq,
+        now: seq,
         change: Change::Written,
         historical: false,
         offered: 0,
