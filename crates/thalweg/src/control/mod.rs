@@ -42,8 +42,10 @@ pub enum Event {
     Gone(NodeId),
     /// A node asks something of this one.
     Call {
-        /// Who asks.
+        /// Who asks, as it says.
         from: NodeId,
+        /// It came by a way on which that node may speak for itself, as far as the back end can tell.
+        genuine: bool,
         /// Its number for the call.
         id: u64,
         /// The question.

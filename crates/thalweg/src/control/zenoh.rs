@@ -365,7 +365,7 @@ impl Shared {
         if calls.len() < MOST_CALLS {
             calls.insert((from, id), (query, Instant::now()));
             drop(calls);
-            self.sink.deliver(Origin::Zenoh, Event::Call { from, id, request });
+            self.sink.deliver(Origin::Zenoh, Event::Call { from, genuine: true, id, request });
         }
     }
 

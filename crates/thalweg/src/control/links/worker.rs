@@ -10,8 +10,9 @@ use super::{Command, Shared, Source, lock};
 use crate::control::{CONTROL_LINK, Change, Document, Event, NodeId, Origin, Sink};
 use crate::driver::{abort, guarded};
 use linux::poll::{Poller, Readiness, Ready, wait_readable};
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io;
+use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -45,6 +46,8 @@ pub(super) struct Peer {
     pub told: Option<u64>,
     /// By which way what was delivered came.
     pub told_by: Option<Origin>,
+    /// Where it says that it is, on the link that counts.
+    pub addresses: BTreeSet<IpAddr>,
     /// Its next document is delivered whatever its revision.
     pub asked: bool,
     /// The link that told it has ended; another one is to tell all anew.
