@@ -118,6 +118,14 @@ fn reliable() {
     run("reliable");
 }
 #[test]
+fn directory() {
+    run("directory");
+}
+#[test]
+fn types() {
+    run("types");
+}
+#[test]
 fn contract() {
     run("contract");
 }
@@ -127,5 +135,5 @@ fn planner() {
 }
 #[test]
 fn every_body_is_run() {
-    assert_eq!(all().len(), if cfg!(feature = "pictures") { 13 } else { 12 }, "a body without a test here");
+    assert_eq!(all().len(), if cfg!(feature = "pictures") { 15 } else { 14 }, "a body without a test here");
 }
