@@ -372,6 +372,10 @@ impl Directory {
     pub fn weight(&self) -> usize {
         self.weight
     }
+    /// The same of nodes that are not on this host.
+    pub fn weight_elsewhere(&self) -> usize {
+        self.weight_elsewhere
+    }
     /// How often news was refused, by the limit it went beyond.
     pub fn refused(&self) -> &BTreeMap<&'static str, u64> {
         &self.refused

@@ -62,6 +62,9 @@ fn survives(document: &Document) {
 
 fn holds(directory: &Directory, own: &Document) {
     assert!(directory.weight() <= limits::MOST_BYTES && directory.port_count() <= limits::MOST_PORTS_IN_ALL);
+    let is_elsewhere = |told: &&Document| directory.origin(told.node).is_some_and(|origin| !origin.is_here());
+    let elsewhere: usize = directory.nodes().filter(is_elsewhere).map(Document::weight).sum();
+    assert_eq!(directory.weight_elsewhere(), elsewhere, "bytes of other hosts");
     let beside = own.socket.as_ref().and_then(|socket| socket.parent());
     for document in directory.nodes() {
         assert!(document.ports.len() <= limits::MOST_PORTS);
@@ -133,5 +136,6 @@ pub(super) fn news() -> Vec<Vec<u8>> {
         let (came, gone): (&[u8], &[u8]) = (&[first], &[b'\n', first | 8, b'2']);
         [came, &json(&one), b"\n", came, &json(&two), b"\n", &[first | 4, b'2'], &changed, gone].concat()
     };
-    (0x30..0x34).map(lines).collect()
+    let by_two_ways = [b"1", &json(&one)[..], b"\n0", &json(&one), b"\n82\n1", &json(&two), b"\n:3"].concat();
+    (0x30..0x34).map(lines).chain([by_two_ways]).collect()
 }
