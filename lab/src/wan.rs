@@ -206,11 +206,11 @@ impl Direction {
             // A device that is down takes nothing, like a cable that is not plugged in.
             let _ = self.to.write(&leaving.frame.buffer[..leaving.frame.length]);
             self.ahead.left(real, leaving.frame.length as u64);
-            let now = self.now();
+            let late = self.now().saturating_sub(leaving.at);
             if let Some(lateness) = &mut self.lateness {
-                lateness.saturating_record(now.saturating_sub(leaving.at).max(1));
+                lateness.saturating_record(late.max(1));
             }
-            self.left(now, leaving.back_to_back);
+            self.left(real, leaving.back_to_back);
             self.spare.push(leaving.frame);
         }
     }
@@ -242,7 +242,7 @@ impl Direction {
     }
 
     fn passage(mut self) -> Passage {
-        self.left(self.now(), None);
+        self.left(monotonic_ns(), None);
         let counts = self.line.counts();
         let through = (counts.arrived - counts.overflowed).max(1);
         let (bits, ns) = self.busy;
