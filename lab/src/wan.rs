@@ -7,7 +7,7 @@
 //!
 //! A line with a rate is a wire: a frame leaves when its last bit would, and is never early. When its thread itself stood still
 //! (the machine was elsewhere), time stands still for the line: it makes up for [`SLACK`] at most, and so is never faster than
-//! its rate over any window by more than a frame and that. [`Passage`] has both as measured.
+//! its rate over any window by more than that and two frames, the first of which was stamped late. [`Passage`] has both as measured.
 
 mod ahead;
 mod hosts;
@@ -202,9 +202,9 @@ impl Direction {
         loop {
             self.stand_still();
             let Some(leaving) = self.line.leave(self.now()) else { return };
-            let real = monotonic_ns();
             // A device that is down takes nothing, like a cable that is not plugged in.
             let _ = self.to.write(&leaving.frame.buffer[..leaving.frame.length]);
+            let real = monotonic_ns();
             self.ahead.left(real, leaving.frame.length as u64);
             let late = self.now().saturating_sub(leaving.at);
             if let Some(lateness) = &mut self.lateness {

@@ -25,7 +25,7 @@ fn jain(shares: &[f64]) -> f64 {
 pub fn run(lab: &Lab, findings: &mut Findings) -> Result<Panel> {
     let (trips, times, repetitions): (&[u64], _, _) = match () {
         () if lab.options.tiny => (&[0], [50, 100], 1),
-        () if lab.options.quick => (&[10], [3000, 7000], 1),
+        () if lab.options.quick => (&[10], [2000, 6000], 1),
         () => (&[0, 10, 50], [5000, 25_000], 3),
     };
     let [start, measured] = times.map(Duration::from_millis);
@@ -37,8 +37,9 @@ pub fn run(lab: &Lab, findings: &mut Findings) -> Result<Panel> {
             let name = set.join("+");
             let mut found: Vec<Vec<f64>> = Vec::new();
             for repetition in 1..=repetitions {
-                lab.tell(&format!("{name}, {trip} ms, repetition {repetition} of {repetitions}"));
-                found.push(shares(lab, &path, set, start, measured)?);
+                let shares = shares(lab, &path, set, start, measured)?;
+                lab.tell(&format!("{name}, {trip} ms, {repetition} of {repetitions}: {} Mbit/s", join(&shares)));
+                found.push(shares);
             }
             let index = median(&found.iter().map(|shares| jain(shares)).collect::<Vec<_>>());
             let shown: Vec<String> = found.iter().map(|shares| join(shares)).collect();

@@ -44,7 +44,7 @@ struct Place {
 pub fn run(lab: &Lab, findings: &mut Findings) -> Result<Vec<Panel>> {
     let (trips, times, repetitions): (&[u64], _, _) = match () {
         () if lab.options.tiny => (&[0], [20, 100], 1),
-        () if lab.options.quick => (&[0, 50], [700, 1300], 1),
+        () if lab.options.quick => (&[0, 50], [500, 1000], 1),
         () => (&[0, 10, 50], [2000, 5000], 3),
     };
     let [start, measured] = times.map(Duration::from_millis);
@@ -62,10 +62,14 @@ pub fn run(lab: &Lab, findings: &mut Findings) -> Result<Vec<Panel>> {
         for repetition in 1..=repetitions {
             for cell in shuffled(cells.len(), &mut dice) {
                 let (loss, size) = (place.losses[cell / SIZES.len()], SIZES[cell % SIZES.len()]);
-                lab.tell(&format!("{}, {loss} % loss, {size} B, repetition {repetition} of {repetitions}", place.name));
                 for carrier in shuffled(CARRIERS.len(), &mut dice) {
                     one(lab, &path, (carrier, loss, size), &times, &mut cells[cell])?;
                 }
+                let [udp, tcp] = cells[cell].mbit();
+                lab.tell(&format!(
+                    "{}, {loss} % loss, {size} B, {repetition} of {repetitions}: udp {udp:.1}, tcp {tcp:.1} Mbit/s so far",
+                    place.name
+                ));
             }
         }
         let passages = path.end();

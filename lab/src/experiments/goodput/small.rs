@@ -65,7 +65,7 @@ impl Way {
 pub fn run(lab: &Lab, findings: &mut Findings) -> Result<Panel> {
     let (pairs, count) = match () {
         () if lab.options.tiny => (1, 30),
-        () if lab.options.quick => (3, 1500),
+        () if lab.options.quick => (3, 1000),
         () => (9, 5000),
     };
     let mut table = Table::new("64 B at 1 kHz: µs", &["", "alone p50", "p99", "beside p50", "p99", "p99 / alone"]);
