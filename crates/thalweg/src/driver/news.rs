@@ -45,12 +45,7 @@ impl Control {
                 let caller = Caller { node: genuine.then_some(from), origin };
                 self.heard_call(request, caller, Asker::There(from, id));
             }
-            control::Event::Answer { id, answer, .. } => {
-                self.rehomed(id, &answer);
-                if let Some((_, asker)) = self.calls.remove(&id) {
-                    self.give(asker, answer);
-                }
-            }
+            control::Event::Answer { from, id, answer } => self.answered(from, id, answer),
             other => self.directory_event(origin, other),
         }
     }

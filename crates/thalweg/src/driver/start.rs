@@ -63,7 +63,7 @@ impl Control {
             detaching: Vec::new(),
             calls: HashMap::new(),
             forward: None,
-            next_call: 1,
+            next_call: random(), // nobody else can tell the number that an answer needs
             next_bit: 0,
             connected: BTreeMap::new(),
             lasting: Vec::new(),
@@ -82,7 +82,6 @@ impl Control {
             looked: Instant::now(),
             kept_for_others: BTreeMap::new(),
             processors: linux::sched::read(0).map(|found| found.affinity).unwrap_or_default(),
-            rehoming: Vec::new(),
             looked_for_losses: Instant::now(),
             looked_at_pools: Instant::now(),
             watched: Vec::new(),

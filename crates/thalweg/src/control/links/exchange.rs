@@ -6,7 +6,7 @@ use super::link::{Link, Stage};
 use super::lock;
 use super::worker::{Close, MOST_ASKED, Worker};
 use crate::control::limits::{MOST_ADDRESSES, MOST_BYTES_OF_NODE};
-use crate::control::{Document, Event, NodeId, Origin};
+use crate::control::{Document, Event, NodeId, Origin, number_call};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -176,9 +176,7 @@ impl Worker {
                 return Ok(());
             }
             Message::Call(id, request) => {
-                if self.asked_on.len() < MOST_ASKED {
-                    self.asked_on.insert((from, id), token);
-                }
+                let id = self.expect_answer(token, id);
                 Event::Call { from, genuine: self.is_of(token, from), id, request }
             }
             Message::Answer(..) if !self.is_of(token, from) => return Ok(()),
@@ -189,6 +187,17 @@ impl Worker {
         };
         self.sink.deliver(origin, event);
         Ok(())
+    }
+
+    /// Notes where the answer to a call goes; the longest open one gives way. Returns the call's number here.
+    fn expect_answer(&self, token: u64, theirs: u64) -> u64 {
+        let mut asked = lock(&self.shared.asked);
+        if asked.len() >= MOST_ASKED {
+            asked.pop_first();
+        }
+        let id = number_call();
+        asked.insert(id, (token, theirs));
+        id
     }
 
     fn take_document(&mut self, token: u64, from: NodeId, document: Box<Document>) -> Result<(), Close> {

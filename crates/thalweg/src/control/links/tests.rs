@@ -92,8 +92,9 @@ fn a_call_to_a_node_without_a_link_makes_one() {
         _ => None,
     });
     let from_here = Origin::Tcp { from: [127, 0, 0, 1].into(), here: true };
-    assert_eq!(call, Some((NodeId(1), 7, from_here, b"?".to_vec())));
-    there.answer(NodeId(1), 7, b"!");
+    let (from, number, origin, request) = call.unwrap();
+    assert_eq!((from, origin, &request[..]), (NodeId(1), from_here, &b"?"[..]));
+    assert!(there.answer(NodeId(1), number, b"!"));
     let answer = || {
         std::iter::from_fn(|| answered.recv_timeout(LONG).ok()).find_map(|event| match event {
             (_, Event::Answer { from, id, answer }) => Some((from, id, String::from_utf8(answer).unwrap())),
@@ -122,10 +123,12 @@ fn who_claims_to_be_a_node_elsewhere_is_not_taken_for_it() {
     let mut first = link("127.0.0.2");
     let addresses = vec!["127.0.0.2:7".parse().unwrap(), "127.0.0.3:7".parse().unwrap()];
     first.message(2, &serde_json::to_vec(&Document { addresses, ..document(2) }).unwrap());
-    assert!(told.iter().any(|(_, event)| matches!(event, Event::Document(_))));
+    let mut news = std::iter::from_fn(|| told.recv_timeout(LONG).ok());
+    assert!(news.any(|(_, event)| matches!(event, Event::Document(_))));
     for (from, genuine) in [("127.0.0.2", true), ("127.0.0.3", true), ("127.0.0.4", false)] {
-        link(from).message(5, &[&7u64.to_le_bytes()[..], b"?"].concat());
-        let heard = told.iter().find_map(|(_, event)| match event {
+        let mut caller = link(from);
+        caller.message(5, &[&7u64.to_le_bytes()[..], b"?"].concat());
+        let heard = std::iter::from_fn(|| told.recv_timeout(LONG).ok()).find_map(|(_, event)| match event {
             Event::Call { from, genuine, .. } => Some((from, genuine)),
             _ => None,
         });
