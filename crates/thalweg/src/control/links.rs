@@ -18,7 +18,7 @@ pub use target::Address;
 
 use super::local::Users;
 use super::{Change, Discovery, Document, Event, NodeId, Origin, Sink};
-use crate::driver::or_abort;
+use crate::driver::{or_abort, parsing};
 use linux::poll::Waker;
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::io;
@@ -165,9 +165,8 @@ impl Links {
     pub fn start(document: Arc<Document>, sources: Vec<Source>, sink: Sink) -> io::Result<Self> {
         let shared = Arc::new(Shared::new()?);
         let worker = worker::Worker::new(document, sources, shared.clone(), sink.clone())?;
-        // Documents are parsed on this thread, and their types may be nested; untouched stack costs nothing.
-        let settings = linux::thread::Settings { stack: 2 << 20, ..linux::thread::Settings::named("thalweg-links") };
-        let thread = linux::thread::spawn(settings, move || or_abort("control links", || worker.run()))?;
+        let thread =
+            linux::thread::spawn(parsing("thalweg-links"), move || or_abort("control links", || worker.run()))?;
         Ok(Self { shared, sink, thread: Some(thread) })
     }
 

@@ -15,6 +15,7 @@ pub use settings::{ZenohError, ZenohSettings};
 
 use super::links::MESSAGE_LIMIT;
 use super::{Change, Discovery, Document, Event, NodeId, Origin, Sink, limits, number_call};
+use crate::driver::{or_abort, parsing};
 use ::zenoh::bytes::ZBytes;
 use ::zenoh::liveliness::LivelinessToken;
 use ::zenoh::qos::CongestionControl;
@@ -129,14 +130,13 @@ impl Zenoh {
             stopping: AtomicBool::new(false),
         });
         let own = shared.clone();
-        let thread = linux::thread::Settings { stack: 2 << 20, ..linux::thread::Settings::named("thalweg-zenoh") };
         let serve = move || {
             if let Err(error) = run(config, &own, &queue) {
                 own.warn(format!("Zenoh could not be opened, so nodes of other hosts are not found: {error}"));
             }
             let _ = tell_end.send(());
         };
-        linux::thread::spawn(thread, move || crate::driver::or_abort("Zenoh", serve))
+        linux::thread::spawn(parsing("thalweg-zenoh"), move || or_abort("Zenoh", serve))
             .map_err(|e| ZenohError(format!("no thread for Zenoh: {e}")))?;
         Ok(Self { shared, ended })
     }
