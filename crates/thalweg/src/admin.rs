@@ -14,6 +14,7 @@ use crate::stages::{Asked, LateAfter, LatenessReport, StagesReport};
 use qos::Class;
 use qos::priority::{Changes, Dscp, PrioritySettings};
 use serde::{Deserialize, Serialize};
+use std::net::IpAddr;
 
 /// A request to a node.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -216,33 +217,39 @@ pub struct MemoryReport {
     pub refused: u64,
     /// The peers that hold something, or were refused something; those that hold most first, 64 at most.
     pub peers: Vec<PeerMemory>,
-    /// What histories hold of it.
-    #[serde(default)]
-    pub histories: HistoryMemory,
-}
-
-/// What is held of the samples that the ports of a node keep for who asks and for late joiners.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct HistoryMemory {
-    /// Held now.
-    pub used: u64,
-    /// What they may hold as long as channels hold what they do.
-    pub limit: u64,
-    /// How often that was too little: the oldest samples went.
-    pub refused: u64,
 }
 
 /// What is held of the channels with one peer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PeerMemory {
-    /// Its node.
-    pub node: NodeId,
+    /// Which.
+    #[serde(flatten)]
+    pub peer: Peer,
     /// Held now.
     pub used: u64,
     /// What it may hold as long as the others hold what they do.
     pub limit: u64,
     /// How often something was refused because of that.
     pub refused: u64,
+}
+
+/// Whose memory what is held counts as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Peer {
+    /// A node of this host.
+    Node(NodeId),
+    /// All nodes at this address: their ids are what they say themselves.
+    Host(IpAddr),
+}
+
+impl std::fmt::Display for Peer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Peer::Node(node) => write!(f, "node {node}"),
+            Peer::Host(address) => write!(f, "host {address}"),
+        }
+    }
 }
 
 /// The answer to a [`Request`].

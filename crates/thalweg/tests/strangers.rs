@@ -149,6 +149,30 @@ fn a_stranger_gets_a_bounded_share_of_a_port() {
     assert!(again.is_some());
 }
 
+/// Ids cost nothing, so a host has one share of a node's memory, and none of the share of the node whose id it uses.
+#[test]
+fn all_ids_of_a_host_have_one_share_of_memory() {
+    let _alone = world::alone();
+    let world = World::new();
+    let mut publisher = Agent::start(&world, "publisher topic=/good");
+    let stranger = Stranger::of(&world, &mut publisher);
+    let silent: Vec<_> = (1..=3)
+        .map(|id| {
+            let request = Request { node: thalweg::control::NodeId(id), ..stranger.request("/good", 1) };
+            let (stream, answer) = stranger.ask(&request);
+            assert!(matches!(answer, Some(Answer::Accepted(_))), "{answer:?}");
+            stream
+        })
+        .collect();
+    publisher.connected(3);
+    publisher.ask("publish count=64 size=1000000");
+    let Reply::Memory(report) = stranger.administer(&Administration::Memory) else { panic!("no report") };
+    let peers: Vec<_> = report.peers.iter().map(|peer| peer.peer.to_string()).collect();
+    assert_eq!(peers, ["host 127.0.0.1"], "{report:?}");
+    assert!(report.peers[0].used > 1_000_000, "{report:?}");
+    drop(silent);
+}
+
 #[test]
 fn silent_subscribers_keep_nobody_off_multicast() {
     const MOST_PROBED: usize = 64;

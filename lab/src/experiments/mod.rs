@@ -3,7 +3,6 @@
 mod big_messages;
 mod conference;
 mod cpu_contention;
-mod goodput;
 pub mod hostile;
 mod isolation;
 mod lossy;
@@ -53,7 +52,6 @@ pub fn experiments() -> &'static [&'static dyn Experiment] {
         &conference::Conference,
         &pull_beside::PullBeside,
         &lossy::LossyLink,
-        &goodput::Goodput,
         &hostile::Hostile,
     ]
 }

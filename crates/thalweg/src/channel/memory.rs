@@ -1,12 +1,13 @@
-//! Bytes that a node holds for its channels: what waits in queues and mailboxes, what is not acknowledged, messages that are
-//! not whole, and histories. Each is taken from an account of the peer at the channel's other end, and with it from the node's.
+//! Bytes that a node holds for its channels: what waits in queues and mailboxes, what is not acknowledged, and messages that are
+//! not whole. Each is taken from an account of the peer at the channel's other end, and with it from the node's. Other hosts are peers, not
+//! their nodes: whoever makes up a hundred ids has one share, and none of the account of the node whose id it uses.
 //!
 //! A peer may hold as much as is left of the node's limit at that moment: alone half of it, two a third each. So one slow or
 //! hostile peer leaves room for the next, and no share has to be stated (dynamic thresholds: Choudhury and Hahne, "Dynamic
 //! queue length thresholds for shared-memory packet switches", IEEE/ACM Transactions on Networking 6 (2), 1998, with α = 1).
 //! Counting is an atomic addition at each level; nothing here waits.
 
-use crate::admin::{HistoryMemory, MemoryReport, PeerMemory};
+use crate::admin::{MemoryReport, Peer, PeerMemory};
 use crate::control::NodeId;
 use linux::lock::PiMutex;
 use qos::{ResourceLimit, SAMPLE_BYTES};
@@ -23,6 +24,9 @@ pub const ALWAYS: usize = 64 << 10;
 
 /// Peers whose accounts are kept although nothing is in them.
 const EMPTY_ACCOUNTS: usize = 64;
+
+/// Nodes of which is known at once at which host they are.
+const MOST_MET: usize = 4096;
 
 /// Peers that a report names.
 const MOST_TOLD: usize = 64;
@@ -166,17 +170,30 @@ impl Drop for Charge {
 /// A node's account and those of its peers.
 pub struct Memory {
     node: Arc<Account>,
-    /// That of all histories counts as a peer's: they leave as much for channels.
-    histories: Arc<Account>,
     /// Looked up when a channel opens, or a mailbox gets its first sample of a peer.
-    peers: PiMutex<HashMap<NodeId, Arc<Account>>>,
+    peers: PiMutex<Peers>,
+}
+
+#[derive(Default)]
+struct Peers {
+    accounts: HashMap<Peer, Arc<Account>>,
+    /// At which hosts this node reached publishing nodes.
+    met: HashMap<NodeId, Peer>,
+}
+
+impl Peers {
+    fn account(&mut self, peer: Peer, node: &Arc<Account>) -> Arc<Account> {
+        if self.accounts.len() > EMPTY_ACCOUNTS {
+            self.accounts.retain(|_, account| account.used() > 0 || Arc::strong_count(account) > 1);
+        }
+        self.accounts.entry(peer).or_insert_with(|| Account::of(node)).clone()
+    }
 }
 
 impl Memory {
     /// Nothing is held, of at most `limit` bytes.
     pub fn new(limit: usize) -> Self {
-        let node = Account::new(limit);
-        Self { histories: Account::of(&node), node, peers: PiMutex::default() }
+        Self { node: Account::new(limit), peers: PiMutex::default() }
     }
 
     /// The node's account.
@@ -184,18 +201,29 @@ impl Memory {
         &self.node
     }
 
-    /// The account of all histories.
-    pub fn histories(&self) -> &Arc<Account> {
-        &self.histories
+    /// The account of a peer.
+    pub fn peer(&self, peer: Peer) -> Arc<Account> {
+        self.peers.lock().account(peer, &self.node)
     }
 
-    /// The account of a peer.
-    pub fn peer(&self, id: NodeId) -> Arc<Account> {
+    /// The account of a publishing node that this node reached as this peer. What comes from it is of that from now on.
+    pub fn reached(&self, node: NodeId, peer: Peer) -> Arc<Account> {
         let mut peers = self.peers.lock();
-        if peers.len() > EMPTY_ACCOUNTS {
-            peers.retain(|_, account| account.used() > 0 || Arc::strong_count(account) > 1);
+        if peers.met.len() >= MOST_MET {
+            peers.met.clear();
         }
-        peers.entry(id).or_insert_with(|| Account::of(&self.node)).clone()
+        match peer {
+            Peer::Node(_) => peers.met.remove(&node),
+            Peer::Host(_) => peers.met.insert(node, peer),
+        };
+        peers.account(peer, &self.node)
+    }
+
+    /// The account of a publishing node.
+    pub fn publisher(&self, node: NodeId) -> Arc<Account> {
+        let mut peers = self.peers.lock();
+        let peer = peers.met.get(&node).copied().unwrap_or(Peer::Node(node));
+        peers.account(peer, &self.node)
     }
 
     /// The account of a multicast group: its messages wait for all members, so it counts as a peer of its own.
@@ -205,20 +233,18 @@ impl Memory {
 
     /// As tools show it.
     pub fn report(&self) -> MemoryReport {
-        let of = |(node, account): (&NodeId, &Arc<Account>)| PeerMemory {
-            node: *node,
+        let of = |(peer, account): (&Peer, &Arc<Account>)| PeerMemory {
+            peer: *peer,
             used: account.used() as u64,
             limit: account.limit() as u64,
             refused: account.refused(),
         };
-        let mut peers: Vec<_> = self.peers.lock().iter().map(of).filter(|peer| peer.used + peer.refused > 0).collect();
+        let mut peers: Vec<_> =
+            self.peers.lock().accounts.iter().map(of).filter(|peer| peer.used + peer.refused > 0).collect();
         peers.sort_by_key(|peer| std::cmp::Reverse(peer.used));
         peers.truncate(MOST_TOLD);
         let Account { refused, limit, .. } = &*self.node;
-        let (used, limit, refused) = (self.node.used() as u64, *limit as u64, refused.load(Relaxed));
-        let of = &self.histories;
-        let histories = HistoryMemory { used: of.used() as u64, limit: of.limit() as u64, refused: of.refused() };
-        MemoryReport { used, limit, refused, peers, histories }
+        MemoryReport { used: self.node.used() as u64, limit: *limit as u64, refused: refused.load(Relaxed), peers }
     }
 }
 
@@ -235,7 +261,7 @@ mod tests {
     #[test]
     fn a_peer_alone_gets_half_and_leaves_room_for_the_next() {
         let memory = Memory::new(1200);
-        let peers: Vec<_> = (1..4).map(|id| memory.peer(NodeId(id))).collect();
+        let peers: Vec<_> = (1..4).map(|id| memory.peer(Peer::Node(NodeId(id)))).collect();
         assert_eq!(peers.iter().map(|peer| fill(peer)).collect::<Vec<_>>(), [600, 300, 150]);
         assert_eq!(peers[0].try_take(1), Err(ResourceLimit::PeerMemory), "it waits for the others to need less");
         peers[0].give_back(600);
@@ -247,9 +273,24 @@ mod tests {
     }
 
     #[test]
+    fn nodes_at_one_address_have_one_share() {
+        let memory = Memory::new(1200);
+        let [one, other] = [1, 2].map(|last| Peer::Host([10, 0, 0, last].into()));
+        assert_eq!(fill(&memory.reached(NodeId(1), one)), 600);
+        assert_eq!((fill(&memory.reached(NodeId(2), one)), fill(&memory.publisher(NodeId(2)))), (0, 0));
+        assert_eq!((fill(&memory.peer(other)), fill(&memory.publisher(NodeId(3)))), (300, 150));
+        memory.reached(NodeId(1), Peer::Node(NodeId(1)));
+        assert_eq!(fill(&memory.publisher(NodeId(1))), 75, "it is here now");
+        let report = memory.report();
+        let told: Vec<_> = report.peers.iter().map(|peer| peer.peer.to_string()).collect();
+        assert_eq!(told[..2], ["host 10.0.0.1", "host 10.0.0.2"]);
+        assert_eq!(serde_json::from_str::<MemoryReport>(&serde_json::to_string(&report).unwrap()).unwrap(), report);
+    }
+
+    #[test]
     fn a_charge_goes_back_once_and_a_clone_pays_nothing() {
         let memory = Memory::new(1000);
-        let peer = memory.peer(NodeId(1));
+        let peer = memory.peer(Peer::Node(NodeId(1)));
         let charge = Charge::new(&peer, 400, false).unwrap();
         assert_eq!(Charge::new(&peer, 200, false).map(drop), Err(ResourceLimit::PeerMemory));
         let (forced, clone) = (Charge::new(&peer, 200, true).unwrap(), charge.clone());
@@ -265,7 +306,7 @@ mod tests {
             let memory = Memory::new(limit);
             let mut held: Vec<(u64, Charge, usize)> = Vec::new();
             for (peer, bytes, takes) in steps {
-                let account = memory.peer(NodeId(peer));
+                let account = memory.peer(Peer::Node(NodeId(peer)));
                 let own = held.iter().filter(|(of, ..)| *of == peer).map(|(.., bytes)| bytes).sum::<usize>();
                 let all = held.iter().map(|(.., bytes)| bytes).sum::<usize>();
                 prop_assert_eq!((account.used(), memory.node().used()), (own, all));

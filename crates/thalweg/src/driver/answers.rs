@@ -13,6 +13,7 @@ use crate::carrier::tcp::{self, TcpReceive, TcpSend};
 use crate::carrier::{Place, ReceiveHalf};
 use crate::channel::flow::FlowSettings;
 use crate::channel::inbound::{Agreed, Inbound};
+use crate::channel::memory::Account;
 use crate::control::PortInfo;
 use crate::control::matching::{Match, compare};
 use crate::handshake::{Answers, Request};
@@ -39,6 +40,7 @@ pub(crate) struct Upcoming {
     half: Box<dyn ReceiveHalf>,
     answers: Answers,
     same_clock: bool,
+    budget: Arc<Account>,
 }
 
 impl std::fmt::Debug for Upcoming {
@@ -82,6 +84,7 @@ impl Control {
     pub(super) fn receive_answers(&mut self, expected: Expected, stream: Arc<TcpStream>, place: &Place) {
         let Expected { pair, subscriber, answers, same_clock } = expected;
         tcp::notice_outage(&stream);
+        let budget = self.account_of(pair.0.node, &*stream);
         let Ok(half) = TcpReceive::new(stream) else { return };
         let way = super::wrap::way(place.peer, place.local);
         let half = self.state.settings.around.receiver(Box::new(half), tcp::CAPABILITIES, way);
@@ -89,7 +92,7 @@ impl Control {
             // Its node's document is still on its way: ways to connect anew are found when they are needed.
             Wanted::new(answers.publisher.clone(), subscriber, Vec::new(), false, Instant::now())
         });
-        wanted.upcoming = Some(Upcoming { half, answers, same_clock });
+        wanted.upcoming = Some(Upcoming { half, answers, same_clock, budget });
         if matches!(wanted.progress, Progress::Idle(_) | Progress::Refused) {
             self.begin_upcoming(pair);
         }
@@ -100,7 +103,7 @@ impl Control {
         let (Some(wanted), Some(inlet)) = (self.wanted.get_mut(&pair), self.state.inlet(pair.1.port)) else {
             return false;
         };
-        let Some(Upcoming { half, answers, same_clock }) = wanted.upcoming.take() else { return false };
+        let Some(Upcoming { half, answers, same_clock, budget }) = wanted.upcoming.take() else { return false };
         let resume_after = wanted.resume_after(answers.incarnation);
         let ports = (answers.publisher.clone(), wanted.subscriber.clone());
         let channel = self.channel(pair, (&ports.0, &ports.1), "tcp", answers.incarnation, same_clock);
@@ -111,7 +114,7 @@ impl Control {
             max_message: channel.max_message as usize,
             stream: true,
             resume_after,
-            budget: self.state.memory.peer(pair.0.node),
+            budget,
         };
         let _ = channel.sockets.set(half.socket().into_iter().collect());
         self.begin(pair, Inbound::new(Arc::new(channel), inlet, half, agreed));
@@ -144,7 +147,7 @@ impl Control {
             id: answers.flow,
             policy: qos.queue,
             bytes: usize::try_from(qos.queue_bytes()).unwrap_or(usize::MAX),
-            account: self.state.memory.peer(asker.node),
+            account: self.account_of(asker.node, &*stream),
             burst: 0,
             sending,
             lifespan: None,

@@ -90,7 +90,7 @@ impl Dial {
             by_name: wanted.by_name,
             parameters: Parameters {
                 hold: hold(state, pair, wanted),
-                takes: loses.map(|_| super::reliable::takes(&state.memory.peer(pair.0.node))),
+                takes: loses.map(|_| super::reliable::takes(&state.memory.publisher(pair.0.node))),
                 ..Parameters::default()
             },
             answers: super::answers::offer(state, wanted, &candidate.carrier).filter(|_| !moves),
@@ -250,7 +250,7 @@ impl Control {
         let ports = (&wanted.publisher, &wanted.subscriber);
         let datagrams = dial.via.as_ref().is_some_and(|via| !via.capabilities().reliable && !via.capabilities().stream);
         let qos = &inlet.info().qos;
-        let budget = self.state.memory.peer(pair.0.node);
+        let budget = self.state.memory.reached(pair.0.node, self.whose(pair.0.node, &dial.stream));
         let wants_all = qos.reliability == qos::Reliability::Reliable && datagrams;
         let reliable = super::reliable::receiver_settings(accepted.flow, qos, &accepted.parameters, budget.clone())
             .filter(|_| wants_all);

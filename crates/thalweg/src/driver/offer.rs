@@ -75,7 +75,7 @@ impl Control {
         if let (Before::Its(index, _), false) = (&before, request.moves) {
             self.served_ended(*index);
         }
-        let account = self.state.memory.peer(request.node);
+        let account = self.account_of(request.node, &stream);
         let settings = |id| FlowSettings {
             id,
             policy: outlet.info().qos.queue,

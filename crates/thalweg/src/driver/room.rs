@@ -7,6 +7,8 @@
 
 use super::control::Control;
 use super::entries::Entry;
+use crate::admin::Peer;
+use crate::channel::memory::Account;
 use crate::control::NodeId;
 use crate::handshake::{Refused, Request};
 use crate::port::{Channel, PortRef};
@@ -107,6 +109,16 @@ impl Control {
         let served = self.entries.iter().flatten().filter_map(of);
         let served = served.filter(move |(_, channel): &(_, Arc<Channel>)| its(channel));
         served.filter_map(|(stream, channel)| self.elsewhere(channel.subscriber.node, &*stream))
+    }
+
+    /// The account of who is at the other end of a stream and says that it is this node.
+    pub(super) fn account_of(&self, node: NodeId, stream: impl AsFd) -> Arc<Account> {
+        self.state.memory.peer(self.whose(node, stream))
+    }
+
+    /// Whose memory it takes.
+    pub(super) fn whose(&self, node: NodeId, stream: impl AsFd) -> Peer {
+        self.elsewhere(node, stream).map_or(Peer::Node(node), |peer| Peer::Host(peer.address))
     }
 
     /// Who a peer is; `None`: a node of this host.

@@ -147,14 +147,13 @@ fn limits_in_bytes_that_bind_are_named_with_value_and_limit() {
     assert_eq!(ids(|e| over(&mut e.subscriber, 40, 0))[0], "over-bytes");
     let shown = judged(|e| {
         over(&mut e.publisher, 0, 40);
-        let peer = thalweg::admin::PeerMemory { node: NodeId(7), used: 500_000_000, limit: 520_000_000, refused: 3 };
-        let memory = thalweg::admin::MemoryReport {
-            used: 900_000_000,
-            limit: 1 << 30,
-            refused: 9,
-            peers: vec![peer],
-            histories: Default::default(),
+        let peer = thalweg::admin::PeerMemory {
+            peer: thalweg::admin::Peer::Node(NodeId(7)),
+            used: 500_000_000,
+            limit: 520_000_000,
+            refused: 3,
         };
+        let memory = thalweg::admin::MemoryReport { used: 900_000_000, limit: 1 << 30, refused: 9, peers: vec![peer] };
         said(&mut e.publisher).memory = Some(memory);
     });
     let shown = shown.to_string();

@@ -130,7 +130,7 @@ impl Target {
                 self.delay = (self.delay * 2).min(LONGEST_DELAY);
             }
             Address::Unix(path, _) => {
-                if matches!(error.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound) {
+                if error.kind() == io::ErrorKind::ConnectionRefused {
                     let _ = std::fs::remove_file(path);
                     crate::control::local::shares::remove_beside(path);
                 }

@@ -86,7 +86,7 @@ impl Mailbox {
         if self.accounts.len() >= MOST_KNOWN {
             self.accounts.remove(0);
         }
-        let account = self.memory.peer(node);
+        let account = self.memory.publisher(node);
         self.accounts.push((node, account.clone()));
         account
     }

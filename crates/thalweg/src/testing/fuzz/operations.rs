@@ -84,7 +84,6 @@ impl Virtual {
             buffer: Arc::new(buffer),
             seq: self.published,
             stamp: self.published,
-            now: self.published,
             change: Default::default(),
             historical: false,
             offered: 0,

@@ -66,7 +66,7 @@ pub fn over_memory(both: &Both<'_>, watched: Duration) -> Option<Problem> {
 
 fn held(memory: &MemoryReport) -> String {
     let first = memory.peers.first().map_or(String::new(), |peer| {
-        format!(", most of it for node {}: {} of {}", peer.node, bytes(peer.used as f64), bytes(peer.limit as f64))
+        format!(", most of it for {}: {} of {}", peer.peer, bytes(peer.used as f64), bytes(peer.limit as f64))
     });
     format!("; it holds {} of {}{first}", bytes(memory.used as f64), bytes(memory.limit as f64))
 }
