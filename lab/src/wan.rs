@@ -4,10 +4,16 @@
 //! Each direction has a thread of its own, FIFO 50, that sleeps until shortly before a frame is due and then looks at the
 //! clock (at 10 ms delay and 1000 frames a second: late by 12 µs in the middle, 20 µs at p99; SCHED_OTHER 3 ms at p99).
 //! Frames are never larger than the devices' MTU, as on a real link: TAP takes no super-packets.
+//!
+//! A line with a rate is a wire: a frame leaves when its last bit would, and is never early. When its thread itself stood still
+//! (the machine was elsewhere), time stands still for the line: it makes up for [`SLACK`] at most, and so is never faster than
+//! its rate over any window by more than that and two frames, the first of which was stamped late. [`Passage`] has both as measured.
 
+mod ahead;
 mod hosts;
 mod line;
 
+pub use ahead::Ahead;
 pub use hosts::{DEVICE, Hosts};
 pub use line::{Behaviour, Counts};
 
@@ -20,7 +26,7 @@ use qos::priority::{Policy, Scheduling};
 use serde::Serialize;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -36,6 +42,7 @@ pub struct End {
 /// A running link. Dropping it ends it; the devices vanish with it.
 pub struct Wan {
     stop: Arc<AtomicBool>,
+    loss: Arc<AtomicU64>, // the bits of a share, from when it is set on; NaN: as asked for
     directions: Vec<JoinHandle<Passage>>,
 }
 
@@ -52,6 +59,11 @@ pub struct Passage {
     pub rate: Option<f64>,
     /// How much later than they should frames left, in µs.
     pub lateness_us: Lateness,
+    /// Most bytes that left within any window beyond what the rate gives, by the times at which frames really left; the first
+    /// frame of a window counts.
+    pub ahead: u64,
+    /// How long the line stood still with its thread, in ms.
+    pub stood_still_ms: f64,
 }
 
 /// Percentiles of the lateness in µs.
@@ -75,18 +87,24 @@ impl Wan {
     pub fn start(a: &End, b: &End, there: Behaviour, back: Behaviour, seed: u64) -> io::Result<Self> {
         let open = |end: &End| Namespace::named(&end.namespace)?.run(|| Tap::open(&end.device))?.map(Arc::new);
         let (a, b) = (open(a)?, open(b)?);
-        let mut wan = Self { stop: Arc::default(), directions: Vec::new() };
+        let loss = Arc::new(AtomicU64::new(f64::NAN.to_bits()));
+        let mut wan = Self { stop: Arc::default(), loss, directions: Vec::new() };
         wan.direct(a.clone(), b.clone(), there, seed)?;
         wan.direct(b, a, back, seed ^ u64::MAX)?;
         Ok(wan)
     }
 
     fn direct(&mut self, from: Arc<Tap>, to: Arc<Tap>, behaviour: Behaviour, seed: u64) -> io::Result<()> {
-        let stop = self.stop.clone();
-        let body = move || Direction::new(from, to, behaviour, seed).run(&stop);
+        let (stop, loss) = (self.stop.clone(), self.loss.clone());
+        let body = move || Direction::new(from, to, behaviour, seed).run(&stop, &loss);
         let thread = std::thread::Builder::new().name("wan".into()).spawn(body)?;
         self.directions.push(thread);
         Ok(())
+    }
+
+    /// From now on this share of the frames vanishes in either direction, 0 to 1.
+    pub fn lose(&self, share: f64) {
+        self.loss.store(share.to_bits(), Ordering::Relaxed);
     }
 
     /// Ends the link, and says how it was: from `a` to `b`, and back.
@@ -129,24 +147,44 @@ struct Direction {
     lateness: Option<Histogram<u64>>,
     stretch: Stretch,
     busy: (u64, u64), // bits of long stretches, and the nanoseconds in which they left
+    ahead: Ahead,
+    still: u64, // ns that the line stood still so far: its clock is so much behind
 }
 
 impl Direction {
     fn new(from: Arc<Tap>, to: Arc<Tap>, behaviour: Behaviour, seed: u64) -> Self {
         let lateness = Histogram::new_with_bounds(1, 60_000_000_000, 3).ok();
         let (line, spare) = (Line::new(behaviour, seed), Vec::new());
-        Self { from, to, behaviour, line, spare, lateness, stretch: Stretch::default(), busy: (0, 0) }
+        let ahead = Ahead::new(behaviour.rate);
+        Self { from, to, behaviour, line, spare, lateness, stretch: Stretch::default(), busy: (0, 0), ahead, still: 0 }
     }
 
-    fn run(mut self, stop: &AtomicBool) -> Passage {
+    fn run(mut self, stop: &AtomicBool, loss: &AtomicU64) -> Passage {
         // Without the right to it the link still works, and its lateness tells.
         let _ = linux::sched::set(0, &Scheduling::from(Policy::Fifo(PRIORITY)));
         while !stop.load(Ordering::Relaxed) {
+            let share = f64::from_bits(loss.load(Ordering::Relaxed));
+            if !share.is_nan() {
+                self.line.lose(share);
+            }
             self.take();
             self.give();
             self.wait();
         }
         self.passage()
+    }
+
+    /// The line's clock.
+    fn now(&self) -> u64 {
+        monotonic_ns() - self.still
+    }
+
+    /// What the thread is late by beyond the slack, the line stands still for.
+    fn stand_still(&mut self) {
+        let late = self.line.next_at().map_or(0, |at| self.now().saturating_sub(at));
+        if self.behaviour.rate.is_some() {
+            self.still += late.saturating_sub(SLACK);
+        }
     }
 
     /// Takes what has come in; not for ever, since others are due.
@@ -156,19 +194,23 @@ impl Direction {
             let mut frame = self.spare.pop().unwrap_or_else(new);
             let Ok(Some(length)) = self.from.read(&mut frame.buffer) else { return self.spare.push(frame) };
             frame.length = length;
-            self.spare.extend(self.line.arrive(monotonic_ns(), length as u64, frame));
+            self.spare.extend(self.line.arrive(self.now(), length as u64, frame));
         }
     }
 
     fn give(&mut self) {
-        while let Some(leaving) = self.line.leave(monotonic_ns()) {
+        loop {
+            self.stand_still();
+            let Some(leaving) = self.line.leave(self.now()) else { return };
             // A device that is down takes nothing, like a cable that is not plugged in.
             let _ = self.to.write(&leaving.frame.buffer[..leaving.frame.length]);
-            let now = monotonic_ns();
+            let real = monotonic_ns();
+            self.ahead.left(real, leaving.frame.length as u64);
+            let late = self.now().saturating_sub(leaving.at);
             if let Some(lateness) = &mut self.lateness {
-                lateness.saturating_record(now.saturating_sub(leaving.at).max(1));
+                lateness.saturating_record(late.max(1));
             }
-            self.left(now, leaving.back_to_back);
+            self.left(real, leaving.back_to_back);
             self.spare.push(leaving.frame);
         }
     }
@@ -189,7 +231,7 @@ impl Direction {
 
     /// Sleeps until a frame comes in or is nearly due.
     fn wait(&self) {
-        let left = self.line.next_at().map(|at| at.saturating_sub(monotonic_ns()));
+        let left = self.line.next_at().map(|at| at.saturating_sub(self.now()));
         match left.map(Duration::from_nanos) {
             Some(left) if left <= SPIN => std::hint::spin_loop(),
             left => {
@@ -210,6 +252,8 @@ impl Direction {
             loss_percent: counts.lost as f64 * 100.0 / through as f64,
             rate: (ns > 0).then(|| bits as f64 * 1e9 / ns as f64),
             lateness_us: self.lateness.as_ref().map(Lateness::of).unwrap_or_default(),
+            ahead: self.ahead.most(),
+            stood_still_ms: self.still as f64 / 1e6,
         }
     }
 }
@@ -225,6 +269,8 @@ impl Lateness {
 const PRIORITY: u8 = 50;
 /// How long before a frame is due its thread looks at the clock instead of sleeping: what a wake-up costs.
 const SPIN: Duration = Duration::from_micros(60);
+/// What a line with a rate makes up for, in nanoseconds: a few late wake-ups.
+pub const SLACK: u64 = 250_000;
 /// Within this time a thread notices that the link ends.
 const TICK: Duration = Duration::from_millis(50);
 /// Frames taken before those that are due are looked at.

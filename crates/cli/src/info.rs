@@ -145,6 +145,10 @@ fn memory_text(nodes: &[NodeMemory], channels: &[Channel]) -> String {
     let mut rows = Vec::new();
     for NodeMemory { node, report } in nodes {
         rows.push(row(format!("node {node}"), report.used, report.limit, report.refused));
+        let histories = report.histories;
+        if histories.used + histories.refused > 0 {
+            rows.push(row("  for histories".to_owned(), histories.used, histories.limit, histories.refused));
+        }
         let peers = report.peers.iter();
         rows.extend(peers.map(|peer| row(format!("  for {}", peer.peer), peer.used, peer.limit, peer.refused)));
     }

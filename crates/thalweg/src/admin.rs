@@ -217,6 +217,20 @@ pub struct MemoryReport {
     pub refused: u64,
     /// The peers that hold something, or were refused something; those that hold most first, 64 at most.
     pub peers: Vec<PeerMemory>,
+    /// What histories hold of it.
+    #[serde(default)]
+    pub histories: HistoryMemory,
+}
+
+/// What is held of the samples that the ports of a node keep for who asks and for late joiners.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HistoryMemory {
+    /// Held now.
+    pub used: u64,
+    /// What they may hold as long as channels hold what they do.
+    pub limit: u64,
+    /// How often that was too little: the oldest samples went.
+    pub refused: u64,
 }
 
 /// What is held of the channels with one peer.

@@ -224,7 +224,7 @@ impl Node {
         let (port, info) = self.describe::<M>(&request, Direction::Publisher)?;
         let me = PortRef { node: self.id(), port };
         let incarnation = self.state().incarnation;
-        let histories = Histories::of_publisher(&info).map(Arc::new);
+        let histories = Histories::of_publisher(&info, self.state().memory.histories()).map(Arc::new);
         if let Some(histories) = &histories {
             histories.admit(Identity { node: me.node, port, incarnation }, &info, &self.state().clock);
         }

@@ -285,7 +285,7 @@ fn ten_thousand_samples_that_wait_leave_in_few_system_calls() {
 /// (`one_system_call_per_sample_and_channel`).
 #[test]
 fn a_publisher_that_outruns_its_calls_makes_few() {
-    makes_few_calls("publisher topic=/a", "subscriber topic=/a carriers=tcp", (1, 50));
+    makes_few_calls("publisher topic=/a", "subscriber topic=/a carriers=tcp", (1, 10));
 }
 /// Most samples of its loop are no calls at all.
 #[test]
@@ -333,7 +333,9 @@ fn a_reliable_datagram_costs_one_system_call_and_few_acknowledgements() {
         let world = World::new();
         let (mut publisher, mut subscribers) = pair(&world, &format!("{carrier} reliable=1"), 1);
         let subscriber = &mut subscribers[0];
-        let warm = number(&publisher.ask("publish count=500 hz=1000"), "last");
+        publisher.ask("publish count=500 hz=1000");
+        // As many samples are unacknowledged at once as never afterwards: each needs a buffer of its own.
+        let warm = number(&publisher.ask("publish count=200 hz=100000"), "last");
         subscriber.ask(&format!("until last={warm} ms=2000"));
         subscriber.ask("reset");
         let published = publisher.ask(&format!("publish count={SAMPLES} hz=1000"));

@@ -3,6 +3,7 @@
 mod big_messages;
 mod conference;
 mod cpu_contention;
+mod goodput;
 pub mod hostile;
 mod isolation;
 mod lossy;
@@ -52,6 +53,7 @@ pub fn experiments() -> &'static [&'static dyn Experiment] {
         &conference::Conference,
         &pull_beside::PullBeside,
         &lossy::LossyLink,
+        &goodput::Goodput,
         &hostile::Hostile,
     ]
 }

@@ -69,6 +69,8 @@ pub enum Order {
     Stop,
     /// What arrived since the last report: [`Arrived`].
     Report,
+    /// How much that is by now: [`Counted`].
+    Count,
     /// Waits until a sample of this number or a later one came, at most so many milliseconds: [`Connected`].
     Until {
         /// The sequence number.
@@ -111,8 +113,24 @@ pub struct Arrived {
     pub again: u64,
     /// Samples that were not whole.
     pub damaged: u64,
+    /// When the latest one came.
+    #[serde(skip)]
+    pub latest_ns: u64,
     /// Of each sample: when it was published, and how long it took.
     pub samples: Vec<Timed>,
+}
+
+/// How much arrived since the last report.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counted {
+    /// Samples.
+    pub count: u64,
+    /// Samples that came twice, or after a later one, and those that were not whole.
+    pub wrong: u64,
+    /// When the latest one came, by CLOCK_MONOTONIC, in nanoseconds.
+    pub latest_ns: u64,
+    /// When this was asked.
+    pub at_ns: u64,
 }
 
 /// Nothing that works takes this long.
@@ -234,6 +252,10 @@ pub(super) fn subscriber(mut orders: Orders) -> Result {
                 orders.say(&Connected { ok, found: port.connected() as u64, carriers })?;
             }
             Order::Report => orders.say(&hold(&account).take())?,
+            Order::Count => {
+                let counted = hold(&account).counted(monotonic_ns());
+                orders.say(&counted)?;
+            }
             Order::Until { seq, ms } => {
                 let until = Instant::now() + Duration::from_millis(ms);
                 while hold(&account).last < seq && Instant::now() < until {
@@ -270,6 +292,7 @@ impl Arrived {
     pub(crate) fn note(&mut self, sample: &Sample<'_, Raw>, size: usize) {
         let info = sample.info();
         self.count += 1;
+        self.latest_ns = info.received_ns;
         self.again += u64::from(info.seq <= self.last);
         self.last = self.last.max(info.seq);
         // A byte of every kilobyte: no fragment may be missing, or another sample's.
@@ -287,6 +310,10 @@ impl Arrived {
         self.samples.retain(|sample| sample.from_ns >= begin);
         self.count -= (all - self.samples.len()) as u64;
         self
+    }
+
+    fn counted(&self, at_ns: u64) -> Counted {
+        Counted { count: self.count, wrong: self.again + self.damaged, latest_ns: self.latest_ns, at_ns }
     }
 
     /// All of it, and begins anew; the last number stays known, so that nothing comes twice unnoticed.

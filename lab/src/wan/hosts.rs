@@ -45,17 +45,12 @@ impl Hosts {
         Ipv4Addr::new(10, 98, 0, n).into()
     }
 
-    /// From now on either host loses so many percent of what comes to it, by chance: a link may be better while programs
+    /// From now on so many percent of the frames vanish in either direction, by the seed: a link may be better while programs
     /// find each other than while they are measured.
-    ///
-    /// # Errors
-    /// As [`Namespace::nft`].
-    pub fn lose(&self, percent: u8) -> Result {
-        let rules = format!(
-            "add table inet loss; add chain inet loss in {{ type filter hook input priority 0; }}; flush chain inet loss in; \
-             add rule inet loss in iifname {DEVICE} numgen random mod 100 < {percent} drop"
-        );
-        self.hosts.iter().try_for_each(|host| host.nft(&rules).map(drop))
+    pub fn lose(&self, percent: u8) {
+        if let Some(wan) = &self.wan {
+            wan.lose(f64::from(percent) / 100.0);
+        }
     }
 
     /// Ends the link, and says how it was: from host 1 to host 2, and back.

@@ -78,6 +78,11 @@ impl<F> Line<F> {
         Self { behaviour, dice, free_at: 0, last: 0, backlog: 0, waiting: BinaryHeap::new(), counts }
     }
 
+    /// From now on this share of the frames vanishes on the way, 0 to 1.
+    pub fn lose(&mut self, share: f64) {
+        self.behaviour.loss = share;
+    }
+
     /// A frame of `length` bytes comes in at `now` (nanoseconds, never less than before). Gives it back if it goes no further.
     pub fn arrive(&mut self, now: u64, length: u64, frame: F) -> Option<F> {
         self.counts.arrived += 1;

@@ -2,8 +2,8 @@
 //! datagrams and receipts in, allowances out.
 //!
 //! The window grows by CUBIC (`cubic`, RFC 9438) after a HyStart++ start (`start`, RFC 9406), and leaves paced over a
-//! round trip (RFC 9002 §7.7). A loss shrinks it where a queue stands at the time, as in TCP Veno (Fu and Liew, 2003), and is
-//! repaired only where none does: radio links lose without being full. The receiver's socket buffer bounds it besides.
+//! round trip (RFC 9002 §7.7). A loss shrinks it where a queue stands at the time, as in TCP Veno (Fu and Liew, 2003);
+//! elsewhere it is repaired and changes nothing else: radio links lose without being full. The receiver's socket buffer bounds it besides.
 //!
 //! Datagrams carry no number of their own. A receipt names the newest datagram that came and counts the bytes of all:
 //! what was sent up to that one and is not counted was lost (`flight`). Why this and not another: decision 10.
@@ -254,8 +254,9 @@ impl Congestion {
         }
     }
 
-    /// So many bytes were lost, which left before so many bytes had been sent. The window shrinks at most once per round trip (RFC 9002 §7.3.2), and only where a queue
-    /// stands, or where more is lost than chance does.
+    /// `bytes` were lost; `missed_at` is how many had been sent with the newest datagram that had arrived when they were first
+    /// missed. The window shrinks at most once per round trip (RFC 9002 §7.3.2), and only where a queue stands, or where more is
+    /// lost than chance does.
     pub fn on_loss(&mut self, bytes: u64, missed_at: u64) {
         self.counters.lost += bytes;
         if self.settings.reserved.is_some() || missed_at <= self.recovers_until {

@@ -52,7 +52,8 @@ pub(crate) struct FlowSettings {
     pub bytes: usize,
     /// Whose messages these are: what waits or is not acknowledged is taken from it.
     pub account: Arc<Account>,
-    /// Bytes of fragments that may leave without a pause: half of what the receiver's socket buffer holds.
+    /// Bytes of fragments that may leave without a pause, a quarter of what the receiver's socket buffer was said to hold; a flow
+    /// whose congestion is controlled has its window instead.
     pub burst: usize,
     pub sending: Sending,
     /// Samples that wait longer, in nanoseconds, are dropped.
@@ -182,7 +183,7 @@ impl Flow {
     fn send_inline(self: &Arc<Self>, message: &mut Outgoing<'_>) -> Outcome {
         let mut cursor = Cursor { flow_seq: self.next.fetch_add(1, Relaxed), taken: 0, waits: self.waits };
         let patience = self.settings.policy.patience();
-        message.called = self.capabilities.stream;
+        message.called |= self.capabilities.stream;
         let mut sent = self.transmit_outgoing(message, &mut cursor);
         if matches!(sent, Ok(Sent::Blocked)) && !patience.is_zero() && !self.waits {
             sent = self.send_patiently(message, &mut cursor, patience);
@@ -190,7 +191,7 @@ impl Flow {
         match sent {
             Ok(Sent::All) => {
                 if let Some(kept) = self.kept.as_ref().filter(|kept| kept.is_needed()) {
-                    self.keep_sent(kept, message.stamp, cursor.flow_seq, message.keep());
+                    self.keep_sent(kept, message.now, cursor.flow_seq, message.keep());
                 }
                 if self.right.finish_inline() {
                     self.submit();
@@ -208,7 +209,7 @@ impl Flow {
             Err(error) => {
                 let outcome = match &self.kept {
                     Some(kept) if kept.is_needed() && !is_final(&error) => {
-                        self.keep_sent(kept, message.stamp, cursor.flow_seq, message.keep());
+                        self.keep_sent(kept, message.now, cursor.flow_seq, message.keep());
                         Outcome::Queued
                     }
                     _ => self.failed(&error),

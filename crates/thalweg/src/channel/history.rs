@@ -13,9 +13,11 @@ mod tests;
 pub use instances::Instances;
 pub use query::{Absent, Query, QueryError, Why};
 
+use super::memory::{ALWAYS, Account, Charge, size_of};
 use super::queue::Entry;
 use qos::PullBuffer;
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 /// Room that a buffer has from the start, in samples; it grows to its limit as it fills.
 const ROOM: usize = 256;
@@ -40,6 +42,8 @@ pub struct History {
     last: u64,
     /// The highest number that was here and is gone, 0 before, and when it was kept.
     dropped: (u64, u64),
+    /// Pays for them.
+    account: Option<Arc<Account>>,
 }
 
 /// How far an answer has come.
@@ -71,12 +75,18 @@ impl History {
     /// An empty buffer.
     pub fn new(incarnation: u64, limits: PullBuffer) -> Self {
         let room = (limits.samples as usize).min(ROOM);
-        Self { incarnation, limits, kept: VecDeque::with_capacity(room), bytes: 0, last: 0, dropped: (0, 0) }
+        let kept = VecDeque::with_capacity(room);
+        Self { incarnation, limits, kept, bytes: 0, last: 0, dropped: (0, 0), account: None }
+    }
+
+    /// The same, whose bytes are taken from this account.
+    pub fn within(self, account: Arc<Account>) -> Self {
+        Self { account: Some(account), ..self }
     }
 
     /// Keeps a sample, and drops what is over the limits then. One that came before is not kept twice.
     #[inline]
-    pub fn keep(&mut self, entry: Entry, at: u64) {
+    pub fn keep(&mut self, mut entry: Entry, at: u64) {
         let size = entry.buffer.payload().len() as u64;
         if entry.seq <= self.dropped.0 || size > self.limits.bytes {
             self.last = self.last.max(entry.seq);
@@ -90,13 +100,33 @@ impl History {
             self.drop_oldest(); // before, so that the list never grows beyond its limit
         }
         self.last = entry.seq;
+        let Some(charge) = self.charge(size) else {
+            self.dropped = (entry.seq, at);
+            return;
+        };
+        entry.charge = charge;
         self.bytes += size;
         let at = self.kept.back().map_or(at, |newest| newest.at.max(at));
         self.kept.push_back(Kept { entry, at });
     }
 
+    /// Takes memory for a message of this size, that of the oldest ones if there is no other; `None`: they had not as much.
+    #[inline]
+    fn charge(&mut self, size: u64) -> Option<Charge> {
+        loop {
+            let Some(account) = &self.account else { return Some(Charge::default()) };
+            match Charge::new(account, size_of(size as usize), self.bytes + size <= ALWAYS as u64) {
+                Ok(charge) => return Some(charge),
+                Err(_) if self.kept.is_empty() => return None,
+                Err(_) => self.drop_oldest(),
+            }
+        }
+    }
+
     #[cold]
-    fn put_between(&mut self, entry: Entry, at: u64, size: u64) {
+    fn put_between(&mut self, mut entry: Entry, at: u64, size: u64) {
+        let Some(charge) = self.charge(size).filter(|_| entry.seq > self.dropped.0) else { return };
+        entry.charge = charge;
         let Err(place) = self.kept.binary_search_by_key(&entry.seq, |kept| kept.entry.seq) else { return };
         let after = place.checked_sub(1).and_then(|before| self.kept.get(before)).map_or(0, |before| before.at);
         let before = self.kept.get(place).map_or(u64::MAX, |next| next.at);

@@ -5,9 +5,11 @@
 mod measured;
 mod reliable;
 mod ring;
+mod stream;
 
 use self::measured::note_stages;
 use self::ring::HELD_PAUSE;
+use self::stream::{Stream, Unpaid};
 use super::accept::Accept;
 use super::fragment::{Reassembly, Refused};
 use super::memory::Account;
@@ -35,7 +37,7 @@ enum Source {
 /// How a half's bytes become frames.
 enum Framing {
     /// Frames follow each other.
-    Stream(StreamParser),
+    Stream(Stream),
     /// One frame per datagram; large messages come in fragments. On a reliable flow gaps are asked for.
     Datagrams { buffer: Vec<u8>, reassembly: Reassembly, receiver: Option<Box<Receiver>> },
 }
@@ -86,7 +88,8 @@ const DATAGRAM: usize = 65_536;
 impl Inbound {
     pub fn new(channel: Arc<Channel>, inlet: Arc<dyn AnyInlet>, half: Box<dyn ReceiveHalf>, agreed: Agreed) -> Self {
         let framing = if agreed.stream {
-            Framing::Stream(StreamParser::new(agreed.max_message, Some(agreed.flow)))
+            let parser = StreamParser::new(agreed.max_message, Some(agreed.flow));
+            Framing::Stream(Stream::new(parser, agreed.budget.clone()))
         } else {
             let (reassembly, receiver) = reliable::parts(&agreed);
             Framing::Datagrams { buffer: vec![0; DATAGRAM], reassembly, receiver }
@@ -174,7 +177,14 @@ impl Inbound {
         }
         let wait = wait && !self.waits_for_timer();
         let received = match &mut self.source {
-            Source::Half(half, Framing::Stream(parser)) => half.receive(parser.space(), wait),
+            Source::Half(half, Framing::Stream(stream)) => match stream.pay(linux::clock::monotonic_ns) {
+                Ok(()) => half.receive(stream.parser.space(), wait),
+                Err(Unpaid::GivenUp(why)) => return Step::Ended(why),
+                Err(Unpaid::Waits) => {
+                    std::thread::sleep(HELD_PAUSE); // nobody tells when others give memory back
+                    return if self.is_over() { Step::Ended("closed".to_owned()) } else { Step::Nothing };
+                }
+            },
             Source::Half(half, Framing::Datagrams { buffer, .. }) => half.receive(buffer, wait),
             Source::Ring(_) => return self.step_ring(wait),
         };
@@ -204,7 +214,8 @@ impl Inbound {
     }
 
     fn received_bytes(&mut self, count: usize, now: u64) -> Step {
-        let Self { source: Source::Half(_, Framing::Stream(parser)), accept, channel, inlet, .. } = self else {
+        let Self { source: Source::Half(_, Framing::Stream(Stream { parser, .. })), accept, channel, inlet, .. } = self
+        else {
             return Step::Nothing;
         };
         if count == 0 {

@@ -1,13 +1,14 @@
-//! Bytes that a node holds for its channels: what waits in queues and mailboxes, what is not acknowledged, and messages that are
-//! not whole. Each is taken from an account of the peer at the channel's other end, and with it from the node's. Other hosts are peers, not
-//! their nodes: whoever makes up a hundred ids has one share, and none of the account of the node whose id it uses.
+//! Bytes that a node holds for its channels: what waits in queues and mailboxes, what is not acknowledged, messages that are
+//! not whole, and histories. Each is taken from an account of the peer at the channel's other end, and with it from the node's.
+//! Other hosts are peers, not their nodes: whoever makes up a hundred ids has one share, and none of the account of the node
+//! whose id it uses.
 //!
 //! A peer may hold as much as is left of the node's limit at that moment: alone half of it, two a third each. So one slow or
 //! hostile peer leaves room for the next, and no share has to be stated (dynamic thresholds: Choudhury and Hahne, "Dynamic
 //! queue length thresholds for shared-memory packet switches", IEEE/ACM Transactions on Networking 6 (2), 1998, with α = 1).
 //! Counting is an atomic addition at each level; nothing here waits.
 
-use crate::admin::{MemoryReport, Peer, PeerMemory};
+use crate::admin::{HistoryMemory, MemoryReport, Peer, PeerMemory};
 use crate::control::NodeId;
 use linux::lock::PiMutex;
 use qos::{ResourceLimit, SAMPLE_BYTES};
@@ -170,6 +171,8 @@ impl Drop for Charge {
 /// A node's account and those of its peers.
 pub struct Memory {
     node: Arc<Account>,
+    /// That of all histories counts as a peer's: they leave as much for channels.
+    histories: Arc<Account>,
     /// Looked up when a channel opens, or a mailbox gets its first sample of a peer.
     peers: PiMutex<Peers>,
 }
@@ -193,12 +196,18 @@ impl Peers {
 impl Memory {
     /// Nothing is held, of at most `limit` bytes.
     pub fn new(limit: usize) -> Self {
-        Self { node: Account::new(limit), peers: PiMutex::default() }
+        let node = Account::new(limit);
+        Self { histories: Account::of(&node), node, peers: PiMutex::default() }
     }
 
     /// The node's account.
     pub fn node(&self) -> &Account {
         &self.node
+    }
+
+    /// The account of all histories.
+    pub fn histories(&self) -> &Arc<Account> {
+        &self.histories
     }
 
     /// The account of a peer.
@@ -244,7 +253,10 @@ impl Memory {
         peers.sort_by_key(|peer| std::cmp::Reverse(peer.used));
         peers.truncate(MOST_TOLD);
         let Account { refused, limit, .. } = &*self.node;
-        MemoryReport { used: self.node.used() as u64, limit: *limit as u64, refused: refused.load(Relaxed), peers }
+        let (used, limit, refused) = (self.node.used() as u64, *limit as u64, refused.load(Relaxed));
+        let of = &self.histories;
+        let histories = HistoryMemory { used: of.used() as u64, limit: of.limit() as u64, refused: of.refused() };
+        MemoryReport { used, limit, refused, peers, histories }
     }
 }
 

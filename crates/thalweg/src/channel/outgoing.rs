@@ -89,8 +89,8 @@ impl<'a> Outgoing<'a> {
             Body::Pooled { buffer, kept } => kept.get_or_insert_with(|| Arc::new(buffer.compacted())).clone(),
             Body::External { bytes, pool, kept } => kept.get_or_insert_with(|| copied(pool, bytes)).clone(),
         };
-        let Self { seq, stamp, change, historical, offered, .. } = *self;
-        Entry { buffer, seq, stamp, change, historical, offered, charge: Charge::default() }
+        let Self { seq, stamp, now, change, historical, offered, .. } = *self;
+        Entry { buffer, seq, stamp, now, change, historical, offered, charge: Charge::default() }
     }
 }
 

@@ -18,6 +18,8 @@ pub struct Entry {
     pub seq: u64,
     /// Source stamp, CLOCK_MONOTONIC nanoseconds of the publisher.
     pub stamp: u64,
+    /// When it was published or passed on here, by this host's monotonic clock: a relay's stamps are another one's.
+    pub now: u64,
     /// What it says of its instance.
     pub change: Change,
     /// Later ones were published before it: it comes from a history.
@@ -172,7 +174,7 @@ impl Queue {
     /// Drops what is older than `lifespan` nanoseconds at `now`, from the oldest on; returns how many.
     pub fn expire(&mut self, now: u64, lifespan: u64) -> usize {
         let before = self.entries.len();
-        while self.entries.front().is_some_and(|entry| now.saturating_sub(entry.stamp) > lifespan) {
+        while self.entries.front().is_some_and(|entry| now.saturating_sub(entry.now) > lifespan) {
             self.pop();
         }
         before - self.entries.len()
@@ -218,6 +220,7 @@ mod tests {
             buffer: Arc::default(),
             seq,
             stamp: 0,
+            now: 0,
             change: Change::Written,
             historical: false,
             offered: 0,
@@ -228,8 +231,8 @@ mod tests {
     #[test]
     fn samples_expire_after_the_last_nanosecond_of_their_life() {
         let mut queue = Queue::new(Policy::KeepLast(4));
-        for stamp in [100, 110, 120] {
-            queue.push(Entry { stamp, ..entry(stamp) });
+        for now in [100, 110, 120] {
+            queue.push(Entry { now, ..entry(now) });
         }
         assert_eq!((queue.expire(130, 30), queue.expire(141, 30), queue.len()), (0, 2, 1));
         assert_eq!((queue.pop().map(|e| e.seq), queue.expire(500, 0)), (Some(120), 0));

@@ -23,7 +23,8 @@ pub const WINDOW: usize = 1024;
 /// samples of 1,400 B, and what is lost several times holds up the others for several round trips.
 pub const CONTROLLED_WINDOW: usize = 4096;
 
-/// Longest pause between two askings for the same, at either end: after an outage a flow is back within a second (P-16).
+/// Longest pause between two askings of a subscriber for the same, and the longest period that is measured: after an outage a
+/// flow is back within a second (P-16).
 const LONGEST_PAUSE_NS: u64 = 400_000_000;
 
 /// What was done to make a flow reliable.

@@ -136,7 +136,11 @@ impl Directory {
         let mut seen_by = [None; WAYS];
         if let Some(known) = self.nodes.get_mut(&node) {
             let before = known.origin().map(rank);
+            let was_here = known.is_here();
             known.seen_by[rank(origin)] = Some(origin);
+            if known.is_here() && !was_here {
+                self.weight_elsewhere = self.weight_elsewhere.saturating_sub(known.weight);
+            }
             seen_by = known.seen_by;
             let outranks = before.is_none_or(|before| rank(origin) < before);
             let counts = before.is_none_or(|before| rank(origin) <= before);
@@ -371,6 +375,10 @@ impl Directory {
     /// Bytes that all that is known takes, about.
     pub fn weight(&self) -> usize {
         self.weight
+    }
+    /// The same of nodes that are not on this host.
+    pub fn weight_elsewhere(&self) -> usize {
+        self.weight_elsewhere
     }
     /// How often news was refused, by the limit it went beyond.
     pub fn refused(&self) -> &BTreeMap<&'static str, u64> {

@@ -198,3 +198,19 @@ fn documents_take_no_more_than_their_bytes() {
     });
     assert_eq!((d.weight(), d.port_count()), (0, 0));
 }
+
+/// Such a node counted among those of other hosts for good: after some thousand of them there was no room for these.
+#[test]
+fn a_node_that_is_found_elsewhere_before_it_is_found_here_counts_once() {
+    let mut d = Directory::new();
+    by(&mut d, stranger(), doc(1, 1, 1, &[(1, "/a", "/a")]));
+    by(&mut d, stranger(), doc(2, 1, 1, &[]));
+    let others = d.node(NodeId(2)).unwrap().weight();
+    assert!(d.weight_elsewhere() > others);
+    tell(&mut d, doc(1, 1, 1, &[(1, "/a", "/a")]));
+    assert_eq!(d.weight_elsewhere(), others);
+    d.apply(stranger(), Event::Gone(NodeId(1)));
+    d.apply(Origin::Host, Event::Gone(NodeId(1)));
+    d.apply(stranger(), Event::Gone(NodeId(2)));
+    assert_eq!((d.weight_elsewhere(), d.weight()), (0, 0));
+}

@@ -18,9 +18,9 @@ pub use target::Address;
 
 use super::local::Users;
 use super::{Change, Discovery, Document, Event, NodeId, Origin, Sink};
-use crate::driver::or_abort;
+use crate::driver::{or_abort, parsing};
 use linux::poll::Waker;
-use std::collections::{HashSet, VecDeque};
+use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -77,7 +77,8 @@ pub struct Counters {
 /// What the node's control thread asks of the links' thread.
 enum Command {
     Call(NodeId, u64, Vec<u8>),
-    Answer(NodeId, u64, Vec<u8>),
+    /// On this link, to the call with this number of its peer.
+    Answer(u64, u64, Vec<u8>),
     /// As `Call`, to a node that has no link yet, at these addresses.
     Reach(NodeId, Vec<SocketAddr>, u64, Vec<u8>),
     Refresh(NodeId),
@@ -98,6 +99,9 @@ struct Shared {
     known: Mutex<HashSet<NodeId>>,
     /// Those of them that came by, or were found at, a unix socket.
     here: Mutex<HashSet<NodeId>>,
+    /// Calls that are not answered yet, by the number that they have here: on which link each came, and its number there.
+    /// What a peer says of itself must not say to whom an answer goes.
+    asked: Mutex<BTreeMap<u64, (u64, u64)>>,
     settled: Mutex<Settled>,
     settling: Condvar,
     counters: Counters,
@@ -110,6 +114,7 @@ impl Shared {
             waker: Waker::new()?,
             known: Mutex::default(),
             here: Mutex::default(),
+            asked: Mutex::default(),
             settled: Mutex::new(Settled { asked: 1, begun: 1, answered: 0 }),
             settling: Condvar::new(),
             counters: Counters::default(),
@@ -160,9 +165,8 @@ impl Links {
     pub fn start(document: Arc<Document>, sources: Vec<Source>, sink: Sink) -> io::Result<Self> {
         let shared = Arc::new(Shared::new()?);
         let worker = worker::Worker::new(document, sources, shared.clone(), sink.clone())?;
-        // Documents are parsed on this thread, and their types may be nested; untouched stack costs nothing.
-        let settings = linux::thread::Settings { stack: 2 << 20, ..linux::thread::Settings::named("thalweg-links") };
-        let thread = linux::thread::spawn(settings, move || or_abort("control links", || worker.run()))?;
+        let thread =
+            linux::thread::spawn(parsing("thalweg-links"), move || or_abort("control links", || worker.run()))?;
         Ok(Self { shared, sink, thread: Some(thread) })
     }
 
@@ -245,7 +249,11 @@ impl Discovery for Links {
     }
 
     fn answer(&mut self, to: NodeId, id: u64, answer: &[u8]) -> bool {
-        !self.fits("an answer", to, answer) || self.send(to, Command::Answer(to, id, answer.to_vec()))
+        let Some((link, theirs)) = lock(&self.shared.asked).remove(&id) else { return false };
+        if self.fits("an answer", to, answer) {
+            self.push(Command::Answer(link, theirs, answer.to_vec()));
+        }
+        true
     }
 
     fn refresh(&mut self, node: NodeId) -> bool {

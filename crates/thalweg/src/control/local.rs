@@ -1,13 +1,15 @@
-//! Nodes of the same host: each has a unix socket in a run directory, and a newcomer connects to all others.
+//! Nodes of the same host: each has a unix socket in a run directory, and a newcomer connects to those that it shares something with (`shares`).
 //!
 //! `$THALWEG_RUN_DIR`, else `$XDG_RUNTIME_DIR/thalweg`, else `/tmp/thalweg-<uid>`; in it `<host>.<realm>.<node id>.sock`:
 //! network namespaces share `/tmp`, but are hosts of their own. Only the first may be shared by several users: see [`Users`].
 
+mod marks;
 pub mod shares;
 mod users;
 
 pub use users::Users;
 
+use marks::Marks;
 use shares::{Shares, SharesFile};
 
 use super::NodeId;
@@ -27,10 +29,26 @@ pub struct LocalEndpoint {
     node: NodeId,
     path: PathBuf,
     inode: u64,
-    shares: SharesFile,
+    telling: Telling,
     told: Option<Shares>,
     peers: String, // how the names of the sockets of its realm on this host begin
     users: Users,
+}
+
+/// Where a node tells what it shares.
+#[derive(Debug)]
+enum Telling {
+    Marks(Marks),
+    File(SharesFile),
+}
+
+impl Telling {
+    fn tell(&mut self, shares: &Shares, anew: bool) -> io::Result<()> {
+        match self {
+            Telling::Marks(marks) => marks.tell(shares, anew),
+            Telling::File(file) => file.tell(shares).map(drop),
+        }
+    }
 }
 
 impl LocalEndpoint {
@@ -58,8 +76,11 @@ impl LocalEndpoint {
         let peers = format!("{}.{realm}.", short(&linux::clock::host_id()));
         let path = dir.join(format!("{peers}{node}.sock"));
         let (listener, inode) = listen(&dir, &path, node, users)?;
-        let shares = SharesFile::new(&dir, format!("{peers}{node}"));
-        Ok((listener, Self { dir, asked_for, node, path, inode, shares, told: None, peers, users }))
+        let telling = match users {
+            Users::Own => Telling::Marks(Marks::new(&dir, &peers, node)),
+            _ => Telling::File(SharesFile::new(&dir, format!("{peers}{node}"))),
+        };
+        Ok((listener, Self { dir, asked_for, node, path, inode, telling, told: None, peers, users }))
     }
 
     /// Whether the socket is still where others look for it.
@@ -75,7 +96,7 @@ impl LocalEndpoint {
         self.users = Users::of(&self.dir, self.asked_for)?.0;
         let (listener, inode) = listen(&self.dir, &self.path, self.node, self.users)?;
         self.inode = inode;
-        self.told = self.told.take().filter(|told| self.shares.tell(told).is_ok());
+        self.told = self.told.take().filter(|told| self.telling.tell(told, true).is_ok());
         Ok(listener)
     }
 
@@ -84,19 +105,22 @@ impl LocalEndpoint {
     /// # Errors
     /// When the run directory takes no file; nothing is told then.
     pub fn tell(&mut self, shares: &Shares) -> io::Result<()> {
-        self.told = None;
-        self.shares.tell(shares)?;
+        let anew = self.told.take().is_none();
+        self.telling.tell(shares, anew)?;
         self.told = Some(shares.clone());
         Ok(())
     }
 
-    /// Whether the others are told that this node shares this.
-    pub fn tells(&self, shares: &Shares) -> bool {
-        self.told.as_ref() == Some(shares)
+    /// What the others are told that this node shares, if they are.
+    pub fn told(&self) -> Option<&Shares> {
+        self.told.as_ref()
     }
 
-    /// The other nodes of the realm on this host that share this, as far as they tell; those of an older version tell nothing.
+    /// The other nodes of the realm on this host that share this, as far as they tell.
     pub fn sharing(&self, shares: &Shares) -> Vec<NodeId> {
+        if let (Telling::Marks(told), Shares::Marks(marks)) = (&self.telling, shares) {
+            return told.sharing(marks);
+        }
         let (nodes, told) = shares::told(&self.dir, &self.peers);
         let meets = |node: &NodeId| told.get(node).is_none_or(|told| told.iter().any(|told| shares.meet(told)));
         nodes.into_iter().filter(|node| *node != self.node && meets(node)).collect()

@@ -30,6 +30,14 @@ pub use document::{Change, Direction, Document, NodeId, NotKept, PortId, PortInf
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A number for a call that came in, which no other one has, whichever back end it came by: callers choose their own
+/// numbers, and anybody may call in any name.
+fn number_call() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
 
 /// What a back end tells its node. Delivered through [`Sink`], in order per remote node.
 #[derive(Debug)]
@@ -42,9 +50,11 @@ pub enum Event {
     Gone(NodeId),
     /// A node asks something of this one.
     Call {
-        /// Who asks.
+        /// Who asks, as it says.
         from: NodeId,
-        /// Its number for the call.
+        /// It came by a way on which that node may speak for itself, as far as the back end can tell.
+        genuine: bool,
+        /// The number of the call here, for [`Discovery::answer`].
         id: u64,
         /// The question.
         request: Vec<u8>,
@@ -107,7 +117,7 @@ pub trait Discovery: Send {
         false
     }
 
-    /// Answers a call that came from `to`. `false`: this back end does not know that node.
+    /// Answers the call that [`Event::Call`] brought from `to` under the number `id`. `false`: no such call waits here.
     fn answer(&mut self, to: NodeId, id: u64, answer: &[u8]) -> bool;
 
     /// A gap in `node`'s revisions was seen: fetch its full document. `false`: this back end does not know that node.

@@ -108,7 +108,7 @@ impl Discovery for Simulated {
     }
 
     fn call(&mut self, to: NodeId, id: u64, request: &[u8]) -> bool {
-        self.send(to, Event::Call { from: self.node, id, request: request.to_vec() })
+        self.send(to, Event::Call { from: self.node, genuine: true, id, request: request.to_vec() })
     }
 
     fn answer(&mut self, to: NodeId, id: u64, answer: &[u8]) -> bool {

@@ -14,7 +14,8 @@ mod settings;
 pub use settings::{ZenohError, ZenohSettings};
 
 use super::links::MESSAGE_LIMIT;
-use super::{Change, Discovery, Document, Event, NodeId, Origin, Sink, limits};
+use super::{Change, Discovery, Document, Event, NodeId, Origin, Sink, limits, number_call};
+use crate::driver::{or_abort, parsing};
 use ::zenoh::bytes::ZBytes;
 use ::zenoh::liveliness::LivelinessToken;
 use ::zenoh::qos::CongestionControl;
@@ -48,7 +49,7 @@ enum Command {
     /// There is an announcement, or a document to fetch.
     Look,
     Call(NodeId, u64, Vec<u8>),
-    Answer(NodeId, u64, Vec<u8>),
+    Answer(u64, Vec<u8>),
     /// Somebody asks for this node's document.
     Tell(Query),
 }
@@ -93,7 +94,7 @@ struct Shared {
     commands: SyncSender<Command>,
     document: Mutex<(Arc<Document>, Option<Change>)>,
     peers: Mutex<HashMap<NodeId, Peer>>,
-    calls: Mutex<HashMap<(NodeId, u64), (Query, Instant)>>,
+    calls: Mutex<HashMap<u64, (Query, Instant)>>,
     garbage: AtomicU64,
     opened: AtomicBool,
     stopping: AtomicBool,
@@ -129,14 +130,13 @@ impl Zenoh {
             stopping: AtomicBool::new(false),
         });
         let own = shared.clone();
-        let thread = linux::thread::Settings { stack: 2 << 20, ..linux::thread::Settings::named("thalweg-zenoh") };
         let serve = move || {
             if let Err(error) = run(config, &own, &queue) {
                 own.warn(format!("Zenoh could not be opened, so nodes of other hosts are not found: {error}"));
             }
             let _ = tell_end.send(());
         };
-        linux::thread::spawn(thread, move || crate::driver::or_abort("Zenoh", serve))
+        linux::thread::spawn(parsing("thalweg-zenoh"), move || or_abort("Zenoh", serve))
             .map_err(|e| ZenohError(format!("no thread for Zenoh: {e}")))?;
         Ok(Self { shared, ended })
     }
@@ -161,9 +161,9 @@ impl Discovery for Zenoh {
         }
     }
 
-    fn answer(&mut self, to: NodeId, id: u64, answer: &[u8]) -> bool {
-        lock(&self.shared.calls).contains_key(&(to, id)) && {
-            self.shared.push(Command::Answer(to, id, answer.to_vec()));
+    fn answer(&mut self, _: NodeId, id: u64, answer: &[u8]) -> bool {
+        lock(&self.shared.calls).contains_key(&id) && {
+            self.shared.push(Command::Answer(id, answer.to_vec()));
             true
         }
     }
@@ -248,7 +248,7 @@ fn obey(session: &Session, shared: &Arc<Shared>, command: Command) -> Result<(),
             let get = get.timeout(CALL_TIME).consolidation(ConsolidationMode::None);
             get.callback(move |reply| own.answered(to, id, &reply)).wait()
         }
-        Command::Answer(to, id, answer) => match lock(&shared.calls).remove(&(to, id)) {
+        Command::Answer(id, answer) => match lock(&shared.calls).remove(&id) {
             Some((query, _)) => query.reply(shared.own_key("admin"), answer).wait(),
             None => Ok(()),
         },
@@ -351,9 +351,9 @@ impl Shared {
         let (Some((from, rest)), true) = (label.split_first_chunk::<8>(), request.len() <= MESSAGE_LIMIT) else {
             return self.garbage(self.node, "a call without a caller, or too large");
         };
-        let Ok(id) = <[u8; 8]>::try_from(rest).map(u64::from_le_bytes) else {
+        if rest.len() != 8 {
             return self.garbage(self.node, "a call without a number");
-        };
+        }
         let from = NodeId(u64::from_le_bytes(*from));
         if !self.sink.has_room() {
             return self.garbage(from, "a call while the mailbox is full");
@@ -363,9 +363,10 @@ impl Shared {
             calls.retain(|_, (_, since)| since.elapsed() < CALL_TIME);
         }
         if calls.len() < MOST_CALLS {
-            calls.insert((from, id), (query, Instant::now()));
+            let id = number_call();
+            calls.insert(id, (query, Instant::now()));
             drop(calls);
-            self.sink.deliver(Origin::Zenoh, Event::Call { from, id, request });
+            self.sink.deliver(Origin::Zenoh, Event::Call { from, genuine: true, id, request });
         }
     }
 

@@ -28,16 +28,33 @@ impl Control {
     }
 
     pub(super) fn ask(&mut self, to: NodeId, request: &[u8], asker: Asker) {
-        let id = self.next_call;
-        self.next_call += 1;
+        let id = self.number_call();
         let addresses = self.direct_addresses(to, request, &asker);
         let directly = |d: &mut Box<dyn Discovery>| d.call_directly(to, &addresses, id, request);
         let sent = !addresses.is_empty() && self.discoveries.iter_mut().any(directly);
         if sent || self.discoveries.iter_mut().any(|d| d.call(to, id, request)) {
-            self.calls.retain(|_, (until, _)| *until > Instant::now()); // askers that gave up
-            self.calls.insert(id, (Instant::now() + LONGEST_CALL, asker));
+            self.await_answer(id, to, asker);
         } else {
             self.give(asker, admin::pack(&admin::Reply::No(format!("node {to} cannot be reached"))));
+        }
+    }
+
+    pub(super) fn number_call(&mut self) -> u64 {
+        self.next_call = self.next_call.wrapping_add(1);
+        self.next_call
+    }
+
+    pub(super) fn await_answer(&mut self, id: u64, from: NodeId, asker: Asker) {
+        self.calls.retain(|_, (_, until, _)| *until > Instant::now()); // askers that gave up
+        self.calls.insert(id, (from, Instant::now() + LONGEST_CALL, asker));
+    }
+
+    /// An answer counts when it comes from the node that was asked.
+    pub(super) fn answered(&mut self, from: NodeId, id: u64, answer: Vec<u8>) {
+        if self.calls.get(&id).is_some_and(|(asked, ..)| *asked == from)
+            && let Some((.., asker)) = self.calls.remove(&id)
+        {
+            self.give(asker, answer);
         }
     }
 

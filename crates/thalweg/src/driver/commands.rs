@@ -39,6 +39,8 @@ pub(crate) enum Asker {
     Nobody,
     /// A node, with the number of its call.
     There(NodeId, u64),
+    /// This node: a channel of its own and another port is to go from multicast to unicast.
+    Rehoming((String, String)),
 }
 
 /// One end of a node's channels.
@@ -168,6 +170,7 @@ impl Control {
         match asker {
             Asker::Here(waiting) => drop(waiting.send(answer)),
             Asker::Nobody => {}
+            Asker::Rehoming(ports) => self.rehomed(ports, &answer),
             Asker::There(from, id) => {
                 let _ = self.discoveries.iter_mut().any(|d| d.answer(from, id, &answer));
             }

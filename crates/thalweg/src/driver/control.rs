@@ -86,7 +86,8 @@ pub(crate) struct Control {
     pub(super) detaching: Vec<(Arc<dyn AnyOutlet>, u64)>,
     /// Channels that give way to the one with this number, by their ports, at the latest then.
     pub(super) leaving: Vec<(Pair, u64, Instant)>,
-    pub(super) calls: HashMap<u64, (Instant, Asker)>,
+    /// Calls to other nodes: whose answer counts, until when, and who waits for it.
+    pub(super) calls: HashMap<u64, (NodeId, Instant, Asker)>,
     /// A command that another node has to carry out: which one, the request, and what is said when it is done.
     pub(super) forward: Option<(NodeId, Vec<u8>, String)>,
     pub(super) next_call: u64,
@@ -124,8 +125,6 @@ pub(crate) struct Control {
     pub(super) looked: Instant,
     /// The processors that the process might use when the node was opened: what `affinity=default` means for all of it.
     pub(super) processors: Vec<u16>,
-    /// Requests that take a channel from multicast to unicast: number, own and other port.
-    pub(super) rehoming: Vec<(u64, (String, String))>,
     /// When losses were looked for.
     pub(super) looked_for_losses: Instant,
     /// When pools were looked at.

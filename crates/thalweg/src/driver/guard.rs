@@ -5,6 +5,12 @@
 use super::reader::guarded;
 use std::io::Write;
 
+/// Settings of a thread that parses what others sent. Their types may be nested, which a peer chooses: parsing 127 levels, the
+/// most that the parser takes, needs more than 256 KiB without optimisation. Untouched stack costs nothing.
+pub(crate) fn parsing(name: &str) -> linux::thread::Settings {
+    linux::thread::Settings { stack: 2 << 20, ..linux::thread::Settings::named(name) }
+}
+
 /// Runs the body of a thread that the node cannot do without.
 pub(crate) fn or_abort(thread: &str, body: impl FnOnce()) {
     if let Err(why) = guarded(thread, body) {

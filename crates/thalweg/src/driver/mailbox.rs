@@ -56,7 +56,7 @@ mod tests {
     #[test]
     fn a_full_mailbox_says_so_until_something_is_taken() {
         let mailbox = Mailbox::default();
-        let call = || Event::Call { from: NodeId(1), id: 1, request: vec![0; 1 << 20] };
+        let call = || Event::Call { from: NodeId(1), genuine: true, id: 1, request: vec![0; 1 << 20] };
         let fitted = (0..100)
             .take_while(|_| {
                 mailbox.has_room() && {

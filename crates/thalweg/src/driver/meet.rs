@@ -4,6 +4,7 @@
 use super::commands::Asker;
 use super::control::Control;
 use super::permit::Caller;
+use crate::control::local::LocalEndpoint;
 use crate::control::local::shares::{Shares, of_name};
 use crate::control::matching::check_name;
 use crate::control::{NodeId, Origin};
@@ -43,12 +44,15 @@ impl Control {
     /// new. `true`: some are looked at now.
     pub(super) fn refresh_shares(&mut self) -> bool {
         let shares = self.shares_now();
-        let Some(endpoint) = self._endpoint.as_mut().filter(|endpoint| !endpoint.tells(&shares)) else { return false };
+        let untold = |endpoint: &&mut LocalEndpoint| endpoint.told() != Some(&shares);
+        let Some(endpoint) = self._endpoint.as_mut().filter(untold) else { return false };
+        // Who was not told anything has not seen this node.
+        let new = endpoint.told().map_or_else(|| shares.clone(), |told| shares.beyond(told));
         if let Err(error) = endpoint.tell(&shares) {
             self.count_because("the run directory does not take what this node shares with others", &error);
         }
-        self.shares = shares.clone();
-        self.look_for(&shares)
+        self.shares = shares;
+        new != Shares::default() && self.look_for(&new)
     }
 
     /// Makes links to those nodes of this host that share this; `false`: there are none that have none yet.

@@ -54,7 +54,7 @@ mod wrap;
 pub(crate) use commands::{Administration, End, Reader};
 pub(crate) use control::{Command, Control};
 pub(crate) use entries::Reply;
-pub(crate) use guard::{abort, or_abort};
+pub(crate) use guard::{abort, or_abort, parsing};
 pub(crate) use losses::Told;
 pub(crate) use pull::{Asked, Asking, Fetch, Fetches, Holder, Latecomer, Questions, not_kept, read_answer};
 pub(crate) use reader::{Readers, guarded};

@@ -5,7 +5,7 @@ use super::control::{Command, Control};
 use super::permit::Caller;
 use super::wanted::Pair;
 use crate::control::directory::{Applied, Delta};
-use crate::control::{self, Change, Direction, Origin, PortId, PortInfo};
+use crate::control::{self, Change, Direction, NodeId, Origin, PortId, PortInfo};
 use crate::event::Event;
 use crate::port::PortRef;
 use std::time::Instant;
@@ -40,17 +40,19 @@ impl Control {
     pub(super) fn discovered(&mut self, origin: Origin, event: control::Event) {
         match event {
             control::Event::Warning(text) => self.warn(text),
-            control::Event::Call { from, id, request } => {
-                self.heard_call(request, Caller { node: Some(from), origin }, Asker::There(from, id));
+            control::Event::Call { from, genuine, id, request } => {
+                let genuine = genuine && (origin != Origin::Zenoh || self.is_known_by_zenoh(from));
+                let caller = Caller { node: genuine.then_some(from), origin };
+                self.heard_call(request, caller, Asker::There(from, id));
             }
-            control::Event::Answer { id, answer, .. } => {
-                self.rehomed(id, &answer);
-                if let Some((_, asker)) = self.calls.remove(&id) {
-                    self.give(asker, answer);
-                }
-            }
+            control::Event::Answer { from, id, answer } => self.answered(from, id, answer),
             other => self.directory_event(origin, other),
         }
+    }
+
+    /// Whether nothing better than Zenoh tells of a node: there anybody may write any name under a call.
+    fn is_known_by_zenoh(&self, node: NodeId) -> bool {
+        self.state.directory().origin(node) == Some(Origin::Zenoh)
     }
 
     pub(super) fn directory_event(&mut self, origin: Origin, event: control::Event) {

@@ -2,7 +2,8 @@
 //! and change something only if the node was told their network ([`Settings::admin_from`](crate::Settings::admin_from)).
 //!
 //! There is no cryptography yet: whoever can open a connection from such an address may administer. What a caller says of
-//! itself (its node's id, its host) decides nothing but which end of a channel is its own.
+//! itself (its host, its node's id on a link that is not that node's) decides nothing; its node decides which end of a channel
+//! is its own.
 
 use super::commands::Asker;
 use super::control::Control;
@@ -19,7 +20,7 @@ pub(super) const VARIABLE: &str = "THALWEG_ADMIN_FROM";
 /// Who asks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Caller {
-    /// The node that it says it is; `None`: this one.
+    /// The node that it is, as far as the way tells by which it came; `None`: this one, or nobody knows.
     pub node: Option<NodeId>,
     pub origin: Origin,
 }
@@ -107,8 +108,9 @@ impl Control {
             Origin::Tcp { from, .. } => Some(from),
             Origin::Zenoh => None,
         };
-        if let (Request::Alive { publisher }, Some(node)) = (request, caller.node) {
-            return (!self.is_port_of(publisher, node)).then(|| format!("{publisher} is no port of node {node}"));
+        if let Request::Alive { publisher } = request {
+            let its = caller.node.is_some_and(|node| self.is_port_of(publisher, node));
+            return (!its).then(|| format!("{publisher} is no port of the node that says it is alive"));
         }
         if !changes(request) || self.moves_own_channel(request, caller) {
             return None;

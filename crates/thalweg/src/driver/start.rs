@@ -3,9 +3,9 @@
 use super::control::{Command, Control, WAKER};
 use super::entries::Entry;
 use super::interfaces::Homes;
-use super::or_abort;
 use super::permit;
 use super::state::NodeState;
+use super::{or_abort, parsing};
 use crate::control::local::shares::Shares;
 use crate::control::{self, Document, NodeId, Origin, Sink};
 use crate::error::{Error, Result};
@@ -63,7 +63,7 @@ impl Control {
             detaching: Vec::new(),
             calls: HashMap::new(),
             forward: None,
-            next_call: 1,
+            next_call: random(), // nobody else can tell the number that an answer needs
             next_bit: 0,
             connected: BTreeMap::new(),
             lasting: Vec::new(),
@@ -82,7 +82,6 @@ impl Control {
             looked: Instant::now(),
             kept_for_others: BTreeMap::new(),
             processors: linux::sched::read(0).map(|found| found.affinity).unwrap_or_default(),
-            rehoming: Vec::new(),
             looked_for_losses: Instant::now(),
             looked_at_pools: Instant::now(),
             watched: Vec::new(),
@@ -120,10 +119,7 @@ impl Control {
         let _ = state.settlement.set(links.settlement());
         control.discoveries.push(Box::new(links));
         control.start_zenoh();
-        // Requests are parsed on this thread, and their types may be nested as deep as JSON's reader goes: 100 levels overflowed
-        // 256 KiB in the dev profile. Untouched stack costs nothing.
-        let own = linux::thread::Settings { stack: 2 << 20, ..linux::thread::Settings::named("control") };
-        let thread = linux::thread::spawn(own, move || or_abort("the control thread", || control.run()))
+        let thread = linux::thread::spawn(parsing("control"), move || or_abort("the control thread", || control.run()))
             .map_err(|e| Error::system("cannot start a thread", e))?;
         settled.wait(SETTLE);
         // What the peers said is in the mailbox: opened means that it is known, too (names can be checked).

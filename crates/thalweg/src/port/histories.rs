@@ -4,7 +4,7 @@
 use super::{Payload, SampleInfo, Sought};
 use crate::channel::buffer::Pool;
 use crate::channel::history::{History, Instances, Query, Reading};
-use crate::channel::memory::Charge;
+use crate::channel::memory::{Account, Charge};
 use crate::channel::queue::Entry;
 use crate::codec::TypeDescription;
 use crate::control::matching::topic_matches;
@@ -24,6 +24,8 @@ const SMALLEST: u64 = 256;
 /// The histories of one port. Its lock is held to keep one sample, or to take references to a few.
 pub(crate) struct Histories {
     limits: PullBuffer,
+    /// The node's, which pays for what is kept.
+    account: Arc<Account>,
     /// Of a durable publisher of a keyed topic: where the key is.
     key: Option<Sought>,
     sources: PiMutex<Sources>,
@@ -75,21 +77,21 @@ pub(crate) fn kept_at_subscriber(port: &PortInfo) -> Option<PullBuffer> {
 }
 
 impl Histories {
-    /// No samples yet; each publisher's are kept within the limits.
-    pub fn new(limits: PullBuffer) -> Self {
+    /// No samples yet; each publisher's are kept within the limits, and as long as this account has room.
+    pub fn new(limits: PullBuffer, account: &Arc<Account>) -> Self {
         let sources = Sources { all: Vec::new(), instances: None, pool: Pool::default() };
-        let histories = Self { limits, key: None, sources: PiMutex::new(sources) };
+        let histories = Self { limits, account: account.clone(), key: None, sources: PiMutex::new(sources) };
         histories.sources.lock().pool.limit(histories.room());
         histories
     }
 
     /// Those of a publisher that keeps its samples.
-    pub fn of_publisher(port: &PortInfo) -> Option<Self> {
-        let mut histories = Self::new(kept_at_publisher(&port.qos)?);
+    pub fn of_publisher(port: &PortInfo, account: &Arc<Account>) -> Option<Self> {
+        let mut histories = Self::new(kept_at_publisher(&port.qos)?, account);
         if is_kept_by_instance(&port.qos) {
             // It was looked for when the port was described.
             histories.key = Sought::find(port.message.schema.as_ref(), &port.qos.key, None).ok();
-            histories.sources.lock().instances = Some(Instances::new(&port.qos));
+            histories.sources.lock().instances = Some(Instances::new(&port.qos).within(account.clone()));
         }
         Some(histories)
     }
@@ -145,7 +147,7 @@ impl Histories {
             topic: port.topic.clone(),
             message: port.message.clone(),
             clock: clock.to_owned(),
-            history: History::new(publisher.incarnation, self.limits.clone()),
+            history: History::new(publisher.incarnation, self.limits.clone()).within(self.account.clone()),
             heard: 0,
         });
     }
@@ -184,7 +186,16 @@ impl Histories {
         };
         source.heard = info.received_ns;
         let (seq, stamp, change) = (info.seq, info.source_ns, info.change);
-        let entry = Entry { buffer, seq, stamp, change, historical: false, offered: 0, charge: Charge::default() };
+        let entry = Entry {
+            buffer,
+            seq,
+            stamp,
+            now: info.received_ns,
+            change,
+            historical: false,
+            offered: 0,
+            charge: Charge::default(),
+        };
         source.history.keep(compact(entry), info.received_ns);
     }
 

@@ -121,7 +121,7 @@ impl<M: Message> Inlet<M> {
     ) -> Self {
         let waiting = Waiting::new(&info.qos);
         let judge = judge_of_subscriber(&info.name, &info.qos);
-        let histories = kept_at_subscriber(&info).map(|limits| Arc::new(Histories::new(limits)));
+        let histories = kept_at_subscriber(&info).map(|limits| Arc::new(Histories::new(limits, memory.histories())));
         Self {
             // What is kept or judged has to be encoded.
             on_publisher: on_publisher && histories.is_none() && judge.is_none(),

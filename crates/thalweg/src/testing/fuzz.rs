@@ -6,7 +6,9 @@
 //! | `frames` | streams, datagrams and fragments |
 //! | `parity` | fragments with parity |
 //! | `documents` | handshakes, control links, pull |
+//! | `directory` | what nodes tell of themselves |
 //! | `codec` | messages |
+//! | `types` | types and filters of others, and messages by them |
 //! | `reliable` | both ends of a reliable flow over datagrams |
 //! | `operations` | the order of operations on a channel |
 //! | `administration` | administrators' lines |
@@ -14,6 +16,7 @@
 
 mod administration;
 mod codec;
+mod directory;
 mod documents;
 mod frames;
 mod operations;
@@ -21,9 +24,11 @@ mod parity;
 #[cfg(feature = "pictures")]
 mod pictures;
 mod reliable;
+mod types;
 
 pub use administration::administration;
 pub use codec::codec;
+pub use directory::directory;
 pub use documents::{control, handshake, pull};
 pub use frames::{reassembly, wire};
 pub use operations::operations;
@@ -31,6 +36,7 @@ pub use parity::parity;
 #[cfg(feature = "pictures")]
 pub use pictures::{pictures, pictures_to_begin_from};
 pub use reliable::reliable;
+pub use types::types;
 
 /// A body.
 pub type Body = fn(&[u8]);
@@ -50,6 +56,8 @@ pub fn all() -> Vec<(&'static str, Body, Vec<Vec<u8>>)> {
         ("administration", administration, administration::lines()),
         ("reliable", reliable, reliable::flows()),
         ("pull", pull, documents::questions()),
+        ("directory", directory, directory::news()),
+        ("types", types, types::read()),
     ]
 }
 

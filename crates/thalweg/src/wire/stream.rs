@@ -102,6 +102,14 @@ impl StreamParser {
         self.buffer.capacity()
     }
 
+    /// Memory that [`space`](Self::space) would make it take: more than now for the rest of a large message.
+    pub fn wanted(&self) -> usize {
+        match self.start == self.end {
+            true => self.capacity(),
+            false => self.capacity().max(self.size_for(self.frame_bytes())),
+        }
+    }
+
     /// How long the partial frame will be, as far as it is known. A wrong header asks for nothing: `next` refuses it.
     fn frame_bytes(&self) -> usize {
         match Header::parse(&self.buffer[self.start..self.end]) {
@@ -125,11 +133,14 @@ impl StreamParser {
     /// A larger buffer; what was received is copied once. Grows in steps of the initial size, so that sizes that
     /// creep up do not allocate each time.
     fn grow(&mut self, frame: usize) {
-        let most = HEADER.saturating_add(self.max_message).max(frame);
-        let mut larger = vec![0; frame.next_multiple_of(INITIAL).min(most)];
+        let mut larger = vec![0; self.size_for(frame)];
         let held = self.end - self.start;
         larger[..held].copy_from_slice(&self.buffer[self.start..self.end]);
         (self.buffer, self.start, self.end, self.room) = (larger, 0, held, frame);
+    }
+
+    fn size_for(&self, frame: usize) -> usize {
+        frame.next_multiple_of(INITIAL).min(HEADER.saturating_add(self.max_message).max(frame))
     }
 
     fn shrink(&mut self) {

@@ -32,16 +32,30 @@ impl Link {
     /// Calls, and waits for the answer: all that was said before has been heard then.
     pub fn call(&mut self, request: &Value) -> Value {
         const NUMBER: u64 = 0xfeed;
-        let body = [&NUMBER.to_le_bytes()[..], request.to_string().as_bytes()].concat();
-        assert!(self.say(5, &body));
+        self.ask(NUMBER, request);
+        loop {
+            if let (NUMBER, answer) = self.hear(6) {
+                return answer;
+            }
+        }
+    }
+
+    /// Calls under this number.
+    pub fn ask(&mut self, number: u64, request: &Value) {
+        assert!(self.say(5, &[&number.to_le_bytes()[..], request.to_string().as_bytes()].concat()));
+    }
+
+    /// The number and the text of the next message of this kind: 5 is a call, 6 an answer.
+    pub fn hear(&mut self, kind: u8) -> (u64, Value) {
         self.0.set_read_timeout(Some(super::LONG)).unwrap();
         loop {
             let mut head = [0; 5];
             self.0.read_exact(&mut head).unwrap();
             let mut body = vec![0; u32::from_le_bytes([head[0], head[1], head[2], head[3]]) as usize];
             self.0.read_exact(&mut body).unwrap();
-            if head[4] == 6 && body[..8] == NUMBER.to_le_bytes() {
-                return serde_json::from_slice(&body[8..]).unwrap();
+            if head[4] == kind {
+                let (number, text) = body.split_first_chunk().unwrap();
+                return (u64::from_le_bytes(*number), serde_json::from_slice(text).unwrap());
             }
         }
     }

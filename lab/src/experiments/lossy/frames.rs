@@ -41,7 +41,7 @@ pub fn run(lab: &Lab, findings: &mut Findings) -> Result<Panel> {
     let pictures = Stream { name: "pictures", size: FRAME, hz: FRAMES_HZ, carrier: "udp", qos: latest };
     let (mut control, mut pictures) =
         (Channel::open(lab, &hosts, 0, &control)?, Channel::open(lab, &hosts, 1, &pictures)?);
-    hosts.lose(LOSS)?;
+    hosts.lose(LOSS);
     control.publish(lab, count.min(200))?; // how much the path loses is learned first
     let (mut alone, mut beside, mut frames) = (Tally::default(), Tally::default(), Tally::default());
     let mut strange = 0;

@@ -127,8 +127,8 @@ struct Stream {
 fn notes() -> Vec<String> {
     vec![
         format!(
-            "Two hosts with a link in user space between them, {} ms each way. Losses are made by the receiving host's packet \
-             filter, each packet by chance, and only while samples are measured.",
+            "Two hosts with a link in user space between them, {} ms each way. It loses each frame by chance, and only while samples \
+             are measured.",
             DELAY.as_millis()
         ),
         format!(

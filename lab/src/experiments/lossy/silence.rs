@@ -47,7 +47,7 @@ pub fn run(lab: &Lab, findings: &mut Findings) -> Result<Panel> {
         let name = if carrier == "udp" { "state" } else { "state-tcp" };
         let mut channel =
             Channel::open(lab, &hosts, 0, &Stream { name, size: SIZE, hz: HZ, carrier, qos: policies() })?;
-        hosts.lose(LOSS)?;
+        hosts.lose(LOSS);
         // How much a path loses is learned first.
         channel.publish(lab, count.min(200))?;
         let monitor = Monitor::start()?;

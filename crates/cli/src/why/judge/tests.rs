@@ -153,7 +153,13 @@ fn limits_in_bytes_that_bind_are_named_with_value_and_limit() {
             limit: 520_000_000,
             refused: 3,
         };
-        let memory = thalweg::admin::MemoryReport { used: 900_000_000, limit: 1 << 30, refused: 9, peers: vec![peer] };
+        let memory = thalweg::admin::MemoryReport {
+            used: 900_000_000,
+            limit: 1 << 30,
+            refused: 9,
+            peers: vec![peer],
+            histories: Default::default(),
+        };
         said(&mut e.publisher).memory = Some(memory);
     });
     let shown = shown.to_string();

@@ -34,7 +34,9 @@ impl Flow {
             return Gathered::Nothing;
         }
         self.expire(&mut pending);
-        let (count, size) = gathers(&pending, batching.map_or(BYTES, |batching| batching.bytes));
+        let burst =
+            self.settings.sending.limit.map_or(usize::MAX, |limit| limit.burst.try_into().unwrap_or(usize::MAX));
+        let (count, size) = gathers(&pending, batching.map_or(BYTES, |batching| batching.bytes).min(burst));
         if count < 2 {
             return Gathered::Nothing;
         }

@@ -39,13 +39,15 @@ impl Flow {
             if cursor.taken >= burst_end {
                 return Ok(Sent::Pause(BURST_PAUSE));
             }
-            if let Err(pause) = self.allowed(HEADER + FRAGMENT_HEADER + step) {
-                return Ok(Sent::Pause(pause));
-            }
             let index = ((cursor.taken - payload.len()) / step) as u16;
             let header = self.header(Kind::Parity, FRAGMENT_HEADER + step, cursor.flow_seq, label);
             let mut head = [0; HEADER + FRAGMENT_HEADER];
             if let Err(pause) = self.leave(&header, index.into(), head.len() + step) {
+                return Ok(Sent::Pause(pause));
+            }
+            // Last, for what it takes it does not give back.
+            if let Err(pause) = self.allowed(head.len() + step) {
+                self.left_not(head.len() + step);
                 return Ok(Sent::Pause(pause));
             }
             let (first, second) = head.split_at_mut(HEADER);

@@ -24,6 +24,10 @@ const FULL_PAUSE: Duration = Duration::from_micros(200);
 /// The same where that thread wakes who waits: a look in case that it could not.
 const WOKEN_PAUSE: Duration = Duration::from_millis(5);
 
+/// Datagrams that are taken in at a time: one thread hears all flows of a node, and a subscriber that floods it keeps it from no
+/// other for longer than these take.
+const MOST_HEARD: u32 = 64;
+
 /// How the flow's congestion is controlled, as agreed with its subscriber.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Control {
@@ -129,6 +133,11 @@ impl Kept {
         self.sender.lock().bytes()
     }
 
+    #[cfg(test)]
+    pub fn sender(&self) -> linux::lock::PiGuard<'_, Sender> {
+        self.sender.lock()
+    }
+
     fn note(&self, sender: &Sender, now_ns: u64, account: &Account) {
         let over = || sender.bytes() > ALWAYS && !sender.drops_oldest() && account.is_over();
         self.full.store(sender.is_full(now_ns) || over(), Relaxed);
@@ -221,12 +230,13 @@ impl Flow {
         kept.note(&sender, monotonic_ns(), &self.settings.account);
     }
 
-    /// Takes in all that subscribers said.
+    /// Takes in what subscribers said, `MOST_HEARD` datagrams at most.
     pub fn hear(self: &Arc<Self>) {
         let Some(kept) = &self.kept else { return };
         let mut buffer = [0; LONGEST];
         // Errors of a datagram socket concern single datagrams: those are repeated.
-        while let Ok((length, member)) = self.link.hear(&mut buffer) {
+        for _ in 0..MOST_HEARD {
+            let Ok((length, member)) = self.link.hear(&mut buffer) else { return };
             let said = datagram(buffer.get(..length).unwrap_or_default(), LONGEST, Some(self.settings.id));
             let taken =
                 said.ok().filter(|(header, _)| header.kind == Kind::Acknowledgement).and_then(|(header, said)| {

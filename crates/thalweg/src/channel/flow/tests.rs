@@ -8,6 +8,11 @@ use crate::wire::{HEADER, Header, StreamParser};
 #[derive(Default)]
 struct Taken {
     calls: usize,
+    /// Bytes of the largest send.
+    largest: usize,
+    /// Datagrams that a subscriber sends without end are heard.
+    flooded: bool,
+    heard: usize,
     bytes: Vec<u8>,
     /// What it still takes; `None`: everything.
     room: Option<usize>,
@@ -19,7 +24,7 @@ struct Link(Arc<PiMutex<Taken>>);
 
 impl SendHalf for Link {
     fn send(&self, parts: &[std::io::IoSlice<'_>]) -> io::Result<usize> {
-        let Taken { calls, bytes, room, broken } = &mut *self.0.lock();
+        let Taken { calls, largest, bytes, room, broken, .. } = &mut *self.0.lock();
         if *broken {
             return Err(io::ErrorKind::BrokenPipe.into());
         }
@@ -34,7 +39,14 @@ impl SendHalf for Link {
         }
         let taken = bytes.len() - before;
         *room = room.map(|room| room - taken);
+        *largest = taken.max(*largest);
         Ok(taken)
+    }
+
+    fn hear(&self, _buffer: &mut [u8]) -> io::Result<(usize, u64)> {
+        let Taken { flooded, heard, .. } = &mut *self.0.lock();
+        *heard += 1;
+        if *flooded { Ok((5, 1)) } else { Err(io::ErrorKind::WouldBlock.into()) }
     }
 
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
@@ -77,13 +89,33 @@ const STREAM: Capabilities = crate::carrier::tcp::CAPABILITIES;
 const LONG: Duration = Duration::from_secs(20);
 
 fn flow(policy: qos::Queue, sending: Sending) -> (Arc<Flow>, Link, Arc<Senders>) {
+    flow_of(policy, sending, None, STREAM)
+}
+
+fn flow_of(
+    policy: qos::Queue,
+    sending: Sending,
+    reliable: Option<SenderSettings>,
+    capabilities: Capabilities,
+) -> (Arc<Flow>, Link, Arc<Senders>) {
     let (link, senders) = (Link::default(), Arc::new(Senders::new(Box::new(|_, _| {}))));
     let account = crate::channel::memory::Account::new(1 << 30);
     let (bytes, burst) = (64 << 20, 0);
     let settings =
-        FlowSettings { id: 7, policy, bytes, account, burst, sending, lifespan: None, reliable: None, control: None };
-    let flow = Flow::new(settings, Class::Normal, Box::new(link.clone()), STREAM, senders.clone());
+        FlowSettings { id: 7, policy, bytes, account, burst, sending, lifespan: None, reliable, control: None };
+    let flow = Flow::new(settings, Class::Normal, Box::new(link.clone()), capabilities, senders.clone());
     (Arc::new(flow), link, senders)
+}
+
+/// A flow over datagrams that one subscriber acknowledges.
+fn reliable_flow(useful_ns: Option<u64>) -> (Arc<Flow>, Link, Arc<Senders>) {
+    let repairs = Limit { rate: 1 << 30, burst: 1 << 20 };
+    let (window, bytes, drops_oldest, hurries, largest) = (16, 1 << 20, true, false, 1400);
+    let settings = SenderSettings { window, bytes, drops_oldest, useful_ns, hurries, largest, repairs };
+    let capabilities = Capabilities { max_datagram: Some(1472), ..crate::carrier::udp::CAPABILITIES };
+    let (flow, link, senders) = flow_of(qos::Queue::KeepLast(16), Sending::default(), Some(settings), capabilities);
+    flow.admit(1, None);
+    (flow, link, senders)
 }
 
 fn publish(flow: &Arc<Flow>, seq: u64, size: usize, together: bool) -> Outcome {
@@ -142,6 +174,8 @@ fn a_publisher_that_outruns_its_calls_makes_few_and_its_last_sample_leaves_in_ti
     }
     wait("the last batch leaves", || flow.waiting() == 0);
     assert!(link.samples().into_iter().eq(0..10_000));
+    // A batch leaves when it is full or after `WITHIN`: on a machine with other work more often, but never one by one.
+    assert!(link.calls() < 10_000 / 4, "{} calls", link.calls());
     // A large one, and one that does not wait for others, leave behind what is batched.
     publish(&flow, 10_000, 64, true);
     publish(&flow, 10_001, 100_000, true);
@@ -161,8 +195,63 @@ fn with_a_budget_the_first_leaves_at_once_and_those_after_it_together() {
     (1..5).for_each(|seq| assert_eq!(publish(&flow, seq, 64, false), Outcome::Sent));
     wait("they leave", || flow.waiting() == 0);
     assert_eq!(link.samples(), [0, 1, 2, 3, 4]);
+    assert!(link.calls() < 5, "{} calls", link.calls());
     let longest = Sending::default().within(Some(LONG)).batching.map(|batching| batching.within);
     assert_eq!((longest, Sending::default().within(None).batching), (Some(LONGEST_WITHIN), None));
+    senders.close();
+}
+
+#[test]
+fn what_gathers_stays_within_the_burst_of_a_limit() {
+    let limit = Some(Limit { rate: 1 << 20, burst: 1250 });
+    let sending = Sending { limit, ..Sending::default() }.within(Some(Duration::from_millis(1)));
+    let (flow, link, senders) = flow(qos::Queue::KeepAll(10_000), sending);
+    (0..200).for_each(|seq| assert!(is_taken(publish(&flow, seq, 64, false))));
+    wait("they leave", || flow.waiting() == 0);
+    assert!(link.samples().into_iter().eq(0..200));
+    assert!(link.0.lock().largest <= 1250, "{} B at once", link.0.lock().largest);
+    senders.close();
+}
+
+/// A port with a stream and a channel over datagrams: what the one says of its system call, the other leaves as it is.
+#[test]
+fn that_a_stream_was_called_is_not_forgotten() {
+    let (datagrams, _, senders) = reliable_flow(None);
+    let mut buffer = Arc::new(Buffer::default());
+    Arc::get_mut(&mut buffer).unwrap().start().resize(HEADER + 64, 1);
+    let mut message = Outgoing::pooled(1, 0, &mut buffer);
+    message.called = true;
+    assert_eq!((datagrams.offer(&mut message), message.called), (Outcome::Sent, true));
+    senders.close();
+}
+
+/// A relay passes on stamps of another host's clock, which says nothing of when a message left here.
+#[test]
+fn a_stamp_of_another_clock_changes_no_timer_and_ends_no_life() {
+    for stamp in [1, u64::MAX / 2] {
+        let (flow, _, senders) = reliable_flow(Some(Duration::from_secs(3600).as_nanos() as u64));
+        let mut buffer = Arc::new(Buffer::default());
+        Arc::get_mut(&mut buffer).unwrap().start().resize(HEADER + 64, 1);
+        let mut message = Outgoing::pooled(1, stamp, &mut buffer);
+        message.now = linux::clock::monotonic_ns();
+        let soon = message.now..=message.now + Duration::from_secs(1).as_nanos() as u64;
+        assert_eq!(flow.offer(&mut message), Outcome::Sent);
+        let kept = flow.kept.as_ref().unwrap();
+        let due = kept.sender().next_deadline();
+        assert!(due.is_some_and(|due| soon.contains(&due)), "{stamp}: {due:?} is not in {soon:?}");
+        flow.repeat(linux::clock::monotonic_ns());
+        assert_eq!(kept.unacknowledged(), 1, "{stamp}: it is kept");
+        senders.close();
+    }
+}
+
+/// One thread of a node hears all its flows.
+#[test]
+fn a_subscriber_that_floods_its_flow_is_left_for_others() {
+    let (flow, link, senders) = reliable_flow(None);
+    link.0.lock().flooded = true;
+    flow.hear();
+    assert!((1..=100).contains(&link.0.lock().heard));
     senders.close();
 }
 

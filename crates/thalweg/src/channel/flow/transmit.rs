@@ -91,9 +91,6 @@ impl Flow {
                 return Ok(Sent::Pause(BURST_PAUSE));
             }
             let piece = &payload[cursor.taken..payload.len().min(cursor.taken + most)];
-            if let Err(pause) = self.allowed(HEADER + FRAGMENT_HEADER + piece.len()) {
-                return Ok(Sent::Pause(pause));
-            }
             let header = self.header(Kind::Fragment, FRAGMENT_HEADER + piece.len(), cursor.flow_seq, label);
             let at = Fragment { offset: cursor.taken as u32, total: payload.len() as u32 };
             let mut head = [0; HEADER + FRAGMENT_HEADER];
@@ -103,6 +100,11 @@ impl Flow {
                 at.emit(second);
             }
             if let Err(pause) = self.leave(&header, at.offset, head.len() + piece.len()) {
+                return Ok(Sent::Pause(pause));
+            }
+            // Last, for what it takes it does not give back.
+            if let Err(pause) = self.allowed(head.len() + piece.len()) {
+                self.left_not(head.len() + piece.len());
                 return Ok(Sent::Pause(pause));
             }
             trace::step(Step::Send);

@@ -3,7 +3,7 @@
 
 use super::Entry;
 use crate::channel::buffer::Buffer;
-use crate::channel::memory::Charge;
+use crate::channel::memory::{ALWAYS, Account, Charge, size_of};
 use qos::Qos;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -22,6 +22,8 @@ pub struct Instances {
     depth: usize,
     most: usize,
     all: HashMap<u64, VecDeque<Entry>>,
+    /// Pays for them.
+    account: Option<Arc<Account>>,
 }
 
 impl Instances {
@@ -30,15 +32,21 @@ impl Instances {
         let depth = offered.history.max(1);
         let by_samples = offered.limits.samples.map_or(u32::MAX, |samples| samples / depth);
         let most = offered.limits.instances.unwrap_or(MOST_INSTANCES).min(by_samples).max(1);
-        Self { depth: depth as usize, most: most as usize, all: HashMap::new() }
+        Self { depth: depth as usize, most: most as usize, all: HashMap::new(), account: None }
+    }
+
+    /// The same, whose bytes are taken from this account.
+    pub fn within(self, account: Arc<Account>) -> Self {
+        Self { account: Some(account), ..self }
     }
 
     /// Keeps a sample of an instance. A new instance beyond the limit takes the place of one that ended, else of the one
-    /// that was silent for longest.
+    /// that was silent for longest; so does a sample where there is no memory.
     pub fn keep(&mut self, instance: u64, entry: &Entry) {
         if self.all.len() >= self.most && !self.all.contains_key(&instance) {
             self.drop_one();
         }
+        let Some(charge) = self.charge(entry.buffer.payload().len()) else { return };
         let room = || VecDeque::with_capacity(self.depth.min(ROOM));
         let of = self.all.entry(instance).or_insert_with(room);
         let at = of.partition_point(|kept| kept.seq < entry.seq);
@@ -48,7 +56,18 @@ impl Instances {
         let oldest = if of.len() >= self.depth { of.pop_front() } else { None };
         let at = if oldest.is_some() { at - 1 } else { at };
         let buffer = copy(entry.buffer.payload(), oldest.map(|oldest| oldest.buffer));
-        of.insert(at, Entry { buffer, charge: Charge::default(), ..*entry });
+        of.insert(at, Entry { buffer, charge, ..*entry });
+    }
+
+    fn charge(&mut self, size: usize) -> Option<Charge> {
+        loop {
+            let Some(account) = &self.account else { return Some(Charge::default()) };
+            match Charge::new(account, size_of(size), self.all.is_empty() && size <= ALWAYS) {
+                Ok(charge) => return Some(charge),
+                Err(_) if self.all.is_empty() => return None,
+                Err(_) => self.drop_one(),
+            }
+        }
     }
 
     fn drop_one(&mut self) {

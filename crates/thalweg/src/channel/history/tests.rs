@@ -15,6 +15,7 @@ pub(super) fn entry(seq: u64, size: usize) -> Entry {
         buffer: Arc::new(buffer),
         seq,
         stamp: seq,
+        now: seq,
         change: Change::Written,
         historical: false,
         offered: 0,
@@ -274,4 +275,24 @@ fn what_is_not_there_is_told_with_what_is() {
     for wrong in ["", "5..3", "a", "1..", "..4", "1:", "-1", "1:2:3", "18446744073709551616"] {
         assert!(wrong.parse::<Query>().is_err(), "{wrong:?}");
     }
+}
+
+#[test]
+fn the_oldest_go_where_the_node_has_no_memory_and_what_is_small_stays() {
+    use crate::channel::memory::{ALWAYS, Account};
+    let node = Account::new(400_000);
+    let kept = || Account::of(&node);
+    let mut history = History::new(7, PullBuffer { samples: 64, ..PullBuffer::default() }).within(kept());
+    (1..=9).for_each(|seq| history.keep(entry(seq, 60_000), seq));
+    assert_eq!((history.range(), history.bytes()), (Some((7, 9)), 180_000), "half of what the node may hold");
+    assert_eq!(node.used(), 3 * (60_000 + 256));
+    let absent = history.ask(&Query::Range { incarnation: Some(7), first: 1, last: 9 }, 10).absent;
+    assert_eq!(absent.iter().map(|absent| absent.why).collect::<Vec<_>>(), [Why::Gone]);
+    let mut small = History::new(7, PullBuffer { samples: 64, ..PullBuffer::default() }).within(kept());
+    node.take(400_000);
+    (1..=70).for_each(|seq| small.keep(entry(seq, 1000), seq));
+    assert_eq!((small.len(), small.bytes() <= ALWAYS as u64), (64, true), "what is small does not ask");
+    node.give_back(400_000);
+    drop((history, small));
+    assert_eq!(node.used(), 0);
 }

@@ -6,7 +6,7 @@ mod slot;
 use super::{BASE, CONTROLLED_WINDOW, Counters, RoundTrip, WINDOW, widen};
 use crate::channel::congestion::Receipts;
 use crate::channel::fragment::Reassembly;
-use crate::channel::memory::{Account, size_of};
+use crate::channel::memory::{Account, Charge, size_of};
 use crate::wire::feedback::{Gap, Writer};
 use crate::wire::{ASK, Header, Kind, REPAIR};
 use pace::Pace;
@@ -48,6 +48,8 @@ pub struct Held {
     /// Its bytes.
     pub bytes: Vec<u8>,
     arrived: u64,
+    /// Given back when it is dropped, also by a callback that panics.
+    _charge: Charge,
 }
 
 /// The receiving state of a reliable flow.
@@ -285,7 +287,6 @@ impl Receiver {
 
     /// Takes the memory of a delivered message back.
     pub fn recycle(&mut self, held: Held) {
-        self.settings.budget.give_back(size_of(held.bytes.len()));
         self.held = self.held.saturating_sub(held.bytes.len());
         let room: usize = self.spare.iter().map(Vec::capacity).sum();
         if self.spare.len() < SPARE && room + held.bytes.capacity() <= SPARE_BYTES {
@@ -442,12 +443,12 @@ impl Receiver {
     }
 
     fn keep(&mut self, now_ns: u64, header: &Header, bytes: &[u8]) -> Option<Held> {
-        self.settings.budget.try_take(size_of(bytes.len())).ok()?;
+        let _charge = Charge::new(&self.settings.budget, size_of(bytes.len()), false).ok()?;
         self.held += bytes.len();
         let mut kept = self.spare.pop().unwrap_or_default();
         kept.clear();
         kept.extend_from_slice(bytes);
-        Some(Held { header: *header, bytes: kept, arrived: now_ns })
+        Some(Held { header: *header, bytes: kept, arrived: now_ns, _charge })
     }
 
     #[inline]
@@ -502,13 +503,6 @@ impl Receiver {
 
     fn asks_now(&self, now_ns: u64) -> bool {
         self.slots.iter().any(|slot| slot.due().is_some_and(|due| due <= now_ns))
-    }
-}
-
-impl Drop for Receiver {
-    fn drop(&mut self) {
-        let held = |slot: &Slot| if let Slot::Whole(held) = slot { size_of(held.bytes.len()) } else { 0 };
-        self.settings.budget.give_back(self.slots.iter().map(held).sum());
     }
 }
 

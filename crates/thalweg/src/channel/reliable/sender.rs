@@ -494,7 +494,7 @@ impl Sender {
     /// Old messages are of no use to anybody (F-14).
     fn expire(&mut self, now_ns: u64) {
         let Some(useful) = self.settings.useful_ns else { return };
-        let is_old = |sent: &&Sent| now_ns.saturating_sub(sent.entry.stamp) > useful;
+        let is_old = |sent: &&Sent| now_ns.saturating_sub(sent.entry.now) > useful;
         let old = self.sent.iter().take_while(is_old).count();
         self.give_up(old);
         if self.sent.is_empty() && old > 0 && self.beat_at.is_none() {

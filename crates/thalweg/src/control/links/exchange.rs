@@ -5,8 +5,8 @@ use super::frame::{Hello, Kind, Message, VERSION};
 use super::link::{Link, Stage};
 use super::lock;
 use super::worker::{Close, MOST_ASKED, Worker};
-use crate::control::limits::MOST_BYTES_OF_NODE;
-use crate::control::{Document, Event, NodeId, Origin};
+use crate::control::limits::{MOST_ADDRESSES, MOST_BYTES_OF_NODE};
+use crate::control::{Document, Event, NodeId, Origin, number_call};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -138,10 +138,18 @@ impl Worker {
         self.peers.get(&node).is_some_and(|peer| peer.links.first() == Some(&token))
     }
 
-    /// Whether an answer on this link can be the node's: it may have heard the call on its own first link of several.
-    fn answers_for(&self, token: u64, node: NodeId) -> bool {
-        let first = self.peers.get(&node).and_then(|peer| peer.links.first());
-        first.and_then(|first| self.origins.get(first)) == self.origins.get(&token)
+    /// Whether a call or an answer on this link can be the node's. Of several links that two nodes made to each other, each
+    /// takes another one for the first: so it may come from where the first one comes from, and from where the node says
+    /// there that it is.
+    fn is_of(&self, token: u64, node: NodeId) -> bool {
+        let Some(peer) = self.peers.get(&node) else { return false };
+        let first = peer.links.first().and_then(|first| self.origins.get(first));
+        match (first, self.origins.get(&token)) {
+            (Some(Origin::Tcp { from: first, here }), Some(Origin::Tcp { from, here: same })) => {
+                from == first || (here == same && peer.addresses.contains(from))
+            }
+            (first, origin) => first == origin,
+        }
     }
 
     fn take(&mut self, token: u64, from: NodeId, message: Message) -> Result<(), Close> {
@@ -168,12 +176,10 @@ impl Worker {
                 return Ok(());
             }
             Message::Call(id, request) => {
-                if self.asked_on.len() < MOST_ASKED {
-                    self.asked_on.insert((from, id), token);
-                }
-                Event::Call { from, id, request }
+                let id = self.expect_answer(token, id);
+                Event::Call { from, genuine: self.is_of(token, from), id, request }
             }
-            Message::Answer(..) if !self.answers_for(token, from) => return Ok(()),
+            Message::Answer(..) if !self.is_of(token, from) => return Ok(()),
             Message::Answer(id, answer) => Event::Answer { from, id, answer },
             Message::Hello(_) | Message::Bye(_) => {
                 return Err(Close::Refused(|c| &c.garbage, "a second hello".to_owned()));
@@ -181,6 +187,17 @@ impl Worker {
         };
         self.sink.deliver(origin, event);
         Ok(())
+    }
+
+    /// Notes where the answer to a call goes; the longest open one gives way. Returns the call's number here.
+    fn expect_answer(&self, token: u64, theirs: u64) -> u64 {
+        let mut asked = lock(&self.shared.asked);
+        if asked.len() >= MOST_ASKED {
+            asked.pop_first();
+        }
+        let id = number_call();
+        asked.insert(id, (token, theirs));
+        id
     }
 
     fn take_document(&mut self, token: u64, from: NodeId, document: Box<Document>) -> Result<(), Close> {
@@ -202,6 +219,8 @@ impl Worker {
         let asked = std::mem::take(&mut peer.asked);
         if asked || peer.told.is_none_or(|told| document.revision > told) {
             peer.told = Some(document.revision);
+            let addresses = document.addresses.iter().map(|address| address.ip().to_canonical());
+            peer.addresses = addresses.take(MOST_ADDRESSES).collect();
             // What another link told gives way: after the better known one's word, before that of one that took its place.
             let before = peer.told_by.replace(origin);
             let renewed = std::mem::take(&mut peer.renewed);

@@ -130,7 +130,7 @@ impl Target {
                 self.delay = (self.delay * 2).min(LONGEST_DELAY);
             }
             Address::Unix(path, _) => {
-                if error.kind() == io::ErrorKind::ConnectionRefused {
+                if matches!(error.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound) {
                     let _ = std::fs::remove_file(path);
                     crate::control::local::shares::remove_beside(path);
                 }

@@ -64,16 +64,18 @@ fn a_hundred_local_nodes_know_a_thousand_ports() {
     discovery::hundred_nodes("local links", &mut Local(TempDir::new()));
 }
 
+/// Where events go, and where they are read.
+fn sink() -> (Sink, std::sync::mpsc::Receiver<(Origin, Event)>) {
+    let (tell, told) = std::sync::mpsc::channel();
+    let tell = Mutex::new(tell);
+    (Sink::with_origin(move |origin, event| drop(tell.lock().unwrap().send((origin, event))), || true), told)
+}
+
 /// A node that another back end told of sees whence a call comes: it gets a link of its own. Who cannot be reached is told of.
 #[test]
 fn a_call_to_a_node_without_a_link_makes_one() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    let sink = || {
-        let (tell, told) = std::sync::mpsc::channel();
-        let tell = Mutex::new(tell);
-        (Sink::with_origin(move |origin, event| drop(tell.lock().unwrap().send((origin, event))), || true), told)
-    };
     let (calls, asked) = sink();
     let mut there = Links::start(Arc::new(document(2)), Vec::new(), calls).unwrap();
     let (answers, answered) = sink();
@@ -86,12 +88,13 @@ fn a_call_to_a_node_without_a_link_makes_one() {
     assert_eq!(first[0], CONTROL_LINK);
     assert!(there.adopt(stream.into()).is_none());
     let call = std::iter::from_fn(|| asked.recv_timeout(LONG).ok()).find_map(|event| match event {
-        (origin, Event::Call { from, id, request }) => Some((from, id, origin, request)),
+        (origin, Event::Call { from, genuine: true, id, request }) => Some((from, id, origin, request)),
         _ => None,
     });
     let from_here = Origin::Tcp { from: [127, 0, 0, 1].into(), here: true };
-    assert_eq!(call, Some((NodeId(1), 7, from_here, b"?".to_vec())));
-    there.answer(NodeId(1), 7, b"!");
+    let (from, number, origin, request) = call.unwrap();
+    assert_eq!((from, origin, &request[..]), (NodeId(1), from_here, &b"?"[..]));
+    assert!(there.answer(NodeId(1), number, b"!"));
     let answer = || {
         std::iter::from_fn(|| answered.recv_timeout(LONG).ok()).find_map(|event| match event {
             (_, Event::Answer { from, id, answer }) => Some((from, id, String::from_utf8(answer).unwrap())),
@@ -103,6 +106,41 @@ fn a_call_to_a_node_without_a_link_makes_one() {
     assert!(here.call_directly(NodeId(3), &[address], 8, b"?"));
     let (from, id, said) = answer().unwrap();
     assert!((from, id) == (NodeId(3), 8) && said.contains("connection of its own, which cannot be made"), "{said}");
+}
+
+/// A call in a node's name counts as its own where that node is: on its first link, or from an address that it tells there.
+#[test]
+fn who_claims_to_be_a_node_elsewhere_is_not_taken_for_it() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let (news, told) = sink();
+    let mut links = Links::start(Arc::new(document(1)), Vec::new(), news).unwrap();
+    let mut link = |from: &str| {
+        let mut stranger = Stranger(from_address(&listener, from));
+        links.adopt(listener.accept().unwrap().0.into());
+        stranger.hello(r#"{"version":1,"realm":"test","node":"0000000000000002"}"#);
+        stranger
+    };
+    let mut first = link("127.0.0.2");
+    let addresses = vec!["127.0.0.2:7".parse().unwrap(), "127.0.0.3:7".parse().unwrap()];
+    first.message(2, &serde_json::to_vec(&Document { addresses, ..document(2) }).unwrap());
+    let mut news = std::iter::from_fn(|| told.recv_timeout(LONG).ok());
+    assert!(news.any(|(_, event)| matches!(event, Event::Document(_))));
+    for (from, genuine) in [("127.0.0.2", true), ("127.0.0.3", true), ("127.0.0.4", false)] {
+        let mut caller = link(from);
+        caller.message(5, &[&7u64.to_le_bytes()[..], b"?"].concat());
+        let heard = std::iter::from_fn(|| told.recv_timeout(LONG).ok()).find_map(|(_, event)| match event {
+            Event::Call { from, genuine, .. } => Some((from, genuine)),
+            _ => None,
+        });
+        assert_eq!(heard, Some((NodeId(2), genuine)), "{from}");
+    }
+}
+
+fn from_address(to: &TcpListener, from: &str) -> std::net::TcpStream {
+    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+    socket.bind(&SocketAddr::new(from.parse().unwrap(), 0).into()).unwrap();
+    socket.connect(&to.local_addr().unwrap().into()).unwrap();
+    socket.into()
 }
 
 #[test]
@@ -141,16 +179,19 @@ fn with_stranger() -> (Links, Stranger, Arc<Mutex<Vec<String>>>) {
     (links, Stranger(ours), warnings)
 }
 
-struct Stranger(UnixStream);
+struct Stranger<S = UnixStream>(S);
 
-impl Stranger {
+impl<S: Read + Write> Stranger<S> {
     fn say(&mut self, bytes: &[u8]) {
         let _ = self.0.write_all(bytes);
     }
-    fn hello(&mut self, body: &str) {
+    fn message(&mut self, kind: u8, body: &[u8]) {
         self.say(&(body.len() as u32).to_le_bytes());
-        self.say(&[1]);
-        self.say(body.as_bytes());
+        self.say(&[kind]);
+        self.say(body);
+    }
+    fn hello(&mut self, body: &str) {
+        self.message(1, body.as_bytes());
     }
     /// Everything until the node closes.
     fn rest(&mut self) -> String {
@@ -200,9 +241,7 @@ fn bad_input_closes_the_link_is_counted_and_named() {
         |s| {
             s.hello(HELLO);
             let other = serde_json::to_string(&document(3)).unwrap();
-            s.say(&(other.len() as u32).to_le_bytes());
-            s.say(&[2]);
-            s.say(other.as_bytes());
+            s.message(2, other.as_bytes());
         },
     );
     refused(

@@ -10,8 +10,9 @@ use super::{Command, Shared, Source, lock};
 use crate::control::{CONTROL_LINK, Change, Document, Event, NodeId, Origin, Sink};
 use crate::driver::{abort, guarded};
 use linux::poll::{Poller, Readiness, Ready, wait_readable};
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io;
+use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -45,6 +46,8 @@ pub(super) struct Peer {
     pub told: Option<u64>,
     /// By which way what was delivered came.
     pub told_by: Option<Origin>,
+    /// Where it says that it is, on the link that counts.
+    pub addresses: BTreeSet<IpAddr>,
     /// Its next document is delivered whatever its revision.
     pub asked: bool,
     /// The link that told it has ended; another one is to tell all anew.
@@ -61,8 +64,6 @@ pub struct Worker {
     pub(super) links: HashMap<u64, Link>,
     pub(super) origins: HashMap<u64, Origin>,
     pub(super) budgets: Budgets,
-    /// On which links calls came that are not answered yet.
-    pub(super) asked_on: HashMap<(NodeId, u64), u64>,
     next_token: u64,
     pub(super) peers: HashMap<NodeId, Peer>,
     pub(super) targets: Vec<Target>,
@@ -87,7 +88,7 @@ impl Worker {
         poller.add(&shared.waker, WAKER, Readiness::IN)?;
         let unsettled = (0..targets.len()).collect();
         let (links, peers, warned, next_token) = (HashMap::new(), HashMap::new(), HashSet::new(), WAKER + 1);
-        let (origins, budgets, asked_on) = (HashMap::new(), Budgets::default(), HashMap::new());
+        let (origins, budgets) = (HashMap::new(), Budgets::default());
         let encoded = None;
         Ok(Self {
             shared,
@@ -98,7 +99,6 @@ impl Worker {
             links,
             origins,
             budgets,
-            asked_on,
             next_token,
             peers,
             targets,
@@ -320,7 +320,9 @@ impl Worker {
         for command in inbox.commands {
             match command {
                 Command::Call(to, id, request) => self.send(to, Kind::Call, &[&id.to_le_bytes(), &request]),
-                Command::Answer(to, id, answer) => self.answer(to, id, &answer),
+                Command::Answer(link, id, answer) => {
+                    self.send_on(link, Kind::Answer, &[&id.to_le_bytes(), &answer]);
+                }
                 Command::Reach(to, addresses, id, request) => self.reach(to, addresses, id, request),
                 Command::Refresh(node) => {
                     if let Some(peer) = self.peers.get_mut(&node) {
@@ -376,15 +378,6 @@ impl Worker {
                 Ok(()) => self.flush(token),
                 Err(Overflow) => self.close(token, not_reading()),
             }
-        }
-    }
-
-    /// Answers on the link of the call: of several to one node, that is where it waits.
-    fn answer(&mut self, to: NodeId, id: u64, answer: &[u8]) {
-        let on = self.asked_on.remove(&(to, id)).filter(|token| self.links.contains_key(token));
-        let first = || self.peers.get(&to).and_then(|p| p.links.first().copied());
-        if let Some(token) = on.or_else(first) {
-            self.send_on(token, Kind::Answer, &[&id.to_le_bytes(), answer]);
         }
     }
 
@@ -484,7 +477,7 @@ impl Worker {
             self.budgets.forget(source, Instant::now());
         }
         let Some(node) = node else { return };
-        self.asked_on.retain(|_, on| *on != token);
+        lock(&self.shared.asked).retain(|_, (on, _)| *on != token);
         let Some(peer) = self.peers.get_mut(&node) else { return };
         let spoke = peer.links.first() == Some(&token);
         peer.links.retain(|l| *l != token);

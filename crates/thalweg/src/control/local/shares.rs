@@ -1,15 +1,15 @@
 //! Which nodes of a host have anything to do with each other, told by the names of empty files in the run directory, so that
-//! nobody holds a connection to nodes it shares nothing with: `<host>.<realm>.<node>.<marks>.shares`, or with `.` and something
-//! random after the marks where that name is taken.
+//! nobody holds a connection to nodes it shares nothing with: in that of one user by [`Marks`](super::marks::Marks), in one of several
+//! by `<host>.<realm>.<node>.<marks>.shares`, or with `.` and something random after the marks where that name is taken.
 //!
 //! A mark is 24 bits of the hash of a topic or of a port's name: of the node's own ports, and of those it waits for. Nodes with
 //! a mark in common make a link, which then says what they really have. Who changes its marks looks at those of all others
 //! afterwards: of two that change at the same time, the later one sees the other. Nobody is told of a change, so a node that
-//! shares nothing costs the others nothing: a look at 1,000 nodes is one directory read. Two sets of 20 marks that have
-//! nothing in common meet by chance once in 40,000 times; that costs a link.
+//! shares nothing costs the others nothing. Two sets of 20 marks that have nothing in common meet by chance once in 40,000
+//! times; that costs a link.
 //!
 //! Nodes with patterns, relays, those with more than [`MOST_MARKS`] marks, and those that were asked who is there
-//! ([`Node::nodes`](crate::Node::nodes)) share with all. Nodes of an older version have no such file, and links to all.
+//! ([`Node::nodes`](crate::Node::nodes)) share with all.
 
 use super::short_bits;
 use crate::control::matching::is_pattern;
@@ -71,6 +71,15 @@ impl Shares {
         }
     }
 
+    /// What of these was not among those before: nodes that have it are looked for.
+    pub fn beyond(&self, before: &Shares) -> Self {
+        match (self, before) {
+            (_, Shares::All) => Shares::default(),
+            (Shares::All, _) => Shares::All,
+            (Shares::Marks(marks), Shares::Marks(known)) => Shares::Marks(marks.difference(known).copied().collect()),
+        }
+    }
+
     /// Whether two nodes have something in common, as far as can be seen.
     pub fn meet(&self, other: &Shares) -> bool {
         match (self, other) {
@@ -120,6 +129,11 @@ const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz
 
 fn digits(mark: u32) -> [char; 4] {
     [18, 12, 6, 0].map(|shift| char::from(DIGITS[(mark >> shift & 63) as usize]))
+}
+
+/// A mark as a name.
+pub(super) fn text_of(mark: u32) -> String {
+    digits(mark).iter().collect()
 }
 
 fn value(digit: u8) -> Option<u32> {
@@ -203,6 +217,7 @@ fn node_of(text: &str) -> Option<NodeId> {
 pub(in crate::control) fn remove_beside(path: &Path) {
     let (Some(dir), Some(name)) = (path.parent(), path.file_name().and_then(|n| n.to_str())) else { return };
     let Some(start) = name.strip_suffix("sock") else { return };
+    super::marks::remove_all(dir, start.trim_end_matches('.'));
     let entries = fs::read_dir(dir).into_iter().flatten().flatten();
     let its = |name: &str| name.starts_with(start) && name.ends_with(END);
     let files = entries.filter(|entry| entry.file_name().to_str().is_some_and(its));
@@ -278,6 +293,15 @@ mod tests {
         assert!(!shares(&["/a", "/b"], &[]).meet(&shares(&["/c"], &[])));
         assert!(shares(&["/a"], &[]).meet(&shares(&["/x"], &["/port0/a"])), "it waits for that port");
         assert!(!shares(&[], &[]).meet(&shares(&[], &[])) && !shares(&["/port0/a"], &[]).meet(&shares(&["/a"], &[])));
+        let (two, one, none) = (shares(&["/a"], &["/n"]), shares(&[], &["/n"]), shares(&[], &[]));
+        assert_eq!(
+            (two.beyond(&two), one.beyond(&none), Shares::All.beyond(&two)),
+            (none.clone(), one.clone(), Shares::All)
+        );
+        assert_eq!(
+            (one.beyond(&two), one.beyond(&Shares::All), two.beyond(&one).meet(&one)),
+            (none.clone(), none, false)
+        );
         assert!(shares(&["/**"], &[]).meet(&shares(&[], &[])), "a pattern may take anything");
         let many: Vec<String> = (0..MOST_MARKS).map(|n| format!("/t{n}")).collect();
         let many: Vec<&str> = many.iter().map(String::as_str).collect();

@@ -2,6 +2,7 @@
 
 use super::End;
 use crate::admin;
+use crate::driver::commands::Asker;
 use crate::driver::control::Control;
 use crate::port::Channel;
 use qos::priority::PrioritySettings;
@@ -26,20 +27,17 @@ impl Control {
             };
         }
         let request = admin::pack(&admin::Request::Connect { publisher, subscriber, carrier: Some("udp".into()) });
-        let (id, to) = (self.next_call, channel.subscriber.node);
-        self.next_call += 1;
+        let (id, to) = (self.number_call(), channel.subscriber.node);
         if !self.discoveries.iter_mut().any(|d| d.call(to, id, &request)) {
             return Err(format!("{} has to connect by udp for it, and its node cannot be asked now", end.other));
         }
-        self.rehoming.retain(|(_, key)| *key != end.key());
-        self.rehoming.push((id, end.key()));
+        self.calls.retain(|_, (.., asker)| !matches!(asker, Asker::Rehoming(ports) if *ports == end.key()));
+        self.await_answer(id, to, Asker::Rehoming(end.key()));
         Ok(note)
     }
 
     /// The subscriber's node answered: a member that stays in its group keeps the group's priority.
-    pub(in crate::driver) fn rehomed(&mut self, id: u64, answer: &[u8]) {
-        let Some(at) = self.rehoming.iter().position(|(call, _)| *call == id) else { return };
-        let (_, key) = self.rehoming.swap_remove(at);
+    pub(in crate::driver) fn rehomed(&mut self, key: (String, String), answer: &[u8]) {
         if let Err(why) = admin::unpack(answer) {
             self.warn(format!("{} to {} keeps its group's priority: {why}", key.0, key.1));
             self.keep(key, PrioritySettings::default());

@@ -136,6 +136,7 @@ impl<M: Message> Outlet<M> {
         let mut state = self.state.lock();
         while let Some(late) = self.monitor.next_due() {
             let Late { info, bytes, .. } = &late;
+            coalescing::begins(linux::clock::monotonic_ns());
             // Its channels count what happens to it; there is nobody to be told.
             let _ = self.publish_bytes(&mut state, label_of(info), bytes, &mut |_, _| {});
             self.monitor.released(late);

@@ -65,6 +65,7 @@ pub fn pull(bytes: &[u8]) {
                     buffer: Arc::default(),
                     seq,
                     stamp: seq,
+                    now: seq,
                     change: Default::default(),
                     historical: false,
                     offered: 0,

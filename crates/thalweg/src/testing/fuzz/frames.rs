@@ -3,13 +3,15 @@
 use super::{FLOW, MAX_MESSAGE, content};
 use crate::channel::fragment::Reassembly;
 use crate::channel::memory::Account;
-use crate::wire::{self, Fragment, HEADER, Header, INITIAL, Kind, StreamParser};
+use crate::wire::feedback::Acknowledgement;
+use crate::wire::{self, Fragment, HEADER, Header, INITIAL, Kind, Parity, StreamParser};
 
 /// A byte stream and a datagram of any content: frames come out as they went in, the buffer stays within the limit, and
 /// after an error there is nothing but this error.
 pub fn wire(bytes: &[u8]) {
     if let Ok((header, payload)) = wire::datagram(bytes, MAX_MESSAGE, None) {
         assert_eq!(emitted(&header, payload), bytes, "a datagram is its header and its payload");
+        parts(payload);
     }
     let Some((&piece, bytes)) = bytes.split_first() else { return };
     let mut parser = StreamParser::new(MAX_MESSAGE, (piece & 1 == 1).then_some(FLOW));
@@ -31,6 +33,20 @@ pub fn wire(bytes: &[u8]) {
     }
     assert_eq!(passed.len() + parser.partial(), bytes.len(), "all bytes are frames or wait");
     assert_eq!(passed, bytes[..passed.len()], "frames came out as they went in");
+}
+
+/// A payload as whatever may stand in a datagram.
+fn parts(payload: &[u8]) {
+    let said = [Acknowledgement::parse(payload), Acknowledgement::parse_with_receipt(payload)];
+    for said in said.into_iter().flatten() {
+        assert!(said.gaps().all(|gap| gap.count > 0 && (gap.to == 0 || (gap.count == 1 && gap.from < gap.to))));
+    }
+    if let Ok((_, piece)) = Fragment::parse(payload) {
+        assert!(piece.len() < payload.len());
+    }
+    if let Ok((_, piece)) = Parity::parse(payload) {
+        assert!(piece.len() < payload.len());
+    }
 }
 
 /// A frame as it is sent.

@@ -84,6 +84,7 @@ impl Virtual {
             buffer: Arc::new(buffer),
             seq: self.published,
             stamp: self.published,
+            now: self.published,
             change: Default::default(),
             historical: false,
             offered: 0,

@@ -4,13 +4,14 @@ use super::{FLOW, MAX_MESSAGE};
 use crate::channel::accept::Accept;
 use crate::channel::bucket::Limit;
 use crate::channel::buffer::Pool;
+use crate::channel::congestion::CongestionSettings;
 use crate::channel::fragment::Reassembly;
 use crate::channel::memory::Account;
 use crate::channel::outgoing::Outgoing;
 use crate::channel::reliable::{
     Action, Arrived, IN_PROGRESS, Receiver, ReceiverSettings, Sender, SenderSettings, WINDOW, acknowledges_every,
 };
-use crate::wire::feedback::{Acknowledgement, Gap, Writer};
+use crate::wire::feedback::{Acknowledgement, Datagram, Gap, Receipt, Writer};
 use crate::wire::{Fragment, Header, Kind, datagram};
 use std::sync::Arc;
 
@@ -19,7 +20,8 @@ const BUDGET: usize = 1 << 20;
 const MOST: usize = 400;
 
 /// Frames and acknowledgements with numbers and stamps at their extremes, in any order, to both ends of a flow that has a deadline
-/// or none. Nobody panics; what is held is bounded and given back; nothing is delivered twice.
+/// or none, and whose congestion is controlled or not. Nobody panics; what is held is bounded and given back; nothing is
+/// delivered twice.
 pub fn reliable(bytes: &[u8]) {
     let Some((&setting, operations)) = bytes.split_first() else { return };
     let budget = Account::new(BUDGET);
@@ -35,6 +37,8 @@ pub fn reliable(bytes: &[u8]) {
 struct Ends {
     now: u64,
     sequence: u32,
+    /// The subscriber tells what came.
+    controlled: bool,
     sender: Sender,
     receiver: Receiver,
     reassembly: Reassembly,
@@ -59,6 +63,11 @@ impl Ends {
         (0..1 + u64::from(setting & 4 != 0)).for_each(|id| {
             sender.join(id);
         });
+        let controlled = setting & 8 != 0;
+        if controlled {
+            let reserved = (setting & 16 != 0).then_some(1_000_000);
+            sender.control(CongestionSettings { datagram: 256, buffer: 1 << 16, reserved }, 1 << 16);
+        }
         let settings = ReceiverSettings {
             flow: FLOW,
             first,
@@ -66,11 +75,16 @@ impl Ends {
             deadline_ns,
             budget: budget.clone(),
         };
+        let mut receiver = Receiver::new(settings);
+        if controlled {
+            receiver.tells(1000);
+        }
         Self {
             now: 1_000_000_000,
             sequence: first,
+            controlled,
             sender,
-            receiver: Receiver::new(settings),
+            receiver,
             reassembly: Reassembly::with_slots(IN_PROGRESS, MAX_MESSAGE, 10_000_000_000, budget.clone()),
             accept: Accept::new(Some(first), true),
             pool: Pool::default(),
@@ -86,6 +100,7 @@ impl Ends {
             2 => self.acknowledge(kind >> 3, a, b, c),
             3 => self.keep_alive(a, b, c),
             4 => self.fragment(a, b, c),
+            7 if self.controlled => self.receipt(kind >> 3, a, b, c),
             _ => self.message(kind, a, b, c),
         }
         self.look();
@@ -122,6 +137,7 @@ impl Ends {
     fn message(&mut self, kind: u8, a: u8, b: u8, c: u8) {
         let header = self.header(Kind::Message, 8, a, b, c);
         let header = Header { flags: header.flags | (u16::from(kind & 8 != 0) * crate::wire::REPAIR), ..header };
+        self.receiver.arrived(self.now, &header, &[7; 8]);
         if self.receiver.message(self.now, &header, &[7; 8]) == Arrived::InOrder {
             self.deliver(&header);
         }
@@ -153,7 +169,8 @@ impl Ends {
     }
 
     fn publish(&mut self, size: usize) {
-        if self.sender.is_full(self.now) {
+        let bytes = crate::wire::HEADER + size;
+        if self.sender.is_full(self.now) || self.sender.room(self.now, bytes).is_err() {
             return;
         }
         let entry = Outgoing::external(1, self.now, &vec![1; size], &mut self.pool).keep();
@@ -173,9 +190,29 @@ impl Ends {
         self.hear(u64::from(member & 1), said);
     }
 
+    /// What a subscriber might say that came.
+    fn receipt(&mut self, choice: u8, a: u8, b: u8, c: u8) {
+        let (sequence, mark) = (Self::number(self.sequence, c), Kind::Message as u32 | (u32::from(choice & 1) << 8));
+        let newest = Datagram { sequence, offset: u32::from(b) << (b & 24), mark };
+        let received = if choice & 2 == 0 { u64::from(a) * 32 } else { u64::MAX >> (a & 63) };
+        let window = if choice & 4 == 0 { 1 << 16 } else { u64::MAX >> (b & 63) };
+        let receipt = Receipt { received, newest, ago_ns: u32::from(c) << (c & 24), window };
+        let (sequence, stamp_ns) = (Self::number(self.sequence, a | 64), self.stamp(c));
+        let sample = u64::from(sequence);
+        let header =
+            Header { length: 0, kind: Kind::Acknowledgement, flags: 0, flow: FLOW, sequence, sample, stamp_ns };
+        let mut writer = Writer::default();
+        let said = writer.finish_with(header, Self::number(self.sequence, b & 63), u32::from(a), Some(&receipt));
+        self.hear(0, said);
+    }
+
     fn hear(&mut self, member: u64, bytes: &[u8]) {
         let Ok((header, payload)) = datagram(bytes, MAX_MESSAGE, Some(FLOW)) else { return };
-        let Ok(said) = Acknowledgement::parse(payload) else { return };
+        let said = match self.controlled {
+            true => Acknowledgement::parse_with_receipt(payload),
+            false => Acknowledgement::parse(payload),
+        };
+        let Ok(said) = said else { return };
         let _ = self.sender.acknowledge(self.now, member, self.sequence, &header, &said);
     }
 
@@ -216,5 +253,9 @@ pub(super) fn flows() -> Vec<Vec<u8>> {
         let step = |n: u8| [[1, 16, 0, 0], [5, 0, 0, 0], [0, 100, 13, 0], [3, n & 15, 0, 20]].concat();
         std::iter::once(setting).chain((0..30).flat_map(step)).collect()
     };
-    vec![goes(0x43), goes(0x84), vec![1; 200], (0..=250).collect()]
+    let told = |setting: u8| {
+        let step = |n: u8| [[1, 16, 0, 0], [5, 0, 0, 0], [7, n, 0, 2], [0, 100, 13, 0]].concat();
+        std::iter::once(setting).chain((0..30).flat_map(step)).collect()
+    };
+    vec![goes(0x43), goes(0x84), told(0x88), told(0x99), vec![1; 200], (0..=250).collect()]
 }

@@ -133,6 +133,10 @@ impl Sent {
     }
 }
 
+/// Ranges that are remembered of a message: the next one widens the last of them. Holes of a subscriber that is honest are whole
+/// fragments; one that asks for single bytes would make each of its next acknowledgements more work.
+const MOST_RANGES: usize = 64;
+
 /// Adds bytes to those that are wanted; what overlaps or touches becomes one.
 fn add(wanted: &mut Vec<Range<u32>>, mut bytes: Range<u32>) {
     wanted.retain(|other| {
@@ -144,4 +148,10 @@ fn add(wanted: &mut Vec<Range<u32>>, mut bytes: Range<u32>) {
     });
     let at = wanted.partition_point(|other| other.start < bytes.start);
     wanted.insert(at, bytes);
+    if wanted.len() > MOST_RANGES
+        && let Some(last) = wanted.pop()
+        && let Some(before) = wanted.last_mut()
+    {
+        before.end = last.end;
+    }
 }

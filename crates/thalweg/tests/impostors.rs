@@ -1,0 +1,93 @@
+//! Who says on a control link that it is a node which is somebody else gets nothing of what that node may and is told.
+#![allow(clippy::unwrap_used)] // all of this is test
+
+mod world;
+
+use serde_json::{Value, json};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
+use thalweg::admin::{Reply, Request};
+use thalweg::codec::Raw;
+use thalweg::control::NodeId;
+use thalweg::{Event, Node, Settings};
+use world::stranger_link::{self, Link};
+
+const ELSEWHERE: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
+
+#[test]
+#[ignore = "run by the other tests, in a process of its own"]
+fn the_part() {
+    world::roles::play();
+}
+
+fn node(name: &str, realm: &str) -> Node {
+    Node::with_settings(Settings { name: name.into(), realm: realm.into(), ..Settings::default() }).unwrap()
+}
+
+fn address_of(node: &Node) -> SocketAddr {
+    node.addresses().into_iter().find(SocketAddr::is_ipv4).unwrap()
+}
+
+/// What a request is refused with.
+fn refusal(answer: &Value) -> &str {
+    answer["no"].as_str().unwrap_or_else(|| panic!("not refused: {answer}"))
+}
+
+/// A publisher's node may have its channel opened anew, and say that it is alive: 250 times a second, if it likes.
+#[test]
+fn nobody_opens_a_channel_anew_in_the_name_of_its_publisher() {
+    let realm = format!("impostor-{}", std::process::id());
+    let (publishing, subscribing) = (node("publishing", &realm), node("subscribing", &realm));
+    let _publisher = publishing.publisher::<Raw>("/t").named("/out").open().unwrap();
+    let subscriber = subscribing.subscriber::<Raw>("/t").named("/in").open().unwrap();
+    assert!(subscribing.wait_until(world::LONG, || subscriber.connected() == 1));
+    let mut link = Link::new(address_of(&subscribing), ELSEWHERE, &realm, publishing.id().0);
+    let anew = link.call(&json!({"verb": "connect", "publisher": "/out", "subscriber": "/in", "carrier": "tcp"}));
+    assert!(refusal(&anew).contains("takes administration only from its own host"), "{anew}");
+    let alive = link.call(&json!({"verb": "alive", "publisher": "/out"}));
+    assert!(refusal(&alive).contains("/out is no port of the node that says it is alive"), "{alive}");
+    let mut events = subscribing.events();
+    let unmatched =
+        std::iter::from_fn(|| events.wait(Duration::ZERO)).filter(|event| matches!(event, Event::Unmatched { .. }));
+    assert_eq!(unmatched.count(), 0);
+}
+
+/// An answer is one only from the node that was asked, though somebody else knows the number of the call.
+#[test]
+fn nobody_answers_for_another_node() {
+    let realm = format!("impostor-{}", std::process::id());
+    let node = node("asking", &realm);
+    let mut asked = Link::new(address_of(&node), ELSEWHERE, &realm, 10);
+    assert!(asked.say(2, stranger_link::document(&realm, 10, 1).to_string().as_bytes()));
+    let mut other = Link::new(address_of(&node), ELSEWHERE, &realm, 11);
+    asked.call(&json!({"verb": "clock"})); // its link stands
+    let got = std::thread::scope(|scope| {
+        let asking = scope.spawn(|| node.ask(NodeId(10), &Request::Clock, world::LONG));
+        let (number, _) = asked.hear(5);
+        let answer = |clock: u64| [&number.to_le_bytes()[..], json!({"clock": clock}).to_string().as_bytes()].concat();
+        assert!(other.say(6, &answer(11)));
+        other.call(&json!({"verb": "clock"})); // it was heard
+        assert!(asked.say(6, &answer(10)));
+        asking.join().unwrap()
+    });
+    assert!(matches!(got, Ok(Reply::Clock(10))), "{got:?}");
+}
+
+/// Each answer goes where its call came from, though callers of one name use one number.
+#[test]
+fn nobody_is_told_what_another_node_asked() {
+    let realm = format!("impostor-{}", std::process::id());
+    let node = node("asked", &realm);
+    let mut links = [1, 2].map(|_| Link::new(address_of(&node), ELSEWHERE, &realm, 10));
+    for link in &mut links {
+        link.ask(7, &json!({"verb": "clock"}));
+    }
+    for link in &mut links {
+        assert_eq!(link.hear(6).0, 7);
+    }
+    let mut gone = Link::new(address_of(&node), ELSEWHERE, &realm, 10);
+    gone.ask(8, &json!({"verb": "clock"}));
+    drop(gone);
+    links[0].ask(9, &json!({"verb": "clock"}));
+    assert_eq!(links[0].hear(6).0, 9, "the answer to a caller that has gone");
+}

@@ -1,0 +1,140 @@
+//! A channel whose publisher sends as fast as there is room, and what comes of it.
+
+use super::path::Path;
+use crate::error::{Error, Result};
+use crate::part::Part;
+use crate::part::stream::{Connected, Counted, Order, Published, Settings};
+use crate::run::Lab;
+use qos::{Class, Qos};
+use serde_json::Value;
+use std::time::Duration;
+
+/// Nothing that works takes this long.
+pub const LONG: Duration = Duration::from_secs(40);
+
+/// What a channel carries, and how.
+#[derive(Clone, Copy, Debug)]
+pub struct Load {
+    pub carrier: &'static str,
+    pub size: usize,
+    /// 0: as fast as there is room.
+    pub hz: f64,
+    pub class: Class,
+}
+
+/// Its two ends.
+pub struct Flow {
+    load: Load,
+    pub publisher: Part,
+    pub subscriber: Part,
+}
+
+/// Bytes per second that arrived.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rate {
+    /// Not counting what was under way.
+    pub least: f64,
+    /// With a message that was.
+    pub most: f64,
+}
+
+/// What became of the messages.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Account {
+    pub published: u64,
+    pub arrived: u64,
+    /// Twice, out of order, or not whole.
+    pub wrong: u64,
+}
+
+impl Flow {
+    /// Connects it.
+    pub fn open(lab: &Lab, path: &Path, load: Load) -> Result<Self> {
+        let [publisher, subscriber] = path.nodes(lab)?;
+        let start = |(node, place), role: &str| {
+            let settings = Settings {
+                node,
+                topic: "/load".into(),
+                name: format!("/{role}"),
+                size: load.size,
+                hz: load.hz,
+                carriers: vec![load.carrier.into()],
+                qos: Qos { class: load.class, ..Qos::default() },
+            };
+            let mut part = Part::start(lab, place, role, &settings)?;
+            part.hear::<Value>(lab, LONG)?;
+            Ok::<Part, Error>(part)
+        };
+        let (mut publisher, subscriber) = (start(publisher, "publisher")?, start(subscriber, "subscriber")?);
+        let connected: Connected = publisher.ask(lab, &Order::Connected { count: 1 }, LONG)?;
+        match connected.carriers == [load.carrier] {
+            true => Ok(Self { load, publisher, subscriber }),
+            false => Err(Error::Failed(format!("no channel over {}: {connected:?}", load.carrier))),
+        }
+    }
+
+    /// Begins to publish.
+    pub fn start(&mut self, lab: &Lab) -> Result {
+        self.publisher.ask::<Value>(lab, &Order::Start, LONG).map(drop)
+    }
+
+    /// How much arrived so far.
+    pub fn count(&mut self, lab: &Lab) -> Result<Counted> {
+        self.subscriber.ask(lab, &Order::Count, LONG)
+    }
+
+    /// Ends it, and waits for what has not come yet.
+    pub fn finish(mut self, lab: &Lab) -> Result<Account> {
+        let published: Published = self.publisher.ask(lab, &Order::Stop, LONG)?;
+        let wait = Order::Until { seq: published.last, ms: DRAIN_MS };
+        self.subscriber.ask::<Connected>(lab, &wait, LONG)?;
+        let Counted { count, wrong, .. } = self.count(lab)?;
+        Ok(Account { published: published.count, arrived: count, wrong })
+    }
+
+    /// Bytes per second between two counts.
+    pub fn rate(&self, before: &Counted, after: &Counted) -> Rate {
+        rate(self.load.size as f64, before, after)
+    }
+}
+
+/// What is on its way may take this long: it is lost only when it never comes.
+const DRAIN_MS: u64 = 20_000;
+
+fn rate(size: f64, before: &Counted, after: &Counted) -> Rate {
+    let count = after.count.saturating_sub(before.count) as f64;
+    let from = if before.count > 0 { before.latest_ns } else { before.at_ns };
+    let seconds = |to: u64| to.saturating_sub(from).max(1) as f64 / 1e9;
+    if count == 0.0 {
+        return Rate { least: 0.0, most: size / seconds(after.at_ns) };
+    }
+    // From arrival to arrival, so that none counts in part; a silence after the last one is none of chance.
+    let to_last = seconds(after.latest_ns);
+    let silent = seconds(after.at_ns) - to_last;
+    let seconds = if silent > 2.0 * to_last / count { seconds(after.at_ns) } else { to_last };
+    Rate { least: count * size / seconds, most: count * size / seconds }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    fn at(count: u64, latest_s: u64, at_s: u64) -> Counted {
+        Counted { count, wrong: 0, latest_ns: latest_s * SECOND, at_ns: at_s * SECOND }
+    }
+
+    #[test]
+    fn a_rate_is_of_whole_messages_between_arrivals() {
+        let both = |bytes: f64| Rate { least: bytes, most: bytes };
+        assert_eq!(rate(100.0, &at(3, 5, 6), &at(13, 10, 11)), both(200.0));
+        assert_eq!(rate(100.0, &at(3, 5, 6), &at(13, 10, 15)), both(100.0), "silent for longer than usual");
+        assert_eq!(rate(100.0, &at(3, 5, 6), &at(3, 5, 10)), Rate { least: 0.0, most: 20.0 });
+        assert_eq!(
+            rate(100.0, &at(0, 0, 6), &at(2, 8, 8)),
+            both(100.0),
+            "the first one takes the time since the start"
+        );
+    }
+}
