@@ -186,6 +186,9 @@ pub struct Parameters {
     /// what came if the publisher asks for it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub takes: Option<u64>,
+    /// The same: it takes several samples in one datagram.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub batches: bool,
     /// The same, from the publisher: acknowledgements end with a receipt, and come after so many bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub receipts: Option<u32>,

@@ -5,7 +5,7 @@
 //! | bytes | field | meaning |
 //! |---|---|---|
 //! | 0..4 | length | bytes that follow the header (for a fragment or parity: its own 8-byte header included) |
-//! | 4 | kind | 1 whole message, 2 fragment, 3 keep-alive, 4 end, 5 acknowledgement, 6 parity |
+//! | 4 | kind | 1 whole message, 2 fragment, 3 keep-alive, 4 end, 5 acknowledgement, 6 parity, 7 batch |
 //! | 5 | version | [`VERSION`] |
 //! | 6..8 | flags | bit 0 ends a batch (reserved); bit 1 repeats what was sent before; bit 2 asks; bits 3 and 4: the instance is disposed, unregistered; bit 5: historical; all others are 0 |
 //! | 8..12 | flow | random id agreed at the handshake |
@@ -15,16 +15,20 @@
 //!
 //! What a reliable flow says in keep-alives and acknowledgements stands in [`feedback`].
 //!
+//! A batch is a datagram with several messages ([`Messages`]); no stream has one.
+//!
 //! On a byte stream frames follow each other and [`StreamParser`] cuts them; a datagram holds exactly one ([`datagram`]).
 
 use std::fmt;
 use std::ops::Range;
 
+mod batch;
 pub mod feedback;
 mod stream;
 #[cfg(test)]
 mod tests;
 
+pub use batch::Messages;
 pub use stream::{FrameRef, INITIAL, StreamParser};
 
 /// The version of the frame format that this library speaks.
@@ -33,6 +37,8 @@ pub const VERSION: u8 = 1;
 pub const HEADER: usize = 32;
 /// Bytes of the fragment header that follows the header of a fragment.
 pub const FRAGMENT_HEADER: usize = 8;
+/// No datagram is longer.
+pub const LONGEST_DATAGRAM: usize = 65_535;
 /// Flag bit 0: the last frame of a batch. Reserved: accepted, not sent yet.
 pub const BATCH_END: u16 = 1;
 /// Flag bit 1: the frame repeats what was sent before (reliable flows).
@@ -78,6 +84,8 @@ pub enum Kind {
     Acknowledgement = 5,
     /// What stands for lost fragments of a message; a [`Parity`] header stands in front of its bytes.
     Parity = 6,
+    /// Several messages of one number in one datagram: [`Messages`].
+    Batch = 7,
 }
 
 impl Kind {
@@ -89,6 +97,7 @@ impl Kind {
             4 => Ok(Kind::End),
             5 => Ok(Kind::Acknowledgement),
             6 => Ok(Kind::Parity),
+            7 => Ok(Kind::Batch),
             _ => Err(WireError::Kind(value)),
         }
     }
@@ -134,6 +143,13 @@ pub enum WireError {
         /// Length of the whole message.
         total: u32,
     },
+    /// A message with another number than its batch.
+    Batch {
+        /// Its number.
+        sequence: u32,
+        /// That of the batch.
+        of: u32,
+    },
     /// A gap of an acknowledgement that names nothing.
     Gap {
         /// Messages it names.
@@ -149,7 +165,7 @@ impl fmt::Display for WireError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             Self::Version(v) => write!(f, "frame version {v}, this library speaks {VERSION}"),
-            Self::Kind(k) => write!(f, "frame kind {k} is none of 1 to 6"),
+            Self::Kind(k) => write!(f, "frame kind {k} does not belong here"),
             Self::Flags(bits) => write!(f, "reserved flags are set: {bits:#06x}"),
             Self::Length { length, limit } => {
                 write!(f, "a frame of {length} bytes is over the limit of {limit} (raise max_message of the port)")
@@ -159,6 +175,7 @@ impl fmt::Display for WireError {
             Self::Fragment { offset, length, total } => {
                 write!(f, "a fragment of {length} bytes at {offset} doesn't lie inside its message of {total}")
             }
+            Self::Batch { sequence, of } => write!(f, "a message numbered {sequence} in a batch numbered {of}"),
             Self::Gap { count, from, to } => write!(f, "a gap of {count} messages, bytes {from} to {to}, is none"),
         }
     }
@@ -242,8 +259,12 @@ impl Header {
         if let Some(expected) = flow.filter(|expected| *expected != self.flow) {
             return Err(WireError::Flow { found: self.flow, expected });
         }
-        let extra = if matches!(self.kind, Kind::Fragment | Kind::Parity) { FRAGMENT_HEADER } else { 0 };
-        let limit = u32::try_from(max_message.saturating_add(extra)).unwrap_or(u32::MAX);
+        let limit = match self.kind {
+            Kind::Fragment | Kind::Parity => max_message.saturating_add(FRAGMENT_HEADER),
+            Kind::Batch => LONGEST_DATAGRAM - HEADER, // `max_message` is for each of its messages
+            _ => max_message,
+        };
+        let limit = u32::try_from(limit).unwrap_or(u32::MAX);
         if self.length > limit {
             return Err(WireError::Length { length: self.length, limit });
         }

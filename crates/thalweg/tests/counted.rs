@@ -298,6 +298,12 @@ fn two_ports_published_in_turn_in_a_loop_make_few_calls() {
     makes_few_calls("publisher topic=/t ports=2", "subscriber topic=/t ports=2 carriers=tcp", (1, 8));
 }
 
+/// Over reliable datagrams, too, where many of them have one number.
+#[test]
+fn a_publisher_of_reliable_datagrams_that_outruns_its_calls_makes_few() {
+    makes_few_calls("publisher topic=/a block=1000", "subscriber topic=/a carriers=udp reliable=1", (1, 8));
+}
+
 /// Of the samples that are taken, one in `few` costs a call: interruptions of a loaded machine end it, each for some samples.
 fn makes_few_calls(publisher: &str, subscriber: &str, (every, few): (u64, u64)) {
     let _alone = world::alone();

@@ -10,9 +10,9 @@ use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 use thalweg::handshake::Parameters;
-use thalweg::wire::Header;
+use thalweg::wire::{Header, Kind};
 use world::agent::{Agent, number};
-use world::fake::{Fake, acceptance, fragment, frame, header};
+use world::fake::{Fake, acceptance, batch, fragment, frame, header};
 use world::{World, eventually, figure};
 
 #[test]
@@ -218,6 +218,40 @@ fn hostile_datagrams_are_dropped_and_bounded() {
     bounded(&mut lied_to, before);
 }
 
+/// Of a batch all is delivered or nothing, and a wrong one does not count as having come.
+#[test]
+fn a_batch_with_something_wrong_in_it_is_dropped_whole() {
+    let _alone = world::alone();
+    let world = World::new();
+    let mut lied_to = Agent::start(&world, "subscriber topic=/a name=/lied carriers=udp reliable=1");
+    let fake = Fake::new(&world, &["udp"]);
+    let (mut stream, request) = fake.asked();
+    assert!(request.parameters.batches, "it says that it reads them: {request:?}");
+    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    socket.connect((Ipv4Addr::LOCALHOST, request.parameters.udp_port.unwrap())).unwrap();
+    let udp_port = Some(socket.local_addr().unwrap().port());
+    let parameters = Parameters { udp_port, first: Some(0), window: Some(16), ..Parameters::default() };
+    stream.write_all(&acceptance(parameters)).unwrap();
+    lied_to.connected(1);
+    let message = |sample| Header { sequence: 0, ..header(sample) };
+    let wrong = [
+        Header { flow: 1, ..message(2) },
+        Header { sequence: 1, ..message(2) },
+        Header { kind: Kind::Fragment, ..message(2) },
+        Header { kind: Kind::Batch, ..message(2) },
+        Header { length: 5, ..message(2) },
+        Header { length: u32::MAX, ..message(2) },
+    ];
+    for wrong in wrong {
+        socket.send(&batch(&[frame(message(1)), frame(wrong)])).unwrap();
+    }
+    socket.send(&batch(&[frame(message(1)), frame(message(2)), frame(message(3))])).unwrap();
+    assert_eq!(lied_to.ask("until last=3 ms=5000")["ok"], true, "{}", lied_to.ask("status"));
+    let (report, status) = (lied_to.ask("report"), lied_to.ask("status"));
+    assert_eq!((number(&report, "received"), number(&report, "again")), (3.0, 0.0), "{report}");
+    assert_eq!(number(&status["channels"][0], "strange"), wrong.len() as f64, "{status}");
+}
+
 #[test]
 fn forged_multicast_is_dropped_and_bounded() {
     let _alone = world::alone();
@@ -256,6 +290,7 @@ fn flood(mut send: impl FnMut(&[u8])) {
             send(&fragment(sample, 0, u32::MAX, 1000));
             send(&fragment(sample, u32::MAX - 10, 1000, 1000));
             send(&fragment(sample, 500, 1 << 20, 1)); // pieces of one byte would need a large map
+            send(&batch(&[frame(header(sample)), frame(header(sample + 1))])); // only reliable flows have them
         }
     }
 }

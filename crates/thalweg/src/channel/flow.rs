@@ -4,6 +4,7 @@
 //! the flow's class, or the flow's own while its channel has scheduling of its own (then nothing is sent inline).
 
 mod batch;
+mod datagrams;
 mod gather;
 mod limit;
 mod measured;
@@ -183,7 +184,7 @@ impl Flow {
     fn send_inline(self: &Arc<Self>, message: &mut Outgoing<'_>) -> Outcome {
         let mut cursor = Cursor { flow_seq: self.next.fetch_add(1, Relaxed), taken: 0, waits: self.waits };
         let patience = self.settings.policy.patience();
-        message.called |= self.capabilities.stream;
+        message.called |= self.gathers();
         let mut sent = self.transmit_outgoing(message, &mut cursor);
         if matches!(sent, Ok(Sent::Blocked)) && !patience.is_zero() && !self.waits {
             sent = self.send_patiently(message, &mut cursor, patience);

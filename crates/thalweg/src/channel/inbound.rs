@@ -17,7 +17,7 @@ use super::queue::Label;
 use super::reliable::{Receiver, ReceiverSettings};
 use crate::carrier::{Interrupt, ReceiveHalf};
 use crate::port::{AnyInlet, Channel, Delivery, Payload, SampleInfo};
-use crate::wire::{self, Fragment, Header, Kind, Parity, StreamParser};
+use crate::wire::{self, Fragment, Header, Kind, Messages, Parity, StreamParser};
 use crate::{stages, trace};
 use linux::memory::RingReader;
 use std::io;
@@ -274,6 +274,11 @@ impl Inbound {
             },
             Kind::End => Step::Ended("the publisher closed".into()),
             Kind::KeepAlive | Kind::Acknowledgement => Step::Nothing,
+            // Only reliable flows have them.
+            Kind::Batch => {
+                channel.counters.strange.fetch_add(1, Relaxed);
+                Step::Nothing
+            }
         }
     }
 }
@@ -317,8 +322,43 @@ fn deliver_from(
     trace::step(trace::Step::Parse);
     trace::step(trace::Step::Accept);
     let label = Label::of(header);
-    let new = is_new(accept, header.sequence, &label);
-    if !(new && channel.selection.takes(header.sample)) {
+    if !is_new(accept, header.sequence, &label) {
+        return 0;
+    }
+    deliver_new((now, from), accept, channel, inlet, (header, label), message)
+}
+
+/// The messages of a batch: one frame of the flow.
+fn deliver_batch(
+    accept: &mut Accept,
+    channel: &Channel,
+    inlet: &dyn AnyInlet,
+    messages: Messages<'_>,
+    now: u64,
+) -> u32 {
+    let (mut delivered, mut new) = (0, None);
+    for (header, message) in messages {
+        trace::step(trace::Step::Parse);
+        trace::step(trace::Step::Accept);
+        let label = Label::of(&header);
+        if *new.get_or_insert_with(|| accept.frame(header.sequence).is_new()) && is_new_sample(accept, &label) {
+            delivered += deliver_new((now, None), accept, channel, inlet, (&header, label), message);
+        }
+    }
+    delivered
+}
+
+/// Hands a sample to the port that was not delivered before, if it is selected.
+#[inline]
+fn deliver_new(
+    (now, from): (u64, Option<BorrowedFd<'_>>),
+    accept: &Accept,
+    channel: &Channel,
+    inlet: &dyn AnyInlet,
+    (header, label): (&Header, Label),
+    message: &[u8],
+) -> u32 {
+    if !channel.selection.takes(header.sample) {
         return 0;
     }
     count(channel, &label, message.len(), accept.counters().lost);
@@ -344,8 +384,13 @@ fn hand_over(channel: &Channel, inlet: &dyn AnyInlet, delivery: Delivery<'_>, me
 /// Whether a sample is new that came with this number of its flow.
 #[inline]
 fn is_new(accept: &mut Accept, flow_seq: u32, label: &Label) -> bool {
-    let new = accept.frame(flow_seq).is_new();
-    new && if label.historical { accept.historical(label.seq) } else { accept.sample(label.seq) }
+    accept.frame(flow_seq).is_new() && is_new_sample(accept, label)
+}
+
+/// Whether a sample is new whose frame is.
+#[inline]
+fn is_new_sample(accept: &mut Accept, label: &Label) -> bool {
+    if label.historical { accept.historical(label.seq) } else { accept.sample(label.seq) }
 }
 
 pub(crate) fn info(channel: &Channel, label: Label, received_ns: u64) -> SampleInfo {

@@ -90,7 +90,7 @@ impl<'a> Outgoing<'a> {
             Body::External { bytes, pool, kept } => kept.get_or_insert_with(|| copied(pool, bytes)).clone(),
         };
         let Self { seq, stamp, now, change, historical, offered, .. } = *self;
-        Entry { buffer, seq, stamp, now, change, historical, offered, charge: Charge::default() }
+        Entry { buffer, seq, stamp, now, change, historical, offered, batch: false, charge: Charge::default() }
     }
 }
 

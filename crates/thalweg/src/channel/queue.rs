@@ -4,7 +4,7 @@ use super::buffer::Buffer;
 use super::memory::{ALWAYS, Account, Charge, size_of};
 use crate::port::Change;
 use crate::trace::{self, Step};
-use crate::wire::{HISTORICAL, Header};
+use crate::wire::{HISTORICAL, Header, Kind};
 use qos::{Queue as Policy, ResourceLimit};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -26,6 +26,8 @@ pub struct Entry {
     pub historical: bool,
     /// When it was offered to the flow, if its stages are measured; else 0.
     pub offered: u64,
+    /// It is several messages, which left in one datagram: a batch.
+    pub batch: bool,
     /// What it takes of the node's memory, where a channel keeps it.
     pub charge: Charge,
 }
@@ -61,6 +63,11 @@ impl Label {
 }
 
 impl Entry {
+    /// What its frame is, where it leaves whole.
+    pub fn kind(&self) -> Kind {
+        if self.batch { Kind::Batch } else { Kind::Message }
+    }
+
     /// What it counts for, in bytes.
     pub fn size(&self) -> usize {
         size_of(self.buffer.payload().len())
@@ -224,6 +231,7 @@ mod tests {
             change: Change::Written,
             historical: false,
             offered: 0,
+            batch: false,
             charge: Charge::default(),
         }
     }

@@ -91,6 +91,7 @@ impl Dial {
             parameters: Parameters {
                 hold: hold(state, pair, wanted),
                 takes: loses.map(|_| super::reliable::takes(&state.memory.publisher(pair.0.node))),
+                batches: loses.is_some(),
                 ..Parameters::default()
             },
             answers: super::answers::offer(state, wanted, &candidate.carrier).filter(|_| !moves),
@@ -135,7 +136,8 @@ impl Dial {
             let port_number = super::offer::port_number(self.pair.0, request.proxy.as_ref());
             let place = Place { local, peer, port_number };
             let (opening, parameters) = via.receiver(&place)?;
-            request.parameters = Parameters { takes: request.parameters.takes, ..parameters };
+            let Parameters { takes, batches, .. } = request.parameters;
+            request.parameters = Parameters { takes, batches, ..parameters };
             (self.opening, self.place) = (Some(opening), Some(place));
         }
         let mut bytes = vec![CHANNEL_HANDSHAKE];

@@ -37,7 +37,10 @@ pub(super) fn control(request: &Request, settings: &FlowSettings, of: Capabiliti
     let (Some(window), Some(buffer), Some(datagram)) = told else { return None };
     let reserved = settings.sending.limit.map(|limit| limit.rate);
     let congestion = CongestionSettings { datagram, buffer: buffer as usize, reserved };
-    (settings.reliable.is_some() && !of.multicast).then_some(Control { congestion, window })
+    // What may be given up before it arrives is counted sample by sample: it has a number of its own.
+    let keeps = settings.reliable.is_some_and(|reliable| !reliable.drops_oldest && reliable.useful_ns.is_none());
+    let batches = keeps && request.parameters.batches;
+    (settings.reliable.is_some() && !of.multicast).then_some(Control { congestion, window, batches })
 }
 
 /// Bytes after which receipts come: two datagrams, as TCP acknowledges, and four of them fit the receiver's socket.
@@ -88,22 +91,52 @@ fn nanoseconds(duration: Duration) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::channel::flow::Sending;
     use serde_json::json;
+
+    fn request(token: u64, parameters: serde_json::Value) -> Request {
+        let port = json!({"name": "/in", "direction": "subscriber", "topic": "/t", "type": {"name": "*", "hash": "0000000000000000"},
+            "qos": {}, "carriers": ["mcast"]});
+        let asked = json!({"version": 1, "realm": "r", "node": "0000000000000001", "port": 1, "subscriber": port, "token": token,
+            "to_node": "0000000000000002", "to_port": 1, "carrier": "mcast", "clock": "c", "parameters": parameters});
+        serde_json::from_value(asked).unwrap()
+    }
 
     #[test]
     fn a_member_is_nobody_elses_who_claims_its_node_and_port() {
-        let request = |token: u64| -> Request {
-            let port = json!({"name": "/in", "direction": "subscriber", "topic": "/t", "type": {"name": "*", "hash": "0000000000000000"},
-                "qos": {}, "carriers": ["mcast"]});
-            let asked = json!({"version": 1, "realm": "r", "node": "0000000000000001", "port": 1, "subscriber": port, "token": token,
-                "to_node": "0000000000000002", "to_port": 1, "carrier": "mcast", "clock": "c", "parameters": {"udp_port": 9}});
-            serde_json::from_value(asked).unwrap()
-        };
+        let request = |token| request(token, json!({"udp_port": 9}));
         let at =
             |last: u8| Place { local: ([10, 0, 0, 1], 1).into(), peer: ([10, 0, 0, last], 2).into(), port_number: 0 };
         let own = member(&request(7), &at(2));
         assert_eq!(own, member(&request(7), &Place { peer: ([10, 0, 0, 2], 3).into(), ..at(2) }), "of each stream");
         assert_ne!(own, member(&request(7), &at(3)));
         assert_ne!(own, member(&request(8), &at(2)));
+    }
+
+    /// A subscriber of an older version says nothing of batches, and a queue that gives up samples counts them one by one.
+    #[test]
+    fn batches_are_for_who_reads_them_and_for_flows_that_give_nothing_up() {
+        let batches = |queue: Queue, lifespan: Option<Duration>, parameters: serde_json::Value| {
+            let offered = Qos { queue, lifespan, ..Qos::default() };
+            let settings = FlowSettings {
+                id: 1,
+                policy: queue,
+                bytes: 1 << 20,
+                account: Account::new(1 << 20),
+                burst: 0,
+                sending: Sending::default(),
+                lifespan: None,
+                reliable: Some(sender_settings(&offered, &Qos::default(), Some(1472))),
+                control: None,
+            };
+            let of = Capabilities { max_datagram: Some(1472), ..crate::carrier::udp::CAPABILITIES };
+            control(&request(1, parameters), &settings, of).map(|control| control.batches)
+        };
+        let new = || json!({"buffer": 1000, "takes": 1000, "batches": true});
+        let older = json!({"buffer": 1000, "takes": 1000});
+        let (all, last) = (Queue::KeepAll(16), Queue::KeepLast(16));
+        assert_eq!((batches(all, None, new()), batches(all, None, older)), (Some(true), Some(false)));
+        assert_eq!((batches(last, None, new()), batches(all, None, json!({"batches": true}))), (Some(false), None));
+        assert_eq!(batches(all, Some(Duration::from_secs(1)), new()), Some(false));
     }
 }

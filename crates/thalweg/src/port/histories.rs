@@ -194,6 +194,7 @@ impl Histories {
             change,
             historical: false,
             offered: 0,
+            batch: false,
             charge: Charge::default(),
         };
         source.history.keep(compact(entry), info.received_ns);

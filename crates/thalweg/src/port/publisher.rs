@@ -85,7 +85,7 @@ impl<M: Message> PublisherBuilder<M> {
         self.request.answers = Some(answers.port());
         self
     }
-    /// Lets small samples leave together on stream carriers: more per second, each later by up to `within`.
+    /// Lets small samples leave together on stream carriers and over reliable `udp`: more per second, each later by up to `within`.
     pub fn batching(mut self, batching: Batching) -> Self {
         self.request.sending.batching = Some(batching);
         self

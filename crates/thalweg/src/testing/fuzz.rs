@@ -44,7 +44,7 @@ pub type Body = fn(&[u8]);
 /// All bodies by name, each with inputs to begin from.
 pub fn all() -> Vec<(&'static str, Body, Vec<Vec<u8>>)> {
     vec![
-        ("wire", wire, vec![vec![64; 200], frames::frames()]),
+        ("wire", wire, vec![vec![64; 200], frames::frames(), frames::batch()]),
         ("reassembly", reassembly, vec![(0..250).collect(), frames::pieces()]),
         ("parity", parity, parity::with_parity()),
         ("handshake", handshake, documents::handshakes()),

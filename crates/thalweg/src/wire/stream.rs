@@ -1,6 +1,6 @@
 //! Cutting a byte stream into frames, in the buffer the bytes were read into.
 
-use super::{HEADER, Header, WireError};
+use super::{HEADER, Header, Kind, WireError};
 use std::ops::Range;
 
 /// Size of a new parser's buffer, and what it shrinks back to.
@@ -77,6 +77,9 @@ impl StreamParser {
         }
         let header = Header::parse(held)?;
         header.check(self.max_message, self.flow)?;
+        if header.kind == Kind::Batch {
+            return Err(WireError::Kind(header.kind as u8));
+        }
         let frame = HEADER + header.length as usize;
         if held.len() < frame {
             return Ok(None);

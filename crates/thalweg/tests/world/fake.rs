@@ -150,6 +150,15 @@ pub fn frame(header: Header) -> Vec<u8> {
     [&bytes[..], &[7; 4]].concat()
 }
 
+/// Frames in one datagram, which has the number of the first.
+pub fn batch(frames: &[Vec<u8>]) -> Vec<u8> {
+    let messages = frames.concat();
+    let first = Header::parse(&messages).unwrap();
+    let mut bytes = [0; HEADER];
+    Header { length: messages.len() as u32, kind: Kind::Batch, ..first }.emit(&mut bytes);
+    [&bytes[..], &messages].concat()
+}
+
 /// A fragment of `piece` bytes.
 pub fn fragment(sample: u64, offset: u32, total: u32, piece: usize) -> Vec<u8> {
     let length = (FRAGMENT_HEADER + piece) as u32;

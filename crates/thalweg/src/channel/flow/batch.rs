@@ -1,10 +1,11 @@
-//! Batches of a stream: small samples leave together, in one send. Three reasons to begin one: the publisher asked for
-//! ([`Batching`]), its latency budget allows it, or it outruns the calls that send ([`crate::port::coalescing`]).
+//! Batches: small samples leave together, in one send, on a stream or as one datagram (`datagrams`). Three reasons to begin one: the
+//! publisher asked for ([`Batching`]), its latency budget allows it, or it outruns the calls that send ([`crate::port::coalescing`]).
 //!
 //! What is batched is older than what waits in the queue: a batch grows only while the send right is free, which is looked at
 //! under the batch's lock, and the thread that gets the right sends the batch first. That lock is the right to send a batch.
 
 use super::Flow;
+use crate::channel::buffer::Pool;
 use crate::channel::outgoing::Outgoing;
 use crate::channel::queue::Label;
 use crate::port::Outcome;
@@ -17,7 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::time::{Duration, Instant};
 
-/// Opt-in batching of a stream: small samples leave together.
+/// Opt-in batching, of a stream or of reliable datagrams: small samples leave together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Batching {
     /// A batch leaves when it holds this many bytes. Samples of more than a quarter of it are not batched. Default 64 KiB.
@@ -49,7 +50,14 @@ struct Gathering {
 /// Frames that leave together, and what is known of them.
 #[derive(Default)]
 pub(super) struct Batch {
-    frames: Vec<u8>,
+    /// Over datagrams with room for their own header in front.
+    pub frames: Vec<u8>,
+    /// Over datagrams: their number.
+    pub sequence: u32,
+    /// The first sample.
+    pub first: Label,
+    /// What is kept of those that left as datagrams.
+    pub pool: Pool,
     /// Bytes of them that left already.
     taken: usize,
     pub samples: u32,
@@ -75,6 +83,11 @@ impl Batch {
         self.frames.is_empty()
     }
 
+    /// What it holds.
+    pub fn bytes(&self) -> usize {
+        self.frames.len()
+    }
+
     /// Makes room for so many bytes behind what it holds.
     pub fn make_room(&mut self, bytes: usize) {
         if self.frames.capacity() - self.frames.len() < bytes {
@@ -98,16 +111,16 @@ impl Flow {
     /// Whether this message may leave with others, or others wait to leave before it.
     #[inline]
     pub(super) fn concerns_batch(&self, message: &Outgoing<'_>) -> bool {
-        self.capabilities.stream && (message.together || self.settings.sending.batching.is_some() || self.has_batch())
+        self.gathers() && (message.together || self.settings.sending.batching.is_some() || self.has_batch())
     }
 
     fn gathering(&self, message: &Outgoing<'_>) -> Option<Gathering> {
         let asked = self.settings.sending.batching.map(|batching| Gathering {
-            bytes: batching.bytes,
+            bytes: self.most_batched(batching.bytes),
             within: batching.within,
             first_at_once: self.settings.sending.first_at_once,
         });
-        let outrun = Gathering { bytes: BYTES, within: coalescing::WITHIN, first_at_once: false };
+        let outrun = Gathering { bytes: self.most_batched(BYTES), within: coalescing::WITHIN, first_at_once: false };
         asked.or_else(|| message.together.then_some(outrun))
     }
 
@@ -122,6 +135,9 @@ impl Flow {
         if self.right.is_handed_over_always() {
             // Also when that ends just now: what is batched is older.
             return (!batch.is_empty()).then(|| self.wait_behind(batch, message));
+        }
+        if !batch.is_empty() && self.overflows(&batch, size) && !self.flush_now(&mut batch, message) {
+            return Some(self.wait_behind(batch, message));
         }
         let gathering = self.gathering(message);
         if let Some(Gathering { bytes, .. }) = gathering {
@@ -140,7 +156,8 @@ impl Flow {
             None => true,
             Some(Gathering { bytes, within, first_at_once }) => {
                 let paused = message.now.saturating_sub(batch.left_ns) >= within.as_nanos() as u64;
-                batch.frames.len() >= bytes || (begins && first_at_once && paused)
+                let full = batch.frames.len() >= bytes || self.overflows(&batch, size);
+                full || (begins && first_at_once && paused)
             }
         };
         if due {
@@ -176,9 +193,13 @@ impl Flow {
         if batch.is_empty() {
             batch.since_ns = now_ns;
             self.batched.store(true, Relaxed);
+            if !self.capabilities.stream {
+                batch.frames.resize(HEADER, 0);
+                (batch.sequence, batch.first) = (self.next.fetch_add(1, Relaxed), label);
+            }
         }
         let mut header = [0; HEADER];
-        let flow_seq = self.next.fetch_add(1, Relaxed);
+        let flow_seq = if self.capabilities.stream { self.next.fetch_add(1, Relaxed) } else { batch.sequence };
         self.header(Kind::Message, payload.len(), flow_seq, label).emit(&mut header);
         batch.frames.extend_from_slice(&header);
         batch.frames.extend_from_slice(payload);
@@ -217,6 +238,9 @@ impl Flow {
 
     /// Sends the batch; `false` when not all of it left.
     pub(super) fn flush(&self, batch: &mut Batch, patience: Duration) -> bool {
+        if !self.capabilities.stream {
+            return self.flush_datagram(batch, patience);
+        }
         let mut until = None;
         let mut waits = self.waits && !patience.is_zero();
         while batch.taken < batch.frames.len() {
@@ -242,7 +266,7 @@ impl Flow {
         true
     }
 
-    fn emptied(&self, batch: &mut Batch) {
+    pub(super) fn emptied(&self, batch: &mut Batch) {
         batch.frames.clear();
         (batch.taken, batch.samples) = (0, 0);
         batch.left_ns = monotonic_ns();

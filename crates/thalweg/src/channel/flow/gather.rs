@@ -1,4 +1,4 @@
-//! What waits for a stream leaves together: one send for many small messages, copied behind each other.
+//! What waits leaves together, on a stream or in one datagram: one send for many small messages, copied behind each other.
 
 use super::Flow;
 use super::batch::{BYTES, Batch};
@@ -24,11 +24,14 @@ impl Flow {
     /// Sends small messages that wait in one piece, if there is more than one. Called by the holder of the send right.
     pub(super) fn send_gathered(&self) -> Gathered {
         let batching = self.settings.sending.batching;
-        if !self.capabilities.stream || (self.bucket.is_some() && batching.is_none()) {
+        if !self.gathers() || (self.bucket.is_some() && batching.is_none()) {
             return Gathered::Nothing;
         }
         // In this order: a batch that fails ends the flow, and that empties the queue.
         let mut batch = self.batch.lock();
+        if !self.capabilities.stream && !batch.is_empty() && !self.flush(&mut batch, Duration::ZERO) {
+            return Gathered::Waits(Drained::Blocked);
+        }
         let mut pending = self.pending.lock();
         if pending.partial.is_some() || pending.queue.len() < 2 {
             return Gathered::Nothing;
@@ -36,14 +39,16 @@ impl Flow {
         self.expire(&mut pending);
         let burst =
             self.settings.sending.limit.map_or(usize::MAX, |limit| limit.burst.try_into().unwrap_or(usize::MAX));
-        let (count, size) = gathers(&pending, batching.map_or(BYTES, |batching| batching.bytes).min(burst));
+        let asked = batching.map_or(BYTES, |batching| batching.bytes).min(burst);
+        let outer = self.outer_header();
+        let (count, size) = gathers(&pending, self.most_batched(asked).saturating_sub(outer));
         if count < 2 {
             return Gathered::Nothing;
         }
-        if let Err(pause) = self.allowed(size) {
+        if let Err(pause) = self.allowed(outer + size) {
             return Gathered::Waits(Drained::Pause(pause));
         }
-        batch.make_room(size);
+        batch.make_room(outer + size);
         let begun_ns = monotonic_ns();
         for entry in (0..count).filter_map(|_| pending.queue.pop()) {
             trace::step(Step::Next);

@@ -11,12 +11,13 @@ use crate::channel::reliable::{Action, Counters, Sender, SenderSettings, To};
 use crate::wire::feedback::{Acknowledgement, Datagram, LONGEST};
 use crate::wire::{ASK, FRAGMENT_HEADER, Fragment, HEADER, Header, Kind, REPAIR, datagram};
 use linux::clock::monotonic_ns;
+use linux::futex::{self, Scope};
 use linux::lock::PiMutex;
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
-use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64};
 use std::time::Duration;
 
 /// Pause before another look whether a full window has room: acknowledgements come to another thread.
@@ -34,6 +35,8 @@ pub(crate) struct Control {
     pub congestion: CongestionSettings,
     /// Bytes of messages that the subscriber takes at first.
     pub window: u64,
+    /// It takes several samples in one datagram.
+    pub batches: bool,
 }
 
 /// The reliable part of a flow.
@@ -46,17 +49,21 @@ pub(crate) struct Kept {
     any: AtomicBool, // somebody acknowledges; else nothing is kept
     controlled: bool,
     waits: AtomicBool, // the sending thread waits for room in the window
+    held: AtomicBool,  // a publishing thread does, with a batch
+    opened: AtomicU32, // what it waits on
 }
 
 impl Kept {
     pub fn new(settings: SenderSettings, control: Option<Control>) -> Self {
         let mut sender = Sender::new(settings);
-        if let Some(Control { congestion, window }) = control {
+        if let Some(Control { congestion, window, .. }) = control {
             sender.control(congestion, window);
         }
         Self {
             controlled: control.is_some(),
             waits: AtomicBool::new(false),
+            held: AtomicBool::new(false),
+            opened: AtomicU32::new(0),
             sender: PiMutex::new(sender),
             full: AtomicBool::new(false),
             flags: AtomicU16::new(0),
@@ -99,11 +106,34 @@ impl Kept {
             return if self.is_full() { Err(FULL_PAUSE) } else { Ok(()) };
         }
         let mut sender = self.sender.lock();
-        let room = sender.usual_room(now_ns);
-        if room.is_ok() && !sender.is_full(now_ns) {
-            return Ok(());
+        wait(&mut sender, now_ns).map_or(Ok(()), |wait| Err(self.waits_for(now_ns, wait)))
+    }
+
+    /// Whether a batch may leave.
+    pub fn has_room(&self, now_ns: u64) -> bool {
+        !self.is_controlled() || wait(&mut self.sender.lock(), now_ns).is_none()
+    }
+
+    /// Waits until a batch may leave, at most so long. Calls `waits` before.
+    pub fn wait_room(&self, left: Duration, waits: impl FnOnce()) {
+        let seen = self.opened.load(SeqCst);
+        self.held.store(true, SeqCst); // before the last look
+        let now = monotonic_ns();
+        let pause = match wait(&mut self.sender.lock(), now) {
+            None => return,
+            Some(Wait::Until(at)) => Duration::from_nanos(at.saturating_sub(now)),
+            Some(Wait::Receipt) => WOKEN_PAUSE,
+        };
+        waits();
+        futex::wait(&self.opened, seen, Some(pause.min(left)), Scope::Private);
+    }
+
+    /// A receipt made room: a publishing thread that waits with a batch is woken.
+    fn opened(&self) {
+        if self.held.swap(false, SeqCst) {
+            self.opened.fetch_add(1, SeqCst);
+            futex::wake(&self.opened, 1, Scope::Private);
         }
-        Err(self.waits_for(now_ns, room.err().unwrap_or(Wait::Receipt)))
     }
 
     /// A part of a message leaves, if it may.
@@ -142,6 +172,14 @@ impl Kept {
         let over = || sender.bytes() > ALWAYS && !sender.drops_oldest() && account.is_over();
         self.full.store(sender.is_full(now_ns) || over(), Relaxed);
         self.flags.store(sender.flags(), Relaxed);
+    }
+}
+
+/// What a message as long as the last one has to wait for.
+fn wait(sender: &mut Sender, now_ns: u64) -> Option<Wait> {
+    match sender.usual_room(now_ns) {
+        Ok(()) => sender.is_full(now_ns).then_some(Wait::Receipt),
+        Err(wait) => Some(wait),
     }
 }
 
@@ -251,8 +289,13 @@ impl Flow {
                 });
             match taken {
                 None => drop(kept.strange.fetch_add(1, Relaxed)),
-                Some(true) if kept.waits.swap(false, SeqCst) => self.wake_sender(),
-                Some(_) => {}
+                Some(true) => {
+                    kept.opened();
+                    if kept.waits.swap(false, SeqCst) {
+                        self.wake_sender();
+                    }
+                }
+                Some(false) => {}
             }
         }
     }
@@ -278,7 +321,7 @@ impl Flow {
                 let payload = entry.buffer.payload();
                 let (from, length, total) = (bytes.start as u32, bytes.len(), payload.len());
                 let whole = length == total;
-                let kind = if whole { Kind::Message } else { Kind::Fragment };
+                let kind = if whole { entry.kind() } else { Kind::Fragment };
                 let extra = if whole { 0 } else { FRAGMENT_HEADER };
                 let header = self.header(kind, length + extra, sequence, entry.label());
                 let mut head = [0; HEADER + FRAGMENT_HEADER];

@@ -1,5 +1,7 @@
 //! What leaves a stream, in which order and with how many calls, whoever sends it.
 
+mod datagrams;
+
 use super::*;
 use crate::channel::buffer::Buffer;
 use crate::wire::{HEADER, Header, StreamParser};

@@ -90,15 +90,17 @@ impl Flow {
     /// One visit of the sender thread, which holds the right.
     pub fn drain(&self) -> Drained {
         // What is batched is older than what waits.
-        if self.has_batch() && !self.flush(&mut self.batch.lock(), Duration::ZERO) {
-            return Drained::Blocked;
+        if self.has_batch() {
+            if let Some(pause) = self.held_back() {
+                return Drained::Pause(pause);
+            }
+            if !self.flush(&mut self.batch.lock(), Duration::ZERO) {
+                return Drained::Blocked;
+            }
         }
         for _ in 0..VISIT {
             self.right.look();
-            if let Some(kept) = &self.kept
-                && let Err(pause) = kept.look(monotonic_ns())
-            {
-                self.ask_in_time(kept);
+            if let Some(pause) = self.held_back() {
                 return Drained::Pause(pause);
             }
             match self.send_gathered() {
@@ -130,6 +132,12 @@ impl Flow {
             }
         }
         Drained::Pause(Duration::ZERO)
+    }
+
+    /// How long a further message has to wait for window or pace, if it has to.
+    fn held_back(&self) -> Option<Duration> {
+        let kept = self.kept.as_ref()?;
+        kept.look(monotonic_ns()).inspect_err(|_| self.ask_in_time(kept)).err()
     }
 
     /// Too much is unacknowledged for a further message.

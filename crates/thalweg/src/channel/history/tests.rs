@@ -19,6 +19,7 @@ pub(super) fn entry(seq: u64, size: usize) -> Entry {
         change: Change::Written,
         historical: false,
         offered: 0,
+        batch: false,
         charge: Default::default(),
     }
 }

@@ -1,11 +1,11 @@
 //! A channel over datagrams that loses nothing: what is missing is asked for, what comes too early waits.
 
-use super::{Agreed, Framing, Inbound, REASSEMBLY_TIMEOUT_NS, Source, Step, deliver, put_together};
+use super::{Agreed, Framing, Inbound, REASSEMBLY_TIMEOUT_NS, Source, Step, deliver, deliver_batch, put_together};
 use crate::carrier::TICK;
 use crate::channel::fragment::Reassembly;
 use crate::channel::reliable::{Arrived, IN_PROGRESS, Receiver};
 use crate::trace;
-use crate::wire::{self, FRAGMENT_HEADER, Header, Kind};
+use crate::wire::{self, FRAGMENT_HEADER, Header, Kind, Messages};
 use linux::clock::monotonic_ns;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -90,6 +90,15 @@ impl Inbound {
                     delivered += deliver(accept, channel, inlet, &header, payload, now);
                 }
             }
+            // All of it is looked at before it counts as having come.
+            Kind::Batch => match Messages::parse(&header, payload, self.max_message) {
+                Ok(messages) => {
+                    if receiver.message(now, &header, payload) == Arrived::InOrder {
+                        delivered += deliver_batch(accept, channel, inlet, messages, now);
+                    }
+                }
+                Err(_) => drop(channel.counters.strange.fetch_add(1, Relaxed)),
+            },
             Kind::Fragment | Kind::Parity => match fragment(reassembly, receiver, now, &header, payload) {
                 Ok(None) => {}
                 Ok(Some(message)) => {
@@ -118,7 +127,11 @@ impl Inbound {
         let (accept, channel, inlet) = (&mut self.accept, &self.channel, self.inlet.as_ref());
         let mut delivered = 0;
         while let Some(held) = receiver.ready(now) {
-            delivered += deliver(accept, channel, inlet, &held.header, &held.bytes, now);
+            delivered += match held.header.kind {
+                Kind::Batch => Messages::parse(&held.header, &held.bytes, self.max_message)
+                    .map_or(0, |messages| deliver_batch(accept, channel, inlet, messages, now)),
+                _ => deliver(accept, channel, inlet, &held.header, &held.bytes, now),
+            };
             receiver.recycle(held);
         }
         if receiver.has_news(now) {

@@ -366,7 +366,8 @@ impl Sender {
 
     /// When [`Sender::poll`] has something to do next, unless something comes.
     pub fn next_deadline(&self) -> Option<u64> {
-        let copies = self.sent.iter().filter_map(|sent| sent.copy_at).min();
+        let hurries = self.settings.hurries; // else there are none, and thousands to look at
+        let copies = hurries.then(|| self.sent.iter().filter_map(|sent| sent.copy_at).min()).flatten();
         let repairs = (self.wanted > 0).then_some(self.asks_from);
         let later = |at: u64| at.max(self.held_up_until);
         [copies.map(later), repairs.map(later), self.beat_at].into_iter().flatten().min()

@@ -164,6 +164,7 @@ impl<M: Message> AnyOutlet for Outlet<M> {
     fn trim(&self) {
         let given = self.state.try_lock().map(|mut state| state.pool.trim());
         drop(given); // when the port is not held any more
+        self.channels.lock().iter().filter_map(|channel| channel.sent_by()).for_each(|flow| flow.trim());
     }
 
     fn close(&self) {

@@ -69,6 +69,7 @@ pub fn pull(bytes: &[u8]) {
                     change: Default::default(),
                     historical: false,
                     offered: 0,
+                    batch: false,
                     charge: Default::default(),
                 },
                 seq,

@@ -4,7 +4,7 @@ use super::{FLOW, MAX_MESSAGE, content};
 use crate::channel::fragment::Reassembly;
 use crate::channel::memory::Account;
 use crate::wire::feedback::Acknowledgement;
-use crate::wire::{self, Fragment, HEADER, Header, INITIAL, Kind, Parity, StreamParser};
+use crate::wire::{self, Fragment, HEADER, Header, INITIAL, Kind, Messages, Parity, StreamParser};
 
 /// A byte stream and a datagram of any content: frames come out as they went in, the buffer stays within the limit, and
 /// after an error there is nothing but this error.
@@ -12,6 +12,10 @@ pub fn wire(bytes: &[u8]) {
     if let Ok((header, payload)) = wire::datagram(bytes, MAX_MESSAGE, None) {
         assert_eq!(emitted(&header, payload), bytes, "a datagram is its header and its payload");
         parts(payload);
+        if let Ok(messages) = Messages::parse(&header, payload, MAX_MESSAGE) {
+            let again: Vec<u8> = messages.flat_map(|(header, message)| emitted(&header, message)).collect();
+            assert_eq!(again, payload, "a batch is its messages");
+        }
     }
     let Some((&piece, bytes)) = bytes.split_first() else { return };
     let mut parser = StreamParser::new(MAX_MESSAGE, (piece & 1 == 1).then_some(FLOW));
@@ -88,6 +92,13 @@ pub(super) fn frames() -> Vec<u8> {
         bytes.extend(emitted(&header, &vec![5; length as usize]));
     }
     bytes
+}
+
+/// A datagram with two messages.
+pub(super) fn batch() -> Vec<u8> {
+    let header = Header { length: 9, kind: Kind::Message, flags: 0, flow: FLOW, sequence: 1, sample: 2, stamp_ns: 3 };
+    let messages = [emitted(&header, &[5; 9]), emitted(&Header { sample: 3, ..header }, &[6; 9])].concat();
+    emitted(&Header { kind: Kind::Batch, length: messages.len() as u32, ..header }, &messages)
 }
 
 /// Fragments of two messages.

@@ -88,6 +88,7 @@ impl Virtual {
             change: Default::default(),
             historical: false,
             offered: 0,
+            batch: false,
             charge: Default::default(),
         };
         if !self.queued && self.right.try_inline() {

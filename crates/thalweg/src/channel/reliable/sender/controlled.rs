@@ -110,7 +110,7 @@ impl Sender {
     pub(super) fn note_left(&mut self, now_ns: u64, sequence: u32, entry: &Entry) {
         let length = entry.buffer.payload().len();
         if self.controlled.as_ref().is_some_and(|controlled| length <= controlled.largest) {
-            let datagram = Datagram { sequence, offset: 0, mark: Kind::Message as u32 };
+            let datagram = Datagram { sequence, offset: 0, mark: entry.kind() as u32 };
             self.leaves(now_ns, datagram, HEADER + length);
         }
     }
@@ -139,8 +139,9 @@ impl Sender {
     /// A part of a message, or all of it, is sent again.
     pub(super) fn note_repeated(&mut self, now_ns: u64, index: usize, bytes: &Range<usize>) {
         let Some(Controlled { congestion, .. }) = &mut self.controlled else { return };
-        let whole = bytes.len() == self.sent[index].entry.buffer.payload().len();
-        let (kind, extra) = if whole { (Kind::Message, 0) } else { (Kind::Fragment, FRAGMENT_HEADER) };
+        let entry = &self.sent[index].entry;
+        let whole = bytes.len() == entry.buffer.payload().len();
+        let (kind, extra) = if whole { (entry.kind(), 0) } else { (Kind::Fragment, FRAGMENT_HEADER) };
         let sequence = (self.first + index as u64) as u32;
         let datagram = Datagram { sequence, offset: bytes.start as u32, mark: kind as u32 | AGAIN };
         congestion.on_sent(now_ns, datagram, HEADER + extra + bytes.len());

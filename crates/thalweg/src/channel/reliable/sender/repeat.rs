@@ -107,6 +107,9 @@ impl Sender {
 
     /// On a path that loses, what has a deadline goes again without being asked for.
     pub(super) fn repeat_unasked(&mut self, now_ns: u64) -> Option<Action> {
+        if !self.settings.hurries {
+            return None;
+        }
         let interval = self.worst().interval_ns(self.trip.smoothed_ns());
         let due = |sent: &Sent| sent.copy_at.is_some_and(|at| at <= now_ns);
         let index = self.sent.iter().position(due)?;

@@ -1,0 +1,174 @@
+//! What leaves a reliable flow over datagrams when several small samples wait.
+
+use super::*;
+use crate::channel::congestion::CongestionSettings;
+use crate::wire::feedback::{Datagram, Gap, Receipt, Writer};
+use crate::wire::{self, Kind, Messages, REPAIR};
+
+const MTU: usize = 1472;
+const MEMBER: u64 = 0;
+
+#[derive(Default)]
+struct Line {
+    full: bool,
+    left: Vec<Vec<u8>>,
+    said: Vec<Vec<u8>>,
+}
+
+/// A socket that takes datagrams when it is told to, and hears what it is told.
+#[derive(Clone, Default)]
+struct Socket(Arc<PiMutex<Line>>);
+
+/// A frame, and the samples in it.
+type Frame = (Header, Vec<u64>);
+
+impl SendHalf for Socket {
+    fn send(&self, parts: &[std::io::IoSlice<'_>]) -> io::Result<usize> {
+        let Line { full, left, .. } = &mut *self.0.lock();
+        if *full {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        left.push(parts.iter().flat_map(|part| part.iter().copied()).collect());
+        Ok(left.last().map_or(0, Vec::len))
+    }
+
+    fn hear(&self, buffer: &mut [u8]) -> io::Result<(usize, u64)> {
+        let said = self.0.lock().said.pop().ok_or(io::ErrorKind::WouldBlock)?;
+        buffer[..said.len()].copy_from_slice(&said);
+        Ok((said.len(), MEMBER))
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    fn close(&self) {}
+}
+
+impl Socket {
+    fn is_full(&self, full: bool) {
+        self.0.lock().full = full;
+    }
+
+    fn left(&self) -> Vec<Frame> {
+        let parsed = |bytes: &Vec<u8>| {
+            assert!(bytes.len() <= MTU, "{} bytes", bytes.len());
+            let (header, payload) = wire::datagram(bytes, 1 << 20, Some(7)).unwrap();
+            match header.kind {
+                Kind::Batch => {
+                    let messages = Messages::parse(&header, payload, 64).unwrap();
+                    let samples = messages.map(|(header, bytes)| {
+                        assert!(bytes.iter().all(|byte| *byte == header.sample as u8));
+                        header.sample
+                    });
+                    (header, samples.collect())
+                }
+                _ => (header, vec![header.sample]),
+            }
+        };
+        self.0.lock().left.iter().map(parsed).filter(|(header, _)| header.kind != Kind::KeepAlive).collect()
+    }
+}
+
+fn flow(batches: bool, socket: &Socket) -> (Arc<Flow>, Arc<Senders>) {
+    let senders = Arc::new(Senders::new(Box::new(|_, _| {})));
+    let reliable = SenderSettings {
+        window: 1024,
+        bytes: 64 << 20,
+        drops_oldest: false,
+        useful_ns: None,
+        hurries: false,
+        largest: MTU - HEADER - wire::FRAGMENT_HEADER,
+        repairs: Limit { rate: 4_000_000, burst: 256 << 10 },
+    };
+    let congestion = CongestionSettings { datagram: MTU, buffer: 1 << 20, reserved: None };
+    let settings = FlowSettings {
+        id: 7,
+        policy: qos::Queue::KeepAll(10_000),
+        bytes: 64 << 20,
+        account: Account::new(1 << 30),
+        burst: 0,
+        sending: Sending::default(),
+        lifespan: None,
+        reliable: Some(reliable),
+        control: Some(Control { congestion, window: 1 << 30, batches }),
+    };
+    let capabilities = Capabilities { max_datagram: Some(MTU), ..crate::carrier::udp::CAPABILITIES };
+    let flow = Arc::new(Flow::new(settings, Class::Normal, Box::new(socket.clone()), capabilities, senders.clone()));
+    assert_eq!(flow.admit(MEMBER, None), Some(0));
+    (flow, senders)
+}
+
+/// Publishes so many while the socket is full, then lets all of them leave.
+fn waited(batches: bool, count: u64) -> (Vec<Frame>, Arc<Flow>, Socket, Arc<Senders>) {
+    let socket = Socket::default();
+    let (flow, senders) = flow(batches, &socket);
+    socket.is_full(true);
+    (0..count).for_each(|seq| assert_eq!(publish(&flow, seq, 64, false), Outcome::Queued));
+    socket.is_full(false);
+    let samples = || socket.left().iter().map(|(_, samples)| samples.len() as u64).sum::<u64>();
+    wait("all of them leave", || samples() == count);
+    (socket.left(), flow, socket, senders)
+}
+
+#[test]
+fn what_waits_leaves_in_datagrams_of_many_and_each_has_one_number() {
+    let (left, _, _, senders) = waited(true, 100);
+    assert!(left.iter().flat_map(|(_, samples)| samples.clone()).eq(0..100));
+    assert!(left.iter().map(|(header, _)| header.sequence).eq(0..left.len() as u32));
+    // The first was on its way alone; of the others fourteen fit a datagram.
+    assert!(left.len() <= 1 + 99_usize.div_ceil(14), "{} datagrams", left.len());
+    senders.close();
+}
+
+/// A subscriber of an older version does not say that it takes batches.
+#[test]
+fn who_did_not_say_that_it_takes_batches_gets_none() {
+    let (left, _, _, senders) = waited(false, 60);
+    assert_eq!(left.len(), 60);
+    assert!(left.iter().all(|(header, _)| header.kind == Kind::Message));
+    senders.close();
+}
+
+#[test]
+fn a_lone_sample_leaves_at_once_as_it_is() {
+    let socket = Socket::default();
+    let (flow, senders) = flow(true, &socket);
+    for seq in 0..8 {
+        assert_eq!(publish(&flow, seq, 64, false), Outcome::Sent);
+        let (last, count) = (socket.left().last().unwrap().0, socket.left().len() as u64);
+        assert_eq!((last.kind, count), (Kind::Message, seq + 1));
+    }
+    senders.close();
+}
+
+/// Its publisher is in a loop, and no further one came in time.
+#[test]
+fn a_batch_of_one_leaves_as_that_message() {
+    let socket = Socket::default();
+    let (flow, senders) = flow(true, &socket);
+    assert_eq!(publish(&flow, 5, 64, true), Outcome::Sent);
+    wait("it leaves", || !socket.left().is_empty());
+    let (header, samples) = socket.left().remove(0);
+    assert_eq!((header.kind, header.sequence, samples), (Kind::Message, 0, vec![5]));
+    senders.close();
+}
+
+#[test]
+fn a_batch_that_is_missed_is_repeated_whole() {
+    let (left, flow, socket, senders) = waited(true, 40);
+    let missed = left.iter().position(|(header, _)| header.kind == Kind::Batch).unwrap();
+    let head = Header { length: 0, flags: 0, sample: 0, stamp_ns: 0, ..left[missed].0 };
+    let mut writer = Writer::default();
+    writer.push(Gap::messages(head.sequence, 1));
+    let newest = Datagram::new(&left.last().unwrap().0, 0);
+    let receipt = Receipt { received: 1, newest, ago_ns: 0, window: 1 << 30 };
+    let said = writer.finish_with(head, left.len() as u32, left.len() as u32, Some(&receipt)).to_vec();
+    socket.0.lock().said.push(said);
+    flow.hear();
+    flow.repeat(linux::clock::monotonic_ns());
+    let again = socket.left().split_off(left.len());
+    let expected = Header { flags: REPAIR, ..left[missed].0 };
+    assert_eq!(again, [(expected, left[missed].1.clone())]);
+    senders.close();
+}
