@@ -59,6 +59,8 @@ const fn attack(name: &'static str, by: &'static str, quick: bool, run: fn(&mut 
 
 /// All attacks.
 pub const ATTACKS: &[Attack] = &[
+    // The control: what the measurement makes of no attack.
+    attack("nothing", "none", true, slow::nothing),
     attack("recorded-tcp", "tcp", true, recorded::tcp),
     attack("recorded-unix", "unix", false, recorded::unix),
     attack("recorded-datagrams", "udp, mcast", true, recorded::datagrams),
@@ -118,7 +120,7 @@ impl Experiment for Hostile {
         let mut groups = Vec::new();
         let mut house: Option<(House, Recording)> = None;
         let some = lab.options.quick || lab.options.tiny;
-        let most = if lab.options.tiny { 3 } else { usize::MAX };
+        let most = if lab.options.tiny { 4 } else { usize::MAX };
         for attack in ATTACKS.iter().filter(|attack| attack.quick || !some).take(most) {
             lab.tell(attack.name);
             let (mut there, recording) = match house.take() {
@@ -169,7 +171,7 @@ impl Times {
     fn of(lab: &Lab) -> Self {
         match () {
             () if lab.options.tiny => Self { alone: 200, attacked: 400, tries: 1 },
-            () if lab.options.quick => Self { alone: 600, attacked: 1200, tries: 1 },
+            () if lab.options.quick => Self { alone: 600, attacked: 1200, tries: 3 },
             () => Self { alone: 1000, attacked: 3000, tries: 2 },
         }
     }

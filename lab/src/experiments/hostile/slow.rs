@@ -6,6 +6,13 @@ use serde_json::json;
 use std::io::{self, Write};
 use std::time::Duration;
 
+/// Meets the nodes and lets them be.
+pub fn nothing(stranger: &mut Stranger) -> io::Result<()> {
+    stranger.tried("nothing");
+    stranger.pause(u64::from(u32::MAX));
+    Ok(())
+}
+
 /// A byte a second over TCP.
 pub fn bytes_tcp(stranger: &mut Stranger) -> io::Result<()> {
     let doors = stranger.doors(false);
