@@ -23,6 +23,7 @@ pub mod static_file;
 #[cfg(feature = "zenoh")]
 pub mod zenoh;
 
+pub(crate) use origin::host_of;
 pub use origin::{Network, NetworkError, Origin};
 
 pub use document::{Change, Direction, Document, NodeId, NotKept, PortId, PortInfo, PullRole, RelayLoad};

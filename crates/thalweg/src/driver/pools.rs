@@ -4,6 +4,7 @@
 use super::control::Control;
 use super::entries::Entry;
 use super::incoming::Incoming;
+use crate::control::host_of;
 use linux::poll::Readiness;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -12,7 +13,7 @@ use std::time::Instant;
 /// Who is at the other end of a stream, as the kernel says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Peer {
-    /// An address, by TCP.
+    /// A host, by TCP: its address, of IPv6 its network.
     Address(IpAddr),
     /// A process of a user of this host, by the unix socket.
     Process {
@@ -38,7 +39,7 @@ impl Peer {
     pub fn of(stream: &OwnedFd) -> Option<Self> {
         let socket = socket2::SockRef::from(stream);
         match socket.peer_addr().ok()?.as_socket() {
-            Some(address) => Some(Peer::Address(address.ip().to_canonical())),
+            Some(address) => Some(Peer::Address(host_of(address.ip().to_canonical()))),
             None => {
                 let user = linux::socket::peer_user(stream).ok()?;
                 Some(Peer::Process { user, process: linux::socket::peer_process(stream).ok()? })

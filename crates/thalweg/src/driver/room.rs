@@ -9,7 +9,7 @@ use super::control::Control;
 use super::entries::Entry;
 use crate::admin::Peer;
 use crate::channel::memory::Account;
-use crate::control::NodeId;
+use crate::control::{NodeId, host_of};
 use crate::handshake::{Refused, Request};
 use crate::port::{Channel, PortRef};
 use std::net::{IpAddr, Ipv6Addr};
@@ -137,27 +137,9 @@ impl Control {
     }
 }
 
-/// An address as one host has it: of IPv6 addresses that routers give away, a host has as many as it likes in its network.
-fn host_of(address: IpAddr) -> IpAddr {
-    match address {
-        IpAddr::V6(v6) if !v6.is_loopback() && !v6.is_unicast_link_local() => {
-            Ipv6Addr::from_bits(v6.to_bits() & !(u128::from(u64::MAX))).into()
-        }
-        other => other,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_host_is_told_by_the_network_that_it_has_for_itself() {
-        let host = |text: &str| host_of(text.parse().unwrap()).to_string();
-        assert_eq!(host("10.0.0.7"), "10.0.0.7");
-        assert_eq!([host("2001:db8::7:1"), host("2001:db8:0:0:ffff::1")], ["2001:db8::", "2001:db8::"]);
-        assert_eq!([host("fe80::1"), host("::1")], ["fe80::1", "::1"]);
-    }
 
     #[test]
     fn what_a_peer_has_is_counted_by_node_and_by_address() {

@@ -31,7 +31,7 @@ const SLOWEST: u64 = 64 << 10;
 /// Whose messages are counted together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Source {
-    /// All links to one address.
+    /// All links to one host: an address, of IPv6 its network.
     Address(IpAddr),
     /// One link over a unix socket: the run directory says who may use it.
     Link(u64),

@@ -315,15 +315,17 @@ fn nodes_that_are_gone_leave_no_targets_behind() {
 #[test]
 fn an_address_has_so_many_links_and_no_more() {
     let mut worker = worker();
-    let elsewhere = Origin::Tcp { from: [10, 0, 0, 1].into(), here: false };
+    // A host that has a network of IPv6 has as many addresses as it likes.
+    let elsewhere = |last: u16| Origin::Tcp { from: [0x2001, 0xdb8, 0, 0, 1, 1, 1, last].into(), here: false };
     let mut peers = Vec::new();
     let mut take = |worker: &mut worker::Worker, stage| {
         let (ours, theirs) = UnixStream::pair().unwrap();
-        let refused = worker.make_room(elsewhere);
+        let last = peers.len() as u16;
+        let refused = worker.make_room(elsewhere(last));
         worker.link(theirs.into(), true, None);
         let token = *worker.links.keys().max().unwrap();
         worker.links.get_mut(&token).unwrap().stage = stage;
-        worker.origins.insert(token, elsewhere);
+        worker.origins.insert(token, elsewhere(last));
         peers.push(ours);
         refused
     };
@@ -335,5 +337,6 @@ fn an_address_has_so_many_links_and_no_more() {
     }
     assert_eq!(worker.links.len(), budget::LINKS_OF_ADDRESS);
     worker.links.values_mut().for_each(|link| link.stage = link::Stage::Open);
-    assert!(worker.make_room(elsewhere).is_some_and(|why| why.starts_with("64 links")));
+    assert!(worker.make_room(elsewhere(999)).is_some_and(|why| why.starts_with("64 links")));
+    assert_eq!(worker.make_room(Origin::Tcp { from: [10, 0, 0, 1].into(), here: false }), None, "others have room");
 }

@@ -7,7 +7,7 @@ use super::link::{Link, Overflow, Stage};
 use super::reach::Waiting;
 use super::target::{Address, Attempt, State, Target, set_options};
 use super::{Command, Shared, Source, lock};
-use crate::control::{CONTROL_LINK, Change, Document, Event, NodeId, Origin, Sink};
+use crate::control::{CONTROL_LINK, Change, Document, Event, NodeId, Origin, Sink, host_of};
 use crate::driver::{abort, guarded};
 use linux::poll::{Poller, Readiness, Ready, wait_readable};
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -298,8 +298,8 @@ impl Worker {
     /// Makes room for a link from this address: of those that have not said hello the oldest gives way. Says why not, if it
     /// has too many.
     pub(super) fn make_room(&mut self, origin: Origin) -> Option<String> {
-        let Origin::Tcp { here, .. } = origin else { return None };
-        let same = |of: &Origin| *of == origin;
+        let Origin::Tcp { here, from } = origin else { return None };
+        let same = |of: &Origin| matches!(of, Origin::Tcp { from: its, .. } if host_of(*its) == host_of(from));
         let greeting = self.origins.iter().filter(|(_, of)| same(of)).map(|(token, _)| *token);
         let greeting = greeting.filter(|token| self.links.get(token).is_some_and(|l| l.stage == Stage::Greeting));
         let greeting: Vec<u64> = greeting.collect();

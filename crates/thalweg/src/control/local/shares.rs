@@ -1,5 +1,5 @@
 //! Which nodes of a host have anything to do with each other, told by the names of empty files in the run directory, so that
-//! nobody holds a connection to nodes it shares nothing with: in that of one user by [`Marks`](super::marks::Marks), in one of several
+//! nobody holds a connection to nodes it shares nothing with: in that of one user by files of `marks`, in one of several
 //! by `<host>.<realm>.<node>.<marks>.shares`, or with `.` and something random after the marks where that name is taken.
 //!
 //! A mark is 24 bits of the hash of a topic or of a port's name: of the node's own ports, and of those it waits for. Nodes with
