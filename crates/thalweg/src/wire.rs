@@ -165,7 +165,9 @@ impl fmt::Display for WireError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             Self::Version(v) => write!(f, "frame version {v}, this library speaks {VERSION}"),
-            Self::Kind(k) => write!(f, "frame kind {k} does not belong here"),
+            Self::Kind(k) => {
+                write!(f, "frame kind {k} does not belong here (there are kinds 1 to 7, and not every carrier has all)")
+            }
             Self::Flags(bits) => write!(f, "reserved flags are set: {bits:#06x}"),
             Self::Length { length, limit } => {
                 write!(f, "a frame of {length} bytes is over the limit of {limit} (raise max_message of the port)")

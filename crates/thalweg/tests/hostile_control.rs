@@ -399,6 +399,33 @@ fn a_run_directory_that_was_emptied_has_its_nodes_again() {
     assert_eq!(world.left_behind(), Vec::<String>::new());
 }
 
+/// Programs that clean `/tmp` of old files leave sockets that somebody listens at.
+#[test]
+fn a_run_directory_without_its_files_hides_no_node() {
+    fn remove_files(folder: &std::path::Path) -> u32 {
+        let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap());
+        let removed = |entry: std::fs::DirEntry| match entry.file_type().unwrap() {
+            kind if kind.is_dir() => remove_files(&entry.path()),
+            kind if kind.is_file() => std::fs::remove_file(entry.path()).map_or(0, |()| 1),
+            _ => 0,
+        };
+        entries.map(removed).sum()
+    }
+    let _alone = world::alone();
+    let world = World::new();
+    let mut publisher = Agent::start(&world, "publisher topic=/a");
+    let mut removed = 0;
+    let marks = eventually(world::LONG, || {
+        removed += remove_files(&world.run_dir());
+        (removed >= 2).then_some(())
+    });
+    assert!(marks.is_some(), "a mark for the topic and one for the port's name");
+    let mut late = Agent::start(&world, "subscriber topic=/a carriers=shm");
+    late.connected(1);
+    publisher.connected(1);
+    [publisher, late].into_iter().for_each(Agent::finish);
+}
+
 #[test]
 fn one_stranger_does_not_take_all_answers() {
     let realm = format!("answers-{}", std::process::id());

@@ -22,7 +22,7 @@ pub struct Outgoing<'a> {
     pub now: u64,
     /// Its publisher outruns the calls that send: small ones leave together (`coalescing`).
     pub together: bool,
-    /// A stream made a system call for it.
+    /// A channel that lets samples leave together made a system call for it.
     pub called: bool,
     body: Body<'a>,
 }

@@ -49,6 +49,13 @@ impl Telling {
             Telling::File(file) => file.tell(shares).map(drop),
         }
     }
+
+    fn is_there(&mut self) -> bool {
+        match self {
+            Telling::Marks(marks) => marks.is_there(),
+            Telling::File(file) => file.is_there(),
+        }
+    }
 }
 
 impl LocalEndpoint {
@@ -109,6 +116,14 @@ impl LocalEndpoint {
         self.telling.tell(shares, anew)?;
         self.told = Some(shares.clone());
         Ok(())
+    }
+
+    /// Looks whether somebody has removed what the others are told, such as a program that cleans `/tmp` of empty files; then
+    /// they are not told any more.
+    pub fn look_at_told(&mut self) {
+        if !self.telling.is_there() {
+            self.told = None;
+        }
     }
 
     /// What the others are told that this node shares, if they are.

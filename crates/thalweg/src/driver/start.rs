@@ -6,6 +6,7 @@ use super::interfaces::Homes;
 use super::permit;
 use super::state::NodeState;
 use super::{or_abort, parsing};
+use crate::control::local::LocalEndpoint;
 use crate::control::local::shares::Shares;
 use crate::control::{self, Document, NodeId, Origin, Sink};
 use crate::error::{Error, Result};
@@ -40,7 +41,7 @@ impl Control {
         let admin_from = [&settings.admin_from[..], &permit::from_environment()?].concat();
         let listeners = listen(&settings)?;
         let id = NodeId(random());
-        let (unix, endpoint) = control::local::LocalEndpoint::bind(&settings.realm, id)
+        let (unix, endpoint) = LocalEndpoint::bind(&settings.realm, id)
             .and_then(|(unix, endpoint)| unix.set_nonblocking(true).map(|()| (unix, endpoint)))
             .map_err(|e| Error::system("cannot make the node's socket in the run directory", e))?;
         let document = describe(&settings, id, &listeners, &endpoint)?;
@@ -129,7 +130,7 @@ impl Control {
         Ok((state, thread))
     }
 
-    pub(super) fn link_sources(&self, endpoint: &control::local::LocalEndpoint) -> Result<Vec<control::links::Source>> {
+    pub(super) fn link_sources(&self, endpoint: &LocalEndpoint) -> Result<Vec<control::links::Source>> {
         use crate::node::DiscoverySource;
         match &self.state.settings.discovery {
             DiscoverySource::Automatic => Ok(vec![endpoint.sockets_of(&endpoint.sharing(&self.shares))]),
@@ -196,7 +197,8 @@ impl Control {
             return;
         }
         self.looked_for_socket = now;
-        self.refresh_shares(); // if they could not be told
+        self._endpoint.iter_mut().for_each(LocalEndpoint::look_at_told);
+        self.refresh_shares(); // if they could not be told, or were removed
         let Some(endpoint) = self._endpoint.as_mut().filter(|endpoint| !endpoint.is_there()) else { return };
         match endpoint.renew().and_then(|listener| listener.set_nonblocking(true).map(|()| listener)) {
             Ok(listener) => {
@@ -241,7 +243,7 @@ pub(super) fn describe(
     settings: &Settings,
     node: NodeId,
     listeners: &[TcpListener],
-    endpoint: &control::local::LocalEndpoint,
+    endpoint: &LocalEndpoint,
 ) -> Result<Document> {
     let mut addresses = Vec::new();
     for address in listeners.iter().filter_map(|l| l.local_addr().ok()) {

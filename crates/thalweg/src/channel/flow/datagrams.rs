@@ -86,6 +86,9 @@ impl Flow {
                 self.dropped.fetch_add(u64::from(batch.samples.saturating_sub(1)), Relaxed);
                 self.failed(&error); // counts one
             }
+            Err(_) if !self.kept.as_ref().is_some_and(|kept| kept.is_needed()) => {
+                self.dropped.fetch_add(u64::from(batch.samples), Relaxed);
+            }
             // One that did not leave is repeated.
             _ => self.keep_batch(batch, alone, label),
         }

@@ -22,6 +22,7 @@ pub struct Instances {
     depth: usize,
     most: usize,
     all: HashMap<u64, VecDeque<Entry>>,
+    bytes: usize,
     /// Pays for them.
     account: Option<Arc<Account>>,
 }
@@ -32,7 +33,7 @@ impl Instances {
         let depth = offered.history.max(1);
         let by_samples = offered.limits.samples.map_or(u32::MAX, |samples| samples / depth);
         let most = offered.limits.instances.unwrap_or(MOST_INSTANCES).min(by_samples).max(1);
-        Self { depth: depth as usize, most: most as usize, all: HashMap::new(), account: None }
+        Self { depth: depth as usize, most: most as usize, all: HashMap::new(), bytes: 0, account: None }
     }
 
     /// The same, whose bytes are taken from this account.
@@ -41,30 +42,34 @@ impl Instances {
     }
 
     /// Keeps a sample of an instance. A new instance beyond the limit takes the place of one that ended, else of the one
-    /// that was silent for longest; so does a sample where there is no memory.
+    /// that was silent for longest; so does a sample where there is no memory, unless it is no larger than the one whose place
+    /// it takes, or all together are small.
     pub fn keep(&mut self, instance: u64, entry: &Entry) {
         if self.all.len() >= self.most && !self.all.contains_key(&instance) {
             self.drop_one();
         }
-        let Some(charge) = self.charge(entry.buffer.payload().len()) else { return };
-        let room = || VecDeque::with_capacity(self.depth.min(ROOM));
-        let of = self.all.entry(instance).or_insert_with(room);
-        let at = of.partition_point(|kept| kept.seq < entry.seq);
-        if of.len() >= self.depth && at == 0 {
+        let full = self.all.get_mut(&instance).filter(|of| of.len() >= self.depth);
+        if full.as_ref().and_then(|of| of.front()).is_some_and(|first| entry.seq < first.seq) {
             return; // a monitor kept it back for so long
         }
-        let oldest = if of.len() >= self.depth { of.pop_front() } else { None };
-        let at = if oldest.is_some() { at - 1 } else { at };
-        let buffer = copy(entry.buffer.payload(), oldest.map(|oldest| oldest.buffer));
+        let oldest = full.and_then(VecDeque::pop_front).map(|oldest| oldest.buffer); // its memory is given back
+        let freed = oldest.as_ref().map_or(0, |buffer| buffer.payload().len());
+        self.bytes -= freed;
+        let size = entry.buffer.payload().len();
+        let Some(charge) = self.charge(size, freed) else { return };
+        self.bytes += size;
+        let buffer = copy(entry.buffer.payload(), oldest);
+        let of = self.all.entry(instance).or_insert_with(|| VecDeque::with_capacity(self.depth.min(ROOM)));
+        let at = of.partition_point(|kept| kept.seq < entry.seq);
         of.insert(at, Entry { buffer, charge, ..*entry });
     }
 
-    fn charge(&mut self, size: usize) -> Option<Charge> {
+    fn charge(&mut self, size: usize, freed: usize) -> Option<Charge> {
         loop {
             let Some(account) = &self.account else { return Some(Charge::default()) };
-            match Charge::new(account, size_of(size), self.all.is_empty() && size <= ALWAYS) {
+            match Charge::new(account, size_of(size), size <= freed || self.bytes + size <= ALWAYS) {
                 Ok(charge) => return Some(charge),
-                Err(_) if self.all.is_empty() => return None,
+                Err(_) if self.bytes == 0 => return None,
                 Err(_) => self.drop_one(),
             }
         }
@@ -73,7 +78,8 @@ impl Instances {
     fn drop_one(&mut self) {
         let goes_first = |of: &VecDeque<Entry>| of.back().map(|last| (last.change == Default::default(), last.seq));
         let first = self.all.iter().min_by_key(|(_, of)| goes_first(of)).map(|(instance, _)| *instance);
-        first.map(|instance| self.all.remove(&instance));
+        let dropped = first.and_then(|instance| self.all.remove(&instance)).into_iter().flatten();
+        self.bytes -= dropped.map(|entry| entry.buffer.payload().len()).sum::<usize>();
     }
 
     /// References to the last `samples` of each instance, in the order of their numbers.
@@ -158,5 +164,22 @@ mod tests {
             assert_eq!(of(&instances, 2), [1, 5, 6, 7]);
             assert_eq!(of(&instances, 1), [5, 6, 7]);
         }
+    }
+
+    #[test]
+    fn where_there_is_no_memory_a_sample_costs_others_none_whose_place_it_does_not_need() {
+        let node = Account::new(400_000);
+        let mut instances = limited(1, None, None).within(Account::of(&node));
+        (1..=200).for_each(|seq| instances.keep(seq, &entry(seq, 400)));
+        node.take(400_000); // by others
+        (201..=600).for_each(|seq| instances.keep((seq - 1) % 200 + 1, &entry(seq, 400)));
+        assert_eq!(of(&instances, 1), (401..=600).collect::<Vec<_>>(), "each took its own place");
+        instances.keep(1, &entry(601, 600));
+        assert!(instances.bytes <= ALWAYS && instances.bytes > ALWAYS - 800, "{} bytes", instances.bytes);
+        assert_eq!(of(&instances, 1).last(), Some(&601));
+        (602..=900).for_each(|seq| instances.keep(seq, &entry(seq, 64)));
+        assert!(instances.bytes <= ALWAYS && of(&instances, 1).ends_with(&(602..=900).collect::<Vec<_>>()));
+        drop(instances);
+        assert_eq!(node.used(), 400_000);
     }
 }

@@ -24,12 +24,13 @@ pub(super) struct Marks {
     dir: PathBuf,
     node: NodeId,
     told: BTreeSet<String>,
+    looked: usize,
 }
 
 impl Marks {
     /// Those of a node of this realm, by the start of its nodes' names. None is there before something is told.
     pub fn new(run_dir: &Path, peers: &str, node: NodeId) -> Self {
-        Self { dir: run_dir.join(format!("{peers}{END}")), node, told: BTreeSet::new() }
+        Self { dir: run_dir.join(format!("{peers}{END}")), node, told: BTreeSet::new(), looked: 0 }
     }
 
     /// Tells what the node shares from now on; `anew`: somebody may have removed what was told.
@@ -41,6 +42,13 @@ impl Marks {
         before.difference(&wanted).for_each(|mark| self.remove(mark));
         self.told = wanted;
         Ok(())
+    }
+
+    /// Whether the marks are still there: one is looked at each time, for what cleans a directory takes all in the end.
+    pub fn is_there(&mut self) -> bool {
+        self.looked = self.looked.wrapping_add(1);
+        let mark = self.told.iter().nth(self.looked % self.told.len().max(1));
+        mark.is_none_or(|mark| self.dir.join(mark).join(self.node.to_string()).symlink_metadata().is_ok())
     }
 
     /// The other nodes that have one of these marks, or share with all.
@@ -148,7 +156,9 @@ mod tests {
         assert_eq!((seen(&b, &[1, 2]), names(&b.dir).count()), (vec![], 1));
         a.tell(&marks(&[1, 2]), false).unwrap();
         assert_eq!(seen(&b, &[1, 2]), Vec::<u64>::new(), "it believes that it told them");
+        assert!(!a.is_there() && b.is_there());
         a.tell(&marks(&[1, 2]), true).unwrap();
+        assert!(a.is_there() && a.is_there());
         assert_eq!(seen(&b, &[1, 2]), [1]);
     }
 

@@ -172,6 +172,11 @@ impl SharesFile {
         told.map(|()| true)
     }
 
+    /// Whether the file is still there.
+    pub fn is_there(&self) -> bool {
+        self.marks.is_none() || self.path.symlink_metadata().is_ok()
+    }
+
     fn put(&mut self, marks: &str) -> io::Result<()> {
         let path = self.dir.join(format!("{}.{marks}{END}", self.start));
         if fs::rename(&self.path, &path).is_err() {
