@@ -8,7 +8,7 @@ mod ring;
 mod stream;
 
 use self::measured::note_stages;
-use self::ring::HELD_PAUSE;
+pub(crate) use self::ring::HELD_PAUSE;
 use self::stream::{Stream, Unpaid};
 use super::accept::Accept;
 use super::fragment::{Reassembly, Refused};
@@ -49,6 +49,8 @@ pub(crate) enum Step {
     Delivered(u32),
     /// Nothing came (yet).
     Nothing,
+    /// A large message waits for memory, and nobody tells when others give some back: to be tried again after [`HELD_PAUSE`].
+    Starved,
     /// The channel is over, and why.
     Ended(String),
 }
@@ -167,10 +169,14 @@ impl Inbound {
                 None => std::thread::sleep(timeout.min(HELD_PAUSE)),
             },
         }
-        self.step(false)
+        let step = self.step(false);
+        if step == Step::Starved {
+            std::thread::sleep(timeout.min(HELD_PAUSE));
+        }
+        step
     }
 
-    /// Receives once (waiting up to the tick if `wait`) and delivers every sample that is complete.
+    /// Receives once (waiting up to the tick if `wait`, for memory [`HELD_PAUSE`]) and delivers every sample that is complete.
     pub fn step(&mut self, wait: bool) -> Step {
         if self.channel.is_cut() {
             return Step::Ended("closed".to_owned());
@@ -180,9 +186,12 @@ impl Inbound {
             Source::Half(half, Framing::Stream(stream)) => match stream.pay(linux::clock::monotonic_ns) {
                 Ok(()) => half.receive(stream.parser.space(), wait),
                 Err(Unpaid::GivenUp(why)) => return Step::Ended(why),
+                Err(Unpaid::Waits) if self.is_over() => return Step::Ended("closed".to_owned()),
                 Err(Unpaid::Waits) => {
-                    std::thread::sleep(HELD_PAUSE); // nobody tells when others give memory back
-                    return if self.is_over() { Step::Ended("closed".to_owned()) } else { Step::Nothing };
+                    if wait {
+                        std::thread::sleep(HELD_PAUSE);
+                    }
+                    return Step::Starved;
                 }
             },
             Source::Half(half, Framing::Datagrams { buffer, .. }) => half.receive(buffer, wait),

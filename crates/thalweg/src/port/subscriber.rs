@@ -328,7 +328,7 @@ const LOOK: Duration = Duration::from_micros(200);
 fn finish(node: &Node, half: &Inbound, step: Step) -> Option<usize> {
     match step {
         Step::Delivered(count) => Some(count as usize),
-        Step::Nothing => Some(0),
+        Step::Nothing | Step::Starved => Some(0),
         Step::Ended(why) => {
             node.state().command(Command::Ended { channel: half.channel.clone(), why });
             None

@@ -11,7 +11,7 @@ use std::time::Duration;
 /// Samples of a ring that one step delivers at most, so that a closed channel is noticed under load.
 const RING_STEP: u32 = 64;
 /// Pause while the application holds as many samples of a ring as it may.
-pub(super) const HELD_PAUSE: Duration = Duration::from_micros(500);
+pub(crate) const HELD_PAUSE: Duration = Duration::from_micros(500);
 
 impl Inbound {
     /// Delivers what lies in the ring, waiting up to the tick if `wait`.

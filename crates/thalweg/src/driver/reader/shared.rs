@@ -3,7 +3,7 @@
 use super::own::Slot;
 use super::{Hub, Place, READER_THREADS, Seat, Served, step};
 use crate::channel::flow::BULK;
-use crate::channel::inbound::{Inbound, Step};
+use crate::channel::inbound::{HELD_PAUSE, Inbound, Step};
 use crate::event::Event;
 use linux::lock::PiMutex;
 use linux::poll::{Poller, Readiness, Ready, Waker};
@@ -64,6 +64,7 @@ pub(super) fn start(hub: &Arc<Hub>, class: Class, seat: Seat) -> io::Result<Arc<
         poller,
         guests: Vec::new(),
         timed: Vec::new(),
+        starved: Vec::new(),
         _seat: seat,
     };
     let tid = hub.start(&format!("read-{class:?}").to_lowercase(), None, move || reader.run())?;
@@ -78,6 +79,9 @@ struct SharedReader {
     guests: Vec<Option<Guest>>,
     /// Places of guests that have something to do at times although nothing comes: of reliable flows over datagrams.
     timed: Vec<usize>,
+    /// Places of guests whose next message waits for memory. Their sockets stay readable, so they are not watched meanwhile: what
+    /// one publisher has taken holds up no other.
+    starved: Vec<usize>,
     _seat: Seat,
 }
 
@@ -119,6 +123,7 @@ impl SharedReader {
                 }
             }
             self.visit_timed();
+            self.visit_starved();
             if swept.elapsed() >= SWEEP {
                 self.sweep();
                 swept = Instant::now();
@@ -129,7 +134,8 @@ impl SharedReader {
     /// Until somebody has to be looked at although nothing comes.
     fn pause(&self) -> Duration {
         let timed = self.timed.iter().filter_map(|index| self.guests[*index].as_ref()?.inbound.until_timer());
-        timed.min().unwrap_or(SWEEP).min(SWEEP)
+        let most = if self.starved.is_empty() { SWEEP } else { HELD_PAUSE };
+        timed.min().unwrap_or(most).min(most)
     }
 
     fn visit_timed(&mut self) {
@@ -140,6 +146,32 @@ impl SharedReader {
                 self.visit(index);
             }
         }
+    }
+
+    #[cold]
+    fn starve(&mut self, index: usize) {
+        let fd = self.guests.get(index).and_then(|guest| guest.as_ref()?.inbound.descriptor());
+        fd.map(|fd| self.poller.remove(fd));
+        self.starved.push(index);
+    }
+
+    /// Who waits for memory goes on, or waits again.
+    fn visit_starved(&mut self) {
+        for index in std::mem::take(&mut self.starved) {
+            match self.watch(index) {
+                Some(Ok(())) => self.visit(index),
+                Some(Err(error)) => self.remove(index, format!("its socket cannot be watched: {error}")),
+                None => {}
+            }
+        }
+    }
+
+    fn watch(&self, index: usize) -> Option<io::Result<()>> {
+        let guest = self.guests.get(index)?.as_ref()?;
+        Some(match guest.inbound.descriptor() {
+            Some(fd) => self.poller.add(fd, index as u64, Readiness::IN),
+            None => Err(io::ErrorKind::Unsupported.into()),
+        })
     }
 
     fn take_arrivals(&mut self) {
@@ -180,6 +212,7 @@ impl SharedReader {
     fn leave(&mut self, index: usize) -> Option<Guest> {
         let guest = self.guests.get_mut(index)?.take()?;
         self.timed.retain(|timed| *timed != index);
+        self.starved.retain(|starved| *starved != index);
         if let Some(fd) = guest.inbound.descriptor() {
             let _ = self.poller.remove(fd);
         }
@@ -191,6 +224,7 @@ impl SharedReader {
         let before = guest.inbound.channel.counters.bytes.load(Ordering::Relaxed);
         match step(&mut guest.inbound, false) {
             Step::Nothing | Step::Delivered(0) => {}
+            Step::Starved => self.starve(index),
             Step::Delivered(count) => {
                 let bytes = guest.inbound.channel.counters.bytes.load(Ordering::Relaxed) - before;
                 let took = linux::clock::monotonic_ns().saturating_sub(guest.inbound.received_ns());

@@ -300,3 +300,32 @@ fn a_callback_that_panics_ends_its_channel_with_the_reason_and_no_other() {
         });
     }
 }
+
+#[test]
+fn a_channel_that_waits_for_memory_holds_up_no_other_and_goes_on_when_there_is_some() {
+    let pair = Pair::new().taken(OWN_THREADS);
+    let [small, large] = [0, 1].map(|_| Arc::new(AtomicU64::new(0)));
+    let count = |of: &Arc<AtomicU64>| {
+        let of = of.clone();
+        move |_: Sample<'_, Raw>| _ = of.fetch_add(1, SeqCst)
+    };
+    let (mut plain, _plain) = pair.channel("tcp", count(&small));
+    let (mut bulk, subscriber) = pair.channel("tcp", count(&large));
+    assert!(matches!(pair.report(pair.id(&subscriber)).served_by, ServedBy::SharedThread(_)));
+    // Others hold all memory, and this publisher has the one message that each peer may have.
+    let memory = &pair.into.state().memory;
+    let peer = memory.peer(crate::admin::Peer::Node(pair.out.id()));
+    let taken = memory.node().left();
+    peer.take(taken);
+    bulk.publish(&vec![1; 1 << 20]).unwrap();
+    for seq in 1..=100 {
+        plain.publish(&[1; 64]).unwrap();
+        until("a small sample", || small.load(SeqCst) == seq);
+    }
+    assert_eq!(large.load(SeqCst), 0, "there is no memory for it");
+    peer.give_back(taken);
+    until("the large sample", || large.load(SeqCst) == 1);
+    plain.publish(&[1; 64]).unwrap();
+    bulk.publish(&vec![1; 1 << 20]).unwrap();
+    until("both go on", || (small.load(SeqCst), large.load(SeqCst)) == (101, 2));
+}
