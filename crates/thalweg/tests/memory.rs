@@ -4,11 +4,17 @@
 mod world;
 
 use qos::{Queue, ResourceLimit};
+use std::io::Write;
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::time::Duration;
 use thalweg::codec::Raw;
-use thalweg::{Event, Node, Settings};
+use thalweg::control::{NodeId, PortId};
+use thalweg::handshake::{Answer, Answers, Parameters, Request};
+use thalweg::{Event, Node, Settings, Subscriber};
 use world::agent::{Agent, number};
-use world::{LONG, World, eventually, figure};
+use world::stranger::Stranger;
+use world::stranger_link::{Link, document, publisher};
+use world::{LONG, World, eventually, fake, figure};
 
 const MIB: usize = 1 << 20;
 
@@ -163,4 +169,61 @@ fn a_slow_peer_leaves_room_for_the_next_and_for_small_channels() {
     }
     drop((many, another));
     assert!(eventually(LONG, || (out.memory().used == 0).then_some(())).is_some(), "{:?}", out.memory());
+}
+
+/// Bytes that come to a mailbox that nobody empties.
+const WAITING: usize = 3 * 200_000;
+
+/// Sends them, and looks for whom they count.
+fn waits_of_one_host(node: &Node, at: &Subscriber<Raw>, streams: &mut [TcpStream]) {
+    streams.iter_mut().for_each(|stream| stream.write_all(&fake::message(1, WAITING / 3)).unwrap());
+    let waiting = || at.channels().iter().map(|report| report.waiting_bytes).max().unwrap_or(0);
+    let came = eventually(LONG, || (waiting() >= WAITING as u64).then_some(()));
+    let told: Vec<_> = node.memory().peers.iter().map(|peer| peer.peer.to_string()).collect();
+    assert_eq!((came.is_some(), &told[..]), (true, &["host 127.0.0.1".to_owned()][..]), "{:?}", node.memory());
+}
+
+/// Ids cost nothing: what waits in a mailbox counts for the host that the channel leads to.
+#[test]
+fn publishers_of_a_host_have_one_share_of_mailboxes() {
+    let [node] = nodes("publishers", 1 << 30);
+    let heard = node.subscriber::<Raw>("/t").carriers(["tcp"]).queue(Queue::KeepAll(100)).open().unwrap();
+    let (realm, to) = (node.nodes()[0].realm.clone(), Stranger::of_node(&node).address());
+    let (_links, mut streams): (Vec<_>, Vec<_>) = (1..=3)
+        .map(|id| {
+            let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+            let mut told = document(&realm, id, 1);
+            told["host"] = serde_json::json!(linux::clock::host_id());
+            told["addresses"] = serde_json::json!([listener.local_addr().unwrap().to_string()]);
+            told["ports"] = serde_json::json!({"1": publisher("/out", "/t")});
+            let mut link = Link::new(to, Ipv4Addr::LOCALHOST, &realm, id);
+            assert!(link.say(2, told.to_string().as_bytes()));
+            let (mut stream, _) = listener.accept().unwrap();
+            fake::request(&mut stream);
+            stream.write_all(&fake::acceptance(Parameters::default())).unwrap();
+            (link, stream)
+        })
+        .unzip();
+    waits_of_one_host(&node, &heard, &mut streams);
+}
+
+/// The same of answers, which come on the connection of their questions.
+#[test]
+fn answers_of_a_host_have_one_share_of_mailboxes() {
+    let [node] = nodes("answers", 1 << 30);
+    let answers = node.subscriber::<Raw>("/answers").carriers(["tcp"]).queue(Queue::KeepAll(100)).open().unwrap();
+    let _questions = node.publisher::<Raw>("/questions").carriers(["tcp"]).answered_at(&answers).open().unwrap();
+    let stranger = Stranger::of_node(&node);
+    let own = node.nodes().into_iter().find(|document| document.node == node.id()).unwrap();
+    let to_port = *own.ports.iter().find(|(_, port)| port.topic == "/questions").unwrap().0;
+    let ask = |id| {
+        let mut request = Request { node: NodeId(id), to_port, ..stranger.request("/questions", 1) };
+        let mut publisher = stranger.request("/answers", 2).subscriber;
+        publisher.direction = thalweg::control::Direction::Publisher;
+        request.answers = Some(Answers { port: PortId(2), publisher, flow: fake::FLOW, incarnation: 1 });
+        let (stream, answer) = stranger.ask(&request);
+        assert!(matches!(&answer, Some(Answer::Accepted(accepted)) if accepted.answers.is_some()), "{answer:?}");
+        stream
+    };
+    waits_of_one_host(&node, &answers, &mut [1, 2, 3].map(ask));
 }

@@ -12,7 +12,6 @@ pub(crate) use self::ring::HELD_PAUSE;
 use self::stream::{Stream, Unpaid};
 use super::accept::Accept;
 use super::fragment::{Reassembly, Refused};
-use super::memory::Account;
 use super::queue::Label;
 use super::reliable::{Receiver, ReceiverSettings};
 use crate::carrier::{Interrupt, ReceiveHalf};
@@ -78,8 +77,6 @@ pub(crate) struct Agreed {
     pub stream: bool,
     /// Deliver only samples after this one (0: all).
     pub resume_after: u64,
-    /// The publisher's account: messages that are not whole are taken from it.
-    pub budget: Arc<Account>,
 }
 
 /// A message whose fragments do not come within this time is given up.
@@ -91,9 +88,9 @@ impl Inbound {
     pub fn new(channel: Arc<Channel>, inlet: Arc<dyn AnyInlet>, half: Box<dyn ReceiveHalf>, agreed: Agreed) -> Self {
         let framing = if agreed.stream {
             let parser = StreamParser::new(agreed.max_message, Some(agreed.flow));
-            Framing::Stream(Stream::new(parser, agreed.budget.clone()))
+            Framing::Stream(Stream::new(parser, channel.account.clone()))
         } else {
-            let (reassembly, receiver) = reliable::parts(&agreed);
+            let (reassembly, receiver) = reliable::parts(&agreed, channel.account.clone());
             Framing::Datagrams { buffer: vec![0; DATAGRAM], reassembly, receiver }
         };
         Self::with(channel, inlet, Source::Half(half, framing), &agreed)
@@ -375,7 +372,8 @@ fn deliver_new(
     let info = info(channel, label, now);
     let measured = channel.stages.measures(header.sample);
     let arrived = from.filter(|_| measured).and_then(linux::socket::arrived_ns);
-    hand_over(channel, inlet, Delivery { info, payload: Payload::Bytes(message) }, measured);
+    let payload = Payload::Bytes(message);
+    hand_over(channel, inlet, Delivery { info, payload, account: &channel.account }, measured);
     if measured {
         note_stages(channel, &info, message.len(), arrived);
     }

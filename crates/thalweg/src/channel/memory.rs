@@ -9,7 +9,6 @@
 //! Counting is an atomic addition at each level; nothing here waits.
 
 use crate::admin::{HistoryMemory, MemoryReport, Peer, PeerMemory};
-use crate::control::NodeId;
 use linux::lock::PiMutex;
 use qos::{ResourceLimit, SAMPLE_BYTES};
 use std::collections::HashMap;
@@ -25,9 +24,6 @@ pub const ALWAYS: usize = 64 << 10;
 
 /// Peers whose accounts are kept although nothing is in them.
 const EMPTY_ACCOUNTS: usize = 64;
-
-/// Nodes of which is known at once at which host they are.
-const MOST_MET: usize = 4096;
 
 /// Peers that a report names.
 const MOST_TOLD: usize = 64;
@@ -173,24 +169,8 @@ pub struct Memory {
     node: Arc<Account>,
     /// That of all histories counts as a peer's: they leave as much for channels.
     histories: Arc<Account>,
-    /// Looked up when a channel opens, or a mailbox gets its first sample of a peer.
-    peers: PiMutex<Peers>,
-}
-
-#[derive(Default)]
-struct Peers {
-    accounts: HashMap<Peer, Arc<Account>>,
-    /// At which hosts this node reached publishing nodes.
-    met: HashMap<NodeId, Peer>,
-}
-
-impl Peers {
-    fn account(&mut self, peer: Peer, node: &Arc<Account>) -> Arc<Account> {
-        if self.accounts.len() > EMPTY_ACCOUNTS {
-            self.accounts.retain(|_, account| account.used() > 0 || Arc::strong_count(account) > 1);
-        }
-        self.accounts.entry(peer).or_insert_with(|| Account::of(node)).clone()
-    }
+    /// Looked up when a channel opens.
+    peers: PiMutex<HashMap<Peer, Arc<Account>>>,
 }
 
 impl Memory {
@@ -212,27 +192,11 @@ impl Memory {
 
     /// The account of a peer.
     pub fn peer(&self, peer: Peer) -> Arc<Account> {
-        self.peers.lock().account(peer, &self.node)
-    }
-
-    /// The account of a publishing node that this node reached as this peer. What comes from it is of that from now on.
-    pub fn reached(&self, node: NodeId, peer: Peer) -> Arc<Account> {
         let mut peers = self.peers.lock();
-        if peers.met.len() >= MOST_MET {
-            peers.met.clear();
+        if peers.len() > EMPTY_ACCOUNTS {
+            peers.retain(|_, account| account.used() > 0 || Arc::strong_count(account) > 1);
         }
-        match peer {
-            Peer::Node(_) => peers.met.remove(&node),
-            Peer::Host(_) => peers.met.insert(node, peer),
-        };
-        peers.account(peer, &self.node)
-    }
-
-    /// The account of a publishing node.
-    pub fn publisher(&self, node: NodeId) -> Arc<Account> {
-        let mut peers = self.peers.lock();
-        let peer = peers.met.get(&node).copied().unwrap_or(Peer::Node(node));
-        peers.account(peer, &self.node)
+        peers.entry(peer).or_insert_with(|| Account::of(&self.node)).clone()
     }
 
     /// The account of a multicast group: its messages wait for all members, so it counts as a peer of its own.
@@ -248,8 +212,7 @@ impl Memory {
             limit: account.limit() as u64,
             refused: account.refused(),
         };
-        let mut peers: Vec<_> =
-            self.peers.lock().accounts.iter().map(of).filter(|peer| peer.used + peer.refused > 0).collect();
+        let mut peers: Vec<_> = self.peers.lock().iter().map(of).filter(|peer| peer.used + peer.refused > 0).collect();
         peers.sort_by_key(|peer| std::cmp::Reverse(peer.used));
         peers.truncate(MOST_TOLD);
         let Account { refused, limit, .. } = &*self.node;
@@ -263,6 +226,7 @@ impl Memory {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::control::NodeId;
     use proptest::prelude::*;
 
     /// Takes in steps of one byte as much as it gets.
@@ -285,14 +249,10 @@ mod tests {
     }
 
     #[test]
-    fn nodes_at_one_address_have_one_share() {
+    fn an_address_has_one_share() {
         let memory = Memory::new(1200);
         let [one, other] = [1, 2].map(|last| Peer::Host([10, 0, 0, last].into()));
-        assert_eq!(fill(&memory.reached(NodeId(1), one)), 600);
-        assert_eq!((fill(&memory.reached(NodeId(2), one)), fill(&memory.publisher(NodeId(2)))), (0, 0));
-        assert_eq!((fill(&memory.peer(other)), fill(&memory.publisher(NodeId(3)))), (300, 150));
-        memory.reached(NodeId(1), Peer::Node(NodeId(1)));
-        assert_eq!(fill(&memory.publisher(NodeId(1))), 75, "it is here now");
+        assert_eq!([one, one, other].map(|peer| fill(&memory.peer(peer))), [600, 0, 300]);
         let report = memory.report();
         let told: Vec<_> = report.peers.iter().map(|peer| peer.peer.to_string()).collect();
         assert_eq!(told[..2], ["host 10.0.0.1", "host 10.0.0.2"]);

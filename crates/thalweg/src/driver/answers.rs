@@ -40,7 +40,7 @@ pub(crate) struct Upcoming {
     half: Box<dyn ReceiveHalf>,
     answers: Answers,
     same_clock: bool,
-    budget: Arc<Account>,
+    account: Arc<Account>,
 }
 
 impl std::fmt::Debug for Upcoming {
@@ -84,7 +84,7 @@ impl Control {
     pub(super) fn receive_answers(&mut self, expected: Expected, stream: Arc<TcpStream>, place: &Place) {
         let Expected { pair, subscriber, answers, same_clock } = expected;
         tcp::notice_outage(&stream);
-        let budget = self.account_of(pair.0.node, &*stream);
+        let account = self.account_of(pair.0.node, &*stream);
         let Ok(half) = TcpReceive::new(stream) else { return };
         let way = super::wrap::way(place.peer, place.local);
         let half = self.state.settings.around.receiver(Box::new(half), tcp::CAPABILITIES, way);
@@ -92,7 +92,7 @@ impl Control {
             // Its node's document is still on its way: ways to connect anew are found when they are needed.
             Wanted::new(answers.publisher.clone(), subscriber, Vec::new(), false, Instant::now())
         });
-        wanted.upcoming = Some(Upcoming { half, answers, same_clock, budget });
+        wanted.upcoming = Some(Upcoming { half, answers, same_clock, account });
         if matches!(wanted.progress, Progress::Idle(_) | Progress::Refused) {
             self.begin_upcoming(pair);
         }
@@ -103,10 +103,10 @@ impl Control {
         let (Some(wanted), Some(inlet)) = (self.wanted.get_mut(&pair), self.state.inlet(pair.1.port)) else {
             return false;
         };
-        let Some(Upcoming { half, answers, same_clock, budget }) = wanted.upcoming.take() else { return false };
+        let Some(Upcoming { half, answers, same_clock, account }) = wanted.upcoming.take() else { return false };
         let resume_after = wanted.resume_after(answers.incarnation);
         let ports = (answers.publisher.clone(), wanted.subscriber.clone());
-        let channel = self.channel(pair, (&ports.0, &ports.1), "tcp", answers.incarnation, same_clock);
+        let channel = self.channel(pair, (&ports.0, &ports.1), ("tcp", same_clock), answers.incarnation, account);
         let agreed = Agreed {
             reliable: None,
             receipts: None,
@@ -114,7 +114,6 @@ impl Control {
             max_message: channel.max_message as usize,
             stream: true,
             resume_after,
-            budget,
         };
         let _ = channel.sockets.set(half.socket().into_iter().collect());
         self.begin(pair, Inbound::new(Arc::new(channel), inlet, half, agreed));
@@ -143,11 +142,12 @@ impl Control {
         let pair = (PortRef { node: here.node, port: answers.port }, PortRef { node: asker.node, port: waiting });
         let qos = &outlet.info().qos;
         let sending = sending.within(qos.latency_budget);
+        let account = self.account_of(asker.node, &*stream);
         let settings = FlowSettings {
             id: answers.flow,
             policy: qos.queue,
             bytes: usize::try_from(qos.queue_bytes()).unwrap_or(usize::MAX),
-            account: self.account_of(asker.node, &*stream),
+            account: account.clone(),
             burst: 0,
             sending,
             lifespan: None,
@@ -157,7 +157,7 @@ impl Control {
         let place = Place { local, peer, port_number: 0 };
         let way = Way::Flow(self.flow(settings, qos.class, Box::new(half), tcp::CAPABILITIES, &place));
         let ports = (outlet.info(), &subscriber);
-        let channel = Arc::new(self.channel(pair, ports, "tcp", self.state.incarnation, same_clock));
+        let channel = Arc::new(self.channel(pair, ports, ("tcp", same_clock), self.state.incarnation, account));
         let entry = Entry::Shared(stream, None, Some(Instant::now()));
         self.prioritise_sent(&channel, &way, &entry);
         let token = self.watch_served(entry, channel.clone());

@@ -4,7 +4,9 @@ use super::control::{Command, Control};
 use super::entries::{Entry, Joining};
 use super::reader::{CALLBACK, ServedBy, guarded};
 use super::wanted::{Pair, Progress, Wanted};
+use crate::admin::Peer;
 use crate::channel::history::Query;
+use crate::channel::memory::Account;
 use crate::channel::proxy::Proxy;
 use crate::control::{PortInfo, PullRole};
 use crate::driver::{Fetch, Holder, Latecomer};
@@ -29,7 +31,8 @@ impl Control {
         let pair = (publisher, subscriber);
         let Some(wanted) = self.wanted.get(&pair) else { return };
         let ports = (&wanted.publisher, &wanted.subscriber);
-        let channel = self.channel(pair, ports, "local", incarnation, true);
+        let account = self.state.memory.peer(Peer::Node(publisher.node));
+        let channel = self.channel(pair, ports, ("local", true), incarnation, account);
         let mut channel = self.scaled_local(channel, &wanted.proxy, outlet.last_seq());
         if let Progress::Open(older) = &wanted.progress {
             channel.replaces = Some(older.id); // its proxy changes between two samples
@@ -91,14 +94,14 @@ impl Control {
         Ok(())
     }
 
-    /// A new channel between two ports as they describe themselves.
+    /// A new channel between two ports as they describe themselves. `account` is that of who is at the other end.
     pub(super) fn channel(
         &self,
         (publisher, subscriber): Pair,
         (offered, asked): (&PortInfo, &PortInfo),
-        carrier: &str,
+        (carrier, same_clock): (&str, bool),
         incarnation: u64,
-        same_clock: bool,
+        account: Arc<Account>,
     ) -> Channel {
         let sends = self.begin_policies((publisher, subscriber), (offered, asked), carrier);
         Channel {
@@ -116,6 +119,7 @@ impl Control {
             replaces: None,
             selection: Default::default(),
             sends,
+            account,
             gate: Default::default(),
             counters: Default::default(),
             closed: Default::default(),
@@ -151,7 +155,7 @@ impl Control {
         if before.is_none() && self.is_hosted_port(pair.1.port) {
             return None;
         }
-        let late = Arc::new(Latecomer::new(before.map_or(0, |(_, seq)| seq)));
+        let late = Arc::new(Latecomer::new(before.map_or(0, |(_, seq)| seq), channel.account.clone()));
         channel.gate.wait_for_history(late.clone());
         Some(late)
     }

@@ -10,6 +10,7 @@ use super::wrap;
 use crate::carrier::tcp::{self, TcpReceive};
 use crate::carrier::{Carrier, Opening, Place, ReceiveHalf, shared};
 use crate::channel::inbound::{Agreed, Inbound};
+use crate::channel::memory::Account;
 use crate::channel::proxy::Proxy;
 use crate::control::CHANNEL_HANDSHAKE;
 use crate::control::local::Users;
@@ -90,7 +91,6 @@ impl Dial {
             by_name: wanted.by_name,
             parameters: Parameters {
                 hold: hold(state, pair, wanted),
-                takes: loses.map(|_| super::reliable::takes(&state.memory.publisher(pair.0.node))),
                 batches: loses.is_some(),
                 ..Parameters::default()
             },
@@ -120,8 +120,8 @@ impl Dial {
         })
     }
 
-    /// The connection stands: open this end and ask, if it is one of `users` there.
-    fn ask(&mut self, users: Users) -> io::Result<()> {
+    /// The connection stands: open this end and ask, if it is one of `users` there, who has this account here.
+    fn ask(&mut self, users: Users, account: &Account) -> io::Result<()> {
         let socket = socket2::SockRef::from(&self.stream);
         if let Some(error) = socket.take_error()? {
             return Err(error);
@@ -136,7 +136,8 @@ impl Dial {
             let port_number = super::offer::port_number(self.pair.0, request.proxy.as_ref());
             let place = Place { local, peer, port_number };
             let (opening, parameters) = via.receiver(&place)?;
-            let Parameters { takes, batches, .. } = request.parameters;
+            let batches = request.parameters.batches;
+            let takes = batches.then(|| super::reliable::takes(account));
             request.parameters = Parameters { takes, batches, ..parameters };
             (self.opening, self.place) = (Some(opening), Some(place));
         }
@@ -198,7 +199,8 @@ impl Control {
     pub(super) fn dial_ready(&mut self, index: usize) {
         let Some(mut dial) = self.take_dial(index) else { return };
         if dial.connecting {
-            match dial.ask(self.state.users) {
+            let account = self.account_of(dial.pair.0.node, &dial.stream);
+            match dial.ask(self.state.users, &account) {
                 Ok(()) => drop(self.watch(Entry::Dial(dial), Readiness::IN)),
                 Err(error) => self.dial_failed(dial.pair, dial.moves, &error.to_string()),
             }
@@ -252,15 +254,15 @@ impl Control {
         let ports = (&wanted.publisher, &wanted.subscriber);
         let datagrams = dial.via.as_ref().is_some_and(|via| !via.capabilities().reliable && !via.capabilities().stream);
         let qos = &inlet.info().qos;
-        let budget = self.state.memory.reached(pair.0.node, self.whose(pair.0.node, &dial.stream));
+        let account = self.account_of(pair.0.node, &dial.stream);
         let wants_all = qos.reliability == qos::Reliability::Reliable && datagrams;
-        let reliable = super::reliable::receiver_settings(accepted.flow, qos, &accepted.parameters, budget.clone())
+        let reliable = super::reliable::receiver_settings(accepted.flow, qos, &accepted.parameters, account.clone())
             .filter(|_| wants_all);
         let builtin = super::state::CARRIERS.contains(&dial.carrier.as_str());
         if wants_all && builtin && reliable.is_none() {
             return self.try_failed(pair, "the publisher's version repeats nothing that is lost: use tcp");
         }
-        let channel = self.channel(pair, ports, &dial.carrier, accepted.incarnation, same_clock);
+        let channel = self.channel(pair, ports, (&dial.carrier, same_clock), accepted.incarnation, account);
         let channel = Arc::new(self.scaled(channel, &dial.proxy, &accepted));
         let (moves, asked) = (dial.moves, dial.proxy.clone());
         let agreed = Agreed {
@@ -270,7 +272,6 @@ impl Control {
             max_message: accepted.max_message.min(inlet.info().qos.max_message) as usize,
             stream: dial.via.as_ref().is_none_or(|via| via.capabilities().stream),
             resume_after,
-            budget,
         };
         if dial.carrier == "shm" {
             return match self.map_ring(dial, &channel) {

@@ -43,7 +43,7 @@ pub(crate) enum Entry {
 }
 
 impl Entry {
-    fn descriptor(&self) -> BorrowedFd<'_> {
+    pub fn descriptor(&self) -> BorrowedFd<'_> {
         match self {
             Entry::Tcp(fd) => fd.as_fd(),
             Entry::Unix(fd) => fd.as_fd(),

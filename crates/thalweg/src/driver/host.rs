@@ -173,7 +173,7 @@ impl Control {
         let (forward, events, memory) = (outlet.clone(), self.state.events.clone(), self.state.memory.clone());
         let inlet = Arc::new_cyclic(|inlet| {
             let sink = Sink::callback(forwarder(forward, scaler, inlet.clone()));
-            Inlet::new(info.clone(), sink, false, false, events, memory)
+            Inlet::new(info.clone(), sink, false, false, events, &memory)
         });
         self.state.add_inlet(number, inlet.clone());
         crate::port::LOCAL.subscribers().insert(PortRef { node: self.state.id, port: number }, inlet.clone());

@@ -328,7 +328,8 @@ impl Control {
         let same_clock = request.clock == clock;
         let pair = ends(request);
         let ports = (outlet.info(), &request.subscriber);
-        let channel = self.channel(pair, ports, &request.carrier, incarnation, same_clock);
+        let account = self.account_of(request.node, entry.descriptor());
+        let channel = self.channel(pair, ports, (&request.carrier, same_clock), incarnation, account);
         let proxied = self.scaled_for(request, outlet.as_ref()).zip(request.proxy.as_ref());
         let proxied = proxied.map(|(provenance, proxy)| Proxied { place: proxy.place.clone(), provenance });
         let channel = Arc::new(channel.scaled(Proxy::sent(request.proxy.as_ref()), proxied));

@@ -18,7 +18,7 @@ use super::sample::{Sample, SampleInfo};
 use super::{Channel, Histories, Judge, WHOLE_TOPIC, judge_of_subscriber, kept_at_subscriber};
 use crate::channel::buffer::Buffer;
 use crate::channel::inbound::Inbound;
-use crate::channel::memory::Memory;
+use crate::channel::memory::{Account, Memory};
 use crate::codec::{Decoded, Message};
 use crate::control::PortInfo;
 use crate::event::{Event, Events};
@@ -33,6 +33,8 @@ use std::sync::{Arc, Mutex};
 pub(crate) struct Delivery<'a> {
     pub info: SampleInfo,
     pub payload: Payload<'a>,
+    /// Of who is at the other end of the channel: what waits is taken from there.
+    pub account: &'a Arc<Account>,
 }
 
 /// Where the bytes of a delivered sample lie.
@@ -117,7 +119,7 @@ impl<M: Message> Inlet<M> {
         on_publisher: bool,
         polled: bool,
         events: Events,
-        memory: Arc<Memory>,
+        memory: &Memory,
     ) -> Self {
         let waiting = Waiting::new(&info.qos);
         let judge = judge_of_subscriber(&info.name, &info.qos);
@@ -132,7 +134,7 @@ impl<M: Message> Inlet<M> {
             events,
             by_instance: waiting.tells_apart(),
             rejected: Rejected::new(waiting.limits(), waiting.most_bytes(), memory.node().limit()),
-            mailbox: PiMutex::new(Mailbox::new(waiting, memory)),
+            mailbox: PiMutex::new(Mailbox::new(waiting)),
             door: Door::default(),
             stored: AtomicUsize::new(0),
             news: AtomicU32::new(0),
@@ -161,9 +163,9 @@ impl<M: Message> Inlet<M> {
     }
 
     /// A value of this process, handed over as it is: for callbacks on the publisher's thread.
-    pub fn hand_over(&self, info: SampleInfo, value: &M::Value) {
+    pub fn hand_over(&self, info: SampleInfo, value: &M::Value, account: &Arc<Account>) {
         if self.monitor.is_taken() {
-            return self.hand_over_monitored(info, value);
+            return self.hand_over_monitored(info, value, account);
         }
         self.show(info, value);
     }
@@ -248,20 +250,21 @@ impl<M: Message> LocalChannel<M> for Inlet<M> {
     fn wants_value(&self) -> bool {
         self.on_publisher && self.calls_back()
     }
-    fn value(&self, info: SampleInfo, value: &M::Value) {
-        self.hand_over(info, value);
+    fn value(&self, info: SampleInfo, value: &M::Value, account: &Arc<Account>) {
+        self.hand_over(info, value, account);
     }
-    fn buffer(&self, info: SampleInfo, buffer: &Arc<Buffer>) {
+    fn buffer(&self, info: SampleInfo, buffer: &Arc<Buffer>, account: &Arc<Account>) {
         trace::step(Step::Deliver);
-        if !self.takes(&info, &Payload::Pooled(buffer)) {
+        let delivery = Delivery { info, payload: Payload::Pooled(buffer), account };
+        if !self.takes(&delivery.info, &delivery.payload) {
             return;
         }
         if let Some(histories) = &self.histories {
-            histories.keep_arrived(&info, &Payload::Pooled(buffer));
+            histories.keep_arrived(&delivery.info, &delivery.payload);
         }
         if self.monitor.is_taken() {
-            return self.deliver_monitored(Delivery { info, payload: Payload::Pooled(buffer) }, true);
+            return self.deliver_monitored(delivery, true);
         }
-        self.store(info, Payload::Pooled(buffer));
+        self.store(delivery);
     }
 }

@@ -289,9 +289,9 @@ impl<M: Message> Outlet<M> {
             let now = linux::clock::monotonic_ns();
             let info = inbound::info(channel, entry.label(), now);
             if !subscriber.wants_value() {
-                subscriber.buffer(info, &entry.buffer);
+                subscriber.buffer(info, &entry.buffer, &channel.account);
             } else if let Ok(decoded) = M::decode(entry.buffer.payload()) {
-                subscriber.value(info, decoded.value());
+                subscriber.value(info, decoded.value(), &channel.account);
             }
         }
     }

@@ -5,6 +5,7 @@ use super::outlet::AnyOutlet;
 use super::sample::SampleInfo;
 use super::{PortRef, inlet::AnyInlet};
 use crate::channel::buffer::Buffer;
+use crate::channel::memory::Account;
 use crate::codec::Message;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
@@ -19,10 +20,10 @@ pub(crate) trait LocalChannel<M: Message>: Send + Sync {
     fn calls_back(&self) -> bool;
     /// The value is taken as it is, on the publisher's thread.
     fn wants_value(&self) -> bool;
-    /// Takes the value.
-    fn value(&self, info: SampleInfo, value: &M::Value);
-    /// Takes the encoded message.
-    fn buffer(&self, info: SampleInfo, buffer: &Arc<Buffer>);
+    /// Takes the value. Should it wait, it counts for the channel's account.
+    fn value(&self, info: SampleInfo, value: &M::Value, account: &Arc<Account>);
+    /// The same of the encoded message.
+    fn buffer(&self, info: SampleInfo, buffer: &Arc<Buffer>, account: &Arc<Account>);
 }
 
 /// All ports of this process: how `local` channels find their other end.

@@ -36,6 +36,7 @@ pub use wait_set::{WaitSet, Waitable};
 
 use crate::carrier::{Interrupt, SharedSocket};
 use crate::channel::flow::Flow;
+use crate::channel::memory::Account;
 use crate::channel::proxy::{Gate, Provenance, Proxied, Selection};
 use crate::control::{NodeId, PortId};
 use crate::driver::Told;
@@ -157,6 +158,8 @@ pub struct Channel {
     pub(crate) gate: Gate,
     /// Which samples are sent on it by their content and distance in time; `None`: all.
     pub(crate) sends: Option<SentSelection>,
+    /// Of who is at the other end: what waits here for it or of it is taken from there.
+    pub(crate) account: Arc<Account>,
     /// What happened on it.
     pub counters: Counters,
     pub(crate) closed: AtomicBool,

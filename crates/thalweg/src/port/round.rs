@@ -70,7 +70,7 @@ impl<M: Message> Round<'_, M> {
             {
                 let now = linux::clock::monotonic_ns();
                 let info = self.info(&entry.channel, now);
-                subscriber.value(info, value);
+                subscriber.value(info, value, &entry.channel.account);
                 if entry.channel.stages.measures(seq) {
                     let publish = (Stage::Publish, now.saturating_sub(self.now));
                     stages::note_called(&entry.channel.stages, now, &info, 0, publish); // a value has no bytes
@@ -187,7 +187,7 @@ impl<M: Message> Round<'_, M> {
                 TypedWay::Local(subscriber) => {
                     let (info, buffer) = (self.info(&entry.channel, self.now), message.keep().buffer);
                     match entry.channel.stages.measures(seq) {
-                        false => subscriber.buffer(info, &buffer),
+                        false => subscriber.buffer(info, &buffer, &entry.channel.account),
                         true => self.measure_local(&entry.channel, &**subscriber, info, &buffer),
                     }
                     Outcome::Sent
@@ -214,7 +214,7 @@ impl<M: Message> Round<'_, M> {
     ) {
         let offered = linux::clock::monotonic_ns();
         let publish = [(Stage::Publish, offered.saturating_sub(self.now))];
-        let waits = stages::delivering(&channel.stages, || subscriber.buffer(info, buffer));
+        let waits = stages::delivering(&channel.stages, || subscriber.buffer(info, buffer, &channel.account));
         if waits && !subscriber.calls_back() {
             let (seq, size, done_ns) = (info.seq, buffer.payload().len(), linux::clock::monotonic_ns());
             let arrived = Arrived { seq, size, published_ns: self.now, done_ns };

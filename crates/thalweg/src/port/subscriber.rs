@@ -174,7 +174,7 @@ impl<M: Message> SubscriberBuilder<M> {
     fn build(self, sink: Sink<M>) -> Result<Subscriber<M>> {
         let (on_publisher, polled) = (self.on_publisher, self.mode == Mode::Polled);
         let memory = self.node.state().memory.clone();
-        let make = |info, events| Inlet::new(info, sink, on_publisher, polled, events, memory);
+        let make = |info, events| Inlet::new(info, sink, on_publisher, polled, events, &memory);
         let (me, inlet) = self.node.open_subscriber::<M>(self.request, make)?;
         Ok(Subscriber { inlet, me, node: self.node, halves: Vec::new(), ready: Vec::new() })
     }

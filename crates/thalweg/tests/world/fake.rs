@@ -97,7 +97,8 @@ impl Fake {
     }
 }
 
-fn request(stream: &mut TcpStream) -> Request {
+/// What a subscriber asks for that has connected.
+pub fn request(stream: &mut TcpStream) -> Request {
     let mut first = [0];
     stream.read_exact(&mut first).unwrap();
     assert_eq!(first[0], thalweg::control::CHANNEL_HANDSHAKE);
@@ -141,6 +142,13 @@ pub fn packed(accepted: Accepted) -> Vec<u8> {
 pub fn header(sample: u64) -> Header {
     let stamp_ns = linux::clock::monotonic_ns();
     Header { length: 4, kind: Kind::Message, flags: 0, flow: FLOW, sequence: sample as u32 - 1, sample, stamp_ns }
+}
+
+/// A message of so many bytes.
+pub fn message(sample: u64, size: usize) -> Vec<u8> {
+    let mut bytes = [0; HEADER];
+    Header { length: size as u32, ..header(sample) }.emit(&mut bytes);
+    [&bytes[..], &vec![7; size]].concat()
 }
 
 /// A frame with 4 bytes of payload, whatever its header says.

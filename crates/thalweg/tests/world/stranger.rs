@@ -3,7 +3,7 @@
 use super::agent::Agent;
 use super::{LONG, World};
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::sync::mpsc;
 use thalweg::admin::{Reply, Request as Administration};
 use thalweg::codec::{Message, Raw};
@@ -27,6 +27,18 @@ impl Stranger {
         let address = status["addresses"][0].as_str().unwrap().parse().unwrap();
         let node = NodeId(u64::from_str_radix(status["id"].as_str().unwrap(), 16).unwrap());
         Self { realm: world.realm().to_owned(), node, address, id: NodeId(0xbad) }
+    }
+
+    /// Knows a node of this process.
+    pub fn of_node(node: &thalweg::Node) -> Self {
+        let own = node.nodes().into_iter().find(|document| document.node == node.id()).unwrap();
+        let address = (Ipv4Addr::LOCALHOST, own.addresses[0].port()).into();
+        Self { realm: own.realm, node: node.id(), address, id: NodeId(0xbad) }
+    }
+
+    /// Where it found the node.
+    pub fn address(&self) -> SocketAddr {
+        self.address
     }
 
     /// A request for its first port.

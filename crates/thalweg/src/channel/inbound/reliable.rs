@@ -3,10 +3,12 @@
 use super::{Agreed, Framing, Inbound, REASSEMBLY_TIMEOUT_NS, Source, Step, deliver, deliver_batch, put_together};
 use crate::carrier::TICK;
 use crate::channel::fragment::Reassembly;
+use crate::channel::memory::Account;
 use crate::channel::reliable::{Arrived, IN_PROGRESS, Receiver};
 use crate::trace;
 use crate::wire::{self, FRAGMENT_HEADER, Header, Kind, Messages};
 use linux::clock::monotonic_ns;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
@@ -14,8 +16,8 @@ use std::time::Duration;
 const PATIENT_NS: u64 = 10_000_000_000;
 
 /// What puts messages together, and in order where the publisher repeats what is lost.
-pub(super) fn parts(agreed: &Agreed) -> (Reassembly, Option<Box<Receiver>>) {
-    let (most, budget) = (agreed.max_message, agreed.budget.clone());
+pub(super) fn parts(agreed: &Agreed, budget: Arc<Account>) -> (Reassembly, Option<Box<Receiver>>) {
+    let most = agreed.max_message;
     match agreed.reliable.clone() {
         None => (Reassembly::new(most, REASSEMBLY_TIMEOUT_NS, budget), None),
         Some(settings) => {

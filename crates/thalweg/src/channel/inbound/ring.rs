@@ -81,10 +81,10 @@ impl Inbound {
         let (measured, size) = (channel.stages.measures(info.seq), taken.len());
         if inlet.keeps() {
             let payload = Payload::Shared(ring.keep(taken));
-            hand_over(channel, inlet.as_ref(), Delivery { info, payload }, measured);
+            hand_over(channel, inlet.as_ref(), Delivery { info, payload, account: &channel.account }, measured);
         } else {
             let payload = Payload::Bytes(ring.bytes(&taken));
-            channel.gate.deliver(inlet.as_ref(), Delivery { info, payload });
+            channel.gate.deliver(inlet.as_ref(), Delivery { info, payload, account: &channel.account });
             ring.give_back(taken);
         }
         if measured {

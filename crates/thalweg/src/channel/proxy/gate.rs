@@ -1,6 +1,7 @@
 //! Where the samples of two flows meet while a proxy moves. Channels whose proxy does not move look at one flag.
 
 use super::handover::Handover;
+use crate::channel::memory::Account;
 use crate::driver::Latecomer;
 use crate::port::{AnyInlet, Delivery, Payload, SampleInfo};
 use linux::lock::PiMutex;
@@ -34,19 +35,22 @@ pub(crate) struct Passage {
     given_up: AtomicBool,
     /// The last sample that was delivered through it.
     last: AtomicU64,
+    /// The new channel's: what is held came by it.
+    account: Arc<Account>,
     taken_over: Box<dyn Fn() + Send + Sync>,
 }
 
 impl Passage {
-    /// Where a move goes through; `taken_over` is called once, when the new flow has taken over.
+    /// Where a move to a channel with this account goes through; `taken_over` is called once, when the new flow has taken over.
     pub fn new(
         handover: Handover<(SampleInfo, Vec<u8>)>,
         has_history: bool,
+        account: Arc<Account>,
         taken_over: Box<dyn Fn() + Send + Sync>,
     ) -> Self {
         let (handover, late) = (PiMutex::new(handover), OnceLock::new());
         let (told, given_up) = (AtomicBool::new(false), AtomicBool::new(false));
-        Self { handover, has_history, late, told, given_up, last: AtomicU64::new(0), taken_over }
+        Self { handover, has_history, late, told, given_up, last: AtomicU64::new(0), account, taken_over }
     }
 
     /// Whether the new flow has taken over.
@@ -98,7 +102,7 @@ impl Passage {
         if handover.has_gap() && self.late.get().is_none() {
             let last = handover.last();
             let held = std::iter::from_fn(|| handover.released());
-            let _ = self.late.set(Arc::new(Latecomer::with_held(last, held)));
+            let _ = self.late.set(Arc::new(Latecomer::with_held(last, self.account.clone(), held)));
             self.last.store(last, Ordering::Release);
         }
     }
@@ -131,7 +135,7 @@ impl Passage {
             return false;
         }
         while let Some((info, bytes)) = handover.released() {
-            inlet.deliver(Delivery { info, payload: Payload::Bytes(&bytes) });
+            inlet.deliver(Delivery { info, payload: Payload::Bytes(&bytes), account: &self.account });
         }
         self.last.store(handover.last(), Ordering::Release);
         handover.is_taken_over() && seq >= handover.last()

@@ -72,7 +72,7 @@ impl Control {
         }
         let info = keeper(&key, name, limits);
         let (events, memory) = (self.state.events.clone(), self.state.memory.clone());
-        let inlet = Arc::new(Inlet::new(info.clone(), Sink::callback(|_| {}), false, false, events, memory));
+        let inlet = Arc::new(Inlet::new(info.clone(), Sink::callback(|_| {}), false, false, events, &memory));
         self.state.add_inlet(number, inlet.clone());
         crate::port::LOCAL.subscribers().insert(PortRef { node: self.state.id, port: number }, inlet.clone());
         self.keeps_now(&key.0, None);

@@ -131,7 +131,8 @@ impl Control {
         let taken_over = Box::new(move || state.command(Command::Moved(pair)));
         let handover = Handover::new(selection, last, depth.max(LEAST_HELD));
         let handover = handover.to_one_after(wanted_of(&inbound.channel), after);
-        let passage = Arc::new(Passage::new(handover, has_history(wanted, &inbound.channel), taken_over));
+        let (has_history, account) = (has_history(wanted, &inbound.channel), inbound.channel.account.clone());
+        let passage = Arc::new(Passage::new(handover, has_history, account, taken_over));
         inbound.channel.gate.shut(Role::New, inbound.inlet.as_ref(), passage.clone());
         old.gate.shut(Role::Old, inbound.inlet.as_ref(), passage.clone());
         let (new, inlet, now) = (inbound.channel.clone(), inbound.inlet.clone(), Instant::now());

@@ -3,6 +3,7 @@
 use super::ask::{Asked, Asking, Holder};
 use crate::channel::history::Query;
 use crate::channel::late::{Hold, LateJoin, Verdict};
+use crate::channel::memory::Account;
 use crate::codec::TypeDescription;
 use crate::driver::NodeState;
 use crate::event::Event;
@@ -22,18 +23,20 @@ const PATIENCE: Duration = Duration::from_secs(5);
 pub(crate) struct Latecomer {
     join: PiMutex<LateJoin<(SampleInfo, Vec<u8>)>>,
     last_given: AtomicU64,
+    /// The channel's.
+    account: Arc<Account>,
 }
 
 impl Latecomer {
     /// For a channel that delivered samples up to `after` before it came back.
-    pub fn new(after: u64) -> Self {
-        Self { join: PiMutex::new(LateJoin::new(after, HOLD)), last_given: AtomicU64::new(0) }
+    pub fn new(after: u64, account: Arc<Account>) -> Self {
+        Self { join: PiMutex::new(LateJoin::new(after, HOLD)), last_given: AtomicU64::new(0), account }
     }
 
     /// The same, where these live samples wait already.
-    pub fn with_held(after: u64, held: impl Iterator<Item = (SampleInfo, Vec<u8>)>) -> Self {
+    pub fn with_held(after: u64, account: Arc<Account>, held: impl Iterator<Item = (SampleInfo, Vec<u8>)>) -> Self {
         let held = held.map(|(info, bytes)| (info.seq, bytes.len(), (info, bytes)));
-        Self { join: PiMutex::new(LateJoin::with_held(after, HOLD, held)), last_given: AtomicU64::new(0) }
+        Self { join: PiMutex::new(LateJoin::with_held(after, HOLD, held)), last_given: AtomicU64::new(0), account }
     }
 
     /// Delivers a live sample of the channel, or keeps it; `true`: the next ones need not come here.
@@ -42,7 +45,7 @@ impl Latecomer {
         let SampleInfo { seq, received_ns, .. } = delivery.info;
         let bytes = delivery.payload.bytes();
         let verdict = late.live(seq, bytes.len(), received_ns, || (delivery.info, bytes.to_vec()));
-        release(&mut late, |held| inlet.deliver(held));
+        self.release(&mut late, |held| inlet.deliver(held));
         if let Verdict::Deliver { historical } = verdict {
             let historical = historical || delivery.info.historical;
             inlet.deliver(Delivery { info: SampleInfo { historical, ..delivery.info }, ..delivery });
@@ -54,12 +57,13 @@ impl Latecomer {
     fn history(&self, inlet: &dyn AnyInlet, info: SampleInfo, bytes: &[u8]) {
         let mut late = self.join.lock();
         let given = late.history(info.seq);
-        release(&mut late, |held| inlet.deliver_elsewhere(held));
+        self.release(&mut late, |held| inlet.deliver_elsewhere(held));
         if let Some(historical) = given {
             self.last_given.store(info.seq, Ordering::Release);
             inlet.deliver_elsewhere(Delivery {
                 info: SampleInfo { historical, ..info },
                 payload: Payload::Bytes(bytes),
+                account: &self.account,
             });
         }
     }
@@ -84,13 +88,13 @@ impl Latecomer {
     pub fn end(&self, inlet: &dyn AnyInlet) {
         let mut late = self.join.lock();
         late.end();
-        release(&mut late, |held| inlet.deliver_elsewhere(held));
+        self.release(&mut late, |held| inlet.deliver_elsewhere(held));
     }
-}
 
-fn release(late: &mut LateJoin<(SampleInfo, Vec<u8>)>, deliver: impl Fn(Delivery<'_>)) {
-    while let Some((info, bytes)) = late.released() {
-        deliver(Delivery { info, payload: Payload::Bytes(&bytes) });
+    fn release(&self, late: &mut LateJoin<(SampleInfo, Vec<u8>)>, deliver: impl Fn(Delivery<'_>)) {
+        while let Some((info, bytes)) = late.released() {
+            deliver(Delivery { info, payload: Payload::Bytes(&bytes), account: &self.account });
+        }
     }
 }
 

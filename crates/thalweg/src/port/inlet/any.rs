@@ -83,7 +83,7 @@ impl<M: Message> AnyInlet for Inlet<M> {
         }
         match &self.sink {
             Sink::Callback(_) => self.call(delivery.info, delivery.payload.bytes()),
-            Sink::Mailbox => self.store(delivery.info, delivery.payload),
+            Sink::Mailbox => self.store(delivery),
         }
     }
     fn deliver_elsewhere(&self, delivery: Delivery<'_>) {
@@ -98,7 +98,7 @@ impl<M: Message> AnyInlet for Inlet<M> {
         }
         match self.monitor.is_taken() {
             true => self.deliver_monitored(delivery, true),
-            false => self.store(delivery.info, delivery.payload),
+            false => self.store(delivery),
         }
     }
     fn expect_history(&self, samples: usize) {

@@ -1,11 +1,10 @@
 //! Samples that wait until they are taken.
 
 use super::waiting::{Room, Waiting};
-use super::{Inlet, Payload, Sink};
+use super::{Delivery, Inlet, Payload, Sink};
 use crate::channel::buffer::{Buffer, Pool};
-use crate::channel::memory::{ALWAYS, Account, Charge, Memory, size_of};
+use crate::channel::memory::{ALWAYS, Account, Charge, size_of};
 use crate::codec::Message;
-use crate::control::NodeId;
 use crate::port::WHOLE_TOPIC;
 use crate::port::sample::{SampleInfo, Storage, TakenSample};
 use crate::stages::Stay;
@@ -21,9 +20,6 @@ use std::time::Duration;
 /// A sample that waits, with how long it does, if that is measured, and what it takes of the node's memory.
 type Stored = (SampleInfo, Storage, Option<Stay>, Charge);
 
-/// Publishing nodes whose accounts a mailbox knows at once.
-const MOST_KNOWN: usize = 16;
-
 /// Pause before another look for memory that others hold.
 const OTHERS_PAUSE: Duration = Duration::from_millis(1);
 
@@ -32,9 +28,6 @@ pub(super) struct Mailbox {
     pub waiting: Waiting<Stored>,
     pool: Pool,
     pub waker: Option<Waker>,
-    memory: Arc<Memory>,
-    /// Of the nodes whose samples came last.
-    accounts: Vec<(NodeId, Arc<Account>)>,
 }
 
 /// Where threads wait for room in a mailbox.
@@ -56,19 +49,18 @@ impl Door {
 }
 
 impl Mailbox {
-    pub fn new(waiting: Waiting<Stored>, memory: Arc<Memory>) -> Self {
-        Self { waiting, pool: Pool::default(), waker: None, memory, accounts: Vec::with_capacity(MOST_KNOWN) }
+    pub fn new(waiting: Waiting<Stored>) -> Self {
+        Self { waiting, pool: Pool::default(), waker: None }
     }
 
-    /// Makes room for a sample of so many bytes from this node, which takes them from its account.
-    fn make_room(&mut self, instance: u64, node: NodeId, size: usize) -> (Room, Charge) {
+    /// Makes room for a sample of so many bytes, which are taken from this account.
+    fn make_room(&mut self, instance: u64, account: &Arc<Account>, size: usize) -> (Room, Charge) {
         let always = self.waiting.bytes().saturating_add(size) <= ALWAYS;
-        let account = self.account(node);
-        let charged = Charge::new(&account, size, always);
+        let charged = Charge::new(account, size, always);
         let room = self.waiting.make_room(instance, size, charged.as_ref().err().copied());
         let charge = match charged {
             Ok(charge) if !matches!(room, Room::None(_)) => charge,
-            Err(_) if !matches!(room, Room::None(_)) => Charge::new(&account, size, true).unwrap_or_default(),
+            Err(_) if !matches!(room, Room::None(_)) => Charge::new(account, size, true).unwrap_or_default(),
             _ => Charge::default(),
         };
         (room, charge)
@@ -78,29 +70,17 @@ impl Mailbox {
     pub fn trim(&mut self) -> Vec<Arc<Buffer>> {
         self.pool.trim()
     }
-
-    fn account(&mut self, node: NodeId) -> Arc<Account> {
-        if let Some((_, account)) = self.accounts.iter().find(|(of, _)| *of == node) {
-            return account.clone();
-        }
-        if self.accounts.len() >= MOST_KNOWN {
-            self.accounts.remove(0);
-        }
-        let account = self.memory.publisher(node);
-        self.accounts.push((node, account.clone()));
-        account
-    }
 }
 
 impl<M: Message> Inlet<M> {
-    pub(super) fn store(&self, info: SampleInfo, payload: Payload<'_>) {
+    pub(super) fn store(&self, Delivery { info, payload, account }: Delivery<'_>) {
         let instance = if self.by_instance { self.instance(&info, payload.bytes()) } else { WHOLE_TOPIC };
         let size = size_of(payload.bytes().len());
         let mut mailbox = self.mailbox.lock();
-        let (mut room, mut charge) = mailbox.make_room(instance, info.node, size);
+        let (mut room, mut charge) = mailbox.make_room(instance, account, size);
         if matches!(room, Room::None(_)) && self.blocks() && !matches!(payload, Payload::Pooled(_)) {
             drop(mailbox);
-            (mailbox, room, charge) = self.wait_for_room(instance, info.node, size);
+            (mailbox, room, charge) = self.wait_for_room(instance, account, size);
         }
         match room {
             Room::Free => {}
@@ -143,14 +123,19 @@ impl<M: Message> Inlet<M> {
 
     /// Waits until there is room for a sample of this instance, the queue's patience ends, or the port closes.
     #[cold]
-    fn wait_for_room(&self, instance: u64, node: NodeId, size: usize) -> (PiGuard<'_, Mailbox>, Room, Charge) {
+    fn wait_for_room(
+        &self,
+        instance: u64,
+        account: &Arc<Account>,
+        size: usize,
+    ) -> (PiGuard<'_, Mailbox>, Room, Charge) {
         let patience = self.info.qos.queue.patience();
         let began = linux::clock::monotonic_ns();
         self.door.waiting.fetch_add(1, Ordering::SeqCst);
         let found = loop {
             let seen = self.door.taken.load(Ordering::SeqCst);
             let mut mailbox = self.mailbox.lock();
-            let (room, charge) = mailbox.make_room(instance, node, size);
+            let (room, charge) = mailbox.make_room(instance, account, size);
             let waited = Duration::from_nanos(linux::clock::monotonic_ns().saturating_sub(began));
             let left = patience.saturating_sub(waited);
             if !matches!(room, Room::None(_)) || left.is_zero() || self.is_closed() {

@@ -1,19 +1,20 @@
 //! Samples of a subscriber whose input has a monitor. Not the usual way: only ports with one come here.
 
 use super::{Delivery, Inlet, Payload, Sink};
+use crate::channel::memory::Account;
 use crate::codec::Message;
-use crate::port::monitor::seat::{Judged, Late};
+use crate::port::monitor::seat::{Judged, Late, Onward};
 use crate::port::{LOCAL, PortRef, SampleInfo};
+use std::sync::Arc;
 
 impl<M: Message> Inlet<M> {
     /// Shows a sample to the monitor, and delivers what it lets pass.
     #[cold]
     pub(super) fn deliver_monitored(&self, delivery: Delivery<'_>, to_mailbox: bool) {
-        let Delivery { info, payload } = delivery;
-        match self.judge(&info, payload.bytes(), to_mailbox) {
-            Judged::Pass => self.pass_on(info, payload, to_mailbox),
+        match self.judge(&delivery.info, delivery.payload.bytes(), (to_mailbox, delivery.account)) {
+            Judged::Pass => self.pass_on(delivery, to_mailbox),
             Judged::Changed(bytes) => {
-                self.pass_on(info, Payload::Bytes(&bytes), to_mailbox);
+                self.pass_on(Delivery { payload: Payload::Bytes(&bytes), ..delivery }, to_mailbox);
                 self.monitor.give_back(bytes);
             }
             Judged::Gone => {}
@@ -22,7 +23,7 @@ impl<M: Message> Inlet<M> {
 
     /// As [`Inlet::hand_over`], for a port with a monitor, which looks at encoded messages.
     #[cold]
-    pub(super) fn hand_over_monitored(&self, info: SampleInfo, value: &M::Value) {
+    pub(super) fn hand_over_monitored(&self, info: SampleInfo, value: &M::Value, account: &Arc<Account>) {
         let mut encoded = Vec::new();
         let bytes = match M::as_bytes(value) {
             Some(bytes) => bytes,
@@ -31,7 +32,7 @@ impl<M: Message> Inlet<M> {
                 Err(problem) => return self.cannot_decode(&problem.to_string()),
             },
         };
-        match self.judge(&info, bytes, false) {
+        match self.judge(&info, bytes, (false, account)) {
             Judged::Pass => self.show(info, value),
             Judged::Changed(bytes) => {
                 self.call(info, &bytes);
@@ -41,8 +42,9 @@ impl<M: Message> Inlet<M> {
         }
     }
 
-    fn judge(&self, info: &SampleInfo, bytes: &[u8], to_mailbox: bool) -> Judged {
-        self.monitor.judge(info, info.received_ns, bytes, to_mailbox, |port| self.name_of(port))
+    fn judge(&self, info: &SampleInfo, bytes: &[u8], (to_mailbox, account): (bool, &Arc<Account>)) -> Judged {
+        let onward = Some(Onward { to_mailbox, account });
+        self.monitor.judge(info, info.received_ns, bytes, onward, |port| self.name_of(port))
     }
 
     /// Looked up for the first sample of each publisher. A `local` channel may deliver before it is in the list.
@@ -54,10 +56,10 @@ impl<M: Message> Inlet<M> {
         listed.or_else(|| LOCAL.publishers().get(&publisher).map(|outlet| outlet.info().name.clone()))
     }
 
-    fn pass_on(&self, info: SampleInfo, payload: Payload<'_>, to_mailbox: bool) {
+    fn pass_on(&self, delivery: Delivery<'_>, to_mailbox: bool) {
         match &self.sink {
-            Sink::Callback(_) if !to_mailbox => self.call(info, payload.bytes()),
-            _ => self.store(info, payload),
+            Sink::Callback(_) if !to_mailbox => self.call(delivery.info, delivery.payload.bytes()),
+            _ => self.store(delivery),
         }
     }
 
@@ -66,10 +68,12 @@ impl<M: Message> Inlet<M> {
         let seat = &self.monitor;
         seat.wait(crate::carrier::TICK);
         while let Some(late) = seat.next_due() {
-            let Late { info, bytes, to_mailbox, .. } = &late;
+            let Late { info, bytes, onward, .. } = &late;
             let info = SampleInfo { received_ns: linux::clock::monotonic_ns(), ..*info };
-            // A polled port's callback runs on its owner's thread only.
-            self.pass_on(info, Payload::Bytes(bytes), *to_mailbox || self.polled);
+            if let Some(Onward { to_mailbox, account }) = onward {
+                // A polled port's callback runs on its owner's thread only.
+                self.pass_on(Delivery { info, payload: Payload::Bytes(bytes), account }, *to_mailbox || self.polled);
+            }
             seat.released(late);
         }
     }

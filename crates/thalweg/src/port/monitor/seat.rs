@@ -3,11 +3,13 @@
 use super::{Monitor, Seen, Verdict};
 use crate::admin::bottle::Value;
 use crate::admin::grammar::Property;
+use crate::channel::memory::Account;
 use crate::driver::guarded;
 use crate::port::{PortRef, SampleInfo};
 use linux::futex::{self, Scope};
 use linux::lock::PiMutex;
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
@@ -56,8 +58,16 @@ pub(crate) struct Late {
     due_ns: u64,
     pub info: SampleInfo,
     pub bytes: Vec<u8>,
-    /// Goes to the mailbox, as other samples of its channel do.
+    /// Of a subscriber.
+    pub onward: Option<Onward<Arc<Account>>>,
+}
+
+/// Where a subscriber's sample goes on.
+pub(crate) struct Onward<A> {
+    /// To the mailbox, as other samples of its channel do.
     pub to_mailbox: bool,
+    /// Its channel's.
+    pub account: A,
 }
 
 /// What becomes of a sample now.
@@ -85,7 +95,7 @@ impl Seat {
         info: &SampleInfo,
         now_ns: u64,
         bytes: &[u8],
-        to_mailbox: bool,
+        onward: Option<Onward<&Arc<Account>>>,
         name: impl FnOnce(PortRef) -> Option<String>,
     ) -> Judged {
         let mut guard = self.held.lock();
@@ -111,7 +121,8 @@ impl Seat {
         };
         let mut kept = held.spare.take();
         kept.extend_from_slice(if verdict == Verdict::Changed { &held.changed } else { bytes });
-        held.keep(Late { due_ns, info: *info, bytes: kept, to_mailbox });
+        let onward = onward.map(|Onward { to_mailbox, account }| Onward { to_mailbox, account: account.clone() });
+        held.keep(Late { due_ns, info: *info, bytes: kept, onward });
         drop(guard);
         self.wake();
         Judged::Gone

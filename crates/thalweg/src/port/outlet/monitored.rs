@@ -67,7 +67,7 @@ impl<M: Message> Outlet<M> {
             change,
             scaled: None,
         };
-        self.monitor.judge(&info, now, bytes, false, |_| Some(self.info.name.clone()))
+        self.monitor.judge(&info, now, bytes, None, |_| Some(self.info.name.clone()))
     }
 
     fn judged(

@@ -16,7 +16,7 @@ fn pass_late(seat: &Seat, size: usize) -> Late {
         historical: false,
         change: Change::Written,
     };
-    assert_eq!(seat.judge(&info, 0, &vec![1; size], false, |_| None), Judged::Gone);
+    assert_eq!(seat.judge(&info, 0, &vec![1; size], None, |_| None), Judged::Gone);
     seat.next_due().unwrap()
 }
 
