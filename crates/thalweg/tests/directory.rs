@@ -67,7 +67,7 @@ fn documents_weigh_what_they_take() {
         while directory.weight() < 16 << 20 {
             documents += 1;
             let read = Event::Document(Box::new(document(documents, ports, change)));
-            let applied = directory.apply(Origin::Host, read);
+            let applied = directory.apply(Origin::this_user(), read);
             assert!(matches!(applied, Applied::Changed(_)), "{kind}: {applied:?}");
         }
         let (weight, took) = (directory.weight(), usize::try_from(held() - before).unwrap());

@@ -3,12 +3,13 @@
 
 mod world;
 
-use serde_json::json;
+use serde_json::{Value, json};
 use std::fs::{Permissions, create_dir, set_permissions};
 use std::io::Read;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
+use thalweg::admin::Request;
 use world::agent::{Agent, PART, number};
 use world::{LONG, World, figure, skipped};
 
@@ -141,4 +142,86 @@ fn who_is_not_in_the_group_cannot_open_a_node_there_and_is_told_why() {
     let problem = agent.answer()["problem"].as_str().unwrap().to_owned();
     let wanted = format!("user {STRANGER} may not use it: it is for user 0 and group {GROUP} (mode 1775)");
     assert!(problem.contains(&wanted) && problem.contains("set THALWEG_RUN_DIR"), "{problem}");
+}
+
+/// A node of root's whose ports other users of the directory see, and one of theirs beside it.
+fn roots_node_and_a_members(world: &World) -> (Agent, Agent) {
+    let mut roots = Agent::start(world, "publisher topic=/a name=/out node=roots");
+    let mut members = Agent::start_as(world, "subscriber topic=/a name=/in node=members match=1", ONE, GROUP);
+    roots.connected(1);
+    members.connected(1);
+    (roots, members)
+}
+
+/// What this node, root's or the member's, is answered when it asks the other one.
+fn asked(agent: &mut Agent, of: &mut Agent, request: &Request) -> Value {
+    let node = of.ask("status")["id"].as_str().unwrap().to_owned();
+    agent.ask(&asking(&node, request))["reply"].take()
+}
+
+fn asking(node: &str, request: &Request) -> String {
+    format!("ask node={node} request={}", serde_json::to_string(request).unwrap().replace(' ', "+"))
+}
+
+/// Each way in which scheduling, processors or more than an unprivileged socket's priority can be asked for.
+fn privileged() -> Vec<Request> {
+    let (publisher, subscriber) = ("/out".to_owned(), "/in".to_owned());
+    let set = |other: &str, words: &str| {
+        let (port, other) = (publisher.clone(), other.to_owned());
+        Request::Set { port, other, changes: words.parse().unwrap() }
+    };
+    let command = |text: &str| Request::Command { port: publisher.clone(), text: text.to_owned() };
+    let priority = qos::priority::PrioritySettings { affinity: Some(vec![0]), ..Default::default() };
+    let keep = Request::Keep { publisher: publisher.clone(), subscriber, carrier: None, priority };
+    let sets = [("/out", "sched=other:5"), ("/in", "sched=other:5"), ("/in", "affinity=0"), ("/in", "priority=9")];
+    let commands = [
+        "prop set /out (process ((policy 0) (nice 5)))",
+        "prop set /in (sched ((affinity (0))))",
+        "prop set /in (qos ((socket_priority 9)))",
+    ];
+    sets.map(|(other, words)| set(other, words)).into_iter().chain(commands.map(command)).chain([keep]).collect()
+}
+
+#[test]
+fn a_user_has_anothers_process_do_nothing_that_takes_a_privilege() {
+    let Some(world) = shared() else { return };
+    let (mut roots, mut members) = roots_node_and_a_members(&world);
+    for request in privileged() {
+        let said = asked(&mut members, &mut roots, &request).to_string();
+        let reason = "node roots is user 0's and takes ";
+        assert!(said.contains(reason) && said.contains("not from user 61001: say it as user 0"), "{request:?}: {said}");
+    }
+    assert!(!world.left_behind().iter().any(|name| name.ends_with(".connection")), "{:?}", world.left_behind());
+    // All else is every user's, and root may say all of it.
+    let class = |port: &str, other: &str, words: &str| Request::Set {
+        port: port.into(),
+        other: other.into(),
+        changes: words.parse().unwrap(),
+    };
+    let said = asked(&mut members, &mut roots, &class("/out", "/in", "class=high priority=6"));
+    assert!(said["settings"].is_array(), "{said}");
+    let said = asked(&mut roots, &mut members, &class("/in", "/out", "sched=other:5"));
+    assert!(said["settings"].is_array(), "{said}");
+    let own = members.ask("set to=sched=other:6");
+    assert_eq!(own["ok"], true, "a user's own process is its own: {own}");
+}
+
+/// Nor by a detour: what one node of root's is told to remember, it tells another one as its own word.
+#[test]
+fn no_privilege_comes_back_from_a_node_that_remembers() {
+    let Some(world) = shared() else { return };
+    let (mut roots, mut members) = roots_node_and_a_members(&world);
+    let words: qos::priority::Changes = "class=high sched=other:5 affinity=0".parse().unwrap();
+    let mut settings = qos::priority::PrioritySettings::default();
+    words.apply(&mut settings);
+    let remember = Request::Remember { port: "/later".into(), other: "/out".into(), settings };
+    let said = asked(&mut members, &mut roots, &remember);
+    assert_eq!(said, "done");
+    let mut later = Agent::start(&world, "subscriber topic=/a name=/later match=1");
+    // What was remembered comes as a whole: with the class the rest would be here.
+    let node = later.ask("status")["id"].as_str().unwrap().to_owned();
+    let get = asking(&node, &Request::Get { port: "/later".into(), other: Some("/out".into()) });
+    let told = || Some(later.ask(&get)["reply"]["settings"][0].take()).filter(|end| end["class"] == "high");
+    let end = world::eventually(LONG, told).unwrap();
+    assert!(end["asked"]["sched"].is_null() && end["asked"]["affinity"].is_null(), "{end}");
 }

@@ -390,7 +390,7 @@ impl Directory {
 fn rank(origin: Origin) -> usize {
     match origin {
         Origin::Own => 0,
-        Origin::Host => 1,
+        Origin::Host { .. } => 1,
         Origin::Tcp { .. } => 2,
         Origin::Zenoh => 3,
     }

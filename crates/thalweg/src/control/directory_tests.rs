@@ -11,7 +11,7 @@ fn doc(node: u64, incarnation: u64, revision: u64, ports: &[(u32, &str, &str)]) 
 }
 
 fn tell(directory: &mut Directory, document: Document) -> Applied {
-    directory.apply(Origin::Host, Event::Document(Box::new(document)))
+    directory.apply(Origin::this_user(), Event::Document(Box::new(document)))
 }
 
 fn delta(applied: Applied) -> Delta {
@@ -35,12 +35,12 @@ fn a_document_a_change_and_a_farewell_keep_the_indexes_right() {
 
     let added = BTreeMap::from([(PortId(3), port(Direction::Publisher, "/c", "/t/y"))]);
     let change = Change { base: 1, revision: 2, added, removed: vec![PortId(1)], relay: None };
-    let second = delta(d.apply(Origin::Host, Event::Change(NodeId(1), change)));
+    let second = delta(d.apply(Origin::this_user(), Event::Change(NodeId(1), change)));
     assert_eq!((second.added, second.removed[0].0), (vec![key(1, 3)], key(1, 1)));
     assert!(d.port_named("/a").is_none() && d.port_named("/c").unwrap().0 == key(1, 3));
     assert_eq!(d.port_count(), 2);
 
-    let last = delta(d.apply(Origin::Host, Event::Gone(NodeId(1))));
+    let last = delta(d.apply(Origin::this_user(), Event::Gone(NodeId(1))));
     assert!(last.gone && last.removed.len() == 2);
     assert!(d.nodes().next().is_none() && d.port_count() == 0 && d.by_name.is_empty() && d.by_topic.is_empty());
 }
@@ -49,10 +49,10 @@ fn a_document_a_change_and_a_farewell_keep_the_indexes_right() {
 fn a_gap_asks_for_a_refresh_and_old_news_changes_nothing() {
     let mut d = Directory::new();
     let change = |base, revision| Event::Change(NodeId(1), Change { base, revision, ..Change::default() });
-    assert_eq!(d.apply(Origin::Host, change(1, 2)), Applied::RefreshNeeded(NodeId(1)), "not known at all");
+    assert_eq!(d.apply(Origin::this_user(), change(1, 2)), Applied::RefreshNeeded(NodeId(1)), "not known at all");
     tell(&mut d, doc(1, 1, 5, &[]));
-    assert_eq!(d.apply(Origin::Host, change(6, 7)), Applied::RefreshNeeded(NodeId(1)));
-    assert_eq!(d.apply(Origin::Host, change(4, 5)), Applied::Nothing);
+    assert_eq!(d.apply(Origin::this_user(), change(6, 7)), Applied::RefreshNeeded(NodeId(1)));
+    assert_eq!(d.apply(Origin::this_user(), change(4, 5)), Applied::Nothing);
     assert_eq!(tell(&mut d, doc(1, 1, 5, &[])), Applied::Nothing);
     assert_eq!(tell(&mut d, doc(1, 1, 4, &[(1, "/a", "/a")])), Applied::Nothing);
     let refreshed = delta(tell(&mut d, doc(1, 1, 7, &[(1, "/a", "/a")])));
@@ -62,10 +62,14 @@ fn a_gap_asks_for_a_refresh_and_old_news_changes_nothing() {
 #[test]
 fn a_node_is_gone_when_no_back_end_sees_it() {
     let mut d = Directory::new();
-    for source in [Origin::Host, Origin::Zenoh] {
+    for source in [Origin::this_user(), Origin::Zenoh] {
         d.apply(source, Event::Document(Box::new(doc(1, 1, 1, &[]))));
     }
-    assert_eq!(d.apply(Origin::Host, Event::Gone(NodeId(1))), Applied::RefreshNeeded(NodeId(1)), "what the other says");
+    assert_eq!(
+        d.apply(Origin::this_user(), Event::Gone(NodeId(1))),
+        Applied::RefreshNeeded(NodeId(1)),
+        "what the other says"
+    );
     assert!(d.node(NodeId(1)).is_some());
     assert!(delta(d.apply(Origin::Zenoh, Event::Gone(NodeId(1)))).gone);
     assert_eq!(d.apply(Origin::Zenoh, Event::Gone(NodeId(1))), Applied::Nothing);
@@ -80,7 +84,7 @@ fn of_two_ports_with_one_name_the_later_loses_whoever_was_heard_of_first() {
         assert!(delta(tell(&mut d, order[0].clone())).conflicts.is_empty());
         assert_eq!(delta(tell(&mut d, order[1].clone())).conflicts, expected);
         assert_eq!(d.port_named("/a").unwrap().0, key(9, 1));
-        d.apply(Origin::Host, Event::Gone(NodeId(9)));
+        d.apply(Origin::this_user(), Event::Gone(NodeId(9)));
         assert_eq!(d.port_named("/a").unwrap().0, key(2, 1));
     }
     let mut d = Directory::new();
@@ -134,7 +138,7 @@ fn stranger() -> Origin {
 #[test]
 fn nobody_takes_the_place_of_a_node_that_is_better_known() {
     let mut d = Directory::new();
-    by(&mut d, Origin::Host, doc(1, 10, 3, &[(1, "/a", "/a")]));
+    by(&mut d, Origin::this_user(), doc(1, 10, 3, &[(1, "/a", "/a")]));
     for worse in [stranger(), Origin::Zenoh] {
         assert_eq!(by(&mut d, worse, doc(1, 10, 999_999, &[(1, "/evil", "/a")])), Applied::Nothing);
         let change = Change { base: 3, revision: 4, removed: vec![PortId(1)], ..Change::default() };
@@ -145,12 +149,12 @@ fn nobody_takes_the_place_of_a_node_that_is_better_known() {
     // Whoever came first by a way that is less known gives way, whatever revision it claims.
     let mut d = Directory::new();
     by(&mut d, stranger(), doc(1, 0, u64::MAX, &[(1, "/evil", "/a")]));
-    delta(by(&mut d, Origin::Host, doc(1, 10, 3, &[(1, "/a", "/a")])));
+    delta(by(&mut d, Origin::this_user(), doc(1, 10, 3, &[(1, "/a", "/a")])));
     assert!(d.port_named("/evil").is_none() && d.port_named("/a").is_some());
     // And is heard again when the better known way is gone: not before it says all anew.
     by(&mut d, Origin::Zenoh, doc(1, 10, 3, &[(1, "/b", "/a")]));
     d.apply(stranger(), Event::Gone(NodeId(1)));
-    assert_eq!(d.apply(Origin::Host, Event::Gone(NodeId(1))), Applied::RefreshNeeded(NodeId(1)));
+    assert_eq!(d.apply(Origin::this_user(), Event::Gone(NodeId(1))), Applied::RefreshNeeded(NodeId(1)));
     delta(by(&mut d, Origin::Zenoh, doc(1, 10, 2, &[(1, "/b", "/a")])));
     assert!(d.port_named("/b").is_some() && d.port_named("/a").is_none());
 }
@@ -159,7 +163,8 @@ fn nobody_takes_the_place_of_a_node_that_is_better_known() {
 fn a_name_stays_with_who_holds_it_on_this_host() {
     for strangers_first in [true, false] {
         let mut d = Directory::new();
-        let all = [(stranger(), doc(9, 0, 1, &[(1, "/a", "/a")])), (Origin::Host, doc(2, 77, 1, &[(1, "/a", "/a")]))];
+        let all =
+            [(stranger(), doc(9, 0, 1, &[(1, "/a", "/a")])), (Origin::this_user(), doc(2, 77, 1, &[(1, "/a", "/a")]))];
         let order = if strangers_first { [0, 1] } else { [1, 0] };
         order.into_iter().for_each(|n| drop(by(&mut d, all[n].0, all[n].1.clone())));
         assert_eq!(d.port_named("/a").unwrap().0, key(2, 1));
@@ -182,19 +187,19 @@ fn documents_take_no_more_than_their_bytes() {
         _ => None,
     };
     assert_eq!(
-        limit(by(&mut d, Origin::Host, heavy(1, limits::MOST_BYTES_OF_NODE + 4096))),
+        limit(by(&mut d, Origin::this_user(), heavy(1, limits::MOST_BYTES_OF_NODE + 4096))),
         Some("bytes of a node's document")
     );
     let refused = (1..100).find_map(|node| limit(by(&mut d, stranger(), heavy(node, 1 << 20))));
     assert_eq!(refused, Some("bytes of all documents of other hosts"));
     assert!(d.weight() <= limits::MOST_BYTES_ELSEWHERE, "{}", d.weight());
-    assert_eq!(limit(by(&mut d, Origin::Host, heavy(1000, 1 << 20))), None, "this host's own have room");
-    let refused = (2000..3000).find_map(|node| limit(by(&mut d, Origin::Host, heavy(node, 1 << 20))));
+    assert_eq!(limit(by(&mut d, Origin::this_user(), heavy(1000, 1 << 20))), None, "this host's own have room");
+    let refused = (2000..3000).find_map(|node| limit(by(&mut d, Origin::this_user(), heavy(node, 1 << 20))));
     assert_eq!(refused, Some("bytes of all documents"));
     assert!(d.weight() <= limits::MOST_BYTES);
     d.nodes().map(|known| known.node).collect::<Vec<_>>().into_iter().for_each(|node| {
         d.apply(stranger(), Event::Gone(node));
-        d.apply(Origin::Host, Event::Gone(node));
+        d.apply(Origin::this_user(), Event::Gone(node));
     });
     assert_eq!((d.weight(), d.port_count()), (0, 0));
 }
@@ -210,7 +215,7 @@ fn a_node_that_is_found_elsewhere_before_it_is_found_here_counts_once() {
     tell(&mut d, doc(1, 1, 1, &[(1, "/a", "/a")]));
     assert_eq!(d.weight_elsewhere(), others);
     d.apply(stranger(), Event::Gone(NodeId(1)));
-    d.apply(Origin::Host, Event::Gone(NodeId(1)));
+    d.apply(Origin::this_user(), Event::Gone(NodeId(1)));
     d.apply(stranger(), Event::Gone(NodeId(2)));
     assert_eq!((d.weight_elsewhere(), d.weight()), (0, 0));
 }

@@ -12,7 +12,10 @@ pub enum Origin {
     /// This node itself.
     Own,
     /// This host: the node's unix socket, whose users were admitted.
-    Host,
+    Host {
+        /// The user at its other end, as the kernel says.
+        user: u32,
+    },
     /// A TCP link.
     Tcp {
         /// The other end's address, as the kernel sees it.
@@ -25,9 +28,14 @@ pub enum Origin {
 }
 
 impl Origin {
+    /// This host, by a process of this one's user.
+    pub fn this_user() -> Self {
+        Origin::Host { user: rustix::process::geteuid().as_raw() }
+    }
+
     /// Whether the kernel says that it came from this node or a user of this host who may take part.
     pub fn is_here(&self) -> bool {
-        matches!(self, Origin::Own | Origin::Host)
+        matches!(self, Origin::Own | Origin::Host { .. })
     }
 }
 

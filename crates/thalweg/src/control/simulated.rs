@@ -54,8 +54,8 @@ impl Hub {
         let node = document.node;
         let mut state = self.state();
         for member in state.others(node, &document.realm) {
-            sink.deliver(Origin::Host, Event::Document(Box::new((*member.document).clone())));
-            member.sink.deliver(Origin::Host, Event::Document(Box::new((*document).clone())));
+            sink.deliver(Origin::this_user(), Event::Document(Box::new((*member.document).clone())));
+            member.sink.deliver(Origin::this_user(), Event::Document(Box::new((*document).clone())));
         }
         state.members.insert(node, Member { document, sink });
         drop(state);
@@ -88,7 +88,7 @@ pub struct Simulated {
 impl Simulated {
     fn send(&self, to: NodeId, event: Event) -> bool {
         let state = self.hub.state();
-        state.pair(self.node, to).map(|(_, member)| member.sink.deliver(Origin::Host, event)).is_some()
+        state.pair(self.node, to).map(|(_, member)| member.sink.deliver(Origin::this_user(), event)).is_some()
     }
 }
 
@@ -98,7 +98,7 @@ impl Discovery for Simulated {
         let mut loss = state.loss.take();
         for member in state.others(self.node, &document.realm) {
             if !loss.as_mut().is_some_and(Loss::strikes) {
-                member.sink.deliver(Origin::Host, Event::Change(self.node, change.clone()));
+                member.sink.deliver(Origin::this_user(), Event::Change(self.node, change.clone()));
             }
         }
         state.loss = loss;
@@ -118,7 +118,7 @@ impl Discovery for Simulated {
     fn refresh(&mut self, node: NodeId) -> bool {
         let state = self.hub.state();
         let Some((own, asked)) = state.pair(self.node, node) else { return false };
-        own.sink.deliver(Origin::Host, Event::Document(Box::new((*asked.document).clone())));
+        own.sink.deliver(Origin::this_user(), Event::Document(Box::new((*asked.document).clone())));
         true
     }
 }
@@ -128,7 +128,7 @@ impl Drop for Simulated {
         let mut state = self.hub.state();
         let Some(own) = state.members.remove(&self.node) else { return };
         for member in state.others(self.node, &own.document.realm) {
-            member.sink.deliver(Origin::Host, Event::Gone(self.node));
+            member.sink.deliver(Origin::this_user(), Event::Gone(self.node));
         }
     }
 }

@@ -60,6 +60,10 @@ impl Control {
 
     /// Carries out an administrative request.
     pub(super) fn administer(&mut self, request: admin::Request, caller: Caller) -> admin::Reply {
+        let request = match self.permitted(request, caller) {
+            Ok(request) => request,
+            Err(why) => return admin::Reply::No(why),
+        };
         match request {
             admin::Request::Channels => admin::Reply::Channels(self.reports()),
             admin::Request::Connect { publisher, subscriber, carrier } => self.connect(publisher, subscriber, carrier),

@@ -60,7 +60,7 @@ mod tests {
         let fitted = (0..100)
             .take_while(|_| {
                 mailbox.has_room() && {
-                    mailbox.put(Origin::Host, call());
+                    mailbox.put(Origin::this_user(), call());
                     true
                 }
             })
@@ -68,7 +68,7 @@ mod tests {
         assert_eq!(fitted, 4);
         assert!(mailbox.take().is_some() && mailbox.has_room());
         while mailbox.take().is_some() {}
-        (0..MOST_EVENTS).for_each(|n| mailbox.put(Origin::Host, Event::Gone(NodeId(n as u64))));
+        (0..MOST_EVENTS).for_each(|n| mailbox.put(Origin::this_user(), Event::Gone(NodeId(n as u64))));
         assert!(!mailbox.has_room() && mailbox.len() == MOST_EVENTS);
     }
 }

@@ -63,7 +63,9 @@ impl Control {
         let mut found = endpoint.sharing(shares);
         {
             let directory = self.state.directory();
-            found.retain(|node| directory.origin(*node) != Some(Origin::Host) && !self.looked_at.contains_key(node));
+            found.retain(|node| {
+                !matches!(directory.origin(*node), Some(Origin::Host { .. })) && !self.looked_at.contains_key(node)
+            });
         }
         self.looked_at.extend(found.iter().map(|node| (*node, now)));
         let source = endpoint.sockets_of(&found);

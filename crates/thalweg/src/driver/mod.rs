@@ -36,6 +36,7 @@ mod permit;
 mod policies;
 mod pools;
 mod priority;
+mod privilege;
 mod probe;
 mod proxy;
 mod pull;

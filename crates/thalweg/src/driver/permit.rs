@@ -27,7 +27,7 @@ pub(crate) struct Caller {
 
 impl Caller {
     /// This process.
-    pub const HERE: Self = Self { node: None, origin: Origin::Host };
+    pub const HERE: Self = Self { node: None, origin: Origin::Own };
 
     /// Whether it is of this host.
     pub fn is_here(self) -> bool {
@@ -104,7 +104,7 @@ impl Control {
     /// Why a request is not carried out for this caller; `None`: it is.
     fn forbids(&mut self, request: &Request, caller: Caller) -> Option<String> {
         let from = match caller.origin {
-            Origin::Own | Origin::Host => return None,
+            Origin::Own | Origin::Host { .. } => return None,
             Origin::Tcp { from, .. } => Some(from),
             Origin::Zenoh => None,
         };
@@ -118,7 +118,7 @@ impl Control {
         if from.is_some_and(|from| self.state.admin_from.iter().any(|network| network.contains(from))) {
             return match request {
                 // What is kept is given to later programs of this host, also after its sender left.
-                Request::Keep { priority, .. } if priority.sched.is_some() => Some(format!(
+                Request::Keep { priority, .. } if priority.wants_own_thread() => Some(format!(
                     "node {} keeps no scheduling (sched={}) that another host asks for: say it on its own host",
                     self.state.settings.name,
                     priority.sched.map(|sched| sched.to_string()).unwrap_or_default()

@@ -223,7 +223,7 @@ fn handle(seen: &mut Seen, discovery: &mut dyn Discovery, event: Event) {
         Event::Warning(text) => seen.warnings.push(text),
         Event::Change(..) if seen.lose > 0 => seen.lose -= 1,
         event => {
-            if let Applied::RefreshNeeded(node) = seen.directory.apply(Origin::Host, event) {
+            if let Applied::RefreshNeeded(node) = seen.directory.apply(Origin::this_user(), event) {
                 seen.refreshes += 1;
                 discovery.refresh(node);
             }

@@ -220,6 +220,7 @@ impl Part {
                 "keep" => self.keep(words.get("to").unwrap_or_default()),
                 "measure" => self.measure(words.number("every", 1) as u32),
                 "command" => self.command(words.get("port").unwrap_or_default(), words.get("text").unwrap_or_default()),
+                "ask" => self.ask(&words),
                 "end" => break,
                 _ => panic!("no such command: {verb}"),
             };
@@ -234,6 +235,14 @@ impl Part {
             Ok(thalweg::admin::Reply::Stages(stages)) => json!({"ok": true, "stages": stages}),
             other => json!({"ok": false, "text": format!("{other:?}")}),
         }
+    }
+
+    /// Asks a node, `ask node=ID request=JSON` with `+` for spaces.
+    fn ask(&self, words: &Words) -> Value {
+        let node = serde_json::from_value(words.get("node").unwrap().into()).unwrap();
+        let request = serde_json::from_str(&words.get("request").unwrap().replace('+', " ")).unwrap();
+        let reply = self.node.ask(node, &request, super::LONG);
+        json!({"reply": reply.map_or_else(|e| json!(e.to_string()), |reply| json!(reply))})
     }
 
     /// An administrator's command to a port of its own, `command port=/out text=del+/in`.

@@ -40,7 +40,7 @@ impl Surroundings {
         let told = std::mem::take(&mut document.addresses);
         document.addresses = match origin {
             Origin::Own => told,
-            Origin::Host => unicast(told, true).collect(),
+            Origin::Host { .. } => unicast(told, true).collect(),
             Origin::Tcp { from, .. } => at(from, told),
             Origin::Zenoh => unicast(told, same_host).collect(),
         };
@@ -111,9 +111,9 @@ mod tests {
     #[test]
     fn a_socket_is_believed_where_the_nodes_of_the_host_have_theirs() {
         let right = "/run/t/h.test.0000000000000002.sock";
-        assert_eq!(believed(Origin::Host, told(&[], Some(right))).1, Some(right.into()));
+        assert_eq!(believed(Origin::this_user(), told(&[], Some(right))).1, Some(right.into()));
         for wrong in ["/run/docker.sock", "/run/t/h.test.0000000000000003.sock", "/run/t/../docker.sock"] {
-            assert_eq!(believed(Origin::Host, told(&[], Some(wrong))).1, None, "{wrong}");
+            assert_eq!(believed(Origin::this_user(), told(&[], Some(wrong))).1, None, "{wrong}");
         }
         assert_eq!(believed(TCP, told(&[], Some(right))).1, None, "who is elsewhere has none here");
     }

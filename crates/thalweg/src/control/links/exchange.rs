@@ -107,7 +107,7 @@ impl Worker {
         if let Some(target) = link.target {
             self.targets[target].welcomed();
         }
-        if link.origin() == Origin::Host {
+        if matches!(link.origin(), Origin::Host { .. }) {
             lock(&self.shared.here).insert(node);
         }
         self.join(node, token);
@@ -121,7 +121,7 @@ impl Worker {
     /// who claims to be a node that is there already is not heard, and a unix socket outranks TCP.
     fn join(&mut self, node: NodeId, token: u64) {
         let origin = |token: &u64| self.origins.get(token).copied().unwrap_or(Origin::Zenoh);
-        let rank = |token: &u64| u8::from(!matches!(origin(token), Origin::Host));
+        let rank = |token: &u64| u8::from(!matches!(origin(token), Origin::Host { .. }));
         let own = rank(&token);
         let peer = self.peers.entry(node).or_default();
         let place = peer.links.iter().position(|other| rank(other) > own).unwrap_or(peer.links.len());

@@ -81,7 +81,8 @@ impl Link {
         let socket = socket2::SockRef::from(&self.stream);
         // Not by its address: a connection that was reset has none any more, and what was sent before is still read.
         if socket.domain().is_ok_and(|domain| domain == socket2::Domain::UNIX) {
-            return Origin::Host;
+            // Where the kernel does not say, it is the number that is nobody's.
+            return Origin::Host { user: linux::socket::peer_user(&self.stream).unwrap_or(u32::MAX) };
         }
         let ip = |address: io::Result<socket2::SockAddr>| Some(address.ok()?.as_socket()?.ip().to_canonical());
         match ip(socket.peer_addr()) {

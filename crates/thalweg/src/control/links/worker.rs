@@ -482,7 +482,11 @@ impl Worker {
         let spoke = peer.links.first() == Some(&token);
         peer.links.retain(|l| *l != token);
         let links = &self.links;
-        if !peer.links.iter().any(|left| links.get(left).is_some_and(|left| left.origin() == Origin::Host)) {
+        if !peer
+            .links
+            .iter()
+            .any(|left| links.get(left).is_some_and(|left| matches!(left.origin(), Origin::Host { .. })))
+        {
             lock(&self.shared.here).remove(&node);
         }
         if peer.links.is_empty() {

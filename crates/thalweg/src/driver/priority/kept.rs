@@ -23,6 +23,12 @@ impl Control {
         self.kept.get(&end.key()).filter(|kept| **kept != PrioritySettings::default())
     }
 
+    /// What is kept for the end of `port`, here or for another's port.
+    pub(in crate::driver) fn remembered(&self, port: &str, other: &str) -> Option<&PrioritySettings> {
+        let key = (port.to_owned(), other.to_owned());
+        self.kept.get(&key).or_else(|| self.kept_for_others.get(&key))
+    }
+
     /// Makes room for what is asked for one more end, if need be.
     pub(super) fn make_room(&mut self, end: &End) -> Result<(), Refusal> {
         if has_room(&mut self.kept, &end.key()) {

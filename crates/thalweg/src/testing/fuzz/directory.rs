@@ -36,7 +36,7 @@ pub fn directory(bytes: &[u8]) {
 
 fn origin(way: u8) -> Origin {
     match way & 3 {
-        0 => Origin::Host,
+        0 => Origin::this_user(),
         1 => Origin::Tcp { from: IpAddr::from([10, 0, 0, 7]), here: false },
         2 => Origin::Zenoh,
         _ => Origin::Tcp { from: IpAddr::from([127, 0, 0, 1]), here: true },

@@ -1,0 +1,149 @@
+//! What only this process's own user and root may ask of it. All users of a shared run directory may administer its nodes, but
+//! none may have another's process do what that user may not: a node of root's runs at `fifo:99` where its caller could not.
+//!
+//! That is scheduling, processors, and socket priorities above 6: what the kernel asks a capability for, or the process's own
+//! user. All else that is asked for, a user can as well reach by ports of its own.
+
+use super::control::Control;
+use super::permit::Caller;
+use crate::admin::Request;
+use crate::control::Origin;
+use qos::priority::{Change, Changes, PrioritySettings};
+
+/// The kernel asks for no capability up to this socket priority.
+const MOST_SOCKET_PRIORITY: u32 = 6;
+
+/// What of a change takes a privilege; `None`: nothing.
+fn of_changes(changes: &Changes) -> Option<String> {
+    if !changes.sched.is_keep() {
+        let to = if let Change::Set(sched) = changes.sched { sched.to_string() } else { "default".to_owned() };
+        return Some(format!("scheduling (sched={to})"));
+    }
+    if !changes.affinity.is_keep() {
+        return Some("processors (affinity=)".to_owned());
+    }
+    match changes.socket_priority {
+        Change::Set(priority) if priority > MOST_SOCKET_PRIORITY => Some(format!("socket priority {priority}")),
+        _ => None,
+    }
+}
+
+/// The same of settings that are to be kept.
+fn of_settings(settings: &PrioritySettings) -> Option<String> {
+    fn set<T: Clone>(value: &Option<T>) -> Change<T> {
+        value.clone().map_or(Change::Keep, Change::Set)
+    }
+    let PrioritySettings { socket_priority, sched, affinity, .. } = settings;
+    let (socket_priority, sched, affinity) = (set(socket_priority), set(sched), set(affinity));
+    of_changes(&Changes { socket_priority, sched, affinity, ..Changes::default() })
+}
+
+/// Settings with what takes a privilege as it was.
+fn without(settings: PrioritySettings, before: Option<&PrioritySettings>) -> PrioritySettings {
+    let high = |priority: &u32| *priority > MOST_SOCKET_PRIORITY;
+    let before = before.cloned().unwrap_or_default();
+    PrioritySettings {
+        sched: before.sched,
+        affinity: before.affinity,
+        socket_priority: before.socket_priority.filter(high).or(settings.socket_priority.filter(|p| !high(p))),
+        ..settings
+    }
+}
+
+impl Control {
+    /// A request without what this caller may not ask of this process.
+    ///
+    /// # Errors
+    /// Why it is not carried out at all. What nodes tell each other to remember is taken without scheduling: it would come
+    /// back as this node's word when the other one starts anew.
+    pub(super) fn permitted(&self, request: Request, caller: Caller) -> Result<Request, String> {
+        let Some(who) = unprivileged(caller) else { return Ok(request) };
+        let what = match &request {
+            Request::Set { changes, .. } => of_changes(changes),
+            Request::Keep { priority, .. } => of_settings(priority),
+            Request::Remember { .. } => return Ok(self.without_privilege(request)),
+            _ => None,
+        };
+        let Some(what) = what else { return Ok(request) };
+        let (name, own) = (&self.state.settings.name, own_user());
+        let by = if own == 0 { "user 0".to_owned() } else { format!("user {own} or root") };
+        Err(format!(
+            "node {name} is user {own}'s and takes {what} from that user and root only, not from {who}: say it as {by}"
+        ))
+    }
+
+    fn without_privilege(&self, request: Request) -> Request {
+        let Request::Remember { port, other, settings } = request else { return request };
+        let settings = without(settings, self.remembered(&port, &other));
+        Request::Remember { port, other, settings }
+    }
+}
+
+/// Who asks, if it is neither this process's user nor root; of other hosts the one whom an administrator let in may.
+fn unprivileged(caller: Caller) -> Option<String> {
+    match caller.origin {
+        Origin::Own => None,
+        Origin::Host { user } if user == 0 || user == own_user() => None,
+        Origin::Host { user } => Some(format!("user {user}")),
+        Origin::Tcp { from, here: true } => {
+            Some(format!("{from}, an address of this host whose user is unknown (the node's unix socket tells it)"))
+        }
+        Origin::Tcp { here: false, .. } | Origin::Zenoh => None,
+    }
+}
+
+fn own_user() -> u32 {
+    rustix::process::geteuid().as_raw()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_takes_a_privilege_is_told_from_what_does_not() {
+        let what = |text: &str| of_changes(&text.parse().unwrap());
+        for free in ["class=critical", "dscp=EF", "tos=184", "priority=6", "priority=default", "pace=1Mbit/s"] {
+            assert_eq!(what(free), None, "{free}");
+        }
+        let privileged = [
+            ("sched=fifo:30 class=high", "scheduling (sched=fifo:30)"),
+            ("sched=default", "scheduling (sched=default)"),
+            ("affinity=1", "processors (affinity=)"),
+            ("affinity=default", "processors (affinity=)"),
+            ("class=high priority=7", "socket priority 7"),
+        ];
+        for (text, named) in privileged {
+            assert_eq!(what(text).as_deref(), Some(named), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_remembered_for_another_user_leaves_privileges_as_they_were() {
+        let settings = |text: &str| {
+            let mut settings = PrioritySettings::default();
+            text.parse::<Changes>().unwrap().apply(&mut settings);
+            settings
+        };
+        let before = settings("class=low sched=fifo:30 priority=9");
+        let said = settings("class=high sched=fifo:99 affinity=0 priority=12");
+        assert_eq!(without(said.clone(), None), settings("class=high"));
+        assert_eq!(without(said, Some(&before)), settings("class=high sched=fifo:30 priority=9"));
+        assert_eq!(without(settings(""), Some(&before)), settings("sched=fifo:30 priority=9"));
+        assert_eq!(without(settings("priority=3"), Some(&settings("priority=2"))), settings("priority=3"));
+        assert_eq!(of_settings(&settings("class=high priority=6")), None);
+        assert_eq!(of_settings(&settings("affinity=0")).as_deref(), Some("processors (affinity=)"));
+    }
+
+    #[test]
+    fn another_user_and_an_unknown_one_of_this_host_are_named() {
+        let of = |origin| unprivileged(Caller { node: None, origin });
+        let own = own_user();
+        let at = |here| Origin::Tcp { from: [10, 0, 0, 7].into(), here };
+        for may in [Origin::Own, Origin::Host { user: own }, Origin::Host { user: 0 }, at(false)] {
+            assert_eq!(of(may), None, "{may:?}");
+        }
+        assert_eq!(of(Origin::Host { user: own + 7 }), Some(format!("user {}", own + 7)));
+        assert!(of(at(true)).unwrap().contains("10.0.0.7, an address of this host"));
+    }
+}
