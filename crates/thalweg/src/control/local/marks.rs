@@ -98,8 +98,9 @@ fn remove(folder: &Path, node: &str) {
 
 fn make(folder: &Path) -> io::Result<()> {
     match DirBuilder::new().recursive(true).mode(0o700).create(folder) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => Ok(()), // the folder above was removed meanwhile: the next try makes it
+        // It was there and was removed since, or the folder above was: the next try makes it.
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::AlreadyExists) => Ok(()),
+        made => made,
     }
 }
 
