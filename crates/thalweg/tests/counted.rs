@@ -196,11 +196,13 @@ fn a_sample_that_is_handed_over_costs_a_wake_up_and_allocates_nothing() {
         figure("counted", format!("{carrier}, handed over: publishing thread {called:?}; its own thread {sent:?}"));
         let wakes = sum(&called, &["futex"]).0;
         assert!(wakes <= SAMPLES + 5 && sum(&called, &["sendto", "sendmsg"]).0 == 0, "{called:?}");
-        let (sends, waits) = (sum(&sent, &["sendto", "sendmsg"]).0, sum(&sent, &["futex"]).0);
-        // Keep-last drops what a traced thread is too late for; on a stream two that wait leave in one call.
+        let sends = sum(&sent, &["sendto", "sendmsg"]).0;
+        let (waits, at_once) = sum(&sent, &["futex"]);
+        // Keep-last drops what a traced thread is too late for; on a stream those that wait meanwhile leave in one call, so that
+        // there a send is counted against the times that the thread slept: on a busy machine a tenth of the samples left so.
         let dropped = number(&published, "dropped") as u64;
-        let together = if carrier == "tcp" { SAMPLES / 10 } else { 0 };
-        assert!((SAMPLES - together..=SAMPLES).contains(&(sends + dropped)), "{dropped} dropped: {sent:?}");
+        let least = if carrier == "tcp" { (waits - at_once).saturating_sub(5).max(SAMPLES / 2) } else { SAMPLES };
+        assert!((least..=SAMPLES).contains(&(sends + dropped)), "{dropped} dropped: {sent:?}");
         assert!(waits <= SAMPLES + 5, "{sent:?}");
         assert_eq!(sent.values().map(|n| n.0).sum::<u64>(), sends + waits, "other calls: {sent:?}");
     }
