@@ -171,6 +171,27 @@ fn a_slow_peer_leaves_room_for_the_next_and_for_small_channels() {
     assert!(eventually(LONG, || (out.memory().used == 0).then_some(())).is_some(), "{:?}", out.memory());
 }
 
+/// A history that is full leaves room for the next: a sample that is published once is there for who comes late. One for which
+/// there is none is told.
+#[test]
+fn a_full_history_leaves_room_for_others() {
+    let [node] = nodes("histories", 64 * MIB);
+    let durable = |topic: &str| node.publisher::<Raw>(topic).transient_local(100).max_message(16 << 20).open().unwrap();
+    let (mut large, mut once) = (durable("/large"), durable("/once"));
+    assert!((1..=60).all(|seq| large.publish(&vec![1; MIB]).unwrap().seq == seq));
+    let full = node.memory().histories;
+    once.publish(&vec![2; 5 * MIB]).unwrap();
+    let mut late = node.subscriber::<Raw>("/once").transient_local(100).max_message(16 << 20).open().unwrap();
+    let came = late.wait(LONG).map(|sample| sample.len());
+    assert_eq!(came, Some(5 * MIB), "{full:?}, then {:?}", node.memory().histories);
+    assert!(full.used > 12 << 20 && full.used <= 16 << 20, "{full:?}");
+    once.publish(&vec![3; 14 * MIB]).unwrap();
+    let mut events = node.events();
+    let told = std::iter::from_fn(|| events.wait(LONG)).find(|event| event.to_string().contains("late joiners"));
+    let text = told.map(|event| event.to_string()).unwrap_or_default();
+    assert!(text.contains("/once") && text.contains("1 in all") && text.contains("Settings::memory"), "{text}");
+}
+
 /// Bytes that come to a mailbox that nobody empties.
 const WAITING: usize = 3 * 200_000;
 

@@ -84,13 +84,14 @@ impl History {
         Self { account: Some(account), ..self }
     }
 
-    /// Keeps a sample, and drops what is over the limits then. One that came before is not kept twice.
+    /// Keeps a sample, and drops what is over the limits then. One that came before is not kept twice. `false`: there is no memory
+    /// for it.
     #[inline]
-    pub fn keep(&mut self, mut entry: Entry, at: u64) {
+    pub fn keep(&mut self, mut entry: Entry, at: u64) -> bool {
         let size = entry.buffer.payload().len() as u64;
         if entry.seq <= self.dropped.0 || size > self.limits.bytes {
             self.last = self.last.max(entry.seq);
-            return;
+            return true;
         }
         self.expire(at);
         if entry.seq <= self.last {
@@ -102,12 +103,13 @@ impl History {
         self.last = entry.seq;
         let Some(charge) = self.charge(size) else {
             self.dropped = (entry.seq, at);
-            return;
+            return false;
         };
         entry.charge = charge;
         self.bytes += size;
         let at = self.kept.back().map_or(at, |newest| newest.at.max(at));
         self.kept.push_back(Kept { entry, at });
+        true
     }
 
     /// Takes memory for a message of this size, that of the oldest ones if there is no other; `None`: they had not as much.
@@ -124,10 +126,10 @@ impl History {
     }
 
     #[cold]
-    fn put_between(&mut self, mut entry: Entry, at: u64, size: u64) {
-        let Some(charge) = self.charge(size).filter(|_| entry.seq > self.dropped.0) else { return };
+    fn put_between(&mut self, mut entry: Entry, at: u64, size: u64) -> bool {
+        let Some(charge) = self.charge(size).filter(|_| entry.seq > self.dropped.0) else { return false };
         entry.charge = charge;
-        let Err(place) = self.kept.binary_search_by_key(&entry.seq, |kept| kept.entry.seq) else { return };
+        let Err(place) = self.kept.binary_search_by_key(&entry.seq, |kept| kept.entry.seq) else { return true };
         let after = place.checked_sub(1).and_then(|before| self.kept.get(before)).map_or(0, |before| before.at);
         let before = self.kept.get(place).map_or(u64::MAX, |next| next.at);
         self.bytes += size;
@@ -135,6 +137,7 @@ impl History {
         while self.kept.len() > self.limits.samples as usize || self.bytes > self.limits.bytes {
             self.drop_oldest();
         }
+        true
     }
 
     /// Drops what is too old.

@@ -33,13 +33,13 @@ pub fn size_of(payload: usize) -> usize {
     payload.saturating_add(SAMPLE_BYTES as usize)
 }
 
-/// Bytes that are held, and how many may be: of a node, or of one peer of it.
+/// Bytes that are held, and how many may be: of a node, of one peer of it, or of one of its histories.
 #[derive(Debug)]
 pub struct Account {
     used: AtomicUsize,
     refused: AtomicU64,
     limit: usize,
-    /// Of a peer: the node's.
+    /// Of a peer: the node's. Of a history: that of all.
     of: Option<Arc<Account>>,
 }
 
@@ -49,10 +49,10 @@ impl Account {
         Arc::new(Self { used: AtomicUsize::new(0), refused: AtomicU64::new(0), limit, of: None })
     }
 
-    /// A peer's, of this node's.
-    pub fn of(node: &Arc<Account>) -> Arc<Self> {
-        let of = Some(node.clone());
-        Arc::new(Self { used: AtomicUsize::new(0), refused: AtomicU64::new(0), limit: node.limit, of })
+    /// A peer's, of this node's; or a history's, of that of all.
+    pub fn of(whole: &Arc<Account>) -> Arc<Self> {
+        let of = Some(whole.clone());
+        Arc::new(Self { used: AtomicUsize::new(0), refused: AtomicU64::new(0), limit: whole.limit, of })
     }
 
     /// Takes so many bytes.
@@ -60,25 +60,31 @@ impl Account {
     /// # Errors
     /// Which limit does not allow it; it is counted, and nothing is taken.
     pub fn try_take(&self, bytes: usize) -> Result<(), ResourceLimit> {
-        let Some(node) = &self.of else { return self.try_add(bytes, self.limit, ResourceLimit::NodeMemory) };
-        node.try_add(bytes, node.limit, ResourceLimit::NodeMemory)?;
-        let left = node.left().saturating_add(self.used()); // of which it may have half
-        self.try_add(bytes, left.saturating_add(bytes) / 2, ResourceLimit::PeerMemory).inspect_err(|_| node.sub(bytes))
+        let Some(whole) = &self.of else { return self.try_add(bytes, self.limit, ResourceLimit::NodeMemory) };
+        whole.try_take(bytes)?;
+        let left = whole.left().saturating_add(self.used()); // of which it may have half
+        let taken = self.try_add(bytes, left.saturating_add(bytes) / 2, ResourceLimit::PeerMemory);
+        taken.inspect_err(|_| {
+            whole.give_back(bytes);
+            if whole.of.is_some() {
+                whole.refused.fetch_add(1, Relaxed); // of histories all together are shown
+            }
+        })
     }
 
     /// Takes so many bytes whatever the limits say: for what cannot be left.
     pub fn take(&self, bytes: usize) {
         self.used.fetch_add(bytes, Relaxed);
-        if let Some(node) = &self.of {
-            node.used.fetch_add(bytes, Relaxed);
+        if let Some(whole) = &self.of {
+            whole.take(bytes);
         }
     }
 
     /// Gives so many bytes back.
     pub fn give_back(&self, bytes: usize) {
         self.sub(bytes);
-        if let Some(node) = &self.of {
-            node.sub(bytes);
+        if let Some(whole) = &self.of {
+            whole.give_back(bytes);
         }
     }
 
@@ -89,7 +95,7 @@ impl Account {
 
     /// Bytes that may be held: of a peer what it could now.
     pub fn limit(&self) -> usize {
-        self.of.as_ref().map_or(self.limit, |node| node.left().saturating_add(self.used()) / 2)
+        self.of.as_ref().map_or(self.limit, |whole| whole.left().saturating_add(self.used()) / 2)
     }
 
     /// Whether more is held than may be: something was taken that could not be left, or others need more since.
@@ -167,7 +173,8 @@ impl Drop for Charge {
 /// A node's account and those of its peers.
 pub struct Memory {
     node: Arc<Account>,
-    /// That of all histories counts as a peer's: they leave as much for channels.
+    /// That of all histories counts as a peer's: they leave as much for channels. Each has one of that: however much one holds,
+    /// the next gets half of the rest, and not nothing.
     histories: Arc<Account>,
     /// Looked up when a channel opens.
     peers: PiMutex<HashMap<Peer, Arc<Account>>>,
@@ -246,6 +253,20 @@ mod tests {
         assert_eq!(memory.node().try_take(526), Err(ResourceLimit::NodeMemory));
         peers[2].take(10_000);
         assert_eq!(fill(&peers[0]), 0, "what could not be left counts, too");
+    }
+
+    #[test]
+    fn each_history_has_half_of_what_the_others_leave() {
+        let memory = Memory::new(1600);
+        let [one, other] = [(); 2].map(|()| Account::of(memory.histories()));
+        assert_eq!((fill(&one), fill(&other)), (400, 200));
+        assert_eq!(fill(&memory.peer(Peer::Node(NodeId(1)))), 500, "half of what all of them leave");
+        assert_eq!(other.try_take(1), Err(ResourceLimit::PeerMemory));
+        let told = memory.report().histories;
+        assert_eq!((told.used, told.refused), (600, 3));
+        one.take(1000);
+        one.give_back(1400);
+        assert_eq!((memory.histories().used(), memory.node().used()), (200, 700));
     }
 
     #[test]

@@ -3,7 +3,9 @@
 
 use super::control::Control;
 use crate::event::Event;
-use crate::port::{AnyInlet, Channel, Rejection};
+use crate::port::{AnyInlet, AnyOutlet, Channel, Rejection};
+use qos::Durability;
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
@@ -40,11 +42,28 @@ impl Control {
             return;
         }
         self.looked_for_losses = now;
+        self.tell_unkept();
         for (_, inlet) in self.state.inlets() {
             let channels = inlet.channels().lock().unwrap_or_else(|e| e.into_inner());
             channels.iter().for_each(|channel| self.tell_loss(channel));
             drop(channels);
             self.tell_rejections(inlet.as_ref());
+        }
+    }
+
+    /// Late joiners of a durable publisher will miss samples for which its history found no memory.
+    pub(super) fn tell_unkept(&self) {
+        let durable = |outlet: &Arc<dyn AnyOutlet>| outlet.info().qos.durability != Durability::Volatile;
+        for outlet in self.outlets().iter().filter(|outlet| durable(outlet)) {
+            let Some((count, total)) = outlet.histories().and_then(|histories| histories.tell_unkept()) else {
+                continue;
+            };
+            let name = &outlet.info().name;
+            let text = format!(
+                "{name} could not keep {count} samples for late joiners, {total} in all: all histories of the node get half of what \
+                 is left of its memory, and each half of what is left of that; raise Settings::memory"
+            );
+            self.state.events.push(Event::Warning { text });
         }
     }
 

@@ -20,6 +20,7 @@ impl Control {
             return;
         }
         self.looked_at_pools = now;
+        self.tell_unkept(); // of a node that has publishers only, too
         self.outlets().iter().for_each(|outlet| outlet.trim());
         self.state.inlets().iter().for_each(|(_, inlet)| inlet.trim());
     }

@@ -13,6 +13,7 @@ use crate::pull::{Identity, Question, Run};
 use linux::lock::PiMutex;
 use qos::{Durability, Place, PullBuffer, Qos};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Publishers (and starts of them) that one subscriber keeps samples of; the one that was not heard for the longest time
 /// gives way to a new one.
@@ -24,8 +25,10 @@ const SMALLEST: u64 = 256;
 /// The histories of one port. Its lock is held to keep one sample, or to take references to a few.
 pub(crate) struct Histories {
     limits: PullBuffer,
-    /// The node's, which pays for what is kept.
+    /// That of all histories of the node: each here has one of it.
     account: Arc<Account>,
+    /// Samples that were not kept because there was no memory, and those of them that were told.
+    unkept: [AtomicU64; 2],
     /// Of a durable publisher of a keyed topic: where the key is.
     key: Option<Sought>,
     sources: PiMutex<Sources>,
@@ -80,7 +83,13 @@ impl Histories {
     /// No samples yet; each publisher's are kept within the limits, and as long as this account has room.
     pub fn new(limits: PullBuffer, account: &Arc<Account>) -> Self {
         let sources = Sources { all: Vec::new(), instances: None, pool: Pool::default() };
-        let histories = Self { limits, account: account.clone(), key: None, sources: PiMutex::new(sources) };
+        let histories = Self {
+            limits,
+            account: account.clone(),
+            unkept: Default::default(),
+            key: None,
+            sources: PiMutex::new(sources),
+        };
         histories.sources.lock().pool.limit(histories.room());
         histories
     }
@@ -91,7 +100,7 @@ impl Histories {
         if is_kept_by_instance(&port.qos) {
             // It was looked for when the port was described.
             histories.key = Sought::find(port.message.schema.as_ref(), &port.qos.key, None).ok();
-            histories.sources.lock().instances = Some(Instances::new(&port.qos).within(account.clone()));
+            histories.sources.lock().instances = Some(Instances::new(&port.qos).within(Account::of(account)));
         }
         Some(histories)
     }
@@ -147,7 +156,7 @@ impl Histories {
             topic: port.topic.clone(),
             message: port.message.clone(),
             clock: clock.to_owned(),
-            history: History::new(publisher.incarnation, self.limits.clone()).within(self.account.clone()),
+            history: History::new(publisher.incarnation, self.limits.clone()).within(Account::of(&self.account)),
             heard: 0,
         });
     }
@@ -156,14 +165,22 @@ impl Histories {
     #[inline]
     pub fn keep_own(&self, entry: Entry) {
         let instance = self.key.as_ref().and_then(|key| key.instance(entry.buffer.payload()));
-        let mut sources = self.sources.lock();
+        let (mut sources, mut kept) = (self.sources.lock(), true);
         if let Some((instances, instance)) = sources.instances.as_mut().zip(instance) {
-            instances.keep(instance, &entry);
+            kept = instances.keep(instance, &entry);
         }
         if let Some(own) = sources.all.first_mut() {
             let now = entry.stamp;
-            own.history.keep(compact(entry), now);
+            kept &= own.history.keep(compact(entry), now);
         }
+        self.unkept[0].fetch_add(u64::from(!kept), Relaxed);
+    }
+
+    /// Samples that were not kept because there was no memory for them, since this was asked last, and in all.
+    pub fn tell_unkept(&self) -> Option<(u64, u64)> {
+        let all = self.unkept[0].load(Relaxed);
+        let told = self.unkept[1].swap(all, Relaxed);
+        (all > told).then_some((all - told, all))
     }
 
     /// Keeps a sample that arrived: shared where it may be, else copied.
@@ -197,7 +214,8 @@ impl Histories {
             batch: false,
             charge: Charge::default(),
         };
-        source.history.keep(compact(entry), info.received_ns);
+        let kept = source.history.keep(compact(entry), info.received_ns);
+        self.unkept[0].fetch_add(u64::from(!kept), Relaxed);
     }
 
     /// The last samples of each instance of the port itself, which is a publisher.

@@ -43,25 +43,26 @@ impl Instances {
 
     /// Keeps a sample of an instance. A new instance beyond the limit takes the place of one that ended, else of the one
     /// that was silent for longest; so does a sample where there is no memory, unless it is no larger than the one whose place
-    /// it takes, or all together are small.
-    pub fn keep(&mut self, instance: u64, entry: &Entry) {
+    /// it takes, or all together are small. `false`: there is no memory for it at all.
+    pub fn keep(&mut self, instance: u64, entry: &Entry) -> bool {
         if self.all.len() >= self.most && !self.all.contains_key(&instance) {
             self.drop_one();
         }
         let full = self.all.get_mut(&instance).filter(|of| of.len() >= self.depth);
         if full.as_ref().and_then(|of| of.front()).is_some_and(|first| entry.seq < first.seq) {
-            return; // a monitor kept it back for so long
+            return true; // a monitor kept it back for so long
         }
         let oldest = full.and_then(VecDeque::pop_front).map(|oldest| oldest.buffer); // its memory is given back
         let freed = oldest.as_ref().map_or(0, |buffer| buffer.payload().len());
         self.bytes -= freed;
         let size = entry.buffer.payload().len();
-        let Some(charge) = self.charge(size, freed) else { return };
+        let Some(charge) = self.charge(size, freed) else { return false };
         self.bytes += size;
         let buffer = copy(entry.buffer.payload(), oldest);
         let of = self.all.entry(instance).or_insert_with(|| VecDeque::with_capacity(self.depth.min(ROOM)));
         let at = of.partition_point(|kept| kept.seq < entry.seq);
         of.insert(at, Entry { buffer, charge, ..*entry });
+        true
     }
 
     fn charge(&mut self, size: usize, freed: usize) -> Option<Charge> {
@@ -147,7 +148,7 @@ mod tests {
         #[test]
         fn what_a_monitor_kept_back_is_put_in_its_place(depth in 1_u32..6, order in Just((1_u64..20).collect::<Vec<_>>()).prop_shuffle()) {
             let mut instances = limited(depth, None, None);
-            order.iter().for_each(|seq| instances.keep(3, &entry(*seq, 2)));
+            assert!(order.iter().all(|seq| instances.keep(3, &entry(*seq, 2))));
             prop_assert_eq!(of(&instances, 9), (20 - u64::from(depth)..20).collect::<Vec<_>>());
         }
     }
@@ -155,7 +156,7 @@ mod tests {
     #[test]
     fn beyond_the_limit_ended_instances_give_way_and_then_the_most_silent() {
         for mut instances in [limited(2, Some(3), None), limited(2, None, Some(7))] {
-            (1..=3).for_each(|seq| instances.keep(seq, &entry(seq, 1)));
+            assert!((1..=3).all(|seq| instances.keep(seq, &entry(seq, 1))));
             instances.keep(3, &Entry { change: Change::Disposed, ..entry(4, 1) });
             instances.keep(4, &entry(5, 1));
             assert_eq!(of(&instances, 2), [1, 2, 5], "the third had ended");
@@ -170,14 +171,14 @@ mod tests {
     fn where_there_is_no_memory_a_sample_costs_others_none_whose_place_it_does_not_need() {
         let node = Account::new(400_000);
         let mut instances = limited(1, None, None).within(Account::of(&node));
-        (1..=200).for_each(|seq| instances.keep(seq, &entry(seq, 400)));
+        assert!((1..=200).all(|seq| instances.keep(seq, &entry(seq, 400))));
         node.take(400_000); // by others
-        (201..=600).for_each(|seq| instances.keep((seq - 1) % 200 + 1, &entry(seq, 400)));
+        assert!((201..=600).all(|seq| instances.keep((seq - 1) % 200 + 1, &entry(seq, 400))));
         assert_eq!(of(&instances, 1), (401..=600).collect::<Vec<_>>(), "each took its own place");
         instances.keep(1, &entry(601, 600));
         assert!(instances.bytes <= ALWAYS && instances.bytes > ALWAYS - 800, "{} bytes", instances.bytes);
         assert_eq!(of(&instances, 1).last(), Some(&601));
-        (602..=900).for_each(|seq| instances.keep(seq, &entry(seq, 64)));
+        assert!((602..=900).all(|seq| instances.keep(seq, &entry(seq, 64))));
         assert!(instances.bytes <= ALWAYS && of(&instances, 1).ends_with(&(602..=900).collect::<Vec<_>>()));
         drop(instances);
         assert_eq!(node.used(), 400_000);

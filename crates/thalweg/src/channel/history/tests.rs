@@ -195,7 +195,7 @@ proptest! {
         steps in prop::collection::vec((0u64..6, 1usize..4), 0..40),
     ) {
         let mut history = History::new(1, PullBuffer { samples, ..PullBuffer::default() });
-        (1..=before).for_each(|seq| history.keep(entry(seq, 1), seq));
+        assert!((1..=before).all(|seq| history.keep(entry(seq, 1), seq)));
         let (mut seq, mut got) = (before, Vec::new());
         let mut reading = history.ask(&Query::range(first..=first + span), 100);
         for (publish, batch) in steps {
@@ -263,7 +263,7 @@ fn what_is_not_there_is_told_with_what_is() {
         reading.absent.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
     };
     assert_eq!(say(&mut history, &Query::latest()), "never was: nothing was published yet (asked for the 1st latest)");
-    (1..=108).filter(|seq| *seq != 50).for_each(|seq| history.keep(entry(seq, 1), seq));
+    assert!((1..=108).filter(|seq| *seq != 50).all(|seq| history.keep(entry(seq, 1), seq)));
     assert_eq!(say(&mut history, &Query::seq(12)), "gone: 12 was dropped, 44..108 are here");
     assert_eq!(say(&mut history, &Query::seq(200)), "never was: the last is 108 (asked for 200)");
     assert_eq!(say(&mut history, &Query::Nth(200)), "gone: the 200th latest was dropped, 44..108 are here");
@@ -284,14 +284,14 @@ fn the_oldest_go_where_the_node_has_no_memory_and_what_is_small_stays() {
     let node = Account::new(400_000);
     let kept = || Account::of(&node);
     let mut history = History::new(7, PullBuffer { samples: 64, ..PullBuffer::default() }).within(kept());
-    (1..=9).for_each(|seq| history.keep(entry(seq, 60_000), seq));
+    assert!((1..=9).all(|seq| history.keep(entry(seq, 60_000), seq)));
     assert_eq!((history.range(), history.bytes()), (Some((7, 9)), 180_000), "half of what the node may hold");
     assert_eq!(node.used(), 3 * (60_000 + 256));
     let absent = history.ask(&Query::Range { incarnation: Some(7), first: 1, last: 9 }, 10).absent;
     assert_eq!(absent.iter().map(|absent| absent.why).collect::<Vec<_>>(), [Why::Gone]);
     let mut small = History::new(7, PullBuffer { samples: 64, ..PullBuffer::default() }).within(kept());
     node.take(400_000);
-    (1..=70).for_each(|seq| small.keep(entry(seq, 1000), seq));
+    assert!((1..=70).all(|seq| small.keep(entry(seq, 1000), seq)));
     assert_eq!((small.len(), small.bytes() <= ALWAYS as u64), (64, true), "what is small does not ask");
     node.give_back(400_000);
     drop((history, small));

@@ -59,7 +59,7 @@ pub fn pull(bytes: &[u8]) {
         assert!(used <= bytes.len());
         let limits = qos::PullBuffer { samples: 4, ..qos::PullBuffer::default() };
         let mut history = History::new(7, limits);
-        (1..=9).for_each(|seq| {
+        assert!((1..=9).all(|seq| {
             history.keep(
                 Entry {
                     buffer: Arc::default(),
@@ -74,7 +74,7 @@ pub fn pull(bytes: &[u8]) {
                 },
                 seq,
             )
-        });
+        }));
         let (mut reading, mut found) = (history.ask(&question.query, 10), Vec::new());
         while !reading.is_over() {
             history.read(&mut reading, 4, 100, &mut found);
