@@ -187,12 +187,24 @@ fn silent_subscribers_keep_nobody_off_multicast() {
         stranger.ask(&request)
     };
     // A probe lasts half a second: more come meanwhile than there is room for, and the rest takes the places of the oldest.
+    let began = std::time::Instant::now();
     let all: Vec<_> = (0..3 * MOST_PROBED as u32).map(ask).collect();
+    let (open, took) = (all.iter().filter(|(stream, _)| is_open(stream)).count(), began.elapsed());
     for (_, answer) in &all {
         assert!(matches!(answer, Some(Answer::Probe(_))), "{answer:?}");
     }
-    let gave_way = publisher.told("the_oldest_gave_way", std::time::Duration::from_secs(1));
-    world::figure("strangers", format!("{} subscribers were probed; some gave way: {gave_way}", all.len()));
+    assert!(open <= MOST_PROBED, "{open} of {} are probed still, after {took:?}", all.len());
+    // Where the machine took longer to ask than a probe lasts, there was room for all.
+    let crowded = took < std::time::Duration::from_millis(500);
+    let gave_way = publisher.told("the_oldest_gave_way", world::LONG.mul_f32(if crowded { 1.0 } else { 0.05 }));
+    world::figure("strangers", format!("{open} of {} subscribers were probed still after {took:?}", all.len()));
+    assert!(gave_way || !crowded, "{}", publisher.ask("status")["events"]);
+}
+
+/// Nothing has come on it since, nor its end.
+fn is_open(stream: &std::net::TcpStream) -> bool {
+    stream.set_nonblocking(true).unwrap();
+    stream.peek(&mut [0]).is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock)
 }
 
 /// Everybody knows the names of nodes and ports, so a request in a subscriber's name ends nothing without its token; and what is
