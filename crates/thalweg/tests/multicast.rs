@@ -106,6 +106,27 @@ fn ipv6_that_loopback_does_not_carry_gives_way_and_says_what_is_missing() {
     gets_all(&mut publisher, &mut [first, second]);
 }
 
+/// The same where there is IPv4 besides: it carries, and no other carrier is needed.
+#[test]
+fn ipv4_carries_where_ipv6_does_not() {
+    let _alone = world::alone();
+    let hosts = match TwoHosts::new("f") {
+        Ok(hosts) => hosts,
+        Err(why) => return skipped(why),
+    };
+    let world = World::new();
+    // Loopback has both families and no route for groups of IPv6, by which this publisher is to be reached first.
+    let mut publisher = Agent::start_by(&world, "publisher topic=/a listen=[::1]:7400", &hosts.in_a());
+    let addresses = publisher.ask("status")["addresses"].to_string();
+    assert!(addresses.starts_with("[\"[::1]:7400\",\"127.0.0.1:"), "{addresses}");
+    let mut subscriber = Agent::start_by(&world, "subscriber topic=/a carriers=mcast", &hosts.in_a());
+    subscriber.connected(1);
+    assert_eq!(carrier(&mut subscriber), "mcast");
+    let groups = hosts.said_by_a("-4 maddress show dev lo").unwrap();
+    assert!(groups.contains("inet  239.255."), "{groups}");
+    gets_all(&mut publisher, std::slice::from_mut(&mut subscriber));
+}
+
 #[test]
 fn a_group_is_joined_again_when_its_interface_was_made_anew() {
     joined_again("4", A, B);

@@ -97,6 +97,15 @@ impl TwoHosts {
         run("ip", &[&["-n", &self.a][..], &words.split_whitespace().collect::<Vec<_>>()].concat())
     }
 
+    /// What `ip` says about host `a`.
+    ///
+    /// # Errors
+    /// Why it says nothing.
+    pub fn said_by_a(&self, words: &str) -> Result<String, String> {
+        let said = std::process::Command::new("ip").args(["-n", &self.a]).args(words.split_whitespace()).output();
+        said.map(|said| String::from_utf8_lossy(&said.stdout).into_owned()).map_err(|error| error.to_string())
+    }
+
     /// What starts a program in host `a`.
     pub fn in_a(&self) -> [&str; 4] {
         ["ip", "netns", "exec", &self.a]
