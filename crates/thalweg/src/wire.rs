@@ -39,8 +39,8 @@ pub const HEADER: usize = 32;
 pub const FRAGMENT_HEADER: usize = 8;
 /// No datagram is longer.
 pub const LONGEST_DATAGRAM: usize = 65_535;
-/// Flag bit 0: the last frame of a batch. Reserved: accepted, not sent yet.
-pub const BATCH_END: u16 = 1;
+/// Flag bit 0: of a fragment, what it is a part of is a [`Kind::Batch`].
+pub const OF_BATCH: u16 = 1;
 /// Flag bit 1: the frame repeats what was sent before (reliable flows).
 pub const REPAIR: u16 = 2;
 /// Flag bit 2: to a subscriber, acknowledge at once; in an acknowledgement, its gaps are all there are (reliable flows).
@@ -52,7 +52,7 @@ pub const UNREGISTERED: u16 = 16;
 /// Flag bit 5: the sample comes from a history, and later ones were sent before: a relay passes on what came to it so.
 pub const HISTORICAL: u16 = 32;
 /// All flag bits that have a meaning.
-const FLAGS: u16 = BATCH_END | REPAIR | ASK | DISPOSED | UNREGISTERED | HISTORICAL;
+const FLAGS: u16 = OF_BATCH | REPAIR | ASK | DISPOSED | UNREGISTERED | HISTORICAL;
 
 mod field {
     use std::ops::Range;
@@ -262,6 +262,7 @@ impl Header {
             return Err(WireError::Flow { found: self.flow, expected });
         }
         let limit = match self.kind {
+            Kind::Fragment if self.flags & OF_BATCH != 0 => LONGEST_DATAGRAM - HEADER,
             Kind::Fragment | Kind::Parity => max_message.saturating_add(FRAGMENT_HEADER),
             Kind::Batch => LONGEST_DATAGRAM - HEADER, // `max_message` is for each of its messages
             _ => max_message,

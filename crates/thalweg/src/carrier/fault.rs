@@ -100,6 +100,10 @@ impl SendHalf for FaultSend {
         Ok(taken)
     }
 
+    fn max_datagram(&self) -> Option<usize> {
+        self.inner.max_datagram()
+    }
+
     fn hears(&self) -> bool {
         self.inner.hears()
     }

@@ -90,6 +90,12 @@ pub trait SendHalf: Send + Sync {
         }
     }
 
+    /// The largest datagram that the path takes now; it may be less than when the half was opened. `None`: the carrier cannot
+    /// tell. Asked when a send was refused with EMSGSIZE.
+    fn max_datagram(&self) -> Option<usize> {
+        None
+    }
+
     /// Whether [`SendHalf::hear`] can hear anything, so that a flow over this carrier can be made reliable by repeating.
     fn hears(&self) -> bool {
         false

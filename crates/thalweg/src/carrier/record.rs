@@ -190,6 +190,10 @@ impl SendHalf for RecordSend {
         Ok(taken)
     }
 
+    fn max_datagram(&self) -> Option<usize> {
+        self.inner.max_datagram()
+    }
+
     fn hears(&self) -> bool {
         self.inner.hears()
     }

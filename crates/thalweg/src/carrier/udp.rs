@@ -66,6 +66,10 @@ impl SendHalf for UdpSend {
         send_now(self.socket.as_fd(), parts).map_err(no_room)
     }
 
+    fn max_datagram(&self) -> Option<usize> {
+        self.most().ok()
+    }
+
     fn hears(&self) -> bool {
         true
     }

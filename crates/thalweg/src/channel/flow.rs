@@ -9,6 +9,7 @@ mod gather;
 mod limit;
 mod measured;
 mod parity;
+mod path;
 mod reliable;
 #[cfg(test)]
 mod tests;
@@ -32,6 +33,7 @@ use crate::carrier::{Capabilities, SendHalf, SharedSocket};
 use crate::driver::{FlowNews, Own, Senders};
 use crate::port::Outcome;
 use crate::stages::Stages;
+use crate::wire::HEADER;
 use linux::futex::{self, Scope};
 use linux::lock::PiMutex;
 use parity::MessageParity;
@@ -39,7 +41,7 @@ use qos::Class;
 use reliable::Kept;
 use std::io;
 use std::os::fd::BorrowedFd;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 use transmit::{Cursor, Sent};
@@ -104,6 +106,7 @@ pub(crate) struct Flow {
     link: Box<dyn SendHalf>,
     waits: bool, // the carrier can wait for room itself
     capabilities: Capabilities,
+    largest: AtomicUsize, // datagram that the path takes, as far as is known
     right: SendRight,
     pending: PiMutex<Pending>,
     batch: PiMutex<Batch>,
@@ -148,6 +151,7 @@ impl Flow {
             bulk: AtomicBool::new(false),
             link,
             capabilities,
+            largest: AtomicUsize::new(capabilities.max_datagram.unwrap_or(usize::MAX)),
             right,
             batch: PiMutex::new(batch.unwrap_or_default()),
             batched: AtomicBool::new(false),
@@ -208,6 +212,7 @@ impl Flow {
                 Outcome::Queued
             }
             Err(error) => {
+                self.look_at_size(&error, self.largest().min(HEADER + message.payload().len()));
                 let outcome = match &self.kept {
                     Some(kept) if kept.is_needed() && !is_final(&error) => {
                         self.keep_sent(kept, message.now, cursor.flow_seq, message.keep());

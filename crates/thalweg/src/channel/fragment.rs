@@ -249,7 +249,14 @@ impl Reassembly {
             return Err(Refused::Inconsistent);
         }
         let index = self.slot_of(now_ns, sample, total)?;
-        let kept = self.slots[index].insert(offset, total, bytes, &self.budget);
+        let slot = &mut self.slots[index];
+        let mut kept = slot.insert(offset, total, bytes, &self.budget);
+        // Who repeats may have to cut a message anew, in smaller pieces: then all of it comes again.
+        let repeats = self.done.is_empty();
+        if repeats && kept == Err(Refused::Inconsistent) && total == slot.total && slot.is_finer(offset, bytes.len()) {
+            slot.begin(now_ns, sample, total);
+            kept = slot.insert(offset, total, bytes, &self.budget);
+        }
         self.kept(index, kept)
     }
 

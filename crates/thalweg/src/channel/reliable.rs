@@ -13,7 +13,7 @@ mod tests;
 mod trip;
 
 pub use receiver::{Arrived, Held, IN_PROGRESS, Receiver, ReceiverSettings};
-pub use sender::{Action, Sender, SenderSettings, To};
+pub use sender::{Action, EXPECTED, Sender, SenderSettings, To};
 pub use trip::RoundTrip;
 
 /// Most messages of a flow that are under way without an acknowledgement; a longer queue waits at the publisher.

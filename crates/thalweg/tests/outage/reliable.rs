@@ -155,3 +155,55 @@ fn reliable_channels_resume_from_another_address() {
         assert!(ip.stdin(Stdio::null()).status().unwrap().success());
     });
 }
+
+/// A publisher of 64 B at 1 kHz, which leave in datagrams of many, on a path that takes ever less: an interface says so, a route
+/// does, and the other end drops what is longer without a word. Nothing is lost, and no channel ends.
+#[test]
+fn reliable_samples_go_on_over_a_path_that_takes_shorter_packets() {
+    let _alone = world::alone();
+    let hosts = match TwoHosts::new("p") {
+        Ok(hosts) => hosts,
+        Err(why) => return skipped(why),
+    };
+    let world = World::new();
+    let at = [format!("{A}:7400"), format!("{B}:7400"), format!("{B}:7401")];
+    let file = addresses(&world, &at);
+    let publisher = format!("publisher topic=/a name=/p queue=100000 batch=20 file={file} listen={}", at[0]);
+    let mut publisher = Agent::start_by(&world, &publisher, &hosts.in_a());
+    let mut subscribers: Vec<Agent> = ["udp", "mcast"]
+        .iter()
+        .zip(&at[1..])
+        .map(|(carrier, at)| {
+            let part =
+                format!("subscriber topic=/a name=/{carrier} reliable=1 carriers={carrier} file={file} listen={at}");
+            let mut agent = Agent::start_by(&world, &part, &hosts.in_b());
+            agent.connected(1);
+            agent
+        })
+        .collect();
+    publisher.connected(2);
+    let route = format!("route replace {B} dev veth src {A} mtu 1000");
+    type Narrow<'a> = &'a dyn Fn() -> Result<(), String>;
+    let narrows: [(&str, Narrow<'_>); 3] = [
+        ("an interface of 1200 B", &|| hosts.ip_in_a("link set veth mtu 1200")),
+        ("a route of 1000 B", &|| hosts.ip_in_a(&route)),
+        ("the other end takes 800 B", &|| hosts.mtu_of_b(800)),
+    ];
+    for (what, narrow) in narrows {
+        publisher.tell("publish hz=1000 count=1500");
+        subscribers.iter_mut().for_each(|subscriber| drop(subscriber.ask("reset")));
+        for subscriber in &mut subscribers {
+            assert!(subscriber.ask("until count=300")["ok"] == true, "{what}: nothing came");
+        }
+        narrow().unwrap();
+        let last = number(&publisher.answer(), "last");
+        for subscriber in &mut subscribers {
+            let reached = subscriber.ask(&format!("until last={last} ms=20000"));
+            let (report, status) = (subscriber.ask("report"), subscriber.ask("status"));
+            assert!(reached["ok"] == true, "{what}: it stands still: {report} {status}");
+            let wrong = (number(&report, "again"), number(&status["channels"][0], "lost"));
+            assert_eq!(wrong, (0.0, 0.0), "{what}: {report} {status}");
+            assert!(!status["events"].to_string().contains(" ended: "), "{what}: {status}");
+        }
+    }
+}

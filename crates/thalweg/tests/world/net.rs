@@ -106,6 +106,14 @@ impl TwoHosts {
         said.map(|said| String::from_utf8_lossy(&said.stdout).into_owned()).map_err(|error| error.to_string())
     }
 
+    /// From now on host `b` drops longer packets, and nobody is told.
+    ///
+    /// # Errors
+    /// What `ip` says.
+    pub fn mtu_of_b(&self, bytes: u32) -> Result<(), String> {
+        run("ip", &["-n", &self.b, "link", "set", "veth", "mtu", &bytes.to_string()])
+    }
+
     /// What starts a program in host `a`.
     pub fn in_a(&self) -> [&str; 4] {
         ["ip", "netns", "exec", &self.a]

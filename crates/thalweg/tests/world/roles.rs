@@ -125,6 +125,9 @@ impl Ports {
             let all = words.get("queue").map(|n| qos::Queue::KeepAll(n.parse().unwrap()));
             let builder = if let Some(all) = all { builder.queue(all) } else { builder };
             let block = |limit: &str| qos::Queue::Block { limit: limit.parse().unwrap(), up_to_us: 1 };
+            let batch = words.get("batch").map(|ms| Duration::from_millis(ms.parse().unwrap()));
+            let batch = batch.map(|within| thalweg::Batching { within, ..Default::default() });
+            let builder = if let Some(batch) = batch { builder.batching(batch) } else { builder };
             let builder = if let Some(limit) = words.get("block") { builder.queue(block(limit)) } else { builder };
             builder.open().unwrap()
         };

@@ -27,6 +27,11 @@ struct Epoch {
 }
 
 impl Cubic {
+    /// Datagrams have so many bytes from now on.
+    pub fn shrink(&mut self, datagram: usize, least: usize) {
+        (self.datagram, self.least) = (datagram as f64, least as f64);
+    }
+
     pub fn new(datagram: usize, least: usize, initial: usize) -> Self {
         let [datagram, least, window] = [datagram, least, initial].map(|bytes| bytes as f64);
         Self { datagram, least, window, top: 0.0, reno: window, since: None }

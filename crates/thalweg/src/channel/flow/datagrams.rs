@@ -80,7 +80,11 @@ impl Flow {
             }
         }
         trace::step(Step::Send);
-        match self.link.send(&[IoSlice::new(&frames[if alone { HEADER } else { 0 }..])]) {
+        let sent = self.link.send(&[IoSlice::new(&frames[if alone { HEADER } else { 0 }..])]);
+        if let Err(error) = &sent {
+            self.look_at_size(error, frames.len());
+        }
+        match sent {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Err(Held::Socket),
             Err(error) if is_final(&error) => {
                 self.dropped.fetch_add(u64::from(batch.samples.saturating_sub(1)), Relaxed);

@@ -12,7 +12,7 @@ use std::io::{self, IoSlice};
 #[derive(Debug, Default)]
 pub(super) struct MessageParity {
     encoder: Encoder,
-    of: Option<u32>, // the message's flow sequence number
+    of: Option<(u32, usize)>, // the message's flow sequence number, and bytes of a piece
     pieces: Vec<u8>,
 }
 
@@ -31,9 +31,11 @@ impl Flow {
             return Ok(Sent::All);
         };
         let MessageParity { encoder, of, pieces } = &mut *parity;
-        if of.replace(cursor.flow_seq) != Some(cursor.flow_seq) && encoder.encode(payload, step, count, pieces).is_err()
-        {
-            return Ok(Sent::All); // the message is there without it
+        let before = of.replace((cursor.flow_seq, step)).filter(|(of, _)| *of == cursor.flow_seq);
+        let begins = before.is_none() && cursor.taken == payload.len();
+        // The message is there without it; of one whose pieces became smaller meanwhile nothing would fit.
+        if (!begins && before != *of) || (begins && encoder.encode(payload, step, count, pieces).is_err()) {
+            return Ok(Sent::All);
         }
         while let Some(rest) = pieces.get(cursor.taken - payload.len()..).filter(|rest| rest.len() >= step) {
             if cursor.taken >= burst_end {

@@ -9,7 +9,7 @@ use crate::channel::memory::{ALWAYS, Account, Charge};
 use crate::channel::queue::{Entry, Label};
 use crate::channel::reliable::{Action, Counters, Sender, SenderSettings, To};
 use crate::wire::feedback::{Acknowledgement, Datagram, LONGEST};
-use crate::wire::{ASK, FRAGMENT_HEADER, Fragment, HEADER, Header, Kind, REPAIR, datagram};
+use crate::wire::{ASK, FRAGMENT_HEADER, Fragment, HEADER, Header, Kind, OF_BATCH, REPAIR, datagram};
 use linux::clock::monotonic_ns;
 use linux::futex::{self, Scope};
 use linux::lock::PiMutex;
@@ -230,6 +230,13 @@ impl Flow {
         }
     }
 
+    /// From now on its datagrams have at most so many bytes.
+    pub(super) fn keep_within(&self, most: usize) {
+        if let Some(kept) = &self.kept {
+            kept.sender.lock().shrink(most);
+        }
+    }
+
     /// From now on the flow has this rate for itself, in bytes per second; `None`: it shares the path.
     pub(super) fn reserve(&self, rate: Option<u64>) {
         if let Some(kept) = &self.kept {
@@ -310,7 +317,6 @@ impl Flow {
             kept.note(&sender, now_ns, &self.settings.account);
             let Some(action) = action else { return sender.next_look(now_ns) };
             drop(sender);
-            // Without room it is lost like any datagram, and asked for again.
             self.act(kept, action);
         }
     }
@@ -323,6 +329,7 @@ impl Flow {
                 let whole = length == total;
                 let kind = if whole { entry.kind() } else { Kind::Fragment };
                 let extra = if whole { 0 } else { FRAGMENT_HEADER };
+                let flags = flags | if !whole && entry.batch { OF_BATCH } else { 0 };
                 let header = self.header(kind, length + extra, sequence, entry.label());
                 let mut head = [0; HEADER + FRAGMENT_HEADER];
                 let (first, second) = head.split_at_mut(HEADER);
@@ -335,8 +342,12 @@ impl Flow {
                     To::All => None,
                     To::One(index) => kept.members.lock().get(index).copied(),
                 };
-                let _ = self.link.repeat(&parts, to);
+                // Without room it is lost like any datagram, and asked for again.
+                if let Err(error) = self.link.repeat(&parts, to) {
+                    self.look_at_size(&error, HEADER + extra + length);
+                }
             }
+            Action::Shorten => self.shorten(self.largest()),
             Action::KeepAlive { next, oldest, trip_ns } => {
                 let header = self.header(Kind::KeepAlive, 0, next, keep_alive(oldest, trip_ns));
                 let mut head = [0; HEADER];

@@ -138,11 +138,11 @@ impl Flow {
 
     /// Bytes of a large message in each of its datagrams.
     pub(super) fn piece(&self) -> usize {
-        piece(self.capabilities.max_datagram.unwrap_or(usize::MAX))
+        piece(self.largest())
     }
 
     fn largest_payload(&self) -> usize {
-        self.capabilities.max_datagram.map_or(usize::MAX, |most| most - HEADER)
+        self.largest().saturating_sub(HEADER)
     }
 
     /// The byte at which fragments of a message pause. A window knows better.

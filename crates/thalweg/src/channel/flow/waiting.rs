@@ -9,6 +9,7 @@ use crate::channel::outgoing::Outgoing;
 use crate::channel::queue::{Entry, Pushed, Queue};
 use crate::port::Outcome;
 use crate::trace::{self, Step};
+use crate::wire::HEADER;
 use linux::clock::monotonic_ns;
 use linux::futex::{self, Scope};
 use qos::ResourceLimit;
@@ -125,9 +126,12 @@ impl Flow {
                     self.pending.lock().partial = Some(partial);
                     return if let Sent::Pause(pause) = waiting { Drained::Pause(pause) } else { Drained::Blocked };
                 }
-                Err(error) if self.kept.is_some() && !is_final(&error) => self.keep_drained(partial),
                 Err(error) => {
-                    self.failed(&error);
+                    self.look_at_size(&error, self.largest().min(HEADER + partial.entry.buffer.payload().len()));
+                    match self.kept.is_some() && !is_final(&error) {
+                        true => self.keep_drained(partial),
+                        false => drop(self.failed(&error)),
+                    }
                 }
             }
         }

@@ -134,6 +134,15 @@ impl Slot {
         Ok(self.received == total)
     }
 
+    /// Whether a piece that does not fit those that are here is of a message that was cut in smaller ones.
+    pub fn is_finer(&self, offset: usize, length: usize) -> bool {
+        let fits = |step: usize| offset.is_multiple_of(step);
+        match offset + length == self.total {
+            true => self.tail.map_or(self.step.is_some_and(|step| !fits(step)), |tail| offset > tail),
+            false => self.step.is_none_or(|step| length < step),
+        }
+    }
+
     fn insert_last(&mut self, offset: usize, length: usize) -> Result<(), Refused> {
         if let Some(tail) = self.tail {
             return Err(if tail == offset { Refused::Duplicate } else { Refused::Inconsistent });

@@ -53,6 +53,30 @@ fn other_geometry_is_refused_and_the_message_still_completes() {
     assert_eq!(offer(&mut r, 0, 2, 1001, (0, 4)), Err(Refused::Inconsistent), "over max_message");
 }
 
+/// Who repeats had to cut a message anew: what is here of it is given up for the smaller pieces, and larger ones that come late change
+/// nothing.
+#[test]
+fn a_message_that_is_repeated_in_smaller_pieces_becomes_whole() {
+    let (old, new): (Vec<_>, Vec<_>) = (fragments(2000, 1440).collect(), fragments(2000, 1160).collect());
+    for before in [&old[..1], &old[1..]] {
+        for turned in [false, true] {
+            let mut r = Reassembly::with_slots(2, 4000, TIMEOUT, budget(10_000));
+            before.iter().for_each(|at| assert_eq!(offer(&mut r, 0, 1, 2000, *at), Ok(false)));
+            // The first of them may be refused: what is missing is asked for again.
+            let mut pieces = new.clone();
+            if turned {
+                pieces.reverse();
+            }
+            let whole = (0..3).any(|_| pieces.iter().any(|at| offer(&mut r, 0, 1, 2000, *at) == Ok(true)));
+            assert!(whole, "{before:?} {turned}");
+        }
+    }
+    let mut r = Reassembly::with_slots(2, 4000, TIMEOUT, budget(10_000));
+    assert_eq!(offer(&mut r, 0, 1, 3000, (0, 1000)), Ok(false));
+    assert_eq!(offer(&mut r, 0, 1, 3000, (0, 1440)), Err(Refused::Inconsistent));
+    assert_eq!(r.missing(1, true).collect::<Vec<_>>(), [(1000, 3000)]);
+}
+
 #[test]
 fn time_runs_out_and_idle_memory_goes_back() {
     let left = budget(1000);

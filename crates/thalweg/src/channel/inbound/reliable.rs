@@ -6,7 +6,7 @@ use crate::channel::fragment::Reassembly;
 use crate::channel::memory::Account;
 use crate::channel::reliable::{Arrived, IN_PROGRESS, Receiver};
 use crate::trace;
-use crate::wire::{self, FRAGMENT_HEADER, Header, Kind, Messages};
+use crate::wire::{self, FRAGMENT_HEADER, Header, Kind, LONGEST_DATAGRAM, Messages, OF_BATCH};
 use linux::clock::monotonic_ns;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -21,7 +21,8 @@ pub(super) fn parts(agreed: &Agreed, budget: Arc<Account>) -> (Reassembly, Optio
     match agreed.reliable.clone() {
         None => (Reassembly::new(most, REASSEMBLY_TIMEOUT_NS, budget), None),
         Some(settings) => {
-            let reassembly = Reassembly::with_slots(IN_PROGRESS, most, PATIENT_NS, budget);
+            // A batch may come in fragments, whatever a message may have.
+            let reassembly = Reassembly::with_slots(IN_PROGRESS, most.max(LONGEST_DATAGRAM), PATIENT_NS, budget);
             let mut receiver = Receiver::new(settings);
             if let Some(every) = agreed.receipts {
                 receiver.tells(every);
@@ -86,33 +87,31 @@ impl Inbound {
         };
         receiver.arrived(now, &header, payload);
         let mut delivered = 0;
-        match header.kind {
-            Kind::Message => {
-                if receiver.message(now, &header, payload) == Arrived::InOrder {
-                    delivered += deliver(accept, channel, inlet, &header, payload, now);
-                }
-            }
+        let whole = match header.kind {
+            Kind::Message | Kind::Batch => Ok(Some(payload)),
+            Kind::Fragment | Kind::Parity => fragment(reassembly, receiver, now, &header, payload),
+            _ => Ok(None),
+        };
+        let header = whole_header(header);
+        match (header.kind, whole) {
             // All of it is looked at before it counts as having come.
-            Kind::Batch => match Messages::parse(&header, payload, self.max_message) {
+            (Kind::Batch, Ok(Some(batch))) => match Messages::parse(&header, batch, self.max_message) {
                 Ok(messages) => {
-                    if receiver.message(now, &header, payload) == Arrived::InOrder {
+                    if receiver.message(now, &header, batch) == Arrived::InOrder {
                         delivered += deliver_batch(accept, channel, inlet, messages, now);
                     }
                 }
                 Err(_) => drop(channel.counters.strange.fetch_add(1, Relaxed)),
             },
-            Kind::Fragment | Kind::Parity => match fragment(reassembly, receiver, now, &header, payload) {
-                Ok(None) => {}
-                Ok(Some(message)) => {
-                    if receiver.message(now, &header, message) == Arrived::InOrder {
-                        delivered += deliver(accept, channel, inlet, &header, message, now);
-                    }
+            (_, Ok(Some(message))) if message.len() <= self.max_message => {
+                if receiver.message(now, &header, message) == Arrived::InOrder {
+                    delivered += deliver(accept, channel, inlet, &header, message, now);
                 }
-                Err(()) => drop(channel.counters.strange.fetch_add(1, Relaxed)),
-            },
-            Kind::KeepAlive => receiver.keep_alive(now, &header),
-            Kind::End => return Step::Ended("the publisher closed".into()),
-            Kind::Acknowledgement => {}
+            }
+            (_, Ok(Some(_)) | Err(())) => drop(channel.counters.strange.fetch_add(1, Relaxed)),
+            (Kind::KeepAlive, _) => receiver.keep_alive(now, &header),
+            (Kind::End, _) => return Step::Ended("the publisher closed".into()),
+            (_, Ok(None)) => {}
         }
         Step::Delivered(delivered + self.deliver_ready(now))
     }
@@ -149,6 +148,13 @@ impl Inbound {
         }
         delivered
     }
+}
+
+/// The header of what this frame is, or is a part of.
+#[inline]
+fn whole_header(header: Header) -> Header {
+    let of_batch = header.kind == Kind::Fragment && header.flags & OF_BATCH != 0;
+    Header { kind: if of_batch { Kind::Batch } else { header.kind }, ..header }
 }
 
 /// Takes a fragment; the whole message, if it is the last of it.

@@ -11,10 +11,13 @@ use std::ops::Range;
 mod controlled;
 mod loss;
 mod repeat;
+mod vain;
 
 use controlled::Controlled;
 
 use loss::Loss;
+pub use vain::EXPECTED;
+use vain::Rounds;
 
 /// What a flow's channel says.
 #[derive(Clone, Copy, Debug)]
@@ -60,6 +63,9 @@ pub enum Action {
         /// Who gets it.
         to: To,
     },
+    /// Datagrams as long as these do not come through, though nobody says so: from now on they have to be shorter, see
+    /// [`Sender::shrink`].
+    Shorten,
     /// How far the flow is: the next number, and the oldest that can be repeated.
     KeepAlive {
         /// The next message's number.
@@ -92,6 +98,8 @@ pub struct Sender {
     beats: u32, // keep-alives since the last acknowledgement
     last_sent: u64,
     period: u64,
+    cut_anew: bool, // datagrams are shorter than they were
+    in_vain: bool,  // what was repeated last, again and again
     counters: Counters,
 }
 
@@ -106,6 +114,7 @@ struct Sent {
     repeated_to: usize, // bytes before this one were, and not longer ago than an answer takes
     copies: u32,
     copy_at: Option<u64>,
+    rounds: Rounds,
 }
 
 #[derive(Debug)]
@@ -166,6 +175,8 @@ impl Sender {
             beats: 0,
             last_sent: 0,
             period: 0,
+            cut_anew: false,
+            in_vain: false,
             counters: Counters::default(),
         }
     }
@@ -292,6 +303,7 @@ impl Sender {
             repeated_to: 0,
             copies: 0,
             copy_at,
+            rounds: Rounds::default(),
         });
         self.beats = 0;
         self.beat_at = Some(self.next_beat(now_ns));
@@ -382,6 +394,9 @@ impl Sender {
     /// The next datagram that is due, if one is.
     pub fn poll(&mut self, now_ns: u64) -> Option<Action> {
         self.expire(now_ns);
+        if std::mem::take(&mut self.in_vain) {
+            return Some(Action::Shorten);
+        }
         if now_ns >= self.held_up_until {
             let repeated = self.repeat_wanted(now_ns).or_else(|| self.repeat_unasked(now_ns));
             if repeated.is_some() {

@@ -5,7 +5,7 @@ use crate::carrier::sim::{SimNetwork, SimSettings};
 use crate::channel::bucket::Limit;
 use crate::channel::buffer::Pool;
 use crate::channel::congestion::{CongestionSettings, Wait};
-use crate::channel::fragment::Reassembly;
+use crate::channel::fragment::{Reassembly, piece};
 use crate::channel::memory::Account;
 use crate::channel::outgoing::Outgoing;
 use crate::channel::queue::Entry;
@@ -18,6 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 mod outage;
+mod path;
 mod saturated;
 mod silent;
 
@@ -64,6 +65,8 @@ struct Run {
     leaving: Option<(Entry, u32, usize)>, // a message, its number, and its bytes that left
     paused_until: Option<u64>,
     delivered: Vec<(u64, u64, u64)>, // sample, when, when published
+    most: usize,                     // bytes of a datagram
+    hole: usize,                     // longer ones vanish
     frames: u64,
 }
 
@@ -110,6 +113,8 @@ impl Run {
             leaving: None,
             paused_until: None,
             delivered: Vec::new(),
+            most: MTU,
+            hole: MTU,
             frames: 0,
         }
     }
@@ -189,8 +194,9 @@ impl Run {
         let Some((entry, sequence, mut at)) = self.leaving.take() else { return true };
         let length = entry.buffer.payload().len();
         loop {
-            let end = length.min(at + MOST);
-            if length > MOST {
+            let most = piece(self.most);
+            let end = length.min(at + most);
+            if length > most {
                 let bytes = HEADER + FRAGMENT_HEADER + end - at;
                 if let Err(wait) = self.sender.room(now, bytes) {
                     self.paused_until = if let Wait::Until(at) = wait { Some(at) } else { None };
@@ -224,13 +230,20 @@ impl Run {
         }
         frame.extend_from_slice(&payload[bytes]);
         self.frames += 1;
-        self.network.send(now, DATA, &frame).unwrap();
+        if frame.len() <= self.hole {
+            self.network.send(now, DATA, &frame).unwrap();
+        }
     }
 
     fn act(&mut self, now: u64, action: Action) {
         match action {
             Action::Repeat { entry, sequence, bytes, flags, .. } => {
                 self.send(now, &entry, sequence, bytes, flags | crate::wire::REPAIR);
+            }
+            Action::Shorten => {
+                let most = EXPECTED.into_iter().find(|most| *most < self.most).unwrap();
+                self.most = most;
+                self.sender.shrink(most);
             }
             Action::KeepAlive { next, oldest, trip_ns } => {
                 let header = Header {

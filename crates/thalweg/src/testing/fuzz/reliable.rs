@@ -9,7 +9,8 @@ use crate::channel::fragment::Reassembly;
 use crate::channel::memory::Account;
 use crate::channel::outgoing::Outgoing;
 use crate::channel::reliable::{
-    Action, Arrived, IN_PROGRESS, Receiver, ReceiverSettings, Sender, SenderSettings, WINDOW, acknowledges_every,
+    Action, Arrived, EXPECTED, IN_PROGRESS, Receiver, ReceiverSettings, Sender, SenderSettings, WINDOW,
+    acknowledges_every,
 };
 use crate::wire::feedback::{Acknowledgement, Datagram, Gap, Receipt, Writer};
 use crate::wire::{Fragment, Header, Kind, datagram};
@@ -240,6 +241,7 @@ impl Ends {
             match self.sender.poll(self.now) {
                 Some(Action::Repeat { entry, bytes, .. }) => assert!(bytes.end <= entry.buffer.payload().len()),
                 Some(Action::KeepAlive { .. }) => {}
+                Some(Action::Shorten) => self.sender.shrink(EXPECTED[0]),
                 None => break,
             }
         }

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::channel::congestion::CongestionSettings;
+use crate::channel::fragment::Reassembly;
 use crate::wire::feedback::{Datagram, Gap, Receipt, Writer};
 use crate::wire::{self, Kind, Messages, REPAIR};
 
@@ -11,6 +12,8 @@ const MEMBER: u64 = 0;
 #[derive(Default)]
 struct Line {
     full: bool,
+    most: Option<usize>, // longer ones are refused
+    tells: bool,
     left: Vec<Vec<u8>>,
     said: Vec<Vec<u8>>,
 }
@@ -24,9 +27,12 @@ type Frame = (Header, Vec<u64>);
 
 impl SendHalf for Socket {
     fn send(&self, parts: &[std::io::IoSlice<'_>]) -> io::Result<usize> {
-        let Line { full, left, .. } = &mut *self.0.lock();
+        let Line { full, left, most, .. } = &mut *self.0.lock();
         if *full {
             return Err(io::ErrorKind::WouldBlock.into());
+        }
+        if most.is_some_and(|most| parts.iter().map(|part| part.len()).sum::<usize>() > most) {
+            return Err(rustix::io::Errno::MSGSIZE.into());
         }
         left.push(parts.iter().flat_map(|part| part.iter().copied()).collect());
         Ok(left.last().map_or(0, Vec::len))
@@ -36,6 +42,11 @@ impl SendHalf for Socket {
         let said = self.0.lock().said.pop().ok_or(io::ErrorKind::WouldBlock)?;
         buffer[..said.len()].copy_from_slice(&said);
         Ok((said.len(), MEMBER))
+    }
+
+    fn max_datagram(&self) -> Option<usize> {
+        let line = self.0.lock();
+        line.most.filter(|_| line.tells)
     }
 
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
@@ -48,6 +59,18 @@ impl SendHalf for Socket {
 impl Socket {
     fn is_full(&self, full: bool) {
         self.0.lock().full = full;
+    }
+
+    /// Its subscriber misses this one of those that left.
+    fn says_it_misses(&self, missed: &Header, left: &[Frame]) {
+        let head = Header { length: 0, flags: 0, sample: 0, stamp_ns: 0, ..*missed };
+        let mut writer = Writer::default();
+        writer.push(Gap::messages(head.sequence, 1));
+        let newest = Datagram::new(&left.last().unwrap().0, 0);
+        let receipt = Receipt { received: 1, newest, ago_ns: 0, window: 1 << 30 };
+        let upto = left.last().unwrap().0.sequence + 1;
+        let said = writer.finish_with(head, upto, upto, Some(&receipt)).to_vec();
+        self.0.lock().said.push(said);
     }
 
     fn left(&self) -> Vec<Frame> {
@@ -158,17 +181,58 @@ fn a_batch_of_one_leaves_as_that_message() {
 fn a_batch_that_is_missed_is_repeated_whole() {
     let (left, flow, socket, senders) = waited(true, 40);
     let missed = left.iter().position(|(header, _)| header.kind == Kind::Batch).unwrap();
-    let head = Header { length: 0, flags: 0, sample: 0, stamp_ns: 0, ..left[missed].0 };
-    let mut writer = Writer::default();
-    writer.push(Gap::messages(head.sequence, 1));
-    let newest = Datagram::new(&left.last().unwrap().0, 0);
-    let receipt = Receipt { received: 1, newest, ago_ns: 0, window: 1 << 30 };
-    let said = writer.finish_with(head, left.len() as u32, left.len() as u32, Some(&receipt)).to_vec();
-    socket.0.lock().said.push(said);
+    socket.says_it_misses(&left[missed].0, &left);
     flow.hear();
     flow.repeat(linux::clock::monotonic_ns());
     let again = socket.left().split_off(left.len());
     let expected = Header { flags: REPAIR, ..left[missed].0 };
     assert_eq!(again, [(expected, left[missed].1.clone())]);
     senders.close();
+}
+
+/// The path takes 600 bytes from now on: with a kernel that says how many it takes, and with one that does not.
+#[test]
+fn a_path_that_takes_less_gets_shorter_datagrams_and_what_was_long_in_pieces() {
+    const COUNT: u64 = 40;
+    for tells in [true, false] {
+        let socket = Socket::default();
+        let (flow, senders) = flow(true, &socket);
+        assert_eq!(publish(&flow, 0, 64, false), Outcome::Sent);
+        (socket.0.lock().most, socket.0.lock().tells) = (Some(600), tells);
+        socket.is_full(true);
+        // Within what leaves without a receipt.
+        (1..COUNT).for_each(|seq| assert_eq!(publish(&flow, seq, 64, false), Outcome::Queued));
+        socket.is_full(false);
+        wait("the last leaves", || {
+            socket.left().last().is_some_and(|(_, samples)| samples.last() == Some(&(COUNT - 1)))
+        });
+        let before = socket.left();
+        let samples = |left: &[Frame]| left.iter().flat_map(|(_, samples)| samples.clone()).collect::<Vec<_>>();
+        assert!(flow.largest() <= 600, "{}", flow.largest());
+        // What did not leave are the numbers that are missing among those that did.
+        let left_out = |n: &u32| before.iter().all(|(header, _)| header.sequence != *n);
+        let missing: Vec<u32> = (0..before.last().unwrap().0.sequence).filter(left_out).collect();
+        assert_eq!(missing.len(), if tells { 1 } else { 2 }, "one for each length that was tried");
+        for sequence in &missing {
+            socket.says_it_misses(&Header { sequence: *sequence, ..before[0].0 }, &before);
+            flow.hear();
+            flow.repeat(linux::clock::monotonic_ns());
+        }
+        let pieces = socket.0.lock().left.clone();
+        let mut reassembly = Reassembly::with_slots(2, 1 << 20, u64::MAX, Account::new(1 << 20));
+        let mut all = samples(&before);
+        for bytes in &pieces {
+            let (header, payload) = wire::datagram(bytes, 64, Some(7)).unwrap();
+            if header.kind == Kind::Fragment {
+                assert!(missing.contains(&header.sequence) && header.flags == REPAIR | wire::OF_BATCH);
+                let (at, piece) = wire::Fragment::parse(payload).unwrap();
+                if let Some(batch) = reassembly.insert(0, header.sample, at, piece).unwrap() {
+                    all.extend(Messages::parse(&header, batch, 64).unwrap().map(|(header, _)| header.sample));
+                }
+            }
+        }
+        all.sort_unstable();
+        assert!(all.into_iter().eq(0..COUNT), "each once");
+        senders.close();
+    }
 }

@@ -25,6 +25,15 @@ const KEPT_LEAST: u64 = 1 << 20;
 /// The mark of a repetition.
 const AGAIN: u32 = 1 << 8;
 
+impl Controlled {
+    /// Datagrams have at most so many bytes from now on.
+    pub(super) fn shrink(&mut self, most: usize) {
+        self.largest = most.saturating_sub(HEADER);
+        self.usual = self.usual.min(most);
+        self.congestion.shrink(most);
+    }
+}
+
 impl Sender {
     /// From now on the flow's congestion is controlled: the subscriber tells what came, and takes at first so many bytes of
     /// messages at a time. It is the flow's only member. Bytes bound what is kept, unless the oldest message gives way to a new one.

@@ -34,10 +34,11 @@ impl Sender {
         // Asked for again while the answer is under way: it is not sent twice.
         let patience = self.trip.smoothed_ns();
         let alone = self.members.len() == 1;
+        let piece = if self.cut_anew { self.settings.largest as u32 } else { 1 };
         for at in from.max(first)..(from + u64::from(gap.count)).min(next) {
             let sent = &mut self.sent[(at - first) as usize];
             let length = (sent.entry.buffer.payload().len() as u32).max(1);
-            let bytes = if gap.to == 0 { 0..length } else { gap.from..gap.to.min(length) };
+            let bytes = if gap.to == 0 { 0..length } else { aligned(gap.from..gap.to.min(length), piece, length) };
             let under_way =
                 if now_ns.saturating_sub(sent.repeated_at) < patience { sent.repeated_to as u32 } else { 0 };
             let bytes = bytes.start.max(under_way)..bytes.end;
@@ -70,6 +71,7 @@ impl Sender {
             return None;
         }
         self.note_repeated(now_ns, index, &bytes);
+        self.note_round(index, &bytes);
         let sent = &mut self.sent[index];
         let first = sent.wanted.first_mut()?;
         first.start = if whole { first.end } else { bytes.end as u32 };
@@ -139,6 +141,13 @@ impl Sent {
 /// Ranges that are remembered of a message: the next one widens the last of them. Holes of a subscriber that is honest are whole
 /// fragments; one that asks for single bytes would make each of its next acknowledgements more work.
 const MOST_RANGES: usize = 64;
+
+/// As many pieces as these bytes lie in: a subscriber puts together only equal ones, and may miss what was cut otherwise.
+pub(super) fn aligned(bytes: Range<u32>, piece: u32, length: u32) -> Range<u32> {
+    let piece = piece.max(1);
+    let from = bytes.start / piece * piece;
+    from..bytes.end.div_ceil(piece).saturating_mul(piece).min(length).max(from)
+}
 
 /// Adds bytes to those that are wanted; what overlaps or touches becomes one.
 fn add(wanted: &mut Vec<Range<u32>>, mut bytes: Range<u32>) {

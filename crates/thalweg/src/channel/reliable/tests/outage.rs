@@ -207,6 +207,7 @@ impl Field {
                 Action::Repeat { entry, sequence, flags, to, .. } => {
                     self.send_message(&entry, sequence, flags | REPAIR, to);
                 }
+                Action::Shorten => unreachable!("all lengths come through"),
                 Action::KeepAlive { next, oldest, trip_ns } => {
                     let (kind, sample) = (Kind::KeepAlive, oldest.into());
                     let (flow, sequence, stamp_ns) = (FLOW, next, trip_ns);

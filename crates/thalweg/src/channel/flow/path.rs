@@ -1,0 +1,45 @@
+//! The largest datagram that a flow's path takes: asked when it opens, and again when one was too large. It never grows: RFC 8899 would
+//! look for more by probes, here a new channel does.
+
+use super::Flow;
+use crate::channel::reliable::EXPECTED;
+use std::io;
+use std::sync::atomic::Ordering::Relaxed;
+
+impl Flow {
+    /// Bytes of its datagrams at most.
+    #[inline]
+    pub(super) fn largest(&self) -> usize {
+        self.largest.load(Relaxed)
+    }
+
+    /// A datagram of so many bytes did not leave. Whether that is because the path takes less than it did: then what leaves from now on
+    /// is shorter. Datagrams are never cut by IP: a lost packet would cost all of them, and many networks drop such
+    /// packets (RFC 8085 §3.2, RFC 8900).
+    #[cold]
+    pub(super) fn look_at_size(&self, error: &io::Error, bytes: usize) -> bool {
+        let too_large = error.raw_os_error() == Some(rustix::io::Errno::MSGSIZE.raw_os_error());
+        if too_large {
+            match self.link.max_datagram() {
+                Some(most) => self.takes_only(most),
+                // What was made before the path was known to take less is cut anew when it is missed.
+                None if bytes <= self.largest() => self.shorten(bytes),
+                None => {}
+            }
+        }
+        too_large
+    }
+
+    /// Datagrams of so many bytes do not come through, and nobody says how many may.
+    pub(super) fn shorten(&self, bytes: usize) {
+        if let Some(most) = EXPECTED.into_iter().find(|most| *most < bytes) {
+            self.takes_only(most);
+        }
+    }
+
+    fn takes_only(&self, most: usize) {
+        if self.largest.fetch_min(most, Relaxed) > most {
+            self.keep_within(most);
+        }
+    }
+}
