@@ -125,6 +125,9 @@ struct Member {
     heard_at: u64,
     heard_before: u64, // the number of the next message when it was heard last
     unanswered: u32,   // keep-alives since then
+    moved_at: u64,     // when it had acknowledged up to its goal last, and what was kept then
+    goal: u64,
+    unmoved: u32, // keep-alives since then
     loss: Loss,
 }
 
@@ -136,6 +139,9 @@ const FEW: u32 = 2;
 /// unanswered as [`Loss::questions`] says. The clock alone gave up members that were there: beside four loops on two processors a
 /// publisher's thread asked twice in 250 ms, and where one datagram in five is lost each way, six answers in a row do not come.
 const PRESENT_NS: u64 = 500_000_000;
+/// Who answers, and acknowledges no half window (or all there was) in as long and in so many times as many questions, holds up nobody
+/// either: of what it misses a question, its answer and the repetition may be lost.
+const ANSWERS: u32 = 2;
 /// With several members, a wanted message waits so long for others that want it, too.
 const GATHER_NS: u64 = 2_000_000;
 /// The shortest idle time after which a keep-alive asks for acknowledgement.
@@ -151,6 +157,13 @@ const MOST_COPIES: u32 = 8;
 const MOST_BEATS: u32 = 256;
 /// A period says so many times as long as it: then the flow is idle.
 const IDLE_PERIODS: u64 = 2;
+
+impl Member {
+    /// It acknowledged what it should have, and should get so far next.
+    fn moves(&mut self, now_ns: u64, goal: u64) {
+        (self.moved_at, self.goal, self.unmoved) = (now_ns, goal, 0);
+    }
+}
 
 impl Sender {
     /// Nothing was sent yet, and there is nobody to acknowledge it: see [`Sender::join`].
@@ -199,6 +212,9 @@ impl Sender {
                 heard_at,
                 heard_before: next,
                 unanswered,
+                moved_at: heard_at,
+                goal: next,
+                unmoved: unanswered,
                 loss,
             });
         }
@@ -231,9 +247,12 @@ impl Sender {
     }
 
     fn holds_up(&self, member: &Member, now_ns: u64) -> bool {
-        let silent = now_ns.saturating_sub(member.heard_at) >= PRESENT_NS + self.trip.patience_ns();
-        let absent = silent && member.unanswered >= member.loss.questions();
-        member.acknowledged <= self.first && !absent
+        let patience = PRESENT_NS + self.trip.patience_ns().min(PRESENT_NS); // members measure the round trip
+        let long_ago = |at: u64| now_ns.saturating_sub(at) >= patience;
+        let questions = member.loss.questions();
+        let absent = long_ago(member.heard_at) && member.unanswered >= questions;
+        let stands_still = long_ago(member.moved_at) && member.unmoved >= ANSWERS * questions;
+        member.acknowledged <= self.first && !absent && !stands_still
     }
 
     /// Messages that nobody acknowledged yet.
@@ -286,8 +305,11 @@ impl Sender {
         }
         self.bytes += size;
         if self.sent.is_empty() {
-            // They have nothing to say before.
-            self.members.iter_mut().for_each(|member| (member.heard_at, member.unanswered) = (now_ns, 0));
+            // They have nothing to say before; who lags behind has.
+            for member in self.members.iter_mut().filter(|member| member.acknowledged >= at) {
+                (member.heard_at, member.unanswered) = (now_ns, 0);
+                member.moves(now_ns, at + 1);
+            }
         }
         let small = entry.buffer.payload().len() <= self.settings.largest;
         let hurries = small && self.flags() & ASK != 0;
@@ -340,7 +362,9 @@ impl Sender {
         if said.fresh > 0 && self.controlled.is_none() {
             self.measure(now_ns, widen(header.sample as u32, self.next()), header.stamp_ns);
         }
-        let settles = self.hear(now_ns, index, (upto, seen), header, said.fresh);
+        let (moved_at, settles) =
+            (self.members[index].moved_at, self.hear(now_ns, index, (upto, seen), header, said.fresh));
+        let moved = self.members[index].moved_at != moved_at;
         let bit = 1 << index.min(MOST_TOLD_APART - 1);
         if header.flags & ASK != 0 {
             self.note_got(bit, upto, seen, said);
@@ -352,7 +376,10 @@ impl Sender {
             self.beats = 0;
         }
         if self.beat_at.is_none_or(|at| at > now_ns) {
-            self.beat_at = self.waits_for_answer().then(|| self.next_beat(now_ns));
+            let next = self.waits_for_answer().then(|| self.next_beat(now_ns));
+            // Of a group, who says nothing new puts no question off: they are counted.
+            let kept = self.beat_at.filter(|_| self.members.len() > 1 && !moved);
+            self.beat_at = next.map(|next| kept.map_or(next, |at| at.min(next)));
         }
         if upto < self.first && self.members[index].acknowledged < self.first {
             self.beat_at = Some(now_ns); // it waits for what is gone
@@ -362,7 +389,7 @@ impl Sender {
 
     /// What a member has, and does without; whether that is more than before.
     fn hear(&mut self, now_ns: u64, index: usize, (upto, seen): (u64, u64), header: &Header, fresh: u32) -> bool {
-        let next = self.next();
+        let (next, half) = (self.next(), u64::from(acknowledges_every(self.settings.window)));
         let member = &mut self.members[index];
         (member.heard_at, member.heard_before, member.unanswered) = (now_ns, next, 0);
         member.loss.told(seen, fresh);
@@ -372,6 +399,9 @@ impl Sender {
             let skipped = (header.sample >> 32) as u32;
             self.counters.skipped += u64::from(skipped.wrapping_sub(member.skipped)).min(passed);
             (member.acknowledged, member.skipped) = (upto, skipped);
+        }
+        if member.acknowledged >= member.goal {
+            member.moves(now_ns, next.min(member.acknowledged + half));
         }
         passed > 0
     }
@@ -411,7 +441,10 @@ impl Sender {
         self.beats += 1;
         self.beat_at = self.waits_for_answer().then(|| now_ns + pause.min(LONGEST_BEAT_NS));
         self.told_trip = self.trip.smoothed_ns();
-        self.members.iter_mut().for_each(|member| member.unanswered = member.unanswered.saturating_add(1));
+        for member in &mut self.members {
+            (member.unanswered, member.unmoved) =
+                (member.unanswered.saturating_add(1), member.unmoved.saturating_add(1));
+        }
         self.note_asked(now_ns);
         Some(Action::KeepAlive { next: self.next() as u32, oldest: self.first as u32, trip_ns: self.told_trip })
     }

@@ -65,3 +65,33 @@ fn who_answers_nothing_holds_up_the_others_for_a_second_at_most() {
     }
     assert!((500 * MS..1000 * MS).contains(&now), "{} ms", now / MS);
 }
+
+/// A member that answers each question, and says much unasked, but never has more than it had: it cannot stop the group. One that moves
+/// by a message at a time may slow it, by half a window each time.
+#[test]
+fn who_answers_and_does_not_move_holds_up_the_others_for_two_seconds_at_most() {
+    for every in [u64::MAX, 50, 5] {
+        let mut sender = held_up();
+        let mut now = MS;
+        while sender.is_full(now) {
+            let due = sender.next_deadline().unwrap();
+            now = due.min(now.saturating_add(every.saturating_mul(MS)));
+            while sender.poll(now).is_some() {
+                answer(&mut sender, now, PRESENT, WINDOW);
+                answer(&mut sender, now, SILENT, 0);
+            }
+            answer(&mut sender, now, SILENT, 0);
+            assert!(now < 2000 * MS, "it holds up the others for good");
+        }
+        assert!(now >= 500 * MS, "{} ms", now / MS);
+        // Nor does it for the next message, though it goes on answering.
+        let entry = Outgoing::external(9, 0, &[0; 8], &mut Pool::default()).keep();
+        sender.sent(now, WINDOW, entry);
+        let head =
+            Header { length: 0, kind: Kind::KeepAlive, flags: 4, flow: FLOW, sequence: 0, sample: 0, stamp_ns: 0 };
+        let bytes = Writer::default().finish(head, 0, 0).to_vec();
+        let (header, payload) = datagram(&bytes, MAX_MESSAGE, Some(FLOW)).unwrap();
+        sender.acknowledge(now, SILENT, WINDOW + 1, &header, &Acknowledgement::parse(payload).unwrap()).unwrap();
+        assert!(!sender.is_full(now));
+    }
+}
