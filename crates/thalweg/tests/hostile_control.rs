@@ -189,11 +189,55 @@ fn documents_take_little_memory() {
     });
 }
 
+/// One address fills what it may; a publisher from another one is heard, and who found no room is asked again when there is.
+#[test]
+fn who_fills_the_room_for_documents_keeps_no_remote_publisher_out() {
+    let _alone = world::alone();
+    const LATER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 3);
+    let realm = format!("room-{}", std::process::id());
+    let victim = node("victim", &realm);
+    let _subscriber = victim.subscriber::<Raw>("/t").open().unwrap();
+    let address = address_of(&victim);
+    let knows = |node: u64| victim.nodes().iter().any(|known| known.node.0 == node);
+    let mut links = Vec::new();
+    // 1 MB each: 16 of them are what all other hosts may have.
+    for id in 0xbad..0xbad + 20 {
+        let mut link = Link::new(address, OTHER, &realm, id);
+        assert!(link.say(2, heavy_of(&realm, id, 62).as_bytes()));
+        link.call(&json!({"verb": "clock"}));
+        links.push((id, link));
+    }
+    let (heard, unheard): (Vec<_>, Vec<_>) = links.into_iter().partition(|(id, _)| knows(*id));
+    assert!(heard.len() > 2 && unheard.len() > 4, "{} were heard", heard.len());
+    // A publisher, and a document as large as theirs.
+    let listener = TcpListener::bind((LATER, 0)).unwrap();
+    let mut later = Link::new(address, LATER, &realm, 0x900d);
+    let mut told: Value = serde_json::from_str(&heavy_of(&realm, 0x900d, 62)).unwrap();
+    told["host"] = json!(linux::clock::host_id());
+    told["addresses"] = json!([listener.local_addr().unwrap().to_string()]);
+    told["ports"]["9999"] = publisher("/later", "/t");
+    assert!(later.say(2, told.to_string().as_bytes()));
+    later.call(&json!({"verb": "clock"}));
+    assert!(knows(0x900d), "a node of another address found no room");
+    listener.set_nonblocking(true).unwrap();
+    let matched = || listener.accept().ok();
+    assert!(eventually(world::LONG, matched).is_some(), "it was not matched: the subscriber did not connect");
+    drop(heard);
+    let (id, mut link) = unheard.into_iter().next().unwrap();
+    link.await_message(4);
+    assert!(link.say(2, heavy_of(&realm, id, 62).as_bytes()));
+    assert!(eventually(world::LONG, || knows(id).then_some(())).is_some(), "it found no room when there was some");
+}
+
 /// A document whose ports have all that they may have beside their names.
 fn heavy(realm: &str, node: u64) -> String {
+    heavy_of(realm, node, 250)
+}
+
+fn heavy_of(realm: &str, node: u64, ports: u32) -> String {
     let mut told = document(realm, node, 1);
     let partition: Vec<String> = (0..64).map(|n| format!("{n:0>240}")).collect();
-    for port in 1..=250 {
+    for port in 1..=ports {
         let mut its = publisher(&format!("/heavy{node}/{port}"), "/heavy");
         its["qos"]["partition"] = json!(partition);
         told["ports"][port.to_string()] = its;

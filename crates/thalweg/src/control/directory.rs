@@ -5,12 +5,15 @@
 //! takes its place by another one. What others say is checked against [`limits`] before it is kept, and what they say of
 //! where they are, by where it came from ([`Surroundings`]).
 
+mod room;
 mod surroundings;
 
+pub(super) use room::{Held, Whose};
 pub use surroundings::Surroundings;
 
 use super::matching::{is_pattern, topic_matches};
 use super::{Change, Document, Event, NodeId, Origin, PortId, PortInfo, limits};
+use room::Room;
 use std::collections::{BTreeMap, BTreeSet};
 
 pub use super::limits::Refusal;
@@ -91,6 +94,9 @@ impl Known {
     fn is_here(&self) -> bool {
         self.origin().is_some_and(|origin| origin.is_here())
     }
+    fn held(&self) -> Held {
+        Held::by(&self.document, self.weight)
+    }
 }
 
 /// Ports by their name or topic, in order. Most texts are of one port: a set of its own for each took four times as much.
@@ -104,9 +110,7 @@ pub struct Directory {
     by_name: Index,
     by_topic: Index,
     by_pattern: Index,
-    ports: usize,
-    weight: usize,
-    weight_elsewhere: usize,
+    room: Room,
     refused: BTreeMap<&'static str, u64>,
 }
 
@@ -136,11 +140,9 @@ impl Directory {
         let mut seen_by = [None; WAYS];
         if let Some(known) = self.nodes.get_mut(&node) {
             let before = known.origin().map(rank);
-            let was_here = known.is_here();
+            self.room.give_back(known.origin(), known.held());
             known.seen_by[rank(origin)] = Some(origin);
-            if known.is_here() && !was_here {
-                self.weight_elsewhere = self.weight_elsewhere.saturating_sub(known.weight);
-            }
+            self.room.take(known.origin(), known.held());
             seen_by = known.seen_by;
             let outranks = before.is_none_or(|before| rank(origin) < before);
             let counts = before.is_none_or(|before| rank(origin) <= before);
@@ -155,51 +157,43 @@ impl Directory {
         }
         // As they were read one by one the map's leaves are half empty; as they are collected, full.
         document.ports = std::mem::take(&mut document.ports).into_iter().collect();
-        let before = self.nodes.get(&node).map(|k| k.document.ports.len());
         let weight = document.weight();
-        let verdict = limits::check_document(&document)
-            .and_then(|()| {
-                limits::check_totals(
-                    self.nodes.len() + usize::from(before.is_none()),
-                    self.ports - before.unwrap_or(0) + document.ports.len(),
-                )
-            })
-            .and_then(|()| self.check_weight(origin, node, weight));
+        let wanted = Held::by(&document, weight);
+        let verdict = limits::check_document(&document).and_then(|()| limits::check_weight(weight));
         if let Err(refusal) = verdict {
             return self.refuse(node, refusal);
         }
+        if let Err(refusal) = self.room.check(origin, self.held_by(node), wanted) {
+            self.room.turn_away(node, origin, wanted);
+            return self.refuse(node, refusal);
+        }
+        self.room.forget(node);
         let old = self.remove(node);
         let delta = self.replace(old.map(|known| known.document), &document);
         self.insert(Known { document, weight, seen_by, stale: false });
         Applied::Changed(self.with_conflicts(delta))
     }
 
-    /// Whether there is room for a document that takes so much. A node always has room for itself.
-    fn check_weight(&self, origin: Origin, node: NodeId, weight: usize) -> Result<(), Refusal> {
-        if origin == Origin::Own {
-            return Ok(());
-        }
-        let before = self.nodes.get(&node);
-        let all = (self.weight + weight).saturating_sub(before.map_or(0, |known| known.weight));
-        let elsewhere = before.filter(|known| !known.is_here()).map_or(0, |known| known.weight);
-        let elsewhere = (!origin.is_here()).then(|| (self.weight_elsewhere + weight).saturating_sub(elsewhere));
-        limits::check_weight(weight, all, elsewhere)
+    /// What is known of a node, and by which way.
+    fn held_by(&self, node: NodeId) -> Option<(Origin, Held)> {
+        let known = self.nodes.get(&node)?;
+        Some((known.origin()?, known.held()))
+    }
+
+    /// Nodes whose news was refused because there was no room, where there is some now: to be asked for their documents.
+    pub fn to_ask_again(&mut self) -> Vec<NodeId> {
+        let nodes = &self.nodes;
+        self.room.fitting(|node| nodes.get(&node).and_then(|known| Some((known.origin()?, known.held()))))
     }
 
     fn remove(&mut self, node: NodeId) -> Option<Known> {
         let known = self.nodes.remove(&node)?;
-        self.weight = self.weight.saturating_sub(known.weight);
-        if !known.is_here() {
-            self.weight_elsewhere = self.weight_elsewhere.saturating_sub(known.weight);
-        }
+        self.room.give_back(known.origin(), known.held());
         Some(known)
     }
 
     fn insert(&mut self, known: Known) {
-        self.weight += known.weight;
-        if !known.is_here() {
-            self.weight_elsewhere += known.weight;
-        }
+        self.room.take(known.origin(), known.held());
         self.nodes.insert(known.document.node, known);
     }
 
@@ -241,15 +235,18 @@ impl Directory {
         }
         let leaving = change.removed.iter().chain(change.added.keys()).copied().collect::<BTreeSet<_>>();
         let ports = &known.document.ports;
-        let moved =
-            |count: usize| count + change.added.len() - leaving.iter().filter(|p| ports.contains_key(p)).count();
+        let in_all = ports.len() + change.added.len() - leaving.iter().filter(|p| ports.contains_key(p)).count();
         let replaced: usize = leaving.iter().filter_map(|p| ports.get(p)).map(PortInfo::weight).sum();
         let weight = (known.weight + change.weight()).saturating_sub(replaced);
-        let verdict = limits::check_ports(&change.added, moved(ports.len()))
+        let wanted = Held { nodes: 1, ports: in_all, bytes: weight };
+        let verdict = limits::check_ports(&change.added, in_all)
             .and_then(|()| limits::check_relay(change.relay.as_ref()))
-            .and_then(|()| limits::check_totals(self.nodes.len(), moved(self.ports)))
-            .and_then(|()| self.check_weight(origin, node, weight));
+            .and_then(|()| limits::check_weight(weight));
         if let Err(refusal) = verdict {
+            return self.refuse(node, refusal);
+        }
+        if let Err(refusal) = self.room.check(origin, self.held_by(node), wanted) {
+            self.room.turn_away(node, origin, wanted);
             return self.refuse(node, refusal);
         }
         let Some(mut known) = self.remove(node) else { return Applied::Nothing };
@@ -273,6 +270,7 @@ impl Directory {
     }
 
     fn gone(&mut self, origin: Origin, node: NodeId) -> Applied {
+        self.room.forget(node);
         let Some(mut known) = self.remove(node) else { return Applied::Nothing };
         let counted = known.origin().is_some_and(|best| rank(best) == rank(origin));
         known.seen_by[rank(origin)] = None;
@@ -300,13 +298,11 @@ impl Directory {
     fn list(&mut self, key: PortKey, port: &PortInfo) {
         insert_into(&mut self.by_name, &port.name, key);
         insert_into(self.topics(&port.topic), &port.topic, key);
-        self.ports += 1;
     }
 
     fn unlist(&mut self, key: PortKey, port: &PortInfo) {
         remove_from(&mut self.by_name, &port.name, key);
         remove_from(self.topics(&port.topic), &port.topic, key);
-        self.ports = self.ports.saturating_sub(1);
     }
 
     fn topics(&mut self, topic: &str) -> &mut Index {
@@ -370,15 +366,15 @@ impl Directory {
     }
     /// How many ports all nodes have together.
     pub fn port_count(&self) -> usize {
-        self.ports
+        self.room.all.ports
     }
     /// Bytes that all that is known takes, about.
     pub fn weight(&self) -> usize {
-        self.weight
+        self.room.all.bytes
     }
     /// The same of nodes that are not on this host.
     pub fn weight_elsewhere(&self) -> usize {
-        self.weight_elsewhere
+        self.room.elsewhere.bytes
     }
     /// How often news was refused, by the limit it went beyond.
     pub fn refused(&self) -> &BTreeMap<&'static str, u64> {

@@ -190,8 +190,10 @@ fn documents_take_no_more_than_their_bytes() {
         limit(by(&mut d, Origin::this_user(), heavy(1, limits::MOST_BYTES_OF_NODE + 4096))),
         Some("bytes of a node's document")
     );
-    let refused = (1..100).find_map(|node| limit(by(&mut d, stranger(), heavy(node, 1 << 20))));
-    assert_eq!(refused, Some("bytes of all documents of other hosts"));
+    let from = |last: u64| Origin::Tcp { from: [10, 0, 1, last as u8].into(), here: false };
+    let refused = (1..100).find_map(|node| limit(by(&mut d, from(node), heavy(node, 1 << 20))));
+    assert_eq!(refused, Some("bytes of the documents of one address"));
+    assert!((12 << 20..=limits::MOST_BYTES_ELSEWHERE).contains(&d.weight()), "{}", d.weight());
     assert!(d.weight() <= limits::MOST_BYTES_ELSEWHERE, "{}", d.weight());
     assert_eq!(limit(by(&mut d, Origin::this_user(), heavy(1000, 1 << 20))), None, "this host's own have room");
     let refused = (2000..3000).find_map(|node| limit(by(&mut d, Origin::this_user(), heavy(node, 1 << 20))));
@@ -202,6 +204,80 @@ fn documents_take_no_more_than_their_bytes() {
         d.apply(Origin::this_user(), Event::Gone(node));
     });
     assert_eq!((d.weight(), d.port_count()), (0, 0));
+}
+
+fn with_ports(node: u64, ports: u32) -> Document {
+    let mut made = doc(node, 1, 1, &[]);
+    let its = |n: u32| port(Direction::Publisher, &format!("/{node}/{n}"), &format!("/{node}/{n}"));
+    made.ports = (1..=ports).map(|n| (PortId(n), its(n))).collect();
+    made
+}
+
+/// Fills what one source may take with nodes of so many ports and says how many it took, and which limit it met.
+fn fill(d: &mut Directory, origin: Origin, first: u64, ports: u32) -> (u64, &'static str) {
+    for count in 0.. {
+        if let Applied::Refused { refusal, .. } = by(d, origin, with_ports(first + count, ports)) {
+            return (count, refusal.limit);
+        }
+    }
+    unreachable!("there is no limit")
+}
+
+#[test]
+fn one_address_leaves_room_for_others_and_all_of_them_for_this_host() {
+    let other = Origin::Tcp { from: [10, 0, 0, 8].into(), here: false };
+    for (ports, by_bytes) in [(0, false), (30, true), (3000, true)] {
+        let mut d = Directory::new();
+        let (of_first, limit) = fill(&mut d, stranger(), 0, ports);
+        assert_eq!(limit.starts_with("bytes"), by_bytes, "{limit}");
+        assert!(limit.ends_with("of one address"), "{limit}");
+        let (of_second, _) = fill(&mut d, other, 10_000, ports);
+        let (of_zenoh, _) = fill(&mut d, Origin::Zenoh, 20_000, ports);
+        assert!(of_first / 2 <= of_second + 1 && of_second > 0, "{of_first}, {of_second}");
+        assert!(of_second / 2 <= of_zenoh + 1, "{of_second}, {of_zenoh}");
+        // Those who came before may still change, as long as they take no more.
+        let mut again = doc(0, 1, 2, &[]);
+        again.ports = d.node(NodeId(0)).unwrap().ports.clone();
+        delta(by(&mut d, stranger(), again));
+        let (here, limit) = fill(&mut d, Origin::this_user(), 30_000, ports);
+        assert!(here >= of_first / 2, "{here} {limit}");
+    }
+}
+
+#[test]
+fn ids_of_other_hosts_leave_places_for_nodes_and_ports_of_this_one() {
+    let mut d = Directory::new();
+    let from = |last: u64| Origin::Tcp { from: [10, 0, 0, last as u8].into(), here: false };
+    for source in 1..100 {
+        fill(&mut d, from(source), source * 10_000, 0);
+    }
+    let strangers = d.nodes().count();
+    assert!(strangers <= limits::MOST_NODES / 4 * 3, "{strangers}");
+    assert_eq!(fill(&mut d, Origin::this_user(), 0, 0), ((limits::MOST_NODES - strangers) as u64, "nodes"));
+    // This node itself has room whatever the others take.
+    delta(by(&mut d, Origin::Own, doc(u64::MAX, 1, 1, &[(1, "/a", "/a")])));
+}
+
+#[test]
+fn who_found_no_room_is_asked_again_once_when_there_is_some() {
+    let mut d = Directory::new();
+    let (taken, _) = fill(&mut d, stranger(), 0, 3000);
+    let refused = NodeId(taken);
+    assert_eq!(d.to_ask_again(), [], "nothing was given back");
+    // Too little of it: still no room.
+    by(&mut d, Origin::Zenoh, doc(99, 1, 1, &[]));
+    d.apply(Origin::Zenoh, Event::Gone(NodeId(99)));
+    assert_eq!(d.to_ask_again(), []);
+    d.apply(stranger(), Event::Gone(NodeId(0)));
+    assert_eq!(d.to_ask_again(), [refused]);
+    assert_eq!(d.to_ask_again(), [], "it was asked");
+    // One that is gone is not asked, and of one address only so many are.
+    fill(&mut d, stranger(), taken, 3000);
+    d.apply(stranger(), Event::Gone(NodeId(taken + 1)));
+    (100..400).for_each(|node| drop(by(&mut d, stranger(), with_ports(node, 3000))));
+    (1..=taken).for_each(|node| drop(d.apply(stranger(), Event::Gone(NodeId(node)))));
+    let again = d.to_ask_again();
+    assert!(again.len() == 64 && !again.contains(&NodeId(taken + 1)), "{again:?}");
 }
 
 /// Such a node counted among those of other hosts for good: after some thousand of them there was no room for these.

@@ -1,5 +1,6 @@
 //! How much of what other nodes say is believed.
 
+use super::directory::{Held, Whose};
 use super::matching::{LONGEST_NAME, check_name, check_pattern};
 use super::{Direction, Document, NotKept, PortId, PortInfo, RelayLoad};
 use crate::codec::TypeDescription;
@@ -23,6 +24,11 @@ pub const MOST_BYTES_OF_NODE: usize = 6 << 20;
 pub const MOST_BYTES: usize = 24 << 20;
 /// The same of nodes that are not on this host: strangers leave room for its own.
 pub const MOST_BYTES_ELSEWHERE: usize = 16 << 20;
+/// What all nodes may take together …
+pub(super) const IN_ALL: Held = Held { nodes: MOST_NODES, ports: MOST_PORTS_IN_ALL, bytes: MOST_BYTES };
+/// … and of that those of other hosts.
+pub(super) const ELSEWHERE: Held =
+    Held { nodes: MOST_NODES / 4 * 3, ports: MOST_PORTS_IN_ALL / 4 * 3, bytes: MOST_BYTES_ELSEWHERE };
 /// Most carriers a port may name.
 pub const MOST_CARRIERS: usize = 16;
 
@@ -71,16 +77,21 @@ pub(super) fn check_ports(ports: &BTreeMap<PortId, PortInfo>, in_all: usize) -> 
     ports.values().try_for_each(check_port)
 }
 
-pub(super) fn check_totals(nodes: usize, ports: usize) -> Result<(), Refusal> {
-    at_most("nodes", nodes, MOST_NODES)?;
-    at_most("ports of all nodes", ports, MOST_PORTS_IN_ALL)
+/// Checks how much a node's document takes.
+pub(super) fn check_weight(bytes: usize) -> Result<(), Refusal> {
+    at_most("bytes of a node's document", bytes, MOST_BYTES_OF_NODE)
 }
 
-/// Checks how much a node's document takes, and all documents together with it; `elsewhere`: all those of other hosts.
-pub(super) fn check_weight(node: usize, all: usize, elsewhere: Option<usize>) -> Result<(), Refusal> {
-    at_most("bytes of a node's document", node, MOST_BYTES_OF_NODE)?;
-    at_most("bytes of all documents", all, MOST_BYTES)?;
-    elsewhere.map_or(Ok(()), |bytes| at_most("bytes of all documents of other hosts", bytes, MOST_BYTES_ELSEWHERE))
+/// Checks what nodes take together: those of other hosts, or of one address.
+pub(super) fn check_room(whose: Whose, most: Held, held: Held) -> Result<(), Refusal> {
+    let [nodes, ports, bytes] = match whose {
+        Whose::All => ["nodes", "ports of all nodes", "bytes of all documents"],
+        Whose::Elsewhere => ["nodes of other hosts", "ports of other hosts", "bytes of all documents of other hosts"],
+        Whose::Address => ["nodes of one address", "ports of one address", "bytes of the documents of one address"],
+    };
+    at_most(nodes, held.nodes, most.nodes)?;
+    at_most(ports, held.ports, most.ports)?;
+    at_most(bytes, held.bytes, most.bytes)
 }
 
 /// Checks a port that somebody else told of, in a document or in a handshake.

@@ -56,18 +56,25 @@ impl Control {
     }
 
     pub(super) fn directory_event(&mut self, origin: Origin, event: control::Event) {
-        let applied = self.state.directory().apply(origin, event);
+        let (applied, again) = {
+            let mut directory = self.state.directory();
+            (directory.apply(origin, event), directory.to_ask_again())
+        };
         match applied {
             Applied::Nothing => {}
             Applied::Changed(delta) => self.directory_changed(delta),
-            Applied::RefreshNeeded(node) => {
-                for discovery in &mut self.discoveries {
-                    discovery.refresh(node);
-                }
-            }
+            Applied::RefreshNeeded(node) => self.refresh(node),
             Applied::Refused { node, refusal } => self.warn(format!("news of node {node} refused: {refusal:?}")),
         }
+        again.into_iter().for_each(|node| self.refresh(node));
         self.state.made_progress();
+    }
+
+    /// Asks for a node's document.
+    fn refresh(&mut self, node: NodeId) {
+        for discovery in &mut self.discoveries {
+            discovery.refresh(node);
+        }
     }
 
     pub(super) fn directory_changed(&mut self, delta: Delta) {

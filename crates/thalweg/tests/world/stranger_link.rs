@@ -47,6 +47,13 @@ impl Link {
 
     /// The number and the text of the next message of this kind: 5 is a call, 6 an answer.
     pub fn hear(&mut self, kind: u8) -> (u64, Value) {
+        let body = self.await_message(kind);
+        let (number, text) = body.split_first_chunk().unwrap();
+        (u64::from_le_bytes(*number), serde_json::from_slice(text).unwrap())
+    }
+
+    /// The next message of this kind.
+    pub fn await_message(&mut self, kind: u8) -> Vec<u8> {
         self.0.set_read_timeout(Some(super::LONG)).unwrap();
         loop {
             let mut head = [0; 5];
@@ -54,8 +61,7 @@ impl Link {
             let mut body = vec![0; u32::from_le_bytes([head[0], head[1], head[2], head[3]]) as usize];
             self.0.read_exact(&mut body).unwrap();
             if head[4] == kind {
-                let (number, text) = body.split_first_chunk().unwrap();
-                return (u64::from_le_bytes(*number), serde_json::from_slice(text).unwrap());
+                return body;
             }
         }
     }

@@ -1,0 +1,161 @@
+//! Room for what is known of nodes: what of it this host's nodes have, and of the rest each address. One address, or Zenoh, which
+//! tells none, takes no more than half of what the others of them leave, as one peer takes of a node's memory
+//! ([`crate::channel::memory`]): whoever makes up nodes leaves room for who comes from elsewhere.
+//!
+//! What found no room is asked for again when there is some: its node would not say it again by itself.
+
+use crate::control::limits::{self, ELSEWHERE, IN_ALL, Refusal};
+use crate::control::{Document, NodeId, Origin, host_of};
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+/// What nodes take.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Held {
+    pub nodes: usize,
+    pub ports: usize,
+    /// About.
+    pub bytes: usize,
+}
+
+impl Held {
+    /// What one node takes.
+    pub fn by(document: &Document, bytes: usize) -> Self {
+        Self { nodes: 1, ports: document.ports.len(), bytes }
+    }
+
+    fn with(self, other: Self, count: impl Fn(usize, usize) -> usize) -> Self {
+        Self {
+            nodes: count(self.nodes, other.nodes),
+            ports: count(self.ports, other.ports),
+            bytes: count(self.bytes, other.bytes),
+        }
+    }
+    fn plus(self, other: Self) -> Self {
+        self.with(other, usize::saturating_add)
+    }
+    fn minus(self, other: Self) -> Self {
+        self.with(other, usize::saturating_sub)
+    }
+    fn half(self) -> Self {
+        self.with(self, |count, _| count / 2)
+    }
+}
+
+/// Whose limit it is.
+#[derive(Clone, Copy, Debug)]
+pub enum Whose {
+    All,
+    Elsewhere,
+    Address,
+}
+
+/// Whose share it is of what other hosts may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Source {
+    Address(IpAddr),
+    Zenoh,
+}
+
+impl Source {
+    /// None: this host.
+    fn of(origin: Origin) -> Option<Self> {
+        match origin {
+            Origin::Own | Origin::Host { .. } => None,
+            Origin::Tcp { from, .. } => Some(Source::Address(host_of(from))),
+            Origin::Zenoh => Some(Source::Zenoh),
+        }
+    }
+}
+
+/// Nodes that are asked again, of each source and of all.
+const MOST_UNHEARD: usize = 1024;
+const MOST_UNHEARD_OF_SOURCE: usize = 64;
+
+/// What is taken, and by whom.
+#[derive(Default)]
+pub struct Room {
+    pub all: Held,
+    pub elsewhere: Held,
+    by: BTreeMap<Source, Held>,
+    /// Nodes whose news found no room, and what they would take.
+    unheard: BTreeMap<NodeId, (Origin, Held)>,
+    /// Some was given back since the unheard were looked through.
+    freed: bool,
+}
+
+impl Room {
+    /// A node is known by this way, and takes so much.
+    pub fn take(&mut self, origin: Option<Origin>, held: Held) {
+        self.all = self.all.plus(held);
+        if let Some(source) = origin.and_then(Source::of) {
+            self.elsewhere = self.elsewhere.plus(held);
+            let of = self.by.entry(source).or_default();
+            *of = of.plus(held);
+        }
+    }
+
+    /// It is not known by this way any more, or takes something else from now on.
+    pub fn give_back(&mut self, origin: Option<Origin>, held: Held) {
+        self.freed = true;
+        self.all = self.all.minus(held);
+        if let Some(source) = origin.and_then(Source::of) {
+            self.elsewhere = self.elsewhere.minus(held);
+            let left = self.by.get(&source).map_or(Held::default(), |of| of.minus(held));
+            if left == Held::default() {
+                self.by.remove(&source);
+            } else {
+                self.by.insert(source, left);
+            }
+        }
+    }
+
+    /// Whether there is room for what a node says by this way; `before`: what it has by now, by which one. This node always has
+    /// room for itself.
+    ///
+    /// # Errors
+    /// The limit.
+    pub fn check(&self, origin: Origin, before: Option<(Origin, Held)>, wanted: Held) -> Result<(), Refusal> {
+        if origin == Origin::Own {
+            return Ok(());
+        }
+        let had = before.map_or(Held::default(), |(_, held)| held);
+        limits::check_room(Whose::All, IN_ALL, self.all.minus(had).plus(wanted))?;
+        let Some(source) = Source::of(origin) else { return Ok(()) };
+        let from = before.and_then(|(origin, _)| Source::of(origin));
+        let had_there = if from.is_some() { had } else { Held::default() };
+        let elsewhere = self.elsewhere.minus(had_there);
+        limits::check_room(Whose::Elsewhere, ELSEWHERE, elsewhere.plus(wanted))?;
+        let had_by_it = if from == Some(source) { had } else { Held::default() };
+        let its = self.by.get(&source).map_or(Held::default(), |of| of.minus(had_by_it));
+        let most = ELSEWHERE.minus(elsewhere.minus(its)).half();
+        // Who has more since others came keeps it, and changes it.
+        limits::check_room(Whose::Address, most.with(had_by_it.plus(its), usize::max), its.plus(wanted))
+    }
+
+    /// There was no room for this: the node is asked for it later.
+    pub fn turn_away(&mut self, node: NodeId, origin: Origin, wanted: Held) {
+        let of_source = self.unheard.values().filter(|(other, _)| Source::of(*other) == Source::of(origin)).count();
+        let known = self.unheard.contains_key(&node);
+        if known || (self.unheard.len() < MOST_UNHEARD && of_source < MOST_UNHEARD_OF_SOURCE) {
+            self.unheard.insert(node, (origin, wanted));
+        }
+    }
+
+    /// Its news was heard, or it is gone.
+    pub fn forget(&mut self, node: NodeId) {
+        self.unheard.remove(&node);
+    }
+
+    /// Nodes that were turned away and for which there is room now: each is told once. `known`: what a node has by now.
+    pub fn fitting(&mut self, known: impl Fn(NodeId) -> Option<(Origin, Held)>) -> Vec<NodeId> {
+        if !std::mem::take(&mut self.freed) || self.unheard.is_empty() {
+            return Vec::new();
+        }
+        let fits =
+            |(node, (origin, wanted)): &(&NodeId, &(Origin, Held))| self.check(*origin, known(**node), *wanted).is_ok();
+        let fitting: Vec<NodeId> = self.unheard.iter().filter(fits).map(|(node, _)| *node).collect();
+        fitting.iter().for_each(|node| self.forget(*node));
+        fitting
+    }
+}
