@@ -83,7 +83,11 @@ fn one_multicast_send_reaches_all_members() {
 
 #[test]
 fn a_udp_peer_that_is_gone_is_an_error_of_the_flow() {
-    for ip in [V4, V6].into_iter().filter(|ip| missing(*ip).is_none()) {
+    for ip in [V4, V6] {
+        if let Some(why) = missing(ip) {
+            println!("skipped: {why}");
+            continue;
+        }
         let (send, receive, _) = udp(ip);
         drop(receive);
         let refused = (0..1000).find_map(|_| send.send(&[IoSlice::new(b"x")]).err());

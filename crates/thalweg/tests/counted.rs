@@ -244,7 +244,9 @@ fn one_system_call_per_sample_and_channel() {
         assert!(sends <= expected + 5, "{carrier}: {sends} calls to send, not {expected}: {sent:?}");
         let quiet = ["sendto", "sendmsg", "write", "futex", "clock_nanosleep", "read", "restart_syscall"];
         let others: u64 = sent.iter().filter(|(name, _)| !quiet.contains(&name.as_str())).map(|(_, n)| n.0).sum();
-        assert!(others <= 5, "{carrier}: other calls on the publishing thread: {sent:?}");
+        // Where the machine is busy a sample may have to wait: then the thread that sends those starts, once.
+        let starts = sum(&sent, &["clone3"]).0;
+        assert!(starts <= 1 && others <= 5 + 15 * starts, "{carrier}: other calls on the publishing thread: {sent:?}");
         let all: u64 = received.values().map(|n| n.0).sum();
         let ticks = 2 * number(&published, "took_ms") as u64 / 100 + 20;
         assert!(all <= SAMPLES + ticks, "{carrier}: {all} calls for {SAMPLES} samples: {received:?}");

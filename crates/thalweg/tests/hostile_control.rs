@@ -5,7 +5,7 @@
 mod world;
 
 use serde_json::{Value, json};
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::net::UnixListener;
 use std::sync::Arc;
@@ -435,7 +435,10 @@ fn a_run_directory_that_was_emptied_has_its_nodes_again() {
     let _alone = world::alone();
     let world = World::new();
     let mut publisher = Agent::start(&world, "publisher topic=/a");
-    std::fs::remove_dir_all(world.run_dir()).unwrap();
+    // The publisher's node may put a file into it meanwhile.
+    let removed =
+        || std::fs::remove_dir_all(world.run_dir()).map_or_else(|e| e.kind() == ErrorKind::NotFound, |()| true);
+    assert!(eventually(world::LONG, || removed().then_some(())).is_some());
     let mut late = Agent::start(&world, "subscriber topic=/a carriers=shm");
     late.connected(1);
     publisher.connected(1);
