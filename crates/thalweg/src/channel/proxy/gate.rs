@@ -1,6 +1,6 @@
 //! Where the samples of two flows meet while a proxy moves. Channels whose proxy does not move look at one flag.
 
-use super::handover::Handover;
+use super::handover::{Handover, Verdict};
 use crate::channel::memory::Account;
 use crate::driver::Latecomer;
 use crate::port::{AnyInlet, Delivery, Payload, SampleInfo};
@@ -27,12 +27,14 @@ pub(crate) struct Gate {
 /// What both channels of a move pass their samples through, one thread at a time.
 pub(crate) struct Passage {
     handover: PiMutex<Handover<(SampleInfo, Vec<u8>)>>,
+    verdict: Arc<Verdict>,
+    /// The move before this one, which may still deliver on the thread of a flow that is over.
+    earlier: PiMutex<Option<Arc<Passage>>>,
     /// What the old flow did not bring can be fetched.
     has_history: bool,
-    /// Where the new flow's samples wait for that, once it took over with a gap.
-    late: OnceLock<Arc<Latecomer>>,
+    /// Where the new flow's samples wait for that, once it took over with a gap; `None`: nobody would fetch it any more.
+    late: OnceLock<Option<Arc<Latecomer>>>,
     told: AtomicBool,
-    given_up: AtomicBool,
     /// The last sample that was delivered through it.
     last: AtomicU64,
     /// The new channel's: what is held came by it.
@@ -48,47 +50,63 @@ impl Passage {
         account: Arc<Account>,
         taken_over: Box<dyn Fn() + Send + Sync>,
     ) -> Self {
-        let (handover, late) = (PiMutex::new(handover), OnceLock::new());
-        let (told, given_up) = (AtomicBool::new(false), AtomicBool::new(false));
-        Self { handover, has_history, late, told, given_up, last: AtomicU64::new(0), account, taken_over }
+        let (verdict, handover) = (handover.verdict(), PiMutex::new(handover));
+        let (late, earlier, told) = (OnceLock::new(), PiMutex::default(), AtomicBool::new(false));
+        Self { handover, verdict, earlier, has_history, late, told, last: AtomicU64::new(0), account, taken_over }
     }
 
-    /// Whether the new flow has taken over.
+    /// Whether it was told that the new flow has taken over.
     pub fn is_taken_over(&self) -> bool {
         self.told.load(Ordering::Relaxed)
     }
 
-    /// Where the new flow's samples wait, if it took over with a gap: that is filled, or not, and then they follow.
+    /// Where the new flow's samples wait, if it took over with a gap: that is filled, or not, and then they follow. From now on
+    /// none wait that do not yet.
     pub fn late(&self) -> Option<&Arc<Latecomer>> {
-        self.late.get()
+        self.late.get_or_init(|| None).as_ref()
     }
 
     /// The old flow ended, and this was the last to come by it: the new one takes over.
     pub fn end_old(&self, came: u64) {
-        if self.is_taken_over() {
+        if self.verdict.is_new() {
             return;
         }
         let mut handover = self.handover.lock(); // nobody is in a callback: the old flow is over, the new one only holds
         handover.old_ended(came);
-        self.tell(&handover);
         self.wait_for_gap(&mut handover);
+        self.tell(&handover);
     }
 
     /// Nothing comes by the old flow, and this was the last to come by it.
     pub fn nothing_comes(&self, came: u64, now_ns: u64) {
         let Some(mut handover) = self.handover.try_lock() else { return }; // a sample is being delivered
         handover.nothing_comes(came, now_ns);
-        self.tell(&handover);
         self.wait_for_gap(&mut handover);
+        self.tell(&handover);
     }
 
-    /// The new flow is given up. `false`: it has taken over.
+    /// The new flow is given up. `false`: it has taken over. Waits for no sample that is being delivered.
     pub fn keep_old(&self) -> bool {
-        self.given_up.store(true, Ordering::Relaxed);
+        let kept = self.verdict.keep_old();
         if let Some(mut handover) = self.handover.try_lock() {
-            return handover.keep_old();
+            handover.keep_old(); // else the next sample lets go of what is held
         }
-        !self.is_taken_over() // a sample is being delivered, of which flow was told before
+        kept
+    }
+
+    /// Whether it delivers, or the one before it.
+    fn is_in_use(&self) -> bool {
+        self.handover.try_lock().is_none() || self.earlier.lock().as_ref().is_some_and(|earlier| earlier.is_in_use())
+    }
+
+    /// What the move before this one had taken over is delivered first.
+    fn wait_for_earlier(&self) {
+        let earlier = self.earlier.lock().clone();
+        if let Some(earlier) = earlier {
+            earlier.wait_for_earlier();
+            drop(earlier.handover.lock());
+            *self.earlier.lock() = None;
+        }
     }
 
     fn tell(&self, handover: &Handover<(SampleInfo, Vec<u8>)>) {
@@ -99,12 +117,18 @@ impl Passage {
 
     /// What is held waits for what the old flow did not bring.
     fn wait_for_gap(&self, handover: &mut Handover<(SampleInfo, Vec<u8>)>) {
-        if handover.has_gap() && self.late.get().is_none() {
-            let last = handover.last();
-            let held = std::iter::from_fn(|| handover.released());
-            let _ = self.late.set(Arc::new(Latecomer::with_held(last, self.account.clone(), held)));
-            self.last.store(last, Ordering::Release);
+        if handover.has_gap() {
+            self.late.get_or_init(|| {
+                let last = handover.last();
+                self.last.store(last, Ordering::Release);
+                let held = std::iter::from_fn(|| handover.released());
+                Some(Arc::new(Latecomer::with_held(last, self.account.clone(), held)))
+            });
         }
+    }
+
+    fn waits(&self) -> Option<&Arc<Latecomer>> {
+        self.late.get().and_then(Option::as_ref)
     }
 
     /// Delivers a sample, or what was held, or neither; `true`: the new flow has taken over and caught up.
@@ -113,11 +137,12 @@ impl Passage {
             inlet.deliver(delivery); // beside the order of the two flows: only a relay's brings it so
             return false;
         }
+        self.wait_for_earlier();
         let mut handover = self.handover.lock();
-        if self.given_up.load(Ordering::Relaxed) {
+        if self.verdict.is_old() {
             handover.keep_old();
         }
-        if let Some(late) = self.late.get() {
+        if let Some(late) = self.waits() {
             return role == Role::New && late.live(inlet, delivery);
         }
         let SampleInfo { seq, source_ns, received_ns, .. } = delivery.info;
@@ -126,13 +151,15 @@ impl Passage {
             Role::Old => handover.old(seq, source_ns),
             Role::New => handover.new_one((seq, source_ns), received_ns, delivery.payload.bytes().len(), keep),
         };
+        if self.has_history {
+            self.wait_for_gap(&mut handover); // before it is told: who hears it looks whether something waits
+        }
         self.tell(&handover);
+        if self.waits().is_some() {
+            return false;
+        }
         if delivers {
             inlet.deliver(delivery);
-        }
-        if self.has_history && handover.has_gap() {
-            self.wait_for_gap(&mut handover);
-            return false;
         }
         while let Some((info, bytes)) = handover.released() {
             inlet.deliver(Delivery { info, payload: Payload::Bytes(&bytes), account: &self.account });
@@ -165,6 +192,11 @@ impl Gate {
             late.end(inlet);
         }
         let mut present = self.passage.lock();
+        if let Some((Role::New, before)) = present.take()
+            && before.is_in_use()
+        {
+            *passage.earlier.lock() = Some(before);
+        }
         *present = Some((role, passage));
         self.shut.store(true, Ordering::Release);
     }
@@ -223,3 +255,6 @@ impl fmt::Debug for Gate {
         f.write_str(if self.shut.load(Ordering::Relaxed) { "shut" } else { "open" })
     }
 }
+
+#[cfg(test)]
+mod tests;

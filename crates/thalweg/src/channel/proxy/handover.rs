@@ -8,6 +8,8 @@
 
 use super::Selection;
 use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
 
 /// How long the old flow may take to bring what is missing, besides two periods of the stream: a round trip, and a pause of
 /// a thread that has a sample in its hands. Later it counts as lost. A flow that lags more is not abreast.
@@ -32,6 +34,37 @@ pub struct Handover<T> {
     /// … and of the new.
     brought: Option<(u64, u64)>,
     stage: Stage,
+    verdict: Arc<Verdict>,
+}
+
+/// Which of the two flows goes on: said once, by whoever comes first. Who gives up a move says it without the handover, which is
+/// locked while a sample is delivered: a new flow that took over meanwhile would deliver what the old one brings, too.
+#[derive(Debug, Default)]
+pub struct Verdict(AtomicU8);
+
+const OLD: u8 = 1;
+const NEW: u8 = 2;
+
+impl Verdict {
+    /// The old flow goes on. `false`: the new one does already.
+    pub fn keep_old(&self) -> bool {
+        self.say(OLD)
+    }
+
+    /// Whether the new flow was given up.
+    pub fn is_old(&self) -> bool {
+        self.0.load(Ordering::Acquire) == OLD
+    }
+
+    /// Whether the new flow has taken over.
+    pub fn is_new(&self) -> bool {
+        self.0.load(Ordering::Acquire) == NEW
+    }
+
+    fn say(&self, flow: u8) -> bool {
+        let said = self.0.compare_exchange(0, flow, Ordering::AcqRel, Ordering::Acquire);
+        said.is_ok() || said == Err(flow)
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,7 +91,8 @@ impl<T> Handover<T> {
     /// `depth` samples are held, and [`MOST_HELD`] bytes.
     pub fn new(old: Selection, last: u64, depth: usize) -> Self {
         let (held, bytes, depth) = (VecDeque::new(), 0, depth.max(1));
-        Self { old, new: old, after: 0, last, held, bytes, depth, passed: None, brought: None, stage: Stage::Both }
+        let (stage, verdict) = (Stage::Both, Arc::default());
+        Self { old, new: old, after: 0, last, held, bytes, depth, passed: None, brought: None, stage, verdict }
     }
 
     /// The same, to a flow that brings what `selection` takes after sample `after`.
@@ -120,9 +154,10 @@ impl<T> Handover<T> {
     }
 
     fn take_over(&mut self, gap: bool) {
-        if self.stage == Stage::Both {
+        if self.stage == Stage::Both && self.verdict.say(NEW) {
             self.stage = Stage::New { gap };
         }
+        self.keep_old(); // where that was said meanwhile
     }
 
     /// Nothing comes by the old flow now, and `came` was the last that it delivered. The new one takes over if it brings all
@@ -164,11 +199,16 @@ impl<T> Handover<T> {
 
     /// The new flow is given up. `false`: it has taken over already.
     pub fn keep_old(&mut self) -> bool {
-        if self.stage == Stage::Both {
+        if self.stage == Stage::Both && self.verdict.keep_old() {
             self.stage = Stage::Old;
             (self.held, self.bytes) = (VecDeque::new(), 0);
         }
         self.stage == Stage::Old
+    }
+
+    /// Where it is said which flow goes on.
+    pub fn verdict(&self) -> Arc<Verdict> {
+        self.verdict.clone()
     }
 
     /// The last sample that was delivered.

@@ -1,0 +1,128 @@
+//! Moves that end, or are followed by the next one, while a sample is being delivered.
+
+use super::*;
+use crate::channel::memory::Memory;
+use crate::channel::proxy::Selection;
+use crate::codec::Raw;
+use crate::control::{NodeId, PortId};
+use crate::event::Events;
+use crate::port::{Change, Inlet, Sink};
+use crate::testing::port_info;
+use std::sync::Mutex;
+use std::sync::mpsc::channel;
+use std::time::{Duration, Instant};
+
+const LONG: Duration = Duration::from_secs(20);
+
+fn info(seq: u64) -> SampleInfo {
+    let (node, port, at) = (NodeId(1), PortId(1), seq * 1_000_000);
+    SampleInfo {
+        node,
+        port,
+        incarnation: 1,
+        seq,
+        source_ns: at,
+        received_ns: at,
+        same_clock: true,
+        historical: false,
+        change: Change::Written,
+        scaled: None,
+    }
+}
+
+/// A subscriber that notes what it is given, and then does this.
+struct Given {
+    inlet: Arc<Inlet<Raw>>,
+    seen: Arc<Mutex<Vec<u64>>>,
+    account: Arc<Account>,
+}
+
+impl Given {
+    fn new(mut then: impl FnMut(u64) + Send + 'static) -> Self {
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let notes = seen.clone();
+        let sink = Sink::<Raw>::callback(move |sample| {
+            notes.lock().unwrap().push(sample.info().seq);
+            then(sample.info().seq);
+        });
+        let (events, memory) = (Events::default(), Memory::new(1 << 20));
+        let inlet = Arc::new(Inlet::new(port_info("/in"), sink, false, false, events, &memory));
+        Self { inlet, seen, account: Account::new(1 << 20) }
+    }
+
+    fn seen(&self) -> Vec<u64> {
+        self.seen.lock().unwrap().clone()
+    }
+
+    /// A move that begins when these channels' old one has brought all up to `last`.
+    fn moves(&self, (old, new): (&Gate, &Gate), last: u64) -> Arc<Passage> {
+        let handover = Handover::new(Selection::ALL, last, 64);
+        let passage = Arc::new(Passage::new(handover, false, self.account.clone(), Box::new(|| {})));
+        new.shut(Role::New, self.inlet.as_ref(), passage.clone());
+        old.shut(Role::Old, self.inlet.as_ref(), passage.clone());
+        passage
+    }
+
+    fn comes_by(&self, gate: &Gate, seq: u64) {
+        let delivery = Delivery { info: info(seq), payload: Payload::Bytes(&[7]), account: &self.account };
+        gate.deliver(self.inlet.as_ref(), delivery);
+    }
+}
+
+/// Once a sample came by the new channel of a move that was given up at that moment, and by the old one as well.
+#[test]
+fn a_move_that_is_given_up_while_a_sample_passes_is_over_or_given_up_and_not_both() {
+    let given = Given::new(|_| {});
+    let (old, new) = (Gate::default(), Gate::default());
+    let passage = given.moves((&old, &new), 10);
+    given.comes_by(&old, 11);
+    let (mut handover, mut kept) = (passage.handover.lock(), false);
+    let keep = || {
+        kept = passage.keep_old(); // before it is decided what becomes of the sample
+        (info(12), vec![7])
+    };
+    assert!(!handover.new_one((12, info(12).source_ns), 0, 1, keep));
+    assert!(kept && !handover.is_taken_over() && handover.released().is_none());
+    drop(handover);
+    old.open();
+    (12..15).for_each(|seq| [&new, &old].into_iter().for_each(|gate| given.comes_by(gate, seq)));
+    assert_eq!(given.seen(), [11, 12, 13, 14]);
+
+    let given = Given::new(|_| {});
+    let (old, new) = (Gate::default(), Gate::default());
+    let passage = given.moves((&old, &new), 10);
+    let mut handover = passage.handover.lock();
+    assert!(handover.old(11, info(11).source_ns));
+    handover.new_one((12, info(12).source_ns), 0, 1, || (info(12), vec![7]));
+    assert!(handover.is_taken_over() && !passage.keep_old(), "nobody was told of it yet");
+}
+
+/// What a flow that is over still delivers is older than what comes by a channel that moves again meanwhile.
+#[test]
+fn what_a_move_took_over_comes_before_what_the_next_one_lets_through() {
+    for _ in 0..20 {
+        let ((tell, told), (let_go, may_go)) = (channel(), channel::<()>());
+        let given = Given::new(move |seq| {
+            if seq == 12 {
+                tell.send(()).unwrap();
+                may_go.recv_timeout(LONG).unwrap();
+            }
+        });
+        let [first, second, third] = [(); 3].map(|()| Gate::default());
+        given.moves((&first, &second), 10);
+        [12, 13].into_iter().for_each(|seq| given.comes_by(&second, seq)); // held
+        std::thread::scope(|scope| {
+            scope.spawn(|| given.comes_by(&first, 11)); // and 12 and 13
+            told.recv_timeout(LONG).unwrap();
+            given.moves((&second, &third), 13);
+            let waits = linux::lock::waits();
+            scope.spawn(|| given.comes_by(&second, 14));
+            let until = Instant::now() + LONG;
+            while linux::lock::waits() == waits && Instant::now() < until {
+                std::thread::yield_now();
+            }
+            let_go.send(()).unwrap();
+        });
+        assert_eq!(given.seen(), [11, 12, 13, 14]);
+    }
+}
