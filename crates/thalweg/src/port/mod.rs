@@ -84,7 +84,7 @@ pub struct Published {
     pub dropped: u32,
     /// Channels that did not take it because their queue is full and drops nothing.
     pub refused: u32,
-    /// Channels that are broken or unreachable now.
+    /// Channels that are broken or unreachable now; that of a subscriber that was killed, until its end is seen.
     pub not_connected: u32,
     /// The limit by which a channel dropped or refused a sample (of several, the last).
     pub limit: Option<ResourceLimit>,
