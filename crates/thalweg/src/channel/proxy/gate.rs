@@ -35,7 +35,7 @@ pub(crate) struct Passage {
     /// Where the new flow's samples wait for that, once it took over with a gap; `None`: nobody would fetch it any more.
     late: OnceLock<Option<Arc<Latecomer>>>,
     told: AtomicBool,
-    /// The last sample that was delivered through it.
+    /// The last sample that was delivered through it, or before it began.
     last: AtomicU64,
     /// The new channel's: what is held came by it.
     account: Arc<Account>,
@@ -50,9 +50,10 @@ impl Passage {
         account: Arc<Account>,
         taken_over: Box<dyn Fn() + Send + Sync>,
     ) -> Self {
+        let last = AtomicU64::new(handover.last());
         let (verdict, handover) = (handover.verdict(), PiMutex::new(handover));
         let (late, earlier, told) = (OnceLock::new(), PiMutex::default(), AtomicBool::new(false));
-        Self { handover, verdict, earlier, has_history, late, told, last: AtomicU64::new(0), account, taken_over }
+        Self { handover, verdict, earlier, has_history, late, told, last, account, taken_over }
     }
 
     /// Whether it was told that the new flow has taken over.
@@ -131,7 +132,8 @@ impl Passage {
         self.late.get().and_then(Option::as_ref)
     }
 
-    /// Delivers a sample, or what was held, or neither; `true`: the new flow has taken over and caught up.
+    /// Delivers a sample, or what was held, or neither; `true`: this flow goes on alone, and has caught up with what the other one
+    /// delivered.
     fn pass(&self, role: Role, inlet: &dyn AnyInlet, delivery: Delivery<'_>) -> bool {
         if delivery.info.historical {
             inlet.deliver(delivery); // beside the order of the two flows: only a relay's brings it so
@@ -165,7 +167,10 @@ impl Passage {
             inlet.deliver(Delivery { info, payload: Payload::Bytes(&bytes), account: &self.account });
         }
         self.last.store(handover.last(), Ordering::Release);
-        handover.is_taken_over() && seq >= handover.last()
+        match role {
+            Role::Old => delivers && self.verdict.is_old(),
+            Role::New => handover.is_taken_over() && seq >= handover.last(),
+        }
     }
 }
 
@@ -209,8 +214,7 @@ impl Gate {
         late.map_or(0, |late| late.last_given()).max(moved)
     }
 
-    /// The move is given up, and the old flow goes on.
-    pub fn open(&self) {
+    fn open(&self) {
         self.shut.store(false, Ordering::Release);
     }
 
@@ -244,8 +248,8 @@ impl Gate {
             return;
         }
         let Some((role, passage)) = self.passage.lock().clone() else { return inlet.deliver(delivery) };
-        if passage.pass(role, inlet, delivery) && role == Role::New {
-            self.open_after(&passage); // by the thread of the new flow itself: what follows it delivers alone
+        if passage.pass(role, inlet, delivery) {
+            self.open_after(&passage); // by the thread of the flow itself: what follows it delivers alone
         }
     }
 }

@@ -200,7 +200,6 @@ impl Control {
             self.proxy_moved(pair); // what says so is on its way: it ended as any channel does
             return false;
         }
-        self.open_old_gate(pair);
         self.move_failed(pair, "its channel ended before it had taken over");
         true
     }
@@ -221,19 +220,12 @@ impl Control {
         }
         let Some(moving) = self.moves.remove(&pair) else { return };
         if let Stage::Passing(Passing { new, .. }) = &moving.stage {
-            self.open_old_gate(pair);
             self.drop_channel(new);
             new.cut();
         }
         let dialing = |entry: &Option<Entry>| matches!(entry, Some(Entry::Dial(d)) if d.pair == pair && d.moves);
         if let Some(index) = self.entries.iter().position(dialing) {
             self.unwatch(index);
-        }
-    }
-
-    fn open_old_gate(&self, pair: Pair) {
-        if let Some(Progress::Open(old)) = self.wanted.get(&pair).map(|wanted| &wanted.progress) {
-            old.gate.open();
         }
     }
 
@@ -306,7 +298,6 @@ impl Control {
         };
         let laggards: Vec<_> = self.moves.iter().filter_map(|(pair, moving)| Some((*pair, lags(moving)?))).collect();
         for (pair, new) in laggards {
-            self.open_old_gate(pair);
             self.drop_channel(&new);
             new.cut();
             if let Some(moving) = self.moves.get_mut(&pair) {

@@ -84,7 +84,6 @@ fn a_move_that_is_given_up_while_a_sample_passes_is_over_or_given_up_and_not_bot
     assert!(!handover.new_one((12, info(12).source_ns), 0, 1, keep));
     assert!(kept && !handover.is_taken_over() && handover.released().is_none());
     drop(handover);
-    old.open();
     (12..15).for_each(|seq| [&new, &old].into_iter().for_each(|gate| given.comes_by(gate, seq)));
     assert_eq!(given.seen(), [11, 12, 13, 14]);
 
@@ -95,6 +94,25 @@ fn a_move_that_is_given_up_while_a_sample_passes_is_over_or_given_up_and_not_bot
     assert!(handover.old(11, info(11).source_ns));
     handover.new_one((12, info(12).source_ns), 0, 1, || (info(12), vec![7]));
     assert!(handover.is_taken_over() && !passage.keep_old(), "nobody was told of it yet");
+}
+
+/// A new flow took over behind the old one, and the next moves were given up before it caught up.
+#[test]
+fn a_flow_that_has_not_caught_up_delivers_nothing_twice_when_the_next_moves_are_given_up() {
+    for more in 0..3 {
+        let given = Given::new(|_| {});
+        let [first, second, third] = [(); 3].map(|()| Gate::default());
+        given.moves((&first, &second), 10);
+        [11, 12].into_iter().for_each(|seq| given.comes_by(&first, seq));
+        given.comes_by(&second, 11);
+        for _ in 0..more {
+            let last = second.last().max(11); // as the channel's own counter has it
+            assert!(given.moves((&second, &third), last).keep_old());
+        }
+        [12, 13, 14].into_iter().for_each(|seq| given.comes_by(&second, seq));
+        assert_eq!(given.seen(), [11, 12, 13, 14], "{more} more");
+        assert!(!second.shut.load(Ordering::Relaxed));
+    }
 }
 
 /// What a flow that is over still delivers is older than what comes by a channel that moves again meanwhile.
