@@ -199,8 +199,10 @@ impl Control {
     pub(super) fn channel_ended(&mut self, channel: &Arc<Channel>, why: String) {
         channel.close();
         let pair = (channel.publisher, channel.subscriber);
+        // The channel that goes on is there before this one goes: its publisher has not left.
+        let goes_on = self.ended_in_move(channel);
         self.drop_channel(channel);
-        if self.ended_in_move(channel) {
+        if goes_on {
             return;
         }
         let Some(wanted) = self.wanted.get_mut(&pair) else { return };
