@@ -165,9 +165,8 @@ impl fmt::Display for WireError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             Self::Version(v) => write!(f, "frame version {v}, this library speaks {VERSION}"),
-            Self::Kind(k) => {
-                write!(f, "frame kind {k} does not belong here (there are kinds 1 to 7, and not every carrier has all)")
-            }
+            Self::Kind(k @ 1..=7) => write!(f, "frame kind {k} does not belong on this carrier"),
+            Self::Kind(k) => write!(f, "frame kind {k} is none of 1 to 7"),
             Self::Flags(bits) => write!(f, "reserved flags are set: {bits:#06x}"),
             Self::Length { length, limit } => {
                 write!(f, "a frame of {length} bytes is over the limit of {limit} (raise max_message of the port)")

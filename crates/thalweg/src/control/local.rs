@@ -1,4 +1,5 @@
-//! Nodes of the same host: each has a unix socket in a run directory, and a newcomer connects to those that it shares something with (`shares`).
+//! Nodes of the same host: each has a unix socket in a run directory, and a newcomer connects to those that it shares something
+//! with (`shares`).
 //!
 //! `$THALWEG_RUN_DIR`, else `$XDG_RUNTIME_DIR/thalweg`, else `/tmp/thalweg-<uid>`; in it `<host>.<realm>.<node id>.sock`:
 //! network namespaces share `/tmp`, but are hosts of their own. Only the first may be shared by several users: see [`Users`].
