@@ -53,6 +53,7 @@ pub fn experiments() -> &'static [&'static dyn Experiment] {
         &conference::Conference,
         &pull_beside::PullBeside,
         &lossy::LossyLink,
+        &lossy::Outages,
         &goodput::Goodput,
         &hostile::Hostile,
     ]

@@ -4,9 +4,14 @@
 //! |---|---|
 //! | `silence` | 100 samples a second over a link that loses 30 % each way: the longest silence, and whether old samples come in a burst |
 //! | `frames` | pictures over 20 Mbit/s that lose 5 %, beside a control channel |
+//!
+//! and `outages` (P-16), an experiment of its own: how soon they resume when nothing came through for a while.
 
 mod frames;
+mod outages;
 mod silence;
+
+pub use outages::Outages;
 
 use super::Experiment;
 use crate::error::{Error, Result};

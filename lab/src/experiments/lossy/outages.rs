@@ -1,0 +1,145 @@
+//! `outages`: how soon samples come again once a link is back that carried nothing, neither end being told.
+
+use super::{Channel, DELAY, Stream, hosts};
+use crate::error::Result;
+use crate::experiments::Experiment;
+use crate::part::stream::Arrived;
+use crate::results::{Bar, Check, Figure, Findings, Group, Panel, Table, median};
+use crate::run::Lab;
+use crate::stalls::Timed;
+use linux::clock::monotonic_ns;
+use qos::{Qos, Queue};
+use std::time::Duration;
+
+/// The experiment.
+pub struct Outages;
+
+const CARRIERS: [&str; 3] = ["udp", "mcast", "tcp"];
+const HZ: f64 = 1000.0;
+const SIZE: usize = 64;
+/// Samples that wait meanwhile; older ones are dropped.
+const WAITING: u32 = 1000;
+/// A channel runs for so long before each outage.
+const BEFORE: Duration = Duration::from_millis(300);
+/// What has not come by then has not resumed.
+const AFTER: Duration = Duration::from_secs(3);
+/// A handshake's stream without a sign of life for so long has ended, and the channel is opened anew.
+const STREAM_LIVES: f64 = 10.0;
+
+/// What became of one outage.
+#[derive(Debug, Default, PartialEq)]
+struct Outcome {
+    /// The first sample after the link was back, in ms.
+    resumed: f64,
+    missing: f64,
+    again: f64,
+}
+
+impl Experiment for Outages {
+    fn name(&self) -> &'static str {
+        "outages"
+    }
+
+    fn about(&self) -> &'static str {
+        "a link carries nothing for 0.1 to 30 s beneath reliable channels of 1 kHz: how soon samples come again"
+    }
+
+    fn run(&self, lab: &Lab) -> Result<Findings> {
+        let (outages, tries): (&[f64], usize) = match () {
+            () if lab.options.tiny => (&[0.1], 1),
+            () if lab.options.quick => (&[0.1, 0.5, 1.5], 3),
+            () => (&[0.1, 0.3, 0.5, 1.5, 5.0, 30.0], 5),
+        };
+        let mut findings = Findings { notes: notes(), ..Findings::default() };
+        let heads =
+            ["carrier, outage", "resumed after ms (median)", "longest", "missing of all tries", "twice or late"];
+        let mut table = Table::new("Outages beneath reliable channels of 1 kHz", &heads);
+        let mut groups = Vec::new();
+        for carrier in CARRIERS {
+            let mut bars = Vec::new();
+            for outage in outages {
+                lab.tell(&format!("{carrier}, {outage} s"));
+                let tries = (0..tries).map(|_| one(lab, carrier, *outage)).collect::<Result<Vec<_>>>()?;
+                bars.extend(tell(carrier, *outage, &tries, &mut table, &mut findings));
+            }
+            groups.push(Group { label: carrier.into(), bars });
+        }
+        findings.tables.push(table);
+        findings.figure = Figure {
+            title: "Outages".into(),
+            axis: "First sample after the link is back, ms".into(),
+            logarithmic: true,
+            panels: vec![Panel { title: "1 kHz, reliable".into(), groups }],
+        };
+        Ok(findings)
+    }
+}
+
+fn tell(carrier: &str, outage: f64, tries: &[Outcome], table: &mut Table, findings: &mut Findings) -> Option<Bar> {
+    let resumed: Vec<f64> = tries.iter().map(|one| one.resumed).collect();
+    let sum = |of: &dyn Fn(&Outcome) -> f64| tries.iter().map(of).sum::<f64>();
+    let (value, longest) = (median(&resumed), resumed.iter().copied().fold(f64::NAN, f64::max));
+    let (missing, again) = (sum(&|one| one.missing), sum(&|one| one.again));
+    table.row(format!("{carrier}, {outage} s"), &[value, longest, missing, again]);
+    findings.checks.extend([
+        Check::at_most(format!("{carrier}, {outage} s: resumed after, ms"), value, limit(carrier, outage)),
+        Check::at_most(format!("{carrier}, {outage} s: samples twice or out of order"), again, 0.0),
+    ]);
+    value.is_finite().then(|| Bar { series: format!("{outage} s"), value, mark: Some(longest), ..Bar::default() })
+}
+
+/// In ms: a flow is asked by its ends; a stream waits for the kernel's next repetition, or for a new connection.
+fn limit(carrier: &str, outage: f64) -> f64 {
+    if carrier == "tcp" || outage >= STREAM_LIVES { 1000.0 } else { 100.0 }
+}
+
+fn one(lab: &Lab, carrier: &'static str, outage: f64) -> Result<Outcome> {
+    let hosts = hosts(lab)?;
+    let qos = Qos { queue: Queue::KeepLast(WAITING), ..Qos::default() };
+    let mut channel = Channel::open(lab, &hosts, 0, &Stream { name: "state", size: SIZE, hz: HZ, carrier, qos })?;
+    channel.start(lab)?;
+    lab.stop.sleep(BEFORE)?;
+    hosts.lose(100);
+    lab.stop.sleep(Duration::from_secs_f64(outage))?;
+    let back_ns = monotonic_ns();
+    hosts.lose(0);
+    lab.stop.sleep(AFTER)?;
+    let (published, arrived) = channel.stop(lab)?;
+    Ok(outcome(published, &arrived, back_ns))
+}
+
+fn outcome(published: u64, arrived: &Arrived, back_ns: u64) -> Outcome {
+    let at = |sample: &Timed| sample.from_ns + sample.ns;
+    let first = arrived.samples.iter().map(at).filter(|at| *at > back_ns).min();
+    Outcome {
+        resumed: first.map_or(AFTER.as_secs_f64() * 1e3, |at| (at - back_ns) as f64 / 1e6),
+        missing: published.saturating_sub(arrived.count) as f64,
+        again: arrived.again as f64,
+    }
+}
+
+fn notes() -> Vec<String> {
+    vec![format!(
+        "Two hosts with a link in user space between them, {} ms each way, of which every frame vanishes in both directions for as long \
+         as the outage lasts; neither end is told. {SIZE} bytes at {HZ} Hz, reliable, the last {WAITING} wait: what more is published \
+         meanwhile is dropped by that and counted as missing. Each try is of new processes. Medians are judged: 100 ms over udp and \
+         mcast while the handshake's stream lives ({STREAM_LIVES} s), else 1 s.",
+        DELAY.as_millis()
+    )]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_sample_behind_the_outage_counts() {
+        let sample = |from_ms: u64, ms: u64| Timed { from_ns: from_ms * 1_000_000, ns: ms * 1_000_000 };
+        let arrived =
+            |samples: Vec<Timed>| Arrived { count: samples.len() as u64, samples, again: 2, ..Arrived::default() };
+        let found = outcome(5, &arrived(vec![sample(0, 10), sample(10, 130), sample(120, 10)]), 100_000_000);
+        assert_eq!(found, Outcome { resumed: 30.0, missing: 2.0, again: 2.0 });
+        assert_eq!(outcome(5, &arrived(vec![sample(0, 10)]), 100_000_000).resumed, 3000.0);
+        assert_eq!([("udp", 5.0), ("udp", 30.0), ("tcp", 0.1)].map(|(by, of)| limit(by, of)), [100.0, 1000.0, 1000.0]);
+    }
+}
