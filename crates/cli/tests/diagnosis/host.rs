@@ -138,6 +138,10 @@ fn rights_that_are_missing_are_named() {
         ("prlimit --memlock=65536 setpriv --bounding-set -ipc_lock", "memory-lock"),
         ("setpriv --bounding-set -net_admin", "net-admin"),
     ] {
+        if before.contains(id) {
+            println!("skipped: rights: because this user has not what is taken away for {id}");
+            continue;
+        }
         let (after, code, report) = found(&house, prefix, "");
         assert_eq!(new(&before, &after), [id], "{report}");
         assert!(code == 1 || id != "rt-permission", "{report}");
