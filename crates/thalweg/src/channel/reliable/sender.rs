@@ -95,7 +95,8 @@ pub struct Sender {
     asks_from: u64,                 // when those are repeated: others may ask for the same
     early: Vec<(u64, Gap)>,         // what members miss of a message whose end has not left yet
     beat_at: Option<u64>,
-    beats: u32, // keep-alives since the last acknowledgement
+    tells_first: bool, // somebody waits for what is gone: the next keep-alive leaves before any repetition
+    beats: u32,        // keep-alives since the last acknowledgement
     last_sent: u64,
     period: u64,
     cut_anew: bool, // datagrams are shorter than they were
@@ -185,6 +186,7 @@ impl Sender {
             asks_from: 0,
             early: Vec::new(),
             beat_at: None,
+            tells_first: false,
             beats: 0,
             last_sent: 0,
             period: 0,
@@ -382,7 +384,7 @@ impl Sender {
             self.beat_at = next.map(|next| kept.map_or(next, |at| at.min(next)));
         }
         if upto < self.first && self.members[index].acknowledged < self.first {
-            self.beat_at = Some(now_ns); // it waits for what is gone
+            (self.beat_at, self.tells_first) = (Some(now_ns), true); // it waits for what is gone
         }
         Ok(before - self.sent.len())
     }
@@ -427,14 +429,15 @@ impl Sender {
         if std::mem::take(&mut self.in_vain) {
             return Some(Action::Shorten);
         }
-        if now_ns >= self.held_up_until {
+        // Behind a thousand repetitions it said nothing for 160 ms, while the oldest of those were given up in turn.
+        if now_ns >= self.held_up_until && !self.tells_first {
             let repeated = self.repeat_wanted(now_ns).or_else(|| self.repeat_unasked(now_ns));
             if repeated.is_some() {
                 self.counters.repaired += 1;
                 return repeated;
             }
         }
-        if self.beat_at.is_none_or(|at| at > now_ns) {
+        if !std::mem::take(&mut self.tells_first) && self.beat_at.is_none_or(|at| at > now_ns) {
             return None;
         }
         let pause = self.idle_ns().max(self.trip.patience_ns()) << self.beats.min(8);

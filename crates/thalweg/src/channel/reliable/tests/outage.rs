@@ -64,6 +64,7 @@ struct Field {
     look_at: Option<u64>,
     published: u64,
     refused: u64,
+    repeating_ns: u64,    // what a repetition takes the publisher's thread
     flips: Option<usize>, // this bit of each 50th frame
     frames: u64,
 }
@@ -109,6 +110,7 @@ impl Field {
             look_at: None,
             published: 0,
             refused: 0,
+            repeating_ns: 0,
             flips: None,
             frames: 0,
         }
@@ -206,6 +208,10 @@ impl Field {
             match action {
                 Action::Repeat { entry, sequence, flags, to, .. } => {
                     self.send_message(&entry, sequence, flags | REPAIR, to);
+                    if self.repeating_ns > 0 {
+                        self.look_at = Some(self.now + self.repeating_ns);
+                        return;
+                    }
                 }
                 Action::Shorten => unreachable!("all lengths come through"),
                 Action::KeepAlive { next, oldest, trip_ns } => {
@@ -328,4 +334,22 @@ fn somebody_silent_is_asked_though_the_publisher_is_never_idle() {
         asked += u64::from(field.sender.next_deadline().is_some_and(|at| at <= field.now + MS));
     }
     assert!((40..=200).contains(&asked), "{asked} times in 2 s");
+}
+
+/// The oldest are given up while others are repeated: who waits for them is told before the next is repeated, not behind a thousand.
+#[test]
+fn what_is_gone_is_told_before_the_rest_is_repeated() {
+    let mut field = Field::new(Flow { window: 1000, ..KILOHERTZ });
+    let settings = SimSettings { mtu: MTU, delay: Duration::from_nanos(10 * MS), ..SimSettings::default() };
+    (field.network, field.repeating_ns) = (SimNetwork::new(1, settings), MS / 10);
+    field.until(500 * MS, true);
+    field.cut(true);
+    field.until(2000 * MS, true);
+    field.cut(false);
+    field.until(5000 * MS, true);
+    field.until(6000 * MS, false);
+    let subscriber = &field.subscribers[0];
+    let back = subscriber.back_at(2000 * MS).unwrap() - 2000 * MS;
+    assert!(back <= BACK_NS, "back after {} ms", back / MS);
+    assert_eq!(subscriber.delivered.len() as u64 + subscriber.receiver.counters().skipped, field.published);
 }
