@@ -98,7 +98,8 @@ impl<'a> Outgoing<'a> {
 /// large one was before, and thousands of them would keep room for thousands of large ones. They are copied instead.
 const MIXED: usize = 16 << 10;
 
-fn copied(pool: &mut Pool, bytes: &[u8]) -> Arc<Buffer> {
+/// A copy that waits, in a buffer of the pool unless it would waste that.
+pub fn copied(pool: &mut Pool, bytes: &[u8]) -> Arc<Buffer> {
     let buffer = pool.exclusive();
     if let Some(free) = Arc::get_mut(buffer) {
         free.start().extend_from_slice(bytes);
@@ -106,5 +107,18 @@ fn copied(pool: &mut Pool, bytes: &[u8]) -> Arc<Buffer> {
     match buffer.wastes(MIXED) {
         false => buffer.clone(),
         true => Arc::new(buffer.compacted()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_waits_keeps_no_room_of_a_larger_one() {
+        let mut pool = Pool::with_buffers(2, 64 << 10);
+        let [small, large] = [100, 60_000].map(|len| copied(&mut pool, &vec![7; len]));
+        assert_eq!((small.payload(), large.payload()), (&[7; 100][..], &[7; 60_000][..]));
+        assert!(!small.wastes(MIXED) && !large.wastes(MIXED));
     }
 }

@@ -4,12 +4,12 @@
 use super::batch::Batch;
 use super::{Flow, is_final};
 use crate::channel::memory::Charge;
+use crate::channel::outgoing::copied;
 use crate::channel::queue::{Entry, Label};
 use crate::trace::{self, Step};
 use crate::wire::{HEADER, Kind};
 use linux::clock::monotonic_ns;
 use std::io::{self, IoSlice};
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
@@ -102,12 +102,9 @@ impl Flow {
     fn keep_batch(&self, batch: &mut Batch, alone: bool, label: Label) {
         let Some(kept) = self.kept.as_ref().filter(|kept| kept.is_needed()) else { return };
         let Batch { frames, sequence, pool, .. } = batch;
-        let buffer = pool.exclusive();
-        if let Some(free) = Arc::get_mut(buffer) {
-            free.start().extend_from_slice(&frames[if alone { 2 * HEADER } else { HEADER }..]);
-        }
+        let buffer = copied(pool, &frames[if alone { 2 * HEADER } else { HEADER }..]);
         let Label { seq, stamp, change, historical } = label;
-        let (buffer, charge, now) = (buffer.clone(), Charge::default(), monotonic_ns());
+        let (charge, now) = (Charge::default(), monotonic_ns());
         let entry = Entry { buffer, seq, stamp, now, change, historical, offered: 0, batch: !alone, charge };
         self.keep_sent(kept, now, *sequence, entry);
     }
