@@ -309,15 +309,13 @@ impl Node {
 
     pub(crate) fn close_publisher(&self, port: PortId) {
         LOCAL.publishers().remove(&PortRef { node: self.id(), port });
-        self.state().remove_outlet(port);
-        self.state().command(Command::PortRemoved(port));
+        self.state().close_outlet(port);
     }
 
     pub(crate) fn close_subscriber(&self, port: PortId, inlet: &dyn AnyInlet) {
         inlet.close();
         LOCAL.subscribers().remove(&PortRef { node: self.id(), port });
-        self.state().remove_inlet(port);
-        self.state().command(Command::PortRemoved(port));
+        self.state().close_inlet(port);
     }
 }
 

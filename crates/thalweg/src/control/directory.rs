@@ -240,6 +240,7 @@ impl Directory {
         let weight = (known.weight + change.weight()).saturating_sub(replaced);
         let wanted = Held { nodes: 1, ports: in_all, bytes: weight };
         let verdict = limits::check_ports(&change.added, in_all)
+            .and_then(|()| self.check_names(node, change, &leaving))
             .and_then(|()| limits::check_relay(change.relay.as_ref()))
             .and_then(|()| limits::check_weight(weight));
         if let Err(refusal) = verdict {
@@ -267,6 +268,17 @@ impl Directory {
         known.weight = known.document.weight();
         self.insert(known);
         Applied::Changed(self.with_conflicts(delta))
+    }
+
+    /// Whether a node has each name of its new ports once, with those that stay.
+    fn check_names(&self, node: NodeId, change: &Change, leaving: &BTreeSet<PortId>) -> Result<(), Refusal> {
+        let stays = |port: &&PortInfo| {
+            let holders = self.by_name.get(port.name.as_str()).map_or(&[][..], Vec::as_slice);
+            let first = holders.partition_point(|key| key.node < node);
+            let its = holders[first..].iter().take_while(|key| key.node == node);
+            its.into_iter().any(|key| !leaving.contains(&key.port))
+        };
+        change.added.values().find(stays).map_or(Ok(()), |port| Err(limits::has_twice(&port.name)))
     }
 
     fn gone(&mut self, origin: Origin, node: NodeId) -> Applied {
@@ -309,6 +321,7 @@ impl Directory {
         if is_pattern(topic) { &mut self.by_pattern } else { &mut self.by_topic }
     }
 
+    /// A node has a name once, so that the holders of all these names together are at most all ports that are known.
     fn with_conflicts(&self, mut delta: Delta) -> Delta {
         for key in &delta.added {
             let Some(port) = self.port(*key) else { continue };
@@ -409,7 +422,9 @@ fn insert_into(index: &mut Index, text: &str, key: PortKey) {
 
 fn remove_from(index: &mut Index, name: &str, key: PortKey) {
     if let Some(keys) = index.get_mut(name) {
-        keys.retain(|other| *other != key);
+        if let Ok(place) = keys.binary_search(&key) {
+            keys.remove(place);
+        }
         if keys.is_empty() {
             index.remove(name);
         }

@@ -179,7 +179,8 @@ fn documents_take_no_more_than_their_bytes() {
         let mut heavy = port(Direction::Publisher, "/a", "/a");
         heavy.qos.partition = vec!["x".repeat(250); 64];
         let count = u32::try_from(bytes / heavy.weight() + 1).unwrap();
-        made.ports = (1..=count).map(|n| (PortId(n), heavy.clone())).collect();
+        let named = |n: u32| PortInfo { name: format!("/{n}"), ..heavy.clone() };
+        made.ports = (1..=count).map(|n| (PortId(n), named(n))).collect();
         made
     };
     let limit = |applied| match applied {
@@ -294,4 +295,46 @@ fn a_node_that_is_found_elsewhere_before_it_is_found_here_counts_once() {
     d.apply(Origin::this_user(), Event::Gone(NodeId(1)));
     d.apply(stranger(), Event::Gone(NodeId(2)));
     assert_eq!((d.weight_elsewhere(), d.weight()), (0, 0));
+}
+
+/// One name for all ports of a document took as many looks as the square of their number, for each document.
+#[test]
+fn a_node_has_a_name_once() {
+    let refused = |applied| match applied {
+        Applied::Refused { refusal, .. } => refusal.to_string(),
+        other => panic!("{other:?}"),
+    };
+    let all = |node: u64, name: &dyn Fn(u32) -> String| {
+        let mut made = doc(node, 1, 1, &[]);
+        made.ports = (1..=4096).map(|n| (PortId(n), port(Direction::Publisher, &name(n), "/t"))).collect();
+        made
+    };
+    let mut d = Directory::new();
+    assert_eq!(refused(tell(&mut d, all(1, &|_| "/a".into()))), "names: two ports of the node are named /a");
+    assert!(d.nodes().next().is_none());
+    let each = |n: u32| format!("/{n}");
+    assert!(delta(tell(&mut d, all(1, &each))).conflicts.is_empty());
+    let conflicts = delta(tell(&mut d, all(2, &each))).conflicts;
+    assert_eq!(conflicts.len(), 4096, "one of each name");
+    assert!(conflicts.iter().all(|conflict| (conflict.winner.node, conflict.loser.node) == (NodeId(1), NodeId(2))));
+
+    let mut change = |added: &[(u32, &str)], removed: &[u32]| {
+        let added = added.iter().map(|(n, name)| (PortId(*n), port(Direction::Publisher, name, "/t"))).collect();
+        let removed = removed.iter().map(|n| PortId(*n)).collect();
+        d.apply(
+            Origin::this_user(),
+            Event::Change(NodeId(2), Change { base: 1, revision: 2, added, removed, relay: None }),
+        )
+    };
+    assert_eq!(refused(change(&[(5000, "/7")], &[8])), "names: two ports of the node are named /7");
+    assert_eq!(refused(change(&[(5000, "/b"), (5001, "/b")], &[8, 9])), "names: two ports of the node are named /b");
+    assert_eq!(
+        delta(change(&[(5000, "/7"), (8, "/9"), (9, "/8")], &[7])).conflicts.len(),
+        3,
+        "names may change places"
+    );
+    assert_eq!(d.by_name["/7"], [key(1, 7), key(2, 5000)]);
+    assert_eq!(d.by_topic["/t"].len(), 2 * 4096);
+    d.apply(Origin::this_user(), Event::Gone(NodeId(2)));
+    assert!(d.by_topic["/t"].iter().all(|key| key.node == NodeId(1)));
 }

@@ -289,7 +289,7 @@ impl Control {
         let names = (hosted.outlet.info.name.clone(), hosted.inlet.info.name.clone());
         self.connected.remove(&names);
         crate::port::LOCAL.subscribers().remove(&PortRef { node: self.state.id, port: hosted.port });
-        self.state.remove_inlet(hosted.port);
+        self.state.remove_inlet(hosted.port, || ());
         self.own_port_removed(hosted.port);
     }
 }

@@ -174,10 +174,14 @@ impl NodeState {
     pub fn add_outlet(&self, port: PortId, outlet: Arc<dyn AnyOutlet>, sending: Sending) {
         locked(&self.outlets).insert(port, (outlet, sending));
     }
-    pub fn remove_outlet(&self, port: PortId) {
+    /// A publisher closed. Its name is free only when the control thread was told: whoever takes it then is announced after
+    /// this port went, and no node has the name twice.
+    pub fn close_outlet(&self, port: PortId) {
         self.take_administration(port);
         locked(&self.priorities).remove(&port);
-        if let Some((outlet, _)) = locked(&self.outlets).remove(&port) {
+        let outlet = locked(&self.outlets).remove(&port);
+        self.command(Command::PortRemoved(port));
+        if let Some((outlet, _)) = outlet {
             self.release_name(&outlet.info().name);
         }
     }
@@ -193,10 +197,17 @@ impl NodeState {
     pub fn add_inlet(&self, port: PortId, inlet: Arc<dyn AnyInlet>) {
         locked(&self.inlets).insert(port, inlet);
     }
-    pub fn remove_inlet(&self, port: PortId) {
+    /// A subscriber closed: as [`State::close_outlet`].
+    pub fn close_inlet(&self, port: PortId) {
+        self.remove_inlet(port, || self.command(Command::PortRemoved(port)));
+    }
+    /// The same on the control thread, which tells of it itself: `before` its name is free.
+    pub fn remove_inlet(&self, port: PortId, before: impl FnOnce()) {
         self.take_administration(port);
         locked(&self.priorities).remove(&port);
-        if let Some(inlet) = locked(&self.inlets).remove(&port) {
+        let inlet = locked(&self.inlets).remove(&port);
+        before();
+        if let Some(inlet) = inlet {
             self.release_name(&inlet.info().name);
         }
     }

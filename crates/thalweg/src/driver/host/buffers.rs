@@ -84,7 +84,7 @@ impl Control {
         let Some(buffer) = self.buffers.remove(key) else { return };
         buffer.inlet.close();
         crate::port::LOCAL.subscribers().remove(&PortRef { node: self.state.id, port: buffer.port });
-        self.state.remove_inlet(buffer.port);
+        self.state.remove_inlet(buffer.port, || ());
         self.own_port_removed(buffer.port);
     }
 
