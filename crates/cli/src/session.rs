@@ -37,7 +37,7 @@ pub struct Common {
     /// Channels of one publisher that may lead to other hosts; one host may have half of them, one node a quarter
     #[arg(long, value_name = "COUNT", default_value_t = PortLimits::default().channels, help_heading = "Node")]
     pub channels: u32,
-    /// Different sizes of pictures that may be made of one publisher's
+    /// Different sizes of pictures that may be made of one publisher's; one other host may have half of them made
     #[arg(long, value_name = "COUNT", default_value_t = PortLimits::default().pictures, help_heading = "Node")]
     pub pictures: u32,
     /// Make the network worse, for tests:

@@ -4,7 +4,9 @@
 mod world;
 
 use thalweg::admin::{Reply, Request as Administration};
-use thalweg::codec::{Schema, TypeDescription};
+use thalweg::channel::proxy::scaler::{Scaler, Scalers, Unscalable};
+use thalweg::channel::proxy::{Picture, Proxy};
+use thalweg::codec::{Raw, Schema, TypeDescription};
 use thalweg::handshake::{Answer, Refused, Request};
 use world::World;
 use world::agent::{self, Agent};
@@ -278,6 +280,54 @@ fn a_relay_keeps_room_for_others() {
     late.connected(1);
     let channels = late.ask("status")["channels"].to_string();
     assert!(channels.contains("gate"), "{channels}");
+}
+
+struct Cut;
+
+impl Scaler for Cut {
+    fn scale(&mut self, message: &[u8], picture: Picture, out: &mut Vec<u8>) -> Result<(), Unscalable> {
+        out.extend_from_slice(&message[..message.len().min(picture.width.into())]);
+        Ok(())
+    }
+}
+
+/// Each size of pictures costs a thread; a stranger that asked for all of them first left none to anybody else.
+#[test]
+fn a_stranger_leaves_pictures_for_others() {
+    let _alone = world::alone();
+    let world = World::new();
+    let settings = |name: &str| thalweg::Settings {
+        name: name.to_owned(),
+        realm: world.realm().to_owned(),
+        scalers: Scalers::default().with("/good", || Cut),
+        ..thalweg::Settings::default()
+    };
+    let open = |name| thalweg::Node::with_settings(settings(name)).unwrap();
+    let (a, b) = (open("a"), open("b"));
+    let _publisher = a.publisher::<Raw>("/good").named("/out").open().unwrap();
+    let mut stranger = Stranger::of_node(&a);
+    let (mut streams, mut reasons) = (Vec::new(), Vec::new());
+    for width in 1..=4 {
+        stranger.id = thalweg::control::NodeId(1000 + u64::from(width)); // ids cost nothing
+        let picture = Some(Picture { width, height: 1 });
+        let request =
+            Request { proxy: Some(Proxy { picture, ..Proxy::default() }), ..stranger.request("/good", width.into()) };
+        // It is late where a stalled machine has not begun it within the patience of a question: asked again.
+        let answer = world::eventually(world::LONG, || match stranger.ask(&request) {
+            (_, Some(Answer::Refused(refused))) if refused.remedy.contains("a source that it reaches") => None,
+            other => Some(other),
+        });
+        match answer.unwrap() {
+            (stream, Some(Answer::Accepted(_))) => streams.push(stream),
+            (_, Some(Answer::Refused(refused))) => reasons.push(refused.remedy),
+            (_, other) => panic!("no answer: {other:?}"),
+        }
+    }
+    let said =
+        |reason: &String| reason.contains("at most 2 different pictures of /out for 127.0.0.1, and makes 1x1, 2x1");
+    assert!(streams.len() == 2 && reasons.iter().all(said), "{} {reasons:?}", streams.len());
+    let good = b.subscriber::<Raw>("/good").picture(40, 1).open().unwrap();
+    assert!(good.wait_connected(1, world::LONG));
 }
 
 fn names() -> (String, String) {

@@ -15,6 +15,7 @@ pub(super) use refusals::Told;
 
 use super::control::Control;
 use super::offer::answer;
+use crate::admin::Peer;
 use crate::channel::proxy::scaler::Scaler;
 use crate::channel::proxy::{Picture, Proxy, Selection};
 use crate::codec::Untyped;
@@ -37,6 +38,8 @@ pub(crate) struct Hosted {
     inlet: Arc<Inlet<Untyped>>,
     /// The port of `inlet`.
     port: PortId,
+    /// For whom it was begun.
+    asker: Peer,
     /// Since when nothing comes from the source.
     idle_since: Option<Instant>,
 }
@@ -110,7 +113,7 @@ impl Control {
             let before = self.opened_before(&request, &stream);
             self.check_room(&request, &stream, before.as_channel())
         });
-        let ready = room.and_then(|()| self.ready_to_host(&request));
+        let ready = room.and_then(|()| self.ready_to_host(&request, &stream));
         match ready {
             Ok(true) => self.serve_now(request, stream),
             Ok(false) if self.guests.len() < MOST_GUESTS => {
@@ -137,14 +140,14 @@ impl Control {
 
     /// Whether the source of a stream is here; begins to host it if it is known and not hosted yet. Who asks may have heard of it
     /// before this node does.
-    fn ready_to_host(&mut self, request: &Request) -> Result<bool, Refused> {
+    fn ready_to_host(&mut self, request: &Request, stream: &OwnedFd) -> Result<bool, Refused> {
         let key = hosting(request);
         if request.to_node != self.state.id && request.node != self.state.id {
             self.check_relay()?;
         }
         if !self.hosted.contains_key(&key) {
             let Some((offered, incarnation)) = self.announced(key.0) else { return Ok(false) };
-            self.begin_hosting(key, offered, incarnation)?;
+            self.begin_hosting(key, offered, incarnation, self.whose(request.node, stream))?;
         }
         Ok(self.hosted.get(&key).is_some_and(Hosted::has_source) && !self.is_dry(key.0))
     }
@@ -156,12 +159,12 @@ impl Control {
         Some((node.ports.get(&port.port)?.clone(), node.incarnation))
     }
 
-    fn begin_hosting(&mut self, key: Hosting, offered: PortInfo, incarnation: u64) -> Result<(), Refused> {
+    fn begin_hosting(&mut self, key: Hosting, offered: PortInfo, incarnation: u64, asker: Peer) -> Result<(), Refused> {
         let (source, picture) = key;
         let scaler = match picture {
             None => None,
             Some((picture, _)) => {
-                self.check_pictures(source, &offered)?;
+                self.check_pictures(source, &offered, asker)?;
                 Some((self.scaler(&offered)?, picture))
             }
         };
@@ -177,7 +180,7 @@ impl Control {
         });
         self.state.add_inlet(number, inlet.clone());
         crate::port::LOCAL.subscribers().insert(PortRef { node: self.state.id, port: number }, inlet.clone());
-        self.hosted.insert(key, Hosted { outlet, inlet, port: number, idle_since: Some(Instant::now()) });
+        self.hosted.insert(key, Hosted { outlet, inlet, port: number, asker, idle_since: Some(Instant::now()) });
         self.connected.insert((offered.name, name), None);
         self.own_port_added(number, info);
         Ok(())
@@ -196,17 +199,21 @@ impl Control {
         }
     }
 
-    /// Whether one more size of a publisher's pictures is made here: each takes a thread, and a processor's time per sample.
-    fn check_pictures(&self, source: PortRef, offered: &PortInfo) -> Result<(), Refused> {
-        let most = self.state.settings.limits.pictures;
-        let made = self.hosted.keys().filter(|(port, _)| *port == source).filter_map(|(_, picture)| *picture);
-        let made: Vec<String> = made.map(|(picture, _)| picture.to_string()).collect();
-        if made.len() < most as usize {
-            return Ok(());
-        }
-        let (name, made) = (&offered.name, made.join(", "));
+    /// Whether one more size of a publisher's pictures is made here: each takes a thread, and a processor's time per sample. One
+    /// other host may have half of them made.
+    fn check_pictures(&self, source: PortRef, offered: &PortInfo, asker: Peer) -> Result<(), Refused> {
+        let (name, most) = (&offered.name, self.state.settings.limits.pictures);
+        let all = self.hosted.iter().filter(|((port, _), _)| *port == source);
+        let made: Vec<_> = all.filter_map(|((_, picture), hosted)| Some((picture.as_ref()?.0, hosted.asker))).collect();
+        let its = made.iter().filter(|(_, of)| *of == asker).count();
+        let (full, whom) = match asker {
+            Peer::Host(address) if its >= most.div_ceil(2) as usize => (most.div_ceil(2), format!(" for {address}")),
+            _ if made.len() >= most as usize => (most, String::new()),
+            _ => return Ok(()),
+        };
+        let made = made.iter().map(|(picture, _)| picture.to_string()).collect::<Vec<_>>().join(", ");
         Err(refused(format!(
-            "at most {most} different pictures of {name}, and makes {made}: ask for one of these, or start it with --pictures above {most}"
+            "at most {full} different pictures of {name}{whom}, and makes {made}: ask for one of these, or start it with --pictures above {most}"
         )))
     }
 
@@ -223,7 +230,7 @@ impl Control {
         for guest in std::mem::take(&mut self.guests) {
             let ready = match self.hosted.get(&hosting(&guest.request)) {
                 Some(hosted) => Ok(hosted.has_source()),
-                None => self.ready_to_host(&guest.request),
+                None => self.ready_to_host(&guest.request, &guest.stream),
             };
             match ready {
                 Ok(true) => self.serve_now(guest.request, guest.stream),

@@ -61,7 +61,7 @@ pub struct PortLimits {
     /// Channels of a publisher that lead to other hosts, or to processes of this one that may not use the run directory. One
     /// host may have half of them, one node a quarter. Default 64.
     pub channels: u32,
-    /// Different pictures that are made of a publisher's samples. Default 4.
+    /// Different pictures that are made of a publisher's samples; one other host may have half of them made. Default 4.
     pub pictures: u32,
 }
 
