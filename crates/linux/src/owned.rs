@@ -13,6 +13,14 @@ use std::path::Path;
 /// What the kernel said; `ELOOP` for a link; PermissionDenied when it is no regular file or somebody else's; FileTooLarge when it
 /// has more than `most` bytes.
 pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+    read_of(path, most).map(|(bytes, _)| bytes)
+}
+
+/// As [`read`], and whose file it is.
+///
+/// # Errors
+/// As [`read`].
+pub fn read_of(path: &Path, most: u64) -> io::Result<(Vec<u8>, u32)> {
     // Non-blocking: the other end of a FIFO may never come.
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
     let file = open(path, flags, Mode::empty())?;
@@ -29,7 +37,7 @@ pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     if bytes.len() as u64 > most {
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("it has more than {most} bytes")));
     }
-    Ok(bytes)
+    Ok((bytes, found.st_uid))
 }
 
 /// As [`read`], from a directory that is this user's alone, as [`directory`] makes it.
@@ -93,7 +101,7 @@ mod tests {
         let dir = place("read");
         let file = dir.join("file");
         std::fs::write(&file, "12345").unwrap();
-        assert_eq!(read(&file, 5).unwrap(), b"12345");
+        assert_eq!(read_of(&file, 5).unwrap(), (b"12345".to_vec(), rustix::process::geteuid().as_raw()));
         assert_eq!(read(&file, 4).unwrap_err().kind(), io::ErrorKind::FileTooLarge);
         symlink(&file, dir.join("link")).unwrap();
         assert!(read(&dir.join("link"), 5).is_err());

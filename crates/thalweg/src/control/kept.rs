@@ -40,9 +40,9 @@ impl Kept {
         Self { dir: dir.to_owned(), prefix: prefix.to_owned() }
     }
 
-    /// All of them that this user, root or the directory's owner wants: what they give to ports is theirs to give. Files that
-    /// cannot be read as such are left alone.
-    pub fn all(&self) -> Vec<Connection> {
+    /// All of them that this user, root or the directory's owner wants, and which user it is. Files that cannot be read as such
+    /// are left alone.
+    pub fn all(&self) -> Vec<(Connection, u32)> {
         self.paths().filter_map(|path| read(&path)).collect()
     }
 
@@ -86,8 +86,9 @@ impl Kept {
 
 const END: &str = ".connection";
 
-fn read(path: &Path) -> Option<Connection> {
-    serde_json::from_slice(&linux::owned::read(path, LONGEST).ok()?).ok()
+fn read(path: &Path) -> Option<(Connection, u32)> {
+    let (bytes, user) = linux::owned::read_of(path, LONGEST).ok()?;
+    Some((serde_json::from_slice(&bytes).ok()?, user))
 }
 
 #[cfg(test)]
@@ -111,7 +112,8 @@ mod tests {
         // Opened as a file, it would wait for whoever writes to it.
         let fifo = dir.path().join("host.lab.y.connection");
         rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU, 0).unwrap();
-        assert_eq!((kept.all(), other.all()), (vec![connection(Some("udp"))], vec![]));
+        let own = rustix::process::geteuid().as_raw();
+        assert_eq!((kept.all(), other.all()), (vec![(connection(Some("udp")), own)], vec![]));
         assert!(kept.forget("/out", "/in") && !kept.forget("/out", "/in") && kept.all().is_empty());
         (0..MOST).for_each(|n| fs::write(kept.path("/out", &n.to_string()), "").unwrap());
         assert!(kept.keep(&connection(None)).unwrap_err().to_string().contains("4096 connections"));

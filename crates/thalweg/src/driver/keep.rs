@@ -52,7 +52,8 @@ impl Control {
     /// A port of this node is about to be announced: the connections kept for it hold from now on.
     pub(super) fn load_kept(&mut self, port: &PortInfo) {
         let all = self._endpoint.as_ref().map(|endpoint| endpoint.kept().all()).unwrap_or_default();
-        for connection in all {
+        for (mut connection, user) in all {
+            connection.priority = super::privilege::of_user(user, connection.priority);
             match port.direction {
                 Direction::Subscriber if connection.subscriber == port.name => self.last_to(connection),
                 Direction::Publisher if connection.publisher == port.name => self.last_from(connection),

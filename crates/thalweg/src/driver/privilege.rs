@@ -50,6 +50,16 @@ fn without(settings: PrioritySettings, before: Option<&PrioritySettings>) -> Pri
     }
 }
 
+/// What a user keeps for this process's ends: a directory's owner who is not root has no root's process do more by a file there
+/// than by the socket.
+pub(super) fn of_user(user: u32, settings: PrioritySettings) -> PrioritySettings {
+    if is_ours(user) { settings } else { without(settings, None) }
+}
+
+fn is_ours(user: u32) -> bool {
+    user == 0 || user == own_user()
+}
+
 impl Control {
     /// A request without what this caller may not ask of this process.
     ///
@@ -83,7 +93,7 @@ impl Control {
 fn unprivileged(caller: Caller) -> Option<String> {
     match caller.origin {
         Origin::Own => None,
-        Origin::Host { user } if user == 0 || user == own_user() => None,
+        Origin::Host { user } if is_ours(user) => None,
         Origin::Host { user } => Some(format!("user {user}")),
         Origin::Tcp { from, here: true } => {
             Some(format!("{from}, an address of this host whose user is unknown (the node's unix socket tells it)"))
@@ -131,6 +141,9 @@ mod tests {
         assert_eq!(without(said, Some(&before)), settings("class=high sched=fifo:30 priority=9"));
         assert_eq!(without(settings(""), Some(&before)), settings("sched=fifo:30 priority=9"));
         assert_eq!(without(settings("priority=3"), Some(&settings("priority=2"))), settings("priority=3"));
+        let kept = settings("class=high sched=fifo:99 priority=12");
+        assert_eq!(of_user(own_user() + 7, kept.clone()), settings("class=high"), "the directory's owner's file");
+        assert_eq!((of_user(0, kept.clone()), of_user(own_user(), kept.clone())), (kept.clone(), kept));
         assert_eq!(of_settings(&settings("class=high priority=6")), None);
         assert_eq!(of_settings(&settings("affinity=0")).as_deref(), Some("processors (affinity=)"));
     }
