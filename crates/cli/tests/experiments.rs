@@ -211,6 +211,13 @@ fn saturated_channels_lose_nothing_on_a_line_that_serialises() {
 }
 
 #[test]
+fn nodes_that_share_nothing_take_few_descriptors() {
+    let Some(document) = run("many-nodes") else { return };
+    assert_eq!(document["checks"].as_array().unwrap().len(), 2);
+    assert_eq!(passed(&document, "descriptors").len(), 1);
+}
+
+#[test]
 fn a_pull_beside_a_channel_comes_whole() {
     let Some(document) = run("pull-beside") else { return };
     assert_eq!(

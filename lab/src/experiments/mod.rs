@@ -7,6 +7,7 @@ mod goodput;
 pub mod hostile;
 mod isolation;
 mod lossy;
+pub mod many_nodes;
 mod pull_beside;
 mod pushpull;
 mod tally;
@@ -54,6 +55,7 @@ pub fn experiments() -> &'static [&'static dyn Experiment] {
         &pull_beside::PullBeside,
         &lossy::LossyLink,
         &lossy::Outages,
+        &many_nodes::ManyNodes,
         &goodput::Goodput,
         &hostile::Hostile,
     ]

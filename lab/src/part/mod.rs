@@ -18,7 +18,7 @@ pub use orders::Orders;
 pub use process::{Part, Place, Program};
 
 use crate::error::{Error, Result};
-use crate::experiments::hostile;
+use crate::experiments::{hostile, many_nodes};
 use crate::{load, trips};
 use std::io::Write;
 
@@ -42,6 +42,7 @@ pub const ROLES: &[(&str, Role)] = &[
     ("attacked", hostile::pair::attacked),
     ("newcomer", hostile::newcomer::newcomer),
     ("stranger", hostile::stranger::play),
+    (many_nodes::ROLE, many_nodes::play),
     ("echo", echo),
 ];
 
