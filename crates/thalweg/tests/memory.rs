@@ -190,6 +190,8 @@ fn a_full_history_leaves_room_for_others() {
     let told = std::iter::from_fn(|| events.wait(LONG)).find(|event| event.to_string().contains("late joiners"));
     let text = told.map(|event| event.to_string()).unwrap_or_default();
     assert!(text.contains("/once") && text.contains("1 in all") && text.contains("Settings::memory"), "{text}");
+    let mut later = node.subscriber::<Raw>("/once").transient_local(100).max_message(16 << 20).open().unwrap();
+    assert_eq!(later.wait(LONG).map(|sample| sample.len()), Some(5 * MIB), "what was kept before it stays");
 }
 
 /// Bytes that come to a mailbox that nobody empties.

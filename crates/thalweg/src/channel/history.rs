@@ -94,6 +94,10 @@ impl History {
             return true;
         }
         self.expire(at);
+        if self.never_holds(size) {
+            self.last = self.last.max(entry.seq); // like one that is larger than the buffer
+            return false;
+        }
         if entry.seq <= self.last {
             return self.put_between(entry, at, size);
         }
@@ -110,6 +114,12 @@ impl History {
         let at = self.kept.back().map_or(at, |newest| newest.at.max(at));
         self.kept.push_back(Kept { entry, at });
         true
+    }
+
+    /// Whether there is no memory for it though all others went: then they stay.
+    fn never_holds(&self, size: u64) -> bool {
+        let account = self.account.as_ref().filter(|_| size > ALWAYS as u64);
+        account.is_some_and(|account| account.never_holds(size_of(size as usize)))
     }
 
     /// Takes memory for a message of this size, that of the oldest ones if there is no other; `None`: they had not as much.

@@ -103,6 +103,13 @@ impl Account {
         self.used() > self.limit()
     }
 
+    /// Whether so many bytes are more than may be held though all that it holds were given back; that counts as refused.
+    pub fn never_holds(&self, bytes: usize) -> bool {
+        let never = bytes > self.limit();
+        self.refused.fetch_add(u64::from(never), Relaxed);
+        never
+    }
+
     /// How often something was refused by this limit.
     pub fn refused(&self) -> u64 {
         self.refused.load(Relaxed)

@@ -45,6 +45,10 @@ impl Instances {
     /// that was silent for longest; so does a sample where there is no memory, unless it is no larger than the one whose place
     /// it takes, or all together are small. `false`: there is no memory for it at all.
     pub fn keep(&mut self, instance: u64, entry: &Entry) -> bool {
+        let size = entry.buffer.payload().len();
+        if size > ALWAYS && self.account.as_ref().is_some_and(|account| account.never_holds(size_of(size))) {
+            return false; // the others stay
+        }
         if self.all.len() >= self.most && !self.all.contains_key(&instance) {
             self.drop_one();
         }
@@ -55,7 +59,6 @@ impl Instances {
         let oldest = full.and_then(VecDeque::pop_front).map(|oldest| oldest.buffer); // its memory is given back
         let freed = oldest.as_ref().map_or(0, |buffer| buffer.payload().len());
         self.bytes -= freed;
-        let size = entry.buffer.payload().len();
         let Some(charge) = self.charge(size, freed) else { return false };
         self.bytes += size;
         let buffer = copy(entry.buffer.payload(), oldest);
@@ -165,6 +168,15 @@ mod tests {
             assert_eq!(of(&instances, 2), [1, 5, 6, 7]);
             assert_eq!(of(&instances, 1), [5, 6, 7]);
         }
+    }
+
+    #[test]
+    fn one_that_is_too_large_for_the_memory_costs_no_other() {
+        let node = Account::new(400_000);
+        let mut instances = limited(1, None, None).within(Account::of(&node));
+        assert!((1..=100).all(|seq| instances.keep(seq, &entry(seq, 1000))));
+        assert!(!instances.keep(7, &entry(101, 200_000)), "it may have half of 400,000");
+        assert_eq!(of(&instances, 1), (1..=100).collect::<Vec<_>>());
     }
 
     #[test]

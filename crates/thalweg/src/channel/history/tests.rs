@@ -289,6 +289,8 @@ fn the_oldest_go_where_the_node_has_no_memory_and_what_is_small_stays() {
     assert_eq!(node.used(), 3 * (60_000 + 256));
     let absent = history.ask(&Query::Range { incarnation: Some(7), first: 1, last: 9 }, 10).absent;
     assert_eq!(absent.iter().map(|absent| absent.why).collect::<Vec<_>>(), [Why::Gone]);
+    assert!(!history.keep(entry(10, 200_000), 10), "it may have half of 400,000");
+    assert_eq!(history.range(), Some((7, 9)), "one that is too large for the memory costs no other");
     let mut small = History::new(7, PullBuffer { samples: 64, ..PullBuffer::default() }).within(kept());
     node.take(400_000);
     assert!((1..=70).all(|seq| small.keep(entry(seq, 1000), seq)));
