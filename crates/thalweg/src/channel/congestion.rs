@@ -142,7 +142,7 @@ impl Congestion {
     /// Datagrams have at most so many bytes from now on. The window grows and shrinks in such, and stays what it is.
     pub fn shrink(&mut self, datagram: usize) {
         self.settings.datagram = datagram.max(1);
-        self.cubic.shrink(self.settings.datagram, LEAST * self.settings.datagram);
+        self.cubic.shrink(self.settings.datagram);
     }
 
     /// Whether a datagram of so many bytes, which is there to leave, may leave now. One may whenever nothing is under way.

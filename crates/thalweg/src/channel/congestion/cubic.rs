@@ -27,9 +27,10 @@ struct Epoch {
 }
 
 impl Cubic {
-    /// Datagrams have so many bytes from now on.
-    pub fn shrink(&mut self, datagram: usize, least: usize) {
-        (self.datagram, self.least) = (datagram as f64, least as f64);
+    /// Datagrams have so many bytes from now on. The least window stays: the receiver tells of as many bytes as it did, and a window
+    /// below that would bring no receipt.
+    pub fn shrink(&mut self, datagram: usize) {
+        self.datagram = datagram as f64;
     }
 
     pub fn new(datagram: usize, least: usize, initial: usize) -> Self {

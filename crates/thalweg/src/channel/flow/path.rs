@@ -21,10 +21,10 @@ impl Flow {
         let too_large = error.raw_os_error() == Some(rustix::io::Errno::MSGSIZE.raw_os_error());
         if too_large {
             match self.link.max_datagram() {
-                Some(most) => self.takes_only(most),
+                Some(most) if most < bytes => self.takes_only(most),
                 // What was made before the path was known to take less is cut anew when it is missed.
-                None if bytes <= self.largest() => self.shorten(bytes),
-                None => {}
+                _ if bytes <= self.largest() => self.shorten(bytes),
+                _ => {}
             }
         }
         too_large

@@ -85,6 +85,9 @@ impl Flow {
 
     fn transmit_fragments(&self, payload: &[u8], label: Label, cursor: &mut Cursor) -> io::Result<Sent> {
         let most = self.piece();
+        if cursor.taken < payload.len() {
+            cursor.taken -= cursor.taken % most; // the path may take less than when it began
+        }
         let burst_end = self.burst_end(cursor);
         while cursor.taken < payload.len() {
             if cursor.taken >= burst_end {

@@ -143,6 +143,9 @@ const PRESENT_NS: u64 = 500_000_000;
 /// Who answers, and acknowledges no half window (or all there was) in as long and in so many times as many questions, holds up nobody
 /// either: of what it misses a question, its answer and the repetition may be lost.
 const ANSWERS: u32 = 2;
+/// Nor need it acknowledge more than this meanwhile, though one message may be larger: a quarter of a second of a group's repetitions
+/// (4 MB/s), which other members want, too.
+const GOAL_BYTES: usize = 1_000_000;
 /// With several members, a wanted message waits so long for others that want it, too.
 const GATHER_NS: u64 = 2_000_000;
 /// The shortest idle time after which a keep-alive asks for acknowledgement.
@@ -391,7 +394,7 @@ impl Sender {
 
     /// What a member has, and does without; whether that is more than before.
     fn hear(&mut self, now_ns: u64, index: usize, (upto, seen): (u64, u64), header: &Header, fresh: u32) -> bool {
-        let (next, half) = (self.next(), u64::from(acknowledges_every(self.settings.window)));
+        let next = self.next();
         let member = &mut self.members[index];
         (member.heard_at, member.heard_before, member.unanswered) = (now_ns, next, 0);
         member.loss.told(seen, fresh);
@@ -403,9 +406,24 @@ impl Sender {
             (member.acknowledged, member.skipped) = (upto, skipped);
         }
         if member.acknowledged >= member.goal {
-            member.moves(now_ns, next.min(member.acknowledged + half));
+            let goal = self.goal(self.members[index].acknowledged);
+            self.members[index].moves(now_ns, goal);
         }
         passed > 0
+    }
+
+    /// How far a member that has all before this number should get next: by half a window, but no more than it may be sent meanwhile.
+    fn goal(&self, acknowledged: u64) -> u64 {
+        let from = acknowledged.max(self.first);
+        let half = acknowledges_every(self.settings.window) as usize;
+        let mut bytes = 0_usize;
+        let fits = |sent: &&Sent| {
+            let begun = bytes > 0;
+            bytes = bytes.saturating_add(sent.entry.buffer.payload().len());
+            !begun || bytes <= GOAL_BYTES
+        };
+        let ahead = self.sent.iter().skip((from - self.first) as usize).take(half);
+        from + ahead.take_while(fits).count() as u64
     }
 
     /// When [`Sender::poll`] has something to do next, unless something comes.

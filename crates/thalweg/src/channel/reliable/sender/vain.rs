@@ -43,6 +43,9 @@ impl Rounds {
 impl Sender {
     /// From now on datagrams have at most so many bytes. What is missing is cut anew.
     pub fn shrink(&mut self, most: usize) {
+        if piece(most) >= self.settings.largest {
+            return; // two threads found out at once, and the one that found more comes last
+        }
         self.settings.largest = piece(most);
         (self.cut_anew, self.in_vain) = (true, false);
         if let Some(controlled) = &mut self.controlled {

@@ -9,8 +9,13 @@ const SILENT: u64 = 2;
 
 /// A full window that one of two members does not acknowledge.
 fn held_up() -> Sender {
+    held_up_by(WINDOW, 8)
+}
+
+/// So many messages of so many bytes.
+fn held_up_by(count: u32, size: usize) -> Sender {
     let repairs = Limit { rate: 4_000_000, burst: 256 << 10 };
-    let window = WINDOW as usize;
+    let window = count as usize;
     let settings = SenderSettings {
         window,
         bytes: usize::MAX,
@@ -23,11 +28,12 @@ fn held_up() -> Sender {
     let (mut sender, mut pool) = (Sender::new(settings), Pool::default());
     sender.join(PRESENT);
     sender.join(SILENT);
-    for sequence in 0..WINDOW {
-        let entry = Outgoing::external(u64::from(sequence) + 1, 0, &[0; 8], &mut pool).keep();
+    let bytes = vec![0; size];
+    for sequence in 0..count {
+        let entry = Outgoing::external(u64::from(sequence) + 1, 0, &bytes, &mut pool).keep();
         sender.sent(MS, sequence, entry);
     }
-    answer(&mut sender, MS, PRESENT, WINDOW);
+    answer(&mut sender, MS, PRESENT, count);
     sender
 }
 
@@ -37,7 +43,29 @@ fn answer(sender: &mut Sender, now: u64, member: u64, upto: u32) {
     let mut writer = Writer::default();
     let bytes = writer.finish(head, upto, 0).to_vec();
     let (header, payload) = datagram(&bytes, MAX_MESSAGE, Some(FLOW)).unwrap();
-    sender.acknowledge(now, member, WINDOW, &header, &Acknowledgement::parse(payload).unwrap()).unwrap();
+    sender.acknowledge(now, member, upto.max(WINDOW), &header, &Acknowledgement::parse(payload).unwrap()).unwrap();
+}
+
+/// Repetitions to a group have 4 MB/s: of large messages a member cannot acknowledge half a window in a second.
+#[test]
+fn who_gets_what_it_misses_as_fast_as_it_is_repeated_loses_nothing() {
+    const COUNT: u32 = 16;
+    let mut sender = held_up_by(COUNT, 1 << 20);
+    let mut now = MS;
+    for got in 0..COUNT {
+        let (next, until) = (COUNT + got, now + 260 * MS);
+        while now < until {
+            now = sender.next_deadline().unwrap().min(until);
+            while sender.poll(now).is_some() {
+                answer(&mut sender, now, PRESENT, next);
+                answer(&mut sender, now, SILENT, got);
+            }
+            assert!(sender.is_full(now), "given up when it had {got} of {COUNT}");
+        }
+        answer(&mut sender, now, SILENT, got + 1);
+        let entry = Outgoing::external(u64::from(next) + 1, 0, &vec![0; 1 << 20], &mut Pool::default()).keep();
+        sender.sent(now, next, entry);
+    }
 }
 
 /// A publisher whose thread did not run asked nothing: whoever answers its first questions loses nothing.
