@@ -124,7 +124,9 @@ fn room(name: &str, rooms: &BTreeSet<String>, exports: &BTreeMap<String, String>
 fn sources(folder: &Path, files: &mut Vec<PathBuf>) {
     let mut entries: Vec<PathBuf> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     entries.sort();
-    for path in entries.into_iter().filter(|path| path.file_stem().is_some_and(|stem| stem != "tests")) {
+    for path in entries.into_iter().filter(|path| {
+        path.file_stem().is_some_and(|stem| stem != "tests" && !stem.to_string_lossy().ends_with("_tests"))
+    }) {
         if path.is_dir() {
             sources(&path, files);
         } else if path.extension().is_some_and(|end| end == "rs") {
