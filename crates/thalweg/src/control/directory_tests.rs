@@ -132,7 +132,7 @@ fn by(directory: &mut Directory, origin: Origin, document: Document) -> Applied 
 }
 
 fn stranger() -> Origin {
-    Origin::Tcp { from: [10, 0, 0, 9].into(), here: false }
+    Origin::Tcp { from: [10, 0, 0, 9].into(), here: false, user: None }
 }
 
 #[test]
@@ -191,7 +191,7 @@ fn documents_take_no_more_than_their_bytes() {
         limit(by(&mut d, Origin::this_user(), heavy(1, limits::MOST_BYTES_OF_NODE + 4096))),
         Some("bytes of a node's document")
     );
-    let from = |last: u64| Origin::Tcp { from: [10, 0, 1, last as u8].into(), here: false };
+    let from = |last: u64| Origin::Tcp { from: [10, 0, 1, last as u8].into(), here: false, user: None };
     let refused = (1..100).find_map(|node| limit(by(&mut d, from(node), heavy(node, 1 << 20))));
     assert_eq!(refused, Some("bytes of the documents of one address"));
     assert!((12 << 20..=limits::MOST_BYTES_ELSEWHERE).contains(&d.weight()), "{}", d.weight());
@@ -226,7 +226,7 @@ fn fill(d: &mut Directory, origin: Origin, first: u64, ports: u32) -> (u64, &'st
 
 #[test]
 fn one_address_leaves_room_for_others_and_all_of_them_for_this_host() {
-    let other = Origin::Tcp { from: [10, 0, 0, 8].into(), here: false };
+    let other = Origin::Tcp { from: [10, 0, 0, 8].into(), here: false, user: None };
     for (ports, by_bytes) in [(0, false), (30, true), (3000, true)] {
         let mut d = Directory::new();
         let (of_first, limit) = fill(&mut d, stranger(), 0, ports);
@@ -248,7 +248,7 @@ fn one_address_leaves_room_for_others_and_all_of_them_for_this_host() {
 #[test]
 fn ids_of_other_hosts_leave_places_for_nodes_and_ports_of_this_one() {
     let mut d = Directory::new();
-    let from = |last: u64| Origin::Tcp { from: [10, 0, 0, last as u8].into(), here: false };
+    let from = |last: u64| Origin::Tcp { from: [10, 0, 0, last as u8].into(), here: false, user: None };
     for source in 1..100 {
         fill(&mut d, from(source), source * 10_000, 0);
     }

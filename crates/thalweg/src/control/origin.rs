@@ -20,8 +20,10 @@ pub enum Origin {
     Tcp {
         /// The other end's address, as the kernel sees it.
         from: IpAddr,
-        /// Both ends are on this host, whoever it is there: a loopback address, or the same one at both ends.
+        /// Both ends are on this host: a loopback address, or one of its own.
         here: bool,
+        /// The user who has the other end, where that is known: on this host, in this network namespace.
+        user: Option<u32>,
     },
     /// By way of others, who do not say whose it was: Zenoh.
     Zenoh,

@@ -119,9 +119,9 @@ impl Control {
             return match request {
                 // What is kept is given to later programs of this host, also after its sender left.
                 Request::Keep { priority, .. } if priority.wants_own_thread() => Some(format!(
-                    "node {} keeps no scheduling (sched={}) that another host asks for: say it on its own host",
+                    "node {} keeps no {} that another host asks for: say it on its own host",
                     self.state.settings.name,
-                    priority.sched.map(|sched| sched.to_string()).unwrap_or_default()
+                    priority.sched.map_or("affinity".to_owned(), |sched| format!("scheduling (sched={sched})"))
                 )),
                 _ => None,
             };

@@ -95,7 +95,9 @@ fn unprivileged(caller: Caller) -> Option<String> {
         Origin::Own => None,
         Origin::Host { user } if is_ours(user) => None,
         Origin::Host { user } => Some(format!("user {user}")),
-        Origin::Tcp { from, here: true } => {
+        Origin::Tcp { here: true, user: Some(user), .. } if is_ours(user) => None,
+        Origin::Tcp { here: true, user: Some(user), .. } => Some(format!("user {user}")),
+        Origin::Tcp { from, here: true, user: None } => {
             Some(format!("{from}, an address of this host whose user is unknown (the node's unix socket tells it)"))
         }
         Origin::Tcp { here: false, .. } | Origin::Zenoh => None,
@@ -152,11 +154,13 @@ mod tests {
     fn another_user_and_an_unknown_one_of_this_host_are_named() {
         let of = |origin| unprivileged(Caller { node: None, origin });
         let own = own_user();
-        let at = |here| Origin::Tcp { from: [10, 0, 0, 7].into(), here };
-        for may in [Origin::Own, Origin::Host { user: own }, Origin::Host { user: 0 }, at(false)] {
+        let by = |here, user| Origin::Tcp { from: [10, 0, 0, 7].into(), here, user };
+        let at = |here| by(here, None);
+        for may in [Origin::Own, Origin::Host { user: own }, Origin::Host { user: 0 }, at(false), by(true, Some(own))] {
             assert_eq!(of(may), None, "{may:?}");
         }
         assert_eq!(of(Origin::Host { user: own + 7 }), Some(format!("user {}", own + 7)));
+        assert_eq!(of(by(true, Some(own + 7))), Some(format!("user {}", own + 7)));
         assert!(of(at(true)).unwrap().contains("10.0.0.7, an address of this host"));
     }
 }

@@ -90,7 +90,7 @@ mod tests {
         (told.addresses.iter().map(ToString::to_string).collect(), told.socket)
     }
 
-    const TCP: Origin = Origin::Tcp { from: IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 2)), here: false };
+    const TCP: Origin = Origin::Tcp { from: IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 2)), here: false, user: None };
 
     #[test]
     fn a_stranger_names_no_address_but_its_own() {
@@ -98,7 +98,7 @@ mod tests {
         assert_eq!(believed(TCP, told(&all, None)).0, ["10.0.0.2:7"]);
         assert_eq!(believed(TCP, told(&["10.0.0.9:22", "10.0.0.8:22"], None)).0, ["10.0.0.2:22"]);
         assert!(believed(TCP, told(&["127.0.0.1:22"], None)).0.is_empty());
-        let here = Origin::Tcp { from: IpAddr::V4(std::net::Ipv4Addr::new(127, 0, 0, 66)), here: true };
+        let here = Origin::Tcp { from: IpAddr::V4(std::net::Ipv4Addr::new(127, 0, 0, 66)), here: true, user: None };
         assert_eq!(believed(here, told(&["127.0.0.1:22", "127.0.0.66:7", "10.0.0.9:22"], None)).0, ["127.0.0.66:7"]);
         assert!(believed(here, told(&["127.0.0.1:22"], None)).0.is_empty(), "its own host's, and yet not its own");
         let elsewhere = Document { host: "other".into(), ..told(&all, None) };

@@ -145,7 +145,7 @@ impl Worker {
         let Some(peer) = self.peers.get(&node) else { return false };
         let first = peer.links.first().and_then(|first| self.origins.get(first));
         match (first, self.origins.get(&token)) {
-            (Some(Origin::Tcp { from: first, here }), Some(Origin::Tcp { from, here: same })) => {
+            (Some(Origin::Tcp { from: first, here, .. }), Some(Origin::Tcp { from, here: same, .. })) => {
                 from == first || (here == same && peer.addresses.contains(from))
             }
             (first, origin) => first == origin,
@@ -228,7 +228,9 @@ impl Worker {
                 self.sink.deliver(before, Event::Gone(from));
             }
             self.sink.deliver(origin, Event::Document(document));
-            if let (Some(before), false) = (before.filter(|before| *before != origin), renewed) {
+            // A node is known by ways: another connection of the same one replaces the word of the one before.
+            let another = |before: &Origin| std::mem::discriminant(before) != std::mem::discriminant(&origin);
+            if let (Some(before), false) = (before.filter(another), renewed) {
                 self.sink.deliver(before, Event::Gone(from));
             }
         }

@@ -3,7 +3,9 @@
 use super::frame::{self, Kind, Reader};
 use crate::control::{Change, NodeId, Origin};
 use linux::poll::Readiness;
+use std::cell::OnceCell;
 use std::io;
+use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Instant;
 
@@ -50,6 +52,13 @@ pub struct Link {
     pub begun: Option<Instant>,
     pending: Option<Change>,
     document_due: bool,
+    origin: OnceCell<Origin>,
+}
+
+/// A program may bind to any address of its host and connect to any other: the far end is of this host if its address is.
+fn is_here(from: IpAddr, own: IpAddr) -> bool {
+    let is_own = || linux::net::interfaces().is_ok_and(|all| all.iter().any(|interface| interface.address == from));
+    from.is_loopback() || own.is_loopback() || own == from || is_own()
 }
 
 impl Link {
@@ -73,22 +82,32 @@ impl Link {
             begun,
             pending,
             document_due,
+            origin: OnceCell::new(),
         }
     }
 
-    /// By which way its peer is reached, as the kernel says.
+    /// By which way its peer is reached, as the kernel said when it knew first.
     pub fn origin(&self) -> Origin {
+        if let Some(origin) = self.origin.get() {
+            return *origin;
+        }
+        let unknown = Origin::Tcp { from: std::net::Ipv4Addr::UNSPECIFIED.into(), here: false, user: None };
+        self.look_at_origin().map_or(unknown, |origin| *self.origin.get_or_init(|| origin))
+    }
+
+    /// `None`: a connection that is being made, or was reset.
+    fn look_at_origin(&self) -> Option<Origin> {
         let socket = socket2::SockRef::from(&self.stream);
         // Not by its address: a connection that was reset has none any more, and what was sent before is still read.
         if socket.domain().is_ok_and(|domain| domain == socket2::Domain::UNIX) {
             // Where the kernel does not say, it is the number that is nobody's.
-            return Origin::Host { user: linux::socket::peer_user(&self.stream).unwrap_or(u32::MAX) };
+            return Some(Origin::Host { user: linux::socket::peer_user(&self.stream).unwrap_or(u32::MAX) });
         }
-        let ip = |address: io::Result<socket2::SockAddr>| Some(address.ok()?.as_socket()?.ip().to_canonical());
-        match ip(socket.peer_addr()) {
-            Some(from) => Origin::Tcp { from, here: from.is_loopback() || ip(socket.local_addr()) == Some(from) },
-            None => Origin::Tcp { from: std::net::Ipv4Addr::UNSPECIFIED.into(), here: false },
-        }
+        let (far, own) = (socket.peer_addr().ok()?.as_socket()?, socket.local_addr().ok()?.as_socket()?);
+        let from = far.ip().to_canonical();
+        let here = is_here(from, own.ip().to_canonical());
+        let user = if here { linux::net::tcp_user(own, far) } else { None };
+        Some(Origin::Tcp { from, here, user })
     }
 
     /// What the poller is to watch it for.
@@ -227,6 +246,17 @@ mod tests {
     use std::os::unix::net::UnixStream;
 
     /// Its peer has no address any more, but what it sent is still read: for that it is no user of this host.
+    /// Whatever address of the host a program binds to, and whatever it connects to.
+    #[test]
+    fn the_far_end_is_of_this_host_if_its_address_is() {
+        let [elsewhere, own]: [IpAddr; 2] = [[192, 0, 2, 7].into(), [192, 0, 2, 1].into()];
+        assert!(!is_here(elsewhere, own));
+        assert!(is_here(own, own) && is_here(elsewhere, [127, 0, 0, 1].into()));
+        for interface in linux::net::interfaces().unwrap() {
+            assert!(is_here(interface.address, own), "{interface:?}");
+        }
+    }
+
     #[test]
     fn a_connection_that_was_reset_is_nobody_of_this_host() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

@@ -91,7 +91,8 @@ fn a_call_to_a_node_without_a_link_makes_one() {
         (origin, Event::Call { from, genuine: true, id, request }) => Some((from, id, origin, request)),
         _ => None,
     });
-    let from_here = Origin::Tcp { from: [127, 0, 0, 1].into(), here: true };
+    let user = Some(rustix::process::geteuid().as_raw());
+    let from_here = Origin::Tcp { from: [127, 0, 0, 1].into(), here: true, user };
     let (from, number, origin, request) = call.unwrap();
     assert_eq!((from, origin, &request[..]), (NodeId(1), from_here, &b"?"[..]));
     assert!(there.answer(NodeId(1), number, b"!"));
@@ -316,7 +317,8 @@ fn nodes_that_are_gone_leave_no_targets_behind() {
 fn an_address_has_so_many_links_and_no_more() {
     let mut worker = worker();
     // A host that has a network of IPv6 has as many addresses as it likes.
-    let elsewhere = |last: u16| Origin::Tcp { from: [0x2001, 0xdb8, 0, 0, 1, 1, 1, last].into(), here: false };
+    let elsewhere =
+        |last: u16| Origin::Tcp { from: [0x2001, 0xdb8, 0, 0, 1, 1, 1, last].into(), here: false, user: None };
     let mut peers = Vec::new();
     let mut take = |worker: &mut worker::Worker, stage| {
         let (ours, theirs) = UnixStream::pair().unwrap();
@@ -338,5 +340,9 @@ fn an_address_has_so_many_links_and_no_more() {
     assert_eq!(worker.links.len(), budget::LINKS_OF_ADDRESS);
     worker.links.values_mut().for_each(|link| link.stage = link::Stage::Open);
     assert!(worker.make_room(elsewhere(999)).is_some_and(|why| why.starts_with("64 links")));
-    assert_eq!(worker.make_room(Origin::Tcp { from: [10, 0, 0, 1].into(), here: false }), None, "others have room");
+    assert_eq!(
+        worker.make_room(Origin::Tcp { from: [10, 0, 0, 1].into(), here: false, user: None }),
+        None,
+        "others have room"
+    );
 }

@@ -298,7 +298,7 @@ impl Worker {
     /// Makes room for a link from this address: of those that have not said hello the oldest gives way. Says why not, if it
     /// has too many.
     pub(super) fn make_room(&mut self, origin: Origin) -> Option<String> {
-        let Origin::Tcp { here, from } = origin else { return None };
+        let Origin::Tcp { here, from, .. } = origin else { return None };
         let same = |of: &Origin| matches!(of, Origin::Tcp { from: its, .. } if host_of(*its) == host_of(from));
         let greeting = self.origins.iter().filter(|(_, of)| same(of)).map(|(token, _)| *token);
         let greeting = greeting.filter(|token| self.links.get(token).is_some_and(|l| l.stage == Stage::Greeting));

@@ -37,9 +37,9 @@ pub fn directory(bytes: &[u8]) {
 fn origin(way: u8) -> Origin {
     match way & 3 {
         0 => Origin::this_user(),
-        1 => Origin::Tcp { from: IpAddr::from([10, 0, 0, 7]), here: false },
+        1 => Origin::Tcp { from: IpAddr::from([10, 0, 0, 7]), here: false, user: None },
         2 => Origin::Zenoh,
-        _ => Origin::Tcp { from: IpAddr::from([127, 0, 0, 1]), here: true },
+        _ => Origin::Tcp { from: IpAddr::from([127, 0, 0, 1]), here: true, user: None },
     }
 }
 
