@@ -167,7 +167,7 @@ impl Directory {
             self.room.turn_away(node, origin, wanted);
             return self.refuse(node, refusal);
         }
-        self.room.forget(node);
+        self.room.heard(node, origin);
         let old = self.remove(node);
         let delta = self.replace(old.map(|known| known.document), &document);
         self.insert(Known { document, weight, seen_by, stale: false });
@@ -282,7 +282,7 @@ impl Directory {
     }
 
     fn gone(&mut self, origin: Origin, node: NodeId) -> Applied {
-        self.room.forget(node);
+        self.room.forget(node, origin);
         let Some(mut known) = self.remove(node) else { return Applied::Nothing };
         let counted = known.origin().is_some_and(|best| rank(best) == rank(origin));
         known.seen_by[rank(origin)] = None;

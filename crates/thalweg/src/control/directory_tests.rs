@@ -281,6 +281,40 @@ fn who_found_no_room_is_asked_again_once_when_there_is_some() {
     assert!(again.len() == 64 && !again.contains(&NodeId(taken + 1)), "{again:?}");
 }
 
+/// Of two ways that found no room only the last was remembered, and that one forgotten whichever said the node is gone.
+#[test]
+fn who_found_no_room_by_two_ways_is_asked_again_for_each() {
+    for zenoh_says_gone in [false, true] {
+        let mut d = Directory::new();
+        let refused = NodeId(fill(&mut d, stranger(), 0, 3000).0);
+        fill(&mut d, Origin::Zenoh, 1000, 3000);
+        let applied = by(&mut d, Origin::Zenoh, with_ports(refused.0, 3000));
+        assert!(matches!(applied, Applied::Refused { .. }), "{applied:?}");
+        if zenoh_says_gone {
+            d.apply(Origin::Zenoh, Event::Gone(refused));
+        }
+        d.apply(stranger(), Event::Gone(NodeId(0)));
+        assert!(d.to_ask_again().contains(&refused));
+    }
+}
+
+#[test]
+fn who_is_heard_by_a_worse_way_is_still_asked_for_what_it_says_by_a_better_one() {
+    let full = || {
+        let mut d = Directory::new();
+        let refused = fill(&mut d, stranger(), 0, 3000).0;
+        (d, refused)
+    };
+    let (mut d, refused) = full();
+    delta(by(&mut d, Origin::Zenoh, with_ports(refused, 3000)));
+    d.apply(stranger(), Event::Gone(NodeId(0)));
+    assert_eq!(d.to_ask_again(), [NodeId(refused)]);
+    let (mut d, refused) = full();
+    delta(tell(&mut d, with_ports(refused, 3000)));
+    d.apply(stranger(), Event::Gone(NodeId(0)));
+    assert_eq!(d.to_ask_again(), [], "what a worse way says counts for nothing now");
+}
+
 /// Such a node counted among those of other hosts for good: after some thousand of them there was no room for these.
 #[test]
 fn a_node_that_is_found_elsewhere_before_it_is_found_here_counts_once() {

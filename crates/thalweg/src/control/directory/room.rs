@@ -4,6 +4,7 @@
 //!
 //! What found no room is asked for again when there is some: its node would not say it again by itself.
 
+use super::{WAYS, rank};
 use crate::control::limits::{self, ELSEWHERE, IN_ALL, Refusal};
 use crate::control::{Document, NodeId, Origin, host_of};
 use std::collections::BTreeMap;
@@ -78,8 +79,8 @@ pub struct Room {
     pub all: Held,
     pub elsewhere: Held,
     by: BTreeMap<Source, Held>,
-    /// Nodes whose news found no room, and what they would take.
-    unheard: BTreeMap<NodeId, (Origin, Held)>,
+    /// Nodes whose news found no room by a way of this rank, and what they would take.
+    unheard: BTreeMap<(NodeId, usize), (Origin, Held)>,
     /// Some was given back since the unheard were looked through.
     freed: bool,
 }
@@ -135,16 +136,24 @@ impl Room {
 
     /// There was no room for this: the node is asked for it later.
     pub fn turn_away(&mut self, node: NodeId, origin: Origin, wanted: Held) {
+        let key = (node, rank(origin));
         let of_source = self.unheard.values().filter(|(other, _)| Source::of(*other) == Source::of(origin)).count();
-        let known = self.unheard.contains_key(&node);
+        let known = self.unheard.contains_key(&key);
         if known || (self.unheard.len() < MOST_UNHEARD && of_source < MOST_UNHEARD_OF_SOURCE) {
-            self.unheard.insert(node, (origin, wanted));
+            self.unheard.insert(key, (origin, wanted));
         }
     }
 
-    /// Its news was heard, or it is gone.
-    pub fn forget(&mut self, node: NodeId) {
-        self.unheard.remove(&node);
+    /// Its news was heard by this way: what it says by a worse one counts for nothing now.
+    pub fn heard(&mut self, node: NodeId, origin: Origin) {
+        for way in rank(origin)..WAYS {
+            self.unheard.remove(&(node, way));
+        }
+    }
+
+    /// It is gone, as this way tells.
+    pub fn forget(&mut self, node: NodeId, origin: Origin) {
+        self.unheard.remove(&(node, rank(origin)));
     }
 
     /// Nodes that were turned away and for which there is room now: each is told once. `known`: what a node has by now.
@@ -152,10 +161,15 @@ impl Room {
         if !std::mem::take(&mut self.freed) || self.unheard.is_empty() {
             return Vec::new();
         }
-        let fits =
-            |(node, (origin, wanted)): &(&NodeId, &(Origin, Held))| self.check(*origin, known(**node), *wanted).is_ok();
-        let fitting: Vec<NodeId> = self.unheard.iter().filter(fits).map(|(node, _)| *node).collect();
-        fitting.iter().for_each(|node| self.forget(*node));
+        let fits = |(node, _): &(NodeId, usize), (origin, wanted): &(Origin, Held)| {
+            self.check(*origin, known(*node), *wanted).is_ok()
+        };
+        let keys: Vec<_> = self.unheard.iter().filter(|(key, held)| fits(key, held)).map(|(key, _)| *key).collect();
+        for key in &keys {
+            self.unheard.remove(key);
+        }
+        let mut fitting: Vec<NodeId> = keys.into_iter().map(|(node, _)| node).collect();
+        fitting.dedup(); // in order, by the map's
         fitting
     }
 }
