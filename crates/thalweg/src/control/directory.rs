@@ -94,8 +94,9 @@ impl Known {
     fn is_here(&self) -> bool {
         self.origin().is_some_and(|origin| origin.is_here())
     }
-    fn held(&self) -> Held {
-        Held::by(&self.document, self.weight)
+    /// By which way it counts, and what it takes.
+    fn counted(&self) -> Option<(Origin, Held)> {
+        Some((self.origin()?, Held::by(&self.document, self.weight)))
     }
 }
 
@@ -138,11 +139,11 @@ impl Directory {
     fn document(&mut self, origin: Origin, mut document: Document) -> Applied {
         let node = document.node;
         let mut seen_by = [None; WAYS];
+        let held = self.held_by(node);
         if let Some(known) = self.nodes.get_mut(&node) {
             let before = known.origin().map(rank);
-            self.room.give_back(known.origin(), known.held());
             known.seen_by[rank(origin)] = Some(origin);
-            self.room.take(known.origin(), known.held());
+            self.room.changed(held, known.counted());
             seen_by = known.seen_by;
             let outranks = before.is_none_or(|before| rank(origin) < before);
             let counts = before.is_none_or(|before| rank(origin) <= before);
@@ -168,32 +169,27 @@ impl Directory {
             return self.refuse(node, refusal);
         }
         self.room.heard(node, origin);
-        let old = self.remove(node);
+        let held = self.held_by(node);
+        let old = self.nodes.remove(&node);
         let delta = self.replace(old.map(|known| known.document), &document);
-        self.insert(Known { document, weight, seen_by, stale: false });
+        self.insert(held, Known { document, weight, seen_by, stale: false });
         Applied::Changed(self.with_conflicts(delta))
     }
 
     /// What is known of a node, and by which way.
     fn held_by(&self, node: NodeId) -> Option<(Origin, Held)> {
-        let known = self.nodes.get(&node)?;
-        Some((known.origin()?, known.held()))
+        self.nodes.get(&node)?.counted()
     }
 
     /// Nodes whose news was refused because there was no room, where there is some now: to be asked for their documents.
     pub fn to_ask_again(&mut self) -> Vec<NodeId> {
         let nodes = &self.nodes;
-        self.room.fitting(|node| nodes.get(&node).and_then(|known| Some((known.origin()?, known.held()))))
+        self.room.fitting(|node| nodes.get(&node)?.counted())
     }
 
-    fn remove(&mut self, node: NodeId) -> Option<Known> {
-        let known = self.nodes.remove(&node)?;
-        self.room.give_back(known.origin(), known.held());
-        Some(known)
-    }
-
-    fn insert(&mut self, known: Known) {
-        self.room.take(known.origin(), known.held());
+    /// Instead of what was known of the node, which took this.
+    fn insert(&mut self, before: Option<(Origin, Held)>, known: Known) {
+        self.room.changed(before, known.counted());
         self.nodes.insert(known.document.node, known);
     }
 
@@ -246,11 +242,12 @@ impl Directory {
         if let Err(refusal) = verdict {
             return self.refuse(node, refusal);
         }
-        if let Err(refusal) = self.room.check(origin, self.held_by(node), wanted) {
+        let held = self.held_by(node);
+        if let Err(refusal) = self.room.check(origin, held, wanted) {
             self.room.turn_away(node, origin, wanted);
             return self.refuse(node, refusal);
         }
-        let Some(mut known) = self.remove(node) else { return Applied::Nothing };
+        let Some(mut known) = self.nodes.remove(&node) else { return Applied::Nothing };
         let mut delta = empty_delta(node);
         for id in leaving {
             let key = PortKey { node, port: id };
@@ -266,7 +263,7 @@ impl Directory {
             delta.added.push(key);
         }
         known.weight = known.document.weight();
-        self.insert(known);
+        self.insert(held, known);
         Applied::Changed(self.with_conflicts(delta))
     }
 
@@ -283,16 +280,18 @@ impl Directory {
 
     fn gone(&mut self, origin: Origin, node: NodeId) -> Applied {
         self.room.forget(node, origin);
-        let Some(mut known) = self.remove(node) else { return Applied::Nothing };
+        let held = self.held_by(node);
+        let Some(mut known) = self.nodes.remove(&node) else { return Applied::Nothing };
         let counted = known.origin().is_some_and(|best| rank(best) == rank(origin));
         known.seen_by[rank(origin)] = None;
         if known.origin().is_some() {
             known.stale |= counted;
             let stale = known.stale;
-            self.insert(known);
+            self.insert(held, known);
             // What is known was told by the way that is gone: what the node says by another one is to be heard.
             return if counted && stale { Applied::RefreshNeeded(node) } else { Applied::Nothing };
         }
+        self.room.changed(held, None);
         let mut delta = Delta { gone: true, ..empty_delta(node) };
         for (id, port) in known.document.ports {
             let key = PortKey { node, port: id };

@@ -315,6 +315,37 @@ fn who_is_heard_by_a_worse_way_is_still_asked_for_what_it_says_by_a_better_one()
     assert_eq!(d.to_ask_again(), [], "what a worse way says counts for nothing now");
 }
 
+/// Each repeated document had all those looked through who had found no room.
+#[test]
+fn who_found_no_room_is_looked_for_only_where_room_came_back() {
+    let mut d = Directory::new();
+    let unheard = fill(&mut d, stranger(), 0, 30).0;
+    let mut looked = |origin: Origin, event: Event| {
+        d.apply(origin, event);
+        let looks = std::cell::Cell::new(0);
+        d.room.fitting(|_| {
+            looks.set(looks.get() + 1);
+            None
+        });
+        looks.get()
+    };
+    let says = |revision: u64, ports: u32| Event::Document(Box::new(Document { revision, ..with_ports(1, ports) }));
+    assert_eq!(looked(stranger(), says(1, 30)), 0, "the same again");
+    assert_eq!(looked(stranger(), says(2, 30)), 0, "as much as before");
+    let change = |revision: u64, removed: &[u32]| {
+        let removed = removed.iter().map(|port| PortId(*port)).collect();
+        Event::Change(NodeId(1), Change { base: revision - 1, revision, removed, ..Change::default() })
+    };
+    assert_eq!(looked(stranger(), change(3, &[])), 0);
+    assert_eq!(looked(Origin::Zenoh, says(3, 30)), 0, "one more way to it");
+    assert_eq!(looked(Origin::Zenoh, Event::Gone(NodeId(1))), 0, "one way less");
+    let another = Event::Document(Box::new(with_ports(unheard + 1, 1)));
+    assert_eq!(looked(Origin::Zenoh, another), 0, "room was taken");
+    assert_eq!(looked(stranger(), change(4, &[30])), 1);
+    assert_eq!(looked(stranger(), says(5, 28)), 1);
+    assert_eq!(looked(Origin::this_user(), says(1, 28)), 1, "it is of this host, and of no address's share");
+}
+
 /// Such a node counted among those of other hosts for good: after some thousand of them there was no room for these.
 #[test]
 fn a_node_that_is_found_elsewhere_before_it_is_found_here_counts_once() {

@@ -81,26 +81,34 @@ pub struct Room {
     by: BTreeMap<Source, Held>,
     /// Nodes whose news found no room by a way of this rank, and what they would take.
     unheard: BTreeMap<(NodeId, usize), (Origin, Held)>,
-    /// Some was given back since the unheard were looked through.
+    /// There is more room for somebody since the unheard were looked through.
     freed: bool,
 }
 
 impl Room {
-    /// A node is known by this way, and takes so much.
-    pub fn take(&mut self, origin: Option<Origin>, held: Held) {
+    /// A node took so much by this way, and takes this from now on.
+    pub fn changed(&mut self, before: Option<(Origin, Held)>, after: Option<(Origin, Held)>) {
+        self.freed |= frees(before, after);
+        if let Some((origin, held)) = before {
+            self.give_back(origin, held);
+        }
+        if let Some((origin, held)) = after {
+            self.take(origin, held);
+        }
+    }
+
+    fn take(&mut self, origin: Origin, held: Held) {
         self.all = self.all.plus(held);
-        if let Some(source) = origin.and_then(Source::of) {
+        if let Some(source) = Source::of(origin) {
             self.elsewhere = self.elsewhere.plus(held);
             let of = self.by.entry(source).or_default();
             *of = of.plus(held);
         }
     }
 
-    /// It is not known by this way any more, or takes something else from now on.
-    pub fn give_back(&mut self, origin: Option<Origin>, held: Held) {
-        self.freed = true;
+    fn give_back(&mut self, origin: Origin, held: Held) {
         self.all = self.all.minus(held);
-        if let Some(source) = origin.and_then(Source::of) {
+        if let Some(source) = Source::of(origin) {
             self.elsewhere = self.elsewhere.minus(held);
             let left = self.by.get(&source).map_or(Held::default(), |of| of.minus(held));
             if left == Held::default() {
@@ -172,4 +180,12 @@ impl Room {
         fitting.dedup(); // in order, by the map's
         fitting
     }
+}
+
+/// Whether anybody has more room afterwards.
+fn frees(before: Option<(Origin, Held)>, after: Option<(Origin, Held)>) -> bool {
+    let Some((from, had)) = before else { return false };
+    let Some((to, has)) = after else { return true };
+    let (from, to) = (Source::of(from), Source::of(to));
+    had.minus(has) != Held::default() || (from.is_some() && from != to)
 }
