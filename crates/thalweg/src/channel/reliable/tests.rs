@@ -257,7 +257,9 @@ impl Run {
                 };
                 let mut frame = [0; HEADER];
                 header.emit(&mut frame);
-                self.network.send(now, DATA, &frame).unwrap();
+                if frame.len() <= self.hole {
+                    self.network.send(now, DATA, &frame).unwrap();
+                }
             }
         }
     }

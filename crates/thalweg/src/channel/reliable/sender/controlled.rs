@@ -23,7 +23,7 @@ const KEPT_WINDOWS: u64 = 8;
 /// So many bytes are kept in any case.
 const KEPT_LEAST: u64 = 1 << 20;
 /// The mark of a repetition.
-const AGAIN: u32 = 1 << 8;
+pub(super) const AGAIN: u32 = 1 << 8;
 
 impl Controlled {
     /// Datagrams have at most so many bytes from now on.
@@ -31,6 +31,11 @@ impl Controlled {
         self.largest = most.saturating_sub(HEADER);
         self.usual = self.usual.min(most);
         self.congestion.shrink(most);
+    }
+
+    /// Bytes that left and did not come.
+    pub(super) fn lost(&self) -> u64 {
+        self.congestion.counters().lost
     }
 }
 
@@ -174,6 +179,7 @@ impl Sender {
             self.trip.measured(trip);
         }
         self.held_up_until = 0;
+        self.note_came(receipt.newest);
     }
 
     /// Who waits for a receipt that does not come asks for it.

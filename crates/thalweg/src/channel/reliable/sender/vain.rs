@@ -1,39 +1,47 @@
 //! Datagrams that do not come through because they are too long, and nobody says so.
 
+use super::controlled::{AGAIN, Controlled};
 use super::repeat::aligned;
 use super::{Sender, Sent};
 use crate::channel::fragment::piece;
+use crate::channel::reliable::widen;
+use crate::wire::feedback::Datagram;
 use crate::wire::{FRAGMENT_HEADER, HEADER};
 use std::ops::Range;
 
 /// A datagram that every path is expected to take (BASE_PLPMTU of RFC 8899 §5.1.2), and one that every host takes: 576 bytes with the
 /// headers of IP and UDP (RFC 1122 §3.3.2).
 pub const EXPECTED: [usize; 2] = [1200, 548];
-/// A longer one that is missed and repeated so often does not come through: at 30 % loss this happens to one in 10⁶. The subscriber
-/// asks ever less often, so it takes two seconds. It asks, so what is shorter does come through.
+/// A longer one that is repeated and lost so often does not come through: at 30 % loss this happens to one in 10⁶. The subscriber
+/// asks ever less often, so it takes two seconds.
+///
+/// That it asks again is no sign of a loss. What came and found no memory is asked for, too, and so is everything while nothing at
+/// all comes through. Receipts tell: bytes were lost only where what left later, and was shorter, is known to have come.
 const IN_VAIN: u8 = 12;
 
-/// How often the first missing bytes of a message were repeated.
+/// How often the first missing bytes of a message were repeated and lost.
 #[derive(Clone, Copy, Debug)]
 pub struct Rounds {
     lowest: u32, // of the round
     latest: u32,
     count: u8,
+    lost: u64, // of all datagrams, when it began
 }
 
 impl Default for Rounds {
     fn default() -> Self {
-        Self { lowest: u32::MAX, latest: u32::MAX, count: 0 }
+        Self { lowest: u32::MAX, latest: u32::MAX, count: 0, lost: 0 }
     }
 }
 
 impl Rounds {
-    /// Bytes from here on are repeated. Gives how often in vain so far.
-    fn repeated(&mut self, from: u32) -> u8 {
+    /// Bytes from here on are repeated, in a datagram of this length; so many bytes were lost so far. Gives how often in vain.
+    fn repeated(&mut self, from: u32, length: usize, lost: u64) -> u8 {
         if from <= self.latest {
             // What is repeated in a round goes up.
-            self.count = if from == self.lowest { self.count.saturating_add(1) } else { 1 };
-            self.lowest = from;
+            let in_vain = lost.saturating_sub(self.lost) >= length as u64;
+            self.count = if from == self.lowest { self.count.saturating_add(u8::from(in_vain)) } else { 0 };
+            (self.lowest, self.lost) = (from, lost);
         }
         self.latest = from;
         self.count
@@ -67,8 +75,22 @@ impl Sender {
     /// Of a message these bytes are repeated, because somebody asked. Only where one subscriber tells what came: what one member of a
     /// group does not get must not slow the others.
     pub(super) fn note_round(&mut self, index: usize, bytes: &Range<usize>) {
-        let count = self.sent[index].rounds.repeated(bytes.start as u32);
-        let length = HEADER + FRAGMENT_HEADER + bytes.len();
-        self.in_vain |= count > IN_VAIN && self.controlled.is_some() && EXPECTED.iter().any(|most| *most < length);
+        let Some(lost) = self.controlled.as_ref().map(Controlled::lost) else { return };
+        let Sent { entry, rounds, .. } = &mut self.sent[index];
+        let whole = bytes.len() == entry.buffer.payload().len();
+        let length = HEADER + if whole { 0 } else { FRAGMENT_HEADER } + bytes.len();
+        let count = rounds.repeated(bytes.start as u32, length, lost);
+        self.in_vain |= count >= IN_VAIN && EXPECTED.iter().any(|most| *most < length);
+    }
+
+    /// This datagram came. Where it is a repetition as long as those that seemed to be lost, those were lost by chance.
+    pub(super) fn note_came(&mut self, datagram: Datagram) {
+        let at = widen(datagram.sequence, self.next()).checked_sub(self.first);
+        let Some(sent) = at.and_then(|index| self.sent.get_mut(index as usize)) else { return };
+        let is_long = datagram.offset as usize + self.settings.largest <= sent.entry.buffer.payload().len();
+        let repeats = datagram.mark & AGAIN != 0;
+        if repeats && (is_long || datagram.offset == sent.rounds.lowest) {
+            sent.rounds = Rounds::default();
+        }
     }
 }

@@ -34,3 +34,42 @@ fn who_loses_by_chance_stays_with_long_datagrams() {
         assert_eq!((run.most, run.delivered.len()), (MTU, 500));
     }
 }
+
+/// All that a subscriber has no memory for comes, and is asked for again: a large message, and small ones that wait for one before them.
+#[test]
+fn what_came_and_found_no_memory_does_not_make_datagrams_short() {
+    for (loss, size) in [(0, 100 << 10), (1, 100 << 10), (3, 1400)] {
+        let plan = Plan { size, count: 400, period_ns: 10 * MS, window: 1024, controlled: true, ..Plan::default() };
+        let mut run = Run::new(plan, 5, network(loss, 5));
+        run.budget.take(BUDGET);
+        run.resume_until(0, 10_000 * MS);
+        let before = (run.delivered.len(), run.sender.counters());
+        run.budget.give_back(BUDGET);
+        run.resume_at(400);
+        let what = format!("{loss} % loss, {size} B: {before:?}, {:?}", run.sender.counters());
+        println!("{what}");
+        assert_eq!((run.most, run.delivered.len()), (MTU, 400), "{what}");
+    }
+}
+
+/// Nothing at all comes through for a while, neither long nor short: what is asked for meanwhile is repeated in vain. A flow that
+/// competes soon repeats nothing more; one whose rate was reserved goes on.
+#[test]
+fn an_outage_one_way_does_not_make_datagrams_short() {
+    for (size, reserved) in [(1400, None), (1400, Some(1_000_000)), (100 << 10, Some(1_000_000))] {
+        let plan = Plan { size, count: 2, period_ns: 200 * MS, window: 1024, controlled: true, ..Plan::default() };
+        let mut run = Run::new(plan, 5, network(0, 5));
+        run.sender.reserve(reserved);
+        run.hole = 600;
+        run.resume_until(0, 470 * MS); // the subscriber knows that both are missing
+        run.hole = 0;
+        let before = run.sender.counters().repaired;
+        run.resume_until(2, 10_000 * MS);
+        let repaired = run.sender.counters().repaired - before;
+        run.hole = MTU;
+        run.resume_at(2);
+        let what = format!("{size} B, {reserved:?}: {repaired} datagrams repeated in vain");
+        println!("{what}");
+        assert_eq!((run.most, run.samples()), (MTU, vec![1, 2]), "{what}");
+    }
+}
