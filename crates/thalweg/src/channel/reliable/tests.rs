@@ -135,9 +135,10 @@ impl Run {
         for _ in 0..400_000 {
             let publish = (published < self.plan.count).then_some((published + 1) * self.plan.period_ns);
             let ends = [self.sender.next_deadline(), self.receiver.next_deadline()];
-            let due = [publish, self.network.next_deadline(), self.paused_until.take()].into_iter().chain(ends);
+            let due = [publish, self.network.next_deadline(), self.paused_until].into_iter().chain(ends);
             let Some(at) = due.flatten().min().filter(|at| *at <= end) else { return self };
             now = at.max(now);
+            self.paused_until = self.paused_until.filter(|at| *at > now);
             if publish == Some(now) {
                 published += 1;
                 let entry = self.message(now, published);
@@ -173,8 +174,8 @@ impl Run {
     fn send_waiting(&mut self, now: u64) {
         loop {
             if self.leaving.is_none() {
-                if let Err(Wait::Until(at)) = self.sender.usual_room(now) {
-                    self.paused_until = (!self.waiting.is_empty()).then_some(at);
+                if let Err(wait) = self.sender.usual_room(now) {
+                    self.paused_until = (!self.waiting.is_empty()).then_some(until(now, wait));
                 }
                 if self.sender.is_full(now) {
                     return;
@@ -199,7 +200,7 @@ impl Run {
             if length > most {
                 let bytes = HEADER + FRAGMENT_HEADER + end - at;
                 if let Err(wait) = self.sender.room(now, bytes) {
-                    self.paused_until = if let Wait::Until(at) = wait { Some(at) } else { None };
+                    self.paused_until = Some(until(now, wait));
                     self.leaving = Some((entry, sequence, at));
                     return false;
                 }
@@ -245,7 +246,7 @@ impl Run {
                 self.most = most;
                 self.sender.shrink(most);
             }
-            Action::KeepAlive { next, oldest, trip_ns } => {
+            Action::KeepAlive { next, oldest, trip_ns, .. } => {
                 let header = Header {
                     length: 0,
                     kind: Kind::KeepAlive,
@@ -339,6 +340,14 @@ impl Run {
     /// The longest time between two deliveries.
     fn silence(&self) -> u64 {
         self.delivered.windows(2).map(|pair| pair[1].1 - pair[0].1).max().unwrap_or(0)
+    }
+}
+
+/// When a flow looks whether it may send on: also without a receipt, for the question may be lost.
+fn until(now: u64, wait: Wait) -> u64 {
+    match wait {
+        Wait::Until(at) => at,
+        Wait::Receipt => now + 5 * MS,
     }
 }
 
@@ -575,5 +584,13 @@ fn a_path_that_loses_a_third_each_way_delivers() {
 fn keep_alives_that_are_lost_do_not_fill_the_window() {
     let plan = Plan { count: 60, size: 10333, window: 6, period_ns: 7 * MS + 1, controlled: true, ..Plan::default() };
     let mut run = Run::new(plan, 12926567961377174101, network(39, 0));
+    assert_eq!(run.all().samples(), (1..=60).collect::<Vec<_>>());
+}
+
+/// Nothing else was unacknowledged, and what asked for a receipt was lost.
+#[test]
+fn who_waits_for_a_receipt_with_a_message_that_has_left_in_part_asks_again() {
+    let plan = Plan { count: 60, size: 11350, window: 4, period_ns: 2 * MS + 1, controlled: true, ..Plan::default() };
+    let mut run = Run::new(plan, 17330028303017922076, network(21, 25));
     assert_eq!(run.all().samples(), (1..=60).collect::<Vec<_>>());
 }

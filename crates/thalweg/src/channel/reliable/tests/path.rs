@@ -56,7 +56,7 @@ fn what_came_and_found_no_memory_does_not_make_datagrams_short() {
 /// competes soon repeats nothing more; one whose rate was reserved goes on.
 #[test]
 fn an_outage_one_way_does_not_make_datagrams_short() {
-    for (size, reserved) in [(1400, None), (1400, Some(1_000_000)), (100 << 10, Some(1_000_000))] {
+    for (size, reserved) in [(1400, None), (1400, Some(1_000_000)), (100 << 10, None), (100 << 10, Some(1_000_000))] {
         let plan = Plan { size, count: 2, period_ns: 200 * MS, window: 1024, controlled: true, ..Plan::default() };
         let mut run = Run::new(plan, 5, network(0, 5));
         run.sender.reserve(reserved);
