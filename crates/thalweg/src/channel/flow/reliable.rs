@@ -158,6 +158,14 @@ impl Kept {
         }
     }
 
+    /// Whom a datagram is for; `None`: all.
+    fn member(&self, to: To) -> Option<u64> {
+        match to {
+            To::All => None,
+            To::One(index) => self.members.lock().get(index).copied(),
+        }
+    }
+
     /// What is not acknowledged, in bytes.
     pub fn bytes(&self) -> usize {
         self.sender.lock().bytes()
@@ -338,21 +346,17 @@ impl Flow {
                     Fragment { offset: from, total: total as u32 }.emit(second);
                 }
                 let parts = [IoSlice::new(&head[..HEADER + extra]), IoSlice::new(&payload[bytes])];
-                let to = match to {
-                    To::All => None,
-                    To::One(index) => kept.members.lock().get(index).copied(),
-                };
                 // Without room it is lost like any datagram, and asked for again.
-                if let Err(error) = self.link.repeat(&parts, to) {
+                if let Err(error) = self.link.repeat(&parts, kept.member(to)) {
                     self.look_at_size(&error, HEADER + extra + length);
                 }
             }
             Action::Shorten => self.shorten(self.largest()),
-            Action::KeepAlive { next, oldest, trip_ns } => {
+            Action::KeepAlive { next, oldest, trip_ns, to } => {
                 let header = self.header(Kind::KeepAlive, 0, next, keep_alive(oldest, trip_ns));
                 let mut head = [0; HEADER];
                 Header { flags: ASK, ..header }.emit(&mut head);
-                let _ = self.link.repeat(&[IoSlice::new(&head)], None);
+                let _ = self.link.repeat(&[IoSlice::new(&head)], kept.member(to));
             }
         }
     }

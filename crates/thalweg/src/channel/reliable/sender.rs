@@ -74,6 +74,8 @@ pub enum Action {
         oldest: u32,
         /// The round trip in nanoseconds.
         trip_ns: u64,
+        /// Who gets it.
+        to: To,
     },
 }
 
@@ -95,8 +97,8 @@ pub struct Sender {
     asks_from: u64,                 // when those are repeated: others may ask for the same
     early: Vec<(u64, Gap)>,         // what members miss of a message whose end has not left yet
     beat_at: Option<u64>,
-    tells_first: bool, // somebody waits for what is gone: the next keep-alive leaves before any repetition
-    beats: u32,        // keep-alives since the last acknowledgement
+    tells: u64, // members that wait for what is gone, a bit each: they are told before any repetition leaves
+    beats: u32, // keep-alives since the last acknowledgement
     last_sent: u64,
     period: u64,
     cut_anew: bool, // datagrams are shorter than they were
@@ -189,7 +191,7 @@ impl Sender {
             asks_from: 0,
             early: Vec::new(),
             beat_at: None,
-            tells_first: false,
+            tells: 0,
             beats: 0,
             last_sent: 0,
             period: 0,
@@ -231,6 +233,7 @@ impl Sender {
         if let Some(index) = self.members.iter().position(|member| member.id == id) {
             self.members.remove(index);
             self.early.clear(); // it numbers the members
+            self.tells = 0; // so do these
             let below = (1u64 << index.min(63)) - 1;
             let without = |bits: u64| (bits & below) | ((bits >> 1) & !below);
             for sent in &mut self.sent {
@@ -387,7 +390,7 @@ impl Sender {
             self.beat_at = next.map(|next| kept.map_or(next, |at| at.min(next)));
         }
         if upto < self.first && self.members[index].acknowledged < self.first {
-            (self.beat_at, self.tells_first) = (Some(now_ns), true); // it waits for what is gone
+            self.tells |= bit; // it waits for what is gone
         }
         Ok(before - self.sent.len())
     }
@@ -432,7 +435,8 @@ impl Sender {
         let copies = hurries.then(|| self.sent.iter().filter_map(|sent| sent.copy_at).min()).flatten();
         let repairs = (self.wanted > 0).then_some(self.asks_from);
         let later = |at: u64| at.max(self.held_up_until);
-        [copies.map(later), repairs.map(later), self.beat_at].into_iter().flatten().min()
+        let tells = (self.tells != 0).then_some(0);
+        [copies.map(later), repairs.map(later), self.beat_at, tells].into_iter().flatten().min()
     }
 
     /// When to look at [`Sender::poll`] again. Who was active lately is looked at in time for whatever may be sent meanwhile.
@@ -448,14 +452,17 @@ impl Sender {
             return Some(Action::Shorten);
         }
         // Behind a thousand repetitions it said nothing for 160 ms, while the oldest of those were given up in turn.
-        if now_ns >= self.held_up_until && !self.tells_first {
+        if self.tells != 0 {
+            return Some(self.tell(now_ns));
+        }
+        if now_ns >= self.held_up_until {
             let repeated = self.repeat_wanted(now_ns).or_else(|| self.repeat_unasked(now_ns));
             if repeated.is_some() {
                 self.counters.repaired += 1;
                 return repeated;
             }
         }
-        if !std::mem::take(&mut self.tells_first) && self.beat_at.is_none_or(|at| at > now_ns) {
+        if self.beat_at.is_none_or(|at| at > now_ns) {
             return None;
         }
         let pause = self.idle_ns().max(self.trip.patience_ns()) << self.beats.min(8);
@@ -466,8 +473,21 @@ impl Sender {
             (member.unanswered, member.unmoved) =
                 (member.unanswered.saturating_add(1), member.unmoved.saturating_add(1));
         }
+        Some(self.keep_alive(now_ns, To::All))
+    }
+
+    /// Who waits for what is gone is told, once for each time that it says so: on a path that loses no less is enough. The others
+    /// are neither told nor asked: one member could speak to all of them as often as it likes, and make them seem to stand still.
+    fn tell(&mut self, now_ns: u64) -> Action {
+        let index = self.tells.trailing_zeros() as usize;
+        self.tells &= self.tells - 1;
+        let alone = self.members.len() > 1 && index < MOST_TOLD_APART - 1;
+        self.keep_alive(now_ns, if alone { To::One(index) } else { To::All })
+    }
+
+    fn keep_alive(&mut self, now_ns: u64, to: To) -> Action {
         self.note_asked(now_ns);
-        Some(Action::KeepAlive { next: self.next() as u32, oldest: self.first as u32, trip_ns: self.told_trip })
+        Action::KeepAlive { next: self.next() as u32, oldest: self.first as u32, trip_ns: self.trip.smoothed_ns(), to }
     }
 
     /// The next message's number, and the oldest that can be repeated.

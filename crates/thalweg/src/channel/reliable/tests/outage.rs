@@ -214,10 +214,10 @@ impl Field {
                     }
                 }
                 Action::Shorten => unreachable!("all lengths come through"),
-                Action::KeepAlive { next, oldest, trip_ns } => {
+                Action::KeepAlive { next, oldest, trip_ns, to } => {
                     let (kind, sample) = (Kind::KeepAlive, oldest.into());
                     let (flow, sequence, stamp_ns) = (FLOW, next, trip_ns);
-                    self.send(Header { length: 0, kind, flags: ASK, flow, sequence, sample, stamp_ns }, &[], To::All);
+                    self.send(Header { length: 0, kind, flags: ASK, flow, sequence, sample, stamp_ns }, &[], to);
                 }
             }
         }

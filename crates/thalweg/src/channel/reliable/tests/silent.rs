@@ -68,6 +68,37 @@ fn who_gets_what_it_misses_as_fast_as_it_is_repeated_loses_nothing() {
     }
 }
 
+/// A member that says a thousand times a second that it waits for what is gone is told so alone; and of another one, which answers late,
+/// that is no sign that it stands still.
+#[test]
+fn who_waits_for_what_is_gone_makes_nobody_else_hear_or_answer_more() {
+    const SLOW: u64 = 3;
+    let mut sender = held_up();
+    assert_eq!(sender.join(SLOW), WINDOW);
+    let mut now = 2 * MS;
+    for number in WINDOW..2 * WINDOW {
+        let entry = Outgoing::external(u64::from(number) + 1, 0, &[0; 8], &mut Pool::default()).keep();
+        sender.sent(now, number, entry); // the oldest are given up
+        answer(&mut sender, now, PRESENT, number + 1);
+    }
+    assert!(sender.is_full(now));
+    let (mut told, mut asked, until) = (0, 0, now + 600 * MS);
+    while now < until {
+        now += MS;
+        answer(&mut sender, now, SILENT, 0);
+        while let Some(Action::KeepAlive { to, .. }) = sender.poll(now) {
+            let alone = to == To::One(1);
+            (told, asked) = (told + u32::from(alone), asked + u32::from(!alone));
+            if !alone {
+                answer(&mut sender, now, PRESENT, 2 * WINDOW);
+                answer(&mut sender, now, SLOW, WINDOW);
+            }
+        }
+    }
+    assert!(asked <= 600 / 20 && told == 600, "{asked} for all, {told} for it alone");
+    assert!(sender.is_full(now), "the slow one was given up");
+}
+
 /// A publisher whose thread did not run asked nothing: whoever answers its first questions loses nothing.
 #[test]
 fn who_was_not_asked_is_not_given_up() {
