@@ -3,7 +3,7 @@
 //! | directory | who |
 //! |---|---|
 //! | of this user, nobody else may write | this user |
-//! | named by `THALWEG_RUN_DIR`, sticky, group may write (`1770`) | its group, and its owner |
+//! | named by `THALWEG_RUN_DIR`, sticky, group may write (`1770`) | its group, its owner, and root |
 //! | named by `THALWEG_RUN_DIR`, sticky, all may write (`1777`) | every user of this host |
 //!
 //! Sticky, so that nobody but the directory's owner removes or replaces another's socket; no folder above it may be in the
@@ -25,7 +25,7 @@ const NOT_ONLY_OWNER_WRITES: u32 = 0o022;
 pub enum Users {
     /// This user.
     Own,
-    /// The members of a group, and the directory's owner.
+    /// The members of a group, the directory's owner, and root.
     Group {
         /// The owner's number.
         owner: u32,
@@ -78,6 +78,8 @@ impl Users {
         let lacks = match self {
             _ if user == own => return Ok(()),
             Users::Everybody => return Ok(()),
+            // The directory's mode keeps root out of nothing: its node opens there, and met nobody.
+            Users::Group { .. } if user == 0 => return Ok(()),
             Users::Own => format!("the run directory is user {own}'s alone"),
             Users::Group { owner, group } if user == owner || linux::socket::peer_groups(&peer)?.contains(&group) => {
                 return Ok(());
