@@ -153,9 +153,13 @@ fn roots_node_and_a_members(world: &World) -> (Agent, Agent) {
     (roots, members)
 }
 
+fn id(agent: &mut Agent) -> String {
+    agent.ask("status")["id"].as_str().unwrap().to_owned()
+}
+
 /// What this node, root's or the member's, is answered when it asks the other one.
 fn asked(agent: &mut Agent, of: &mut Agent, request: &Request) -> Value {
-    let node = of.ask("status")["id"].as_str().unwrap().to_owned();
+    let node = id(of);
     agent.ask(&asking(&node, request))["reply"].take()
 }
 
@@ -219,9 +223,82 @@ fn no_privilege_comes_back_from_a_node_that_remembers() {
     assert_eq!(said, "done");
     let mut later = Agent::start(&world, "subscriber topic=/a name=/later match=1");
     // What was remembered comes as a whole: with the class the rest would be here.
-    let node = later.ask("status")["id"].as_str().unwrap().to_owned();
+    let node = id(&mut later);
     let get = asking(&node, &Request::Get { port: "/later".into(), other: Some("/out".into()) });
     let told = || Some(later.ask(&get)["reply"]["settings"][0].take()).filter(|end| end["class"] == "high");
     let end = world::eventually(LONG, told).unwrap();
     assert!(end["asked"]["sched"].is_null() && end["asked"]["affinity"].is_null(), "{end}");
+}
+
+fn settings(words: &str) -> qos::priority::PrioritySettings {
+    let mut settings = qos::priority::PrioritySettings::default();
+    words.parse::<qos::priority::Changes>().unwrap().apply(&mut settings);
+    settings
+}
+
+/// Has an agent's own node keep a connection from `/out` to `/in` with these settings.
+fn keeps(agent: &mut Agent, names: [&str; 2], words: &str) {
+    let [publisher, subscriber] = names.map(str::to_owned);
+    let keep = Request::Keep { publisher, subscriber, carrier: None, priority: settings(words) };
+    let node = id(agent);
+    let said = agent.ask(&asking(&node, &keep));
+    assert_eq!(said["reply"], "done", "{said}");
+}
+
+/// What was asked for an end of an agent's own node. (`class` in a report is what packets have, where there is a channel.)
+fn holds(agent: &mut Agent, port: &str, other: &str) -> qos::priority::PrioritySettings {
+    let node = id(agent);
+    let get = Request::Get { port: port.into(), other: Some(other.into()) };
+    let said = agent.ask(&asking(&node, &get));
+    serde_json::from_value(said["reply"]["settings"][0]["asked"].clone()).unwrap_or_else(|_| panic!("{said}"))
+}
+
+/// The directory is a user's and root's node takes its kept files, without what takes a privilege; root's go before them.
+#[test]
+fn files_of_the_directorys_owner_give_roots_node_no_scheduling() {
+    let Some(world) = shared() else { return };
+    chown(world.run_dir(), Some(ONE), None).unwrap();
+    let mut owner = Agent::start_as(&world, "relay node=owners", ONE, GROUP);
+    let mut roots = Agent::start(&world, "relay node=roots");
+    keeps(&mut owner, ["/out", "/in"], "class=high sched=other:5");
+    keeps(&mut owner, ["/out", "/first"], "class=high sched=other:5");
+    keeps(&mut roots, ["/out", "/first"], "class=low sched=other:7");
+    keeps(&mut roots, ["/out", "/last"], "class=low sched=other:7");
+    keeps(&mut owner, ["/out", "/last"], "class=high sched=other:5");
+    [owner, roots].into_iter().for_each(Agent::finish);
+    let kept = world.left_behind();
+    assert_eq!(kept.iter().filter(|name| name.ends_with(".connection")).count(), 5, "{kept:?}");
+
+    let mut publisher = Agent::start(&world, "publisher topic=/a name=/out");
+    assert_eq!(holds(&mut publisher, "/out", "/in"), settings("class=high"));
+    for other in ["/first", "/last"] {
+        assert_eq!(holds(&mut publisher, "/out", other), settings("class=low sched=other:7"), "{other}");
+    }
+    let _subscriber = Agent::start_as(&world, "subscriber topic=/a name=/in match=1", OTHER, GROUP);
+    publisher.connected(1);
+    let (node, get) = (id(&mut publisher), Request::Get { port: "/out".into(), other: Some("/in".into()) });
+    let end = publisher.ask(&asking(&node, &get))["reply"]["settings"][0].take();
+    assert_eq!((&end["class"], &end["carrier"]), (&json!("high"), &json!("tcp")), "as its packets have it: {end}");
+    publisher.finish();
+    // The owner's own node takes all of it.
+    let mut publisher = Agent::start_as(&world, "publisher topic=/a name=/out", ONE, GROUP);
+    assert_eq!(holds(&mut publisher, "/out", "/in"), settings("class=high sched=other:5"));
+}
+
+/// A user who keeps a connection with a node of root's takes nothing away that root said of scheduling.
+#[test]
+fn what_root_said_stays_where_a_user_keeps_a_connection() {
+    let Some(world) = shared() else { return };
+    let (mut roots, mut members) = roots_node_and_a_members(&world);
+    let (port, other) = ("/later".to_owned(), "/out".to_owned());
+    let remember = Request::Remember { port, other, settings: settings("class=critical sched=other:5") };
+    let node = id(&mut roots);
+    assert_eq!(roots.ask(&asking(&node, &remember))["reply"], "done");
+    let (publisher, subscriber) = ("/out".to_owned(), "/later".to_owned());
+    let keep = Request::Keep { publisher, subscriber, carrier: None, priority: settings("class=low") };
+    assert_eq!(asked(&mut members, &mut roots, &keep), "done");
+    let mut later = Agent::start(&world, "subscriber topic=/a name=/later match=1");
+    let told = || Some(holds(&mut later, "/later", "/out")).filter(|held| *held == settings("class=low sched=other:5"));
+    assert!(world::eventually(LONG, told).is_some(), "{:?}", holds(&mut later, "/later", "/out"));
+    assert_eq!(holds(&mut roots, "/out", "/later"), settings("class=low"));
 }

@@ -68,12 +68,12 @@ impl Control {
             admin::Request::Channels => admin::Reply::Channels(self.reports()),
             admin::Request::Connect { publisher, subscriber, carrier } => self.connect(publisher, subscriber, carrier),
             admin::Request::Keep { publisher, subscriber, carrier, priority } => {
-                self.keep_connected(Connection { publisher, subscriber, carrier, priority })
+                self.keep_connected(Connection { publisher, subscriber, carrier, priority }, caller)
             }
             admin::Request::Disconnect { publisher, subscriber } => self.disconnect(publisher, subscriber),
             admin::Request::Command { port, text } => self.command_port(&port, &text, caller),
             admin::Request::Set { port, other, changes } => self.set_priority(&port, &other, &changes),
-            admin::Request::Remember { port, other, settings } => self.remember(port, other, settings),
+            admin::Request::Remember { port, other, settings } => self.remember((port, other), settings),
             admin::Request::Get { port, other } => self.get_priority(&port, other.as_deref()),
             admin::Request::Scale { publisher, subscriber, changes } => {
                 self.set_proxy(&publisher, &subscriber, &changes).map_or_else(admin::Reply::No, |()| admin::Reply::Done)

@@ -106,6 +106,8 @@ pub(crate) struct Control {
     pub(super) kept: ByNames,
     /// What was asked for other nodes' ends of channels with this node's ports: for those that start anew.
     pub(super) kept_for_others: ByNames,
+    /// Ends of this node's for which so far only the file of a kept connection says something.
+    pub(super) kept_by_files: BTreeSet<(String, String)>,
     /// Channels whose other end is to give signs of life.
     pub(super) watches: Vec<Watch>,
     /// Streams that this node hosts proxies for.

@@ -3,21 +3,41 @@
 
 use super::commands::Asker;
 use super::control::Control;
+use super::permit::Caller;
+use super::privilege::{is_ours, may_all, of_user, without};
 use crate::admin::{self, Reply, Request};
 use crate::control::kept::Connection;
 use crate::control::matching::check_name;
 use crate::control::{Direction, PortInfo};
 use crate::port::PortRef;
 use qos::priority::PrioritySettings;
+use std::collections::BTreeSet;
 
 /// Why these are no names of ports; `None`: they are.
 pub(super) fn refuse_names(names: [&str; 2]) -> Option<String> {
     names.into_iter().find_map(|name| check_name(name).err()).map(|wrong| format!("port name {wrong}"))
 }
 
+/// How a connection that lasts came to be known.
+#[derive(Clone, Copy)]
+enum Said {
+    /// It was asked for now; by whom may not ask for what takes a privilege, that stays as it was.
+    Now { by_who_may: bool },
+    /// It is kept in a file, whose settings are for ends for which nothing was set.
+    InFile,
+}
+
+/// Of several users' files for the same two ports root's counts, else that of this process's user, else the directory's owner's.
+fn first_of_each(mut all: Vec<(Connection, u32)>) -> Vec<(Connection, u32)> {
+    all.sort_by_key(|(_, user)| (!is_ours(*user), *user));
+    let mut seen = BTreeSet::new();
+    all.retain(|(connection, _)| seen.insert((connection.publisher.clone(), connection.subscriber.clone())));
+    all
+}
+
 impl Control {
     /// Keeps a connection on this host, and makes it as far as it concerns this node's ports.
-    pub(super) fn keep_connected(&mut self, connection: Connection) -> Reply {
+    pub(super) fn keep_connected(&mut self, connection: Connection, caller: Caller) -> Reply {
         if let Some(why) = refuse_names([&connection.publisher, &connection.subscriber]) {
             return Reply::No(why);
         }
@@ -30,12 +50,13 @@ impl Control {
         if let Some(Err(problem)) = self._endpoint.as_ref().map(|endpoint| endpoint.kept().keep(&connection)) {
             return Reply::No(problem.to_string());
         }
+        let said = Said::Now { by_who_may: may_all(caller) };
         let (publisher, subscriber) = (self.known(&connection.publisher), self.known(&connection.subscriber));
         if publisher.as_ref().is_some_and(|(at, _)| at.node == self.state.id) {
-            self.last_from(connection.clone());
+            self.last_from(connection.clone(), said);
         }
         if let Some((me, asked)) = subscriber.filter(|(at, _)| at.node == self.state.id) {
-            self.last_to(connection);
+            self.last_to(connection, said);
             if let Some((other, offered)) = publisher {
                 self.consider(other, &offered, me, &asked);
             }
@@ -52,37 +73,46 @@ impl Control {
     /// A port of this node is about to be announced: the connections kept for it hold from now on.
     pub(super) fn load_kept(&mut self, port: &PortInfo) {
         let all = self._endpoint.as_ref().map(|endpoint| endpoint.kept().all()).unwrap_or_default();
-        for (mut connection, user) in all {
-            connection.priority = super::privilege::of_user(user, connection.priority);
+        for (mut connection, user) in first_of_each(all) {
+            connection.priority = of_user(user, connection.priority);
             match port.direction {
-                Direction::Subscriber if connection.subscriber == port.name => self.last_to(connection),
-                Direction::Publisher if connection.publisher == port.name => self.last_from(connection),
+                Direction::Subscriber if connection.subscriber == port.name => self.last_to(connection, Said::InFile),
+                Direction::Publisher if connection.publisher == port.name => self.last_from(connection, Said::InFile),
                 _ => {}
             }
         }
     }
 
     /// What a connection's ends shall have: kept at once for a port of this node, and for the other one until it comes.
-    fn prioritise_lasting(&mut self, connection: &Connection) {
+    fn prioritise_lasting(&mut self, connection: &Connection, said: Said) {
         let Connection { publisher, subscriber, priority, .. } = connection;
-        if *priority != PrioritySettings::default() {
-            for (port, other) in [(publisher, subscriber), (subscriber, publisher)] {
-                let _ = self.remember(port.clone(), other.clone(), priority.clone()); // what is refused is told
-            }
+        if *priority == PrioritySettings::default() {
+            return;
+        }
+        for (port, other) in [(publisher, subscriber), (subscriber, publisher)] {
+            let settings = match said {
+                Said::Now { by_who_may: false } => without(priority.clone(), self.remembered(port, other)),
+                _ => priority.clone(),
+            };
+            let key = (port.clone(), other.clone());
+            let _ = match said {
+                Said::Now { .. } => self.remember(key, settings),
+                Said::InFile => self.find_in_file(key, settings),
+            }; // what is refused is told
         }
     }
 
     /// It ends at a subscriber of this node, which connects whenever the publisher is there.
-    fn last_to(&mut self, connection: Connection) {
-        self.prioritise_lasting(&connection);
+    fn last_to(&mut self, connection: Connection, said: Said) {
+        self.prioritise_lasting(&connection, said);
         let names = (connection.publisher, connection.subscriber);
         self.apart.remove(&names);
         self.connected.insert(names, connection.carrier);
     }
 
     /// It begins at a publisher of this node.
-    fn last_from(&mut self, connection: Connection) {
-        self.prioritise_lasting(&connection);
+    fn last_from(&mut self, connection: Connection, said: Said) {
+        self.prioritise_lasting(&connection, said);
         self.lasting.retain(|c| (&c.publisher, &c.subscriber) != (&connection.publisher, &connection.subscriber));
         if let Some((at, _)) = self.known(&connection.subscriber) {
             self.tell_of(at, &connection);
@@ -114,5 +144,27 @@ impl Control {
         let priority = PrioritySettings { sched: None, affinity: None, ..priority };
         let request = Request::Keep { publisher, subscriber, carrier, priority };
         self.ask(at.node, &admin::pack(&request), Asker::Nobody);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_several_users_files_for_one_connection_roots_counts_and_then_ones_own() {
+        let own = rustix::process::geteuid().as_raw();
+        let (root, owner) = (0, own + 7);
+        let of = |subscriber: &str, user: u32| {
+            let (publisher, subscriber) = ("/out".to_owned(), subscriber.to_owned());
+            (Connection { publisher, subscriber, carrier: Some(user.to_string()), priority: Default::default() }, user)
+        };
+        let all = vec![of("/a", owner), of("/a", own), of("/a", root), of("/b", owner), of("/b", own), of("/c", owner)];
+        for turned in 0..all.len() {
+            let mut read = all.clone();
+            read.rotate_left(turned);
+            let first: BTreeSet<_> = first_of_each(read).into_iter().map(|(c, user)| (c.subscriber, user)).collect();
+            assert_eq!(first, [("/a".into(), root), ("/b".into(), own), ("/c".into(), owner)].into());
+        }
     }
 }

@@ -23,6 +23,7 @@ use crate::channel::flow::Flow;
 use crate::control::PortId;
 use crate::event::Event;
 use crate::port::{Channel, Way};
+use kept::Source;
 use linux::sched;
 use qos::Class;
 use qos::priority::{Changes, Mark, PrioritySettings, band};
@@ -92,11 +93,11 @@ impl Control {
         let mut asked = self.kept_for(&end).cloned().unwrap_or_default();
         changes.apply(&mut asked);
         asked.check().map_err(|wrong| wrong.to_string())?;
-        self.carry_out(&end, asked)
+        self.carry_out(&end, asked, Source::Set)
     }
 
     /// Gives an end what is asked for it, now or when it is there, and keeps it.
-    fn carry_out(&mut self, end: &End, asked: PrioritySettings) -> Result<EndReport, Refusal> {
+    fn carry_out(&mut self, end: &End, asked: PrioritySettings, source: Source) -> Result<EndReport, Refusal> {
         self.make_room(end)?;
         let channel = self.channel_of(end);
         let wanted = asked.or(&self.state.priority(end.port));
@@ -111,7 +112,7 @@ impl Control {
             Some(channel) => self.apply(end, channel, &wanted)?,
             None => sockets::try_out(&wanted)?,
         }
-        self.keep(end.key(), asked);
+        self.keep(end.key(), asked, source);
         let mut report = self.report(end, channel.as_deref());
         report.note = note.unwrap_or(report.note);
         Ok(report)

@@ -39,7 +39,7 @@ fn of_settings(settings: &PrioritySettings) -> Option<String> {
 }
 
 /// Settings with what takes a privilege as it was.
-fn without(settings: PrioritySettings, before: Option<&PrioritySettings>) -> PrioritySettings {
+pub(super) fn without(settings: PrioritySettings, before: Option<&PrioritySettings>) -> PrioritySettings {
     let high = |priority: &u32| *priority > MOST_SOCKET_PRIORITY;
     let before = before.cloned().unwrap_or_default();
     PrioritySettings {
@@ -56,7 +56,7 @@ pub(super) fn of_user(user: u32, settings: PrioritySettings) -> PrioritySettings
     if is_ours(user) { settings } else { without(settings, None) }
 }
 
-fn is_ours(user: u32) -> bool {
+pub(super) fn is_ours(user: u32) -> bool {
     user == 0 || user == own_user()
 }
 
@@ -87,6 +87,11 @@ impl Control {
         let settings = without(settings, self.remembered(&port, &other));
         Request::Remember { port, other, settings }
     }
+}
+
+/// Whether this caller may ask for what takes a privilege.
+pub(super) fn may_all(caller: Caller) -> bool {
+    unprivileged(caller).is_none()
 }
 
 /// Who asks, if it is neither this process's user nor root; of other hosts the one whom an administrator let in may.

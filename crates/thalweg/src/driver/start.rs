@@ -82,6 +82,7 @@ impl Control {
             told_not_kept: BTreeSet::new(),
             looked: Instant::now(),
             kept_for_others: BTreeMap::new(),
+            kept_by_files: BTreeSet::new(),
             processors: linux::sched::read(0).map(|found| found.affinity).unwrap_or_default(),
             looked_for_losses: Instant::now(),
             looked_at_pools: Instant::now(),

@@ -1,6 +1,7 @@
 //! Members of a multicast group that want a priority of their own.
 
 use super::End;
+use super::kept::Source;
 use crate::admin;
 use crate::driver::commands::Asker;
 use crate::driver::control::Control;
@@ -40,7 +41,7 @@ impl Control {
     pub(in crate::driver) fn rehomed(&mut self, key: (String, String), answer: &[u8]) {
         if let Err(why) = admin::unpack(answer) {
             self.warn(format!("{} to {} keeps its group's priority: {why}", key.0, key.1));
-            self.keep(key, PrioritySettings::default());
+            self.keep(key, PrioritySettings::default(), Source::Set);
         }
     }
 }

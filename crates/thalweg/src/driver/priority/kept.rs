@@ -14,6 +14,15 @@ use std::collections::BTreeMap;
 /// Settings by the names of the port whose end has them and the other port.
 pub(in crate::driver) type ByNames = BTreeMap<(String, String), PrioritySettings>;
 
+/// Where settings come from.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Source {
+    /// Somebody set them.
+    Set,
+    /// The file of a kept connection, as it was before the port was there.
+    File,
+}
+
 /// Ends for which settings are kept, of this node's ports and of others'.
 const MOST: usize = 4096;
 
@@ -38,17 +47,23 @@ impl Control {
     }
 
     /// Keeps what was asked for an end, here and at the other port's node. That all was taken back is kept, too: what the
-    /// other node said of it before is over.
-    pub(super) fn keep(&mut self, key: (String, String), asked: PrioritySettings) {
-        if let Some((at, _)) = self.known(&key.1) {
-            self.tell(at.node, &key, &asked);
+    /// other node said of it before is over. What a file says the other node is not told: it may know of something newer.
+    pub(super) fn keep(&mut self, key: (String, String), asked: PrioritySettings, source: Source) {
+        if source == Source::File {
+            self.kept_by_files.insert(key.clone());
+        } else {
+            self.kept_by_files.remove(&key);
+            if let Some((at, _)) = self.known(&key.1) {
+                self.tell(at.node, &key, &asked);
+            }
         }
         self.kept.insert(key, asked);
     }
 
     /// A port came: its node is told what was set at this end of channels with it, and what was set at its own before.
     pub(in crate::driver) fn tell_of_priorities(&mut self, at: PortRef, name: &str) {
-        let own = self.kept.iter().filter(|((_, other), _)| other == name);
+        let set = |(key, _): &(&(String, String), _)| key.1 == name && !self.kept_by_files.contains(*key);
+        let own = self.kept.iter().filter(set);
         let its = self.kept_for_others.iter().filter(|((port, _), _)| port == name);
         let all: Vec<_> = own.chain(its).map(|(key, settings)| (key.clone(), settings.clone())).collect();
         all.iter().for_each(|(key, settings)| self.tell(at.node, key, settings));
@@ -61,15 +76,27 @@ impl Control {
         }
     }
 
-    /// Another node says what was set at the end of `port`: for a port of this node that is news only while nothing was set
-    /// here, for another's it is kept until that starts anew.
-    pub(in crate::driver) fn remember(&mut self, port: String, other: String, settings: PrioritySettings) -> Reply {
-        let wrong = refuse_names([&port, &other]).or_else(|| settings.check().err().map(|wrong| wrong.to_string()));
+    /// Another node says what was set at the end of the first port: for one of this node that is news only while nothing was
+    /// set here, for another's it is kept until that starts anew.
+    pub(in crate::driver) fn remember(&mut self, key: (String, String), settings: PrioritySettings) -> Reply {
+        self.learn(key, settings, Source::Set)
+    }
+
+    /// The file of a kept connection says what the first port's end is to have unless something is set.
+    pub(in crate::driver) fn find_in_file(&mut self, key: (String, String), settings: PrioritySettings) -> Reply {
+        self.learn(key, settings, Source::File)
+    }
+
+    fn learn(&mut self, key: (String, String), settings: PrioritySettings, source: Source) -> Reply {
+        let wrong = refuse_names([&key.0, &key.1]).or_else(|| settings.check().err().map(|wrong| wrong.to_string()));
         if let Some(why) = wrong {
             return Reply::No(why);
         }
-        let key = (port, other);
+        let in_file = source == Source::File;
         if self.find_port(&key.0).is_err() {
+            if in_file && self.kept_for_others.contains_key(&key) {
+                return Reply::Done;
+            }
             if settings == PrioritySettings::default() {
                 self.kept_for_others.remove(&key);
             } else if has_room(&mut self.kept_for_others, &key) {
@@ -77,11 +104,13 @@ impl Control {
             }
             return Reply::Done;
         }
-        if self.kept.contains_key(&key) || settings == PrioritySettings::default() {
+        let set_here = self.kept.contains_key(&key) && (in_file || !self.kept_by_files.contains(&key));
+        let known = self.kept.get(&key) == Some(&settings);
+        if set_here || known || settings == PrioritySettings::default() {
             return Reply::Done;
         }
-        let done = self.find_end(&key.0, &key.1).map_err(Refusal::from).and_then(|end| self.carry_out(&end, settings));
-        match done {
+        let end = self.find_end(&key.0, &key.1).map_err(Refusal::from);
+        match end.and_then(|end| self.carry_out(&end, settings, source)) {
             Ok(_) => Reply::Done,
             Err(why) => {
                 self.warn(format!("{} to {}: its priority is not as it was before the start: {why}", key.0, key.1));
