@@ -1,83 +1,25 @@
 //! The publisher's end: what was sent and is not acknowledged, and what of it is repeated.
 
 use super::{BASE, Counters, LONGEST_PAUSE_NS, RoundTrip, WINDOW, acknowledges_every, widen};
-use crate::channel::bucket::{Bucket, Limit};
+use crate::channel::bucket::Bucket;
 use crate::channel::queue::Entry;
 use crate::wire::feedback::{Acknowledgement, Gap};
 use crate::wire::{ASK, Header};
 use std::collections::VecDeque;
 use std::ops::Range;
 
+mod action;
 mod controlled;
 mod loss;
+mod members;
 mod repeat;
 mod vain;
 
+pub use action::{Action, SenderSettings, To};
 use controlled::Controlled;
-
-use loss::Loss;
+use members::{MOST_TOLD_APART, Members};
 pub use vain::EXPECTED;
 use vain::Rounds;
-
-/// What a flow's channel says.
-#[derive(Clone, Copy, Debug)]
-pub struct SenderSettings {
-    /// Messages that are kept without an acknowledgement, at most [`WINDOW`].
-    pub window: usize,
-    /// Bytes that are kept without an acknowledgement; one message may always be.
-    pub bytes: usize,
-    /// A full window gives its oldest message up for a new one; else it is full.
-    pub drops_oldest: bool,
-    /// Nanoseconds after which a message is of no use: the lifespan or the deadline, whichever is shorter.
-    pub useful_ns: Option<u64>,
-    /// There is a deadline: on a path that loses, single datagrams are repeated before anybody asks.
-    pub hurries: bool,
-    /// Bytes of a message that one datagram takes, and bytes of a fragment.
-    pub largest: usize,
-    /// What repetitions may take of the path.
-    pub repairs: Limit,
-}
-
-/// Whom a datagram is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum To {
-    /// All members.
-    All,
-    /// The member with this number.
-    One(usize),
-}
-
-/// A datagram that is due.
-#[derive(Clone, Debug)]
-pub enum Action {
-    /// A message or a part of it again.
-    Repeat {
-        /// The message.
-        entry: Entry,
-        /// Its number in the flow.
-        sequence: u32,
-        /// Which bytes; all of them are no fragment.
-        bytes: Range<usize>,
-        /// Flags of its frame.
-        flags: u16,
-        /// Who gets it.
-        to: To,
-    },
-    /// Datagrams as long as these do not come through, though nobody says so: from now on they have to be shorter, see
-    /// [`Sender::shrink`].
-    Shorten,
-    /// How far the flow is: the next number, and the oldest that can be repeated.
-    KeepAlive {
-        /// The next message's number.
-        next: u32,
-        /// The oldest that can be repeated.
-        oldest: u32,
-        /// The round trip in nanoseconds.
-        trip_ns: u64,
-        /// Who gets it.
-        to: To,
-    },
-}
 
 /// The sending state of a reliable flow.
 #[derive(Debug)]
@@ -87,7 +29,7 @@ pub struct Sender {
     kept: u64, // bytes of those messages
     bytes: usize,
     first: u64, // the number of the oldest kept
-    members: Vec<Member>,
+    members: Members,
     trip: RoundTrip,
     told_trip: u64, // what the members know of it
     bucket: Bucket,
@@ -120,33 +62,10 @@ struct Sent {
     rounds: Rounds,
 }
 
-#[derive(Debug)]
-struct Member {
-    id: u64,
-    acknowledged: u64,
-    skipped: u32, // as it says
-    heard_at: u64,
-    heard_before: u64, // the number of the next message when it was heard last
-    unanswered: u32,   // keep-alives since then
-    moved_at: u64,     // when it had acknowledged up to its goal last, and what was kept then
-    goal: u64,
-    unmoved: u32, // keep-alives since then
-    loss: Loss,
-}
-
-/// Members that are told apart; those beyond share the last bit.
-const MOST_TOLD_APART: usize = 64;
 /// So many losers are repeated to one by one; more get it by one multicast.
 const FEW: u32 = 2;
-/// So long a member that says nothing holds up the others, once, and a round trip more; and until it left as many keep-alives
-/// unanswered as [`Loss::questions`] says. The clock alone gave up members that were there: beside four loops on two processors a
-/// publisher's thread asked twice in 250 ms, and where one datagram in five is lost each way, six answers in a row do not come.
-const PRESENT_NS: u64 = 500_000_000;
-/// Who answers, and acknowledges no half window (or all there was) in as long and in so many times as many questions, holds up nobody
-/// either: of what it misses a question, its answer and the repetition may be lost.
-const ANSWERS: u32 = 2;
-/// Nor need it acknowledge more than this meanwhile, though one message may be larger: a quarter of a second of a group's repetitions
-/// (4 MB/s), which other members want, too.
+/// A member that is repaired need not acknowledge more than this in the time after which it seems to stand still, though one message may
+/// be larger: a quarter of a second of a group's repetitions (4 MB/s), which other members want, too.
 const GOAL_BYTES: usize = 1_000_000;
 /// With several members, a wanted message waits so long for others that want it, too.
 const GATHER_NS: u64 = 2_000_000;
@@ -164,13 +83,6 @@ const MOST_BEATS: u32 = 256;
 /// A period says so many times as long as it: then the flow is idle.
 const IDLE_PERIODS: u64 = 2;
 
-impl Member {
-    /// It acknowledged what it should have, and should get so far next.
-    fn moves(&mut self, now_ns: u64, goal: u64) {
-        (self.moved_at, self.goal, self.unmoved) = (now_ns, goal, 0);
-    }
-}
-
 impl Sender {
     /// Nothing was sent yet, and there is nobody to acknowledge it: see [`Sender::join`].
     pub fn new(settings: SenderSettings) -> Self {
@@ -181,7 +93,7 @@ impl Sender {
             kept: 0,
             bytes: 0,
             first: BASE,
-            members: Vec::new(),
+            members: Members::default(),
             trip: RoundTrip::default(),
             told_trip: 0,
             bucket: Bucket::new(settings.repairs),
@@ -208,30 +120,13 @@ impl Sender {
 
     /// A member, which gets what is sent from now on: the number of its first message.
     pub fn join(&mut self, id: u64) -> u32 {
-        if self.members.iter().all(|member| member.id != id) {
-            let next = self.next();
-            let loss = Loss::default();
-            let (skipped, heard_at, unanswered) = (0, 0, 0);
-            self.members.push(Member {
-                id,
-                acknowledged: next,
-                skipped,
-                heard_at,
-                heard_before: next,
-                unanswered,
-                moved_at: heard_at,
-                goal: next,
-                unmoved: unanswered,
-                loss,
-            });
-        }
+        self.members.join(id, self.next());
         self.next() as u32
     }
 
     /// A member left.
     pub fn leave(&mut self, id: u64) {
-        if let Some(index) = self.members.iter().position(|member| member.id == id) {
-            self.members.remove(index);
+        if let Some(index) = self.members.leave(id) {
             self.early.clear(); // it numbers the members
             self.tells = 0; // so do these
             let below = (1u64 << index.min(63)) - 1;
@@ -251,16 +146,7 @@ impl Sender {
         }
         let most = self.sent.len() >= self.settings.window || self.bytes >= self.settings.bytes;
         let full = most && !self.settings.drops_oldest;
-        full && (self.members.len() == 1 || self.members.iter().any(|member| self.holds_up(member, now_ns)))
-    }
-
-    fn holds_up(&self, member: &Member, now_ns: u64) -> bool {
-        let patience = PRESENT_NS + self.trip.patience_ns().min(PRESENT_NS); // members measure the round trip
-        let long_ago = |at: u64| now_ns.saturating_sub(at) >= patience;
-        let questions = member.loss.questions();
-        let absent = long_ago(member.heard_at) && member.unanswered >= questions;
-        let stands_still = long_ago(member.moved_at) && member.unmoved >= ANSWERS * questions;
-        member.acknowledged <= self.first && !absent && !stands_still
+        full && (self.members.len() == 1 || self.members.hold_up(now_ns, self.first, self.trip))
     }
 
     /// Messages that nobody acknowledged yet.
@@ -288,7 +174,7 @@ impl Sender {
 
     /// Flags of a frame that is sent now.
     pub fn flags(&self) -> u16 {
-        if self.settings.hurries && self.worst().is_noticeable() { ASK } else { 0 }
+        if self.settings.hurries && self.members.worst().is_noticeable() { ASK } else { 0 }
     }
 
     /// A message was sent with this number. An older one may be given up for it. Gives when it has to be looked after.
@@ -296,7 +182,7 @@ impl Sender {
         let at = widen(sequence, self.next());
         self.note_period(now_ns);
         self.note_left(now_ns, sequence, &entry);
-        if self.members.iter().all(|member| member.acknowledged > at) {
+        if self.members.all_have() > at {
             (self.wanted, self.kept) = (0, 0); // acknowledged before it was noted
             self.sent.clear();
             self.bytes = 0;
@@ -313,15 +199,11 @@ impl Sender {
         }
         self.bytes += size;
         if self.sent.is_empty() {
-            // They have nothing to say before; who lags behind has.
-            for member in self.members.iter_mut().filter(|member| member.acknowledged >= at) {
-                (member.heard_at, member.unanswered) = (now_ns, 0);
-                member.moves(now_ns, at + 1);
-            }
+            self.members.begin(now_ns, at);
         }
         let small = entry.buffer.payload().len() <= self.settings.largest;
         let hurries = small && self.flags() & ASK != 0;
-        let copy_at = hurries.then(|| now_ns + self.worst().interval_ns(self.trip.smoothed_ns()));
+        let copy_at = hurries.then(|| now_ns + self.members.worst().interval_ns(self.trip.smoothed_ns()));
         self.kept += entry.buffer.payload().len() as u64;
         self.sent.push_back(Sent {
             entry,
@@ -359,7 +241,7 @@ impl Sender {
     ) -> Result<usize, ()> {
         let most = widen(sent_up_to, self.next());
         let (upto, seen) = (widen(header.sequence, self.next()), widen(said.seen, self.next()));
-        let index = self.members.iter().position(|member| member.id == id).ok_or(())?;
+        let index = self.members.position(id).ok_or(())?;
         if upto > most + WINDOW as u64 || seen < upto {
             return Err(());
         }
@@ -370,9 +252,7 @@ impl Sender {
         if said.fresh > 0 && self.controlled.is_none() {
             self.measure(now_ns, widen(header.sample as u32, self.next()), header.stamp_ns);
         }
-        let (moved_at, settles) =
-            (self.members[index].moved_at, self.hear(now_ns, index, (upto, seen), header, said.fresh));
-        let moved = self.members[index].moved_at != moved_at;
+        let (settles, moved) = self.hear(now_ns, index, (upto, seen), header, said.fresh);
         let bit = 1 << index.min(MOST_TOLD_APART - 1);
         if header.flags & ASK != 0 {
             self.note_got(bit, upto, seen, said);
@@ -389,30 +269,32 @@ impl Sender {
             let kept = self.beat_at.filter(|_| self.members.len() > 1 && !moved);
             self.beat_at = next.map(|next| kept.map_or(next, |at| at.min(next)));
         }
-        if upto < self.first && self.members[index].acknowledged < self.first {
+        if upto < self.first && self.members.get(index).acknowledged < self.first {
             self.tells |= bit; // it waits for what is gone
         }
         Ok(before - self.sent.len())
     }
 
-    /// What a member has, and does without; whether that is more than before.
-    fn hear(&mut self, now_ns: u64, index: usize, (upto, seen): (u64, u64), header: &Header, fresh: u32) -> bool {
+    /// What a member has, and does without; whether that is more than before, and all that it should have by now.
+    fn hear(
+        &mut self,
+        now_ns: u64,
+        index: usize,
+        (upto, seen): (u64, u64),
+        header: &Header,
+        fresh: u32,
+    ) -> (bool, bool) {
         let next = self.next();
-        let member = &mut self.members[index];
-        (member.heard_at, member.heard_before, member.unanswered) = (now_ns, next, 0);
-        member.loss.told(seen, fresh);
-        // An acknowledgement that was overtaken says nothing new.
-        let passed = upto.saturating_sub(member.acknowledged);
-        if passed > 0 {
-            let skipped = (header.sample >> 32) as u32;
-            self.counters.skipped += u64::from(skipped.wrapping_sub(member.skipped)).min(passed);
-            (member.acknowledged, member.skipped) = (upto, skipped);
+        let member = self.members.get_mut(index);
+        member.heard(now_ns, next, seen, fresh);
+        let before = member.acknowledged;
+        self.counters.skipped += member.acknowledges(upto, (header.sample >> 32) as u32);
+        let (acknowledged, moves) = (member.acknowledged, member.acknowledged >= member.goal);
+        if moves {
+            let goal = self.goal(acknowledged);
+            self.members.get_mut(index).moves(now_ns, goal);
         }
-        if member.acknowledged >= member.goal {
-            let goal = self.goal(self.members[index].acknowledged);
-            self.members[index].moves(now_ns, goal);
-        }
-        passed > 0
+        (acknowledged > before, moves)
     }
 
     /// How far a member that has all before this number should get next: by half a window, but no more than it may be sent meanwhile.
@@ -469,10 +351,7 @@ impl Sender {
         self.beats += 1;
         self.beat_at = self.waits_for_answer().then(|| now_ns + pause.min(LONGEST_BEAT_NS));
         self.told_trip = self.trip.smoothed_ns();
-        for member in &mut self.members {
-            (member.unanswered, member.unmoved) =
-                (member.unanswered.saturating_add(1), member.unmoved.saturating_add(1));
-        }
+        self.members.asked();
         Some(self.keep_alive(now_ns, To::All))
     }
 
@@ -502,18 +381,12 @@ impl Sender {
 
     /// The share of messages that do not arrive when they are sent first, 0…1.
     pub fn loss(&self) -> f64 {
-        self.worst().share()
+        self.members.worst().share()
     }
 
     /// What was counted so far.
     pub fn counters(&self) -> Counters {
         self.counters
-    }
-
-    /// The path of the member that loses most.
-    fn worst(&self) -> Loss {
-        let losses = self.members.iter().map(|member| member.loss);
-        losses.max_by(|a, b| a.share().total_cmp(&b.share())).unwrap_or_default()
     }
 
     fn next(&self) -> u64 {
@@ -535,8 +408,7 @@ impl Sender {
     fn is_owed_an_answer(&self) -> bool {
         let under_way = self.trip.patience_ns() / self.period.max(1);
         let expected = under_way.saturating_add(acknowledges_every(self.settings.window).into());
-        let next = self.next();
-        self.members.iter().any(|member| next - member.heard_before > expected)
+        self.next().saturating_sub(self.members.heard_before()) > expected
     }
 
     /// A message arrived so long ago. One that was repeated tells nothing: nobody knows which of them arrived (Karn).
@@ -577,8 +449,7 @@ impl Sender {
 
     /// Somebody has not said that it has, or does without, all that was sent. What is gone is told for some time only.
     fn waits_for_answer(&self) -> bool {
-        let unsettled = || self.members.iter().any(|member| member.acknowledged < self.first);
-        !self.sent.is_empty() || (self.beats < MOST_BEATS && unsettled())
+        !self.sent.is_empty() || (self.beats < MOST_BEATS && self.members.all_have() < self.first)
     }
 
     /// Old messages are of no use to anybody (F-14).
@@ -593,18 +464,13 @@ impl Sender {
     }
 
     fn forget_acknowledged(&mut self) {
-        let upto = self.members.iter().map(|member| member.acknowledged).min().unwrap_or(u64::MAX);
-        let count = upto.saturating_sub(self.first).min(self.sent.len() as u64) as usize;
+        let count = self.members.all_have().saturating_sub(self.first).min(self.sent.len() as u64) as usize;
         self.give_up(count);
-    }
-
-    fn everybody(&self) -> u64 {
-        u64::MAX >> (64 - self.members.len().clamp(1, 64))
     }
 
     /// Whoever says all it misses has the rest.
     fn note_got(&mut self, bit: u64, upto: u64, seen: u64, said: &Acknowledgement<'_>) {
-        let all = self.everybody();
+        let all = self.members.everybody();
         let (first, next) = (self.first, self.next());
         let mut gaps = said.gaps().map(|gap| (widen(gap.first, next), u64::from(gap.count))).peekable();
         for at in upto.max(first)..seen.min(next) {

@@ -112,7 +112,7 @@ impl Sender {
         if !self.settings.hurries {
             return None;
         }
-        let interval = self.worst().interval_ns(self.trip.smoothed_ns());
+        let interval = self.members.worst().interval_ns(self.trip.smoothed_ns());
         let due = |sent: &Sent| sent.copy_at.is_some_and(|at| at <= now_ns);
         let index = self.sent.iter().position(due)?;
         let length = self.sent[index].entry.buffer.payload().len();

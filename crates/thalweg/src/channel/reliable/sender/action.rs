@@ -1,0 +1,65 @@
+//! What a sender is told once, and what it has its flow do.
+
+use crate::channel::bucket::Limit;
+use crate::channel::queue::Entry;
+use std::ops::Range;
+
+/// What a flow's channel says.
+#[derive(Clone, Copy, Debug)]
+pub struct SenderSettings {
+    /// Messages that are kept without an acknowledgement, at most [`WINDOW`].
+    pub window: usize,
+    /// Bytes that are kept without an acknowledgement; one message may always be.
+    pub bytes: usize,
+    /// A full window gives its oldest message up for a new one; else it is full.
+    pub drops_oldest: bool,
+    /// Nanoseconds after which a message is of no use: the lifespan or the deadline, whichever is shorter.
+    pub useful_ns: Option<u64>,
+    /// There is a deadline: on a path that loses, single datagrams are repeated before anybody asks.
+    pub hurries: bool,
+    /// Bytes of a message that one datagram takes, and bytes of a fragment.
+    pub largest: usize,
+    /// What repetitions may take of the path.
+    pub repairs: Limit,
+}
+
+/// Whom a datagram is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum To {
+    /// All members.
+    All,
+    /// The member with this number.
+    One(usize),
+}
+
+/// A datagram that is due.
+#[derive(Clone, Debug)]
+pub enum Action {
+    /// A message or a part of it again.
+    Repeat {
+        /// The message.
+        entry: Entry,
+        /// Its number in the flow.
+        sequence: u32,
+        /// Which bytes; all of them are no fragment.
+        bytes: Range<usize>,
+        /// Flags of its frame.
+        flags: u16,
+        /// Who gets it.
+        to: To,
+    },
+    /// Datagrams as long as these do not come through, though nobody says so: from now on they have to be shorter, see
+    /// [`Sender::shrink`].
+    Shorten,
+    /// How far the flow is: the next number, and the oldest that can be repeated.
+    KeepAlive {
+        /// The next message's number.
+        next: u32,
+        /// The oldest that can be repeated.
+        oldest: u32,
+        /// The round trip in nanoseconds.
+        trip_ns: u64,
+        /// Who gets it.
+        to: To,
+    },
+}
