@@ -24,6 +24,18 @@ fn what_vanishes_because_it_is_long_is_cut_anew() {
     }
 }
 
+/// Two threads find out at once, and the one that found more comes last.
+#[test]
+fn of_two_lengths_the_shorter_one_stays() {
+    let mut run = Run::new(Plan { size: 10_000, controlled: true, ..Plan::default() }, 1, network(0, 1));
+    run.hole = 0;
+    run.resume_until(0, 15 * MS);
+    [1200, 1400].into_iter().for_each(|most| run.sender.shrink(most));
+    (run.plan.count, run.hole) = (1, 1200);
+    run.resume_at(1);
+    assert_eq!((run.most, run.samples()), (MTU, vec![1]), "no other cut was needed");
+}
+
 /// A path that loses a third of all datagrams takes long ones.
 #[test]
 fn who_loses_by_chance_stays_with_long_datagrams() {
