@@ -7,7 +7,7 @@ use std::ops::Range;
 /// What a flow's channel says.
 #[derive(Clone, Copy, Debug)]
 pub struct SenderSettings {
-    /// Messages that are kept without an acknowledgement, at most [`WINDOW`].
+    /// Messages that are kept without an acknowledgement, at most [`WINDOW`](crate::channel::reliable::WINDOW).
     pub window: usize,
     /// Bytes that are kept without an acknowledgement; one message may always be.
     pub bytes: usize,
@@ -49,7 +49,7 @@ pub enum Action {
         to: To,
     },
     /// Datagrams as long as these do not come through, though nobody says so: from now on they have to be shorter, see
-    /// [`Sender::shrink`].
+    /// [`Sender::shrink`](super::Sender::shrink).
     Shorten,
     /// How far the flow is: the next number, and the oldest that can be repeated.
     KeepAlive {
