@@ -11,6 +11,7 @@ use std::os::unix::net::UnixStream;
 use std::time::Duration;
 use thalweg::admin::Request;
 use world::agent::{Agent, PART, number};
+use world::stranger_link::Link;
 use world::{LONG, World, figure, skipped};
 
 /// Numbers nobody has: two members of a group, and one who is not.
@@ -25,6 +26,7 @@ fn the_part() {
     match std::env::var(PART) {
         Ok(part) if part.starts_with("stranger") => stranger(),
         Ok(part) if part.starts_with("late") => late(),
+        Ok(part) if part.starts_with("caller") => caller(),
         _ => world::roles::play(),
     }
 }
@@ -50,6 +52,16 @@ fn late() {
         ports.push(node.publisher::<thalweg::codec::Raw>(&name).open().unwrap());
         let warned = node.events().wait(LONG).is_some_and(|event| event.to_string().contains("run directory"));
         println!("\n@{}", json!({"warned": warned}));
+    }
+}
+
+/// Calls the node at an address from another one of this host: `ADDRESS FROM REALM REQUEST`.
+fn caller() {
+    println!("\n@{}", json!({}));
+    for line in std::io::stdin().lines().map_while(Result::ok) {
+        let [to, from, realm, request] = line.splitn(4, ' ').collect::<Vec<_>>()[..] else { panic!("{line}") };
+        let mut link = Link::new(to.parse().unwrap(), from.parse().unwrap(), realm, 0xbad);
+        println!("\n@{}", link.call(&serde_json::from_str(request).unwrap()));
     }
 }
 
@@ -301,4 +313,29 @@ fn what_root_said_stays_where_a_user_keeps_a_connection() {
     let told = || Some(holds(&mut later, "/later", "/out")).filter(|held| *held == settings("class=low sched=other:5"));
     assert!(world::eventually(LONG, told).is_some(), "{:?}", holds(&mut later, "/later", "/out"));
     assert_eq!(holds(&mut roots, "/out", "/later"), settings("class=low"));
+}
+
+/// Over TCP the kernel says whose the other end of a connection within the host is, whatever address it is bound to.
+#[test]
+fn another_user_gets_no_privilege_over_tcp_of_the_own_host() {
+    let Some(world) = shared() else { return };
+    let mut roots = Agent::start(&world, "publisher topic=/a name=/out node=roots admin=127.0.0.0/8");
+    let address = roots.ask("status")["addresses"][0].as_str().unwrap().to_owned();
+    let call = |caller: &mut Agent, from: &str, words: &str| {
+        let set = Request::Set { port: "/out".into(), other: "/in".into(), changes: words.parse().unwrap() };
+        caller.ask(&format!("{address} {from} {} {}", world.realm(), serde_json::to_string(&set).unwrap()))
+    };
+    let mut members = Agent::start_as(&world, "caller", ONE, GROUP);
+    let mut own = Agent::start(&world, "caller");
+    for from in ["127.0.0.1", "127.0.0.7"] {
+        for words in ["sched=other:5", "affinity=0", "priority=9"] {
+            let said = call(&mut members, from, words).to_string();
+            let reason = format!("from that user and root only, not from user {ONE}: say it as user 0");
+            assert!(said.contains("node roots is user 0's and takes ") && said.contains(&reason), "{from}: {said}");
+        }
+        let said = call(&mut members, from, "class=high");
+        assert!(said["settings"].is_array(), "{from}: {said}");
+        let said = call(&mut own, from, "sched=other:5");
+        assert_eq!(said["settings"][0]["asked"]["sched"]["nice"], 5, "{from}: {said}");
+    }
 }
