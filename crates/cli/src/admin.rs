@@ -2,13 +2,13 @@
 
 use crate::ends::{PATIENCE, find};
 use crate::failure::{Failure, Result};
-use crate::output::{self, line};
+use crate::output::{self, line, prompt};
 use crate::session::{Common, Session};
 use crate::signals::TICK;
 use clap::Args;
 use serde_json::json;
 use std::ffi::OsString;
-use std::io::{BufRead, IsTerminal, Write};
+use std::io::{BufRead, IsTerminal};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use thalweg::admin::bottle::{Bottle, Value};
 use thalweg::admin::{Reply, Request};
@@ -107,9 +107,7 @@ impl Asked<'_> {
         let commands = read_stdin();
         loop {
             if people {
-                let mut out = std::io::stdout().lock();
-                write!(out, ">> ")?;
-                out.flush()?;
+                prompt(">> ")?;
             }
             let Some(command) = self.next(&commands) else { return if people { line("") } else { Ok(()) } };
             let command = command.map_err(|e| Failure::Usage(format!("standard input: {e}")))?;

@@ -16,9 +16,10 @@ mod figures;
 mod roles;
 
 pub use arguments::Arguments;
-use arguments::What;
 pub use error::Error;
-use std::io::Write;
+
+use crate::output::{line, tell};
+use arguments::What;
 use std::process::ExitCode;
 
 /// Measures as asked. Exit 1: a comparison missed its target; 2: bad usage; 3: the system refused.
@@ -34,7 +35,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::from(1),
         Err(error) => {
-            eprintln!("thalweg bench: {error}");
+            tell(&format!("thalweg bench: {error}"));
             ExitCode::from(error.code())
         }
     }
@@ -42,5 +43,5 @@ pub fn run(arguments: &Arguments) -> ExitCode {
 
 /// Writes to standard output; a reader that closed it early is no error.
 fn print(text: &str) {
-    let _ = writeln!(std::io::stdout().lock(), "{text}");
+    let _ = line(text);
 }

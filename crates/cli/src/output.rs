@@ -28,11 +28,20 @@ impl Output {
 
 /// Writes a line (or several) to standard output, at once.
 pub fn line(text: &str) -> Result {
+    write(text, "\n")
+}
+
+/// Asks for input behind this text.
+pub fn prompt(text: &str) -> Result {
+    write(text, "")
+}
+
+fn write(text: &str, end: &str) -> Result {
     static TERMINAL: LazyLock<bool> = LazyLock::new(|| io::stdout().is_terminal());
     let mut out = io::stdout().lock();
     match *TERMINAL {
-        true => writeln!(out, "{}", for_terminal(text))?,
-        false => writeln!(out, "{text}")?,
+        true => write!(out, "{}{end}", for_terminal(text))?,
+        false => write!(out, "{text}{end}")?,
     }
     Ok(out.flush()?)
 }

@@ -95,6 +95,33 @@ fn unsafe_code_is_in_linux_only() {
     assert!(wrong.is_empty(), "unsafe code belongs into crates/linux:\n{}", wrong.join("\n"));
 }
 
+/// What writes to a terminal, or to what may be one.
+const WRITES: &[&str] = &["print!(", "println!(", "dbg!(", "stdout()", "stderr()", "/dev/std", "/dev/tty"];
+
+/// Names, samples and reasons come from peers and may hold what a terminal obeys: `output.rs` escapes it, so nothing writes past it.
+#[test]
+fn the_command_writes_to_a_terminal_in_one_place() {
+    let source = root().join("crates/cli/src");
+    let mut sources = Vec::new();
+    files(&source, "rs", &mut sources);
+    let (mut wrong, mut allowed) = (Vec::new(), 0);
+    for file in sources.iter().filter(|f| !f.ends_with("tests.rs")) {
+        let name = file.strip_prefix(&source).unwrap().to_str().unwrap().to_owned();
+        let text = std::fs::read_to_string(file).unwrap();
+        for (number, line) in code(&text) {
+            let asks_only = line.contains(".is_terminal()");
+            if WRITES.iter().any(|word| line.contains(word)) && !asks_only {
+                match name.as_str() {
+                    "output.rs" => allowed += 1,
+                    _ => wrong.push(format!("crates/cli/src/{name}:{number}: {}", line.trim())),
+                }
+            }
+        }
+    }
+    assert!(allowed > 3, "output.rs writes nothing any more: name the place anew");
+    assert!(wrong.is_empty(), "write by crate::output, which escapes what peers said:\n{}", wrong.join("\n"));
+}
+
 fn documents() -> Vec<(String, String)> {
     let root = root();
     let mut found = Vec::new();

@@ -10,6 +10,7 @@ mod verdict;
 use super::arguments::{CompareOptions, EngineName, name_of};
 use super::roles::allowed_cpus;
 use super::{Error, print};
+use crate::output::tell;
 use environment::Environment;
 use rounds::{Pair, Plan, Round};
 use serde::Serialize;
@@ -69,7 +70,7 @@ fn measure(row: &Row, pair: &Pair, plan: &Plan) -> Result<Vec<Round>, String> {
     let mut done = 0;
     let one = |side: &rounds::Side| {
         done += 1;
-        eprintln!("{}: measurement {done}: {}, {}", row.name, name_of(side.engine), side.job.text());
+        tell(&format!("{}: measurement {done}: {}, {}", row.name, name_of(side.engine), side.job.text()));
         rounds::measure(side, plan)
     };
     rounds::alternate(pair, plan.rounds, one).map_err(|e| e.to_string())
