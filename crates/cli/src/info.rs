@@ -149,6 +149,11 @@ fn memory_text(nodes: &[NodeMemory], channels: &[Channel]) -> String {
         if histories.used + histories.refused > 0 {
             rows.push(row("  for histories".to_owned(), histories.used, histories.limit, histories.refused));
         }
+        let documents = report.documents;
+        if documents.limit > 0 {
+            // A node of an older version says nothing of them.
+            rows.push(row("  documents of nodes".to_owned(), documents.used, documents.limit, documents.refused));
+        }
         let peers = report.peers.iter();
         rows.extend(peers.map(|peer| row(format!("  for {}", peer.peer), peer.used, peer.limit, peer.refused)));
     }

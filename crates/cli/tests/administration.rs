@@ -54,6 +54,47 @@ fn info_tells_of_ports_topics_and_nodes() {
     assert!(unknown.errors.contains("is it /out?"), "{}", unknown.errors);
 }
 
+/// Bytes for people, such as `12 B` or `1.5 kB`.
+fn quantity(text: &str) -> f64 {
+    let (number, unit) = text.split_once(' ').unwrap_or_else(|| panic!("{text:?}"));
+    let times =
+        [("B", 1.0), ("kB", 1e3), ("MB", 1e6), ("GB", 1e9)].into_iter().find(|(name, _)| *name == unit).unwrap().1;
+    number.parse::<f64>().unwrap() * times
+}
+
+#[test]
+fn info_tells_what_a_node_holds_for_channels_and_of_documents() {
+    let ports = ports("/a");
+    let house = &ports.house;
+    house.wait_for_list("channels", |channels| channels[0]["received"].as_u64() > Some(0));
+    for name in ["/out", "source"] {
+        let info = house.run(&format!("info {name} --json")).json();
+        let memory = &info["memory"][0];
+        let number = |value: &Value| value.as_u64().unwrap_or_else(|| panic!("{info}"));
+        assert_eq!((&memory["node"], number(&memory["limit"])), (&json!("source"), 1 << 30), "{info}");
+        for held in [memory, &memory["histories"], &memory["documents"]] {
+            assert!(number(&held["used"]) <= number(&held["limit"]) && number(&held["refused"]) == 0, "{info}");
+        }
+        // Its own, the subscriber's, and the command's that asks: a few kB each.
+        let documents = number(&memory["documents"]["used"]);
+        assert!((500..500_000).contains(&documents) && number(&memory["documents"]["limit"]) == 24 << 20, "{info}");
+
+        let text = house.run(&format!("info {name}")).lines;
+        let table = text.iter().skip_while(|line| !line.starts_with("memory ")).collect::<Vec<_>>();
+        let cells = |what: &str| -> Vec<&str> {
+            let row = table.iter().find(|line| line.starts_with(what)).unwrap_or_else(|| panic!("no {what}: {text:?}"));
+            row[what.len()..].split("  ").map(str::trim).filter(|cell| !cell.is_empty()).collect()
+        };
+        assert_eq!(cells("memory"), ["held", "at most", "refused"]);
+        assert_eq!(cells("node source")[1..], ["1.07 GB", "0"]);
+        let told = cells("  documents of nodes");
+        assert_eq!(told[1..], ["25.2 MB", "0"]);
+        assert!((quantity(told[0]) / documents as f64 - 1.0).abs() < 0.5, "{told:?}, {documents} bytes");
+        assert_eq!(cells("queue of /out → /in")[2..], ["0"], "{text:?}");
+        assert_eq!(cells("mailbox of /out → /in")[2..], ["0"], "{text:?}");
+    }
+}
+
 #[test]
 fn ports_of_different_topics_are_connected_and_disconnected_by_name() {
     let ports = ports("/b");

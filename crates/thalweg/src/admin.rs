@@ -220,6 +220,20 @@ pub struct MemoryReport {
     /// What histories hold of it.
     #[serde(default)]
     pub histories: HistoryMemory,
+    /// What is held besides of nodes' documents.
+    #[serde(default)]
+    pub documents: DocumentMemory,
+}
+
+/// What a node holds of the documents of all nodes that it sees, this one included.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DocumentMemory {
+    /// Held now, about.
+    pub used: u64,
+    /// Held at most: 24 MiB.
+    pub limit: u64,
+    /// How often there was no room for one: for its bytes, or for one more node or port.
+    pub refused: u64,
 }
 
 /// What is held of the samples that the ports of a node keep for who asks and for late joiners.

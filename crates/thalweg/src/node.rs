@@ -124,9 +124,9 @@ impl Node {
         self.state().events.reader()
     }
 
-    /// The bytes that its channels hold, and of which peers.
+    /// The bytes that its channels hold, and of which peers; besides, those of documents.
     pub fn memory(&self) -> admin::MemoryReport {
-        self.state().memory.report()
+        self.state().memory_report()
     }
 
     /// All nodes known now, this one included. A node has links to those of its host that share a topic or name with it; from

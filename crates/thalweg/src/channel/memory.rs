@@ -218,7 +218,7 @@ impl Memory {
         Account::of(&self.node)
     }
 
-    /// As tools show it.
+    /// As tools show it, but for the documents, which are the directory's.
     pub fn report(&self) -> MemoryReport {
         let of = |(peer, account): (&Peer, &Arc<Account>)| PeerMemory {
             peer: *peer,
@@ -233,7 +233,7 @@ impl Memory {
         let (used, limit, refused) = (self.node.used() as u64, *limit as u64, refused.load(Relaxed));
         let of = &self.histories;
         let histories = HistoryMemory { used: of.used() as u64, limit: of.limit() as u64, refused: of.refused() };
-        MemoryReport { used, limit, refused, peers, histories }
+        MemoryReport { used, limit, refused, peers, histories, ..MemoryReport::default() }
     }
 }
 

@@ -388,6 +388,10 @@ impl Directory {
     pub fn weight_elsewhere(&self) -> usize {
         self.room.elsewhere.bytes
     }
+    /// How often something found no room.
+    pub fn turned_away(&self) -> u64 {
+        self.room.turned_away
+    }
     /// How often news was refused, by the limit it went beyond.
     pub fn refused(&self) -> &BTreeMap<&'static str, u64> {
         &self.refused

@@ -4,10 +4,11 @@ use super::commands::Asker;
 use super::control::Control;
 use super::keep::refuse_names;
 use super::permit::Caller;
+use super::state::NodeState;
 use crate::admin;
 use crate::control::Discovery;
 use crate::control::kept::Connection;
-use crate::control::{Direction, NodeId};
+use crate::control::{Direction, NodeId, limits};
 use crate::event::Event;
 use crate::port::{AnyOutlet, Channel, PortRef};
 use crate::stages::{Asked, LateAfter, MOST_LATENESS};
@@ -18,6 +19,17 @@ use std::time::{Duration, Instant};
 const LONGEST_CALL: Duration = Duration::from_secs(60);
 /// Most pairs of ports that are kept apart.
 const MOST_APART: usize = 4096;
+
+impl NodeState {
+    /// What this node holds for its channels, and besides of documents.
+    pub fn memory_report(&self) -> admin::MemoryReport {
+        let directory = self.directory();
+        let (used, limit) = (directory.weight() as u64, limits::MOST_BYTES as u64);
+        let documents = admin::DocumentMemory { used, limit, refused: directory.turned_away() };
+        drop(directory);
+        admin::MemoryReport { documents, ..self.memory.report() }
+    }
+}
 
 impl Control {
     pub(super) fn call(&mut self, to: NodeId, request: Vec<u8>, answer: mpsc::Sender<Vec<u8>>) {
@@ -90,7 +102,7 @@ impl Control {
                 admin::Reply::Done
             }
             admin::Request::Clock => admin::Reply::Clock(linux::clock::monotonic_ns()),
-            admin::Request::Memory => admin::Reply::Memory(self.state.memory.report()),
+            admin::Request::Memory => admin::Reply::Memory(self.state.memory_report()),
             admin::Request::Alive { publisher } => self.heard_alive(&publisher),
             admin::Request::Explain { publisher, subscriber } => {
                 admin::Reply::Explanation(self.explain(&publisher, &subscriber))

@@ -159,6 +159,7 @@ fn limits_in_bytes_that_bind_are_named_with_value_and_limit() {
             refused: 9,
             peers: vec![peer],
             histories: Default::default(),
+            documents: Default::default(),
         };
         said(&mut e.publisher).memory = Some(memory);
     });

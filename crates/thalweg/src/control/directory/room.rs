@@ -81,6 +81,8 @@ pub struct Room {
     by: BTreeMap<Source, Held>,
     /// Nodes whose news found no room by a way of this rank, and what they would take.
     unheard: BTreeMap<(NodeId, usize), (Origin, Held)>,
+    /// How often something found none.
+    pub turned_away: u64,
     /// There is more room for somebody since the unheard were looked through.
     freed: bool,
 }
@@ -144,6 +146,7 @@ impl Room {
 
     /// There was no room for this: the node is asked for it later.
     pub fn turn_away(&mut self, node: NodeId, origin: Origin, wanted: Held) {
+        self.turned_away += 1;
         let key = (node, rank(origin));
         let of_source = self.unheard.values().filter(|(other, _)| Source::of(*other) == Source::of(origin)).count();
         let known = self.unheard.contains_key(&key);
