@@ -34,7 +34,7 @@ mod wanted;
 pub use blocking::Largest;
 pub use class::{Class, Curve, Shares};
 pub use counted::{Counted, counted};
-pub use devices::egress;
+pub use devices::{egress, egress_super_packet};
 pub use discipline::{DEFAULT_MAP, Discipline};
 pub use error::{QueueError, Reason};
 pub use filter::{Bits, Filter, Protocol, Question};

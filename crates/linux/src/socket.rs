@@ -37,6 +37,51 @@ pub fn send_parts_to(fd: BorrowedFd<'_>, parts: &[IoSlice<'_>], to: &std::net::S
     Ok(rustix::net::sendmsg_addr(fd, to, parts, &mut none, SendFlags::DONTWAIT | SendFlags::NOSIGNAL)?)
 }
 
+/// Datagrams that one call sends or gives at most (UDP_MAX_SEGMENTS; newer kernels send twice as many).
+pub const MOST_SEGMENTS: usize = 64;
+
+/// A control message that says how long each datagram is.
+#[repr(C)]
+struct Segment {
+    head: libc::cmsghdr,
+    bytes: u16, // where CMSG_DATA is: no less aligned than the header
+}
+
+/// Sends what `parts` are together as datagrams of `segment` bytes each, the last may be shorter, without waiting, in one system
+/// call (UDP_SEGMENT): at most [`MOST_SEGMENTS`], and 65,507 bytes.
+///
+/// # Errors
+/// What sendmsg(2) says; EINVAL or EIO where the kernel or the device cannot.
+#[allow(unsafe_code)]
+pub fn send_segments(fd: BorrowedFd<'_>, parts: &[IoSlice<'_>], segment: u16) -> io::Result<usize> {
+    // SAFETY: both are integers and pointers, for which zeros are valid: no address, no flags.
+    let (mut message, head): (libc::msghdr, libc::cmsghdr) = unsafe { std::mem::zeroed() };
+    let mut control = Segment { head, bytes: segment };
+    (control.head.cmsg_level, control.head.cmsg_type) = (libc::SOL_UDP, libc::UDP_SEGMENT);
+    // SAFETY: arithmetic, no memory is read.
+    control.head.cmsg_len = unsafe { libc::CMSG_LEN(size_of::<u16>() as u32) } as _;
+    // `IoSlice` is an `iovec`; what it points to is only read.
+    (message.msg_iov, message.msg_iovlen) = (parts.as_ptr().cast_mut().cast(), parts.len() as _);
+    (message.msg_control, message.msg_controllen) = ((&raw mut control).cast(), size_of::<Segment>() as _);
+    // SAFETY: the descriptor is borrowed for the call, and the parts and the control message live until it is over.
+    let sent = unsafe { libc::sendmsg(fd.as_raw_fd(), &raw const message, libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) };
+    usize::try_from(sent).map_err(|_| io::Error::last_os_error())
+}
+
+/// Whether this socket can send by [`send_segments`] (Linux 4.18).
+pub fn cuts_datagrams(fd: BorrowedFd<'_>) -> bool {
+    option(fd, libc::SOL_UDP, libc::UDP_SEGMENT).is_ok()
+}
+
+/// From now on [`receive`] may give several datagrams of one sender, behind each other: all of one length, the last may be
+/// shorter (UDP_GRO).
+///
+/// # Errors
+/// What setsockopt(2) says where the kernel is older than 5.0.
+pub fn join_datagrams(fd: BorrowedFd<'_>) -> io::Result<()> {
+    set_option(fd, libc::SOL_UDP, libc::UDP_GRO, &1i32.to_ne_bytes())
+}
+
 /// Receives into `buffer`; waits if `wait` (at most the socket's receive time-out). A datagram larger than the buffer
 /// gives its full length, so that callers can tell it was cut.
 #[inline]
@@ -205,8 +250,11 @@ pub(crate) fn option(fd: BorrowedFd<'_>, level: i32, name: i32) -> io::Result<u3
 }
 
 /// Sets an option to the bytes of its value.
+///
+/// # Errors
+/// What setsockopt(2) says.
 #[allow(unsafe_code)]
-pub(crate) fn set_option(fd: BorrowedFd<'_>, level: i32, name: i32, value: &[u8]) -> io::Result<()> {
+pub fn set_option(fd: BorrowedFd<'_>, level: i32, name: i32, value: &[u8]) -> io::Result<()> {
     let size = value.len() as libc::socklen_t;
     // SAFETY: the descriptor is borrowed for the call, and the value is `size` bytes long.
     let result = unsafe { libc::setsockopt(fd.as_raw_fd(), level, name, value.as_ptr().cast(), size) };
@@ -265,6 +313,39 @@ mod tests {
         send(got[0].as_fd(), b"x").unwrap();
         assert_eq!(receive_stream(outer.as_fd(), &mut buffer, true).unwrap(), 1);
         assert_eq!(peer_user(&a).unwrap(), rustix::process::getuid().as_raw());
+    }
+
+    fn udp_pair() -> (std::net::UdpSocket, std::net::UdpSocket) {
+        let [a, b] = [0, 0].map(|_| std::net::UdpSocket::bind("127.0.0.1:0").unwrap());
+        a.connect(b.local_addr().unwrap()).unwrap();
+        b.connect(a.local_addr().unwrap()).unwrap();
+        (a, b)
+    }
+
+    #[test]
+    fn datagrams_of_one_length_leave_in_one_call_and_come_in_one() {
+        let (a, b) = udp_pair();
+        assert!(cuts_datagrams(a.as_fd()));
+        let parts: Vec<Vec<u8>> = (0..8).map(|n| vec![n; 250]).collect();
+        let mut slices: Vec<IoSlice<'_>> = parts.iter().map(|part| IoSlice::new(part)).collect();
+        slices.push(IoSlice::new(b"end"));
+        assert_eq!(send_segments(a.as_fd(), &slices, 500).unwrap(), 2003);
+        let mut buffer = [0; 4096];
+        for length in [500, 500, 500, 500, 3] {
+            assert_eq!(receive(b.as_fd(), &mut buffer, true).unwrap(), length, "each by itself");
+        }
+        join_datagrams(b.as_fd()).unwrap();
+        send_segments(a.as_fd(), &slices, 500).unwrap();
+        assert_eq!(receive(b.as_fd(), &mut buffer, true).unwrap(), 2003);
+        assert_eq!((&buffer[250..500], &buffer[2000..2003]), (&[1; 250][..], &b"end"[..]));
+        // One alone, an empty one, and more than there is room for.
+        for datagram in [&b"one"[..], b""] {
+            send(a.as_fd(), datagram).unwrap();
+            assert_eq!(receive(b.as_fd(), &mut buffer, true).unwrap(), datagram.len());
+        }
+        send_segments(a.as_fd(), &slices, 500).unwrap();
+        assert_eq!(receive(b.as_fd(), &mut buffer[..700], true).unwrap(), 2003);
+        assert_eq!(receive(b.as_fd(), &mut buffer, false).unwrap_err().kind(), io::ErrorKind::WouldBlock);
     }
 
     #[test]

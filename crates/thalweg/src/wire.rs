@@ -342,6 +342,12 @@ impl Parity {
     }
 }
 
+/// The bytes of the frame that begins here, as its header says, which nobody has looked at yet. `None`: there is no header.
+#[inline]
+pub fn frame_length(bytes: &[u8]) -> Option<usize> {
+    bytes.get(..HEADER).map(|header| HEADER.saturating_add(read_u32(header, field::LENGTH) as usize))
+}
+
 /// Reads a datagram: one frame, no less and no more. `flow` as for [`Header::check`].
 ///
 /// # Errors

@@ -5,6 +5,7 @@
 mod world;
 
 use world::agent::{Agent, number};
+use world::net::{A, B, TwoHosts};
 use world::strace::{Strace, sum};
 use world::{World, figure, skipped};
 
@@ -306,6 +307,50 @@ fn two_ports_published_in_turn_in_a_loop_make_few_calls() {
 #[test]
 fn a_publisher_of_reliable_datagrams_that_outruns_its_calls_makes_few() {
     makes_few_calls("publisher topic=/a block=1000", "subscriber topic=/a carriers=udp reliable=1", (1, 8));
+}
+
+/// Where packets have 1500 bytes, those of one length leave and come many in a call: samples that each fill one, and fragments.
+#[test]
+fn datagrams_of_one_length_cost_few_calls_at_both_ends() {
+    let _alone = world::alone();
+    let hosts = match TwoHosts::new("g") {
+        Ok(hosts) => hosts,
+        Err(why) => return skipped(why),
+    };
+    let world = World::new();
+    let at = [A, B].map(|host| format!("{host}:7400"));
+    let file = world.dir().join("nodes.toml");
+    let nodes = at.each_ref().map(|address| format!("[[node]]\naddress = \"{address}\"\n"));
+    std::fs::write(&file, nodes.concat()).unwrap();
+    let part = |part: &str, at: &str| format!("{part} topic=/a file={} listen={at}", file.display());
+    let publisher = part("publisher block=1000", &at[0]);
+    let mut publisher = Agent::start_by(&world, &publisher, &hosts.in_a());
+    let subscriber = part("subscriber carriers=udp reliable=1", &at[1]);
+    let mut subscriber = Agent::start_by(&world, &subscriber, &hosts.in_b());
+    publisher.connected(1);
+    for (size, count, datagrams) in [(1400, 20_000, 20_000), (65_536, 400, 400 * 46)] {
+        // What waits for the window is another thread's, which is there then.
+        let last = number(&publisher.ask(&format!("publish count={count} hz=1000000000 size={size}")), "last");
+        subscriber.ask(&format!("until last={last} ms=10000"));
+        let receives = number(&subscriber.ask("report"), "thread") as i64;
+        let sends = thread_named(publisher.pid(), "send-normal");
+        let sends = sends.into_iter().chain([number(&publisher.ask("status"), "thread") as i64]);
+        let sending: Result<Vec<Strace>, String> = sends.map(Strace::attach).collect();
+        let (sending, receiving) = match (sending, Strace::attach(receives)) {
+            (Ok(sending), Ok(receiving)) => (sending, receiving),
+            (Err(why), _) | (_, Err(why)) => return skipped(why),
+        };
+        let last = number(&publisher.ask(&format!("publish count={count} hz=1000000000 size={size}")), "last");
+        let came = subscriber.ask(&format!("until last={last} ms=20000"));
+        let received = receiving.finish();
+        let sent: Vec<_> = sending.into_iter().map(Strace::finish).collect();
+        figure("counted", format!("{datagrams} datagrams of 1500 B, samples of {size} B: {sent:?}; {received:?}"));
+        assert_eq!(came["ok"], true, "the last one is there: {came}");
+        let sends: u64 = sent.iter().map(|calls| sum(calls, &["sendto", "sendmsg"]).0).sum();
+        let receives = sum(&received, &["recvfrom", "recvmsg"]).0;
+        assert!(sends <= datagrams / 8, "{sends} calls to send {datagrams} datagrams: {sent:?}");
+        assert!(receives <= datagrams / 4, "{receives} calls to receive {datagrams} datagrams: {received:?}");
+    }
 }
 
 /// Of the samples that are taken, one in `few` costs a call: interruptions of a loaded machine end it, each for some samples.

@@ -80,6 +80,18 @@ pub(crate) fn set_length(socket: &mut Socket, index: u32, length: u32) -> Result
 /// # Errors
 /// No route, a local address that isn't this host's, or addresses of different families.
 pub fn egress(local: IpAddr, peer: IpAddr) -> io::Result<String> {
+    egress_device(local, peer).map(|device| device.name)
+}
+
+/// The most bytes (headers included) and packets that this device takes as one super-packet.
+///
+/// # Errors
+/// As [`egress`].
+pub fn egress_super_packet(local: IpAddr, peer: IpAddr) -> io::Result<(u32, u32)> {
+    egress_device(local, peer).map(|device| (device.largest.super_packet, device.largest.segments))
+}
+
+fn egress_device(local: IpAddr, peer: IpAddr) -> io::Result<Device> {
     let octets = |address: IpAddr| match address.to_canonical() {
         IpAddr::V4(v4) => v4.octets().to_vec(),
         IpAddr::V6(v6) => v6.octets().to_vec(),
@@ -101,7 +113,7 @@ pub fn egress(local: IpAddr, peer: IpAddr) -> io::Result<String> {
     let out = |m: &netlink::Message| attribute(m.body.get(12..)?, 4).and_then(|a| u32_at(a, 0));
     let index = messages.iter().find(|m| m.kind == NEW_ROUTE).and_then(out);
     let device = numbered(&mut socket, index.ok_or_else(|| no_route(local, peer))?).map_err(io::Error::from)?;
-    device.map(|d| d.name).ok_or_else(|| no_route(local, peer))
+    device.ok_or_else(|| no_route(local, peer))
 }
 
 fn explain(refusal: netlink::Refusal, local: IpAddr, peer: IpAddr) -> io::Error {

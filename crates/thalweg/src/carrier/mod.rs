@@ -25,6 +25,11 @@ use std::time::Duration;
 /// Short enough that a closed node ends its readers at once for a person, long enough to cost nothing.
 pub const TICK: Duration = Duration::from_millis(100);
 
+/// Datagrams that [`SendHalf::send_many`] is given at most.
+pub const MOST_TOGETHER: usize = linux::socket::MOST_SEGMENTS;
+/// Bytes of them: what one IPv4 packet takes.
+pub const MOST_BYTES_TOGETHER: usize = udp::MOST;
+
 /// Nobody who was admitted.
 pub const STRANGER: u64 = u64::MAX;
 
@@ -58,6 +63,22 @@ pub trait SendHalf: Send + Sync {
     /// # Errors
     /// `WouldBlock` when there is no room now; any other error ends the flow.
     fn send(&self, parts: &[IoSlice<'_>]) -> io::Result<usize>;
+
+    /// Sends several datagrams, each of two parts, in as few calls as it can: all of one length, the last may be shorter, at most
+    /// [`MOST_TOGETHER`] and [`MOST_BYTES_TOGETHER`]. Gives how many left, the first ones; why not the others, the next call says.
+    ///
+    /// # Errors
+    /// As [`SendHalf::send`], where none left.
+    fn send_many(&self, datagrams: &[[IoSlice<'_>; 2]]) -> io::Result<usize> {
+        for (left, datagram) in datagrams.iter().enumerate() {
+            match self.send(datagram) {
+                Ok(_) => {}
+                Err(error) if left == 0 => return Err(error),
+                Err(_) => return Ok(left),
+            }
+        }
+        Ok(datagrams.len())
+    }
 
     /// Prepares [`SendHalf::send_waiting`] to wait at most so long. `false`: this half cannot, callers poll.
     fn set_patience(&self, _patience: Duration) -> bool {
@@ -147,6 +168,12 @@ pub trait ReceiveHalf: Send {
     /// # Errors
     /// `WouldBlock` when there is nothing (yet); any other error ends the channel.
     fn receive(&mut self, buffer: &mut [u8], wait: bool) -> io::Result<usize>;
+
+    /// From now on `receive` may give several datagrams that lie behind each other: all of one length, the last may be shorter. For
+    /// who knows from the bytes how long one is. `false`: it gives one at a time.
+    fn join(&mut self) -> bool {
+        false
+    }
 
     /// Becomes readable when there is something to receive. `None`: only a waiting `receive` tells.
     fn descriptor(&self) -> Option<BorrowedFd<'_>>;

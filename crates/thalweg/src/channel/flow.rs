@@ -5,6 +5,7 @@
 
 mod batch;
 mod datagrams;
+mod fragments;
 mod gather;
 mod limit;
 mod measured;
@@ -29,7 +30,7 @@ use super::parity::Redundancy;
 use super::queue::{Entry, Queue};
 use super::reliable::SenderSettings;
 use super::right::SendRight;
-use crate::carrier::{Capabilities, SendHalf, SharedSocket};
+use crate::carrier::{Capabilities, MOST_BYTES_TOGETHER, MOST_TOGETHER, SendHalf, SharedSocket};
 use crate::driver::{FlowNews, Own, Senders};
 use crate::port::Outcome;
 use crate::stages::Stages;

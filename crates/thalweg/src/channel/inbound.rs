@@ -6,6 +6,7 @@ mod measured;
 mod reliable;
 mod ring;
 mod stream;
+mod together;
 
 use self::measured::note_stages;
 pub(crate) use self::ring::HELD_PAUSE;
@@ -20,6 +21,7 @@ use crate::wire::{self, Fragment, Header, Kind, Messages, Parity, StreamParser};
 use crate::{stages, trace};
 use linux::memory::RingReader;
 use std::io;
+use std::ops::Range;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -37,8 +39,9 @@ enum Source {
 enum Framing {
     /// Frames follow each other.
     Stream(Stream),
-    /// One frame per datagram; large messages come in fragments. On a reliable flow gaps are asked for.
-    Datagrams { buffer: Vec<u8>, reassembly: Reassembly, receiver: Option<Box<Receiver>> },
+    /// One frame per datagram, and one datagram per receive unless it `joins` them; large messages come in fragments. On a reliable
+    /// flow gaps are asked for.
+    Datagrams { buffer: Vec<u8>, joins: bool, reassembly: Reassembly, receiver: Option<Box<Receiver>> },
 }
 
 /// What one step did.
@@ -85,13 +88,18 @@ const REASSEMBLY_TIMEOUT_NS: u64 = 500_000_000;
 const DATAGRAM: usize = 65_536;
 
 impl Inbound {
-    pub fn new(channel: Arc<Channel>, inlet: Arc<dyn AnyInlet>, half: Box<dyn ReceiveHalf>, agreed: Agreed) -> Self {
+    pub fn new(
+        channel: Arc<Channel>,
+        inlet: Arc<dyn AnyInlet>,
+        mut half: Box<dyn ReceiveHalf>,
+        agreed: Agreed,
+    ) -> Self {
         let framing = if agreed.stream {
             let parser = StreamParser::new(agreed.max_message, Some(agreed.flow));
             Framing::Stream(Stream::new(parser, channel.account.clone()))
         } else {
             let (reassembly, receiver) = reliable::parts(&agreed, channel.account.clone());
-            Framing::Datagrams { buffer: vec![0; DATAGRAM], reassembly, receiver }
+            Framing::Datagrams { buffer: vec![0; DATAGRAM], joins: half.join(), reassembly, receiver }
         };
         Self::with(channel, inlet, Source::Half(half, framing), &agreed)
     }
@@ -216,7 +224,24 @@ impl Inbound {
         trace::step(trace::Step::Receive);
         let now = linux::clock::monotonic_ns();
         self.received_ns = now;
-        if self.is_stream() { self.received_bytes(count, now) } else { self.received_datagram(count, now) }
+        if self.is_stream() { self.received_bytes(count, now) } else { self.received_datagrams(count, now) }
+    }
+
+    /// One datagram, or several that came together. What came is told once for all of them.
+    fn received_datagrams(&mut self, count: usize, now: u64) -> Step {
+        let Source::Half(_, Framing::Datagrams { buffer, joins, .. }) = &self.source else { return Step::Nothing };
+        let segment = if *joins { together::segment(buffer, count) } else { count };
+        let mut all = Step::Nothing;
+        for at in together::datagrams(count, segment) {
+            all = match (self.received_datagram(at, now), all) {
+                (Step::Delivered(more), Step::Delivered(before)) => Step::Delivered(before + more),
+                (Step::Nothing, before) => before,
+                (step @ Step::Delivered(_), _) => step,
+                (ended, _) => return ended,
+            };
+        }
+        self.say(now);
+        all
     }
 
     fn received_bytes(&mut self, count: usize, now: u64) -> Step {
@@ -246,9 +271,10 @@ impl Inbound {
         }
     }
 
-    fn received_datagram(&mut self, count: usize, now: u64) -> Step {
+    #[inline]
+    fn received_datagram(&mut self, at: Range<usize>, now: u64) -> Step {
         if self.is_reliable() {
-            return self.received_reliably(count, now);
+            return self.received_reliably(at, now);
         }
         let Self {
             source: Source::Half(half, Framing::Datagrams { buffer, reassembly, .. }),
@@ -260,7 +286,7 @@ impl Inbound {
         else {
             return Step::Nothing;
         };
-        let frame = wire::datagram(buffer.get(..count).unwrap_or_default(), self.max_message, Some(self.flow));
+        let frame = wire::datagram(buffer.get(at).unwrap_or_default(), self.max_message, Some(self.flow));
         let Ok((header, payload)) = frame else {
             // Anybody can send a datagram: it is dropped and counted, the channel goes on.
             channel.counters.strange.fetch_add(1, Relaxed);

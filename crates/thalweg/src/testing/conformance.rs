@@ -30,10 +30,11 @@ pub type Made = (Box<dyn SendHalf>, Box<dyn ReceiveHalf>, Capabilities);
 pub type Property = (&'static str, fn(Made));
 
 /// All properties, in the order in which they build on each other.
-pub const ALL: [Property; 13] = [
+pub const ALL: [Property; 14] = [
     ("arrives_unchanged", arrives_unchanged),
     ("several_parts_are_one_message", several_parts_are_one_message),
     ("boundaries_or_bytes_are_kept", boundaries_or_bytes_are_kept),
+    ("datagrams_sent_together_stay_apart", datagrams_sent_together_stay_apart),
     ("order_is_kept", order_is_kept),
     ("too_long_is_refused_and_harmless", too_long_is_refused_and_harmless),
     ("an_empty_receive_would_block", an_empty_receive_would_block),
@@ -66,7 +67,8 @@ macro_rules! carrier_conformance {
     };
     ($name:ident, $make:expr, $unless:expr) => {
         $crate::carrier_conformance!(@each $name, $make, $unless,
-            arrives_unchanged several_parts_are_one_message boundaries_or_bytes_are_kept order_is_kept
+            arrives_unchanged several_parts_are_one_message boundaries_or_bytes_are_kept
+            datagrams_sent_together_stay_apart order_is_kept
             too_long_is_refused_and_harmless an_empty_receive_would_block a_waiting_receive_comes_back
             the_descriptor_tells nothing_is_lost_under_back_pressure a_send_without_room_would_block close_is_noticed
             a_peer_that_is_gone_is_an_error halves_move_between_threads);
@@ -135,6 +137,36 @@ pub fn boundaries_or_bytes_are_kept((send, mut receive, capabilities): Made) {
         assert_eq!(n, size, "a datagram of {size} bytes, the buffer holds {}", buffer.len());
         assert!(buffer[..n.min(100)] == content(size)[..n.min(100)], "a datagram of {size} bytes changed");
     }
+}
+
+/// Datagrams that are sent together arrive each by itself, also those that are received together; the last is shorter.
+pub fn datagrams_sent_together_stay_apart((send, mut receive, capabilities): Made) {
+    if capabilities.stream {
+        return;
+    }
+    let datagrams: Vec<(u8, Vec<u8>)> = (0..9).map(|n| (n, content(if n < 8 { 200 } else { 50 }))).collect();
+    let parts = datagrams.iter().map(|(n, rest)| [IoSlice::new(std::slice::from_ref(n)), IoSlice::new(rest)]);
+    let parts: Vec<[IoSlice<'_>; 2]> = parts.collect();
+    let (mut sent, mut got, mut buffer) = (0, Vec::new(), vec![0; 1 << 16]);
+    let joins = receive.join();
+    while got.len() < datagrams.len() {
+        if sent < parts.len() {
+            match send.send_many(&parts[sent..]) {
+                Ok(more) => sent += more,
+                Err(e) => assert_eq!(e.kind(), io::ErrorKind::WouldBlock, "send: {e}"),
+            }
+        }
+        let before = got.len();
+        while got.len() < sent.min(before + 1) {
+            let length = receive_one(&mut *receive, &mut buffer);
+            got.extend(buffer[..length].chunks(if joins { 201 } else { length }).map(<[u8]>::to_vec));
+        }
+    }
+    let joined = |(n, rest): &(u8, Vec<u8>)| [&[*n], &rest[..]].concat();
+    if !capabilities.ordered {
+        got.sort_unstable(); // by their first byte
+    }
+    assert!(got == datagrams.iter().map(joined).collect::<Vec<_>>(), "{} other datagrams arrived", got.len());
 }
 
 /// What arrives, arrives in order, if the carrier says so.

@@ -5,6 +5,7 @@
 //! under the batch's lock, and the thread that gets the right sends the batch first. That lock is the right to send a batch.
 
 use super::Flow;
+use super::datagrams::Gathered;
 use crate::channel::buffer::Pool;
 use crate::channel::outgoing::Outgoing;
 use crate::channel::queue::Label;
@@ -50,16 +51,13 @@ struct Gathering {
 /// Frames that leave together, and what is known of them.
 #[derive(Default)]
 pub(super) struct Batch {
-    /// Over datagrams with room for their own header in front.
     pub frames: Vec<u8>,
-    /// Over datagrams: their number.
-    pub sequence: u32,
-    /// The first sample.
-    pub first: Label,
+    /// Over datagrams: where each of them is.
+    pub datagrams: Vec<Gathered>,
     /// What is kept of those that left as datagrams.
     pub pool: Pool,
-    /// Bytes of them that left already.
-    taken: usize,
+    /// What of them left already: bytes of a stream, or datagrams.
+    pub taken: usize,
     pub samples: u32,
     /// Of them, those whose stages are measured.
     pub measured: u32,
@@ -83,11 +81,6 @@ impl Batch {
         self.frames.is_empty()
     }
 
-    /// What it holds.
-    pub fn bytes(&self) -> usize {
-        self.frames.len()
-    }
-
     /// Makes room for so many bytes behind what it holds.
     pub fn make_room(&mut self, bytes: usize) {
         if self.frames.capacity() - self.frames.len() < bytes {
@@ -97,7 +90,7 @@ impl Batch {
 }
 
 /// What a batch takes that leaves as soon as it holds so many bytes.
-fn room(bytes: usize) -> usize {
+pub(super) fn room(bytes: usize) -> usize {
     bytes + HEADER + bytes / 4
 }
 
@@ -145,6 +138,7 @@ impl Flow {
             batch.make_room(more);
         }
         let fits = size <= (batch.frames.capacity() - batch.frames.len()).min(BYTES);
+        let fits = fits && size <= self.most_batched_alone();
         let small = gathering.map_or(fits, |gathering| fits && size <= HEADER + gathering.bytes / 4);
         if !small || (gathering.is_none() && batch.is_empty()) {
             let left = batch.is_empty() || self.flush_now(&mut batch, message);
@@ -193,13 +187,12 @@ impl Flow {
         if batch.is_empty() {
             batch.since_ns = now_ns;
             self.batched.store(true, Relaxed);
-            if !self.capabilities.stream {
-                batch.frames.resize(HEADER, 0);
-                (batch.sequence, batch.first) = (self.next.fetch_add(1, Relaxed), label);
-            }
         }
         let mut header = [0; HEADER];
-        let flow_seq = if self.capabilities.stream { self.next.fetch_add(1, Relaxed) } else { batch.sequence };
+        let flow_seq = match self.capabilities.stream {
+            true => self.next.fetch_add(1, Relaxed),
+            false => self.datagram_for(batch, HEADER + payload.len(), label),
+        };
         self.header(Kind::Message, payload.len(), flow_seq, label).emit(&mut header);
         batch.frames.extend_from_slice(&header);
         batch.frames.extend_from_slice(payload);
@@ -239,7 +232,7 @@ impl Flow {
     /// Sends the batch; `false` when not all of it left.
     pub(super) fn flush(&self, batch: &mut Batch, patience: Duration) -> bool {
         if !self.capabilities.stream {
-            return self.flush_datagram(batch, patience);
+            return self.flush_datagrams(batch, patience);
         }
         let mut until = None;
         let mut waits = self.waits && !patience.is_zero();
@@ -268,6 +261,7 @@ impl Flow {
 
     pub(super) fn emptied(&self, batch: &mut Batch) {
         batch.frames.clear();
+        batch.datagrams.clear();
         (batch.taken, batch.samples) = (0, 0);
         batch.left_ns = monotonic_ns();
         if batch.measured > 0 {

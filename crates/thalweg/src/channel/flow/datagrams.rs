@@ -1,15 +1,18 @@
 //! Batches over datagrams: small samples of a reliable flow leave in one datagram, which has one number, waits for the window as
-//! one, and is acknowledged and repeated as one. Only where nothing is given up ([`Control::batches`](super::Control)).
+//! one, and is acknowledged and repeated as one. Only where nothing is given up ([`Control::batches`](super::Control)). Several
+//! datagrams of one length, of which the last may be shorter, leave in one call.
 
 use super::batch::Batch;
-use super::{Flow, is_final};
+use super::reliable::Kept;
+use super::{Flow, MOST_BYTES_TOGETHER, MOST_TOGETHER, is_final};
 use crate::channel::memory::Charge;
 use crate::channel::outgoing::copied;
 use crate::channel::queue::{Entry, Label};
-use crate::trace::{self, Step};
+use crate::wire::feedback::Datagram;
 use crate::wire::{HEADER, Kind};
 use linux::clock::monotonic_ns;
 use std::io::{self, IoSlice};
+use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
@@ -21,6 +24,69 @@ enum Held {
     Socket,
 }
 
+/// A datagram of a batch.
+#[derive(Clone, Copy)]
+pub(super) struct Gathered {
+    /// Where it begins in the batch, with room for a header of its own in front of its messages.
+    at: usize,
+    sequence: u32,
+    /// The first sample.
+    first: Label,
+    samples: u32,
+}
+
+impl Gathered {
+    /// Where the bytes begin that leave: one message alone is one.
+    fn begin(&self) -> usize {
+        if self.samples == 1 { self.at + HEADER } else { self.at }
+    }
+
+    fn kind(&self) -> Kind {
+        if self.samples == 1 { Kind::Message } else { Kind::Batch }
+    }
+
+    fn label(&self) -> Label {
+        let Label { seq, stamp, .. } = self.first;
+        if self.samples == 1 { self.first } else { Label { seq, stamp, ..Label::default() } }
+    }
+}
+
+/// Where a message goes.
+#[derive(PartialEq, Eq)]
+enum Place {
+    Last,
+    New,
+    /// What is there leaves before.
+    None,
+}
+
+impl Batch {
+    /// The bytes that leave as this datagram.
+    fn datagram(&self, index: usize) -> Range<usize> {
+        let end = self.datagrams.get(index + 1).map_or(self.frames.len(), |next| next.at);
+        self.datagrams[index].begin()..end
+    }
+
+    /// Those that have not left.
+    fn waiting(&self) -> Range<usize> {
+        self.taken..self.datagrams.len()
+    }
+
+    /// Where a message of so many bytes goes, if at most `count` datagrams of at most `most` bytes leave together. All are as
+    /// long as the first one.
+    fn place(&self, size: usize, most: usize, count: impl FnOnce() -> usize) -> Place {
+        let Some(last) = self.datagrams.last() else { return Place::New };
+        let first = self.datagram(0).len();
+        let longest = if self.datagrams.len() == 1 { most } else { first };
+        let (with, end) = (self.frames.len() - last.at + size, self.frames.len() + size);
+        if with <= longest {
+            return if end <= MOST_BYTES_TOGETHER { Place::Last } else { Place::None };
+        }
+        let full = self.datagram(self.datagrams.len() - 1).len() == first && self.datagrams.len() < count();
+        if full && size <= first && end + HEADER <= MOST_BYTES_TOGETHER { Place::New } else { Place::None }
+    }
+}
+
 impl Flow {
     /// Whether small samples may leave together.
     #[inline]
@@ -28,30 +94,62 @@ impl Flow {
         self.capabilities.stream || self.settings.control.is_some_and(|control| control.batches)
     }
 
-    /// Bytes of a batch that was asked to hold so many: over datagrams no more than one takes, also when it is repeated.
+    /// Bytes of a batch that was asked to hold so many: over datagrams no more than leave together.
     pub(super) fn most_batched(&self, asked: usize) -> usize {
-        if self.capabilities.stream { asked } else { asked.min(HEADER + self.piece()) }
+        if self.capabilities.stream {
+            return asked;
+        }
+        let longest = self.longest();
+        asked.min(longest * self.together(longest))
     }
 
-    /// Bytes of a batch in front of its messages.
+    /// Bytes of a batch in front of its first messages.
     pub(super) fn outer_header(&self) -> usize {
         if self.capabilities.stream { 0 } else { HEADER }
     }
 
-    /// Whether a batch would be too long for one datagram with so many bytes more.
-    pub(super) fn overflows(&self, batch: &Batch, more: usize) -> bool {
-        !self.capabilities.stream && batch.bytes() + more > self.most_batched(usize::MAX)
+    /// Bytes of a message that is batched at most: over datagrams no more than one takes.
+    pub(super) fn most_batched_alone(&self) -> usize {
+        if self.capabilities.stream { usize::MAX } else { self.longest() }
     }
 
-    /// Sends the batch as one datagram, waiting for window and socket at most `patience`; `false` when it has not left.
-    pub(super) fn flush_datagram(&self, batch: &mut Batch, patience: Duration) -> bool {
+    /// Bytes of a datagram of a batch, which is no longer when it is repeated.
+    fn longest(&self) -> usize {
+        HEADER + self.piece()
+    }
+
+    /// Whether a batch has to leave before a message of so many bytes joins.
+    pub(super) fn overflows(&self, batch: &Batch, size: usize) -> bool {
+        !self.capabilities.stream && self.place(batch, size) == Place::None
+    }
+
+    fn place(&self, batch: &Batch, size: usize) -> Place {
+        let longest = self.longest();
+        batch.place(size, longest, || self.together(longest))
+    }
+
+    /// The number of the datagram that a message of so many bytes joins.
+    pub(super) fn datagram_for(&self, batch: &mut Batch, size: usize, label: Label) -> u32 {
+        if self.place(batch, size) != Place::Last {
+            let (at, sequence) = (batch.frames.len(), self.next.fetch_add(1, Relaxed));
+            batch.frames.resize(at + HEADER, 0);
+            batch.datagrams.push(Gathered { at, sequence, first: label, samples: 0 });
+        }
+        batch.datagrams.last_mut().map_or(0, |datagram| {
+            datagram.samples += 1;
+            datagram.sequence
+        })
+    }
+
+    /// Sends the batch, waiting for window and socket at most `patience`; `false` when not all of it has left.
+    pub(super) fn flush_datagrams(&self, batch: &mut Batch, patience: Duration) -> bool {
         let mut until = None;
-        while !batch.is_empty() {
+        while !batch.waiting().is_empty() {
             if self.has_ended() {
-                self.dropped.fetch_add(u64::from(batch.samples), Relaxed);
+                self.lose(batch, usize::MAX);
                 break;
             }
-            let Err(held) = self.send_batch(batch) else { break };
+            let Err(held) = self.send_datagrams(batch) else { continue };
             let until = *until.get_or_insert_with(|| Instant::now() + patience);
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
@@ -66,47 +164,85 @@ impl Flow {
         true
     }
 
-    fn send_batch(&self, batch: &mut Batch) -> Result<(), Held> {
-        if self.kept.as_ref().is_some_and(|kept| !kept.has_room(monotonic_ns())) {
+    /// Sends as many as may leave now.
+    fn send_datagrams(&self, batch: &mut Batch) -> Result<(), Held> {
+        let waiting = batch.waiting();
+        let count = self.leave_whole(waiting.clone().map(|index| {
+            let Gathered { sequence, .. } = batch.datagrams[index];
+            let mark = batch.datagrams[index].kind() as u32;
+            (Datagram { sequence, offset: 0, mark }, batch.datagram(index).len())
+        }));
+        if count == 0 {
             return Err(Held::Window);
         }
-        let alone = batch.samples == 1;
-        let Batch { frames, sequence, first, .. } = &mut *batch;
-        let label = if alone { *first } else { Label { seq: first.seq, stamp: first.stamp, ..Label::default() } };
-        if !alone {
-            let header = self.header(Kind::Batch, frames.len() - HEADER, *sequence, label);
-            if let Some(room) = frames.first_chunk_mut::<HEADER>() {
-                header.emit(room);
-            }
+        let leave = waiting.start..waiting.start + count;
+        leave.clone().for_each(|index| self.head(batch, index));
+        let mut datagrams = [[IoSlice::new(&[]); 2]; MOST_TOGETHER];
+        for (datagram, index) in datagrams.iter_mut().zip(leave.clone()) {
+            datagram[0] = IoSlice::new(&batch.frames[batch.datagram(index)]);
         }
-        trace::step(Step::Send);
-        let sent = self.link.send(&[IoSlice::new(&frames[if alone { HEADER } else { 0 }..])]);
-        if let Err(error) = &sent {
-            self.look_at_size(error, frames.len());
-        }
+        let sent = self.send_many(&datagrams[..count]);
+        let left = match &sent {
+            Ok(left) => *left,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
+            // Those that did not leave are repeated.
+            Err(_) => count,
+        };
+        leave.skip(left).rev().for_each(|index| self.left_not_whole(batch.datagram(index).len()));
         match sent {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Err(Held::Socket),
             Err(error) if is_final(&error) => {
-                self.dropped.fetch_add(u64::from(batch.samples.saturating_sub(1)), Relaxed);
+                self.lose(batch, usize::MAX);
+                self.dropped.fetch_sub(1, Relaxed);
                 self.failed(&error); // counts one
             }
-            Err(_) if !self.kept.as_ref().is_some_and(|kept| kept.is_needed()) => {
-                self.dropped.fetch_add(u64::from(batch.samples), Relaxed);
+            Err(error) => {
+                self.look_at_size(&error, batch.datagram(batch.taken).len());
+                match self.kept.as_ref().filter(|kept| kept.is_needed()) {
+                    Some(kept) => self.keep_datagrams(kept, batch, count),
+                    None => self.lose(batch, count),
+                }
             }
-            // One that did not leave is repeated.
-            _ => self.keep_batch(batch, alone, label),
+            Ok(left) => match self.kept.as_ref().filter(|kept| kept.is_needed()) {
+                Some(kept) => self.keep_datagrams(kept, batch, left),
+                None => batch.taken += left,
+            },
         }
         Ok(())
     }
 
-    fn keep_batch(&self, batch: &mut Batch, alone: bool, label: Label) {
-        let Some(kept) = self.kept.as_ref().filter(|kept| kept.is_needed()) else { return };
-        let Batch { frames, sequence, pool, .. } = batch;
-        let buffer = copied(pool, &frames[if alone { 2 * HEADER } else { HEADER }..]);
-        let Label { seq, stamp, change, historical } = label;
-        let (charge, now) = (Charge::default(), monotonic_ns());
-        let entry = Entry { buffer, seq, stamp, now, change, historical, offered: 0, batch: !alone, charge };
-        self.keep_sent(kept, now, *sequence, entry);
+    /// Writes the header of a datagram that has several messages.
+    fn head(&self, batch: &mut Batch, index: usize) {
+        let datagram = batch.datagrams[index];
+        if datagram.kind() == Kind::Batch {
+            let range = batch.datagram(index);
+            let header = self.header(Kind::Batch, range.len() - HEADER, datagram.sequence, datagram.label());
+            if let Some(room) = batch.frames.get_mut(range).and_then(|frame| frame.first_chunk_mut::<HEADER>()) {
+                header.emit(room);
+            }
+        }
+    }
+
+    /// The next so many are lost.
+    fn lose(&self, batch: &mut Batch, count: usize) {
+        let lost = batch.datagrams.iter().skip(batch.taken).take(count);
+        let (count, samples) = lost.fold((0, 0), |(n, samples), lost| (n + 1, samples + u64::from(lost.samples)));
+        self.dropped.fetch_add(samples, Relaxed);
+        batch.taken += count;
+    }
+
+    /// The next so many left, or could not: they are repeated when they are missed.
+    fn keep_datagrams(&self, kept: &Kept, batch: &mut Batch, count: usize) {
+        let now = monotonic_ns();
+        for _ in 0..count {
+            let (datagram, range) = (batch.datagrams[batch.taken], batch.datagram(batch.taken));
+            let buffer = copied(&mut batch.pool, &batch.frames[range.start + HEADER..range.end]);
+            let Label { seq, stamp, change, historical } = datagram.label();
+            let (charge, of_many) = (Charge::default(), datagram.kind() == Kind::Batch);
+            let entry = Entry { buffer, seq, stamp, now, change, historical, offered: 0, batch: of_many, charge };
+            self.keep_sent(kept, now, datagram.sequence, entry);
+            batch.taken += 1;
+        }
     }
 
     /// Gives back what kept batches took and nobody needed lately.

@@ -1,7 +1,7 @@
 //! What waits leaves together, on a stream or in one datagram: one send for many small messages, copied behind each other.
 
 use super::Flow;
-use super::batch::{BYTES, Batch};
+use super::batch::{BYTES, Batch, room};
 use super::waiting::{Drained, Pending};
 use crate::channel::queue::Entry;
 use crate::stages::Stage;
@@ -30,7 +30,7 @@ impl Flow {
         // In this order: a batch that fails ends the flow, and that empties the queue.
         let mut batch = self.batch.lock();
         if !self.capabilities.stream && !batch.is_empty() && !self.flush(&mut batch, Duration::ZERO) {
-            return Gathered::Waits(Drained::Blocked);
+            return Gathered::Waits(self.held());
         }
         let mut pending = self.pending.lock();
         if pending.partial.is_some() || pending.queue.len() < 2 {
@@ -39,24 +39,30 @@ impl Flow {
         self.expire(&mut pending);
         let burst =
             self.settings.sending.limit.map_or(usize::MAX, |limit| limit.burst.try_into().unwrap_or(usize::MAX));
-        let asked = batching.map_or(BYTES, |batching| batching.bytes).min(burst);
         let outer = self.outer_header();
-        let (count, size) = gathers(&pending, self.most_batched(asked).saturating_sub(outer));
+        let most = self.most_batched(batching.map_or(BYTES, |batching| batching.bytes).min(burst));
+        let (count, size) = gathers(&pending, most.saturating_sub(outer), self.most_batched_alone());
         if count < 2 {
             return Gathered::Nothing;
         }
+        // With a limit they are one datagram.
         if let Err(pause) = self.allowed(outer + size) {
             return Gathered::Waits(Drained::Pause(pause));
         }
-        batch.make_room(outer + size);
+        batch.make_room(room(size));
         let begun_ns = monotonic_ns();
-        for entry in (0..count).filter_map(|_| pending.queue.pop()) {
+        for _ in 0..count {
+            let fits = |entry: &Entry| !self.overflows(&batch, HEADER + entry.buffer.payload().len());
+            if !pending.queue.iter().next().is_some_and(fits) {
+                break;
+            }
+            let Some(entry) = pending.queue.pop() else { break };
             trace::step(Step::Next);
             self.move_to_batch(&mut batch, &entry, begun_ns);
         }
         drop(pending);
         self.left_queue();
-        if self.flush(&mut batch, Duration::ZERO) { Gathered::Sent } else { Gathered::Waits(Drained::Blocked) }
+        if self.flush(&mut batch, Duration::ZERO) { Gathered::Sent } else { Gathered::Waits(self.held()) }
     }
 
     fn move_to_batch(&self, batch: &mut Batch, entry: &Entry, now_ns: u64) {
@@ -78,12 +84,12 @@ impl Flow {
     }
 }
 
-/// How many of the messages that wait leave together, the oldest first, and their bytes as frames.
-fn gathers(pending: &Pending, most: usize) -> (usize, usize) {
+/// How many of the messages that wait leave together, the oldest first, and their bytes as frames; of one at most `longest`.
+fn gathers(pending: &Pending, most: usize, longest: usize) -> (usize, usize) {
     let (mut count, mut size) = (0, 0);
     for entry in pending.queue.iter() {
         let frame = HEADER + entry.buffer.payload().len();
-        if frame > HEADER + most / 4 || size + frame > most {
+        if frame > (HEADER + most / 4).min(longest) || size + frame > most {
             break;
         }
         (count, size) = (count + 1, size + frame);

@@ -5,6 +5,7 @@ use super::transmit::{BURST_PAUSE, Cursor, Sent, blocked};
 use crate::channel::parity::Encoder;
 use crate::channel::queue::Label;
 use crate::trace::{self, Step};
+use crate::wire::feedback::Datagram;
 use crate::wire::{FRAGMENT_HEADER, HEADER, Kind, Parity};
 use std::io::{self, IoSlice};
 
@@ -44,7 +45,8 @@ impl Flow {
             let index = ((cursor.taken - payload.len()) / step) as u16;
             let header = self.header(Kind::Parity, FRAGMENT_HEADER + step, cursor.flow_seq, label);
             let mut head = [0; HEADER + FRAGMENT_HEADER];
-            if let Err(pause) = self.leave(&header, index.into(), head.len() + step) {
+            let datagram = Datagram::new(&header, index.into());
+            if let Err(pause) = self.leave(std::iter::once((datagram, head.len() + step))) {
                 return Ok(Sent::Pause(pause));
             }
             // Last, for what it takes it does not give back.

@@ -109,11 +109,6 @@ impl Kept {
         wait(&mut sender, now_ns).map_or(Ok(()), |wait| Err(self.waits_for(now_ns, wait)))
     }
 
-    /// Whether a batch may leave.
-    pub fn has_room(&self, now_ns: u64) -> bool {
-        !self.is_controlled() || wait(&mut self.sender.lock(), now_ns).is_none()
-    }
-
     /// Waits until a batch may leave, at most so long. Calls `waits` before.
     pub fn wait_room(&self, left: Duration, waits: impl FnOnce()) {
         let seen = self.opened.load(SeqCst);
@@ -136,15 +131,35 @@ impl Kept {
         }
     }
 
-    /// A part of a message leaves, if it may.
+    /// How many of these parts of a message may leave, the first ones; they are under way from here on.
     ///
     /// # Errors
-    /// How long to wait at most.
-    fn leave(&self, now_ns: u64, datagram: Datagram, bytes: usize) -> Result<(), Duration> {
-        let mut sender = self.sender.lock();
-        sender.room(now_ns, bytes).map_err(|wait| self.waits_for(now_ns, wait))?;
-        sender.leaves(now_ns, datagram, bytes);
-        Ok(())
+    /// None: how long to wait at most.
+    fn leave(&self, now_ns: u64, parts: impl Iterator<Item = (Datagram, usize)>) -> Result<usize, Duration> {
+        let (mut sender, mut count) = (self.sender.lock(), 0);
+        for (datagram, bytes) in parts {
+            match sender.room(now_ns, bytes) {
+                Ok(()) => sender.leaves(now_ns, datagram, bytes),
+                Err(wait) if count == 0 => return Err(self.waits_for(now_ns, wait)),
+                Err(_) => break,
+            }
+            count += 1;
+        }
+        Ok(count)
+    }
+
+    /// How many of these datagrams may leave, the first ones, which are messages or batches; they are under way from here on, and
+    /// are kept next.
+    fn leave_whole(&self, now_ns: u64, datagrams: impl Iterator<Item = (Datagram, usize)>) -> usize {
+        let (mut sender, mut count) = (self.sender.lock(), 0);
+        for (datagram, bytes) in datagrams {
+            if sender.room(now_ns, bytes).is_err() || sender.is_full_with(count) {
+                break;
+            }
+            sender.leaves_whole(now_ns, datagram, bytes);
+            count += 1;
+        }
+        count
     }
 
     /// With the sender locked, so that no receipt comes in between.
@@ -212,15 +227,27 @@ impl Flow {
         }
     }
 
-    /// A part of a large message leaves, if window and pace allow it.
+    /// How many of these parts of a large message leave, as window and pace allow it.
     ///
     /// # Errors
-    /// How long to wait at most.
+    /// None: how long to wait at most.
     #[inline]
-    pub(super) fn leave(&self, header: &Header, offset: u32, bytes: usize) -> Result<(), Duration> {
-        let Some(kept) = self.kept.as_ref().filter(|kept| kept.is_controlled()) else { return Ok(()) };
-        let now = monotonic_ns();
-        kept.leave(now, Datagram::new(header, offset), bytes).inspect_err(|_| self.ask_in_time(kept))
+    pub(super) fn leave(&self, parts: impl Iterator<Item = (Datagram, usize)>) -> Result<usize, Duration> {
+        let Some(kept) = self.kept.as_ref().filter(|kept| kept.is_controlled()) else { return Ok(parts.count()) };
+        kept.leave(monotonic_ns(), parts).inspect_err(|_| self.ask_in_time(kept))
+    }
+
+    /// How many of these datagrams leave, as window and pace allow it.
+    pub(super) fn leave_whole(&self, datagrams: impl Iterator<Item = (Datagram, usize)>) -> usize {
+        let Some(kept) = self.kept.as_ref().filter(|kept| kept.is_controlled()) else { return datagrams.count() };
+        kept.leave_whole(monotonic_ns(), datagrams)
+    }
+
+    /// The last of them did not leave.
+    pub(super) fn left_not_whole(&self, bytes: usize) {
+        if let Some(kept) = self.kept.as_ref().filter(|kept| kept.is_controlled()) {
+            kept.sender.lock().left_not_whole(bytes);
+        }
     }
 
     /// The part did not leave: the socket is full.

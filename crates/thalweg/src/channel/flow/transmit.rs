@@ -1,12 +1,12 @@
-//! How a message leaves: in one piece, as bytes of a stream, or in fragments.
+//! How a message leaves: in one piece, as bytes of a stream, or in fragments (`fragments`).
 
-use super::Flow;
 use super::reliable::Kept;
+use super::{Flow, MOST_BYTES_TOGETHER, MOST_TOGETHER};
 use crate::channel::fragment::piece;
 use crate::channel::outgoing::Outgoing;
 use crate::channel::queue::Label;
 use crate::trace::{self, Step};
-use crate::wire::{FRAGMENT_HEADER, Fragment, HEADER, Header, Kind};
+use crate::wire::{HEADER, Header, Kind};
 use std::io::{self, IoSlice};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -83,47 +83,13 @@ impl Flow {
         Ok(Sent::All)
     }
 
-    fn transmit_fragments(&self, payload: &[u8], label: Label, cursor: &mut Cursor) -> io::Result<Sent> {
-        let most = self.piece();
-        if cursor.taken < payload.len() {
-            cursor.taken -= cursor.taken % most; // the path may take less than when it began
-        }
-        let burst_end = self.burst_end(cursor);
-        while cursor.taken < payload.len() {
-            if cursor.taken >= burst_end {
-                return Ok(Sent::Pause(BURST_PAUSE));
-            }
-            let piece = &payload[cursor.taken..payload.len().min(cursor.taken + most)];
-            let header = self.header(Kind::Fragment, FRAGMENT_HEADER + piece.len(), cursor.flow_seq, label);
-            let at = Fragment { offset: cursor.taken as u32, total: payload.len() as u32 };
-            let mut head = [0; HEADER + FRAGMENT_HEADER];
-            let (first, second) = head.split_at_mut(HEADER);
-            if let (Some(first), Some(second)) = (first.first_chunk_mut(), second.first_chunk_mut()) {
-                header.emit(first);
-                at.emit(second);
-            }
-            if let Err(pause) = self.leave(&header, at.offset, head.len() + piece.len()) {
-                return Ok(Sent::Pause(pause));
-            }
-            // Last, for what it takes it does not give back.
-            if let Err(pause) = self.allowed(head.len() + piece.len()) {
-                self.left_not(head.len() + piece.len());
-                return Ok(Sent::Pause(pause));
-            }
-            trace::step(Step::Send);
-            match self.link.send(&[IoSlice::new(&head), IoSlice::new(piece)]) {
-                Ok(_) => cursor.taken += piece.len(),
-                Err(error) => {
-                    self.left_not(head.len() + piece.len());
-                    return blocked(error);
-                }
-            }
-        }
-        if self.parity.is_some() { self.transmit_parity(payload, label, cursor, burst_end) } else { Ok(Sent::All) }
-    }
-
     pub(super) fn take(&self, parts: &[IoSlice<'_>], waits: bool) -> io::Result<usize> {
         if waits { self.link.send_waiting(parts) } else { self.link.send(parts) }
+    }
+
+    pub(super) fn send_many(&self, datagrams: &[[IoSlice<'_>; 2]]) -> io::Result<usize> {
+        trace::step(Step::Send);
+        self.link.send_many(datagrams)
     }
 
     pub(super) fn header(&self, kind: Kind, length: usize, flow_seq: u32, label: Label) -> Header {
@@ -144,12 +110,19 @@ impl Flow {
         piece(self.largest())
     }
 
+    /// How many datagrams of so many bytes may leave in one call. A rate that was reserved is kept datagram by datagram: what
+    /// leaves at one go is what urgent packets of other flows wait for.
+    pub(super) fn together(&self, bytes: usize) -> usize {
+        let reserved = self.bucket.is_some() || self.pace.load(Relaxed) > 0;
+        if reserved { 1 } else { (MOST_BYTES_TOGETHER / bytes.max(1)).clamp(1, MOST_TOGETHER) }
+    }
+
     fn largest_payload(&self) -> usize {
         self.largest().saturating_sub(HEADER)
     }
 
     /// The byte at which fragments of a message pause. A window knows better.
-    fn burst_end(&self, cursor: &Cursor) -> usize {
+    pub(super) fn burst_end(&self, cursor: &Cursor) -> usize {
         match &self.kept {
             Some(kept) if kept.is_controlled() => usize::MAX,
             _ => cursor.taken + self.burst().max(self.piece()),

@@ -96,7 +96,7 @@ impl Flow {
                 return Drained::Pause(pause);
             }
             if !self.flush(&mut self.batch.lock(), Duration::ZERO) {
-                return Drained::Blocked;
+                return self.held();
             }
         }
         for _ in 0..VISIT {
@@ -136,6 +136,11 @@ impl Flow {
             }
         }
         Drained::Pause(Duration::ZERO)
+    }
+
+    /// What a batch that did not leave waits for.
+    pub(super) fn held(&self) -> Drained {
+        self.held_back().map_or(Drained::Blocked, Drained::Pause)
     }
 
     /// How long a further message has to wait for window or pace, if it has to.

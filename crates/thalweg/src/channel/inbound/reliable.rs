@@ -8,6 +8,7 @@ use crate::channel::reliable::{Arrived, IN_PROGRESS, Receiver};
 use crate::trace;
 use crate::wire::{self, FRAGMENT_HEADER, Header, Kind, LONGEST_DATAGRAM, Messages, OF_BATCH};
 use linux::clock::monotonic_ns;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -67,20 +68,23 @@ impl Inbound {
         if !self.is_reliable() {
             return None;
         }
-        let delivered = self.deliver_ready(monotonic_ns());
+        let now = monotonic_ns();
+        let delivered = self.deliver_ready(now);
+        self.say(now);
         (delivered > 0).then_some(delivered)
     }
 
     #[inline]
-    pub(super) fn received_reliably(&mut self, count: usize, now: u64) -> Step {
+    pub(super) fn received_reliably(&mut self, at: Range<usize>, now: u64) -> Step {
         let Self {
-            source: Source::Half(_, Framing::Datagrams { buffer, reassembly, receiver: Some(receiver) }), ..
+            source: Source::Half(_, Framing::Datagrams { buffer, reassembly, receiver: Some(receiver), .. }),
+            ..
         } = self
         else {
             return Step::Nothing;
         };
         let (accept, channel, inlet) = (&mut self.accept, &self.channel, self.inlet.as_ref());
-        let frame = wire::datagram(buffer.get(..count).unwrap_or_default(), self.max_message, Some(self.flow));
+        let frame = wire::datagram(buffer.get(at).unwrap_or_default(), self.max_message, Some(self.flow));
         let Ok((header, payload)) = frame else {
             channel.counters.strange.fetch_add(1, Relaxed);
             return if channel.is_closed() { Step::Ended("closed".to_owned()) } else { Step::Nothing };
@@ -116,13 +120,10 @@ impl Inbound {
         Step::Delivered(delivered + self.deliver_ready(now))
     }
 
-    /// Delivers what waited for what came now, and says what is to be said.
+    /// Delivers what waited for what came now.
     #[inline]
     fn deliver_ready(&mut self, now: u64) -> u32 {
-        let Self {
-            source: Source::Half(half, Framing::Datagrams { reassembly, receiver: Some(receiver), .. }), ..
-        } = self
-        else {
+        let Self { source: Source::Half(_, Framing::Datagrams { receiver: Some(receiver), .. }), .. } = self else {
             return 0;
         };
         let (accept, channel, inlet) = (&mut self.accept, &self.channel, self.inlet.as_ref());
@@ -135,6 +136,21 @@ impl Inbound {
             };
             receiver.recycle(held);
         }
+        delivered
+    }
+
+    /// Says what is to be said.
+    #[inline]
+    pub(super) fn say(&mut self, now: u64) {
+        let Self {
+            source: Source::Half(half, Framing::Datagrams { reassembly, receiver: Some(receiver), .. }),
+            accept,
+            channel,
+            ..
+        } = self
+        else {
+            return;
+        };
         if receiver.has_news(now) {
             accept.announced(receiver.next());
             if let Some(said) = receiver.acknowledgement(now, reassembly) {
@@ -146,7 +162,6 @@ impl Inbound {
             channel.counters.skipped.store(counters.skipped, Relaxed);
             channel.counters.acknowledgements.store(counters.acknowledgements, Relaxed);
         }
-        delivered
     }
 }
 

@@ -14,6 +14,8 @@ struct Line {
     full: bool,
     most: Option<usize>, // longer ones are refused
     tells: bool,
+    takes: Option<usize>, // of those that are sent together
+    together: Vec<usize>, // how many were
     left: Vec<Vec<u8>>,
     said: Vec<Vec<u8>>,
 }
@@ -36,6 +38,27 @@ impl SendHalf for Socket {
         }
         left.push(parts.iter().flat_map(|part| part.iter().copied()).collect());
         Ok(left.last().map_or(0, Vec::len))
+    }
+
+    fn send_many(&self, datagrams: &[[std::io::IoSlice<'_>; 2]]) -> io::Result<usize> {
+        let lengths: Vec<usize> = datagrams.iter().map(|[head, rest]| head.len() + rest.len()).collect();
+        let (last, others) = lengths.split_last().unwrap();
+        assert!(others.iter().all(|length| *length == lengths[0]) && *last <= lengths[0], "{lengths:?}");
+        assert!(lengths.len() <= MOST_TOGETHER && lengths.iter().sum::<usize>() <= MOST_BYTES_TOGETHER);
+        let takes = self.0.lock().takes.take();
+        if takes == Some(0) {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        let datagrams = &datagrams[..takes.unwrap_or(datagrams.len()).min(datagrams.len())];
+        for (left, datagram) in datagrams.iter().enumerate() {
+            match self.send(datagram) {
+                Err(error) if left == 0 => return Err(error),
+                Err(_) => return Ok(left),
+                Ok(_) => {}
+            }
+        }
+        self.0.lock().together.push(datagrams.len());
+        Ok(datagrams.len())
     }
 
     fn hear(&self, buffer: &mut [u8]) -> io::Result<(usize, u64)> {
@@ -144,6 +167,78 @@ fn what_waits_leaves_in_datagrams_of_many_and_each_has_one_number() {
     senders.close();
 }
 
+/// So many of these sizes wait while the socket is full, and it takes `takes` of the first that are sent together.
+fn together(sizes: &[usize], takes: Option<usize>) -> (Vec<Frame>, Vec<usize>) {
+    let socket = Socket::default();
+    let (flow, senders) = flow(true, &socket);
+    socket.is_full(true);
+    for (seq, size) in sizes.iter().enumerate() {
+        assert_eq!(publish(&flow, seq as u64, *size, false), Outcome::Queued);
+    }
+    (socket.0.lock().full, socket.0.lock().takes) = (false, takes);
+    let samples = || socket.left().iter().map(|(_, samples)| samples.len()).sum::<usize>();
+    wait("all of them leave", || samples() == sizes.len());
+    wait("nobody sends", || flow.right.is_free());
+    let bytes: usize = socket.0.lock().left.iter().map(Vec::len).sum();
+    assert_eq!(flow.kept.as_ref().unwrap().sender().under_way(), bytes as u64, "each is under way once");
+    senders.close();
+    let calls = socket.0.lock().together.clone();
+    (socket.left(), calls)
+}
+
+#[test]
+fn datagrams_of_one_length_leave_in_one_call_and_each_has_its_number() {
+    for (sizes, calls) in [
+        (vec![1400; 9], vec![8]),                                    // the first is on its way alone
+        (vec![64; 43], vec![3]),                                     // fourteen in each
+        (vec![64; 45], vec![4]),                                     // the last is shorter
+        (vec![500, 1400, 1400, 1000, 1400, 64, 64, 64], vec![3, 2]), // a shorter one is the last
+    ] {
+        let (left, together) = together(&sizes, None);
+        assert!(left.iter().flat_map(|(_, samples)| samples.clone()).eq(0..sizes.len() as u64), "{sizes:?}");
+        assert!(left.iter().map(|(header, _)| header.sequence).eq(0..left.len() as u32), "{sizes:?}");
+        assert_eq!(together, calls, "{sizes:?}");
+    }
+}
+
+/// The socket takes some of them, or none: the others leave when there is room.
+#[test]
+fn what_did_not_leave_with_the_others_leaves_later() {
+    for (takes, calls) in [(3, vec![3, 5]), (0, vec![8])] {
+        let (left, together) = together(&[1400; 9], Some(takes));
+        assert!(left.iter().map(|(header, _)| header.sequence).eq(0..9));
+        assert_eq!(together, calls);
+    }
+}
+
+/// Fragments of a large message; the last is shorter. What leaves without a receipt are ten datagrams.
+#[test]
+fn fragments_leave_in_one_call_unless_a_rate_was_reserved() {
+    const SIZE: usize = 9 * (MTU - HEADER - wire::FRAGMENT_HEADER) + 100;
+    for (pace, takes, calls) in
+        [(None, None, vec![10]), (None, Some(4), vec![4, 6]), (Some(1 << 30), None, vec![1; 10])]
+    {
+        let socket = Socket::default();
+        let (flow, senders) = flow(true, &socket);
+        flow.set_pace(pace);
+        socket.0.lock().takes = takes;
+        assert!(is_taken(publish(&flow, 3, SIZE, false)));
+        wait("all of it leaves", || socket.0.lock().left.len() == 10 && flow.right.is_free());
+        let bytes: usize = socket.0.lock().left.iter().map(Vec::len).sum();
+        assert_eq!(flow.kept.as_ref().unwrap().sender().under_way(), bytes as u64);
+        let mut reassembly = Reassembly::with_slots(2, 1 << 20, u64::MAX, Account::new(1 << 20));
+        let mut whole = None;
+        for bytes in &socket.0.lock().left {
+            let (header, payload) = wire::datagram(bytes, 1 << 20, Some(7)).unwrap();
+            let (at, piece) = wire::Fragment::parse(payload).unwrap();
+            whole = reassembly.insert(0, header.sample, at, piece).unwrap().map(<[u8]>::to_vec);
+        }
+        assert_eq!(whole, Some(vec![3; SIZE]));
+        assert_eq!(socket.0.lock().together, calls);
+        senders.close();
+    }
+}
+
 /// A subscriber of an older version does not say that it takes batches.
 #[test]
 fn who_did_not_say_that_it_takes_batches_gets_none() {
@@ -193,19 +288,19 @@ fn a_batch_that_is_missed_is_repeated_whole() {
 /// The path takes 600 bytes from now on: with a kernel that says how many it takes, and with one that does not.
 #[test]
 fn a_path_that_takes_less_gets_shorter_datagrams_and_what_was_long_in_pieces() {
-    const COUNT: u64 = 40;
+    const COUNT: u64 = 39;
     for tells in [true, false] {
         let socket = Socket::default();
         let (flow, senders) = flow(true, &socket);
         assert_eq!(publish(&flow, 0, 64, false), Outcome::Sent);
         (socket.0.lock().most, socket.0.lock().tells) = (Some(600), tells);
-        socket.is_full(true);
-        // Within what leaves without a receipt.
-        (1..COUNT).for_each(|seq| assert_eq!(publish(&flow, seq, 64, false), Outcome::Queued));
-        socket.is_full(false);
-        wait("the last leaves", || {
-            socket.left().last().is_some_and(|(_, samples)| samples.last() == Some(&(COUNT - 1)))
-        });
+        // Within what leaves without a receipt. The first of each is on its way alone, the others are a datagram of 1280 and of 1088.
+        for round in [1..15, 15..27, 27..COUNT] {
+            socket.is_full(true);
+            round.for_each(|seq| assert_eq!(publish(&flow, seq, 64, false), Outcome::Queued));
+            socket.is_full(false);
+            wait("they leave or do not fit", || flow.right.is_free() && flow.pending.lock().queue.is_empty());
+        }
         let before = socket.left();
         let samples = |left: &[Frame]| left.iter().flat_map(|(_, samples)| samples.clone()).collect::<Vec<_>>();
         assert!(flow.largest() <= 600, "{}", flow.largest());

@@ -15,6 +15,7 @@ pub(super) struct Controlled {
     window: u64,    // bytes of messages that the subscriber takes beyond those that it acknowledged
     usual: usize,   // bytes of the last datagram
     largest: usize, // bytes of a message that one datagram takes as a whole
+    noted: usize,   // messages that left, and are to be kept next
 }
 
 /// Congestion windows of messages that are kept: what is missing was lost several times where many are, and the flow goes on
@@ -47,7 +48,7 @@ impl Sender {
             self.settings.window = CONTROLLED_WINDOW;
         }
         let (largest, usual) = (settings.datagram.saturating_sub(HEADER), settings.datagram);
-        self.controlled = Some(Controlled { congestion: Congestion::new(settings), window, usual, largest });
+        self.controlled = Some(Controlled { congestion: Congestion::new(settings), window, usual, largest, noted: 0 });
     }
 
     /// A rate in bytes per second was reserved for the flow, or is none any more.
@@ -95,6 +96,30 @@ impl Sender {
         }
     }
 
+    /// A whole message or batch leaves, which is kept next: before it leaves, for of many the first may be acknowledged before the
+    /// last has left.
+    pub fn leaves_whole(&mut self, now_ns: u64, datagram: Datagram, bytes: usize) {
+        self.leaves(now_ns, datagram, bytes);
+        if let Some(controlled) = &mut self.controlled {
+            controlled.noted += 1;
+        }
+    }
+
+    /// The last of them did not leave.
+    pub fn left_not_whole(&mut self, bytes: usize) {
+        self.left_not(bytes);
+        if let Some(controlled) = &mut self.controlled {
+            controlled.noted = controlled.noted.saturating_sub(1);
+        }
+    }
+
+    /// Whether a further message has to wait, beside so many that leave now and are not kept yet.
+    pub fn is_full_with(&self, more: usize) -> bool {
+        let crowded = self.controlled.as_ref().is_some_and(|controlled| self.is_crowded(controlled));
+        let most = self.sent.len() + more >= self.settings.window || self.bytes >= self.settings.bytes;
+        crowded || (most && !self.settings.drops_oldest)
+    }
+
     /// Whether so much may leave that it is worth waking who waits.
     pub fn is_open(&self) -> bool {
         self.controlled
@@ -105,6 +130,12 @@ impl Sender {
     /// What congestion did to the flow.
     pub fn congestion(&self) -> Counters {
         self.controlled.as_ref().map(|controlled| controlled.congestion.counters()).unwrap_or_default()
+    }
+
+    /// Bytes that are under way.
+    #[cfg(test)]
+    pub fn under_way(&self) -> u64 {
+        self.controlled.as_ref().map_or(0, |controlled| controlled.congestion.under_way())
     }
 
     /// Whether a further message has to wait for the window or the pace, or would find no room at the subscriber.
@@ -122,6 +153,10 @@ impl Sender {
 
     /// A message left: a small one now, a large one before, in parts.
     pub(super) fn note_left(&mut self, now_ns: u64, sequence: u32, entry: &Entry) {
+        if let Some(controlled) = self.controlled.as_mut().filter(|controlled| controlled.noted > 0) {
+            controlled.noted -= 1;
+            return;
+        }
         let length = entry.buffer.payload().len();
         if self.controlled.as_ref().is_some_and(|controlled| length <= controlled.largest) {
             let datagram = Datagram { sequence, offset: 0, mark: entry.kind() as u32 };
