@@ -4,12 +4,14 @@
 //! |---|---|
 //! | [`allocations`] | counting allocations, for tests |
 //! | [`clock`] | the monotonic clock and the identity of a clock (boot and time namespace) |
+//! | [`filter`] | from whom a socket gets anything, decided by the kernel |
 //! | [`futex`] | waiting on and waking a word, private or shared between processes |
 //! | [`lock`] | a mutex whose waiters lend their priority to the holder |
 //! | [`marks`] | DSCP, traffic class and priority of a socket's packets |
 //! | [`memory`] | sealed shared memory, the slot arena and the descriptor rings of the `shm` carrier |
 //! | [`namespace`] | network namespaces |
-//! | [`net`] | network interfaces and their addresses |
+//! | [`net`] | network interfaces, their addresses, and whose a connection within the host is |
+//! | `netlink` | requests to the kernel, their answers and attributes (netlink(7)) |
 //! | [`owned`] | files that others may have put there: read and written only if they are whose they should be |
 //! | [`poll`] | epoll and eventfd |
 //! | [`probe`] | facts of this host that decide whether real-time promises can be kept |
@@ -23,12 +25,14 @@
 
 pub mod allocations;
 pub mod clock;
+pub mod filter;
 pub mod futex;
 pub mod lock;
 pub mod marks;
 pub mod memory;
 pub mod namespace;
 pub mod net;
+mod netlink;
 pub mod owned;
 pub mod poll;
 pub mod probe;

@@ -1,10 +1,15 @@
-//! Network interfaces and their addresses (getifaddrs(3)), and word of their changes (rtnetlink(7)).
+//! Network interfaces and their addresses (getifaddrs(3)), word of their changes (rtnetlink(7)), and whose a connection within the
+//! host is (sock_diag(7)).
 
+mod tcp_user;
+pub use tcp_user::tcp_user;
+
+use crate::netlink::{u16_at, u32_at};
 use rustix::net::netlink::SocketAddrNetlink;
 use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType};
 use std::ffi::CStr;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// One address of one interface.
@@ -46,38 +51,6 @@ pub fn interfaces() -> io::Result<Vec<InterfaceAddress>> {
     // SAFETY: `list` came from getifaddrs and nothing points into it any more.
     unsafe { libc::freeifaddrs(list) };
     Ok(found)
-}
-
-/// The user who has the other end of a TCP connection, as proc(5) tells it; `None`: that end is not of this network namespace, or
-/// nobody has it any more.
-pub fn tcp_user(own: SocketAddr, far: SocketAddr) -> Option<u32> {
-    let tables = ["/proc/thread-self/net/tcp", "/proc/thread-self/net/tcp6"];
-    tables.iter().filter_map(|table| std::fs::read_to_string(table).ok()).find_map(|text| user_of(&text, far, own))
-}
-
-/// Of the connection from `from` to `to` in such a table. What is being closed has no owner, and stands there as root's.
-fn user_of(table: &str, from: SocketAddr, to: SocketAddr) -> Option<u32> {
-    const ESTABLISHED: &str = "01";
-    let same =
-        |text: &str, address: SocketAddr| address_of(text) == Some((address.ip().to_canonical(), address.port()));
-    table.lines().skip(1).find_map(|line| {
-        let fields: Vec<&str> = line.split_whitespace().take(10).collect();
-        let [_, local, remote, state, _, _, _, user, _, inode] = fields[..] else { return None };
-        let found = state == ESTABLISHED && inode != "0" && same(local, from) && same(remote, to);
-        if found { user.parse().ok() } else { None }
-    })
-}
-
-/// Such as `0100007F:1F90`: words as they lie in memory, and the port.
-fn address_of(text: &str) -> Option<(IpAddr, u16)> {
-    let (words, port) = text.split_once(':')?;
-    let mut bytes = Vec::with_capacity(16);
-    for word in words.as_bytes().chunks(8) {
-        bytes.extend(u32::from_str_radix(std::str::from_utf8(word).ok()?, 16).ok()?.to_ne_bytes());
-    }
-    let v4 = <[u8; 4]>::try_from(&bytes[..]).map(IpAddr::from);
-    let ip = v4.or_else(|_| <[u8; 16]>::try_from(&bytes[..]).map(IpAddr::from)).ok()?;
-    Some((ip.to_canonical(), u16::from_str_radix(port, 16).ok()?))
 }
 
 #[allow(unsafe_code)]
@@ -169,25 +142,17 @@ impl AsFd for Changes {
 impl Changed {
     /// Reads one datagram: messages of a header of 16 bytes and a body. Lengths that don't fit end it.
     fn note(&mut self, mut bytes: &[u8]) {
-        while let (Some(length), Some(kind)) = (word(bytes, 0), half_word(bytes, 4)) {
+        while let (Some(length), Some(kind)) = (u32_at(bytes, 0), u16_at(bytes, 4)) {
             let length = length as usize;
             let Some(body) = bytes.get(16..length) else { return };
             self.any = true;
             // struct ifinfomsg: the family is AF_UNSPEC but where a port only leaves its bridge (AF_BRIDGE); the index.
             if kind == LINK_DELETED && body.first() == Some(&0) {
-                self.deleted.extend(word(body, 4));
+                self.deleted.extend(u32_at(body, 4));
             }
             bytes = bytes.get(length.saturating_add(3) & !3..).unwrap_or_default();
         }
     }
-}
-
-fn word(bytes: &[u8], at: usize) -> Option<u32> {
-    Some(u32::from_ne_bytes(*bytes.get(at..)?.first_chunk()?))
-}
-
-fn half_word(bytes: &[u8], at: usize) -> Option<u16> {
-    Some(u16::from_ne_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
 #[cfg(test)]
@@ -200,21 +165,6 @@ mod tests {
         bytes.extend([0; 10]);
         bytes.extend(body);
         bytes
-    }
-
-    #[test]
-    fn a_connection_within_the_host_tells_its_user_until_it_is_closed() {
-        use std::net::{TcpListener, TcpStream};
-        for any in ["127.0.0.1:0", "[::ffff:127.0.0.1]:0", "[::1]:0"] {
-            let Ok(listener) = TcpListener::bind(any) else { continue };
-            let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-            let (accepted, far) = listener.accept().unwrap();
-            let own = accepted.local_addr().unwrap();
-            assert_eq!(tcp_user(own, far), Some(rustix::process::geteuid().as_raw()), "{any}");
-            assert_eq!(tcp_user(far, SocketAddr::from(([192, 0, 2, 1], 9))), None);
-            drop(stream);
-            assert_eq!(tcp_user(own, far), None, "{any}: nobody has it any more");
-        }
     }
 
     #[test]

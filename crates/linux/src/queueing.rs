@@ -3,7 +3,7 @@
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | `netlink`, `devices` | messages and attributes; network devices and routes |
+//! | `devices` | network devices and routes |
 //! | `discipline`, `class`, `filter` | the parameters of each, to and from the kernel and as `tc` says them |
 //! | `tree` | what is on a device |
 //! | `placement`, `effect`, `blocking` | where a marked packet lands, whether its mark changes anything, and what it still waits for |
@@ -24,7 +24,6 @@ mod filter;
 mod install;
 mod journal;
 mod map;
-mod netlink;
 mod placement;
 mod replay;
 mod step;
@@ -46,6 +45,7 @@ pub use tree::{Counters, Handle, Node, Queues};
 pub use wanted::{MARKS, OURS, OURS_MAPPED, PerClass, Scheduler, Service, Share, Wanted, class_of};
 
 use crate::namespace::Namespace;
+use crate::netlink;
 
 /// What queues on `device`. Needs no permission.
 ///

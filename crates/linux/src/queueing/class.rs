@@ -1,7 +1,7 @@
 //! Classes of HTB and HFSC.
 
 use super::discipline::{bytes, put_wide_rate, rate_specification, ticks, wide_rate};
-use super::netlink::{attribute, put, u32_at, words};
+use crate::netlink::{attribute, put, u32_at, words};
 use std::fmt;
 
 /// The parameters of a class.

@@ -2,7 +2,7 @@
 
 use super::QueueError;
 use super::blocking::Largest;
-use super::netlink::{self, Socket, attribute, put, text, u32_at};
+use crate::netlink::{self, Socket, attribute, put, text, u32_at};
 use std::io;
 use std::net::IpAddr;
 

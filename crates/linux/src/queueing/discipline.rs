@@ -1,6 +1,6 @@
 //! Disciplines and their parameters: read from the kernel's structures, written to them, and said as `tc` says them.
 
-use super::netlink::{attribute, put, u16_at, u32_at, u64_at, words};
+use crate::netlink::{attribute, put, u16_at, u32_at, u64_at, words};
 use std::fmt;
 
 /// The parameters of a discipline.

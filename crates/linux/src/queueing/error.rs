@@ -1,6 +1,6 @@
 //! Why queues could not be read or changed.
 
-use super::netlink::Refusal;
+use crate::netlink::Refusal;
 use std::{fmt, io};
 
 /// Why queues could not be read or changed, and what to do.

@@ -1,7 +1,7 @@
 //! Filters: `u32` on bits of the packet's header, and what one that is known only by its mark makes of them.
 
-use super::netlink::{attribute, put, u32_at};
 use super::tree::Handle;
+use crate::netlink::{attribute, put, u32_at};
 use std::fmt;
 
 /// A filter that puts packets into a class.

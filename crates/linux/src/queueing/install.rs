@@ -2,11 +2,11 @@
 
 use super::error::{QueueError, Reason};
 use super::journal::{self, Before, Journal, Store};
-use super::netlink::Socket;
 use super::tree::Queues;
 use super::wanted::{OURS, OURS_MAPPED, Wanted};
 use super::{devices, map, replay};
 use crate::clock;
+use crate::netlink::Socket;
 use std::fmt;
 use std::path::{Path, PathBuf};
 

@@ -2,9 +2,9 @@
 
 use super::discipline::HTB_VERSION;
 use super::journal::Before;
-use super::netlink::{CREATE, REPLACE, Refusal, Socket, attribute, attributes, put, u32_at, words};
 use super::tree::{CLASS, DISCIPLINE, FILTER, Handle, Queues, Said};
 use super::{QueueError, devices};
+use crate::netlink::{CREATE, REPLACE, Refusal, Socket, attribute, attributes, put, u32_at, words};
 use std::io;
 
 /// Kinds whose classes are made one by one; others have theirs by themselves.

@@ -5,8 +5,8 @@ use super::devices;
 use super::discipline::Discipline;
 use super::error::QueueError;
 use super::filter::Filter;
-use super::netlink::{CREATE, REPLACE, Socket, put, words};
 use super::tree::{CLASS, DISCIPLINE, FILTER, Handle, Queues, Said};
+use crate::netlink::{CREATE, REPLACE, Socket, put, words};
 use std::fmt;
 
 /// One change to a device's queues.

@@ -4,8 +4,8 @@ use super::blocking::Largest;
 use super::class::Class;
 use super::discipline::Discipline;
 use super::filter::{Filter, Question};
-use super::netlink::{self, DUMP, Message, Socket, attribute, text, u32_at, u64_at};
 use super::{QueueError, devices};
+use crate::netlink::{self, DUMP, Message, Socket, attribute, text, u32_at, u64_at};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 

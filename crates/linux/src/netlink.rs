@@ -1,10 +1,10 @@
-//! Netlink (netlink(7)) as traffic control and routes need it: one request, its answers, nothing asynchronous.
+//! Netlink (netlink(7)) as traffic control, routes and sockets need it: one request, its answers, nothing asynchronous.
 //!
 //! An own forty lines of attributes rather than crates: those type five disciplines, none of them ours, and what was read
 //! must be given back byte by byte.
 
 use rustix::net::netlink::SocketAddrNetlink;
-use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, sockopt};
+use rustix::net::{AddressFamily, Protocol, RecvFlags, SendFlags, SocketFlags, SocketType, sockopt};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::Duration;
@@ -20,8 +20,6 @@ pub const CREATE: u16 = 0x600;
 /// `NLM_F_CREATE | NLM_F_REPLACE`: takes the place of what is there.
 pub const REPLACE: u16 = 0x500;
 
-/// The route family's protocol is number 0: `None`.
-const ROUTE: Option<rustix::net::Protocol> = None;
 const DONE: u16 = 3;
 const ERROR: u16 = 2;
 const DUMP_INTERRUPTED: u16 = 0x10;
@@ -97,7 +95,7 @@ fn outcome(kind: u16, flags: u16, body: &[u8]) -> Result<(), Refusal> {
     Err(Refusal { errno, words })
 }
 
-/// A netlink route socket.
+/// A netlink socket of one family.
 pub struct Socket {
     fd: OwnedFd,
     sequence: u32,
@@ -109,13 +107,25 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const ATTEMPTS: usize = 5;
 
 impl Socket {
-    /// Opens one in the calling thread's network namespace.
+    /// Opens one for interfaces, routes and queues (`NETLINK_ROUTE`) in the calling thread's network namespace.
     ///
     /// # Errors
     /// What socket(2) says.
     pub fn open() -> io::Result<Self> {
+        Self::of(None) // the route family's protocol is number 0
+    }
+
+    /// The same for what the kernel knows of sockets (sock_diag(7)).
+    ///
+    /// # Errors
+    /// What socket(2) says: EPROTONOSUPPORT where the kernel was built without.
+    pub fn for_sockets() -> io::Result<Self> {
+        Self::of(Some(rustix::net::netlink::SOCK_DIAG))
+    }
+
+    fn of(family: Option<Protocol>) -> io::Result<Self> {
         let flags = SocketFlags::CLOEXEC;
-        let fd = rustix::net::socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, ROUTE)?;
+        let fd = rustix::net::socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, family)?;
         rustix::net::bind(&fd, &SocketAddrNetlink::new(0, 0))?;
         sockopt::set_socket_timeout(&fd, sockopt::Timeout::Recv, Some(PATIENCE))?;
         extended_errors(&fd);
