@@ -102,6 +102,21 @@ pub fn set_idle(tid: i32) -> io::Result<()> {
     )
 }
 
+/// Gives the calling thread of policy OTHER this slice ([`crate::thread::Settings::slice_ns`]). A kernel that knows none leaves it as it was.
+pub(crate) fn set_slice(slice_ns: u64) {
+    if let Ok(before) = attributes(0) {
+        let nice = i8::try_from(before.sched_nice).unwrap_or(0);
+        let same = wanted(&Scheduling { policy: Policy::Other, nice }, before.sched_flags);
+        let _ = set_attributes(0, &libc::sched_attr { sched_runtime: slice_ns, ..same });
+    }
+}
+
+/// The calling thread's slice in nanoseconds; 0 where the kernel knows none.
+#[cfg(test)]
+pub(crate) fn slice() -> u64 {
+    attributes(0).map_or(0, |found| found.sched_runtime)
+}
+
 /// Lets the thread run on these processors only.
 ///
 /// # Errors

@@ -17,6 +17,9 @@ pub struct Settings {
     pub affinity: Option<Vec<u16>>,
     /// Policy and priority. Default: OTHER, at its creator's nice value.
     pub scheduling: Option<Scheduling>,
+    /// Slice of policy OTHER in nanoseconds, 100 µs to 100 ms (EEVDF, Linux 6.12): a thread that wakes up takes the processor from one
+    /// whose slice is longer. Shares stay as they are. Default: the kernel's (about 3 ms). Older kernels know none and ignore it.
+    pub slice_ns: Option<u64>,
     /// Start also where the kernel refuses the scheduling or the processors. Default: no.
     pub best_effort: bool,
 }
@@ -24,7 +27,14 @@ pub struct Settings {
 impl Settings {
     /// The defaults, with a name.
     pub fn named(name: impl Into<String>) -> Self {
-        Self { name: name.into(), stack: 256 * 1024, affinity: None, scheduling: None, best_effort: false }
+        Self {
+            name: name.into(),
+            stack: 256 * 1024,
+            affinity: None,
+            scheduling: None,
+            slice_ns: None,
+            best_effort: false,
+        }
     }
 }
 
@@ -36,8 +46,8 @@ pub fn spawn<F: FnOnce() + Send + 'static>(settings: Settings, body: F) -> io::R
     if settings.affinity.is_some() || settings.scheduling.is_some() {
         return start(settings, body).map(|(thread, _)| thread);
     }
-    builder(&settings).spawn(|| {
-        reset_policy();
+    builder(&settings).spawn(move || {
+        reset_policy(settings.slice_ns);
         body();
     })
 }
@@ -66,17 +76,20 @@ fn builder(settings: &Settings) -> std::thread::Builder {
 }
 
 fn prepare(settings: &Settings) -> Result<(), SchedError> {
-    reset_policy();
+    reset_policy(settings.slice_ns);
     let done = sched::apply(0, settings.scheduling.as_ref(), settings.affinity.as_deref());
     done.or_else(|refused| if settings.best_effort { Ok(()) } else { Err(refused) })
 }
 
 /// Sets the calling thread to SCHED_OTHER, nice 0 left as it is. Giving up a priority needs no permission.
 #[allow(unsafe_code)]
-fn reset_policy() {
+fn reset_policy(slice_ns: Option<u64>) {
     let parameters = libc::sched_param { sched_priority: 0 };
     // SAFETY: pid 0 is the calling thread, and the parameters outlive the call.
     unsafe { libc::sched_setscheduler(0, libc::SCHED_OTHER, &parameters) };
+    if let Some(slice) = slice_ns {
+        sched::set_slice(slice);
+    }
 }
 
 /// Pins the calling thread to these processors.
@@ -115,6 +128,16 @@ mod tests {
         };
         spawn(settings, body).unwrap().join().unwrap();
         assert_eq!(told.recv().unwrap(), (Some("reader-of-a-lon".to_owned()), 1));
+    }
+
+    #[test]
+    fn a_thread_starts_with_its_slice() {
+        let settings = Settings { slice_ns: Some(7_000_000), ..Settings::named("slice") };
+        let (tell, told) = mpsc::channel();
+        spawn(settings, move || tell.send(sched::slice()).unwrap()).unwrap().join().unwrap();
+        let own = sched::slice();
+        // Kernels before 6.12 know no slices.
+        assert_eq!(told.recv().unwrap(), if own == 0 { 0 } else { 7_000_000 });
     }
 
     #[test]
