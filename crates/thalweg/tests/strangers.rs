@@ -49,6 +49,26 @@ fn a_publisher_that_counts_beyond_all_numbers_ends_no_node() {
     drop(kept);
 }
 
+/// A host whose connections come to nothing is not answered for a while, and hears of it by nothing else; all others are.
+#[test]
+fn a_host_that_connects_in_vain_without_end_is_not_answered_for_a_while() {
+    let _alone = world::alone();
+    let world = World::new();
+    let mut publisher = Agent::start(&world, "publisher topic=/good");
+    let to = Stranger::of(&world, &mut publisher).address();
+    let from = |last: u8| {
+        let socket = socket2::Socket::new(socket2::Domain::for_address(to), socket2::Type::STREAM, None).unwrap();
+        socket.bind(&std::net::SocketAddr::from(([127, 0, 0, last], 0)).into()).unwrap();
+        socket.connect_timeout(&to.into(), std::time::Duration::from_millis(200)).map(|()| socket)
+    };
+    // Each is answered and closed at once; the one that is not is only sent again after a second.
+    let answered = (0..3000).take_while(|_| from(66).is_ok_and(|socket| socket.send(b"?").is_ok())).count();
+    assert!((90..3000).contains(&answered), "{answered} were answered");
+    assert!(publisher.told("were_not_answered_for_half_a_second", world::LONG));
+    assert!(from(67).is_ok(), "another one is");
+    assert!(world::eventually(world::LONG, || from(66).ok()).is_some(), "and so is this one again");
+}
+
 /// What is changed of a request, the policy that refuses it and what is said.
 type Case<'a> = (&'a dyn Fn(&mut Request), &'a str, &'a str);
 

@@ -71,6 +71,8 @@ pub enum Event {
     },
     /// Something a person should know, such as "no multicast on this network: no peer can be found by scouting".
     Warning(String),
+    /// A connection that this host made was refused, or ended before it said who it is. Of IPv6 its network.
+    Rejected(std::net::IpAddr),
 }
 
 /// Where back ends deliver their events: the node's mailbox. Never blocks.
@@ -149,7 +151,7 @@ impl Event {
             Event::Call { request, .. } => request.len(),
             Event::Answer { answer, .. } => answer.len(),
             Event::Warning(text) => text.len(),
-            Event::Gone(_) => 0,
+            Event::Gone(_) | Event::Rejected(_) => 0,
         };
         held + size_of::<Event>()
     }

@@ -1,6 +1,7 @@
 //! The control thread of a node: one loop over listeners, handshakes, signs of life, commands and timers.
 
 use super::FlowNews;
+use super::barred::Barred;
 use super::commands::Asker;
 use super::entries::{Entry, Joining};
 use super::host::{Buffer, Buffered, Carried, Guest, Hosted, Hosting, Told};
@@ -144,6 +145,8 @@ pub(crate) struct Control {
     pub(super) looked_at: LookedAt,
     /// Calls that wait for nodes that are being met.
     pub(super) parked: Vec<Parked>,
+    /// Hosts whose connections came to nothing too often.
+    pub(super) barred: Barred,
     #[cfg(test)]
     pub(super) panics: bool,
 }
@@ -244,6 +247,7 @@ impl Control {
             .chain(self.next_unparking())
             .chain([self.next_socket_look()])
             .chain(self.next_pool_look())
+            .chain(self.barred.next())
             .min()
     }
 
@@ -275,14 +279,18 @@ impl Control {
         self.expire_streams(now);
         self.look_after_socket(now);
         self.unpark(now);
+        if self.barred.release(now) {
+            self.bar();
+        }
     }
 
     pub(super) fn expire_streams(&mut self, now: Instant) {
         for index in 0..self.entries.len() {
             match &self.entries[index] {
                 Some(Entry::Incoming(incoming)) if incoming.until <= now => {
+                    let peer = incoming.peer;
                     self.unwatch(index);
-                    self.count("incoming streams that said nothing in time");
+                    self.came_to_nothing(peer, "incoming streams that said nothing in time");
                 }
                 Some(Entry::Dial(dial)) if dial.until <= now => {
                     let (pair, moves, why) = (dial.pair, dial.moves, dial.late());

@@ -140,7 +140,10 @@ impl Control {
     fn accept_some(&mut self, index: usize) {
         for _ in 0..ACCEPTED_AT_ONCE {
             let accepted = match self.entries.get(index) {
-                Some(Some(Entry::Tcp(listener))) => listener.accept().map(|(stream, _)| OwnedFd::from(stream)),
+                Some(Some(Entry::Tcp(listener))) => listener.accept().map(|(stream, _)| {
+                    let _ = linux::filter::nothing(&stream); // it inherits that of the listener
+                    OwnedFd::from(stream)
+                }),
                 Some(Some(Entry::Unix(listener))) => listener.accept().map(|(stream, _)| OwnedFd::from(stream)),
                 _ => return,
             };

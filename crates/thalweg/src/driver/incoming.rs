@@ -60,11 +60,11 @@ impl Control {
     /// Goes on with an incoming stream.
     pub fn incoming(&mut self, incoming: &mut Option<Incoming>) -> Progress {
         let Some(peer) = incoming else { return Progress::Done };
-        let goes_on = peer.fill();
+        let (goes_on, who) = (peer.fill(), peer.peer);
         match peer.bytes.first() {
             None if goes_on => Progress::Waiting,
             None => {
-                self.count("incoming streams that ended without a word");
+                self.came_to_nothing(who, "incoming streams that ended without a word");
                 Progress::Done
             }
             Some(&CONTROL_LINK) => {
@@ -76,7 +76,7 @@ impl Control {
             Some(&CHANNEL_HANDSHAKE) => match handshake::unpack::<Request>(&peer.bytes[1..]) {
                 Ok(None) if goes_on => Progress::Waiting,
                 Ok(None) => {
-                    self.count("incoming streams that ended within a request or said too much");
+                    self.came_to_nothing(who, "incoming streams that ended within a request or said too much");
                     Progress::Done
                 }
                 Ok(Some((request, _))) => {
@@ -86,7 +86,7 @@ impl Control {
                     Progress::Done
                 }
                 Err(_) => {
-                    self.count("incoming streams with no readable request");
+                    self.came_to_nothing(who, "incoming streams with no readable request");
                     Progress::Done
                 }
             },
@@ -99,7 +99,7 @@ impl Control {
                     Progress::Done
                 }
                 _ => {
-                    self.count("incoming streams with no readable question");
+                    self.came_to_nothing(who, "incoming streams with no readable question");
                     Progress::Done
                 }
             },
@@ -112,12 +112,12 @@ impl Control {
                     Progress::Done
                 }
                 _ => {
-                    self.count("incoming streams that asked for signs of life in no readable way");
+                    self.came_to_nothing(who, "incoming streams that asked for signs of life in no readable way");
                     Progress::Done
                 }
             },
             Some(_) => {
-                self.count("incoming streams with an unknown first byte");
+                self.came_to_nothing(who, "incoming streams with an unknown first byte");
                 Progress::Done
             }
         }

@@ -14,6 +14,7 @@
 
 mod administer;
 mod answers;
+mod barred;
 mod channels;
 mod commands;
 mod control;

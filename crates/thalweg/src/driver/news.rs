@@ -3,6 +3,7 @@
 use super::commands::Asker;
 use super::control::{Command, Control};
 use super::permit::Caller;
+use super::pools::Peer;
 use super::wanted::Pair;
 use crate::control::directory::{Applied, Delta};
 use crate::control::{self, Change, Direction, NodeId, Origin, PortId, PortInfo};
@@ -40,6 +41,9 @@ impl Control {
     pub(super) fn discovered(&mut self, origin: Origin, event: control::Event) {
         match event {
             control::Event::Warning(text) => self.warn(text),
+            control::Event::Rejected(host) => {
+                self.came_to_nothing(Peer::Address(host), "control links that were refused or ended without a hello");
+            }
             control::Event::Call { from, genuine, id, request } => {
                 let genuine = genuine && (origin != Origin::Zenoh || self.is_known_by_zenoh(from));
                 let caller = Caller { node: genuine.then_some(from), origin };

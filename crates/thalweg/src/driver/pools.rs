@@ -86,12 +86,12 @@ impl Control {
     fn let_give_way(&mut self, peer: Peer) {
         while let Some(oldest) = self.who_gives_way(peer) {
             let Some(Some(Entry::Incoming(incoming))) = self.entries.get(oldest) else { return };
-            let until = incoming.until;
+            let (until, who) = (incoming.until, incoming.peer);
             self.incoming_ready(oldest);
             let stays = |entry: &Option<Entry>| matches!(entry, Some(Entry::Incoming(of)) if of.until == until);
             if let Some(silent) = self.entries.iter().position(stays) {
                 self.unwatch(silent);
-                return self.count("incoming streams beyond the limit: the oldest gave way");
+                return self.came_to_nothing(who, "incoming streams beyond the limit: the oldest gave way");
             }
         }
     }
@@ -104,6 +104,28 @@ impl Control {
         });
         let waiting: Vec<_> = waiting.collect();
         who_gives_way(&waiting, peer)
+    }
+
+    /// Counts a connection that came to nothing; a host with too many of them is not answered for a while.
+    pub(super) fn came_to_nothing(&mut self, peer: Peer, why: &'static str) {
+        self.count(why);
+        if let Peer::Address(host) = peer
+            && self.barred.came_to_nothing(host, Instant::now())
+        {
+            let why = format_args!("of {host} more than 100 per second came to nothing");
+            self.count_because("times that a host's connections were not answered for half a second", &why);
+            self.bar();
+        }
+    }
+
+    /// Has the listeners answer all hosts but those that are barred.
+    pub(super) fn bar(&self) {
+        let hosts = self.barred.hosts();
+        let listeners = self.entries.iter().flatten().filter_map(|entry| match entry {
+            Entry::Tcp(listener) => Some(listener),
+            _ => None,
+        });
+        listeners.for_each(|listener| drop(linux::filter::not_from(listener, &hosts))); // else all are answered, as before
     }
 
     /// How many streams of this peer ask for signs of life.

@@ -94,6 +94,7 @@ impl Control {
             sees_all: state.settings.relay.is_some(),
             looked_at: Default::default(),
             parked: Vec::new(),
+            barred: Default::default(),
             #[cfg(test)]
             panics: false,
         };

@@ -54,9 +54,10 @@ impl McastReceive {
         Ok(half)
     }
 
-    /// What others send to the group is dropped from now on, and received as a datagram of no bytes; with port 0 any
-    /// port of the address is heard.
+    /// What others send to the group is dropped from now on, by the kernel where it can: it does not wake the thread that reads. What
+    /// came before is received as a datagram of no bytes. With port 0 any port of the address is heard.
     pub fn only_from(&mut self, publisher: SocketAddr) {
+        let _ = linux::filter::only_from(&*self.socket, publisher); // else each is looked at below
         self.publisher = Some(publisher);
     }
 

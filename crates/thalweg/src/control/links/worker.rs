@@ -465,6 +465,14 @@ impl Worker {
             self.warn_once(format!("control link with {place} was refused: {reason}"));
         }
         self.target_ended(&link, &why);
+        let in_vain = match why {
+            Close::Refused(..) => true,
+            Close::Ended(_) => link.stage == Stage::Greeting,
+            Close::Own => false,
+        };
+        if let (None, true, Origin::Tcp { from, .. }) = (link.target, in_vain, link.origin()) {
+            self.sink.deliver(Origin::Own, Event::Rejected(host_of(from)));
+        }
         self.leave(token, link.peer);
     }
 

@@ -1,0 +1,127 @@
+//! Hosts whose connections come to nothing again and again: the kernel answers them no more for a while (`linux::filter`), for taking a
+//! connection in and closing it costs this host's processors more than it costs who makes it. Pure: time is an argument.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+/// Connections of one host that may come to nothing: so many at once …
+const BURST: f64 = 100.0;
+/// … and so many per second. Who is barred is answered again when half of the burst may be used: in half a second.
+const RATE: f64 = 100.0;
+/// Most hosts that are counted: who has the most left is forgotten first.
+const MOST_COUNTED: usize = 1024;
+
+/// The hosts that are counted.
+#[derive(Default)]
+pub(crate) struct Barred(HashMap<IpAddr, Counted>);
+
+struct Counted {
+    left: f64,
+    at: Instant,
+    until: Option<Instant>,
+}
+
+impl Counted {
+    fn left(&self, now: Instant) -> f64 {
+        (self.left + now.saturating_duration_since(self.at).as_secs_f64() * RATE).min(BURST)
+    }
+}
+
+impl Barred {
+    /// A connection from there came to nothing. `true`: from now on the host is barred.
+    pub fn came_to_nothing(&mut self, host: IpAddr, now: Instant) -> bool {
+        if !self.0.contains_key(&host) {
+            self.make_room(now);
+        }
+        let counted = self.0.entry(host).or_insert(Counted { left: BURST, at: now, until: None });
+        (counted.left, counted.at) = ((counted.left(now) - 1.0).max(0.0), now);
+        let begins = counted.left < 1.0 && counted.until.is_none() && self.hosts().len() < linux::filter::MOST_HOSTS;
+        if begins && let Some(counted) = self.0.get_mut(&host) {
+            counted.until = Some(now + Duration::from_secs_f64(BURST / 2.0 / RATE));
+        }
+        begins
+    }
+
+    /// `true`: some are answered again.
+    pub fn release(&mut self, now: Instant) -> bool {
+        let due = |counted: &&mut Counted| counted.until.is_some_and(|until| until <= now);
+        let released = self.0.values_mut().filter(due).map(|counted| counted.until = None).count();
+        released > 0
+    }
+
+    /// When the next one is answered again.
+    pub fn next(&self) -> Option<Instant> {
+        self.0.values().filter_map(|counted| counted.until).min()
+    }
+
+    /// Who is barred: addresses, of IPv6 networks.
+    pub fn hosts(&self) -> Vec<IpAddr> {
+        self.0.iter().filter(|(_, counted)| counted.until.is_some()).map(|(host, _)| *host).collect()
+    }
+
+    fn make_room(&mut self, now: Instant) {
+        if self.0.len() < MOST_COUNTED {
+            return;
+        }
+        self.0.retain(|_, counted| counted.left(now) < BURST);
+        let least = |(_, one): &(&IpAddr, &Counted), (_, other): &(&IpAddr, &Counted)| {
+            one.left(now).total_cmp(&other.left(now))
+        };
+        let most = self.0.iter().filter(|(_, counted)| counted.until.is_none()).max_by(least).map(|(host, _)| *host);
+        if self.0.len() >= MOST_COUNTED
+            && let Some(host) = most
+        {
+            self.0.remove(&host);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn host(number: u32) -> IpAddr {
+        IpAddr::from(number.to_be_bytes())
+    }
+
+    #[test]
+    fn who_fails_without_end_is_answered_for_half_of_the_time_at_most() {
+        let (mut barred, start) = (Barred::default(), Instant::now());
+        let (mut failed, mut times) = (0, 0);
+        for millis in 0..10_000 {
+            let now = start + Duration::from_millis(millis);
+            barred.release(now);
+            if barred.hosts().is_empty() {
+                for _ in 0..8 {
+                    failed += 1;
+                    times += u32::from(barred.came_to_nothing(host(1), now));
+                }
+            }
+        }
+        assert!((1000..1300).contains(&failed), "{failed} in 10 s: 100 at once, 100 per second");
+        assert!((15..21).contains(&times), "{times}");
+    }
+
+    #[test]
+    fn who_fails_now_and_then_and_all_others_are_answered() {
+        let (mut barred, start) = (Barred::default(), Instant::now());
+        assert!((0..2000).all(|n| !barred.came_to_nothing(host(1), start + Duration::from_millis(10 * n))));
+        let flood = (0..200).filter(|_| barred.came_to_nothing(host(2), start)).count();
+        assert_eq!((flood, barred.hosts()), (1, vec![host(2)]));
+        assert_eq!(barred.next(), Some(start + Duration::from_millis(500)));
+        assert!(!barred.release(start + Duration::from_millis(499)));
+        assert!(barred.release(start + Duration::from_millis(500)) && barred.hosts().is_empty());
+    }
+
+    #[test]
+    fn what_is_counted_is_bounded() {
+        let (mut barred, now) = (Barred::default(), Instant::now());
+        let _ = (0..200).map(|_| barred.came_to_nothing(host(0), now)).count();
+        let _ = (1..5_000).map(|n| barred.came_to_nothing(host(n), now)).count();
+        assert!(barred.0.len() <= MOST_COUNTED);
+        assert_eq!(barred.hosts(), [host(0)], "who is barred is not forgotten");
+        let many = (0..300).filter(|n| (0..100).any(|_| barred.came_to_nothing(host(500_000 + n), now))).count();
+        assert_eq!(many + 1, linux::filter::MOST_HOSTS);
+    }
+}
