@@ -3,7 +3,6 @@
 use super::control::Control;
 use super::entries::{Entry, PendingAttach, Reply};
 use super::mismatch::refusal;
-use super::pools::Peer;
 use super::succession::Before;
 use super::{reliable, wrap};
 use crate::carrier::tcp::{self, TcpSend};
@@ -68,9 +67,6 @@ impl Control {
         }
         let before = self.opened_before(request, &stream);
         if let Err(refused) = self.check_room(request, &stream, before.as_channel()) {
-            if let Some(peer) = Peer::of(&stream) {
-                self.came_to_nothing(peer, "requests for channels beyond what one host may have");
-            }
             return Err((refused, stream));
         }
         // A channel whose proxy moves goes on until the new one delivers.

@@ -32,6 +32,8 @@ const WAKER: u64 = 0;
 pub(super) enum Close {
     /// The peer is gone, or said goodbye.
     Ended(String),
+    /// There is no room for it, which is not its fault.
+    Crowded(String),
     /// This very node: its own address stands in the list.
     Own,
     /// Something to count, and to tell a person and the peer.
@@ -291,7 +293,7 @@ impl Worker {
         match added {
             Ok(()) if connected => self.flush(token),
             Ok(()) => {}
-            Err(error) => self.close(token, Close::Ended(error.to_string())),
+            Err(error) => self.close(token, Close::Crowded(error.to_string())),
         }
     }
 
@@ -459,7 +461,7 @@ impl Worker {
             link.farewell(reason);
             counter(&self.shared.counters).fetch_add(1, Ordering::Relaxed);
             self.warn_once(format!("control link with {place} closed: {reason}"));
-        } else if let (Close::Ended(reason), Stage::Greeting) = (&why, link.stage)
+        } else if let (Close::Ended(reason) | Close::Crowded(reason), Stage::Greeting) = (&why, link.stage)
             && !reason.is_empty()
         {
             self.warn_once(format!("control link with {place} was refused: {reason}"));
@@ -468,7 +470,7 @@ impl Worker {
         let in_vain = match why {
             Close::Refused(..) => true,
             Close::Ended(_) => link.stage == Stage::Greeting,
-            Close::Own => false,
+            Close::Own | Close::Crowded(_) => false,
         };
         if let (None, true, Origin::Tcp { from, .. }) = (link.target, in_vain, link.origin()) {
             self.sink.deliver(Origin::Own, Event::Rejected(host_of(from)));
@@ -516,7 +518,7 @@ impl Worker {
         match why {
             Close::Own => target.state = State::Done,
             _ if link.stage == Stage::Open => target.ended(Instant::now()),
-            Close::Ended(reason) | Close::Refused(_, reason) => {
+            Close::Ended(reason) | Close::Crowded(reason) | Close::Refused(_, reason) => {
                 let error = io::Error::other(reason.clone());
                 target.failed(&error, Instant::now());
                 self.target_failed(index, &error);
