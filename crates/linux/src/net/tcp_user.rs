@@ -10,7 +10,7 @@ const BY_FAMILY: u16 = 20;
 const ESTABLISHED: u8 = 1;
 
 /// The user who has the other end of a TCP connection; `None`: that end is not of this network namespace, nobody has it any more,
-/// or the kernel does not tell (built without `CONFIG_INET_DIAG`). Takes about 10 µs.
+/// or the kernel does not tell (built without `CONFIG_INET_DIAG`).
 pub fn tcp_user(own: SocketAddr, far: SocketAddr) -> Option<u32> {
     let answer = Socket::for_sockets().ok()?.ask(BY_FAMILY, 0, &request(far, own)).ok()?.ok()?;
     user_of(&answer.first()?.body)

@@ -1,5 +1,5 @@
-//! Hosts whose connections come to nothing again and again: the kernel answers them no more for a while (`linux::filter`), for taking a
-//! connection in and closing it costs this host's processors more than it costs who makes it. Pure: time is an argument.
+//! Hosts whose connections come to nothing again and again: the kernel answers them no more for a while (`linux::filter`). One host that
+//! sent malformed streams as fast as it could took half of a processor from three nodes. Pure: time is an argument.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
