@@ -38,8 +38,8 @@ pub fn run(arguments: &Arguments) -> Result {
         return Err(Failure::Usage(text.into()));
     };
     let mut session = arguments.common.open("admin")?;
-    let nodes = session.settled();
-    let node = find(&nodes, port)?.0;
+    session.settled();
+    let node = find(&session, port)?.0;
     let asked = Asked { session: &session, node, port };
     if command.is_empty() { asked.prompt() } else { asked.once(&joined(command)) }
 }

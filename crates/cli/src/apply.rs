@@ -98,7 +98,7 @@ fn open(arguments: &ApplyArguments, file: &HostFile) -> Result<Option<Session>> 
         return Ok(None);
     }
     let mut session = arguments.common.open("apply")?;
-    channels::check(&session.settled(), &file.channels)?;
+    channels::check(&mut session, &file.channels)?;
     Ok(Some(session))
 }
 

@@ -79,19 +79,19 @@ pub fn connect(arguments: &ConnectArguments) -> Result {
     let mut session = arguments.common.open("connect")?;
     let nodes = session.settled();
     if let Some(changes) = qos {
-        priority::change(&session, &ends_there(&nodes, wish, *persist)?, changes)?;
+        priority::change(&session, &ends_there(&session, wish, *persist)?, changes)?;
     }
     if *persist {
         keep(&session, &nodes, wish)?;
-        if [publisher, subscriber].iter().any(|name| find(&nodes, name).is_err()) {
+        if [publisher, subscriber].iter().any(|name| find(&session, name).is_err()) {
             let done =
                 json!({"publisher": publisher, "subscriber": subscriber, "connected": false, "persistent": true});
             let text = || format!("{publisher} → {subscriber} will be connected whenever both are there");
             return session.output.result(&done, text);
         }
     }
-    find_as(&nodes, publisher, Direction::Publisher)?;
-    let node = find_as(&nodes, subscriber, Direction::Subscriber)?;
+    find_as(&session, publisher, Direction::Publisher)?;
+    let node = find_as(&session, subscriber, Direction::Subscriber)?;
     let request = Request::Connect {
         publisher: publisher.clone(),
         subscriber: subscriber.clone(),
@@ -111,13 +111,13 @@ pub fn connect(arguments: &ConnectArguments) -> Result {
 }
 
 /// The ends that are there: for a connection that lasts, neither has to be.
-fn ends_there(nodes: &[Document], Wish { publisher, subscriber, .. }: Wish<'_>, persist: bool) -> Result<Vec<End>> {
+fn ends_there(session: &Session, Wish { publisher, subscriber, .. }: Wish<'_>, persist: bool) -> Result<Vec<End>> {
     if !persist {
-        return ends::of(nodes, publisher, subscriber, Which::Both);
+        return ends::of(session, publisher, subscriber, Which::Both);
     }
     let there = [(publisher, Which::Publisher), (subscriber, Which::Subscriber)].into_iter();
-    let there = there.filter(|(name, _)| find(nodes, name).is_ok());
-    let found: Result<Vec<_>> = there.map(|(_, which)| ends::of(nodes, publisher, subscriber, which)).collect();
+    let there = there.filter(|(name, _)| find(session, name).is_ok());
+    let found: Result<Vec<_>> = there.map(|(_, which)| ends::of(session, publisher, subscriber, which)).collect();
     Ok(found?.concat())
 }
 
@@ -132,8 +132,8 @@ fn list_carriers(arguments: &ConnectArguments) -> Result {
 fn keep(session: &Session, nodes: &[Document], wish: Wish<'_>) -> Result {
     let Wish { publisher, subscriber, carrier, qos } = wish;
     for (name, wanted) in [(publisher, Direction::Publisher), (subscriber, Direction::Subscriber)] {
-        if find(nodes, name).is_ok() {
-            find_as(nodes, name, wanted)?;
+        if find(session, name).is_ok() {
+            find_as(session, name, wanted)?;
         }
     }
     let carrier = carrier.map(str::to_owned);
@@ -158,8 +158,8 @@ pub fn disconnect(arguments: &DisconnectArguments) -> Result {
     let publishers = nodes.iter().filter(|d| has(d, publisher) && !has(d, subscriber)).map(|d| d.node);
     let forgot = |node| session.node.ask(node, &request, PATIENCE).is_ok();
     let forgotten = [session.node.id()].into_iter().chain(publishers).map(forgot).fold(false, |a, b| a | b);
-    let ports = find_as(&nodes, publisher, Direction::Publisher)
-        .and_then(|_| find_as(&nodes, subscriber, Direction::Subscriber));
+    let ports = find_as(&session, publisher, Direction::Publisher)
+        .and_then(|_| find_as(&session, subscriber, Direction::Subscriber));
     match ports.and_then(|node| Ok(session.node.ask(node, &request, PATIENCE)?)) {
         Err(Failure::No(_)) if forgotten => {}
         other => drop(other?),

@@ -5,7 +5,7 @@ use crate::session::Session;
 use clap::ValueEnum;
 use std::time::Duration;
 use thalweg::admin::{EndReport, Reply, Request};
-use thalweg::control::{Direction, Document, NodeId, PortInfo};
+use thalweg::control::{Direction, NodeId, PortInfo};
 
 /// How long a node may take to answer.
 pub const PATIENCE: Duration = Duration::from_secs(3);
@@ -34,15 +34,14 @@ pub struct End {
 }
 
 /// A port by its name, with its node.
-pub fn find<'a>(nodes: &'a [Document], name: &str) -> Result<(NodeId, &'a PortInfo)> {
-    let ports = nodes.iter().flat_map(|d| d.ports.values().map(|p| (d.node, p)));
+pub fn find(session: &Session, name: &str) -> Result<(NodeId, PortInfo)> {
     let unknown = || Failure::No(format!("no port {name} is known; see `thalweg list ports`"));
-    ports.into_iter().find(|(_, p)| p.name == name).ok_or_else(unknown)
+    session.node.holder(name).ok_or_else(unknown)
 }
 
 /// A port that has to be a publisher or a subscriber.
-pub fn find_as(nodes: &[Document], name: &str, wanted: Direction) -> Result<NodeId> {
-    let (node, port) = find(nodes, name)?;
+pub fn find_as(session: &Session, name: &str, wanted: Direction) -> Result<NodeId> {
+    let (node, port) = find(session, name)?;
     if port.direction == wanted {
         return Ok(node);
     }
@@ -51,14 +50,14 @@ pub fn find_as(nodes: &[Document], name: &str, wanted: Direction) -> Result<Node
 }
 
 /// The ends of the channel from `publisher` to `subscriber` that are meant. The other end's port need not be there.
-pub fn of(nodes: &[Document], publisher: &str, subscriber: &str, which: Which) -> Result<Vec<End>> {
+pub fn of(session: &Session, publisher: &str, subscriber: &str, which: Which) -> Result<Vec<End>> {
     let mut ends = Vec::new();
     let end = |node, port: &str, other: &str| End { node, port: port.to_owned(), other: other.to_owned() };
     if which != Which::Subscriber {
-        ends.push(end(find_as(nodes, publisher, Direction::Publisher)?, publisher, subscriber));
+        ends.push(end(find_as(session, publisher, Direction::Publisher)?, publisher, subscriber));
     }
     if which != Which::Publisher {
-        ends.push(end(find_as(nodes, subscriber, Direction::Subscriber)?, subscriber, publisher));
+        ends.push(end(find_as(session, subscriber, Direction::Subscriber)?, subscriber, publisher));
     }
     Ok(ends)
 }

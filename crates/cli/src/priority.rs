@@ -15,7 +15,7 @@ use serde_json::json;
 use show::Shown;
 use thalweg::admin::{EndReport, Request};
 use thalweg::channel::proxy::ProxyChanges;
-use thalweg::control::{Direction, Document};
+use thalweg::control::Direction;
 
 /// Change the priority of a live channel: packets and threads, at both ends, at once and without reconnecting
 ///
@@ -94,28 +94,28 @@ impl<'a> Wish<'a> {
 pub fn set(arguments: &SetArguments) -> Result {
     let Wish { ports, changes, proxy } = Wish::read(&arguments.words)?;
     let mut session = arguments.common.open("set")?;
-    let nodes = session.settled();
+    session.settled();
     let (out, other) = (ports[0], ports.get(1).copied().unwrap_or(ports[0]));
     if !proxy.is_empty() {
-        let node = ends::find_as(&nodes, other, Direction::Subscriber)?;
+        let node = ends::find_as(&session, other, Direction::Subscriber)?;
         let (publisher, subscriber) = (out.to_owned(), other.to_owned());
         session.node.ask(node, &Request::Scale { publisher, subscriber, changes: proxy }, ends::PATIENCE)?;
         if changes.is_empty() {
-            let reports = of_channel(&session, &nodes, out, other)?;
+            let reports = of_channel(&session, out, other)?;
             return show::print(&session, out, other, &reports);
         }
     }
-    let ends = ends_of(&nodes, out, other, arguments.end)?;
+    let ends = ends_of(&session, out, other, arguments.end)?;
     let reports = change(&session, &ends, &changes)?;
     show::print(&session, out, other, &reports)
 }
 
-fn ends_of(nodes: &[Document], out: &str, other: &str, which: Which) -> Result<Vec<End>> {
+fn ends_of(session: &Session, out: &str, other: &str, which: Which) -> Result<Vec<End>> {
     if out == other {
-        let (node, _) = ends::find(nodes, out)?;
+        let (node, _) = ends::find(session, out)?;
         return Ok(vec![End { node, port: out.to_owned(), other: out.to_owned() }]);
     }
-    ends::of(nodes, out, other, which)
+    ends::of(session, out, other, which)
 }
 
 /// Changes all ends, or, with the reason, none: what was changed before a refusal is changed back.
@@ -163,11 +163,11 @@ fn back(changes: &Changes, before: &PrioritySettings) -> Changes {
 /// Shows channels' priorities.
 pub fn get(arguments: &GetArguments) -> Result {
     let mut session = arguments.common.open("get")?;
-    let nodes = session.settled();
+    session.settled();
     let GetArguments { port, other, .. } = arguments;
     let reports = match other {
-        Some(other) => of_channel(&session, &nodes, port, other)?,
-        None => of_port(&session, &nodes, port)?,
+        Some(other) => of_channel(&session, port, other)?,
+        None => of_port(&session, port)?,
     };
     if reports.is_empty() {
         let nothing = json!({"port": port, "ends": Shown::all(&reports)});
@@ -177,9 +177,9 @@ pub fn get(arguments: &GetArguments) -> Result {
 }
 
 /// Both ends of a channel, or a port's process.
-pub fn of_channel(session: &Session, nodes: &[Document], port: &str, other: &str) -> Result<Vec<EndReport>> {
+pub fn of_channel(session: &Session, port: &str, other: &str) -> Result<Vec<EndReport>> {
     let (mut reports, mut failed) = (Vec::new(), None);
-    for end in ends_of(nodes, port, other, Which::Both)? {
+    for end in ends_of(session, port, other, Which::Both)? {
         match end.get(session) {
             Ok(found) => reports.extend(found),
             Err(failure) => failed = Some(failure),
@@ -191,13 +191,13 @@ pub fn of_channel(session: &Session, nodes: &[Document], port: &str, other: &str
 }
 
 /// All channels of a port, both ends of each.
-fn of_port(session: &Session, nodes: &[Document], port: &str) -> Result<Vec<EndReport>> {
-    let (node, _) = ends::find(nodes, port)?;
+fn of_port(session: &Session, port: &str) -> Result<Vec<EndReport>> {
+    let (node, _) = ends::find(session, port)?;
     let mut reports = Vec::new();
     for near in ends::settings(session, node, &Request::Get { port: port.to_owned(), other: None })? {
         let other = if near.publisher == port { near.subscriber.clone() } else { near.publisher.clone() };
         // The other end may be gone, or not there yet.
-        let far = ends::find(nodes, &other)
+        let far = ends::find(session, &other)
             .and_then(|(node, _)| End { node, port: other, other: port.to_owned() }.get(session));
         let (first, second) = if near.publisher == port {
             (vec![near], far.unwrap_or_default())

@@ -135,10 +135,10 @@ fn carry_out(ports: &Ports, common: &Common, wish: String, form: impl Fn(&EndRep
         _ => {}
     }
     let mut session = common.open("priority")?;
-    let nodes = session.settled();
+    session.settled();
     let reports = match mode {
-        Mode::Set => change(&session, &ends::of(&nodes, src, des, Which::Both)?, &changes)?,
-        Mode::Describe | Mode::Get => of_channel(&session, &nodes, src, des)?,
+        Mode::Set => change(&session, &ends::of(&session, src, des, Which::Both)?, &changes)?,
+        Mode::Describe | Mode::Get => of_channel(&session, src, des)?,
     };
     if *mode == Mode::Describe {
         return show::print(&session, src, des, &reports);

@@ -8,7 +8,7 @@ use crate::admin::{self, EndReport};
 use crate::channel::flow::Sending;
 use crate::clock::{ClockOffset, Exchange};
 use crate::codec::Message;
-use crate::control::local::shares::Shares;
+use crate::control::local::shares::{Shares, of_name};
 use crate::control::matching::{check_name, check_pattern};
 use crate::control::{Direction, Document, NodeId, PortId, PortInfo, PullRole};
 use crate::driver::{Administration, Command, Control, End, NodeState, Reader};
@@ -134,6 +134,14 @@ impl Node {
     pub fn nodes(&self) -> Vec<Document> {
         self.state().meet(Shares::All);
         self.state().directory().nodes().cloned().collect()
+    }
+
+    /// The port of this name, and its node: of several the one that every lookup by name finds, of this host before any other,
+    /// else the one that started first.
+    pub fn holder(&self, name: &str) -> Option<(NodeId, PortInfo)> {
+        self.state().meet(Shares::default().with(of_name(name)));
+        let directory = self.state().directory();
+        directory.port_named(name).map(|(key, port)| (key.node, port.clone()))
     }
 
     /// Asks `node` to carry out an administrative request.

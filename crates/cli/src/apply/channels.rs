@@ -67,9 +67,10 @@ pub struct Applied<'a> {
 ///
 /// # Errors
 /// The first that is not.
-pub fn check(nodes: &[Document], channels: &[(usize, Channel)]) -> Result {
+pub fn check(session: &mut Session, channels: &[(usize, Channel)]) -> Result {
+    session.settled();
     let mut ports = channels.iter().flat_map(|(_, channel)| [&channel.publisher, &channel.subscriber]);
-    ports.find(|port| holder(nodes, port).is_none()).map_or(Ok(()), |port| Err(unknown(port)))
+    ports.find(|port| session.node.holder(port).is_none()).map_or(Ok(()), |port| Err(unknown(port)))
 }
 
 /// Sets the priorities of all channels, or of none, instead of what was applied before.
@@ -111,7 +112,7 @@ pub fn add<'a>(session: &'a Session, channels: &[(usize, Channel)], directory: &
 
 impl Applied<'_> {
     fn set(&mut self, nodes: &[Document], port: &str, other: &str, changes: &Changes) -> Result {
-        let document = holder(nodes, port).ok_or_else(|| unknown(port))?;
+        let document = holder(self.session, nodes, port).ok_or_else(|| unknown(port))?;
         let node = document.node;
         let at = (document.host.clone(), document.realm.clone(), document.pid);
         let (port, other) = (port.to_owned(), other.to_owned());
@@ -128,7 +129,7 @@ impl Applied<'_> {
 
     /// Says how much of a channel's stream its subscriber gets, and where the rest is left out.
     fn scale(&mut self, nodes: &[Document], publisher: &str, subscriber: &str, changes: &ProxyChanges) -> Result {
-        let document = holder(nodes, subscriber).ok_or_else(|| unknown(subscriber))?;
+        let document = holder(self.session, nodes, subscriber).ok_or_else(|| unknown(subscriber))?;
         let (node, at) = (document.node, (document.host.clone(), document.realm.clone(), document.pid));
         let (publisher, subscriber) = (publisher.to_owned(), subscriber.to_owned());
         let get = Request::Get { port: subscriber.clone(), other: Some(publisher.clone()) };
@@ -246,7 +247,7 @@ pub fn are_applied(directory: &Path) -> bool {
 impl Former {
     fn take_back(&self, session: &Session, nodes: &[Document]) -> Outcome {
         let (host, realm, pid) = &self.at;
-        let Some(document) = holder(nodes, &self.port) else {
+        let Some(document) = holder(session, nodes, &self.port) else {
             // A stopped process says nothing of itself, but holds its socket.
             let known: Vec<NodeId> = nodes.iter().map(|d| d.node).chain([session.node.id()]).collect();
             let here = *host == linux::clock::host_id();
@@ -263,7 +264,7 @@ impl Former {
         match session.node.ask(document.node, &request, PATIENCE) {
             Ok(_) => Outcome::AsBefore,
             // It may have ended meanwhile.
-            Err(_) if holder(&session.others(), &self.port).is_none() => Outcome::Gone,
+            Err(_) if session.node.holder(&self.port).is_none() => Outcome::Gone,
             Err(error) => Outcome::Stuck(error.to_string()),
         }
     }
@@ -305,8 +306,9 @@ fn ends(reply: Reply) -> Vec<EndReport> {
 }
 
 /// The node that has the port.
-fn holder<'a>(nodes: &'a [Document], port: &str) -> Option<&'a Document> {
-    nodes.iter().find(|d| d.ports.values().any(|p| p.name == port))
+fn holder<'a>(session: &Session, nodes: &'a [Document], port: &str) -> Option<&'a Document> {
+    let (node, _) = session.node.holder(port)?;
+    nodes.iter().find(|d| d.node == node)
 }
 
 fn unknown(port: &str) -> Failure {

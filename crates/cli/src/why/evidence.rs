@@ -80,7 +80,7 @@ pub struct Said {
 /// Asks.
 pub fn gather(session: &mut Session, common: &Common, publisher: &str, subscriber: &str) -> Evidence {
     let nodes = session.settled();
-    let mut found = [publisher, subscriber].map(|name| end(&nodes, name));
+    let mut found = [publisher, subscriber].map(|name| end(session, &nodes, name));
     let names = [publisher, subscriber];
     let pairs = found.iter().zip(names).filter(|(end, _)| end.is_none());
     let elsewhere = pairs.flat_map(|(_, name)| other_realms(common, name)).collect();
@@ -100,14 +100,12 @@ pub fn gather(session: &mut Session, common: &Common, publisher: &str, subscribe
     }
 }
 
-/// Of several ports of one name the one that started first, as lookups by name have it.
-fn end(nodes: &[Document], name: &str) -> Option<End> {
-    let holders = nodes.iter().flat_map(|node| node.ports.values().map(move |port| (node, port)));
-    let mut holders: Vec<_> = holders.filter(|(_, port)| port.name == name).collect();
-    holders.sort_by_key(|(node, _)| (node.incarnation, node.node));
-    let (node, port) = holders.first()?;
-    let answer = Answer::Silent(None);
-    Some(End { port: (*port).clone(), node: (*node).clone(), holders: holders.len(), answer })
+/// Of several ports of one name the one that lookups by name find.
+fn end(session: &Session, nodes: &[Document], name: &str) -> Option<End> {
+    let (holder, port) = session.node.holder(name)?;
+    let node = nodes.iter().find(|node| node.node == holder)?.clone();
+    let holders = nodes.iter().flat_map(|node| node.ports.values()).filter(|port| port.name == name).count();
+    Some(End { port, node, holders, answer: Answer::Silent(None) })
 }
 
 /// A node that is stopped does not tell newcomers of itself; who met it before still knows it.
@@ -116,8 +114,9 @@ fn hearsay(ends: &mut [Option<End>; 2], names: [&str; 2]) {
         let look = |end: &End| end.said()?.looks.last()?.other.clone();
         if ends[missing].is_none()
             && let Some(node) = ends[there].as_ref().and_then(look)
+            && let Some(port) = node.ports.values().find(|port| port.name == names[missing]).cloned()
         {
-            ends[missing] = end(&[node], names[missing]).map(|end| End { answer: silent(&end.node), ..end });
+            ends[missing] = Some(End { answer: silent(&node), port, node, holders: 1 });
         }
     }
 }

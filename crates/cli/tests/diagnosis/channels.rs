@@ -66,6 +66,25 @@ fn names_that_are_wrong_are_told_from_ports_that_are_elsewhere() {
     assert_eq!(house.run("why /out").code(), 2);
 }
 
+/// What a host says of when it started does not take a name from a port of this one.
+#[test]
+fn of_two_ports_of_one_name_why_and_settings_mean_the_one_that_lookups_find() {
+    let (house, elsewhere) = (House::new(), House::new());
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let nodes = house.path("nodes.toml");
+    std::fs::write(&nodes, format!("[[node]]\naddress = \"127.0.0.1:{port}\"\n")).unwrap();
+    let beyond = format!("--discovery static:{}", nodes.display());
+    let first = format!("pub /a --port /out --rate 100 --name aaa --listen 127.0.0.1:{port} {beyond}");
+    let _first = elsewhere.start(&first);
+    elsewhere.wait_for_list("ports", |ports| ports.as_array().is_some_and(|p| p.len() == 1));
+    let _pair = [house.start("pub /a --port /out --rate 100 --name here"), house.start("sub /a --port /in --json")];
+    until_open(&house);
+    let report = until_named(&house, &format!("/out /in {beyond}"), "name-twice");
+    assert!(report["verdict"].as_str().unwrap().contains("of node here"), "{report}");
+    let set = house.run(&format!("set /out /in class=high {beyond} --json"));
+    assert_eq!(set.json()["ends"].as_array().map(Vec::len), Some(2), "the other one has no such channel");
+}
+
 #[test]
 fn what_an_administrator_did_is_remembered() {
     let house = House::new();

@@ -66,7 +66,7 @@ fn missing(evidence: &Evidence, name: &str, wanted: Direction) -> Problem {
 }
 
 fn twice(name: &str, end: &End) -> Option<Problem> {
-    let what = format!("{} ports are called {name}: this one, of node {}, started first", end.holders, end.node.name);
+    let what = format!("{} ports are called {name}: this one, of node {}, is found", end.holders, end.node.name);
     (end.holders > 1).then(|| problem::NAME_TWICE.found(what, "give each port a name of its own: --port /other"))
 }
 
