@@ -86,7 +86,25 @@ pub fn read(tid: i32) -> io::Result<Scheduled> {
 pub fn set(tid: i32, to: &Scheduling) -> Result<(), SchedError> {
     let refused = |error| refusal::of_scheduling(tid, to, error);
     let before = attributes(tid).map_err(refused)?;
-    set_attributes(tid, &wanted(to, before.sched_flags)).map_err(refused)
+    match to.policy {
+        Policy::Other => set_other(tid, to.nice, before.sched_flags).map_err(refused),
+        _ => set_attributes(tid, &wanted(to, before.sched_flags)).map_err(refused),
+    }
+}
+
+/// Policy OTHER by the older calls, which leave the thread's slice as it is: sched_setattr(2) would need it told, and tells none of a
+/// thread of another policy. The nice value comes first: it may be refused, to leave a real-time policy needs no right.
+#[allow(unsafe_code)]
+fn set_other(tid: i32, nice: i8, flags: u64) -> io::Result<()> {
+    rustix::process::setpriority_process(Pid::from_raw(tid), nice.into()).map_err(|error| match error {
+        rustix::io::Errno::ACCESS => rustix::io::Errno::PERM, // as sched_setattr(2) says it
+        other => other,
+    })?;
+    let kept = if flags & RESET_ON_FORK == 0 { 0 } else { libc::SCHED_RESET_ON_FORK };
+    let parameters = libc::sched_param { sched_priority: 0 };
+    // SAFETY: the parameters outlive the call, which reads them.
+    let answer = unsafe { libc::sched_setscheduler(tid, libc::SCHED_OTHER | kept, &raw const parameters) };
+    if answer == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// Lets the thread run only while nobody else wants its processor (SCHED_IDLE): it keeps the processor awake, and holds up no other.
@@ -102,7 +120,8 @@ pub fn set_idle(tid: i32) -> io::Result<()> {
     )
 }
 
-/// Gives the calling thread of policy OTHER this slice ([`crate::thread::Settings::slice_ns`]). A kernel that knows none leaves it as it was.
+/// Gives the calling thread of policy OTHER this slice ([`crate::thread::Settings::slice_ns`]), or with 0 everybody's. A kernel that
+/// knows none leaves it as it was.
 pub(crate) fn set_slice(slice_ns: u64) {
     if let Ok(before) = attributes(0) {
         let nice = i8::try_from(before.sched_nice).unwrap_or(0);
@@ -175,7 +194,6 @@ pub fn lock_memory() -> Result<(), SchedError> {
 /// What the kernel is asked for. A reservation must not pass to threads that this one starts (they could not be started
 /// at all), and the mark for that, once set, is taken back only by who may set priorities.
 fn wanted(to: &Scheduling, before: u64) -> libc::sched_attr {
-    const RESET_ON_FORK: u64 = libc::SCHED_FLAG_RESET_ON_FORK as u64;
     let (mut runtime, mut deadline, mut period) = (0, 0, 0);
     let mut flags = before & RESET_ON_FORK;
     if let Policy::Deadline { runtime_ns, deadline_ns, period_ns } = to.policy {
@@ -193,6 +211,8 @@ fn wanted(to: &Scheduling, before: u64) -> libc::sched_attr {
         sched_period: period,
     }
 }
+
+const RESET_ON_FORK: u64 = libc::SCHED_FLAG_RESET_ON_FORK as u64;
 
 #[allow(unsafe_code)]
 fn attributes(tid: i32) -> io::Result<libc::sched_attr> {

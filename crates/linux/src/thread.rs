@@ -81,15 +81,14 @@ fn prepare(settings: &Settings) -> Result<(), SchedError> {
     done.or_else(|refused| if settings.best_effort { Ok(()) } else { Err(refused) })
 }
 
-/// Sets the calling thread to SCHED_OTHER, nice 0 left as it is. Giving up a priority needs no permission.
+/// Sets the calling thread to SCHED_OTHER with this slice or everybody's, its nice value left as it is. Giving up a priority needs no
+/// permission.
 #[allow(unsafe_code)]
 fn reset_policy(slice_ns: Option<u64>) {
     let parameters = libc::sched_param { sched_priority: 0 };
     // SAFETY: pid 0 is the calling thread, and the parameters outlive the call.
     unsafe { libc::sched_setscheduler(0, libc::SCHED_OTHER, &parameters) };
-    if let Some(slice) = slice_ns {
-        sched::set_slice(slice);
-    }
+    sched::set_slice(slice_ns.unwrap_or(0)); // it has its creator's
 }
 
 /// Pins the calling thread to these processors.
@@ -117,6 +116,7 @@ pub fn peak_rss_kib() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use qos::priority::Policy;
 
     #[test]
     fn a_thread_starts_with_its_name_and_processors() {
@@ -138,6 +138,31 @@ mod tests {
         let own = sched::slice();
         // Kernels before 6.12 know no slices.
         assert_eq!(told.recv().unwrap(), if own == 0 { 0 } else { 7_000_000 });
+    }
+
+    #[test]
+    fn a_slice_outlasts_other_policies_and_is_not_passed_on() {
+        let default = sched::slice();
+        let slice = if default == 0 { 0 } else { 7_000_000 }; // as above
+        let settings = Settings { slice_ns: Some(7_000_000), ..Settings::named("slice") };
+        let body = move || {
+            let (tell, told) = mpsc::channel();
+            spawn(Settings::named("another"), move || tell.send(sched::slice()).unwrap()).unwrap().join().unwrap();
+            assert_eq!(told.recv().unwrap(), default, "a thread that it starts");
+            let nice = Scheduling { nice: sched::read(0).unwrap().nice.max(1), ..Scheduling::default() };
+            sched::set(0, &nice).unwrap();
+            assert_eq!(sched::slice(), slice, "after another nice value");
+            for policy in [Policy::Fifo(1), Policy::RoundRobin(1)] {
+                match sched::set(0, &Scheduling { policy, nice: 0 }) {
+                    Err(refused) => println!("skipped: {policy:?}: because {refused}"),
+                    Ok(()) => {
+                        sched::set(0, &nice).unwrap();
+                        assert_eq!(sched::slice(), slice, "after {policy:?}");
+                    }
+                }
+            }
+        };
+        spawn(settings, body).unwrap().join().unwrap();
     }
 
     #[test]
