@@ -59,6 +59,8 @@ pub struct Options {
     pub tiny: bool,
     /// Policies and priorities of the ports of `rt-conference`, in place of its own.
     pub profile: Option<PathBuf>,
+    /// Of an experiment of many attacks, those alone whose names contain this.
+    pub only: Option<String>,
     /// Seed of everything random. The same seed gives the same order of runs and the same send times.
     pub seed: u64,
 }

@@ -60,6 +60,9 @@ struct RunArguments {
     /// Policies and priorities of the ports of rt-conference, as TOML or a DDS XML profile (docs/qos.md)
     #[arg(long, value_name = "FILE")]
     profile: Option<PathBuf>,
+    /// Of hostile, only the attacks whose names contain this
+    #[arg(long, value_name = "TEXT")]
+    only: Option<String>,
     /// Seed of the order of runs and of send times
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -119,7 +122,7 @@ fn experiment(arguments: &RunArguments) -> Result {
     let experiment = lab::find(&arguments.name)?;
     let stop = lab::Stop::by(Stop::on_signals()?.flag());
     let RunArguments { quick, tiny, seed, .. } = *arguments;
-    let options = Options { quick, tiny, seed, profile: arguments.profile.clone() };
+    let options = Options { quick, tiny, seed, only: arguments.only.clone(), profile: arguments.profile.clone() };
     let program = lab::part::Program::this(&[PART])?;
     let document = Lab::open(options, stop, program, tell)?.run(experiment)?;
     if let Some(folder) = &arguments.out {

@@ -42,6 +42,7 @@ pub const ROLES: &[(&str, Role)] = &[
     ("attacked", hostile::pair::attacked),
     ("newcomer", hostile::newcomer::newcomer),
     ("stranger", hostile::stranger::play),
+    (hostile::bystander::ROLE, hostile::bystander::play),
     (many_nodes::ROLE, many_nodes::play),
     ("echo", echo),
 ];

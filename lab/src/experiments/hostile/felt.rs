@@ -2,8 +2,8 @@
 
 use super::pair::{CARRIERS, House, Phase};
 use super::recorded::Recording;
-use super::stranger::Tried;
-use super::{Attack, Times};
+use super::stranger::{Task, Tried};
+use super::{Attack, Times, bystander};
 use crate::error::Result;
 use crate::experiments::tally::Tally;
 use crate::part::Place;
@@ -22,15 +22,34 @@ const NEWCOMER: f64 = 1000.0;
 const STALLED: f64 = 0.05;
 
 /// Heads of the table.
-pub const HEADS: [&str; 9] =
-    ["attack", "attempts", "lost", "p50, µs", "p99, µs", "p99 alone", "grown, MB", "newcomers, ms", "failed"];
+pub const HEADS: [&str; 12] = [
+    "attack",
+    "attempts",
+    "lost",
+    "p50, µs",
+    "p99, µs",
+    "p99 alone",
+    "p99 beside a bystander",
+    "attack : alone",
+    "attack : bystander",
+    "grown, MB",
+    "newcomers, ms",
+    "failed",
+];
+/// The pair without a stranger, beside one that attacks, and beside one that says as much to a bystander.
+const ARMS: [&str; 3] = ["alone", "attacked", "bystander"];
+const ALONE: usize = 0;
+const ATTACKED: usize = 1;
+const BYSTANDER: usize = 2;
 
 /// What was felt.
 pub struct Felt {
     attack: &'static str,
     by: &'static str,
-    carriers: BTreeMap<&'static str, [Tally; 2]>,
+    carriers: BTreeMap<&'static str, [Tally; 3]>,
     tried: Tried,
+    /// What the bystander was told.
+    told: Tried,
     grown_mb: f64,
     grown_by: &'static str,
     newcomers: Vec<f64>,
@@ -57,6 +76,7 @@ impl Felt {
             by: attack.by,
             carriers: CARRIERS.iter().map(|carrier| (*carrier, Default::default())).collect(),
             tried: Tried::default(),
+            told: Tried::default(),
             grown_mb: 0.0,
             grown_by: "",
             newcomers: Vec::new(),
@@ -67,15 +87,19 @@ impl Felt {
         for attempt in 0..times.tries {
             felt.alone(lab, house, times.alone)?;
             let before = house.state();
-            let task = super::stranger::Task {
+            let task = Task {
                 ms: times.attacked,
                 seed: lab.options.seed + u64::from(attempt),
                 recording: recording.clone(),
                 ..house.task(attack.name)
             };
             let monitor = Monitor::start()?;
-            let phase = house.phase(lab, times.attacked, Some((outside.clone(), task)))?;
-            felt.add(1, phase, &monitor.finish());
+            let phase = house.phase(lab, times.attacked, Some((outside.clone(), task.clone())))?;
+            let per_second = phase.tried.per_second();
+            felt.add(ATTACKED, phase, &monitor.finish());
+            if attack.one_way {
+                felt.beside_a_bystander(lab, house, outside, &Task { per_second, ..task }, times)?;
+            }
             felt.alone(lab, house, times.alone)?;
             felt.silent.extend(house.silent(lab)?);
             felt.died.extend(house.state().died_since(&before));
@@ -90,7 +114,25 @@ impl Felt {
         let monitor = Monitor::start()?;
         let phase = house.phase(lab, count, None)?;
         let stalls = monitor.finish();
-        self.add(0, phase, &stalls);
+        self.add(ALONE, phase, &stalls);
+        Ok(())
+    }
+
+    /// The same stranger, as often per second, at who is no node and has the nodes' place.
+    fn beside_a_bystander(
+        &mut self,
+        lab: &Lab,
+        house: &mut House,
+        outside: &Place,
+        task: &Task,
+        times: &Times,
+    ) -> Result {
+        let roles: Vec<String> = house.sockets.keys().cloned().collect();
+        let (mut part, bystander) = bystander::start(lab, house.place(), &roles)?;
+        let monitor = Monitor::start()?;
+        let phase = house.phase(lab, times.attacked, Some((outside.clone(), Task { bystander, ..task.clone() })))?;
+        self.add(BYSTANDER, phase, &monitor.finish());
+        part.end();
         Ok(())
     }
 
@@ -100,11 +142,11 @@ impl Felt {
                 sides[arm].add(phase.published, &arrived.samples, stalls);
             }
         }
-        if arm == 1 {
-            for (what, count) in phase.tried.tried {
-                *self.tried.tried.entry(what).or_default() += count;
-            }
-            self.tried.answers.extend(phase.tried.answers);
+        if arm == BYSTANDER {
+            self.told.add(phase.tried.clone());
+        }
+        if arm == ATTACKED {
+            self.tried.add(phase.tried);
             let (kib, by) = phase.growth_kib;
             if kib as f64 / 1024.0 > self.grown_mb {
                 (self.grown_mb, self.grown_by) = (kib as f64 / 1024.0, by);
@@ -117,17 +159,23 @@ impl Felt {
 
     /// p99 beside the stranger over p99 alone: medians over tries, and the worst carrier, since each is a promise of its own.
     fn ratio(&self) -> f64 {
-        let ratios = self.carriers.values().filter(|[_, attacked]| attacked.sent() > 0).map(|[alone, attacked]| {
+        self.ratio_to(ALONE)
+    }
+
+    /// The same over p99 in another arm.
+    fn ratio_to(&self, arm: usize) -> f64 {
+        let both = |sides: &&[Tally; 3]| sides[ATTACKED].sent() > 0 && sides[arm].sent() > 0;
+        let ratios = self.carriers.values().filter(both).map(|sides| {
             let p99 = |tally: &Tally| {
                 median(&tally.each(|d| d.p99).into_iter().filter(|v| v.is_finite()).collect::<Vec<_>>())
             };
-            p99(attacked) / p99(alone)
+            p99(&sides[ATTACKED]) / p99(&sides[arm])
         });
         ratios.fold(f64::NAN, f64::max)
     }
 
     fn lost(&self) -> u64 {
-        self.carriers.values().map(|[alone, attacked]| alone.lost() + attacked.lost()).sum()
+        self.carriers.values().flatten().map(Tally::lost).sum()
     }
 
     fn slowest(&self) -> f64 {
@@ -136,7 +184,7 @@ impl Felt {
 
     /// Whether the machine itself stood still too often for times to mean anything.
     fn is_stalled(&self) -> bool {
-        self.carriers.values().flatten().any(|tally| tally.stalled() > STALLED)
+        self.carriers.values().flat_map(|sides| &sides[..BYSTANDER]).any(|tally| tally.stalled() > STALLED)
     }
 
     /// Whether all that is no matter of time is as it should be, and the processes serve for another attack.
@@ -167,14 +215,14 @@ impl Felt {
         let failed: Vec<String> = checks.iter().filter(|check| !check.pass).map(|check| check.name.clone()).collect();
         findings.checks.extend(checks);
         for (carrier, sides) in &self.carriers {
-            for (arm, side) in ["alone", "attacked"].into_iter().zip(sides).filter(|(_, side)| side.sent() > 0) {
+            for (arm, side) in ARMS.into_iter().zip(sides).filter(|(_, side)| side.sent() > 0) {
                 let factors = Factors::new().with("arm", arm).with("attack", self.attack).with("listener", self.by);
                 findings.cells.push(side.cell(factors.with("measured", *carrier), false));
             }
         }
         self.tell(findings, table, &failed);
         let sides = self.carriers.get("tcp").into_iter().flatten();
-        let bars = ["alone", "attacked"].into_iter().zip(sides).filter_map(|(arm, side)| side.bar(arm)).collect();
+        let bars = ARMS.into_iter().zip(sides).filter_map(|(arm, side)| side.bar(arm)).collect();
         groups.push(Group { label: self.attack.into(), bars });
     }
 
@@ -185,11 +233,22 @@ impl Felt {
             all.filter(|value| value.is_finite()).fold(0.0, f64::max)
         };
         let mut row: Vec<String> = vec![self.attack.into(), attempts.to_string(), self.lost().to_string()];
-        let times = [worst(1, |d| d.p50), worst(1, |d| d.p99), worst(0, |d| d.p99), self.grown_mb, self.slowest()];
+        let of_bystander = |value: f64, text: String| if value.is_finite() && value > 0.0 { text } else { "-".into() };
+        let times = [worst(ATTACKED, |d| d.p50), worst(ATTACKED, |d| d.p99), worst(ALONE, |d| d.p99)];
         row.extend(times.map(|value| format!("{value:.0}")));
+        let beside = worst(BYSTANDER, |d| d.p99);
+        row.push(of_bystander(beside, format!("{beside:.0}")));
+        for arm in [ALONE, BYSTANDER] {
+            let ratio = self.ratio_to(arm);
+            row.push(of_bystander(ratio, format!("{ratio:.2}")));
+        }
+        row.extend([self.grown_mb, self.slowest()].map(|value| format!("{value:.0}")));
         row.push(failed.iter().map(|name| name.split(": ").nth(1).unwrap_or_default()).collect::<Vec<_>>().join(", "));
         table.rows.push(row);
         findings.notes.push(format!("{}: tried {:?}; answers {:?}", self.attack, self.tried.tried, self.tried.answers));
+        if self.told.ms > 0 {
+            findings.notes.push(format!("{}: a bystander was told {:?}", self.attack, self.told.tried));
+        }
         for (what, who) in [("no answer from", &self.silent), ("threads that ended:", &self.died)] {
             if !who.is_empty() {
                 findings.notes.push(format!("{}: {what} {}", self.attack, who.join(", ")));

@@ -8,8 +8,10 @@
 //! | [`client`] | the wire protocols as docs/wire.md has them, written anew |
 //! | [`proxy`], [`recorded`] | recorded traffic, changed |
 //! | [`extremes`], [`floods`], [`slow`], [`lies`] | the attacks |
+//! | [`bystander`] | who takes the same traffic and is no node |
 //! | [`felt`] | what the pair felt of one, beside what it feels alone |
 
+pub mod bystander;
 pub mod client;
 pub mod extremes;
 pub mod felt;
@@ -49,39 +51,50 @@ pub struct Attack {
     pub by: &'static str,
     /// Whether it is among those of `--quick`.
     pub quick: bool,
+    /// Whether it says what it says to whoever listens: then a bystander is told as much.
+    pub one_way: bool,
     /// What the stranger does, until it may not go on.
     pub run: fn(&mut Stranger) -> io::Result<()>,
 }
 
 const fn attack(name: &'static str, by: &'static str, quick: bool, run: fn(&mut Stranger) -> io::Result<()>) -> Attack {
-    Attack { name, by, quick, run }
+    Attack { name, by, quick, one_way: false, run }
+}
+
+const fn one_way(
+    name: &'static str,
+    by: &'static str,
+    quick: bool,
+    run: fn(&mut Stranger) -> io::Result<()>,
+) -> Attack {
+    Attack { one_way: true, ..attack(name, by, quick, run) }
 }
 
 /// All attacks.
 pub const ATTACKS: &[Attack] = &[
     // The control: what the measurement makes of no attack.
     attack("nothing", "none", true, slow::nothing),
-    attack("recorded-tcp", "tcp", true, recorded::tcp),
-    attack("recorded-unix", "unix", false, recorded::unix),
+    one_way("recorded-tcp", "tcp", true, recorded::tcp),
+    one_way("recorded-unix", "unix", false, recorded::unix),
     attack("recorded-datagrams", "udp, mcast", true, recorded::datagrams),
-    attack("extremes-openings-tcp", "tcp", true, extremes::openings_tcp),
-    attack("extremes-openings-unix", "unix", false, extremes::openings_unix),
-    attack("extremes-control", "control link", true, extremes::control),
+    one_way("extremes-openings-tcp", "tcp", true, extremes::openings_tcp),
+    one_way("extremes-openings-unix", "unix", false, extremes::openings_unix),
+    one_way("extremes-control", "control link", true, extremes::control),
     attack("extremes-frames", "tcp, udp", false, extremes::frames),
     attack("extremes-feedback", "udp", false, extremes::feedback),
-    attack("flood-connections-tcp", "tcp", true, floods::connections_tcp),
-    attack("flood-connections-unix", "unix", false, floods::connections_unix),
+    one_way("flood-connections-tcp", "tcp", true, floods::connections_tcp),
+    one_way("flood-connections-unix", "unix", false, floods::connections_unix),
     attack("flood-handshakes", "tcp, unix", false, floods::handshakes),
-    attack("flood-documents", "control link", true, floods::documents),
-    attack("flood-calls", "control link", true, floods::calls),
+    one_way("flood-documents", "control link", true, floods::documents),
+    one_way("flood-calls", "control link", true, floods::calls),
     attack("flood-pulls", "pull", false, floods::pulls),
-    attack("flood-heartbeats", "heartbeat", false, floods::heartbeats),
-    attack("flood-unfinished", "control link", true, floods::unfinished),
+    one_way("flood-heartbeats", "heartbeat", false, floods::heartbeats),
+    one_way("flood-unfinished", "control link", true, floods::unfinished),
     attack("flood-datagrams", "mcast, udp", false, floods::datagrams),
-    attack("slow-bytes-tcp", "tcp", true, slow::bytes_tcp),
-    attack("slow-bytes-unix", "unix", false, slow::bytes_unix),
+    one_way("slow-bytes-tcp", "tcp", true, slow::bytes_tcp),
+    one_way("slow-bytes-unix", "unix", false, slow::bytes_unix),
     attack("slow-channels", "tcp", false, slow::channels),
-    attack("slow-calls", "control link", false, slow::calls),
+    one_way("slow-calls", "control link", false, slow::calls),
     attack("slow-pulls", "pull", false, slow::pulls),
     attack("lies-publisher-answers", "tcp, udp, mcast, shm", false, publisher::answers),
     attack("lies-publisher-relayed", "tcp", true, publisher::relayed),
@@ -97,7 +110,7 @@ pub const ATTACKS: &[Attack] = &[
     attack("lies-relay", "tcp", false, relay::hosts),
     attack("lies-node-type", "tcp", true, node::type_bomb),
     attack("lies-node-elsewhere", "control link", false, node::elsewhere),
-    attack("lies-node-another", "control link", true, node::another),
+    one_way("lies-node-another", "control link", true, node::another),
     attack("lies-node-names", "control link", false, node::names),
     attack("lies-node-administers", "control link", true, node::administers),
     attack("lies-node-in-its-place", "tcp", false, node::in_its_place),
@@ -120,8 +133,10 @@ impl Experiment for Hostile {
         let mut groups = Vec::new();
         let mut house: Option<(House, Recording)> = None;
         let some = lab.options.quick || lab.options.tiny;
+        let only = lab.options.only.as_deref();
+        let chosen = |attack: &&Attack| only.map_or(attack.quick || !some, |only| attack.name.contains(only));
         let most = if lab.options.tiny { 4 } else { usize::MAX };
-        for attack in ATTACKS.iter().filter(|attack| attack.quick || !some).take(most) {
+        for attack in ATTACKS.iter().filter(chosen).take(most) {
             lab.tell(attack.name);
             let (mut there, recording) = match house.take() {
                 Some(there) => there,

@@ -1,5 +1,6 @@
 //! The role `stranger`: a process that attacks, bounded in time and in attempts, and tells how often it tried what.
 
+use super::bystander::Listens;
 use super::client::{Door, FROM, HANDSHAKE, Link, kind, opening, read_document};
 use super::recorded::Recording;
 use crate::error::{Error, Result};
@@ -31,6 +32,10 @@ pub struct Task {
     pub ms: u64,
     /// The most it tries.
     pub attempts: u64,
+    /// The most it tries per second; 0: as many as it can.
+    pub per_second: f64,
+    /// Who takes what it sends in the nodes' places, which themselves are asked for their documents alone.
+    pub bystander: BTreeMap<String, Listens>,
 }
 
 /// What a stranger tells at its end.
@@ -40,6 +45,24 @@ pub struct Tried {
     pub tried: BTreeMap<String, u64>,
     /// What came back.
     pub answers: BTreeMap<String, u64>,
+    /// How long it tried, in milliseconds.
+    pub ms: u64,
+}
+
+impl Tried {
+    /// Attempts per second.
+    pub fn per_second(&self) -> f64 {
+        self.tried.values().sum::<u64>() as f64 * 1000.0 / self.ms.max(1) as f64
+    }
+
+    /// Adds those of another time.
+    pub fn add(&mut self, other: Self) {
+        for (what, count) in other.tried {
+            *self.tried.entry(what).or_default() += count;
+        }
+        self.answers.extend(other.answers);
+        self.ms += other.ms;
+    }
 }
 
 /// A node that is attacked, as it tells strangers of itself.
@@ -62,6 +85,7 @@ pub struct Stranger {
     pub victims: BTreeMap<String, Victim>,
     /// Its own node's id.
     pub node: String,
+    began: Instant,
     until: Instant,
     report: Tried,
     attempts: u64,
@@ -78,8 +102,10 @@ pub(crate) fn play(mut orders: Orders) -> Result {
     let mut stranger = Stranger::meet(task)?;
     orders.say(&json!({"ready": true}))?;
     let _go: Option<Value> = orders.wait()?;
-    stranger.until = Instant::now() + Duration::from_millis(stranger.task.ms);
+    stranger.began = Instant::now();
+    stranger.until = stranger.began + Duration::from_millis(stranger.task.ms);
     let ended = (attack.run)(&mut stranger);
+    stranger.report.ms = stranger.began.elapsed().as_millis() as u64;
     if let Err(error) = ended {
         stranger.answer(&format!("gave up: {error}"));
     }
@@ -104,12 +130,21 @@ impl Stranger {
         for (role, socket) in &task.sockets {
             victims.insert(role.clone(), Victim::meet(Door::Unix(socket.clone()), &task.realm, &node)?);
         }
-        let until = Instant::now();
-        Ok(Self { task, dice, victims, node, until, report: Tried::default(), attempts: 0, held: Vec::new() })
+        for (role, listens) in &task.bystander {
+            if let Some(victim) = victims.get_mut(role) {
+                (victim.tcp, victim.unix) = listens.doors();
+            }
+        }
+        let (began, until) = (Instant::now(), Instant::now());
+        Ok(Self { task, dice, victims, node, began, until, report: Tried::default(), attempts: 0, held: Vec::new() })
     }
 
     /// Whether there is time and leave for another attempt.
     pub fn goes_on(&self) -> bool {
+        if self.task.per_second > 0.0 {
+            let due = Duration::from_secs_f64(self.attempts as f64 / self.task.per_second);
+            self.pause(due.saturating_sub(self.began.elapsed()).as_millis() as u64);
+        }
         self.attempts < self.task.attempts && Instant::now() < self.until
     }
 
