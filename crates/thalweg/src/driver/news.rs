@@ -5,10 +5,11 @@ use super::control::{Command, Control};
 use super::permit::Caller;
 use super::pools::Peer;
 use super::wanted::Pair;
-use crate::control::directory::{Applied, Delta};
-use crate::control::{self, Change, Direction, NodeId, Origin, PortId, PortInfo};
+use crate::control::directory::{Applied, Delta, PortKey};
+use crate::control::{self, Change, Direction, NodeId, Origin, PortId, PortInfo, matching::topic_matches};
 use crate::event::Event;
-use crate::port::PortRef;
+use crate::port::{AnyInlet, PortRef};
+use std::sync::Arc;
 use std::time::Instant;
 
 impl Control {
@@ -94,14 +95,8 @@ impl Control {
             let holder = conflict.winner.node.to_string();
             self.state.events.push(Event::NameTaken { name: conflict.name.clone(), holder });
         }
-        let added: Vec<_> = {
-            let directory = self.state.directory();
-            delta
-                .added
-                .iter()
-                .filter_map(|key| directory.port(*key).map(|p| (PortRef { node: key.node, port: key.port }, p.clone())))
-                .collect()
-        };
+        let inlets = self.state.inlets();
+        let added = self.of_concern(&delta.added, &inlets);
         for (at, info) in &added {
             self.tell_subscriber(*at, info);
             self.compare_offers(*at, info);
@@ -111,16 +106,36 @@ impl Control {
         if !delta.removed.is_empty() {
             self.consider_refused(); // what was kept of those gives way to who is here
         }
-        let inlets = self.state.inlets();
         for (publisher, offered) in &added {
             for (port, inlet) in &inlets {
                 let me = PortRef { node: self.state.id, port: *port };
                 self.consider(*publisher, offered, me, inlet.info());
             }
         }
-        if !added.is_empty() {
+        if !delta.added.is_empty() {
             self.look_after_guests();
         }
+    }
+
+    /// Of new ports those that may belong to one of this node's, or are named in what was asked for: most of a node with thousands do
+    /// neither, and are not copied.
+    fn of_concern(&self, added: &[PortKey], inlets: &[(PortId, Arc<dyn AnyInlet>)]) -> Vec<(PortRef, PortInfo)> {
+        let (outlets, directory) = (self.state.outlets(), self.state.directory());
+        let shares = |port: &PortInfo| match port.direction {
+            Direction::Publisher => inlets.iter().any(|(_, inlet)| topic_matches(&inlet.info().topic, &port.topic)),
+            Direction::Subscriber => outlets.iter().any(|outlet| topic_matches(&port.topic, &outlet.info().topic)),
+        };
+        let known = added.iter().filter_map(|key| Some((*key, directory.port(*key)?)));
+        let concerns = known.filter(|(_, port)| shares(port) || self.is_named(&port.name));
+        concerns.map(|(key, port)| (PortRef { node: key.node, port: key.port }, port.clone())).collect()
+    }
+
+    /// Whether an administrator, a file or another node named a port of this name.
+    fn is_named(&self, name: &str) -> bool {
+        self.connected.keys().any(|(publisher, subscriber)| publisher == name || subscriber == name)
+            || self.lasting.iter().any(|kept| kept.subscriber == name)
+            || self.kept.keys().any(|(_, other)| other == name)
+            || self.kept_for_others.keys().any(|(port, _)| port == name)
     }
 
     pub(super) fn own_port_added(&mut self, port: PortId, info: PortInfo) {
@@ -130,10 +145,10 @@ impl Control {
         if info.direction == Direction::Subscriber {
             let others: Vec<_> = {
                 let directory = self.state.directory();
-                directory
-                    .nodes()
-                    .flat_map(|d| d.ports.iter().map(|(id, p)| (PortRef { node: d.node, port: *id }, p.clone())))
-                    .collect()
+                let named = self.connected.keys().any(|(_, subscriber)| *subscriber == info.name);
+                let ports = directory.nodes().flat_map(|d| d.ports.iter().map(|(id, p)| (d.node, *id, p)));
+                let ports = ports.filter(|(.., p)| named || topic_matches(&info.topic, &p.topic));
+                ports.map(|(node, port, p)| (PortRef { node, port }, p.clone())).collect()
             };
             for (publisher, other) in others {
                 self.consider(publisher, &other, me, &info);

@@ -26,13 +26,13 @@ impl Control {
             return;
         }
         let by_name = self.connected.get(&names).cloned();
-        let mut seen = offered.clone();
-        let mut wants = asked.clone();
-        if by_name.is_some() {
-            seen.topic.clone_from(&asked.topic);
-            wants.carriers.clear();
-        }
-        match compare(&seen, &wants) {
+        let found = if by_name.is_some() {
+            let seen = PortInfo { topic: asked.topic.clone(), ..offered.clone() };
+            compare(&seen, &PortInfo { carriers: Vec::new(), ..asked.clone() })
+        } else {
+            compare(offered, asked)
+        };
+        match found {
             Match::Matched(given_up) => {
                 self.fell_back(&names, given_up, asked);
                 let settled = PortInfo { qos: asked.qos.settled(&offered.qos), ..asked.clone() };
