@@ -112,7 +112,7 @@ impl Control {
         if let Peer::Address(host) = peer
             && self.barred.came_to_nothing(host, Instant::now())
         {
-            let why = format_args!("of {host} more than 100 per second came to nothing");
+            let why = format_args!("of {host} more than 32 per second came to nothing");
             self.count_because("times that a host's connections were not answered for half a second", &why);
             self.bar();
         }

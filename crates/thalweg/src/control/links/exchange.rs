@@ -29,9 +29,9 @@ impl Worker {
         let mut taken = false;
         while let Some(link) = self.links.get_mut(&token) {
             if let Some((kind, size)) = link.reader.peek() {
-                let (source, call) = (self.source_of(token), kind == Kind::Call as u8);
+                let source = self.source_of(token);
                 let may =
-                    if self.sink.has_room() { self.budgets.take(source, call, size, now) } else { Err(NO_ROOM_PAUSE) };
+                    if self.sink.has_room() { self.budgets.take(source, kind, size, now) } else { Err(NO_ROOM_PAUSE) };
                 if let Err(wait) = may {
                     self.hold(token, now + wait);
                     break;
@@ -59,7 +59,7 @@ impl Worker {
     pub(super) fn source_of(&self, token: u64) -> Source {
         match self.origins.get(&token) {
             Some(Origin::Tcp { from, .. }) => Source::Address(host_of(*from)),
-            _ => Source::Link(token),
+            _ => self.links.get(&token).and_then(Link::process).map_or(Source::Link(token), Source::Process),
         }
     }
 

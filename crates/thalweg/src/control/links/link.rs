@@ -53,6 +53,7 @@ pub struct Link {
     pending: Option<Change>,
     document_due: bool,
     origin: OnceCell<Origin>,
+    process: OnceCell<Option<u32>>,
 }
 
 /// A program may bind to any address of its host and connect to any other: the far end is of this host if its address is.
@@ -83,6 +84,7 @@ impl Link {
             pending,
             document_due,
             origin: OnceCell::new(),
+            process: OnceCell::new(),
         }
     }
 
@@ -93,6 +95,11 @@ impl Link {
         }
         let unknown = Origin::Tcp { from: std::net::Ipv4Addr::UNSPECIFIED.into(), here: false, user: None };
         self.look_at_origin().map_or(unknown, |origin| *self.origin.get_or_init(|| origin))
+    }
+
+    /// The process of this host that is at the other end of a unix socket, as the kernel says.
+    pub fn process(&self) -> Option<u32> {
+        *self.process.get_or_init(|| linux::socket::peer_process(&self.stream).ok())
     }
 
     /// `None`: a connection that is being made, or was reset.

@@ -313,6 +313,26 @@ fn nodes_that_are_gone_leave_no_targets_behind() {
     assert_eq!(worker.targets.len(), 1);
 }
 
+/// Who begins a new link for each document would have a new budget for each.
+#[test]
+fn a_process_has_one_budget_whatever_links_it_makes() {
+    let (mut worker, now) = (worker(), Instant::now());
+    let pairs = [UnixStream::pair().unwrap(), UnixStream::pair().unwrap()];
+    let _peers = pairs.map(|(ours, theirs)| {
+        worker.link(theirs.into(), true, None);
+        ours
+    });
+    let tokens: Vec<u64> = worker.links.keys().copied().collect();
+    let sources = [worker.source_of(tokens[0]), worker.source_of(tokens[1])];
+    assert_eq!(sources, [budget::Source::Process(std::process::id()); 2]);
+    let takes = |worker: &mut worker::Worker| {
+        worker.budgets.take(sources[0], frame::Kind::Document as u8, 1 << 20, now).is_ok()
+    };
+    while takes(&mut worker) {}
+    worker.close(tokens[0], worker::Close::Ended("it left".to_owned()));
+    assert!(!takes(&mut worker), "what it owes is not forgotten with a link");
+}
+
 #[test]
 fn an_address_has_so_many_links_and_no_more() {
     let mut worker = worker();

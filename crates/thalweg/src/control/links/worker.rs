@@ -480,7 +480,7 @@ impl Worker {
 
     /// A link has ended: its node is gone with its last one, and speaks by the next one from now on.
     fn leave(&mut self, token: u64, node: Option<NodeId>) {
-        let source = self.source_of(token);
+        let source = self.source_of(token); // of a process what it owes is kept: it would begin anew with each link
         self.origins.remove(&token);
         let shared = self.origins.keys().any(|other| self.source_of(*other) == source);
         if !shared || matches!(source, Talker::Link(_)) {
