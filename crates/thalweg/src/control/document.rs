@@ -131,6 +131,7 @@ pub struct Document {
     /// Path of its unix socket, for nodes of the same host.
     pub socket: Option<PathBuf>,
     /// Its ports.
+    #[serde(deserialize_with = "super::in_steps::ports")]
     pub ports: BTreeMap<PortId, PortInfo>,
     /// What it carries for others, if it is a relay.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -12,6 +12,7 @@
 
 pub mod directory;
 mod document;
+mod in_steps;
 pub mod kept;
 pub mod limits;
 pub mod links;

@@ -1,7 +1,7 @@
 //! What peers say on their links, and what it leads to.
 
 use super::budget::{Source, UNFINISHED, UNFINISHED_OF_SOURCE};
-use super::frame::{Hello, Kind, Message, VERSION};
+use super::frame::{Hello, Message, VERSION};
 use super::link::{Link, Stage};
 use super::lock;
 use super::worker::{Close, MOST_ASKED, Worker};
