@@ -168,7 +168,7 @@ impl Congestion {
     #[inline]
     pub fn has_room(&self, now_ns: u64, bytes: usize) -> Result<(), Wait> {
         let under_way = self.under_way();
-        if under_way > 0 && under_way + bytes as u64 > self.limit(bytes) {
+        if under_way > 0 && !self.takes(bytes as u64, 1) {
             return Err(Wait::Receipt);
         }
         if self.settings.reserved.is_none() && under_way + bytes as u64 <= BURST * self.settings.datagram as u64 {
@@ -182,21 +182,22 @@ impl Congestion {
 
     /// Whether so much may leave that it is worth waking a thread for.
     pub fn is_open(&self) -> bool {
-        let limit = self.limit(self.settings.datagram);
-        let worth = (limit / 4).min(WORTH_WAKING * self.settings.datagram as u64);
-        self.under_way() == 0 || self.under_way() + worth <= limit
+        let datagram = self.settings.datagram as u64;
+        let most = self.window().min(self.buffer());
+        let worth = (most / 4).min(WORTH_WAKING * datagram);
+        self.under_way() == 0 || self.takes(worth, worth / datagram)
     }
 
-    /// Bytes that may be under way in datagrams of this length.
-    fn limit(&self, bytes: usize) -> u64 {
-        self.window().min(self.buffered(bytes))
+    /// Whether window and receiver's socket take so many bytes more in so many datagrams. What is under way is counted as it is:
+    /// by the next one's length alone, one of 64 B held back a flow with a third of what its socket takes.
+    fn takes(&self, bytes: u64, datagrams: u64) -> bool {
+        let bytes = self.under_way() + bytes;
+        bytes <= self.window() && bytes + (self.flight.datagrams() + datagrams) * OVERHEAD <= self.buffer()
     }
 
-    /// The receiver's socket holds so many bytes in datagrams of this length. A quarter of what the kernel counts is given
-    /// back late (`udp_rmem_release`).
-    fn buffered(&self, bytes: usize) -> u64 {
-        let bytes = bytes as u64;
-        (self.settings.buffer as u64 / 4 * 3).saturating_mul(bytes) / (bytes + OVERHEAD)
+    /// Bytes that the receiver's socket holds. A quarter of what the kernel counts is given back late (`udp_rmem_release`).
+    fn buffer(&self) -> u64 {
+        self.settings.buffer as u64 / 4 * 3
     }
 
     /// A datagram left.

@@ -51,6 +51,11 @@ impl Flight {
         self.sent.saturating_sub(self.settled)
     }
 
+    /// Datagrams that neither arrived nor left before one that did, but for those that were too many to remember.
+    pub fn datagrams(&self) -> u64 {
+        self.records.len() as u64
+    }
+
     /// Bytes sent so far.
     pub fn sent(&self) -> u64 {
         self.sent

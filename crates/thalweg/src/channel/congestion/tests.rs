@@ -207,6 +207,20 @@ fn the_receivers_socket_is_never_sent_more_than_it_holds() {
     assert!((100..212_992 / 768).contains(&count), "{count} datagrams of 768 B of the kernel's memory each");
 }
 
+/// 64 B behind long datagrams: they need room for themselves, and no more because they are short.
+#[test]
+fn a_short_datagram_finds_room_where_a_long_one_does() {
+    let mut flow =
+        Congestion::new(CongestionSettings { datagram: DATAGRAM, buffer: 1 << 20, reserved: Some(u64::MAX) });
+    let mut sent = 0;
+    while flow.room(0, DATAGRAM).is_ok() {
+        flow.on_sent(0, named(sent), DATAGRAM);
+        sent += 1;
+        assert!(flow.room(0, 96).is_ok() || flow.room(0, DATAGRAM).is_err(), "{sent} datagrams are under way");
+    }
+    assert_eq!(sent, (1 << 20) / 4 * 3 / (DATAGRAM as u64 + OVERHEAD));
+}
+
 /// After an outage nothing of what was under way is heard of: the window falls to the least, and what comes after counts.
 #[test]
 fn after_an_outage_it_begins_anew() {
