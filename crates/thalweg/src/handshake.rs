@@ -189,6 +189,9 @@ pub struct Parameters {
     /// The same: it takes several samples in one datagram.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub batches: bool,
+    /// The same: messages in it may have short headers.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub short_headers: bool,
     /// The same, from the publisher: acknowledgements end with a receipt, and come after so many bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub receipts: Option<u32>,

@@ -28,7 +28,7 @@ mod stream;
 #[cfg(test)]
 mod tests;
 
-pub use batch::Messages;
+pub use batch::{Messages, SHORT_HEADER};
 pub use stream::{FrameRef, INITIAL, StreamParser};
 
 /// The version of the frame format that this library speaks.

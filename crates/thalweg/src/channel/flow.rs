@@ -139,6 +139,7 @@ impl Flow {
         right.hand_over_always(settings.sending.limit.is_some());
         let batch = settings.sending.batching.filter(|_| capabilities.stream).map(|b| Batch::with_room(b.bytes));
         let queue = Queue::new(settings.policy).within(settings.bytes, settings.account.clone());
+        let queue = queue.gathering(datagrams::waits_together(&settings));
         Self {
             pending: PiMutex::new(Pending { partial: None, queue }),
             waits: link.set_patience(settings.policy.patience()),

@@ -105,6 +105,7 @@ pub struct Queue {
     entries: VecDeque<Entry>,
     bytes: usize,
     most_bytes: usize,
+    together: usize, // bytes up to which they may be more than the policy says
     account: Option<Arc<Account>>,
 }
 
@@ -113,12 +114,17 @@ impl Queue {
     pub fn new(policy: Policy) -> Self {
         // Room for a keep-last queue at once; the others grow towards their limit as they fill (then steady again).
         let entries = VecDeque::with_capacity((policy.limit() as usize).min(256));
-        Self { policy, entries, bytes: 0, most_bytes: usize::MAX, account: None }
+        Self { policy, entries, bytes: 0, most_bytes: usize::MAX, together: 0, account: None }
     }
 
     /// The same, of at most so many bytes, which are taken from this account.
     pub fn within(self, most_bytes: usize, account: Arc<Account>) -> Self {
         Self { most_bytes, account: Some(account), ..self }
+    }
+
+    /// The same, of as many samples as take so many bytes, if that is more than the policy says: they leave together.
+    pub fn gathering(self, together: usize) -> Self {
+        Self { together, ..self }
     }
 
     /// Puts a message at the end, by the policy. Where the node has no memory for it, keep-last drops as many bytes of its own,
@@ -149,7 +155,8 @@ impl Queue {
 
     /// Which limit of its own leaves no room for a message of this size. An empty queue has room for one.
     fn fits(&self, size: usize) -> Result<(), ResourceLimit> {
-        if self.entries.len() >= self.policy.limit() as usize {
+        let leaves_with_others = self.bytes.saturating_add(size) <= self.together;
+        if self.entries.len() >= self.policy.limit() as usize && !leaves_with_others {
             return Err(ResourceLimit::Samples);
         }
         let over = self.bytes.saturating_add(size) > self.most_bytes && !self.entries.is_empty();

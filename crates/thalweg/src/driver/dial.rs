@@ -92,6 +92,7 @@ impl Dial {
             parameters: Parameters {
                 hold: hold(state, pair, wanted),
                 batches: loses.is_some(),
+                short_headers: loses.is_some(),
                 ..Parameters::default()
             },
             answers: super::answers::offer(state, wanted, &candidate.carrier).filter(|_| !moves),
@@ -136,9 +137,9 @@ impl Dial {
             let port_number = super::offer::port_number(self.pair.0, request.proxy.as_ref());
             let place = Place { local, peer, port_number };
             let (opening, parameters) = via.receiver(&place)?;
-            let batches = request.parameters.batches;
+            let Parameters { batches, short_headers, .. } = request.parameters;
             let takes = batches.then(|| super::reliable::takes(account));
-            request.parameters = Parameters { takes, batches, ..parameters };
+            request.parameters = Parameters { takes, batches, short_headers, ..parameters };
             (self.opening, self.place) = (Some(opening), Some(place));
         }
         let mut bytes = vec![CHANNEL_HANDSHAKE];

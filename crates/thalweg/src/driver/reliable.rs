@@ -40,7 +40,12 @@ pub(super) fn control(request: &Request, settings: &FlowSettings, of: Capabiliti
     // What may be given up before it arrives is counted sample by sample: it has a number of its own.
     let keeps = settings.reliable.is_some_and(|reliable| !reliable.drops_oldest && reliable.useful_ns.is_none());
     let batches = keeps && request.parameters.batches;
-    (settings.reliable.is_some() && !of.multicast).then_some(Control { congestion, window, batches })
+    (settings.reliable.is_some() && !of.multicast).then_some(Control {
+        congestion,
+        window,
+        batches,
+        short_headers: request.parameters.short_headers,
+    })
 }
 
 /// Bytes after which receipts come: two datagrams, as TCP acknowledges, and four of them fit the receiver's socket.
@@ -130,8 +135,9 @@ mod tests {
                 control: None,
             };
             let of = Capabilities { max_datagram: Some(1472), ..crate::carrier::udp::CAPABILITIES };
-            control(&request(1, parameters), &settings, of).map(|control| control.batches)
+            control(&request(1, parameters), &settings, of).map(|control| control.batches && !control.short_headers)
         };
+        // Who does not say so reads no short headers.
         let new = || json!({"buffer": 1000, "takes": 1000, "batches": true});
         let older = json!({"buffer": 1000, "takes": 1000});
         let (all, last) = (Queue::KeepAll(16), Queue::KeepLast(16));

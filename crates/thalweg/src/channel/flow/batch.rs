@@ -120,7 +120,8 @@ impl Flow {
     /// Puts the message into the batch, which may leave then. `None`: it takes the usual way, and nothing is before it but
     /// what the flow's thread sends first.
     pub(super) fn offer_batched(self: &Arc<Self>, message: &mut Outgoing<'_>) -> Option<Outcome> {
-        let size = HEADER + message.payload().len();
+        let (length, label) = (message.payload().len(), message.label());
+        let size = HEADER + length;
         let mut batch = self.batch.lock();
         if !self.right.is_free() {
             return None;
@@ -129,7 +130,7 @@ impl Flow {
             // Also when that ends just now: what is batched is older.
             return (!batch.is_empty()).then(|| self.wait_behind(batch, message));
         }
-        if !batch.is_empty() && self.overflows(&batch, size) && !self.flush_now(&mut batch, message) {
+        if !batch.is_empty() && self.overflows(&batch, label, length) && !self.flush_now(&mut batch, message) {
             return Some(self.wait_behind(batch, message));
         }
         let gathering = self.gathering(message);
@@ -150,7 +151,7 @@ impl Flow {
             None => true,
             Some(Gathering { bytes, within, first_at_once }) => {
                 let paused = message.now.saturating_sub(batch.left_ns) >= within.as_nanos() as u64;
-                let full = batch.frames.len() >= bytes || self.overflows(&batch, size);
+                let full = batch.frames.len() >= bytes || self.is_full(&batch, length);
                 full || (begins && first_at_once && paused)
             }
         };
@@ -188,13 +189,13 @@ impl Flow {
             batch.since_ns = now_ns;
             self.batched.store(true, Relaxed);
         }
-        let mut header = [0; HEADER];
-        let flow_seq = match self.capabilities.stream {
-            true => self.next.fetch_add(1, Relaxed),
-            false => self.datagram_for(batch, HEADER + payload.len(), label),
-        };
-        self.header(Kind::Message, payload.len(), flow_seq, label).emit(&mut header);
-        batch.frames.extend_from_slice(&header);
+        if self.capabilities.stream {
+            let (mut header, flow_seq) = ([0; HEADER], self.next.fetch_add(1, Relaxed));
+            self.header(Kind::Message, payload.len(), flow_seq, label).emit(&mut header);
+            batch.frames.extend_from_slice(&header);
+        } else {
+            self.join(batch, label, payload.len());
+        }
         batch.frames.extend_from_slice(payload);
         batch.samples += 1;
         batch.grew = true;

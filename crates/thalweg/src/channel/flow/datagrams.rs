@@ -2,19 +2,28 @@
 //! one, and is acknowledged and repeated as one. Only where nothing is given up ([`Control::batches`](super::Control)). Several
 //! datagrams of one length, of which the last may be shorter, leave in one call.
 
-use super::batch::Batch;
+use super::batch::{BYTES, Batch};
 use super::reliable::Kept;
-use super::{Flow, MOST_BYTES_TOGETHER, MOST_TOGETHER, is_final};
+use super::{Flow, FlowSettings, MOST_BYTES_TOGETHER, MOST_TOGETHER, is_final};
 use crate::channel::memory::Charge;
 use crate::channel::outgoing::copied;
 use crate::channel::queue::{Entry, Label};
 use crate::wire::feedback::Datagram;
-use crate::wire::{HEADER, Kind};
+use crate::wire::{HEADER, Kind, SHORT_HEADER};
 use linux::clock::monotonic_ns;
 use std::io::{self, IoSlice};
 use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
+
+/// Bytes of samples that wait, however few the queue takes: what window or pace hold back leaves in datagrams of many, which a queue of
+/// a few samples would not fill. Under `block 1` 64 B took 138 bytes of a full line each, and take 77. `publish` waits for room all
+/// the same, and holds as much back by itself where it gathers.
+pub(super) fn waits_together(settings: &FlowSettings) -> usize {
+    let blocks = matches!(settings.policy, qos::Queue::Block { .. });
+    let gathers = settings.control.is_some_and(|control| control.batches);
+    if blocks && gathers { BYTES } else { 0 }
+}
 
 /// What a batch waits for.
 enum Held {
@@ -32,6 +41,8 @@ pub(super) struct Gathered {
     sequence: u32,
     /// The first sample.
     first: Label,
+    /// Number and stamp of the last one.
+    last: (u64, u64),
     samples: u32,
 }
 
@@ -72,15 +83,15 @@ impl Batch {
         self.taken..self.datagrams.len()
     }
 
-    /// Where a message of so many bytes goes, if at most `count` datagrams of at most `most` bytes leave together. All are as
-    /// long as the first one.
-    fn place(&self, size: usize, most: usize, count: impl FnOnce() -> usize) -> Place {
+    /// Where a message of so many bytes goes, which has `size` where it begins a datagram and `joined` behind another one, if at most
+    /// `count` datagrams of at most `most` bytes leave together. All are as long as the first one.
+    fn place(&self, [joined, size]: [usize; 2], most: usize, count: impl FnOnce() -> usize) -> Place {
         let Some(last) = self.datagrams.last() else { return Place::New };
         let first = self.datagram(0).len();
         let longest = if self.datagrams.len() == 1 { most } else { first };
-        let (with, end) = (self.frames.len() - last.at + size, self.frames.len() + size);
+        let (with, end) = (self.frames.len() - last.at + joined, self.frames.len() + size);
         if with <= longest {
-            return if end <= MOST_BYTES_TOGETHER { Place::Last } else { Place::None };
+            return if self.frames.len() + joined <= MOST_BYTES_TOGETHER { Place::Last } else { Place::None };
         }
         let full = self.datagram(self.datagrams.len() - 1).len() == first && self.datagrams.len() < count();
         if full && size <= first && end + HEADER <= MOST_BYTES_TOGETHER { Place::New } else { Place::None }
@@ -118,27 +129,60 @@ impl Flow {
         HEADER + self.piece()
     }
 
-    /// Whether a batch has to leave before a message of so many bytes joins.
-    pub(super) fn overflows(&self, batch: &Batch, size: usize) -> bool {
-        !self.capabilities.stream && self.place(batch, size) == Place::None
+    /// Whether a batch has to leave before this message of so many bytes joins.
+    pub(super) fn overflows(&self, batch: &Batch, label: Label, length: usize) -> bool {
+        // Which header it would have takes time, and matters where a whole one does not fit.
+        !self.capabilities.stream
+            && self.place(batch, HEADER, length) == Place::None
+            && self.place(batch, self.short_header(batch, label, length).map_or(HEADER, |short| short.len()), length)
+                == Place::None
     }
 
-    fn place(&self, batch: &Batch, size: usize) -> Place {
+    /// Whether it has to leave before one as long that follows closely.
+    pub(super) fn is_full(&self, batch: &Batch, length: usize) -> bool {
+        let header = if self.reads_short_headers() { SHORT_HEADER } else { HEADER };
+        !self.capabilities.stream && self.place(batch, header, length) == Place::None
+    }
+
+    /// Where a message goes that would have a header of so many bytes behind the last one.
+    fn place(&self, batch: &Batch, header: usize, length: usize) -> Place {
         let longest = self.longest();
-        batch.place(size, longest, || self.together(longest))
+        batch.place([header + length, HEADER + length], longest, || self.together(longest))
     }
 
-    /// The number of the datagram that a message of so many bytes joins.
-    pub(super) fn datagram_for(&self, batch: &mut Batch, size: usize, label: Label) -> u32 {
-        if self.place(batch, size) != Place::Last {
+    fn reads_short_headers(&self) -> bool {
+        self.settings.control.is_some_and(|control| control.short_headers)
+    }
+
+    /// The short header of a message behind the last one.
+    fn short_header(&self, batch: &Batch, label: Label, length: usize) -> Option<[u8; SHORT_HEADER]> {
+        let (sample, stamp) = batch.datagrams.last()?.last;
+        self.reads_short_headers()
+            .then(|| self.header_of(Kind::Message, length, 0, label).short(sample, stamp))
+            .flatten()
+    }
+
+    /// Writes the header of a message into its datagram, which it may begin.
+    pub(super) fn join(&self, batch: &mut Batch, label: Label, length: usize) {
+        let short = self.short_header(batch, label, length);
+        let place = self.place(batch, short.map_or(HEADER, |short| short.len()), length);
+        let short = short.filter(|_| place == Place::Last);
+        if place != Place::Last {
             let (at, sequence) = (batch.frames.len(), self.next.fetch_add(1, Relaxed));
             batch.frames.resize(at + HEADER, 0);
-            batch.datagrams.push(Gathered { at, sequence, first: label, samples: 0 });
+            batch.datagrams.push(Gathered { at, sequence, first: label, last: (0, 0), samples: 0 });
         }
-        batch.datagrams.last_mut().map_or(0, |datagram| {
-            datagram.samples += 1;
-            datagram.sequence
-        })
+        let Some(datagram) = batch.datagrams.last_mut() else { return };
+        datagram.samples += 1;
+        datagram.last = (label.seq, label.stamp);
+        match short {
+            Some(short) => batch.frames.extend_from_slice(&short),
+            None => {
+                let mut header = [0; HEADER];
+                self.header(Kind::Message, length, datagram.sequence, label).emit(&mut header);
+                batch.frames.extend_from_slice(&header);
+            }
+        }
     }
 
     /// Sends the batch, waiting for window and socket at most `patience`; `false` when not all of it has left.

@@ -52,7 +52,7 @@ impl Flow {
         batch.make_room(room(size));
         let begun_ns = monotonic_ns();
         for _ in 0..count {
-            let fits = |entry: &Entry| !self.overflows(&batch, HEADER + entry.buffer.payload().len());
+            let fits = |entry: &Entry| !self.overflows(&batch, entry.label(), entry.buffer.payload().len());
             if !pending.queue.iter().next().is_some_and(fits) {
                 break;
             }

@@ -37,6 +37,8 @@ pub(crate) struct Control {
     pub window: u64,
     /// It takes several samples in one datagram.
     pub batches: bool,
+    /// And messages in it with short headers.
+    pub short_headers: bool,
 }
 
 /// The reliable part of a flow.

@@ -94,6 +94,10 @@ impl Flow {
 
     pub(super) fn header(&self, kind: Kind, length: usize, flow_seq: u32, label: Label) -> Header {
         trace::step(Step::Emit);
+        self.header_of(kind, length, flow_seq, label)
+    }
+
+    pub(super) fn header_of(&self, kind: Kind, length: usize, flow_seq: u32, label: Label) -> Header {
         Header {
             length: length as u32,
             kind,

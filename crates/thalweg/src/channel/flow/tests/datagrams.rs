@@ -117,6 +117,10 @@ impl Socket {
 }
 
 fn flow(batches: bool, socket: &Socket) -> (Arc<Flow>, Arc<Senders>) {
+    flow_with(qos::Queue::KeepAll(10_000), (batches, false), socket)
+}
+
+fn flow_with(policy: qos::Queue, (batches, short_headers): (bool, bool), socket: &Socket) -> (Arc<Flow>, Arc<Senders>) {
     let senders = Arc::new(Senders::new(Box::new(|_, _| {})));
     let reliable = SenderSettings {
         window: 1024,
@@ -130,14 +134,14 @@ fn flow(batches: bool, socket: &Socket) -> (Arc<Flow>, Arc<Senders>) {
     let congestion = CongestionSettings { datagram: MTU, buffer: 1 << 20, reserved: None };
     let settings = FlowSettings {
         id: 7,
-        policy: qos::Queue::KeepAll(10_000),
+        policy,
         bytes: 64 << 20,
         account: Account::new(1 << 30),
         burst: 0,
         sending: Sending::default(),
         lifespan: None,
         reliable: Some(reliable),
-        control: Some(Control { congestion, window: 1 << 30, batches }),
+        control: Some(Control { congestion, window: 1 << 30, batches, short_headers }),
     };
     let capabilities = Capabilities { max_datagram: Some(MTU), ..crate::carrier::udp::CAPABILITIES };
     let flow = Arc::new(Flow::new(settings, Class::Normal, Box::new(socket.clone()), capabilities, senders.clone()));
@@ -164,6 +168,45 @@ fn what_waits_leaves_in_datagrams_of_many_and_each_has_one_number() {
     assert!(left.iter().map(|(header, _)| header.sequence).eq(0..left.len() as u32));
     // The first was on its way alone; of the others fourteen fit a datagram.
     assert!(left.len() <= 1 + 99_usize.div_ceil(14), "{} datagrams", left.len());
+    senders.close();
+}
+
+/// Where the subscriber reads short headers; one that is not close behind the others has a whole one.
+#[test]
+fn what_follows_closely_has_a_short_header() {
+    let socket = Socket::default();
+    let (flow, senders) = flow_with(qos::Queue::KeepAll(10_000), (true, true), &socket);
+    socket.is_full(true);
+    let seqs: Vec<u64> = (0..50).chain(1000..1010).collect();
+    seqs.iter().for_each(|seq| assert_eq!(publish(&flow, *seq, 64, false), Outcome::Queued));
+    socket.is_full(false);
+    let samples = || socket.left().into_iter().flat_map(|(_, samples)| samples).collect::<Vec<_>>();
+    wait("all of them leave", || samples().len() == seqs.len());
+    assert_eq!(samples(), seqs);
+    let lengths: Vec<_> = socket.0.lock().left.iter().map(Vec::len).collect();
+    // The first was on its way alone. Nineteen fit a datagram, of which the first has a whole header, and one that is not close.
+    let bytes = |whole: usize, short: usize| HEADER + whole * (HEADER + 64) + short * (wire::SHORT_HEADER + 64);
+    assert_eq!(lengths, [HEADER + 64, bytes(1, 18), bytes(1, 18), bytes(2, 16), bytes(1, 2)]);
+    assert_eq!(*socket.0.lock().together, [3, 1]);
+    senders.close();
+}
+
+/// Where the queue takes one sample: who waits for the window or the socket is no reason to send each in a datagram of its own.
+#[test]
+fn small_samples_that_wait_leave_together_however_few_a_queue_that_blocks_takes() {
+    let at_once = qos::Queue::Block { limit: 1, up_to_us: 1 };
+    let socket = Socket::default();
+    let (flow, senders) = flow_with(at_once, (true, false), &socket);
+    socket.is_full(true);
+    (0..100).for_each(|seq| assert_eq!(publish(&flow, seq, 64, false), Outcome::Queued, "{seq}"));
+    let refused = (100..1000).find(|seq| !is_taken(publish(&flow, *seq, 64, false)));
+    assert!(refused.is_some(), "it waits for room beyond what leaves together");
+    assert!(!is_taken(publish(&flow, 0, 1400, false)), "nor does a large one find room");
+    socket.is_full(false);
+    // As many as leave without a receipt.
+    wait("they leave", || socket.left().len() >= 10);
+    let samples: Vec<_> = socket.left().into_iter().map(|(_, samples)| samples).collect();
+    assert!(samples.len() <= 12 && samples[1..].iter().all(|samples| samples.len() == 14), "{samples:?}");
     senders.close();
 }
 
