@@ -9,6 +9,7 @@ mod fragments;
 mod gather;
 mod limit;
 mod measured;
+mod opening;
 mod parity;
 mod path;
 mod reliable;

@@ -4,6 +4,7 @@
 //! are whole frames, so they need no send right.
 
 use super::Flow;
+use super::opening::Opening;
 use crate::channel::congestion::{CongestionSettings, Wait};
 use crate::channel::memory::{ALWAYS, Account, Charge};
 use crate::channel::queue::{Entry, Label};
@@ -11,13 +12,12 @@ use crate::channel::reliable::{Action, Counters, Sender, SenderSettings, To};
 use crate::wire::feedback::{Acknowledgement, Datagram, LONGEST};
 use crate::wire::{ASK, FRAGMENT_HEADER, Fragment, HEADER, Header, Kind, OF_BATCH, REPAIR, datagram};
 use linux::clock::monotonic_ns;
-use linux::futex::{self, Scope};
 use linux::lock::PiMutex;
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
-use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64};
 use std::time::Duration;
 
 /// Pause before another look whether a full window has room: acknowledgements come to another thread.
@@ -51,8 +51,7 @@ pub(crate) struct Kept {
     any: AtomicBool, // somebody acknowledges; else nothing is kept
     controlled: bool,
     waits: AtomicBool, // the sending thread waits for room in the window
-    held: AtomicBool,  // a publishing thread does, with a batch
-    opened: AtomicU32, // what it waits on
+    opening: Opening,  // a publishing thread does, with a batch
 }
 
 impl Kept {
@@ -64,8 +63,7 @@ impl Kept {
         Self {
             controlled: control.is_some(),
             waits: AtomicBool::new(false),
-            held: AtomicBool::new(false),
-            opened: AtomicU32::new(0),
+            opening: Opening::default(),
             sender: PiMutex::new(sender),
             full: AtomicBool::new(false),
             flags: AtomicU16::new(0),
@@ -113,24 +111,15 @@ impl Kept {
 
     /// Waits until a batch may leave, at most so long. Calls `waits` before.
     pub fn wait_room(&self, left: Duration, waits: impl FnOnce()) {
-        let seen = self.opened.load(SeqCst);
-        self.held.store(true, SeqCst); // before the last look
-        let now = monotonic_ns();
-        let pause = match wait(&mut self.sender.lock(), now) {
-            None => return,
-            Some(Wait::Until(at)) => Duration::from_nanos(at.saturating_sub(now)),
-            Some(Wait::Receipt) => WOKEN_PAUSE,
-        };
-        waits();
-        futex::wait(&self.opened, seen, Some(pause.min(left)), Scope::Private);
-    }
-
-    /// A receipt made room: a publishing thread that waits with a batch is woken.
-    fn opened(&self) {
-        if self.held.swap(false, SeqCst) {
-            self.opened.fetch_add(1, SeqCst);
-            futex::wake(&self.opened, 1, Scope::Private);
-        }
+        self.opening.wait(|| {
+            let now = monotonic_ns();
+            let pause = match wait(&mut self.sender.lock(), now)? {
+                Wait::Until(at) => Duration::from_nanos(at.saturating_sub(now)),
+                Wait::Receipt => WOKEN_PAUSE,
+            };
+            waits();
+            Some(pause.min(left))
+        });
     }
 
     /// How many of these parts of a message may leave, the first ones; they are under way from here on.
@@ -334,7 +323,7 @@ impl Flow {
             match taken {
                 None => drop(kept.strange.fetch_add(1, Relaxed)),
                 Some(true) => {
-                    kept.opened();
+                    kept.opening.open();
                     if kept.waits.swap(false, SeqCst) {
                         self.wake_sender();
                     }
