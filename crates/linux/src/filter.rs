@@ -106,7 +106,7 @@ fn words_of_source(address: IpAddr) -> Vec<(u32, u32)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
+    use std::net::{Ipv4Addr, Ipv6Addr, TcpListener, TcpStream, UdpSocket};
     use std::time::Duration;
 
     const SOON: Duration = Duration::from_millis(200);
@@ -125,6 +125,28 @@ mod tests {
             let mut buffer = [0; 8];
             let length = hears.recv(&mut buffer).unwrap();
             assert_eq!(&buffer[..length], b"yes", "{any}");
+        }
+    }
+
+    /// Each word of an address counts.
+    #[test]
+    fn addresses_that_differ_in_one_bit_are_other_senders() {
+        for any in ["127.0.0.1:0", "[::1]:0"] {
+            let (Ok(hears), Ok(its)) = (UdpSocket::bind(any), UdpSocket::bind(any)) else { continue };
+            let (to, from) = (hears.local_addr().unwrap(), its.local_addr().unwrap());
+            let others: Vec<IpAddr> = match from.ip() {
+                IpAddr::V4(v4) => (0..32).map(|bit| Ipv4Addr::from_bits(v4.to_bits() ^ 1 << bit).into()).collect(),
+                IpAddr::V6(v6) => (0..128).map(|bit| Ipv6Addr::from_bits(v6.to_bits() ^ 1 << bit).into()).collect(),
+            };
+            for other in others {
+                only_from(&hears, (other, from.port()).into()).unwrap();
+                its.send_to(b"no", to).unwrap();
+            }
+            only_from(&hears, from).unwrap();
+            its.send_to(b"yes", to).unwrap();
+            hears.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+            let mut buffer = [0; 8];
+            assert_eq!(hears.recv(&mut buffer).unwrap(), 3, "{any}");
         }
     }
 
@@ -160,6 +182,9 @@ mod tests {
         }
         let Ok(listener) = TcpListener::bind("[::1]:0") else { return };
         let to = listener.local_addr().unwrap();
+        let networks = (0..64).map(|bit| IpAddr::from(Ipv6Addr::from_bits(1 << (64 + bit)))).collect::<Vec<_>>();
+        not_from(&listener, &networks).unwrap();
+        assert!(TcpStream::connect_timeout(&to, SOON).is_ok(), "other networks");
         not_from(&listener, &["::".parse().unwrap()]).unwrap(); // the network of ::1
         assert!(TcpStream::connect_timeout(&to, SOON).is_err());
         nothing(&listener).unwrap();
