@@ -108,7 +108,7 @@ enum Verb {
 
 fn main() -> ExitCode {
     let Arguments { verb } = Arguments::try_parse_from(admin::without_options(std::env::args_os()))
-        .unwrap_or_else(|error| with_verbs(error).exit());
+        .unwrap_or_else(|error| refuse(with_verbs(error)));
     let outcome = match &verb {
         Verb::Demo(arguments) => demo::run(arguments),
         Verb::DemoPart(arguments) => demo::part(arguments),
@@ -145,6 +145,15 @@ fn main() -> ExitCode {
         output::tell(&format!("thalweg: {}", failure.text()));
     }
     ExitCode::from(failure.code())
+}
+
+/// Tells what is wrong with the arguments, which may hold anything.
+fn refuse(error: clap::Error) -> ! {
+    if error.exit_code() == 0 {
+        error.exit(); // help and version were asked for
+    }
+    output::tell(error.to_string().trim_end());
+    std::process::exit(error.exit_code())
 }
 
 /// Lists all verbs where an unknown one is written, and adds those that may have been meant where the parser, which

@@ -37,6 +37,11 @@ impl fmt::Display for ZenohError {
 
 impl std::error::Error for ZenohError {}
 
+/// Connections that have not said who they are yet, at once.
+const PENDING: u32 = 1000;
+/// How long they have for it, in milliseconds: several round trips of the slowest network.
+const ACCEPT_MS: u32 = 2000;
+
 type Entries = Vec<(&'static str, String)>;
 
 impl ZenohSettings {
@@ -154,6 +159,10 @@ fn common(mode: &str, listen: &[String], connect: &[String]) -> Entries {
         ("scouting/gossip/enabled", "true".to_owned()),
         ("transport/link/tx/lease", "1000".to_owned()),
         ("transport/shared_memory/enabled", "false".to_owned()),
+        // Who connects and says nothing takes one of these places, for so long: by default 100 and 10 s, so that 60 connections
+        // kept newcomers out for 4 s.
+        ("transport/unicast/accept_pending", PENDING.to_string()),
+        ("transport/unicast/accept_timeout", ACCEPT_MS.to_string()),
     ]
 }
 
