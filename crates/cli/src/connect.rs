@@ -21,10 +21,10 @@ use thalweg::control::{Direction, Document};
 )]
 pub struct ConnectArguments {
     /// The publishing port
-    #[arg(value_name = "/OUT", required_unless_present = "list_carriers")]
+    #[arg(value_name = "/OUT", value_parser = quantity::name, required_unless_present = "list_carriers")]
     publisher: Option<String>,
     /// The subscribing port
-    #[arg(value_name = "/IN", required_unless_present = "list_carriers")]
+    #[arg(value_name = "/IN", value_parser = quantity::name, required_unless_present = "list_carriers")]
     subscriber: Option<String>,
     /// What carries the samples
     #[arg(long, default_value = "auto", value_parser = quantity::carrier())]
@@ -58,10 +58,10 @@ struct Wish<'a> {
 #[command(after_help = "Example: thalweg disconnect /camera/out /viewer/in")]
 pub struct DisconnectArguments {
     /// The publishing port
-    #[arg(value_name = "/OUT")]
+    #[arg(value_name = "/OUT", value_parser = quantity::name)]
     publisher: String,
     /// The subscribing port
-    #[arg(value_name = "/IN")]
+    #[arg(value_name = "/IN", value_parser = quantity::name)]
     subscriber: String,
     #[command(flatten)]
     common: Common,

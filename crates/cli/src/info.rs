@@ -8,6 +8,7 @@ use crate::session::{Common, Session};
 use clap::Args;
 use serde::Serialize;
 use thalweg::admin::{MemoryReport, Reply, Request};
+use thalweg::control::matching::absolute;
 use thalweg::control::{Document, PortInfo};
 
 /// Everything about a node, a port or a topic: type, QoS, addresses, channels with their counters
@@ -61,7 +62,9 @@ pub fn run(arguments: &Arguments) -> Result {
     let mut session = arguments.common.open("info")?;
     let nodes = session.settled();
     let ports = census::ports(&nodes);
-    let found = find(&arguments.what, &nodes, &ports, &session).ok_or_else(|| unknown(&arguments.what, &ports))?;
+    let what = &arguments.what;
+    let found = find(what, &nodes, &ports, &session).or_else(|| find(&absolute(what), &nodes, &ports, &session));
+    let found = found.ok_or_else(|| unknown(what, &ports))?;
     session.output.result(&found, || found.text())
 }
 

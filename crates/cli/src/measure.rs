@@ -102,15 +102,12 @@ fn measure(options: &Options, figure: &Figure) -> Result {
     let mut session = options.common.open(figure.verb)?;
     let window = Arc::new(Mutex::new(Window::new(options.window as usize)));
     let shared = window.clone();
-    let mut tap = Tap::open(&session, &options.target, move || {
-        let window = shared.clone();
-        Box::new(move |sample| lock(&window).add(sample.info(), sample.len()))
-    })?;
+    let _tap = Tap::open(&session, &options.target, move |sample| lock(&shared).add(sample.info(), sample.len()))?;
     let started = Instant::now();
     let mut due = started + PERIOD;
     while !is_over(options, &session, started, &window) {
         std::thread::sleep(TICK.min(due.saturating_duration_since(Instant::now())));
-        tap.tend(&mut session)?;
+        session.tell_events();
         compare_clocks(&session, &window, false);
         if Instant::now() >= due {
             due += PERIOD;

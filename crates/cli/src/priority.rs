@@ -7,6 +7,7 @@ pub use given::Given;
 
 use crate::ends::{self, End, Which};
 use crate::failure::{Failure, Result};
+use crate::quantity;
 use crate::session::{Common, Session};
 use clap::Args;
 use qos::Place;
@@ -45,10 +46,10 @@ pub struct SetArguments {
 #[command(after_help = "Example: thalweg get /arm/out /arm/in\n         thalweg get /arm/out --json")]
 pub struct GetArguments {
     /// A port
-    #[arg(value_name = "/OUT")]
+    #[arg(value_name = "/OUT", value_parser = quantity::name)]
     port: String,
     /// The port at the other end [default: all channels of the port]
-    #[arg(value_name = "/IN")]
+    #[arg(value_name = "/IN", value_parser = quantity::name)]
     other: Option<String>,
     #[command(flatten)]
     common: Common,

@@ -29,9 +29,10 @@ use thalweg::{Published, Publisher};
 )]
 pub struct Arguments {
     /// The topic, such as /camera/left
+    #[arg(value_parser = quantity::name)]
     topic: String,
     /// Name of the publishing port [default: /<node>/<topic>/pub1]
-    #[arg(long, value_name = "/NAME")]
+    #[arg(long, value_name = "/NAME", value_parser = quantity::name)]
     port: Option<String>,
     /// What carries the samples; udp and mcast may lose some unless --reliable is given
     #[arg(long, default_value = "auto", value_parser = quantity::carrier())]

@@ -22,14 +22,15 @@ use thalweg::{PullFrom, Query};
 )]
 pub struct Arguments {
     /// The topic, or a pattern of topics: * is any one segment, ** any number of segments
+    #[arg(value_parser = quantity::name)]
     topic: String,
     #[command(flatten)]
     which: Which,
     /// Samples of this publisher only
-    #[arg(long, value_name = "/NAME")]
+    #[arg(long, value_name = "/NAME", value_parser = quantity::name)]
     publisher: Option<String>,
     /// Ask only this port: a publisher, or a port that keeps samples for others
-    #[arg(long, value_name = "/NAME")]
+    #[arg(long, value_name = "/NAME", value_parser = quantity::name)]
     at: Option<String>,
     /// How fast samples may come: 200Mbit/s; none: as fast as it goes, which takes the processors from others
     #[arg(long, value_name = "RATE", default_value = "400Mbit/s", value_parser = limit)]

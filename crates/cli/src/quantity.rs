@@ -3,9 +3,16 @@
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use qos::Class;
 use qos::priority::Changes;
+use std::convert::Infallible;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
+use thalweg::control::matching::absolute;
+
+/// The name of a topic, a pattern or a port: a relative one begins at the root, as in ROS 2.
+pub fn name(text: &str) -> Result<String, Infallible> {
+    Ok(absolute(text).into_owned())
+}
 
 /// A duration with a unit.
 pub fn duration(text: &str) -> Result<Duration, String> {

@@ -52,7 +52,7 @@ pub struct Arguments {
 #[command(next_help_heading = "Pull buffers")]
 struct Keep {
     /// Keep the last samples of this topic, or pattern of topics (repeatable)
-    #[arg(long, value_name = "TOPIC")]
+    #[arg(long, value_name = "TOPIC", value_parser = quantity::name)]
     keep: Vec<String>,
     /// So many of each publisher
     #[arg(long, value_name = "N", default_value_t = PullBuffer::default().samples, value_parser = clap::value_parser!(u32).range(1..))]

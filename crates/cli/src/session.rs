@@ -200,15 +200,8 @@ impl Session {
 
     /// Tells people what happened since the last call.
     pub fn tell_events(&mut self) {
-        self.tell_events_but(|_| false);
-    }
-
-    /// As [`Session::tell_events`], except those that `handled` takes care of.
-    pub fn tell_events_but(&mut self, mut handled: impl FnMut(&Event) -> bool) {
         while let Some(event) = self.notices.events.wait(Duration::ZERO) {
-            if !handled(&event) {
-                self.notices.tell(&event);
-            }
+            self.notices.tell(&event);
         }
     }
 }

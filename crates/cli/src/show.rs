@@ -9,7 +9,7 @@ use std::fmt::Write;
 use std::sync::Arc;
 use thalweg::codec::{TypeDescription, from_cdr, to_json};
 use thalweg::control::{NodeId, PortId};
-use thalweg::port::{Change, SampleInfo};
+use thalweg::port::{Change, PublisherInfo, SampleInfo};
 
 /// Who publishes, as its node's document says.
 pub struct Origin {
@@ -29,11 +29,22 @@ pub struct Origins(HashMap<(NodeId, PortId), Arc<Origin>>);
 const MOST_ORIGINS: usize = 10_000;
 
 impl Origins {
-    /// Who published a sample; `topic` is what was subscribed to.
-    pub fn of(&mut self, session: &Session, info: &SampleInfo, topic: &str) -> Arc<Origin> {
+    /// Who published a sample; `topic` is what was subscribed to, `known` tells what the subscriber knows of its publisher,
+    /// who may be gone.
+    pub fn of(
+        &mut self,
+        session: &Session,
+        info: &SampleInfo,
+        topic: &str,
+        known: impl FnOnce() -> Option<Arc<PublisherInfo>>,
+    ) -> Arc<Origin> {
         let key = (info.node, info.port);
         if let Some(known) = self.0.get(&key) {
             return known.clone();
+        }
+        if let Some(publisher) = known() {
+            let PublisherInfo { name, topic, message } = publisher.as_ref().clone();
+            return self.remember(key, Origin { topic, port: name, message: Some(message) });
         }
         let nodes = session.node.nodes();
         let port = nodes.iter().find(|d| d.node == info.node).and_then(|d| d.ports.get(&info.port));
@@ -42,7 +53,11 @@ impl Origins {
             return Arc::new(Origin { topic: topic.to_owned(), port, message: None });
         };
         let (topic, message) = (port.topic.clone(), Some(port.message.clone()));
-        let origin = Arc::new(Origin { topic, port: port.name.clone(), message });
+        self.remember(key, Origin { topic, port: port.name.clone(), message })
+    }
+
+    fn remember(&mut self, key: (NodeId, PortId), origin: Origin) -> Arc<Origin> {
+        let origin = Arc::new(origin);
         if self.0.len() < MOST_ORIGINS {
             self.0.insert(key, origin.clone());
         }

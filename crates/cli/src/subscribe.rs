@@ -7,9 +7,11 @@ use crate::session::{Common, Session};
 use crate::show::{Origins, Shown};
 use crate::signals::TICK;
 use crate::statistics::Latencies;
-use crate::tap::{Callback, Scaled, Tap, Target};
+use crate::tap::{Scaled, Tap, Target};
 use clap::Args;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, sync_channel};
+use thalweg::Sample;
+use thalweg::codec::Untyped;
 use thalweg::port::SampleInfo;
 
 /// Print the samples of a topic, typed content as JSON, strings as text, other bytes in hexadecimal
@@ -52,7 +54,10 @@ const AHEAD: usize = 16;
 pub fn run(arguments: &Arguments) -> Result {
     let mut session = arguments.common.open("sub")?;
     let (tell, told) = sync_channel(AHEAD);
-    let callback = move || forward(tell.clone());
+    let callback = move |sample: Sample<'_, Untyped>| {
+        // An error means that nobody prints any more: the verb is about to end.
+        let _ = tell.send(Arrived { info: *sample.info(), bytes: sample.to_vec() });
+    };
     let (given, scaled) = (Some(arguments.given.clone()), arguments.scaled.clone());
     let tap = Tap::with(&session, &arguments.target, given, scaled, callback)?;
     let mut printer = Printer { arguments, origins: Origins::default(), printed: 0, latencies: Latencies::new() };
@@ -61,21 +66,14 @@ pub fn run(arguments: &Arguments) -> Result {
     outcome
 }
 
-fn forward(tell: SyncSender<Arrived>) -> Callback {
-    Box::new(move |sample| {
-        // An error means that nobody prints any more: the verb is about to end.
-        let _ = tell.send(Arrived { info: *sample.info(), bytes: sample.to_vec() });
-    })
-}
-
-fn print_all(printer: &mut Printer<'_>, session: &mut Session, mut tap: Tap, told: Receiver<Arrived>) -> Result {
+fn print_all(printer: &mut Printer<'_>, session: &mut Session, tap: Tap, told: Receiver<Arrived>) -> Result {
     // `told` ends before the port does: a receiving thread that waits to hand over a sample is released.
     let told = told;
     while !session.stop.asked() && !printer.is_done() {
         if let Ok(arrived) = told.recv_timeout(TICK) {
-            printer.print(session, &arrived)?;
+            printer.print(session, &tap, &arrived)?;
         }
-        tap.tend(session)?;
+        session.tell_events();
     }
     drop(told);
     drop(tap);
@@ -94,9 +92,9 @@ impl Printer<'_> {
         self.arguments.count.is_some_and(|count| self.printed >= count)
     }
 
-    fn print(&mut self, session: &Session, arrived: &Arrived) -> Result {
+    fn print(&mut self, session: &Session, tap: &Tap, arrived: &Arrived) -> Result {
         let Arguments { target, latency, full, .. } = self.arguments;
-        let origin = self.origins.of(session, &arrived.info, &target.topic);
+        let origin = self.origins.of(session, &arrived.info, &target.topic, || tap.publisher(&arrived.info));
         if let Some(ns) = arrived.info.latency_ns() {
             self.latencies.record(ns);
         }

@@ -6,21 +6,24 @@ use crate::priority::Given;
 use crate::quantity;
 use crate::session::Session;
 use clap::Args;
-use qos::{Filter, Place, Qos, Reliability, Scale};
+use qos::{Filter, Place, PolicyName, Qos, Reliability, Scale};
+use std::sync::Arc;
 use std::time::Duration;
 use thalweg::channel::proxy::{Picture, Selection};
 use thalweg::codec::Untyped;
 use thalweg::control::matching::topic_matches;
 use thalweg::control::{Direction, PortInfo};
-use thalweg::{Event, Sample, Subscriber};
+use thalweg::port::{PublisherInfo, SampleInfo};
+use thalweg::{Sample, Subscriber};
 
 /// What is subscribed to, and how.
 #[derive(Args, Clone, Debug)]
 pub struct Target {
     /// The topic, or a pattern of topics: * is any one segment, ** any number of segments
+    #[arg(value_parser = quantity::name)]
     pub topic: String,
     /// Name of the subscribing port [default: /<node>/<topic>/sub1]
-    #[arg(long, value_name = "/NAME")]
+    #[arg(long, value_name = "/NAME", value_parser = quantity::name)]
     pub port: Option<String>,
     /// What carries the samples
     #[arg(long, default_value = "auto", value_parser = quantity::carrier())]
@@ -75,22 +78,18 @@ impl Scaled {
     }
 }
 
-/// What is done with a sample, on the receiving thread.
-pub type Callback = Box<dyn FnMut(Sample<'_, Untyped>) + Send>;
-
 /// An open subscriber.
 pub struct Tap {
-    target: Target,
-    reliability: Reliability,
-    port: Option<Subscriber<Untyped>>,
-    given: Option<Given>,
-    scaled: Scaled,
-    callback: Box<dyn Fn() -> Callback>,
+    port: Subscriber<Untyped>,
 }
 
 impl Tap {
-    /// Subscribes; `callback` makes what is called with each sample.
-    pub fn open(session: &Session, target: &Target, callback: impl Fn() -> Callback + 'static) -> Result<Self> {
+    /// Subscribes; `callback` is called with each sample, on the receiving thread.
+    pub fn open(
+        session: &Session,
+        target: &Target,
+        callback: impl FnMut(Sample<'_, Untyped>) + Send + 'static,
+    ) -> Result<Self> {
         Self::with(session, target, None, Scaled::default(), callback)
     }
 
@@ -100,46 +99,20 @@ impl Tap {
         target: &Target,
         given: Option<Given>,
         scaled: Scaled,
-        callback: impl Fn() -> Callback + 'static,
+        callback: impl FnMut(Sample<'_, Untyped>) + Send + 'static,
     ) -> Result<Self> {
         let may_lose = quantity::is_lossy(&target.carrier) && !target.reliable;
-        let lossy = target.best_effort || may_lose || target.is_offered_best_effort(session);
-        let reliability = if lossy { Reliability::BestEffort } else { Reliability::Reliable };
-        let mut tap =
-            Self { target: target.clone(), reliability, port: None, given, scaled, callback: Box::new(callback) };
-        tap.subscribe(session)?;
-        Ok(tap)
-    }
-
-    /// Tells people what happened; subscribes again as best effort when a publisher offers no more than that.
-    pub fn tend(&mut self, session: &mut Session) -> Result {
-        let name = self.port.as_ref().map(|port| port.name().to_owned()).unwrap_or_default();
-        let adapts = !self.target.reliable && self.reliability == Reliability::Reliable;
-        let mut lossy = false;
-        session.tell_events_but(|event| match event {
-            Event::Incompatible { subscriber, policy, fallback: false, .. } if adapts && policy == "reliability" => {
-                lossy |= *subscriber == name;
-                *subscriber == name
-            }
-            _ => false,
-        });
-        if lossy {
-            self.reliability = Reliability::BestEffort;
-            self.port = None;
-            self.subscribe(session)?;
-        }
-        Ok(())
-    }
-
-    fn subscribe(&mut self, session: &Session) -> Result {
-        let target = &self.target;
+        let reliability = if target.best_effort || may_lose { Reliability::BestEffort } else { Reliability::Reliable };
         let max_message = largest(session, &target.topic);
-        let mut qos = Qos { reliability: self.reliability, max_message, ..Qos::default() };
+        let mut qos = Qos { reliability, max_message, ..Qos::default() };
+        if !target.reliable {
+            qos.fallback = vec![PolicyName::Reliability]; // each publisher as it offers
+        }
         let mut builder = session.node.subscriber::<Untyped>(&target.topic);
         if let Some(name) = &target.port {
             builder = builder.named(name);
         }
-        if let Some(given) = &self.given {
+        if let Some(given) = &given {
             let topic = target.topic.trim_start_matches('/').replace('*', "any");
             let default = || format!("/{}/{topic}/sub1", session.node.name());
             let name = target.port.clone().unwrap_or_else(default);
@@ -148,9 +121,13 @@ impl Tap {
         if target.carrier != "auto" {
             builder = builder.carriers([target.carrier.as_str()]);
         }
-        self.scaled.apply(&mut qos); // what the command says holds against a profile
-        self.port = Some(builder.qos(qos).callback((self.callback)())?);
-        Ok(())
+        scaled.apply(&mut qos); // what the command says holds against a profile
+        Ok(Self { port: builder.qos(qos).callback(callback)? })
+    }
+
+    /// Who published a sample.
+    pub fn publisher(&self, info: &SampleInfo) -> Option<Arc<PublisherInfo>> {
+        self.port.publisher(info)
     }
 }
 
@@ -164,10 +141,4 @@ fn offered(session: &Session, topic: &str) -> Vec<PortInfo> {
 pub fn largest(session: &Session, topic: &str) -> u32 {
     let sizes = offered(session, topic).into_iter().map(|port| port.qos.max_message);
     sizes.fold(Qos::default().max_message, u32::max)
-}
-
-impl Target {
-    fn is_offered_best_effort(&self, session: &Session) -> bool {
-        !self.reliable && offered(session, &self.topic).iter().any(|p| p.qos.reliability == Reliability::BestEffort)
-    }
 }

@@ -13,6 +13,7 @@ mod names;
 mod problem;
 
 use crate::failure::{Failure, Result};
+use crate::quantity;
 use crate::session::Common;
 use clap::Args;
 use judge::Diagnosis;
@@ -26,10 +27,10 @@ use thalweg::control::matching::check_name;
 #[command(after_help = "Example: thalweg why /camera/out /viewer/in")]
 pub struct Arguments {
     /// The publishing port
-    #[arg(value_name = "/OUT")]
+    #[arg(value_name = "/OUT", value_parser = quantity::name)]
     publisher: String,
     /// The subscribing port
-    #[arg(value_name = "/IN")]
+    #[arg(value_name = "/IN", value_parser = quantity::name)]
     subscriber: String,
     #[command(flatten)]
     common: Common,

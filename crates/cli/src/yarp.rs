@@ -3,6 +3,7 @@
 use crate::ends::{self, Which};
 use crate::failure::{Failure, Result};
 use crate::priority::{change, of_channel, show};
+use crate::quantity;
 use crate::session::Common;
 use clap::{Args, ValueEnum};
 use qos::priority::{Changes, Dscp};
@@ -27,10 +28,10 @@ struct Ports {
     #[arg(value_enum)]
     mode: Mode,
     /// The publishing port
-    #[arg(long, value_name = "/OUT", visible_alias = "source")]
+    #[arg(long, value_name = "/OUT", value_parser = quantity::name, visible_alias = "source")]
     src: String,
     /// The subscribing port
-    #[arg(long, value_name = "/IN", visible_aliases = ["dest", "dst"])]
+    #[arg(long, value_name = "/IN", value_parser = quantity::name, visible_aliases = ["dest", "dst"])]
     des: String,
 }
 

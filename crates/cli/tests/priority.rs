@@ -415,7 +415,7 @@ fn ys_33_a_persistent_connection_is_made_again_whoever_comes_first_and_comes_bac
     drop((first, second));
     assert_eq!(house.run("disconnect /publisher1 /subscriber1").code(), 0, "kept, although nobody is there");
     assert_eq!(house.run("disconnect /publisher1 /subscriber1").code(), 1);
-    assert!(house.run("connect --persist /a b").code() == 1);
+    assert!(house.run("connect --persist /a b/").code() == 1);
 }
 
 #[test]

@@ -30,6 +30,33 @@ fn lines_arrive_as_text() {
     assert_eq!(done.code(), 0, "{}", done.errors);
 }
 
+/// The publisher is gone before its sample is printed.
+#[test]
+fn a_line_of_somebody_who_left_arrives_as_text() {
+    let house = House::new();
+    let sub = subscriber(&house, "chat --count 1");
+    let mut publish = house.start("pub chat --stdin");
+    publish.write("hello\n");
+    assert_eq!(publish.finish().code(), 0);
+    assert_eq!(sub.line(), "hello");
+}
+
+#[test]
+fn a_subscriber_takes_best_effort_publishers_at_once() {
+    for carrier in ["udp", "mcast"] {
+        let house = House::new();
+        let sub = subscriber(&house, "/fast --json --count 200");
+        let publish = house.start(&format!("pub /fast --carrier {carrier} --rate 200 --count 200"));
+        let first = serde_json::from_str::<serde_json::Value>(&sub.line()).unwrap();
+        assert_eq!(first["seq"], 1, "{carrier}: the first samples are gone");
+        let done = publish.finish();
+        assert!(!done.errors.contains("do not match"), "{carrier}: {}", done.errors);
+        let done = sub.finish();
+        assert_eq!(done.code(), 0, "{carrier}: {}", done.errors);
+        assert!(!done.errors.contains("do not match"), "{carrier}: {}", done.errors);
+    }
+}
+
 /// What somebody else published does nothing to the terminal of who looks at it.
 #[test]
 fn a_terminal_shows_what_it_would_obey() {

@@ -9,7 +9,7 @@ use crate::channel::flow::Sending;
 use crate::clock::{ClockOffset, Exchange};
 use crate::codec::Message;
 use crate::control::local::shares::{Shares, of_name};
-use crate::control::matching::{check_name, check_pattern};
+use crate::control::matching::{absolute, check_name, check_pattern};
 use crate::control::{Direction, Document, NodeId, PortId, PortInfo, PullRole};
 use crate::driver::{Administration, Command, Control, End, NodeState, Reader};
 use crate::error::{Error, Result};
@@ -52,7 +52,7 @@ impl PortRequest {
     fn new(topic: &str) -> Self {
         Self {
             name: None,
-            topic: topic.to_owned(),
+            topic: absolute(topic).into_owned(),
             qos: Qos::default(),
             carriers: None,
             sending: Sending::default(),
@@ -93,7 +93,7 @@ impl Node {
         Ok(Self(Arc::new(Handle { state, thread: Mutex::new(Some(thread)) })))
     }
 
-    /// A publisher of `topic`; call `open` on what is returned.
+    /// A publisher of `topic` (`chat` is `/chat`); call `open` on what is returned.
     pub fn publisher<M: Message>(&self, topic: &str) -> PublisherBuilder<M> {
         PublisherBuilder { node: self.clone(), request: PortRequest::new(topic), message: PhantomData }
     }
@@ -294,8 +294,9 @@ impl Node {
         let port = state.next_port();
         let name = match &request.name {
             Some(name) => {
-                check_name(name).map_err(|e| Error::Usage(format!("port name {e}")))?;
-                name.clone()
+                let name = absolute(name).into_owned();
+                check_name(&name).map_err(|e| Error::Usage(format!("port name {e}")))?;
+                name
             }
             None => state.default_port_name(&request.topic, direction, port),
         };

@@ -445,7 +445,11 @@ pub(crate) fn info(channel: &Channel, label: Label, received_ns: u64) -> SampleI
 /// One thread writes a channel's counters: loads and stores, no locked instruction.
 fn count(channel: &Channel, label: &Label, size: usize, lost: u64) {
     let counters = &channel.counters;
-    counters.samples.store(counters.samples.load(Relaxed) + 1, Relaxed);
+    let samples = counters.samples.load(Relaxed);
+    counters.samples.store(samples + 1, Relaxed);
+    if let (0, false, Some(before)) = (samples, label.historical, channel.resumes_after) {
+        counters.missed.store(label.seq.saturating_sub(before + 1), Relaxed);
+    }
     counters.bytes.store(counters.bytes.load(Relaxed) + size as u64, Relaxed);
     if !label.historical {
         counters.last_seq.store(label.seq, Relaxed);

@@ -8,6 +8,7 @@
 
 use super::{Direction, PortInfo};
 use crate::port::Sought;
+use std::borrow::Cow;
 use std::fmt;
 
 /// Longest name of a topic, a pattern or a port, in bytes.
@@ -40,6 +41,11 @@ impl fmt::Display for NameError {
 }
 
 impl std::error::Error for NameError {}
+
+/// A name as it is matched: a relative one begins at the root, as in ROS 2 for a node without a namespace.
+pub fn absolute(name: &str) -> Cow<'_, str> {
+    if name.is_empty() || name.starts_with('/') { Cow::Borrowed(name) } else { Cow::Owned(format!("/{name}")) }
+}
 
 /// Checks the name of a topic or of a port.
 ///
@@ -261,6 +267,12 @@ mod tests {
             prop_assert_eq!(check_name(&topic), Ok(()));
             prop_assert!(topic_matches(&topic, &topic) && topic_matches("/**", &topic));
         }
+    }
+
+    #[test]
+    fn a_relative_name_begins_at_the_root() {
+        let absolutes = ["chat", "/chat", "a/b", "*", ""].map(|name| absolute(name).into_owned());
+        assert_eq!(absolutes, ["/chat", "/chat", "/a/b", "/*", ""]);
     }
 
     #[test]

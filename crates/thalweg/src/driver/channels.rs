@@ -10,7 +10,7 @@ use crate::channel::memory::Account;
 use crate::channel::proxy::Proxy;
 use crate::control::{PortInfo, PullRole};
 use crate::driver::{Fetch, Holder, Latecomer};
-use crate::port::{AnyInlet, Channel, LOCAL, PortRef, Way, is_kept_by_instance};
+use crate::port::{AnyInlet, Channel, LOCAL, PortRef, PublisherInfo, Way, is_kept_by_instance};
 use crate::pull::Identity;
 use qos::Durability;
 use std::sync::Arc;
@@ -39,7 +39,7 @@ impl Control {
             self.forget_channel(older);
         }
         let channel = Arc::new(channel);
-        self.keep_samples_of(&channel, inlet.as_ref());
+        self.expect_samples_of(&channel, inlet.as_ref());
         if let Err(error) = self.start_server(&inlet) {
             return self.try_failed((publisher, subscriber), &format!("no thread for its callbacks: {error}"));
         }
@@ -119,6 +119,7 @@ impl Control {
             replaces: None,
             selection: Default::default(),
             sends,
+            resumes_after: None,
             account,
             gate: Default::default(),
             counters: Default::default(),
@@ -133,10 +134,12 @@ impl Control {
         }
     }
 
-    /// A subscriber that keeps what arrives learns whose samples will.
-    pub(super) fn keep_samples_of(&mut self, channel: &Channel, inlet: &dyn AnyInlet) {
-        let wanted = self.wanted.get(&(channel.publisher, channel.subscriber));
-        let Some((histories, wanted)) = inlet.histories().zip(wanted) else { return };
+    /// A subscriber learns whose samples will arrive, before the first of them; one that keeps them makes room.
+    pub(super) fn expect_samples_of(&mut self, channel: &Channel, inlet: &dyn AnyInlet) {
+        let Some(wanted) = self.wanted.get(&(channel.publisher, channel.subscriber)) else { return };
+        let PortInfo { name, topic, message, .. } = wanted.publisher.clone();
+        inlet.publishers().add(channel.publisher, PublisherInfo { name, topic, message });
+        let Some(histories) = inlet.histories() else { return };
         let PortRef { node, port } = channel.publisher;
         let clock = self.state.directory().node(node).map(|there| there.clock.clone()).unwrap_or_default();
         let publisher = Identity { node, port, incarnation: channel.incarnation };
@@ -155,6 +158,7 @@ impl Control {
         if before.is_none() && self.is_hosted_port(pair.1.port) {
             return None;
         }
+        channel.counters.made_up.store(u64::MAX, Ordering::Relaxed);
         let late = Arc::new(Latecomer::new(before.map_or(0, |(_, seq)| seq), channel.account.clone()));
         channel.gate.wait_for_history(late.clone());
         Some(late)
@@ -307,4 +311,9 @@ pub(super) fn has_history(wanted: &Wanted, channel: &Channel) -> bool {
     // Pictures of the history are not scaled: none is better than large ones.
     let whole = channel.provenance().is_none_or(|scaled| scaled.picture.is_none());
     durable(&wanted.publisher.qos) && durable(&wanted.subscriber.qos) && whole
+}
+
+/// Whether a subscriber of this QoS takes each sample: what does not come is lost.
+pub(super) fn takes_all(qos: &qos::Qos) -> bool {
+    qos.filter.is_none() && qos.separation.is_none() && qos.scale == qos::Scale::default() && qos.key.is_empty()
 }

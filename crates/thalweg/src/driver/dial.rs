@@ -1,11 +1,12 @@
 //! The subscriber's side of the handshake: connect, ask, read the answer, open the receiving half.
 
+use super::channels::takes_all;
 use super::control::Control;
 use super::entries::Entry;
 use super::priority::Side;
 use super::probe::Hearing;
 use super::state::NodeState;
-use super::wanted::{Candidate, Pair, Progress, Route, Wanted};
+use super::wanted::{Candidate, Pair, Progress, Route, Wanted, is_reliable};
 use super::wrap;
 use crate::carrier::tcp::{self, TcpReceive};
 use crate::carrier::{Carrier, Opening, Place, ReceiveHalf, shared};
@@ -256,7 +257,7 @@ impl Control {
         let datagrams = dial.via.as_ref().is_some_and(|via| !via.capabilities().reliable && !via.capabilities().stream);
         let qos = &inlet.info().qos;
         let account = self.account_of(pair.0.node, &dial.stream);
-        let wants_all = qos.reliability == qos::Reliability::Reliable && datagrams;
+        let wants_all = datagrams && is_reliable(&wanted.publisher.qos, qos);
         let reliable = super::reliable::receiver_settings(accepted.flow, qos, &accepted.parameters, account.clone())
             .filter(|_| wants_all);
         let builtin = super::state::CARRIERS.contains(&dial.carrier.as_str());
@@ -264,7 +265,11 @@ impl Control {
             return self.try_failed(pair, "the publisher's version repeats nothing that is lost: use tcp");
         }
         let channel = self.channel(pair, ports, (&dial.carrier, same_clock), accepted.incarnation, account);
-        let channel = Arc::new(self.scaled(channel, &dial.proxy, &accepted));
+        let mut channel = self.scaled(channel, &dial.proxy, &accepted);
+        if resume_after > 0 && !dial.moves && !dial.proxy.place_is_relay() && takes_all(&inlet.info().qos) {
+            channel.resumes_after = Some(resume_after);
+        }
+        let channel = Arc::new(channel);
         let (moves, asked) = (dial.moves, dial.proxy.clone());
         let agreed = Agreed {
             receipts: accepted.parameters.receipts.filter(|_| reliable.is_some()),

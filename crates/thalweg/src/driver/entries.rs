@@ -15,7 +15,7 @@ use linux::poll::Readiness;
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixListener;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 /// A descriptor the loop watches.
@@ -90,6 +90,21 @@ const STRANGERS: &str = "connections of users who may not use the run directory"
 const ACCEPTED_AT_ONCE: usize = 16;
 /// Pause after a connection that could not be accepted.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
+
+/// Why the stream of a channel ended at the publisher, as far as the kernel says.
+fn why_ended(channel: &Channel, broken: Option<std::io::Error>) -> String {
+    let failed = channel.flow.get().and_then(Weak::upgrade).is_some_and(|flow| flow.has_ended());
+    match broken {
+        None if !failed => "the subscriber left".to_owned(),
+        // A process that ends and has not read all resets its connection, as a host does that gave it up. Where sending failed, who
+        // sent was told the reason.
+        None => "the subscriber left, or was cut off".to_owned(),
+        Some(error) if error.kind() == std::io::ErrorKind::ConnectionReset => {
+            "the subscriber left, or was cut off: it reset the connection".to_owned()
+        }
+        Some(error) => format!("cut off from the subscriber: {error}"),
+    }
+}
 
 impl Control {
     pub(super) fn watch(&mut self, entry: Entry, readiness: Readiness) -> Option<usize> {
@@ -201,17 +216,16 @@ impl Control {
     }
 
     pub(super) fn served_ended(&mut self, index: usize) {
-        let channel = match self.unwatch(index) {
-            Some(
-                Entry::Served(_, Some(channel))
-                | Entry::ServedUnix(_, Some(channel))
-                | Entry::Shared(_, Some(channel), _),
-            ) => channel,
+        let (channel, broken) = match self.unwatch(index) {
+            Some(Entry::Served(stream, Some(channel)) | Entry::Shared(stream, Some(channel), _)) => {
+                (channel, stream.take_error().ok().flatten())
+            }
+            Some(Entry::ServedUnix(_, Some(channel))) => (channel, None),
             _ => return,
         };
         let Some(outlet) = self.outlet_of(&channel) else { return };
         if !channel.is_closed() {
-            self.unmatched(&channel, "the subscriber left");
+            self.unmatched(&channel, &why_ended(&channel, broken));
         }
         self.detach(outlet, channel.id);
     }

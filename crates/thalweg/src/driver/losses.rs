@@ -76,7 +76,7 @@ impl Control {
 
     fn tell_loss(&self, channel: &Channel) {
         let counters = &channel.counters;
-        if let Some((lost, total)) = counters.told.look(counters.lost.load(Relaxed)) {
+        if let Some((lost, total)) = counters.told.look(counters.not_delivered()) {
             let (publisher, subscriber) = (channel.publisher_name.clone(), channel.subscriber_name.clone());
             self.state.events.push(Event::SampleLost { publisher, subscriber, lost, total });
         }

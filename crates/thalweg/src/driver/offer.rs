@@ -4,6 +4,7 @@ use super::control::Control;
 use super::entries::{Entry, PendingAttach, Reply};
 use super::mismatch::refusal;
 use super::succession::Before;
+use super::wanted::is_reliable;
 use super::{reliable, wrap};
 use crate::carrier::tcp::{self, TcpSend};
 use crate::carrier::{Capabilities, Carrier, Place, SendHalf};
@@ -221,7 +222,7 @@ impl Control {
                 true if offered.reliability == Reliability::Reliable => {
                     Some(reliable::sender_settings(offered, offered, most))
                 }
-                false if reliable::is_asked_for(request) => Some(reliable::sender_settings(offered, asked, most)),
+                false if is_reliable(offered, asked) => Some(reliable::sender_settings(offered, asked, most)),
                 _ => None,
             };
         }
@@ -343,7 +344,8 @@ impl Control {
 
 /// Takes a member that may lose nothing into a group that repeats: what it is told besides.
 fn admitted(flow: &Flow, request: &Request, place: &Place, parameters: Parameters) -> Parameters {
-    let Some(port) = request.parameters.udp_port.filter(|_| reliable::is_asked_for(request)) else { return parameters };
+    let asks = request.subscriber.qos.reliability == Reliability::Reliable;
+    let Some(port) = request.parameters.udp_port.filter(|_| asks) else { return parameters };
     let mut address = place.peer;
     address.set_port(port);
     Parameters { first: flow.admit(reliable::member(request, place), Some(address)), ..parameters }

@@ -8,7 +8,7 @@ use crate::channel::fragment::piece;
 use crate::channel::memory::Account;
 use crate::channel::reliable::{ReceiverSettings, SenderSettings, WINDOW, acknowledges_every};
 use crate::handshake::{Parameters, Request};
-use qos::{Qos, Queue, Reliability};
+use qos::{Qos, Queue};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
@@ -65,11 +65,6 @@ pub(super) fn member(request: &Request, place: &Place) -> u64 {
     let mut hasher = DefaultHasher::new();
     (request.node, request.parameters.udp_port, request.token, place.peer.ip()).hash(&mut hasher);
     hasher.finish()
-}
-
-/// Whether the subscriber asks for a flow that loses nothing.
-pub(super) fn is_asked_for(request: &Request) -> bool {
-    request.subscriber.qos.reliability == Reliability::Reliable
 }
 
 /// What the subscriber's end needs to know, where the publisher's answer says that it repeats.

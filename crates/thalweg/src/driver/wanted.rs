@@ -5,7 +5,7 @@ use super::state::CARRIERS;
 use crate::channel::proxy::Proxy;
 use crate::control::{Document, PortInfo};
 use crate::port::{Channel, PortRef};
-use qos::Place;
+use qos::{Place, Qos, Reliability};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -170,7 +170,7 @@ pub(crate) fn candidates(
 ) -> Vec<Candidate> {
     let same_host = here.host == there.host;
     let same_process = here.pid == there.pid && same_host;
-    let reliable = subscriber.qos.reliability == qos::Reliability::Reliable;
+    let reliable = is_reliable(&publisher.qos, &subscriber.qos);
     // Where nobody named a carrier, who may lose nothing gets those that lose nothing by themselves.
     let auto = only.is_none() && [publisher, subscriber].iter().all(|port| port.carriers == CARRIERS);
     let addresses = reachable(there, same_host);
@@ -187,6 +187,11 @@ pub(crate) fn candidates(
         }
     }
     found
+}
+
+/// Whether a channel loses nothing: both ask for it. By a fallback a reliable subscriber gets what is offered.
+pub(super) fn is_reliable(publisher: &Qos, subscriber: &Qos) -> bool {
+    [publisher, subscriber].iter().all(|qos| qos.reliability == Reliability::Reliable)
 }
 
 fn named(port: &PortInfo, carrier: &str) -> bool {

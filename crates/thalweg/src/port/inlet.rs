@@ -3,11 +3,14 @@
 mod any;
 mod mailbox;
 mod monitored;
+mod publishers;
 mod rejected;
 mod waiting;
 
 pub(crate) use any::AnyInlet;
 use mailbox::{Door, Mailbox};
+pub use publishers::PublisherInfo;
+use publishers::Publishers;
 use rejected::Rejected;
 pub(crate) use rejected::Rejection;
 use waiting::Waiting;
@@ -102,6 +105,8 @@ pub(crate) struct Inlet<M: Message> {
     in_callback: AtomicU64,
     pub dropped: AtomicU64,
     channels: Mutex<Vec<Arc<Channel>>>,
+    /// Who they came from.
+    publishers: Publishers,
     /// Polled ports: receive halves that wait for their owner.
     halves: PiMutex<Vec<Inbound>>,
     /// Looks at what comes in.
@@ -136,6 +141,7 @@ impl<M: Message> Inlet<M> {
             rejected: Rejected::new(waiting.limits(), waiting.most_bytes(), memory.node().limit()),
             mailbox: PiMutex::new(Mailbox::new(waiting)),
             door: Door::default(),
+            publishers: Publishers::default(),
             stored: AtomicUsize::new(0),
             news: AtomicU32::new(0),
             sleepers: AtomicU32::new(0),

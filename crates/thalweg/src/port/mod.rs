@@ -19,6 +19,7 @@ mod subscriber;
 mod wait_set;
 
 pub(crate) use histories::{Histories, is_kept_by_instance, kept_at_publisher, kept_at_subscriber};
+pub use inlet::PublisherInfo;
 pub(crate) use inlet::{AnyInlet, Delivery, Inlet, Payload, Rejection, Sink};
 pub use instance::{Change, InstanceReport, InstanceState};
 pub(crate) use local::LOCAL;
@@ -158,6 +159,9 @@ pub struct Channel {
     pub(crate) gate: Gate,
     /// Which samples are sent on it by their content and distance in time; `None`: all.
     pub(crate) sends: Option<SentSelection>,
+    /// At the subscriber, of a channel that comes again: the last sample of the one before. What lies between it and the first one
+    /// that comes live, and does not come by a history, is lost.
+    pub(crate) resumes_after: Option<u64>,
     /// Of who is at the other end: what waits here for it or of it is taken from there.
     pub(crate) account: Arc<Account>,
     /// What happened on it.
@@ -262,6 +266,10 @@ pub struct Counters {
     pub bytes: AtomicU64,
     /// Samples lost on the way (subscriber) or dropped by the queue's policy (publisher).
     pub lost: AtomicU64,
+    /// Samples that were published while the subscriber was cut off.
+    pub missed: AtomicU64,
+    /// Those of them that came by a history; [`u64::MAX`] while it is not over.
+    pub made_up: AtomicU64,
     /// Sequence number of the last sample.
     pub last_seq: AtomicU64,
     /// Datagrams that were dropped because they were no frame of this flow (subscriber).
@@ -286,6 +294,11 @@ pub struct Counters {
 
 impl Counters {
     /// Samples that did not go on this channel. One thread counts: loads and stores, no locked instruction.
+    /// Lost on the way, dropped, or missed.
+    pub(crate) fn not_delivered(&self) -> u64 {
+        self.lost.load(Relaxed) + self.missed.load(Relaxed).saturating_sub(self.made_up.load(Relaxed))
+    }
+
     #[cold]
     fn dropped(&self, outcome: Outcome) {
         let (count, limit) = match outcome {
@@ -399,7 +412,7 @@ impl Channel {
             end: end.to_owned(),
             samples: self.counters.samples.load(Relaxed),
             bytes: self.counters.bytes.load(Relaxed),
-            lost: self.counters.lost.load(Relaxed),
+            lost: self.counters.not_delivered(),
             waiting: waiting as u64,
             strange: self.counters.strange.load(Relaxed) + strange,
             too_large: self.counters.too_large.load(Relaxed),

@@ -2,7 +2,7 @@
 
 use super::inlet::{Inlet, Sink};
 use super::monitor::Monitor;
-use super::{AnyInlet, ChannelReport, PortRef, Sample, TakenSample};
+use super::{AnyInlet, ChannelReport, PortRef, PublisherInfo, Sample, SampleInfo, TakenSample};
 use crate::admin::bottle::Bottle;
 use crate::carrier::TICK;
 use crate::channel::inbound::{Inbound, Step};
@@ -229,6 +229,12 @@ impl<M: Message> Subscriber<M> {
     /// Waits until at least `count` channels exist, at most `timeout`; `false` when the time ran out.
     pub fn wait_connected(&self, count: usize, timeout: Duration) -> bool {
         self.node.wait_until(timeout, || self.connected() >= count)
+    }
+
+    /// Who published a sample, as the publisher described itself when its channel opened. It may be gone meanwhile: the 16
+    /// publishers are remembered whose channels opened last. `None` for samples that were not published to this port directly.
+    pub fn publisher(&self, info: &SampleInfo) -> Option<Arc<PublisherInfo>> {
+        self.inlet.publishers().get(PortRef { node: info.node, port: info.port })
     }
 
     /// The port's name.

@@ -156,6 +156,67 @@ fn reliable_channels_resume_from_another_address() {
     });
 }
 
+/// TCP gives a connection up after 10 s, and with the channel goes its queue and what the kernel had of it. What the subscriber
+/// misses is counted as lost, and the publisher says that it was cut off; a durable publisher's history fills the gap.
+#[test]
+fn what_outlasts_no_connection_is_counted() {
+    let _alone = world::alone();
+    let hosts = match TwoHosts::new("k") {
+        Ok(hosts) => hosts,
+        Err(why) => return skipped(why),
+    };
+    let world = World::new();
+    let [a, b] = [A, B].map(|host| move |n: usize| format!("{host}:{}", 7400 + n));
+    let at = [a(0), a(1), b(0), b(1), b(2), b(3)];
+    let file = addresses(&world, &at);
+    let start = |topic: &str, words: &str, at: &str| {
+        let part = format!("publisher topic={topic} name={topic}/out {words} file={file} listen={at}");
+        Agent::start_by(&world, &part, &hosts.in_a())
+    };
+    let mut publishers = [start("/all", "queue=100000", &at[0]), start("/late", "late=1 queue=100000", &at[1])];
+    let ends = [("/all", "tcp", ""), ("/all", "udp", ""), ("/all", "mcast", ""), ("/late", "tcp", "late=1")];
+    let mut subscribers = Vec::from_iter(ends.iter().zip(&at[2..]).map(|((topic, carrier, words), at)| {
+        let name = format!("{topic}/{carrier}");
+        let part = format!(
+            "subscriber topic={topic} name={name} reliable=1 carriers={carrier} {words} file={file} listen={at}"
+        );
+        let mut agent = Agent::start_by(&world, &part, &hosts.in_b());
+        agent.connected(1);
+        (name, *topic == "/late", agent)
+    }));
+    publishers[0].connected(3);
+    publishers[1].connected(1);
+    publishers.iter_mut().for_each(|publisher| publisher.tell("publish hz=100 count=1500"));
+    for (name, _, subscriber) in &mut subscribers {
+        assert!(subscriber.ask("until count=50")["ok"] == true, "{name}: nothing came");
+    }
+    hosts.link(false);
+    std::thread::sleep(Duration::from_millis(11_500));
+    hosts.link(true);
+    let last = publishers.each_mut().map(|publisher| number(&publisher.answer(), "last"));
+    for (name, durable, subscriber) in &mut subscribers {
+        let reached = subscriber.ask(&format!("until last={} ms=10000", last[usize::from(*durable)]));
+        let lost = world::eventually(Duration::from_secs(2), || {
+            let lost = number(&subscriber.ask("status")["channels"][0], "lost");
+            (lost == number(&subscriber.ask("report"), "missing")).then_some(lost)
+        });
+        let (report, status) = (subscriber.ask("report"), subscriber.ask("status"));
+        assert!(reached["ok"] == true, "{name} did not resume: {report} {status}");
+        assert!(
+            status["events"].to_string().contains(" ended: "),
+            "{name}: the connection outlived the outage: {status}"
+        );
+        assert_eq!(number(&report, "again"), 0.0, "{name}: {report}");
+        figure("outage", format!("link down 11.5 s, {name}: {lost:?} counted as lost of 1500"));
+        assert!(lost.is_some(), "{name}: not counted: {report} {status}");
+        assert_eq!(lost == Some(0.0), *durable, "{name}: {report} {status}");
+    }
+    for publisher in &mut publishers {
+        let events = publisher.ask("status")["events"].to_string();
+        assert!(events.contains("cut off") && !events.contains("left\""), "{events}");
+    }
+}
+
 /// A publisher of 64 B at 1 kHz, which leave in datagrams of many, on a path that takes ever less: an interface says so, a route
 /// does, and the other end drops what is longer without a word. Nothing is lost, and no channel ends.
 #[test]

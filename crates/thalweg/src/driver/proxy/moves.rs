@@ -144,7 +144,7 @@ impl Control {
     /// A receive half gets its thread.
     pub(in crate::driver) fn serve_inbound(&mut self, pair: Pair, inbound: Inbound) {
         let (inlet, channel) = (inbound.inlet.clone(), inbound.channel.clone());
-        self.keep_samples_of(&channel, inlet.as_ref());
+        self.expect_samples_of(&channel, inlet.as_ref());
         let class = self.wanted.get(&pair).map_or(qos::Class::Normal, |wanted| wanted.publisher.qos.class);
         match inlet.adopt(inbound) {
             Some(inbound) => self.state.readers.serve(inbound, class),

@@ -158,6 +158,7 @@ impl Fetch {
         let mut asking = Asking::new(state.clone(), asked, holder.into_iter().collect());
         let scaled = channel.provenance();
         let mut wanted = 0;
+        let mut given = Vec::new();
         // A channel that has ended gets what is left, unless the next one does.
         while let Some(found) = asking.next().filter(|_| late.is_under_way() && !channel.is_cut()) {
             match found {
@@ -167,6 +168,7 @@ impl Fetch {
                     let selected = channel.selection.takes(seq) && scaled.is_none_or(|s| s.selection.takes(seq));
                     if selected && inlet.judge().is_none_or(|judge| judge.wants(&info, bytes)) {
                         wanted += 1;
+                        given.extend(channel.resumes_after.filter(|before| seq > *before).map(|_| seq));
                         inlet.expect_history(wanted);
                         late.history(inlet.as_ref(), info, bytes);
                     }
@@ -178,6 +180,19 @@ impl Fetch {
                 }
             }
         }
+        if late.is_under_way() {
+            made_up(&channel, &given);
+        }
         late.end(inlet.as_ref());
     }
+}
+
+/// These samples came by the history: those before the first live one are not missed.
+fn made_up(channel: &Channel, given: &[u64]) {
+    let counters = &channel.counters;
+    let missed = counters.missed.load(Ordering::Relaxed);
+    let first = channel.resumes_after.filter(|_| counters.samples.load(Ordering::Relaxed) > 0);
+    let first = first.map_or(u64::MAX, |before| before + 1 + missed);
+    let before_it = given.iter().filter(|seq| **seq < first).count() as u64;
+    counters.made_up.store(before_it, Ordering::Relaxed);
 }

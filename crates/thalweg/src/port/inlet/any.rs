@@ -1,5 +1,6 @@
 //! What a subscriber gives the driver: everything but its message type.
 
+use super::publishers::Publishers;
 use super::{Delivery, Inlet, Rejected, Sink};
 use crate::admin::explain::SubscriberState;
 use crate::channel::inbound::Inbound;
@@ -27,6 +28,8 @@ pub(crate) trait AnyInlet: Send + Sync {
     /// A full queue holds up the thread that delivers.
     fn blocks(&self) -> bool;
     fn channels(&self) -> &Mutex<Vec<Arc<Channel>>>;
+    /// Who they came from.
+    fn publishers(&self) -> &Publishers;
     /// Gives back buffers that were not needed lately, unless the mailbox is in use at this moment.
     fn trim(&self);
     /// Ends waits and callbacks.
@@ -118,6 +121,9 @@ impl<M: Message> AnyInlet for Inlet<M> {
     }
     fn channels(&self) -> &Mutex<Vec<Arc<Channel>>> {
         &self.channels
+    }
+    fn publishers(&self) -> &Publishers {
+        &self.publishers
     }
     fn trim(&self) {
         let given = self.mailbox.try_lock().map(|mut mailbox| mailbox.trim());
