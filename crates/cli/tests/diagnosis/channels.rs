@@ -62,7 +62,8 @@ fn names_that_are_wrong_are_told_from_ports_that_are_elsewhere() {
     assert!(until_named(&house, "/uot /in", "no-port")["problems"][0]["remedy"].as_str().unwrap().contains("/out"));
     until_named(&house, "/in /out", "direction");
     until_named(&house, "/out /lab/in", "other-realm");
-    assert_eq!(why(&house, "out /in").1, 2);
+    assert_eq!(why(&house, "out in").1, 0, "relative names");
+    assert_eq!(why(&house, "out/ /in").1, 2);
     assert_eq!(house.run("why /out").code(), 2);
 }
 
