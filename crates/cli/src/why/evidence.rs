@@ -31,6 +31,8 @@ pub struct Evidence {
     pub stopped: Vec<u32>,
     /// The realm that was looked into.
     pub realm: String,
+    /// Nodes of other hosts cannot be asked: no address was given.
+    pub here_only: bool,
     /// The first port.
     pub publisher: Option<End>,
     /// The second port.
@@ -94,6 +96,7 @@ pub fn gather(session: &mut Session, common: &Common, publisher: &str, subscribe
         elsewhere,
         stopped: census::stopped(&common.realm, &nodes, session.node.id()),
         realm: common.realm.clone(),
+        here_only: !common.reach.beyond(),
         publisher,
         subscriber,
         watched,

@@ -73,7 +73,7 @@ pub fn judge(evidence: &Evidence) -> Diagnosis {
 /// Fills in problems and evidence; gives the verdict on a channel that works.
 fn examine(evidence: &Evidence, found: &mut Diagnosis) -> Option<String> {
     let (publisher, subscriber) = meeting::ports(evidence, found)?;
-    let (sent, received) = meeting::answers(publisher, subscriber, found)?;
+    let (sent, received) = meeting::answers(evidence, (publisher, subscriber), found)?;
     let both = Both { publisher, subscriber, sent, received };
     let open = sent.channel.as_ref().zip(received.channel.as_ref());
     let Some(((_, out), (_, taken))) = open.filter(|((_, out), (_, taken))| out.carrier == taken.carrier) else {

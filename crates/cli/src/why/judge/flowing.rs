@@ -6,7 +6,7 @@ use super::super::evidence::End;
 use super::super::problem::{self, Problem};
 use super::{Both, Diagnosis};
 use crate::output;
-use qos::{Place, Qos, Queue};
+use qos::{Place, Qos, Queue, Reliability};
 use std::time::Duration;
 use thalweg::Event;
 use thalweg::admin::explain::{Explanation, SubscriberState};
@@ -361,9 +361,20 @@ fn unheard(both: &Both<'_>, seen: &Seen, datagrams: bool) -> String {
 
 fn lost(both: &Both<'_>, seen: &Seen, carrier: &str, watched: Duration) -> Option<Problem> {
     let (p, s) = (&both.publisher.port.name, &both.subscriber.port.name);
-    let what = format!("samples are lost on the way from {p} to {s} over {carrier}: {}", seen.lost.said(watched));
-    let remedy =
-        "see `thalweg doctor` at both hosts (receive buffers, dropped packets), raise the class, or ask for reliable";
+    let reliable =
+        [both.publisher, both.subscriber].iter().all(|end| end.port.qos.reliability == Reliability::Reliable);
+    let (how, remedy) = match reliable {
+        true => (
+            "given up",
+            "a queue that keeps the last gives up what an outage or a slow link leaves no room for, and a connection that ended took its \
+             queue along: keep more (--policy queue=\"block 1000 1s\"), or make both transient-local",
+        ),
+        false => (
+            "lost on the way",
+            "see `thalweg doctor` at both hosts (receive buffers, dropped packets), raise the class, or ask for reliable",
+        ),
+    };
+    let what = format!("samples are {how} from {p} to {s} over {carrier}: {}", seen.lost.said(watched));
     seen.lost.matters(seen.received.now).then(|| problem::LOST.found(what, remedy))
 }
 

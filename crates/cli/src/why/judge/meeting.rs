@@ -49,6 +49,9 @@ fn missing(evidence: &Evidence, name: &str, wanted: Direction) -> Problem {
         let what = format!("{name} is in realm {realm}, not in realm {}", evidence.realm);
         return problem::OTHER_REALM.found(what, format!("start both in one realm: --realm {realm} for each of them"));
     }
+    if let Some(problem) = cut_off(evidence, name, wanted) {
+        return problem;
+    }
     if let Some(pid) = evidence.stopped.first() {
         let what =
             format!("there is no {} {name}; process {pid} has a node, is stopped, and may have it", word(wanted));
@@ -63,6 +66,23 @@ fn missing(evidence: &Evidence, name: &str, wanted: Direction) -> Problem {
         (like, _) => format!("is it {}?", like.join(" or ")),
     };
     problem::NO_PORT.found(format!("there is no {} {name}", word(wanted)), remedy)
+}
+
+/// The other port has a channel with it: its node is known no more, and was.
+fn cut_off(evidence: &Evidence, name: &str, wanted: Direction) -> Option<Problem> {
+    let there = [&evidence.publisher, &evidence.subscriber].into_iter().flatten().next()?;
+    let (_, channel) = there.said()?.channel.as_ref()?;
+    [&channel.publisher, &channel.subscriber].into_iter().find(|end| *end == name)?;
+    let what = format!(
+        "the node of the {} {name} is not heard; {} has a channel with it over {}, on which {} samples wait",
+        word(wanted),
+        there.port.name,
+        channel.carrier,
+        channel.waiting
+    );
+    let remedy =
+        format!("see at its host whether the link is up (ip link) and the process of {name} runs (it may be stopped)");
+    Some(problem::NODE_SILENT.found(what, remedy))
 }
 
 fn twice(name: &str, end: &End) -> Option<Problem> {
@@ -88,16 +108,20 @@ fn directions(publisher: &PortInfo, subscriber: &PortInfo) -> Option<Problem> {
 }
 
 /// What both nodes said, if both answered.
-pub fn answers<'a>(publisher: &'a End, subscriber: &'a End, found: &mut Diagnosis) -> Option<(&'a Said, &'a Said)> {
+pub fn answers<'a>(
+    evidence: &Evidence,
+    (publisher, subscriber): (&'a End, &'a End),
+    found: &mut Diagnosis,
+) -> Option<(&'a Said, &'a Said)> {
     for end in [publisher, subscriber] {
         if let Answer::Silent(state) = &end.answer {
-            found.problem([silent(end, *state)]);
+            found.problem([silent(end, *state, evidence.here_only)]);
         }
     }
     publisher.said().zip(subscriber.said())
 }
 
-fn silent(end: &End, state: Option<State>) -> Problem {
+fn silent(end: &End, state: Option<State>, here_only: bool) -> Problem {
     let (node, pid) = (&end.node.name, end.node.pid);
     let of = format!("{}: its node {node} (process {pid} on {})", end.port.name, end.node.host_name);
     match state {
@@ -113,6 +137,10 @@ fn silent(end: &End, state: Option<State>) -> Problem {
             let remedy = format!("see whether it gets a processor: top -H -p {pid}; and what it does: gdb -p {pid}");
             problem::NODE_SILENT.found(format!("{of} runs, but does not answer"), remedy)
         }
+        None if here_only => problem::NODE_SILENT.found(
+            format!("{of} was not asked: this command reaches no other host"),
+            format!("name an address: --listen IP of this host, or --peer IP:PORT; or ask on {}", end.node.host_name),
+        ),
         None => problem::NODE_SILENT
             .found(format!("{of} does not answer"), format!("ask on {}: thalweg list nodes", end.node.host_name)),
     }

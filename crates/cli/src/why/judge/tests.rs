@@ -378,3 +378,50 @@ fn the_document_lists_every_kind_of_problem() {
     let (text, table) = (std::fs::read_to_string(path).unwrap(), crate::why::problem::table());
     assert!(text.contains(&table), "docs/diagnosis.md should have this table:\n{table}");
 }
+
+#[test]
+fn a_node_that_a_channel_still_leads_to_is_told_from_one_that_was_never_there() {
+    let cut_off = judged(|e| {
+        e.subscriber = None;
+        reports(&mut e.publisher).1.waiting = 33;
+    });
+    let [problem] = &cut_off.problems[..] else { panic!("{cut_off}") };
+    assert_eq!(problem.kind.id, "node-silent");
+    assert!(problem.what.contains("33 samples wait") && problem.remedy.contains("ip link"), "{cut_off}");
+    let never = |e: &mut Evidence| {
+        e.subscriber = None;
+        said(&mut e.publisher).channel = None;
+    };
+    assert_eq!(ids(never), ["no-port"]);
+}
+
+#[test]
+fn who_reaches_no_other_host_blames_nobody_there() {
+    let silent = |here_only| {
+        judged(|e| {
+            e.here_only = here_only;
+            e.subscriber.as_mut().unwrap().answer = Answer::Silent(None);
+        })
+    };
+    assert!(silent(true).problems[0].remedy.contains("--peer"), "{}", silent(true));
+    assert!(silent(false).verdict.contains("does not answer"), "{}", silent(false));
+}
+
+#[test]
+fn who_is_reliable_is_not_told_to_be() {
+    let lost = |reliability| {
+        judged(|e| {
+            for end in [&mut e.publisher, &mut e.subscriber] {
+                end.as_mut().unwrap().port.qos.reliability = reliability;
+                reports(end).1.carrier = "udp".to_owned();
+                reports(end).0.carrier = "udp".to_owned();
+            }
+            reports(&mut e.publisher).1.samples = 1050;
+            let (first, last) = reports(&mut e.subscriber);
+            (first.lost, last.lost, last.samples) = (500, 500, 1050);
+        })
+    };
+    assert!(lost(qos::Reliability::BestEffort).problems[0].remedy.contains("ask for reliable"));
+    let reliable = lost(qos::Reliability::Reliable);
+    assert!(reliable.verdict.contains("given up") && !reliable.problems[0].remedy.contains("ask for"), "{reliable}");
+}
