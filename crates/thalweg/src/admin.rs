@@ -7,14 +7,13 @@ pub mod grammar;
 pub mod priority;
 
 use crate::channel::proxy::{Proxied, ProxyChanges};
-use crate::control::NodeId;
+pub use crate::control::Peer;
 use crate::error::{Error, Result};
 use crate::port::ChannelReport;
 use crate::stages::{Asked, LateAfter, LatenessReport, StagesReport};
 use qos::Class;
 use qos::priority::{Changes, Dscp, PrioritySettings};
 use serde::{Deserialize, Serialize};
-use std::net::IpAddr;
 
 /// A request to a node.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -259,25 +258,6 @@ pub struct PeerMemory {
     pub limit: u64,
     /// How often something was refused because of that.
     pub refused: u64,
-}
-
-/// Whose memory what is held counts as.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Peer {
-    /// A node of this host.
-    Node(NodeId),
-    /// All nodes at this address: their ids are what they say themselves.
-    Host(IpAddr),
-}
-
-impl std::fmt::Display for Peer {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Peer::Node(node) => write!(f, "node {node}"),
-            Peer::Host(address) => write!(f, "host {address}"),
-        }
-    }
 }
 
 /// The answer to a [`Request`].

@@ -69,6 +69,24 @@ fn a_host_that_connects_in_vain_without_end_is_not_answered_for_a_while() {
     assert!(world::eventually(world::LONG, || from(66).ok()).is_some(), "and so is this one again");
 }
 
+/// One that was reset has no address any more when it is taken in, if it is not asked for sooner.
+#[test]
+fn connections_that_are_reset_at_once_count_for_their_host() {
+    use rustix::process::{Pid, Signal, kill_process};
+    let _alone = world::alone();
+    let world = World::new();
+    let mut publisher = Agent::start(&world, "publisher topic=/good");
+    let to = Stranger::of(&world, &mut publisher).address();
+    let signal = |signal| kill_process(Pid::from_raw(publisher.pid() as i32).unwrap(), signal).unwrap();
+    signal(Signal::STOP);
+    for _ in 0..110 {
+        let stream = std::net::TcpStream::connect(to).unwrap();
+        socket2::SockRef::from(&stream).set_linger(Some(std::time::Duration::ZERO)).unwrap();
+    }
+    signal(Signal::CONT);
+    assert!(publisher.told("were_not_answered_for_half_a_second", world::LONG));
+}
+
 /// What is changed of a request, the policy that refuses it and what is said.
 type Case<'a> = (&'a dyn Fn(&mut Request), &'a str, &'a str);
 
@@ -149,8 +167,12 @@ fn a_stranger_gets_a_bounded_share_of_a_port() {
     }
     assert_eq!(streams.len(), 32);
     let said = |text: &str| reasons.iter().any(|refused| refused.offered.contains(text));
-    assert!(said("at most 16 channels of one port for node 0000000000000007 at 127.0.0.1"), "{:?}", reasons.first());
-    assert!(said("at most 32 channels of one port for those at 127.0.0.1"), "{:?}", reasons.last());
+    assert!(
+        said("at most 16 channels of one port for node 0000000000000007 of host 127.0.0.1"),
+        "{:?}",
+        reasons.first()
+    );
+    assert!(said("at most 32 channels of one port for those of host 127.0.0.1"), "{:?}", reasons.last());
     assert!(
         reasons.iter().all(|refused| refused.policy == "channels" && refused.remedy.contains("--channels above 64"))
     );
@@ -292,7 +314,7 @@ fn a_relay_keeps_room_for_others() {
     assert_eq!(streams.len(), 64, "{:?}", reasons.last());
     assert!(reasons.iter().all(|refused| refused.policy == "relay"));
     assert!(
-        reasons[0].offered.contains("at most 16 proxies for node 0000000000000007 at 127.0.0.1"),
+        reasons[0].offered.contains("at most 16 proxies for node 0000000000000007 of host 127.0.0.1"),
         "{:?}",
         reasons[0]
     );

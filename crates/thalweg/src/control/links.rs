@@ -22,7 +22,7 @@ use crate::driver::{or_abort, parsing};
 use linux::poll::Waker;
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -82,7 +82,7 @@ enum Command {
     /// As `Call`, to a node that has no link yet, at these addresses.
     Reach(NodeId, Vec<SocketAddr>, u64, Vec<u8>),
     Refresh(NodeId),
-    Adopt(OwnedFd),
+    Adopt(OwnedFd, Option<IpAddr>),
     Look(Source),
     Stop,
 }
@@ -269,8 +269,8 @@ impl Discovery for Links {
         lock(&self.shared.here).contains(&node)
     }
 
-    fn adopt(&mut self, stream: OwnedFd) -> Option<OwnedFd> {
-        self.push(Command::Adopt(stream));
+    fn adopt(&mut self, stream: OwnedFd, from: Option<IpAddr>) -> Option<OwnedFd> {
+        self.push(Command::Adopt(stream, from));
         None
     }
 }

@@ -19,17 +19,18 @@ pub mod links;
 pub mod local;
 pub mod matching;
 mod origin;
+mod peer;
 pub mod simulated;
 pub mod static_file;
 #[cfg(feature = "zenoh")]
 pub mod zenoh;
 
-pub(crate) use origin::host_of;
 pub use origin::{Network, NetworkError, Origin};
+pub use peer::Peer;
 
 pub use document::{Change, Direction, Document, NodeId, NotKept, PortId, PortInfo, PullRole, RelayLoad};
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -72,8 +73,8 @@ pub enum Event {
     },
     /// Something a person should know, such as "no multicast on this network: no peer can be found by scouting".
     Warning(String),
-    /// A connection that this host made was refused, or ended before it said who it is. Of IPv6 its network.
-    Rejected(std::net::IpAddr),
+    /// A connection that this host made was refused, or ended before it said who it is.
+    Rejected(Peer),
 }
 
 /// Where back ends deliver their events: the node's mailbox. Never blocks.
@@ -137,8 +138,9 @@ pub trait Discovery: Send {
     }
 
     /// A peer connected to one of this node's listeners and asked for a control link (its first byte, already read,
-    /// was [`CONTROL_LINK`]). Gives the stream back if this back end has no use for it.
-    fn adopt(&mut self, stream: OwnedFd) -> Option<OwnedFd> {
+    /// was [`CONTROL_LINK`]); by TCP from this address, as it was accepted. Gives the stream back if this back end has no use for it.
+    fn adopt(&mut self, stream: OwnedFd, from: Option<IpAddr>) -> Option<OwnedFd> {
+        let _ = from;
         Some(stream)
     }
 }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::str::FromStr;
 
 /// The way by which news or a call of another node came, best known first: what came by an earlier one outranks what a later
@@ -38,16 +38,6 @@ impl Origin {
     /// Whether the kernel says that it came from this node or a user of this host who may take part.
     pub fn is_here(&self) -> bool {
         matches!(self, Origin::Own | Origin::Host { .. })
-    }
-}
-
-/// An address as one host has it: of IPv6 addresses that routers give away, a host has as many as it likes in its network.
-pub(crate) fn host_of(address: IpAddr) -> IpAddr {
-    match address {
-        IpAddr::V6(v6) if !v6.is_loopback() && !v6.is_unicast_link_local() => {
-            Ipv6Addr::from_bits(v6.to_bits() & !(u128::from(u64::MAX))).into()
-        }
-        other => other,
     }
 }
 
@@ -123,14 +113,6 @@ impl TryFrom<String> for Network {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_host_is_told_by_the_network_that_it_has_for_itself() {
-        let host = |text: &str| host_of(text.parse().unwrap()).to_string();
-        assert_eq!(host("10.0.0.7"), "10.0.0.7");
-        assert_eq!([host("2001:db8::7:1"), host("2001:db8:0:0:ffff::1")], ["2001:db8::", "2001:db8::"]);
-        assert_eq!([host("fe80::1"), host("::1")], ["fe80::1", "::1"]);
-    }
 
     #[test]
     fn addresses_are_in_a_network_by_their_first_bits() {

@@ -4,15 +4,15 @@ use super::control::Control;
 use super::dial::Dial;
 use super::incoming::{Incoming, Progress as Served};
 use super::life::Asking;
-use super::pools::Peer;
 use super::probe::Probing;
 use super::start::random;
 use super::wanted::Pair;
 use crate::carrier::Carrier;
+use crate::control::Peer;
 use crate::control::links::farewell;
 use crate::port::{AnyInlet, AnyOutlet, Channel, PortRef, Way};
 use linux::poll::Readiness;
-use std::net::{TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixListener;
 use std::sync::{Arc, Weak};
@@ -155,15 +155,15 @@ impl Control {
     fn accept_some(&mut self, index: usize) {
         for _ in 0..ACCEPTED_AT_ONCE {
             let accepted = match self.entries.get(index) {
-                Some(Some(Entry::Tcp(listener))) => listener.accept().map(|(stream, _)| {
+                Some(Some(Entry::Tcp(listener))) => listener.accept().map(|(stream, from)| {
                     let _ = linux::filter::nothing(&stream); // it inherits that of the listener
-                    OwnedFd::from(stream)
+                    (OwnedFd::from(stream), Some(from))
                 }),
-                Some(Some(Entry::Unix(listener))) => listener.accept().map(|(stream, _)| OwnedFd::from(stream)),
+                Some(Some(Entry::Unix(listener))) => listener.accept().map(|(stream, _)| (stream.into(), None)),
                 _ => return,
             };
             match accepted {
-                Ok(stream) => self.admit(stream),
+                Ok((stream, from)) => self.admit(stream, from),
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return,
                 Err(_) => {
                     // Out of descriptors, most likely. The listener stays ready, so the loop pauses instead of spinning.
@@ -176,9 +176,11 @@ impl Control {
     }
 
     /// Only users who may use the run directory come in by the unix socket.
-    fn admit(&mut self, stream: OwnedFd) {
+    fn admit(&mut self, stream: OwnedFd, from: Option<SocketAddr>) {
         let unix = socket2::SockRef::from(&stream).domain().is_ok_and(|domain| domain == socket2::Domain::UNIX);
-        let Some(why) = self.state.users.admit(&stream).err().filter(|_| unix) else { return self.take_in(stream) };
+        let Some(why) = self.state.users.admit(&stream).err().filter(|_| unix) else {
+            return self.take_in(stream, from);
+        };
         let _ = linux::socket::send(stream.as_fd(), &farewell(&why.to_string()));
         if !self.counts.contains_key(STRANGERS) {
             self.warn(format!("a connection was refused: {why}"));

@@ -15,12 +15,11 @@ pub(super) use refusals::Told;
 
 use super::control::Control;
 use super::offer::answer;
-use crate::admin::Peer;
 use crate::channel::proxy::scaler::Scaler;
 use crate::channel::proxy::{Picture, Proxy, Selection};
 use crate::codec::Untyped;
 use crate::control::matching::{Match, compare};
-use crate::control::{NodeId, PortId, PortInfo};
+use crate::control::{NodeId, Peer, PortId, PortInfo};
 use crate::handshake::{Answer, Refused, Request};
 use crate::port::{AnyInlet, AnyOutlet, Channel, ChannelReport, Inlet, Outlet, PortRef, Sink};
 use std::os::fd::OwnedFd;

@@ -1,12 +1,12 @@
 //! What others ask of this node's listeners: control links, channels, and questions to what it keeps.
 
 use super::control::Control;
-use super::pools::Peer;
-use crate::control::{CHANNEL_HANDSHAKE, CONTROL_LINK, LIFE, PULL};
+use crate::control::{CHANNEL_HANDSHAKE, CONTROL_LINK, LIFE, PULL, Peer};
 use crate::handshake::{self, LARGEST, Refused, Request, Watching};
 use crate::port::Histories;
 use crate::pull::{self, Question};
 use std::io;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,6 +17,8 @@ pub(crate) struct Incoming {
     pub bytes: Vec<u8>,
     pub until: Instant,
     pub peer: Peer,
+    /// Where it came from by TCP, as it was accepted.
+    from: Option<IpAddr>,
 }
 
 /// Who connects must say what it wants within this time.
@@ -31,8 +33,8 @@ pub(crate) enum Progress {
 }
 
 impl Incoming {
-    pub fn new(stream: OwnedFd, peer: Peer, now: Instant) -> Self {
-        Self { stream, bytes: Vec::new(), until: now + HANDSHAKE_TIME, peer }
+    pub fn new(stream: OwnedFd, (peer, from): (Peer, Option<SocketAddr>), now: Instant) -> Self {
+        Self { stream, bytes: Vec::new(), until: now + HANDSHAKE_TIME, peer, from: from.map(|from| from.ip()) }
     }
 
     /// Reads what is there; `false` when the peer is gone or sends too much.
@@ -69,7 +71,7 @@ impl Control {
             }
             Some(&CONTROL_LINK) => {
                 if let Some(peer) = incoming.take() {
-                    self.adopt(peer.stream);
+                    self.adopt(peer.stream, peer.from);
                 }
                 Progress::Done
             }
@@ -156,10 +158,10 @@ impl Control {
         self.state.histories(*to_port).ok_or_else(asked)
     }
 
-    fn adopt(&mut self, stream: OwnedFd) {
+    fn adopt(&mut self, stream: OwnedFd, from: Option<IpAddr>) {
         let mut stream = Some(stream);
         for discovery in &mut self.discoveries {
-            stream = stream.and_then(|s| discovery.adopt(s));
+            stream = stream.and_then(|s| discovery.adopt(s, from));
         }
     }
 }

@@ -7,11 +7,11 @@
 use super::control::Control;
 use super::dial::connect;
 use super::entries::Entry;
-use super::pools::{MOST_ASKERS_OF_PEER, Peer};
+use super::pools::MOST_ASKERS_OF_PEER;
 use super::wanted::Route;
 use crate::carrier::tcp;
 use crate::channel::life::Life;
-use crate::control::{LIFE, NodeId};
+use crate::control::{LIFE, NodeId, Peer};
 use crate::handshake::{self, DRY, VERSION, WELL, Watching};
 use crate::port::{Channel, PortRef};
 use linux::marks;

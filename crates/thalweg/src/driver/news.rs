@@ -3,7 +3,6 @@
 use super::commands::Asker;
 use super::control::{Command, Control};
 use super::permit::Caller;
-use super::pools::Peer;
 use super::wanted::Pair;
 use crate::control::directory::{Applied, Delta, PortKey};
 use crate::control::{self, Change, Direction, NodeId, Origin, PortId, PortInfo, matching::topic_matches};
@@ -42,8 +41,8 @@ impl Control {
     pub(super) fn discovered(&mut self, origin: Origin, event: control::Event) {
         match event {
             control::Event::Warning(text) => self.warn(text),
-            control::Event::Rejected(host) => {
-                self.came_to_nothing(Peer::Address(host), "control links that were refused or ended without a hello");
+            control::Event::Rejected(peer) => {
+                self.came_to_nothing(peer, "control links that were refused or ended without a hello");
             }
             control::Event::Call { from, genuine, id, request } => {
                 let genuine = genuine && (origin != Origin::Zenoh || self.is_known_by_zenoh(from));

@@ -4,25 +4,11 @@
 use super::control::Control;
 use super::entries::Entry;
 use super::incoming::Incoming;
-use crate::control::host_of;
+use crate::control::Peer;
 use linux::poll::Readiness;
-use std::net::IpAddr;
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::time::Instant;
-
-/// Who is at the other end of a stream, as the kernel says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) enum Peer {
-    /// A host, by TCP: its address, of IPv6 its network.
-    Address(IpAddr),
-    /// A process of a user of this host, by the unix socket.
-    Process {
-        /// The user.
-        user: u32,
-        /// The process that connected.
-        process: u32,
-    },
-}
 
 /// Streams that have not said yet what they want: of each kind of listener, so that none starves the other …
 pub(crate) const MOST_INCOMING: usize = 256;
@@ -34,33 +20,6 @@ pub(crate) const MOST_ASKERS_OF_PEER: usize = 64;
 /// Descriptors that streams over TCP leave to this host's nodes, who come by the unix socket, and to the node itself.
 const RESERVE: u64 = 32;
 
-impl Peer {
-    /// Who is at the other end.
-    pub fn of(stream: &OwnedFd) -> Option<Self> {
-        let socket = socket2::SockRef::from(stream);
-        match socket.peer_addr().ok()?.as_socket() {
-            Some(address) => Some(Peer::Address(host_of(address.ip().to_canonical()))),
-            None => {
-                let user = linux::socket::peer_user(stream).ok()?;
-                Some(Peer::Process { user, process: linux::socket::peer_process(stream).ok()? })
-            }
-        }
-    }
-
-    fn is_of_unix(self) -> bool {
-        matches!(self, Peer::Process { .. })
-    }
-
-    fn user(self) -> Option<u32> {
-        if let Peer::Process { user, .. } = self { Some(user) } else { None }
-    }
-
-    /// Whether one share is for both: processes of one user have one, or it would have as many as it likes.
-    fn shares_with(self, other: Self) -> bool {
-        self == other || (self.user().is_some() && self.user() == other.user())
-    }
-}
-
 /// Whether this descriptor is one of the last that the process may have. The kernel gives the lowest free number.
 pub(crate) fn is_in_reserve(descriptor: impl AsFd) -> bool {
     use rustix::process::{Resource, getrlimit};
@@ -70,16 +29,17 @@ pub(crate) fn is_in_reserve(descriptor: impl AsFd) -> bool {
 }
 
 impl Control {
-    /// A stream that somebody opened, who has said nothing yet.
-    pub(super) fn take_in(&mut self, stream: OwnedFd) {
-        let Some(peer) = Peer::of(&stream) else { return };
+    /// A stream that somebody opened, who has said nothing yet; by TCP from this address: one that was reset has none any more.
+    pub(super) fn take_in(&mut self, stream: OwnedFd, from: Option<SocketAddr>) {
+        let peer = from.map(|from| Peer::at(from.ip())).or_else(|| Peer::of(&stream));
+        let Some(peer) = peer else { return };
         if !peer.is_of_unix() && is_in_reserve(&stream) {
             return self.count(
                 "connections beyond what leaves 32 descriptors to nodes of this host: raise the limit of open files (ulimit -n)",
             );
         }
         self.let_give_way(peer);
-        self.watch(Entry::Incoming(Incoming::new(stream, peer, Instant::now())), Readiness::IN);
+        self.watch(Entry::Incoming(Incoming::new(stream, (peer, from), Instant::now())), Readiness::IN);
     }
 
     /// Makes room for another stream of this peer. Who has said what it wants meanwhile is served instead of giving way.
@@ -109,7 +69,7 @@ impl Control {
     /// Counts a connection that came to nothing; a host with too many of them is not answered for a while.
     pub(super) fn came_to_nothing(&mut self, peer: Peer, why: &'static str) {
         self.count(why);
-        if let Peer::Address(host) = peer
+        if let Peer::Host(host) = peer
             && self.barred.came_to_nothing(host, Instant::now())
         {
             let why = format_args!("of {host} more than 32 per second came to nothing");
@@ -160,7 +120,7 @@ mod tests {
     use super::*;
 
     fn address(last: u8) -> Peer {
-        Peer::Address([10, 0, 0, last].into())
+        Peer::Host([10, 0, 0, last].into())
     }
 
     #[test]

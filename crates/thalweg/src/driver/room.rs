@@ -7,24 +7,19 @@
 
 use super::control::Control;
 use super::entries::Entry;
-use crate::admin::Peer;
 use crate::channel::memory::Account;
-use crate::control::{NodeId, host_of};
+use crate::control::{NodeId, Peer};
 use crate::handshake::{Refused, Request};
 use crate::port::{Channel, PortRef};
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::Ipv6Addr;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
 /// How many hosts share the proxies of a relay at least.
 const HOSTS: u32 = 4;
 
-/// A peer of another host, or one that this host does not know.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Elsewhere {
-    address: IpAddr,
-    node: NodeId,
-}
+/// A host, and the node of it that a peer says it is: of another host, or one that this host does not know.
+type Elsewhere = (Peer, NodeId);
 
 /// What one peer has of something, and all together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -38,7 +33,7 @@ impl Had {
     fn of(peer: Elsewhere, all: impl Iterator<Item = Elsewhere>) -> Self {
         all.fold(Self::default(), |had, other| Self {
             in_all: had.in_all + 1,
-            host: had.host + u32::from(other.address == peer.address),
+            host: had.host + u32::from(other.0 == peer.0),
             node: had.node + u32::from(other == peer),
         })
     }
@@ -49,6 +44,7 @@ impl Control {
     /// One that is replaced, `but`, leaves its room.
     pub(super) fn check_room(&self, request: &Request, stream: impl AsFd, but: Option<u64>) -> Result<(), Refused> {
         let Some(peer) = self.elsewhere(request.node, stream) else { return Ok(()) };
+        let (host, node) = peer;
         let publisher = PortRef { node: request.to_node, port: request.to_port };
         if publisher.node != self.state.id {
             return self.check_room_at_relay(peer, but);
@@ -58,8 +54,8 @@ impl Control {
         let most = self.state.settings.limits.channels;
         let limits = [
             (had.in_all, most, "subscribers of other hosts".to_owned()),
-            (had.host, most.div_ceil(2), format!("those at {}", peer.address)),
-            (had.node, most.div_ceil(4), format!("node {} at {}", peer.node, peer.address)),
+            (had.host, most.div_ceil(2), format!("those of {host}")),
+            (had.node, most.div_ceil(4), format!("node {node} of {host}")),
         ];
         let full = limits.into_iter().find(|(has, most, _)| has >= most);
         full.map_or(Ok(()), |(has, most, whom)| Err(self.no_room(has, most, &whom)))
@@ -70,9 +66,10 @@ impl Control {
         let Some(limits) = self.relay else { return Ok(()) };
         let its = |channel: &Channel| channel.publisher.node != self.state.id && Some(channel.id) != but;
         let had = Had::of(peer, self.channels_elsewhere(its).chain(self.guests_elsewhere()));
+        let (host, node) = peer;
         let limits = [
-            (had.host, limits.proxies.div_ceil(HOSTS).max(limits.per_peer), format!("peers at {}", peer.address)),
-            (had.node, limits.per_peer, format!("node {} at {}", peer.node, peer.address)),
+            (had.host, limits.proxies.div_ceil(HOSTS).max(limits.per_peer), format!("peers of {host}")),
+            (had.node, limits.per_peer, format!("node {node} of {host}")),
         ];
         let full = limits.into_iter().find(|(has, most, _)| has >= most);
         full.map_or(Ok(()), |(has, most, whom)| {
@@ -118,7 +115,7 @@ impl Control {
 
     /// Whose memory it takes.
     pub(super) fn whose(&self, node: NodeId, stream: impl AsFd) -> Peer {
-        self.elsewhere(node, stream).map_or(Peer::Node(node), |peer| Peer::Host(peer.address))
+        self.elsewhere(node, stream).map_or(Peer::Node(node), |(host, _)| host)
     }
 
     /// Who a peer is; `None`: a node of this host.
@@ -127,13 +124,13 @@ impl Control {
         if socket.domain().is_ok_and(|domain| domain == socket2::Domain::UNIX) {
             return None;
         }
-        // One that was reset meanwhile has no address.
         let ip = |address: std::io::Result<socket2::SockAddr>| {
             address.ok()?.as_socket().map(|address| address.ip().to_canonical())
         };
+        // One that was reset meanwhile has no address.
         let (own, peer) = (ip(socket.local_addr()), ip(socket.peer_addr()).unwrap_or(Ipv6Addr::UNSPECIFIED.into()));
         let here = own == Some(peer) && self.discoveries.iter().any(|discovery| discovery.is_of_this_host(node));
-        (!here).then(|| Elsewhere { address: host_of(peer), node })
+        (!here).then(|| (Peer::at(peer), node))
     }
 }
 
@@ -143,7 +140,7 @@ mod tests {
 
     #[test]
     fn what_a_peer_has_is_counted_by_node_and_by_address() {
-        let peer = |address: u8, node| Elsewhere { address: IpAddr::from([10, 0, 0, address]), node: NodeId(node) };
+        let peer = |address: u8, node| (Peer::at([10, 0, 0, address].into()), NodeId(node));
         let all = [peer(1, 1), peer(1, 1), peer(1, 2), peer(2, 1)];
         assert_eq!(Had::of(peer(1, 1), all.into_iter()), Had { in_all: 4, host: 3, node: 2 });
         assert_eq!(Had::of(peer(3, 9), all.into_iter()), Had { in_all: 4, host: 0, node: 0 });

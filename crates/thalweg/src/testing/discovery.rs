@@ -143,7 +143,7 @@ impl TestNode {
                 let mut seen = state.0.lock().unwrap();
                 match mail {
                     Mail::Event(event) => handle(&mut seen, &mut *discovery, event),
-                    Mail::Stream(stream) => drop(discovery.adopt(stream)),
+                    Mail::Stream(stream) => drop(discovery.adopt(stream, None)),
                     Mail::Do(job) => job(&mut seen, &mut *discovery),
                     Mail::Stop => break,
                 }

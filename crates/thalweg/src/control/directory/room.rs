@@ -6,9 +6,8 @@
 
 use super::{WAYS, rank};
 use crate::control::limits::{self, ELSEWHERE, IN_ALL, Refusal};
-use crate::control::{Document, NodeId, Origin, host_of};
+use crate::control::{Document, NodeId, Origin, Peer};
 use std::collections::BTreeMap;
-use std::net::IpAddr;
 
 /// What nodes take.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -51,24 +50,6 @@ pub enum Whose {
     Address,
 }
 
-/// Whose share it is of what other hosts may take.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Source {
-    Address(IpAddr),
-    Zenoh,
-}
-
-impl Source {
-    /// None: this host.
-    fn of(origin: Origin) -> Option<Self> {
-        match origin {
-            Origin::Own | Origin::Host { .. } => None,
-            Origin::Tcp { from, .. } => Some(Source::Address(host_of(from))),
-            Origin::Zenoh => Some(Source::Zenoh),
-        }
-    }
-}
-
 /// Nodes that are asked again, of each source and of all.
 const MOST_UNHEARD: usize = 1024;
 const MOST_UNHEARD_OF_SOURCE: usize = 64;
@@ -78,7 +59,7 @@ const MOST_UNHEARD_OF_SOURCE: usize = 64;
 pub struct Room {
     pub all: Held,
     pub elsewhere: Held,
-    by: BTreeMap<Source, Held>,
+    by: BTreeMap<Peer, Held>,
     /// Nodes whose news found no room by a way of this rank, and what they would take.
     unheard: BTreeMap<(NodeId, usize), (Origin, Held)>,
     /// How often something found none.
@@ -101,7 +82,7 @@ impl Room {
 
     fn take(&mut self, origin: Origin, held: Held) {
         self.all = self.all.plus(held);
-        if let Some(source) = Source::of(origin) {
+        if let Some(source) = Peer::beyond(origin) {
             self.elsewhere = self.elsewhere.plus(held);
             let of = self.by.entry(source).or_default();
             *of = of.plus(held);
@@ -110,7 +91,7 @@ impl Room {
 
     fn give_back(&mut self, origin: Origin, held: Held) {
         self.all = self.all.minus(held);
-        if let Some(source) = Source::of(origin) {
+        if let Some(source) = Peer::beyond(origin) {
             self.elsewhere = self.elsewhere.minus(held);
             let left = self.by.get(&source).map_or(Held::default(), |of| of.minus(held));
             if left == Held::default() {
@@ -132,8 +113,8 @@ impl Room {
         }
         let had = before.map_or(Held::default(), |(_, held)| held);
         limits::check_room(Whose::All, IN_ALL, self.all.minus(had).plus(wanted))?;
-        let Some(source) = Source::of(origin) else { return Ok(()) };
-        let from = before.and_then(|(origin, _)| Source::of(origin));
+        let Some(source) = Peer::beyond(origin) else { return Ok(()) };
+        let from = before.and_then(|(origin, _)| Peer::beyond(origin));
         let had_there = if from.is_some() { had } else { Held::default() };
         let elsewhere = self.elsewhere.minus(had_there);
         limits::check_room(Whose::Elsewhere, ELSEWHERE, elsewhere.plus(wanted))?;
@@ -148,7 +129,7 @@ impl Room {
     pub fn turn_away(&mut self, node: NodeId, origin: Origin, wanted: Held) {
         self.turned_away += 1;
         let key = (node, rank(origin));
-        let of_source = self.unheard.values().filter(|(other, _)| Source::of(*other) == Source::of(origin)).count();
+        let of_source = self.unheard.values().filter(|(other, _)| Peer::beyond(*other) == Peer::beyond(origin)).count();
         let known = self.unheard.contains_key(&key);
         if known || (self.unheard.len() < MOST_UNHEARD && of_source < MOST_UNHEARD_OF_SOURCE) {
             self.unheard.insert(key, (origin, wanted));
@@ -189,6 +170,6 @@ impl Room {
 fn frees(before: Option<(Origin, Held)>, after: Option<(Origin, Held)>) -> bool {
     let Some((from, had)) = before else { return false };
     let Some((to, has)) = after else { return true };
-    let (from, to) = (Source::of(from), Source::of(to));
+    let (from, to) = (Peer::beyond(from), Peer::beyond(to));
     had.minus(has) != Held::default() || (from.is_some() && from != to)
 }

@@ -2,8 +2,8 @@
 //! time is an argument.
 
 use super::frame::Kind;
+use crate::control::Peer;
 use std::collections::HashMap;
-use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 /// Tokens that come per second, and that are there at most. A message costs one, and one for each 4 KiB; a call four times
@@ -39,8 +39,8 @@ const SLOWEST: u64 = 64 << 10;
 /// Whose messages are counted together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Source {
-    /// All links to one host: an address, of IPv6 its network.
-    Address(IpAddr),
+    /// All links to one host.
+    Peer(Peer),
     /// All links of a process of this host, which the kernel says, or it would have as many budgets as links.
     Process(u32),
     /// One link over a unix socket of whom the kernel does not say it.
@@ -106,7 +106,7 @@ mod tests {
     #[test]
     fn a_flood_is_slowed_to_its_rate_and_a_burst_passes() {
         let (mut budgets, start) = (Budgets::default(), Instant::now());
-        let source = Source::Address([10, 0, 0, 1].into());
+        let source = Source::Peer(Peer::at([10, 0, 0, 1].into()));
         let mut now = start;
         let mut taken = 0;
         for _ in 0..100_000 {
@@ -124,7 +124,7 @@ mod tests {
     #[test]
     fn large_documents_are_slowed_and_answers_are_not() {
         let (mut budgets, start) = (Budgets::default(), Instant::now());
-        let source = Source::Address([10, 0, 0, 1].into());
+        let source = Source::Peer(Peer::at([10, 0, 0, 1].into()));
         let taken = |budgets: &mut Budgets, millis: u64| {
             budgets.take(source, DOCUMENT, 1 << 20, start + Duration::from_millis(millis)).is_ok()
         };

@@ -6,7 +6,7 @@ use super::link::{Link, Stage};
 use super::lock;
 use super::worker::{Close, MOST_ASKED, Worker};
 use crate::control::limits::{MOST_ADDRESSES, MOST_BYTES_OF_NODE};
-use crate::control::{Document, Event, NodeId, Origin, host_of, number_call};
+use crate::control::{Document, Event, NodeId, Origin, Peer, number_call};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -58,7 +58,7 @@ impl Worker {
     /// Whose budget a link's messages are counted in.
     pub(super) fn source_of(&self, token: u64) -> Source {
         match self.origins.get(&token) {
-            Some(Origin::Tcp { from, .. }) => Source::Address(host_of(*from)),
+            Some(Origin::Tcp { from, .. }) => Source::Peer(Peer::at(*from)),
             _ => self.links.get(&token).and_then(Link::process).map_or(Source::Link(token), Source::Process),
         }
     }

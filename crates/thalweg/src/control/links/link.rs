@@ -5,7 +5,7 @@ use crate::control::{Change, NodeId, Origin};
 use linux::poll::Readiness;
 use std::cell::OnceCell;
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Instant;
 
@@ -54,6 +54,7 @@ pub struct Link {
     document_due: bool,
     origin: OnceCell<Origin>,
     process: OnceCell<Option<u32>>,
+    from: IpAddr,
 }
 
 /// A program may bind to any address of its host and connect to any other: the far end is of this host if its address is.
@@ -85,7 +86,13 @@ impl Link {
             document_due,
             origin: OnceCell::new(),
             process: OnceCell::new(),
+            from: Ipv4Addr::UNSPECIFIED.into(),
         }
+    }
+
+    /// The address that it was accepted from.
+    pub fn accepted_from(self, from: Option<IpAddr>) -> Self {
+        Self { from: from.unwrap_or(self.from), ..self }
     }
 
     /// By which way its peer is reached, as the kernel said when it knew first.
@@ -93,7 +100,7 @@ impl Link {
         if let Some(origin) = self.origin.get() {
             return *origin;
         }
-        let unknown = Origin::Tcp { from: std::net::Ipv4Addr::UNSPECIFIED.into(), here: false, user: None };
+        let unknown = Origin::Tcp { from: self.from, here: false, user: None };
         self.look_at_origin().map_or(unknown, |origin| *self.origin.get_or_init(|| origin))
     }
 
@@ -268,14 +275,14 @@ mod tests {
     fn a_connection_that_was_reset_is_nobody_of_this_host() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let peer = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        let (stream, _) = listener.accept().unwrap();
+        let (stream, from) = listener.accept().unwrap();
         socket2::SockRef::from(&peer).set_linger(Some(std::time::Duration::ZERO)).unwrap();
         drop(peer);
         while stream.peer_addr().is_ok() {
             std::thread::yield_now();
         }
-        let link = Link::new(stream.into(), Stage::Open, None, Instant::now());
-        assert!(matches!(link.origin(), Origin::Tcp { here: false, .. }));
+        let link = Link::new(stream.into(), Stage::Open, None, Instant::now()).accepted_from(Some(from.ip()));
+        assert_eq!(link.origin(), Origin::Tcp { from: [127, 0, 0, 1].into(), here: false, user: None });
     }
 
     fn pair() -> (Link, Link) {

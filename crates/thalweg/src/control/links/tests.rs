@@ -86,7 +86,7 @@ fn a_call_to_a_node_without_a_link_makes_one() {
     let mut first = [0];
     stream.read_exact(&mut first).unwrap();
     assert_eq!(first[0], CONTROL_LINK);
-    assert!(there.adopt(stream.into()).is_none());
+    assert!(there.adopt(stream.into(), None).is_none());
     let call = std::iter::from_fn(|| asked.recv_timeout(LONG).ok()).find_map(|event| match event {
         (origin, Event::Call { from, genuine: true, id, request }) => Some((from, id, origin, request)),
         _ => None,
@@ -117,7 +117,7 @@ fn who_claims_to_be_a_node_elsewhere_is_not_taken_for_it() {
     let mut links = Links::start(Arc::new(document(1)), Vec::new(), news).unwrap();
     let mut link = |from: &str| {
         let mut stranger = Stranger(from_address(&listener, from));
-        links.adopt(listener.accept().unwrap().0.into());
+        links.adopt(listener.accept().unwrap().0.into(), None);
         stranger.hello(r#"{"version":1,"realm":"test","node":"0000000000000002"}"#);
         stranger
     };
@@ -175,7 +175,7 @@ fn with_stranger() -> (Links, Stranger, Arc<Mutex<Vec<String>>>) {
     let mut links = Links::start(Arc::new(document(1)), Vec::new(), sink).unwrap();
     assert!(links.settled(LONG), "nobody to wait for");
     let (ours, theirs) = UnixStream::pair().unwrap();
-    assert!(links.adopt(theirs.into()).is_none());
+    assert!(links.adopt(theirs.into(), None).is_none());
     ours.set_read_timeout(Some(LONG)).unwrap();
     (links, Stranger(ours), warnings)
 }
@@ -267,7 +267,7 @@ fn a_node_that_finds_its_own_address_in_the_list_closes_the_link() {
     let mut first = [0];
     stream.read_exact(&mut first).unwrap();
     assert_eq!(first, [CONTROL_LINK]);
-    links.adopt(stream.into());
+    links.adopt(stream.into(), None);
     assert!(links.settled(LONG));
     listener.set_nonblocking(true).unwrap();
     assert!(listener.accept().is_err(), "it is not tried again");
@@ -344,7 +344,7 @@ fn an_address_has_so_many_links_and_no_more() {
         let (ours, theirs) = UnixStream::pair().unwrap();
         let last = peers.len() as u16;
         let refused = worker.make_room(elsewhere(last));
-        worker.link(theirs.into(), true, None);
+        worker.link(theirs.into(), true, None, None);
         let token = *worker.links.keys().max().unwrap();
         worker.links.get_mut(&token).unwrap().stage = stage;
         worker.origins.insert(token, elsewhere(last));

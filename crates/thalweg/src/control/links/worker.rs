@@ -7,7 +7,7 @@ use super::link::{Link, Overflow, Stage};
 use super::reach::Waiting;
 use super::target::{Address, Attempt, State, Target, set_options};
 use super::{Command, Shared, Source, lock};
-use crate::control::{CONTROL_LINK, Change, Document, Event, NodeId, Origin, Sink, host_of};
+use crate::control::{CONTROL_LINK, Change, Document, Event, NodeId, Origin, Peer, Sink};
 use crate::driver::{abort, guarded};
 use linux::poll::{Poller, Readiness, Ready, wait_readable};
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -42,7 +42,7 @@ pub(super) enum Close {
 
 /// A node at the other end of one or more links.
 #[derive(Default)]
-pub(super) struct Peer {
+pub(super) struct Linked {
     pub links: Vec<u64>,
     /// Revision of what was delivered last.
     pub told: Option<u64>,
@@ -67,7 +67,7 @@ pub struct Worker {
     pub(super) origins: HashMap<u64, Origin>,
     pub(super) budgets: Budgets,
     next_token: u64,
-    pub(super) peers: HashMap<NodeId, Peer>,
+    pub(super) peers: HashMap<NodeId, Linked>,
     pub(super) targets: Vec<Target>,
     /// Targets whose node was there at the start and has not told its document yet.
     pub(super) unsettled: HashSet<usize>,
@@ -197,7 +197,7 @@ impl Worker {
                 continue;
             }
             match target.attempt(now) {
-                Attempt::Stream(stream, connected) => self.link(stream, connected, Some(index)),
+                Attempt::Stream(stream, connected) => self.link(stream, connected, Some(index), None),
                 Attempt::Failed(error) => self.target_failed(index, &error),
             }
         }
@@ -265,10 +265,10 @@ impl Worker {
         }
     }
 
-    /// Makes a link of a stream: one that this node made for a target, or one that a peer made.
-    pub(super) fn link(&mut self, stream: OwnedFd, connected: bool, target: Option<usize>) {
+    /// Makes a link of a stream: one that this node made for a target, or one that a peer made, from this address.
+    pub(super) fn link(&mut self, stream: OwnedFd, connected: bool, target: Option<usize>, from: Option<IpAddr>) {
         let stage = if connected { Stage::Greeting } else { Stage::Connecting };
-        let mut link = Link::new(stream, stage, target, Instant::now() + PATIENCE);
+        let mut link = Link::new(stream, stage, target, Instant::now() + PATIENCE).accepted_from(from);
         if target.is_some() {
             link.queue_raw(&[CONTROL_LINK]);
         }
@@ -301,7 +301,7 @@ impl Worker {
     /// has too many.
     pub(super) fn make_room(&mut self, origin: Origin) -> Option<String> {
         let Origin::Tcp { here, from, .. } = origin else { return None };
-        let same = |of: &Origin| matches!(of, Origin::Tcp { from: its, .. } if host_of(*its) == host_of(from));
+        let same = |of: &Origin| matches!(of, Origin::Tcp { from: its, .. } if Peer::at(*its) == Peer::at(from));
         let greeting = self.origins.iter().filter(|(_, of)| same(of)).map(|(token, _)| *token);
         let greeting = greeting.filter(|token| self.links.get(token).is_some_and(|l| l.stage == Stage::Greeting));
         let greeting: Vec<u64> = greeting.collect();
@@ -332,7 +332,7 @@ impl Worker {
                         self.send(node, Kind::Refresh, &[]);
                     }
                 }
-                Command::Adopt(stream) => self.adopt(stream),
+                Command::Adopt(stream, from) => self.adopt(stream, from),
                 Command::Look(source) => self.look(source),
                 Command::Stop => return false,
             }
@@ -340,10 +340,10 @@ impl Worker {
         true
     }
 
-    fn adopt(&mut self, stream: OwnedFd) {
+    fn adopt(&mut self, stream: OwnedFd, from: Option<IpAddr>) {
         set_options(&stream);
         match rustix::io::ioctl_fionbio(&stream, true) {
-            Ok(()) => self.link(stream, true, None),
+            Ok(()) => self.link(stream, true, None, from),
             Err(error) => self.warn(format!("a control link could not be taken: {error}")),
         }
     }
@@ -473,7 +473,7 @@ impl Worker {
             Close::Own | Close::Crowded(_) => false,
         };
         if let (None, true, Origin::Tcp { from, .. }) = (link.target, in_vain, link.origin()) {
-            self.sink.deliver(Origin::Own, Event::Rejected(host_of(from)));
+            self.sink.deliver(Origin::Own, Event::Rejected(Peer::at(from)));
         }
         self.leave(token, link.peer);
     }

@@ -2,8 +2,8 @@
 
 use super::answering::Answering;
 use super::stream::{AnswerStream, Turn};
+use crate::control::Peer;
 use crate::driver::or_abort;
-use crate::driver::pools::Peer;
 use crate::handshake::Refused;
 use crate::port::Histories;
 use crate::pull::Question;
