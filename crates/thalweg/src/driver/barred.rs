@@ -111,8 +111,18 @@ mod tests {
         let flood = (0..200).filter(|_| barred.came_to_nothing(host(2), start)).count();
         assert_eq!((flood, barred.hosts()), (1, vec![host(2)]));
         assert_eq!(barred.next(), Some(start + Duration::from_millis(500)));
+        let later = start + Duration::from_millis(100);
+        let fails = |barred: &mut Barred, number, times, now| {
+            (0..times).filter(|_| barred.came_to_nothing(host(number), now)).count()
+        };
+        assert_eq!((fails(&mut barred, 3, 100, later), barred.next()), (1, Some(start + Duration::from_millis(500))));
         assert!(!barred.release(start + Duration::from_millis(499)));
-        assert!(barred.release(start + Duration::from_millis(500)) && barred.hosts().is_empty());
+        assert!(barred.release(start + Duration::from_millis(500)) && barred.hosts() == [host(3)]);
+        let after = start + Duration::from_millis(600);
+        assert_eq!(fails(&mut barred, 3, 1000, after), 0, "what was accepted before");
+        assert!(barred.release(after) && barred.hosts().is_empty());
+        assert_eq!(fails(&mut barred, 3, 50, start + Duration::from_millis(1200)), 0, "it owes nothing");
+        assert_eq!(fails(&mut barred, 1, 100, start + Duration::from_secs(600)), 1, "nor does anybody save");
     }
 
     #[test]
@@ -122,7 +132,24 @@ mod tests {
         let _ = (1..5_000).map(|n| barred.came_to_nothing(host(n), now)).count();
         assert!(barred.0.len() <= MOST_COUNTED);
         assert_eq!(barred.hosts(), [host(0)], "who is barred is not forgotten");
+        assert_eq!((0..20).filter(|_| barred.came_to_nothing(host(7_000), now)).count(), 0);
+        let _ = (10_000..12_000).map(|n| barred.came_to_nothing(host(n), now)).count();
+        let known = (20..32).filter(|_| barred.came_to_nothing(host(7_000), now)).count();
+        assert_eq!(known, 1, "who has the most left is forgotten first");
+        let _ = barred.release(now + Duration::from_secs(1));
         let many = (0..300).filter(|n| (0..32).any(|_| barred.came_to_nothing(host(500_000 + n), now))).count();
-        assert_eq!(many + 1, linux::filter::MOST_HOSTS);
+        assert_eq!(many, linux::filter::MOST_HOSTS);
+    }
+
+    #[test]
+    fn who_is_barred_is_not_forgotten_for_those_who_failed_more() {
+        let (mut barred, start) = (Barred::default(), Instant::now());
+        let now = start + Duration::from_millis(499);
+        assert_eq!((0..32).filter(|_| barred.came_to_nothing(host(0), start)).count(), 1);
+        for number in 1..MOST_COUNTED as u32 {
+            assert!((0..26).all(|_| !barred.came_to_nothing(host(number), now)));
+        }
+        assert!((5_000..5_010).all(|number| !barred.came_to_nothing(host(number), now)));
+        assert_eq!(barred.hosts(), [host(0)]);
     }
 }
