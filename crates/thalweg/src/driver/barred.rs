@@ -121,7 +121,7 @@ mod tests {
         let after = start + Duration::from_millis(600);
         assert_eq!(fails(&mut barred, 3, 1000, after), 0, "what was accepted before");
         assert!(barred.release(after) && barred.hosts().is_empty());
-        assert_eq!(fails(&mut barred, 3, 50, start + Duration::from_millis(1200)), 0, "it owes nothing");
+        assert_eq!(fails(&mut barred, 3, 16, start + Duration::from_millis(1200)), 0, "it owes nothing");
         assert_eq!(fails(&mut barred, 1, 100, start + Duration::from_secs(600)), 1, "nor does anybody save");
     }
 

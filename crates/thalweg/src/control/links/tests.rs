@@ -319,7 +319,7 @@ fn a_process_has_one_budget_whatever_links_it_makes() {
     let (mut worker, now) = (worker(), Instant::now());
     let pairs = [UnixStream::pair().unwrap(), UnixStream::pair().unwrap()];
     let _peers = pairs.map(|(ours, theirs)| {
-        worker.link(theirs.into(), true, None);
+        worker.link(theirs.into(), true, None, None);
         ours
     });
     let tokens: Vec<u64> = worker.links.keys().copied().collect();
