@@ -5,9 +5,12 @@
 //! to it ends, which a killed process does at once.
 
 mod budget;
+mod close;
+mod connections;
 mod exchange;
 pub(crate) mod frame;
 mod link;
+mod outbox;
 mod reach;
 mod target;
 mod worker;

@@ -1,10 +1,11 @@
 //! What peers say on their links, and what it leads to.
 
 use super::budget::{Source, UNFINISHED, UNFINISHED_OF_SOURCE};
+use super::close::Close;
 use super::frame::{Hello, Message, VERSION};
 use super::link::{Link, Stage};
 use super::lock;
-use super::worker::{Close, MOST_ASKED, Worker};
+use super::worker::{MOST_ASKED, Worker};
 use crate::control::limits::{MOST_ADDRESSES, MOST_BYTES_OF_NODE};
 use crate::control::{Document, Event, NodeId, Origin, Peer, number_call};
 use std::sync::atomic::Ordering;

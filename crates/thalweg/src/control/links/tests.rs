@@ -329,7 +329,7 @@ fn a_process_has_one_budget_whatever_links_it_makes() {
         worker.budgets.take(sources[0], frame::Kind::Document as u8, 1 << 20, now).is_ok()
     };
     while takes(&mut worker) {}
-    worker.close(tokens[0], worker::Close::Ended("it left".to_owned()));
+    worker.close(tokens[0], close::Close::Ended("it left".to_owned()));
     assert!(!takes(&mut worker), "what it owes is not forgotten with a link");
 }
 
