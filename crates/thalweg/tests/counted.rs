@@ -483,3 +483,25 @@ fn thread_named(pid: u32, name: &str) -> Option<i64> {
     };
     tasks.filter(is).find_map(|task| task.file_name().to_str().and_then(|n| n.parse().ok()))
 }
+
+/// A thread that was held up publishes what is late in a loop, so that its channels gather, each for its first time: also those that have
+/// joined since.
+#[test]
+fn samples_that_are_late_allocate_nothing() {
+    let _alone = world::alone();
+    // What is under way over reliable udp is noted in a list that grows to the longest it ever was: 4 to 16,384 in 12 steps.
+    for (carrier, most) in [("tcp", 0.0), ("udp", 12.0)] {
+        let world = World::new();
+        let mut publisher = Agent::start(&world, "publisher topic=/a");
+        let join = || Agent::start(&world, &format!("subscriber topic=/a carriers={carrier} reliable=1"));
+        let mut subscribers = Vec::new();
+        for channels in 1..=3_u8 {
+            subscribers.push(join());
+            publisher.connected(channels.into());
+            publisher.ask("publish count=300");
+            let late = publisher.ask("publish count=20000 hz=1000000000");
+            figure("counted", format!("late samples of {channels} channels over {carrier}: {late}"));
+            assert!(number(&late, "allocations") <= most * f64::from(channels), "{carrier}, {channels}: {late}");
+        }
+    }
+}

@@ -138,7 +138,9 @@ impl Flow {
     ) -> Self {
         let right = SendRight::new();
         right.hand_over_always(settings.sending.limit.is_some());
-        let batch = settings.sending.batching.filter(|_| capabilities.stream).map(|b| Batch::with_room(b.bytes));
+        let most = if capabilities.stream { usize::MAX } else { batch::BYTES };
+        let gathers = capabilities.stream || settings.control.is_some_and(|control| control.batches);
+        let batch = settings.sending.batching.filter(|_| gathers).map(|b| Batch::with_room(b.bytes.min(most)));
         let queue = Queue::new(settings.policy).within(settings.bytes, settings.account.clone());
         let queue = queue.gathering(datagrams::waits_together(&settings));
         Self {

@@ -247,6 +247,7 @@ impl Control {
         place: &Place,
     ) -> Arc<Flow> {
         let half = self.state.settings.around.sender(half, capabilities, wrap::way(place.local, place.peer));
+        self.state.senders.prepare(class);
         Arc::new(Flow::new(settings, class, half, capabilities, self.state.senders.clone()))
     }
 

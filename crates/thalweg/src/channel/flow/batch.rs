@@ -4,9 +4,9 @@
 //! What is batched is older than what waits in the queue: a batch grows only while the send right is free, which is looked at
 //! under the batch's lock, and the thread that gets the right sends the batch first. That lock is the right to send a batch.
 
-use super::Flow;
 use super::datagrams::Gathered;
-use crate::channel::buffer::Pool;
+use super::{Flow, MOST_TOGETHER};
+use crate::channel::buffer::{Buffer, Pool};
 use crate::channel::outgoing::Outgoing;
 use crate::channel::queue::Label;
 use crate::port::Outcome;
@@ -69,12 +69,24 @@ pub(super) struct Batch {
     watched: bool,
     /// Something was added since it looked.
     grew: bool,
+    /// The sender thread is to make room.
+    wants_room: bool,
+    /// It held something since it was trimmed last.
+    used: bool,
 }
 
 impl Batch {
     /// One with room.
     pub fn with_room(bytes: usize) -> Self {
-        Self { frames: Vec::with_capacity(room(bytes)), ..Self::default() }
+        let datagrams = Vec::with_capacity(MOST_TOGETHER);
+        Self { frames: Vec::with_capacity(room(bytes)), datagrams, ..Self::default() }
+    }
+
+    /// Takes what was not needed since this was called last: room where nothing was in it, unless it was `asked` for, and buffers.
+    pub fn trim(&mut self, asked: bool) -> (Vec<u8>, Vec<Arc<Buffer>>) {
+        let used = std::mem::take(&mut self.used) || asked || !self.is_empty();
+        let room = if used { Vec::new() } else { std::mem::take(&mut self.frames) };
+        (room, self.pool.trim())
     }
 
     pub fn is_empty(&self) -> bool {
@@ -134,9 +146,8 @@ impl Flow {
             return Some(self.wait_behind(batch, message));
         }
         let gathering = self.gathering(message);
-        if let Some(Gathering { bytes, .. }) = gathering {
-            let more = room(bytes).saturating_sub(batch.frames.len());
-            batch.make_room(more);
+        if gathering.is_some_and(|gathering| batch.frames.capacity() < room(gathering.bytes)) {
+            return self.ask_for_room(batch, message);
         }
         let fits = size <= (batch.frames.capacity() - batch.frames.len()).min(BYTES);
         let fits = fits && size <= self.most_batched_alone();
@@ -173,6 +184,39 @@ impl Flow {
         Some(Outcome::Sent)
     }
 
+    /// The flow gathers for its first time, or after a long while: until its thread has made room samples leave one by one. Who publishes
+    /// in a loop because it is late does not allocate 80 KiB besides.
+    #[cold]
+    fn ask_for_room(
+        self: &Arc<Self>,
+        mut batch: linux::lock::PiGuard<'_, Batch>,
+        message: &mut Outgoing<'_>,
+    ) -> Option<Outcome> {
+        if !batch.is_empty() && !self.flush_now(&mut batch, message) {
+            return Some(self.wait_behind(batch, message));
+        }
+        let asks = !std::mem::replace(&mut batch.wants_room, true);
+        drop(batch);
+        message.called |= asks;
+        if asks && !self.senders.watch_batch(self, Duration::ZERO) {
+            self.batch.lock().wants_room = false;
+        }
+        None
+    }
+
+    /// Makes the room that was asked for; nobody waits meanwhile.
+    #[cold]
+    fn make_wanted_room(&self) {
+        let mut fresh = Batch::with_room(BYTES);
+        let mut batch = self.batch.lock();
+        if batch.is_empty() {
+            std::mem::swap(&mut batch.frames, &mut fresh.frames);
+            std::mem::swap(&mut batch.datagrams, &mut fresh.datagrams);
+        }
+        batch.wants_room = false;
+        drop(batch); // before what it had is freed
+    }
+
     /// Without a thread that looks after batches each leaves at once.
     #[cold]
     fn send_unwatched(self: &Arc<Self>, message: &mut Outgoing<'_>) -> Outcome {
@@ -198,7 +242,7 @@ impl Flow {
         }
         batch.frames.extend_from_slice(payload);
         batch.samples += 1;
-        batch.grew = true;
+        (batch.grew, batch.used) = (true, true);
     }
 
     /// Sends the batch, waiting for room as the policy says; `false` when not all of it left.
@@ -276,6 +320,11 @@ impl Flow {
     pub fn flush_due(self: &Arc<Self>, now_ns: u64) -> Option<Duration> {
         // Held by a publisher that sends it, and may wait for room.
         let Some(mut batch) = self.batch.try_lock() else { return Some(HELD_PAUSE) };
+        if batch.wants_room {
+            drop(batch);
+            self.make_wanted_room();
+            return None; // it was asked for this, besides what watches the batch
+        }
         let within = self.settings.sending.batching.map_or(coalescing::WITHIN, |batching| batching.within);
         if batch.is_empty() {
             batch.watched = std::mem::take(&mut batch.grew);

@@ -289,9 +289,10 @@ impl Flow {
         }
     }
 
-    /// Gives back what kept batches took and nobody needed lately.
+    /// Gives back what batches took and nobody needed lately.
     pub fn trim(&self) {
-        let given = self.batch.try_lock().map(|mut batch| batch.pool.trim());
+        let asked = self.settings.sending.batching.is_some();
+        let given = self.batch.try_lock().map(|mut batch| batch.trim(asked));
         drop(given); // when the batch is not held any more
     }
 

@@ -171,7 +171,9 @@ fn samples_alone_and_large_ones_leave_one_by_one() {
 #[test]
 fn a_publisher_that_outruns_its_calls_makes_few_and_its_last_sample_leaves_in_time() {
     let (flow, link, senders) = flow(qos::Queue::KeepLast(16), Sending::default());
-    for seq in 0..10_000 {
+    publish(&flow, 0, 64, true);
+    wait("its thread makes room", || flow.batch.lock().frames.capacity() > 0);
+    for seq in 1..10_000 {
         assert_eq!(publish(&flow, seq, 64, true), Outcome::Sent);
     }
     wait("the last batch leaves", || flow.waiting() == 0);
@@ -306,7 +308,10 @@ fn nothing_is_lost_or_overtaken_however_it_leaves() {
 #[test]
 fn what_a_broken_stream_did_not_take_is_counted() {
     for ended in [false, true] {
-        let (flow, link, senders) = flow(qos::Queue::KeepLast(16), Sending::default());
+        // Long enough for all to be in one batch.
+        let batching = Batching { within: Duration::from_millis(100), ..Batching::default() };
+        let sending = Sending { batching: Some(batching), ..Sending::default() };
+        let (flow, link, senders) = flow(qos::Queue::KeepLast(16), sending);
         link.takes(Some(960));
         let took = (0..100).filter(|seq| publish(&flow, *seq, 64, true) == Outcome::Sent).count();
         if ended {
@@ -321,4 +326,22 @@ fn what_a_broken_stream_did_not_take_is_counted() {
         assert_eq!(arrived + flow.dropped.load(Relaxed), 100, "{arrived} arrived");
         senders.close();
     }
+}
+
+/// Room for what gathers is made by the thread, and goes when nothing gathered between two looks.
+#[test]
+fn a_flow_that_gathers_no_more_keeps_no_room() {
+    let (flow, _link, senders) = flow(qos::Queue::KeepLast(16), Sending::default());
+    let room = || flow.batch.lock().frames.capacity();
+    for round in 0..2 {
+        publish(&flow, round * 2, 64, true);
+        wait("its thread makes room", || room() > 0);
+        publish(&flow, round * 2 + 1, 64, true);
+        wait("the batch leaves", || flow.waiting() == 0);
+        flow.trim();
+        assert!(room() > 0, "it was used");
+        flow.trim();
+        assert_eq!(room(), 0);
+    }
+    senders.close();
 }

@@ -15,6 +15,7 @@ impl Flow {
     /// From now on the thread of this class sends what waits.
     pub fn set_class(&self, class: Class) {
         if self.class.swap(class as u8, Relaxed) != class as u8 {
+            self.senders.prepare(class);
             self.senders.moved();
         }
     }

@@ -157,7 +157,7 @@ fn waited(batches: bool, count: u64) -> (Vec<Frame>, Arc<Flow>, Socket, Arc<Send
     (0..count).for_each(|seq| assert_eq!(publish(&flow, seq, 64, false), Outcome::Queued));
     socket.is_full(false);
     let samples = || socket.left().iter().map(|(_, samples)| samples.len() as u64).sum::<u64>();
-    wait("all of them leave", || samples() == count);
+    wait("all of them leave", || samples() == count && flow.right.is_free());
     (socket.left(), flow, socket, senders)
 }
 
@@ -308,10 +308,12 @@ fn a_lone_sample_leaves_at_once_as_it_is() {
 fn a_batch_of_one_leaves_as_that_message() {
     let socket = Socket::default();
     let (flow, senders) = flow(true, &socket);
+    publish(&flow, 0, 64, true);
+    wait("its thread makes room", || flow.batch.lock().frames.capacity() > 0);
     assert_eq!(publish(&flow, 5, 64, true), Outcome::Sent);
-    wait("it leaves", || !socket.left().is_empty());
-    let (header, samples) = socket.left().remove(0);
-    assert_eq!((header.kind, header.sequence, samples), (Kind::Message, 0, vec![5]));
+    wait("it leaves", || socket.left().len() > 1);
+    let (header, samples) = socket.left().remove(1);
+    assert_eq!((header.kind, header.sequence, samples), (Kind::Message, 1, vec![5]));
     senders.close();
 }
 
