@@ -1,5 +1,6 @@
 //! What a node tells Zenoh: where to listen, whom to connect to, how to look for others.
 
+use super::super::links::MESSAGE_LIMIT;
 use std::fmt;
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
@@ -41,6 +42,10 @@ impl std::error::Error for ZenohError {}
 const PENDING: u32 = 1000;
 /// How long they have for it, in milliseconds: several round trips of the slowest network.
 const ACCEPT_MS: u32 = 2000;
+
+/// Bytes of a message that Zenoh puts together from fragments; each link has room for one of each of eight priorities, twice. By default
+/// 1 GiB, though none of more than [`MESSAGE_LIMIT`] is read; who sends a little more than that is told of.
+const LARGEST: usize = 2 * MESSAGE_LIMIT;
 
 type Entries = Vec<(&'static str, String)>;
 
@@ -163,6 +168,7 @@ fn common(mode: &str, listen: &[String], connect: &[String]) -> Entries {
         // kept newcomers out for 4 s.
         ("transport/unicast/accept_pending", PENDING.to_string()),
         ("transport/unicast/accept_timeout", ACCEPT_MS.to_string()),
+        ("transport/link/rx/max_message_size", LARGEST.to_string()),
     ]
 }
 

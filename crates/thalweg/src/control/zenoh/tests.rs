@@ -99,3 +99,29 @@ fn a_token_without_a_document_is_asked_less_and_less_and_few_are_kept() {
     peer.asked(now);
     assert_eq!(peer.fetch_at.unwrap() - now, LONGEST_FETCH);
 }
+
+/// A stranger's message of fragments is given up where it is larger than any that is read, and its link goes on.
+#[test]
+fn a_message_that_is_too_large_is_not_put_together() {
+    let settings = ZenohSettings { port: free_address().port(), ..on_loopback() };
+    let node = ::zenoh::open(configuration(&settings.entries().unwrap()).unwrap()).wait().unwrap();
+    let (tell, told) = channel();
+    let heard = node.declare_subscriber("thalweg/1/test/*").callback(move |sample| {
+        let _ = tell.send(sample.payload().len());
+    });
+    let heard = heard.wait().unwrap();
+    let peer = format!("[\"tcp/127.0.0.1:{}\"]", settings.port);
+    let entries = [("connect/endpoints", peer), ("scouting/multicast/enabled", "false".to_owned())];
+    let stranger = ::zenoh::open(configuration(&entries).unwrap()).wait().unwrap();
+    let publisher = stranger.declare_publisher("thalweg/1/test/a").congestion_control(CongestionControl::Block);
+    let publisher = publisher.wait().unwrap();
+    while !publisher.matching_status().wait().unwrap().matching() {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    for size in [64 << 20, MESSAGE_LIMIT, 1] {
+        publisher.put(vec![7; size]).wait().unwrap();
+    }
+    let next = || told.recv_timeout(Duration::from_secs(20));
+    assert_eq!([next(), next()], [Ok(MESSAGE_LIMIT), Ok(1)]);
+    drop(heard);
+}
