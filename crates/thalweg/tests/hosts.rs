@@ -4,6 +4,10 @@
 
 mod world;
 
+use std::io::Read;
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 use world::agent::{Agent, PART, number};
 use world::net::{A, A6, B, B6, TwoHosts};
@@ -20,9 +24,11 @@ const PORT: u16 = 7447;
 #[test]
 #[ignore = "run by the other tests, in a process of its own"]
 fn the_part() {
-    match std::env::var(PART).ok().and_then(|part| part.strip_prefix("router ").map(str::to_owned)) {
-        Some(part) => router(part.split_whitespace().next().unwrap()),
-        None => world::roles::play(),
+    let part = std::env::var(PART).unwrap_or_default();
+    match part.split_whitespace().collect::<Vec<_>>()[..] {
+        ["router", address, ..] => router(address),
+        ["silent", address, count, ..] => silent(address.parse().unwrap(), count.parse().unwrap()),
+        _ => world::roles::play(),
     }
 }
 
@@ -34,6 +40,39 @@ fn router(address: &str) {
         if line.unwrap() == "end" {
             return;
         }
+    }
+}
+
+/// Keeps so many connections on which it says nothing until standard input ends; tells how many stand when asked.
+fn silent(address: SocketAddr, count: usize) {
+    let stands = Arc::new(AtomicUsize::new(0));
+    let told = stands.clone();
+    std::thread::spawn(move || {
+        let mut streams = Vec::new();
+        loop {
+            // One that is refused is tried again with the next look.
+            while streams.len() < count
+                && let Ok(stream) = TcpStream::connect_timeout(&address, Duration::from_millis(500))
+            {
+                stream.set_nonblocking(true).unwrap();
+                streams.push(stream);
+                told.store(streams.len(), Relaxed);
+            }
+            let open = |e: &std::io::Error| e.kind() == std::io::ErrorKind::WouldBlock;
+            streams.retain_mut(|stream| stream.read(&mut [0]).is_err_and(|error| open(&error)));
+            told.store(streams.len(), Relaxed);
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    });
+    while stands.load(Relaxed) < count {
+        std::thread::yield_now();
+    }
+    println!("\n@{{}}");
+    for line in std::io::stdin().lines() {
+        if line.unwrap() == "end" {
+            return;
+        }
+        println!("\n@{{\"stand\": {}}}", stands.load(Relaxed));
     }
 }
 
@@ -103,4 +142,31 @@ fn by_a_router_where_there_is_no_multicast() {
     let named = format!("peers={A}:{PORT}");
     exchange("a router", &hosts, &format!("listen={A}:0 {named}"), &format!("listen={B}:0 {named}"));
     router.finish();
+}
+
+/// A reader kept 400 connections to a node's Zenoh port on which he said nothing: no newcomer was matched in 20 s.
+#[test]
+fn connections_that_say_nothing_keep_no_newcomer_out() {
+    const SILENT: usize = 400;
+    let _alone = alone();
+    let Some(hosts) = hosts("si") else { return };
+    if let Err(because) = hosts.without_multicast() {
+        return skipped(because);
+    }
+    let world = World::new();
+    let under = [&hosts.in_a()[..], &["prlimit", "--nofile=1024:1024"]].concat();
+    let mut publisher = Agent::start_by(&world, &format!("publisher topic=/a name=/p listen={A}:0"), &under);
+    let mut silent = Agent::start_by(&world, &format!("silent {A}:{PORT} {SILENT}"), &hosts.in_b());
+    for nth in 0..3 {
+        let part = format!("subscriber topic=/a name=/s{nth} carriers=tcp match=1 listen={B}:0 peers={A}:{PORT}");
+        let newcomer = Agent::begin(&world, &part, &hosts.in_b());
+        let matched_ms = number(&newcomer.answer(), "matched_us") / 1000.0;
+        publisher.connected(1);
+        let stand = silent.number("stand", "stand");
+        figure("hosts", format!("beside {stand} connections that say nothing: matched after {matched_ms:.0} ms"));
+        assert!(stand >= SILENT as f64 / 2.0, "{stand} connections stand beside newcomer {nth}");
+        newcomer.finish();
+        assert!(publisher.ask("left n=0")["ok"] == true);
+    }
+    [publisher, silent].into_iter().for_each(Agent::finish);
 }

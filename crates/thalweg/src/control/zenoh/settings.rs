@@ -1,6 +1,7 @@
 //! What a node tells Zenoh: where to listen, whom to connect to, how to look for others.
 
 use super::super::links::MESSAGE_LIMIT;
+use rustix::process::{Resource, getrlimit};
 use std::fmt;
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
@@ -38,8 +39,10 @@ impl fmt::Display for ZenohError {
 
 impl std::error::Error for ZenohError {}
 
-/// Connections that have not said who they are yet, at once.
-const PENDING: u32 = 1000;
+/// Connections that have not said who they are yet, at most at once, …
+const PENDING: u64 = 1000;
+/// … and this part of the descriptors that the process may have: of 1024 a thousand left none, and a neighbour waited for 1.9 s.
+const SHARE: u64 = 2;
 /// How long they have for it, in milliseconds: several round trips of the slowest network.
 const ACCEPT_MS: u32 = 2000;
 
@@ -165,11 +168,16 @@ fn common(mode: &str, listen: &[String], connect: &[String]) -> Entries {
         ("transport/link/tx/lease", "1000".to_owned()),
         ("transport/shared_memory/enabled", "false".to_owned()),
         // Who connects and says nothing takes one of these places, for so long: by default 100 and 10 s, so that 60 connections
-        // kept newcomers out for 4 s.
-        ("transport/unicast/accept_pending", PENDING.to_string()),
+        // kept newcomers out for 4 s, and 400 for more than 20 s. Beside more than there are places they take 4 to 7 s.
+        ("transport/unicast/accept_pending", pending(getrlimit(Resource::Nofile).current).to_string()),
         ("transport/unicast/accept_timeout", ACCEPT_MS.to_string()),
         ("transport/link/rx/max_message_size", LARGEST.to_string()),
     ]
+}
+
+/// Of so many descriptors of the process; `None`: as many as it likes.
+fn pending(descriptors: Option<u64>) -> u64 {
+    descriptors.map_or(PENDING, |most| PENDING.min(most / SHARE))
 }
 
 fn peers(addresses: &[String]) -> Result<Vec<String>, ZenohError> {
@@ -249,6 +257,11 @@ mod tests {
         let written = peers(&["10.0.0.1:7447".into(), "[fd00::1]:1".into(), "udp/host:7#dscp=0xb8".into()]).unwrap();
         assert_eq!(written, ["tcp/10.0.0.1:7447#dscp=0x28", "tcp/[fd00::1]:1#dscp=0x28", "udp/host:7#dscp=0xb8"]);
         assert!(peers(&["host".into()]).unwrap_err().to_string().contains("\"host\"; allowed is"));
+    }
+
+    #[test]
+    fn who_says_nothing_takes_half_of_the_descriptors_at_most() {
+        assert_eq!([Some(1024), Some(20_000), None].map(pending), [512, 1000, 1000]);
     }
 
     #[test]
