@@ -69,7 +69,7 @@ pub fn run(arguments: &Arguments) -> Result {
 }
 
 fn find<'a>(what: &str, nodes: &'a [Document], ports: &'a [Port<'a>], session: &Session) -> Option<Found<'a>> {
-    if let Some(port) = ports.iter().find(|p| p.info.name == what) {
+    if let Some(port) = port_named(what, ports, session) {
         let channels = asked(session, nodes, |c| c.publisher == what || c.subscriber == what);
         let node = nodes.iter().find(|d| d.node == port.node_id);
         let (addresses, queue_bytes) = (node.map_or(&[][..], |d| &d.addresses), port.info.qos.queue_bytes());
@@ -90,6 +90,26 @@ fn find<'a>(what: &str, nodes: &'a [Document], ports: &'a [Port<'a>], session: &
     let of_topic = |p: &&Port<'_>| topic.publishers.contains(&p.info.name) || topic.subscribers.contains(&p.info.name);
     let ports = ports.iter().filter(of_topic).collect();
     Some(Found::Topic { ports, channels: asked(session, nodes, |c| c.topic == what), topic })
+}
+
+/// Of several ports of one name the one that lookups by name find; which that is, is told.
+fn port_named<'a>(name: &str, ports: &'a [Port<'a>], session: &Session) -> Option<&'a Port<'a>> {
+    let named: Vec<&Port<'_>> = ports.iter().filter(|p| p.info.name == name).collect();
+    if let [] | [_] = named[..] {
+        return named.first().copied();
+    }
+    let holder = session.node.holder(name).map(|(node, _)| node);
+    let (its, others): (Vec<_>, Vec<_>) = named.iter().partition(|p| Some(p.node_id) == holder);
+    let nodes = |ports: Vec<&Port<'_>>| -> Vec<String> {
+        ports.into_iter().map(|p| format!("{} ({})", p.node, p.node_id)).collect()
+    };
+    let found = its.first().or(others.first()).copied();
+    let [its, others] = [its, others].map(|ports| nodes(ports).join(", "));
+    tell(&format!(
+        "{} ports are called {name}: this one, of node {its}, is what the name finds; others are of {others}",
+        named.len()
+    ));
+    found
 }
 
 /// What these nodes say that they hold.

@@ -35,10 +35,10 @@ pub struct Common {
     #[command(flatten)]
     pub reach: Reach,
     /// Channels of one publisher that may lead to other hosts; one host may have half of them, one node a quarter
-    #[arg(long, value_name = "COUNT", default_value_t = PortLimits::default().channels, help_heading = "Node")]
+    #[arg(long, value_name = "COUNT", default_value_t = PortLimits::default().channels, value_parser = clap::value_parser!(u32).range(1..), help_heading = "Node")]
     pub channels: u32,
     /// Different sizes of pictures that may be made of one publisher's; one other host may have half of them made
-    #[arg(long, value_name = "COUNT", default_value_t = PortLimits::default().pictures, help_heading = "Node")]
+    #[arg(long, value_name = "COUNT", default_value_t = PortLimits::default().pictures, value_parser = clap::value_parser!(u32).range(1..), help_heading = "Node")]
     pub pictures: u32,
     /// Make the network worse, for tests:
     /// loss=1%,duplicate=1%,delay=5ms,jitter=1ms,reorder=1%,corrupt=1%,stall=50ms,rate=1Mbit/s,seed=7

@@ -54,6 +54,25 @@ fn info_tells_of_ports_topics_and_nodes() {
     assert!(unknown.errors.contains("is it /out?"), "{}", unknown.errors);
 }
 
+/// Who starts while the holder of a name is stopped knows nothing of it.
+#[test]
+fn info_says_which_of_several_ports_of_one_name_it_tells_of() {
+    use rustix::process::Signal;
+    let house = House::new();
+    let first = house.start("pub /a --port /twice --rate 10 --name first --wait 0");
+    house.wait_for_list("ports", |ports| ports[0]["name"] == "/twice");
+    first.signal(Signal::STOP);
+    let second = house.start("pub /b --port /twice --rate 10 --name second --wait 0");
+    house.wait_for_list("ports", |ports| ports[0]["node"] == "second");
+    first.signal(Signal::CONT);
+    house.wait_for_list("ports", |ports| ports.as_array().map(Vec::len) == Some(2));
+    let info = house.run("info /twice --json");
+    let told = format!("2 ports are called /twice: this one, of node {} ", info.json()["node"].as_str().unwrap());
+    assert!(info.errors.contains(&told), "{told}: {}", info.errors);
+    assert!(["first", "second"].iter().all(|node| info.errors.contains(node)), "{}", info.errors);
+    drop((first, second));
+}
+
 /// Bytes for people, such as `12 B` or `1.5 kB`.
 fn quantity(text: &str) -> f64 {
     let (number, unit) = text.split_once(' ').unwrap_or_else(|| panic!("{text:?}"));

@@ -70,6 +70,16 @@ fn a_bad_file_is_named_with_line_and_value() {
 }
 
 #[test]
+fn limits_that_let_nobody_in_are_refused_with_the_range() {
+    let house = House::new();
+    for limit in ["--channels", "--pictures"] {
+        let done = house.run(&format!("pub /a {limit} 0 --count 1 --wait 0"));
+        assert_eq!(done.code(), 2, "{}", done.errors);
+        assert!(done.errors.contains(limit) && done.errors.contains("0 is not in 1.."), "{}", done.errors);
+    }
+}
+
+#[test]
 fn a_line_that_is_no_text_is_named() {
     let house = House::new();
     let file = house.path("lines");

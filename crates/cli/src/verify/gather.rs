@@ -103,7 +103,7 @@ impl<'a> Gatherer<'a> {
         let off = asking + std::mem::replace(&mut self.asking, asking);
         channels.retain(|channel| channel.topic != TOPIC);
         self.silent = silent;
-        let holders = holders(&nodes);
+        let holders = holders(session, &nodes);
         let live: Vec<Live> = channels.iter().map(|channel| live(channel, &holders)).collect();
         let found = find(self.plan, &live);
         self.unplanned = found.unplanned.iter().map(|at| live[*at].clone()).collect();
@@ -219,9 +219,17 @@ impl<'a> Gatherer<'a> {
     }
 }
 
-/// The node of each port.
-fn holders(nodes: &[Document]) -> HashMap<&str, &Document> {
-    nodes.iter().flat_map(|node| node.ports.values().map(move |port| (port.name.as_str(), node))).collect()
+/// The node of each port; of several ports of one name that of the one that lookups by name find.
+fn holders<'a>(session: &Session, nodes: &'a [Document]) -> HashMap<&'a str, &'a Document> {
+    let mut holders = HashMap::new();
+    for (port, node) in nodes.iter().flat_map(|node| node.ports.values().map(move |port| (port.name.as_str(), node))) {
+        if holders.insert(port, node).is_some()
+            && let Some(found) = session.node.holder(port).and_then(|(id, _)| nodes.iter().find(|node| node.node == id))
+        {
+            holders.insert(port, found);
+        }
+    }
+    holders
 }
 
 fn live(channel: &census::Channel, holders: &HashMap<&str, &Document>) -> Live {

@@ -45,7 +45,7 @@ impl Worker {
     pub(super) fn close(&mut self, token: u64, why: Close) {
         let Some(mut link) = self.links.remove(&token) else { return };
         let _ = self.poller.remove(&link);
-        let place = link.target.map_or("a peer that connected".to_owned(), |t| self.targets[t].address.to_string());
+        let place = link.target.map_or_else(|| link.who(), |t| self.targets[t].address.to_string());
         if let Close::Refused(counter, reason) = &why {
             link.farewell(reason);
             counter(&self.shared.counters).fetch_add(1, Ordering::Relaxed);

@@ -1,7 +1,7 @@
 //! One control link: a stream, what is to be read from it and what is to be written to it.
 
 use super::frame::{self, Kind, Reader};
-use crate::control::{Change, NodeId, Origin};
+use crate::control::{Change, NodeId, Origin, Peer};
 use linux::poll::Readiness;
 use std::cell::OnceCell;
 use std::io;
@@ -107,6 +107,20 @@ impl Link {
     /// The process of this host that is at the other end of a unix socket, as the kernel says.
     pub fn process(&self) -> Option<u32> {
         *self.process.get_or_init(|| linux::socket::peer_process(&self.stream).ok())
+    }
+
+    /// Its peer for people: whom the kernel names, and the node that it says it is.
+    pub fn who(&self) -> String {
+        let at = match (self.origin(), self.process()) {
+            (Origin::Tcp { from, .. }, _) => Peer::at(from).to_string(),
+            (Origin::Host { user }, Some(process)) => Peer::Process { user, process }.to_string(),
+            (Origin::Host { user }, None) => format!("a process of user {user}"),
+            (Origin::Own | Origin::Zenoh, _) => "this node".to_owned(),
+        };
+        match self.peer {
+            Some(node) => format!("node {node}, {at}"),
+            None => at,
+        }
     }
 
     /// `None`: a connection that is being made, or was reset.

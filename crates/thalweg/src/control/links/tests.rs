@@ -208,7 +208,9 @@ fn refused(counter: fn(&Counters) -> &AtomicU64, because: &str, misbehave: impl 
     let said = stranger.rest();
     assert!(said.contains(because), "the peer is told: {said:?}");
     assert_eq!(counter(links.counters()).load(Ordering::Relaxed), 1);
-    assert!(warnings.lock().unwrap().iter().any(|w| w.contains(because)), "{warnings:?}");
+    let who = format!("process {} of user", std::process::id());
+    let named = |warning: &String| warning.contains(because) && warning.contains(&who);
+    assert!(warnings.lock().unwrap().iter().any(named), "{warnings:?}");
 }
 
 #[test]
