@@ -5,10 +5,10 @@
 use super::reader::guarded;
 use std::io::Write;
 
-/// The slice of threads that carry no samples, or only those that were lost, longer than everybody's default of about 3 ms: whatever carries one takes the processor
+/// The slice of threads that carry no samples, longer than everybody's default of about 3 ms: whatever carries one takes the processor
 /// from them as it wakes up. Measured beside a thread that works 2 ms of 2.3 on the same processor: p99 of waking up 0.12 ms
 /// instead of 1.16.
-pub(super) const CONTROL_SLICE_NS: u64 = 10_000_000;
+const CONTROL_SLICE_NS: u64 = 10_000_000;
 
 /// Settings of a thread that parses what others sent. Their types may be nested, which a peer chooses: parsing 127 levels, the
 /// most that the parser takes, needs more than 256 KiB without optimisation. Untouched stack costs nothing.

@@ -2,7 +2,6 @@
 //! per node, started with the first such flow; all their timers are here.
 
 use crate::channel::flow::Flow;
-use crate::driver::guard::CONTROL_SLICE_NS;
 use linux::clock::monotonic_ns;
 use linux::lock::PiMutex;
 use linux::poll::{Poller, Readiness, Ready, Waker};
@@ -42,7 +41,7 @@ impl Repeats {
             poller.add(&intake.waker, WAKER, Readiness::IN)?;
             let hearing =
                 Hearing { intake: intake.clone(), poller, flows: Vec::new(), sleeps_until: self.sleeps_until.clone() };
-            *self.thread.lock() = Some(linux::thread::spawn(settings(), move || {
+            *self.thread.lock() = Some(linux::thread::spawn(Settings::named("repeats"), move || {
                 crate::driver::or_abort("the thread that hears subscribers", || hearing.run());
             })?);
             *slot = Some(intake);
@@ -78,13 +77,6 @@ impl Repeats {
         }
         self.thread.lock().take()
     }
-}
-
-/// Woken up for each receipt it does not interrupt who publishes or receives: three threads on two processors moved 38,900 messages of
-/// 64 KiB a second in place of 30,900 (medians of 8 runs over the loopback, in turn; `tcp` 36,700). What is missed is repeated as late as
-/// those threads' own slices, about 3 ms, where they take all processors.
-fn settings() -> Settings {
-    Settings { slice_ns: Some(CONTROL_SLICE_NS), ..Settings::named("repeats") }
 }
 
 struct Hearing {
