@@ -222,6 +222,20 @@ pub fn arrived_ns(fd: BorrowedFd<'_>) -> Option<u64> {
     crate::clock::monotonic_ns().checked_sub(age)
 }
 
+/// Bytes of a connected stream that were sent and are not acknowledged, or have not left yet (SIOCOUTQ).
+///
+/// # Errors
+/// What ioctl(2) says.
+#[allow(unsafe_code)]
+pub fn outstanding(fd: BorrowedFd<'_>) -> io::Result<usize> {
+    let mut count: libc::c_int = 0;
+    // SAFETY: the descriptor is borrowed for the call, and the kernel writes one int.
+    match unsafe { libc::ioctl(fd.as_raw_fd(), libc::TIOCOUTQ, &mut count) } {
+        0 => Ok(usize::try_from(count).unwrap_or(0)),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
 /// Lets the kernel send at most so many bytes per second from this socket (SO_MAX_PACING_RATE); `None`: as fast as it can.
 /// TCP paces itself; datagrams are paced only by a queue discipline `fq` on the device.
 ///

@@ -153,6 +153,10 @@ impl SendHalf for FaultSend {
         self.inner.wait_room(timeout - pause)
     }
 
+    fn outstanding(&self) -> Option<usize> {
+        self.inner.outstanding()
+    }
+
     fn close(&self) {
         self.inner.close();
     }

@@ -146,6 +146,11 @@ pub trait SendHalf: Send + Sync {
         self.send(parts)
     }
 
+    /// How many of the bytes that were sent may not have arrived, where this half knows.
+    fn outstanding(&self) -> Option<usize> {
+        None
+    }
+
     /// The socket by which packets leave. `None`: there is none, or it cannot be marked while it is in use.
     fn socket(&self) -> Option<SharedSocket> {
         None
@@ -220,6 +225,13 @@ pub struct Place {
     pub peer: SocketAddr,
     /// A number that is the same at both ends and differs between publishing ports.
     pub port_number: u64,
+}
+
+impl Place {
+    /// Whether the ends are at two hosts, as far as their addresses say.
+    pub(crate) fn is_between_hosts(&self) -> bool {
+        self.local.ip().to_canonical() != self.peer.ip().to_canonical()
+    }
 }
 
 /// A way for channels to travel: implement this, in the workspace or outside it, and give it to

@@ -231,6 +231,10 @@ impl SendHalf for RecordSend {
         self.inner.wait_room(timeout)
     }
 
+    fn outstanding(&self) -> Option<usize> {
+        self.inner.outstanding()
+    }
+
     fn close(&self) {
         self.inner.close();
     }

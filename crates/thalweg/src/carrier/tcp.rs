@@ -55,6 +55,10 @@ impl SendHalf for TcpSend {
         Some(self.stream.as_fd())
     }
 
+    fn outstanding(&self) -> Option<usize> {
+        linux::socket::outstanding(self.stream.as_fd()).ok()
+    }
+
     fn socket(&self) -> Option<SharedSocket> {
         Some(shared(&self.stream))
     }

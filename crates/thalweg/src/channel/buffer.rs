@@ -10,6 +10,13 @@ pub struct Buffer {
 }
 
 impl Buffer {
+    /// A message, in no more memory than it needs.
+    pub fn of(message: &[u8]) -> Self {
+        let mut bytes = Vec::with_capacity(HEADER + message.len());
+        bytes.resize(HEADER, 0);
+        bytes.extend_from_slice(message);
+        Self { bytes }
+    }
     /// The payload.
     pub fn payload(&self) -> &[u8] {
         self.bytes.get(HEADER..).unwrap_or_default()

@@ -4,6 +4,7 @@
 //! the flow's class, or the flow's own while its channel has scheduling of its own (then nothing is sent inline).
 
 mod batch;
+mod cut_off;
 mod datagrams;
 mod fragments;
 mod gather;
@@ -17,6 +18,7 @@ mod reliable;
 mod tests;
 mod thread;
 mod transmit;
+mod unacknowledged;
 mod waiting;
 
 use batch::Batch;
@@ -36,6 +38,7 @@ use crate::driver::{FlowNews, Own, Senders};
 use crate::port::Outcome;
 use crate::stages::Stages;
 use crate::wire::HEADER;
+use cut_off::State;
 use linux::futex::{self, Scope};
 use linux::lock::PiMutex;
 use parity::MessageParity;
@@ -43,10 +46,12 @@ use qos::Class;
 use reliable::Kept;
 use std::io;
 use std::os::fd::BorrowedFd;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::Ordering::{AcqRel, Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 use transmit::{Cursor, Sent};
+use unacknowledged::Unacknowledged;
 use waiting::{Partial, Pending};
 
 /// What a flow needs to know of its channel.
@@ -67,6 +72,8 @@ pub(crate) struct FlowSettings {
     pub reliable: Option<SenderSettings>,
     /// Of a reliable flow whose subscriber tells what came: how its congestion is controlled.
     pub control: Option<Control>,
+    /// What waits, or may not have arrived, goes on when the subscriber comes back over another connection.
+    pub outlasts: bool,
 }
 
 /// What a publisher asks of its sending besides QoS.
@@ -118,8 +125,11 @@ pub(crate) struct Flow {
     kept: Option<Kept>,                     // what was sent and is not acknowledged, of a reliable flow over datagrams
     room: AtomicU32,                        // counts what left the queue: a publisher that blocks waits on it
     next: AtomicU32,                        // flow sequence number of the next message
-    ended: AtomicBool,
-    retired: AtomicBool, // a multicast flow that takes no further members
+    state: AtomicU8,
+    cut_off_ns: AtomicU64,
+    heir: PiMutex<Option<Arc<Flow>>>, // takes over what is left when nobody sends any more
+    unacknowledged: Option<PiMutex<Unacknowledged>>, // of a stream that outlasts its connection
+    retired: AtomicBool,              // a multicast flow that takes no further members
     pub dropped: AtomicU64,
     /// Of the channel that it was opened for.
     pub stages: OnceLock<Arc<Stages>>,
@@ -143,6 +153,8 @@ impl Flow {
         let batch = settings.sending.batching.filter(|_| gathers).map(|b| Batch::with_room(b.bytes.min(most)));
         let queue = Queue::new(settings.policy).within(settings.bytes, settings.account.clone());
         let queue = queue.gathering(datagrams::waits_together(&settings));
+        let outlasts = settings.outlasts && capabilities.stream;
+        let unacknowledged = outlasts.then(|| PiMutex::new(Unacknowledged::new(settings.account.clone())));
         Self {
             pending: PiMutex::new(Pending { partial: None, queue }),
             waits: link.set_patience(settings.policy.patience()),
@@ -162,7 +174,10 @@ impl Flow {
             batched: AtomicBool::new(false),
             room: AtomicU32::new(0),
             next: AtomicU32::new(0),
-            ended: AtomicBool::new(false),
+            state: AtomicU8::new(State::Live as u8),
+            cut_off_ns: AtomicU64::new(0),
+            heir: PiMutex::new(None),
+            unacknowledged,
             retired: AtomicBool::new(false),
             dropped: AtomicU64::new(0),
             stages: OnceLock::new(),
@@ -173,8 +188,10 @@ impl Flow {
     /// Sends the message now, or lets it wait, or says why neither.
     #[inline]
     pub fn offer(self: &Arc<Self>, message: &mut Outgoing<'_>) -> Outcome {
-        if self.ended.load(Relaxed) {
-            return Outcome::NotConnected;
+        match self.state() {
+            State::Live => {}
+            State::CutOff => return self.wait_for_return(message),
+            State::Ended => return Outcome::NotConnected,
         }
         if message.payload().len() > BULK {
             self.sends_bulk();
@@ -223,6 +240,7 @@ impl Flow {
                         self.keep_sent(kept, message.now, cursor.flow_seq, message.keep());
                         Outcome::Queued
                     }
+                    _ if self.is_cut_off_by(&error) => self.wait_for_return(message),
                     _ => self.failed(&error),
                 };
                 if self.right.finish_inline() {
@@ -303,9 +321,9 @@ impl Flow {
         queued + self.kept.as_ref().map_or(0, Kept::bytes)
     }
 
-    /// Ends the flow at once; what waits is dropped.
+    /// Ends the flow at once; what waits is dropped, unless another flow takes it over: then it ends when that has it.
     pub fn end(&self) {
-        if !self.ended.swap(true, Relaxed) {
+        if self.heir.lock().is_none() && self.state.swap(State::Ended as u8, AcqRel) != State::Ended as u8 {
             self.link.close();
             self.drop_batch();
             self.dropped.fetch_add(self.pending.lock().queue.clear() as u64, Relaxed);
@@ -315,12 +333,17 @@ impl Flow {
     }
 
     pub fn has_ended(&self) -> bool {
-        self.ended.load(Relaxed)
+        self.state() == State::Ended
     }
 
     /// A multicast flow whose last member left: it ends soon, and takes nobody any more.
     pub fn retire(&self) {
         self.retired.store(true, Relaxed);
+    }
+
+    /// Whether several subscribers may hear it.
+    pub fn is_group(&self) -> bool {
+        self.capabilities.multicast
     }
 
     /// Whether a multicast flow takes further members.

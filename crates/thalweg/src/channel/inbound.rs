@@ -390,7 +390,8 @@ fn deliver_new(
     (header, label): (&Header, Label),
     message: &[u8],
 ) -> u32 {
-    if !channel.selection.takes(header.sample) {
+    // Cut within a batch or before it: the next channel brings it, where this one was not said to have delivered it.
+    if !channel.selection.takes(header.sample) || channel.is_cut() {
         return 0;
     }
     count(channel, &label, message.len(), accept.counters().lost);

@@ -153,6 +153,32 @@ impl Queue {
         limit.map_or(Pushed::Queued, |limit| Pushed::DroppedOldest(dropped, limit))
     }
 
+    /// Takes over what another one holds, and what left before it; its own follow. Of these only keep-last drops some, the oldest
+    /// first, where they are more than it says; how many.
+    pub fn take_over(&mut self, before: Vec<Entry>, other: &mut Self) -> usize {
+        let charge = |mut entry: Entry| {
+            if !entry.charge.is_taken() {
+                entry.charge = self.charge(entry.size(), true).unwrap_or_default();
+            }
+            entry
+        };
+        let mut entries: VecDeque<Entry> = before.into_iter().map(charge).collect();
+        self.bytes += entries.iter().map(Entry::size).sum::<usize>() + std::mem::take(&mut other.bytes);
+        entries.append(&mut other.entries);
+        entries.append(&mut self.entries);
+        self.entries = entries;
+        let drops = matches!(self.policy, Policy::KeepLast(_));
+        let over = |queue: &Self| {
+            queue.entries.len() > queue.policy.limit() as usize
+                || (queue.bytes > queue.most_bytes && queue.entries.len() > 1)
+        };
+        let before = self.entries.len();
+        while drops && over(self) {
+            self.pop();
+        }
+        before - self.entries.len()
+    }
+
     /// Which limit of its own leaves no room for a message of this size. An empty queue has room for one.
     fn fits(&self, size: usize) -> Result<(), ResourceLimit> {
         let leaves_with_others = self.bytes.saturating_add(size) <= self.together;

@@ -153,6 +153,7 @@ impl Control {
             lifespan: None,
             reliable: None,
             control: None,
+            outlasts: false,
         };
         let place = Place { local, peer, port_number: 0 };
         let way = Way::Flow(self.flow(settings, qos.class, Box::new(half), tcp::CAPABILITIES, &place));

@@ -125,11 +125,14 @@ impl Control {
             closed: Default::default(),
             interrupt: Default::default(),
             cut: Default::default(),
+            ends_because: Default::default(),
+            cut_off: Default::default(),
             sockets: Default::default(),
             flow: Default::default(),
             stages: Default::default(),
             member: Default::default(),
             token: Default::default(),
+            elsewhere: Default::default(),
         }
     }
 
@@ -201,6 +204,7 @@ impl Control {
     /// A channel of a subscriber of this node ended by itself: it is tried again as long as its publisher may be there.
     pub(super) fn channel_ended(&mut self, channel: &Arc<Channel>, why: String) {
         channel.close();
+        let why = channel.ends_because.get().cloned().unwrap_or(why);
         let pair = (channel.publisher, channel.subscriber);
         // The channel that goes on is there before this one goes: its publisher has not left.
         let goes_on = self.ended_in_move(channel);
@@ -212,11 +216,13 @@ impl Control {
         if !matches!(&wanted.progress, Progress::Open(open) if Arc::ptr_eq(open, channel)) {
             return; // an older one; the present one goes on
         }
-        let came = || channel.counters.last_seq.load(Ordering::Relaxed).max(channel.gate.last());
-        let last = channel.gate.give_up_history().unwrap_or_else(came);
+        let came = channel.counters.last_seq.load(Ordering::Relaxed).max(channel.gate.last());
+        let history = channel.gate.give_up_history();
+        let last = history.unwrap_or(came);
         if last > 0 {
             wanted.delivered = Some((channel.incarnation, last));
         }
+        wanted.before = history.is_none().then(|| channel.clone());
         wanted.ended(Instant::now());
         self.give_up_dialing(pair);
         if self.begin_upcoming(pair) || self.arrive(pair) {

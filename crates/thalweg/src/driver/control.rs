@@ -3,6 +3,7 @@
 use super::FlowNews;
 use super::barred::Barred;
 use super::commands::Asker;
+use super::cut_off::CutOff;
 use super::entries::{Entry, Joining};
 use super::host::{Buffer, Buffered, Carried, Guest, Hosted, Hosting, Told};
 use super::interfaces::{Homes, Tied};
@@ -85,6 +86,8 @@ pub(crate) struct Control {
     pub(super) carriers: Vec<Arc<dyn Carrier>>,
     pub(super) attaching: Vec<Joining>,
     pub(super) detaching: Vec<(Arc<dyn AnyOutlet>, u64)>,
+    /// Channels of publishers whose subscribers may come back.
+    pub(super) cut_off: Vec<CutOff>,
     /// Channels that give way to the one with this number, by their ports, at the latest then.
     pub(super) leaving: Vec<(Pair, u64, Instant)>,
     /// Calls to other nodes: whose answer counts, until when, and who waits for it.
@@ -248,6 +251,7 @@ impl Control {
             .chain([self.next_socket_look()])
             .chain(self.next_pool_look())
             .chain(self.barred.next())
+            .chain(self.next_cut_off())
             .min()
     }
 
@@ -261,6 +265,7 @@ impl Control {
             self.detach(outlet, id);
         }
         self.end_older();
+        self.give_up_cut_off(|_, until| until <= now);
         self.look_at_policies(now);
         self.look_for_losses(now);
         self.look_at_pools(now);

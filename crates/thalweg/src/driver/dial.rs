@@ -18,6 +18,7 @@ use crate::control::local::Users;
 use crate::handshake::{self, Accepted, Answer, Answers, Parameters, Refused, Request, VERSION};
 use linux::memory::RingReader;
 use linux::poll::Readiness;
+use qos::Durability;
 use socket2::{Domain, SockAddr, Socket, Type};
 use std::io;
 use std::net::TcpStream;
@@ -249,8 +250,9 @@ impl Control {
     fn accept(&mut self, mut dial: Dial, accepted: Accepted) {
         let pair = dial.pair;
         let (Some(inlet), Some(wanted)) = (self.state.inlet(pair.1.port), self.wanted.get(&pair)) else { return };
-        // What its publisher never published was a wrong number; a relay may be behind its source.
-        let most = if dial.proxy.place_is_relay() { u64::MAX } else { accepted.last_seq };
+        // What its publisher never published was a wrong number; a relay may be behind its source. The sample that is being published
+        // may have come already.
+        let most = if dial.proxy.place_is_relay() { u64::MAX } else { accepted.last_seq.saturating_add(1) };
         let resume_after = wanted.resume_after(accepted.incarnation).min(most);
         let same_clock = accepted.clock == self.state.clock;
         let ports = (&wanted.publisher, &wanted.subscriber);
@@ -271,6 +273,11 @@ impl Control {
         }
         let channel = Arc::new(channel);
         let (moves, asked) = (dial.moves, dial.proxy.clone());
+        // A group may have waited for another member that was cut off: what it brings first was published before this one came.
+        let group = dial.via.as_ref().is_some_and(|via| via.capabilities().multicast);
+        let joins =
+            group && resume_after == 0 && most < u64::MAX && inlet.info().qos.durability == Durability::Volatile;
+        let resume_after = if joins { accepted.last_seq } else { resume_after };
         let agreed = Agreed {
             receipts: accepted.parameters.receipts.filter(|_| reliable.is_some()),
             reliable,

@@ -15,7 +15,7 @@ use linux::poll::Readiness;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixListener;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// A descriptor the loop watches.
@@ -91,9 +91,8 @@ const ACCEPTED_AT_ONCE: usize = 16;
 /// Pause after a connection that could not be accepted.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
 
-/// Why the stream of a channel ended at the publisher, as far as the kernel says.
-fn why_ended(channel: &Channel, broken: Option<std::io::Error>) -> String {
-    let failed = channel.flow.get().and_then(Weak::upgrade).is_some_and(|flow| flow.has_ended());
+/// Why the stream of a channel ended at the publisher, as far as the kernel says, and whether sending failed.
+fn why_ended(failed: bool, broken: Option<std::io::Error>) -> String {
     match broken {
         None if !failed => "the subscriber left".to_owned(),
         // A process that ends and has not read all resets its connection, as a host does that gave it up. Where sending failed, who
@@ -143,7 +142,9 @@ impl Control {
             Some(Some(Entry::Dial(_))) => self.dial_ready(index),
             Some(Some(Entry::Probing(_))) => self.probing_ready(index),
             Some(Some(Entry::Interfaces(_))) => self.interfaces_changed(index),
-            Some(Some(Entry::Served(..) | Entry::ServedUnix(..) | Entry::Shared(..))) => self.served_ended(index),
+            Some(Some(Entry::Served(..) | Entry::ServedUnix(..) | Entry::Shared(..))) => {
+                self.served_stream_ended(index)
+            }
             Some(Some(Entry::Held(..))) => self.held_ended(index),
             Some(Some(Entry::Asking(_))) => self.asking_ready(index),
             Some(Some(Entry::Asked(..))) => self.asked_ready(index),
@@ -218,16 +219,31 @@ impl Control {
     }
 
     pub(super) fn served_ended(&mut self, index: usize) {
-        let (channel, broken) = match self.unwatch(index) {
-            Some(Entry::Served(stream, Some(channel)) | Entry::Shared(stream, Some(channel), _)) => {
-                (channel, stream.take_error().ok().flatten())
-            }
-            Some(Entry::ServedUnix(_, Some(channel))) => (channel, None),
-            _ => return,
+        if let Some((channel, why, _)) = self.take_served(index) {
+            self.end_channel(&channel, &why);
+        }
+    }
+
+    /// The channel of a stream that is not watched any more, why it ended, and whether its subscriber may come back.
+    pub(super) fn take_served(&mut self, index: usize) -> Option<(Arc<Channel>, String, bool)> {
+        let (channel, error, alone) = match self.unwatch(index)? {
+            Entry::Served(stream, Some(channel)) => (channel, stream.take_error().ok().flatten(), true),
+            Entry::Shared(stream, Some(channel), _) => (channel, stream.take_error().ok().flatten(), false),
+            Entry::ServedUnix(_, Some(channel)) => (channel, None, false),
+            _ => return None,
         };
-        let Some(outlet) = self.outlet_of(&channel) else { return };
+        // Where sending failed, who sent was told the error.
+        let failed = channel.sent_by().is_some_and(|flow| !flow.is_live());
+        let broken = alone && (error.is_some() || failed);
+        let why = why_ended(failed, error);
+        Some((channel, why, broken))
+    }
+
+    /// Ends a channel at the publisher.
+    pub(super) fn end_channel(&mut self, channel: &Arc<Channel>, why: &str) {
+        let Some(outlet) = self.outlet_of(channel) else { return };
         if !channel.is_closed() {
-            self.unmatched(&channel, &why_ended(&channel, broken));
+            self.unmatched(channel, why);
         }
         self.detach(outlet, channel.id);
     }
@@ -254,7 +270,10 @@ impl Control {
     pub(super) fn joining(&mut self, joining: Joining) {
         match (joining.outlet.attached(joining.channel.id), joining.local.clone()) {
             (None, _) => self.attaching.push(joining),
-            (Some(true), None) => self.matched(&joining.channel),
+            (Some(true), None) => {
+                joining.channel.replaces.into_iter().for_each(|older| self.was_replaced(older));
+                self.matched(&joining.channel);
+            }
             (Some(false), None) => drop(joining.token.and_then(|token| self.unwatch(token))),
             (Some(joined), Some(inlet)) => self.joined_local(joining, &inlet, joined),
         }

@@ -57,6 +57,15 @@ fn local_address(channel: &Channel) -> Option<IpAddr> {
     Some(address.ip().to_canonical())
 }
 
+/// Ends a stream of samples behind those that have arrived, though nobody may have read them yet; its reader finds the end. `false`:
+/// the samples come by no stream.
+fn has_ended_behind_what_came(channel: &Channel) -> bool {
+    let Some(data) = channel.sockets.get().and_then(|sockets| sockets.first()?.upgrade()) else { return false };
+    let fd = data.as_fd();
+    let socket = socket2::SockRef::from(&fd);
+    socket.r#type().is_ok_and(|kind| kind == socket2::Type::STREAM) && socket.shutdown(std::net::Shutdown::Read).is_ok()
+}
+
 impl Control {
     /// Ends this side's channels whose address is replaced by another one, and opens them from there: TCP would notice after 10 s.
     fn leave_replaced_addresses(&mut self, all: &[InterfaceAddress]) {
@@ -69,8 +78,14 @@ impl Control {
         let replaced: Vec<(Arc<Channel>, IpAddr)> = replaced.collect();
         self.homes.note(all);
         for (channel, address) in replaced {
+            let why = format!("{address} is no longer an address of this host");
+            // Its publisher's host believes that all was delivered which has arrived here.
+            if has_ended_behind_what_came(&channel) {
+                let _ = channel.ends_because.set(why);
+                continue;
+            }
             channel.cut();
-            self.channel_ended(&channel, format!("{address} is no longer an address of this host"));
+            self.channel_ended(&channel, why);
         }
     }
 

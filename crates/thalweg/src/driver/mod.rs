@@ -18,6 +18,7 @@ mod barred;
 mod channels;
 mod commands;
 mod control;
+mod cut_off;
 mod dial;
 mod entries;
 mod explain;

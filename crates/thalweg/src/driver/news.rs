@@ -89,6 +89,7 @@ impl Control {
             let port = PortRef { node: key.node, port: key.port };
             let pairs: Vec<Pair> = self.wanted.keys().filter(|(p, _)| *p == port).copied().collect();
             pairs.into_iter().for_each(|pair| self.drop_wanted(pair, "the publisher closed"));
+            self.give_up_cut_off(|channel, _| channel.subscriber == port);
         }
         for conflict in &delta.conflicts {
             let holder = conflict.winner.node.to_string();
@@ -169,6 +170,7 @@ impl Control {
             self.cut_wanted(pair, "the port closed");
         }
         self.groups.retain(|(outlet, ..), _| *outlet != me);
+        self.give_up_cut_off(|channel, _| channel.publisher == me);
         self.unwatch_policies(port);
         self.told_not_kept.retain(|(of, ..)| *of != port);
         self.announce(Change { removed: vec![port], ..Change::default() });

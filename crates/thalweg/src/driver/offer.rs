@@ -73,9 +73,12 @@ impl Control {
         // A channel whose proxy moves goes on until the new one delivers.
         // Before anything is opened: an older channel of the same two ports may be the last member of the group that this
         // one would join, and takes its flow along.
-        if let (Before::Its(index, _), false) = (&before, request.moves) {
-            self.served_ended(*index);
+        if let (Before::Its(Some(index), _), false) = (&before, request.moves) {
+            self.gives_way(*index);
         }
+        let place = place_of(&stream, request);
+        let reliable = is_reliable(&outlet.info().qos, &request.subscriber.qos);
+        let outlasts = reliable && place.as_ref().is_some_and(Place::is_between_hosts);
         let account = self.account_of(request.node, &stream);
         let settings = |id| FlowSettings {
             id,
@@ -87,11 +90,12 @@ impl Control {
             lifespan: outlet.info().qos.lifespan.map(|l| u64::try_from(l.as_nanos()).unwrap_or(u64::MAX)),
             reliable: None,
             control: None,
+            outlasts,
         };
         if request.carrier == "shm" {
             return self.offer_shared_memory(request, outlet, stream);
         }
-        let Some(place) = place_of(&stream, request) else {
+        let Some(place) = place else {
             return Err((refused("carrier", request, "a stream with addresses: connect by TCP"), stream));
         };
         if request.carrier == "tcp" {
@@ -102,7 +106,10 @@ impl Control {
             let Ok(half) = TcpSend::new(stream.clone()) else { return Ok(()) };
             tcp::retransmit_soon(&stream);
             let class = outlet.info().qos.class;
-            let flow = self.flow(settings(accepted.flow), class, Box::new(half), tcp::CAPABILITIES, &place);
+            // Two channels on one stream end together.
+            let settings = settings(accepted.flow);
+            let settings = FlowSettings { outlasts: settings.outlasts && answers.is_none(), ..settings };
+            let flow = self.flow(settings, class, Box::new(half), tcp::CAPABILITIES, &place);
             let reply = reply(stream.clone(), accepted, Vec::new());
             let entry = match answers {
                 None => Entry::Served(stream, None),
@@ -170,7 +177,9 @@ impl Control {
     ) -> io::Result<(Way, Accepted)> {
         if carrier.capabilities().multicast {
             let (flow, parameters) = self.group_flow(carrier, request, outlet, place, settings)?;
-            let parameters = admitted(&flow, request, place, parameters);
+            let before = self.waiting_for(request).and_then(|older| older.member.get().copied());
+            let parameters = admitted(&flow, request, place, (before, parameters));
+            flow.resume();
             let accepted = self.accepted(request, outlet, flow.settings.id, parameters);
             return Ok((Way::Group(flow), accepted));
         }
@@ -214,6 +223,7 @@ impl Control {
         let mut settings = settings(self.random_flow());
         if multicast {
             settings.account = self.state.memory.group();
+            settings.outlasts = offered.reliability == Reliability::Reliable;
         }
         if !sender.capabilities.reliable && sender.half.hears() {
             let most = sender.capabilities.max_datagram;
@@ -331,25 +341,35 @@ impl Control {
         let pair = ends(request);
         let ports = (outlet.info(), &request.subscriber);
         let account = self.account_of(request.node, entry.descriptor());
-        let channel = self.channel(pair, ports, (&request.carrier, same_clock), incarnation, account);
+        let mut channel = self.channel(pair, ports, (&request.carrier, same_clock), incarnation, account);
+        channel.replaces = self.waiting_for(request).filter(|_| !request.moves).map(|older| older.id);
         let proxied = self.scaled_for(request, outlet.as_ref()).zip(request.proxy.as_ref());
         let proxied = proxied.map(|(provenance, proxy)| Proxied { place: proxy.place.clone(), provenance });
         let channel = Arc::new(channel.scaled(Proxy::sent(request.proxy.as_ref()), proxied));
         place.map(|place| channel.member.set(reliable::member(request, place)));
         request.token.map(|token| channel.token.set(token));
+        self.elsewhere(request.node, entry.descriptor()).map(|elsewhere| channel.elsewhere.set(elsewhere));
         self.prioritise_sent(&channel, &way, &entry);
         let token = self.watch_served(entry, channel.clone());
         self.attach_now(PendingAttach { outlet, channel, way, token, answer: Some(reply) });
     }
 }
 
-/// Takes a member that may lose nothing into a group that repeats: what it is told besides.
-fn admitted(flow: &Flow, request: &Request, place: &Place, parameters: Parameters) -> Parameters {
+/// Takes a member that may lose nothing into a group that repeats, or back into it, where it was another one `before`: what it is told
+/// besides.
+fn admitted(
+    flow: &Flow,
+    request: &Request,
+    place: &Place,
+    (before, parameters): (Option<u64>, Parameters),
+) -> Parameters {
     let asks = request.subscriber.qos.reliability == Reliability::Reliable;
     let Some(port) = request.parameters.udp_port.filter(|_| asks) else { return parameters };
     let mut address = place.peer;
     address.set_port(port);
-    Parameters { first: flow.admit(reliable::member(request, place), Some(address)), ..parameters }
+    let member = reliable::member(request, place);
+    let first = before.and_then(|before| flow.readmit(before, member, address));
+    Parameters { first: first.or_else(|| flow.admit(member, Some(address))), ..parameters }
 }
 
 /// The publishing and the subscribing port that a request speaks of.

@@ -128,6 +128,7 @@ mod tests {
                 lifespan: None,
                 reliable: Some(sender_settings(&offered, &Qos::default(), Some(1472))),
                 control: None,
+                outlasts: false,
             };
             let of = Capabilities { max_datagram: Some(1472), ..crate::carrier::udp::CAPABILITIES };
             control(&request(1, parameters), &settings, of).map(|control| control.batches && !control.short_headers)

@@ -119,7 +119,7 @@ impl Control {
     }
 
     /// Who a peer is; `None`: a node of this host.
-    fn elsewhere(&self, node: NodeId, stream: impl AsFd) -> Option<Elsewhere> {
+    pub(super) fn elsewhere(&self, node: NodeId, stream: impl AsFd) -> Option<Elsewhere> {
         let socket = socket2::SockRef::from(&stream);
         if socket.domain().is_ok_and(|domain| domain == socket2::Domain::UNIX) {
             return None;

@@ -60,6 +60,7 @@ impl Control {
             wanted: BTreeMap::new(),
             carriers: state.settings.carriers.clone(),
             attaching: Vec::new(),
+            cut_off: Vec::new(),
             leaving: Vec::new(),
             detaching: Vec::new(),
             calls: HashMap::new(),

@@ -18,8 +18,8 @@ use std::sync::Arc;
 pub(super) enum Before {
     /// There is none.
     Nothing,
-    /// This one, at this place of the loop, which gives way.
-    Its(usize, Arc<Channel>),
+    /// This one, which gives way: at this place of the loop, or cut off.
+    Its(Option<usize>, Arc<Channel>),
     /// Somebody else's.
     Anothers,
 }
@@ -48,11 +48,11 @@ impl Control {
                 continue;
             }
             if gives_way(channel.token.get().copied(), its, request.token, stream) {
-                return Before::Its(index, channel.clone());
+                return Before::Its(Some(index), channel.clone());
             }
             found = Before::Anothers;
         }
-        found
+        self.waiting_for(request).map_or(found, |channel| Before::Its(None, channel))
     }
 }
 

@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 /// A publisher's and a subscriber's port.
@@ -22,7 +23,7 @@ const FIRST_PAUSE: Duration = Duration::from_millis(20);
 /// Longest pause: a stream resumes within a second after an outage (P-16).
 const LONGEST_PAUSE: Duration = Duration::from_millis(400);
 /// How long a publisher that vanished without closing is still tried: its host may only be cut off.
-const PATIENCE: Duration = Duration::from_secs(120);
+pub(super) const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Where a publisher can be reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,6 +71,8 @@ pub(crate) struct Wanted {
     pub progress: Progress,
     /// Incarnation and sequence number up to which samples were delivered on an earlier channel.
     pub delivered: Option<(u64, u64)>,
+    /// That channel, unless its history was not complete. A thread may have delivered from it while this end cut it.
+    pub before: Option<Arc<Channel>>,
     /// A channel that takes the place of the present one when that has ended.
     pub upcoming: Option<Upcoming>,
     failures: u32,
@@ -96,6 +99,7 @@ impl Wanted {
             next: 0,
             progress,
             delivered: None,
+            before: None,
             upcoming: None,
             failures: 0,
             opened_at: None,
@@ -110,7 +114,9 @@ impl Wanted {
 
     /// The last sample that was delivered on an earlier channel of this incarnation of the publisher's node; 0: none.
     pub fn resume_after(&self, incarnation: u64) -> u64 {
-        self.delivered.filter(|(of, _)| *of == incarnation).map_or(0, |(_, seq)| seq)
+        let told = self.delivered.filter(|(of, _)| *of == incarnation).map_or(0, |(_, seq)| seq);
+        let before = self.before.as_ref().filter(|before| before.incarnation == incarnation);
+        before.map_or(told, |before| told.max(before.counters.last_seq.load(Relaxed)))
     }
 
     /// The way that was tried failed: the next one at once, or all again after a pause.

@@ -209,7 +209,12 @@ impl<M: Message> Outlet<M> {
         match done {
             Done::Refused(join) => self.give_up(join),
             // A ring has ended with the port at hand.
-            Done::Left(Some(mut left)) if !matches!(left.way, TypedWay::Ring(..)) => left.end(None),
+            Done::Left(Some(mut left)) if !matches!(left.way, TypedWay::Ring(..)) => {
+                left.end(None);
+                if let TypedWay::Group(flow, _) = &left.way {
+                    self.look_for_members(flow);
+                }
+            }
             Done::Left(_) | Done::Joined { .. } => {}
         }
     }
@@ -231,13 +236,30 @@ impl<M: Message> Outlet<M> {
     fn give_up(&self, join: Join<M>) {
         self.channels.lock().retain(|channel| channel.id != join.channel.id);
         join.channel.close();
+        self.is_cut_off_no_more(&join.channel);
         match join.way {
             TypedWay::Flow(flow) => flow.end(),
             TypedWay::Ring(ring, _) => {
                 self.held.fetch_sub(ring.hold() as usize, Ordering::Relaxed);
             }
-            TypedWay::Group(flow, _) => dismiss(&flow, &join.channel),
+            TypedWay::Group(flow, _) => {
+                dismiss(&flow, &join.channel);
+                self.look_for_members(&flow);
+            }
             TypedWay::Local(_) => {}
+        }
+    }
+
+    /// A member of a group left: where only those are left that were cut off, the group waits for them.
+    fn look_for_members(&self, group: &Arc<Flow>) {
+        if !self.has_members(group) {
+            group.wait_for_absent();
+        }
+    }
+
+    fn is_cut_off_no_more(&self, channel: &Channel) {
+        if channel.cut_off.swap(false, Ordering::Relaxed) {
+            self.cut_off.fetch_sub(1, Ordering::Relaxed);
         }
     }
 
@@ -264,13 +286,20 @@ impl<M: Message> Outlet<M> {
         if let (TypedWay::Local(subscriber), None) = (&way, channel.replaces) {
             self.give_history(&channel, subscriber.as_ref());
         }
-        let replaced = channel.replaces.and_then(|id| self.leave(state, id));
-        let ring = matches!(way, TypedWay::Ring(..));
+        let (older, ring) = (channel.replaces, matches!(way, TypedWay::Ring(..)));
+        let heir = if let TypedWay::Flow(flow) = &way { Some(flow.clone()) } else { None };
         state.attached.push(Attached { channel, way });
         self.connected.store(state.attached.len(), Ordering::Release);
+        // Behind it: the last member of a group takes the group's flow along.
+        let replaced = older.and_then(|id| self.leave(state, id));
         // Before a sample can follow it on the same stream; those of a ring wait until it is read.
         if let Some(answer) = answer.take_if(|_| !ring) {
             answer();
+        }
+        if let (Some(heir), Some(Attached { way: TypedWay::Flow(older), .. })) = (heir, &replaced)
+            && older.is_cut_off()
+        {
+            heir.take_over(older);
         }
         Done::Joined { answer, _room: room, _spare: spare, replaced }
     }
@@ -299,6 +328,7 @@ impl<M: Message> Outlet<M> {
     fn leave(&self, state: &mut Outflow<M>, id: u64) -> Option<Attached<M>> {
         let index = state.attached.iter().position(|a| a.channel.id == id)?;
         let mut left = state.attached.remove(index);
+        self.is_cut_off_no_more(&left.channel);
         if let TypedWay::Group(flow, _) = &left.way {
             dismiss(flow, &left.channel);
         }

@@ -39,7 +39,7 @@ use crate::carrier::{Interrupt, SharedSocket};
 use crate::channel::flow::Flow;
 use crate::channel::memory::Account;
 use crate::channel::proxy::{Gate, Provenance, Proxied, Selection};
-use crate::control::{NodeId, PortId};
+use crate::control::{NodeId, Peer, PortId};
 use crate::driver::Told;
 use crate::stages::{Asked, LatenessReport, Measured, Stages, StagesReport};
 use qos::ResourceLimit;
@@ -151,7 +151,8 @@ pub struct Channel {
     pub same_clock: bool,
     /// How and where it is scaled; `None`: it is not.
     pub proxied: Option<Proxied>,
-    /// Within a process: the channel that gives way to this one, between two samples.
+    /// The channel that gives way to this one, between two samples: within a process when its proxy changes, elsewhere when its subscriber was
+    /// cut off and comes back.
     pub(crate) replaces: Option<u64>,
     /// Which samples go on at this end.
     pub(crate) selection: Selection,
@@ -168,6 +169,10 @@ pub struct Channel {
     pub counters: Counters,
     pub(crate) closed: AtomicBool,
     pub(crate) cut: AtomicBool,
+    /// Why this end ends it behind what has arrived.
+    pub(crate) ends_because: OnceLock<String>,
+    /// At the publisher: its subscriber lost the connection, and what is published waits for it.
+    pub(crate) cut_off: AtomicBool,
     pub(crate) interrupt: OnceInterrupt,
     /// The sockets by which packets of the channel leave this end, the data's first.
     pub(crate) sockets: OnceLock<Vec<SharedSocket>>,
@@ -179,6 +184,8 @@ pub struct Channel {
     pub(crate) member: OnceLock<u64>,
     /// At the publisher: what a later request has to show to take this channel's place.
     pub(crate) token: OnceLock<u64>,
+    /// At the publisher: the host and node of its subscriber, where that is none that this host knows.
+    pub(crate) elsewhere: OnceLock<(Peer, NodeId)>,
 }
 
 /// What ends the waiting of the thread that serves a channel, once there is one.

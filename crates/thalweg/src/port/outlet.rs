@@ -47,6 +47,8 @@ pub(crate) struct Outlet<M: Message> {
     pub(super) state: PiMutex<Outflow<M>>,
     pub(super) joins: Joins<M>,
     pub(super) connected: AtomicUsize,
+    /// Of the channels that are attached those whose subscriber is cut off.
+    pub(super) cut_off: AtomicUsize,
     closed: AtomicBool,
     /// The same channels, for those who must not wait for the publishing thread.
     pub(super) channels: PiMutex<Vec<Arc<Channel>>>,
@@ -120,6 +122,7 @@ impl<M: Message> Outlet<M> {
             state: PiMutex::new(state),
             joins: Joins::default(),
             connected: AtomicUsize::new(0),
+            cut_off: AtomicUsize::new(0),
             channels: PiMutex::default(),
             closed: AtomicBool::new(false),
             published: AtomicU64::new(0),
@@ -156,7 +159,7 @@ impl<M: Message> Outlet<M> {
     }
 
     pub fn connected(&self) -> usize {
-        self.connected.load(Ordering::Acquire)
+        self.connected.load(Ordering::Acquire).saturating_sub(self.cut_off.load(Ordering::Relaxed))
     }
 
     /// Publishes one value on all channels. Takes the port's lock (uncontended but for joins and leaves) and no other.
@@ -218,6 +221,12 @@ impl<M: Message> Outlet<M> {
         }
     }
 
+    /// Whether a group has members that are not cut off.
+    pub(super) fn has_members(&self, group: &Arc<Flow>) -> bool {
+        let is_of = |channel: &Channel| channel.sent_by().is_some_and(|flow| Arc::ptr_eq(&flow, group));
+        self.channels.lock().iter().any(|channel| !channel.is_closed() && is_of(channel))
+    }
+
     fn begin(&self) -> Result<(PiGuard<'_, Outflow<M>>, u64)> {
         if self.is_closing() {
             return Err(Error::Closed);
@@ -262,7 +271,7 @@ impl<M: Message> Attached<M> {
     }
     fn waiting(&self) -> usize {
         match &self.way {
-            TypedWay::Flow(flow) | TypedWay::Group(flow, true) if !flow.has_ended() => flow.waiting(),
+            TypedWay::Flow(flow) | TypedWay::Group(flow, true) if flow.is_live() => flow.waiting(),
             _ => 0,
         }
     }

@@ -49,6 +49,13 @@ impl<'a> Messages<'a> {
     }
 }
 
+impl<'a> Messages<'a> {
+    /// Those that this end packed itself, or sent on a stream: up to one that is cut.
+    pub fn of_own(bytes: &'a [u8]) -> Self {
+        Self { rest: bytes, before: None }
+    }
+}
+
 impl<'a> Iterator for Messages<'a> {
     type Item = (Header, &'a [u8]);
 

@@ -138,6 +138,10 @@ impl Flow {
         if !self.right.is_free() {
             return None;
         }
+        // It is free because it rests: what waits in the queue is older.
+        if self.is_cut_off() {
+            return Some(self.wait_for_return(message));
+        }
         if self.right.is_handed_over_always() {
             // Also when that ends just now: what is batched is older.
             return (!batch.is_empty()).then(|| self.wait_behind(batch, message));
@@ -246,7 +250,7 @@ impl Flow {
     }
 
     /// Sends the batch, waiting for room as the policy says; `false` when not all of it left.
-    fn flush_now(&self, batch: &mut Batch, message: &mut Outgoing<'_>) -> bool {
+    fn flush_now(self: &Arc<Self>, batch: &mut Batch, message: &mut Outgoing<'_>) -> bool {
         message.called = true;
         self.flush(batch, self.settings.policy.patience())
     }
@@ -275,7 +279,7 @@ impl Flow {
     }
 
     /// Sends the batch; `false` when not all of it left.
-    pub(super) fn flush(&self, batch: &mut Batch, patience: Duration) -> bool {
+    pub(super) fn flush(self: &Arc<Self>, batch: &mut Batch, patience: Duration) -> bool {
         if !self.capabilities.stream {
             return self.flush_datagrams(batch, patience);
         }
@@ -293,6 +297,8 @@ impl Flow {
                         return false;
                     }
                 }
+                // It stays, for who comes back.
+                Err(error) if self.is_cut_off_by(&error) => return false,
                 Err(error) => {
                     self.dropped.fetch_add(u64::from(batch.samples.saturating_sub(1)), Relaxed);
                     self.failed(&error); // counts one

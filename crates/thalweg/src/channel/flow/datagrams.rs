@@ -3,6 +3,7 @@
 //! datagrams of one length, of which the last may be shorter, leave in one call.
 
 use super::batch::{BYTES, Batch};
+use super::cut_off::State;
 use super::reliable::Kept;
 use super::{Flow, FlowSettings, MOST_BYTES_TOGETHER, MOST_TOGETHER, is_final};
 use crate::channel::memory::Charge;
@@ -13,6 +14,7 @@ use crate::wire::{HEADER, Kind, SHORT_HEADER};
 use linux::clock::monotonic_ns;
 use std::io::{self, IoSlice};
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
@@ -76,6 +78,14 @@ impl Batch {
     fn datagram(&self, index: usize) -> Range<usize> {
         let end = self.datagrams.get(index + 1).map_or(self.frames.len(), |next| next.at);
         self.datagrams[index].begin()..end
+    }
+
+    /// Gives the messages that have not left to `take`.
+    pub fn take_waiting<T>(&mut self, into: &mut T, take: impl Fn(&[u8], &mut T)) {
+        for index in self.waiting() {
+            let (at, end) = (self.datagrams[index].at + HEADER, self.datagram(index).end);
+            take(&self.frames[at..end], into);
+        }
     }
 
     /// Those that have not left.
@@ -186,12 +196,16 @@ impl Flow {
     }
 
     /// Sends the batch, waiting for window and socket at most `patience`; `false` when not all of it has left.
-    pub(super) fn flush_datagrams(&self, batch: &mut Batch, patience: Duration) -> bool {
+    pub(super) fn flush_datagrams(self: &Arc<Self>, batch: &mut Batch, patience: Duration) -> bool {
         let mut until = None;
         while !batch.waiting().is_empty() {
-            if self.has_ended() {
-                self.lose(batch, usize::MAX);
-                break;
+            match self.state() {
+                State::Live => {}
+                State::CutOff => return false, // it stays, for who comes back
+                State::Ended => {
+                    self.lose(batch, usize::MAX);
+                    break;
+                }
             }
             let Err(held) = self.send_datagrams(batch) else { continue };
             let until = *until.get_or_insert_with(|| Instant::now() + patience);
@@ -209,7 +223,7 @@ impl Flow {
     }
 
     /// Sends as many as may leave now.
-    fn send_datagrams(&self, batch: &mut Batch) -> Result<(), Held> {
+    fn send_datagrams(self: &Arc<Self>, batch: &mut Batch) -> Result<(), Held> {
         let waiting = batch.waiting();
         let count = self.leave_whole(waiting.clone().map(|index| {
             let Gathered { sequence, .. } = batch.datagrams[index];
@@ -235,6 +249,7 @@ impl Flow {
         leave.skip(left).rev().for_each(|index| self.left_not_whole(batch.datagram(index).len()));
         match sent {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Err(Held::Socket),
+            Err(error) if is_final(&error) && self.cut_off() => {}
             Err(error) if is_final(&error) => {
                 self.lose(batch, usize::MAX);
                 self.dropped.fetch_sub(1, Relaxed);

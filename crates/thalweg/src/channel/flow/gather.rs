@@ -8,6 +8,7 @@ use crate::stages::Stage;
 use crate::trace::{self, Step};
 use crate::wire::HEADER;
 use linux::clock::monotonic_ns;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// What came of gathering.
@@ -22,7 +23,7 @@ pub(super) enum Gathered {
 
 impl Flow {
     /// Sends small messages that wait in one piece, if there is more than one. Called by the holder of the send right.
-    pub(super) fn send_gathered(&self) -> Gathered {
+    pub(super) fn send_gathered(self: &Arc<Self>) -> Gathered {
         let batching = self.settings.sending.batching;
         if !self.gathers() || (self.bucket.is_some() && batching.is_none()) {
             return Gathered::Nothing;

@@ -177,13 +177,28 @@ impl Kept {
         self.sender.lock().bytes()
     }
 
+    /// Who waits for room looks again.
+    pub fn wake(&self) {
+        self.opening.open();
+    }
+
+    /// All its members were cut off, and there are some.
+    pub fn has_only_absent(&self) -> bool {
+        self.is_needed() && self.sender.lock().has_only_absent()
+    }
+
+    /// What is not acknowledged, the oldest first. Nothing is kept any more.
+    pub fn take_unacknowledged(&self) -> Vec<Entry> {
+        self.sender.lock().take_unacknowledged()
+    }
+
     #[cfg(test)]
     pub fn sender(&self) -> linux::lock::PiGuard<'_, Sender> {
         self.sender.lock()
     }
 
     fn note(&self, sender: &Sender, now_ns: u64, account: &Account) {
-        let over = || sender.bytes() > ALWAYS && !sender.drops_oldest() && account.is_over();
+        let over = || sender.bytes() > ALWAYS && !sender.may_drop_oldest() && account.is_over();
         self.full.store(sender.is_full(now_ns) || over(), Relaxed);
         self.flags.store(sender.flags(), Relaxed);
     }
@@ -289,6 +304,27 @@ impl Flow {
         Some(sender.join(member))
     }
 
+    /// As [`Flow::admit`], of a member that was cut off and comes back: the number of the first message that it may not have.
+    pub fn readmit(&self, before: u64, member: u64, address: SocketAddr) -> Option<u32> {
+        let kept = self.kept.as_ref()?;
+        let mut sender = kept.sender.lock();
+        let (now, mut members) = (monotonic_ns(), kept.members.lock());
+        let first = sender.comes_back(now, before, member)?;
+        members.iter_mut().filter(|other| **other == before).for_each(|other| *other = member);
+        self.link.dismiss(before);
+        self.link.admit(member, address);
+        Some(first)
+    }
+
+    /// A member of a group lost its connection, and may come back. `false`: nothing is kept for it.
+    pub fn cut_off_member(&self, member: u64) -> bool {
+        let Some(kept) = &self.kept else { return false };
+        let mut sender = kept.sender.lock();
+        let known = sender.loses(member);
+        kept.note(&sender, monotonic_ns(), &self.settings.account);
+        known
+    }
+
     /// A member left.
     pub fn dismiss(&self, member: u64) {
         let Some(kept) = &self.kept else { return };
@@ -336,7 +372,7 @@ impl Flow {
     /// Repeats what is due. Gives when to look again: a flow that was active lately is looked at though nothing is due,
     /// so that who publishes need not wake anybody.
     pub fn repeat(&self, now_ns: u64) -> Option<u64> {
-        let kept = self.kept.as_ref()?;
+        let kept = self.kept.as_ref().filter(|_| self.is_live())?;
         loop {
             let mut sender = kept.sender.lock();
             let action = sender.poll(now_ns);

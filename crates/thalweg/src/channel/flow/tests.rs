@@ -1,5 +1,6 @@
 //! What leaves a stream, in which order and with how many calls, whoever sends it.
 
+mod cut_off;
 mod datagrams;
 
 use super::*;
@@ -18,6 +19,8 @@ struct Taken {
     bytes: Vec<u8>,
     /// What it still takes; `None`: everything.
     room: Option<usize>,
+    /// Bytes that its peer acknowledged.
+    acknowledged: usize,
     broken: bool,
 }
 
@@ -55,7 +58,14 @@ impl SendHalf for Link {
         None
     }
 
-    fn close(&self) {}
+    fn outstanding(&self) -> Option<usize> {
+        let taken = self.0.lock();
+        Some(taken.bytes.len() - taken.acknowledged)
+    }
+
+    fn close(&self) {
+        self.0.lock().broken = true;
+    }
 }
 
 impl Link {
@@ -69,8 +79,14 @@ impl Link {
 
     /// Numbers of the samples that left whole, after all that left was cut into frames.
     fn samples(&self) -> Vec<u64> {
-        let (bytes, mut parser, mut samples) =
-            (self.0.lock().bytes.clone(), StreamParser::new(1 << 20, Some(7)), vec![]);
+        let all = self.0.lock().bytes.len();
+        self.samples_within(all)
+    }
+
+    /// Those within the first so many bytes.
+    fn samples_within(&self, count: usize) -> Vec<u64> {
+        let bytes = self.0.lock().bytes[..count].to_vec();
+        let (mut parser, mut samples) = (StreamParser::new(1 << 20, Some(7)), vec![]);
         for part in bytes.chunks(10_000) {
             for piece in part.chunks(parser.space().len().min(10_000)) {
                 parser.space()[..piece.len()].copy_from_slice(piece);
@@ -91,7 +107,7 @@ const STREAM: Capabilities = crate::carrier::tcp::CAPABILITIES;
 const LONG: Duration = Duration::from_secs(20);
 
 fn flow(policy: qos::Queue, sending: Sending) -> (Arc<Flow>, Link, Arc<Senders>) {
-    flow_of(policy, sending, None, STREAM)
+    flow_of(policy, sending, None, STREAM, false)
 }
 
 fn flow_of(
@@ -99,12 +115,23 @@ fn flow_of(
     sending: Sending,
     reliable: Option<SenderSettings>,
     capabilities: Capabilities,
+    outlasts: bool,
 ) -> (Arc<Flow>, Link, Arc<Senders>) {
     let (link, senders) = (Link::default(), Arc::new(Senders::new(Box::new(|_, _| {}))));
     let account = crate::channel::memory::Account::new(1 << 30);
     let (bytes, burst) = (64 << 20, 0);
-    let settings =
-        FlowSettings { id: 7, policy, bytes, account, burst, sending, lifespan: None, reliable, control: None };
+    let settings = FlowSettings {
+        id: 7,
+        policy,
+        bytes,
+        account,
+        burst,
+        sending,
+        lifespan: None,
+        reliable,
+        control: None,
+        outlasts,
+    };
     let flow = Flow::new(settings, Class::Normal, Box::new(link.clone()), capabilities, senders.clone());
     (Arc::new(flow), link, senders)
 }
@@ -115,7 +142,8 @@ fn reliable_flow(useful_ns: Option<u64>) -> (Arc<Flow>, Link, Arc<Senders>) {
     let (window, bytes, drops_oldest, hurries, largest) = (16, 1 << 20, true, false, 1400);
     let settings = SenderSettings { window, bytes, drops_oldest, useful_ns, hurries, largest, repairs };
     let capabilities = Capabilities { max_datagram: Some(1472), ..crate::carrier::udp::CAPABILITIES };
-    let (flow, link, senders) = flow_of(qos::Queue::KeepLast(16), Sending::default(), Some(settings), capabilities);
+    let (flow, link, senders) =
+        flow_of(qos::Queue::KeepLast(16), Sending::default(), Some(settings), capabilities, false);
     flow.admit(1, None);
     (flow, link, senders)
 }

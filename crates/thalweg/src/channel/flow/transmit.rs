@@ -84,7 +84,11 @@ impl Flow {
     }
 
     pub(super) fn take(&self, parts: &[IoSlice<'_>], waits: bool) -> io::Result<usize> {
-        if waits { self.link.send_waiting(parts) } else { self.link.send(parts) }
+        let taken = if waits { self.link.send_waiting(parts) } else { self.link.send(parts) };
+        if let (Some(unacknowledged), Ok(taken)) = (&self.unacknowledged, &taken) {
+            unacknowledged.lock().sent(parts, *taken, || self.link.outstanding());
+        }
+        taken
     }
 
     pub(super) fn send_many(&self, datagrams: &[[IoSlice<'_>; 2]]) -> io::Result<usize> {

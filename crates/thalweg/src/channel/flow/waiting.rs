@@ -51,6 +51,10 @@ impl Flow {
         if pushed.is_full() && !patience.is_zero() {
             pushed = self.push_patiently(message, patience);
         }
+        self.outcome_of(pushed)
+    }
+
+    pub(super) fn outcome_of(&self, pushed: Pushed) -> Outcome {
         match pushed {
             Pushed::Queued => Outcome::Queued,
             Pushed::DroppedOldest(dropped, limit) => {
@@ -79,7 +83,7 @@ impl Flow {
             let seen = self.room.load(std::sync::atomic::Ordering::Acquire);
             let pushed = self.push(message);
             let Some(left) = until.checked_duration_since(Instant::now()) else { return pushed };
-            if !pushed.is_full() || self.ended.load(Relaxed) {
+            if !pushed.is_full() || !self.is_live() {
                 return pushed;
             }
             let own = matches!(pushed, Pushed::Full(ResourceLimit::Samples | ResourceLimit::Bytes));
@@ -89,7 +93,10 @@ impl Flow {
     }
 
     /// One visit of the sender thread, which holds the right.
-    pub fn drain(&self) -> Drained {
+    pub fn drain(self: &Arc<Self>) -> Drained {
+        if !self.is_live() {
+            return self.rest();
+        }
         // What is batched is older than what waits.
         if self.has_batch() {
             if let Some(pause) = self.held_back() {
@@ -128,9 +135,13 @@ impl Flow {
                 }
                 Err(error) => {
                     self.look_at_size(&error, self.largest().min(HEADER + partial.entry.buffer.payload().len()));
-                    match self.kept.is_some() && !is_final(&error) {
-                        true => self.keep_drained(partial),
-                        false => drop(self.failed(&error)),
+                    if self.kept.is_some() && !is_final(&error) {
+                        self.keep_drained(partial);
+                    } else if self.is_cut_off_by(&error) {
+                        self.pending.lock().partial = Some(partial);
+                        return self.rest();
+                    } else {
+                        self.failed(&error);
                     }
                 }
             }

@@ -124,6 +124,19 @@ impl Sender {
         self.next() as u32
     }
 
+    /// A member lost its connection. What it has not acknowledged is kept for it, but holds up nobody.
+    pub fn loses(&mut self, id: u64) -> bool {
+        self.members.loses(id)
+    }
+
+    /// It came back by this id, and is told at once how far the flow is: the number of the first message that it may not have.
+    /// `None`: it is not known any more.
+    pub fn comes_back(&mut self, now_ns: u64, before: u64, id: u64) -> Option<u32> {
+        let first = self.members.comes_back(now_ns, before, id)?;
+        (self.beats, self.beat_at) = (0, Some(now_ns));
+        Some(first as u32)
+    }
+
     /// A member left.
     pub fn leave(&mut self, id: u64) {
         if let Some(index) = self.members.leave(id) {
@@ -146,7 +159,8 @@ impl Sender {
         }
         let most = self.sent.len() >= self.settings.window || self.bytes >= self.settings.bytes;
         let full = most && !self.settings.drops_oldest;
-        full && (self.members.len() == 1 || self.members.hold_up(now_ns, self.first, self.trip))
+        let alone = self.members.len() == 1 && self.members.present() == 1;
+        full && (alone || self.members.hold_up(now_ns, self.first, self.trip))
     }
 
     /// Messages that nobody acknowledged yet.
@@ -154,20 +168,32 @@ impl Sender {
         self.sent.len()
     }
 
+    /// Those messages, the oldest first. Nobody can ask for them any more.
+    pub fn take_unacknowledged(&mut self) -> Vec<Entry> {
+        let sent = std::mem::take(&mut self.sent);
+        (self.first, self.wanted, self.kept, self.bytes) = (self.first + sent.len() as u64, 0, 0, 0);
+        sent.into_iter().map(|sent| sent.entry).collect()
+    }
+
     /// Their bytes.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Whether a full window gives its oldest message up for a new one.
-    pub fn drops_oldest(&self) -> bool {
-        self.settings.drops_oldest
+    /// Whether the oldest message may be given up for a new one: a full window does that, or only absent members need it.
+    pub fn may_drop_oldest(&self) -> bool {
+        self.settings.drops_oldest || self.members.are_absent(self.first)
+    }
+
+    /// Whether nobody is there but members that were cut off.
+    pub fn has_only_absent(&self) -> bool {
+        self.members.len() > 0 && self.members.present() == 0
     }
 
     /// There is no memory for more: a window that drops its oldest gives up all but so many bytes.
     #[cold]
     pub fn shrink_to(&mut self, bytes: usize) {
-        while self.settings.drops_oldest && self.bytes > bytes {
+        while self.may_drop_oldest() && self.bytes > bytes {
             self.give_up(1);
         }
     }
@@ -431,10 +457,10 @@ impl Sender {
         self.last_sent = now_ns;
     }
 
-    /// Whether a message of this size is more than may be kept with what is. Only a window that drops its oldest asks: another one
+    /// Whether a message of this size is more than may be kept with what is. Only a window that may drop its oldest asks: another one
     /// was not full before this message, and keeps one more than its bytes at most.
     fn over(&self, size: usize) -> bool {
-        self.settings.drops_oldest && self.bytes.saturating_add(size) > self.settings.bytes
+        self.bytes.saturating_add(size) > self.settings.bytes && self.may_drop_oldest()
     }
 
     /// Forgets the `count` oldest: who misses them says how many it does without.

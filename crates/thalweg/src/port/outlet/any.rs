@@ -33,6 +33,9 @@ pub(crate) trait AnyOutlet: Send + Sync {
     fn attached(&self, id: u64) -> Option<bool>;
     /// Removes a channel and ends its flow unless others share it. `false`: not yet, ask again.
     fn detach(&self, id: u64) -> bool;
+    /// The subscriber of a channel lost its connection. What is published waits for it, until the channel is detached or another one
+    /// replaces it. `false`: this one does not outlast it.
+    fn cut_off(&self, channel: &Channel) -> bool;
     /// Sequence number of the last published sample.
     fn last_seq(&self) -> u64;
     /// The channels that are attached, or are being attached or detached. Never waits for the publishing thread.
@@ -86,6 +89,24 @@ impl<M: Message> AnyOutlet for Outlet<M> {
 
     fn detach(&self, id: u64) -> bool {
         self.end_channel(id)
+    }
+
+    fn cut_off(&self, channel: &Channel) -> bool {
+        let Some(flow) = channel.sent_by() else { return false };
+        let keeps = match channel.member.get().filter(|_| flow.is_group()) {
+            None => flow.cut_off(),
+            Some(member) => flow.outlasts() && flow.cut_off_member(*member),
+        };
+        if keeps {
+            if !channel.cut_off.swap(true, Ordering::Relaxed) {
+                self.cut_off.fetch_add(1, Ordering::Relaxed);
+            }
+            channel.close();
+            if flow.is_group() && !self.has_members(&flow) {
+                flow.cut_off();
+            }
+        }
+        keeps
     }
 
     fn payload_memory(&self, hold: u32) -> std::io::Result<OwnedFd> {
@@ -177,6 +198,7 @@ impl<M: Message> AnyOutlet for Outlet<M> {
         attached.iter_mut().for_each(|a| a.end(arena.as_mut()));
         self.channels.lock().clear();
         self.connected.store(0, Ordering::Release);
+        self.cut_off.store(0, Ordering::Relaxed);
     }
 
     fn is_closed(&self) -> bool {

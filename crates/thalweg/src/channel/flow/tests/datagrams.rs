@@ -10,7 +10,7 @@ const MTU: usize = 1472;
 const MEMBER: u64 = 0;
 
 #[derive(Default)]
-struct Line {
+pub(super) struct Line {
     full: bool,
     most: Option<usize>, // longer ones are refused
     tells: bool,
@@ -22,7 +22,7 @@ struct Line {
 
 /// A socket that takes datagrams when it is told to, and hears what it is told.
 #[derive(Clone, Default)]
-struct Socket(Arc<PiMutex<Line>>);
+pub(super) struct Socket(Arc<PiMutex<Line>>);
 
 /// A frame, and the samples in it.
 type Frame = (Header, Vec<u64>);
@@ -80,7 +80,7 @@ impl SendHalf for Socket {
 }
 
 impl Socket {
-    fn is_full(&self, full: bool) {
+    pub(super) fn is_full(&self, full: bool) {
         self.0.lock().full = full;
     }
 
@@ -120,7 +120,11 @@ fn flow(batches: bool, socket: &Socket) -> (Arc<Flow>, Arc<Senders>) {
     flow_with(qos::Queue::KeepAll(10_000), (batches, false), socket)
 }
 
-fn flow_with(policy: qos::Queue, (batches, short_headers): (bool, bool), socket: &Socket) -> (Arc<Flow>, Arc<Senders>) {
+pub(super) fn flow_with(
+    policy: qos::Queue,
+    (batches, short_headers): (bool, bool),
+    socket: &Socket,
+) -> (Arc<Flow>, Arc<Senders>) {
     let senders = Arc::new(Senders::new(Box::new(|_, _| {})));
     let reliable = SenderSettings {
         window: 1024,
@@ -142,6 +146,7 @@ fn flow_with(policy: qos::Queue, (batches, short_headers): (bool, bool), socket:
         lifespan: None,
         reliable: Some(reliable),
         control: Some(Control { congestion, window: 1 << 30, batches, short_headers }),
+        outlasts: true,
     };
     let capabilities = Capabilities { max_datagram: Some(MTU), ..crate::carrier::udp::CAPABILITIES };
     let flow = Arc::new(Flow::new(settings, Class::Normal, Box::new(socket.clone()), capabilities, senders.clone()));

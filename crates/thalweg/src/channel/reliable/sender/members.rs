@@ -19,6 +19,7 @@ pub struct Member {
     moved_at: u64,     // when it had acknowledged up to its goal last, and what was kept then
     pub goal: u64,
     unmoved: u32, // keep-alives since then
+    absent: bool, // it lost its connection, and may come back
     loss: Loss,
 }
 
@@ -55,6 +56,30 @@ impl Members {
             let (acknowledged, heard_before, goal) = (next, next, next);
             self.0.push(Member { id, acknowledged, heard_before, goal, ..Member::default() });
         }
+    }
+
+    /// A member lost its connection, and may come back: meanwhile nobody waits for it. `false`: there is none with this id.
+    pub fn loses(&mut self, id: u64) -> bool {
+        let found = self.0.iter_mut().find(|member| member.id == id);
+        found.map(|member| member.absent = true).is_some()
+    }
+
+    /// An absent member came back by this id. Gives the number of the first message that it may not have.
+    pub fn comes_back(&mut self, now_ns: u64, before: u64, id: u64) -> Option<u64> {
+        let member = self.0.iter_mut().find(|member| member.absent && member.id == before)?;
+        (member.id, member.absent, member.heard_at, member.unanswered) = (id, false, now_ns, 0);
+        member.moves(now_ns, member.goal);
+        Some(member.acknowledged)
+    }
+
+    /// Whether only absent ones need the message `first`, the oldest that is kept.
+    pub fn are_absent(&self, first: u64) -> bool {
+        self.present() < self.len() && self.0.iter().all(|member| member.absent || member.acknowledged > first)
+    }
+
+    /// How many of them are there.
+    pub fn present(&self) -> usize {
+        self.0.iter().filter(|member| !member.absent).count()
     }
 
     /// A member left. Gives its place.
@@ -135,7 +160,7 @@ impl Member {
     fn is_given_up(&self, now_ns: u64, patience: u64) -> bool {
         let long_ago = |at: u64| now_ns.saturating_sub(at) >= patience;
         let questions = self.loss.questions();
-        let absent = long_ago(self.heard_at) && self.unanswered >= questions;
-        absent || (long_ago(self.moved_at) && self.unmoved >= ANSWERS * questions)
+        let silent = long_ago(self.heard_at) && self.unanswered >= questions;
+        self.absent || silent || (long_ago(self.moved_at) && self.unmoved >= ANSWERS * questions)
     }
 }
