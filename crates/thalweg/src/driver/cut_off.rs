@@ -4,7 +4,6 @@
 use super::control::Control;
 use super::offer::ends;
 use super::wanted::{PATIENCE, Pair};
-use crate::channel::flow::Flow;
 use crate::handshake::Request;
 use crate::port::{AnyOutlet, Channel};
 use std::sync::Arc;
@@ -82,10 +81,9 @@ impl Control {
         found.map(|cut_off| cut_off.channel.clone())
     }
 
-    /// Whether a channel that waits for its subscriber is sent by this flow.
-    pub(super) fn waits_with(&self, flow: &Arc<Flow>) -> bool {
-        let sends = |cut_off: &CutOff| cut_off.channel.sent_by().is_some_and(|of| Arc::ptr_eq(&of, flow));
-        self.cut_off.iter().any(sends)
+    /// Whether this is true of a channel that waits for its subscriber.
+    pub(super) fn any_cut_off(&self, is: impl Fn(&Arc<Channel>) -> bool) -> bool {
+        self.cut_off.iter().any(|cut_off| is(&cut_off.channel))
     }
 
     /// Another channel took this one's place, and what it had.

@@ -3,11 +3,10 @@
 
 use super::reliable::Kept;
 use super::waiting::Drained;
-use super::{Flow, Outgoing};
+use super::{Flow, Outcome, Outgoing};
 use crate::channel::buffer::Buffer;
 use crate::channel::memory::Charge;
 use crate::channel::queue::{Entry, Label};
-use crate::port::Outcome;
 use crate::wire::Messages;
 use linux::clock::monotonic_ns;
 use linux::futex::{self, Scope};
