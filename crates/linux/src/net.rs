@@ -1,7 +1,9 @@
 //! Network interfaces and their addresses (getifaddrs(3)), word of their changes (rtnetlink(7)), and whose a connection within the
 //! host is (sock_diag(7)).
 
+mod own_tcp;
 mod tcp_user;
+pub use own_tcp::AtPort;
 pub use tcp_user::tcp_user;
 
 use crate::netlink::{u16_at, u32_at};

@@ -4,7 +4,7 @@
 
 mod world;
 
-use std::io::Read;
+use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -20,6 +20,10 @@ const MATCHED_MS: f64 = 3000.0;
 const MOST_OWN_KIB: f64 = 4.0 * 1024.0;
 /// Where a node that listens beyond loopback, and a router, are found.
 const PORT: u16 = 7447;
+/// Connections of one host at most.
+const SHARE: usize = 500;
+/// How long a stranger waits for an answer.
+const AT_ONCE: Duration = Duration::from_millis(500);
 
 #[test]
 #[ignore = "run by the other tests, in a process of its own"]
@@ -27,7 +31,14 @@ fn the_part() {
     let part = std::env::var(PART).unwrap_or_default();
     match part.split_whitespace().collect::<Vec<_>>()[..] {
         ["router", address, ..] => router(address),
-        ["silent", address, count, ..] => silent(address.parse().unwrap(), count.parse().unwrap()),
+        ["silent", address, count, ..] => {
+            let (address, count): (SocketAddr, usize) = (address.parse().unwrap(), count.parse().unwrap());
+            keep(count, count, move || TcpStream::connect_timeout(&address, AT_ONCE));
+        }
+        ["sessions", from, to, ..] => {
+            let (from, to) = (from.parse().unwrap(), to.parse().unwrap());
+            keep(1000, SHARE, move || finish_handshake(from, to));
+        }
         _ => world::roles::play(),
     }
 }
@@ -43,8 +54,9 @@ fn router(address: &str) {
     }
 }
 
-/// Keeps so many connections on which it says nothing until standard input ends; tells how many stand when asked.
-fn silent(address: SocketAddr, count: usize) {
+/// Keeps `count` connections until standard input ends, on which it says nothing more; begins when `first` stand, and tells how many do when
+/// asked.
+fn keep(count: usize, first: usize, connect: impl Fn() -> std::io::Result<TcpStream> + Send + 'static) {
     let stands = Arc::new(AtomicUsize::new(0));
     let told = stands.clone();
     std::thread::spawn(move || {
@@ -52,19 +64,22 @@ fn silent(address: SocketAddr, count: usize) {
         loop {
             // One that is refused is tried again with the next look.
             while streams.len() < count
-                && let Ok(stream) = TcpStream::connect_timeout(&address, Duration::from_millis(500))
+                && let Ok(stream) = connect()
             {
                 stream.set_nonblocking(true).unwrap();
                 streams.push(stream);
                 told.store(streams.len(), Relaxed);
             }
             let open = |e: &std::io::Error| e.kind() == std::io::ErrorKind::WouldBlock;
-            streams.retain_mut(|stream| stream.read(&mut [0]).is_err_and(|error| open(&error)));
+            streams.retain_mut(|stream| match stream.read(&mut [0; 4096]) {
+                Ok(count) => count > 0,
+                Err(error) => open(&error),
+            });
             told.store(streams.len(), Relaxed);
             std::thread::sleep(Duration::from_millis(10));
         }
     });
-    while stands.load(Relaxed) < count {
+    while stands.load(Relaxed) < first {
         std::thread::yield_now();
     }
     println!("\n@{{}}");
@@ -74,6 +89,47 @@ fn silent(address: SocketAddr, count: usize) {
         }
         println!("\n@{{\"stand\": {}}}", stands.load(Relaxed));
     }
+}
+
+/// A session with a node's Zenoh, of a peer with an id of its own that shows itself to nobody: InitSyn, InitAck with a cookie, OpenSyn with
+/// it and a lease of an hour, OpenAck (Zenoh's protocol, version 9).
+fn finish_handshake(from: SocketAddr, to: SocketAddr) -> std::io::Result<TcpStream> {
+    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None)?;
+    socket.bind(&from.into())?;
+    socket.connect_timeout(&to.into(), AT_ONCE)?;
+    let mut stream = TcpStream::from(socket);
+    stream.set_read_timeout(Some(AT_ONCE))?;
+    let id = [std::process::id().to_le_bytes(), u32::from(stream.local_addr()?.port()).to_le_bytes(), [1; 4], [1; 4]]
+        .concat();
+    send(&mut stream, &[&[0x41, 0x09, 0xf1][..], &id, &[0x0a, 0xff, 0xff]].concat())?;
+    let said = receive(&mut stream)?;
+    let sized = said.first().is_some_and(|head| head & 0x40 != 0);
+    let cookie = said.get(19 + 3 * usize::from(sized)..).ok_or(std::io::ErrorKind::InvalidData)?;
+    // Its length, in seven bits a byte, stands in front as it does in the answer.
+    send(&mut stream, &[&[0x42, 0x90, 0x1c, 0x01][..], &cookie[..cookie_end(cookie)]].concat())?;
+    match receive(&mut stream)?.first() {
+        Some(head) if head & 0x1f == 2 => Ok(stream),
+        _ => Err(std::io::ErrorKind::ConnectionRefused.into()),
+    }
+}
+
+/// Where a cookie ends that begins with its length.
+fn cookie_end(cookie: &[u8]) -> usize {
+    let head = cookie.iter().take_while(|byte| **byte & 0x80 != 0).count() + 1;
+    let length = cookie.iter().take(head).rev().fold(0, |length, byte| length << 7 | usize::from(byte & 0x7f));
+    (head + length).min(cookie.len())
+}
+
+fn send(stream: &mut TcpStream, message: &[u8]) -> std::io::Result<()> {
+    stream.write_all(&[&(message.len() as u16).to_le_bytes(), message].concat())
+}
+
+fn receive(stream: &mut TcpStream) -> std::io::Result<Vec<u8>> {
+    let mut length = [0; 2];
+    stream.read_exact(&mut length)?;
+    let mut message = vec![0; u16::from_le_bytes(length).into()];
+    stream.read_exact(&mut message)?;
+    Ok(message)
 }
 
 /// Two hosts of this test's own, or why there are none.
@@ -169,4 +225,42 @@ fn connections_that_say_nothing_keep_no_newcomer_out() {
         assert!(publisher.ask("left n=0")["ok"] == true);
     }
     [publisher, silent].into_iter().for_each(Agent::finish);
+}
+
+/// A stranger who finished 1000 handshakes had all of Zenoh's sessions: a newcomer was matched when it left.
+#[test]
+fn a_host_that_finishes_handshakes_without_end_keeps_no_newcomer_out() {
+    const STRANGER: &str = "10.99.0.66";
+    let _alone = alone();
+    let Some(hosts) = hosts("fh") else { return };
+    if let Err(because) = hosts.without_multicast() {
+        return skipped(because);
+    }
+    let namespace = hosts.in_b();
+    let mut ip = std::process::Command::new(namespace[0]);
+    ip.args(&namespace[1..]).args(["ip", "address", "add", &format!("{STRANGER}/24"), "dev", "veth"]);
+    assert!(ip.status().unwrap().success());
+    let world = World::new();
+    let mut publisher = Agent::start_by(&world, &format!("publisher topic=/a name=/p listen={A}:0"), &hosts.in_a());
+    let before_kib = publisher.number("status", "peak_kib");
+    let mut stranger = Agent::start_by(&world, &format!("sessions {STRANGER}:0 {A}:{PORT}"), &hosts.in_b());
+    for nth in 0..3 {
+        let part = format!("subscriber topic=/a name=/s{nth} carriers=tcp match=1 listen={B}:0 peers={A}:{PORT}");
+        let newcomer = Agent::begin(&world, &part, &hosts.in_b());
+        let matched_ms = number(&newcomer.answer(), "matched_us") / 1000.0;
+        publisher.connected(1);
+        let stand = stranger.number("stand", "stand");
+        figure("hosts", format!("beside {stand} sessions of a stranger: matched after {matched_ms:.0} ms"));
+        assert!(matched_ms < MATCHED_MS, "matched after {matched_ms} ms");
+        assert!(
+            (SHARE as f64 * 0.8..SHARE as f64 * 1.2).contains(&stand),
+            "{stand} sessions stand beside newcomer {nth}"
+        );
+        newcomer.finish();
+        assert!(publisher.ask("left n=0")["ok"] == true);
+    }
+    let grown_mb = (publisher.number("status", "peak_kib") - before_kib) / 1024.0;
+    figure("hosts", format!("the stranger took {grown_mb:.1} MB"));
+    assert!(grown_mb < 64.0, "{grown_mb} MB");
+    [publisher, stranger].into_iter().for_each(Agent::finish);
 }

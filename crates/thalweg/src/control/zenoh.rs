@@ -10,8 +10,11 @@
 //! Zenoh's callbacks only put things into queues.
 
 mod settings;
+mod share;
 
 pub use settings::{ZenohError, ZenohSettings};
+
+use share::Share;
 
 use super::links::MESSAGE_LIMIT;
 use super::{Change, Discovery, Document, Event, NodeId, Origin, Sink, limits, number_call};
@@ -97,6 +100,8 @@ struct Shared {
     calls: Mutex<HashMap<u64, (Query, Instant)>>,
     garbage: AtomicU64,
     opened: AtomicBool,
+    /// Links came or went.
+    linked: AtomicBool,
     stopping: AtomicBool,
 }
 
@@ -127,6 +132,7 @@ impl Zenoh {
             calls: Mutex::default(),
             garbage: AtomicU64::new(0),
             opened: AtomicBool::new(false),
+            linked: AtomicBool::new(true),
             stopping: AtomicBool::new(false),
         });
         let own = shared.clone();
@@ -195,9 +201,11 @@ fn run(config: Config, shared: &Arc<Shared>, queue: &Receiver<Command>) -> Resul
     shared.opened.store(true, Ordering::Release);
     let stopping = || shared.stopping.load(Ordering::Acquire);
     let token = if stopping() { None } else { Some(declare(&session, shared)?) };
+    let (ports, mut share, mut looked) = (ports(&session), Share::default(), Instant::now());
     while !stopping() {
-        let wait =
-            shared.next_fetch().map_or(Duration::from_secs(60), |at| at.saturating_duration_since(Instant::now()));
+        let look = shared.linked.load(Ordering::Relaxed).then_some(looked + share::PAUSE);
+        let next = shared.next_fetch().into_iter().chain(look).min();
+        let wait = next.map_or(Duration::from_secs(60), |at| at.saturating_duration_since(Instant::now()));
         let done = match queue.recv_timeout(wait) {
             Ok(command) => obey(&session, shared, command),
             Err(RecvTimeoutError::Timeout) => Ok(()),
@@ -205,6 +213,11 @@ fn run(config: Config, shared: &Arc<Shared>, queue: &Receiver<Command>) -> Resul
         };
         if let Err(error) = done.and_then(|()| publish(&session, shared)).and_then(|()| fetch(&session, shared)) {
             shared.warn(format!("Zenoh: {error}"));
+        }
+        if look.is_some_and(|at| at <= Instant::now()) {
+            looked = Instant::now();
+            shared.linked.store(false, Ordering::Relaxed);
+            shared.look_at_shares(&mut share, &ports);
         }
     }
     drop(token);
@@ -228,10 +241,28 @@ fn declare(session: &Session, shared: &Arc<Shared>) -> Result<LivelinessToken, F
     let admin = session.declare_queryable(shared.own_key("admin"));
     admin.callback(move |query| own.called(query)).background().wait()?;
     let own = shared.clone();
+    let linked = move |_| {
+        if !own.linked.swap(true, Ordering::Relaxed) {
+            own.push(Command::Look);
+        }
+    };
+    session.info().link_events_listener().callback(linked).background().wait()?;
+    let own = shared.clone();
     let alive = session.liveliness().declare_subscriber(shared.key("*", "alive")).history(true);
     alive.callback(move |sample| own.alive(&sample)).background().wait()?;
     // Last: who sees the token may ask at once.
     session.liveliness().declare_token(shared.own_key("alive")).wait()
+}
+
+/// The ports at which it listens to TCP.
+fn ports(session: &Session) -> Vec<u16> {
+    let locators = session.info().locators().wait();
+    let tcp = locators.iter().filter(|locator| locator.protocol().as_str() == "tcp");
+    let mut ports: Vec<u16> =
+        tcp.filter_map(|locator| locator.address().as_str().rsplit(':').next()?.parse().ok()).collect();
+    ports.sort_unstable();
+    ports.dedup();
+    ports
 }
 
 fn obey(session: &Session, shared: &Arc<Shared>, command: Command) -> Result<(), Failure> {
@@ -408,6 +439,17 @@ impl Shared {
         let look = matches!(command, Command::Look);
         if self.commands.try_send(command).is_err() && !look {
             self.warn(format!("a call was dropped: more than {MOST_COMMANDS} wait for Zenoh, or it is not open"));
+        }
+    }
+    fn look_at_shares(&self, share: &mut Share, ports: &[u16]) {
+        match share.look(ports) {
+            Ok(full) => full.into_iter().for_each(|host| {
+                let most = share::OF_HOST;
+                self.warn(format!(
+                    "host {host} has {most} connections through Zenoh, which is its share: more are ended"
+                ));
+            }),
+            Err(error) => self.warn(format!("cannot count who is connected through Zenoh: {error}")),
         }
     }
     /// Counts bad input; tells of the 1st, 2nd, 4th, 8th …

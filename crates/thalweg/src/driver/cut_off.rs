@@ -34,9 +34,10 @@ impl Control {
 
     /// A subscriber came again while its channel seems to be well: that gives way. What it had not sent goes on in the new one.
     pub(super) fn gives_way(&mut self, index: usize) {
-        let Some((channel, why, _)) = self.take_served(index) else { return };
-        if !self.waits_for_return(&channel, &why) {
-            self.end_channel(&channel, &why);
+        let Some((channel, ..)) = self.take_served(index) else { return };
+        let why = "cut off from the subscriber: it comes again over another connection";
+        if !self.waits_for_return(&channel, why) {
+            self.end_channel(&channel, why);
         }
     }
 

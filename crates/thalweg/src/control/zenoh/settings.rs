@@ -1,6 +1,7 @@
 //! What a node tells Zenoh: where to listen, whom to connect to, how to look for others.
 
 use super::super::links::MESSAGE_LIMIT;
+use super::share::SESSIONS;
 use rustix::process::{Resource, getrlimit};
 use std::fmt;
 use std::fs;
@@ -171,6 +172,7 @@ fn common(mode: &str, listen: &[String], connect: &[String]) -> Entries {
         // kept newcomers out for 4 s, and 400 for more than 20 s. Beside more than there are places they take 4 to 7 s.
         ("transport/unicast/accept_pending", pending(getrlimit(Resource::Nofile).current).to_string()),
         ("transport/unicast/accept_timeout", ACCEPT_MS.to_string()),
+        ("transport/unicast/max_sessions", SESSIONS.to_string()),
         ("transport/link/rx/max_message_size", LARGEST.to_string()),
     ]
 }
