@@ -35,7 +35,7 @@ pub fn run(arguments: &Arguments) -> Result {
         tell("warning: this router has no security: whoever reaches it can see and administer every node");
     }
     check(&listen)?;
-    let opened = thalweg::control::zenoh::router(&listen, &arguments.peer);
+    let opened = thalweg::control::zenoh::router(&listen, &arguments.peer, |text| tell(&format!("warning: {text}")));
     let _router = opened.map_err(|e| Failure::System(without_sources(&e.to_string())))?;
     let listening = serde_json::json!({ "listening": listen });
     Output { json: arguments.json }.result(&listening, || format!("listening on {}", listen.join(", ")))?;

@@ -3,7 +3,7 @@
 
 mod own_tcp;
 mod tcp_user;
-pub use own_tcp::AtPort;
+pub use own_tcp::{AtPort, descriptors};
 pub use tcp_user::tcp_user;
 
 use crate::netlink::{u16_at, u32_at};

@@ -14,7 +14,7 @@ mod share;
 
 pub use settings::{ZenohError, ZenohSettings};
 
-use share::Share;
+use share::Guard;
 
 use super::links::MESSAGE_LIMIT;
 use super::{Change, Discovery, Document, Event, NodeId, Origin, Sink, limits, number_call};
@@ -30,6 +30,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+use std::{fmt, io};
 
 /// Most things that wait for the thread.
 const MOST_COMMANDS: usize = 4096;
@@ -100,8 +101,6 @@ struct Shared {
     calls: Mutex<HashMap<u64, (Query, Instant)>>,
     garbage: AtomicU64,
     opened: AtomicBool,
-    /// Links came or went.
-    linked: AtomicBool,
     stopping: AtomicBool,
 }
 
@@ -132,7 +131,6 @@ impl Zenoh {
             calls: Mutex::default(),
             garbage: AtomicU64::new(0),
             opened: AtomicBool::new(false),
-            linked: AtomicBool::new(true),
             stopping: AtomicBool::new(false),
         });
         let own = shared.clone();
@@ -201,10 +199,10 @@ fn run(config: Config, shared: &Arc<Shared>, queue: &Receiver<Command>) -> Resul
     shared.opened.store(true, Ordering::Release);
     let stopping = || shared.stopping.load(Ordering::Acquire);
     let token = if stopping() { None } else { Some(declare(&session, shared)?) };
-    let (ports, mut share, mut looked) = (ports(&session), Share::default(), Instant::now());
+    let own = shared.clone();
+    let guard = guard(&session, move |text| own.warn(text))?;
     while !stopping() {
-        let look = shared.linked.load(Ordering::Relaxed).then_some(looked + share::PAUSE);
-        let next = shared.next_fetch().into_iter().chain(look).min();
+        let next = shared.next_fetch();
         let wait = next.map_or(Duration::from_secs(60), |at| at.saturating_duration_since(Instant::now()));
         let done = match queue.recv_timeout(wait) {
             Ok(command) => obey(&session, shared, command),
@@ -214,13 +212,8 @@ fn run(config: Config, shared: &Arc<Shared>, queue: &Receiver<Command>) -> Resul
         if let Err(error) = done.and_then(|()| publish(&session, shared)).and_then(|()| fetch(&session, shared)) {
             shared.warn(format!("Zenoh: {error}"));
         }
-        if look.is_some_and(|at| at <= Instant::now()) {
-            looked = Instant::now();
-            shared.linked.store(false, Ordering::Relaxed);
-            shared.look_at_shares(&mut share, &ports);
-        }
     }
-    drop(token);
+    drop((token, guard));
     lock(&shared.calls).clear();
     session.close().wait()
 }
@@ -241,28 +234,21 @@ fn declare(session: &Session, shared: &Arc<Shared>) -> Result<LivelinessToken, F
     let admin = session.declare_queryable(shared.own_key("admin"));
     admin.callback(move |query| own.called(query)).background().wait()?;
     let own = shared.clone();
-    let linked = move |_| {
-        if !own.linked.swap(true, Ordering::Relaxed) {
-            own.push(Command::Look);
-        }
-    };
-    session.info().link_events_listener().callback(linked).background().wait()?;
-    let own = shared.clone();
     let alive = session.liveliness().declare_subscriber(shared.key("*", "alive")).history(true);
     alive.callback(move |sample| own.alive(&sample)).background().wait()?;
     // Last: who sees the token may ask at once.
     session.liveliness().declare_token(shared.own_key("alive")).wait()
 }
 
-/// The ports at which it listens to TCP.
-fn ports(session: &Session) -> Vec<u16> {
+/// No host has more than its share at the ports at which it listens to TCP.
+fn guard(session: &Session, warn: impl Fn(String) + Send + 'static) -> io::Result<Guard> {
     let locators = session.info().locators().wait();
     let tcp = locators.iter().filter(|locator| locator.protocol().as_str() == "tcp");
     let mut ports: Vec<u16> =
         tcp.filter_map(|locator| locator.address().as_str().rsplit(':').next()?.parse().ok()).collect();
     ports.sort_unstable();
     ports.dedup();
-    ports
+    Guard::start(ports, settings::pending(), warn)
 }
 
 fn obey(session: &Session, shared: &Arc<Shared>, command: Command) -> Result<(), Failure> {
@@ -441,17 +427,6 @@ impl Shared {
             self.warn(format!("a call was dropped: more than {MOST_COMMANDS} wait for Zenoh, or it is not open"));
         }
     }
-    fn look_at_shares(&self, share: &mut Share, ports: &[u16]) {
-        match share.look(ports) {
-            Ok(full) => full.into_iter().for_each(|host| {
-                let most = share::OF_HOST;
-                self.warn(format!(
-                    "host {host} has {most} connections through Zenoh, which is its share: more are ended"
-                ));
-            }),
-            Err(error) => self.warn(format!("cannot count who is connected through Zenoh: {error}")),
-        }
-    }
     /// Counts bad input; tells of the 1st, 2nd, 4th, 8th …
     fn garbage(&self, node: NodeId, what: &str) {
         let count = self.garbage.fetch_add(1, Ordering::Relaxed) + 1;
@@ -479,18 +454,24 @@ fn configuration(entries: &[(&str, String)]) -> Result<Config, ZenohError> {
 /// A running Zenoh router; dropping it stops it.
 pub struct RouterHandle {
     session: Option<Session>,
+    _guard: Guard,
 }
 
 /// Starts a router: nodes that name it find each other through it, also across networks without multicast.
-/// Addresses are `IP:PORT`, or Zenoh endpoints such as `tcp/10.0.0.1:7447`.
+/// Addresses are `IP:PORT`, or Zenoh endpoints such as `tcp/10.0.0.1:7447`. `warn` is told of hosts that have all they may.
 ///
 /// # Errors
 /// When an address is none, or cannot be listened on.
-pub fn router(listen: &[String], peers: &[String]) -> Result<RouterHandle, ZenohError> {
+pub fn router(
+    listen: &[String],
+    peers: &[String],
+    warn: impl Fn(String) + Send + 'static,
+) -> Result<RouterHandle, ZenohError> {
     let config = configuration(&settings::router_entries(listen, peers)?)?;
-    let opened = ::zenoh::open(config).wait();
-    let session = opened.map_err(|e| ZenohError(format!("router on {}: {e}", listen.join(", "))))?;
-    Ok(RouterHandle { session: Some(session) })
+    let refused = |e: &dyn fmt::Display| ZenohError(format!("router on {}: {e}", listen.join(", ")));
+    let session = ::zenoh::open(config).wait().map_err(|e| refused(&e))?;
+    let guard = guard(&session, warn).map_err(|e| refused(&e))?;
+    Ok(RouterHandle { session: Some(session), _guard: guard })
 }
 
 impl Drop for RouterHandle {

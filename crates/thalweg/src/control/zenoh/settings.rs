@@ -169,16 +169,21 @@ fn common(mode: &str, listen: &[String], connect: &[String]) -> Entries {
         ("transport/link/tx/lease", "1000".to_owned()),
         ("transport/shared_memory/enabled", "false".to_owned()),
         // Who connects and says nothing takes one of these places, for so long: by default 100 and 10 s, so that 60 connections
-        // kept newcomers out for 4 s, and 400 for more than 20 s. Beside more than there are places they take 4 to 7 s.
-        ("transport/unicast/accept_pending", pending(getrlimit(Resource::Nofile).current).to_string()),
+        // kept newcomers out for 4 s, and 400 for more than 20 s. One host has but a share of them (`share`).
+        ("transport/unicast/accept_pending", pending().to_string()),
         ("transport/unicast/accept_timeout", ACCEPT_MS.to_string()),
         ("transport/unicast/max_sessions", SESSIONS.to_string()),
         ("transport/link/rx/max_message_size", LARGEST.to_string()),
     ]
 }
 
+/// Connections that may be unfinished at once.
+pub(super) fn pending() -> u64 {
+    of(getrlimit(Resource::Nofile).current)
+}
+
 /// Of so many descriptors of the process; `None`: as many as it likes.
-fn pending(descriptors: Option<u64>) -> u64 {
+fn of(descriptors: Option<u64>) -> u64 {
     descriptors.map_or(PENDING, |most| PENDING.min(most / SHARE))
 }
 
@@ -263,7 +268,7 @@ mod tests {
 
     #[test]
     fn who_says_nothing_takes_half_of_the_descriptors_at_most() {
-        assert_eq!([Some(1024), Some(20_000), None].map(pending), [512, 1000, 1000]);
+        assert_eq!([Some(1024), Some(20_000), None].map(of), [512, 1000, 1000]);
     }
 
     #[test]

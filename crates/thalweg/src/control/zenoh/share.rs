@@ -1,55 +1,122 @@
-//! One host's share of those who are connected through Zenoh. Zenoh counts them all together: who finished a thousand handshakes kept
-//! newcomers out for as long as it stayed, and took 80 to 110 MB.
+//! One host's share of those who are connected through Zenoh, whether they finished their handshake or not. Zenoh counts them all together:
+//! who finished a thousand handshakes kept newcomers out for as long as it stayed, and took 80 to 110 MB; beside 1,100 connections of one
+//! host that said nothing a newcomer took 3 to 7 s.
 
 use crate::control::Peer;
-use linux::net::AtPort;
+use crate::driver::{or_abort, parsing};
+use linux::net::{AtPort, descriptors};
+use linux::poll::{Waker, wait_readable};
 use std::collections::HashMap;
 use std::io;
 use std::net::IpAddr;
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-/// Zenoh's sessions with other nodes and routers at most …
-pub(super) const SESSIONS: usize = 1000;
-/// … and the connections of one host at most.
-pub(super) const OF_HOST: usize = SESSIONS / 2;
-/// Pause before they are counted again: two handshakes take a millisecond.
-pub(super) const PAUSE: Duration = Duration::from_millis(20);
+/// Zenoh's sessions with other nodes and routers at most.
+pub(super) const SESSIONS: u64 = 1000;
+/// They are counted so often. A connection that says nothing is no event of Zenoh's, and its listener may have taken it before another
+/// thread sees the listener ready, so there is nothing to wait for. A process of fewer descriptors than a share counts only those: 0.03 ms.
+const TICK: Duration = Duration::from_millis(100);
+/// Pause after another host has its share or one has it no more: in a tick it has all places again.
+const PAUSE: Duration = Duration::from_millis(20);
+/// A look takes one part in so many of the time.
+const PART: u32 = 10;
+
+/// Connections of one host at most where so many may be unfinished: half of the sessions, and a fifth of the unfinished is the others'.
+pub(super) fn of_host(pending: u64) -> usize {
+    (SESSIONS / 2).min(pending * 4 / 5) as usize
+}
+
+/// The thread that sees to it. It ends when this is dropped.
+pub(super) struct Guard(Arc<Waker>);
+
+impl Guard {
+    /// Starts it for these ports, where so many connections may be unfinished.
+    ///
+    /// # Errors
+    /// The kernel gives no thread or no descriptor.
+    pub fn start(ports: Vec<u16>, pending: u64, warn: impl Fn(String) + Send + 'static) -> io::Result<Self> {
+        let stop = Arc::new(Waker::new()?);
+        let mut share = Share { ports, of_host: of_host(pending), full: Vec::new(), has_changed: false };
+        let stopped = stop.clone();
+        let watch = move || {
+            let (mut pause, mut failures) = (TICK, 0u64);
+            while !wait_readable(&*stopped, Some(pause)).unwrap_or(true) {
+                let began = Instant::now();
+                match share.look() {
+                    Ok(new) => new.iter().for_each(|host| warn(share.warning(*host))),
+                    Err(error) => {
+                        failures += 1;
+                        if failures.is_power_of_two() {
+                            warn(format!(
+                                "cannot count who is connected through Zenoh ({failures} times so far): {error}"
+                            ));
+                        }
+                    }
+                }
+                pause = if share.has_changed { PAUSE } else { TICK }.max(began.elapsed() * PART);
+            }
+        };
+        linux::thread::spawn(parsing("thalweg-share"), move || or_abort("shares of Zenoh", watch))?;
+        Ok(Self(stop))
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        self.0.wake();
+    }
+}
 
 /// Who has its share, and is answered no more.
-#[derive(Default)]
-pub(super) struct Share(Vec<IpAddr>);
+struct Share {
+    ports: Vec<u16>,
+    of_host: usize,
+    full: Vec<IpAddr>,
+    /// With the last look.
+    has_changed: bool,
+}
 
 impl Share {
-    /// Counts who is connected at these ports, and ends what is beyond a host's share. Gives the hosts that have reached it since.
+    /// Counts who is connected, and ends what is beyond a host's share. Gives the hosts that have reached it since.
     ///
     /// # Errors
     /// What the kernel says.
-    pub fn look(&mut self, ports: &[u16]) -> io::Result<Vec<IpAddr>> {
-        let at: Vec<AtPort> = ports.iter().map(|port| AtPort::look(*port)).collect::<io::Result<_>>()?;
-        let full = full(at.iter().flat_map(AtPort::connected));
+    fn look(&mut self) -> io::Result<Vec<IpAddr>> {
+        self.has_changed = false;
+        if self.full.is_empty() && descriptors()? < self.of_host {
+            return Ok(Vec::new());
+        }
+        let at: Vec<AtPort> = self.ports.iter().map(|port| AtPort::look(*port)).collect::<io::Result<_>>()?;
+        let full = full(at.iter().flat_map(AtPort::connected), self.of_host);
         let mut seen = HashMap::new();
         let mut is_beyond = |address| {
             let seen: &mut usize = seen.entry(host(address)).or_default();
             *seen += 1;
-            *seen > OF_HOST
+            *seen > self.of_host
         };
         for at in at.iter().filter(|_| !full.is_empty()) {
             at.end(&mut is_beyond);
         }
-        if full != self.0 {
+        self.has_changed = full != self.full;
+        if self.has_changed {
             at.iter().try_for_each(|at| at.refuse(&full))?;
         }
-        let before = std::mem::replace(&mut self.0, full);
-        Ok(self.0.iter().filter(|host| !before.contains(host)).copied().collect())
+        let before = std::mem::replace(&mut self.full, full);
+        Ok(self.full.iter().filter(|host| !before.contains(host)).copied().collect())
+    }
+
+    fn warning(&self, host: IpAddr) -> String {
+        format!("host {host} has {} connections through Zenoh, which is its share: more are ended", self.of_host)
     }
 }
 
 /// The hosts that have their share or more.
-fn full(connected: impl Iterator<Item = IpAddr>) -> Vec<IpAddr> {
+fn full(connected: impl Iterator<Item = IpAddr>, of_host: usize) -> Vec<IpAddr> {
     let mut count: HashMap<IpAddr, usize> = HashMap::new();
     connected.for_each(|address| *count.entry(host(address)).or_default() += 1);
     let mut full: Vec<IpAddr> =
-        count.into_iter().filter(|(_, count)| *count >= OF_HOST).map(|(host, _)| host).collect();
+        count.into_iter().filter(|(_, count)| *count >= of_host).map(|(host, _)| host).collect();
     full.sort();
     full
 }
@@ -63,12 +130,19 @@ fn host(address: IpAddr) -> IpAddr {
 mod tests {
     use super::*;
 
+    const OF_HOST: usize = 500;
+
+    #[test]
+    fn a_share_leaves_room_to_others_among_sessions_and_among_who_is_unfinished() {
+        assert_eq!([1000, 512, 128].map(of_host), [OF_HOST, 409, 102]);
+    }
+
     #[test]
     fn a_host_has_half_by_however_many_addresses_of_its_network() {
         let of = |host: &str, count: usize| vec![host.parse::<IpAddr>().unwrap(); count];
         let many = (0..OF_HOST).map(|n| format!("fd00::1:{n:x}").parse().unwrap());
         let all = [of("10.0.0.1", OF_HOST), of("10.0.0.2", OF_HOST - 1), of("fd01::1", 3)].concat();
-        let full: Vec<String> = full(all.into_iter().chain(many)).iter().map(IpAddr::to_string).collect();
+        let full: Vec<String> = full(all.into_iter().chain(many), OF_HOST).iter().map(IpAddr::to_string).collect();
         assert_eq!(full, ["10.0.0.1", "fd00::"]);
     }
 }

@@ -11,7 +11,7 @@ struct Routed {
 impl Routed {
     fn new() -> Self {
         let address = free_address().to_string();
-        let _router = router(std::slice::from_ref(&address), &[]).unwrap();
+        let _router = router(std::slice::from_ref(&address), &[], |_| {}).unwrap();
         Self { address, _router }
     }
 }
@@ -76,7 +76,7 @@ fn addresses_that_are_none_are_refused() {
     let wild = Document { realm: "*".into(), ..document(1) };
     assert!(Zenoh::start(Arc::new(wild), &on_loopback(), Sink::new(|_| ())).is_err(), "a realm is part of keys");
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
-    let refused = router(&[taken.local_addr().unwrap().to_string()], &[]).err().unwrap();
+    let refused = router(&[taken.local_addr().unwrap().to_string()], &[], |_| {}).err().unwrap();
     assert!(refused.to_string().starts_with("router on 127.0.0.1:"));
 }
 
