@@ -2,7 +2,7 @@
 //!
 //! `cargo run --release -p thalweg-baseline --example growth [FILE.svg]` prints the table, and draws it.
 
-use qos::contract::Proxies;
+use qos::system::Proxies;
 use std::fmt::Write;
 use std::time::Duration;
 use thalweg_baseline::planner::measure;

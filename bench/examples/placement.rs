@@ -4,7 +4,7 @@
 //! table in docs/placement.md, the largest with each way to share proxies. Systems are generated so that links bind; their share is
 //! printed. How it grows: `growth`.
 
-use qos::contract::Proxies;
+use qos::system::Proxies;
 use thalweg_baseline::planner::{ADMITTED, Measured, measure};
 use thalweg_baseline::system::{Binding, Size};
 

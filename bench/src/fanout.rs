@@ -1,8 +1,8 @@
 //! One publisher, many subscriber processes, one sample each millisecond: how late is the last of them?
 
+use crate::link::ring::{Ring, Shape};
 use crate::link::{AnyLink, End, Link, each};
 use crate::meeting::{self, Meeting};
-use crate::ring::{Ring, Shape};
 use crate::{Carrier, Terms, invalid};
 use linux::clock::monotonic_ns;
 use rustix::thread::{ClockId, Timespec, clock_nanosleep_absolute};

@@ -1,9 +1,9 @@
 //! Round trips: ping sends and waits for the echo, pong echoes.
 
+use crate::link::ring::Shape;
 use crate::link::{AnyLink, End, Link, each};
 use crate::meeting::{self, Meeting};
 use crate::payload::{fill, verify};
-use crate::ring::Shape;
 use crate::{Carrier, Payload, Terms};
 use linux::clock::monotonic_ns;
 use std::io;

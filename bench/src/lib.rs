@@ -3,8 +3,7 @@
 //! | module | what it holds |
 //! |---|---|
 //! | [`meeting`] | how two measuring processes find each other, and the terms one tells the other |
-//! | [`link`] | blocking TCP, UDP and unix sockets |
-//! | [`ring`] | a bare futex ring in shared memory |
+//! | [`link`] | the links themselves: blocking sockets, and a bare futex ring in shared memory |
 //! | [`latency`], [`throughput`], [`fanout`] | the measured loops, one function per role |
 //! | [`system`], [`planner`] | networks and topics of any size, and how long planning them takes (`examples/placement.rs`, `growth.rs`) |
 //! | [`payload`] | writing and checksumming a payload, the same for every engine |
@@ -20,7 +19,6 @@ pub mod link;
 pub mod meeting;
 pub mod payload;
 pub mod planner;
-pub mod ring;
 pub mod system;
 pub mod throughput;
 

@@ -5,9 +5,9 @@
 //! *not* at its best places, so that many of them are too slow for the best, and some others have as little room for what is moved to them:
 //! without that a system falls apart into its topics and there is nothing to solve.
 
-use qos::contract::{Link, Node, Objective, Placement, Subscriber, System, Topic};
 use qos::network::Network;
 use qos::placement::{Effort, Outcome, Watch, place, table};
+use qos::system::{Link, Node, Objective, Placement, Subscriber, System, Topic};
 
 /// How large a system is made.
 #[derive(Clone, Copy, Debug, PartialEq)]

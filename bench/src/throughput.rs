@@ -1,8 +1,8 @@
 //! One way, as fast as it goes: one write per message, and a receiver that counts.
 
+use crate::link::ring::Shape;
 use crate::link::{AnyLink, End, Link, each};
 use crate::meeting::{self, Meeting};
-use crate::ring::Shape;
 use crate::{Carrier, Terms, peer_left};
 use linux::clock::monotonic_ns;
 use linux::poll::wait_readable;

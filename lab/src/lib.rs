@@ -2,23 +2,29 @@
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | [`mod@experiments`] | what can be run: one module per experiment, and the list of all |
-//! | [`run`] | running one, from its name to its document |
-//! | [`topology`] | hosts, switches and routers as network namespaces; links that act as a wire |
-//! | [`part`] | processes of an experiment: started in a host, told and heard in lines of JSON |
-//! | [`load`] | what else is on the link: generators and sinks |
+//! | [`mod@run`] | running an experiment to its document; playing a part |
+//! | [`mod@experiments`] | one module per experiment, and the list of all |
 //! | [`trips`] | round trips over Thalweg's channels |
-//! | [`results`] | cells, checks, statistics: the document of `lab run --json` |
-//! | [`promise`] | what the planner says, to be put beside what is measured |
-//! | [`stalls`] | times at which the machine itself stood still |
+//! | [`load`] | competing traffic: generators and sinks |
+//! | [`part`] | processes of an experiment: started in a host, told and heard in lines of JSON |
 //! | [`wan`] | a wide-area link in user space |
-//! | [`error`] | why an experiment could not be run |
+//! | [`topology`] | hosts, switches and routers as network namespaces; links that act as a wire |
+//! | [`stalls`] | times at which the machine itself stood still |
+//! | [`promise`] | the planner's figures, beside what is measured |
+//! | [`results`] | cells, checks, statistics: the document of `lab run --json` |
+//! | [`lab`] | the laboratory of one run: options, folder, names |
+//! | [`iproute`] | calling `ip` and `tc` |
+//! | [`error`] | errors, by whose fault they are |
+//!
+//! A module uses those below it, never one above.
 //!
 //! Everything that an experiment makes is held by guards and goes with them: at the end, after an error, on a panic, and
-//! when somebody asks to stop. What a killed run left behind is removed by the next one ([`topology::names`]).
+//! when somebody asks to stop. What a killed run left behind is removed by the next one ([`lab::names`]).
 
 pub mod error;
 pub mod experiments;
+pub mod iproute;
+pub mod lab;
 pub mod load;
 pub mod part;
 pub mod promise;
@@ -31,5 +37,6 @@ pub mod wan;
 
 pub use error::{Error, Result};
 pub use experiments::{Experiment, experiments, find};
+pub use lab::{Lab, Options, Program, Stop};
 pub use results::{Cell, Check, Distribution, Document, Factors, Findings, Skipped};
-pub use run::{Lab, Options, Stop};
+pub use run::{play, run};

@@ -1,125 +1,40 @@
-//! Running an experiment, from its name to its document.
+//! The entry to the laboratory: runs an experiment to its document, and plays the part of a process.
 
-use crate::error::{Error, Result};
-use crate::experiments::Experiment;
-use crate::part::Program;
+use crate::error::Result;
+use crate::experiments::{Experiment, hostile, many_nodes};
+use crate::lab::Lab;
+use crate::part::{self, Role};
 use crate::results::{Document, Environment};
-use crate::topology::names::{self, Mark};
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::time::{Duration, Instant};
+use crate::{load, trips};
 
-/// Whether somebody asked to stop: set by whoever holds the flag (a signal handler), looked at between steps.
-#[derive(Clone, Debug, Default)]
-pub struct Stop(Arc<AtomicBool>);
-
-impl Stop {
-    /// Asked by setting this flag.
-    pub fn by(flag: Arc<AtomicBool>) -> Self {
-        Self(flag)
-    }
-
-    /// Whether somebody asked.
-    pub fn asked(&self) -> bool {
-        self.0.load(Relaxed)
-    }
-
-    /// Goes on unless somebody asked.
-    ///
-    /// # Errors
-    /// [`Error::Stopped`].
-    pub fn check(&self) -> Result {
-        if self.asked() { Err(Error::Stopped) } else { Ok(()) }
-    }
-
-    /// Sleeps for this long, unless somebody asks.
-    ///
-    /// # Errors
-    /// [`Error::Stopped`].
-    pub fn sleep(&self, time: Duration) -> Result {
-        let until = Instant::now() + time;
-        loop {
-            self.check()?;
-            let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return Ok(());
-            }
-            std::thread::sleep(left.min(Duration::from_millis(50)));
-        }
-    }
+/// Runs an experiment to its end.
+///
+/// # Errors
+/// As [`Experiment::run`].
+pub fn run(lab: &Lab, experiment: &dyn Experiment) -> Result<Document> {
+    let environment = Environment::read(lab.options.seed);
+    let findings = experiment.run(lab)?;
+    Ok(Document::new(experiment.name(), environment, findings))
 }
 
-/// How an experiment is to be run.
-#[derive(Clone, Debug, Default)]
-pub struct Options {
-    /// Fewer cells and repetitions: minutes instead of tens of them.
-    pub quick: bool,
-    /// Shape without meaning: the least samples and repetitions that fill a document, for tests.
-    pub tiny: bool,
-    /// Policies and priorities of the ports of `rt-conference`, in place of its own.
-    pub profile: Option<PathBuf>,
-    /// Of an experiment of many attacks, those alone whose names contain this.
-    pub only: Option<String>,
-    /// Seed of everything random. The same seed gives the same order of runs and the same send times.
-    pub seed: u64,
-}
+/// Roles by name, besides those of [`part::ROLES`].
+pub const ROLES: &[(&str, Role)] = &[
+    (load::generator::ROLE, load::generator::play),
+    (load::sink::ROLE, load::sink::play),
+    (trips::PING, trips::play_ping),
+    (trips::PONG, trips::play_pong),
+    (trips::forward::ROLE, trips::forward::play),
+    ("attacked", hostile::pair::attacked),
+    ("newcomer", hostile::newcomer::newcomer),
+    ("stranger", hostile::stranger::play),
+    (hostile::bystander::ROLE, hostile::bystander::play),
+    (many_nodes::ROLE, many_nodes::play),
+];
 
-/// What an experiment has at hand.
-pub struct Lab {
-    /// How it is to be run.
-    pub options: Options,
-    /// Whether somebody asked to stop.
-    pub stop: Stop,
-    /// What plays the parts of the experiment.
-    pub program: Program,
-    mark: Mark,
-    folder: PathBuf,
-    tell: Box<dyn Fn(&str) + Sync>,
-}
-
-impl Lab {
-    /// Opens the lab: removes what killed runs left, and makes a folder for this run.
-    ///
-    /// # Errors
-    /// [`Error::System`] when the folder cannot be made.
-    pub fn open(options: Options, stop: Stop, program: Program, tell: impl Fn(&str) + Sync + 'static) -> Result<Self> {
-        names::sweep();
-        let mark = Mark::of_this_process()?;
-        let folder = std::env::temp_dir().join(mark.name("run"));
-        std::fs::create_dir(&folder)
-            .map_err(|e| Error::system(&folder.display().to_string(), &e, "set TMPDIR to a folder you may write to"))?;
-        Ok(Self { options, stop, program, mark, folder, tell: Box::new(tell) })
-    }
-
-    /// A folder that goes with the run: sockets and address files of the parts.
-    pub fn folder(&self) -> &Path {
-        &self.folder
-    }
-
-    /// A name that nothing else has, for a namespace.
-    pub fn name(&self, what: &str) -> String {
-        self.mark.name(what)
-    }
-
-    /// Tells people how far it is.
-    pub fn tell(&self, text: &str) {
-        (self.tell)(text);
-    }
-
-    /// Runs an experiment to its end.
-    ///
-    /// # Errors
-    /// As [`Experiment::run`].
-    pub fn run(&self, experiment: &dyn Experiment) -> Result<Document> {
-        let environment = Environment::read(self.options.seed);
-        let findings = experiment.run(self)?;
-        Ok(Document::new(experiment.name(), environment, findings))
-    }
-}
-
-impl Drop for Lab {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.folder);
-    }
+/// Plays the part that standard input asks for. The caller ignores signals: the experiment decides when a part ends.
+///
+/// # Errors
+/// Whatever ended the part early. It has been said on standard output, too, where the experiment hears it.
+pub fn play() -> Result {
+    part::play(&[part::ROLES, ROLES])
 }

@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 use thalweg_lab::experiments::hostile::pair::{House, Phase};
 use thalweg_lab::experiments::hostile::stranger::{Task, Tried};
 use thalweg_lab::experiments::hostile::{ATTACKS, record};
-use thalweg_lab::part::{Place, Program};
-use thalweg_lab::{Lab, Options, Stop};
+use thalweg_lab::part::Place;
+use thalweg_lab::{Lab, Options, Program, Stop};
 
 #[test]
 #[ignore = "run by the other tests, in a process of its own"]
 fn the_part() {
-    let _ = thalweg_lab::part::play(); // what went wrong was said
+    let _ = thalweg_lab::play(); // what went wrong was said
 }
 
 /// What a stranger may take, in KiB.

@@ -3,15 +3,15 @@
 
 use std::time::Duration;
 use thalweg_lab::load::{Generator, Load, Pattern, Protocol, Sink};
-use thalweg_lab::part::{Place, Program};
+use thalweg_lab::part::Place;
 use thalweg_lab::topology::wire::{Queue, Wire};
 use thalweg_lab::topology::{DEVICE, Namespace, Topology};
-use thalweg_lab::{Lab, Options, Stop};
+use thalweg_lab::{Lab, Options, Program, Stop};
 
 #[test]
 #[ignore = "run by the other tests, in a process of its own"]
 fn the_part() {
-    let _ = thalweg_lab::part::play(); // what went wrong was said
+    let _ = thalweg_lab::play(); // what went wrong was said
 }
 
 struct World {

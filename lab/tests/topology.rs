@@ -9,17 +9,18 @@ use std::net::UdpSocket;
 use std::os::fd::AsFd;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
-use thalweg_lab::part::{Part, Place, Program};
+use thalweg_lab::part::{Part, Place};
+use thalweg_lab::topology::Topology;
 use thalweg_lab::topology::wire::{Queue, Wire};
-use thalweg_lab::topology::{Topology, command::ip, names};
-use thalweg_lab::{Error, Lab, Options, Stop};
+use thalweg_lab::{Error, Lab, Options, Program, Stop};
+use thalweg_lab::{iproute::ip, lab::names};
 
 const LONG: Duration = Duration::from_secs(20);
 
 #[test]
 #[ignore = "run by the other tests, in a process of its own"]
 fn the_part() {
-    let _ = thalweg_lab::part::play(); // what went wrong was said
+    let _ = thalweg_lab::play(); // what went wrong was said
 }
 
 /// Makes a topology, says so, and waits to be killed.

@@ -3,9 +3,8 @@
 
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
-use thalweg_lab::part::Program;
 use thalweg_lab::wan::{Behaviour, DEVICE, Hosts, Passage};
-use thalweg_lab::{Lab, Options, Stop};
+use thalweg_lab::{Lab, Options, Program, Stop};
 
 const DELAY: Duration = Duration::from_millis(20);
 

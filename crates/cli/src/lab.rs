@@ -93,7 +93,7 @@ pub struct PartArguments {
 /// Plays a part, until standard input ends.
 pub fn part(_: &PartArguments) -> Result {
     Stop::never()?;
-    lab::part::play().map_err(Failure::from)
+    lab::play().map_err(Failure::from)
 }
 
 /// Does what `lab` was asked.
@@ -123,8 +123,8 @@ fn experiment(arguments: &RunArguments) -> Result {
     let stop = lab::Stop::by(Stop::on_signals()?.flag());
     let RunArguments { quick, tiny, seed, .. } = *arguments;
     let options = Options { quick, tiny, seed, only: arguments.only.clone(), profile: arguments.profile.clone() };
-    let program = lab::part::Program::this(&[PART])?;
-    let document = Lab::open(options, stop, program, tell)?.run(experiment)?;
+    let program = lab::Program::this(&[PART])?;
+    let document = lab::run(&Lab::open(options, stop, program, tell)?, experiment)?;
     if let Some(folder) = &arguments.out {
         lab::results::write(&document, folder)?;
     }

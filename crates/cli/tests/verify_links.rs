@@ -3,10 +3,9 @@
 
 mod support;
 
-use lab::part::Program;
 use lab::topology::Namespace;
 use lab::wan::{Behaviour, End, Wan};
-use lab::{Lab, Options, Stop};
+use lab::{Lab, Options, Program, Stop};
 use serde_json::Value;
 use std::process::Command;
 use std::time::Duration;

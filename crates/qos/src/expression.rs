@@ -15,12 +15,22 @@
 
 mod parse;
 
-use crate::Filter;
+use serde::{Deserialize, Serialize};
 use std::cell::Cell;
 use std::cmp::Ordering;
 use std::fmt;
 
-/// What a filter may take for one sample: a condition is one step, each character that LIKE looks at, and every 64 bytes of
+/// Which samples a subscriber wants by their content (DDS content-filtered topic). Applied at the writer.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Filter {
+    /// DDS's subset of SQL, such as `speed > 3 AND name LIKE 'arm%' OR mode = %0`.
+    pub expression: String,
+    /// What stands for `%0`, `%1` …
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub parameters: Vec<String>,
+}
+
+/// Steps that a filter may take for one sample: a condition is one step, each character that LIKE looks at, and every 64 bytes of
 /// texts that are compared. About 10 µs, as much as sending a sample once costs.
 pub const MOST_STEPS: u32 = 4096;
 

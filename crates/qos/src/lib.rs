@@ -13,15 +13,18 @@ mod policy;
 pub mod priority;
 mod quantity;
 pub mod simulate;
+pub mod system;
 #[cfg(feature = "placement")]
 pub mod testing;
 pub mod verification;
 
+pub use expression::Filter;
 pub use policy::{
-    Class, Contradiction, DestinationOrder, Durability, Filter, Liveliness, LivelinessKind, Mismatch, Ownership, Place,
-    PlaceError, PolicyError, PolicyName, PullBuffer, QUEUE_BYTES, Qos, Queue, Reliability, ResourceLimit,
-    ResourceLimits, SAMPLE_BYTES, Scale, fnmatch, match_qos, partitions_meet,
+    Contradiction, DestinationOrder, Durability, Liveliness, LivelinessKind, Mismatch, Ownership, Place, PlaceError,
+    PolicyError, PolicyName, PullBuffer, QUEUE_BYTES, Qos, Queue, Reliability, ResourceLimit, ResourceLimits,
+    SAMPLE_BYTES, Scale, fnmatch, match_qos, partitions_meet,
 };
+pub use priority::Class;
 pub use quantity::{
     QuantityError, parse_bit_rate, parse_bytes, parse_duration, parse_rate, parse_share, show_bit_rate, show_time,
 };

@@ -5,7 +5,7 @@
 
 use std::sync::OnceLock;
 
-use crate::contract::{Link, System};
+use crate::system::{Link, System};
 
 /// One direction of a link; it has a queue of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

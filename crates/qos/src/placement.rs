@@ -20,8 +20,8 @@
 
 use std::time::Duration;
 
-use crate::contract::System;
 use crate::network::{Direction, Network, disconnected};
+use crate::system::System;
 
 mod admit;
 mod bound;

@@ -26,7 +26,7 @@ pub use model::Model;
 #[cfg(feature = "placement")]
 pub use rewrite::rewrite;
 
-use crate::contract::Objective;
+use crate::system::Objective;
 use crate::{Class, Place};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

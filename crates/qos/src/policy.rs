@@ -1,7 +1,6 @@
 //! The QoS policies a port states: a publisher offers, a subscriber requests. Names and rules are those of DDS 1.4, §2.2.3.
 
 mod check;
-mod class;
 mod delivery;
 mod durability;
 mod liveliness;
@@ -13,15 +12,16 @@ mod scale;
 mod text;
 
 pub use check::Contradiction;
-pub use class::Class;
 pub use delivery::{DestinationOrder, QUEUE_BYTES, Queue, Reliability, ResourceLimit, ResourceLimits, SAMPLE_BYTES};
 pub use durability::{Durability, PullBuffer};
 pub use liveliness::{Liveliness, LivelinessKind, Ownership};
 pub use matching::{Mismatch, match_qos};
 pub use names::{PolicyError, PolicyName};
 pub use partition::{fnmatch, partitions_meet};
-pub use scale::{Filter, Place, PlaceError, Scale};
+pub use scale::{Place, PlaceError, Scale};
 
+use crate::expression::Filter;
+use crate::priority::Class;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 

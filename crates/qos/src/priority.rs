@@ -2,16 +2,19 @@
 //!
 //! | module | what it holds |
 //! |---|---|
+//! | `class` | packet priorities |
 //! | `mark` | DSCP by name or number, TOS octet, class, and the socket priority and band that follow from them |
 //! | `scheduling` | policy, priority, reservation, nice and processors of a thread |
 //! | `settings` | both, as one end of a channel has them, and changes to them |
 //! | `yarp` | both as YARP writes them |
 
+mod class;
 mod mark;
 mod scheduling;
 mod settings;
 mod yarp;
 
+pub use class::Class;
 pub use mark::{Dscp, Mark, PRIORITY_BANDS, band, kernel_priority};
 pub use scheduling::{Policy, Scheduling};
 pub use settings::{Change, Changes, PrioritySettings};
@@ -39,6 +42,6 @@ impl fmt::Display for PriorityError {
 
 impl std::error::Error for PriorityError {}
 
-pub(crate) fn refuse<T>(what: &'static str, value: &str, allowed: &'static str) -> Result<T, PriorityError> {
+fn refuse<T>(what: &'static str, value: &str, allowed: &'static str) -> Result<T, PriorityError> {
     Err(PriorityError { what, value: value.chars().take(64).collect(), allowed })
 }

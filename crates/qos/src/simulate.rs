@@ -19,7 +19,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use crate::analysis::stages::{Stages, Step};
-use crate::contract::System;
+use crate::system::System;
 use outlet::{Parcel, Queue};
 pub use planned::planned;
 use processor::Processor;

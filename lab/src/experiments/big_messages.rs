@@ -9,11 +9,11 @@ mod arms;
 use super::Experiment;
 use super::tally::Tally;
 use crate::error::{Error, Result};
+use crate::lab::Lab;
 use crate::part::node::NodeSettings;
 use crate::part::stream::{self, Arrived, Connected, Order, Published, Settings};
 use crate::part::{Part, Place};
 use crate::results::{Check, Factors, Figure, Findings, Group, Panel, median};
-use crate::run::Lab;
 use crate::stalls::Monitor;
 use crate::topology::wire::{Queue, Wire};
 use crate::topology::{self, DEVICE, Topology};
@@ -63,7 +63,7 @@ impl Experiment for BigMessages {
 fn ring(topology: &Topology) -> u64 {
     // /sys shows the namespace it was mounted in: `ip netns exec` mounts its own.
     let file = format!("/sys/class/net/{DEVICE}/queues/tx-0/byte_queue_limits/limit");
-    let read = topology::command::ip(&["netns", "exec", topology.host(1).name(), "cat", &file]);
+    let read = crate::iproute::ip(&["netns", "exec", topology.host(1).name(), "cat", &file]);
     read.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0)
 }
 

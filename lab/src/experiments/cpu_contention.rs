@@ -8,9 +8,9 @@
 use super::Experiment;
 use super::tally::Tally;
 use crate::error::{Error, Result};
+use crate::lab::Lab;
 use crate::part::hog::Hog;
 use crate::results::{Check, Factors, Figure, Findings, Group, Panel, Skipped, median_ratio};
-use crate::run::Lab;
 use crate::stalls::{Monitor, Timed};
 use crate::trips::{Measure, Priority, Trip, Trips};
 use std::time::Duration;

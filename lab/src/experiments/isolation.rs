@@ -7,11 +7,11 @@
 use super::Experiment;
 use super::tally::Tally;
 use crate::error::{Error, Result};
+use crate::lab::Lab;
 use crate::part::node::NodeSettings;
 use crate::part::stream::{self, Arrived, Connected, Order, Published, Settings};
 use crate::part::{Part, Place};
 use crate::results::{Check, Distribution, Factors, Figure, Findings, Group, Panel, Skipped, median_ratio};
-use crate::run::Lab;
 use crate::stalls::Monitor;
 use crate::topology::Topology;
 use rustix::process::{Pid, Signal};

@@ -2,10 +2,10 @@
 
 use crate::error::{Error, Result};
 use crate::experiments::Experiment;
+use crate::lab::Lab;
 use crate::part::node::NodeSettings;
 use crate::part::{Orders, Part, Place};
 use crate::results::{Bar, Check, Figure, Findings, Group, Panel, Table, median};
-use crate::run::Lab;
 use serde::{Deserialize, Serialize};
 use std::time::{Duration, Instant};
 use thalweg::codec::Raw;

@@ -16,8 +16,8 @@ mod velox;
 mod yarp;
 
 use crate::error::{Error, Result};
+use crate::lab::Lab;
 use crate::results::Findings;
-use crate::run::Lab;
 
 /// An experiment.
 pub trait Experiment: Sync {

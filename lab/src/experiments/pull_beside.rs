@@ -8,12 +8,12 @@
 use super::Experiment;
 use super::tally::Tally;
 use crate::error::{Error, Result};
+use crate::lab::Lab;
 use crate::part::node::NodeSettings;
 use crate::part::pull::{self, Pulled};
 use crate::part::stream::{self, Arrived, Connected, Order, Published, Settings};
 use crate::part::{Part, Place};
 use crate::results::{Check, Distribution, Factors, Figure, Findings, Group, Panel, median_ratio};
-use crate::run::Lab;
 use crate::stalls::Monitor;
 use crate::topology::Topology;
 use qos::priority::Changes;

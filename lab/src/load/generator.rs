@@ -3,8 +3,8 @@
 use super::schedule::Schedule;
 use super::{Load, Pattern, Protocol};
 use crate::error::{Error, Result};
+use crate::lab::Lab;
 use crate::part::{Orders, Part, Place};
-use crate::run::Lab;
 use crate::topology::wire::FULL_PACKET;
 use qos::priority::{Policy, Scheduling};
 use serde::{Deserialize, Serialize};

@@ -2,8 +2,8 @@
 
 use super::generator::Target;
 use crate::error::{Error, Result};
+use crate::lab::Lab;
 use crate::part::{Orders, Part, Place};
-use crate::run::Lab;
 use linux::clock::monotonic_ns;
 use qos::priority::{Policy, Scheduling};
 use serde::{Deserialize, Serialize};

@@ -2,7 +2,7 @@
 
 use super::{Orders, Part, Place};
 use crate::error::{Error, Result};
-use crate::run::Lab;
+use crate::lab::Lab;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::sync::Arc;

@@ -2,7 +2,7 @@
 //!
 //! The first line says which role it plays, where and on which processors; the rest is between the experiment and the
 //! role. Standard input is its life line: when that ends, so does the part. To add a role: a function that takes
-//! [`Orders`], and its line in [`ROLES`].
+//! [`Orders`], and its line in [`crate::run::ROLES`].
 
 pub mod hog;
 pub mod member;
@@ -15,23 +15,16 @@ pub mod stages;
 pub mod stream;
 
 pub use orders::Orders;
-pub use process::{Part, Place, Program};
+pub use process::{Part, Place};
 
 use crate::error::{Error, Result};
-use crate::experiments::{hostile, many_nodes};
-use crate::{load, trips};
 use std::io::Write;
 
 /// What plays a role: gets its settings and orders, ends when they do.
 pub type Role = fn(Orders) -> Result;
 
-/// All roles by name.
+/// The roles of this room.
 pub const ROLES: &[(&str, Role)] = &[
-    (load::generator::ROLE, load::generator::play),
-    (load::sink::ROLE, load::sink::play),
-    (trips::PING, trips::play_ping),
-    (trips::PONG, trips::play_pong),
-    (trips::forward::ROLE, trips::forward::play),
     (hog::ROLE, hog::hog),
     ("relay", relay::relay),
     ("member", member::member),
@@ -39,21 +32,13 @@ pub const ROLES: &[(&str, Role)] = &[
     ("subscriber", stream::subscriber),
     ("keeper", pull::keeper),
     ("puller", pull::puller),
-    ("attacked", hostile::pair::attacked),
-    ("newcomer", hostile::newcomer::newcomer),
-    ("stranger", hostile::stranger::play),
-    (hostile::bystander::ROLE, hostile::bystander::play),
-    (many_nodes::ROLE, many_nodes::play),
     ("echo", echo),
 ];
 
-/// Plays the part that standard input asks for. The caller ignores signals: the experiment decides when a part ends.
-///
-/// # Errors
-/// What went wrong; it has been said on standard output, too, where the experiment hears it.
-pub fn play() -> Result {
+/// Plays the part that standard input asks for, one of these roles.
+pub(crate) fn play(roles: &[&[(&str, Role)]]) -> Result {
     let (place, role, orders) = orders::listen()?;
-    let played = enter(&place).and_then(|()| find(&role)?(orders));
+    let played = enter(&place).and_then(|()| find(roles, &role)?(orders));
     if let Err(error) = &played {
         orders::say_failed(error);
     }
@@ -65,8 +50,8 @@ pub(crate) fn tell(error: &Error) {
     let _ = writeln!(std::io::stderr().lock(), "{error}");
 }
 
-fn find(name: &str) -> Result<Role> {
-    let found = ROLES.iter().find(|(role, _)| *role == name).map(|(_, play)| *play);
+fn find(roles: &[&[(&str, Role)]], name: &str) -> Result<Role> {
+    let found = roles.iter().copied().flatten().find(|(role, _)| *role == name).map(|(_, play)| *play);
     found.ok_or_else(|| Error::Usage(format!("role {name:?} is none of the lab's")))
 }
 

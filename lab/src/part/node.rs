@@ -1,7 +1,7 @@
 //! The node of a part: where it listens, whom it knows, and its priorities.
 
 use crate::error::{Error, Result};
-use crate::run::Lab;
+use crate::lab::Lab;
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 use std::path::PathBuf;

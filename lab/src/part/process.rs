@@ -2,36 +2,15 @@
 
 use super::orders::Failed;
 use crate::error::{Error, Result};
-use crate::run::Lab;
+use crate::lab::Lab;
 use crate::topology::Namespace;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Write};
-use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
-
-/// What is started to play a part: it must call [`super::play`].
-#[derive(Clone, Debug)]
-pub struct Program {
-    /// The program.
-    pub path: PathBuf,
-    /// Its arguments; the role is added, for whoever looks at the list of processes.
-    pub arguments: Vec<String>,
-}
-
-impl Program {
-    /// This very program with other arguments.
-    ///
-    /// # Errors
-    /// [`Error::System`] when its path is not known.
-    pub fn this(arguments: &[&str]) -> Result<Self> {
-        let path = std::env::current_exe().map_err(|e| Error::system("/proc/self/exe", &e, "mount /proc"))?;
-        Ok(Self { path, arguments: arguments.iter().map(|a| (*a).to_owned()).collect() })
-    }
-}
 
 /// Where a part runs.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]

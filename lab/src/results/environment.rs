@@ -34,7 +34,7 @@ impl Environment {
         let load = load.split_whitespace().take(3).filter_map(|v| v.parse().ok()).collect();
         let cpus = std::thread::available_parallelism().map_or(1, usize::from);
         let mut versions = BTreeMap::from([("thalweg".to_owned(), env!("CARGO_PKG_VERSION").to_owned())]);
-        if let Ok(said) = crate::topology::command::ip(&["-V"]) {
+        if let Ok(said) = crate::iproute::ip(&["-V"]) {
             versions.insert("iproute2".to_owned(), said.trim().trim_start_matches("ip utility, ").to_owned());
         }
         Self { kernel, cpus, qdiscs: Vec::new(), clock, versions, seed, load }

@@ -3,23 +3,19 @@
 //! | module | what it holds |
 //! |---|---|
 //! | [`namespace`] | one host: made, entered, removed |
-//! | [`names`] | names that tell whose they are, and removing what killed runs left |
 //! | [`wire`] | a rate-limited link that acts as a wire, and the queue in front of it |
-//! | [`command`] | calling `ip` and `tc` |
 //!
 //! Hosts are numbered from 1. Between hosts, a link is a veth pair, `eth0` at a host and `p1`, `p2` … at a switch or
 //! router, named after the host it leads to. Host *n* is 10.99.n.1 and fd99:n::1, in one network for all behind a switch
 //! (/16), and one each behind a router (/24). Routers in a row have 10.99.254.n and fd99:254::n on `on`. No packet comes from the kernel itself: no IPv6 autoconfiguration, no
 //! duplicate address detection, neighbours known from the start.
 
-pub mod command;
-pub mod names;
 pub mod namespace;
 pub mod wire;
 
 use crate::error::{Error, Result};
-use crate::run::Lab;
-use command::ip;
+use crate::iproute::ip;
+use crate::lab::Lab;
 pub use namespace::Namespace;
 use std::net::{IpAddr, Ipv4Addr};
 

@@ -1,8 +1,8 @@
 //! One host as a network namespace: made, entered, removed.
 
-use super::command::{self, ip};
 use crate::error::{Error, Result};
-use crate::run::Lab;
+use crate::iproute::{ip, tc};
+use crate::lab::Lab;
 use std::path::{Path, PathBuf};
 
 /// A network namespace. Removed when dropped, with everything in it.
@@ -58,7 +58,7 @@ impl Namespace {
     /// # Errors
     /// As [`ip`].
     pub fn tc(&self, arguments: &[&str]) -> Result<String> {
-        command::tc(&[&["-n", &self.name], arguments].concat())
+        tc(&[&["-n", &self.name], arguments].concat())
     }
 
     /// Sets a file of `/proc/sys`; a kernel without it does not have what it switches off.

@@ -24,10 +24,10 @@ pub(crate) use pong::{ROLE as PONG, play as play_pong};
 pub use route::{By, Route};
 
 use crate::error::{Error, Result};
+use crate::lab::Lab;
 use crate::part::node::NodeSettings;
 use crate::part::stages::Measured;
 use crate::part::{Part, Place};
-use crate::run::Lab;
 use crate::topology::Topology;
 use ends::{End, Priorities};
 use std::net::SocketAddr;

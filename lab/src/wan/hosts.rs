@@ -2,7 +2,7 @@
 
 use super::{Behaviour, End, Passage, Wan};
 use crate::error::{Error, Result};
-use crate::run::Lab;
+use crate::lab::Lab;
 use crate::topology::Namespace;
 use std::net::{IpAddr, Ipv4Addr};
 

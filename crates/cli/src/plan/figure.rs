@@ -13,8 +13,8 @@ mod network;
 mod pen;
 
 use pen::{Pen, Style};
-use qos::contract::System;
 use qos::plan::Plan;
+use qos::system::System;
 
 /// The network's part of the picture; the channels' is to the right of it.
 const NETWORK: [f64; 2] = [640.0, 480.0];
@@ -57,8 +57,8 @@ fn colour(part: f64) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use qos::contract::{Link as ContractLink, Node, System};
     use qos::plan::Channel;
+    use qos::system::{Link as ContractLink, Node, System};
 
     fn system(count: usize) -> System {
         let node = |n| Node { name: format!("n<{n}>"), ..Node::default() };

@@ -2,10 +2,10 @@
 
 use crate::failure::{Failure, Result};
 use crate::output::table;
-use qos::contract::System;
 use qos::plan::{Model, Plan};
 use qos::show_time;
 use qos::simulate::{Pattern, Run, Seen, planned, simulate, worst};
+use qos::system::System;
 use serde::Serialize;
 use std::time::Duration;
 

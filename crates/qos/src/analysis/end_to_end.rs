@@ -26,7 +26,7 @@ use super::cpu::Unbounded;
 use super::link::queue::Stay;
 use super::stages::{Outlet, Stages, Step};
 use super::steps::Steps;
-use crate::contract::System;
+use crate::system::System;
 use course::Course;
 use queues::Queues;
 pub use report::{Because, Bound, Term, Where};

@@ -7,8 +7,8 @@ use std::collections::HashMap;
 
 use super::arrivals::{Arrivals, BILLION};
 use crate::Class;
-use crate::contract::{Link, NodeKind, Proxies, Scheduler, System, Transport};
 use crate::network::{Direction, Network};
+use crate::system::{Link, NodeKind, Proxies, Scheduler, System, Transport};
 
 mod threads;
 pub use threads::RANKS;

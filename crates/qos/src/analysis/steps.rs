@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-use crate::contract::System;
+use crate::system::System;
 
 /// Steps that may still be taken; in each one stream or thread is looked at, which takes some nanoseconds. They are counted, not timed:
 /// a contract has the same answer on every machine.

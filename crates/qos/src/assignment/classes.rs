@@ -9,8 +9,8 @@ use crate::Class;
 use crate::analysis::end_to_end::{Analysis, analyse};
 use crate::analysis::stages::{Place, Stages, Step};
 use crate::analysis::steps::Steps;
-use crate::contract::{Scheduler, System};
 use crate::network::Network;
+use crate::system::{Scheduler, System};
 
 use super::threads;
 

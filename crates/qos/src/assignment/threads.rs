@@ -6,7 +6,7 @@ use crate::analysis::cpu::response::response;
 use crate::analysis::end_to_end::Analysis;
 use crate::analysis::stages::{RANKS, Stages, Step};
 use crate::analysis::steps::Steps;
-use crate::contract::System;
+use crate::system::System;
 
 /// The highest and the lowest SCHED_FIFO priority of channels' threads: below the kernel's threads of network interrupts (50), without
 /// which nothing comes, and above 1, which is left to others.

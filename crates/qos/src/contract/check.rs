@@ -1,8 +1,9 @@
 //! What can be read but is hardly meant: `thalweg plan --check`.
 
-use super::{Contract, PlacementDelay, Subscriber, System};
-use crate::network::{Network, packets, wire_bytes};
+use super::Contract;
+use crate::network::{Direction, Network, packets, wire_bytes};
 use crate::quantity::{show_share, show_time};
+use crate::system::{Link, Node, PlacementDelay, Subscriber, System, Topic};
 use serde::Serialize;
 use std::collections::{HashMap, HashSet};
 
@@ -38,7 +39,7 @@ pub fn check(contract: &Contract) -> Vec<Finding> {
 
 fn shares(contract: &Contract) -> Vec<Finding> {
     let links = contract.system.links.iter().zip(&contract.lines.links);
-    let less = |(link, line): (&super::Link, &usize)| {
+    let less = |(link, line): (&Link, &usize)| {
         let sum: f64 = link.shares?.iter().sum();
         (sum < 1.0 - 1e-9).then(|| Finding {
             line: *line,
@@ -67,17 +68,17 @@ fn unused(contract: &Contract, network: &Network) -> Vec<Finding> {
     nodes.extend(system.topics.iter().flat_map(|topic| topic.publishers.iter().copied()));
     nodes.extend(system.links.iter().flat_map(|link| link.between));
     let finding = |line, what, because: &str| Finding { line, what, because: because.to_owned() };
-    let link = |(index, link): (usize, &super::Link)| {
+    let link = |(index, link): (usize, &Link)| {
         let because = "unused: no route from a publisher to its subscribers crosses it";
         (!links.contains(&index))
             .then(|| finding(contract.lines.links[index], format!("link {:?}", link.name), because))
     };
-    let topic = |(index, topic): (usize, &super::Topic)| {
+    let topic = |(index, topic): (usize, &Topic)| {
         (!topics.contains(&index)).then(|| {
             finding(contract.lines.topics[index], format!("topic {:?}", topic.name), "unused: nobody wants it")
         })
     };
-    let node = |(index, node): (usize, &super::Node)| {
+    let node = |(index, node): (usize, &Node)| {
         let because = "unused: no link leads to it, and nothing runs there";
         (!nodes.contains(&index))
             .then(|| finding(contract.lines.nodes[index], format!("node {:?}", node.name), because))
@@ -105,7 +106,7 @@ fn names(contract: &Contract) -> Vec<Finding> {
 }
 
 fn topics(contract: &Contract) -> Vec<Finding> {
-    let busy = |(topic, line): (&super::Topic, &usize)| {
+    let busy = |(topic, line): (&Topic, &usize)| {
         (topic.cpu_send > topic.period).then(|| Finding {
             line: *line,
             what: format!("topic {:?}", topic.name),
@@ -166,12 +167,11 @@ fn unreachable(
     let size = subscriber.scaled_size.unwrap_or(topic.size).min(topic.size);
     let hops = network.route(publisher, subscriber.node)?;
     let from = &system.nodes[publisher].name;
-    let link = |hop: &crate::network::Direction| &system.links[hop.link];
-    let bits = |link: &super::Link, size: u64| wire_bytes(link, size) as f64 * 8e9 / link.rate as f64;
-    let one = |link: &super::Link| link.transmission.map_or(bits(link, size.min(link.mtu)), |stated| stated as f64);
-    let whole = |link: &super::Link| {
-        link.transmission.map_or(bits(link, size), |stated| stated as f64 * packets(link, size) as f64)
-    };
+    let link = |hop: &Direction| &system.links[hop.link];
+    let bits = |link: &Link, size: u64| wire_bytes(link, size) as f64 * 8e9 / link.rate as f64;
+    let one = |link: &Link| link.transmission.map_or(bits(link, size.min(link.mtu)), |stated| stated as f64);
+    let whole =
+        |link: &Link| link.transmission.map_or(bits(link, size), |stated| stated as f64 * packets(link, size) as f64);
     // The first packet crosses all links; the others follow on the slowest of them.
     let first: f64 = hops.iter().map(|hop| link(hop).delay as f64 + one(link(hop))).sum();
     let others = hops.iter().map(|hop| whole(link(hop)) - one(link(hop))).fold(0.0, f64::max);

@@ -1,4 +1,6 @@
 use super::*;
+use crate::Class;
+use crate::system::{NodeKind, Objective, Scheduler};
 use proptest::prelude::*;
 
 /// A contract with one of everything; each test changes a line of it.

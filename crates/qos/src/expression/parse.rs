@@ -1,7 +1,6 @@
 //! From text to a condition, by recursive descent with bounded depth.
 
-use super::{Condition, Constant, Expression, ExpressionError, Operand, Relation};
-use crate::Filter;
+use super::{Condition, Constant, Expression, ExpressionError, Filter, Operand, Relation};
 
 /// Conditions within conditions, conditions in all, and different fields, at most.
 const DEEPEST: usize = 32;

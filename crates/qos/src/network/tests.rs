@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::contract::{Node, Subscriber, Topic};
+use crate::system::{Node, Subscriber, Topic};
 
 /// A system of `nodes` nodes and these links (ends, delay).
 fn system(nodes: usize, links: &[(usize, usize, u64)]) -> System {

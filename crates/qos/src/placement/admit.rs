@@ -4,8 +4,8 @@ use super::problem::{Choice, Group, Problem};
 use super::reduce::Scratch;
 use super::standing::Standing;
 use super::{Outcome, Placed, Status};
-use crate::contract::System;
 use crate::network::Network;
+use crate::system::System;
 
 /// Takes in subscriber `new` (index) of `system`, which is otherwise the one that `before` is for; `network` may be that one's.
 /// Its group's proxy stays where it is if all is kept; else it goes to the cheapest place where all is. Nobody else's moves.

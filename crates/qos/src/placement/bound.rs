@@ -7,8 +7,8 @@
 use std::collections::HashMap;
 
 use super::problem::{Choice, Copy, Problem};
-use crate::contract::Link;
 use crate::network::{Tree, wire_bytes};
+use crate::system::Link;
 
 /// Hops of a tree from its root on: the node, the one before it, and the direction between them.
 type Hops = Vec<(u32, u32, u32)>;

@@ -3,8 +3,8 @@
 use std::collections::{HashMap, HashSet};
 
 use super::{Cost, Limit};
-use crate::contract::{Objective, Proxies, Subscriber, System, Transport};
 use crate::network::{Direction, Network, Tree, wire_load};
+use crate::system::{Objective, Proxies, Subscriber, System, Transport};
 
 /// What may be used of a limit beyond it: rounding, not a sample more.
 const ROUNDING: f64 = 1e-9;
@@ -406,7 +406,7 @@ fn equal_requests(system: &System, subscribers: Vec<usize>) -> Vec<Vec<usize>> {
 
 impl Cost {
     /// What the objective counts: messages/s, bit/s, processors, or Mbit/s + `cpu_weight` · processors.
-    pub fn value(&self, placement: &crate::contract::Placement) -> f64 {
+    pub fn value(&self, placement: &crate::system::Placement) -> f64 {
         match placement.objective {
             Objective::Messages => self.messages_per_s,
             Objective::Bandwidth => self.bits_per_s,

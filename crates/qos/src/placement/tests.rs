@@ -1,7 +1,7 @@
 use std::time::{Duration, Instant};
 
 use super::*;
-use crate::contract::{Link, Node, Subscriber, Topic};
+use crate::system::{Link, Node, Subscriber, Topic};
 
 mod appendix_a;
 mod conflicts;

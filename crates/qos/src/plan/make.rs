@@ -20,9 +20,10 @@ use super::{Channel, Cost, For, Link, Model, Node, Plan, Proxy, Solver, Term};
 use crate::Class;
 use crate::analysis::end_to_end::Where;
 use crate::analysis::steps::Steps;
-use crate::contract::{Contract, PlacementDelay, Scheduler, System};
+use crate::contract::Contract;
 use crate::network::{Direction, Network};
 use crate::placement::{self, Effort, Group, Outcome, Placed, Status, Watch};
+use crate::system::{PlacementDelay, Scheduler, System};
 use bounds::Bounds;
 use means::Delay;
 use offers::offers;
@@ -169,7 +170,7 @@ fn delay(system: &System, way: &Way, model: Model, bounds: &Option<Bounds>) -> D
 
 /// Each subscriber with its stream scaled where it is published: what there is to show when no placement fits.
 fn at_publishers(system: &System, network: &Network) -> Vec<Placed> {
-    let each = |(index, subscriber): (usize, &crate::contract::Subscriber)| {
+    let each = |(index, subscriber): (usize, &crate::system::Subscriber)| {
         let publishers = &system.topics[subscriber.topic].publishers;
         let placed = |publisher: &usize| Placed {
             group: Group { topic: subscriber.topic, publisher: *publisher, subscribers: vec![index] },
@@ -249,7 +250,7 @@ fn links(system: &System, loads: &[f64], backlogs: &[Option<f64>]) -> Vec<Link> 
 }
 
 fn nodes(system: &System, found: &Outcome) -> Vec<Node> {
-    let node = |(index, node): (usize, &crate::contract::Node)| Node {
+    let node = |(index, node): (usize, &crate::system::Node)| Node {
         name: node.name.clone(),
         cpus: node.cpus,
         cpus_used: found.processors.get(index).copied().unwrap_or(0.0),

@@ -1,7 +1,8 @@
 //! Changes made in the text of a contract: comments, order and layout stay.
 
 use super::FileChange;
-use crate::contract::{Contract, System};
+use crate::contract::Contract;
+use crate::system::System;
 use toml_edit::{DocumentMut, Item, Table, Value};
 
 /// The text of a contract with all changes made. Tables that go, go last.

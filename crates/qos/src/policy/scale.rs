@@ -1,4 +1,4 @@
-//! How much of a stream a subscriber wants, who thins it out, and which samples it wants by their content.
+//! How much of a stream a subscriber wants, and where it is thinned out.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -80,16 +80,6 @@ impl FromStr for Place {
             _ => Err(PlaceError(text.chars().take(64).collect())),
         }
     }
-}
-
-/// Which samples a subscriber wants by their content (DDS content-filtered topic). Applied at the writer.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Filter {
-    /// DDS's subset of SQL, such as `speed > 3 AND name LIKE 'arm%' OR mode = %0`.
-    pub expression: String,
-    /// What stands for `%0`, `%1` …
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub parameters: Vec<String>,
 }
 
 #[cfg(test)]

@@ -1,7 +1,9 @@
 //! Policies as text, each by its name: as profiles, the command line and reports have them. What is shown is what is read.
 
 use super::names::{NONE, list, time};
-use super::{Filter, Place, PolicyError, PullBuffer, Qos, Queue, Scale};
+use super::{Place, PolicyError, PullBuffer, Qos, Queue, Scale};
+use crate::expression::Filter;
+use crate::priority::PriorityError;
 use crate::quantity::{parse_bytes, parse_duration, parse_rate};
 use std::str::FromStr;
 use std::time::Duration;
@@ -25,7 +27,7 @@ const ROWS: [Row; 31] = [
     row(
         "class",
         |q| q.class.to_string(),
-        |q, t| t.parse().map(|v| q.class = v).map_err(|e: crate::priority::PriorityError| wrong(t, e.allowed)),
+        |q, t| t.parse().map(|v| q.class = v).map_err(|e: PriorityError| wrong(t, e.allowed)),
     ),
     row(
         "max-message",

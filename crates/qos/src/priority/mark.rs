@@ -1,7 +1,7 @@
 //! Packet marks: DSCP (RFC 2474), the TOS octet, classes, and what Linux makes of them.
 
+use super::Class;
 use super::{PriorityError, refuse};
-use crate::Class;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;

@@ -216,8 +216,7 @@ fn processors(value: &str) -> Result<Vec<u16>, PriorityError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Class;
-    use crate::priority::Policy;
+    use crate::priority::{Class, Policy};
     use proptest::prelude::*;
 
     #[test]

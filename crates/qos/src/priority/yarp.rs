@@ -101,8 +101,7 @@ impl PrioritySettings {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::priority::Mark;
-    use crate::{Class, priority::Policy};
+    use crate::priority::{Class, Mark, Policy};
     use proptest::prelude::*;
 
     #[test]

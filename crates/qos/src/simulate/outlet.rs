@@ -6,7 +6,7 @@ use crate::Class;
 use crate::analysis::arrivals::BILLION;
 use crate::analysis::link::{lag, quanta};
 use crate::analysis::stages::{Outlet, Stages, Step};
-use crate::contract::Scheduler;
+use crate::system::Scheduler;
 
 /// Packets of one sample that are sent without anything in between.
 #[derive(Clone, Copy, Debug)]

@@ -5,9 +5,9 @@ use std::collections::HashMap;
 use crate::analysis::stages::{Place, Stages};
 use crate::analysis::steps::Steps;
 use crate::assignment::ranked;
-use crate::contract::System;
 use crate::network::Network;
 use crate::plan::Plan;
+use crate::system::System;
 
 /// The stages of `system` with the classes and proxies of its `plan`, and for each of the plan's channels the pair that it is; `None`
 /// for a channel that the contract does not have. Threads are ranked as by the planner.

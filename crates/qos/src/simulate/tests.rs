@@ -30,6 +30,6 @@ fn a_plan_is_simulated_as_it_was_made() {
         let (max, bound) = (seen.max as f64 / 1e3, channel.bound_us.unwrap());
         assert!(seen.count > 0 && max <= bound + 1e-6, "{} to {}: {max} > {bound}", channel.topic, channel.subscriber);
     }
-    let (_, unknown) = planned(&crate::contract::System::default(), &plan);
+    let (_, unknown) = planned(&crate::system::System::default(), &plan);
     assert!(unknown.iter().all(Option::is_none));
 }

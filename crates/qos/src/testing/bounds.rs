@@ -4,9 +4,9 @@ use super::systems::{Sketch, sketch};
 use crate::analysis::end_to_end::{Analysis, Bound, analyse};
 use crate::analysis::stages::{Pair, Stages, Step};
 use crate::analysis::steps::Steps;
-use crate::contract::{Scheduler, System};
 use crate::network::Network;
 use crate::simulate::{Pattern, Run, Seen, worst};
+use crate::system::{Scheduler, System};
 
 /// A bound that held.
 #[derive(Clone, Copy, Debug, PartialEq)]

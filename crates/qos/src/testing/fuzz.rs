@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use super::systems::extreme;
-use crate::contract::{Contract, Lines, System, check};
+use crate::contract::{Contract, Lines, check};
 use crate::placement::Watch;
 use crate::plan::{Channel, Model, Plan, make};
+use crate::system::System;
 
 /// Contracts to begin from.
 pub fn contracts() -> Vec<Vec<u8>> {

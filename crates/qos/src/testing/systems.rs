@@ -2,11 +2,11 @@
 
 use crate::Class;
 use crate::analysis::stages::Place;
-use crate::contract::{
+use crate::simulate::Chance;
+use crate::system::{
     Link, Node, NodeKind, Objective, Placement, PlacementDelay, Proxies, Scheduler, Subscriber, System, Topic,
     Transport,
 };
-use crate::simulate::Chance;
 
 /// A system, and what a plan would decide: any decision has its bounds.
 #[derive(Clone, Debug)]

@@ -6,10 +6,11 @@
 
 use super::{Cost, Measured, Window, measured};
 use crate::Class;
-use crate::contract::{Contract, System};
+use crate::contract::Contract;
 use crate::placement::Watch;
 use crate::plan::{Channel, FileChange, Plan, make, rewrite};
 use crate::quantity::{parse_bytes, parse_duration};
+use crate::system::System;
 use serde::Serialize;
 use std::collections::VecDeque;
 use std::time::Duration;

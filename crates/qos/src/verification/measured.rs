@@ -1,8 +1,8 @@
 //! What a contract has to say to be as it was measured.
 
 use super::Cost;
-use crate::contract::{Subscriber, System};
 use crate::plan::FileChange;
+use crate::system::{Subscriber, System};
 use serde::{Deserialize, Serialize};
 
 /// What was measured of a channel, as `thalweg verify --json` has it.

@@ -3,8 +3,8 @@
 use super::flow::{Account, Flow, Load};
 use super::path::{self, Path};
 use crate::error::Result;
+use crate::lab::Lab;
 use crate::results::{Bar, Cell, Check, Factors, Findings, Group, Panel, Table, median};
-use crate::run::Lab;
 use qos::Class;
 use serde_json::json;
 use std::time::Duration;

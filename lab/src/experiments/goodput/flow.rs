@@ -2,9 +2,9 @@
 
 use super::path::Path;
 use crate::error::{Error, Result};
+use crate::lab::Lab;
 use crate::part::Part;
 use crate::part::stream::{Connected, Counted, Order, Published, Settings};
-use crate::run::Lab;
 use qos::{Class, Qos};
 use serde_json::Value;
 use std::time::Duration;

@@ -17,8 +17,8 @@ mod small;
 
 use super::Experiment;
 use crate::error::Result;
+use crate::lab::Lab;
 use crate::results::{Figure, Findings};
-use crate::run::Lab;
 
 /// The experiment.
 pub struct Goodput;

@@ -2,10 +2,10 @@
 
 use super::flow::LONG;
 use crate::error::{Error, Result};
+use crate::lab::Lab;
 use crate::part::Place;
 use crate::part::node::NodeSettings;
 use crate::results::{Check, Distribution, Findings, Table};
-use crate::run::Lab;
 use crate::wan::{Behaviour, DEVICE, Hosts, Passage, SLACK};
 use linux::clock::monotonic_ns;
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};

@@ -4,8 +4,8 @@
 use super::client::Door;
 use super::pair::LONG;
 use crate::error::Result;
+use crate::lab::Lab;
 use crate::part::{Orders, Part, Place};
-use crate::run::Lab;
 use linux::poll::{Poller, Readiness};
 use rustix::net::RecvFlags;
 use serde::{Deserialize, Serialize};

@@ -6,9 +6,9 @@ use super::stranger::{Task, Tried};
 use super::{Attack, Times, bystander};
 use crate::error::Result;
 use crate::experiments::tally::Tally;
+use crate::lab::Lab;
 use crate::part::Place;
 use crate::results::{Check, Distribution, Factors, Findings, Group, Skipped, Table, median};
-use crate::run::Lab;
 use crate::stalls::Monitor;
 use std::collections::BTreeMap;
 

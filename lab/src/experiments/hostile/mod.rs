@@ -26,11 +26,11 @@ pub mod stranger;
 
 use super::Experiment;
 use crate::error::Result;
+use crate::lab::Lab;
 use crate::part::node::NodeSettings;
 use crate::part::stream::{Order, Settings};
 use crate::part::{Part, Place};
 use crate::results::{Figure, Findings, Panel, Skipped, Table};
-use crate::run::Lab;
 use felt::Felt;
 use lies::{node, publisher, relay, subscriber};
 use pair::{House, LONG, TOPIC};

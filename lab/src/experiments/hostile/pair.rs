@@ -4,10 +4,10 @@
 use super::newcomer::{Joined, Visit, id_of};
 use super::stranger::{Task, Tried};
 use crate::error::{Error, Result};
+use crate::lab::Lab;
 use crate::part::node::NodeSettings;
 use crate::part::stream::{Arrived, Order, Published, Settings};
 use crate::part::{Orders, Part, Place};
-use crate::run::Lab;
 use qos::{PullBuffer, Qos, Queue, Reliability};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};

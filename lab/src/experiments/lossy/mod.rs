@@ -15,11 +15,11 @@ pub use outages::Outages;
 
 use super::Experiment;
 use crate::error::{Error, Result};
+use crate::lab::Lab;
 use crate::part::node::NodeSettings;
 use crate::part::stream::{Arrived, Connected, Order, Published, Settings};
 use crate::part::{Part, Place};
 use crate::results::{Figure, Findings};
-use crate::run::Lab;
 use crate::wan::{Behaviour, Hosts};
 use qos::Qos;
 use serde_json::Value;

@@ -3,9 +3,9 @@
 use super::{Channel, DELAY, Stream, hosts};
 use crate::error::Result;
 use crate::experiments::Experiment;
+use crate::lab::Lab;
 use crate::part::stream::Arrived;
 use crate::results::{Bar, Check, Figure, Findings, Group, Panel, Table, median};
-use crate::run::Lab;
 use crate::stalls::Timed;
 use linux::clock::monotonic_ns;
 use qos::{Qos, Queue};

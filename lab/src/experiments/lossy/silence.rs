@@ -3,9 +3,9 @@
 use super::{Channel, DEADLINE, DELAY, Stream, hosts};
 use crate::error::Result;
 use crate::experiments::tally::Tally;
+use crate::lab::Lab;
 use crate::part::stream::Arrived;
 use crate::results::{Bar, Check, Distribution, Factors, Findings, Group, Panel, Table};
-use crate::run::Lab;
 use crate::stalls::{Monitor, Stalls, Timed};
 use qos::{Class, Qos};
 

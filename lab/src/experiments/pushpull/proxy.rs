@@ -7,9 +7,9 @@ use crate::error::Result;
 use crate::experiments::Experiment;
 use crate::experiments::tally::Tally;
 use crate::experiments::turns::shuffled;
+use crate::lab::{Lab, Options};
 use crate::part::hog::AWAKE;
 use crate::results::{Check, Factors, Figure, Findings, Group, Panel, median, uncertainty};
-use crate::run::{Lab, Options};
 use std::time::Duration;
 use thalweg::testing::Dice;
 

@@ -3,11 +3,11 @@
 use crate::error::{Error, Result};
 use crate::experiments::tally::Tally;
 use crate::experiments::turns::shuffled;
+use crate::lab::Lab;
 use crate::part::hog::Hog;
 use crate::part::node::NodeSettings;
 use crate::part::stages::Measured;
 use crate::part::{Part, Place};
-use crate::run::Lab;
 use crate::stalls::{Monitor, Timed};
 use crate::topology::{Namespace, Topology};
 use crate::trips::forward::{Hop, ROLE as FORWARD};

@@ -19,11 +19,11 @@ pub use topics::VeloxTopics;
 
 use crate::error::Result;
 use crate::experiments::tally::Tally;
+use crate::lab::Lab;
 use crate::part::member::{Order, Settings, Stream, Told};
 use crate::part::node::NodeSettings;
 use crate::part::stages::Measured;
 use crate::part::{Part, Place};
-use crate::run::Lab;
 use crate::stalls::Monitor;
 use crate::topology::Topology;
 use qos::Class;

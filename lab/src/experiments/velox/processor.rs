@@ -4,8 +4,8 @@ use super::{House, first_processor, stream};
 use crate::error::Result;
 use crate::experiments::Experiment;
 use crate::experiments::tally::Tally;
+use crate::lab::Lab;
 use crate::results::{Bar, Check, Factors, Findings, Group, Line, Panel, Table, median};
-use crate::run::Lab;
 use std::time::Duration;
 
 /// The experiment.

@@ -6,10 +6,10 @@ use crate::error::Result;
 use crate::experiments::Experiment;
 use crate::experiments::tally::Tally;
 use crate::experiments::turns::shuffled;
+use crate::lab::Lab;
 use crate::part::hog::{AWAKE, Hog};
 use crate::part::member::Stream;
 use crate::results::{Bar, Check, Factors, Findings, Group, Line, Panel, Table, median};
-use crate::run::Lab;
 use std::time::Duration;
 use thalweg::testing::Dice;
 

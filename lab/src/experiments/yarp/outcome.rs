@@ -210,8 +210,8 @@ mod tests {
     use super::super::rows::{amount, rows};
     use super::super::setup::{NIC, SWITCH};
     use super::*;
+    use crate::lab::Options;
     use crate::load::Offered;
-    use crate::run::Options;
     use crate::stalls::Stalls;
     use crate::trips::Trip;
 

@@ -1,9 +1,9 @@
 //! Which rows there are, and how often each is run.
 
 use super::setup::{SMALL, Setup};
+use crate::lab::Options;
 use crate::load::{Load, Pattern, Protocol};
 use crate::results::Factors;
-use crate::run::Options;
 use std::fmt;
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! The two set-ups of the paper's Fig. 4.
 
 use crate::error::Result;
-use crate::run::Lab;
+use crate::lab::Lab;
 use crate::topology::wire::Queue;
 use crate::topology::{DEVICE, Namespace, Topology};
 

@@ -1,7 +1,7 @@
 //! Where nodes are drawn: pushed apart by each other, held together by their links (Fruchterman & Reingold 1991), from a circle
 //! and without chance, so the same contract gives the same picture.
 
-use qos::contract::System;
+use qos::system::System;
 
 /// A node's middle.
 #[derive(Clone, Copy, Debug, PartialEq)]

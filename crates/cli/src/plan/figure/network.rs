@@ -3,9 +3,9 @@
 use super::layout::{Place, places};
 use super::pen::{HALF_HEIGHT, Pen, Style, half_width};
 use super::{GREY, NETWORK, colour};
-use qos::contract::{NodeKind, System};
 use qos::plan::{Link, Plan};
 use qos::show_bit_rate;
+use qos::system::{NodeKind, System};
 
 /// Proxies of so many topics are named at a node.
 const NAMED: usize = 4;

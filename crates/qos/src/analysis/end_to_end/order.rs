@@ -8,7 +8,7 @@ use crate::analysis::link::lag;
 use crate::analysis::link::queue::{Known, Load, Service, Source, Stay, stay};
 use crate::analysis::stages::Outlet;
 use crate::analysis::steps::Steps;
-use crate::contract::Scheduler;
+use crate::system::Scheduler;
 
 /// A stream at a queue.
 #[derive(Clone, Copy)]

@@ -3,8 +3,8 @@
 use super::{Analysis, Iteration, StageBound};
 use crate::analysis::link::queue::Stay;
 use crate::analysis::stages::{Outlet, Pair, Role, Step};
-use crate::contract::{Scheduler, System};
 use crate::network::Direction;
+use crate::system::{Scheduler, System};
 
 /// Where time is spent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -1,7 +1,7 @@
 use super::*;
 use crate::Class;
-use crate::contract::{Link, Node, NodeKind, Scheduler, Subscriber, Topic};
 use crate::network::Network;
+use crate::system::{Link, Node, NodeKind, Scheduler, Subscriber, Topic};
 use crate::testing::{Sketch, sketch};
 
 /// Hosts a and b at a switch, 100 Mbit/s without overhead.

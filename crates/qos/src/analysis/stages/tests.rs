@@ -1,5 +1,5 @@
 use super::*;
-use crate::contract::{Node, Placement, Subscriber, Topic};
+use crate::system::{Node, Placement, Subscriber, Topic};
 
 /// A line of four nodes, 0 to 3, and two subscribers at its end that want every second sample.
 fn line(placement: Placement) -> Stages {

@@ -1,7 +1,7 @@
 //! Threads on the processors of their nodes.
 
 use super::{Stages, Step};
-use crate::contract::System;
+use crate::system::System;
 
 /// Ranks that priorities are left for between the highest and the lowest that threads of channels get; beyond them threads are equal.
 pub const RANKS: u32 = 47;

@@ -1,7 +1,7 @@
 //! What a place costs: processors (P-54), multicast (P-31), and who shares a proxy.
 
 use super::*;
-use crate::contract::{Objective, Proxies, Transport};
+use crate::system::{Objective, Proxies, Transport};
 
 /// Publisher on 0, two subscribers behind node 2: 0 – 1 – 2 – {3, 4}; 100 Hz, of which they want 1 in 10 and 1 in 5.
 fn fork() -> System {

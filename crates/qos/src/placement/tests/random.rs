@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use proptest::test_runner::TestRng;
 
 use super::*;
-use crate::contract::{Objective, Proxies, Transport};
+use crate::system::{Objective, Proxies, Transport};
 
 /// Up to 7 nodes, 3 topics and 5 subscribers, on links and nodes of which some are too small.
 pub(super) fn system() -> impl Strategy<Value = System> {

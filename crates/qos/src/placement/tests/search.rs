@@ -1,8 +1,8 @@
 //! The search leaves where no single move is worth its fine.
 
 use super::*;
-use crate::contract::Proxies;
 use crate::placement::search::Search;
+use crate::system::Proxies;
 
 /// A flow as published, bit/s on the wire.
 const WHOLE: f64 = 80_000.0;

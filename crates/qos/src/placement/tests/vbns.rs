@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::contract::Objective;
+use crate::system::Objective;
 
 /// L = 8·`size`, L' = 8·`scaled`/`scale` bit/s, T = 1 s, T' = `scale` s; the deadline is in seconds.
 fn path(size: u64, scaled: u64, scale: u32, deadline: u64) -> System {
@@ -65,7 +65,7 @@ proptest! {
 /// One publisher at CMU and subscribers along the path, each with a proxy of its own.
 fn table_3(subscribers: u32) -> System {
     let mut system = path(1000, 500, 2, 9);
-    system.placement.proxies = crate::contract::Proxies::PerSubscriber;
+    system.placement.proxies = crate::system::Proxies::PerSubscriber;
     let wanted = |index: u32| Subscriber {
         scaled_size: Some(100 + 40 * u64::from(index)),
         ..subscriber(0, 6 - (index % 4) as usize, 2 + index % 3, Some((9 + u64::from(index % 5)) * SECOND))

@@ -7,11 +7,11 @@ use crate::analysis::end_to_end::{self, Bound, Where};
 use crate::analysis::stages::{Pair, Place, Role, Step};
 use crate::analysis::steps::Steps;
 use crate::assignment::{Assignment, assign, fifo_priority};
-use crate::contract::{Scheduler, System};
 use crate::network::Network;
 use crate::placement::Placed;
 use crate::plan::{Model, Term};
 use crate::quantity::show_bit_rate;
+use crate::system::{Scheduler, System};
 use std::collections::HashMap;
 
 /// The analysis of a contract with its proxies in their places.

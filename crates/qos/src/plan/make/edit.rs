@@ -1,9 +1,9 @@
 //! Changes of a contract.
 
 use crate::Class;
-use crate::contract::{Proxies, System, Transport};
 use crate::plan::FileChange;
 use crate::quantity::{show_bytes, show_time};
+use crate::system::{Proxies, System, Transport};
 
 /// A change of a contract; parts by their index.
 #[derive(Clone, Debug, PartialEq)]

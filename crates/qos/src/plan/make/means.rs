@@ -2,8 +2,8 @@
 
 use super::ways::{Way, transmission};
 use crate::analysis::queueing::{Hop, Mm1, Mm1k, TwoState, Velox, hop_delay, network_delay};
-use crate::contract::System;
 use crate::plan::{Model, Term};
+use crate::system::System;
 
 /// What a model says of a channel.
 #[derive(Default)]

@@ -4,11 +4,11 @@ use super::compute;
 use super::edit::Edit;
 use crate::Class;
 use crate::analysis::steps::{Steps, channels};
-use crate::contract::{PlacementDelay, Proxies, System, Transport};
 use crate::network::Network;
 use crate::placement::{self, Candidate, Effort, Watch};
 use crate::plan::{Channel, Model, Offer, Plan};
 use crate::quantity::show_bytes;
+use crate::system::{PlacementDelay, Proxies, System, Transport};
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 

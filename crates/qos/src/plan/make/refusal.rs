@@ -1,10 +1,10 @@
 //! Why not all fits.
 
-use crate::contract::{PlacementDelay, System};
 use crate::network::Direction;
 use crate::placement::{Conflict, Limit, Outcome, Status};
 use crate::plan::{Channel, Model, Refusal};
 use crate::quantity::{show_bit_rate, show_time};
+use crate::system::{PlacementDelay, System};
 
 /// Requirements that no placement keeps together.
 pub(super) fn of_placement(system: &System, found: &Outcome) -> Vec<Refusal> {

@@ -1,8 +1,8 @@
 //! What a channel's samples pass, hop by hop.
 
-use crate::contract::{Subscriber, System, Topic};
 use crate::network::{Direction, Network, packets, wire_bytes, wire_load};
 use crate::placement::Placed;
+use crate::system::{Subscriber, System, Topic};
 
 /// A channel's way: from its publisher, through its proxy if it has one, to its subscriber.
 pub(super) struct Way<'a> {

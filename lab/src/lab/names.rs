@@ -1,7 +1,7 @@
 //! Names of what a run makes. Each tells whose it is, so that what a killed run left can be told from what is in use.
 
-use super::command::ip;
 use crate::error::{Error, Result};
+use crate::iproute::ip;
 use std::fs;
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};

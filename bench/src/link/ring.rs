@@ -3,7 +3,7 @@
 //! A hand-over is one store, and one FUTEX_WAKE if the flag is set; waiting is one FUTEX_WAIT. Several readers may
 //! wait on one ring: one wake-up reaches all.
 
-use crate::link::{Link, receive_descriptor};
+use super::{Link, receive_descriptor};
 use crate::meeting::Watch;
 use crate::peer_left;
 use linux::futex::{self, Scope};

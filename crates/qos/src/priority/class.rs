@@ -1,6 +1,6 @@
 //! Packet priorities (DDS TRANSPORT_PRIORITY, V-05).
 
-use crate::priority::PriorityError;
+use super::PriorityError;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
@@ -70,7 +70,7 @@ impl FromStr for Class {
             "normal" | "norm" => Ok(Class::Normal),
             "high" => Ok(Class::High),
             "critical" | "crit" => Ok(Class::Critical),
-            _ => crate::priority::refuse("class", text, "low, normal (norm), high or critical (crit)"),
+            _ => super::refuse("class", text, "low, normal (norm), high or critical (crit)"),
         }
     }
 }

@@ -1,0 +1,225 @@
+//! The system that a contract describes: nodes and links, topics and their subscribers.
+//!
+//! Times are whole nanoseconds, sizes bytes, rates bit/s or Hz. References between parts are indices into [`System`]'s lists
+//! and always hold, because only the reader of a contract makes them.
+
+use crate::priority::Class;
+use crate::quantity::show_bit_rate;
+use serde::{Deserialize, Serialize};
+
+/// Nodes, links, topics and subscribers, as a contract names them.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct System {
+    /// Its name.
+    pub name: String,
+    /// Hosts, routers and switches, in the order of the file.
+    pub nodes: Vec<Node>,
+    /// What joins them.
+    pub links: Vec<Link>,
+    /// What is published.
+    pub topics: Vec<Topic>,
+    /// Who wants it.
+    pub subscribers: Vec<Subscriber>,
+    /// Where proxies may go, and what is saved.
+    pub placement: Placement,
+}
+
+/// What a node is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum NodeKind {
+    /// Runs programs.
+    #[default]
+    Host,
+    /// Forwards packets between networks.
+    Router,
+    /// Forwards frames within one.
+    Switch,
+}
+
+/// A host, router or switch.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Node {
+    /// Its name, unique among nodes.
+    pub name: String,
+    /// What it is.
+    pub kind: NodeKind,
+    /// Processors, at least 1.
+    pub cpus: u32,
+    /// The administration it belongs to.
+    pub domain: Option<String>,
+    /// It may host a proxy.
+    pub proxy: bool,
+    /// Samples per second that its proxies can take.
+    pub proxy_capacity: Option<f64>,
+}
+
+/// Order of service at a link's queue.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Scheduler {
+    /// First come, first served.
+    #[default]
+    Fifo,
+    /// The highest class that waits goes next, each class in order of arrival; a packet on the wire is finished first.
+    Strict,
+    /// Each class has its share, and what others leave.
+    Htb,
+    /// Hierarchical fair service curves, one per class, with the class's share as its rate.
+    Hfsc,
+}
+
+/// A full-duplex link; each direction has its own queue.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Link {
+    /// Its name, unique among links.
+    pub name: String,
+    /// The two nodes it joins (indices).
+    pub between: [usize; 2],
+    /// Bit/s in each direction, above 0.
+    pub rate: u64,
+    /// Propagation, ns.
+    pub delay: u64,
+    /// Processing of a packet at the node that forwards it onto this link, ns; none at the node where it starts.
+    pub forwarding: u64,
+    /// Time one packet takes on the wire whatever its size, ns; else it is size ÷ rate.
+    pub transmission: Option<u64>,
+    /// Largest payload of one packet, bytes.
+    pub mtu: u64,
+    /// What each packet adds on the wire, bytes.
+    pub overhead: u64,
+    /// Order of service.
+    pub scheduler: Scheduler,
+    /// Share of each class in the order of [`Class::ALL`], 0…1 (`htb`, `hfsc`).
+    pub shares: Option<[f64; 4]>,
+    /// Best-effort traffic that nobody declares, bit/s.
+    pub background: u64,
+}
+
+/// A stream of samples.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Topic {
+    /// Its name, unique among topics.
+    pub name: String,
+    /// Bytes of one sample.
+    pub size: u64,
+    /// Samples per second, above 0, as written.
+    pub rate: f64,
+    /// Shortest time between two samples, ns (rounded down).
+    pub period: u64,
+    /// How much later than its period a sample may be released, ns.
+    pub jitter: u64,
+    /// Samples that may come at once, at least 1.
+    pub burst: u32,
+    /// The nodes that publish it (indices), at least one.
+    pub publishers: Vec<usize>,
+    /// Execution time per sample at the publisher, ns.
+    pub cpu_send: u64,
+    /// Mean service time 1/μ of the queueing models, ns.
+    pub service: u64,
+    /// From the application to the middleware at the publisher, ns (T_appmid).
+    pub hand_in: u64,
+    /// From the middleware to the application at the subscriber, ns (T_midapp).
+    pub hand_out: u64,
+    /// Messages that a queue of the model `mm1k` holds.
+    pub buffer: Option<u32>,
+    /// Fixed by the user; else it is assigned.
+    pub class: Option<Class>,
+}
+
+/// One who wants a topic.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Subscriber {
+    /// The topic (index).
+    pub topic: usize,
+    /// Where it runs (index).
+    pub node: usize,
+    /// Its port's name, unique; `/TOPIC@NODE` when none was given.
+    pub name: String,
+    /// Of every so many samples it wants one, at least 1.
+    pub scale: u32,
+    /// The picture size it wants.
+    pub picture: Option<[u32; 2]>,
+    /// Bytes of one sample after scaling.
+    pub scaled_size: Option<u64>,
+    /// The latest a sample may arrive, ns.
+    pub deadline: Option<u64>,
+    /// Execution time per sample at the subscriber, ns.
+    pub cpu_receive: u64,
+    /// Who gives way first when not all fits; higher stays.
+    pub importance: i64,
+}
+
+/// How subscribers share proxies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Proxies {
+    /// One proxy for all subscribers of a topic, as in the paper.
+    #[default]
+    PerTopic,
+    /// One for each subscriber.
+    PerSubscriber,
+    /// Equal requests share one.
+    Merged,
+}
+
+/// What placement saves.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Objective {
+    /// Messages per second over all links.
+    #[default]
+    Messages,
+    /// Bit/s over all links.
+    Bandwidth,
+    /// Processors in use.
+    Cpu,
+    /// Mbit/s + `cpu_weight` · processors.
+    Weighted,
+}
+
+impl Objective {
+    /// A value of it with its unit, and what that is.
+    pub fn show(self, value: f64) -> String {
+        match self {
+            Self::Messages => format!("{value:.1} messages/s over all links"),
+            Self::Bandwidth => format!("{} over all links, without headers", show_bit_rate(value)),
+            Self::Cpu => format!("{value:.3} processors in use"),
+            Self::Weighted => format!("{value:.3} = Mbit/s + cpu_weight · processors"),
+        }
+    }
+}
+
+/// How copies travel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Transport {
+    /// Each subscriber gets a copy of its own.
+    #[default]
+    Unicast,
+    /// A link carries each stream once.
+    Multicast,
+}
+
+/// Which delay placement must keep within the deadline.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PlacementDelay {
+    /// One period per transmitting node (P-20, P-21).
+    #[default]
+    Paper,
+    /// The analysis' own bound.
+    Bound,
+}
+
+/// Where proxies go.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Placement {
+    /// How subscribers share them.
+    pub proxies: Proxies,
+    /// What is saved.
+    pub objective: Objective,
+    /// Mbit/s that one processor is worth (`weighted`).
+    pub cpu_weight: f64,
+    /// How copies travel.
+    pub transport: Transport,
+    /// Which delay counts.
+    pub delay: PlacementDelay,
+    /// Execution time per sample at a proxy, ns.
+    pub cpu_proxy: u64,
+}
