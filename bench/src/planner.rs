@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
+use qos::analysis::Steps;
 use qos::analysis::end_to_end::analyse;
 use qos::analysis::stages::{Place, Stages};
-use qos::analysis::steps::Steps;
 use qos::network::Network;
 use qos::placement::{Effort, Outcome, Progress, Watch, admit, place};
 use qos::system::{Placement, Proxies, Scheduler, Subscriber, System};

@@ -8,9 +8,8 @@
 //! | `queueing` | means of the papers: queues, periods per hop |
 //! | `stages` | a contract with routes, places and priorities as a tree of stages |
 //! | `end_to_end` | bounds of whole ways: the holistic iteration over all stages |
-//! | `steps` | how much is computed for an answer |
 //!
-//! All times are whole nanoseconds and are rounded so that a bound stays one: demand up, supply down.
+//! [`Steps`] limit how much is computed for an answer. All times are whole nanoseconds and are rounded so that a bound stays one: demand up, supply down.
 
 pub mod arrivals;
 pub mod cpu;
@@ -18,4 +17,46 @@ pub mod end_to_end;
 pub mod link;
 pub mod queueing;
 pub mod stages;
-pub mod steps;
+
+use crate::system::System;
+use std::cell::Cell;
+
+/// Steps that may still be taken; in each one stream or thread is looked at, which takes some nanoseconds. They are counted, not timed:
+/// a contract has the same answer on every machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Steps(Cell<u64>);
+
+/// Steps for one plan, whatever its size, and for each channel that it has besides. What is not near the edge of what can be carried takes
+/// far less.
+const PLAN: u64 = 2_000_000;
+const CHANNEL: u64 = 500_000;
+
+impl Steps {
+    /// So many.
+    pub const fn new(count: u64) -> Self {
+        Self(Cell::new(count))
+    }
+
+    /// As many as one plan of a system may take.
+    pub fn of(system: &System) -> Self {
+        Self::new(PLAN + CHANNEL * channels(system))
+    }
+
+    /// Takes so many; `false` if there were fewer, and none are left.
+    pub fn take(&self, count: u64) -> bool {
+        let left = self.0.get().checked_sub(count);
+        self.0.set(left.unwrap_or(0));
+        left.is_some()
+    }
+
+    /// How many are left.
+    pub fn left(&self) -> u64 {
+        self.0.get()
+    }
+}
+
+/// Pairs of a publisher and a subscriber.
+pub fn channels(system: &System) -> u64 {
+    let publishers = |topic: usize| system.topics[topic].publishers.len() as u64;
+    system.subscribers.iter().map(|subscriber| publishers(subscriber.topic)).sum()
+}

@@ -1,20 +1,280 @@
 //! Who goes first: priorities of threads, classes of topics, shares of links (Y-17).
 //!
-//! | module | what it holds |
-//! |---|---|
-//! | `threads` | optimal order of threads on a processor, and the SCHED_FIFO priorities of it |
-//! | `classes` | the lowest class of each topic with which all deadlines are kept |
-//! | `links` | shares and queue lengths |
-//!
 //! Nothing gets a higher class than it needs, and where not all fits the least important give way.
+//!
+//! A link has few bands, so the choice of classes is Audsley's assignment with few levels (Audsley 2001): all begin at the lowest, and who
+//! misses a deadline there goes one up, which only makes it harder for those that stay. So whoever is raised needs it in every
+//! assignment that keeps all deadlines, and the one found is the least of them. (A raised stream also becomes less bursty for the
+//! links behind; where that lets another one down again, a last pass finds it.)
 
-mod classes;
-mod links;
-mod threads;
+use crate::Class;
+use crate::analysis::Steps;
+use crate::analysis::arrivals::{Arrivals, BILLION};
+use crate::analysis::cpu::{Work, response};
+use crate::analysis::end_to_end::{Analysis, Room, analyse};
+use crate::analysis::stages::{Pair, Place, RANKS, Stages, Step};
+use crate::network::{Direction, Network};
+use crate::system::{Scheduler, System};
 
-pub use classes::{Assignment, assign, ranked};
-pub use links::{queue_limit, shares};
-pub use threads::{audsley, deadline_monotonic, fifo_priority, rank};
+/// Topics up to this number are tried one class lower at the end.
+const LOWERED: usize = 32;
+
+/// Who goes first, and what follows from it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Assignment {
+    /// The class of each topic: DSCP and socket priority follow from it.
+    pub classes: Vec<Class>,
+    /// The stages with the ranks of threads ([`fifo_priority`]), of the admitted subscribers.
+    pub stages: Stages,
+    /// Their bounds.
+    pub analysis: Analysis,
+    /// Subscribers (indices) that gave way, in that order.
+    pub gave_way: Vec<usize>,
+    /// Every admitted pair with a deadline keeps it.
+    pub fits: bool,
+}
+
+/// Assigns classes and ranks. Topics with a class of their own keep it; the others begin with normal, what nobody said anything about; and
+/// only if that does not fit, those without any deadline go to low. Subscribers give way only with `give_way`: of those who
+/// share a link or processor with one that is late, and that one, the least important, of these the last of the file. After
+/// `steps` the state reached is the answer.
+pub fn assign(system: &System, network: &Network, places: &[Place], give_way: bool, steps: &Steps) -> Assignment {
+    let mut search = Search { system, network, places, gave_way: Vec::new(), steps };
+    let mut bulk = Class::Normal;
+    loop {
+        let found = search.raise(search.start(bulk));
+        if found.fits || steps.left() == 0 {
+            return search.lower(found, bulk);
+        }
+        if bulk == Class::Normal {
+            bulk = Class::Low;
+            continue;
+        }
+        let Some(who) = search.least(&found).filter(|_| give_way) else { return found };
+        search.gave_way.push(who);
+        bulk = Class::Normal;
+    }
+}
+
+struct Search<'a> {
+    system: &'a System,
+    network: &'a Network,
+    places: &'a [Place],
+    gave_way: Vec<usize>,
+    steps: &'a Steps,
+}
+
+impl Search<'_> {
+    /// Classes to begin with; topics without any deadline have `bulk`.
+    fn start(&self, bulk: Class) -> Vec<Class> {
+        let timed = |topic: usize| {
+            let mut wanted = self.system.subscribers.iter().enumerate().filter(|(i, _)| !self.gave_way.contains(i));
+            wanted.any(|(_, subscriber)| subscriber.topic == topic && subscriber.deadline.is_some())
+        };
+        let class = |topic: usize| if timed(topic) { Class::Normal } else { bulk };
+        let topics = self.system.topics.iter().enumerate();
+        topics.map(|(index, topic)| topic.class.unwrap_or_else(|| class(index))).collect()
+    }
+
+    fn analysed(&self, classes: Vec<Class>) -> Assignment {
+        let admitted = |subscriber: usize| !self.gave_way.contains(&subscriber);
+        let mut stages = Stages::admitting(self.system, self.network, self.places, &classes, &admitted);
+        let analysis = ranked(self.system, &mut stages, self.steps);
+        let fits = late(self.system, &stages, &analysis).is_empty();
+        Assignment { classes, stages, analysis, gave_way: self.gave_way.clone(), fits }
+    }
+
+    /// Raises who is late, one class at a time, until nobody is or nothing can be raised.
+    fn raise(&self, mut classes: Vec<Class>) -> Assignment {
+        loop {
+            let found = self.analysed(classes.clone());
+            let mut raised = false;
+            for pair in late(self.system, &found.stages, &found.analysis) {
+                let topic = found.stages.streams[found.stages.pairs[pair].stream].topic;
+                let free = self.system.topics[topic].class.is_none() && found.classes[topic] == classes[topic];
+                if free && told_apart(&found.stages, pair) {
+                    let next = Class::ALL.into_iter().find(|class| *class > classes[topic]);
+                    raised |= next.is_some();
+                    classes[topic] = next.unwrap_or(classes[topic]);
+                }
+            }
+            if !raised || self.steps.left() == 0 {
+                return found;
+            }
+        }
+    }
+
+    /// Tries every raised topic one class lower, as long as all fits.
+    fn lower(&self, mut found: Assignment, bulk: Class) -> Assignment {
+        let start = self.start(bulk);
+        if !found.fits || start.len() > LOWERED {
+            return found;
+        }
+        for (topic, least) in start.into_iter().enumerate() {
+            while let Some(lower) = Class::ALL.into_iter().rev().find(|class| *class < found.classes[topic]) {
+                if self.steps.left() == 0 || found.classes[topic] <= least {
+                    break;
+                }
+                let mut classes = found.classes.clone();
+                classes[topic] = lower;
+                match self.analysed(classes) {
+                    fits if fits.fits => found = fits,
+                    _ => break,
+                }
+            }
+        }
+        found
+    }
+
+    /// The least important of those who are late, or in the way of one who is.
+    fn least(&self, found: &Assignment) -> Option<usize> {
+        let stages = &found.stages;
+        let mut late_at = vec![false; stages.outlets.len() + stages.processors.len()];
+        let of = |stage: usize| match stages.stages[stage].step {
+            Step::Cross { queue, .. } => queue,
+            Step::Compute { processor, .. } => stages.outlets.len() + processor,
+        };
+        let late = late(self.system, stages, &found.analysis);
+        late.iter().for_each(|pair| stages.way(&stages.pairs[*pair]).for_each(|stage| late_at[of(stage)] = true));
+        let in_the_way =
+            |(index, pair): &(usize, &Pair)| late.contains(index) || stages.way(pair).any(|stage| late_at[of(stage)]);
+        let concerned = stages.pairs.iter().enumerate().filter(in_the_way).map(|(_, pair)| pair.subscriber);
+        concerned.min_by_key(|who| (self.system.subscribers[*who].importance, std::cmp::Reverse(*who)))
+    }
+}
+
+/// Bounds with threads ranked by deadline, or, where that is too late, anew ([`rank`]).
+pub fn ranked(system: &System, stages: &mut Stages, steps: &Steps) -> Analysis {
+    let analysis = analyse(system, stages, steps);
+    if late(system, stages, &analysis).is_empty() || !rank(system, stages, &analysis, steps) {
+        return analysis;
+    }
+    analyse(system, stages, steps)
+}
+
+/// Pairs that miss their deadline, or whose delay nothing bounds although they have one.
+fn late(system: &System, stages: &Stages, analysis: &Analysis) -> Vec<usize> {
+    let is_late = |pair: &usize| {
+        let deadline = system.subscribers[stages.pairs[*pair].subscriber].deadline;
+        deadline.is_some_and(|deadline| analysis.pairs[*pair].ns.map_or(true, |ns| ns > deadline))
+    };
+    (0..stages.pairs.len()).filter(is_late).collect()
+}
+
+/// A class makes a difference somewhere on a pair's way.
+fn told_apart(stages: &Stages, pair: usize) -> bool {
+    stages.way(&stages.pairs[pair]).any(|stage| match stages.stages[stage].step {
+        Step::Cross { queue, .. } => stages.outlets[queue].scheduler != Scheduler::Fifo,
+        Step::Compute { .. } => false,
+    })
+}
+
+/// The highest and the lowest SCHED_FIFO priority of channels' threads: below the kernel's threads of network interrupts (50), without
+/// which nothing comes, and above 1, which is left to others.
+const HIGHEST: u32 = 48;
+const LOWEST: u32 = 2;
+
+/// An order of `count` threads, the highest first, in which all fit, if there is one; each test asks whether a thread fits below the
+/// set of threads given, whatever their order (Audsley 1991: n² tests instead of n!). The thread that stands last among those
+/// that fit goes lowest, so a given order is changed as little as can be.
+pub fn audsley(count: usize, mut fits: impl FnMut(usize, &[usize]) -> bool) -> Option<Vec<usize>> {
+    let mut left: Vec<usize> = (0..count).collect();
+    let mut order = Vec::with_capacity(count);
+    while !left.is_empty() {
+        let lowest = (0..left.len()).rev().find(|i| {
+            let higher: Vec<usize> = left.iter().copied().filter(|other| *other != left[*i]).collect();
+            fits(left[*i], &higher)
+        })?;
+        order.push(left.remove(lowest));
+    }
+    order.reverse();
+    Some(order)
+}
+
+/// Threads by deadline, the shortest first, ties in the order given: optimal where no deadline is above its period, and nothing has
+/// jitter (Leung & Whitehead 1982).
+pub fn deadline_monotonic(deadlines: &[u64]) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..deadlines.len()).collect();
+    order.sort_by_key(|thread| (deadlines[*thread], *thread));
+    order
+}
+
+/// The SCHED_FIFO priority of a rank (0 is the highest) among `count` threads of a processor: spread from 48 down to 2, so that others
+/// may be put in between. Ranks from [`RANKS`] − 1 on share the lowest.
+pub fn fifo_priority(rank: u32, count: u32) -> u8 {
+    let last = count.clamp(1, RANKS) - 1;
+    let gap = (HIGHEST - LOWEST) / last.max(1);
+    let priority = HIGHEST - rank.min(last) * gap.clamp(1, 5);
+    u8::try_from(priority.max(LOWEST)).unwrap_or(LOWEST as u8)
+}
+
+/// Ranks the threads of each processor anew so that each keeps what its channels' deadlines leave it beside the other stages, by
+/// Audsley's algorithm with the jitter that `analysis` found. Says whether anything changed; a processor on which no order
+/// fits is left as it is.
+pub fn rank(system: &System, stages: &mut Stages, analysis: &Analysis, steps: &Steps) -> bool {
+    let left = left(system, stages, analysis);
+    let mut changed = false;
+    for processor in 0..stages.processors.len() {
+        let mut threads: Vec<(u32, usize, Work, Arrivals)> = Vec::new();
+        for (index, stage) in stages.stages.iter().enumerate() {
+            let Step::Compute { processor: on, rank, execution, .. } = stage.step else { continue };
+            if let Some(jitter) = analysis.stages[index].jitter.filter(|_| on == processor) {
+                let origin = stages.arrivals(stage);
+                threads.push((rank, index, Work { arrivals: origin.delayed(jitter), execution }, origin));
+            }
+        }
+        threads.sort_by_key(|(rank, index, ..)| (*rank, *index));
+        let fits = |thread: usize, higher: &[usize]| {
+            let (_, index, work, origin) = &threads[thread];
+            let higher: Vec<Work> = higher.iter().map(|other| threads[*other].2).collect();
+            response(work, origin, &higher, 0, steps).is_ok_and(|found| found.time <= left[*index])
+        };
+        let Some(order) = audsley(threads.len(), fits) else { continue };
+        changed |= order.windows(2).any(|pair| pair[0] > pair[1]);
+        for (new, thread) in (0..).zip(order) {
+            if let Step::Compute { rank, .. } = &mut stages.stages[threads[thread].1].step {
+                *rank = u32::min(new, RANKS - 1);
+            }
+        }
+    }
+    changed
+}
+
+/// What the deadlines of its pairs leave each stage, ns: the deadline less what the bound has in all other stages.
+fn left(system: &System, stages: &Stages, analysis: &Analysis) -> Vec<u64> {
+    let mut left = vec![u64::MAX; stages.stages.len()];
+    for (pair, bound) in stages.pairs.iter().zip(&analysis.pairs) {
+        let Some(deadline) = system.subscribers[pair.subscriber].deadline else { continue };
+        for stage in stages.way(pair) {
+            let own = analysis.stages[stage].stay.unwrap_or(0);
+            let others = bound.ns.map_or(0, |ns| ns.saturating_sub(own));
+            left[stage] = left[stage].min(deadline.saturating_sub(others));
+        }
+    }
+    left
+}
+
+/// Shares of the classes of a link's direction in the order of [`Class::ALL`], 0…1, for `htb` and `hfsc` where the contract names none:
+/// what each class sends, and of what is left over as much again in proportion; background belongs to class normal. A class
+/// that sends nothing gets nothing. `None` where more is sent than the link carries.
+pub fn shares(stages: &Stages, analysis: &Analysis, direction: Direction) -> Option<[f64; 4]> {
+    let queue = direction.index();
+    let background = stages.outlets[queue].background.map_or(0, |background| background.arrivals.load(background.work));
+    let mut loads = analysis.queues[queue].map(|bound| u128::from(bound.load));
+    loads[Class::Normal as usize] += background;
+    let sum: u128 = loads.iter().sum();
+    (sum > 0 && sum <= BILLION).then(|| loads.map(|load| load as f64 / sum as f64))
+}
+
+/// What a class's queue must hold, so that nothing is lost of what was declared: at least one packet; `None` without a bound. (Background
+/// in the same class needs room besides.)
+pub fn queue_limit(analysis: &Analysis, direction: Direction, class: Class) -> Option<Room> {
+    let bound = analysis.queues[direction.index()][class as usize];
+    if bound.streams == 0 {
+        return Some(Room { bytes: 0, packets: 1 });
+    }
+    bound.room.map(|room| Room { packets: room.packets.max(1), ..room })
+}
 
 #[cfg(test)]
 mod tests;

@@ -5,18 +5,14 @@
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | `file` | the tables of the file as they are written |
-//! | `names` | where names stand, and what refers to them |
-//! | `text` | its lines, and what the TOML reader says of them |
+//! | `file` | the file as it is written: tables, lines, names |
 //! | `value` | values and what they may be |
 //! | `read` | from the file to [`System`] |
 //! | [`check`] | what can be read but is hardly meant |
 
 mod check;
 mod file;
-mod names;
 mod read;
-mod text;
 mod value;
 
 pub use check::{Finding, check};

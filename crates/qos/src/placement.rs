@@ -14,7 +14,7 @@
 //! | `standing` | what is placed now, and what the limits carry |
 //! | `exhaustive` | Appendix A for one group; all combinations, as the measure of other methods |
 //! | `mip` | mixed-integer programming |
-//! | `decomposition` | large systems: `reduce` rules places out, `bound` from prices of the limits, `search` for what keeps them |
+//! | `decomposition` | large systems: places ruled out, `bound` from prices of the limits, `search` for what keeps them |
 //! | [`admit`] | one more subscriber, without solving anew |
 //! | `conflict` | why nothing fits |
 
@@ -30,7 +30,6 @@ mod decomposition;
 mod exhaustive;
 mod mip;
 mod problem;
-mod reduce;
 mod search;
 mod standing;
 
@@ -213,7 +212,7 @@ fn large(problem: &Problem, places: Vec<Vec<usize>>, effort: &Effort, watch: &mu
         return stuck_alone(problem, stuck, effort, watch);
     }
     let places = places.into_iter().map(|all| all.into_iter().map(|node| node as u32).collect()).collect();
-    let places = match reduce::reduce(problem, places) {
+    let places = match decomposition::reduce(problem, places) {
         Ok(places) => places,
         Err(stuck) => return infeasible(vec![conflict::crowded_out(&problem.groups[stuck])], "decomposition"),
     };

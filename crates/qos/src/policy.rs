@@ -1,24 +1,20 @@
 //! The QoS policies a port states: a publisher offers, a subscriber requests. Names and rules are those of DDS 1.4, §2.2.3.
 
 mod check;
-mod delivery;
-mod durability;
-mod liveliness;
 mod matching;
 mod names;
-mod nanoseconds;
 mod partition;
-mod scale;
 mod text;
+mod values;
 
 pub use check::Contradiction;
-pub use delivery::{DestinationOrder, QUEUE_BYTES, Queue, Reliability, ResourceLimit, ResourceLimits, SAMPLE_BYTES};
-pub use durability::{Durability, PullBuffer};
-pub use liveliness::{Liveliness, LivelinessKind, Ownership};
 pub use matching::{Mismatch, match_qos};
 pub use names::{PolicyError, PolicyName};
 pub use partition::{fnmatch, partitions_meet};
-pub use scale::{Place, PlaceError, Scale};
+pub use values::{
+    DestinationOrder, Durability, Liveliness, LivelinessKind, Ownership, Place, PlaceError, PullBuffer, QUEUE_BYTES,
+    Queue, Reliability, ResourceLimit, ResourceLimits, SAMPLE_BYTES, Scale,
+};
 
 use crate::expression::Filter;
 use crate::priority::Class;
@@ -146,6 +142,21 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
 
 fn is_one(value: &u32) -> bool {
     *value == 1
+}
+
+/// Durations in documents: whole nanoseconds, or nothing.
+mod nanoseconds {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+    use std::time::Duration;
+
+    pub(super) fn serialize<S: Serializer>(duration: &Option<Duration>, to: S) -> Result<S::Ok, S::Error> {
+        // 584 years are as good as no end.
+        duration.map(|d| u64::try_from(d.as_nanos()).unwrap_or(u64::MAX)).serialize(to)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
+        Ok(Option::<u64>::deserialize(from)?.map(Duration::from_nanos))
+    }
 }
 
 #[cfg(test)]

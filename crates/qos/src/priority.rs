@@ -2,20 +2,17 @@
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | `class` | packet priorities |
 //! | `mark` | DSCP by name or number, TOS octet, class, and the socket priority and band that follow from them |
 //! | `scheduling` | policy, priority, reservation, nice and processors of a thread |
 //! | `settings` | both, as one end of a channel has them, and changes to them |
 //! | `yarp` | both as YARP writes them |
 
-mod class;
 mod mark;
 mod scheduling;
 mod settings;
 mod yarp;
 
-pub use class::Class;
-pub use mark::{Dscp, Mark, PRIORITY_BANDS, band, kernel_priority};
+pub use mark::{Class, Dscp, Mark, PRIORITY_BANDS, band, kernel_priority};
 pub use scheduling::{Policy, Scheduling};
 pub use settings::{Change, Changes, PrioritySettings};
 pub use yarp::PolicyName;

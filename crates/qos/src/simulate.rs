@@ -10,23 +10,21 @@
 //! | `outlet` | a queue with its order of service |
 //! | `planned` | a contract as its plan sets it |
 
-mod outlet;
 mod planned;
-mod processor;
 mod release;
+mod resources;
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use crate::analysis::stages::{Stages, Step};
 use crate::system::System;
-use outlet::{Parcel, Queue};
 pub use planned::planned;
-use processor::Processor;
 #[cfg(feature = "placement")]
 pub(crate) use release::Chance;
 pub use release::Pattern;
 use release::Releases;
+use resources::{Parcel, Parcelled, Processor, Queue, queues};
 
 /// One run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -180,7 +178,7 @@ impl<'a> World<'a> {
             samples: Vec::new(),
             releases: Releases::new(stages, run),
             processors: stages.processors.iter().map(|_| Processor::default()).collect(),
-            queues: outlet::queues(stages),
+            queues: queues(stages),
             behind: vec![Vec::new(); stages.stages.len()],
             begin: vec![Vec::new(); stages.streams.len()],
             ends: vec![Vec::new(); stages.stages.len()],
@@ -314,7 +312,7 @@ impl<'a> World<'a> {
         let Some(service) = self.queues[queue].next(now) else { return };
         let delay = self.stages.outlets[queue].delay;
         self.later(now.saturating_add(service.work()), Event::Free { queue });
-        let outlet::Parcelled::Declared(parcel) = service else { return };
+        let Parcelled::Declared(parcel) = service else { return };
         let mut at = now;
         for left in (0..parcel.packets).rev() {
             let last = parcel.ends && left == 0;

@@ -16,13 +16,11 @@ mod find;
 mod history;
 mod judge;
 mod measured;
-mod suspects;
 
-pub use find::{Found, Live, Over, Route, find};
+pub use find::{Found, Leg, Live, Over, Route, find, suspects};
 pub use history::{History, Looks};
 pub use judge::{AT_RISK, Judged};
 pub use measured::{Measured, measured};
-pub use suspects::{Leg, suspects};
 
 use crate::plan::{Channel, Plan};
 use serde::{Deserialize, Serialize};

@@ -16,16 +16,15 @@
 //! | what comes over a link | at most what the link can bring (line shaping) | Grieu 2004; Le Boudec & Thiran 2001, §1.5 |
 
 mod course;
-mod order;
 mod queues;
 mod report;
-mod threads;
 
+use super::Steps;
 use super::arrivals::{Arrivals, BILLION};
 use super::cpu::Unbounded;
 use super::link::queue::Stay;
 use super::stages::{Outlet, Stages, Step};
-use super::steps::Steps;
+use crate::analysis::cpu::{Work, response};
 use crate::system::System;
 use course::Course;
 use queues::Queues;
@@ -270,6 +269,38 @@ fn earliest(system: &System, stages: &Stages) -> Vec<Passage> {
 /// Load of what comes as `arrivals` tells, each of `work` ns, in parts per billion; everything at most.
 fn load(arrivals: &Arrivals, work: u64) -> u64 {
     u64::try_from(arrivals.load(work).min(BILLION * 1000)).unwrap_or(u64::MAX)
+}
+
+impl Iteration<'_> {
+    /// How long everything stays on a processor.
+    fn compute(&mut self, processor: usize) {
+        let mut higher: Vec<Work> = Vec::new();
+        let mut stuck = None;
+        let threads = std::mem::take(&mut self.threads[processor]);
+        for equals in threads.chunk_by(|(a, _), (b, _)| a == b) {
+            let work = |thread: usize| {
+                let Step::Compute { execution, .. } = self.stages.stages[thread].step else { return None };
+                self.arrivals(thread, self.passages[thread].last).map(|arrivals| Work { arrivals, execution })
+            };
+            let works: Vec<Option<Work>> = equals.iter().map(|(_, thread)| work(*thread)).collect();
+            let unknown = works.iter().position(|work| work.is_none()).and_then(|i| self.because[equals[i].1]);
+            stuck = stuck.or(unknown);
+            for (own, (_, thread)) in equals.iter().enumerate() {
+                let others = works.iter().enumerate().filter(|(i, _)| *i != own).filter_map(|(_, work)| *work);
+                let before: Vec<Work> = higher.iter().copied().chain(others).collect();
+                let origin = self.stages.arrivals(&self.stages.stages[*thread]);
+                match (works[own], stuck) {
+                    (Some(work), None) => match response(&work, &origin, &before, 0, self.steps) {
+                        Ok(found) => self.stays(*thread, Stay { time: found.time, blocking: 0, higher: 0 }),
+                        Err(why) => self.refuse(*thread, why_not(why, self.place(*thread))),
+                    },
+                    (_, stuck) => self.refuse(*thread, stuck.unwrap_or(Because::TooLong(self.place(*thread)))),
+                }
+            }
+            higher.extend(works.into_iter().flatten());
+        }
+        self.threads[processor] = threads;
+    }
 }
 
 #[cfg(test)]

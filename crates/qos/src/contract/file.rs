@@ -1,7 +1,9 @@
-//! The tables of a contract file as they are written. What is not among their keys is refused.
+//! A contract file as it is written: its tables, its lines, and the names that stand there. An unknown key is refused.
 
-use super::value::Entry;
+use super::value::{Entry, Value, Wrong, wrong};
 use serde::Deserialize;
+use std::collections::HashMap;
+use std::ops::Range;
 use toml::Spanned;
 
 #[derive(Deserialize)]
@@ -102,4 +104,110 @@ pub(super) struct Placement {
     pub transport: Entry,
     pub delay: Entry,
     pub cpu_proxy: Entry,
+}
+
+/// Most letters of a line that are shown.
+const SHOWN: usize = 64;
+
+/// Where the lines of a file begin.
+pub(super) struct Starts(Vec<usize>);
+
+impl Starts {
+    pub fn of(text: &str) -> Self {
+        Self(std::iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at + 1)).collect())
+    }
+
+    /// The line, counted from 1, in which a byte stands.
+    pub fn line(&self, at: usize) -> usize {
+        self.0.partition_point(|start| *start <= at)
+    }
+}
+
+/// What the TOML reader says, in a line, with what is written there.
+pub(super) fn unreadable(text: &str, error: &toml::de::Error) -> Wrong {
+    let at = error.span().unwrap_or(0..0);
+    let line = written(text, at.start);
+    let single = line.starts_with('[') && !line.starts_with("[[");
+    let problem = match error.message() {
+        said if said.contains("recurs") => {
+            "nested too deeply: allowed are the tables and lists of a contract".to_owned()
+        }
+        said if said.ends_with("expected a sequence") || (single && said == "duplicate key") => {
+            "there may be several: allowed are tables in double brackets, such as [[node]]".to_owned()
+        }
+        said if said.contains("expected struct") => "allowed is one table, in single brackets or in braces".to_owned(),
+        said => said.replace('\n', "; "),
+    };
+    (at, if line.is_empty() { problem } else { format!("{line}: {problem}") })
+}
+
+/// The beginning of the line in which a byte stands, without what no terminal should get.
+fn written(text: &str, at: usize) -> String {
+    let (before, after) = text.split_at_checked(at).unwrap_or((text, ""));
+    let start = before.rfind('\n').map_or(0, |newline| newline + 1);
+    let end = after.find('\n').map_or(text.len(), |newline| before.len() + newline);
+    let line = text[start..end].trim();
+    let is_plain = |c: &char| matches!(c, '"' | '\'' | '\\');
+    let shown =
+        line.chars().take(SHOWN).map(|c| if is_plain(&c) { c.to_string() } else { c.escape_debug().to_string() });
+    let more = if line.chars().nth(SHOWN).is_some() { "…" } else { "" };
+    shown.collect::<String>() + more
+}
+
+/// What has been named so far.
+pub(super) struct Names<'a> {
+    kind: &'static str,
+    starts: &'a Starts,
+    /// Each name's place in the order of the file, and where it stands there.
+    at: HashMap<String, (usize, usize)>,
+}
+
+impl<'a> Names<'a> {
+    pub fn new(kind: &'static str, starts: &'a Starts) -> Self {
+        Self { kind, starts, at: HashMap::new() }
+    }
+
+    /// A name as it is written in a table, or else given to it.
+    pub fn add(&mut self, name: &str, written: &Entry, table: &Range<usize>) -> Result<(), Wrong> {
+        let (next, at) = (self.at.len(), place(written, table));
+        let Some((_, first)) = self.at.insert(name.to_owned(), (next, at.start)) else { return Ok(()) };
+        let given = if written.is_none() { ", given to what has no name" } else { "" };
+        let (kind, line) = (self.kind, self.starts.line(first));
+        Err((at, format!("name = {name:?}{given}: already used in line {line}: allowed is each {kind}'s name once")))
+    }
+
+    /// Whether a part has this name.
+    pub fn has(&self, name: &str) -> bool {
+        self.at.contains_key(name)
+    }
+
+    /// The part that a value names.
+    pub fn find(&self, key: &str, value: &Spanned<Value>) -> Result<usize, Wrong> {
+        let found = match value.get_ref() {
+            Value::Text(text) => self.at.get(text),
+            _ => None,
+        };
+        found.map_or_else(|| wrong(key, value, self.allowed()), |(index, _)| Ok(*index))
+    }
+
+    /// As [`Names::find`], at a key that must be there.
+    pub fn need(&self, key: &str, entry: &Entry, table: &Range<usize>) -> Result<usize, Wrong> {
+        match entry {
+            Some(value) => self.find(key, value),
+            None => Err((table.clone(), format!("{key} is missing: allowed is {}", self.allowed()))),
+        }
+    }
+
+    fn allowed(&self) -> String {
+        let mut known: Vec<(&String, &(usize, usize))> = self.at.iter().collect();
+        known.sort_by_key(|(_, at)| **at);
+        let shown: Vec<&str> = known.iter().take(12).map(|(name, _)| name.as_str()).collect();
+        let more = if known.len() > shown.len() { ", …" } else { "" };
+        format!("the name of a {} of this file: {}{more}", self.kind, shown.join(", "))
+    }
+}
+
+/// Where a value stands, or else its table.
+pub(super) fn place(entry: &Entry, table: &Range<usize>) -> Range<usize> {
+    entry.as_ref().map_or_else(|| table.clone(), Spanned::span)
 }

@@ -1,14 +1,14 @@
 //! From a contract file's text to a [`System`].
 
-use super::file::{self, File};
-use super::names::{Names, place};
-use super::text::{Starts, unreadable};
+use super::file::{self, File, Names, Starts, place, unreadable};
 use super::value::{self, DAY, LARGEST, Value, Wrong, needed, wrong};
 use super::{Contract, ContractError, Lines};
 use crate::Class;
 use crate::quantity::show_share;
-use crate::system::{Link, Node, NodeKind, Objective, Placement, PlacementDelay, Proxies, Scheduler};
-use crate::system::{Subscriber, System, Topic, Transport};
+use crate::system::{
+    Link, Node, NodeKind, Objective, Placement, PlacementDelay, Proxies, Scheduler, Subscriber, System, Topic,
+    Transport,
+};
 use std::collections::HashMap;
 use std::ops::Range;
 use toml::Spanned;

@@ -1,7 +1,7 @@
 //! One more subscriber on a system whose proxies are placed: only the groups that it joins are looked at.
 
+use super::decomposition::Scratch;
 use super::problem::{Choice, Group, Problem};
-use super::reduce::Scratch;
 use super::standing::Standing;
 use super::{Outcome, Placed, Status};
 use crate::network::Network;

@@ -18,8 +18,8 @@ mod ways;
 
 use super::{Channel, Cost, For, Link, Model, Node, Plan, Proxy, Solver, Term};
 use crate::Class;
+use crate::analysis::Steps;
 use crate::analysis::end_to_end::Where;
-use crate::analysis::steps::Steps;
 use crate::contract::Contract;
 use crate::network::{Direction, Network};
 use crate::placement::{self, Effort, Group, Outcome, Placed, Status, Watch};

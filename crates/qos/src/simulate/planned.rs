@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
+use crate::analysis::Steps;
 use crate::analysis::stages::{Place, Stages};
-use crate::analysis::steps::Steps;
 use crate::assignment::ranked;
 use crate::network::Network;
 use crate::plan::Plan;

@@ -1,9 +1,9 @@
 //! Bounds against what the worst patterns of release show.
 
 use super::systems::{Sketch, sketch};
+use crate::analysis::Steps;
 use crate::analysis::end_to_end::{Analysis, Bound, analyse};
 use crate::analysis::stages::{Pair, Stages, Step};
-use crate::analysis::steps::Steps;
 use crate::network::Network;
 use crate::simulate::{Pattern, Run, Seen, worst};
 use crate::system::{Scheduler, System};

@@ -1,12 +1,14 @@
-//! What comes to each queue, and from where.
+//! Queues: the streams of each by the queue they come from, and each order of service.
 
-use super::order::{Before, Coming, Member};
-use super::{Because, Iteration, QueueBound, Room, load};
+use super::{Because, Iteration, QueueBound, Room, Where, load, why_not};
 use crate::Class;
+use crate::analysis::Steps;
 use crate::analysis::arrivals::BILLION;
-use crate::analysis::link::curve::Bucket;
-use crate::analysis::link::queue::Load;
-use crate::analysis::stages::{Packets, Stages, Step};
+use crate::analysis::link::curve::{Bucket, RateLatency};
+use crate::analysis::link::lag;
+use crate::analysis::link::queue::{Known, Load, Service, Source, Stay, stay};
+use crate::analysis::stages::{Outlet, Packets, Stages, Step};
+use crate::system::Scheduler;
 
 /// The streams of each queue, apart by the queue that they come from, and what was found of it.
 pub struct Queues(Vec<(Vec<Group>, Before)>);
@@ -109,5 +111,178 @@ impl Iteration<'_> {
     fn room(&self, stage: usize, packets: Packets) -> Option<Room> {
         let samples = self.arrivals(stage, self.passages[stage].first)?.within(self.passages[stage].stay?.time);
         Some(Room { bytes: samples.saturating_mul(packets.bytes), packets: samples.saturating_mul(packets.count) })
+    }
+}
+
+/// A stream at a queue.
+#[derive(Clone, Copy)]
+pub struct Member {
+    pub load: Load,
+    pub class: Class,
+    /// Work of the packet that ends a sample, ns.
+    pub last: u64,
+    /// Work of what the device takes at one go at most, ns.
+    pub unit: u64,
+    /// How fast the link before brings its packets (ns of work per second), and the largest of them; `None`: it begins here.
+    pub line: Option<Bucket>,
+    pub forwarding: u64,
+}
+
+impl Member {
+    /// The same with so much jitter more.
+    pub fn late(&self, jitter: u64) -> Self {
+        Self { load: Load { arrivals: self.load.arrivals.delayed(jitter), ..self.load }, ..*self }
+    }
+}
+
+/// What was found for each class when the queue was looked at last: in order of class, and by a share of its own.
+pub type Before = [[Known; 2]; 4];
+
+/// All that comes to a queue.
+pub struct Coming<'a> {
+    steps: &'a Steps,
+    before: &'a mut Before,
+    /// Streams whose times are known, apart by the link that brings them.
+    pub groups: Vec<Vec<Member>>,
+    /// Why something of a class comes at unknown times.
+    pub unknown: [Option<Because>; 4],
+    /// The largest that the device takes of each class at once, ns of work.
+    pub units: [u64; 4],
+}
+
+/// A class, and the one that is asked for.
+type Compare = fn(Class, Class) -> bool;
+
+impl<'a> Coming<'a> {
+    /// Nothing but the background.
+    pub fn new(outlet: &Outlet, before: &'a mut Before, steps: &'a Steps) -> Self {
+        let mut units = [0; 4];
+        units[Class::Normal as usize] = outlet.background.map_or(0, |background| background.work);
+        Self { steps, before, groups: Vec::new(), unknown: [None; 4], units }
+    }
+
+    /// How long packets of each class stay at most.
+    pub fn stays(&mut self, outlet: &Outlet) -> [Result<Stay, Because>; 4] {
+        match outlet.scheduler {
+            Scheduler::Fifo => [self.stay(outlet, Class::default()); 4],
+            _ => Class::ALL.map(|class| self.stay(outlet, class)),
+        }
+    }
+
+    fn stay(&mut self, outlet: &Outlet, class: Class) -> Result<Stay, Because> {
+        let unit = self.units.iter().copied().max().unwrap_or(0);
+        match outlet.scheduler {
+            Scheduler::Fifo => self.served(outlet, class, |_, _| true, |_, _| false, Service::Strict { blocking: 0 }),
+            Scheduler::Strict => {
+                let blocking = self.units[..class as usize].iter().copied().max().unwrap_or(0);
+                self.served(outlet, class, |a, b| a == b, |a, b| a > b, Service::Strict { blocking })
+            }
+            Scheduler::Htb => self.shared(outlet, class, htb(outlet, class, unit)),
+            Scheduler::Hfsc => {
+                self.shared(outlet, class, RateLatency { rate: outlet.shares[class as usize], latency: unit })
+            }
+        }
+    }
+
+    /// A class with a share: the better of what its share alone gives it, and what all leave it when they always go first, for the link
+    /// never rests while something waits.
+    fn shared(&mut self, outlet: &Outlet, class: Class, curve: RateLatency) -> Result<Stay, Because> {
+        let alone = self.served(outlet, class, |a, b| a == b, |_, _| false, Service::Curve(curve));
+        let last = self.served(outlet, class, |a, b| a == b, |a, b| a != b, Service::Strict { blocking: 0 });
+        match (alone, last) {
+            (Ok(alone), Ok(last)) => Ok(if alone.time <= last.time { alone } else { last }),
+            (alone, last) => {
+                alone.or(last.map_err(|_| alone.err().unwrap_or(Because::TooLong(Where::Link(outlet.direction)))))
+            }
+        }
+    }
+
+    fn served(
+        &mut self,
+        outlet: &Outlet,
+        class: Class,
+        own: Compare,
+        higher: Compare,
+        by: Service,
+    ) -> Result<Stay, Because> {
+        let counts = |other: Class| own(other, class) || higher(other, class);
+        let unknown =
+            Class::ALL.into_iter().filter(|other| counts(*other)).find_map(|other| self.unknown[other as usize]);
+        if let Some(because) = unknown {
+            return Err(because);
+        }
+        let ends = self.groups.iter().flatten().filter(|m| own(m.class, class)).map(|m| m.last);
+        let Some(last) = ends.min() else { return Ok(Stay::default()) };
+        let mut sources: Vec<Source> = self.groups.iter().map(|group| source(group, class, own, higher)).collect();
+        if let Some(background) = outlet.background {
+            let load = Load { arrivals: background.arrivals, work: background.work };
+            let of = |yes: bool| if yes { vec![load] } else { Vec::new() };
+            let (own, higher) = (own(Class::Normal, class), higher(Class::Normal, class));
+            sources.push(Source { line: None, own: of(own), higher: of(higher) });
+        }
+        let before = &mut self.before[class as usize][usize::from(matches!(by, Service::Curve(_)))];
+        *before =
+            stay(&sources, by, last, before, self.steps).map_err(|why| why_not(why, Where::Link(outlet.direction)))?;
+        Ok(before.stay)
+    }
+}
+
+fn source(group: &[Member], class: Class, own: Compare, higher: Compare) -> Source {
+    let of = |which: Compare| alike(group.iter().filter(|m| which(m.class, class)).map(|m| m.load).collect());
+    let counted: Vec<&Member> = group.iter().filter(|m| own(m.class, class) || higher(m.class, class)).collect();
+    Source { line: common_line(&counted), own: of(own), higher: of(higher) }
+}
+
+/// Streams that come alike count as one with the work of all: where many subscribers want the same, sums are short.
+fn alike(mut loads: Vec<Load>) -> Vec<Load> {
+    loads.sort_unstable_by_key(|load| (load.arrivals.period, load.arrivals.jitter));
+    loads.dedup_by(|next, first| {
+        let same = next.arrivals == first.arrivals;
+        first.work = if same { first.work.saturating_add(next.work) } else { first.work };
+        same
+    });
+    loads
+}
+
+/// A link brings its packets one after the other: of those that come within a stretch all but the first were sent within it, or
+/// within the time of forwarding before.
+fn common_line(members: &[&Member]) -> Option<Bucket> {
+    let (mut line, mut forwarding) = (Bucket { burst: 0, rate: 0 }, 0);
+    for member in members {
+        let own = member.line?;
+        line = Bucket { burst: line.burst.max(own.burst), rate: line.rate.max(own.rate) };
+        forwarding = forwarding.max(member.forwarding);
+    }
+    Some(Bucket { burst: line.within(forwarding), ..line })
+}
+
+/// What a class of `htb` surely gets. Classes whose buckets are not empty are served before the others, in deficit round robin with
+/// quanta in proportion to their shares, the least of them `unit`, the largest packet. Then a class lags its share by at most
+/// Σ over others (Qⱼ + unit) + unit · (F − Q) ÷ Q of the link's time, F = Σ Q (Boyer, Stea & Sofack 2012, theorem 1), and by one
+/// unit that is being sent. Its bucket is deep enough not to overflow in that time; so at worst it begins a bucket and a unit short.
+fn htb(outlet: &Outlet, class: Class, unit: u64) -> RateLatency {
+    let own = outlet.shares[class as usize];
+    let lag = lag(&outlet.shares, class, unit);
+    let short = u128::from(2 * lag.min(u64::MAX / 4)) + u128::from(unit) * 2;
+    let latency = (short * BILLION).checked_div(u128::from(own)).unwrap_or(u128::from(u64::MAX));
+    RateLatency { rate: own, latency: u64::try_from(latency).unwrap_or(u64::MAX).saturating_add(1) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analysis::arrivals::Arrivals;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn streams_that_come_alike_ask_for_as_much_as_one(loads in prop::collection::vec((1..4u64, 0..3u64, 1..9u64), 0..20), span in 0..40u64) {
+            let load = |(period, jitter, work)| Load { arrivals: Arrivals { period, jitter }, work };
+            let loads: Vec<Load> = loads.into_iter().map(load).collect();
+            let asked = |loads: &[Load]| loads.iter().map(|load| load.arrivals.within(span) * load.work).sum::<u64>();
+            let merged = alike(loads.clone());
+            prop_assert_eq!(asked(&merged), asked(&loads));
+            prop_assert!(merged.len() <= 9 && merged.windows(2).all(|two| two[0].arrivals != two[1].arrivals));
+        }
     }
 }

@@ -6,8 +6,8 @@
 
 use super::curve::{Bucket, RateLatency};
 use super::queue::{Load, Source, demand};
+use crate::analysis::Steps;
 use crate::analysis::arrivals::BILLION;
-use crate::analysis::steps::Steps;
 
 /// Most arrivals that are looked at.
 const MOST: u64 = 50_000;

@@ -8,9 +8,9 @@
 
 use super::curve::{Bucket, RateLatency};
 use super::deviation::Deviation;
+use crate::analysis::Steps;
 use crate::analysis::arrivals::{Arrivals, BILLION};
 use crate::analysis::cpu::Unbounded;
-use crate::analysis::steps::Steps;
 use std::cell::Cell;
 
 /// Most times that one queue's streams are looked at.

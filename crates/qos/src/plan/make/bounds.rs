@@ -3,9 +3,9 @@
 use super::means::Delay;
 use super::ways;
 use crate::Class;
+use crate::analysis::Steps;
 use crate::analysis::end_to_end::{self, Bound, Where};
 use crate::analysis::stages::{Pair, Place, Role, Step};
-use crate::analysis::steps::Steps;
 use crate::assignment::{Assignment, assign, fifo_priority};
 use crate::network::Network;
 use crate::placement::Placed;

@@ -3,7 +3,7 @@
 use super::compute;
 use super::edit::Edit;
 use crate::Class;
-use crate::analysis::steps::{Steps, channels};
+use crate::analysis::{Steps, channels};
 use crate::network::Network;
 use crate::placement::{self, Candidate, Effort, Watch};
 use crate::plan::{Channel, Model, Offer, Plan};

@@ -1,12 +1,11 @@
-//! A link's queue with its order of service.
-
-use std::collections::VecDeque;
+//! The resources of a run: a link's queue with its order of service, and a processor with threads by rank.
 
 use crate::Class;
 use crate::analysis::arrivals::BILLION;
 use crate::analysis::link::{lag, quanta};
 use crate::analysis::stages::{Outlet, Stages, Step};
 use crate::system::Scheduler;
+use std::collections::{BTreeMap, VecDeque};
 
 /// Packets of one sample that are sent without anything in between.
 #[derive(Clone, Copy, Debug)]
@@ -193,5 +192,60 @@ impl Queue {
         let share = u128::from(self.outlet.shares[class].max(1));
         self.accounts[class].virtual_time += u128::from(work) * BILLION / share;
         Some(class)
+    }
+}
+
+/// What is ready: rank, then order of arrival.
+type Turn = (u32, u64);
+
+#[derive(Clone, Copy, Debug)]
+struct Job {
+    stage: usize,
+    sample: usize,
+    left: u64,
+}
+
+/// One processor: the highest rank runs, pre-emptively; threads of a rank run in order of arrival.
+#[derive(Debug, Default)]
+pub struct Processor {
+    ready: BTreeMap<Turn, Job>,
+    order: u64,
+    /// Who runs, and since when.
+    running: Option<(Turn, u64)>,
+    token: u64,
+}
+
+impl Processor {
+    /// A sample is at a thread.
+    pub fn ready(&mut self, now: u64, rank: u32, stage: usize, sample: usize, execution: u64) {
+        self.stop(now);
+        self.order += 1;
+        self.ready.insert((rank, self.order), Job { stage, sample, left: execution });
+    }
+
+    /// Runs the first; says when it will be done unless something comes in between.
+    pub fn run(&mut self, now: u64) -> Option<(u64, u64)> {
+        let (turn, job) = self.ready.first_key_value()?;
+        self.running = Some((*turn, now));
+        self.token += 1;
+        Some((now.saturating_add(job.left), self.token))
+    }
+
+    /// What was done, if that `token` still holds.
+    pub fn done(&mut self, now: u64, token: u64) -> Option<(usize, usize)> {
+        if token != self.token {
+            return None;
+        }
+        let (turn, _) = self.running?;
+        self.stop(now);
+        self.ready.remove(&turn).map(|job| (job.stage, job.sample))
+    }
+
+    fn stop(&mut self, now: u64) {
+        if let Some((turn, since)) = self.running.take()
+            && let Some(job) = self.ready.get_mut(&turn)
+        {
+            job.left = job.left.saturating_sub(now - since);
+        }
     }
 }

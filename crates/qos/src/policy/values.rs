@@ -1,0 +1,290 @@
+//! The values of policies: losses, queues and their limits, order, history, liveliness, ownership, scaling.
+
+use super::nanoseconds;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+/// Whether samples may be lost on the way (DDS RELIABILITY). What a full queue does is [`Queue`]'s business. Offered must be
+/// at least what is requested: best-effort < reliable.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Reliability {
+    /// A lost sample stays lost.
+    BestEffort,
+    /// The carrier loses nothing while the connection stands.
+    #[default]
+    Reliable,
+}
+
+/// What waits when a channel or a subscriber is slower than its publisher (DDS HISTORY, and `max_blocking_time`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Queue {
+    /// The last `n` samples wait (at a subscriber that states a key: of each instance); the oldest is dropped for a new one.
+    /// The default, with n = 16.
+    KeepLast(u32),
+    /// At most this many samples wait; further ones are refused (`publish` says so), none is dropped.
+    KeepAll(u32),
+    /// As `KeepAll`, but `publish` first waits for room, at most `up_to_us` microseconds. At a subscriber its channels do: a full
+    /// one holds up its publishers' queues, whose policies say what happens then.
+    Block {
+        /// Most samples that wait.
+        limit: u32,
+        /// The longest `publish`, or a sample that arrived, may wait per channel, in microseconds.
+        up_to_us: u64,
+    },
+}
+
+impl Default for Queue {
+    fn default() -> Self {
+        Queue::KeepLast(16)
+    }
+}
+
+impl Queue {
+    /// Most samples that wait at once (at least 1).
+    pub fn limit(self) -> u32 {
+        match self {
+            Queue::KeepLast(n) | Queue::KeepAll(n) | Queue::Block { limit: n, .. } => n.max(1),
+        }
+    }
+    /// How long `publish`, or a sample that arrived, may wait for room.
+    pub fn patience(self) -> Duration {
+        match self {
+            Queue::Block { up_to_us, .. } => Duration::from_micros(up_to_us),
+            _ => Duration::ZERO,
+        }
+    }
+}
+
+/// Most that a port keeps (DDS RESOURCE_LIMITS, besides `bytes`, which DDS has not); `None`: as much as the other policies
+/// ask for, of bytes [`QUEUE_BYTES`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ResourceLimits {
+    /// Samples of all instances together, at least 1. What comes beyond is rejected, and counted.
+    pub samples: Option<u32>,
+    /// Instances, at least 1.
+    pub instances: Option<u32>,
+    /// Samples of one instance, at least 1 and at most `samples`.
+    pub samples_per_instance: Option<u32>,
+    /// Bytes that wait: in the queue of each channel of a publisher, in a subscriber's own queue; at least 1. A sample counts
+    /// with [`SAMPLE_BYTES`] more than its message has. An empty queue takes one sample of any size.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<u64>,
+}
+
+/// Bytes that wait in one queue where a port states none: 64 MiB hold 4 messages of the default `max_message`, 10 pictures of
+/// 1080p in colour, or 0.6 s of a link of 1 Gbit/s. What waits longer than that is better dropped, by most policies.
+pub const QUEUE_BYTES: u64 = 64 << 20;
+
+/// What a waiting sample is reckoned to take besides its message: its place in the queue, its buffer's header and what the
+/// allocator adds (some 200 bytes on a 64-bit host).
+pub const SAMPLE_BYTES: u64 = 256;
+
+/// One of the [`ResourceLimits`]: what a sample was rejected by (DDS SAMPLE_REJECTED).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ResourceLimit {
+    /// [`ResourceLimits::samples`], or as many as a queue that keeps all holds.
+    Samples,
+    /// [`ResourceLimits::instances`]
+    #[default]
+    Instances,
+    /// [`ResourceLimits::samples_per_instance`]
+    SamplesPerInstance,
+    /// [`ResourceLimits::bytes`]
+    Bytes,
+    /// What the node's memory leaves to one peer.
+    PeerMemory,
+    /// What the node may hold in all.
+    NodeMemory,
+    /// The largest message that both ends take.
+    MaxMessage,
+}
+
+/// Which order of samples of several publishers counts (DDS DESTINATION_ORDER). Offered must be at least what is requested:
+/// by-reception < by-source.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DestinationOrder {
+    /// The order in which they arrive.
+    #[default]
+    ByReception,
+    /// The order of their source time stamps: what is older than the last one delivered is dropped, and counted.
+    BySource,
+}
+
+/// What a late joiner gets (DDS DURABILITY; `transient` and `persistent` need a service and do not exist here). Offered must
+/// be at least what is requested: volatile < transient-local.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Durability {
+    /// Nothing that was published before.
+    #[default]
+    Volatile,
+    /// The last samples ([`Qos::history`](super::Qos::history)), as long as their publisher lives.
+    TransientLocal,
+}
+
+/// A history that can be asked (P-05, P-09).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PullBuffer {
+    /// Who keeps it.
+    pub place: Place,
+    /// Most samples, at least 1. Default 64.
+    pub samples: u32,
+    /// Most payload bytes, at least 1. Default 16 MiB.
+    pub bytes: u64,
+    /// Samples that are older are gone; `None` (the default): none is too old.
+    #[serde(with = "nanoseconds")]
+    pub age: Option<Duration>,
+}
+
+impl PullBuffer {
+    /// Kept by a port itself, unless a relay is to keep it.
+    pub fn kept_by(self, itself: Place) -> Self {
+        let place = if let Place::Relay(_) = self.place { self.place } else { itself };
+        Self { place, ..self }
+    }
+}
+
+impl Default for PullBuffer {
+    fn default() -> Self {
+        Self { place: Place::default(), samples: 64, bytes: 16 << 20, age: None }
+    }
+}
+
+/// How a publisher shows that it is alive (DDS LIVELINESS). Offered must be at least the kind that is requested:
+/// automatic < by-node < by-port.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LivelinessKind {
+    /// Its node does it.
+    #[default]
+    Automatic,
+    /// The program does, for all such ports of the node at once: by publishing at one of them, or by saying so
+    /// (MANUAL_BY_PARTICIPANT).
+    ByNode,
+    /// The program does, for each port: by publishing there, or by saying so (MANUAL_BY_TOPIC).
+    ByPort,
+}
+
+/// How and how often a publisher shows that it is alive. The offered lease must be at most the requested one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Liveliness {
+    /// How.
+    pub kind: LivelinessKind,
+    /// Longest time between two signs of life; `None`: no end, it lives as long as its channel.
+    #[serde(with = "nanoseconds")]
+    pub lease: Option<Duration>,
+}
+
+/// Whether several publishers may update one instance (DDS OWNERSHIP). Both ends must say the same. Without a key a topic is
+/// one instance.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Ownership {
+    /// All may.
+    #[default]
+    Shared,
+    /// Only the living publisher with the highest strength, of equal ones that with the lowest id.
+    Exclusive,
+}
+
+/// Temporal scaling (P-02, U-34): which samples a subscriber wants, by their sequence numbers alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Scale {
+    /// Every n-th: those with `seq mod n = 0`; n ≥ 1. The default, with n = 1: all.
+    Every(u32),
+    /// `p` of every `q`, evenly: those with `⌊seq·p/q⌋ ≠ ⌊(seq−1)·p/q⌋`; 1 ≤ p ≤ q.
+    Rate {
+        /// Wanted samples …
+        p: u32,
+        /// … of so many published ones.
+        q: u32,
+    },
+    /// So many in 1000 seconds, in the long run: becomes `Rate` when the publisher's own rate is known.
+    Millihertz(u64),
+}
+
+impl Default for Scale {
+    fn default() -> Self {
+        Scale::Every(1)
+    }
+}
+
+/// Where a proxy or a pull buffer is (P-07, P-09).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Place {
+    /// In the publisher's process: saves most.
+    #[default]
+    Publisher,
+    /// In the subscriber's process.
+    Subscriber,
+    /// At the relay of this host or node; of several names, separated by commas, at the first that is there and takes it.
+    Relay(String),
+}
+
+impl Place {
+    /// The names of relays, the one that is preferred first; none if it is at either end.
+    pub fn relays(&self) -> impl Iterator<Item = &str> {
+        let names = if let Place::Relay(names) = self { names.as_str() } else { "" };
+        names.split(',').filter(|name| !name.is_empty())
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Place::Publisher => f.write_str("publisher"),
+            Place::Subscriber => f.write_str("subscriber"),
+            Place::Relay(name) => write!(f, "relay:{name}"),
+        }
+    }
+}
+
+/// Text that is no [`Place`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlaceError(pub String);
+
+impl fmt::Display for PlaceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}: allowed is publisher, subscriber or relay:NAME (of a host or node)", self.0)
+    }
+}
+
+impl std::error::Error for PlaceError {}
+
+impl FromStr for Place {
+    type Err = PlaceError;
+    fn from_str(text: &str) -> Result<Self, PlaceError> {
+        match (text, text.strip_prefix("relay:")) {
+            ("publisher", _) => Ok(Place::Publisher),
+            ("subscriber", _) => Ok(Place::Subscriber),
+            (_, Some(name)) if !name.is_empty() => Ok(Place::Relay(name.to_owned())),
+            _ => Err(PlaceError(text.chars().take(64).collect())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_read_as_they_are_shown() {
+        for place in [Place::Publisher, Place::Subscriber, Place::Relay("gate".into())] {
+            assert_eq!(place.to_string().parse(), Ok(place));
+        }
+        for wrong in ["", "relay:", "relay", "gate"] {
+            assert!(wrong.parse::<Place>().unwrap_err().to_string().contains("relay:NAME"));
+        }
+    }
+}
