@@ -11,7 +11,8 @@
 //! | [`topology`] | hosts, switches and routers as network namespaces; links that act as a wire |
 //! | [`stalls`] | times at which the machine itself stood still |
 //! | [`promise`] | the planner's figures, beside what is measured |
-//! | [`results`] | cells, checks, statistics: the document of `lab run --json` |
+//! | [`results`] | cells, checks, figures: the document of `lab run --json` |
+//! | [`statistics`] | histograms, distributions, medians |
 //! | [`lab`] | the laboratory of one run: options, folder, names |
 //! | [`iproute`] | calling `ip` and `tc` |
 //! | [`error`] | errors, by whose fault they are |
@@ -31,6 +32,7 @@ pub mod promise;
 pub mod results;
 pub mod run;
 pub mod stalls;
+pub mod statistics;
 pub mod topology;
 pub mod trips;
 pub mod wan;
@@ -38,5 +40,5 @@ pub mod wan;
 pub use error::{Error, Result};
 pub use experiments::{Experiment, experiments, find};
 pub use lab::{Lab, Options, Program, Stop};
-pub use results::{Cell, Check, Distribution, Document, Factors, Findings, Skipped};
+pub use results::{Cell, Check, Document, Factors, Findings, Skipped};
 pub use run::{play, run};

@@ -17,7 +17,7 @@ pub use ahead::Ahead;
 pub use hosts::{DEVICE, Hosts};
 pub use line::{Behaviour, Counts};
 
-use hdrhistogram::Histogram;
+use crate::statistics::Latencies;
 use line::Line;
 use linux::clock::monotonic_ns;
 use linux::namespace::Namespace;
@@ -144,7 +144,7 @@ struct Direction {
     behaviour: Behaviour,
     line: Line<Frame>,
     spare: Vec<Frame>,
-    lateness: Option<Histogram<u64>>,
+    lateness: Latencies,
     stretch: Stretch,
     busy: (u64, u64), // bits of long stretches, and the nanoseconds in which they left
     ahead: Ahead,
@@ -153,7 +153,7 @@ struct Direction {
 
 impl Direction {
     fn new(from: Arc<Tap>, to: Arc<Tap>, behaviour: Behaviour, seed: u64) -> Self {
-        let lateness = Histogram::new_with_bounds(1, 60_000_000_000, 3).ok();
+        let lateness = Latencies::up_to(Duration::from_secs(60));
         let (line, spare) = (Line::new(behaviour, seed), Vec::new());
         let ahead = Ahead::new(behaviour.rate);
         Self { from, to, behaviour, line, spare, lateness, stretch: Stretch::default(), busy: (0, 0), ahead, still: 0 }
@@ -207,9 +207,7 @@ impl Direction {
             let real = monotonic_ns();
             self.ahead.left(real, leaving.frame.length as u64);
             let late = self.now().saturating_sub(leaving.at);
-            if let Some(lateness) = &mut self.lateness {
-                lateness.saturating_record(late.max(1));
-            }
+            self.lateness.record(late);
             self.left(real, leaving.back_to_back);
             self.spare.push(leaving.frame);
         }
@@ -251,7 +249,7 @@ impl Direction {
             counts,
             loss_percent: counts.lost as f64 * 100.0 / through as f64,
             rate: (ns > 0).then(|| bits as f64 * 1e9 / ns as f64),
-            lateness_us: self.lateness.as_ref().map(Lateness::of).unwrap_or_default(),
+            lateness_us: Lateness::of(&self.lateness),
             ahead: self.ahead.most(),
             stood_still_ms: self.still as f64 / 1e6,
         }
@@ -259,9 +257,9 @@ impl Direction {
 }
 
 impl Lateness {
-    fn of(histogram: &Histogram<u64>) -> Self {
-        let at = |share| histogram.value_at_quantile(share) as f64 / 1000.0;
-        Self { p50: at(0.5), p99: at(0.99), p999: at(0.999), max: histogram.max() as f64 / 1000.0 }
+    fn of(late: &Latencies) -> Self {
+        let [p50, p99, p999] = [0.5, 0.99, 0.999].map(|quantile| late.quantile_us(quantile));
+        Self { p50, p99, p999, max: late.max_us() }
     }
 }
 

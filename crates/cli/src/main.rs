@@ -19,7 +19,7 @@
 //! | [`doctor`] | whether this host can keep real-time promises |
 //! | [`router`], [`relay`] | the control-plane router; proxies for others |
 //! | [`session`], [`tap`], [`ends`], [`show`] | the node of a verb; a subscriber to whatever a topic carries; the ends of a channel; a sample |
-//! | [`quantity`], [`output`], [`signals`], [`statistics`], [`failure`] | arguments in; results, tables and exit codes out |
+//! | [`quantity`], [`output`], [`signals`], [`failure`] | arguments in; results, tables and exit codes out |
 
 mod admin;
 mod apply;
@@ -46,7 +46,6 @@ mod router;
 mod session;
 mod show;
 mod signals;
-mod statistics;
 mod subscribe;
 mod tap;
 mod top;

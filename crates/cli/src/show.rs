@@ -2,7 +2,7 @@
 
 use crate::output::micros;
 use crate::session::Session;
-use crate::statistics::microseconds;
+use lab::statistics::microseconds;
 use serde_json::{Map, Value, json};
 use std::collections::HashMap;
 use std::fmt::Write;

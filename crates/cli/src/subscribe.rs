@@ -6,9 +6,9 @@ use crate::priority::Given;
 use crate::session::{Common, Session};
 use crate::show::{Origins, Shown};
 use crate::signals::TICK;
-use crate::statistics::Latencies;
 use crate::tap::{Scaled, Tap, Target};
 use clap::Args;
+use lab::statistics::Latencies;
 use std::sync::mpsc::{Receiver, sync_channel};
 use thalweg::Sample;
 use thalweg::codec::Untyped;
@@ -60,7 +60,7 @@ pub fn run(arguments: &Arguments) -> Result {
     };
     let (given, scaled) = (Some(arguments.given.clone()), arguments.scaled.clone());
     let tap = Tap::with(&session, &arguments.target, given, scaled, callback)?;
-    let mut printer = Printer { arguments, origins: Origins::default(), printed: 0, latencies: Latencies::new() };
+    let mut printer = Printer { arguments, origins: Origins::default(), printed: 0, latencies: Latencies::default() };
     let outcome = print_all(&mut printer, &mut session, tap, told);
     printer.tell_latencies();
     outcome

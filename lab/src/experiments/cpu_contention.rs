@@ -10,8 +10,9 @@ use super::tally::Tally;
 use crate::error::{Error, Result};
 use crate::lab::Lab;
 use crate::part::hog::Hog;
-use crate::results::{Check, Factors, Figure, Findings, Group, Panel, Skipped, median_ratio};
+use crate::results::{Check, Factors, Figure, Findings, Group, Panel, Skipped};
 use crate::stalls::{Monitor, Timed};
+use crate::statistics::median_ratio;
 use crate::trips::{Measure, Priority, Trip, Trips};
 use std::time::Duration;
 

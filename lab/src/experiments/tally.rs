@@ -1,7 +1,8 @@
 //! One cell in the making: repetition by repetition, with what stalls of the machine hit apart.
 
-use crate::results::{Bar, Cell, Distribution, Factors, Stalled};
+use crate::results::{Bar, Cell, Factors, Stalled};
 use crate::stalls::{Stalls, Timed};
+use crate::statistics::Distribution;
 use serde_json::{Value, json};
 
 /// What the repetitions of a cell gave so far.

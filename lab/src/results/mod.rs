@@ -1,24 +1,21 @@
 //! What an experiment found: cells, checks, and what could not run. [`Document`] is what `lab run --json` prints; its keys
 //! are a contract.
 
-mod distribution;
 mod environment;
 mod figure;
-mod line;
 mod markdown;
 mod page;
 mod svg;
 mod tables;
 
-pub use distribution::{Distribution, median, median_ratio, uncertainty};
 pub use environment::Environment;
 pub use figure::{Bar, Figure, Group, Panel};
-pub use line::Line;
 pub use markdown::markdown;
 pub use page::report;
 pub use svg::draw;
 
 use crate::error::{Error, Result};
+use crate::statistics::{Distribution, rounded};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::fs;
@@ -168,11 +165,11 @@ impl Check {
     }
 
     fn new(name: impl Into<String>, value: f64, limit: f64, relation: &str, pass: bool) -> Self {
-        let found = value.is_finite().then(|| distribution::rounded(value));
+        let found = value.is_finite().then(|| rounded(value, 3));
         Self {
             name: name.into(),
             value: found,
-            limit: if limit.is_finite() { distribution::rounded(limit) } else { 0.0 },
+            limit: if limit.is_finite() { rounded(limit, 3) } else { 0.0 },
             relation: relation.into(),
             pass: pass && found.is_some() && limit.is_finite(),
         }

@@ -1,6 +1,7 @@
 //! What results look like as tables, for Markdown and HTML alike.
 
-use super::{Cell, Check, Distribution, Document};
+use super::{Cell, Check, Document};
+use crate::statistics::Distribution;
 use serde_json::Value;
 
 /// Heads of a table of checks.

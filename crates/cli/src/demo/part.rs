@@ -7,7 +7,7 @@ use super::work::Work;
 use crate::failure::{Failure, Result};
 use crate::output::line;
 use crate::signals::Stop;
-use crate::statistics::Latencies;
+use lab::statistics::Latencies;
 use std::io::BufRead;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -298,7 +298,7 @@ struct Account {
 
 impl Ear {
     fn open(node: &Node, line: &Line) -> Result<Self> {
-        let latencies = Latencies::new();
+        let latencies = Latencies::default();
         let account =
             Arc::new(Mutex::new(Account { received: 0, before: 0, last_seq: 0, first_ns: 0, last_ns: 0, latencies }));
         let port = match line.content {
@@ -312,7 +312,7 @@ impl Ear {
     fn prepare(&self) {
         let mut account = self.account.lock().unwrap_or_else(PoisonError::into_inner);
         let last_seq = account.last_seq;
-        let latencies = Latencies::new();
+        let latencies = Latencies::default();
         *account = Account { received: 0, before: last_seq, last_seq, first_ns: 0, last_ns: 0, latencies };
     }
 

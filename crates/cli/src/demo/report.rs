@@ -2,7 +2,7 @@
 
 use super::robot::{Content, LINES, Line};
 use crate::output::{bytes, micros, table};
-use crate::statistics::{Percentiles, rounded};
+use lab::statistics::{Percentiles, rounded};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! The last samples of a topic, and figures over them.
 
 use super::clocks::Clocks;
-use crate::statistics::{Latencies, microseconds, rounded};
+use lab::statistics::{Latencies, microseconds, rounded};
 use serde_json::{Value, json};
 use std::collections::VecDeque;
 use thalweg::port::SampleInfo;
@@ -115,11 +115,12 @@ impl Window {
 
     /// Percentiles of the latency; `null` with the reason where it cannot be known.
     pub fn delay(&self) -> Value {
-        let mut latencies = Latencies::new();
+        let mut latencies = Latencies::default();
         self.arrivals.iter().filter_map(|a| a.latency_ns).for_each(|ns| latencies.record(ns));
         let mut figures = json!({"samples": self.total, "window": self.arrivals.len(), "latency_us": null});
-        match (latencies.min(), latencies.percentiles()) {
-            (Some(min), Some(found)) => {
+        match latencies.percentiles() {
+            Some(found) => {
+                let min = rounded(latencies.min_us(), 1);
                 figures["latency_us"] = json!({"min": min, "p50": found.p50, "p99": found.p99, "max": found.max});
                 let uncertain = self.arrivals.iter().map(|a| a.uncertainty_ns).max().filter(|ns| *ns > 0);
                 figures["clock_uncertainty_us"] = uncertain.map(microseconds).into();

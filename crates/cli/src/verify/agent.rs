@@ -10,7 +10,7 @@ use crate::failure::{Failure, Result};
 use crate::output::tell;
 use crate::plan::{Clock, text_of};
 use crate::session::Session;
-use crate::statistics::rounded;
+use lab::statistics::rounded;
 use qos::plan::{FileChange, Plan};
 use qos::verification::agent::{self, Choice, Decision, EXCESS, LOOKS, Limits, Setting};
 use serde::Serialize;

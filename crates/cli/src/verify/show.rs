@@ -2,7 +2,7 @@
 
 use super::gather::{Gatherer, Running};
 use crate::output::table;
-use crate::statistics::rounded;
+use lab::statistics::rounded;
 use qos::plan::For;
 use qos::show_time;
 use qos::verification::{Cost, Judged, Leg, Live, Looks, Verdict, suspects};

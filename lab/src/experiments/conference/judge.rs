@@ -1,7 +1,8 @@
 //! What a conference was like.
 
 use super::{CUT, HOSTS, Heard, KINDS, Kind, NARROW, RATE};
-use crate::results::{Bar, Check, Distribution, Factors, Figure, Findings, Group, Panel, Table, median};
+use crate::results::{Bar, Check, Factors, Figure, Findings, Group, Panel, Table};
+use crate::statistics::{Distribution, median};
 
 /// What matters more than video still comes then, but for what is on its way when a slice ends.
 const COMES: f64 = 95.0;

@@ -8,8 +8,9 @@ use crate::error::Result;
 use crate::experiments::tally::Tally;
 use crate::lab::Lab;
 use crate::part::Place;
-use crate::results::{Check, Distribution, Factors, Findings, Group, Skipped, Table, median};
+use crate::results::{Check, Factors, Findings, Group, Skipped, Table};
 use crate::stalls::Monitor;
+use crate::statistics::{Distribution, median};
 use std::collections::BTreeMap;
 
 /// p99 may be this much of what it is alone.

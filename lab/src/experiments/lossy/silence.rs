@@ -5,8 +5,9 @@ use crate::error::Result;
 use crate::experiments::tally::Tally;
 use crate::lab::Lab;
 use crate::part::stream::Arrived;
-use crate::results::{Bar, Check, Distribution, Factors, Findings, Group, Panel, Table};
+use crate::results::{Bar, Check, Factors, Findings, Group, Panel, Table};
 use crate::stalls::{Monitor, Stalls, Timed};
+use crate::statistics::Distribution;
 use qos::{Class, Qos};
 
 pub const SIZE: usize = 64;

@@ -9,7 +9,8 @@ use crate::experiments::tally::Tally;
 use crate::experiments::turns::shuffled;
 use crate::lab::{Lab, Options};
 use crate::part::hog::AWAKE;
-use crate::results::{Check, Factors, Figure, Findings, Group, Panel, median, uncertainty};
+use crate::results::{Check, Factors, Figure, Findings, Group, Panel};
+use crate::statistics::{median, uncertainty};
 use std::time::Duration;
 use thalweg::testing::Dice;
 

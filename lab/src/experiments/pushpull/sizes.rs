@@ -9,7 +9,8 @@ use crate::experiments::tally::Tally;
 use crate::experiments::turns::shuffled;
 use crate::lab::{Lab, Options};
 use crate::part::hog::AWAKE;
-use crate::results::{Bar, Check, Factors, Figure, Findings, Group, Line, Panel, Table, median, uncertainty};
+use crate::results::{Bar, Check, Factors, Figure, Findings, Group, Panel, Table};
+use crate::statistics::{Line, median, uncertainty};
 use std::time::Duration;
 use thalweg::testing::Dice;
 

@@ -2,7 +2,8 @@
 
 use super::places::{Arm, Cost, HZ, MANY, Node, ONE, SIZE};
 use crate::part::hog::AWAKE;
-use crate::results::{Bar, Check, Factors, Findings, Group, Panel, Table, median, uncertainty};
+use crate::results::{Bar, Check, Factors, Findings, Group, Panel, Table};
+use crate::statistics::{median, uncertainty};
 
 /// A tenth of the samples may be so much of the traffic: nodes say a little to each other besides.
 const TRAFFIC: f64 = 0.11;

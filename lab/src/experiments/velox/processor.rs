@@ -5,7 +5,8 @@ use crate::error::Result;
 use crate::experiments::Experiment;
 use crate::experiments::tally::Tally;
 use crate::lab::Lab;
-use crate::results::{Bar, Check, Factors, Findings, Group, Line, Panel, Table, median};
+use crate::results::{Bar, Check, Factors, Findings, Group, Panel, Table};
+use crate::statistics::{Line, median};
 use std::time::Duration;
 
 /// The experiment.

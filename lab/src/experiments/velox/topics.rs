@@ -9,7 +9,8 @@ use crate::experiments::turns::shuffled;
 use crate::lab::Lab;
 use crate::part::hog::{AWAKE, Hog};
 use crate::part::member::Stream;
-use crate::results::{Bar, Check, Factors, Findings, Group, Line, Panel, Table, median};
+use crate::results::{Bar, Check, Factors, Findings, Group, Panel, Table};
+use crate::statistics::{Line, median};
 use std::time::Duration;
 use thalweg::testing::Dice;
 

@@ -4,7 +4,8 @@
 use super::rows::{Arm, Row};
 use super::setup::{SMALL, Setup};
 use crate::load::Pattern;
-use crate::results::{Bar, Cell, Distribution, Figure, Group, Panel, median};
+use crate::results::{Bar, Cell, Figure, Group, Panel};
+use crate::statistics::{Distribution, median};
 
 /// Of the cells of all rows: normal and qos of the first row, and so on; and what is promised of each row, by its index.
 pub fn figure(setup: &Setup, rows: &[Row], cells: &[Cell], promised: &dyn Fn(usize) -> Option<Bar>) -> Figure {

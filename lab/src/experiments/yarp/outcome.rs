@@ -6,7 +6,8 @@ use super::rows::{Amount, Arm, RATE, Row};
 use super::setup::{SMALL, Setup};
 use super::stage::Run;
 use crate::load::Pattern;
-use crate::results::{Cell, Check, Distribution, Findings, Skipped, Stalled, median, median_ratio};
+use crate::results::{Cell, Check, Findings, Skipped, Stalled};
+use crate::statistics::{Distribution, median, median_ratio};
 use crate::topology::wire::FULL_PACKET;
 use serde_json::json;
 

@@ -2,33 +2,8 @@
 
 use super::rounds::Round;
 use super::table::{Against, Row, short};
-use crate::bench::figures::rounded;
+use lab::statistics::{Spread, rounded};
 use serde::Serialize;
-
-/// The median of all rounds with its range.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Spread {
-    /// The middle one.
-    pub median: f64,
-    /// The smallest.
-    pub min: f64,
-    /// The largest.
-    pub max: f64,
-}
-
-impl Spread {
-    /// Of these values; nothing when there are none.
-    pub fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
-        let mut values: Vec<f64> = values.into_iter().map(rounded).collect();
-        values.sort_by(f64::total_cmp);
-        let middle = values.len() / 2;
-        let median = match values.len() % 2 {
-            1 => values[middle],
-            _ => rounded((values.get(middle.checked_sub(1)?)? + values[middle]) / 2.0),
-        };
-        Some(Self { median, min: *values.first()?, max: *values.last()? })
-    }
-}
 
 /// One row of the result. Figures that could not be taken are null, and `error` says why.
 #[derive(Clone, Debug, Serialize)]
@@ -72,7 +47,7 @@ impl Verdict {
             Some(spread) if !quick => {
                 let pass = row.target.met_by(spread.median);
                 verdict.pass = Some(pass);
-                verdict.missed_by_percent = (!pass).then(|| rounded(row.target.missed_by_percent(spread.median)));
+                verdict.missed_by_percent = (!pass).then(|| rounded(row.target.missed_by_percent(spread.median), 3));
             }
             Some(_) => {}
             None => verdict.error = Some("the measurement gave no such figure".to_owned()),
@@ -161,12 +136,5 @@ mod tests {
         assert!(quick.pass.is_none() && quick.good());
         assert!(!Verdict::failed(&ROWS[0], false, "no such engine".into()).good());
         assert!(!Verdict::new(&ROWS[1], &rounds(&[1.0], 1.0), false).good(), "a figure that is not there");
-    }
-
-    #[test]
-    fn medians_of_even_and_odd_many_values() {
-        assert_eq!(Spread::of([3.0, 1.0, 2.0]).map(|s| s.median), Some(2.0));
-        assert_eq!(Spread::of([4.0, 1.0, 2.0, 3.0]).map(|s| s.median), Some(2.5));
-        assert_eq!(Spread::of([]), None);
     }
 }

@@ -16,7 +16,7 @@ impl Engine for Raw {
 
     fn ping(&self, settings: &Settings) -> Result<Latency, Error> {
         let (carrier, terms) = (carrier(settings)?, &settings.terms);
-        let mut meter = Meter::new()?;
+        let mut meter = Meter::new();
         let mut ping = latency::Ping::open(&settings.meeting(self.name(), "latency"), carrier, terms)?;
         ping.run(terms.warmup, |_| ())?;
         meter.start();
@@ -31,7 +31,7 @@ impl Engine for Raw {
 
     fn send(&self, settings: &Settings) -> Result<Throughput, Error> {
         let (carrier, terms) = (carrier(settings)?, &settings.terms);
-        let mut meter = Meter::new()?;
+        let mut meter = Meter::new();
         let mut sender = throughput::Sender::open(&settings.meeting(self.name(), "throughput"), carrier, terms)?;
         if terms.warmup > 0 {
             sender.run(terms.warmup)?;
@@ -48,7 +48,7 @@ impl Engine for Raw {
 
     fn publish(&self, settings: &Settings) -> Result<Fanout, Error> {
         let (carrier, terms) = (carrier(settings)?, &settings.terms);
-        let mut meter = Meter::new()?;
+        let mut meter = Meter::new();
         let meeting = settings.meeting(self.name(), "fanout");
         let mut publisher = fanout::Publisher::open(&meeting, carrier, settings.subscribers, terms)?;
         publisher.run(terms.warmup)?;

@@ -22,7 +22,7 @@ pub fn publish(meeting: &Meeting, settings: &Settings) -> Result<Meter, Error> {
         let text = format!("{} bytes per sample: at least {MIN_SIZE} for the stamp", terms.size);
         return Err(Error::Usage(text));
     }
-    let mut meter = Meter::new()?;
+    let mut meter = Meter::new();
     let controls = meeting.host(subscribers)?;
     controls.iter().try_for_each(|control| tell(control, terms))?;
     let ports = Ports::open("publisher", std::process::id().into(), settings.carrier, terms, None)?;

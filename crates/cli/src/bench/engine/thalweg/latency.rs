@@ -26,7 +26,7 @@ pub fn ping(meeting: &Meeting, settings: &Settings) -> Result<Meter, Error> {
         Ports::open("ping", std::process::id().into(), carrier, terms, line.node())?.reliable(settings.reliable);
     let (give, given) = mpsc::channel();
     let (end, ended) = mpsc::channel();
-    let trips = Trips { meter: Meter::new()?, warmup: terms.warmup, start: 0 };
+    let trips = Trips { meter: Meter::new(), warmup: terms.warmup, start: 0 };
     let mut player = Player::new(given, end, trips, terms, control.try_clone()?);
     let subscriber = ports.subscriber(PONG).callback(move |sample| player.take(&sample))?;
     let builder = ports.publisher(PING);
@@ -232,7 +232,7 @@ pub fn local(settings: &Settings) -> Result<Meter, Error> {
         }
     })?;
     connected(&turn.publisher, 1)?;
-    let mut meter = Meter::new()?;
+    let mut meter = Meter::new();
     for number in 0..terms.warmup + terms.count {
         if number == terms.warmup {
             meter.start();

@@ -18,7 +18,7 @@ const TOPIC: &str = "/bench/stream";
 /// Meets a receiver, and publishes to it as fast as it goes.
 pub fn send(name: &'static str, settings: &Settings) -> Result<Throughput, Error> {
     let terms = &settings.terms;
-    let mut meter = Meter::new()?;
+    let mut meter = Meter::new();
     let line = Line::join(&settings.meeting(name, "throughput"), "throughput", settings)?;
     tell(&line.control, terms)?;
     let ports = Ports::open("sender", std::process::id().into(), settings.carrier, terms, line.node())?
