@@ -9,28 +9,31 @@ mod arms;
 use super::Experiment;
 use super::tally::Tally;
 use crate::error::{Error, Result};
+use crate::iproute::ip;
 use crate::lab::Lab;
+use crate::part::Place;
+use crate::part::flow::Flow;
 use crate::part::node::NodeSettings;
-use crate::part::stream::{self, Arrived, Connected, Order, Published, Settings};
-use crate::part::{Part, Place};
+use crate::part::stream::{self, Arrived, Settings};
 use crate::results::{Check, Factors, Figure, Findings, Group, Panel};
-use crate::stalls::Monitor;
 use crate::statistics::median;
 use crate::topology::wire::{Queue, Wire};
-use crate::topology::{self, DEVICE, Topology};
+use crate::topology::{DEVICE, Topology};
 use arms::{ARMS, Arm, Carrier, WHOLE};
-use serde_json::Value;
+use qos::priority::Changes;
 use std::net::SocketAddr;
 use std::time::Duration;
 
 /// The experiment.
 pub struct BigMessages;
 
-const LONG: Duration = Duration::from_secs(40);
 const RATE: u64 = 100_000_000;
 const SMALL: usize = 10;
 const BIG: usize = 10_000_000;
 const HZ: f64 = 1000.0;
+/// The last small sample may take this long.
+const PATIENCE: Duration = Duration::from_secs(2);
+
 impl Experiment for BigMessages {
     fn name(&self) -> &'static str {
         "big-messages"
@@ -42,7 +45,7 @@ impl Experiment for BigMessages {
 
     fn run(&self, lab: &Lab) -> Result<Findings> {
         let topology = Topology::link(lab)?;
-        let mut house = House::start(lab, &topology)?;
+        let mut testbed = Testbed::start(lab, &topology)?;
         let ring = ring(&topology);
         let repetitions = if lab.options.tiny { 1 } else { 5 - 2 * usize::from(lab.options.quick) };
         let mut sides: Vec<Side> = ARMS.iter().map(|_| Side::default()).collect();
@@ -50,7 +53,7 @@ impl Experiment for BigMessages {
             for turn in 0..ARMS.len() {
                 let index = (turn + repetition) % ARMS.len();
                 lab.tell(&format!("{}, repetition {} of {repetitions}", ARMS[index].name, repetition + 1));
-                house.run(lab, ARMS[index], &mut sides[index])?;
+                testbed.run(lab, ARMS[index], &mut sides[index])?;
             }
         }
         let queues = topology.host(1).tc(&["-s", "qdisc", "show", "dev", DEVICE])?;
@@ -64,15 +67,15 @@ impl Experiment for BigMessages {
 fn ring(topology: &Topology) -> u64 {
     // /sys shows the namespace it was mounted in: `ip netns exec` mounts its own.
     let file = format!("/sys/class/net/{DEVICE}/queues/tx-0/byte_queue_limits/limit");
-    let read = crate::iproute::ip(&["netns", "exec", topology.host(1).name(), "cat", &file]);
+    let read = ip(&["netns", "exec", topology.host(1).name(), "cat", &file]);
     read.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0)
 }
 
 /// Publishers on the first host, subscribers on the second.
-struct House<'a> {
+struct Testbed<'a> {
     topology: &'a Topology,
-    small: [[Part; 2]; 2], // of each carrier
-    big: [Part; 2],
+    small: [Flow; 2], // of each carrier
+    big: Flow,
 }
 
 /// What one arm gave.
@@ -83,14 +86,14 @@ struct Side {
     whole: u64,
 }
 
-impl<'a> House<'a> {
+impl<'a> Testbed<'a> {
     fn start(lab: &Lab, topology: &'a Topology) -> Result<Self> {
         install(topology)?;
         let small = [
-            channel(lab, topology, Carrier::Tcp.small(), "tcp", (SMALL, HZ), 0)?,
-            channel(lab, topology, Carrier::Udp.small(), "udp", (SMALL, HZ), 1)?,
+            flow(lab, topology, Carrier::Tcp.small(), "tcp", (SMALL, HZ), 0)?,
+            flow(lab, topology, Carrier::Udp.small(), "udp", (SMALL, HZ), 1)?,
         ];
-        let big = channel(lab, topology, "big", "tcp", (BIG, 0.0), 2)?;
+        let big = flow(lab, topology, "big", "tcp", (BIG, 0.0), 2)?;
         Ok(Self { topology, small, big })
     }
 
@@ -103,31 +106,21 @@ impl<'a> House<'a> {
         } else {
             (500, 4000)
         };
-        let ([small, small_end], [big, big_end]) = (&mut self.small[arm.carrier as usize], &mut self.big);
-        big_end.ask::<Arrived>(lab, &Order::Report, LONG)?;
+        let (small, big) = (&mut self.small[arm.carrier as usize], &mut self.big);
         if arm.bulk {
-            big.ask::<Value>(lab, &Order::Start, LONG)?;
+            big.start(lab)?;
         }
-        small.ask::<Published>(lab, &Order::Publish { count: warm }, LONG)?;
-        small_end.ask::<Arrived>(lab, &Order::Report, LONG)?;
-        let monitor = Monitor::start()?;
-        let published: Published = small.ask(lab, &Order::Publish { count }, LONG)?;
-        small_end.ask::<Connected>(lab, &Order::Until { seq: published.last, ms: 2000 }, LONG)?;
-        let stalls = monitor.finish();
-        let arrived: Arrived = small_end.ask(lab, &Order::Report, LONG)?;
-        let after =
-            |sample: &&crate::stalls::Timed| published.calls.first().is_none_or(|call| sample.from_ns >= call.from_ns);
-        let samples: Vec<_> = arrived.samples.iter().filter(after).copied().collect();
-        side.latency.add(count, &samples, &stalls);
+        small.publish(lab, warm, PATIENCE)?;
+        side.latency.publish(lab, small, count, PATIENCE)?;
         if arm.bulk {
-            let bulk: Published = big.ask(lab, &Order::Stop, LONG)?;
-            big_end.ask::<Connected>(lab, &Order::Until { seq: bulk.last, ms: 20_000 }, LONG)?;
-            let arrived: Arrived = big_end.ask(lab, &Order::Report, LONG)?;
-            side.messages += bulk.count;
-            side.whole += arrived.count - arrived.damaged - arrived.again;
-            side.latency.tell("big_messages", bulk.count);
-            side.latency.tell("big_messages_whole", arrived.count - arrived.damaged);
-            side.latency.tell("big_message_ms", arrived.samples.iter().map(|s| s.ns / 1_000_000).collect::<Vec<_>>());
+            let (bulk, arrived) = big.stop(lab, 10 * PATIENCE)?;
+            for Arrived { count, damaged, again, samples, .. } in arrived {
+                side.messages += bulk.count;
+                side.whole += count - damaged - again;
+                side.latency.tell("big_messages", bulk.count);
+                side.latency.tell("big_messages_whole", count - damaged);
+                side.latency.tell("big_message_ms", samples.iter().map(|s| s.ns / 1_000_000).collect::<Vec<_>>());
+            }
         }
         Ok(())
     }
@@ -139,50 +132,31 @@ impl<'a> House<'a> {
         host.within(|| std::fs::write("/proc/sys/net/ipv4/tcp_tso_rtt_log", log))?
             .map_err(|e| Error::system("net.ipv4.tcp_tso_rtt_log", &e, "it needs Linux 5.18"))?;
         let [for_small, for_big] = arm.changes();
-        let names = |what: &str| [format!("/{what}-in"), format!("/{what}-out")];
-        for (ends, changes, others) in [
-            (&mut self.small[arm.carrier as usize], for_small, names(arm.carrier.small())),
-            (&mut self.big, for_big, names("big")),
-        ] {
-            let changes: qos::priority::Changes = changes.parse().map_err(|e| Error::Usage(format!("{e}")))?;
-            for (end, other) in ends.iter_mut().zip(others) {
-                end.ask::<Value>(lab, &Order::Set { other, changes: changes.clone() }, LONG)?;
-            }
+        for (flow, changes) in [(&mut self.small[arm.carrier as usize], for_small), (&mut self.big, for_big)] {
+            let changes: Changes = changes.parse().map_err(|e| Error::Usage(format!("{e}")))?;
+            flow.set(lab, &changes)?;
         }
         Ok(())
     }
 }
 
-/// The publisher on the first host and the subscriber on the second, connected.
-fn channel(
+/// From the first host to the second.
+fn flow(
     lab: &Lab,
     topology: &Topology,
     what: &str,
     carrier: &str,
     (size, hz): (usize, f64),
     number: u16,
-) -> Result<[Part; 2]> {
+) -> Result<Flow> {
     let at = |host: u8| SocketAddr::new(Topology::address_of(host), 7400 + number);
-    let start = |role: &str, host: u8, end: &str| {
-        let settings = Settings {
-            node: NodeSettings::at(lab, &format!("{what}-{end}"), what, at(host), &[at(1), at(2)])?,
-            topic: format!("/{what}"),
-            name: format!("/{what}-{end}"),
-            size,
-            hz,
-            carriers: vec![carrier.into()],
-            qos: stream::qos(carrier),
-        };
-        let mut part = Part::start(lab, Place::at(topology.host(host), &[]), role, &settings)?;
-        part.hear::<Value>(lab, LONG)?;
-        Ok::<Part, Error>(part)
+    let end = |host: u8, end: &str| {
+        let node = NodeSettings::at(lab, &format!("{what}-{end}"), what, at(host), &[at(1), at(2)])?;
+        Ok::<_, Error>((node, Place::at(topology.host(host), &[])))
     };
-    let (mut publisher, subscriber) = (start("publisher", 1, "out")?, start("subscriber", 2, "in")?);
-    let connected: Connected = publisher.ask(lab, &Order::Connected { count: 1 }, LONG)?;
-    match connected.carriers == [carrier] {
-        true => Ok([publisher, subscriber]),
-        false => Err(Error::Failed(format!("no channel over {carrier}: {connected:?}"))),
-    }
+    let (topic, carriers, qos) = (format!("/{what}"), vec![carrier.into()], stream::qos(carrier));
+    let settings = Settings { topic, size, hz, carriers, qos, ..Settings::default() };
+    Flow::open(lab, &settings, end(1, "out")?, vec![end(2, "in")?])
 }
 
 /// The wire out of the first host. What is chosen next is sent whole: a bucket with room for the largest super-packet.

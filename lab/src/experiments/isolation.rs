@@ -8,22 +8,21 @@ use super::Experiment;
 use super::tally::Tally;
 use crate::error::{Error, Result};
 use crate::lab::Lab;
+use crate::part::flow::Flow;
 use crate::part::node::NodeSettings;
-use crate::part::stream::{self, Arrived, Connected, Order, Published, Settings};
-use crate::part::{Part, Place};
+use crate::part::stream::{self, Connected, Order, Published, Settings};
+use crate::part::{LONG, Part, Place};
 use crate::results::{Check, Factors, Figure, Findings, Group, Panel, Skipped};
 use crate::stalls::Monitor;
 use crate::statistics::{Distribution, median_ratio};
 use crate::topology::Topology;
 use rustix::process::{Pid, Signal};
-use serde_json::Value;
 use std::net::SocketAddr;
 use std::time::Duration;
 
 /// The experiment.
 pub struct Isolation;
 
-const LONG: Duration = Duration::from_secs(40);
 const CARRIERS: [&str; 3] = ["tcp", "udp", "mcast"];
 const NEAR: usize = 7;
 const HZ: f64 = 1000.0;
@@ -71,8 +70,8 @@ impl Experiment for Isolation {
             let mut groups = Vec::new();
             for carrier in CARRIERS {
                 let topology = Topology::switch(lab, 3)?;
-                let mut house = House::start(lab, &topology, carrier)?;
-                groups.push(house.compare(lab, trouble, &mut findings)?);
+                let mut testbed = Testbed::start(lab, &topology, carrier)?;
+                groups.push(testbed.compare(lab, trouble, &mut findings)?);
             }
             panels.push(Panel { title: format!("the eighth is {}", trouble.name()), groups });
         }
@@ -94,44 +93,37 @@ fn notes() -> Vec<String> {
     ]
 }
 
-/// The publisher and its subscribers.
-struct House<'a> {
+/// The publisher and its subscribers: seven beside each other, and the eighth.
+struct Testbed<'a> {
     carrier: &'static str,
     topology: &'a Topology,
-    publisher: Part,
-    near: Vec<Part>,
+    flow: Flow, // to the seven
     far: Part,
 }
 
-impl<'a> House<'a> {
+impl<'a> Testbed<'a> {
     fn start(lab: &Lab, topology: &'a Topology, carrier: &'static str) -> Result<Self> {
         let at = |host: u8, port: u16| SocketAddr::new(Topology::address_of(host), 7400 + port);
         let near = (0..NEAR as u16).map(|n| (2, n));
         let all: Vec<SocketAddr> =
             [(1, 0), (3, 0)].into_iter().chain(near).map(|(host, port)| at(host, port)).collect();
-        let start = |role: &str, name: &str, host: u8, port: u16| {
-            let settings = Settings {
-                node: NodeSettings::at(lab, name, "isolation", at(host, port), &all)?,
-                topic: "/state".into(),
-                name: format!("/{name}"),
-                size: PAYLOAD,
-                hz: HZ,
-                carriers: vec![carrier.into()],
-                qos: stream::qos(carrier),
-            };
-            let mut part = Part::start(lab, Place::at(topology.host(host), &[]), role, &settings)?;
-            part.hear::<Value>(lab, LONG)?;
-            Ok::<Part, Error>(part)
+        let end = |name: &str, host: u8, port: u16| {
+            let node = NodeSettings::at(lab, name, "isolation", at(host, port), &all)?;
+            Ok::<_, Error>((node, Place::at(topology.host(host), &[])))
         };
-        let mut publisher = start("publisher", "publisher", 1, 0)?;
-        let near = (0..NEAR as u16).map(|n| start("subscriber", &format!("near{n}"), 2, n)).collect::<Result<_>>()?;
-        let far = start("subscriber", "far", 3, 0)?;
-        let count = NEAR + 1;
-        let connected: Connected = publisher.ask(lab, &Order::Connected { count }, LONG)?;
-        if !connected.ok || connected.carriers.iter().any(|found| found != carrier) {
-            return Err(Error::Failed(format!("not {count} channels over {carrier}: {connected:?}")));
-        }
-        Ok(Self { carrier, topology, publisher, near, far })
+        let settings = Settings {
+            topic: "/state".into(),
+            size: PAYLOAD,
+            hz: HZ,
+            carriers: vec![carrier.into()],
+            qos: stream::qos(carrier),
+            ..Settings::default()
+        };
+        let near = (0..NEAR as u16).map(|n| end(&format!("near{n}"), 2, n));
+        let subscribers = near.chain([end("far", 3, 0)]).collect::<Result<Vec<_>>>()?;
+        let mut flow = Flow::open(lab, &settings, end("publisher", 1, 0)?, subscribers)?;
+        let far = flow.subscribers.pop().ok_or_else(|| Error::Failed("there is no eighth subscriber".into()))?;
+        Ok(Self { carrier, topology, flow, far })
     }
 
     /// Pairs of runs, and what they come to.
@@ -162,19 +154,11 @@ impl<'a> House<'a> {
 
     /// One run: what the seven got, and what publishing cost.
     fn run(&mut self, lab: &Lab, count: u64, side: &mut Side) -> Result {
-        for near in &mut self.near {
-            near.ask::<Arrived>(lab, &Order::Report, LONG)?;
-        }
         let monitor = Monitor::start()?;
-        let published: Published = self.publisher.ask(lab, &Order::Publish { count }, LONG)?;
-        let mut samples = Vec::new();
-        for near in &mut self.near {
-            near.ask::<Connected>(lab, &Order::Until { seq: published.last, ms: 500 }, LONG)?;
-            let arrived: Arrived = near.ask(lab, &Order::Report, LONG)?;
-            side.again += arrived.again;
-            samples.extend(arrived.samples);
-        }
+        let (published, arrived) = self.flow.publish(lab, count, Duration::from_millis(500))?;
         let stalls = monitor.finish();
+        side.again += arrived.iter().map(|arrived| arrived.again).sum::<u64>();
+        let samples: Vec<_> = arrived.into_iter().flat_map(|arrived| arrived.samples).collect();
         side.latency.add(count * NEAR as u64, &samples, &stalls);
         side.calls.add(count, &published.calls, &stalls);
         Ok(())
@@ -216,7 +200,7 @@ impl<'a> House<'a> {
 
     /// Whether the eighth has the latest sample soon.
     fn catches_up(&mut self, lab: &Lab, trouble: Trouble) -> Result<bool> {
-        let published: Published = self.publisher.ask(lab, &Order::Publish { count: 50 }, LONG)?;
+        let published: Published = self.flow.publisher.ask(lab, &Order::Publish { count: 50 }, LONG)?;
         let ms = if trouble == Trouble::Stopped { SOON } else { LATER };
         let until: Connected = self.far.ask(lab, &Order::Until { seq: published.last, ms }, LONG)?;
         Ok(until.ok)

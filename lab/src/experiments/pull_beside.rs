@@ -9,12 +9,12 @@ use super::Experiment;
 use super::tally::Tally;
 use crate::error::{Error, Result};
 use crate::lab::Lab;
+use crate::part::flow::Flow;
 use crate::part::node::NodeSettings;
 use crate::part::pull::{self, Pulled};
-use crate::part::stream::{self, Arrived, Connected, Order, Published, Settings};
-use crate::part::{Part, Place};
+use crate::part::stream::{self, Settings};
+use crate::part::{LONG, Part, Place};
 use crate::results::{Check, Factors, Figure, Findings, Group, Panel};
-use crate::stalls::Monitor;
 use crate::statistics::{Distribution, median_ratio};
 use crate::topology::Topology;
 use qos::priority::Changes;
@@ -27,7 +27,6 @@ use thalweg::PullFrom;
 /// The experiment.
 pub struct PullBeside;
 
-const LONG: Duration = Duration::from_secs(60);
 const HZ: f64 = 1000.0;
 const PAYLOAD: usize = 64;
 /// Of the samples that are pulled.
@@ -56,7 +55,7 @@ impl Experiment for PullBeside {
         let mut findings = Findings { notes: notes(), ..Findings::default() };
         let mut groups = Vec::new();
         for carrier in CARRIERS {
-            groups.push(House::start(lab, &topology, carrier)?.compare(lab, &mut findings)?);
+            groups.push(Testbed::start(lab, &topology, carrier)?.compare(lab, &mut findings)?);
         }
         findings.figure = Figure {
             title: "Latency at 1 kHz, alone and beside a pull".into(),
@@ -82,55 +81,39 @@ fn notes() -> Vec<String> {
     ]
 }
 
-/// The channel's two ends, the history, and who asks for it.
-struct House {
+/// The channel, the history, and who asks for it.
+struct Testbed {
     carrier: &'static str,
-    publisher: Part,
-    subscriber: Part,
+    flow: Flow,
     _keeper: Part,
     puller: Part,
 }
 
-impl House {
+impl Testbed {
     fn start(lab: &Lab, topology: &Topology, carrier: &'static str) -> Result<Self> {
         let at = |host: u8, port: u16| SocketAddr::new(Topology::address_of(host), 7400 + port);
         let all = [at(1, 0), at(2, 0), at(1, 1), at(2, 1)];
         let node = |name: &str, host: u8, port: u16| NodeSettings::at(lab, name, "pull-beside", at(host, port), &all);
-        let end = |role: &str, host: u8| {
-            let name = format!("/{role}");
-            let settings = Settings {
-                node: node(role, host, 0)?,
-                topic: "/beat".into(),
-                name,
-                size: PAYLOAD,
-                hz: HZ,
-                carriers: vec![carrier.into()],
-                // What a stall of the machine keeps from being sent waits, instead of the latest few.
-                qos: Qos { queue: Queue::KeepAll(4096), ..stream::qos(carrier) },
-            };
-            let mut part = Part::start(lab, Place::at(topology.host(host), &[]), role, &settings)?;
-            part.hear::<Value>(lab, LONG)?;
-            Ok::<Part, Error>(part)
-        };
+        let end = |role: &str, host: u8| Ok::<_, Error>((node(role, host, 0)?, Place::at(topology.host(host), &[])));
         let beside = |role: &str, host: u8| {
             let (topic, node) = ("/kept".into(), node(role, host, 1)?);
             let settings = pull::Settings { node, topic, size: LARGE, samples: KEPT };
-            let mut part = Part::start(lab, Place::at(topology.host(host), &[]), role, &settings)?;
-            part.hear::<Value>(lab, LONG)?;
-            Ok::<Part, Error>(part)
+            Part::ready(lab, Place::at(topology.host(host), &[]), role, &settings)
         };
-        let (publisher, subscriber) = (end("publisher", 1)?, end("subscriber", 2)?);
+        let settings = Settings {
+            topic: "/beat".into(),
+            size: PAYLOAD,
+            hz: HZ,
+            carriers: vec![carrier.into()],
+            // What a stall of the machine keeps from being sent waits, instead of the latest few.
+            qos: Qos { queue: Queue::KeepAll(4096), ..stream::qos(carrier) },
+            ..Settings::default()
+        };
+        let mut flow = Flow::open(lab, &settings, end("publisher", 1)?, vec![end("subscriber", 2)?])?;
         let (keeper, puller) = (beside("keeper", 1)?, beside("puller", 2)?);
-        let mut house = Self { carrier, publisher, subscriber, _keeper: keeper, puller };
-        let connected: Connected = house.publisher.ask(lab, &Order::Connected { count: 1 }, LONG)?;
-        if connected.carriers != [carrier] {
-            return Err(Error::Failed(format!("no channel over {carrier}: {connected:?}")));
-        }
         let changes: Changes = "class=high sched=fifo:30".parse().map_err(|e| Error::Usage(format!("{e}")))?;
-        for (end, other) in [(&mut house.publisher, "/subscriber"), (&mut house.subscriber, "/publisher")] {
-            end.ask::<Value>(lab, &Order::Set { other: other.into(), changes: changes.clone() }, LONG)?;
-        }
-        Ok(house)
+        flow.set(lab, &changes)?;
+        Ok(Self { carrier, flow, _keeper: keeper, puller })
     }
 
     /// Runs in threes, until there are enough and enough was pulled.
@@ -169,13 +152,7 @@ impl House {
 
     /// One run of the channel.
     fn beat(&mut self, lab: &Lab, count: u64, tally: &mut Tally) -> Result {
-        self.subscriber.ask::<Arrived>(lab, &Order::Report, LONG)?;
-        let monitor = Monitor::start()?;
-        let published: Published = self.publisher.ask(lab, &Order::Publish { count }, LONG)?;
-        self.subscriber.ask::<Connected>(lab, &Order::Until { seq: published.last, ms: 500 }, LONG)?;
-        let arrived: Arrived = self.subscriber.ask(lab, &Order::Report, LONG)?;
-        tally.add(count, &arrived.samples, &monitor.finish());
-        Ok(())
+        tally.publish(lab, &mut self.flow, count, Duration::from_millis(500))
     }
 
     fn note(&self, arms: &[Arm; 3], wanted: u64, findings: &mut Findings) -> Group {

@@ -1,9 +1,14 @@
 //! One cell in the making: repetition by repetition, with what stalls of the machine hit apart.
 
+use crate::error::Result;
+use crate::lab::Lab;
+use crate::part::flow::Flow;
 use crate::results::{Bar, Cell, Factors, Stalled};
-use crate::stalls::{Stalls, Timed};
+use crate::stalls::{Monitor, Stalls, Timed};
 use crate::statistics::Distribution;
+use crate::trips::Trip;
 use serde_json::{Value, json};
+use std::time::Duration;
 
 /// What the repetitions of a cell gave so far.
 #[derive(Debug, Default)]
@@ -33,6 +38,23 @@ impl Tally {
         self.stalled.max = self.stalled.max.max(stalled.max);
         self.sent += sent;
         self.received += arrived.len() as u64;
+    }
+
+    /// Publishes so many samples of a flow, and adds those that arrived, at the latest this long after the last one was published.
+    pub fn publish(&mut self, lab: &Lab, flow: &mut Flow, count: u64, patience: Duration) -> Result {
+        let monitor = Monitor::start()?;
+        let (published, arrived) = flow.publish(lab, count, patience)?;
+        let stalls = monitor.finish();
+        let receivers = arrived.len() as u64;
+        let samples: Vec<Timed> = arrived.into_iter().flat_map(|arrived| arrived.of(&published).samples).collect();
+        self.add(count * receivers, &samples, &stalls);
+        Ok(())
+    }
+
+    /// Adds a repetition of round trips.
+    pub fn add_trips(&mut self, trips: &[Trip], stalls: &Stalls) {
+        let back = |trip: &Trip| trip.took_ns.map(|ns| Timed { from_ns: trip.sent_ns, ns });
+        self.add(trips.len() as u64, &trips.iter().filter_map(back).collect::<Vec<_>>(), stalls);
     }
 
     /// Adds to what is told of the last repetition.

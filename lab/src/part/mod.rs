@@ -4,6 +4,7 @@
 //! role. Standard input is its life line: when that ends, so does the part. To add a role: a function that takes
 //! [`Orders`], and its line in [`crate::run::ROLES`].
 
+pub mod flow;
 pub mod hog;
 pub mod member;
 pub mod node;
@@ -19,6 +20,10 @@ pub use process::{Part, Place};
 
 use crate::error::{Error, Result};
 use std::io::Write;
+use std::time::Duration;
+
+/// Nothing that works takes this long.
+pub const LONG: Duration = Duration::from_secs(40);
 
 /// What plays a role: gets its settings and orders, ends when they do.
 pub type Role = fn(Orders) -> Result;

@@ -88,6 +88,16 @@ impl Part {
         Ok(part)
     }
 
+    /// As [`Part::start`], and waits until it says that it is ready.
+    ///
+    /// # Errors
+    /// As there, and as [`Part::hear`].
+    pub fn ready(lab: &Lab, place: Place, role: &str, settings: &impl Serialize) -> Result<Self> {
+        let mut part = Self::start(lab, place, role, settings)?;
+        part.hear::<Value>(lab, super::LONG)?;
+        Ok(part)
+    }
+
     /// Tells it something.
     ///
     /// # Errors

@@ -1,6 +1,6 @@
 //! Flows that share the line, as fast as they go: what each gets.
 
-use super::flow::{Account, Flow, Load};
+use super::flow::{Account, Load, Saturating};
 use super::path::{self, Path};
 use crate::error::Result;
 use crate::lab::Lab;
@@ -73,8 +73,9 @@ fn join(shares: &[f64]) -> String {
 /// Mbit/s of each.
 fn shares(lab: &Lab, path: &Path, set: &[&'static str], start: Duration, measured: Duration) -> Result<Vec<f64>> {
     let load = |carrier| Load { carrier, size: SIZE, hz: 0.0, class: Class::Normal };
-    let mut flows = set.iter().map(|carrier| Flow::open(lab, path, load(*carrier))).collect::<Result<Vec<_>>>()?;
-    flows.iter_mut().try_for_each(|flow| flow.start(lab))?;
+    let mut flows =
+        set.iter().map(|carrier| Saturating::open(lab, path, load(*carrier))).collect::<Result<Vec<_>>>()?;
+    flows.iter_mut().try_for_each(|flow| flow.flow.start(lab))?;
     lab.stop.sleep(start)?;
     let before = flows.iter_mut().map(|flow| flow.count(lab)).collect::<Result<Vec<_>>>()?;
     lab.stop.sleep(measured)?;

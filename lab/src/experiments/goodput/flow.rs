@@ -1,16 +1,12 @@
 //! A channel whose publisher sends as fast as there is room, and what comes of it.
 
 use super::path::Path;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::lab::Lab;
-use crate::part::Part;
+use crate::part::LONG;
+use crate::part::flow::Flow;
 use crate::part::stream::{Connected, Counted, Order, Published, Settings};
 use qos::{Class, Qos};
-use serde_json::Value;
-use std::time::Duration;
-
-/// Nothing that works takes this long.
-pub const LONG: Duration = Duration::from_secs(40);
 
 /// What a channel carries, and how.
 #[derive(Clone, Copy, Debug)]
@@ -22,11 +18,10 @@ pub struct Load {
     pub class: Class,
 }
 
-/// Its two ends.
-pub struct Flow {
+/// The channel.
+pub struct Saturating {
     load: Load,
-    pub publisher: Part,
-    pub subscriber: Part,
+    pub flow: Flow,
 }
 
 /// Bytes per second that arrived.
@@ -47,47 +42,26 @@ pub struct Account {
     pub wrong: u64,
 }
 
-impl Flow {
+impl Saturating {
     /// Connects it.
     pub fn open(lab: &Lab, path: &Path, load: Load) -> Result<Self> {
+        let Load { carrier, size, hz, class } = load;
+        let (topic, carriers, qos) = ("/load".into(), vec![carrier.into()], Qos { class, ..Qos::default() });
+        let settings = Settings { topic, size, hz, carriers, qos, ..Settings::default() };
         let [publisher, subscriber] = path.nodes(lab)?;
-        let start = |(node, place), role: &str| {
-            let settings = Settings {
-                node,
-                topic: "/load".into(),
-                name: format!("/{role}"),
-                size: load.size,
-                hz: load.hz,
-                carriers: vec![load.carrier.into()],
-                qos: Qos { class: load.class, ..Qos::default() },
-            };
-            let mut part = Part::start(lab, place, role, &settings)?;
-            part.hear::<Value>(lab, LONG)?;
-            Ok::<Part, Error>(part)
-        };
-        let (mut publisher, subscriber) = (start(publisher, "publisher")?, start(subscriber, "subscriber")?);
-        let connected: Connected = publisher.ask(lab, &Order::Connected { count: 1 }, LONG)?;
-        match connected.carriers == [load.carrier] {
-            true => Ok(Self { load, publisher, subscriber }),
-            false => Err(Error::Failed(format!("no channel over {}: {connected:?}", load.carrier))),
-        }
-    }
-
-    /// Begins to publish.
-    pub fn start(&mut self, lab: &Lab) -> Result {
-        self.publisher.ask::<Value>(lab, &Order::Start, LONG).map(drop)
+        Ok(Self { load, flow: Flow::open(lab, &settings, publisher, vec![subscriber])? })
     }
 
     /// How much arrived so far.
     pub fn count(&mut self, lab: &Lab) -> Result<Counted> {
-        self.subscriber.ask(lab, &Order::Count, LONG)
+        self.flow.subscribers[0].ask(lab, &Order::Count, LONG)
     }
 
     /// Ends it, and waits for what has not come yet.
     pub fn finish(mut self, lab: &Lab) -> Result<Account> {
-        let published: Published = self.publisher.ask(lab, &Order::Stop, LONG)?;
+        let published: Published = self.flow.publisher.ask(lab, &Order::Stop, LONG)?;
         let wait = Order::Until { seq: published.last, ms: DRAIN_MS };
-        self.subscriber.ask::<Connected>(lab, &wait, LONG)?;
+        self.flow.subscribers[0].ask::<Connected>(lab, &wait, LONG)?;
         let Counted { count, wrong, .. } = self.count(lab)?;
         Ok(Account { published: published.count, arrived: count, wrong })
     }

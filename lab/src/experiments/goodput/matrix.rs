@@ -1,6 +1,6 @@
 //! Loss × round trip × size on the line, and sizes on the loopback: `udp` and `tcp` in turns.
 
-use super::flow::{Account, Flow, Load, Rate};
+use super::flow::{Account, Load, Rate, Saturating};
 use super::path::{self, Path};
 use crate::error::Result;
 use crate::experiments::turns::shuffled;
@@ -91,10 +91,10 @@ pub fn run(lab: &Lab, findings: &mut Findings) -> Result<Vec<Panel>> {
 fn one(lab: &Lab, path: &Path, (carrier, loss, size): (usize, u8, usize), times: &Times, found: &mut Found) -> Result {
     path.lose(0);
     let load = Load { carrier: CARRIERS[carrier], size, hz: 0.0, class: Class::Normal };
-    let mut flow = Flow::open(lab, path, load)?;
+    let mut flow = Saturating::open(lab, path, load)?;
     path.lose(loss);
     let mut before = flow.count(lab)?;
-    flow.start(lab)?;
+    flow.flow.start(lab)?;
     lab.stop.sleep(times.start)?;
     let later = flow.count(lab)?;
     before = if later.count > 0 { later } else { before };

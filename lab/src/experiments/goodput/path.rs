@@ -1,10 +1,9 @@
 //! Where flows go: a line of 100 Mbit/s that takes each frame's time, or the loopback of a host.
 
-use super::flow::LONG;
 use crate::error::{Error, Result};
 use crate::lab::Lab;
-use crate::part::Place;
 use crate::part::node::NodeSettings;
+use crate::part::{LONG, Place};
 use crate::results::{Check, Findings, Table};
 use crate::statistics::Distribution;
 use crate::wan::{Behaviour, DEVICE, Hosts, Passage, SLACK};

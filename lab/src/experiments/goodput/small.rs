@@ -1,19 +1,16 @@
 //! 64 B at 1 kHz over `udp` beside a saturating `udp` channel, on the loopback and on the line.
 
-use super::flow::{Flow, LONG, Load};
+use super::flow::{Load, Saturating};
 use super::path::{BUFFER, Path, RATE};
 use crate::error::{Error, Result};
 use crate::experiments::tally::Tally;
 use crate::lab::Lab;
-use crate::part::stream::{Arrived, Connected, Order, Published};
 use crate::results::{Bar, Check, Factors, Findings, Group, Panel, Table};
-use crate::stalls::Monitor;
 use crate::statistics::{median, median_ratio};
 use crate::topology::wire::{Queue, Wire};
 use crate::wan::DEVICE;
 use qos::Class;
 use qos::priority::Changes;
-use serde_json::Value;
 use std::time::Duration;
 
 const SIZE: usize = 64;
@@ -23,6 +20,8 @@ const BIG: usize = 64 << 10;
 const WORSE: f64 = 1.5;
 /// Of the line, where the host's classes are to be the queue and not what stands in front of the line.
 const SHAPED: u64 = RATE / 100 * 95;
+/// The last sample may take this long.
+const PATIENCE: Duration = Duration::from_secs(5);
 /// How long the big channel has for its start.
 const START: Duration = Duration::from_millis(500);
 
@@ -76,18 +75,17 @@ pub fn run(lab: &Lab, findings: &mut Findings) -> Result<Panel> {
         let mut flows = open(lab, &path)?;
         let (mut alone, mut beside) = (Tally::default(), Tally::default());
         let mut big = 0.0;
-        publish(lab, &mut flows[0], count.min(200), &mut Tally::default())?; // warms up
+        Tally::default().publish(lab, &mut flows[0].flow, count.min(200), PATIENCE)?; // warms up
         for pair in 1..=pairs {
             lab.tell(&format!("small, {}, pair {pair} of {pairs}", way.name()));
-            publish(lab, &mut flows[0], count, &mut alone)?;
-            flows[1].start(lab)?;
+            alone.publish(lab, &mut flows[0].flow, count, PATIENCE)?;
+            flows[1].flow.start(lab)?;
             lab.stop.sleep(START)?;
             let before = flows[1].count(lab)?;
-            publish(lab, &mut flows[0], count, &mut beside)?;
+            beside.publish(lab, &mut flows[0].flow, count, PATIENCE)?;
             let after = flows[1].count(lab)?;
             big += flows[1].rate(&before, &after).least * 8e-6 / f64::from(pairs);
-            let stopped: Published = flows[1].publisher.ask(lab, &Order::Stop, LONG)?;
-            flows[1].subscriber.ask::<Connected>(lab, &Order::Until { seq: stopped.last, ms: 5000 }, LONG)?;
+            flows[1].flow.stop(lab, PATIENCE)?;
         }
         let ratio = median_ratio(&beside.pairs(&alone, |d| d.p99));
         if held {
@@ -124,24 +122,11 @@ pub fn run(lab: &Lab, findings: &mut Findings) -> Result<Panel> {
 }
 
 /// The small and the big one.
-fn open(lab: &Lab, path: &Path) -> Result<[Flow; 2]> {
+fn open(lab: &Lab, path: &Path) -> Result<[Saturating; 2]> {
     let small = Load { carrier: "udp", size: SIZE, hz: HZ, class: Class::High };
-    let mut small = Flow::open(lab, path, small)?;
+    let mut small = Saturating::open(lab, path, small)?;
     let changes: Changes = "class=high sched=fifo:30".parse().map_err(|e| Error::Usage(format!("{e}")))?;
-    for (end, other) in [(&mut small.publisher, "/subscriber"), (&mut small.subscriber, "/publisher")] {
-        end.ask::<Value>(lab, &Order::Set { other: other.into(), changes: changes.clone() }, LONG)?;
-    }
-    let big = Flow::open(lab, path, Load { carrier: "udp", size: BIG, hz: 0.0, class: Class::Low })?;
+    small.flow.set(lab, &changes)?;
+    let big = Saturating::open(lab, path, Load { carrier: "udp", size: BIG, hz: 0.0, class: Class::Low })?;
     Ok([small, big])
-}
-
-/// One run of the small one.
-fn publish(lab: &Lab, small: &mut Flow, count: u64, tally: &mut Tally) -> Result {
-    small.subscriber.ask::<Arrived>(lab, &Order::Report, LONG)?;
-    let monitor = Monitor::start()?;
-    let published: Published = small.publisher.ask(lab, &Order::Publish { count }, LONG)?;
-    small.subscriber.ask::<Connected>(lab, &Order::Until { seq: published.last, ms: 5000 }, LONG)?;
-    let arrived: Arrived = small.subscriber.ask(lab, &Order::Report, LONG)?;
-    tally.add(count, &arrived.of(&published).samples, &monitor.finish());
-    Ok(())
 }

@@ -1,7 +1,7 @@
 //! Pictures over a narrow link that loses, beside a control channel (F-14).
 
 use super::silence::{self, policies};
-use super::{Channel, Stream, hosts};
+use super::{PATIENCE, Stream, hosts, only, open, publish};
 use crate::error::Result;
 use crate::experiments::tally::Tally;
 use crate::lab::Lab;
@@ -40,20 +40,20 @@ pub fn run(lab: &Lab, findings: &mut Findings) -> Result<Panel> {
     let control = Stream { name: "control", size, hz, carrier: "udp", qos: policies() };
     let latest = Qos { class: Class::Low, lifespan: Some(LIFESPAN), queue: Queue::KeepLast(WAITING), ..Qos::default() };
     let pictures = Stream { name: "pictures", size: FRAME, hz: FRAMES_HZ, carrier: "udp", qos: latest };
-    let (mut control, mut pictures) =
-        (Channel::open(lab, &hosts, 0, &control)?, Channel::open(lab, &hosts, 1, &pictures)?);
+    let (mut control, mut pictures) = (open(lab, &hosts, 0, &control)?, open(lab, &hosts, 1, &pictures)?);
     hosts.lose(LOSS);
-    control.publish(lab, count.min(200))?; // how much the path loses is learned first
+    publish(lab, &mut control, count.min(200))?; // how much the path loses is learned first
     let (mut alone, mut beside, mut frames) = (Tally::default(), Tally::default(), Tally::default());
     let mut strange = 0;
     for pair in 1..=pairs {
         lab.tell(&format!("pictures, pair {pair} of {pairs}"));
-        one(lab, &mut control, count, &mut alone)?;
+        alone.publish(lab, &mut control, count, PATIENCE)?;
         let monitor = Monitor::start()?;
         pictures.start(lab)?;
-        one(lab, &mut control, count, &mut beside)?;
-        let (published, arrived) = pictures.stop(lab)?;
-        frames.add(published, &arrived.samples, &monitor.finish());
+        beside.publish(lab, &mut control, count, PATIENCE)?;
+        let (published, arrived) = pictures.stop(lab, PATIENCE)?;
+        let arrived = only(arrived).of(&published);
+        frames.add(published.count, &arrived.samples, &monitor.finish());
         strange += arrived.damaged + arrived.again;
     }
     let cells = [
@@ -91,14 +91,6 @@ pub fn run(lab: &Lab, findings: &mut Findings) -> Result<Panel> {
         title: format!("{LOSS} % loss, {} Mbit/s", RATE / 1_000_000),
         groups: vec![Group { label: "latency".into(), bars }],
     })
-}
-
-/// One run of the control channel.
-fn one(lab: &Lab, control: &mut Channel, count: u64, tally: &mut Tally) -> Result {
-    let monitor = Monitor::start()?;
-    let arrived = control.publish(lab, count)?;
-    tally.add(count, &arrived.samples, &monitor.finish());
-    Ok(())
 }
 
 fn percent(tallies: &[&Tally]) -> f64 {

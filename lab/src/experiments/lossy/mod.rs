@@ -16,22 +16,23 @@ pub use outages::Outages;
 use super::Experiment;
 use crate::error::{Error, Result};
 use crate::lab::Lab;
+use crate::part::Place;
+use crate::part::flow::Flow;
 use crate::part::node::NodeSettings;
-use crate::part::stream::{Arrived, Connected, Order, Published, Settings};
-use crate::part::{Part, Place};
+use crate::part::stream::{Arrived, Settings};
 use crate::results::{Figure, Findings};
 use crate::wan::{Behaviour, Hosts};
 use qos::Qos;
-use serde_json::Value;
 use std::net::SocketAddr;
 use std::time::Duration;
 
 /// The experiment.
 pub struct LossyLink;
 
-const LONG: Duration = Duration::from_secs(40);
 /// Each way.
 const DELAY: Duration = Duration::from_millis(10);
+/// The last sample may take this long.
+const PATIENCE: Duration = Duration::from_secs(2);
 /// What is late by so much more than the way takes is of no use.
 const DEADLINE: Duration = Duration::from_millis(100);
 
@@ -63,64 +64,31 @@ fn hosts(lab: &Lab) -> Result<Hosts> {
     Hosts::new(lab, way, way)
 }
 
-/// A stream from the first host to the second one.
-struct Channel {
-    publisher: Part,
-    subscriber: Part,
+/// Opens a flow from the first host to the second one; `number` tells its nodes from others'.
+fn open(lab: &Lab, hosts: &Hosts, number: u16, what: &Stream) -> Result<Flow> {
+    let at = |host: u8| SocketAddr::new(Hosts::address_of(host), 7400 + number);
+    let end = |role: &str, host: u8| {
+        let node = NodeSettings::at(lab, role, what.name, at(host), &[at(1), at(2)])?;
+        Ok::<_, Error>((node, Place::at(hosts.host(host), &[]).first()))
+    };
+    let Stream { name, size, hz, carrier, qos } = what;
+    let (topic, carriers, qos) = (format!("/{name}"), vec![(*carrier).into()], qos.clone());
+    let settings = Settings { topic, size: *size, hz: *hz, carriers, qos, ..Settings::default() };
+    Flow::open(lab, &settings, end("publisher", 1)?, vec![end("subscriber", 2)?])
 }
 
-impl Channel {
-    /// Connects it; `number` tells its nodes from others'.
-    fn open(lab: &Lab, hosts: &Hosts, number: u16, what: &Stream) -> Result<Self> {
-        let at = |host: u8| SocketAddr::new(Hosts::address_of(host), 7400 + number);
-        let start = |role: &str, host: u8| {
-            let settings = Settings {
-                node: NodeSettings::at(lab, role, what.name, at(host), &[at(1), at(2)])?,
-                topic: format!("/{}", what.name),
-                name: format!("/{role}"),
-                size: what.size,
-                hz: what.hz,
-                carriers: vec![what.carrier.into()],
-                qos: what.qos.clone(),
-            };
-            let mut part = Part::start(lab, Place::at(hosts.host(host), &[]).first(), role, &settings)?;
-            part.hear::<Value>(lab, LONG)?;
-            Ok::<Part, Error>(part)
-        };
-        let (mut publisher, subscriber) = (start("publisher", 1)?, start("subscriber", 2)?);
-        let connected: Connected = publisher.ask(lab, &Order::Connected { count: 1 }, LONG)?;
-        match connected.carriers == [what.carrier] {
-            true => Ok(Self { publisher, subscriber }),
-            false => Err(Error::Failed(format!("no channel over {}: {connected:?}", what.carrier))),
-        }
-    }
-
-    /// Publishes so many samples; gives what arrived of them, and waits for the last one.
-    fn publish(&mut self, lab: &Lab, count: u64) -> Result<Arrived> {
-        self.subscriber.ask::<Arrived>(lab, &Order::Report, LONG)?;
-        let published: Published = self.publisher.ask(lab, &Order::Publish { count }, LONG * 3)?;
-        self.wait(lab, &published)
-    }
-
-    /// Begins to publish.
-    fn start(&mut self, lab: &Lab) -> Result {
-        self.subscriber.ask::<Arrived>(lab, &Order::Report, LONG)?;
-        self.publisher.ask::<Value>(lab, &Order::Start, LONG).map(drop)
-    }
-
-    /// Ends it: how many were published, and what arrived.
-    fn stop(&mut self, lab: &Lab) -> Result<(u64, Arrived)> {
-        let published: Published = self.publisher.ask(lab, &Order::Stop, LONG)?;
-        Ok((published.count, self.wait(lab, &published)?))
-    }
-
-    fn wait(&mut self, lab: &Lab, published: &Published) -> Result<Arrived> {
-        self.subscriber.ask::<Connected>(lab, &Order::Until { seq: published.last, ms: 2000 }, LONG)?;
-        Ok(self.subscriber.ask::<Arrived>(lab, &Order::Report, LONG)?.of(published))
-    }
+/// Publishes so many samples; gives what arrived of them.
+fn publish(lab: &Lab, flow: &mut Flow, count: u64) -> Result<Arrived> {
+    let (published, arrived) = flow.publish(lab, count, PATIENCE)?;
+    Ok(only(arrived).of(&published))
 }
 
-/// What a channel is to carry, and how.
+/// What arrived at the only subscriber.
+fn only(arrived: Vec<Arrived>) -> Arrived {
+    arrived.into_iter().next().unwrap_or_default()
+}
+
+/// What a flow is to carry, and how.
 struct Stream {
     name: &'static str,
     size: usize,

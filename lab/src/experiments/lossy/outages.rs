@@ -1,6 +1,6 @@
 //! `outages`: how soon samples come again once a link is back that carried nothing, neither end being told.
 
-use super::{Channel, DELAY, Stream, hosts};
+use super::{DELAY, PATIENCE, Stream, hosts, only, open};
 use crate::error::Result;
 use crate::experiments::Experiment;
 use crate::lab::Lab;
@@ -97,16 +97,16 @@ fn limit(carrier: &str, outage: f64) -> f64 {
 fn one(lab: &Lab, carrier: &'static str, outage: f64) -> Result<Outcome> {
     let hosts = hosts(lab)?;
     let qos = Qos { queue: Queue::KeepLast(WAITING), ..Qos::default() };
-    let mut channel = Channel::open(lab, &hosts, 0, &Stream { name: "state", size: SIZE, hz: HZ, carrier, qos })?;
-    channel.start(lab)?;
+    let mut flow = open(lab, &hosts, 0, &Stream { name: "state", size: SIZE, hz: HZ, carrier, qos })?;
+    flow.start(lab)?;
     lab.stop.sleep(BEFORE)?;
     hosts.lose(100);
     lab.stop.sleep(Duration::from_secs_f64(outage))?;
     let back_ns = monotonic_ns();
     hosts.lose(0);
     lab.stop.sleep(AFTER)?;
-    let (published, arrived) = channel.stop(lab)?;
-    Ok(outcome(published, &arrived, back_ns))
+    let (published, arrived) = flow.stop(lab, PATIENCE)?;
+    Ok(outcome(published.count, &only(arrived).of(&published), back_ns))
 }
 
 fn outcome(published: u64, arrived: &Arrived, back_ns: u64) -> Outcome {

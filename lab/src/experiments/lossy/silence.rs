@@ -1,6 +1,6 @@
 //! 100 samples a second over a link that loses 30 % each way (U-26).
 
-use super::{Channel, DEADLINE, DELAY, Stream, hosts};
+use super::{DEADLINE, DELAY, Stream, hosts, open, publish};
 use crate::error::Result;
 use crate::experiments::tally::Tally;
 use crate::lab::Lab;
@@ -46,13 +46,12 @@ pub fn run(lab: &Lab, findings: &mut Findings) -> Result<Panel> {
         lab.tell(&format!("{LOSS} % loss, {carrier}"));
         let hosts = hosts(lab)?;
         let name = if carrier == "udp" { "state" } else { "state-tcp" };
-        let mut channel =
-            Channel::open(lab, &hosts, 0, &Stream { name, size: SIZE, hz: HZ, carrier, qos: policies() })?;
+        let mut flow = open(lab, &hosts, 0, &Stream { name, size: SIZE, hz: HZ, carrier, qos: policies() })?;
         hosts.lose(LOSS);
         // How much a path loses is learned first.
-        channel.publish(lab, count.min(200))?;
+        publish(lab, &mut flow, count.min(200))?;
         let monitor = Monitor::start()?;
-        let arrived = channel.publish(lab, count)?;
+        let arrived = publish(lab, &mut flow, count)?;
         let stalls = monitor.finish();
         let mut tally = Tally::default();
         tally.add(count, &arrived.samples, &stalls);
