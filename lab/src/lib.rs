@@ -4,13 +4,13 @@
 //! |---|---|
 //! | [`mod@run`] | running an experiment to its document; playing a part |
 //! | [`mod@experiments`] | one module per experiment, and the list of all |
-//! | [`trips`] | round trips over Thalweg's channels |
+//! | [`round_trips`] | round trips over Thalweg's channels |
 //! | [`load`] | competing traffic: generators and sinks |
 //! | [`part`] | processes of an experiment: started in a host, told and heard in lines of JSON |
 //! | [`wan`] | a wide-area link in user space |
 //! | [`topology`] | hosts, switches and routers as network namespaces; links that act as a wire |
 //! | [`stalls`] | times at which the machine itself stood still |
-//! | [`promise`] | the planner's figures, beside what is measured |
+//! | [`prediction`] | the planner's figures, beside what is measured |
 //! | [`results`] | cells, checks, figures: the document of `lab run --json` |
 //! | [`statistics`] | histograms, distributions, medians |
 //! | [`lab`] | the laboratory of one run: options, folder, names |
@@ -28,13 +28,13 @@ pub mod iproute;
 pub mod lab;
 pub mod load;
 pub mod part;
-pub mod promise;
+pub mod prediction;
 pub mod results;
+pub mod round_trips;
 pub mod run;
 pub mod stalls;
 pub mod statistics;
 pub mod topology;
-pub mod trips;
 pub mod wan;
 
 pub use error::{Error, Result};

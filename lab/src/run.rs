@@ -5,7 +5,7 @@ use crate::experiments::{Experiment, hostile, many_nodes};
 use crate::lab::Lab;
 use crate::part::{self, Role};
 use crate::results::{Document, Environment};
-use crate::{load, trips};
+use crate::{load, round_trips};
 
 /// Runs an experiment to its end.
 ///
@@ -21,9 +21,9 @@ pub fn run(lab: &Lab, experiment: &dyn Experiment) -> Result<Document> {
 pub const ROLES: &[(&str, Role)] = &[
     (load::generator::ROLE, load::generator::play),
     (load::sink::ROLE, load::sink::play),
-    (trips::PING, trips::play_ping),
-    (trips::PONG, trips::play_pong),
-    (trips::forward::ROLE, trips::forward::play),
+    (round_trips::PING, round_trips::play_ping),
+    (round_trips::PONG, round_trips::play_pong),
+    (round_trips::forward::ROLE, round_trips::forward::play),
     ("attacked", hostile::pair::attacked),
     ("newcomer", hostile::newcomer::newcomer),
     ("stranger", hostile::stranger::play),

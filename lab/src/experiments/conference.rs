@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::lab::{Lab, Options};
 use crate::part::member::{Account, Order, Settings, Stream, Told};
 use crate::part::node::NodeSettings;
-use crate::part::{Part, Place};
+use crate::part::{LONG, Part, Place};
 use crate::results::Findings;
 use crate::stalls::{Monitor, Stalls};
 use crate::topology::Topology;
@@ -27,7 +27,6 @@ use thalweg::profile::Profile;
 /// The experiment.
 pub struct Conference;
 
-const LONG: Duration = Duration::from_secs(40);
 const HOSTS: u8 = 3;
 /// The host whose link fails.
 const CUT: u8 = 3;

@@ -11,9 +11,9 @@ use crate::error::{Error, Result};
 use crate::lab::Lab;
 use crate::part::hog::Hog;
 use crate::results::{Check, Factors, Figure, Findings, Group, Panel, Skipped};
-use crate::stalls::{Monitor, Timed};
+use crate::round_trips::{Measure, PingPong, Priority};
+use crate::stalls::Monitor;
 use crate::statistics::median_ratio;
-use crate::trips::{Measure, Priority, Trip, Trips};
 use std::time::Duration;
 
 /// The experiment.
@@ -78,7 +78,7 @@ struct Pairs {
 /// The processes of one policy, and what they gave; or why the kernel refused it.
 struct Pair {
     arm: Arm,
-    trips: std::result::Result<Trips, String>,
+    ping_pong: std::result::Result<PingPong, String>,
 }
 
 impl Pairs {
@@ -92,28 +92,27 @@ impl Pair {
     /// Connected first, and then given the priority.
     fn start(lab: &Lab, name: &str, arm: Arm, cpus: &[usize]) -> Result<Self> {
         let realm = format!("{name}-{}", arm.0.replace(':', "-"));
-        let mut trips = Trips::on_this_host(lab, &realm, cpus)?;
+        let mut ping_pong = PingPong::on_this_host(lab, &realm, cpus)?;
         let changes = arm.1.parse().map_err(|e| Error::Usage(format!("{e}")))?;
-        let trips = match trips.set_priority(lab, &Priority { route: CARRIER.into(), changes }) {
-            Ok(_) => Ok(trips),
+        let ping_pong = match ping_pong.set_priority(lab, &Priority { route: CARRIER.into(), changes }) {
+            Ok(_) => Ok(ping_pong),
             // A reservation is admitted or not: other programs may have theirs.
             Err(Error::System(why) | Error::Failed(why)) if arm.0 == DEADLINE.0 => Err(why),
             Err(error) => return Err(error),
         };
-        Ok(Self { arm, trips })
+        Ok(Self { arm, ping_pong })
     }
 
     /// One run.
     fn run(&mut self, lab: &Lab, tally: &mut Tally) -> Result {
-        let Ok(trips) = &mut self.trips else { return Ok(()) };
+        let Ok(ping_pong) = &mut self.ping_pong else { return Ok(()) };
         let count = if lab.options.tiny { 30 } else { 500 };
         let (period, patience) = (Duration::from_secs_f64(1.0 / HZ), Duration::from_secs(1));
         let seed = lab.options.seed + tally.repetitions.len() as u64;
         let measure = Measure { route: CARRIER.into(), payload: PAYLOAD, count, warmup: 20, period, patience, seed };
         let monitor = Monitor::start()?;
-        let trips = trips.measure(lab, &measure)?;
-        let back = |trip: &Trip| trip.took_ns.map(|ns| Timed { from_ns: trip.sent_ns, ns });
-        tally.add(trips.len() as u64, &trips.iter().filter_map(back).collect::<Vec<_>>(), &monitor.finish());
+        let trips = ping_pong.measure(lab, &measure)?;
+        tally.add_trips(&trips, &monitor.finish());
         Ok(())
     }
 }
@@ -159,7 +158,7 @@ fn panel_title(pairs: &Pairs) -> String {
 fn note(pairs: &Pairs, hogs: u32, tallies: &[Tally], findings: &mut Findings) {
     for (pair, tally) in pairs.all.iter().zip(tallies) {
         let (policy, place) = (pair.arm.0, pairs.name);
-        if let Err(because) = &pair.trips {
+        if let Err(because) = &pair.ping_pong {
             let name = format!("{place}, {policy} with {hogs} hogs");
             findings.skipped.push(Skipped { name, because: because.clone() });
             continue;

@@ -4,9 +4,9 @@ use crate::error::Result;
 use crate::lab::Lab;
 use crate::part::flow::Flow;
 use crate::results::{Bar, Cell, Factors, Stalled};
+use crate::round_trips::RoundTrip;
 use crate::stalls::{Monitor, Stalls, Timed};
 use crate::statistics::Distribution;
-use crate::trips::Trip;
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -52,8 +52,8 @@ impl Tally {
     }
 
     /// Adds a repetition of round trips.
-    pub fn add_trips(&mut self, trips: &[Trip], stalls: &Stalls) {
-        let back = |trip: &Trip| trip.took_ns.map(|ns| Timed { from_ns: trip.sent_ns, ns });
+    pub fn add_trips(&mut self, trips: &[RoundTrip], stalls: &Stalls) {
+        let back = |trip: &RoundTrip| trip.took_ns.map(|ns| Timed { from_ns: trip.sent_ns, ns });
         self.add(trips.len() as u64, &trips.iter().filter_map(back).collect::<Vec<_>>(), stalls);
     }
 

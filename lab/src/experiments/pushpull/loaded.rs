@@ -1,7 +1,7 @@
 //! `pushpull-5` (P-46, Fig. 11): experiment 3 while other programs use the processor of both ends, and other traffic the link
 //! between them, without any reservation: how many times longer round trips take.
 
-use super::stage::{AT_RELAY, Amount, Layout, PLACES, Stage, processors};
+use super::testbed::{AT_RELAY, Amount, Layout, PLACES, Testbed, processors};
 use super::{NEARLY_ALL, quotients};
 use crate::error::Result;
 use crate::experiments::Experiment;
@@ -38,7 +38,7 @@ impl Experiment for PushPullLoaded {
     }
 
     fn run(&self, lab: &Lab) -> Result<Findings> {
-        let mut house = House::build(lab)?;
+        let mut testbed = LoadedTestbed::build(lab)?;
         let (repetitions, amount) = amount(&lab.options);
         let tallies = || SIZES.iter().map(|_| PLACES.map(|_| Tally::default())).collect::<Vec<_>>();
         let mut arms = [tallies(), tallies()];
@@ -46,10 +46,10 @@ impl Experiment for PushPullLoaded {
             for arm in [0, 1] {
                 let loaded = (arm + repetition) % 2;
                 lab.tell(&format!("repetition {} of {repetitions}, {}", repetition + 1, ARMS[loaded]));
-                house.run(lab, loaded == 1, amount, &mut arms[loaded])?;
+                testbed.run(lab, loaded == 1, amount, &mut arms[loaded])?;
             }
         }
-        Ok(judge(&arms, house.queues()?))
+        Ok(judge(&arms, testbed.queues()?))
     }
 }
 
@@ -64,27 +64,27 @@ fn amount(options: &Options) -> (usize, Amount) {
     (repetitions, Amount { count, warmup: 5, period: Duration::from_millis(4), patience: Duration::from_secs(3) })
 }
 
-struct House {
+struct LoadedTestbed {
     generator: Generator,
     _sink: Sink,
-    stage: Stage,
+    testbed: Testbed,
 }
 
-impl House {
+impl LoadedTestbed {
     fn build(lab: &Lab) -> Result<Self> {
         // Ordinary priority: nothing is reserved.
-        let stage = Stage::build(lab, Layout::Router, false, &mut Dice::new(lab.options.seed))?;
-        let topology = stage.topology()?;
+        let testbed = Testbed::build(lab, Layout::Router, false, &mut Dice::new(lab.options.seed))?;
+        let topology = testbed.topology()?;
         let wire = Wire { rate: RATE, limit: 100, queue: Queue::Fifo };
         wire.install(topology.middle()?, &Topology::leads_to(2))?;
         let (_, other) = processors()?;
         let sink = Sink::new(lab, Place::at(topology.host(2), &[other]), Topology::address_of(2))?;
         let generator = Generator::new(lab, Place::at(topology.host(1), &[other]), sink.target)?;
-        Ok(Self { generator, _sink: sink, stage })
+        Ok(Self { generator, _sink: sink, testbed })
     }
 
     fn queues(&self) -> Result<Vec<String>> {
-        let shown = self.stage.topology()?.middle()?.tc(&["qdisc", "show", "dev", &Topology::leads_to(2)])?;
+        let shown = self.testbed.topology()?.middle()?.tc(&["qdisc", "show", "dev", &Topology::leads_to(2)])?;
         Ok(shown.lines().map(str::to_owned).collect())
     }
 
@@ -106,7 +106,7 @@ impl House {
         }
         for (size, tallies) in SIZES.iter().zip(tallies) {
             for (place, tally) in PLACES.iter().zip(tallies) {
-                self.stage.run(lab, place, *size, amount, tally)?;
+                self.testbed.run(lab, place, *size, amount, tally)?;
             }
         }
         drop(hogs);

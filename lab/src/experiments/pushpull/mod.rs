@@ -2,7 +2,7 @@
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | `stage` | publisher, subscriber and relay in their places, and one run |
+//! | `testbed` | publisher, subscriber and relay in their places, and one run |
 //! | `proxy` | `pushpull-proxy`: what a proxy adds, by its place |
 //! | `parts` | Table 4: where the time goes |
 //! | `sizes` | `pushpull-1` … `pushpull-4`: round trips by size, place and distance |
@@ -14,8 +14,8 @@ mod parts;
 mod places;
 mod proxy;
 mod sizes;
-mod stage;
 mod tables;
+mod testbed;
 
 pub use loaded::PushPullLoaded;
 pub use places::PushPullPlaces;

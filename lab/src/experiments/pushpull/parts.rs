@@ -1,6 +1,6 @@
 //! Table 4: what a sample's way costs, part by part (P-33).
 
-use super::stage::{AT_RELAY, PLACES};
+use super::testbed::{AT_RELAY, PLACES};
 use crate::part::stages::Measured;
 use crate::results::Table;
 

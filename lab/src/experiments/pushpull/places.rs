@@ -1,8 +1,8 @@
 //! `pushpull-places` (P-30, P-31; Tables 1 and 2): processor time, traffic and delay at the publisher, the subscriber and the
 //! relay, by the place of the proxy; one subscriber of every 10th sample by unicast, and six of every 2nd to 7th in groups.
 
-use super::stage::processors;
 use super::tables;
+use super::testbed::processors;
 use crate::error::{Error, Result};
 use crate::experiments::Experiment;
 use crate::experiments::tally::Tally;
@@ -11,7 +11,7 @@ use crate::lab::{Lab, Options};
 use crate::part::hog::Hog;
 use crate::part::member::{Order, Settings, Stream, Told};
 use crate::part::node::NodeSettings;
-use crate::part::{self, Part};
+use crate::part::{self, LONG, Part};
 use crate::results::Findings;
 use crate::stalls::Monitor;
 use crate::statistics::median;
@@ -25,7 +25,6 @@ use thalweg::testing::Dice;
 /// The experiment.
 pub struct PushPullPlaces;
 
-const LONG: Duration = Duration::from_secs(40);
 /// How long the last samples may take.
 const SETTLE: Duration = Duration::from_millis(50);
 pub(super) const HZ: f64 = 2000.0;
@@ -53,14 +52,14 @@ impl Experiment for PushPullPlaces {
 
     fn run(&self, lab: &Lab) -> Result<Findings> {
         let mut arms = arms();
-        let mut house = House::build(lab, &mut arms)?;
+        let mut testbed = Testbed::build(lab, &mut arms)?;
         let _awake = Hog::Idle.start(lab, processors()?.0)?;
         let (repetitions, time) = amount(&lab.options);
         let mut dice = Dice::new(lab.options.seed);
         for repetition in 0..repetitions {
             lab.tell(&format!("repetition {} of {repetitions}", repetition + 1));
             for arm in shuffled(arms.len(), &mut dice) {
-                house.run(lab, &mut arms[arm], time)?;
+                testbed.run(lab, &mut arms[arm], time)?;
             }
         }
         Ok(tables::judge(&arms))
@@ -155,14 +154,14 @@ fn arms() -> [Arm; 8] {
 }
 
 /// Every process in a host of its own, around a switch; all streams are open from the start, and one at a time is published.
-struct House {
+struct Testbed {
     publisher: Part,
     relay: Part,
     subscribers: Vec<Part>,
     topology: Topology, // after the parts: they end first
 }
 
-impl House {
+impl Testbed {
     fn build(lab: &Lab, arms: &mut [Arm]) -> Result<Self> {
         let hosts = TO + MANY.len() as u8 - 1;
         let topology = Topology::switch(lab, hosts)?;
@@ -174,13 +173,10 @@ impl House {
         let all: Vec<SocketAddr> = (1..=hosts).map(at).collect();
         let node = |name: &str, host: u8| NodeSettings::at(lab, name, "places", at(host), &all);
         let place = |host: u8| part::Place::at(topology.host(host), &[processor]).first();
-        let mut relay = Part::start(lab, place(VIA), "relay", &node(RELAY, VIA)?)?;
-        relay.hear::<Value>(lab, LONG)?;
+        let relay = Part::ready(lab, place(VIA), "relay", &node(RELAY, VIA)?)?;
         let member = |name: &str, host: u8, publishes: Vec<Stream>, subscribes: Vec<Stream>| {
             let settings = Settings { node: node(name, host)?.after(RELAY), publishes, subscribes, profile: None };
-            let mut part = Part::start(lab, place(host), "member", &settings)?;
-            part.hear::<Value>(lab, LONG)?;
-            Ok::<Part, Error>(part)
+            Part::ready(lab, place(host), "member", &settings)
         };
         let mut publisher = member("publisher", FROM, arms.iter().map(|arm| arm.stream(1)).collect(), Vec::new())?;
         let subscribe = |n: usize| {

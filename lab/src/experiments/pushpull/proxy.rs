@@ -1,7 +1,7 @@
 //! `pushpull-proxy` (P-40, Table 4): what a proxy adds to a round trip, wherever it is, and where the time goes.
 
 use super::parts::{Anatomy, table};
-use super::stage::{AT_RELAY, Amount, Layout, NONE, PLACES, PUBLISHER, RAW, RAW_RELAY, SUBSCRIBER, Stage};
+use super::testbed::{AT_RELAY, Amount, Layout, NONE, PLACES, PUBLISHER, RAW, RAW_RELAY, SUBSCRIBER, Testbed};
 use super::{HALF, LONGER, NEARLY_ALL, quotients};
 use crate::error::Result;
 use crate::experiments::Experiment;
@@ -40,7 +40,7 @@ impl Experiment for PushPullProxy {
             let bars = ROUTES.iter().zip(&tallies).filter_map(|(route, tally)| label(route, tally)).collect();
             panels.push(Panel { title: layout.name().into(), groups: vec![Group { label: String::new(), bars }] });
             note(layout, &tallies, &mut findings);
-            let found = anatomies(lab, &mut Stage::over(lab, "udp", layout, true, &mut dice)?)?;
+            let found = anatomies(lab, &mut Testbed::over(lab, "udp", layout, true, &mut dice)?)?;
             let title = format!("Table 4 as measured, {}, udp: mean µs of the way there", layout.name());
             findings.tables.push(table(&title, &found));
         }
@@ -70,25 +70,25 @@ fn measure(lab: &Lab, layout: Layout, dice: &mut Dice) -> Result<Vec<Tally>> {
     let mut tallies: Vec<Tally> = ROUTES.iter().map(|_| Tally::default()).collect();
     for repetition in 0..repetitions {
         lab.tell(&format!("{}, repetition {} of {repetitions}", layout.name(), repetition + 1));
-        let mut stage = Stage::build(lab, layout, true, dice)?;
+        let mut testbed = Testbed::build(lab, layout, true, dice)?;
         for index in shuffled(ROUTES.len(), dice) {
-            stage.run(lab, ROUTES[index], PAYLOAD, amount, &mut tallies[index])?;
+            testbed.run(lab, ROUTES[index], PAYLOAD, amount, &mut tallies[index])?;
         }
     }
     Ok(tallies)
 }
 
 /// The stages of each place, measured apart: they cost some of what they measure.
-fn anatomies(lab: &Lab, stage: &mut Stage) -> Result<Vec<(&'static str, Anatomy)>> {
+fn anatomies(lab: &Lab, testbed: &mut Testbed) -> Result<Vec<(&'static str, Anatomy)>> {
     let (_, amount) = amount(&lab.options);
     let amount = Amount { count: amount.count * 4, ..amount };
     let mut found: Vec<(&'static str, Anatomy)> = Vec::new();
     for place in PLACES {
-        stage.stages(lab, place)?;
-        let before = stage.relay_ns()?;
-        stage.run(lab, place, PAYLOAD, amount, &mut Tally::default())?;
-        let used = (stage.relay_ns()? - before) as f64 / 1e3 / f64::from(amount.count + amount.warmup);
-        let anatomy = Anatomy::of(&stage.stages(lab, place)?);
+        testbed.stages(lab, place)?;
+        let before = testbed.relay_ns()?;
+        testbed.run(lab, place, PAYLOAD, amount, &mut Tally::default())?;
+        let used = (testbed.relay_ns()? - before) as f64 / 1e3 / f64::from(amount.count + amount.warmup);
+        let anatomy = Anatomy::of(&testbed.stages(lab, place)?);
         let direct = found.first().map_or(anatomy, |(_, direct)| *direct);
         found.push((place, if place == AT_RELAY { anatomy.over_relay(&direct, used) } else { anatomy }));
     }

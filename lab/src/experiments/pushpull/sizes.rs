@@ -1,7 +1,7 @@
 //! `pushpull-1` … `pushpull-4` (P-41 … P-45, Fig. 6 … 10): round trips by size and place of the proxy; both ends on one node,
 //! one hop, one router and two routers apart. With two routers, what a router adds is taken from the differences, as in Fig. 10.
 
-use super::stage::{AT_RELAY, Amount, Layout, NONE, PLACES, PUBLISHER, SUBSCRIBER, Stage};
+use super::testbed::{AT_RELAY, Amount, Layout, NONE, PLACES, PUBLISHER, SUBSCRIBER, Testbed};
 use super::{LONGER, NEARLY_ALL, quotients};
 use crate::error::Result;
 use crate::experiments::Experiment;
@@ -81,19 +81,19 @@ fn amount(options: &Options) -> (usize, Amount) {
     (repetitions, Amount { count, warmup: 10, period: Duration::from_millis(1), patience: Duration::from_secs(1) })
 }
 
-/// Every stage, place and size in turns; each repetition has processes of its own.
+/// Every layout, place and size in turns; each repetition has processes of its own.
 fn measure(lab: &Lab, all: &mut [Curves]) -> Result {
     let (repetitions, amount) = amount(&lab.options);
     let mut dice = Dice::new(lab.options.seed);
     for repetition in 0..repetitions {
         lab.tell(&format!("repetition {} of {repetitions}", repetition + 1));
-        let mut build = |curves: &Curves| Stage::build(lab, curves.layout, true, &mut dice);
-        let mut stages = all.iter().map(&mut build).collect::<Result<Vec<Stage>>>()?;
+        let mut build = |curves: &Curves| Testbed::build(lab, curves.layout, true, &mut dice);
+        let mut testbeds = all.iter().map(&mut build).collect::<Result<Vec<Testbed>>>()?;
         for (index, size) in SIZES.iter().enumerate() {
-            for (curves, stage) in all.iter_mut().zip(&mut stages) {
+            for (curves, testbed) in all.iter_mut().zip(&mut testbeds) {
                 for turn in shuffled(curves.curves.len(), &mut dice) {
                     let (place, tallies) = &mut curves.curves[turn];
-                    stage.run(lab, place, *size, amount, &mut tallies[index])?;
+                    testbed.run(lab, place, *size, amount, &mut tallies[index])?;
                 }
             }
         }

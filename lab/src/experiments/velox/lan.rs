@@ -1,12 +1,12 @@
 //! `velox-lan` (V-52): one publisher and one subscriber on two hosts behind a switch: Velox's model and the planner's bound beside what
 //! is measured, by size.
 
-use super::{House, stream};
+use super::{Testbed, stream};
 use crate::error::Result;
 use crate::experiments::Experiment;
 use crate::experiments::tally::Tally;
 use crate::lab::Lab;
-use crate::promise::{delay_us, plan, text};
+use crate::prediction::{delay_us, plan, text};
 use crate::results::{Bar, Check, Factors, Figure, Findings, Group, Panel, Table};
 use crate::statistics::{Distribution, median};
 use crate::topology::Topology;
@@ -48,14 +48,14 @@ impl Experiment for VeloxLan {
         for (number, size) in SIZES.into_iter().enumerate() {
             lab.tell(&format!("{size} bytes"));
             let streams = [stream(&format!("/{TOPIC}"), size, HZ)];
-            let mut house = House::across(lab, &topology, number, &streams, &Vec::from_iter(processor))?;
-            house.real_time(lab)?;
+            let mut testbed = Testbed::across(lab, &topology, number, &streams, &Vec::from_iter(processor))?;
+            testbed.real_time(lab)?;
             let mut one = Found::default();
-            house.run(lab, Duration::from_millis(ms), &mut Tally::default())?;
+            testbed.run(lab, Duration::from_millis(ms), &mut Tally::default())?;
             for _ in 0..repetitions {
-                house.stages(lab)?; // from nothing
-                house.run(lab, Duration::from_millis(ms), &mut one.tally)?;
-                let stages = house.stages(lab)?;
+                testbed.stages(lab)?; // from nothing
+                testbed.run(lab, Duration::from_millis(ms), &mut one.tally)?;
+                let stages = testbed.stages(lab)?;
                 one.stages.extend(stages.first().map(|[publisher, subscriber]| {
                     let sent = |stage| publisher.mean_us("publisher", stage);
                     [sent("publish"), sent("send"), subscriber.mean_us("subscriber", "decode")]
@@ -81,7 +81,7 @@ impl Found {
     }
 
     /// What the planner says of a sample of this size: the mean of the queue's model, and the bound.
-    fn promised(&self, size: usize) -> Result<[f64; 2]> {
+    fn predicted(&self, size: usize) -> Result<[f64; 2]> {
         let time = |key, us: f64| {
             text("topic", TOPIC, key, &format!("{:.3} us", if us.is_finite() { us.max(0.001) } else { 0.001 }))
         };
@@ -103,7 +103,7 @@ fn judge(found: &[Found]) -> Result<Findings> {
     let mut table = Table::new("Latency in µs: model, measured, bound", &heads);
     let mut groups = Vec::new();
     for (size, one) in SIZES.into_iter().zip(found) {
-        let [model, bound] = one.promised(size)?;
+        let [model, bound] = one.predicted(size)?;
         let factors = Factors::new().with("arm", "lan").with("payload_bytes", size).with("measured", super::CARRIER);
         let cell = one.tally.cell(factors, false);
         let figure = |of: fn(&Distribution) -> f64| cell.latency_us.as_ref().map_or(f64::NAN, of);

@@ -23,7 +23,7 @@ use crate::lab::Lab;
 use crate::part::member::{Order, Settings, Stream, Told};
 use crate::part::node::NodeSettings;
 use crate::part::stages::Measured;
-use crate::part::{Part, Place};
+use crate::part::{LONG, Part, Place};
 use crate::stalls::Monitor;
 use crate::topology::Topology;
 use qos::Class;
@@ -32,7 +32,6 @@ use serde_json::Value;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-const LONG: Duration = Duration::from_secs(40);
 /// How long the last samples may take.
 const SETTLE: Duration = Duration::from_millis(100);
 const CARRIER: &str = "tcp";
@@ -56,7 +55,7 @@ fn first_processor() -> Result<Option<usize>> {
 }
 
 /// One process that publishes streams, and others on the same host that subscribe to all of them.
-struct House {
+struct Testbed {
     streams: Vec<Stream>,
     publisher: Part,
     subscribers: Vec<Part>,
@@ -70,7 +69,7 @@ struct Used {
     subscriber: f64,
 }
 
-impl House {
+impl Testbed {
     /// Starts and connects them, on these processors (none: all).
     fn start(lab: &Lab, realm: &str, streams: &[Stream], subscribers: usize, processors: &[usize]) -> Result<Self> {
         let at = |name: &str| (Place::here(processors), NodeSettings::local(name, realm));
@@ -78,7 +77,7 @@ impl House {
         Self::of(lab, streams, at("publisher"), subscribers)
     }
 
-    /// The publisher on the first host of a topology, a subscriber on the second. Houses with other numbers do not meet.
+    /// The publisher on the first host of a topology, a subscriber on the second. Testbeds with other numbers do not meet.
     fn across(lab: &Lab, topology: &Topology, number: usize, streams: &[Stream], processors: &[usize]) -> Result<Self> {
         let port = 7500 + 2 * number as u16;
         let addresses = [1, 2].map(|host| SocketAddr::new(Topology::address_of(host), port + u16::from(host)));
@@ -107,9 +106,7 @@ impl House {
         let start = |(place, node): (Place, NodeSettings), publishes: &[Stream], subscribes: &[Stream]| {
             let settings =
                 Settings { node, publishes: publishes.to_vec(), subscribes: subscribes.to_vec(), profile: None };
-            let mut part = Part::start(lab, place.first(), "member", &settings)?;
-            part.hear::<Value>(lab, LONG)?;
-            Ok::<Part, crate::Error>(part)
+            Part::ready(lab, place.first(), "member", &settings)
         };
         let mut publisher = start(publisher, streams, &[])?;
         let subscribers =

@@ -1,6 +1,6 @@
 //! `velox-cpu` (V-51, Fig. 14): processor time of publisher and subscriber by rate and size of samples.
 
-use super::{House, first_processor, stream};
+use super::{Testbed, first_processor, stream};
 use crate::error::Result;
 use crate::experiments::Experiment;
 use crate::experiments::tally::Tally;
@@ -63,16 +63,16 @@ fn measure(lab: &Lab, by: &str, all: &[(f64, usize)], findings: &mut Findings) -
         () => (9, 5000),
     };
     let processor = Vec::from_iter(first_processor()?);
-    let mut houses = Vec::new();
+    let mut testbeds = Vec::new();
     for (n, (hz, size)) in all.iter().enumerate() {
-        houses.push(House::start(lab, &format!("{by}-{n}"), &[stream("/samples", *size, *hz)], 1, &processor)?);
+        testbeds.push(Testbed::start(lab, &format!("{by}-{n}"), &[stream("/samples", *size, *hz)], 1, &processor)?);
     }
     let mut tallies: Vec<Tally> = all.iter().map(|_| Tally::default()).collect();
     let mut used = vec![[Vec::new(), Vec::new()]; all.len()];
     for repetition in 0..repetitions {
         lab.tell(&format!("by {by}, repetition {} of {repetitions}", repetition + 1));
-        for (n, house) in houses.iter_mut().enumerate() {
-            let found = house.run(lab, Duration::from_millis(ms), &mut tallies[n])?;
+        for (n, testbed) in testbeds.iter_mut().enumerate() {
+            let found = testbed.run(lab, Duration::from_millis(ms), &mut tallies[n])?;
             used[n][0].push(found.publisher * 100.0);
             used[n][1].push(found.subscriber * 100.0);
         }

@@ -1,6 +1,6 @@
 //! `velox-subscribers` (V-53, Fig. 16): one publisher, and 1, 2, 4 and 8 subscribers: latency is a + b·n.
 
-use super::{House, first_processor, stream};
+use super::{Testbed, first_processor, stream};
 use crate::error::Result;
 use crate::experiments::Experiment;
 use crate::experiments::tally::Tally;
@@ -34,16 +34,16 @@ impl Experiment for VeloxSubscribers {
             () => (15, 5000),
         };
         let processor = Vec::from_iter(first_processor()?);
-        let mut houses = Vec::new();
+        let mut testbeds = Vec::new();
         for count in SUBSCRIBERS {
             let streams = [stream("/state", SIZE, HZ)];
-            houses.push(House::start(lab, &format!("subscribers-{count}"), &streams, count, &processor)?);
+            testbeds.push(Testbed::start(lab, &format!("subscribers-{count}"), &streams, count, &processor)?);
         }
         let mut tallies = SUBSCRIBERS.map(|_| Tally::default());
         for repetition in 0..repetitions {
             lab.tell(&format!("repetition {} of {repetitions}", repetition + 1));
-            for (house, tally) in houses.iter_mut().zip(&mut tallies) {
-                house.run(lab, Duration::from_millis(ms), tally)?;
+            for (testbed, tally) in testbeds.iter_mut().zip(&mut tallies) {
+                testbed.run(lab, Duration::from_millis(ms), tally)?;
             }
         }
         Ok(judge(&tallies))

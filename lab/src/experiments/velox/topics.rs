@@ -1,7 +1,7 @@
 //! `velox-topics` (V-50, Fig. 11 … 13): five reliable topics of 20 to 300 bytes; the time from the application to the middleware
 //! (T_appmid) and back (T_midapp), by number of topics and by size.
 
-use super::{House, first_processor, stream};
+use super::{Testbed, first_processor, stream};
 use crate::error::Result;
 use crate::experiments::Experiment;
 use crate::experiments::tally::Tally;
@@ -93,12 +93,12 @@ fn measure(lab: &Lab, by: &str, sets: Vec<(String, Vec<Stream>)>, findings: &mut
     for repetition in 0..repetitions {
         lab.tell(&format!("by {by}, repetition {} of {repetitions}", repetition + 1));
         for index in shuffled(sets.len(), &mut dice) {
-            let mut house = House::start(lab, &format!("{by}-{index}"), &sets[index].1, 1, &processor)?;
-            house.run(lab, Duration::from_millis(ms / 4), &mut Tally::default())?;
-            house.stages(lab)?; // from nothing
+            let mut testbed = Testbed::start(lab, &format!("{by}-{index}"), &sets[index].1, 1, &processor)?;
+            testbed.run(lab, Duration::from_millis(ms / 4), &mut Tally::default())?;
+            testbed.stages(lab)?; // from nothing
             let (tally, found) = &mut measured[index];
-            house.run(lab, Duration::from_millis(ms), tally)?;
-            let stages = house.stages(lab)?;
+            testbed.run(lab, Duration::from_millis(ms), tally)?;
+            let stages = testbed.stages(lab)?;
             let appmid: f64 = stages.iter().map(|[publisher, _]| publisher.p50_us("publisher", "publish")).sum();
             let midapp: f64 = stages.iter().map(|[_, subscriber]| subscriber.p50_us("subscriber", "decode")).sum();
             found.push((appmid, midapp));

@@ -2,9 +2,9 @@
 
 use super::rows::{Arm, Row};
 use super::setup::Setup;
-use super::stage::Run;
+use super::testbed::Run;
 use crate::error::Result;
-use crate::promise::{delay_us, plan};
+use crate::prediction::{delay_us, plan};
 use crate::results::{Bar, Check, Table};
 use qos::plan::Model;
 

@@ -5,7 +5,7 @@
 //! |---|---|
 //! | [`setup`] | the two set-ups: who is where, where the queue is, what is sent |
 //! | [`rows`] | which rows there are, and how often each is run |
-//! | [`stage`] | hosts and parts, and one run |
+//! | [`testbed`] | hosts and parts, and one run |
 //! | [`outcome`] | what runs come to: cells, and what is expected of them |
 //! | [`bound`] | what the planner promises, beside what was measured |
 //! | [`drawing`] | the figure |
@@ -18,7 +18,7 @@ mod drawing;
 mod outcome;
 mod rows;
 mod setup;
-mod stage;
+mod testbed;
 
 use super::Experiment;
 use super::turns::shuffled;
@@ -29,7 +29,7 @@ use crate::results::{Findings, Skipped};
 use outcome::Outcome;
 use rows::{Arm, Row};
 use setup::{NIC, SWITCH, Setup};
-use stage::{Run, Stage};
+use testbed::{Run, Testbed};
 use thalweg::testing::Dice;
 
 /// Set-up (a): measured channel and load leave by the same card.
@@ -63,7 +63,7 @@ impl Experiment for YarpSwitch {
 }
 
 fn run(lab: &Lab, setup: &'static Setup) -> Result<Findings> {
-    let mut stage = Stage::build(lab, setup)?;
+    let mut testbed = Testbed::build(lab, setup)?;
     let amount = rows::amount(&lab.options);
     let rows = rows::rows(setup, &lab.options);
     let mut outcome = Outcome::new(setup, &rows);
@@ -76,14 +76,14 @@ fn run(lab: &Lab, setup: &'static Setup) -> Result<Findings> {
             let row = &rows[index];
             let all = rows.len() as u32 * amount.repetitions;
             lab.tell(&format!("{}/{all}: {row}", repetition * rows.len() as u32 + done as u32 + 1));
-            pair(lab, &mut stage, &mut outcome, index, row, repetition)?;
+            pair(lab, &mut testbed, &mut outcome, index, row, repetition)?;
         }
     }
-    Ok(outcome.findings(&amount, stage.queues()))
+    Ok(outcome.findings(&amount, testbed.queues()))
 }
 
 /// One row in both arms; in every second repetition the other one first.
-fn pair(lab: &Lab, stage: &mut Stage, outcome: &mut Outcome, index: usize, row: &Row, repetition: u32) -> Result {
+fn pair(lab: &Lab, testbed: &mut Testbed, outcome: &mut Outcome, index: usize, row: &Row, repetition: u32) -> Result {
     let seed = lab.options.seed ^ u64::from(repetition) << 32 ^ (index as u64) << 16;
     let mut arms = Arm::BOTH;
     if repetition % 2 == 1 {
@@ -91,7 +91,7 @@ fn pair(lab: &Lab, stage: &mut Stage, outcome: &mut Outcome, index: usize, row: 
     }
     let mut runs = Vec::new();
     for arm in arms {
-        match accepted(lab, stage, row, arm, seed)? {
+        match accepted(lab, testbed, row, arm, seed)? {
             Ok(run) => runs.push((arm, run)),
             Err(because) => {
                 let name = format!("{row}, {}, repetition {}", arm.name(), repetition + 1);
@@ -110,10 +110,16 @@ const ATTEMPTS: u32 = 3;
 
 /// A run that offered what it was asked for, or why there is none. The last attempt with a stream counts, whatever it was:
 /// a stream gives way, and its goodput is in the results.
-fn accepted(lab: &Lab, stage: &mut Stage, row: &Row, arm: Arm, seed: u64) -> Result<std::result::Result<Run, String>> {
+fn accepted(
+    lab: &Lab,
+    testbed: &mut Testbed,
+    row: &Row,
+    arm: Arm,
+    seed: u64,
+) -> Result<std::result::Result<Run, String>> {
     let mut because = String::new();
     for attempt in 1..=ATTEMPTS {
-        let run = stage.run(lab, row, arm, seed)?;
+        let run = testbed.run(lab, row, arm, seed)?;
         if arm == Arm::Qos && run.lost() > 0 {
             lab.tell(&format!("lost with priority: {row}: round trips {:?}", run.missing()));
         }

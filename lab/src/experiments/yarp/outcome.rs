@@ -1,10 +1,9 @@
 //! What runs come to: cells, and what is expected of them.
 
-use super::bound;
-use super::drawing;
 use super::rows::{Amount, Arm, RATE, Row};
 use super::setup::{SMALL, Setup};
-use super::stage::Run;
+use super::testbed::Run;
+use super::{bound, drawing};
 use crate::load::Pattern;
 use crate::results::{Cell, Check, Findings, Skipped, Stalled};
 use crate::statistics::{Distribution, median, median_ratio};
@@ -213,12 +212,12 @@ mod tests {
     use super::*;
     use crate::lab::Options;
     use crate::load::Offered;
+    use crate::round_trips::RoundTrip;
     use crate::stalls::Stalls;
-    use crate::trips::Trip;
 
     fn run(took_us: &[u64], lost: usize) -> Run {
-        let came = took_us.iter().map(|us| Trip { sent_ns: 0, took_ns: Some(us * 1000) });
-        let trips = came.chain(std::iter::repeat_n(Trip { sent_ns: 0, took_ns: None }, lost)).collect();
+        let came = took_us.iter().map(|us| RoundTrip { sent_ns: 0, took_ns: Some(us * 1000) });
+        let trips = came.chain(std::iter::repeat_n(RoundTrip { sent_ns: 0, took_ns: None }, lost)).collect();
         Run { trips, offered: Offered::default(), goodput: 0.0, stalls: Stalls::default() }
     }
 

@@ -12,17 +12,17 @@ use crate::lab::Lab;
 use crate::load::{Generator, Offered, Sink};
 use crate::part::Place;
 use crate::results::Stalled;
+use crate::round_trips::{CARRIERS, Measure, PingPong, Priority, RoundTrip};
 use crate::stalls::{Monitor, Stalls};
 use crate::topology::wire::{Queue, Wire};
 use crate::topology::{DEVICE, Namespace, Topology};
-use crate::trips::{CARRIERS, Measure, Priority, Trip, Trips};
 use qos::priority::Changes;
 use std::time::Duration;
 
-/// The stage of a set-up.
+/// The testbed of a set-up.
 #[derive(Debug)]
-pub struct Stage {
-    trips: Trips,
+pub struct Testbed {
+    ping_pong: PingPong,
     generator: Generator,
     sink: Sink,
     setup: &'static Setup,
@@ -36,7 +36,7 @@ const LIMIT: u32 = 100;
 /// How long a load runs before round trips are made, whose first ones do not count either.
 const RAMP: Duration = Duration::from_millis(200);
 
-impl Stage {
+impl Testbed {
     pub fn build(lab: &Lab, setup: &'static Setup) -> Result<Self> {
         let topology = setup.build(lab)?;
         let [ping, load, sinks] = setup.hosts;
@@ -44,8 +44,8 @@ impl Stage {
         topology.host(sinks).steer(DEVICE, ours[0])?;
         let sink = Sink::new(lab, Place::at(topology.host(sinks), &theirs), Topology::address_of(sinks))?;
         let generator = Generator::new(lab, Place::at(topology.host(load), &theirs), sink.target)?;
-        let trips = Trips::new(lab, &topology, [ping, sinks], &ours)?;
-        Ok(Self { trips, generator, sink, setup, topology, arm: None, queues: Vec::new() })
+        let ping_pong = PingPong::new(lab, &topology, [ping, sinks], &ours)?;
+        Ok(Self { ping_pong, generator, sink, setup, topology, arm: None, queues: Vec::new() })
     }
 
     /// The queues that were in use, as the kernel showed them.
@@ -67,7 +67,7 @@ impl Stage {
         }
         let monitor = Monitor::start()?;
         let before = self.sink.count(lab)?;
-        let trips = self.trips.measure(lab, &measure)?;
+        let trips = self.ping_pong.measure(lab, &measure)?;
         let after = self.sink.count(lab)?;
         let stalls = monitor.finish();
         let offered = if load.is_some() { self.generator.stop(lab)? } else { Offered::default() };
@@ -88,7 +88,7 @@ impl Stage {
         let changes: Changes = words.parse().map_err(|_| impossible(words))?;
         for carrier in CARRIERS {
             let priority = Priority { route: carrier.to_owned(), changes: changes.clone() };
-            for end in self.trips.set_priority(lab, &priority)? {
+            for end in self.ping_pong.set_priority(lab, &priority)? {
                 let wanted = if arm == Arm::Qos { ("fifo", 30, Some(36)) } else { ("other", 0, Some(0)) };
                 // Without a thread of its own, an end is served by one that nobody has set.
                 let policy = if end.policy.is_empty() { "other" } else { &end.policy };
@@ -121,7 +121,7 @@ fn note(queues: &mut Vec<String>, arm: Arm, at: &Namespace, device: &str) -> Res
 #[derive(Clone, Debug)]
 pub struct Run {
     /// Its round trips.
-    pub trips: Vec<Trip>,
+    pub trips: Vec<RoundTrip>,
     /// What the load really was.
     pub offered: Offered,
     /// Payload of the load that arrived meanwhile, in Mbit/s.

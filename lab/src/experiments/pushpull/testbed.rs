@@ -7,17 +7,16 @@ use crate::lab::Lab;
 use crate::part::hog::Hog;
 use crate::part::node::NodeSettings;
 use crate::part::stages::Measured;
-use crate::part::{Part, Place};
-use crate::stalls::{Monitor, Timed};
+use crate::part::{LONG, Part, Place};
+use crate::round_trips::forward::{Hop, ROLE as FORWARD};
+use crate::round_trips::{Measure, PingPong, Route};
+use crate::stalls::Monitor;
 use crate::topology::{Namespace, Topology};
-use crate::trips::forward::{Hop, ROLE as FORWARD};
-use crate::trips::{Measure, Route, Trip, Trips};
 use serde_json::Value;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 use thalweg::testing::Dice;
 
-const LONG: Duration = Duration::from_secs(40);
 /// Name of the relay's node.
 const RELAY: &str = "relay";
 
@@ -103,8 +102,8 @@ pub const RAW_RELAY: &str = "raw-relay";
 
 /// All parts, connected.
 #[derive(Debug)]
-pub struct Stage {
-    trips: Trips,
+pub struct Testbed {
+    ping_pong: PingPong,
     relay: Part,
     _forwards: Vec<Part>,
     _awake: Option<Part>,
@@ -124,8 +123,8 @@ pub struct Amount {
     pub patience: Duration,
 }
 
-impl Stage {
-    /// As [`Stage::over`], by tcp.
+impl Testbed {
+    /// As [`Testbed::over`], by tcp.
     pub fn build(lab: &Lab, layout: Layout, first: bool, dice: &mut Dice) -> Result<Self> {
         Self::over(lab, "tcp", layout, first, dice)
     }
@@ -148,8 +147,7 @@ impl Stage {
             Layout::Here => Ok(NodeSettings::local(name, &realm)),
             _ => NodeSettings::at(lab, name, &realm, listen[n], &listen),
         };
-        let mut relay_part = Part::start(lab, place(2), RELAY, &node(2, RELAY)?)?;
-        relay_part.hear::<Value>(lab, LONG)?;
+        let relay_part = Part::ready(lab, place(2), RELAY, &node(2, RELAY)?)?;
         // The two rings: ping → pong → ping, and ping → relay → pong → ping.
         let [home, there, home_too, there_too, between] =
             [(ping, 7500), (pong, 7501), (ping, 7510), (pong, 7511), (relay, 7512)].map(SocketAddr::from);
@@ -170,9 +168,9 @@ impl Stage {
         ];
         let routes: Vec<Route> = shuffled(routes.len(), dice).into_iter().map(|index| routes[index].clone()).collect();
         let ends = [(place(0), node(0, "ping")?), (place(1), node(1, "pong")?.after(RELAY))];
-        let trips = Trips::over(lab, ends, &routes)?;
+        let ping_pong = PingPong::over(lab, ends, &routes)?;
         let awake = first.then(|| Hog::Idle.start(lab, processor)).transpose()?;
-        Ok(Self { trips, relay: relay_part, _forwards: forwards, _awake: awake, topology })
+        Ok(Self { ping_pong, relay: relay_part, _forwards: forwards, _awake: awake, topology })
     }
 
     /// The hosts.
@@ -189,15 +187,14 @@ impl Stage {
         let seed = lab.options.seed + tally.repetitions.len() as u64;
         let measure = Measure { route: route.to_owned(), payload, count, warmup, period, patience, seed };
         let monitor = Monitor::start()?;
-        let trips = self.trips.measure(lab, &measure)?;
-        let back = |trip: &Trip| trip.took_ns.map(|ns| Timed { from_ns: trip.sent_ns, ns });
-        tally.add(trips.len() as u64, &trips.iter().filter_map(back).collect::<Vec<_>>(), &monitor.finish());
+        let trips = self.ping_pong.measure(lab, &measure)?;
+        tally.add_trips(&trips, &monitor.finish());
         Ok(())
     }
 
     /// What the stages of a route's channel there took since they were last asked for: at the ping and at the pong.
     pub fn stages(&mut self, lab: &Lab, route: &str) -> Result<[Measured; 2]> {
-        self.trips.stages(lab, route)
+        self.ping_pong.stages(lab, route)
     }
 
     /// Processor time that the relay has used so far, in nanoseconds.

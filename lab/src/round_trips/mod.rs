@@ -18,7 +18,7 @@ mod pong;
 mod route;
 
 pub use ends::{Priority, topic};
-pub use ping::{Measure, Trip};
+pub use ping::{Measure, RoundTrip};
 pub(crate) use ping::{ROLE as PING, play as play_ping};
 pub(crate) use pong::{ROLE as PONG, play as play_pong};
 pub use route::{By, Route};
@@ -36,7 +36,7 @@ use thalweg::admin::EndReport;
 
 /// A ping and a pong, connected by routes.
 #[derive(Debug)]
-pub struct Trips {
+pub struct PingPong {
     ping: Part,
     pong: Part,
 }
@@ -53,7 +53,7 @@ const PATIENCE: Duration = Duration::from_secs(15);
 /// Where both listen.
 const PORT: u16 = 7400;
 
-impl Trips {
+impl PingPong {
     /// Starts both ends, each in the host of this number and on these processors, and waits until they are connected.
     ///
     /// # Errors
@@ -70,7 +70,7 @@ impl Trips {
     /// Starts both ends on this host, in a realm of their own.
     ///
     /// # Errors
-    /// As [`Trips::new`].
+    /// As [`PingPong::new`].
     pub fn on_this_host(lab: &Lab, realm: &str, processors: &[usize]) -> Result<Self> {
         let end = |name| (Place::here(processors), NodeSettings::local(name, realm));
         Self::over(lab, [end("ping"), end("pong")], &CARRIERS.map(Route::direct))
@@ -79,7 +79,7 @@ impl Trips {
     /// Starts the ping and the pong with these nodes, and waits until all routes are connected, each proxy at its place.
     ///
     /// # Errors
-    /// As [`Trips::new`].
+    /// As [`PingPong::new`].
     pub fn over(lab: &Lab, [ping, pong]: [(Place, NodeSettings); 2], routes: &[Route]) -> Result<Self> {
         let start = |role, (place, node)| Part::start(lab, place, role, &End { node, routes: routes.to_vec() });
         let (pong, mut ping) = (start(PONG, pong)?, start(PING, ping)?);
@@ -124,9 +124,9 @@ impl Trips {
     ///
     /// # Errors
     /// As [`Part::hear`].
-    pub fn measure(&mut self, lab: &Lab, measure: &Measure) -> Result<Vec<Trip>> {
+    pub fn measure(&mut self, lab: &Lab, measure: &Measure) -> Result<Vec<RoundTrip>> {
         let time = measure.time() + PATIENCE;
-        Ok(self.ping.ask::<ping::Trips>(lab, &ping::Order::Measure(measure.clone()), time)?.trips)
+        Ok(self.ping.ask::<ping::RoundTrips>(lab, &ping::Order::Measure(measure.clone()), time)?.trips)
     }
 
     /// What the stages of a route's channel there took at the ping's and at the pong's end, since they were last asked for.

@@ -58,7 +58,7 @@ impl Measure {
 
 /// One round trip.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Trip {
+pub struct RoundTrip {
     /// When it was sent, by CLOCK_MONOTONIC, in nanoseconds.
     pub sent_ns: u64,
     /// How long it took, in nanoseconds; `None`: it did not come back.
@@ -66,8 +66,8 @@ pub struct Trip {
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-pub struct Trips {
-    pub trips: Vec<Trip>,
+pub struct RoundTrips {
+    pub trips: Vec<RoundTrip>,
 }
 
 /// Plays the role.
@@ -83,7 +83,7 @@ pub fn play(mut orders: Orders) -> Result {
             Order::Measure(measure) => {
                 let ping = pings.iter_mut().find(|ping| ping.route == measure.route);
                 let ping = ping.ok_or_else(|| Error::Usage(format!("route {:?}", measure.route)))?;
-                orders.say(&Trips { trips: ping.measure(&measure)? })?;
+                orders.say(&RoundTrips { trips: ping.measure(&measure)? })?;
             }
             Order::Stages(route) => orders.say(&ends.stages(&route)?)?,
         }
@@ -160,7 +160,7 @@ impl Ping {
         Ok(Self { route: name.clone(), out, board })
     }
 
-    fn measure(&mut self, measure: &Measure) -> Result<Vec<Trip>> {
+    fn measure(&mut self, measure: &Measure) -> Result<Vec<RoundTrip>> {
         let all = measure.warmup as usize + measure.count as usize;
         if !(8..=LARGEST).contains(&measure.payload) || all > MOST {
             let text = format!("{} bytes, {all} round trips: 8 to {LARGEST}, and up to {MOST}", measure.payload);
@@ -171,7 +171,7 @@ impl Ping {
         let sent = self.send(measure, round, all)?;
         self.wait(all, measure.patience);
         let came = self.board.came_ns[..all].iter().map(|slot| slot.load(Relaxed));
-        let trip = |(sent_ns, came_ns): (u64, u64)| Trip { sent_ns, took_ns: came_ns.checked_sub(sent_ns) };
+        let trip = |(sent_ns, came_ns): (u64, u64)| RoundTrip { sent_ns, took_ns: came_ns.checked_sub(sent_ns) };
         Ok(sent.into_iter().zip(came).map(trip).skip(measure.warmup as usize).collect())
     }
 
