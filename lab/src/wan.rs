@@ -9,13 +9,11 @@
 //! (the machine was elsewhere), time stands still for the line: it makes up for [`SLACK`] at most, and so is never faster than
 //! its rate over any window by more than that and two frames, the first of which was stamped late. [`Passage`] has both as measured.
 
-mod ahead;
 mod hosts;
 mod line;
 
-pub use ahead::Ahead;
 pub use hosts::{DEVICE, Hosts};
-pub use line::{Behaviour, Counts};
+pub use line::{Ahead, Behaviour, Counts};
 
 use crate::statistics::Latencies;
 use line::Line;

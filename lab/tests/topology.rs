@@ -13,7 +13,7 @@ use thalweg_lab::part::{Part, Place};
 use thalweg_lab::topology::Topology;
 use thalweg_lab::topology::wire::{Queue, Wire};
 use thalweg_lab::{Error, Lab, Options, Program, Stop};
-use thalweg_lab::{iproute::ip, lab::names};
+use thalweg_lab::{iproute::ip, lab};
 
 const LONG: Duration = Duration::from_secs(20);
 
@@ -149,12 +149,12 @@ fn what_a_killed_run_left_is_removed_by_the_next() {
     // The harness has begun the line already.
     let said = said.lines().map_while(Result::ok).find_map(|l| l.split_once('@').map(|(_, name)| name.to_owned()));
     let name = said.unwrap();
-    names::sweep();
+    lab::sweep();
     assert!(exists(&name), "removed while its run was alive");
     victim.kill().unwrap();
     victim.wait().unwrap();
     assert!(exists(&name));
-    names::sweep();
+    lab::sweep();
     assert!(!exists(&name));
 }
 

@@ -11,13 +11,13 @@ pub mod many_nodes;
 mod pull_beside;
 mod pushpull;
 mod tally;
-mod turns;
 mod velox;
 mod yarp;
 
 use crate::error::{Error, Result};
 use crate::lab::Lab;
 use crate::results::Findings;
+use thalweg::testing::Dice;
 
 /// An experiment.
 pub trait Experiment: Sync {
@@ -70,4 +70,27 @@ pub fn find(name: &str) -> Result<&'static dyn Experiment> {
         let names: Vec<&str> = experiments().iter().map(|e| e.name()).collect();
         Error::Usage(format!("experiment {name:?}: there are {}", names.join(", ")))
     })
+}
+
+/// 0 … `count` − 1 in an order drawn by lot.
+pub fn shuffled(count: usize, dice: &mut Dice) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..count).collect();
+    for last in (1..count).rev() {
+        order.swap(last, dice.below(last as u64 + 1) as usize);
+    }
+    order
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn everything_has_its_turn_once() {
+        let mut dice = Dice::new(1);
+        let (one, mut other) = (shuffled(20, &mut dice), shuffled(20, &mut dice));
+        assert_ne!(one, other);
+        other.sort_unstable();
+        assert_eq!(other, (0..20).collect::<Vec<_>>());
+    }
 }

@@ -1,7 +1,6 @@
 //! The role that sends, and the experiment's hold on it.
 
-use super::schedule::Schedule;
-use super::{Load, Pattern, Protocol};
+use super::{Load, Pattern, Protocol, Schedule};
 use crate::error::{Error, Result};
 use crate::lab::Lab;
 use crate::part::{Orders, Part, Place};

@@ -8,15 +8,12 @@ pub mod flow;
 pub mod hog;
 pub mod member;
 pub mod node;
-mod orders;
 mod process;
 pub mod pull;
-mod relay;
 pub mod stages;
 pub mod stream;
 
-pub use orders::Orders;
-pub use process::{Part, Place};
+pub use process::{Orders, Part, Place};
 
 use crate::error::{Error, Result};
 use std::io::Write;
@@ -31,7 +28,7 @@ pub type Role = fn(Orders) -> Result;
 /// The roles of this room.
 pub const ROLES: &[(&str, Role)] = &[
     (hog::ROLE, hog::hog),
-    ("relay", relay::relay),
+    ("relay", node::relay),
     ("member", member::member),
     ("publisher", stream::publisher),
     ("subscriber", stream::subscriber),
@@ -42,10 +39,10 @@ pub const ROLES: &[(&str, Role)] = &[
 
 /// Plays the part that standard input asks for, one of these roles.
 pub(crate) fn play(roles: &[&[(&str, Role)]]) -> Result {
-    let (place, role, orders) = orders::listen()?;
+    let (place, role, orders) = process::listen()?;
     let played = enter(&place).and_then(|()| find(roles, &role)?(orders));
     if let Err(error) = &played {
-        orders::say_failed(error);
+        process::say_failed(error);
     }
     played
 }

@@ -1,8 +1,10 @@
-//! The node of a part: where it listens, whom it knows, and its priorities.
+//! The node of a part: where it listens and whom it knows. The role `relay` is nothing but a node.
 
+use super::Orders;
 use crate::error::{Error, Result};
 use crate::lab::Lab;
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -68,4 +70,13 @@ impl NodeSettings {
             _ => Ok(node),
         }
     }
+}
+
+/// Hosts proxies for others, until it ends.
+pub(super) fn relay(mut orders: Orders) -> Result {
+    let settings = NodeSettings { relay: true, ..orders.settings()? };
+    let node = settings.open()?;
+    orders.say(&json!({"node": node.id()}))?;
+    while orders.wait::<Value>()?.is_some() {}
+    Ok(())
 }

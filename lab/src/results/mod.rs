@@ -2,24 +2,18 @@
 //! are a contract.
 
 mod environment;
-mod figure;
-mod markdown;
-mod page;
+mod report;
 mod svg;
-mod tables;
-
-pub use environment::Environment;
-pub use figure::{Bar, Figure, Group, Panel};
-pub use markdown::markdown;
-pub use page::report;
-pub use svg::draw;
 
 use crate::error::{Error, Result};
 use crate::statistics::{Distribution, rounded};
+pub use environment::Environment;
+pub use report::{markdown, report};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::fs;
 use std::path::Path;
+pub use svg::draw;
 
 /// The document of one experiment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -227,4 +221,49 @@ pub fn write(document: &Document, folder: &Path) -> Result {
 
 fn refused(path: &Path, error: &std::io::Error) -> Error {
     Error::system(&path.display().to_string(), error, "name a folder you may write to")
+}
+
+/// Panels side by side.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Figure {
+    /// Above all of it.
+    pub title: String,
+    /// What the bars measure, with its unit.
+    pub axis: String,
+    /// Whether the axis is logarithmic.
+    pub logarithmic: bool,
+    /// The panels.
+    pub panels: Vec<Panel>,
+}
+
+/// Groups of bars on one axis.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Panel {
+    /// Above it.
+    pub title: String,
+    /// From left to right.
+    pub groups: Vec<Group>,
+}
+
+/// Bars next to each other.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Group {
+    /// Below it.
+    pub label: String,
+    /// From left to right.
+    pub bars: Vec<Bar>,
+}
+
+/// One bar.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Bar {
+    /// What it stands for; bars of a series have one colour.
+    pub series: String,
+    /// Its height.
+    pub value: f64,
+    /// Half the length of its error bar: the standard deviation.
+    pub deviation: f64,
+    /// A mark of its own at this height, such as the 99th percentile.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mark: Option<f64>,
 }

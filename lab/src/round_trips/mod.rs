@@ -3,8 +3,7 @@
 //! | module | what it holds |
 //! |---|---|
 //! | `ends` | the node and ports of either end, and their priority |
-//! | `ping` | the role that sends at random distances, and stamps |
-//! | `pong` | the role that sends back what came |
+//! | `ping` | the roles: `ping` sends at random distances and stamps, `pong` sends back |
 //! | `route` | by what samples go: two channels of a carrier, with a proxy or without, or bare sockets |
 //! | `forward` | the role that passes on what comes by bare sockets |
 //!
@@ -14,13 +13,11 @@
 mod ends;
 pub(crate) mod forward;
 mod ping;
-mod pong;
 mod route;
 
 pub use ends::{Priority, topic};
 pub use ping::{Measure, RoundTrip};
-pub(crate) use ping::{ROLE as PING, play as play_ping};
-pub(crate) use pong::{ROLE as PONG, play as play_pong};
+pub(crate) use ping::{PONG, ROLE as PING, play as play_ping, play_pong};
 pub use route::{By, Route};
 
 use crate::error::{Error, Result};

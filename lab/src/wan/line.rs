@@ -1,4 +1,5 @@
-//! One direction of a wide-area link, pure: which frame leaves when, by the times that are handed in.
+//! One direction of a wide-area link, pure: which frame leaves when, and whether any window had more than its rate, by the times that
+//! are handed in.
 
 use serde::{Deserialize, Serialize};
 use std::cmp::{Ordering, Reverse};
@@ -175,6 +176,35 @@ impl<F> PartialOrd for Entry<F> {
 impl<F> Ord for Entry<F> {
     fn cmp(&self, other: &Self) -> Ordering {
         self.key().cmp(&other.key())
+    }
+}
+
+/// Of one direction, by the times at which frames left.
+#[derive(Clone, Copy, Debug)]
+pub struct Ahead {
+    rate: f64,   // bytes per nanosecond
+    beyond: f64, // bytes, in the window that ends now and is the worst of those
+    last: u64,
+    most: f64,
+}
+
+impl Ahead {
+    /// Of a line with so many bits per second; one without a rate is never ahead of it.
+    pub fn new(rate: Option<u64>) -> Self {
+        let rate = rate.map_or(f64::INFINITY, |rate| rate as f64 / 8e9);
+        Self { rate, beyond: 0.0, last: 0, most: 0.0 }
+    }
+
+    /// A frame left at this time.
+    pub fn left(&mut self, now_ns: u64, bytes: u64) {
+        let given = self.rate * (now_ns.saturating_sub(self.last).max(1)) as f64;
+        self.beyond = (self.beyond - given).max(0.0) + bytes as f64;
+        (self.last, self.most) = (now_ns, self.most.max(self.beyond));
+    }
+
+    /// Bytes beyond the rate in the worst window, its first frame among them.
+    pub fn most(&self) -> u64 {
+        if self.rate.is_finite() { self.most.ceil() as u64 } else { 0 }
     }
 }
 

@@ -3,7 +3,7 @@
 use super::flow::{Account, Load, Rate, Saturating};
 use super::path::{self, Path};
 use crate::error::Result;
-use crate::experiments::turns::shuffled;
+use crate::experiments::shuffled;
 use crate::lab::Lab;
 use crate::results::{Bar, Cell, Check, Factors, Findings, Group, Panel, Table};
 use crate::statistics::median;

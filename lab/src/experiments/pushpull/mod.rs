@@ -3,14 +3,12 @@
 //! | module | what it holds |
 //! |---|---|
 //! | `testbed` | publisher, subscriber and relay in their places, and one run |
-//! | `proxy` | `pushpull-proxy`: what a proxy adds, by its place |
-//! | `parts` | Table 4: where the time goes |
+//! | `proxy` | `pushpull-proxy`: what a proxy adds, by its place, and where the time goes (Table 4) |
 //! | `sizes` | `pushpull-1` … `pushpull-4`: round trips by size, place and distance |
 //! | `places`, `tables` | `pushpull-places`: Tables 1 and 2, what is High and what is Low by the place of the proxy |
 //! | `loaded` | `pushpull-5`: beside other work, without a reservation |
 
 mod loaded;
-mod parts;
 mod places;
 mod proxy;
 mod sizes;

@@ -4,9 +4,8 @@
 use super::tables;
 use super::testbed::processors;
 use crate::error::{Error, Result};
-use crate::experiments::Experiment;
 use crate::experiments::tally::Tally;
-use crate::experiments::turns::shuffled;
+use crate::experiments::{Experiment, shuffled};
 use crate::lab::{Lab, Options};
 use crate::part::hog::Hog;
 use crate::part::member::{Order, Settings, Stream, Told};

@@ -4,9 +4,8 @@
 use super::testbed::{AT_RELAY, Amount, Layout, NONE, PLACES, PUBLISHER, SUBSCRIBER, Testbed};
 use super::{LONGER, NEARLY_ALL, quotients};
 use crate::error::Result;
-use crate::experiments::Experiment;
 use crate::experiments::tally::Tally;
-use crate::experiments::turns::shuffled;
+use crate::experiments::{Experiment, shuffled};
 use crate::lab::{Lab, Options};
 use crate::part::hog::AWAKE;
 use crate::results::{Bar, Check, Factors, Figure, Findings, Group, Panel, Table};

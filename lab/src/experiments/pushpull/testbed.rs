@@ -1,8 +1,8 @@
 //! Publisher, subscriber and relay, each in its place, and one run.
 
 use crate::error::{Error, Result};
+use crate::experiments::shuffled;
 use crate::experiments::tally::Tally;
-use crate::experiments::turns::shuffled;
 use crate::lab::Lab;
 use crate::part::hog::Hog;
 use crate::part::node::NodeSettings;

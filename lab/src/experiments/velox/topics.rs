@@ -3,9 +3,8 @@
 
 use super::{Testbed, first_processor, stream};
 use crate::error::Result;
-use crate::experiments::Experiment;
 use crate::experiments::tally::Tally;
-use crate::experiments::turns::shuffled;
+use crate::experiments::{Experiment, shuffled};
 use crate::lab::Lab;
 use crate::part::hog::{AWAKE, Hog};
 use crate::part::member::Stream;

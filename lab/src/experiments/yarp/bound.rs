@@ -1,8 +1,7 @@
 //! What was measured with priority beside what the planner promises of it.
 
 use super::rows::{Arm, Row};
-use super::setup::Setup;
-use super::testbed::Run;
+use super::testbed::{Run, Setup};
 use crate::error::Result;
 use crate::prediction::{delay_us, plan};
 use crate::results::{Bar, Check, Table};

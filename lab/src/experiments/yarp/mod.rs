@@ -3,33 +3,27 @@
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | [`setup`] | the two set-ups: who is where, where the queue is, what is sent |
 //! | [`rows`] | which rows there are, and how often each is run |
-//! | [`testbed`] | hosts and parts, and one run |
-//! | [`outcome`] | what runs come to: cells, and what is expected of them |
+//! | [`testbed`] | the two set-ups: hosts, parts, where the queue is; one run |
+//! | [`outcome`] | the runs' results: cells, checks, the figure |
 //! | [`bound`] | what the planner promises, beside what was measured |
-//! | [`drawing`] | the figure |
 //!
 //! A row is run in both arms one after the other, in turns first; pairs are compared, and the medians of their ratios are
 //! checked.
 
 mod bound;
-mod drawing;
 mod outcome;
 mod rows;
-mod setup;
 mod testbed;
 
-use super::Experiment;
-use super::turns::shuffled;
+use super::{Experiment, shuffled};
 use crate::error::{Error, Result};
 use crate::lab::Lab;
 use crate::load::Protocol;
 use crate::results::{Findings, Skipped};
 use outcome::Outcome;
 use rows::{Arm, Row};
-use setup::{NIC, SWITCH, Setup};
-use testbed::{Run, Testbed};
+use testbed::{NIC, Run, SWITCH, Setup, Testbed};
 use thalweg::testing::Dice;
 
 /// Set-up (a): measured channel and load leave by the same card.

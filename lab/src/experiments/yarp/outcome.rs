@@ -1,11 +1,10 @@
 //! What runs come to: cells, and what is expected of them.
 
+use super::bound;
 use super::rows::{Amount, Arm, RATE, Row};
-use super::setup::{SMALL, Setup};
-use super::testbed::Run;
-use super::{bound, drawing};
+use super::testbed::{Run, SMALL, Setup};
 use crate::load::Pattern;
-use crate::results::{Cell, Check, Findings, Skipped, Stalled};
+use crate::results::{Bar, Cell, Check, Figure, Findings, Group, Panel, Skipped, Stalled};
 use crate::statistics::{Distribution, median, median_ratio};
 use crate::topology::wire::FULL_PACKET;
 use serde_json::json;
@@ -47,7 +46,7 @@ impl<'a> Outcome<'a> {
         let checks = (0..self.rows.len()).flat_map(|index| self.checks(index)).collect();
         let promised =
             |index: usize| self.promised(index).map(|bound| bound::bar(bound, &self.runs[index][Arm::Qos as usize]));
-        let figure = drawing::figure(self.setup, self.rows, &cells, &promised);
+        let figure = figure(self.setup, self.rows, &cells, &promised);
         let tables =
             self.bound.map(|bound| bound::table(bound, self.setup, self.rows, &self.runs)).into_iter().collect();
         let cells = cells.into_iter().filter(|cell| cell.sent > 0).collect();
@@ -205,10 +204,57 @@ fn notes(setup: &Setup, amount: &Amount) -> Vec<String> {
     ]
 }
 
+/// Of the cells of all rows: normal and qos of the first row, and so on; and what is promised of each row, by its index.
+fn figure(setup: &Setup, rows: &[Row], cells: &[Cell], promised: &dyn Fn(usize) -> Option<Bar>) -> Figure {
+    let mut drawn: Vec<(u32, bool, bool, Panel)> = Vec::new();
+    for (index, (row, cells)) in rows.iter().zip(cells.chunks(Arm::BOTH.len())).enumerate() {
+        let key =
+            (row.percent, matches!(row.pattern, Pattern::Bursts(_)) && row.percent <= 70, row.payload != setup.payload);
+        let at = drawn.iter().position(|(percent, bursts, small, _)| (*percent, *bursts, *small) == key);
+        let at = at.unwrap_or_else(|| {
+            drawn.push((key.0, key.1, key.2, Panel { title: title(row, key.1, key.2), groups: Vec::new() }));
+            drawn.len() - 1
+        });
+        let mut group = group(row, cells);
+        group.bars.extend(promised(index));
+        drawn[at].3.groups.push(group);
+    }
+    drawn.sort_by_key(|(percent, bursts, small, _)| (*small, *percent, *bursts));
+    Figure {
+        title: format!("{}: {} B, measured / load", setup.title, setup.payload),
+        axis: "round trip, µs, medians over repetitions".into(),
+        logarithmic: true,
+        panels: drawn.into_iter().map(|(_, _, _, panel)| panel).collect(),
+    }
+}
+
+fn title(row: &Row, bursts: bool, small: bool) -> String {
+    let load = if row.percent == 0 { "no load".to_owned() } else { format!("{} %", row.percent) };
+    let how = if bursts { " in bursts" } else { "" };
+    let size = if small { format!(", {SMALL} B") } else { String::new() };
+    format!("{load}{how}{size}")
+}
+
+fn group(row: &Row, cells: &[Cell]) -> Group {
+    let measured = row.measured.name().to_uppercase();
+    let beside = if row.percent == 0 { String::new() } else { format!(" / {}", row.load.name().to_uppercase()) };
+    let bars = Arm::BOTH.iter().zip(cells).filter_map(|(arm, cell)| bar(*arm, cell));
+    Group { label: format!("{measured}{beside}"), bars: bars.collect() }
+}
+
+/// Medians over repetitions, which are what is checked: one disturbed repetition does not show.
+fn bar(arm: Arm, cell: &Cell) -> Option<Bar> {
+    let times: Vec<Distribution> =
+        cell.repetitions.iter().filter_map(|one| serde_json::from_value(one["rtt_us"].clone()).ok()).collect();
+    let middle = |figure: fn(&Distribution) -> f64| median(&times.iter().map(figure).collect::<Vec<_>>());
+    let (value, deviation, p99) = (middle(|d| d.mean), middle(|d| d.stdev), middle(|d| d.p99));
+    (!times.is_empty()).then(|| Bar { series: arm.name().into(), value, deviation, mark: Some(p99) })
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::rows::{amount, rows};
-    use super::super::setup::{NIC, SWITCH};
+    use super::super::testbed::{NIC, SWITCH};
     use super::*;
     use crate::lab::Options;
     use crate::load::Offered;

@@ -1,6 +1,6 @@
 //! Which rows there are, and how often each is run.
 
-use super::setup::{SMALL, Setup};
+use super::testbed::{SMALL, Setup};
 use crate::lab::Options;
 use crate::load::{Load, Pattern, Protocol};
 use crate::results::Factors;
@@ -144,7 +144,7 @@ fn above(load: Protocol) -> Pattern {
 
 #[cfg(test)]
 mod tests {
-    use super::super::setup::{NIC, SWITCH};
+    use super::super::testbed::{NIC, SWITCH};
     use super::*;
 
     #[test]

@@ -1,9 +1,9 @@
-//! One HTML page of all results in a folder.
+//! Results as tables: in Markdown, and all of a folder as one HTML page.
 
 use super::svg::{draw, escaped};
-use super::tables::{CHECK_HEADS, STRONG, cells, checks, machine, verdict};
-use super::{Document, refused};
+use super::{Cell, Check, Document, refused};
 use crate::error::{Error, Result};
+use crate::statistics::Distribution;
 use serde_json::Value;
 use std::fmt::Write;
 use std::fs;
@@ -103,5 +103,107 @@ fn html_table(heads: &[String], rows: &[Vec<String>]) -> String {
         let _ = writeln!(text, "<tr>{}</tr>", row.iter().map(cell).collect::<String>());
     }
     text.push_str("</table>\n");
+    text
+}
+
+/// Heads of a table of checks.
+pub const CHECK_HEADS: [&str; 4] = ["check", "found", "wanted", ""];
+/// Around what a reader must not overlook.
+pub const STRONG: &str = "**";
+
+/// Whether it passed, in words.
+pub fn verdict(document: &Document) -> String {
+    let passed = document.checks.iter().filter(|check| check.pass).count();
+    let word = if document.pass { "passed" } else { "failed" };
+    format!("{word} ({passed} of {} checks)", document.checks.len())
+}
+
+/// The machine it ran on, line by line.
+pub fn machine(document: &Document) -> Vec<String> {
+    let here = &document.environment;
+    let versions: Vec<String> = here.versions.iter().map(|(name, version)| format!("{name} {version}")).collect();
+    let load: Vec<String> = here.load.iter().map(f64::to_string).collect();
+    let mut lines = vec![
+        here.kernel.clone(),
+        format!("{} processors; load before it began {}", here.cpus, load.join(" ")),
+        format!("{}; {}; seed {}", here.clock, versions.join(", "), here.seed),
+    ];
+    lines.extend(here.qdiscs.iter().map(|queue| format!("`{queue}`")));
+    lines
+}
+
+/// Heads and rows: all factors that any cell has, then figures.
+pub fn cells(document: &Document) -> (Vec<String>, Vec<Vec<String>>) {
+    let mut factors: Vec<&String> = Vec::new();
+    for (name, _) in document.cells.iter().flat_map(|cell| cell.factors.iter()) {
+        if !factors.contains(&name) {
+            factors.push(name);
+        }
+    }
+    let heads = factors.iter().map(|name| name.replace('_', " "));
+    let figures = ["n", "mean µs", "stdev", "p50", "p99", "p99.9", "max", "lost", "stalled"].map(String::from);
+    let rows = document.cells.iter().map(|cell| {
+        let set = factors.iter().map(|name| cell.factors.get(name).map_or(String::new(), plain));
+        set.chain(figures_of(cell)).collect()
+    });
+    (heads.chain(figures).collect(), rows.collect())
+}
+
+fn figures_of(cell: &Cell) -> Vec<String> {
+    let mut row = vec![cell.n.to_string()];
+    match cell.rtt_us.or(cell.latency_us) {
+        Some(Distribution { mean, stdev, p50, p99, p999, max, .. }) => {
+            row.extend([mean, stdev, p50, p99, p999, max].map(|us| format!("{us:.1}")));
+        }
+        None => row.extend(std::iter::repeat_n(String::new(), 6)),
+    }
+    row.extend([cell.lost.to_string(), cell.stalled.map_or(String::new(), |stalled| stalled.n.to_string())]);
+    row
+}
+
+fn plain(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+/// Rows of [`CHECK_HEADS`].
+pub fn checks(document: &Document) -> Vec<Vec<String>> {
+    let row = |check: &Check| {
+        let found = check.value.map_or("nothing".to_owned(), |value| value.to_string());
+        let word = if check.pass { "pass" } else { "**FAIL**" };
+        vec![check.name.clone(), found, format!("{} {}", check.relation, check.limit), word.to_owned()]
+    };
+    document.checks.iter().map(row).collect()
+}
+
+/// The results as Markdown.
+pub fn markdown(document: &Document) -> String {
+    let mut text = format!("# {}: {}\n\n", document.experiment, verdict(document));
+    let (heads, rows) = cells(document);
+    text.push_str(&markdown_table(&heads, &rows));
+    text.push_str("\n## Checks\n\n");
+    text.push_str(&markdown_table(&CHECK_HEADS.map(String::from), &checks(document)));
+    for shown in &document.tables {
+        let _ = write!(text, "\n## {}\n\n{}", shown.title, markdown_table(&shown.heads, &shown.rows));
+    }
+    markdown_section(&mut text, "Skipped", document.skipped.iter().map(|s| format!("{}: {}", s.name, s.because)));
+    markdown_section(&mut text, "How it was measured", document.notes.iter().cloned());
+    markdown_section(&mut text, "Machine", machine(document).into_iter());
+    text
+}
+
+fn markdown_section(text: &mut String, title: &str, lines: impl Iterator<Item = String>) {
+    for (n, line) in lines.enumerate() {
+        if n == 0 {
+            let _ = write!(text, "\n## {title}\n\n");
+        }
+        let _ = writeln!(text, "- {line}");
+    }
+}
+
+fn markdown_table(heads: &[String], rows: &[Vec<String>]) -> String {
+    let mut text = format!("| {} |\n|{}\n", heads.join(" | "), "---|".repeat(heads.len()));
+    for row in rows {
+        let _ = writeln!(text, "| {} |", row.join(" | "));
+    }
     text
 }
