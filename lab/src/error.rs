@@ -1,11 +1,11 @@
-//! Why an experiment could not be run, by whose fault it is.
+//! Errors of the laboratory, by whose fault they are.
 
 use std::{fmt, io};
 
 /// The result of the lab's calls.
 pub type Result<T = ()> = std::result::Result<T, Error>;
 
-/// Why something could not be done. Each text says what to do about it.
+/// An error. Its text says what to do about it.
 #[derive(Debug)]
 pub enum Error {
     /// A name or value that is not allowed.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// Whether somebody asked to stop: set by whoever holds the flag (a signal handler), looked at between steps.
+/// A request to stop: set through a flag (by a signal handler), checked between steps.
 #[derive(Clone, Debug, Default)]
 pub struct Stop(Arc<AtomicBool>);
 
@@ -18,7 +18,7 @@ impl Stop {
         Self(flag)
     }
 
-    /// Whether somebody asked.
+    /// `true` once it was made.
     pub fn asked(&self) -> bool {
         self.0.load(Relaxed)
     }
@@ -48,7 +48,7 @@ impl Stop {
     }
 }
 
-/// How an experiment is to be run.
+/// Options of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     /// Fewer cells and repetitions: minutes instead of tens of them.
@@ -83,11 +83,11 @@ impl Program {
     }
 }
 
-/// What an experiment has at hand.
+/// The laboratory of one run.
 pub struct Lab {
-    /// How it is to be run.
+    /// The options.
     pub options: Options,
-    /// Whether somebody asked to stop.
+    /// The request to stop.
     pub stop: Stop,
     /// The program that plays the parts of the experiment.
     pub program: Program,
@@ -134,7 +134,7 @@ impl Drop for Lab {
 
 const PREFIX: &str = "thalweg-lab";
 
-/// What the names of one run begin with: the process, and when it started (numbers of processes come again).
+/// Prefix of all names of one run: the process id and its start time (ids are used again).
 #[derive(Clone, Debug)]
 pub struct Mark(String);
 
@@ -156,14 +156,14 @@ impl Mark {
     }
 }
 
-/// When a process started, in clock ticks since boot; `None`: there is no such process.
+/// Start time of a process, in clock ticks since boot; `None`: there is no such process.
 fn started(process: u32) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
     // The name may hold spaces and parentheses; field 22 is the 20th after it.
     stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
 }
 
-/// Whether a name is one of ours, and its run is over.
+/// `true` for a name of the laboratory's whose run is over.
 fn is_left_over(name: &str) -> bool {
     let Some(rest) = name.strip_prefix(PREFIX).and_then(|rest| rest.strip_prefix('-')) else { return false };
     let mut numbers = rest.split('-').map(str::parse::<u64>);

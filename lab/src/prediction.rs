@@ -1,4 +1,4 @@
-//! What the planner says of a contract, to be put beside what is measured.
+//! The planner's figures for a contract, beside which measurements are put.
 
 use crate::error::{Error, Result};
 use qos::contract::Contract;
@@ -29,7 +29,7 @@ pub fn plan(contract: &str, changes: &[FileChange], model: Model) -> Result<Plan
     }
 }
 
-/// What a plan says of the latest of a topic's channels, in µs: a bound or, by other models, a mean. Not a number: nothing.
+/// The largest delay of a topic's channels by a plan, in µs: a bound or, by other models, a mean. NaN: the plan gives none.
 pub fn delay_us(plan: &Plan, topic: &str) -> f64 {
     let of = plan.channels.iter().filter(|channel| channel.topic == topic);
     of.filter_map(|channel| channel.bound_us.or(channel.mean_us)).fold(f64::NAN, f64::max)

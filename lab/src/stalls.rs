@@ -1,6 +1,6 @@
-//! Stalls of the machine itself: times at which not even the highest-priority thread of a processor could run. Nothing a
-//! program under test does can cause them (the host took the processor away, or the kernel kept interrupts off), so what
-//! they hit is reported apart.
+//! Stalls of the machine itself: times at which not even the highest-priority thread of a processor could run. A program under
+//! test cannot cause them (the host took the processor away, or the kernel kept interrupts off), so the samples that they hit
+//! are reported apart.
 //!
 //! One thread per processor, FIFO 80, pinned, sleeps for a quarter of a millisecond at a time and notes when it wakes too late.
 //! While a stall lasted is known from both sides: it began after the last time the thread ran. (At a millisecond, one that
@@ -21,20 +21,20 @@ use std::time::Duration;
 pub struct Stall {
     /// The processor.
     pub cpu: u16,
-    /// When the thread last ran before, in nanoseconds: the stall began later than that.
+    /// Last time the thread ran before, in nanoseconds: the stall began later than that.
     pub from_ns: u64,
-    /// When it ran again.
+    /// Time it ran again.
     pub to_ns: u64,
-    /// How much too late that was.
+    /// Delay of that wake-up.
     pub late_ns: u64,
 }
 
 /// Something that was measured, by CLOCK_MONOTONIC. Written as `[from, ns]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timed {
-    /// When it began, in nanoseconds.
+    /// Beginning, in nanoseconds.
     pub from_ns: u64,
-    /// How long it took.
+    /// Duration.
     pub ns: u64,
 }
 
@@ -62,15 +62,15 @@ pub struct Stalls {
 }
 
 impl Stalls {
-    /// Whether half or more of what lasted from `from_ns` to `to_ns` may have been stalls. (To leave out whatever met any
-    /// stall at all would pick out the longest, which meet more.)
+    /// `true` if stalls may account for half or more of the time from `from_ns` to `to_ns`. (Leaving out every sample that met a
+    /// stall would leave out the longest ones, which meet more of them.)
     pub fn hit(&self, from_ns: u64, to_ns: u64) -> bool {
         let met = self.stalls.iter().filter(|stall| stall.from_ns <= to_ns && from_ns <= stall.to_ns);
         let late: Vec<u64> = met.map(|stall| stall.late_ns).collect();
         !late.is_empty() && late.iter().sum::<u64>() * 2 >= to_ns.saturating_sub(from_ns)
     }
 
-    /// What of the time from `from_ns` to `to_ns` no stall can have taken, in nanoseconds.
+    /// The time from `from_ns` to `to_ns` less the stalls in it, in nanoseconds.
     pub fn without(&self, from_ns: u64, to_ns: u64) -> u64 {
         let met = self.stalls.iter().filter(|stall| stall.from_ns < to_ns && from_ns < stall.to_ns);
         let mut met: Vec<(u64, u64)> = met.map(|stall| (stall.from_ns.max(from_ns), stall.to_ns.min(to_ns))).collect();
@@ -83,9 +83,9 @@ impl Stalls {
         left
     }
 
-    /// What of the time that each of these took no stall can have taken, nor one that those met which were under way before it, in
-    /// nanoseconds. After a stall everything has to go where one fits at a time: who comes while the first still waits is late by the
-    /// same stall, although that is over.
+    /// The latency of each sample less the stalls during it, and less its wait for a backlog that a stall left, in nanoseconds.
+    /// After a stall, samples leave one at a time: one that is sent while earlier ones still wait is late by the same stall,
+    /// although that is over.
     pub fn without_backlog(&self, samples: &[Timed]) -> Vec<u64> {
         let mut samples = samples.to_vec();
         samples.sort_unstable_by_key(|sample| sample.from_ns);
@@ -113,7 +113,7 @@ impl Stalls {
         (clean.iter().map(us).collect(), Stalled { n: hit.len() as u64, max })
     }
 
-    /// How many, the longest in µs, and all together in µs.
+    /// Number, longest in µs, and sum in µs.
     pub fn summary(&self) -> Summary {
         let late = || self.stalls.iter().map(|stall| stall.late_ns);
         Summary {
@@ -126,7 +126,7 @@ impl Stalls {
     }
 }
 
-/// What [`Stalls`] come to.
+/// Figures of [`Stalls`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Summary {
     /// Stalls of all processors.
@@ -137,7 +137,7 @@ pub struct Summary {
     pub total_us: u64,
     /// Processors that were watched.
     pub cpus: u64,
-    /// What counted as a stall, in µs too late.
+    /// Least delay that counts as a stall, in µs.
     pub threshold_us: u64,
 }
 
@@ -202,7 +202,7 @@ fn watch(cpu: u16, stop: &AtomicBool) -> Vec<Stall> {
     found
 }
 
-/// Whether a thread that ran at `ran` and then slept for a period woke too late at `now`.
+/// The stall of a thread that ran at `ran`, slept for a period and woke at `now`; `None` if it woke in time.
 fn stall(cpu: u16, ran: u64, now: u64) -> Option<Stall> {
     let late_ns = now.saturating_sub(ran + PERIOD);
     (late_ns > THRESHOLD).then_some(Stall { cpu, from_ns: ran, to_ns: now, late_ns })
@@ -212,7 +212,7 @@ fn stall(cpu: u16, ran: u64, now: u64) -> Option<Stall> {
 const PRIORITY: u8 = 80;
 /// Sleep between two looks, in nanoseconds.
 const PERIOD: u64 = 250_000;
-/// How late is a stall, in nanoseconds: five times what a wake-up costs on a loaded machine of this kind (p99 40 µs).
+/// Least delay of a stall, in nanoseconds: five times the cost of a wake-up on a loaded machine of this kind (p99 40 µs).
 const THRESHOLD: u64 = 200_000;
 
 #[cfg(test)]

@@ -115,7 +115,7 @@ impl Distribution {
         Some(Self { mean, stdev, min, p50, p90, p99, p999, max })
     }
 
-    /// How far the slow ones are from the usual: p99 − p50.
+    /// Distance of the slow samples from the usual ones: p99 − p50.
     pub fn spread(&self) -> f64 {
         self.p99 - self.p50
     }
@@ -137,8 +137,8 @@ pub fn median_ratio(pairs: &[(f64, f64)]) -> f64 {
     median(&pairs.iter().map(|(over, under)| over / under).collect::<Vec<_>>())
 }
 
-/// How far the median of so few values may be from the one of many: its standard error, from the median distance of the values
-/// from their median (1.4826 times that is a standard deviation, and a median's error 1.2533 times a mean's, for normal noise).
+/// The standard error of the median of these values, from their median absolute deviation. For normal noise, 1.4826 times that is
+/// the standard deviation, and a median's error is 1.2533 times a mean's.
 pub fn uncertainty(values: &[f64]) -> f64 {
     let middle = median(values);
     let distances: Vec<f64> = values.iter().map(|value| (value - middle).abs()).collect();

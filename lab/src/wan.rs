@@ -1,5 +1,5 @@
 //! A wide-area link between two network namespaces, in user space over TAP: delay, jitter, loss, reordering, rate and
-//! queue. It needs nothing of the kernel but `/dev/net/tun`, and says how exact it was.
+//! queue. It needs only `/dev/net/tun` of the kernel, and reports how exact it was.
 //!
 //! Each direction has a thread of its own, FIFO 50, that sleeps until shortly before a frame is due and then looks at the
 //! clock (at 10 ms delay and 1000 frames a second: late by 12 µs in the middle, 20 µs at p99; SCHED_OTHER 3 ms at p99).
@@ -28,7 +28,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Where one end of the link is.
+/// One end of the link.
 #[derive(Clone, Debug)]
 pub struct End {
     /// Name of the network namespace.
@@ -44,23 +44,23 @@ pub struct Wan {
     directions: Vec<JoinHandle<Passage>>,
 }
 
-/// How one direction went.
+/// Measured behaviour of one direction.
 #[derive(Clone, Debug, Serialize)]
 pub struct Passage {
-    /// What was asked for.
+    /// The behaviour that was asked for.
     pub asked: Behaviour,
-    /// What became of the frames.
+    /// Counts of frames.
     pub counts: Counts,
     /// Share of the frames that really vanished, in percent; those that found the queue full are not in it.
     pub loss_percent: f64,
     /// Bits per second while the line was busy for 10 ms and more, by the times at which frames really left.
     pub rate: Option<f64>,
-    /// How much later than they should frames left, in µs.
+    /// Delay of frames behind their due time, in µs.
     pub lateness_us: Lateness,
     /// Most bytes that left within any window beyond what the rate gives, by the times at which frames really left; the first
     /// frame of a window counts.
     pub ahead: u64,
-    /// How long the line stood still with its thread, in ms.
+    /// Time that the line stood still with its thread, in ms.
     pub stood_still_ms: f64,
 }
 
@@ -177,7 +177,7 @@ impl Direction {
         monotonic_ns() - self.still
     }
 
-    /// What the thread is late by beyond the slack, the line stands still for.
+    /// Stops the line's clock for as long as the thread is late beyond the slack.
     fn stand_still(&mut self) {
         let late = self.line.next_at().map_or(0, |at| self.now().saturating_sub(at));
         if self.behaviour.rate.is_some() {
@@ -263,9 +263,9 @@ impl Lateness {
 
 /// Above measured programs (30), below the monitor of the machine's stalls (80).
 const PRIORITY: u8 = 50;
-/// How long before a frame is due its thread looks at the clock instead of sleeping: what a wake-up costs.
+/// Time before a frame is due in which its thread looks at the clock instead of sleeping: the cost of a wake-up.
 const SPIN: Duration = Duration::from_micros(60);
-/// What a line with a rate makes up for, in nanoseconds: a few late wake-ups.
+/// Lateness that a line with a rate makes up for, in nanoseconds: a few late wake-ups.
 pub const SLACK: u64 = 250_000;
 /// Within this time a thread notices that the link ends.
 const TICK: Duration = Duration::from_millis(50);

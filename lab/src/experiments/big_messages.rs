@@ -76,7 +76,7 @@ struct Testbed<'a> {
     big: Flow,
 }
 
-/// What one arm gave.
+/// The results of one arm.
 #[derive(Default)]
 struct Side {
     latency: Tally,
@@ -224,14 +224,14 @@ const PACE: u64 = 90_000_000 / 8;
 const PACED: &str = "pace=90Mbit/s";
 /// A super-packet of two segments.
 const TWO_SEGMENTS: u64 = 3000;
-/// What Linux sets.
+/// Linux's default.
 const WHOLE: u64 = 65_536;
 /// Ethernet, IPv4 and TCP headers with time stamps.
 const HEADERS: u64 = 66;
 /// The small sample with its frame, length and headers, at most.
 const SMALL_PACKET: u64 = 160;
 
-/// What the small channel travels by.
+/// The carrier of the small channel.
 #[derive(Clone, Copy, PartialEq)]
 enum Carrier {
     /// A stream.
@@ -240,7 +240,7 @@ enum Carrier {
     Udp,
 }
 
-/// What is done for the small channel.
+/// The measures that protect the small channel.
 #[derive(Clone, Copy, PartialEq)]
 struct Arm {
     /// As cells say it.
@@ -291,7 +291,7 @@ impl Carrier {
 }
 
 impl Arm {
-    /// What the small channel may wait for; nothing can be said where it shares a queue.
+    /// The blocking term of the small channel; `None` where both share a queue, which bounds nothing.
     fn blocking_us(&self, ring: u64) -> Option<f64> {
         let sender = BulkSender {
             gso_max_size: self.gso_max_size,

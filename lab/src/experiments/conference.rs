@@ -112,11 +112,11 @@ fn phases(options: &Options) -> Phases {
 /// The three nodes.
 struct Members {
     parts: Vec<Part>,
-    /// What each hears, in the order of its accounts: whose, and which kind.
+    /// The streams that each host hears, in the order of its accounts: the sending host and the kind.
     hears: Vec<Vec<(u8, usize)>>,
 }
 
-/// What arrived at [`CUT`] in one phase: a tally of each kind, and its rate in percent of what is wanted, slice by slice.
+/// The samples that arrived at [`CUT`] in one phase: a tally of each kind, and its rate in percent of the nominal one, slice by slice.
 struct Heard {
     name: &'static str,
     tallies: [Tally; 5],
@@ -241,7 +241,7 @@ fn row(label: &str, rates: &[f64; 5]) -> String {
     text
 }
 
-/// What matters more than video still comes then, but for what is on its way when a slice ends.
+/// Least share, in percent, of the streams above video on the narrow link. The rest is on its way when a slice ends.
 const COMES: f64 = 95.0;
 /// Its p99 is at most this, in µs: a packet on the wire and one held ready in front of it take 6 ms each, to and fro.
 const SOON_US: f64 = 50_000.0;

@@ -36,7 +36,7 @@ const SOON: u64 = 5_000;
 /// Whoever was behind a bad link has: TCP waits longer and longer between its attempts.
 const LATER: u64 = 20_000;
 
-/// What happens to the eighth.
+/// The impairment of the eighth.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Trouble {
     /// SIGSTOP.
@@ -198,7 +198,7 @@ impl<'a> Testbed<'a> {
         done.map(drop).inspect_err(|_| drop(switch.tc(&["qdisc", "delete", "dev", &port, "root"])))
     }
 
-    /// Whether the eighth has the latest sample soon.
+    /// `true` if the eighth has the latest sample in time.
     fn catches_up(&mut self, lab: &Lab, trouble: Trouble) -> Result<bool> {
         let published: Published = self.flow.publisher.ask(lab, &Order::Publish { count: 50 }, LONG)?;
         let ms = if trouble == Trouble::Stopped { SOON } else { LATER };
@@ -238,7 +238,7 @@ impl<'a> Testbed<'a> {
 /// One figure of many.
 type Figured = fn(&Distribution) -> f64;
 
-/// What one kind of run gave.
+/// The results of one kind of run.
 #[derive(Default)]
 struct Side {
     latency: Tally,

@@ -24,7 +24,7 @@ const LONG: Duration = Duration::from_secs(60);
 const MOST_SECONDS: f64 = 5.0;
 const MOST_DESCRIPTORS: f64 = 64.0;
 
-/// Which nodes a process has.
+/// The nodes of one process.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 struct Share {
@@ -34,7 +34,7 @@ struct Share {
     count: usize,
 }
 
-/// What a process is told; each is answered with its [`Descriptors`].
+/// Orders to a process; each is answered with its [`Descriptors`].
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "lowercase")]
 enum Order {
@@ -95,7 +95,7 @@ fn one(lab: &Lab, number: usize, all: usize) -> Result<Outcome> {
     Ok(Outcome { open, matched: open + matched, alone, connected })
 }
 
-/// How many seconds it takes until all have done it, and the most descriptors.
+/// Lets all processes carry out an order. Gives the seconds until the last one is done, and the most descriptors.
 fn all_do(lab: &Lab, parts: &mut [Part], order: Order) -> Result<(f64, f64)> {
     let began = Instant::now();
     parts.iter_mut().try_for_each(|part| part.tell(&order))?;

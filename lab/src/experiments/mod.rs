@@ -1,4 +1,4 @@
-//! What can be run. To add one: a module with a type that is an [`Experiment`], and its line in [`experiments`].
+//! The experiments. To add one: a module with a type that is an [`Experiment`], and its line in [`experiments`].
 
 mod big_messages;
 mod conference;
@@ -23,7 +23,7 @@ use thalweg::testing::Dice;
 pub trait Experiment: Sync {
     /// As `lab run` takes it, such as `yarp-nic`.
     fn name(&self) -> &'static str;
-    /// What it shows, in a line.
+    /// Its purpose, in a line.
     fn about(&self) -> &'static str;
     /// Runs it. What could not run is a [`crate::Skipped`] of the findings; an error is for what stops all of it.
     ///

@@ -31,7 +31,7 @@ const HZ: f64 = 1000.0;
 const PAYLOAD: usize = 64;
 /// Of the samples that are pulled.
 const LARGE: usize = 64 << 10;
-/// How many are kept: 64 MB.
+/// Samples that are kept: 64 MB.
 const KEPT: u32 = 1000;
 /// Bytes that are pulled in all; with `--quick`, a tenth.
 const PULLED: u64 = 1_000_000_000;
@@ -189,7 +189,7 @@ impl Testbed {
     }
 }
 
-/// What the channel runs beside, and what came of it.
+/// One arm: the channel alone or beside a pull, and its results.
 struct Arm {
     name: &'static str,
     /// Of the pull; none: there is none.

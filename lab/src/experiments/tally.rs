@@ -10,7 +10,7 @@ use crate::statistics::Distribution;
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// What the repetitions of a cell gave so far.
+/// The repetitions of a cell so far.
 #[derive(Debug, Default)]
 pub struct Tally {
     samples: Vec<f64>,

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 /// Name of the role.
 pub const ROLE: &str = "load";
 
-/// Where the sink listens.
+/// Addresses of the sink.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Target {
     /// For datagrams.
@@ -27,7 +27,7 @@ pub struct Target {
     pub tcp: SocketAddr,
 }
 
-/// What a load really was.
+/// The load as it really was.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Offered {
     /// Packets that the kernel took (of a stream: as many as its bytes fill).
@@ -59,7 +59,7 @@ struct Started {
 #[derive(Debug)]
 pub struct Generator(Part);
 
-/// How long it may take to connect, or to end.
+/// Longest wait for the generator to connect, or to end.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 impl Generator {
@@ -178,7 +178,7 @@ fn greedy(sender: &mut Sender, stop: &AtomicBool) -> Result<Offered> {
 
 /// Packets that a greedy stream hands over at once.
 const GREEDY: u32 = 16;
-/// How long a send or sleep may take before somebody looks whether to stop.
+/// Longest send or sleep between two looks at the stop flag.
 const LOOK: Duration = Duration::from_millis(100);
 /// Room for what waits at the sender's own queue: the queue is to drop packets, not the socket to hold them back.
 const BUFFER: usize = 8 << 20;

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 pub use sink::{Counted, Sink};
 use thalweg::testing::Dice;
 
-/// By what a load travels.
+/// The protocol of a load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Protocol {
@@ -44,7 +44,7 @@ impl Protocol {
     }
 }
 
-/// How packets follow each other.
+/// The spacing of packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Pattern {
@@ -68,7 +68,7 @@ impl Pattern {
         }
     }
 
-    /// Whether it takes what there is, and has no rate to be held to.
+    /// `true` for a pattern that takes all the bandwidth there is and has no rate.
     pub const fn is_greedy(self) -> bool {
         matches!(self, Pattern::Greedy(_))
     }
@@ -87,11 +87,11 @@ impl Pattern {
 /// A load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Load {
-    /// By what it travels.
+    /// The protocol.
     pub protocol: Protocol,
     /// Bits per second, Ethernet headers included; a greedy one has no rate of its own.
     pub rate: u64,
-    /// How packets follow each other.
+    /// The spacing of its packets.
     pub pattern: Pattern,
     /// A burst leaves as one large datagram that the kernel cuts (UDP GSO): less work for the sender.
     pub gso: bool,
@@ -121,7 +121,7 @@ impl Schedule {
         self.burst
     }
 
-    /// How long after the last ones the next are due, in nanoseconds.
+    /// Nanoseconds until the next packets are due.
     pub fn gap_ns(&mut self) -> u64 {
         if !self.random {
             return self.gap_ns.round() as u64;

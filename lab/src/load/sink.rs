@@ -16,10 +16,10 @@ use std::time::Duration;
 /// Name of the role.
 pub const ROLE: &str = "sink";
 
-/// What arrived since the sink was started.
+/// Traffic that arrived since the sink was started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counted {
-    /// When, by CLOCK_MONOTONIC, in nanoseconds.
+    /// Time of the count, by CLOCK_MONOTONIC, in nanoseconds.
     pub at_ns: u64,
     /// Datagrams.
     pub datagrams: u64,
@@ -50,7 +50,7 @@ struct Count {}
 #[derive(Debug)]
 pub struct Sink {
     part: Part,
-    /// Where it listens.
+    /// The addresses it listens at.
     pub target: Target,
 }
 
@@ -67,7 +67,7 @@ impl Sink {
         Ok(Self { part, target })
     }
 
-    /// What arrived so far.
+    /// Traffic that arrived so far.
     ///
     /// # Errors
     /// As [`Part::hear`].

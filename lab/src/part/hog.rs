@@ -9,13 +9,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
-/// What results say of a processor with an idle one.
+/// The note on a processor that is kept awake.
 pub const AWAKE: &str = "A process of policy SCHED_IDLE keeps the processor awake.";
 
 const LONG: Duration = Duration::from_secs(40);
 pub(super) const ROLE: &str = "hog";
 
-/// When it computes.
+/// The priority of a hog.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Hog {

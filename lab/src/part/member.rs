@@ -20,14 +20,14 @@ use thalweg::port::ChannelReport;
 use thalweg::profile::Profile;
 use thalweg::{Node, Publisher, Sample, Subscriber};
 
-/// What it is given.
+/// Settings of the role.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Settings {
     /// Its node.
     pub node: NodeSettings,
-    /// What it publishes, each stream on a thread of its own.
+    /// Streams it publishes, each on a thread of its own.
     pub publishes: Vec<Stream>,
-    /// What it subscribes to.
+    /// Streams it subscribes to.
     pub subscribes: Vec<Stream>,
     /// A file of policies and priorities that hold against those of the streams.
     pub profile: Option<PathBuf>,
@@ -46,20 +46,20 @@ pub struct Stream {
     pub class: Class,
     /// Only every so many-th sample (subscriber).
     pub every: u32,
-    /// Where the others are left out (subscriber).
+    /// Place of the proxy that drops the others (subscriber).
     pub place: Place,
     /// Its carrier.
     pub carrier: String,
 }
 
-/// What it is told; each is answered.
+/// Orders; each is answered.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "lowercase")]
 pub enum Order {
     /// Waits until every stream it publishes has so many subscribers, and every one it subscribes to comes from where it is
     /// to be scaled: `{}`.
     Connected {
-        /// How many.
+        /// Subscribers of each stream.
         count: usize,
     },
     /// Gives all threads of its process a scheduling: `{}`.
@@ -74,9 +74,9 @@ pub enum Order {
     },
     /// Publishes no more: [`Told`], in the order in which it was started.
     Stop,
-    /// What arrived since the last time: [`Told`].
+    /// Reports the arrivals since the last report: [`Told`].
     Arrived,
-    /// What the stages of a topic took since the last time: [`Measured`].
+    /// Reports the times of a topic's stages since the last report: [`Measured`].
     Stages {
         /// The topic.
         topic: String,
@@ -95,14 +95,14 @@ pub struct Told {
 pub struct Account {
     /// Samples.
     pub count: u64,
-    /// When each was published, and how long it took (arrived).
+    /// Publication time and latency of each sample (arrived).
     pub samples: Vec<Timed>,
-    /// When the latest one came, by CLOCK_MONOTONIC in nanoseconds; 0: none ever did (arrived).
+    /// Arrival of the latest sample, by CLOCK_MONOTONIC in nanoseconds; 0: none ever came (arrived).
     pub latest_ns: u64,
 }
 
 impl Settings {
-    /// What the profile says of a port.
+    /// Applies the profile to a port.
     fn profiled(&self, name: &str, topic: &str, end: Direction, qos: &mut Qos) -> Result<PrioritySettings> {
         let profile = self.profile.as_deref().map(Profile::read).transpose();
         let profile = profile.map_err(|wrong| Error::Usage(wrong.to_string()))?.unwrap_or_default();

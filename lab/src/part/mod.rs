@@ -22,7 +22,7 @@ use std::time::Duration;
 /// Nothing that works takes this long.
 pub const LONG: Duration = Duration::from_secs(40);
 
-/// What plays a role: gets its settings and orders, ends when they do.
+/// A role: takes its settings and orders, and ends when they do.
 pub type Role = fn(Orders) -> Result;
 
 /// The roles of this room.

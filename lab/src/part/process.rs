@@ -11,7 +11,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-/// Where a part runs.
+/// The place of a part: namespace, processors, nice value.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Place {
     /// Name of the network namespace; `None`: the experiment's own.
@@ -57,9 +57,9 @@ pub struct Part {
     lines: Receiver<Value>,
 }
 
-/// How long a part may take to end before it is killed.
+/// Time for a part to end before it is killed.
 const END: Duration = Duration::from_secs(1);
-/// How often somebody who waits looks whether he is to stop.
+/// Interval at which a waiting caller checks whether to stop.
 const LOOK: Duration = Duration::from_millis(50);
 
 impl Part {
@@ -164,7 +164,7 @@ impl Part {
         T::deserialize(&said).map_err(|e| Error::Failed(format!("{} said {said}: {e}", self.role)))
     }
 
-    /// Why it ended: in its own words, if it had time for some.
+    /// The reason why it ended: in its own words, if it had time for some.
     fn ended(&mut self) -> Error {
         let last = self.lines.recv_timeout(LOOK).ok().map(|said| self.understand::<Failed>(said));
         match last {
@@ -203,16 +203,16 @@ fn forward(said: ChildStdout, tell: &std::sync::mpsc::Sender<Value>) {
     }
 }
 
-/// What a part says when it cannot go on.
+/// A part's last message when it cannot go on.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Failed {
-    /// Why.
+    /// The reason.
     pub failed: String,
     /// As [`Error::exit_code`].
     pub code: u8,
 }
 
-/// What the experiment tells a part, and the way to answer.
+/// Orders of the experiment to a part, and the way to answer.
 #[derive(Debug)]
 pub struct Orders {
     settings: Value,

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use thalweg::codec::Raw;
 use thalweg::{PullFrom, Query, Subscriber};
 
-/// What both are given.
+/// Settings of both roles.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Settings {
@@ -27,7 +27,7 @@ pub struct Settings {
     pub samples: u32,
 }
 
-/// What a puller does when told.
+/// Orders to a puller.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "lowercase")]
 pub enum Order {
@@ -40,12 +40,12 @@ pub enum Order {
     Stop,
 }
 
-/// What was pulled since the start.
+/// Result of pulling since the start.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Pulled {
     /// Payload bytes.
     pub bytes: u64,
-    /// How long it took.
+    /// Duration.
     pub seconds: f64,
     /// Samples that were not what was published.
     pub damaged: u64,

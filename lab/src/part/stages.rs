@@ -1,4 +1,4 @@
-//! What the stages of a node's channels took: asked for and measured anew.
+//! Times of the stages of a node's channels: read, and measured anew.
 
 use crate::error::{Error, Result};
 use serde::{Deserialize, Serialize};
@@ -19,7 +19,7 @@ pub struct Measured {
 }
 
 impl Measured {
-    /// What was measured since this was last called, and begins anew.
+    /// Takes the times measured since the last call, and begins anew.
     ///
     /// # Errors
     /// The node does not answer.

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use thalweg::codec::Raw;
 use thalweg::{Node, Publisher, Sample, Subscriber};
 
-/// What both roles are given.
+/// Settings of both roles.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Settings {
@@ -42,34 +42,34 @@ pub fn qos(carrier: &str) -> Qos {
     Qos { reliability, ..Qos::default() }
 }
 
-/// What both roles do when told; each is answered.
+/// Orders to both roles; each is answered.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "lowercase")]
 pub enum Order {
     /// Waits for so many channels: [`Connected`].
     Connected {
-        /// How many.
+        /// Channels to wait for.
         count: usize,
     },
     /// Sets the priority of this end of the channel with the port `other`; the port's own name: of the whole process.
     Set {
         /// The port at the other end.
         other: String,
-        /// What changes.
+        /// The changes.
         changes: Changes,
     },
     /// Publishes so many samples: [`Published`].
     Publish {
-        /// How many.
+        /// Samples to publish.
         count: u64,
     },
     /// Publishes until [`Order::Stop`].
     Start,
     /// Publishes no more: [`Published`].
     Stop,
-    /// What arrived since the last report: [`Arrived`].
+    /// Reports the samples since the last report: [`Arrived`].
     Report,
-    /// How much that is by now: [`Counted`].
+    /// Reports their number: [`Counted`].
     Count,
     /// Waits until a sample of this number or a later one came, at most so many milliseconds: [`Connected`].
     Until {
@@ -80,18 +80,18 @@ pub enum Order {
     },
 }
 
-/// Whether it is so.
+/// Answer to an order to wait.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Connected {
     /// It is.
     pub ok: bool,
-    /// What there is instead.
+    /// The number found: channels, or the latest sequence number.
     pub found: u64,
     /// Carriers of the channels.
     pub carriers: Vec<String>,
 }
 
-/// What was published since the last order.
+/// Samples published since the last order.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Published {
     /// Samples.
@@ -102,7 +102,7 @@ pub struct Published {
     pub calls: Vec<Timed>,
 }
 
-/// What arrived since the last report.
+/// Samples that arrived since the last report.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Arrived {
     /// Samples.
@@ -113,23 +113,23 @@ pub struct Arrived {
     pub again: u64,
     /// Samples that were not whole.
     pub damaged: u64,
-    /// When the latest one came.
+    /// Arrival of the latest one.
     #[serde(skip)]
     pub latest_ns: u64,
     /// Of each sample: when it was published, and how long it took.
     pub samples: Vec<Timed>,
 }
 
-/// How much arrived since the last report.
+/// Numbers of samples that arrived since the last report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counted {
     /// Samples.
     pub count: u64,
     /// Samples that came twice, or after a later one, and those that were not whole.
     pub wrong: u64,
-    /// When the latest one came, by CLOCK_MONOTONIC, in nanoseconds.
+    /// Arrival of the latest one, by CLOCK_MONOTONIC, in nanoseconds.
     pub latest_ns: u64,
-    /// When this was asked.
+    /// Time of the count.
     pub at_ns: u64,
 }
 

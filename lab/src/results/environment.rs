@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs;
 
-/// What a reader needs to judge the figures.
+/// The machine, as far as it matters for the figures.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Environment {
     /// Name, release and version of the kernel.
@@ -13,7 +13,7 @@ pub struct Environment {
     pub cpus: usize,
     /// Queue disciplines that were in use, as the kernel showed them.
     pub qdiscs: Vec<String>,
-    /// What times are taken from.
+    /// The clock and its source.
     pub clock: String,
     /// Of Thalweg and the tools.
     pub versions: BTreeMap<String, String>,

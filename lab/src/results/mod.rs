@@ -1,5 +1,5 @@
-//! What an experiment found: cells, checks, and what could not run. [`Document`] is what `lab run --json` prints; its keys
-//! are a contract.
+//! The results of an experiment: cells, checks, figure, and what could not run. [`Document`] is what `lab run --json` prints; its
+//! keys are a contract.
 
 mod environment;
 mod report;
@@ -22,17 +22,17 @@ pub struct Document {
     pub experiment: String,
     /// The machine it ran on.
     pub environment: Environment,
-    /// What was measured.
+    /// Measured cells.
     pub cells: Vec<Cell>,
-    /// What was expected, and whether it is so.
+    /// Checks of the expected results.
     pub checks: Vec<Check>,
-    /// Whether all checks passed.
+    /// `true`: all checks passed.
     pub pass: bool,
-    /// What could not run.
+    /// Cells and checks that could not run.
     pub skipped: Vec<Skipped>,
-    /// What a reader must know besides: rates, patterns, how samples were chosen.
+    /// Notes for the reader: rates, patterns, selection of samples.
     pub notes: Vec<String>,
-    /// What is drawn.
+    /// The figure.
     pub figure: Figure,
     /// Tables of the paper, as measured.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -40,7 +40,7 @@ pub struct Document {
 }
 
 impl Document {
-    /// From what was found. Passes if every check does, and there is at least one.
+    /// Makes the document of an experiment's findings. Passes if every check does, and there is at least one.
     pub fn new(experiment: &str, environment: Environment, findings: Findings) -> Self {
         let Findings { cells, checks, skipped, notes, figure, tables, queues } = findings;
         let pass = !checks.is_empty() && checks.iter().all(|check| check.pass);
@@ -49,18 +49,18 @@ impl Document {
     }
 }
 
-/// What an experiment gives.
+/// The findings of an experiment.
 #[derive(Clone, Debug, Default)]
 pub struct Findings {
-    /// What was measured.
+    /// Measured cells.
     pub cells: Vec<Cell>,
-    /// What was expected, and whether it is so.
+    /// Checks of the expected results.
     pub checks: Vec<Check>,
-    /// What could not run.
+    /// Cells and checks that could not run.
     pub skipped: Vec<Skipped>,
-    /// What a reader must know besides.
+    /// Notes for the reader.
     pub notes: Vec<String>,
-    /// What is drawn.
+    /// The figure.
     pub figure: Figure,
     /// Tables of the paper, as measured.
     pub tables: Vec<Table>,
@@ -71,7 +71,7 @@ pub struct Findings {
 /// One combination of factors, over all repetitions.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Cell {
-    /// What was set.
+    /// The factors.
     pub factors: Factors,
     /// Samples the figures are made of.
     pub n: u64,
@@ -98,13 +98,13 @@ pub struct Cell {
 /// Samples that were hit by a stall of the machine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Stalled {
-    /// How many.
+    /// Number of samples.
     pub n: u64,
     /// The slowest of them, in microseconds.
     pub max: f64,
 }
 
-/// What was set in a cell: `arm`, `load_percent`, `measured`, `load`, `payload_bytes` and what else an experiment varies.
+/// The factors of a cell: `arm`, `load_percent`, `measured`, `load`, `payload_bytes` and others that an experiment varies.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Factors(Map<String, Value>);
@@ -121,7 +121,7 @@ impl Factors {
         self
     }
 
-    /// What a factor was set to.
+    /// The value of a factor.
     pub fn get(&self, name: &str) -> Option<&Value> {
         self.0.get(name)
     }
@@ -132,18 +132,18 @@ impl Factors {
     }
 }
 
-/// What was expected, and whether it is so.
+/// An expected result and the one found.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Check {
-    /// What, with the factors.
+    /// Name, with the factors.
     pub name: String,
-    /// What was found; `None`: nothing could be.
+    /// The value found; `None`: there was none.
     pub value: Option<f64>,
-    /// What it is compared with.
+    /// The limit that it is compared with.
     pub limit: f64,
-    /// How: `>=` or `<=`.
+    /// The relation: `>=` or `<=`.
     pub relation: String,
-    /// Whether it is so.
+    /// `true`: the relation holds.
     pub pass: bool,
 }
 
@@ -197,9 +197,9 @@ impl Table {
 /// A cell or check that could not run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Skipped {
-    /// Which.
+    /// Its name.
     pub name: String,
-    /// Why.
+    /// The reason.
     pub because: String,
 }
 
@@ -228,9 +228,9 @@ fn refused(path: &Path, error: &std::io::Error) -> Error {
 pub struct Figure {
     /// Above all of it.
     pub title: String,
-    /// What the bars measure, with its unit.
+    /// Quantity and unit of the bars.
     pub axis: String,
-    /// Whether the axis is logarithmic.
+    /// `true`: the axis is logarithmic.
     pub logarithmic: bool,
     /// The panels.
     pub panels: Vec<Panel>,
@@ -257,7 +257,7 @@ pub struct Group {
 /// One bar.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Bar {
-    /// What it stands for; bars of a series have one colour.
+    /// Name of the series; its bars have one colour.
     pub series: String,
     /// Its height.
     pub value: f64,

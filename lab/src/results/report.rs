@@ -111,7 +111,7 @@ pub const CHECK_HEADS: [&str; 4] = ["check", "found", "wanted", ""];
 /// Around what a reader must not overlook.
 pub const STRONG: &str = "**";
 
-/// Whether it passed, in words.
+/// The verdict, in words.
 pub fn verdict(document: &Document) -> String {
     let passed = document.checks.iter().filter(|check| check.pass).count();
     let word = if document.pass { "passed" } else { "failed" };

@@ -74,7 +74,7 @@ fn explanation(figure: &Figure) -> String {
     format!("{}{bar}{mark}{scale}.", figure.axis)
 }
 
-/// Where each series' name is, in rows no longer than the picture is wide.
+/// Positions of the series' names, in rows no longer than the picture is wide.
 fn legend(series: &[&str], right: f64) -> Vec<(f64, f64)> {
     let (mut x, mut y) = (16.0, LEGEND);
     let place = |name: &&str| {
@@ -121,7 +121,7 @@ fn places(figure: &Figure) -> Vec<(f64, f64)> {
     figure.panels.iter().map(place).collect()
 }
 
-/// What heights mean: one axis for all panels but those that would hardly be seen.
+/// The scale of heights: one axis for all panels but those that would hardly be seen.
 struct Axis {
     logarithmic: bool,
     low: f64,

@@ -28,7 +28,7 @@ pub struct Ready {
     pub ready: bool,
 }
 
-/// What is to become of the priority of one route's channels.
+/// A change of the priority of one route's channels.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Priority {
     /// The route.
@@ -37,7 +37,7 @@ pub struct Priority {
     pub changes: Changes,
 }
 
-/// What has become of the ends of this process.
+/// The ends of this process after a change.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Priorities {
     pub ends: Vec<EndReport>,
@@ -133,7 +133,7 @@ impl Ends {
         Ok(Priorities { ends: ["ping", "pong"].into_iter().map(set).collect::<Result<_>>()? })
     }
 
-    /// What the stages of a route's channel there took at this end, since they were last asked for.
+    /// Times of the stages of a route's forward channel at this end, since the last call.
     pub fn stages(&self, route: &str) -> Result<Measured> {
         Measured::take(&self.node, &topic(route, "ping"))
     }

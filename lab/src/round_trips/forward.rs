@@ -14,13 +14,13 @@ pub const ROLE: &str = "forward";
 /// From where to where.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Hop {
-    /// Where it listens.
+    /// Its own address.
     pub listen: SocketAddr,
-    /// Whom it connects to.
+    /// The address it connects to.
     pub next: SocketAddr,
 }
 
-/// How long the next one may take to listen.
+/// Time for the next one to listen.
 const CONNECT: Duration = Duration::from_secs(20);
 const PAUSE: Duration = Duration::from_millis(5);
 /// Largest message with its length, in bytes.
@@ -81,7 +81,7 @@ pub struct Messages {
 }
 
 impl Messages {
-    /// What comes over this stream.
+    /// Reads the messages of this stream.
     pub fn of(from: TcpStream) -> Self {
         Self { from, bytes: vec![0; LARGEST].into_boxed_slice(), begin: 0, end: 0 }
     }

@@ -38,16 +38,16 @@ pub struct PingPong {
     pong: Part,
 }
 
-/// What round trips are measured over, unless other routes are named.
+/// The carriers that round trips are measured over, unless other routes are named.
 pub const CARRIERS: [&str; 2] = ["udp", "tcp"];
 
-/// How long the ends may take to find each other.
+/// Time for the ends to find each other.
 const START: Duration = Duration::from_secs(30);
 /// Pause between two looks whether the pong is ready.
 const LOOK: Duration = Duration::from_millis(100);
-/// How long an order may take besides what it takes by itself.
+/// Time for an order, besides the duration that it asks for.
 const PATIENCE: Duration = Duration::from_secs(15);
-/// Where both listen.
+/// Port at which both listen.
 const PORT: u16 = 7400;
 
 impl PingPong {
@@ -126,7 +126,7 @@ impl PingPong {
         Ok(self.ping.ask::<ping::RoundTrips>(lab, &ping::Order::Measure(measure.clone()), time)?.trips)
     }
 
-    /// What the stages of a route's channel there took at the ping's and at the pong's end, since they were last asked for.
+    /// Times of the stages of a route's forward channel at the ping's and at the pong's end, since the last call.
     ///
     /// # Errors
     /// As [`Part::hear`].

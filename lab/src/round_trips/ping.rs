@@ -20,13 +20,13 @@ use thalweg::{Publisher, Subscriber};
 /// Name of the role.
 pub const ROLE: &str = "ping";
 
-/// What either end is told.
+/// Orders to either end.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Order {
     Priority(Priority),
     Measure(Measure),
-    /// What the stages of a route's channel there took since the last time, and begins anew.
+    /// Reports the times of the stages of a route's forward channel since the last report, and begins anew.
     Stages(String),
 }
 
@@ -37,21 +37,21 @@ pub struct Measure {
     pub route: String,
     /// Bytes of payload, 8 … 8192.
     pub payload: usize,
-    /// How many count.
+    /// Measured round trips.
     pub count: u32,
-    /// How many are made before, and don't.
+    /// Round trips before the measured ones.
     pub warmup: u32,
     /// Mean distance; the distances are spread evenly from half to one and a half of it, so that they have no rhythm in
     /// common with a load.
     pub period: Duration,
-    /// How long the last ones may take to come back.
+    /// Longest wait for the last ones to come back.
     pub patience: Duration,
     /// Seed of the distances.
     pub seed: u64,
 }
 
 impl Measure {
-    /// How long it takes at most, if nothing goes wrong.
+    /// Its longest duration, if nothing goes wrong.
     pub fn time(&self) -> Duration {
         self.period * (self.count + self.warmup) + self.patience
     }
@@ -60,9 +60,9 @@ impl Measure {
 /// One round trip.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RoundTrip {
-    /// When it was sent, by CLOCK_MONOTONIC, in nanoseconds.
+    /// Time of sending, by CLOCK_MONOTONIC, in nanoseconds.
     pub sent_ns: u64,
-    /// How long it took, in nanoseconds; `None`: it did not come back.
+    /// Duration in nanoseconds; `None`: it did not come back.
     pub took_ns: Option<u64>,
 }
 
@@ -95,7 +95,7 @@ pub fn play(mut orders: Orders) -> Result {
 /// Most round trips of one measurement.
 const MOST: usize = 1 << 16;
 
-/// When what came back did. Written by the receiving thread.
+/// Times of return, written by the receiving thread.
 struct Board {
     round: AtomicU32,
     came_ns: Box<[AtomicU64]>,

@@ -1,4 +1,4 @@
-//! By what samples go there and back.
+//! Routes: two channels of a carrier, or bare sockets.
 
 use crate::error::{Error, Result};
 use qos::Place;
@@ -10,11 +10,11 @@ use std::net::SocketAddr;
 pub struct Route {
     /// Its name: of its topics and ports, and in [`super::Measure`].
     pub name: String,
-    /// What carries it.
+    /// The means of transport.
     pub by: By,
 }
 
-/// What carries a route.
+/// The means of transport of a route.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum By {
@@ -22,14 +22,14 @@ pub enum By {
     Carrier {
         /// The carrier.
         carrier: String,
-        /// Where the proxy is; `None`: there is none.
+        /// Place of the proxy; `None`: there is none.
         proxy: Option<Place>,
     },
     /// A ring of bare TCP sockets: the ping connects to `next`, and what it sends comes back to `listen`.
     Sockets {
-        /// Where the ping listens.
+        /// Address at which the ping listens.
         listen: SocketAddr,
-        /// Whom it connects to.
+        /// Address it connects to.
         next: SocketAddr,
     },
 }
@@ -62,7 +62,7 @@ impl Route {
         }
     }
 
-    /// Where its proxy is.
+    /// Place of its proxy.
     pub fn proxy(&self) -> Option<&Place> {
         match &self.by {
             By::Carrier { proxy, .. } => proxy.as_ref(),

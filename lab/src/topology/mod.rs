@@ -22,13 +22,13 @@ use std::net::{IpAddr, Ipv4Addr};
 /// Interface of a host.
 pub const DEVICE: &str = "eth0";
 
-/// What joins the ports of a switch.
+/// The bridge that joins the ports of a switch.
 const BRIDGE: &str = "br0";
 
 /// Interface of a router that leads to another one.
 const ONWARD: &str = "on";
 
-/// What stands between the hosts.
+/// The middle of a topology.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Middle {
     /// Nothing: two hosts, one link.

@@ -40,7 +40,7 @@ impl Namespace {
         &self.name
     }
 
-    /// Where what is installed in it is noted.
+    /// Folder of the journals of installed queues.
     pub(crate) fn journals(&self) -> &Path {
         &self.journals
     }

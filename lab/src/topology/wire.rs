@@ -8,7 +8,7 @@ use super::Namespace;
 use crate::error::{Error, Result};
 use linux::queueing::{Scheduler, Share, Wanted};
 
-/// What waits in front of the wire, and how.
+/// The queue in front of the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Queue {
     /// One queue for all (`pfifo`): marks count for nothing.
@@ -26,14 +26,14 @@ pub struct Wire {
     pub rate: u64,
     /// Most packets that wait in each queue.
     pub limit: u32,
-    /// How they wait.
+    /// The queue's discipline.
     pub queue: Queue,
 }
 
 /// Largest packet with its Ethernet header, in bytes.
 pub const FULL_PACKET: u64 = 1514;
 
-/// What is guaranteed to low, normal, high and critical, in percent of the rate.
+/// Guaranteed shares of low, normal, high and critical, in percent of the rate.
 const SHARES: [u64; 4] = [20, 45, 30, 5];
 
 impl Wire {

@@ -7,7 +7,7 @@ use std::collections::BinaryHeap;
 use std::time::Duration;
 use thalweg::testing::Dice;
 
-/// How one direction behaves. The default changes nothing.
+/// The behaviour of one direction. The default changes nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Behaviour {
@@ -35,7 +35,7 @@ impl Default for Behaviour {
 /// A hundred full frames.
 const QUEUE: u64 = 150_000;
 
-/// What became of the frames so far.
+/// Counts of frames so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
     /// Came in.
@@ -64,7 +64,7 @@ pub struct Line<F> {
 /// A frame that leaves.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Leaving<F> {
-    /// When it is to leave, in nanoseconds of the caller's clock.
+    /// Time to leave, in nanoseconds of the caller's clock.
     pub at: u64,
     /// The frame.
     pub frame: F,
@@ -105,7 +105,7 @@ impl<F> Line<F> {
         None
     }
 
-    /// When the next frame leaves.
+    /// Time at which the next frame leaves.
     pub fn next_at(&self) -> Option<u64> {
         self.waiting.peek().map(|Reverse(entry)| entry.leaving.at)
     }
@@ -117,7 +117,7 @@ impl<F> Line<F> {
         self.waiting.pop().map(|Reverse(entry)| entry.leaving)
     }
 
-    /// What became of the frames so far.
+    /// Counts of frames so far.
     pub fn counts(&self) -> Counts {
         self.counts
     }

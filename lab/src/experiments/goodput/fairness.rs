@@ -13,7 +13,7 @@ use std::time::Duration;
 const SIZE: usize = 64 << 10;
 /// Jain's index.
 const FAIR: f64 = 0.9;
-/// Who shares.
+/// Flows that share the line.
 const SETS: [&[&str]; 5] =
     [&["udp", "udp"], &["udp", "udp", "udp", "udp"], &["udp", "tcp"], &["udp", "udp", "tcp", "tcp"], &["tcp", "tcp"]];
 

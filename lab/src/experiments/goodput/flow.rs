@@ -8,7 +8,7 @@ use crate::part::flow::Flow;
 use crate::part::stream::{Connected, Counted, Order, Published, Settings};
 use qos::{Class, Qos};
 
-/// What a channel carries, and how.
+/// The samples of a channel: size, rate, class, carrier.
 #[derive(Clone, Copy, Debug)]
 pub struct Load {
     pub carrier: &'static str,
@@ -33,7 +33,7 @@ pub struct Rate {
     pub most: f64,
 }
 
-/// What became of the messages.
+/// Counts of messages.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Account {
     pub published: u64,
@@ -52,7 +52,7 @@ impl Saturating {
         Ok(Self { load, flow: Flow::open(lab, &settings, publisher, vec![subscriber])? })
     }
 
-    /// How much arrived so far.
+    /// Messages that arrived so far.
     pub fn count(&mut self, lab: &Lab) -> Result<Counted> {
         self.flow.subscribers[0].ask(lab, &Order::Count, LONG)
     }
@@ -72,7 +72,7 @@ impl Saturating {
     }
 }
 
-/// What is on its way may take this long: it is lost only when it never comes.
+/// Messages under way may take this long. They are lost only when they never come.
 const DRAIN_MS: u64 = 20_000;
 
 fn rate(size: f64, before: &Counted, after: &Counted) -> Rate {

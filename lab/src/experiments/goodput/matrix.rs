@@ -22,20 +22,20 @@ const RANDOM: f64 = 1.0;
 /// At 10 % and 50 ms.
 const MUCH: f64 = 5.0;
 
-/// How long a flow has for its start, and is measured then.
+/// Times to start and to measure a flow.
 struct Times {
     start: Duration,
     measured: Duration,
 }
 
-/// What one repetition gave over both carriers.
+/// The results of one repetition over both carriers.
 #[derive(Clone, Debug, Default)]
 struct Found {
     rates: [Vec<Rate>; 2], // as CARRIERS
     account: [Account; 2],
 }
 
-/// Where it is measured.
+/// A cell's path: line or loopback, loss, round trip.
 struct Place {
     name: String,
     trip_ms: Option<u64>,

@@ -1,4 +1,4 @@
-//! Where flows go: a line of 100 Mbit/s that takes each frame's time, or the loopback of a host.
+//! The path of a flow: a line of 100 Mbit/s that takes each frame's time, or the loopback of a host.
 
 use crate::error::{Error, Result};
 use crate::lab::Lab;
@@ -24,7 +24,7 @@ const FRAME: u64 = 1514;
 const HEADERS: u64 = 42;
 /// Datagrams of the positive control.
 const IDLE: usize = 200;
-/// What is sent at once to see that the line does not pass it at once: less than a socket holds by itself.
+/// Frames sent at once to show that the line serialises: fewer than a socket holds by itself.
 const BURST: usize = 80;
 
 /// A path between two hosts, or within the first one.
@@ -96,7 +96,7 @@ fn streams_use(control: &str, hosts: &Hosts, n: u8) -> Result {
     Ok(())
 }
 
-/// What a stream over the path really uses.
+/// The congestion control that a stream over the path really uses.
 fn stream_uses(path: &Path) -> Result<String> {
     let hosts = &path.hosts;
     let listener = hosts.host(2).within(|| TcpListener::bind((Hosts::address_of(2), 0)))??;
@@ -155,7 +155,7 @@ fn idle(lab: &Lab, from: &UdpSocket, to: &UdpSocket, payload: &[u8], count: usiz
     (0..count).map(one).collect()
 }
 
-/// How the line was during something.
+/// Checks the line's own figures during a measurement.
 pub fn judge(during: &str, passages: &[Passage], findings: &mut Findings) {
     let ahead = passages.iter().map(|passage| passage.ahead).max().unwrap_or(u64::MAX);
     let slack = SLACK * RATE / 8_000_000_000;

@@ -22,10 +22,10 @@ const WORSE: f64 = 1.5;
 const SHAPED: u64 = RATE / 100 * 95;
 /// The last sample may take this long.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How long the big channel has for its start.
+/// Time for the big channel's start.
 const START: Duration = Duration::from_millis(500);
 
-/// Where, and what waits how.
+/// A path and its queues.
 #[derive(Clone, Copy, PartialEq)]
 enum Way {
     /// Both ends on a host: no queue but the sockets'.

@@ -33,7 +33,7 @@ pub struct LossyLink;
 const DELAY: Duration = Duration::from_millis(10);
 /// The last sample may take this long.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// What is late by so much more than the way takes is of no use.
+/// Samples later than this, beyond the path's own delay, are of no use.
 const DEADLINE: Duration = Duration::from_millis(100);
 
 impl Experiment for LossyLink {
@@ -83,12 +83,12 @@ fn publish(lab: &Lab, flow: &mut Flow, count: u64) -> Result<Arrived> {
     Ok(only(arrived).of(&published))
 }
 
-/// What arrived at the only subscriber.
+/// The account of the only subscriber.
 fn only(arrived: Vec<Arrived>) -> Arrived {
     arrived.into_iter().next().unwrap_or_default()
 }
 
-/// What a flow is to carry, and how.
+/// A stream's name, samples, carrier and policies.
 struct Stream {
     name: &'static str,
     size: usize,

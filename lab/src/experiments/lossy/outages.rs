@@ -22,12 +22,12 @@ const SIZE: usize = 64;
 const WAITING: u32 = 1000;
 /// A channel runs for so long before each outage.
 const BEFORE: Duration = Duration::from_millis(300);
-/// What has not come by then has not resumed.
+/// A channel that is silent for this long after the outage has not resumed.
 const AFTER: Duration = Duration::from_secs(3);
 /// A handshake's stream without a sign of life for so long has ended, and the channel is opened anew.
 const STREAM_LIVES: f64 = 10.0;
 
-/// What became of one outage.
+/// The outcome of one outage.
 #[derive(Debug, Default, PartialEq)]
 struct Outcome {
     /// The first sample after the link was back, in ms.

@@ -22,7 +22,7 @@ pub fn policies() -> Qos {
     Qos { deadline: Some(DEADLINE), class: Class::High, ..Qos::default() }
 }
 
-/// What a channel's deliveries were like.
+/// Figures of a channel's deliveries.
 struct Deliveries {
     silences: Option<Distribution>,
     /// Most samples delivered within one period.

@@ -24,7 +24,7 @@ use thalweg::testing::Dice;
 /// The experiment.
 pub struct PushPullPlaces;
 
-/// How long the last samples may take.
+/// Time for the last samples to arrive.
 const SETTLE: Duration = Duration::from_millis(50);
 pub(super) const HZ: f64 = 2000.0;
 pub(super) const SIZE: usize = 1200;
@@ -130,7 +130,7 @@ impl Arm {
         Stream { topic, size: SIZE, hz: HZ, class: Class::Normal, every, place, carrier }
     }
 
-    /// How many of the first samples go to subscribers.
+    /// Deliveries to all subscribers of the first `samples` samples.
     fn selected(&self, samples: u64) -> u64 {
         self.every.iter().map(|every| samples / u64::from(*every)).sum()
     }

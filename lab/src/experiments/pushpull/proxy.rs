@@ -154,7 +154,7 @@ pub struct Anatomy {
     pub sub_cpu: f64,
     /// Relay: processor time of its process for each sample.
     pub proxy_cpu: f64,
-    /// What else the way over the relay takes longer than the direct one.
+    /// The rest of the time that the path over the relay takes longer than the direct one.
     pub proxy_com: f64,
     /// `total`: from `publish` to the end of the callback.
     pub total: f64,

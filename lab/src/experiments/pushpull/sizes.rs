@@ -17,9 +17,9 @@ use thalweg::testing::Dice;
 pub struct PushPullSizes(pub u8);
 
 const SIZES: [usize; 8] = [64, 128, 256, 512, 1024, 2048, 4096, 8192];
-/// How much of what round trips of different sizes differ by a straight line must explain.
+/// Least share of the variance between sizes that a straight line must explain.
 const LINEAR: f64 = 0.8;
-/// What grows less than so many times has no line to speak of.
+/// Growth below this factor is too small for a line to show.
 const HARDLY: f64 = 1.25;
 
 impl Experiment for PushPullSizes {
@@ -142,8 +142,8 @@ impl Curves {
         findings.checks.push(Check::at_least(name, median(&self.ratios(AT_RELAY)), LONGER));
     }
 
-    /// What a proxy there costs, of each repetition the median of all sizes: these have the same processes, so they are not as many
-    /// answers as they are figures.
+    /// The cost of a proxy there: of each repetition the median over the sizes. The sizes of one repetition share its processes, so
+    /// they are not independent.
     fn ratios(&self, place: &str) -> Vec<f64> {
         let of_sizes: Vec<Vec<f64>> =
             self.of(place).iter().zip(self.of(NONE)).map(|(over, under)| quotients(over, under)).collect();
@@ -183,7 +183,7 @@ fn points(tallies: &[Tally]) -> Vec<(f64, f64)> {
     SIZES.iter().zip(tallies).map(|(size, tally)| (*size as f64, median(&tally.each(|d| d.p50)))).collect()
 }
 
-/// What one router adds to one way, by size: half of what a round trip takes longer (Fig. 10).
+/// The delay that one router adds to one direction, by size: half of the increase of the round trip (Fig. 10).
 fn router_delay([hop, router, routers]: [&Curves; 3], findings: &mut Findings) {
     let delays = |far: &Curves, near: &Curves, passed: f64| -> Vec<Vec<f64>> {
         let pairs = far.of(NONE).iter().zip(near.of(NONE)).map(|(far, near)| far.pairs(near, |d| d.p50));

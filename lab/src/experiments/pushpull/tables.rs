@@ -13,12 +13,12 @@ const PROCESSOR: f64 = 0.15;
 const PLACES: [&str; 3] = ["relay", "publisher", "subscriber"];
 const NODES: [(Node, &str); 2] = [(Node::Publisher, "publisher"), (Node::Subscriber, "subscriber")];
 
-/// What the paper says of the publisher and the subscriber, in the order of [`PLACES`]: the same of processor time and traffic.
+/// The paper's levels of publisher and subscriber, in the order of [`PLACES`]: the same for processor time and traffic.
 struct Paper {
     title: &'static str,
     prefix: &'static str,
     levels: [[Level; 3]; 2],
-    /// Whether processor time is judged, of the publisher and of the subscriber.
+    /// `true` where processor time is judged, of the publisher and of the subscriber.
     processor: [bool; 2],
 }
 
@@ -51,7 +51,7 @@ fn levels(values: [f64; 3]) -> [Level; 3] {
     values.map(|value| if value * value > least * greatest { Level::High } else { Level::Low })
 }
 
-/// What nodes use whose publisher has no subscriber is nobody's; in µs and bytes of each sample that was published.
+/// Costs in µs and bytes of each published sample. The costs of nodes without a subscription are subtracted.
 struct Costs<'a> {
     arms: &'a [Arm],
 }

@@ -20,7 +20,7 @@ use thalweg::testing::Dice;
 /// Name of the relay's node.
 const RELAY: &str = "relay";
 
-/// Where the publisher, the subscriber and the relay are.
+/// The places of publisher, subscriber and relay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layout {
     /// Three processes on this host.
@@ -85,7 +85,7 @@ impl Layout {
     }
 }
 
-/// Where the proxy is, by which routes are named; bare sockets are what they are compared with.
+/// No proxy. Routes are named by the place of their proxy; bare sockets are the reference.
 pub const NONE: &str = "none";
 /// At the publisher.
 pub const PUBLISHER: &str = "publisher";
@@ -113,13 +113,13 @@ pub struct Testbed {
 /// Samples of one run.
 #[derive(Clone, Copy, Debug)]
 pub struct Amount {
-    /// Which count.
+    /// Measured samples.
     pub count: u32,
-    /// Which are made before.
+    /// Samples before the measured ones.
     pub warmup: u32,
     /// Mean distance.
     pub period: Duration,
-    /// How long the last ones may take to come back.
+    /// Longest wait for the last ones to come back.
     pub patience: Duration,
 }
 
@@ -192,7 +192,7 @@ impl Testbed {
         Ok(())
     }
 
-    /// What the stages of a route's channel there took since they were last asked for: at the ping and at the pong.
+    /// Times of the stages of a route's forward channel since the last call: at the ping and at the pong.
     pub fn stages(&mut self, lab: &Lab, route: &str) -> Result<[Measured; 2]> {
         self.ping_pong.stages(lab, route)
     }

@@ -67,7 +67,7 @@ impl Experiment for VeloxLan {
     }
 }
 
-/// What was measured with one size: latencies, and in each repetition the mean T_appmid, 1/μ and T_midapp.
+/// Results of one size: latencies, and in each repetition the mean T_appmid, 1/μ and T_midapp.
 #[derive(Debug, Default)]
 struct Found {
     tally: Tally,
@@ -80,7 +80,7 @@ impl Found {
         median(&self.stages.iter().map(|stages| stages[at]).collect::<Vec<_>>())
     }
 
-    /// What the planner says of a sample of this size: the mean of the queue's model, and the bound.
+    /// The planner's figures for a sample of this size: the mean of the queueing model, and the bound.
     fn predicted(&self, size: usize) -> Result<[f64; 2]> {
         let time = |key, us: f64| {
             text("topic", TOPIC, key, &format!("{:.3} us", if us.is_finite() { us.max(0.001) } else { 0.001 }))

@@ -32,7 +32,7 @@ use serde_json::Value;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-/// How long the last samples may take.
+/// Time for the last samples to arrive.
 const SETTLE: Duration = Duration::from_millis(100);
 const CARRIER: &str = "tcp";
 
@@ -144,7 +144,7 @@ impl Testbed {
         Ok([self.publisher.processor_ns()?, subscribers])
     }
 
-    /// What the stages took since the last time at the publisher and the first subscriber, stream by stream.
+    /// Times of the stages since the last call at the publisher and the first subscriber, stream by stream.
     fn stages(&mut self, lab: &Lab) -> Result<Vec<[Measured; 2]>> {
         let mut found = Vec::new();
         for stream in &self.streams {

@@ -18,7 +18,7 @@ const SIZES: [usize; 4] = [64, 512, 2048, 8192];
 const AT: f64 = 1000.0;
 /// From the least size to the greatest, use may grow by this factor.
 const GROWS: f64 = 2.0;
-/// How much of what rates differ by a straight line must explain.
+/// Least share of the variance between rates that a straight line must explain.
 const LINEAR: f64 = 0.9;
 /// No sample costs less: something else would have been measured.
 const LEAST_US: f64 = 0.5;

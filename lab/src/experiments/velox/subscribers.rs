@@ -15,7 +15,7 @@ pub struct VeloxSubscribers;
 const SUBSCRIBERS: [usize; 4] = [1, 2, 4, 8];
 const SIZE: usize = 200;
 const HZ: f64 = 200.0;
-/// How much of what numbers of subscribers differ by a straight line must explain.
+/// Least share of the variance between numbers of subscribers that a straight line must explain.
 const LINEAR: f64 = 0.9;
 
 impl Experiment for VeloxSubscribers {

@@ -22,7 +22,7 @@ const TOPICS: [(&str, usize); 5] =
 const SIZES: [usize; 5] = [20, 50, 100, 200, 300];
 /// Five topics: the 12,000 samples/s of Table 2 (V-32).
 const HZ: f64 = 2400.0;
-/// How much of what numbers of topics differ by a straight line must explain.
+/// Least share of the variance between numbers of topics that a straight line must explain.
 const LINEAR: f64 = 0.9;
 /// From the least size to the greatest, costs may grow by this factor: they depend on it "hardly".
 const HARDLY: f64 = 1.5;
@@ -77,8 +77,9 @@ impl Costs {
     }
 }
 
-/// Each set of topics by lot, each time with processes of its own: two that do the same differ by half of what is measured, as long as
-/// they live, and so do two seconds of a processor that others share. Many short repetitions even that out, longer ones do not.
+/// Measures the sets of topics in random order, each time with new processes. Two processes that do the same differ by half of what is
+/// measured for as long as they live, and so do two seconds of a processor that others share. Many short repetitions even that out,
+/// longer ones do not.
 fn measure(lab: &Lab, by: &str, sets: Vec<(String, Vec<Stream>)>, findings: &mut Findings) -> Result<Vec<Costs>> {
     let (repetitions, ms) = match () {
         () if lab.options.tiny => (1, 100),

@@ -1,4 +1,4 @@
-//! What was measured with priority beside what the planner promises of it.
+//! The planner's bound beside the round trips measured with priority.
 
 use super::rows::{Arm, Row};
 use super::testbed::{Run, Setup};
@@ -18,7 +18,7 @@ pub fn round_trip_us() -> Result<f64> {
     Ok(delay_us(&plan, "there") + delay_us(&plan, "back"))
 }
 
-/// Whether the contract holds in a row: its payload, and no more than its load.
+/// `true` if the contract covers a row: its payload, and no more than its load.
 pub fn holds(setup: &Setup, row: &Row) -> bool {
     row.payload == setup.payload && row.percent <= LOAD
 }

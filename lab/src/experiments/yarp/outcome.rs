@@ -1,4 +1,4 @@
-//! What runs come to: cells, and what is expected of them.
+//! The results of the runs: cells, checks and the figure.
 
 use super::bound;
 use super::rows::{Amount, Arm, RATE, Row};
@@ -24,7 +24,7 @@ impl<'a> Outcome<'a> {
         Self { setup, rows, runs: rows.iter().map(|_| Default::default()).collect(), skipped: Vec::new(), bound: None }
     }
 
-    /// What the planner promises of a round trip with priority, in µs.
+    /// Sets the planner's bound of a round trip with priority, in µs.
     pub fn promise(&mut self, bound_us: f64) {
         self.bound = Some(bound_us);
     }
@@ -53,12 +53,12 @@ impl<'a> Outcome<'a> {
         Findings { cells, checks, skipped: self.skipped, notes: notes(self.setup, amount), figure, queues, tables }
     }
 
-    /// What is promised of a row.
+    /// The bound of a row; `None` where the contract does not cover it.
     fn promised(&self, index: usize) -> Option<f64> {
         self.bound.filter(|_| bound::holds(self.setup, &self.rows[index]))
     }
 
-    /// What is expected of a row.
+    /// The checks of a row.
     fn checks(&self, index: usize) -> Vec<Check> {
         let promised = self
             .promised(index)
@@ -66,7 +66,7 @@ impl<'a> Outcome<'a> {
         self.compared(index).into_iter().chain(promised).collect()
     }
 
-    /// What is expected of a row's arms.
+    /// The checks that compare a row's arms.
     fn compared(&self, index: usize) -> Vec<Check> {
         let (row, pairs) = (&self.rows[index], Pairs::of(&self.runs[index]));
         let named = |what: &str| format!("{what}: {row}");

@@ -1,4 +1,4 @@
-//! Which rows there are, and how often each is run.
+//! The rows of the paper's table and ours, and the number of runs of each.
 
 use super::testbed::{SMALL, Setup};
 use crate::lab::Options;
@@ -10,7 +10,7 @@ use std::time::Duration;
 /// Rate of the congested link, in bit/s: a tenth of the paper's, so that two processors can overload it.
 pub const RATE: u64 = 100_000_000;
 
-/// What is compared.
+/// The arms that are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arm {
     /// DSCP 0, SCHED_OTHER, one queue for all.
@@ -32,7 +32,7 @@ impl Arm {
     }
 }
 
-/// What is the same in both arms.
+/// A row: settings that both arms share.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
     /// Carrier of the measured channels.
@@ -41,9 +41,9 @@ pub struct Row {
     pub payload: usize,
     /// Percent of the link's rate that the load is to be; 0: none.
     pub percent: u32,
-    /// What the load travels by.
+    /// The protocol of the load.
     pub load: Protocol,
-    /// How its packets follow each other.
+    /// The spacing of its packets.
     pub pattern: Pattern,
 }
 
@@ -55,7 +55,7 @@ impl Row {
         (self.percent > 0).then_some(Load { protocol: self.load, rate, pattern: self.pattern, gso, seed })
     }
 
-    /// What was set in one of its cells.
+    /// The factors of one of its cells.
     pub fn factors(&self, arm: Arm) -> Factors {
         let factors = Factors::new()
             .with("arm", arm.name())
@@ -79,7 +79,7 @@ impl fmt::Display for Row {
     }
 }
 
-/// How much is measured.
+/// Numbers of repetitions and samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Amount {
     /// Pairs of each row.
@@ -137,7 +137,7 @@ pub fn rows(setup: &Setup, options: &Options) -> Vec<Row> {
     rows
 }
 
-/// How a load above 70 % comes: datagrams in bursts, a stream as fast as it can.
+/// The pattern of a load above 70 %: datagrams in bursts, a stream as fast as it can.
 fn above(load: Protocol) -> Pattern {
     if load == Protocol::Udp { Pattern::Bursts(BURST) } else { Pattern::Greedy(STREAMS) }
 }

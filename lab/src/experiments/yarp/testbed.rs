@@ -32,7 +32,7 @@ pub struct Testbed {
 
 /// Most packets that wait in a queue in front of the congested link.
 const LIMIT: u32 = 100;
-/// How long a load runs before round trips are made, whose first ones do not count either.
+/// Time for the load to build up before round trips are made. The first of these do not count either.
 const RAMP: Duration = Duration::from_millis(200);
 
 impl Testbed {
@@ -121,7 +121,7 @@ fn note(queues: &mut Vec<String>, arm: Arm, at: &Namespace, device: &str) -> Res
 pub struct Run {
     /// Its round trips.
     pub trips: Vec<RoundTrip>,
-    /// What the load really was.
+    /// The load as measured.
     pub offered: Offered,
     /// Payload of the load that arrived meanwhile, in Mbit/s.
     pub goodput: f64,
@@ -133,7 +133,7 @@ pub struct Run {
 const TOLERANCE: f64 = 0.05 * RATE as f64 / 1e6;
 
 impl Run {
-    /// Why it does not count; `None`: it does. (A greedy stream takes what it gets, and has no rate to be held to.)
+    /// The reason why the run does not count; `None`: it does. (A greedy stream has no rate to be held to.)
     pub fn fell_short(&self, row: &Row) -> Option<String> {
         let asked = f64::from(row.percent) * RATE as f64 / 1e8;
         let offered = self.offered.mbit();
@@ -156,7 +156,7 @@ impl Run {
         self.all().map(|(_, took)| took as f64 / 1000.0)
     }
 
-    /// What of each round-trip time in µs no stall can have taken, of all that came back.
+    /// Round-trip times in µs less the stalls during each, of all that came back.
     pub fn without_stalls(&self) -> impl Iterator<Item = f64> {
         self.all().map(|(sent, took)| self.stalls.without(sent, sent + took) as f64 / 1000.0)
     }
@@ -186,7 +186,7 @@ impl Run {
 pub struct Setup {
     /// As in the paper.
     pub title: &'static str,
-    /// Whether there is a switch between the hosts.
+    /// `true`: a switch is between the hosts.
     pub switched: bool,
     /// Hosts of the measured channel's publisher, of the load, and of all subscribers.
     pub hosts: [u8; 3],
@@ -227,7 +227,7 @@ impl Setup {
         if self.switched { Topology::switch(lab, 3) } else { Topology::link(lab) }
     }
 
-    /// Where the congested link begins.
+    /// The namespace and interface where the congested link begins.
     ///
     /// # Errors
     /// None for topologies that [`Setup::build`] made.
