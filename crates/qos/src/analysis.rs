@@ -1,4 +1,4 @@
-//! How late samples may arrive, from the contract alone.
+//! Bounds and means of delays, from the contract alone.
 //!
 //! | module | what it holds |
 //! |---|---|
@@ -49,7 +49,7 @@ impl Steps {
         left.is_some()
     }
 
-    /// How many are left.
+    /// Steps that are left.
     pub fn left(&self) -> u64 {
         self.0.get()
     }

@@ -1,4 +1,4 @@
-//! Who goes first: priorities of threads, classes of topics, shares of links (Y-17).
+//! Assignment of priorities to threads, of classes to topics and of shares to links (Y-17).
 //!
 //! Nothing gets a higher class than it needs, and where not all fits the least important give way.
 //!
@@ -19,7 +19,7 @@ use crate::system::{Scheduler, System};
 /// Topics up to this number are tried one class lower at the end.
 const LOWERED: usize = 32;
 
-/// Who goes first, and what follows from it.
+/// An assignment and the bounds that follow from it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Assignment {
     /// The class of each topic: DSCP and socket priority follow from it.
@@ -240,7 +240,7 @@ pub fn rank(system: &System, stages: &mut Stages, analysis: &Analysis, steps: &S
     changed
 }
 
-/// What the deadlines of its pairs leave each stage, ns: the deadline less what the bound has in all other stages.
+/// The time that the deadlines of its pairs leave each stage, ns: the deadline less the bound of all other stages.
 fn left(system: &System, stages: &Stages, analysis: &Analysis) -> Vec<u64> {
     let mut left = vec![u64::MAX; stages.stages.len()];
     for (pair, bound) in stages.pairs.iter().zip(&analysis.pairs) {
@@ -266,7 +266,7 @@ pub fn shares(stages: &Stages, analysis: &Analysis, direction: Direction) -> Opt
     (sum > 0 && sum <= BILLION).then(|| loads.map(|load| load as f64 / sum as f64))
 }
 
-/// What a class's queue must hold, so that nothing is lost of what was declared: at least one packet; `None` without a bound. (Background
+/// Room that a class's queue needs for all declared traffic: at least one packet; `None` without a bound. (Background
 /// in the same class needs room besides.)
 pub fn queue_limit(analysis: &Analysis, direction: Direction, class: Class) -> Option<Room> {
     let bound = analysis.queues[direction.index()][class as usize];

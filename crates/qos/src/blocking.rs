@@ -1,4 +1,4 @@
-//! How long a packet waits for others that are not more urgent, on a link without pre-emption.
+//! Blocking: the time that a packet waits for others that are not more urgent, on a link without pre-emption.
 //!
 //! Strict priority lets an urgent packet go before all that wait, but not before what is being sent; and what is sent at
 //! one go is not a packet of MTU size, but whatever the sender's kernel hands to the device as one: TCP builds super-packets
@@ -49,7 +49,7 @@ impl BulkSender {
     }
 }
 
-/// What an urgent packet finds in its way.
+/// The traffic that an urgent packet finds in its way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Blocking {
     /// Bits per second of the link.

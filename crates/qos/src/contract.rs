@@ -23,9 +23,9 @@ use std::fmt;
 /// A contract file that was read.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Contract {
-    /// What it says.
+    /// The system it describes.
     pub system: System,
-    /// Where it says it.
+    /// The lines of its tables.
     pub lines: Lines,
     /// 64-bit FNV-1a of the text: a plan says with it which contract it is for.
     pub hash: u64,
@@ -44,7 +44,7 @@ pub struct Lines {
     pub subscribers: Vec<usize>,
 }
 
-/// What is wrong with a contract file.
+/// An error in a contract file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ContractError {
     /// The line, counted from 1.

@@ -20,12 +20,12 @@ use std::cell::Cell;
 use std::cmp::Ordering;
 use std::fmt;
 
-/// Which samples a subscriber wants by their content (DDS content-filtered topic). Applied at the writer.
+/// A filter of samples by their content (DDS content-filtered topic). Applied at the writer.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Filter {
     /// DDS's subset of SQL, such as `speed > 3 AND name LIKE 'arm%' OR mode = %0`.
     pub expression: String,
-    /// What stands for `%0`, `%1` …
+    /// Values of `%0`, `%1` …
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub parameters: Vec<String>,
 }
@@ -107,9 +107,9 @@ pub struct Expression {
 /// Text that is no filter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExpressionError {
-    /// Where, in bytes from the start.
+    /// Its place, in bytes from the start.
     pub at: usize,
-    /// What stands there, and what is allowed.
+    /// The text there, and what is allowed.
     pub problem: String,
 }
 
@@ -135,7 +135,7 @@ impl Expression {
         &self.fields
     }
 
-    /// Whether it holds for these values of its fields, in the order of [`Expression::fields`]; not if that takes more than
+    /// Evaluates the filter for these values of its fields, in the order of [`Expression::fields`]. `false` if that takes more than
     /// [`MOST_STEPS`]. Allocates nothing.
     pub fn holds(&self, values: &[Option<Value<'_>>]) -> bool {
         let steps = Steps(Cell::new(MOST_STEPS + 1));
@@ -143,7 +143,7 @@ impl Expression {
     }
 }
 
-/// What is left of [`MOST_STEPS`], plus one; 0: more was asked for.
+/// The rest of [`MOST_STEPS`], plus one; 0: more was asked for.
 struct Steps(Cell<u32>);
 
 impl Steps {

@@ -1,4 +1,4 @@
-//! Where proxies go (P-21…P-23, P-50…P-64).
+//! Placement of proxies (P-21…P-23, P-50…P-64).
 //!
 //! A proxy at node j, `d_pub(j)` hops from the publisher and `d_sub(i,j)` from subscriber i, delays a sample by
 //! `δ(i,j) = d_pub(j)·T + d_sub(i,j)·T'` (P-21), one period for each node that sends it on (P-20). It costs
@@ -41,7 +41,7 @@ pub use problem::Group;
 use problem::Problem;
 use standing::Standing;
 
-/// What a placement costs.
+/// The cost of a placement.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Cost {
     /// Messages per second over all links.
@@ -63,17 +63,17 @@ impl Cost {
 /// A group's proxy in its place.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Placed {
-    /// Whom it serves.
+    /// The group that it serves.
     pub group: Group,
     /// The proxy's node (index); the publisher's, too, where nothing is scaled and no proxy is needed.
     pub node: usize,
-    /// What it costs; a stream that several groups share (multicast) is the first one's.
+    /// Its cost. A stream that several groups share (multicast) counts for the first one.
     pub cost: Cost,
     /// Delay of each of the group's subscribers, ns (P-21).
     pub delays: Vec<f64>,
 }
 
-/// How good an answer is.
+/// The quality of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
     /// Nothing is better.
@@ -86,16 +86,16 @@ pub enum Status {
     Unknown,
 }
 
-/// How much may be done for an answer.
+/// Limits on the work for an answer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Effort {
     /// Time for all. It is kept to about one step of the work.
     pub time: Duration,
-    /// How far from the best an answer for a large system may be, as a part of its value; small ones are solved exactly.
+    /// Largest distance from the optimum in a large system, as a part of its value. Small systems are solved exactly.
     pub gap: f64,
     /// Places that other analyses found unfit: (topic, publisher's node, node), indices.
     pub excluded: Vec<(usize, usize, usize)>,
-    /// Whether to find out why, if nothing fits: it may take much longer than to find that nothing does.
+    /// Search for the reason if nothing fits. That may take much longer than to find that nothing does.
     pub explain: bool,
 }
 
@@ -106,7 +106,7 @@ impl Default for Effort {
     }
 }
 
-/// How far the work is.
+/// Progress of the work.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Progress {
     /// The step, from 1.
@@ -125,14 +125,14 @@ pub trait Watch {
     fn progress(&mut self, _progress: &Progress) {}
 }
 
-/// What was found.
+/// A placement, or the reasons why there is none.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
-    /// How good it is.
+    /// Its quality.
     pub status: Status,
     /// Each group's place, in the order of topics, publishers and subscribers; empty if nothing fits.
     pub placed: Vec<Placed>,
-    /// What the objective counts, in its unit; `None` if nothing fits.
+    /// The value of the objective, in its unit; `None` if nothing fits.
     pub value: Option<f64>,
     /// No placement is below this; `None` if that is not known.
     pub bound: Option<f64>,
@@ -144,12 +144,12 @@ pub struct Outcome {
     pub proxied: Vec<f64>,
     /// Processors that each node uses.
     pub processors: Vec<f64>,
-    /// Why nothing fits: requirements that cannot be kept together.
+    /// Requirements that cannot be kept together.
     pub conflicts: Vec<Conflict>,
 }
 
 impl Outcome {
-    /// How far below the value a better placement may be, as a part of it; 0 if nothing is better, `None` if that is not known.
+    /// Largest improvement that may still be possible, as a part of the value; 0 if nothing is better, `None` if that is not known.
     pub fn gap(&self) -> Option<f64> {
         let (value, bound) = (self.value?, self.bound?);
         Some(if value > bound { (value - bound) / value.abs().max(f64::MIN_POSITIVE) } else { 0.0 })
@@ -234,7 +234,7 @@ pub fn table(system: &System, network: &Network) -> Vec<(Group, Vec<Candidate>)>
     problem.groups.iter().map(|group| (group.clone(), exhaustive::table(&problem, group))).collect()
 }
 
-/// Where every group may have its best place, there is nothing to solve.
+/// Gives every group its best place, if that keeps all limits: there is nothing to solve then.
 fn each_alone(problem: &Problem, choices: &[Vec<problem::Choice>]) -> Option<Outcome> {
     let mut standing = Standing::new(problem);
     for (index, places) in choices.iter().enumerate() {

@@ -34,16 +34,16 @@ use std::collections::BTreeMap;
 /// A plan, as `thalweg plan --json` and the plan file have it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
-    /// Which contract it is for.
+    /// The contract it is for.
     pub contract: For,
     /// Everything fits, and every channel keeps its deadline by this model.
     pub feasible: bool,
-    /// How delays were computed.
+    /// The model of delays.
     pub model: Model,
-    /// What placement saves; `None`: the plan is from before this was in it.
+    /// The objective of placement; `None`: the plan is from before this was in it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub objective: Option<Objective>,
-    /// What the objective counts: messages/s, bit/s or processors. `None`: nothing fits.
+    /// The value of the objective: messages/s, bit/s or processors. `None`: nothing fits.
     pub objective_value: Option<f64>,
     /// Each publisher with each of its subscribers.
     #[serde(default)]
@@ -57,22 +57,22 @@ pub struct Plan {
     /// Each proxy.
     #[serde(default)]
     pub placement: Vec<Proxy>,
-    /// Why not all fits; empty if it does.
+    /// Reasons why not all fits; empty if it does.
     #[serde(default)]
     pub refusals: Vec<Refusal>,
-    /// How the places were found.
+    /// The solver of the placement.
     pub solver: Solver,
 }
 
 impl Plan {
-    /// What placement saves, how much of it there is, and its unit; `None`: nothing fits.
+    /// The objective of placement, its value and its unit; `None`: nothing fits.
     pub fn show_objective(&self) -> Option<String> {
         let value = self.objective_value?;
         Some(self.objective.map_or_else(|| format!("{value:.3}"), |objective| objective.show(value)))
     }
 }
 
-/// Which contract a plan is for.
+/// The contract of a plan.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct For {
     /// The system's name.
@@ -131,12 +131,12 @@ pub struct Channel {
     /// The part of samples that a full queue loses (`mm1k`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub loss: Option<f64>,
-    /// What the delay is made of, µs, by name.
+    /// The parts of the delay, µs, by name.
     pub terms: BTreeMap<String, f64>,
     /// The same in the order in which a sample meets them, with their sources.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub derivation: Vec<Term>,
-    /// What is said beside the delay, and is no part of it: what another reading of the model gives.
+    /// Figures beside the delay that are no part of it: results of another reading of the model.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub also: Vec<Term>,
     /// The parts of the time in which the publisher's node waits and processes (Velox, eq. 2).
@@ -145,7 +145,7 @@ pub struct Channel {
 }
 
 impl Channel {
-    /// Where its proxy is, as programs say it: at either end, or at the relay of the node's name.
+    /// The place of its proxy, in the words of programs: at either end, or at the relay of the node's name.
     pub fn place(&self) -> Option<Place> {
         Some(match self.proxy.as_ref()? {
             node if *node == self.publisher => Place::Publisher,
@@ -166,11 +166,11 @@ impl Channel {
 pub struct Term {
     /// Its name, unique in its channel.
     pub name: String,
-    /// How long, µs.
+    /// Duration, µs.
     pub us: f64,
-    /// How it was computed, and where that comes from.
+    /// The calculation and its source.
     pub because: String,
-    /// What it is the sum of.
+    /// The parts that it is the sum of.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub parts: Vec<Term>,
 }
@@ -191,9 +191,9 @@ pub struct Link {
     pub from: String,
     /// The node that receives.
     pub to: String,
-    /// What it carries, bit/s.
+    /// Its capacity, bit/s.
     pub rate_bits_per_s: f64,
-    /// What is sent, bit/s on the wire: headers included, undeclared background not.
+    /// Its load, bit/s on the wire: headers included, undeclared background not.
     pub load_bits_per_s: f64,
     /// Traffic that nobody declares, bit/s.
     pub background_bits_per_s: f64,
@@ -213,7 +213,7 @@ pub struct Node {
     pub name: String,
     /// Its processors.
     pub cpus: u32,
-    /// How many of them sending, receiving and scaling use.
+    /// Processors that sending, receiving and scaling use.
     pub cpus_used: f64,
     /// Samples per second that its proxies take.
     pub proxied_per_s: f64,
@@ -226,17 +226,17 @@ pub struct Proxy {
     pub topic: String,
     /// The publisher's node.
     pub publisher: String,
-    /// Whom it serves.
+    /// The subscribers that it serves.
     pub subscribers: Vec<String>,
-    /// Where it is: the publisher's own node, too, where nothing is scaled.
+    /// Its node: the publisher's own, too, where nothing is scaled.
     pub node: String,
-    /// What the streams to and from it cost.
+    /// The cost of the streams to and from it.
     pub cost: Cost,
     /// Each subscriber's delay of P-21, µs.
     pub delay_us: BTreeMap<String, f64>,
 }
 
-/// What a placement costs.
+/// The cost of a placement.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Cost {
     /// Messages per second over all links.
@@ -247,18 +247,18 @@ pub struct Cost {
     pub cpu: f64,
 }
 
-/// Why not all fits.
+/// The reason why not all fits.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Refusal {
-    /// What is exceeded.
+    /// The limit that is exceeded.
     pub what: String,
-    /// What it would have to be, as a quantity.
+    /// The value that it would need, as a quantity.
     pub needs: String,
-    /// What it is.
+    /// Its value.
     pub has: String,
     /// The reason.
     pub because: String,
-    /// What would make everything fit, the nearest to what was asked for first; the same for all refusals of a plan.
+    /// Changes that would make everything fit, the nearest to the request first; the same for all refusals of a plan.
     #[serde(default)]
     pub offers: Vec<Offer>,
 }
@@ -266,7 +266,7 @@ pub struct Refusal {
 /// Changes of the contract with which everything fits.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Offer {
-    /// What to do, for people.
+    /// The change, for people.
     pub what: String,
     /// The same, as it is done in the file.
     pub changes: Vec<FileChange>,
@@ -289,7 +289,7 @@ fn is_zero(number: &usize) -> bool {
     *number == 0
 }
 
-/// How the places were found.
+/// The solver of a placement.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Solver {
     /// The method.
@@ -298,7 +298,7 @@ pub struct Solver {
     pub ms: Option<f64>,
     /// Nothing is better, and that is proved.
     pub optimal: bool,
-    /// How far from the best the answer may be, as a part of it.
+    /// Largest distance from the optimum, as a part of it.
     pub gap: Option<f64>,
 }
 

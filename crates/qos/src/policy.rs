@@ -26,9 +26,9 @@ use std::time::Duration;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Qos {
-    /// Whether samples may be lost. A reliable subscriber does not match a best-effort publisher.
+    /// Reliability. A reliable subscriber does not match a best-effort publisher.
     pub reliability: Reliability,
-    /// What happens when a channel is slower than its publisher.
+    /// The queue of a channel that is slower than its publisher.
     pub queue: Queue,
     /// Packet priority of the port's channels (P).
     pub class: Class,
@@ -37,7 +37,7 @@ pub struct Qos {
     /// Most that is kept at the subscriber (S); of bytes, at the publisher, too.
     #[serde(skip_serializing_if = "is_default")]
     pub limits: ResourceLimits,
-    /// What late joiners get.
+    /// History for late joiners.
     #[serde(skip_serializing_if = "is_default")]
     pub durability: Durability,
     /// With `transient-local`: so many samples of each instance are kept (publisher) or wanted (subscriber); at least 1,
@@ -59,13 +59,13 @@ pub struct Qos {
     /// its deadline. Default `None`: 0, it wants all.
     #[serde(with = "nanoseconds", skip_serializing_if = "Option::is_none")]
     pub separation: Option<Duration>,
-    /// Which order of samples counts.
+    /// The order of samples of several publishers.
     #[serde(skip_serializing_if = "is_default")]
     pub destination_order: DestinationOrder,
-    /// How a publisher shows that it is alive.
+    /// The way a publisher shows that it is alive.
     #[serde(skip_serializing_if = "is_default")]
     pub liveliness: Liveliness,
-    /// Whether several publishers may update one instance.
+    /// Ownership of instances that several publishers update.
     #[serde(skip_serializing_if = "is_default")]
     pub ownership: Ownership,
     /// With exclusive ownership: the highest living one counts (P; DDS OWNERSHIP_STRENGTH).
@@ -79,22 +79,22 @@ pub struct Qos {
     /// one instance.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub key: Vec<String>,
-    /// Which samples are wanted by their content (S). Default: all.
+    /// A filter of samples by content (S). Default: all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub filter: Option<Filter>,
-    /// Which samples are wanted by their number (S). Default: all.
+    /// A selection of samples by number (S). Default: all.
     #[serde(skip_serializing_if = "is_default")]
     pub scale: Scale,
     /// Width and height of the picture that is wanted (S), at least 1. Default: as it is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub picture: Option<(u32, u32)>,
-    /// Where `scale` and `picture` are applied (S). Default: at the publisher.
+    /// The place where `scale` and `picture` are applied (S). Default: at the publisher.
     #[serde(skip_serializing_if = "is_default")]
     pub place: Place,
     /// A history that can be asked: kept by the publisher, or wanted by the subscriber. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pull: Option<PullBuffer>,
-    /// What the subscriber does without if it is not offered (S): matched with a warning instead of not at all (U-45).
+    /// Policies that the subscriber does without if they are not offered (S): matched with a warning instead of not at all (U-45).
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub fallback: Vec<PolicyName>,
 }

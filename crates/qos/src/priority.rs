@@ -1,4 +1,4 @@
-//! What a channel's priority is: its packets' marks and its threads' scheduling (YARP channel prioritization, §3; Y-02).
+//! A channel's priority: its packets' marks and its threads' scheduling (YARP channel prioritization, §3; Y-02).
 //!
 //! | module | what it holds |
 //! |---|---|
@@ -22,11 +22,11 @@ use std::fmt;
 /// Text or a number that is no priority of the kind asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PriorityError {
-    /// What was meant to be set, such as `class`.
+    /// The setting, such as `class`.
     pub what: &'static str,
-    /// What was written.
+    /// The text.
     pub value: String,
-    /// What is allowed.
+    /// The allowed values.
     pub allowed: &'static str,
 }
 

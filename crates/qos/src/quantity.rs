@@ -6,7 +6,7 @@ use std::time::Duration;
 /// Text that is no quantity of the kind asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QuantityError {
-    /// What was written.
+    /// The text.
     pub text: String,
     /// The units that would fit.
     pub units: &'static str,

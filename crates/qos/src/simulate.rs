@@ -29,7 +29,7 @@ use resources::{Parcel, Parcelled, Processor, Queue, queues};
 /// One run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {
-    /// When samples are published.
+    /// The pattern of publications.
     pub pattern: Pattern,
     /// The same seed gives the same run.
     pub seed: u64,
@@ -39,7 +39,7 @@ pub struct Run {
     pub events: u64,
 }
 
-/// What was seen of a pair.
+/// Observations of a pair.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PairSeen {
     /// Samples that arrived.
@@ -50,7 +50,7 @@ pub struct PairSeen {
     pub sum: u128,
 }
 
-/// What was seen.
+/// Observations of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
     /// In the order of [`Stages::pairs`].
@@ -110,7 +110,7 @@ struct Sample {
     published: u64,
 }
 
-/// What happens; at one time in this order: what comes, comes before anything is begun.
+/// An event. Events of one time are handled in this order: arrivals come before anything begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
     /// Nobody's traffic comes to a queue.
@@ -123,7 +123,7 @@ enum Event {
     Computed { processor: usize, token: u64 },
     /// A link is free.
     Free { queue: usize },
-    /// What waits is begun.
+    /// The service of waiting packets begins.
     Begin { queue: usize },
 }
 

@@ -14,17 +14,17 @@ pub struct System {
     pub name: String,
     /// Hosts, routers and switches, in the order of the file.
     pub nodes: Vec<Node>,
-    /// What joins them.
+    /// Links between them.
     pub links: Vec<Link>,
-    /// What is published.
+    /// Topics.
     pub topics: Vec<Topic>,
-    /// Who wants it.
+    /// Subscribers.
     pub subscribers: Vec<Subscriber>,
-    /// Where proxies may go, and what is saved.
+    /// Rules and objective for the placement of proxies.
     pub placement: Placement,
 }
 
-/// What a node is.
+/// The kind of a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum NodeKind {
     /// Runs programs.
@@ -41,7 +41,7 @@ pub enum NodeKind {
 pub struct Node {
     /// Its name, unique among nodes.
     pub name: String,
-    /// What it is.
+    /// Its kind.
     pub kind: NodeKind,
     /// Processors, at least 1.
     pub cpus: u32,
@@ -84,7 +84,7 @@ pub struct Link {
     pub transmission: Option<u64>,
     /// Largest payload of one packet, bytes.
     pub mtu: u64,
-    /// What each packet adds on the wire, bytes.
+    /// Overhead of each packet on the wire, bytes.
     pub overhead: u64,
     /// Order of service.
     pub scheduler: Scheduler,
@@ -105,7 +105,7 @@ pub struct Topic {
     pub rate: f64,
     /// Shortest time between two samples, ns (rounded down).
     pub period: u64,
-    /// How much later than its period a sample may be released, ns.
+    /// Largest delay of a release behind its period, ns.
     pub jitter: u64,
     /// Samples that may come at once, at least 1.
     pub burst: u32,
@@ -130,7 +130,7 @@ pub struct Topic {
 pub struct Subscriber {
     /// The topic (index).
     pub topic: usize,
-    /// Where it runs (index).
+    /// Its node (index).
     pub node: usize,
     /// Its port's name, unique; `/TOPIC@NODE` when none was given.
     pub name: String,
@@ -144,11 +144,11 @@ pub struct Subscriber {
     pub deadline: Option<u64>,
     /// Execution time per sample at the subscriber, ns.
     pub cpu_receive: u64,
-    /// Who gives way first when not all fits; higher stays.
+    /// Order of giving way when not all fits; higher stays.
     pub importance: i64,
 }
 
-/// How subscribers share proxies.
+/// Sharing of proxies between subscribers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Proxies {
     /// One proxy for all subscribers of a topic, as in the paper.
@@ -160,7 +160,7 @@ pub enum Proxies {
     Merged,
 }
 
-/// What placement saves.
+/// The objective of placement.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Objective {
@@ -187,7 +187,7 @@ impl Objective {
     }
 }
 
-/// How copies travel.
+/// Transport of copies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Transport {
     /// Each subscriber gets a copy of its own.
@@ -197,7 +197,7 @@ pub enum Transport {
     Multicast,
 }
 
-/// Which delay placement must keep within the deadline.
+/// The delay that placement must keep within the deadline.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PlacementDelay {
     /// One period per transmitting node (P-20, P-21).
@@ -207,18 +207,18 @@ pub enum PlacementDelay {
     Bound,
 }
 
-/// Where proxies go.
+/// Rules and objective for the placement of proxies.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Placement {
-    /// How subscribers share them.
+    /// Sharing of proxies.
     pub proxies: Proxies,
-    /// What is saved.
+    /// The objective.
     pub objective: Objective,
     /// Mbit/s that one processor is worth (`weighted`).
     pub cpu_weight: f64,
-    /// How copies travel.
+    /// Transport of copies.
     pub transport: Transport,
-    /// Which delay counts.
+    /// The delay that counts.
     pub delay: PlacementDelay,
     /// Execution time per sample at a proxy, ns.
     pub cpu_proxy: u64,

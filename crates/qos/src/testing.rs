@@ -1,4 +1,4 @@
-//! What tests, fuzz targets and benchmarks share: systems of any kind, and what a planner promises of any of them.
+//! Shared by tests, fuzz targets and benchmarks: systems of any kind, and the promises of a planner for any of them.
 //!
 //! | module | what it holds |
 //! |---|---|

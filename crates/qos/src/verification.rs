@@ -28,7 +28,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-/// How a channel keeps its promise.
+/// The verdict on a channel's promise.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Verdict {
     /// All of it, with room to spare.
@@ -37,7 +37,7 @@ pub enum Verdict {
     /// All of it, but near the bound, or at another rate than planned.
     #[serde(rename = "at risk")]
     AtRisk,
-    /// What was measured does not say.
+    /// The measurements do not tell.
     #[default]
     #[serde(rename = "unknown")]
     Unknown,
@@ -74,7 +74,7 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// What a plan promises of a channel.
+/// A plan's promise for a channel.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Promise {
     /// The latest that a sample arrives, µs: the bound; where the model has none, the deadline.
@@ -102,10 +102,10 @@ impl Promise {
     }
 }
 
-/// What was measured of a channel since it was looked at last.
+/// Measurements of a channel since the last look.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Window {
-    /// How far its length may be off: asking for the counters takes time, at either end of it.
+    /// Uncertainty of its length: asking for the counters takes time, at either end of it.
     pub off: Duration,
     /// Samples that were delivered, by the channel's counters.
     pub received: u64,
@@ -119,15 +119,15 @@ pub struct Window {
     pub disordered: u64,
     /// The latest.
     pub worst: Option<Worst>,
-    /// What a sample took at most.
+    /// The largest cost of a sample.
     pub cost: Cost,
     /// Samples that left the relay between, certainly later than planned.
     pub late_at_relay: u64,
-    /// How they went another way than planned, where they did.
+    /// The path, where it was another one than planned.
     pub strays: Option<String>,
 }
 
-/// What one sample took at most.
+/// The cost of one sample.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Cost {
     /// Time to encode and send it, µs.
@@ -164,9 +164,9 @@ impl Cost {
 pub struct Worst {
     /// From `publish` to the end of the callback, µs.
     pub us: f64,
-    /// How far that may be off, because two hosts' clocks are compared.
+    /// Uncertainty from comparing two hosts' clocks.
     pub uncertainty_us: f64,
-    /// Where the time went, µs: `publish`, `queue`, `send`, `wire`, `receive`, `decode`, `callback`; over a relay `wire to relay`,
+    /// Times of the stages, µs: `publish`, `queue`, `send`, `wire`, `receive`, `decode`, `callback`; over a relay `wire to relay`,
     /// `relay` and `wire from relay` instead of `wire`; within a process `publish`, `mailbox`, `decode` and `callback`, those there are.
     pub stages_us: BTreeMap<String, f64>,
 }
@@ -235,7 +235,7 @@ pub struct Total {
     pub until: Duration,
     /// The sums, and the latest sample of all.
     pub seen: Window,
-    /// When the latest sample was seen.
+    /// Time of the latest sample.
     pub worst_at: Duration,
 }
 
@@ -295,9 +295,9 @@ pub struct Verification(Vec<Verified>);
 /// A channel's verdict is another than at the last look.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Change {
-    /// What it was.
+    /// The verdict before.
     pub old: Verdict,
-    /// What it is, by what was measured since the last look alone.
+    /// The verdict now, by the measurements since the last look alone.
     pub new: Judged,
 }
 
@@ -308,17 +308,17 @@ impl Verification {
         Self(plan.channels.iter().map(verified).collect())
     }
 
-    /// What is promised of a channel.
+    /// The promise for a channel.
     pub fn promise(&self, index: usize) -> Option<&Promise> {
         self.0.get(index).map(|one| &one.promise)
     }
 
-    /// What was measured of a channel so far.
+    /// All measurements of a channel so far.
     pub fn total(&self, index: usize) -> Option<&Total> {
         self.0.get(index).map(|one| &one.total)
     }
 
-    /// What the looks at a channel said.
+    /// The verdicts of the looks at a channel.
     pub fn history(&self, index: usize) -> Option<&History> {
         self.0.get(index).map(|one| &one.history)
     }
@@ -332,8 +332,8 @@ impl Verification {
         }
     }
 
-    /// What was measured of a channel from the last look to `now`. Says if that changed its verdict. A look at which nothing came,
-    /// and nothing had to yet, says nothing: it is judged together with the next one.
+    /// Adds the measurements of a channel from the last look to `now`. Gives the change of its verdict, if there is one. A look without
+    /// samples is judged together with the next one, unless some were due.
     pub fn measured(&mut self, index: usize, now: Duration, window: &Window) -> Option<Change> {
         let Verified { promise, total, open, history } = self.0.get_mut(index)?;
         total.add(now, window);
@@ -349,8 +349,8 @@ impl Verification {
         (old != new.verdict).then_some(Change { old, new })
     }
 
-    /// What all that was measured says of a channel: no better than the worst of its looks, because sums forget. It says when and
-    /// how often. An average is that of the whole time.
+    /// The verdict on all measurements of a channel: no better than the worst of its looks, because sums forget. It tells when and how
+    /// often that was. An average is that of the whole time.
     pub fn judged(&self, index: usize) -> Judged {
         let judged = |Verified { promise, total, history, .. }: &Verified| {
             history.temper(judge::judge(promise, total, total)).and(judge::on_average(promise, total))

@@ -1,4 +1,4 @@
-//! How often something comes in any stretch of time.
+//! Arrival curves: the most events in any interval of a given length.
 
 /// A periodic event whose instances may be late: at most ⌊(Δ + jitter) ÷ period⌋ + 1 of them fall into any closed stretch of
 /// length Δ (Audsley et al. 1993, §3; Le Boudec & Thiran 2001, §1.2: a stair function). Bursts are jitter too: of a stream
@@ -7,7 +7,7 @@
 pub struct Arrivals {
     /// Nanoseconds between two, on average; at least 1.
     pub period: u64,
-    /// How much later than its turn one may come, ns.
+    /// Largest delay of an event behind its period, ns.
     pub jitter: u64,
 }
 

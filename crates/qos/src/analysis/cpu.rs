@@ -10,16 +10,16 @@ pub mod reservation;
 use crate::analysis::Steps;
 use crate::analysis::arrivals::{Arrivals, BILLION};
 
-/// What a thread does for each sample.
+/// A thread's work for each sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Work {
-    /// When samples come to it.
+    /// Arrivals of its samples.
     pub arrivals: Arrivals,
     /// The longest it computes for one, ns.
     pub execution: u64,
 }
 
-/// Why there is no bound.
+/// The reason why there is no bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unbounded {
     /// More is asked of the resource than there is: utilisation in parts per billion, above what it can give.
@@ -31,7 +31,7 @@ pub enum Unbounded {
 /// Most times that the threads above one are looked at, so that it ends at a load near 1 as well.
 const LOOKS: u32 = 200_000;
 
-/// How long a thread may take.
+/// The response time of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Response {
     /// The longest from an activation's coming to its completion, ns.

@@ -33,7 +33,7 @@ pub use report::{Because, Bound, Term, Where};
 /// Rounds in which times may grow; from [`COARSE`] on they are rounded up, each fourth round to twice the step.
 const ROUNDS: u32 = 256;
 const COARSE: u32 = 64;
-/// What is later than this (11 days) is as good as never, ns.
+/// A delay above this (11 days) counts as unbounded, ns.
 const NEVER: u64 = 1_000_000_000_000_000;
 
 /// Room in a queue.
@@ -50,7 +50,7 @@ pub struct Room {
 pub struct QueueBound {
     /// Streams of this class.
     pub streams: u32,
-    /// How long a packet stays at most; `None`: no bound, or nothing comes.
+    /// Longest stay of a packet; `None`: no bound, or nothing comes.
     pub stay: Option<Stay>,
     /// The most that waits at once, background not counted: a buffer of this size never overflows. `None`: as above.
     pub room: Option<Room>,
@@ -58,12 +58,12 @@ pub struct QueueBound {
     pub load: u64,
 }
 
-/// What comes to a stage, and how long it stays.
+/// Arrivals at a stage, and the longest stay there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StageBound {
-    /// How much later than the earliest a whole sample may come, ns; `None`: nobody knows.
+    /// Largest delay of a whole sample behind the earliest one, ns; `None`: unknown.
     pub jitter: Option<u64>,
-    /// How long it stays at most, ns; `None`: no bound.
+    /// Longest stay, ns; `None`: no bound.
     pub stay: Option<u64>,
 }
 
@@ -89,7 +89,7 @@ pub fn analyse(system: &System, stages: &Stages, steps: &Steps) -> Analysis {
     report::report(system, &iteration, rounds)
 }
 
-/// When samples come to a stage, counted from their publication, and how long they stay.
+/// Arrival times at a stage, counted from publication, and the longest stay there.
 #[derive(Clone, Copy, Debug, Default)]
 struct Passage {
     /// The first packet at the earliest, ns.
@@ -98,7 +98,7 @@ struct Passage {
     last: u64,
     /// The last packet at the latest, ns; `None`: nobody knows.
     latest: Option<u64>,
-    /// How long it stays; `None`: not known yet, or not bounded.
+    /// Longest stay; `None`: not known yet, or not bounded.
     stay: Option<Stay>,
 }
 
@@ -106,7 +106,7 @@ struct Iteration<'a> {
     stages: &'a Stages,
     steps: &'a Steps,
     passages: Vec<Passage>,
-    /// Why a stage has no bound.
+    /// The reason why a stage has no bound.
     because: Vec<Option<Because>>,
     queues: Queues,
     /// Threads of each processor with their ranks, in order.
@@ -157,7 +157,7 @@ impl<'a> Iteration<'a> {
         u32::MAX
     }
 
-    /// When samples come to the stages behind a resource, now that it is known how long they stay there, in steps of `step` ns.
+    /// Updates the arrivals at the stages behind a resource after its stays were computed, in steps of `step` ns.
     fn pass_on(&mut self, from: usize, step: u64) {
         for at in 0..self.course.behind[from].len() {
             let (after, index) = self.course.behind[from][at];
@@ -178,7 +178,7 @@ impl<'a> Iteration<'a> {
         }
     }
 
-    /// When a stage is done with a sample at the latest.
+    /// Latest time at which a stage is done with a sample.
     fn out(&self, stage: usize) -> Option<u64> {
         let Passage { latest, stay, .. } = self.passages[stage];
         let delay = match self.stages.stages[stage].step {
@@ -242,8 +242,8 @@ fn forwarding(stages: &Stages, stage: usize) -> u64 {
     }
 }
 
-/// When samples come at the earliest: nobody is in the way, and computing and forwarding take no time (they may be shorter than
-/// declared). At the latest: not before either.
+/// The earliest arrivals: no sample waits, and computing and forwarding take no time (they may be shorter than declared). The latest
+/// arrivals begin there, too.
 fn earliest(system: &System, stages: &Stages) -> Vec<Passage> {
     let mut passages: Vec<Passage> = Vec::with_capacity(stages.stages.len());
     for stage in &stages.stages {
@@ -272,7 +272,7 @@ fn load(arrivals: &Arrivals, work: u64) -> u64 {
 }
 
 impl Iteration<'_> {
-    /// How long everything stays on a processor.
+    /// Computes the longest stays on a processor.
     fn compute(&mut self, processor: usize) {
         let mut higher: Vec<Work> = Vec::new();
         let mut stuck = None;

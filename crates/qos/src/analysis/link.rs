@@ -21,8 +21,8 @@ pub fn quanta(shares: &[u64; 4], unit: u64) -> [u64; 4] {
     shares.map(|share| u64::try_from(quantum(share)).unwrap_or(u64::MAX))
 }
 
-/// How much less than its share of the link's time a class gets in any stretch in which it waits, in ns of work (Boyer, Stea &
-/// Sofack 2012, theorem 1), one unit that is being sent included.
+/// The lag of a class behind its share of the link's time in any interval in which it waits, in ns of work (Boyer, Stea & Sofack
+/// 2012, theorem 1). One unit that is being sent is included.
 pub fn lag(shares: &[u64; 4], class: Class, unit: u64) -> u64 {
     let quanta = quanta(shares, unit).map(u128::from);
     let (own, all) = (quanta[class as usize].max(1), quanta.iter().sum::<u128>().max(1));

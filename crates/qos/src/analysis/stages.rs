@@ -13,11 +13,11 @@ use crate::system::{Link, NodeKind, Proxies, Scheduler, System, Transport};
 mod threads;
 pub use threads::RANKS;
 
-/// What the device of a host takes at one go at most, in bytes: TCP's largest super-packet (`gso_max_size`; see
+/// Most bytes that the device of a host takes at once: TCP's largest super-packet (`gso_max_size`; see
 /// [`crate::blocking`]). Switches forward frame by frame.
 const SUPER_PACKET: u64 = 65_536;
 
-/// Where a proxy stands between a publisher and a subscriber.
+/// The place of a proxy between a publisher and a subscriber.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Place {
     /// The publisher's node (index).
@@ -35,13 +35,13 @@ pub struct Stream {
     pub topic: usize,
     /// The publisher's node (index).
     pub publisher: usize,
-    /// When samples are released, bursts included.
+    /// Releases of its samples, bursts included.
     pub arrivals: Arrivals,
     /// Samples at once.
     pub burst: u32,
 }
 
-/// What a thread is for.
+/// The purpose of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Role {
     /// Publishing.
@@ -52,7 +52,7 @@ pub enum Role {
     Receive(usize),
 }
 
-/// What a stage does with a sample.
+/// The work of a stage on a sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// A thread of its own computes.
@@ -63,7 +63,7 @@ pub enum Step {
         rank: u32,
         /// The longest it takes, ns.
         execution: u64,
-        /// What it is for.
+        /// Its purpose.
         role: Role,
     },
     /// Packets wait in a queue and cross a link.
@@ -72,7 +72,7 @@ pub enum Step {
         queue: usize,
         /// The class.
         class: Class,
-        /// What crosses.
+        /// The packets.
         packets: Packets,
         /// Processing at the node, ns per packet; 0 where the stream starts.
         forwarding: u64,
@@ -82,7 +82,7 @@ pub enum Step {
 /// A sample on a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packets {
-    /// How many.
+    /// Number of packets.
     pub count: u64,
     /// Time on the wire of each but the last, ns.
     pub full: u64,
@@ -118,7 +118,7 @@ pub struct Stage {
     pub after: Option<usize>,
     /// Of every so many of the stream's samples one passes.
     pub every: u64,
-    /// What happens.
+    /// Its work.
     pub step: Step,
 }
 
@@ -140,7 +140,7 @@ pub struct Pair {
 /// Best-effort packets of nobody's, of class normal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Background {
-    /// When they come: evenly, at most one more than the rate gives.
+    /// Its arrivals: even, at most one more than the rate gives.
     pub arrivals: Arrivals,
     /// Time on the wire of one, ns: of what a device takes at one go.
     pub work: u64,
@@ -149,7 +149,7 @@ pub struct Background {
 /// One direction of a link.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outlet {
-    /// Which.
+    /// The direction of the link.
     pub direction: Direction,
     /// Order of service.
     pub scheduler: Scheduler,
@@ -168,7 +168,7 @@ pub struct Stages {
     pub streams: Vec<Stream>,
     /// The stages; each stands after the one before it.
     pub stages: Vec<Stage>,
-    /// Who has a bound, by topic, publisher and subscriber.
+    /// Pairs that have a bound, by topic, publisher and subscriber.
     pub pairs: Vec<Pair>,
     /// The node of each processor.
     pub processors: Vec<usize>,
@@ -176,7 +176,7 @@ pub struct Stages {
     pub outlets: Vec<Outlet>,
 }
 
-/// What makes two stages one: the stage before, and what goes where.
+/// The key of a shared stage: the stage before, the packets, and where they go.
 type Shared = (usize, Option<usize>, u64, u64, usize);
 
 impl Stages {
@@ -217,7 +217,7 @@ impl Stages {
         all
     }
 
-    /// When samples come to a stage if nothing before it takes any time.
+    /// Arrivals at a stage if nothing before it takes any time.
     pub fn arrivals(&self, stage: &Stage) -> Arrivals {
         let stream = &self.streams[stage.stream].arrivals;
         Arrivals { period: stream.period.saturating_mul(stage.every), ..*stream }
@@ -241,7 +241,7 @@ struct Way<'a> {
     mtus: HashMap<usize, u64>,
 }
 
-/// Where a stream is while it is built: behind which stage, and what it carries.
+/// The end of a stream while it is built: the stage it is behind, and the samples it carries.
 #[derive(Clone, Copy)]
 struct Front {
     after: Option<usize>,

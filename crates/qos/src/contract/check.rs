@@ -1,4 +1,4 @@
-//! What can be read but is hardly meant: `thalweg plan --check`.
+//! Findings about a contract that can be read but is hardly meant: `thalweg plan --check`.
 
 use super::Contract;
 use crate::network::{Direction, Network, packets, wire_bytes};
@@ -12,9 +12,9 @@ use std::collections::{HashMap, HashSet};
 pub struct Finding {
     /// The line of its table.
     pub line: usize,
-    /// Where it is, such as `link "a"`.
+    /// The part of the contract, such as `link "a"`.
     pub what: String,
-    /// What is wrong with it, with the values.
+    /// The reason, with the values.
     pub because: String,
 }
 
@@ -124,7 +124,7 @@ fn show(ns: u64) -> String {
     show_time(ns as f64 / 1e3)
 }
 
-/// What a subscriber wants that it can hardly get.
+/// Requests that a subscriber can hardly get.
 fn requests(system: &System, subscriber: &Subscriber, network: &Network) -> Vec<String> {
     let topic = &system.topics[subscriber.topic];
     let mut found = Vec::new();

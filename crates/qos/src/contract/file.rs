@@ -109,7 +109,7 @@ pub(super) struct Placement {
 /// Most letters of a line that are shown.
 const SHOWN: usize = 64;
 
-/// Where the lines of a file begin.
+/// Offsets of the lines of a file.
 pub(super) struct Starts(Vec<usize>);
 
 impl Starts {
@@ -123,7 +123,7 @@ impl Starts {
     }
 }
 
-/// What the TOML reader says, in a line, with what is written there.
+/// The TOML reader's error in one line, with the text at that place.
 pub(super) fn unreadable(text: &str, error: &toml::de::Error) -> Wrong {
     let at = error.span().unwrap_or(0..0);
     let line = written(text, at.start);
@@ -154,7 +154,7 @@ fn written(text: &str, at: usize) -> String {
     shown.collect::<String>() + more
 }
 
-/// What has been named so far.
+/// The names so far.
 pub(super) struct Names<'a> {
     kind: &'static str,
     starts: &'a Starts,
@@ -176,7 +176,7 @@ impl<'a> Names<'a> {
         Err((at, format!("name = {name:?}{given}: already used in line {line}: allowed is each {kind}'s name once")))
     }
 
-    /// Whether a part has this name.
+    /// `true` if a part has this name.
     pub fn has(&self, name: &str) -> bool {
         self.at.contains_key(name)
     }
@@ -207,7 +207,7 @@ impl<'a> Names<'a> {
     }
 }
 
-/// Where a value stands, or else its table.
+/// The place of a value, or else of its table.
 pub(super) fn place(entry: &Entry, table: &Range<usize>) -> Range<usize> {
     entry.as_ref().map_or_else(|| table.clone(), Spanned::span)
 }

@@ -232,7 +232,7 @@ fn publishers(entry: &file::Topic, at: &Range<usize>, nodes: &Names<'_>) -> Resu
     Ok(found)
 }
 
-/// What subscribers refer to.
+/// The parts that subscribers refer to.
 struct Subscribers<'a> {
     nodes: &'a [Node],
     topics: &'a [Topic],
@@ -241,7 +241,7 @@ struct Subscribers<'a> {
     /// For each node a number that is equal for nodes with a way between them.
     parts: Vec<usize>,
     names: Names<'a>,
-    /// How many without a name there are of a topic at a node.
+    /// Number of subscribers without a name of a topic at a node.
     unnamed: HashMap<(usize, usize), u32>,
 }
 
@@ -298,7 +298,7 @@ impl Subscribers<'_> {
     }
 }
 
-/// Which nodes have a way between them: equal numbers.
+/// Connected parts of the network: nodes with a path between them have equal numbers.
 fn parts(nodes: usize, links: &[Link]) -> Vec<usize> {
     fn root(of: &mut [usize], mut node: usize) -> usize {
         while of[node] != node {

@@ -5,7 +5,7 @@ use std::fmt;
 use std::ops::{Range, RangeInclusive};
 use toml::Spanned;
 
-/// What is wrong, and where it starts.
+/// An error: its place in the text, and the problem.
 pub(super) type Wrong = (Range<usize>, String);
 /// A key's value, where the key was written.
 pub(super) type Entry = Option<Spanned<Value>>;

@@ -13,7 +13,7 @@ use crate::system::Link;
 /// Hops of a tree from its root on: the node, the one before it, and the direction between them.
 type Hops = Vec<(u32, u32, u32)>;
 
-/// What each group may choose, prepared for many prices.
+/// The choices of each group, prepared for many prices.
 pub(super) struct Bound<'a> {
     problem: &'a Problem<'a>,
     /// The nodes that fit each group, and what they cost it.
@@ -25,7 +25,7 @@ pub(super) struct Bound<'a> {
     trees: Vec<Hops>,
     /// For each tree and kind, the prices summed along the way between each node and the root.
     sums: Vec<Vec<f64>>,
-    /// What each group puts on its ways: (which sum, bit/s).
+    /// The load of each group on its paths: (index of the sum, bit/s).
     legs: Vec<Vec<(usize, f64)>>,
     /// Multicast: groups that may need the same stream, each of which is charged its part.
     sharers: HashMap<Copy, f64>,
@@ -34,7 +34,7 @@ pub(super) struct Bound<'a> {
     work: bool,
 }
 
-/// What the groups choose at given prices.
+/// The choices of the groups at given prices.
 #[derive(Clone, Default)]
 pub(super) struct Chosen {
     /// Below the value of every placement.

@@ -17,7 +17,7 @@ pub enum Limit {
     },
     /// One direction of a link; bit/s on the wire.
     Link(Direction),
-    /// What a node's proxies can take; samples/s.
+    /// The capacity of a node's proxies; samples/s.
     ProxyCapacity {
         /// The node.
         node: usize,
@@ -50,11 +50,11 @@ pub enum Limit {
 /// One of the requirements that cannot be kept together.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Conflict {
-    /// Which.
+    /// The requirement.
     pub limit: Limit,
     /// The least it would have to be so that the others can be kept, in the limit's unit.
     pub needs: f64,
-    /// What it is.
+    /// Its present value.
     pub has: f64,
 }
 
@@ -131,7 +131,7 @@ fn without<'a>(problem: &Problem<'a>, limit: &Limit) -> Problem<'a> {
     less
 }
 
-/// Whether all can be placed; `None`: not known within the time.
+/// `true` if all can be placed; `None`: not known within the time.
 fn fits(problem: &Problem, time: Duration) -> Option<bool> {
     match mip::solve(problem, &exhaustive::choices(problem), None, None, time) {
         mip::Found::Placed { .. } => Some(true),

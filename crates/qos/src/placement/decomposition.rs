@@ -15,7 +15,7 @@ const STEPS: u32 = 20;
 const SWEEPS: u32 = 40;
 /// Steps without a better bound, after which they are halved.
 const PATIENCE: u32 = 8;
-/// How much of a direction is new, the rest being that of the steps before.
+/// Weight of a new direction, the rest being that of the steps before.
 const FRESH: f64 = 0.3;
 /// The shortest step, as a part of the one that would lead to the best known value; then long ones are tried again.
 const SHORTEST: f64 = 0.01;
@@ -24,7 +24,7 @@ const MOST: usize = 4000;
 /// Rounds that brought less than a thousandth of the gap, after which nothing more is expected.
 const STALLED: u32 = 40;
 
-/// What was found: a placement, if any, and the bound.
+/// The result: a placement, if any, and the bound.
 pub(super) struct Found {
     pub standing: Option<Standing>,
     pub bound: f64,
@@ -182,7 +182,7 @@ impl Ascent {
     }
 }
 
-/// By which part each limit is exceeded by what the groups choose; 0 where it is not and has no price.
+/// The part by which the groups' choices exceed each limit; 0 for a limit that they keep and that has no price.
 fn excess(problem: &Problem, bound: &Bound, chosen: &Chosen, prices: &[f64]) -> Vec<f64> {
     let mut loads = vec![0.0; problem.capacity.len()];
     bound.load(chosen, &mut loads);
@@ -232,7 +232,7 @@ pub(super) fn reduce(problem: &Problem, mut places: Vec<Vec<u32>>) -> Result<Vec
     Ok(places)
 }
 
-/// What one place puts on the limits.
+/// The loads of one place on the limits.
 pub(super) struct Scratch {
     loads: Vec<f64>,
     touched: Vec<usize>,
@@ -260,7 +260,7 @@ impl Scratch {
         self.loads[limit] += amount;
     }
 
-    /// Whether it keeps all limits beside these loads.
+    /// `true` if it keeps all limits beside these loads.
     pub fn fits(&self, problem: &Problem, beside: &[f64]) -> bool {
         self.touched.iter().all(|limit| problem.keeps(*limit, beside[*limit].max(0.0) + self.loads[*limit]))
     }

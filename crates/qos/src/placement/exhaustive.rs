@@ -44,7 +44,7 @@ fn alone(problem: &Problem, group: &Group) -> Vec<Choice> {
     choices.filter(|choice| fits_alone(problem, choice)).collect()
 }
 
-/// Whether a choice keeps all limits where nothing else is.
+/// `true` if a choice keeps all limits where nothing else is.
 pub(super) fn fits_alone(problem: &Problem, choice: &Choice) -> bool {
     let mut loads: HashMap<usize, f64> = HashMap::new();
     for (limit, amount) in Standing::default().added(problem, choice).uses {
@@ -53,10 +53,10 @@ pub(super) fn fits_alone(problem: &Problem, choice: &Choice) -> bool {
     loads.into_iter().all(|(limit, load)| problem.keeps(limit, load))
 }
 
-/// How many combinations are worth a search through all: some milliseconds.
+/// Most combinations for a search through all: some milliseconds.
 pub(super) const FEW: f64 = 2000.0;
 
-/// How many combinations there are.
+/// Number of combinations.
 pub(super) fn combinations(choices: &[Vec<Choice>]) -> f64 {
     choices.iter().map(|places| places.len() as f64).product()
 }

@@ -15,7 +15,7 @@ use good_lp::{
 use super::problem::{Choice, Copy, Problem};
 use super::standing::Standing;
 
-/// What the solver found.
+/// The solver's result.
 pub(super) enum Found {
     /// A placement; proved best within the asked gap, or the best when time was up.
     Placed { standing: Standing, proved: bool },

@@ -6,7 +6,7 @@ use super::{Cost, Limit};
 use crate::network::{Direction, Network, Tree, wire_load};
 use crate::system::{Objective, Proxies, Subscriber, System, Transport};
 
-/// What may be used of a limit beyond it: rounding, not a sample more.
+/// Tolerance of a limit: rounding, not a sample more.
 const ROUNDING: f64 = 1e-9;
 
 /// Subscribers that share one proxy for what one publisher sends.
@@ -20,7 +20,7 @@ pub struct Group {
     pub subscribers: Vec<usize>,
 }
 
-/// What a subscriber wants of a topic.
+/// A subscriber's request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct Request {
     /// Every n-th sample.
@@ -57,7 +57,7 @@ pub(super) struct Problem<'a> {
     pub system: &'a System,
     pub network: &'a Network,
     pub groups: Vec<Group>,
-    /// What there is of each limit: bit/s, samples/s, processors.
+    /// Capacity of each limit: bit/s, samples/s, processors.
     pub capacity: Vec<f64>,
     /// Each subscriber's deadline, ns.
     pub deadlines: Vec<f64>,
@@ -91,7 +91,7 @@ impl<'a> Problem<'a> {
         }
     }
 
-    /// What is carried, by kind of limit: links' directions, proxies, processors.
+    /// Loads by kind of limit: links' directions, proxies, processors.
     pub fn apart(&self, mut loads: Vec<f64>) -> [Vec<f64>; 3] {
         let mut proxied = loads.split_off(2 * self.system.links.len());
         let processors = proxied.split_off(self.system.nodes.len());
@@ -106,7 +106,7 @@ impl<'a> Problem<'a> {
         2 * self.system.links.len() + self.system.nodes.len() + node
     }
 
-    /// Whether a load keeps a limit.
+    /// `true` if a load keeps a limit.
     pub fn keeps(&self, number: usize, load: f64) -> bool {
         load <= self.capacity[number] * (1.0 + ROUNDING) + ROUNDING
     }
@@ -143,12 +143,12 @@ impl<'a> Problem<'a> {
         group.subscribers.iter().all(|subscriber| self.request(*subscriber) == published)
     }
 
-    /// Whether a proxy works there, and not only a publisher that sends to its subscribers.
+    /// `true` if a proxy works there, and not only a publisher that sends to its subscribers.
     pub fn scales_at(&self, group: &Group, node: usize) -> bool {
         node != group.publisher || !self.unscaled(group)
     }
 
-    /// Whether the group's proxy may be at a node, whatever the delays and loads.
+    /// `true` if the group's proxy may be at a node, whatever the delays and loads.
     pub fn allowed(&self, group: &Group, node: usize) -> bool {
         let may = self.anywhere || self.system.nodes[node].proxy || !self.scales_at(group, node);
         may && !self.excluded.contains(&(group.topic, group.publisher, node))
@@ -171,7 +171,7 @@ impl<'a> Problem<'a> {
         before * period + after * period * f64::from(subscriber.scale.max(1))
     }
 
-    /// Whether that delay is within the subscriber's deadline: δ ≤ Δ (the paper's Appendix A prints the reverse, E-P1).
+    /// `true` if that delay is within the subscriber's deadline: δ ≤ Δ (the paper's Appendix A prints the reverse, E-P1).
     pub fn in_time(&self, subscriber: usize, delay: f64) -> bool {
         delay <= self.deadlines[subscriber] * (1.0 + ROUNDING)
     }
@@ -185,7 +185,7 @@ impl<'a> Problem<'a> {
         (0..self.system.nodes.len()).filter(|node| self.allowed(group, *node)).filter(in_time).collect()
     }
 
-    /// What a stated cost is worth: what the contract wants little of.
+    /// The value of a cost by the contract's objective, which is minimised.
     pub fn value(&self, cost: &Cost) -> f64 {
         cost.value(&self.system.placement)
     }
@@ -245,7 +245,7 @@ impl<'a> Problem<'a> {
         }
     }
 
-    /// What the nodes do for a place of a group (unicast): the part of a choice that is on no link.
+    /// The nodes' work for a place of a group (unicast): the part of a choice that is on no link.
     pub fn work(&self, group: &Group, node: usize) -> Choice {
         let mut made = Choice { node, ..Choice::default() };
         self.unicast_work(group, &mut made);
@@ -253,7 +253,7 @@ impl<'a> Problem<'a> {
         made
     }
 
-    /// What a place of a group puts on each direction that it uses (unicast), flow by flow.
+    /// The load of a place of a group on each direction that it uses (unicast), flow by flow.
     pub fn flows(&self, group: &Group, node: usize, mut add: impl FnMut(usize, f64)) {
         let mut go = |tree: &Tree, size: u64, rate: f64| {
             let mut at = tree.up[node];
@@ -318,7 +318,7 @@ impl<'a> Problem<'a> {
         made.shared.dedup();
     }
 
-    /// What a stream's copy costs and uses, once.
+    /// Cost and load of one copy of a stream.
     pub fn copy(&self, (stream, direction): &Copy) -> Choice {
         let topic = &self.system.topics[stream.topic];
         let (scale, size) = stream.scaled.map_or((1, topic.size), |(_, request)| (request.scale, request.size));
@@ -370,7 +370,7 @@ fn request(system: &System, subscriber: usize) -> Request {
     Request { scale: subscriber.scale.max(1), size, picture: subscriber.picture }
 }
 
-/// Who shares a proxy: a topic's subscribers, each alone, or those with equal requests. A publisher's stream has its own.
+/// The groups that share a proxy: a topic's subscribers, each alone, or those with equal requests. A publisher's stream has its own.
 pub(super) fn groups(system: &System) -> Vec<Group> {
     let mut of_topic = vec![Vec::new(); system.topics.len()];
     for (index, subscriber) in system.subscribers.iter().enumerate() {
@@ -405,7 +405,7 @@ fn equal_requests(system: &System, subscribers: Vec<usize>) -> Vec<Vec<usize>> {
 }
 
 impl Cost {
-    /// What the objective counts: messages/s, bit/s, processors, or Mbit/s + `cpu_weight` · processors.
+    /// The value of the objective: messages/s, bit/s, processors, or Mbit/s + `cpu_weight` · processors.
     pub fn value(&self, placement: &crate::system::Placement) -> f64 {
         match placement.objective {
             Objective::Messages => self.messages_per_s,

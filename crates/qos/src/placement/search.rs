@@ -6,14 +6,14 @@
 use super::problem::{Choice, Problem};
 use super::standing::Standing;
 
-/// How fast fines grow where a limit is exceeded.
+/// Growth of fines where a limit is exceeded.
 const GROW: f64 = 1.1;
-/// How much faster where it is exceeded most. At one pace for all, the fines of limits that stay exceeded keep their proportions and the
+/// Additional growth where a limit is exceeded most. At one pace for all, the fines of limits that stay exceeded keep their proportions and the
 /// search its place: with 1,000 nodes, 10,000 subscribers and merged proxies nothing was found in 30 s, like this in 7 s.
 const STEEP: f64 = 0.2;
-/// How many times the value the highest fine may be; then all shrink, in proportion.
+/// Highest fine as a multiple of the value. Above it all shrink, in proportion.
 const HIGHEST: f64 = 1e12;
-/// How fast they shrink when none is.
+/// Shrinking of fines when no limit is exceeded.
 const SHRINK: f64 = 0.7;
 
 /// A search among a few places of each group.
@@ -134,7 +134,7 @@ impl<'a> Search<'a> {
         self.standing.put(self.problem, group, choice);
     }
 
-    /// What a choice would cost with its fines; more than `enough` need not be exact.
+    /// Cost of a choice with its fines; more than `enough` need not be exact.
     fn charge(&self, choice: &Choice, enough: f64) -> f64 {
         if !choice.shared.is_empty() {
             let added = self.standing.added(self.problem, choice);
@@ -158,7 +158,7 @@ impl<'a> Search<'a> {
         self.fines[limit] * (self.over(limit, load + amount) - self.over(limit, load))
     }
 
-    /// By which part of it a limit is exceeded by a load.
+    /// The part by which a load exceeds a limit.
     fn over(&self, limit: usize, load: f64) -> f64 {
         let has = self.problem.capacity[limit];
         (load - has).max(0.0) / has.max(1.0)

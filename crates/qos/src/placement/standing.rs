@@ -1,4 +1,4 @@
-//! What is placed now: each group's place, what the limits carry, and the cost of all.
+//! The current placement: each group's place, the loads on the limits, and the cost of all.
 
 use std::collections::HashMap;
 

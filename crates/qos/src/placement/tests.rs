@@ -57,7 +57,7 @@ fn placed_by(system: &System, effort: &Effort) -> Outcome {
     place(system, &Network::new(system), effort, &mut Still)
 }
 
-/// What [`place`] says.
+/// The answer of [`place`].
 fn outcome(system: &System) -> Outcome {
     placed_by(system, &Effort::default())
 }

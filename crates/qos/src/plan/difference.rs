@@ -1,4 +1,4 @@
-//! What changed between two plans.
+//! Differences between two plans.
 
 use super::{Channel, Plan};
 use crate::quantity::{show_bit_rate, show_time};
@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 /// Something that is not as it was.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Change {
-    /// What, such as `channel video n1 → /viewer`.
+    /// The part, such as `channel video n1 → /viewer`.
     pub what: String,
-    /// Which of its values, such as `bound`; empty: it as a whole.
+    /// The value, such as `bound`; empty: the part as a whole.
     pub key: &'static str,
     /// Before; empty: it was not there.
     pub old: String,

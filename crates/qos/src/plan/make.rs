@@ -216,7 +216,7 @@ fn channel(system: &System, way: &Way, class: Class, delay: Delay) -> Channel {
     }
 }
 
-/// What a bound's terms come to before the first one of this direction of a link.
+/// Sum of a bound's terms before the first one of this direction of a link.
 fn until(terms: &[Term], direction: &str) -> Option<f64> {
     let start = format!("{direction}: ");
     let first = terms.iter().position(|term| term.name.starts_with(&start))?;

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// How delays are computed.
+/// The model by which delays are computed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Model {
@@ -54,7 +54,7 @@ impl Model {
         }
     }
 
-    /// What it says of a channel is a mean, not the latest that a sample may arrive.
+    /// `true` if it gives means, not the latest arrival of a sample.
     pub const fn is_mean(self) -> bool {
         matches!(self, Model::VeloxTable2 | Model::VeloxEq4Literal | Model::Mm1 | Model::Mm1k)
     }

@@ -2,7 +2,7 @@
 
 use super::Plan;
 
-/// What stands above every plan.
+/// The head of every plan.
 const HEAD: &str =
     "# Made by `thalweg plan`; changes belong into the contract. Compare two of them with `thalweg plan --diff`.\n\n";
 

@@ -23,7 +23,7 @@ pub struct Contradiction {
     pub policy: String,
     /// The other one and its value, or the range that was left.
     pub against: String,
-    /// Why, and what to do.
+    /// The reason, and what to do.
     pub remedy: &'static str,
 }
 
@@ -46,7 +46,7 @@ fn refuse(wrong: bool, policy: impl FnOnce() -> (String, String), remedy: &'stat
 }
 
 impl Qos {
-    /// Whether the policies can hold together.
+    /// Checks that the policies can hold together.
     ///
     /// # Errors
     /// The first contradiction, with both values.
@@ -120,8 +120,8 @@ impl Qos {
         refuse(without, strength, "only exclusive ownership asks who is stronger")
     }
 
-    /// Whether partition, key, filter, places and fallback are within their limits: what is asked of the policies of somebody
-    /// else before they are looked at.
+    /// Checks that partition, key, filter, places and fallback are within their limits. A peer's policies must pass this before they are
+    /// looked at.
     ///
     /// # Errors
     /// The first that is not, with its size and the limit.

@@ -1,4 +1,4 @@
-//! Whether what a subscriber requests fits what a publisher offers (DDS 1.4, §2.2.3, column RxO; V-01…V-06).
+//! Matching of a subscriber's requests with a publisher's offer (DDS 1.4, §2.2.3, column RxO; V-01…V-06).
 //!
 //! | policy | fits if |
 //! |---|---|
@@ -19,13 +19,13 @@ use std::time::Duration;
 /// A policy that stands between a publisher and a subscriber.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mismatch {
-    /// Which.
+    /// The policy.
     pub policy: PolicyName,
-    /// What the publisher offers.
+    /// The publisher's offer.
     pub offered: String,
-    /// What the subscriber requests.
+    /// The subscriber's request.
     pub requested: String,
-    /// What would fit.
+    /// A change with which they match.
     pub remedy: String,
 }
 
@@ -50,7 +50,7 @@ pub fn match_qos(offered: &Qos, requested: &Qos) -> Result<Vec<Mismatch>, Vec<Mi
 }
 
 impl Qos {
-    /// What a subscriber that requests this gets from a publisher with that offer, once they match.
+    /// The policies of a subscriber with this request under a publisher's offer, once they match.
     pub fn settled(&self, offered: &Qos) -> Qos {
         let mut settled = self.clone();
         for given_up in match_qos(offered, self).unwrap_or_default() {

@@ -69,9 +69,9 @@ impl fmt::Display for PolicyName {
 /// Text that is none of the words a policy has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PolicyError {
-    /// What was given (cut to a printable length).
+    /// The text (cut to a printable length).
     pub value: String,
-    /// What is allowed.
+    /// The allowed values.
     pub allowed: String,
 }
 
@@ -134,7 +134,7 @@ impl fmt::Display for Liveliness {
     }
 }
 
-/// What stands where nothing was stated.
+/// Text of a value that is not stated.
 pub(super) const NONE: &str = "none";
 
 /// A duration.

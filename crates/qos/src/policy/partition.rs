@@ -4,8 +4,8 @@
 pub(super) const MOST: usize = 64;
 pub(super) const LONGEST: usize = 255;
 
-/// Whether two ports have a partition in common. No name is the same as the empty one. A name with wildcards takes names
-/// without; two with wildcards agree only if they are equal.
+/// `true` if two ports have a partition in common. No name is the same as the empty one. A name with wildcards matches names
+/// without; two with wildcards match only if they are equal.
 pub fn partitions_meet(one: &[String], other: &[String]) -> bool {
     named(one).any(|a| named(other).any(|b| meets(a, b)))
 }
@@ -24,8 +24,8 @@ fn meets(a: &str, b: &str) -> bool {
     }
 }
 
-/// Whether a pattern takes a name, by the rules of POSIX `fnmatch`: `*` any characters, `?` one, `[a-z]` one of these,
-/// `[!a-z]` one but these, `\` the next as it is. At most (characters of one) × (characters of the other) steps.
+/// `true` if a pattern matches a name, by the rules of POSIX `fnmatch`: `*` any characters, `?` one, `[a-z]` one of these,
+/// `[!a-z]` one but these, `\\` the next as it is. At most (characters of one) × (characters of the other) steps.
 pub fn fnmatch(pattern: &str, name: &str) -> bool {
     let (mut rest, mut left) = (pattern.chars(), name.chars());
     // Where to go on when a later character does not fit: after the last `*`, with one more character swallowed by it.
@@ -53,7 +53,7 @@ pub fn fnmatch(pattern: &str, name: &str) -> bool {
     }
 }
 
-/// Whether what starts with `first` takes one character; moves behind it.
+/// `true` if the pattern that starts with `first` matches one character; moves behind it.
 fn fits(first: char, rest: &mut std::str::Chars<'_>, character: char) -> bool {
     match first {
         '?' => true,

@@ -6,7 +6,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// Whether samples may be lost on the way (DDS RELIABILITY). What a full queue does is [`Queue`]'s business. Offered must be
+/// Loss of samples on the way (DDS RELIABILITY). A full queue is the business of [`Queue`]. Offered must be
 /// at least what is requested: best-effort < reliable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -18,7 +18,7 @@ pub enum Reliability {
     Reliable,
 }
 
-/// What waits when a channel or a subscriber is slower than its publisher (DDS HISTORY, and `max_blocking_time`).
+/// The queue of a channel or a subscriber that is slower than its publisher (DDS HISTORY, and `max_blocking_time`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Queue {
@@ -50,7 +50,7 @@ impl Queue {
             Queue::KeepLast(n) | Queue::KeepAll(n) | Queue::Block { limit: n, .. } => n.max(1),
         }
     }
-    /// How long `publish`, or a sample that arrived, may wait for room.
+    /// Longest wait of `publish`, or of a sample that arrived, for room.
     pub fn patience(self) -> Duration {
         match self {
             Queue::Block { up_to_us, .. } => Duration::from_micros(up_to_us),
@@ -80,8 +80,8 @@ pub struct ResourceLimits {
 /// 1080p in colour, or 0.6 s of a link of 1 Gbit/s. What waits longer than that is better dropped, by most policies.
 pub const QUEUE_BYTES: u64 = 64 << 20;
 
-/// What a waiting sample is reckoned to take besides its message: its place in the queue, its buffer's header and what the
-/// allocator adds (some 200 bytes on a 64-bit host).
+/// Memory that a waiting sample is reckoned with besides its message: its place in the queue, its buffer's header and the
+/// allocator's overhead (some 200 bytes on a 64-bit host).
 pub const SAMPLE_BYTES: u64 = 256;
 
 /// One of the [`ResourceLimits`]: what a sample was rejected by (DDS SAMPLE_REJECTED).
@@ -97,15 +97,15 @@ pub enum ResourceLimit {
     SamplesPerInstance,
     /// [`ResourceLimits::bytes`]
     Bytes,
-    /// What the node's memory leaves to one peer.
+    /// The node's memory left to one peer.
     PeerMemory,
-    /// What the node may hold in all.
+    /// The memory of the node in all.
     NodeMemory,
     /// The largest message that both ends take.
     MaxMessage,
 }
 
-/// Which order of samples of several publishers counts (DDS DESTINATION_ORDER). Offered must be at least what is requested:
+/// The order of samples of several publishers (DDS DESTINATION_ORDER). Offered must be at least what is requested:
 /// by-reception < by-source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -117,7 +117,7 @@ pub enum DestinationOrder {
     BySource,
 }
 
-/// What a late joiner gets (DDS DURABILITY; `transient` and `persistent` need a service and do not exist here). Offered must
+/// History for late joiners (DDS DURABILITY; `transient` and `persistent` need a service and do not exist here). Offered must
 /// be at least what is requested: volatile < transient-local.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -133,7 +133,7 @@ pub enum Durability {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PullBuffer {
-    /// Who keeps it.
+    /// The keeper.
     pub place: Place,
     /// Most samples, at least 1. Default 64.
     pub samples: u32,
@@ -158,7 +158,7 @@ impl Default for PullBuffer {
     }
 }
 
-/// How a publisher shows that it is alive (DDS LIVELINESS). Offered must be at least the kind that is requested:
+/// The kind of liveliness of a publisher (DDS LIVELINESS). Offered must be at least the kind that is requested:
 /// automatic < by-node < by-port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -173,18 +173,18 @@ pub enum LivelinessKind {
     ByPort,
 }
 
-/// How and how often a publisher shows that it is alive. The offered lease must be at most the requested one.
+/// Kind and lease of a publisher's liveliness. The offered lease must be at most the requested one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Liveliness {
-    /// How.
+    /// The kind.
     pub kind: LivelinessKind,
     /// Longest time between two signs of life; `None`: no end, it lives as long as its channel.
     #[serde(with = "nanoseconds")]
     pub lease: Option<Duration>,
 }
 
-/// Whether several publishers may update one instance (DDS OWNERSHIP). Both ends must say the same. Without a key a topic is
+/// Ownership of an instance that several publishers update (DDS OWNERSHIP). Both ends must say the same. Without a key a topic is
 /// one instance.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -219,7 +219,7 @@ impl Default for Scale {
     }
 }
 
-/// Where a proxy or a pull buffer is (P-07, P-09).
+/// The place of a proxy or a pull buffer (P-07, P-09).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Place {

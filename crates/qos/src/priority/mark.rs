@@ -91,7 +91,7 @@ impl fmt::Display for Dscp {
     }
 }
 
-/// How packets are marked, as somebody asked for it.
+/// A mark of packets, in the form in which it was asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Mark {
@@ -170,7 +170,7 @@ pub const fn band(socket_priority: u32) -> u8 {
 pub enum Class {
     /// Bulk and control-plane traffic. AF11.
     Low,
-    /// What nobody said anything about. Default forwarding.
+    /// Traffic without a stated class. Default forwarding.
     #[default]
     Normal,
     /// Above what is not marked. AF42.

@@ -5,7 +5,7 @@ use crate::quantity::parse_bit_rate;
 use serde::{Deserialize, Serialize};
 use std::str::FromStr;
 
-/// What was asked for at one end of a channel; what was not asked for has the port's default.
+/// The settings of one end of a channel; those that are not stated have the port's default.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PrioritySettings {
@@ -22,12 +22,12 @@ pub struct PrioritySettings {
 }
 
 impl PrioritySettings {
-    /// Whether this end needs a thread that serves nobody else.
+    /// `true` if this end needs a thread that serves nobody else.
     pub fn wants_own_thread(&self) -> bool {
         self.sched.is_some() || self.affinity.is_some()
     }
 
-    /// Whether all values are within their ranges: those that came from elsewhere need not be.
+    /// Checks that all values are within their ranges: a peer's need not be.
     ///
     /// # Errors
     /// The first that is not, with what is allowed.
@@ -52,7 +52,7 @@ impl PrioritySettings {
     }
 }
 
-/// What becomes of one setting.
+/// A change of one setting.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Change<T> {
@@ -74,7 +74,7 @@ impl<T: Clone> Change<T> {
             Change::Set(value) => *to = Some(value.clone()),
         }
     }
-    /// Whether it changes anything.
+    /// `true` if it changes nothing.
     pub fn is_keep(&self) -> bool {
         matches!(self, Change::Keep)
     }
@@ -112,7 +112,7 @@ impl Changes {
         self.pace.apply(&mut to.pace);
     }
 
-    /// Where these say nothing, `others` hold.
+    /// Takes the changes that these do not state from `others`.
     pub fn fill(&mut self, others: &Changes) {
         fn fill<T: Clone>(change: &mut Change<T>, other: &Change<T>) {
             if change.is_keep() {
@@ -126,12 +126,12 @@ impl Changes {
         fill(&mut self.pace, &others.pace);
     }
 
-    /// Whether nothing changes.
+    /// `true` if nothing changes.
     pub fn is_empty(&self) -> bool {
         self.is_without_packets() && self.sched.is_keep() && self.affinity.is_keep()
     }
 
-    /// Whether nothing changes that concerns packets.
+    /// `true` if nothing changes that concerns packets.
     pub fn is_without_packets(&self) -> bool {
         self.mark.is_keep() && self.socket_priority.is_keep() && self.pace.is_keep()
     }

@@ -1,10 +1,10 @@
-//! When samples are published: as the contract allows, and as it hurts most.
+//! Releases of samples: any that the contract allows, and those that hurt most.
 
 use super::Run;
 use crate::analysis::arrivals::Arrivals;
 use crate::analysis::stages::{Stages, Step};
 
-/// How samples are published.
+/// The pattern of publications.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pattern {
     /// All streams begin at once, each as densely as it may: the critical instant of the hosts.
@@ -78,19 +78,19 @@ impl Releases {
         self.streams[stream].count
     }
 
-    /// When the next sample of a stream is published, if within the run.
+    /// Publication time of the next sample of a stream, if within the run.
     pub fn next(&mut self, stream: usize) -> Option<u64> {
         let jitter = self.streams[stream].arrivals.jitter;
         let late = (self.run.pattern == Pattern::Late).then(|| self.chance.extreme(jitter));
         self.streams[stream].next(late).filter(|at| *at <= self.run.duration)
     }
 
-    /// When the next packet of a queue's background comes, if there is any.
+    /// Arrival time of the next packet of a queue's background, if there is any.
     pub fn background(&mut self, queue: usize) -> Option<u64> {
         self.backgrounds[queue].as_mut()?.next(None).filter(|at| *at <= self.run.duration)
     }
 
-    /// How long a thread computes.
+    /// Execution time of a thread.
     pub fn execution(&mut self, longest: u64) -> u64 {
         match self.run.pattern {
             Pattern::Late => self.chance.extreme(longest),
@@ -144,7 +144,7 @@ fn aim(stages: &Stages, pair: usize, chance: &mut Chance) -> Vec<u64> {
     (0..stages.streams.len()).map(|stream| phase(stream, chance)).collect()
 }
 
-/// When the aimed stream begins, so that all others can be before it.
+/// Begin of the aimed stream: late enough for all others to be before it.
 fn middle(stages: &Stages) -> u64 {
     stages.streams.iter().map(|stream| stream.arrivals.period).max().unwrap_or(0).saturating_mul(2)
 }
@@ -160,7 +160,7 @@ fn meeting(stages: &Stages, pair: usize, first: u64) -> Vec<(usize, u64)> {
     stages.pairs.get(pair).map(|pair| stages.way(pair).filter_map(at).collect()).unwrap_or_default()
 }
 
-/// When a first sample is at each stage if nobody is in its way, ns after it was published.
+/// Arrival times of a first sample at each stage without interference, ns after it was published.
 fn reach(stages: &Stages) -> Vec<u64> {
     let mut reach: Vec<u64> = Vec::with_capacity(stages.stages.len());
     for stage in &stages.stages {

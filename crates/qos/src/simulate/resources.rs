@@ -119,7 +119,7 @@ impl Queue {
         self.busy = false;
     }
 
-    /// What is sent next, if the link is free and something waits.
+    /// The packets sent next, if the link is free and something waits.
     pub fn next(&mut self, now: u64) -> Option<Parcelled> {
         if self.busy {
             return None;
@@ -195,7 +195,7 @@ impl Queue {
     }
 }
 
-/// What is ready: rank, then order of arrival.
+/// Order of ready threads: rank, then order of arrival.
 type Turn = (u32, u64);
 
 #[derive(Clone, Copy, Debug)]
@@ -210,7 +210,7 @@ struct Job {
 pub struct Processor {
     ready: BTreeMap<Turn, Job>,
     order: u64,
-    /// Who runs, and since when.
+    /// The running thread, and the time since when it runs.
     running: Option<(Turn, u64)>,
     token: u64,
 }
@@ -231,7 +231,7 @@ impl Processor {
         Some((now.saturating_add(job.left), self.token))
     }
 
-    /// What was done, if that `token` still holds.
+    /// The finished work, if that `token` still holds.
     pub fn done(&mut self, now: u64, token: u64) -> Option<(usize, usize)> {
         if token != self.token {
             return None;

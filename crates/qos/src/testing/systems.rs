@@ -15,7 +15,7 @@ pub struct Sketch {
     pub system: System,
     /// The class of each topic.
     pub classes: Vec<Class>,
-    /// Where proxies stand.
+    /// Places of proxies.
     pub places: Vec<Place>,
 }
 

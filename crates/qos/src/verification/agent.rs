@@ -20,7 +20,7 @@ pub const LOOKS: usize = 3;
 /// By so large a part of it.
 pub const EXCESS: f64 = 0.1;
 
-/// What an agent may do.
+/// Limits of an agent.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Limits {
     /// The classes that it may give.
@@ -29,7 +29,7 @@ pub struct Limits {
     pub every: Duration,
 }
 
-/// What an agent decided.
+/// The decision of an agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Choice {
@@ -44,13 +44,13 @@ pub enum Choice {
 /// A decision with its reasons.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Decision {
-    /// What.
+    /// The decision.
     pub decision: Choice,
-    /// Why.
+    /// The reason.
     pub because: String,
-    /// What the contract would have to say to be as it was measured.
+    /// Changes that make the contract agree with the measurements.
     pub contract: Vec<FileChange>,
-    /// What channels get.
+    /// New settings of channels.
     pub settings: Vec<Setting>,
 }
 
@@ -99,7 +99,7 @@ impl Agent {
         Ok(Self { text, contract, plan, limits, recent, decided: None })
     }
 
-    /// What was measured of a channel within `seconds`, at one look.
+    /// Adds the measurements of a channel within `seconds`, at one look.
     pub fn look(&mut self, channel: usize, seconds: f64, window: &Window) {
         let Some(recent) = self.recent.get_mut(channel) else { return };
         if recent.len() == LOOKS {
@@ -109,7 +109,7 @@ impl Agent {
         recent.push_back((if window.measured > 0 { window.cost } else { Cost::default() }, rate));
     }
 
-    /// What to do at `now`. `None`: all is within the contract, or was decided on before, or the last decision was not long ago.
+    /// The decision at `now`. `None`: all is within the contract, or was decided on before, or the last decision was not long ago.
     pub fn decide(&mut self, now: Duration, watch: &mut dyn Watch) -> Option<Decision> {
         if self.decided.is_some_and(|decided| now < decided.saturating_add(self.limits.every)) {
             return None;
@@ -157,7 +157,7 @@ impl Agent {
         Ok(settings(&self.plan, &plan))
     }
 
-    /// What exceeded the contract in each of the last looks.
+    /// Values that exceeded the contract in each of the last looks.
     fn exceeded(&self) -> Vec<FileChange> {
         let system = &self.contract.system;
         let channels = self.plan.channels.iter().zip(&self.recent).filter(|(_, recent)| recent.len() == LOOKS);
@@ -187,7 +187,7 @@ fn too_fast(system: &System, channel: &Channel, rate: f64) -> Option<FileChange>
     (rate > planned * (1.0 + EXCESS)).then(|| change(format!("\"{published} Hz\"")))
 }
 
-/// Whether it is more than a tenth above what the contract says, where that says anything.
+/// `true` if a value is more than a tenth above the contract's, where the contract has one.
 fn exceeds(system: &System, change: &FileChange) -> bool {
     let quoted = change.value.trim_matches('"');
     let new = match change.key.as_str() {
@@ -198,7 +198,7 @@ fn exceeds(system: &System, change: &FileChange) -> bool {
     new.zip(old).is_some_and(|(new, old)| old > 0 && new as f64 > old as f64 * (1.0 + EXCESS))
 }
 
-/// What the contract says of it.
+/// The contract's value.
 fn declared(system: &System, change: &FileChange) -> Option<u64> {
     let topic = || system.topics.iter().find(|topic| topic.name == change.name);
     let subscriber = || system.subscribers.iter().find(|subscriber| subscriber.name == change.name);
@@ -225,7 +225,7 @@ fn same(one: &Channel, other: &Channel) -> bool {
     (&one.topic, &one.publisher, &one.subscriber) == (&other.topic, &other.publisher, &other.subscriber)
 }
 
-/// What channels get by the new plan that they have not by the old one. A channel's place is that in either: the contract has the same.
+/// Settings of channels in the new plan that the old one has not. A channel has the same index in both: the contract is the same.
 fn settings(old: &Plan, new: &Plan) -> Vec<Setting> {
     let setting = |(channel, new): (usize, &Channel)| {
         let old = old.channels.iter().find(|old| same(old, new))?;

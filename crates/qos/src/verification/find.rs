@@ -1,4 +1,4 @@
-//! Which live channel is which of a plan's.
+//! Finding the live channel of each channel of a plan.
 
 use crate::Place;
 use crate::plan::{Channel, Plan};
@@ -35,11 +35,11 @@ pub struct Route {
     pub channel: usize,
     /// From the publisher to the relay; `None`: there is none, or it is not known.
     pub feeder: Option<usize>,
-    /// How it is another way than the plan's, where it is: no bound covers that.
+    /// The path, where it is another one than the plan's: no bound covers that.
     pub strays: Option<String>,
 }
 
-/// What was found.
+/// The live channels that were found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Found {
     /// For each channel of the plan: which of those that run it is.
@@ -126,8 +126,8 @@ pub struct Leg<'a> {
     pub late: bool,
 }
 
-/// Where to look first when samples are late on their way: the directions of links that every late leg crosses and no other does, or
-/// (where the late ones share no direction) the links. Empty: there is none.
+/// Suspects for late samples: the directions of links that every late leg crosses and no other does, or (where the late ones share
+/// no direction) the links. Empty: there is none.
 pub fn suspects(plan: &Plan, legs: &[Leg<'_>]) -> Vec<String> {
     let (late, well): (Vec<&Leg>, Vec<&Leg>) = legs.iter().partition(|leg| leg.late);
     let suspected = |fits: &dyn Fn(&str) -> bool| {

@@ -1,4 +1,4 @@
-//! What the looks at a channel said, one by one, in fixed memory: a promise that was broken once is broken.
+//! The verdicts of the looks at a channel, one by one, in fixed memory: a promise that was broken once is broken.
 
 use super::{Judged, Verdict};
 use crate::quantity::show_time;
@@ -7,26 +7,26 @@ use std::time::Duration;
 /// The looks at a channel that said something.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct History {
-    /// How many.
+    /// Number of looks.
     pub looks: u64,
-    /// What the last one said, and averages then.
+    /// The verdict of the last one, averages included.
     pub now: Verdict,
     /// Those that found it at risk.
     pub at_risk: Looks,
     /// Those that found it broken.
     pub broken: Looks,
-    /// What the first of the worst of them said.
+    /// The first of the worst verdicts.
     worst: Judged,
 }
 
 /// Looks with the same verdict.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Looks {
-    /// How many.
+    /// Number of looks.
     pub count: u64,
-    /// When the first one ended.
+    /// End of the first one.
     pub first: Duration,
-    /// When the last one did.
+    /// End of the last one.
     pub last: Duration,
 }
 
@@ -53,7 +53,7 @@ impl History {
         }
     }
 
-    /// What the sum says, or the worst of the looks if that is worse, with when and how often it was so.
+    /// The verdict on the sum, or the worst of the looks if that is worse, with when and how often it was so.
     pub(super) fn temper(&self, whole: Judged) -> Judged {
         let found = self.at_risk.count > 0 || self.broken.count > 0;
         let worse = found && self.worst.verdict.severity() > whole.verdict.severity();

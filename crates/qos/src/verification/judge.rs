@@ -18,7 +18,7 @@ const ON_THEIR_WAY: f64 = 2.0;
 pub struct Judged {
     /// The verdict.
     pub verdict: Verdict,
-    /// Why; empty where all is kept.
+    /// The reason; empty where all is kept.
     pub because: String,
 }
 
@@ -45,7 +45,7 @@ pub(super) fn on_average(promise: &Promise, whole: &Total) -> Judged {
     Judged { verdict: Verdict::Broken, because: format!("{lost} of {sent} samples lost, {planned} are planned") }
 }
 
-/// How likely it is, at most, that at least so many are lost of those sent, where a part of them is on average (Hoeffding 1963, theorem 1).
+/// Upper bound on the probability that at least `lost` of `sent` samples are lost at a mean loss of `part` (Hoeffding 1963, theorem 1).
 fn chance_of(lost: f64, sent: f64, part: f64) -> f64 {
     if lost <= part * sent {
         return 1.0;
@@ -119,7 +119,7 @@ fn clocks(worst: &Worst) -> String {
     }
 }
 
-/// Where a plan expects no losses, each one is too many.
+/// Loss. Where a plan expects none, each one is too many.
 fn loss(promise: &Promise, seen: &Window) -> Part {
     let Window { received, lost, .. } = *seen;
     if lost == 0 || promise.loss > 0.0 {

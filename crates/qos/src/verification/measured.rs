@@ -1,11 +1,11 @@
-//! What a contract has to say to be as it was measured.
+//! Changes that make a contract agree with measurements.
 
 use super::Cost;
 use crate::plan::FileChange;
 use crate::system::{Subscriber, System};
 use serde::{Deserialize, Serialize};
 
-/// What was measured of a channel, as `thalweg verify --json` has it.
+/// Measurements of a channel, in the form of `thalweg verify --json`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Measured {
     /// The contract's topic.
@@ -14,7 +14,7 @@ pub struct Measured {
     pub subscriber: String,
     /// Samples that were measured.
     pub samples: u64,
-    /// What one of them took at most.
+    /// The largest cost of one of them.
     pub measured: Cost,
 }
 
@@ -57,7 +57,7 @@ pub fn measured(system: &System, measured: &[Measured]) -> Vec<FileChange> {
     changes
 }
 
-/// What it gets is smaller than what is published.
+/// `true` if its samples are smaller than the published ones.
 fn is_smaller(subscriber: &Subscriber) -> bool {
     subscriber.picture.is_some() || subscriber.scaled_size.is_some()
 }

@@ -94,7 +94,7 @@ fn a_verdict_changes_with_what_was_measured_last_and_the_sum_remembers() {
     assert_eq!((total.worst_at, verification.history(0).unwrap().now), (second(3), Verdict::Kept));
 }
 
-/// What one look found is not averaged away by what was measured after it.
+/// A finding of one look is not averaged away by later measurements.
 #[test]
 fn what_was_broken_or_at_risk_once_is_so_at_the_end() {
     let good = window(100.0, 0.0);
@@ -191,7 +191,7 @@ fn planned_losses_are_an_average() {
     assert_eq!(verdict(&later), Judged { verdict: Verdict::Kept, because: String::new() });
 }
 
-/// What a few samples say of an average is not said; what they say for certain is.
+/// A few samples say nothing of an average; of what is certain they do.
 #[test]
 fn an_average_needs_samples() {
     for (part, received, lost, expected) in [

@@ -58,9 +58,9 @@ impl Reservation {
     }
 }
 
-/// Whether earliest deadline first serves all of them on one processor: the demand of each stretch fits into it (processor
-/// demand criterion: Baruah, Rosier & Howell 1990; Buttazzo, Hard Real-Time Computing Systems, §4.6.1). The stretches to look
-/// at end at a deadline before L* = Σ (Tᵢ − Dᵢ)·Uᵢ ÷ (1 − U). `Err` when that is more than 100,000 deadlines away.
+/// `true` if earliest deadline first serves all of them on one processor: the demand of each interval fits into it (processor
+/// demand criterion: Baruah, Rosier & Howell 1990; Buttazzo, Hard Real-Time Computing Systems, §4.6.1). The intervals to check
+/// end at a deadline before L* = Σ (Tᵢ − Dᵢ)·Uᵢ ÷ (1 − U). `Err` when that is more than 100,000 deadlines away.
 pub fn fit(reservations: &[Reservation]) -> Result<bool, Unbounded> {
     let share = |r: &Reservation| (u128::from(r.runtime) * BILLION).div_ceil(u128::from(r.period.max(1)));
     let load: u128 = reservations.iter().map(share).sum();
@@ -86,7 +86,7 @@ pub fn fit(reservations: &[Reservation]) -> Result<bool, Unbounded> {
     Err(Unbounded::TooLong)
 }
 
-/// What must have been given by the end of a stretch that begins with all of them.
+/// Processor time that must have been supplied by the end of an interval that begins with all of them.
 fn demand(reservations: &[Reservation], span: u64) -> u128 {
     let due = |r: &Reservation| span.checked_sub(r.deadline).map_or(0, |rest| rest / r.period.max(1) + 1);
     reservations.iter().map(|r| u128::from(due(r)) * u128::from(r.runtime)).sum()

@@ -1,9 +1,9 @@
-//! Which resource feeds which.
+//! The order of resources: those that feed others first.
 
 use super::resource;
 use crate::analysis::stages::Stages;
 
-/// How samples go from resource to resource: queues, then processors.
+/// The flow of samples between resources: queues, then processors.
 pub struct Course {
     /// All resources, each after those that feed it, as far as they do not feed each other (reverse postorder, as in data-flow analysis: Kam &
     /// Ullman 1976).

@@ -13,7 +13,7 @@ use crate::system::Scheduler;
 /// The streams of each queue, apart by the queue that they come from, and what was found of it.
 pub struct Queues(Vec<(Vec<Group>, Before)>);
 
-/// What comes over one link, or begins here.
+/// The streams of one link, or those that begin here.
 struct Group {
     /// The queue before; `None`: begins here.
     from: Option<usize>,
@@ -48,7 +48,7 @@ impl Queues {
     }
 }
 
-/// How fast packets come that a link sends one after the other, in ns of work here per second, and the largest of them.
+/// The rate at which a link delivers packets back to back, in ns of work here per second, and the largest of them.
 fn line(here: &Packets, there: &Packets) -> Option<Bucket> {
     let rate = |here: u64, there: u64| (u128::from(here) * BILLION).div_ceil(u128::from(there.max(1)));
     let rate = rate(here.first(), there.first()).max(rate(here.last, there.last));
@@ -56,7 +56,7 @@ fn line(here: &Packets, there: &Packets) -> Option<Bucket> {
 }
 
 impl Iteration<'_> {
-    /// How long everything stays in a queue.
+    /// Computes the longest stays in a queue.
     pub(super) fn serve(&mut self, queue: usize) {
         let outlet = self.outlet(queue);
         let mut before = self.queues.0[queue].1;
@@ -87,7 +87,7 @@ impl Iteration<'_> {
         }
     }
 
-    /// What each class of a queue needs.
+    /// The bounds of each class of a queue.
     pub(super) fn bounds(&self, queue: usize) -> [QueueBound; 4] {
         let mut bounds = [QueueBound::default(); 4];
         for (index, member) in self.queues.of(queue) {
@@ -107,7 +107,7 @@ impl Iteration<'_> {
         bounds
     }
 
-    /// What of a stream waits at most: what comes while the first of it stays.
+    /// The backlog of a stream: its arrivals during the longest stay of one of them.
     fn room(&self, stage: usize, packets: Packets) -> Option<Room> {
         let samples = self.arrivals(stage, self.passages[stage].first)?.within(self.passages[stage].stay?.time);
         Some(Room { bytes: samples.saturating_mul(packets.bytes), packets: samples.saturating_mul(packets.count) })
@@ -123,7 +123,7 @@ pub struct Member {
     pub last: u64,
     /// Work of what the device takes at one go at most, ns.
     pub unit: u64,
-    /// How fast the link before brings its packets (ns of work per second), and the largest of them; `None`: it begins here.
+    /// The rate at which the link before brings its packets (ns of work per second), and the largest of them; `None`: it begins here.
     pub line: Option<Bucket>,
     pub forwarding: u64,
 }
@@ -135,7 +135,7 @@ impl Member {
     }
 }
 
-/// What was found for each class when the queue was looked at last: in order of class, and by a share of its own.
+/// Results of the last look at a queue for each class: in order of class, and by a share of its own.
 pub type Before = [[Known; 2]; 4];
 
 /// All that comes to a queue.
@@ -144,7 +144,7 @@ pub struct Coming<'a> {
     before: &'a mut Before,
     /// Streams whose times are known, apart by the link that brings them.
     pub groups: Vec<Vec<Member>>,
-    /// Why something of a class comes at unknown times.
+    /// The reason why streams of a class arrive at unknown times.
     pub unknown: [Option<Because>; 4],
     /// The largest that the device takes of each class at once, ns of work.
     pub units: [u64; 4],
@@ -161,7 +161,7 @@ impl<'a> Coming<'a> {
         Self { steps, before, groups: Vec::new(), unknown: [None; 4], units }
     }
 
-    /// How long packets of each class stay at most.
+    /// The longest stays of the packets of each class.
     pub fn stays(&mut self, outlet: &Outlet) -> [Result<Stay, Because>; 4] {
         match outlet.scheduler {
             Scheduler::Fifo => [self.stay(outlet, Class::default()); 4],
@@ -256,7 +256,7 @@ fn common_line(members: &[&Member]) -> Option<Bucket> {
     Some(Bucket { burst: line.within(forwarding), ..line })
 }
 
-/// What a class of `htb` surely gets. Classes whose buckets are not empty are served before the others, in deficit round robin with
+/// The service that a class of `htb` is guaranteed. Classes whose buckets are not empty are served before the others, in deficit round robin with
 /// quanta in proportion to their shares, the least of them `unit`, the largest packet. Then a class lags its share by at most
 /// Σ over others (Qⱼ + unit) + unit · (F − Q) ÷ Q of the link's time, F = Σ Q (Boyer, Stea & Sofack 2012, theorem 1), and by one
 /// unit that is being sent. Its bucket is deep enough not to overflow in that time; so at worst it begins a bucket and a unit short.

@@ -6,7 +6,7 @@ use crate::analysis::stages::{Outlet, Pair, Role, Step};
 use crate::network::Direction;
 use crate::system::{Scheduler, System};
 
-/// Where time is spent.
+/// A place at which time is spent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Where {
     /// A node (index).
@@ -28,7 +28,7 @@ impl Where {
     }
 }
 
-/// Why there is no bound.
+/// The reason why there is no bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Because {
     /// More is asked of a processor, a link or a class's share than it has: parts per billion of what it has.
@@ -55,13 +55,13 @@ impl Because {
 /// One part of a bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Term {
-    /// Where.
+    /// The place.
     pub at: Where,
-    /// What happens there.
+    /// The activity there.
     pub what: &'static str,
-    /// How long at most, ns.
+    /// The longest time, ns.
     pub ns: u64,
-    /// Where the formula stands.
+    /// The source of the formula.
     pub source: &'static str,
 }
 
@@ -70,7 +70,7 @@ pub struct Term {
 pub struct Bound {
     /// The latest that a sample may be with the subscriber's application after it was published, ns; or why nobody knows.
     pub ns: Result<u64, Because>,
-    /// What it is made of, in the order of the way; the sum is the bound. Up to the first stage without a bound.
+    /// The terms in the order of the path; their sum is the bound. Up to the first stage without a bound.
     pub terms: Vec<Term>,
 }
 

@@ -46,7 +46,7 @@ impl ArrivalCurve {
         self.0.iter().map(|bucket| bucket.billionths(span)).min()
     }
 
-    /// What comes out of a server (theorem 1.4.3, α ⊘ β): later by up to its latency, thus as bursty as that much more, and
+    /// The arrival curve behind a server (theorem 1.4.3, α ⊘ β): later by up to its latency, therefore burstier by as much, and
     /// no faster than the server after its backlog. `None` when more comes than is served.
     pub fn after(&self, service: &RateLatency) -> Option<Self> {
         let shaped = Bucket { burst: backlog(self, service)?, rate: service.rate };
@@ -86,7 +86,7 @@ impl RateLatency {
         Self { rate: self.rate.min(next.rate), latency: self.latency.saturating_add(next.latency) }
     }
 
-    /// What is surely served in `span` ns of backlog, rounded down.
+    /// Work that is surely served in `span` ns of backlog, rounded down.
     pub fn served(&self, span: u64) -> u64 {
         round(self.billionths(span) / SECOND)
     }
@@ -112,7 +112,7 @@ impl RateLatency {
         Some(time.saturating_add(self.latency))
     }
 
-    /// What others leave of it in whatever order they are served (theorem 6.2.1 with α a bucket): rate R − r, latency
+    /// The service that others leave, in whatever order they are served (theorem 6.2.1 with α a bucket): rate R − r, latency
     /// (b + R·T) ÷ (R − r); `None` when they leave nothing.
     pub fn left_by(&self, others: &Bucket) -> Option<Self> {
         let rate = self.rate.checked_sub(others.rate).filter(|rate| *rate > 0)?;

@@ -27,13 +27,13 @@ struct Above {
     rate: u128,
 }
 
-/// What has come until some time, and the longest deviation so far.
+/// Arrivals up to some time, and the longest deviation so far.
 pub struct Deviation<'a> {
     sources: &'a [Source],
     service: RateLatency,
     /// A bucket above all stairs.
     above: Above,
-    /// What has come of each source, and of all.
+    /// Work that has come from each source, and from all.
     came: Vec<u64>,
     work: u64,
     /// Sources whose line may still bring less than comes, with the time from which on it never does.
@@ -86,7 +86,7 @@ impl<'a> Deviation<'a> {
         Some(self.longest)
     }
 
-    /// What comes after 0 and before `end`, in order.
+    /// Arrivals after 0 and before `end`, in order.
     fn arrivals(&self, end: u64, count: usize) -> Vec<Arrival> {
         let mut all = Vec::with_capacity(count);
         for (source, load) in self.sources.iter().enumerate().flat_map(|(i, of)| of.own.iter().map(move |own| (i, own)))
@@ -149,7 +149,7 @@ impl Above {
     }
 }
 
-/// When one that is so many billionths behind, but so much faster, has caught up; later than that by at most 1 ns.
+/// Time at which a source that is so many billionths behind, and so much faster, has caught up; late by at most 1 ns.
 fn catches_up(behind: u128, faster: u128) -> u64 {
     behind.checked_div(faster).map_or(u64::MAX, |time| narrow(time).saturating_add(1))
 }
@@ -164,7 +164,7 @@ mod tests {
     use crate::analysis::arrivals::Arrivals;
     use proptest::prelude::*;
 
-    /// What one neighbour sends: over a line or not, streams as (period, jitter, work).
+    /// The streams of one neighbour, over a line or not, as (period, jitter, work).
     fn sources() -> impl Strategy<Value = Vec<Source>> {
         let line = prop::option::of((1..30u64, 100_000_000..3_000_000_000u64));
         let load = (20..400u64, 0..900u64, 1..20u64)
@@ -178,7 +178,7 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(1000))]
-        /// What deviates the most at any time is found, no more and no less, whatever was known of it.
+        /// The largest deviation of all times is found, no more and no less, whatever was known of it.
         #[test]
         fn the_deviation_is_the_longest_of_all_times(sources in sources(), rate in 1..=10u64, latency in 0..40u64, part in 0..=100u64) {
             let service = RateLatency { rate: rate * 100_000_000, latency };

@@ -17,19 +17,19 @@ use std::cell::Cell;
 const LOOKS: u32 = 100_000;
 /// The search for the longest stay knows every start of a busy period that has at most so many.
 const STARTS: u64 = 1024;
-/// How often a stretch without a known start is halved at most.
+/// Most halvings of an interval without a known start.
 const HALVINGS: u32 = 12;
 
 /// Samples of one stream at a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Load {
-    /// When they come: with the jitter between the first packet of an early sample and the last of a late one.
+    /// Arrivals of packets: with the jitter between the first packet of an early sample and the last of a late one.
     pub arrivals: Arrivals,
     /// Work of all packets of one, ns.
     pub work: u64,
 }
 
-/// What comes from one neighbour, which sends no faster than its link does.
+/// The streams of one neighbour, which sends no faster than its link does.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Source {
     /// The most work that the link brings in any stretch of time, in ns; `None` where the streams begin.
@@ -40,7 +40,7 @@ pub struct Source {
     pub higher: Vec<Load>,
 }
 
-/// Who is served when.
+/// The order of service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Service {
     /// The class follows all higher ones, and at most this much work of lower ones that is already being sent, ns.
@@ -52,7 +52,7 @@ pub enum Service {
     Curve(RateLatency),
 }
 
-/// How long a class may stay in a queue.
+/// The longest stay of a class in a queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stay {
     /// The longest from a packet's coming to its end on the wire, ns.
@@ -63,18 +63,18 @@ pub struct Stay {
     pub higher: u64,
 }
 
-/// What is known of a queue. Of one at which nothing came later than it does now it is a beginning: its busy period was no longer,
-/// nor what stayed longest.
+/// Results for a queue from which the next computation may begin, if nothing came later then than it does now: its busy period was
+/// no longer, nor its longest stay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Known {
     /// The longest stay.
     pub stay: Stay,
-    /// When a busy period is over at the latest, ns.
+    /// Latest end of a busy period, ns.
     end: u64,
 }
 
-/// How long the class `own` may stay. `last` is the work of the smallest packet that ends a sample: once it is being sent nothing
-/// comes in between. `before` is what was found when nothing came later than it does now, if it was asked for then.
+/// The longest stay of the class `own`. `last` is the work of the smallest packet that ends a sample: nothing comes in between once
+/// it is being sent. `before` holds the results of an earlier call with arrivals that were no later than now, if there was one.
 pub fn stay(
     sources: &[Source],
     service: Service,
@@ -132,7 +132,7 @@ struct Queue<'a> {
     stairs: Option<Vec<Vec<(u64, u64)>>>,
     /// Higher ones come over a line: then those that came before it may be worse than those that come with it.
     shaped: bool,
-    /// How many streams there are to look at.
+    /// Number of streams to look at.
     streams: u64,
     looks: Cell<u32>,
     steps: &'a Steps,
@@ -151,7 +151,7 @@ impl<'a> Queue<'a> {
         if self.steps.take(self.streams) { Ok(()) } else { Err(Unbounded::TooLong) }
     }
 
-    /// When a busy period is over at the latest: all that came before is done, of higher classes as well. It takes at least `end`.
+    /// Latest end of a busy period: all that came before is done, of higher classes as well. It takes at least `end`.
     fn busy(&self, mut end: u64) -> Result<u64, Unbounded> {
         loop {
             self.look()?;
@@ -245,7 +245,7 @@ impl<'a> Queue<'a> {
         }
     }
 
-    /// When all of the class that comes in the closed stretch 0…`at` is done at the latest, and what higher classes took.
+    /// Latest time at which all of the class that comes in the closed interval 0…`at` is done, and the share of higher classes in it.
     fn finish(&self, at: u64) -> Result<(u64, u64), Unbounded> {
         self.look()?;
         let own: Vec<u64> = match &self.stairs {
@@ -285,7 +285,7 @@ pub(super) fn demand(loads: &[Load], span: u64) -> u64 {
     loads.iter().map(|load| load.arrivals.within(span).saturating_mul(load.work)).fold(0, u64::saturating_add)
 }
 
-/// When more comes before `end`, beginning at 0, and how much has come until then.
+/// The times before `end`, beginning at 0, at which more comes, and the work that has come until then.
 fn stair(loads: &[Load], end: u64) -> Vec<(u64, u64)> {
     let of = |load: &Load| {
         let (arrivals, work) = (load.arrivals, load.work);
@@ -416,7 +416,7 @@ mod tests {
         Some((longest, queue.stairs.is_some(), end))
     }
 
-    /// What one neighbour sends: over a line or not, streams of the class and higher ones as (period, jitter, work).
+    /// The streams of one neighbour, over a line or not, of the class and of higher ones, as (period, jitter, work).
     fn sources() -> impl Strategy<Value = Vec<Source>> {
         let load = || (20..400u64, 0..300u64, 1..20u64);
         let line = prop::option::of((1..30u64, 500_000_000..3_000_000_000u64));

@@ -1,4 +1,4 @@
-//! What a place costs: processors (P-54), multicast (P-31), and who shares a proxy.
+//! Costs of a place: processors (P-54), multicast (P-31), shared proxies.
 
 use super::*;
 use crate::system::{Objective, Proxies, Transport};

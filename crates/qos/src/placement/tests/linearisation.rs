@@ -35,7 +35,7 @@ fn printed([x, y, z, a, b, c, d]: Point) -> bool {
         && z + a - d <= 1
 }
 
-/// What makes a…d the products.
+/// `true` if a…d are the products.
 fn products([x, y, z, a, b, c, d]: Point) -> bool {
     a == x * y && b == y * z && c == x * z && d == a * z
 }

@@ -61,7 +61,7 @@ pub(super) fn system() -> impl Strategy<Value = System> {
     })
 }
 
-/// How a random system turned out.
+/// The outcome of a random system.
 enum Kind {
     /// Every group has its own best place.
     Apart,

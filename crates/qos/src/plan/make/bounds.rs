@@ -18,9 +18,9 @@ use std::collections::HashMap;
 pub(super) struct Bounds {
     system: System,
     assignment: Assignment,
-    /// How many threads each processor has.
+    /// Number of threads of each processor.
     threads: Vec<u32>,
-    /// Where a pair stands: by topic, publisher's node and subscriber.
+    /// Index of each pair: by topic, publisher's node and subscriber.
     pairs: HashMap<(usize, usize, usize), usize>,
     model: Model,
 }
@@ -103,7 +103,7 @@ impl Bounds {
     }
 }
 
-/// Where each subscriber's proxy is; nowhere, if nothing is scaled.
+/// The place of each subscriber's proxy; none if nothing is scaled.
 fn places(system: &System, placed: &Placed) -> Vec<Place> {
     let (publisher, node, topic) = (placed.group.publisher, placed.node, &system.topics[placed.group.topic]);
     let subscribers = &placed.group.subscribers;
@@ -121,7 +121,7 @@ fn without_processors(system: &System) -> System {
     system
 }
 
-/// What response times alone leave out: queues at links.
+/// `true` for the terms that response times alone leave out: queues at links.
 fn waits_on_link(term: &end_to_end::Term) -> bool {
     matches!(term.at, Where::Link(_)) && !["transmission", "propagation", "forwarding"].contains(&term.what)
 }
@@ -139,7 +139,7 @@ fn named<'a>(system: &System, terms: impl Iterator<Item = &'a end_to_end::Term>)
     terms.map(term).collect()
 }
 
-/// Where a term is a number of bytes, they are said.
+/// The calculation of a term, with its bytes where it is a number of bytes.
 fn because(system: &System, term: &end_to_end::Term) -> String {
     let Where::Link(direction) = term.at else { return term.source.to_owned() };
     let link = &system.links[direction.link];

@@ -5,7 +5,7 @@ use crate::analysis::queueing::{Hop, Mm1, Mm1k, TwoState, Velox, hop_delay, netw
 use crate::plan::{Model, Term};
 use crate::system::System;
 
-/// What a model says of a channel.
+/// A model's delay of a channel.
 #[derive(Default)]
 pub(super) struct Delay {
     /// µs; `None`: it grows without limit, or the model says nothing.
@@ -13,7 +13,7 @@ pub(super) struct Delay {
     /// It is a mean, not the latest.
     pub mean: bool,
     pub terms: Vec<Term>,
-    /// What another reading gives.
+    /// Results of another reading.
     pub also: Vec<Term>,
     /// The part of samples that is lost.
     pub loss: Option<f64>,

@@ -1,4 +1,4 @@
-//! What would fit: changes of a contract, each tried by planning anew.
+//! Offers: changes of a contract with which it fits, each tried by planning anew.
 
 use super::compute;
 use super::edit::Edit;
@@ -16,7 +16,7 @@ use std::time::Duration;
 const TRIALS: u32 = 200;
 /// Steps of all these plans together: a second.
 const STEPS: u64 = 100_000_000;
-/// What it counts to look at one place for one channel's proxy.
+/// Steps for one place of one channel's proxy.
 const PLACE: u64 = 100;
 /// Most subscribers that are asked to give way, the least important first.
 const GIVING: usize = 6;
@@ -42,7 +42,7 @@ pub(super) fn offers(system: &System, plan: &Plan, model: Model, watch: &mut dyn
     search.found.into_iter().take(MOST).map(|(_, offer)| offer).collect()
 }
 
-/// Who is late, and who can give way.
+/// Subscribers that are late, and those that can give way.
 struct Parties {
     /// Late subscribers with their delay in ns, where there is one.
     late: Vec<(usize, Option<f64>)>,
@@ -152,7 +152,7 @@ impl Search<'_> {
         self.found.push((cost, Offer { what, changes }));
     }
 
-    /// What giving up a part (0…1) of what it asked for costs a subscriber, above 1.
+    /// The cost to a subscriber of giving up a part (0…1) of its request, above 1.
     fn cost(&self, index: usize, part: f64) -> f64 {
         let least = self.system.subscribers.iter().map(|subscriber| subscriber.importance).min().unwrap_or(0);
         1.0 + part * (self.system.subscribers[index].importance - least + 1) as f64

@@ -1,4 +1,4 @@
-//! Why not all fits.
+//! Refusals: the reasons why not all fits.
 
 use crate::network::Direction;
 use crate::placement::{Conflict, Limit, Outcome, Status};
@@ -28,7 +28,7 @@ pub(super) fn of_placement(system: &System, found: &Outcome) -> Vec<Refusal> {
     refusals
 }
 
-/// Who needs what no placement can give; leaving out any of them, or any other of the limits, would make the rest fit.
+/// The groups that cannot be served together. Without any of them, or any other of the limits, the rest would fit.
 fn together(system: &System, served: &[&Conflict], limits: usize) -> String {
     let name = |conflict: &&Conflict| match conflict.limit {
         Limit::Served { subscriber, .. } => Some(system.subscribers[subscriber].name.as_str()),
@@ -55,7 +55,7 @@ fn of_conflict(system: &System, conflict: &Conflict) -> Refusal {
     Refusal { what, needs: show(conflict.needs), has: show(conflict.has), because, offers: Vec::new() }
 }
 
-/// What cannot be kept.
+/// The limit that cannot be kept.
 fn what(system: &System, limit: Limit) -> String {
     let node = |index: usize| &system.nodes[index].name;
     let name = |subscriber: usize| &system.subscribers[subscriber].name;

@@ -1,4 +1,4 @@
-//! What a channel's samples pass, hop by hop.
+//! The path of a channel's samples, hop by hop.
 
 use crate::network::{Direction, Network, packets, wire_bytes, wire_load};
 use crate::placement::Placed;
