@@ -1,4 +1,4 @@
-//! Whether bounds hold, and how near they are to what can happen: random systems, each simulated with the worst patterns of release.
+//! Soundness and tightness of bounds: random systems, each simulated with the worst patterns of release.
 //!
 //! `cargo run --release -p thalweg-baseline --example bounds [SYSTEMS [SEED]]`; without arguments 10,000 systems from seed 1,000,000, some
 //! minutes. Exit code 1 if a sample was later than its bound.

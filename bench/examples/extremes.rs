@@ -1,4 +1,4 @@
-//! Whether everything has a plan, and soon: systems with quantities at the edge of what may be stated, planned by all models.
+//! Plans at the extremes: systems with quantities at the edge of what may be stated, planned by all models.
 //!
 //! `cargo run --release -p thalweg-baseline --example extremes [SYSTEMS [SEED]]`; without arguments 10,000 systems from seed 0, some
 //! minutes. Prints how long the slowest took; exit code 1 if a plan broke a promise (what each is stands at `qos::testing::planner`).
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use qos::plan::Model;
 use qos::testing::planner;
 
-/// How many of the slowest are shown at the end, and from which time on one is said at once.
+/// Number of the slowest systems shown at the end, and the time from which on one is shown at once.
 const SHOWN: usize = 5;
 const SLOW: Duration = Duration::from_secs(2);
 
@@ -42,7 +42,7 @@ fn main() -> ExitCode {
     if broken == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// How long a seed's system took, by the model that is its turn, and whether all promises held.
+/// The planning time of a seed's system by the model that is its turn, and `true` if all promises held.
 fn planned(seed: u64) -> (Duration, bool) {
     // The model goes by the number of bytes.
     let mut bytes = seed.to_le_bytes().to_vec();

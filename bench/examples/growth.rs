@@ -1,4 +1,4 @@
-//! How planning time grows with nodes, with subscribers and with topics, each alone, from 200 × 1000 × 50.
+//! Growth of planning time with nodes, with subscribers and with topics, each alone, from 200 × 1000 × 50.
 //!
 //! `cargo run --release -p thalweg-baseline --example growth [FILE.svg]` prints the table, and draws it.
 
@@ -78,7 +78,7 @@ fn draw(panels: &[Panel]) -> String {
     svg + "</svg>\n"
 }
 
-/// Where a time is drawn, from the top.
+/// Height of a time in the figure, from the top.
 fn height_of(ms: f64) -> f64 {
     let (least, most) = (f64::from(SCALE[0].0), f64::from(SCALE[SCALE.len() - 1].0));
     CORNER[1] + SIDE[1] * (most - ms.log10().clamp(least, most)) / (most - least)

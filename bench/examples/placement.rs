@@ -1,4 +1,4 @@
-//! How long planning takes, and how near to the best it comes.
+//! Planning time, and the distance of the plan from the optimum.
 //!
 //! `cargo run --release -p thalweg-baseline --example placement [NODES SUBSCRIBERS TOPICS [SEED]]`; without arguments, the sizes of the
 //! table in docs/placement.md, the largest with each way to share proxies. Systems are generated so that links bind; their share is

@@ -13,7 +13,7 @@ use std::time::Duration;
 /// The smallest sample: a time stamp and a sequence number.
 pub const MIN_SIZE: usize = 16;
 
-/// What a subscriber that missed a sample reports instead of a latency.
+/// Report of a subscriber that missed a sample, instead of a latency.
 pub const MISSED: u64 = u64::MAX;
 
 /// The end that publishes.

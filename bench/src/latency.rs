@@ -72,7 +72,7 @@ fn echoes<L: Link>(link: &mut L, turn: &mut Turn, count: u64) -> io::Result<()> 
     Ok(())
 }
 
-/// What is done with one message's payload.
+/// The work on one message's payload.
 struct Turn {
     payload: Payload,
     own: Vec<u8>, // where a shared payload is copied from and to; a socket has such a buffer itself

@@ -30,7 +30,7 @@ pub const MAX_SIZE: usize = 64 << 20;
 /// The largest message that fits a UDP datagram over IPv4.
 pub const MAX_DATAGRAM: usize = 65_507;
 
-/// What carries the bytes.
+/// The carrier of the messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Carrier {
     /// Blocking TCP on loopback, TCP_NODELAY, default buffers.
@@ -43,7 +43,7 @@ pub enum Carrier {
     Shm,
 }
 
-/// What is done with the payload at both ends.
+/// The work on the payload at both ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Payload {
     /// It comes from one buffer and ends in another.
@@ -55,7 +55,7 @@ pub enum Payload {
     Checked,
 }
 
-/// What one end decides and tells the other, so that the other needs no arguments.
+/// The terms that one end sets and tells the other, so that the other needs no arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Terms {
     /// Bytes per message.
@@ -64,7 +64,7 @@ pub struct Terms {
     pub count: u64,
     /// Messages before the measured ones.
     pub warmup: u64,
-    /// What happens to the payload.
+    /// Work on the payload.
     pub payload: Payload,
     /// Throughput only: many messages per write.
     pub batched: bool,
@@ -76,7 +76,7 @@ impl Terms {
         Self { size, count, warmup, payload: Payload::Copied, batched: false }
     }
 
-    /// Whether `carrier` can do this.
+    /// Checks that `carrier` can do this.
     ///
     /// # Errors
     /// InvalidInput, with the value and what is allowed.

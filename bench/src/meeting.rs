@@ -1,4 +1,4 @@
-//! How two measuring processes find each other without arguments: a unix socket of a known name.
+//! Meeting of two measuring processes without arguments: a unix socket of a known name.
 //!
 //! The name lies in the abstract namespace, so nothing is left behind by a killed process. The stream it gives stays
 //! open as the control line: terms, addresses and results pass over it, and its end means that the peer is gone.
@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"thlwg-b1");
 const RETRY: Duration = Duration::from_millis(2);
-/// Who waits longer than this is alone.
+/// After this wait a process knows that it is alone.
 const ALONE: Duration = Duration::from_secs(1);
 
 /// A place where the two ends of one measurement find each other.
@@ -124,7 +124,7 @@ impl Meeting {
     }
 }
 
-/// What is still to be done, and when, by who is alone.
+/// The action of a process that finds itself alone, and its time.
 struct Alone(Option<(Instant, fn())>);
 
 impl Alone {

@@ -18,7 +18,7 @@ pub fn checksum(bytes: &[u8]) -> u64 {
     sum.wrapping_add(u64::from_le_bytes(rest))
 }
 
-/// What [`checksum`] gives for `len` bytes written by [`fill`] with the same number.
+/// The [`checksum`] of `len` bytes written by [`fill`] with the same number.
 pub fn expected(len: usize, number: u64) -> u64 {
     let word = [number as u8; 8];
     let mut rest = [0; 8];

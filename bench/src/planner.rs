@@ -1,4 +1,4 @@
-//! How long planning takes: placing, analysing what was placed, and admitting one more subscriber.
+//! Planning time: placing, analysing the placement, and admitting one more subscriber.
 
 use std::time::{Duration, Instant};
 
@@ -14,12 +14,12 @@ use crate::system::{Binding, Size, as_in_the_paper, binding, congested};
 /// Subscribers that are added to see how long that takes.
 pub const ADMITTED: usize = 5;
 
-/// What was measured of one system.
+/// Measurements of one system.
 #[derive(Clone, Debug)]
 pub struct Measured {
-    /// How large it is.
+    /// Its size.
     pub size: Size,
-    /// How proxies are shared.
+    /// Sharing of proxies.
     pub proxies: Proxies,
     /// The places.
     pub outcome: Outcome,
@@ -29,7 +29,7 @@ pub struct Measured {
     pub analysing: [(Duration, usize); 2],
     /// The slowest of [`ADMITTED`] more subscribers, and how many of them fit.
     pub admitting: (Duration, usize),
-    /// Which links bind.
+    /// The links that bind.
     pub links: Binding,
 }
 

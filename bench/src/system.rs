@@ -9,7 +9,7 @@ use qos::network::Network;
 use qos::placement::{Effort, Outcome, Watch, place, table};
 use qos::system::{Link, Node, Objective, Placement, Subscriber, System, Topic};
 
-/// How large a system is made.
+/// The size of a system.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Size {
     /// Nodes.
@@ -156,12 +156,12 @@ fn deadlines(system: &mut System, numbers: &mut Numbers) {
     }
 }
 
-/// What the measured planner is asked to save: messages, with one proxy for each topic, as in the paper.
+/// The objective of the measured planner: messages, with one proxy for each topic, as in the paper.
 pub fn as_in_the_paper() -> Placement {
     Placement { objective: Objective::Messages, cpu_weight: 0.5, ..Placement::default() }
 }
 
-/// How many links are used, and how many of them bind: by what would be without them, and by what is.
+/// The links in use, and those that bind: by their loads without limits, and as placed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Binding {
     /// Carry something in the answer.
@@ -172,7 +172,7 @@ pub struct Binding {
     pub full: usize,
 }
 
-/// Which links of a placed system bind.
+/// The links of a placed system that bind.
 pub fn binding(system: &System, outcome: &Outcome) -> Binding {
     let mut free = system.clone();
     free.links.iter_mut().for_each(|link| link.rate = u64::MAX >> 12);

@@ -10,10 +10,10 @@ use std::io;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-/// What arrived.
+/// The receiver's figures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrived {
-    /// How many messages the receiver counted.
+    /// Messages that the receiver counted.
     pub messages: u64,
     /// From the first send to the last receive.
     pub nanoseconds: u64,

@@ -20,7 +20,7 @@ use std::time::Duration;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Which end of a link a process is: one makes the first move.
+/// The end of a link: one makes the first move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     /// Connects (ping, sender).
@@ -31,7 +31,7 @@ pub enum End {
 
 /// One message out, one message in. The payload is written and read where the link keeps it.
 pub trait Link {
-    /// Whether the place of the payload is shared with the peer, so that "copied" means a copy of our own.
+    /// `true` if the payload's memory is shared with the peer, so that "copied" means a copy of our own.
     const SHARED: bool = false;
 
     /// Lets `write` write the next message in place, and sends it.

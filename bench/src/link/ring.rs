@@ -18,14 +18,14 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 const LINE: usize = 16; // words per cache line
 const PAGE: usize = 4096;
 
-/// How large the ring of each direction is, and whether a writer waits for free slots.
+/// Size of the ring of each direction, and flow control.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
     /// Bytes per message.
     pub size: usize,
     /// Messages that fit; a power of two.
     pub slots: u32,
-    /// Whether the writer waits when the ring is full. Without it the reader's answer (or its loss) frees the slot.
+    /// Flow control: the writer waits when the ring is full. Without it the reader's answer (or its loss) frees the slot.
     pub flow: bool,
 }
 
@@ -55,7 +55,7 @@ impl Shape {
     }
 }
 
-/// Where one direction of a ring lies in the shared memory, and how far this process has come.
+/// One direction of a ring: its place in the shared memory, and this process's position.
 struct Half {
     at: usize,
     done: u32,
@@ -149,7 +149,7 @@ impl Ring {
         Self { memory, shape, out, into, gone: Arc::default(), copy, _watch: None }
     }
 
-    /// When the peer hangs up: says so and wakes whoever waits here.
+    /// Notes the end of the peer, and wakes all who wait here.
     fn watch(&self, control: &UnixStream, fd: &OwnedFd) -> io::Result<Watch> {
         let (memory, gone) = (SharedWords::open(fd)?, self.gone.clone());
         let words = [self.into.at / 4, self.out.at / 4 + 2 * LINE];

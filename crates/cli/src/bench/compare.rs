@@ -50,7 +50,7 @@ pub fn run(options: &CompareOptions) -> Result<bool, Error> {
     Ok(pass)
 }
 
-/// What was measured so far: rows that look at different figures share a measurement.
+/// Measurements so far. Rows that look at different figures share a measurement.
 #[derive(Default)]
 struct Measured(Vec<(Pair, Result<Vec<Round>, String>)>);
 

@@ -1,4 +1,4 @@
-//! What every engine does in a measurement, so that all are measured alike.
+//! The measurements that every engine makes alike.
 //!
 //! A new engine is a file in `engine/` with one type that plays the roles, and a line in [`select`].
 
@@ -17,11 +17,11 @@ use baseline::meeting::Meeting;
 /// the terms are told to them by the other end.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// What carries the messages.
+    /// The carrier of the messages.
     pub carrier: Carrier,
     /// Size, counts, what is done with the payload, batching.
     pub terms: Terms,
-    /// How many subscribers the publisher waits for.
+    /// Subscribers that the publisher waits for.
     pub subscribers: usize,
     /// A name known to both ends only.
     pub key: Option<String>,
@@ -33,12 +33,12 @@ pub struct Settings {
     pub plain: bool,
     /// Both ends measure the stages of every sample meanwhile.
     pub stages: bool,
-    /// How this end reaches the other one, if that is on another host.
+    /// Addresses and realm of this end, if the other one is on another host.
     pub reach: Reach,
 }
 
 impl Settings {
-    /// Where the two ends of `mode` meet, for this engine and carrier.
+    /// The meeting place of the two ends of `mode`, for this engine and carrier.
     pub fn meeting(&self, engine: &str, mode: &str) -> Meeting {
         let what = format!("{engine}-{mode}-{}", name_of(self.carrier));
         match &self.key {

@@ -1,4 +1,4 @@
-//! What can go wrong in a measurement, by whose fault it is.
+//! Errors of a measurement, by whose fault they are.
 
 use std::fmt;
 use std::io;

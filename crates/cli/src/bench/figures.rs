@@ -104,7 +104,7 @@ pub struct Throughput {
 }
 
 impl Throughput {
-    /// From what the receiver counted, and the time from the first send to the last receive.
+    /// Makes the document of the receiver's count, and the time from the first send to the last receive.
     pub fn new(engine: &'static str, settings: &Settings, received: u64, nanoseconds: u64, meter: &Meter) -> Self {
         let terms = &settings.terms;
         Self {

@@ -70,7 +70,7 @@ fn the_order_is_optimal() {
 }
 
 proptest! {
-    /// Where it is optimal, deadline monotonic fits whenever Audsley's order does.
+    /// Deadline monotonic, where it is optimal, fits whenever Audsley's order does.
     #[test]
     fn deadline_monotonic_is_optimal_without_jitter(mut threads in threads(6)) {
         for (work, blocking, deadline) in &mut threads {

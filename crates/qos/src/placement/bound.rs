@@ -131,7 +131,7 @@ impl<'a> Bound<'a> {
         }
     }
 
-    /// What the groups choose when one unit of each limit has this price.
+    /// The groups' choices when one unit of each limit has this price.
     pub fn at(&mut self, prices: &[f64]) -> Chosen {
         self.sum(prices);
         let mut chosen = Chosen::default();
@@ -192,7 +192,7 @@ impl<'a> Bound<'a> {
         }
     }
 
-    /// What each place of a group costs with the prices.
+    /// The cost of each place of a group at these prices.
     fn pay(&self, group: usize, prices: &[f64], paid: &mut Vec<f64>) {
         paid.clear();
         paid.extend_from_slice(&self.values[group]);

@@ -3,14 +3,14 @@
 use serde::Serialize;
 use std::fs;
 
-/// What a reader needs to judge the figures.
+/// The machine, as far as it matters for the figures.
 #[derive(Clone, Debug, Serialize)]
 pub struct Environment {
     /// Name and release of the kernel.
     pub kernel: String,
     /// Processors of this machine that this process may use.
     pub cpus: usize,
-    /// Which processors the two ends ran on.
+    /// The processors of the two ends.
     pub pinning: String,
     /// The frequency governor of the first of them, where it can be read.
     pub governor: Option<String>,

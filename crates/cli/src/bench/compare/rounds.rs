@@ -16,21 +16,21 @@ const LIMIT: Duration = Duration::from_secs(120);
 pub struct Side {
     /// The engine.
     pub engine: EngineName,
-    /// What it does.
+    /// Its work.
     pub job: Job,
 }
 
-/// What is measured together; rows that look at different figures of it share it.
+/// A measurement of both sides. Rows that look at different figures of it share it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pair {
-    /// What is compared.
+    /// The side that is compared.
     pub ours: Side,
-    /// What it is compared with.
+    /// The side that it is compared with.
     pub theirs: Option<Side>,
 }
 
 impl Pair {
-    /// What `row` needs when `engine` is compared.
+    /// The measurement that `row` needs when `engine` is compared.
     pub fn of(row: &Row, engine: EngineName) -> Self {
         let theirs = match row.against {
             Against::Raw => Some(Side { engine: EngineName::Raw, job: row.job }),
@@ -50,10 +50,10 @@ pub struct Round {
     pub theirs: Option<Value>,
 }
 
-/// How the measurements are made.
+/// The plan of the measurements.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
-    /// How many rounds.
+    /// Number of rounds.
     pub rounds: u32,
     /// The processors of the two ends.
     pub pins: [usize; 2],

@@ -7,13 +7,13 @@ use crate::bench::arguments::{Carrier, EngineName, Payload, name_of};
 pub struct Row {
     /// The name on the command line.
     pub name: &'static str,
-    /// What it is, for people.
+    /// Its description, for people.
     pub what: &'static str,
-    /// What Thalweg does.
+    /// Thalweg's work.
     pub job: Job,
     /// The figure that counts.
     pub figure: Figure,
-    /// What it is compared with.
+    /// The reference.
     pub against: Against,
     /// The target.
     pub target: Target,
@@ -24,17 +24,17 @@ pub struct Row {
 pub struct Job {
     /// The verb of `thalweg bench`.
     pub mode: &'static str,
-    /// What carries the messages.
+    /// The carrier of the messages.
     pub carrier: Carrier,
     /// Bytes per message.
     pub size: usize,
     /// Measured messages.
     pub count: u64,
-    /// What is done with the payload.
+    /// Work on the payload.
     pub payload: Payload,
     /// Several messages per write.
     pub batched: bool,
-    /// What is lost is repeated.
+    /// Lost messages are repeated.
     pub reliable: bool,
     /// The stages of every sample are measured.
     pub stages: bool,
@@ -68,7 +68,7 @@ pub enum Figure {
 }
 
 impl Figure {
-    /// Where it stands in the document, what it is multiplied by, and its unit.
+    /// Its place in the document, its factor and its unit.
     pub fn place(self) -> (&'static str, f64, &'static str) {
         match self {
             Figure::RoundTripP50 => ("/rtt_us/p50", 1.0, "µs"),
@@ -85,7 +85,7 @@ impl Figure {
     }
 }
 
-/// What a row is compared with.
+/// The reference of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Against {
     /// The limit doing the same.
@@ -96,7 +96,7 @@ pub enum Against {
     Nothing,
 }
 
-/// How much a row may be; a ratio unless it is compared with nothing.
+/// The target of a row; a ratio unless it is compared with nothing.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Target {
     /// At most this.
@@ -281,7 +281,7 @@ impl Job {
         arguments
     }
 
-    /// What it does, for people.
+    /// Its description, for people.
     pub fn text(&self) -> String {
         format!("{} {} {} B", self.mode, name_of(self.carrier), self.size)
     }
@@ -293,7 +293,7 @@ impl Job {
 }
 
 impl Target {
-    /// Whether `value` meets it.
+    /// `true` if `value` meets it.
     pub fn met_by(self, value: f64) -> bool {
         match self {
             Target::AtMost(limit) => value <= limit,

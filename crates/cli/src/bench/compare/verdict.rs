@@ -10,19 +10,19 @@ use serde::Serialize;
 pub struct Verdict {
     /// The row's name.
     pub name: &'static str,
-    /// What it is, for people.
+    /// Its description, for people.
     pub what: &'static str,
     /// The unit of the figures.
     pub unit: &'static str,
-    /// What it is compared with.
+    /// Figures of the reference.
     pub baseline: Option<Spread>,
-    /// What is compared.
+    /// Figures of the engine that is compared.
     pub thalweg: Option<Spread>,
     /// One by the other, round by round.
     pub ratio: Option<Spread>,
     /// The target as people read it.
     pub target: String,
-    /// Whether the target is met; null when nothing is judged.
+    /// `true` if the target is met; null when nothing is judged.
     pub pass: Option<bool>,
     /// By how many percent the target is missed.
     pub missed_by_percent: Option<f64>,
@@ -30,7 +30,7 @@ pub struct Verdict {
     pub n: u64,
     /// Rounds.
     pub rounds: usize,
-    /// Why there are no figures.
+    /// The reason why there are no figures.
     pub error: Option<String>,
 }
 
@@ -69,7 +69,7 @@ impl Verdict {
         Self { name, what, unit, baseline, thalweg, ratio, target, pass, missed_by_percent, n, rounds: 0, error }
     }
 
-    /// Whether nothing speaks against this row.
+    /// `true` if the row neither failed nor missed its target.
     pub fn good(&self) -> bool {
         self.error.is_none() && self.pass != Some(false)
     }

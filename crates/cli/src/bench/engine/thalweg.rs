@@ -26,7 +26,7 @@ use thalweg::port::{PublisherBuilder, SubscriberBuilder};
 use thalweg::{Node, Published, Publisher};
 
 const PATIENCE: Duration = Duration::from_secs(30);
-/// What one end says to the other when its part went well.
+/// An end's word to the other one that its part went well.
 const WELL: u64 = 1;
 const FAILED: u64 = 0;
 
@@ -190,7 +190,7 @@ fn connected(publisher: &Publisher<Raw>, count: usize) -> Result<(), Error> {
     Err(Error::Peer(format!("{found} of {count} subscribers of {topic} were connected within {PATIENCE:?}")))
 }
 
-/// Whether a sample is on its way to all of `count` subscribers.
+/// Checks that a sample is on its way to all of `count` subscribers.
 #[inline]
 fn taken(published: Published, count: u32) -> Result<(), Error> {
     if published.sent + published.queued == count {

@@ -68,7 +68,7 @@ pub fn pong(meeting: &Meeting, settings: &Settings) -> Result<(), Error> {
     Ok(())
 }
 
-/// What the callback gave back: why it gave up, if it did, says more than that the other end then left.
+/// The callback's result. Its own error says more than that the other end then left.
 ///
 /// Where the last echo wakes the ping at once, the other end speaks before this one's callback has returned.
 fn played<P>(ended: &mpsc::Receiver<Played<P>>, heard: &Result<[u64; 1], Error>) -> Played<P> {
@@ -77,9 +77,9 @@ fn played<P>(ended: &mpsc::Receiver<Played<P>>, heard: &Result<[u64; 1], Error>)
     ended.recv_timeout(returns).map_err(|_| early())?
 }
 
-/// What one end does when a message has come.
+/// The part of one end: its answer to a message.
 trait Part: Send + 'static {
-    /// Whether this end says when all is over.
+    /// `true` for the end that says when all is over.
     const LEADS: bool;
     /// The other end is ready.
     fn begin(&mut self, turn: &mut Turn) -> Result<(), Error>;

@@ -15,11 +15,11 @@ use thalweg::{Node, Publisher, Subscriber};
 
 const TO_PING: &str = "/bench/to-ping";
 const TO_PONG: &str = "/bench/to-pong";
-/// Who waits longer than this for the other end is told how to start it.
+/// After this wait a process is told how to start the other end.
 const ALONE: Duration = Duration::from_secs(1);
-/// How soon the end of the other end is noticed.
+/// Interval of looking for the end of the other end.
 const TICK: Duration = Duration::from_millis(100);
-/// What was said last may take this long to leave.
+/// Time for the last words to leave.
 const FAREWELL: Duration = Duration::from_secs(2);
 
 /// The line to the other end: what one writes the other reads.

@@ -1,4 +1,4 @@
-//! What a node takes: time to open and to match, threads with many channels.
+//! The cost of a node: time to open and to match, threads with many channels.
 
 use super::line::Line;
 use super::{FAILED, PATIENCE, Ports, Settings, WELL, connected, hear, hear_words, tell};
