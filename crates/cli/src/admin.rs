@@ -10,8 +10,8 @@ use serde_json::json;
 use std::ffi::OsString;
 use std::io::{BufRead, IsTerminal};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
-use thalweg::admin::bottle::{Bottle, Value};
 use thalweg::admin::{Reply, Request};
+use thalweg::bottle::{Bottle, Value};
 use thalweg::control::NodeId;
 
 /// Administer a port in YARP's words: one command, or a prompt that reads commands from standard input

@@ -6,12 +6,12 @@ use linux::probe::process::{self, State};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
+use thalweg::ChannelReport;
 use thalweg::admin::{Reply, Request};
 use thalweg::channel::proxy::Proxied;
 use thalweg::control::local::silent_processes;
 use thalweg::control::matching::{is_pattern, topic_matches};
 use thalweg::control::{Direction, Document, NodeId, PortInfo};
-use thalweg::port::ChannelReport;
 
 /// A node that does not answer within this time is reported as silent.
 pub const PATIENCE: Duration = Duration::from_secs(1);

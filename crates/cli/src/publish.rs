@@ -14,9 +14,9 @@ use serde::Serialize;
 use source::{Blocks, Counters, Lines, Next, Source};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
+use thalweg::ChannelReport;
 use thalweg::control::Direction;
 use thalweg::control::matching::topic_matches;
-use thalweg::port::ChannelReport;
 use thalweg::{Published, Publisher};
 
 /// Publish lines, a file or counters on a topic

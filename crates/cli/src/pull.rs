@@ -8,8 +8,8 @@ use crate::show::{Origin, Shown};
 use crate::tap::largest;
 use clap::Args;
 use std::time::Duration;
+use thalweg::Pulled;
 use thalweg::codec::Untyped;
-use thalweg::port::Pulled;
 use thalweg::{PullFrom, Query};
 
 /// Print samples that were published before, from the histories of those that keep them

@@ -9,7 +9,7 @@ use std::fmt::Write;
 use std::sync::Arc;
 use thalweg::codec::{TypeDescription, from_cdr, to_json};
 use thalweg::control::{NodeId, PortId};
-use thalweg::port::{Change, PublisherInfo, SampleInfo};
+use thalweg::{Change, PublisherInfo, SampleInfo};
 
 /// Who publishes, as its node's document says.
 pub struct Origin {

@@ -11,8 +11,8 @@ use clap::Args;
 use lab::statistics::Latencies;
 use std::sync::mpsc::{Receiver, sync_channel};
 use thalweg::Sample;
+use thalweg::SampleInfo;
 use thalweg::codec::Untyped;
-use thalweg::port::SampleInfo;
 
 /// Print the samples of a topic, typed content as JSON, strings as text, other bytes in hexadecimal
 ///

@@ -13,7 +13,7 @@ use thalweg::channel::proxy::{Picture, Selection};
 use thalweg::codec::Untyped;
 use thalweg::control::matching::topic_matches;
 use thalweg::control::{Direction, PortInfo};
-use thalweg::port::{PublisherInfo, SampleInfo};
+use thalweg::{PublisherInfo, SampleInfo};
 use thalweg::{Sample, Subscriber};
 
 /// What is subscribed to, and how.

@@ -6,7 +6,7 @@ use std::process::Command;
 
 /// Modules through which every sample goes. No lock that doesn't inherit priority may be there, and no channel of std's.
 const DATA_PATH: &[&str] =
-    &["carrier", "channel", "port", "wire", "wire.rs", "driver/sender.rs", "driver/sender", "driver/reader"];
+    &["carrier", "channel", "port", "wire", "wire.rs", "node/publisher.rs", "node/subscriber.rs", "driver/reader"];
 
 /// Types that the data path must not have; `linux::lock::PiMutex` is what it has instead.
 const LOCKS: &[&str] = &["Mutex<", "RwLock<", "Condvar", "parking_lot", "mpsc"];

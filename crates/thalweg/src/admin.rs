@@ -1,16 +1,16 @@
 //! Administration: what nodes may ask of each other over the control plane.
 
 pub mod answer;
-pub mod bottle;
 pub mod explain;
 pub mod grammar;
 pub mod priority;
 
+use crate::channel::ChannelReport;
+pub use crate::channel::memory::{DocumentMemory, HistoryMemory, MemoryReport, PeerMemory};
 use crate::channel::proxy::{Proxied, ProxyChanges};
 pub use crate::control::Peer;
 use crate::error::{Error, Result};
-use crate::port::ChannelReport;
-use crate::stages::{Asked, LateAfter, LatenessReport, StagesReport};
+use crate::trace::stages::{Asked, LateAfter, LatenessReport, StagesReport};
 use qos::Class;
 use qos::priority::{Changes, Dscp, PrioritySettings};
 use serde::{Deserialize, Serialize};
@@ -88,7 +88,7 @@ pub enum Request {
     },
     /// To any node: of one of every so many samples of its channels of a topic, measure where the time goes; 0: no more. Answered
     /// by [`Reply::Stages`]. It ends by itself when nobody asked for [`Request::Stages`] within
-    /// [`LEASE`](crate::stages::LEASE).
+    /// [`LEASE`](crate::trace::stages::LEASE).
     Measure {
         /// The topic.
         topic: String,
@@ -202,62 +202,6 @@ pub struct EndReport {
     pub proxied: Option<Proxied>,
     /// The part of the note that says which of `asked` has nothing to act on at this end; empty: all of it has.
     pub without_effect: String,
-}
-
-/// The bytes that a node's channels hold: what waits in queues and mailboxes, what is not acknowledged, and messages that are not whole.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct MemoryReport {
-    /// Held now.
-    pub used: u64,
-    /// Held at most ([`Settings::memory`](crate::Settings::memory)).
-    pub limit: u64,
-    /// How often that was too little for something.
-    pub refused: u64,
-    /// The peers that hold something, or were refused something; those that hold most first, 64 at most.
-    pub peers: Vec<PeerMemory>,
-    /// What histories hold of it.
-    #[serde(default)]
-    pub histories: HistoryMemory,
-    /// What is held besides of nodes' documents.
-    #[serde(default)]
-    pub documents: DocumentMemory,
-}
-
-/// What a node holds of the documents of all nodes that it sees, this one included.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct DocumentMemory {
-    /// Held now, about.
-    pub used: u64,
-    /// Held at most: 24 MiB.
-    pub limit: u64,
-    /// How often there was no room for one: for its bytes, or for one more node or port.
-    pub refused: u64,
-}
-
-/// What is held of the samples that the ports of a node keep for who asks and for late joiners.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct HistoryMemory {
-    /// Held now.
-    pub used: u64,
-    /// What they may hold as long as channels hold what they do.
-    pub limit: u64,
-    /// How often that was too little: the oldest samples went.
-    pub refused: u64,
-}
-
-/// What is held of the channels with one peer.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PeerMemory {
-    /// Which.
-    #[serde(flatten)]
-    pub peer: Peer,
-    /// Held now.
-    pub used: u64,
-    /// What it may hold as long as the others hold what they do.
-    pub limit: u64,
-    /// How often something was refused because of that.
-    pub refused: u64,
 }
 
 /// The answer to a [`Request`].

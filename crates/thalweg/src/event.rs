@@ -1,6 +1,6 @@
 //! What a node tells its owner: matches, mismatches, losses, warnings. Never on the data path of a healthy channel.
 
-use crate::port::InstanceState;
+use crate::channel::InstanceState;
 use qos::ResourceLimit;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;

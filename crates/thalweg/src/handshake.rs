@@ -6,12 +6,12 @@
 //! ignored. On carrier `tcp` the same stream then carries the frames; on the others it stays open as the channel's sign
 //! of life: whoever dies, the other sees its end.
 
+use crate::carrier::Parameters;
 use crate::channel::proxy::{Provenance, Proxy};
 use crate::control::limits::{Refusal, check_port, check_text};
 use crate::control::{NodeId, PortId, PortInfo};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use std::net::SocketAddr;
 
 /// Version of the handshake and of the frames that follow.
 pub const VERSION: u32 = 1;
@@ -164,49 +164,6 @@ pub struct Refused {
     /// What else stands between the two.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub others: Vec<Refused>,
-}
-
-/// Carrier parameters.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Parameters {
-    /// UDP: the port this end's socket is bound to.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub udp_port: Option<u16>,
-    /// UDP: bytes that the receiver's socket buffer holds.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub buffer: Option<u32>,
-    /// A flow that is reliable by repeating: the number of its first message for this subscriber. Absent: nothing is repeated.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub first: Option<u32>,
-    /// The same: messages that the publisher keeps without an acknowledgement.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub window: Option<u32>,
-    /// Reliable over datagrams to one: bytes of messages that the subscriber takes beyond what it has delivered. Present: it tells
-    /// what came if the publisher asks for it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub takes: Option<u64>,
-    /// The same: it takes several samples in one datagram.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub batches: bool,
-    /// The same: messages in it may have short headers.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub short_headers: bool,
-    /// The same, from the publisher: acknowledgements end with a receipt, and come after so many bytes.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub receipts: Option<u32>,
-    /// Shared memory: samples that the subscriber may hold at once besides those that wait in the ring.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub hold: Option<u32>,
-    /// Multicast: group and port.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub group: Option<SocketAddr>,
-    /// Multicast, of a subscriber: the channel opens only when a [`Probe`] came through.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub probe: bool,
-    /// Carriers that were added: whatever they say to each other.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub other: Vec<u8>,
 }
 
 /// A document of somebody else, which is checked as soon as it is read.

@@ -15,31 +15,33 @@
 //! # Ok::<(), thalweg::Error>(())
 //! ```
 //!
-//! The modules in the order in which a sample meets them, and then what lies beside its way:
+//! The modules, each of which uses only those below it (`docs/rooms.toml`):
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | [`node`] | nodes and their settings: where everything starts |
-//! | [`port`] | publishers and subscribers; one sample to all channels of a port, and from all of them |
-//! | [`codec`] | how a value becomes bytes and bytes a value |
-//! | [`channel`] | what lies between a port and a carrier: queue, send right, flow, fragments, and which sample is new |
-//! | [`wire`] | the data frame, every byte of it |
-//! | [`carrier`] | how a channel travels: `local`, `shm`, `tcp`, `udp`, `mcast`, or your own |
-//! | `driver` | the threads; only here are clocks read and carriers called |
-//! | [`handshake`] | decides whether a channel comes to be |
-//! | [`pull`] | questions to histories of other nodes |
-//! | [`control`] | who is there, what they have, and calls between nodes |
+//! | [`node`] | nodes, publishers and subscribers as users hold them: where everything starts |
+//! | `settings` | the settings of a node |
+//! | `driver` | the threads of a node: control and readers |
 //! | [`admin`] | what one node may ask of another, and YARP's administration grammar |
-//! | [`profile`] | priorities of ports from a file |
-//! | [`clock`] | two hosts' clocks compared |
-//! | [`stages`] | where the time of a channel's samples goes |
-//! | `thread` | scheduling of the user's own threads |
-//! | [`trace`] | the steps of a sample's way as events |
-//! | [`testing`] | conformance suites, bodies of fuzz targets, parts to build worlds from |
+//! | [`port`] | one sample to all channels of a port, and from all of them; histories, policies, monitors |
+//! | [`pull`] | questions to histories of other nodes |
+//! | [`handshake`] | decides whether a channel comes to be |
+//! | `event` | what happened on a node |
+//! | [`channel`] | the unit of priority, from a port to a carrier: queue, send right, flow, sender threads, fragments, and which sample is new |
+//! | [`carrier`] | how a channel travels: `local`, `shm`, `tcp`, `udp`, `mcast`, or your own |
+//! | [`control`] | who is there, what they have, and calls between nodes |
+//! | [`trace`] | the steps of a sample's way as events, and where its time goes ([`stages`]) |
+//! | [`codec`] | how a value becomes bytes and bytes a value |
+//! | [`wire`] | the data frame, every byte of it |
+//!
+//! Beside them: [`profile`] (priorities of ports from a file), [`clock`] (two hosts' clocks compared), `thread` (scheduling of the
+//! user's own threads), [`bottle`] (YARP's nested lists), `guard` (panics of the library's threads), and [`testing`] (conformance suites,
+//! bodies of fuzz targets, parts to build worlds from).
 //!
 //! `docs/data-path.md` follows one sample through them, with thread, lock and allocation at each step; `docs/terms.md` says
 //! what the words mean.
 pub mod admin;
+pub mod bottle;
 pub mod carrier;
 pub mod channel;
 pub mod clock;
@@ -48,31 +50,35 @@ pub mod control;
 mod driver;
 mod error;
 mod event;
+mod guard;
 pub mod handshake;
 pub mod node;
 pub mod port;
 pub mod profile;
 pub mod pull;
-pub mod stages;
+mod settings;
 pub mod testing;
 mod thread;
 pub mod trace;
 pub mod wire;
 
+pub use carrier::Around;
 pub use channel::bucket::Limit;
 pub use channel::flow::Batching;
 pub use channel::history::Query;
 pub use channel::parity::Redundancy;
+pub use channel::{Change, ChannelReport, InstanceReport, InstanceState, Outcome, PortRef, SampleInfo};
 pub use control::Network;
-pub use driver::Around;
 pub use error::{Error, Result};
 pub use event::{Event, EventReader, Events};
-pub use node::{DiscoverySource, Node, PortLimits, RelayLimits, Settings};
-pub use port::{
-    Client, Outcome, Published, Publisher, PullFrom, Sample, SampleInfo, Server, Subscriber, TakenSample, WaitSet,
+pub use node::{
+    Client, Loan, Node, Publisher, PublisherBuilder, PullFrom, Pulled, Server, Subscriber, SubscriberBuilder, WaitSet,
 };
+pub use port::{PolicyCounts, Published, PublisherInfo, Sample, TakenSample};
 pub use qos;
+pub use settings::{DiscoverySource, PortLimits, RelayLimits, Settings};
 pub use thread::schedule_this_thread;
+pub use trace::stages;
 
 /// The Rust in README.md, as a test.
 #[cfg(doctest)]

@@ -2,7 +2,8 @@
 //!
 //! Nothing is recorded unless somebody asked for it; then a step costs one load and a branch that is never taken.
 
-use crate::stages;
+pub mod stages;
+
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 

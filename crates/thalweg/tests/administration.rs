@@ -4,8 +4,8 @@
 mod world;
 
 use std::time::Duration;
-use thalweg::admin::bottle::{Bottle, Value};
 use thalweg::admin::{Reply, Request};
+use thalweg::bottle::{Bottle, Value};
 use thalweg::codec::Raw;
 use thalweg::{Node, Publisher, Settings, Subscriber};
 use world::LONG;

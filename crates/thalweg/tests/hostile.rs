@@ -9,7 +9,7 @@ use std::net::{Ipv4Addr, TcpStream, UdpSocket};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
-use thalweg::handshake::Parameters;
+use thalweg::carrier::Parameters;
 use thalweg::wire::{Header, Kind};
 use world::agent::{Agent, number};
 use world::fake::{Fake, acceptance, batch, fragment, frame, header};

@@ -5,8 +5,8 @@ mod world;
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use thalweg::admin::bottle::Value;
 use thalweg::admin::{Reply, Request};
+use thalweg::bottle::Value;
 use thalweg::codec::Raw;
 use thalweg::port::monitor::{Delay, Monitor, Seen, Statistics, Throttle, Verdict};
 use thalweg::{Event, Node, Publisher, Settings, Subscriber};

@@ -7,7 +7,7 @@ mod world;
 use std::io::Write;
 use std::net::{Ipv4Addr, UdpSocket};
 use std::time::Duration;
-use thalweg::handshake::Parameters;
+use thalweg::carrier::Parameters;
 use world::agent::{Agent, number};
 use world::fake::{Fake, acceptance, frame, header};
 use world::net::{A, A6, B, B6, TwoHosts};

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use std::time::{Duration, Instant};
 use thalweg::admin::{Reply, Request};
 use thalweg::channel::proxy::{Proxy, ProxyChanges, Selection};
-use thalweg::port::{Change, InstanceState, PublisherBuilder, SubscriberBuilder};
 use thalweg::{Around, Event, EventReader, Node, Settings, Subscriber};
+use thalweg::{Change, InstanceState, PublisherBuilder, SubscriberBuilder};
 
 const LONG: Duration = Duration::from_secs(20);
 

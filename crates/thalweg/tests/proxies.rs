@@ -4,10 +4,10 @@
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
+use thalweg::ChannelReport;
 use thalweg::admin::{Reply, Request};
 use thalweg::channel::proxy::{Proxy, ProxyChanges, Selection};
 use thalweg::codec::Raw;
-use thalweg::port::ChannelReport;
 use thalweg::{Node, Publisher, RelayLimits, SampleInfo, Settings, Subscriber};
 
 const LONG: Duration = Duration::from_secs(20);

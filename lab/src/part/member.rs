@@ -14,9 +14,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+use thalweg::ChannelReport;
 use thalweg::codec::Raw;
 use thalweg::control::Direction;
-use thalweg::port::ChannelReport;
 use thalweg::profile::Profile;
 use thalweg::{Node, Publisher, Sample, Subscriber};
 

@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 use std::time::{Duration, Instant};
 use thalweg::admin::EndReport;
 use thalweg::codec::Raw;
-use thalweg::port::{PublisherBuilder, SubscriberBuilder};
 use thalweg::{Node, Publisher, Subscriber};
+use thalweg::{PublisherBuilder, SubscriberBuilder};
 
 /// Settings of either role.
 #[derive(Clone, Debug, Serialize, Deserialize)]

@@ -14,8 +14,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+use thalweg::SampleInfo;
 use thalweg::codec::{Message, Raw};
-use thalweg::port::SampleInfo;
 use thalweg::{Node, Publisher, Sample, Subscriber};
 
 /// What the parent asks.
@@ -170,7 +170,7 @@ impl Voice {
 
     fn drain(&mut self) {
         // Closing waits for what is on its way; the port stays until the process ends, so that nothing is cut off.
-        let waiting = |channels: Vec<thalweg::port::ChannelReport>| channels.iter().any(|c| c.waiting > 0);
+        let waiting = |channels: Vec<thalweg::ChannelReport>| channels.iter().any(|c| c.waiting > 0);
         let until = Instant::now() + DRAIN;
         while Instant::now() < until {
             let busy = match self {

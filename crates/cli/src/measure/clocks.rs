@@ -3,9 +3,9 @@
 use crate::session::Session;
 use std::collections::HashMap;
 use std::time::Duration;
+use thalweg::SampleInfo;
 use thalweg::clock::ClockOffset;
 use thalweg::control::NodeId;
-use thalweg::port::SampleInfo;
 
 /// A node that does not tell its clock within this time is asked again later.
 const PATIENCE: Duration = Duration::from_millis(500);

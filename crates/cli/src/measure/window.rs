@@ -4,7 +4,7 @@ use super::clocks::Clocks;
 use lab::statistics::{Latencies, microseconds, rounded};
 use serde_json::{Value, json};
 use std::collections::VecDeque;
-use thalweg::port::SampleInfo;
+use thalweg::SampleInfo;
 
 /// Why there is no latency.
 pub const NO_COMMON_CLOCK: &str =

@@ -5,10 +5,10 @@ use crate::session::{Common, Session};
 use linux::probe::Tree;
 use linux::probe::process::{self, State};
 use std::time::{Duration, Instant};
+use thalweg::ChannelReport;
 use thalweg::admin::explain::Explanation;
 use thalweg::admin::{EndReport, MemoryReport, Reply, Request};
 use thalweg::control::{Direction, Document, NodeId, PortInfo};
-use thalweg::port::ChannelReport;
 
 /// A node that does not answer within this time is silent.
 const PATIENCE: Duration = Duration::from_secs(1);

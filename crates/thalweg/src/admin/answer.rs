@@ -1,10 +1,10 @@
 //! Carries a [`Command`] out on a port and writes the answer in YARP's shapes (YS-13, YS-20…YS-22, YS-55).
 
 use super::EndReport;
-use super::bottle::{Bottle, Value};
-use super::grammar::{Command, HELP, Property, Side};
+use super::grammar::{Command, HELP, Side};
 use super::priority::Priority;
-use crate::port::ChannelReport;
+use crate::bottle::{Bottle, Property, Value};
+use crate::channel::ChannelReport;
 use qos::priority::Changes;
 use std::collections::BTreeMap;
 

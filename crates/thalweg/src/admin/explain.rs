@@ -2,7 +2,7 @@
 
 use crate::control::Document;
 use crate::event::Event;
-use crate::port::{InstanceReport, PolicyCounts};
+pub use crate::port::SubscriberState;
 use serde::{Deserialize, Serialize};
 
 /// What one node knows of a publisher and a subscriber.
@@ -56,24 +56,4 @@ pub struct Way {
     pub carrier: String,
     /// Where the publisher is asked: an address, a path, or `this process`.
     pub to: String,
-}
-
-/// A subscriber at the moment of the question.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct SubscriberState {
-    /// Samples that wait to be taken.
-    pub waiting: u64,
-    /// Samples that found its queue full.
-    pub dropped: u64,
-    /// Samples that were no value of its type.
-    pub undecodable: u64,
-    /// The number of the sample in its callback; 0: none is.
-    pub in_callback: u64,
-    /// It has a callback, which the receiving thread runs.
-    pub has_callback: bool,
-    /// What its policies dropped or noticed.
-    pub policies: PolicyCounts,
-    /// Of a keyed topic: the instances that missed most deadlines, the worst first.
-    pub late: Vec<InstanceReport>,
 }

@@ -3,8 +3,8 @@
 //!
 //! Words of the protocol may be written bare (`list`) or as vocabs (`[list]`), in any case.
 
-use super::bottle::{Bottle, Value};
 use super::priority::Priority;
+use crate::bottle::{Bottle, Property, Value, properties};
 
 /// Which way a port's samples go through it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,9 +24,6 @@ impl Side {
         }
     }
 }
-
-/// A name and its value.
-pub type Property = (String, Value);
 
 /// An administrative command.
 #[derive(Clone, Debug, PartialEq)]
@@ -236,22 +233,6 @@ fn target<'a>(rest: &'a [Value], verb: &str) -> Result<(Side, String, &'a [Value
     let side = needed_side(rest.first(), verb)?;
     let name = port(rest.get(1), &format!("{verb} in|out /port"))?;
     Ok((side, name, rest.get(2..).unwrap_or_default()))
-}
-
-/// `(KEY VALUE) …`, also within one list more: `((KEY VALUE) …)`.
-pub(crate) fn properties(values: &[Value]) -> Result<Vec<Property>, String> {
-    if let [Value::List(inner)] = values
-        && inner.iter().all(|v| v.group().is_some())
-    {
-        return properties(inner);
-    }
-    let pair = |value: &Value| match value.group() {
-        Some((key, [one])) => Ok((key.to_owned(), one.clone())),
-        Some((key, [])) => Ok((key.to_owned(), Value::Int(1))), // a flag such as (virtual)
-        Some((key, more)) => Ok((key.to_owned(), Value::List(more.to_vec()))),
-        None => Err(format!("{value} is no (KEY VALUE)")),
-    };
-    values.iter().map(pair).collect()
 }
 
 fn property(rest: &[Value]) -> Result<Command, String> {

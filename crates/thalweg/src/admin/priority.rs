@@ -1,7 +1,6 @@
 //! The groups of `prop set /name (process …) (sched …) (qos …)`: threads and packets in YARP's words (YS-10…YS-12).
 
-use super::bottle::Value;
-use super::grammar::{Property, properties};
+use crate::bottle::{Property, Value, properties};
 use qos::priority::{Change, Changes, Policy, PolicyName, Scheduling};
 
 /// What one `prop set` changes.

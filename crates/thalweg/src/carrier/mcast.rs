@@ -16,7 +16,7 @@ pub(crate) use trouble::{cannot, nothing_came};
 
 use super::udp::MOST;
 use super::{Capabilities, Carrier, Opening, Place, ReceiveHalf, Sender, invalid};
-use crate::handshake::Parameters;
+use crate::carrier::Parameters;
 use crate::wire::{HEADER, Header};
 use receive::McastMember;
 use socket2::{Domain, Protocol, Socket, Type};

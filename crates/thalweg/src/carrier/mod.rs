@@ -4,17 +4,22 @@
 //! Neither has a thread or a buffer of its own; the driver decides who calls them and when. The contract that every
 //! carrier keeps is the conformance suite in [`crate::testing::conformance`], which each one passes by instantiating it.
 
+mod around;
 pub(crate) mod dice;
 pub mod fault;
 pub mod local;
 pub mod mcast;
+mod parameters;
 pub mod record;
 pub mod shm;
 pub mod sim;
 pub mod tcp;
 pub mod udp;
 
-use crate::handshake::Parameters;
+pub use around::Around;
+pub(crate) use around::way;
+pub use parameters::Parameters;
+
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -235,7 +240,7 @@ impl Place {
 }
 
 /// A way for channels to travel: implement this, in the workspace or outside it, and give it to
-/// [`Settings::carriers`](crate::node::Settings::carriers). During the handshake the subscriber opens its end first
+/// [`Settings::carriers`](crate::settings::Settings::carriers). During the handshake the subscriber opens its end first
 /// ([`Carrier::receiver`]), then the publisher ([`Carrier::sender`]), then the subscriber completes its own
 /// ([`Opening::complete`]); each passes what the other needs to know in [`Parameters`].
 pub trait Carrier: Send + Sync {

@@ -8,7 +8,7 @@ use super::{
     Capabilities, Carrier, Interrupt, MOST_BYTES_TOGETHER, MOST_TOGETHER, Opening, Place, ReceiveHalf, SendHalf,
     Sender, SharedSocket, TICK, invalid, shared,
 };
-use crate::handshake::Parameters;
+use crate::carrier::Parameters;
 use rustix::io::Errno;
 use rustix::net::sockopt::{self, Ipv4PathMtuDiscovery, Ipv6PathMtuDiscovery};
 use std::io::{self, IoSlice};

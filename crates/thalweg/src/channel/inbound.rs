@@ -16,9 +16,9 @@ use super::fragment::{Reassembly, Refused};
 use super::queue::Label;
 use super::reliable::{Receiver, ReceiverSettings};
 use crate::carrier::{Interrupt, ReceiveHalf};
-use crate::port::{AnyInlet, Channel, Delivery, Payload, SampleInfo};
+use crate::channel::{Channel, Deliver, Delivery, Payload, SampleInfo};
+use crate::trace::{self, stages};
 use crate::wire::{self, Fragment, Header, Kind, Messages, Parity, StreamParser};
-use crate::{stages, trace};
 use linux::memory::RingReader;
 use std::io;
 use std::ops::Range;
@@ -60,7 +60,7 @@ pub(crate) enum Step {
 /// One channel at the subscriber.
 pub(crate) struct Inbound {
     pub channel: Arc<Channel>,
-    pub inlet: Arc<dyn AnyInlet>,
+    pub inlet: Arc<dyn Deliver>,
     source: Source,
     accept: Accept,
     max_message: usize,
@@ -88,12 +88,7 @@ const REASSEMBLY_TIMEOUT_NS: u64 = 500_000_000;
 const DATAGRAM: usize = 65_536;
 
 impl Inbound {
-    pub fn new(
-        channel: Arc<Channel>,
-        inlet: Arc<dyn AnyInlet>,
-        mut half: Box<dyn ReceiveHalf>,
-        agreed: Agreed,
-    ) -> Self {
+    pub fn new(channel: Arc<Channel>, inlet: Arc<dyn Deliver>, mut half: Box<dyn ReceiveHalf>, agreed: Agreed) -> Self {
         let framing = if agreed.stream {
             let parser = StreamParser::new(agreed.max_message, Some(agreed.flow));
             Framing::Stream(Stream::new(parser, channel.account.clone()))
@@ -105,11 +100,11 @@ impl Inbound {
     }
 
     /// A channel whose samples are read in the publisher's memory.
-    pub fn shared(channel: Arc<Channel>, inlet: Arc<dyn AnyInlet>, ring: RingReader, agreed: &Agreed) -> Self {
+    pub fn shared(channel: Arc<Channel>, inlet: Arc<dyn Deliver>, ring: RingReader, agreed: &Agreed) -> Self {
         Self::with(channel, inlet, Source::Ring(ring), agreed)
     }
 
-    fn with(channel: Arc<Channel>, inlet: Arc<dyn AnyInlet>, source: Source, agreed: &Agreed) -> Self {
+    fn with(channel: Arc<Channel>, inlet: Arc<dyn Deliver>, source: Source, agreed: &Agreed) -> Self {
         let mut inbound = Self {
             channel,
             inlet,
@@ -334,7 +329,7 @@ fn put_together<'a>(
 fn deliver(
     accept: &mut Accept,
     channel: &Channel,
-    inlet: &dyn AnyInlet,
+    inlet: &dyn Deliver,
     header: &Header,
     message: &[u8],
     now: u64,
@@ -347,7 +342,7 @@ fn deliver_from(
     (now, from): (u64, Option<BorrowedFd<'_>>),
     accept: &mut Accept,
     channel: &Channel,
-    inlet: &dyn AnyInlet,
+    inlet: &dyn Deliver,
     header: &Header,
     message: &[u8],
 ) -> u32 {
@@ -361,13 +356,7 @@ fn deliver_from(
 }
 
 /// The messages of a batch: one frame of the flow.
-fn deliver_batch(
-    accept: &mut Accept,
-    channel: &Channel,
-    inlet: &dyn AnyInlet,
-    messages: Messages<'_>,
-    now: u64,
-) -> u32 {
+fn deliver_batch(accept: &mut Accept, channel: &Channel, inlet: &dyn Deliver, messages: Messages<'_>, now: u64) -> u32 {
     let (mut delivered, mut new) = (0, None);
     for (header, message) in messages {
         trace::step(trace::Step::Parse);
@@ -386,7 +375,7 @@ fn deliver_new(
     (now, from): (u64, Option<BorrowedFd<'_>>),
     accept: &Accept,
     channel: &Channel,
-    inlet: &dyn AnyInlet,
+    inlet: &dyn Deliver,
     (header, label): (&Header, Label),
     message: &[u8],
 ) -> u32 {
@@ -408,7 +397,7 @@ fn deliver_new(
 }
 
 #[inline]
-fn hand_over(channel: &Channel, inlet: &dyn AnyInlet, delivery: Delivery<'_>, measured: bool) {
+fn hand_over(channel: &Channel, inlet: &dyn Deliver, delivery: Delivery<'_>, measured: bool) {
     match measured {
         false => channel.gate.deliver(inlet, delivery),
         true => drop(stages::delivering(&channel.stages, || channel.gate.deliver(inlet, delivery))),

@@ -8,7 +8,11 @@
 //! queue length thresholds for shared-memory packet switches", IEEE/ACM Transactions on Networking 6 (2), 1998, with α = 1).
 //! Counting is an atomic addition at each level; nothing here waits.
 
-use crate::admin::{HistoryMemory, MemoryReport, Peer, PeerMemory};
+mod report;
+
+pub use report::{DocumentMemory, HistoryMemory, MemoryReport, PeerMemory};
+
+use crate::control::Peer;
 use linux::lock::PiMutex;
 use qos::{ResourceLimit, SAMPLE_BYTES};
 use std::collections::HashMap;

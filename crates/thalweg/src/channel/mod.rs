@@ -1,15 +1,19 @@
-//! Channels: what lies between a port and a carrier. State machines take `now` and bytes; only the driver reads the
-//! clock and calls carriers.
+//! Channels: what lies between a port and a carrier. State machines take `now` and bytes; flows and their sender threads call carriers.
 
 pub mod accept;
 pub mod bucket;
 pub mod buffer;
+pub(crate) mod coalescing;
 pub mod congestion;
+mod counters;
+mod deliver;
 pub mod flow;
 pub mod fragment;
 pub mod history;
 pub mod inbound;
+mod instance;
 pub mod late;
+mod latecomer;
 pub mod life;
 pub mod memory;
 pub mod outgoing;
@@ -17,4 +21,227 @@ pub mod parity;
 pub mod proxy;
 pub mod queue;
 pub mod reliable;
+mod report;
 pub mod right;
+mod sample;
+mod selection;
+mod sender;
+
+pub use counters::{Counters, Outcome};
+pub(crate) use deliver::{Deliver, Delivery, Payload};
+pub use instance::{Change, InstanceReport, InstanceState};
+pub(crate) use latecomer::Latecomer;
+pub use report::ChannelReport;
+pub use sample::SampleInfo;
+pub(crate) use selection::SentSelection;
+pub(crate) use sender::{FlowNews, Own, Senders};
+
+use crate::carrier::{Interrupt, SharedSocket};
+use crate::control::{NodeId, Peer, PortId};
+use crate::trace::stages::{Asked, LatenessReport, Measured, Stages, StagesReport};
+use flow::Flow;
+use memory::Account;
+use proxy::{Gate, Provenance, Proxied, Selection};
+use qos::ResourceLimit;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::{Arc, OnceLock, Weak};
+
+/// One port of one node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct PortRef {
+    /// The node.
+    pub node: NodeId,
+    /// The port within it.
+    pub port: PortId,
+}
+
+/// One channel as either end sees it: who, how, and its counters. Shared by the threads that serve it.
+#[derive(Debug)]
+pub struct Channel {
+    /// Number of the channel within its process.
+    pub id: u64,
+    /// The publishing port.
+    pub publisher: PortRef,
+    /// The subscribing port.
+    pub subscriber: PortRef,
+    /// The publisher's name.
+    pub publisher_name: String,
+    /// The subscriber's name.
+    pub subscriber_name: String,
+    /// The topic.
+    pub topic: String,
+    /// The carrier's name.
+    pub carrier: String,
+    /// Incarnation of the publisher's node.
+    pub incarnation: u64,
+    /// Largest message that both ends take, in bytes: larger ones are refused on this channel alone.
+    pub max_message: u32,
+    /// Both ends read the same clock: one-way latencies are exact.
+    pub same_clock: bool,
+    /// How and where it is scaled; `None`: it is not.
+    pub proxied: Option<Proxied>,
+    /// The channel that gives way to this one, between two samples: within a process when its proxy changes, elsewhere when its subscriber was
+    /// cut off and comes back.
+    pub(crate) replaces: Option<u64>,
+    /// Which samples go on at this end.
+    pub(crate) selection: Selection,
+    /// Set while its proxy moves.
+    pub(crate) gate: Gate,
+    /// Which samples are sent on it by their content and distance in time; `None`: all.
+    pub(crate) sends: Option<SentSelection>,
+    /// At the subscriber, of a channel that comes again: the last sample of the one before. What lies between it and the first one
+    /// that comes live, and does not come by a history, is lost.
+    pub(crate) resumes_after: Option<u64>,
+    /// Of who is at the other end: what waits here for it or of it is taken from there.
+    pub(crate) account: Arc<Account>,
+    /// What happened on it.
+    pub counters: Counters,
+    pub(crate) closed: AtomicBool,
+    pub(crate) cut: AtomicBool,
+    /// Why this end ends it behind what has arrived.
+    pub(crate) ends_because: OnceLock<String>,
+    /// At the publisher: its subscriber lost the connection, and what is published waits for it.
+    pub(crate) cut_off: AtomicBool,
+    pub(crate) interrupt: OnceInterrupt,
+    /// The sockets by which packets of the channel leave this end, the data's first.
+    pub(crate) sockets: OnceLock<Vec<SharedSocket>>,
+    /// What sends it, at a publisher with a flow.
+    pub(crate) flow: OnceLock<Weak<Flow>>,
+    /// Where the time of its samples goes, while somebody wants to know. Its flow notes there, too.
+    pub(crate) stages: Arc<Stages>,
+    /// Its subscriber's number in the flow of a group.
+    pub(crate) member: OnceLock<u64>,
+    /// At the publisher: what a later request has to show to take this channel's place.
+    pub(crate) token: OnceLock<u64>,
+    /// At the publisher: the host and node of its subscriber, where that is none that this host knows.
+    pub(crate) elsewhere: OnceLock<(Peer, NodeId)>,
+}
+
+/// What ends the waiting of the thread that serves a channel, once there is one.
+#[derive(Default)]
+pub(crate) struct OnceInterrupt(OnceLock<Interrupt>);
+
+impl std::fmt::Debug for OnceInterrupt {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(if self.0.get().is_some() { "waits without end" } else { "has a tick" })
+    }
+}
+
+impl Channel {
+    /// The same channel with a proxy, of which `here` is what is left to do at this end.
+    pub(crate) fn scaled(mut self, here: Selection, proxied: Option<Proxied>) -> Self {
+        (self.selection, self.proxied) = (here, proxied);
+        self
+    }
+    /// What was done to its samples.
+    pub(crate) fn provenance(&self) -> Option<Provenance> {
+        self.proxied.as_ref().map(|proxied| proxied.provenance)
+    }
+
+    /// Ends the channel at the subscriber at once: what is still on its way is not delivered. Its thread finds it cut, at
+    /// once if it waits without end, else at its next tick.
+    pub(crate) fn cut(&self) {
+        self.cut.store(true, SeqCst);
+        self.closed.store(true, SeqCst);
+        if let Some(interrupt) = self.interrupt.0.get() {
+            (interrupt.end)();
+        }
+    }
+    pub(crate) fn is_cut(&self) -> bool {
+        self.cut.load(Relaxed)
+    }
+
+    /// The channel is over; what is still on its way is delivered. A thread that waits without end is interrupted only
+    /// where that loses nothing: a publisher ends its stream behind the last sample.
+    pub(crate) fn close(&self) {
+        self.closed.store(true, SeqCst);
+        if let Some(interrupt) = self.interrupt.0.get().filter(|interrupt| interrupt.loses_nothing) {
+            (interrupt.end)();
+        }
+    }
+
+    /// From now on the thread that serves the channel waits without end.
+    pub(crate) fn waits_without_end(&self, interrupt: Interrupt) {
+        let _ = self.interrupt.0.set(interrupt);
+        if self.cut.load(SeqCst) {
+            self.cut();
+        } else if self.closed.load(SeqCst) {
+            self.close();
+        }
+    }
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.load(Relaxed)
+    }
+
+    /// The flow that sends it, at a publisher that has one and while it goes on.
+    pub(crate) fn sent_by(&self) -> Option<Arc<Flow>> {
+        self.flow.get().and_then(Weak::upgrade)
+    }
+
+    /// Whether a message that is published at `now` is sent on it: the end of an instance always. Asked once for each
+    /// sample, by the publishing thread.
+    #[inline]
+    pub(crate) fn takes(&self, bytes: &[u8], now: u64, change: Change) -> bool {
+        self.sends.as_ref().is_none_or(|selection| change != Change::Written || selection.takes(bytes, now))
+    }
+
+    /// A message is larger than the subscriber takes.
+    #[cold]
+    pub(crate) fn refuse_size(&self) -> Outcome {
+        self.counters.too_large.fetch_add(1, Relaxed);
+        Outcome::Refused { limit: ResourceLimit::MaxMessage }
+    }
+
+    /// Where the time of its samples went, if that is measured.
+    pub(crate) fn stages_report(&self, end: &str) -> Option<StagesReport> {
+        let Measured { every, missed, stages } = self.stages.figures(linux::clock::monotonic_ns())?;
+        Some(StagesReport {
+            topic: self.topic.clone(),
+            publisher: self.publisher_name.clone(),
+            subscriber: self.subscriber_name.clone(),
+            carrier: self.carrier.clone(),
+            end: end.to_owned(),
+            every,
+            missed,
+            stages_us: stages.into_iter().map(|(stage, figures)| (stage.name().to_owned(), figures)).collect(),
+        })
+    }
+
+    /// How late its samples were since this was asked last.
+    pub(crate) fn lateness_report(&self, end: &str, after_ns: i64, asked: Asked) -> LatenessReport {
+        self.stages.take_lateness(linux::clock::monotonic_ns(), after_ns, asked).report(
+            &self.publisher_name,
+            &self.subscriber_name,
+            end,
+        )
+    }
+
+    /// As this end reports it, where so many samples wait, and so many of at most so many bytes.
+    pub(crate) fn report(&self, end: &str, waiting: usize, bytes: (usize, u64)) -> ChannelReport {
+        let flow = self.flow.get().and_then(Weak::upgrade);
+        let (repeated, strange) = flow.map(|flow| flow.repeated()).unwrap_or_default();
+        ChannelReport {
+            topic: self.topic.clone(),
+            publisher: self.publisher_name.clone(),
+            subscriber: self.subscriber_name.clone(),
+            carrier: self.carrier.clone(),
+            end: end.to_owned(),
+            samples: self.counters.samples.load(Relaxed),
+            bytes: self.counters.bytes.load(Relaxed),
+            lost: self.counters.not_delivered(),
+            waiting: waiting as u64,
+            strange: self.counters.strange.load(Relaxed) + strange,
+            too_large: self.counters.too_large.load(Relaxed),
+            waiting_bytes: bytes.0 as u64,
+            most_bytes: bytes.1,
+            over_bytes: self.counters.over_bytes.load(Relaxed),
+            over_memory: self.counters.over_memory.load(Relaxed),
+            repaired: self.counters.repaired.load(Relaxed) + repeated.repaired,
+            skipped: self.counters.skipped.load(Relaxed) + repeated.skipped,
+            acknowledgements: self.counters.acknowledgements.load(Relaxed) + repeated.acknowledgements,
+            unscalable: self.counters.unscalable.load(Relaxed),
+            proxied: self.proxied.clone(),
+            over: None,
+        }
+    }
+}

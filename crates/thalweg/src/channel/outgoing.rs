@@ -3,7 +3,7 @@
 use super::buffer::{Buffer, Pool};
 use super::memory::Charge;
 use super::queue::{Entry, Label};
-use crate::port::Change;
+use crate::channel::Change;
 use std::sync::Arc;
 
 /// A message that is being published.

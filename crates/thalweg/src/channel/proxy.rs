@@ -16,8 +16,8 @@ pub(crate) use gate::{Gate, Passage, Role};
 pub use picture::Picture;
 pub use selection::{Selection, SelectionError};
 
+use crate::channel::Channel;
 use crate::control::NodeId;
-use crate::port::Channel;
 use qos::{Place, Qos, Scale};
 use serde::{Deserialize, Serialize};
 use std::fmt;

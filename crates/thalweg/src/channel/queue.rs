@@ -2,7 +2,7 @@
 
 use super::buffer::Buffer;
 use super::memory::{ALWAYS, Account, Charge, size_of};
-use crate::port::Change;
+use crate::channel::Change;
 use crate::trace::{self, Step};
 use crate::wire::{HISTORICAL, Header, Kind};
 use qos::{Queue as Policy, ResourceLimit};

@@ -17,12 +17,14 @@ mod plain;
 #[cfg(test)]
 mod samples;
 mod schema;
+mod sought;
 
 pub use cdr::{from_cdr, to_cdr, to_cdr_into};
 pub use dynamic::{from_json, to_json};
 pub use fields::Fields;
 pub use plain::Plain;
 pub use schema::{Field, Schema, TypeDescription, Variant};
+pub(crate) use sought::{Sought, WHOLE_TOPIC, topic_number};
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;

@@ -132,7 +132,11 @@ impl Directory {
             Event::Document(document) => self.document(origin, *document),
             Event::Change(node, change) => self.change(origin, node, &change),
             Event::Gone(node) => self.gone(origin, node),
-            Event::Call { .. } | Event::Answer { .. } | Event::Warning(_) | Event::Rejected(_) => Applied::Nothing,
+            Event::Call { .. }
+            | Event::Answer { .. }
+            | Event::Unreachable { .. }
+            | Event::Warning(_)
+            | Event::Rejected(_) => Applied::Nothing,
         }
     }
 

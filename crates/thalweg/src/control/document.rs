@@ -2,6 +2,7 @@
 
 use super::matching::topic_matches;
 use crate::codec::TypeDescription;
+use qos::{Durability, Place, PullBuffer, Qos};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -99,7 +100,7 @@ impl PortInfo {
     /// Whether other nodes may ask this port for samples that it keeps.
     pub fn can_be_asked(&self) -> bool {
         match self.direction {
-            Direction::Publisher => crate::port::kept_at_publisher(&self.qos).is_some(),
+            Direction::Publisher => kept_at_publisher(&self.qos).is_some(),
             Direction::Subscriber => self.pull == PullRole::Keeps,
         }
     }
@@ -324,4 +325,20 @@ impl Change {
         }
         self.revision = next.revision;
     }
+}
+
+/// What a publisher of this QoS keeps: its pull buffer, with room for what late joiners get.
+pub(crate) fn kept_at_publisher(qos: &Qos) -> Option<PullBuffer> {
+    let asked = qos.pull.clone().filter(|pull| pull.place == Place::Publisher);
+    if qos.durability == Durability::Volatile {
+        return asked;
+    }
+    let largest = u64::from(qos.history) * u64::from(qos.max_message);
+    let late = PullBuffer { samples: qos.history, bytes: largest, ..PullBuffer::default() };
+    Some(match asked {
+        Some(asked) => {
+            PullBuffer { samples: asked.samples.max(late.samples), bytes: asked.bytes.max(largest), ..asked }
+        }
+        None => late,
+    })
 }

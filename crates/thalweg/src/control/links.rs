@@ -21,7 +21,7 @@ pub use target::Address;
 
 use super::local::Users;
 use super::{Change, Discovery, Document, Event, NodeId, Origin, Sink};
-use crate::driver::{or_abort, parsing};
+use crate::guard::{or_abort, parsing};
 use linux::poll::Waker;
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::io;

@@ -7,7 +7,7 @@
 //! | `**` | any number of segments, none included |
 
 use super::{Direction, PortInfo};
-use crate::port::Sought;
+use crate::codec::Sought;
 use std::borrow::Cow;
 use std::fmt;
 

@@ -28,6 +28,7 @@ pub mod zenoh;
 pub use origin::{Network, NetworkError, Origin};
 pub use peer::Peer;
 
+pub(crate) use document::kept_at_publisher;
 pub use document::{Change, Direction, Document, NodeId, NotKept, PortId, PortInfo, PullRole, RelayLoad};
 
 use std::net::{IpAddr, SocketAddr};
@@ -70,6 +71,13 @@ pub enum Event {
         id: u64,
         /// The answer.
         answer: Vec<u8>,
+    },
+    /// A call of this node cannot be sent, and why.
+    Unreachable {
+        /// The number given to [`Discovery::call`].
+        id: u64,
+        /// A sentence.
+        why: String,
     },
     /// Something a person should know, such as "no multicast on this network: no peer can be found by scouting".
     Warning(String),
@@ -153,7 +161,7 @@ impl Event {
             Event::Change(_, change) => change.weight(),
             Event::Call { request, .. } => request.len(),
             Event::Answer { answer, .. } => answer.len(),
-            Event::Warning(text) => text.len(),
+            Event::Warning(text) | Event::Unreachable { why: text, .. } => text.len(),
             Event::Gone(_) | Event::Rejected(_) => 0,
         };
         held + size_of::<Event>()

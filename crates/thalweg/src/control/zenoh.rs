@@ -18,7 +18,7 @@ use share::Guard;
 
 use super::links::MESSAGE_LIMIT;
 use super::{Change, Discovery, Document, Event, NodeId, Origin, Sink, limits, number_call};
-use crate::driver::{or_abort, parsing};
+use crate::guard::{or_abort, parsing};
 use ::zenoh::bytes::ZBytes;
 use ::zenoh::liveliness::LivelinessToken;
 use ::zenoh::qos::CongestionControl;

@@ -6,12 +6,12 @@ use super::keep::refuse_names;
 use super::permit::Caller;
 use super::state::NodeState;
 use crate::admin;
-use crate::control::Discovery;
+use crate::channel::{Channel, PortRef};
 use crate::control::kept::Connection;
-use crate::control::{Direction, NodeId, limits};
+use crate::control::{Direction, Discovery, NodeId, limits};
 use crate::event::Event;
-use crate::port::{AnyOutlet, Channel, PortRef};
-use crate::stages::{Asked, LateAfter, MOST_LATENESS};
+use crate::port::AnyOutlet;
+use crate::trace::stages::{Asked, LateAfter, MOST_LATENESS};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
@@ -70,6 +70,13 @@ impl Control {
         }
     }
 
+    /// A call that cannot be sent is answered with the reason.
+    pub(super) fn unreachable(&mut self, id: u64, why: String) {
+        if let Some((.., asker)) = self.calls.remove(&id) {
+            self.give(asker, admin::pack(&admin::Reply::No(why)));
+        }
+    }
+
     /// Carries out an administrative request.
     pub(super) fn administer(&mut self, request: admin::Request, caller: Caller) -> admin::Reply {
         let request = match self.permitted(request, caller) {
@@ -110,7 +117,7 @@ impl Control {
         }
     }
 
-    pub(super) fn reports(&self) -> Vec<crate::port::ChannelReport> {
+    pub(super) fn reports(&self) -> Vec<crate::channel::ChannelReport> {
         let own = self.state.outlets().into_iter().flat_map(|outlet| outlet.reports());
         let sent = own.chain(self.hosted_reports());
         let received = self.state.inlets().into_iter().flat_map(|(_, i)| i.reports());

@@ -11,13 +11,14 @@ use super::state::NodeState;
 use super::wanted::{Pair, Progress, Wanted};
 use crate::carrier::tcp::{self, TcpReceive, TcpSend};
 use crate::carrier::{Place, ReceiveHalf};
+use crate::channel::PortRef;
 use crate::channel::flow::FlowSettings;
 use crate::channel::inbound::{Agreed, Inbound};
 use crate::channel::memory::Account;
 use crate::control::PortInfo;
 use crate::control::matching::{Match, compare};
 use crate::handshake::{Answers, Request};
-use crate::port::{PortRef, Way};
+use crate::port::Way;
 use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -86,7 +87,7 @@ impl Control {
         tcp::notice_outage(&stream);
         let account = self.account_of(pair.0.node, &*stream);
         let Ok(half) = TcpReceive::new(stream) else { return };
-        let way = super::wrap::way(place.peer, place.local);
+        let way = crate::carrier::way(place.peer, place.local);
         let half = self.state.settings.around.receiver(Box::new(half), tcp::CAPABILITIES, way);
         let wanted = self.wanted.entry(pair).or_insert_with(|| {
             // Its node's document is still on its way: ways to connect anew are found when they are needed.
@@ -163,7 +164,7 @@ impl Control {
         self.prioritise_sent(&channel, &way, &entry);
         let token = self.watch_served(entry, channel.clone());
         let id = channel.id;
-        let ready: super::Reply = Box::new(move || begin.ready(pair, id));
+        let ready: crate::port::Reply = Box::new(move || begin.ready(pair, id));
         self.attach_now(PendingAttach { outlet, channel, way, token, answer: Some(ready) });
     }
 

@@ -2,14 +2,16 @@
 
 use super::control::{Command, Control};
 use super::entries::{Entry, Joining};
-use super::reader::{CALLBACK, ServedBy, guarded};
+use super::reader::{CALLBACK, ServedBy};
 use super::wanted::{Pair, Progress, Wanted};
 use crate::channel::history::Query;
 use crate::channel::memory::Account;
 use crate::channel::proxy::Proxy;
+use crate::channel::{Channel, Latecomer, PortRef};
 use crate::control::{Peer, PortInfo, PullRole};
-use crate::driver::{Fetch, Holder, Latecomer};
-use crate::port::{AnyInlet, Channel, LOCAL, PortRef, PublisherInfo, Way, is_kept_by_instance};
+use crate::driver::{Fetch, Holder};
+use crate::guard::guarded;
+use crate::port::{AnyInlet, LOCAL, PublisherInfo, Way, is_kept_by_instance};
 use crate::pull::Identity;
 use qos::Durability;
 use std::sync::Arc;

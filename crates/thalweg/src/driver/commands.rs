@@ -3,17 +3,19 @@
 
 use super::control::{Command, Control};
 use super::permit::Caller;
-use super::reader::{CALLBACK, guarded};
+use super::reader::CALLBACK;
 use super::state::NodeState;
 use crate::admin::answer::{Administered, answer};
-use crate::admin::bottle::{Bottle, Value};
-use crate::admin::grammar::{Property, Side};
+use crate::admin::grammar::Side;
 use crate::admin::{self, EndReport, Reply, Request};
+use crate::bottle::{Bottle, Property, Value};
+use crate::channel::{Channel, ChannelReport};
 use crate::control::{Direction, NodeId, PortId, PortInfo};
 use crate::event::Event;
+use crate::guard::guarded;
 use crate::port::monitor::seat::Seat;
 use crate::port::monitor::{Monitor, ready};
-use crate::port::{AnyInlet, AnyOutlet, Channel, ChannelReport};
+use crate::port::{AnyInlet, AnyOutlet};
 use qos::priority::Changes;
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;

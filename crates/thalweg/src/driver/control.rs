@@ -1,6 +1,5 @@
 //! The control thread of a node: one loop over listeners, handshakes, signs of life, commands and timers.
 
-use super::FlowNews;
 use super::barred::Barred;
 use super::commands::Asker;
 use super::cut_off::CutOff;
@@ -14,17 +13,17 @@ use super::priority::ByNames;
 use super::proxy::Move;
 use super::state::NodeState;
 use super::wanted::{Pair, Progress, WantedChannels};
-use crate::carrier::Carrier;
+use crate::carrier::{Carrier, Parameters};
 use crate::channel::flow::Flow;
 use crate::channel::inbound::Inbound;
 use crate::channel::proxy::{Picture, Proxy, Selection};
+use crate::channel::{Channel, FlowNews, PortRef};
 use crate::control::kept::Connection;
 use crate::control::local::shares::Shares;
 use crate::control::{self, Discovery, NodeId, NotKept, PortId, PortInfo};
 use crate::event::Event;
-use crate::handshake::Parameters;
-use crate::node::RelayLimits;
-use crate::port::{AnyOutlet, Channel, PortRef};
+use crate::port::AnyOutlet;
+use crate::settings::RelayLimits;
 use linux::poll::{Poller, Ready};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
@@ -177,7 +176,7 @@ impl Control {
                 _ => Some(Duration::ZERO),
             };
             if let Err(error) = self.poller.wait(&mut ready, timeout) {
-                super::guard::abort(&format!("the control thread cannot wait any more: {error}"));
+                crate::guard::abort(&format!("the control thread cannot wait any more: {error}"));
             }
             for event in ready.iter().filter(|e| e.token != WAKER) {
                 let index = event.token as usize;
@@ -193,7 +192,7 @@ impl Control {
             let survived = self.survives("a timer", |control| control.timers(Instant::now()));
             in_vain = if survived { 0 } else { in_vain + 1 };
             if in_vain >= MOST_PANICS {
-                super::guard::abort("the control thread cannot look at its timers any more");
+                crate::guard::abort("the control thread cannot look at its timers any more");
             }
         }
         for wanted in self.wanted.values() {
@@ -211,7 +210,7 @@ impl Control {
 
     /// Handles one event. A panic within it ends with it: told, counted, and what asked for it is dropped. `false`: it did.
     fn survives(&mut self, what: &'static str, event: impl FnOnce(&mut Self)) -> bool {
-        let Err(why) = super::guarded(what, || event(self)) else { return true };
+        let Err(why) = crate::guard::guarded(what, || event(self)) else { return true };
         self.warn(format!("an error of this program, please report it: {why}; what asked for it is dropped"));
         std::thread::sleep(PANIC_PAUSE);
         false

@@ -4,8 +4,9 @@
 use super::control::Control;
 use super::offer::ends;
 use super::wanted::{PATIENCE, Pair};
+use crate::channel::Channel;
 use crate::handshake::Request;
-use crate::port::{AnyOutlet, Channel};
+use crate::port::AnyOutlet;
 use std::sync::Arc;
 use std::time::Instant;
 

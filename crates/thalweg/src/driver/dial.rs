@@ -7,15 +7,15 @@ use super::priority::Side;
 use super::probe::Hearing;
 use super::state::NodeState;
 use super::wanted::{Candidate, Pair, Progress, Route, Wanted, is_reliable};
-use super::wrap;
+use crate::carrier;
 use crate::carrier::tcp::{self, TcpReceive};
-use crate::carrier::{Carrier, Opening, Place, ReceiveHalf, shared};
+use crate::carrier::{Carrier, Opening, Parameters, Place, ReceiveHalf, shared};
 use crate::channel::inbound::{Agreed, Inbound};
 use crate::channel::memory::Account;
 use crate::channel::proxy::Proxy;
 use crate::control::CHANNEL_HANDSHAKE;
 use crate::control::local::Users;
-use crate::handshake::{self, Accepted, Answer, Answers, Parameters, Refused, Request, VERSION};
+use crate::handshake::{self, Accepted, Answer, Answers, Refused, Request, VERSION};
 use linux::memory::RingReader;
 use linux::poll::Readiness;
 use qos::Durability;
@@ -323,8 +323,9 @@ impl Control {
 
     /// The channel is open: its port or a reader thread serves it from now on.
     pub(super) fn begin(&mut self, pair: Pair, inbound: Inbound) {
+        let Some(inlet) = self.state.inlet(pair.1.port) else { return }; // it closed, and is not wanted any more
         let channel = inbound.channel.clone();
-        let (late, inlet) = (self.joins_late(pair, &channel), inbound.inlet.clone());
+        let late = self.joins_late(pair, &channel);
         // Served before it is told of: who hears of it may ask for its thread.
         self.serve_inbound(pair, inbound);
         if let Some(late) = late {
@@ -336,7 +337,7 @@ impl Control {
 
     /// Maps what came with the answer. The stream is the sign of life in both directions: this thread watches one handle
     /// for the publisher's end, the ring keeps another as long as anything of it is read.
-    fn map_ring(&mut self, dial: Dial, channel: &Arc<crate::port::Channel>) -> io::Result<RingReader> {
+    fn map_ring(&mut self, dial: Dial, channel: &Arc<crate::channel::Channel>) -> io::Result<RingReader> {
         let [payload, ring] = dial.descriptors.as_slice() else {
             return Err(crate::carrier::invalid("the answer came without the two descriptors of a ring"));
         };
@@ -349,7 +350,7 @@ impl Control {
         &mut self,
         dial: &mut Dial,
         accepted: &Accepted,
-        channel: &Arc<crate::port::Channel>,
+        channel: &Arc<crate::channel::Channel>,
     ) -> io::Result<Box<dyn ReceiveHalf>> {
         let stream = std::mem::replace(&mut dial.stream, placeholder()?);
         let socket = socket2::SockRef::from(&stream);
@@ -360,7 +361,7 @@ impl Control {
         let state = self.state.clone();
         let around = |half, of| match ends {
             (Some(publisher), Some(subscriber)) => {
-                state.settings.around.receiver(half, of, wrap::way(publisher, subscriber))
+                state.settings.around.receiver(half, of, carrier::way(publisher, subscriber))
             }
             _ => half,
         };

@@ -8,9 +8,10 @@ use super::probe::Probing;
 use super::start::random;
 use super::wanted::Pair;
 use crate::carrier::Carrier;
+use crate::channel::{Channel, PortRef};
 use crate::control::Peer;
 use crate::control::links::farewell;
-use crate::port::{AnyInlet, AnyOutlet, Channel, PortRef, Way};
+use crate::port::{AnyInlet, AnyOutlet, Reply, Way};
 use linux::poll::Readiness;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -79,9 +80,6 @@ pub(crate) struct PendingAttach {
     /// Sent when the port has the channel and before its next sample: whoever reads it misses none from then on.
     pub answer: Option<Reply>,
 }
-
-/// An answer to a subscriber that is sent once.
-pub(crate) type Reply = Box<dyn FnOnce() + Send>;
 
 /// What is counted when somebody connects who may not.
 const STRANGERS: &str = "connections of users who may not use the run directory";

@@ -5,7 +5,7 @@ use super::control::Control;
 use super::entries::Entry;
 use super::wanted::Progress;
 use crate::carrier::mcast::Membership;
-use crate::port::Channel;
+use crate::channel::Channel;
 use linux::net::{Changes, InterfaceAddress};
 use linux::poll::Readiness;
 use std::collections::BTreeMap;

@@ -6,10 +6,10 @@ use super::control::Control;
 use super::permit::Caller;
 use super::privilege::{is_ours, may_all, of_user, without};
 use crate::admin::{self, Reply, Request};
+use crate::channel::PortRef;
 use crate::control::kept::Connection;
 use crate::control::matching::check_name;
 use crate::control::{Direction, PortInfo};
-use crate::port::PortRef;
 use qos::priority::PrioritySettings;
 use std::collections::BTreeSet;
 

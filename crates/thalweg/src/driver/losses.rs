@@ -2,33 +2,15 @@
 //! time to time, so that they neither allocate nor wait for a lock.
 
 use super::control::Control;
+use crate::channel::Channel;
 use crate::event::Event;
-use crate::port::{AnyInlet, AnyOutlet, Channel, Rejection};
+use crate::port::{AnyInlet, AnyOutlet, Rejection};
 use qos::Durability;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 /// How often losses are looked for.
 const LOOK: Duration = Duration::from_millis(500);
-
-/// What was told of a channel's losses.
-#[derive(Debug, Default)]
-pub(crate) struct Told {
-    told: AtomicU64,
-    /// Lost so far at the look before: what only came in another order has come since.
-    before: AtomicU64,
-}
-
-impl Told {
-    /// Of `lost` so far, those that are told now and all that are certain.
-    fn look(&self, lost: u64) -> Option<(u64, u64)> {
-        let certain = lost.min(self.before.swap(lost, Relaxed));
-        let told = self.told.fetch_max(certain, Relaxed);
-        (certain > told).then(|| (certain - told, certain))
-    }
-}
 
 impl Control {
     /// When to look for losses again: only while this node's subscribers have channels.
@@ -80,18 +62,5 @@ impl Control {
             let (publisher, subscriber) = (channel.publisher_name.clone(), channel.subscriber_name.clone());
             self.state.events.push(Event::SampleLost { publisher, subscriber, lost, total });
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn losses_are_told_once_and_when_they_are_certain() {
-        let told = Told::default();
-        assert_eq!([0, 3, 1].map(|lost| told.look(lost)), [None, None, Some((1, 1))], "two only came late");
-        assert_eq!([5, 5, 5, 9].map(|lost| told.look(lost)), [None, Some((4, 5)), None, None]);
-        assert_eq!([4, 9, 9].map(|lost| told.look(lost)), [None, None, Some((4, 9))]);
     }
 }

@@ -1,11 +1,11 @@
 //! What is told, at both ends, of ports whose policies do not fit.
 
 use super::control::Control;
+use crate::channel::PortRef;
 use crate::control::matching::{Match, Mismatch, compare};
 use crate::control::{Direction, PortInfo, PullRole};
 use crate::event::Event;
 use crate::handshake::Refused;
-use crate::port::PortRef;
 
 /// A policy that keeps ports apart on purpose: nobody is told.
 const ON_PURPOSE: &str = "partition";

@@ -22,7 +22,6 @@ mod cut_off;
 mod dial;
 mod entries;
 mod explain;
-mod guard;
 mod host;
 mod incoming;
 mod interfaces;
@@ -45,25 +44,18 @@ mod pull;
 mod reader;
 mod reliable;
 mod room;
-mod sender;
 mod start;
 mod state;
 mod succession;
 mod trim;
 mod wanted;
 mod ways;
-mod wrap;
 
 pub(crate) use commands::{Administration, End, Reader};
 pub(crate) use control::{Command, Control};
-pub(crate) use entries::Reply;
-pub(crate) use guard::{abort, or_abort, parsing};
-pub(crate) use losses::Told;
-pub(crate) use pull::{Asked, Asking, Fetch, Fetches, Holder, Latecomer, Questions, not_kept, read_answer};
-pub(crate) use reader::{Readers, guarded};
-pub(crate) use sender::{FlowNews, Own, Senders};
+pub(crate) use pull::{Asked, Asking, Fetch, Fetches, Holder, Questions, not_kept, read_answer};
+pub(crate) use reader::Readers;
 pub(crate) use state::NodeState;
-pub use wrap::Around;
 
 use std::cell::Cell;
 

@@ -4,10 +4,11 @@ use super::commands::Asker;
 use super::control::{Command, Control};
 use super::permit::Caller;
 use super::wanted::Pair;
+use crate::channel::PortRef;
 use crate::control::directory::{Applied, Delta, PortKey};
 use crate::control::{self, Change, Direction, NodeId, Origin, PortId, PortInfo, matching::topic_matches};
 use crate::event::Event;
-use crate::port::{AnyInlet, PortRef};
+use crate::port::AnyInlet;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -50,6 +51,7 @@ impl Control {
                 self.heard_call(request, caller, Asker::There(from, id));
             }
             control::Event::Answer { from, id, answer } => self.answered(from, id, answer),
+            control::Event::Unreachable { id, why } => self.unreachable(id, why),
             other => self.directory_event(origin, other),
         }
     }

@@ -1,18 +1,19 @@
 //! The publisher's side of the handshake: what a subscriber's request is offered, and its channel's opening.
 
 use super::control::Control;
-use super::entries::{Entry, PendingAttach, Reply};
+use super::entries::{Entry, PendingAttach};
 use super::mismatch::refusal;
+use super::reliable;
 use super::succession::Before;
 use super::wanted::is_reliable;
-use super::{reliable, wrap};
 use crate::carrier::tcp::{self, TcpSend};
-use crate::carrier::{Capabilities, Carrier, Place, SendHalf};
+use crate::carrier::{Capabilities, Carrier, Parameters, Place, SendHalf};
+use crate::channel::PortRef;
 use crate::channel::flow::{Flow, FlowSettings, Sending};
 use crate::channel::proxy::{Proxied, Proxy};
 use crate::control::matching::{Match, compare};
-use crate::handshake::{self, Accepted, Answer, Parameters, Refused, Request, VERSION};
-use crate::port::{AnyOutlet, PortRef, Way};
+use crate::handshake::{self, Accepted, Answer, Refused, Request, VERSION};
+use crate::port::{AnyOutlet, Reply, Way};
 use linux::memory::RingWriter;
 use qos::Reliability;
 use std::io;
@@ -256,7 +257,7 @@ impl Control {
         capabilities: Capabilities,
         place: &Place,
     ) -> Arc<Flow> {
-        let half = self.state.settings.around.sender(half, capabilities, wrap::way(place.local, place.peer));
+        let half = self.state.settings.around.sender(half, capabilities, crate::carrier::way(place.local, place.peer));
         self.state.senders.prepare(class);
         Arc::new(Flow::new(settings, class, half, capabilities, self.state.senders.clone()))
     }

@@ -8,9 +8,9 @@
 use super::commands::Asker;
 use super::control::Control;
 use crate::admin::{self, Reply, Request};
+use crate::channel::PortRef;
 use crate::control::{Network, NodeId, Origin};
 use crate::error::{Error, Result};
-use crate::port::PortRef;
 use std::net::SocketAddr;
 
 /// Where the networks are found that may administer, besides [`Settings::admin_from`](crate::Settings::admin_from), separated

@@ -13,16 +13,16 @@ mod sockets;
 pub(super) use ends::{End, Side};
 pub(super) use kept::ByNames;
 
-use super::FlowNews;
 use super::control::Control;
 use super::entries::Entry;
 use super::reader::ThreadError;
 use crate::admin::{self, EndReport};
 use crate::carrier::{SharedSocket, shared};
 use crate::channel::flow::Flow;
+use crate::channel::{Channel, FlowNews};
 use crate::control::PortId;
 use crate::event::Event;
-use crate::port::{Channel, Way};
+use crate::port::Way;
 use kept::Source;
 use linux::sched;
 use qos::Class;

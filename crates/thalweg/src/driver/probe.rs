@@ -8,10 +8,10 @@ use super::entries::Entry;
 use super::offer::answer;
 use super::pools::oldest_of_most;
 use crate::carrier::mcast::{cannot, nothing_came};
-use crate::carrier::{Carrier, Place};
+use crate::carrier::{Carrier, Parameters, Place};
 use crate::channel::flow::{Flow, FlowSettings};
 use crate::control::Peer;
-use crate::handshake::{Answer, HEARD, Parameters, Probe, Refused, Request};
+use crate::handshake::{Answer, HEARD, Probe, Refused, Request};
 use crate::port::AnyOutlet;
 use linux::poll::{Poller, Readiness};
 use std::io;
@@ -205,7 +205,7 @@ impl Control {
 
     /// Ends a flow to a group that has no member, and that nobody is about to join.
     fn forget_unused(&mut self, outlet: &dyn AnyOutlet, flow: &Arc<Flow>) {
-        let sends = |channel: &Arc<crate::port::Channel>| channel.sent_by().is_some_and(|of| Arc::ptr_eq(&of, flow));
+        let sends = |channel: &Arc<crate::channel::Channel>| channel.sent_by().is_some_and(|of| Arc::ptr_eq(&of, flow));
         let probes = |entry: &Entry| matches!(entry, Entry::Probing(probing) if Arc::ptr_eq(&probing.flow, flow));
         if outlet.channels().iter().any(sends) || self.any_cut_off(sends) || self.entries.iter().flatten().any(probes) {
             return;

@@ -8,10 +8,11 @@ pub(crate) use moves::Move;
 use super::control::Control;
 use super::keep::refuse_names;
 use super::wanted::{Pair, Progress, Wanted};
+use crate::channel::Channel;
 use crate::channel::proxy::{Provenance, Proxied, Proxy, ProxyChanges, Selection};
 use crate::control::{NodeId, PortInfo};
 use crate::handshake::{Accepted, Request};
-use crate::port::{AnyOutlet, Channel};
+use crate::port::AnyOutlet;
 use qos::{Place, Scale};
 
 /// Pairs of ports for which an administrator's word is kept.

@@ -1,13 +1,13 @@
 //! What a flow that repeats what is lost keeps, and for how long: by the QoS of its two ports.
 
-use crate::carrier::{Capabilities, Place};
+use crate::carrier::{Capabilities, Parameters, Place};
 use crate::channel::bucket::Limit;
 use crate::channel::congestion::CongestionSettings;
 use crate::channel::flow::{Control, FlowSettings};
 use crate::channel::fragment::piece;
 use crate::channel::memory::Account;
 use crate::channel::reliable::{ReceiverSettings, SenderSettings, WINDOW, acknowledges_every};
-use crate::handshake::{Parameters, Request};
+use crate::handshake::Request;
 use qos::{Qos, Queue};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;

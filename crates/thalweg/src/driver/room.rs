@@ -8,9 +8,9 @@
 use super::control::Control;
 use super::entries::Entry;
 use crate::channel::memory::Account;
+use crate::channel::{Channel, PortRef};
 use crate::control::{NodeId, Peer};
 use crate::handshake::{Refused, Request};
-use crate::port::{Channel, PortRef};
 use std::net::Ipv6Addr;
 use std::os::fd::AsFd;
 use std::sync::Arc;

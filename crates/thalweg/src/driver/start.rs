@@ -5,12 +5,12 @@ use super::entries::Entry;
 use super::interfaces::Homes;
 use super::permit;
 use super::state::NodeState;
-use super::{or_abort, parsing};
 use crate::control::local::LocalEndpoint;
 use crate::control::local::shares::Shares;
 use crate::control::{self, Document, NodeId, Origin, Sink};
 use crate::error::{Error, Result};
-use crate::node::Settings;
+use crate::guard::{or_abort, parsing};
+use crate::settings::Settings;
 use linux::poll::{Poller, Readiness, Waker};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::TcpListener;
@@ -134,7 +134,7 @@ impl Control {
     }
 
     pub(super) fn link_sources(&self, endpoint: &LocalEndpoint) -> Result<Vec<control::links::Source>> {
-        use crate::node::DiscoverySource;
+        use crate::settings::DiscoverySource;
         match &self.state.settings.discovery {
             DiscoverySource::Automatic => Ok(vec![endpoint.sockets_of(&endpoint.sharing(&self.shares))]),
             DiscoverySource::Static(file) => {
@@ -147,7 +147,7 @@ impl Control {
 
     #[cfg(feature = "zenoh")]
     pub(super) fn start_zenoh(&mut self) {
-        use crate::node::DiscoverySource;
+        use crate::settings::DiscoverySource;
         let settings = &self.state.settings;
         let beyond: Vec<std::net::IpAddr> =
             settings.listen.iter().map(|a| a.ip()).filter(|ip| !ip.is_loopback()).collect();
@@ -169,7 +169,7 @@ impl Control {
     #[cfg(not(feature = "zenoh"))]
     pub(super) fn start_zenoh(&mut self) {
         let settings = &self.state.settings;
-        let automatic = settings.discovery == crate::node::DiscoverySource::Automatic;
+        let automatic = settings.discovery == crate::settings::DiscoverySource::Automatic;
         if automatic && !(settings.listen.is_empty() && settings.peers.is_empty()) {
             self.warn("this build has no discovery across hosts: use --discovery static:FILE, or build with the feature zenoh".into());
         }
@@ -225,7 +225,7 @@ pub(super) fn listen(settings: &Settings) -> Result<Vec<TcpListener>> {
         listeners.push(listener);
     }
     // A host without IPv6 (or without loopback addresses) still has the other family.
-    let own: Vec<_> = crate::node::loopback().iter().map(TcpListener::bind).collect();
+    let own: Vec<_> = crate::settings::loopback().iter().map(TcpListener::bind).collect();
     let failed = own.iter().all(std::result::Result::is_err);
     for result in own {
         match result {

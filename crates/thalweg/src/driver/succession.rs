@@ -8,8 +8,8 @@
 use super::control::Control;
 use super::entries::Entry;
 use super::offer::ends;
+use crate::channel::Channel;
 use crate::handshake::Request;
-use crate::port::Channel;
 use std::net::{IpAddr, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;

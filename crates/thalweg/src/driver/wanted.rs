@@ -3,8 +3,8 @@
 use super::answers::Upcoming;
 use super::state::CARRIERS;
 use crate::channel::proxy::Proxy;
+use crate::channel::{Channel, PortRef};
 use crate::control::{Document, PortInfo};
-use crate::port::{Channel, PortRef};
 use qos::{Place, Qos, Reliability};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;

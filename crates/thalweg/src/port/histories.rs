@@ -1,14 +1,14 @@
 //! The pull buffers of a port: a history for each publisher, and each start of it, whose samples it keeps. A publisher
 //! keeps its own; a subscriber those that arrive, for itself or (a relay's) for others.
 
-use super::{Payload, SampleInfo, Sought};
 use crate::channel::buffer::Pool;
 use crate::channel::history::{History, Instances, Query, Reading};
 use crate::channel::memory::{Account, Charge};
 use crate::channel::queue::Entry;
-use crate::codec::TypeDescription;
+use crate::channel::{Payload, SampleInfo};
+use crate::codec::{Sought, TypeDescription};
 use crate::control::matching::topic_matches;
-use crate::control::{PortInfo, PullRole};
+use crate::control::{PortInfo, PullRole, kept_at_publisher};
 use crate::pull::{Identity, Question, Run};
 use linux::lock::PiMutex;
 use qos::{Durability, Place, PullBuffer, Qos};
@@ -50,22 +50,6 @@ struct Source {
     clock: String,
     history: History,
     heard: u64,
-}
-
-/// What a publisher of this QoS keeps: its pull buffer, with room for what late joiners get.
-pub(crate) fn kept_at_publisher(qos: &Qos) -> Option<PullBuffer> {
-    let asked = qos.pull.clone().filter(|pull| pull.place == Place::Publisher);
-    if qos.durability == Durability::Volatile {
-        return asked;
-    }
-    let largest = u64::from(qos.history) * u64::from(qos.max_message);
-    let late = PullBuffer { samples: qos.history, bytes: largest, ..PullBuffer::default() };
-    Some(match asked {
-        Some(asked) => {
-            PullBuffer { samples: asked.samples.max(late.samples), bytes: asked.bytes.max(largest), ..asked }
-        }
-        None => late,
-    })
 }
 
 /// Whether a publisher of this QoS keeps the last samples of each instance for late joiners, and not of the topic.

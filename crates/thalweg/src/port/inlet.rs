@@ -8,6 +8,7 @@ mod rejected;
 mod waiting;
 
 pub(crate) use any::AnyInlet;
+pub use any::SubscriberState;
 use mailbox::{Door, Mailbox};
 pub use publishers::PublisherInfo;
 use publishers::Publishers;
@@ -17,48 +18,20 @@ use waiting::Waiting;
 
 use super::local::LocalChannel;
 use super::monitor::seat::Seat;
-use super::sample::{Sample, SampleInfo};
-use super::{Channel, Histories, Judge, WHOLE_TOPIC, judge_of_subscriber, kept_at_subscriber};
+use super::sample::Sample;
+use super::{Histories, Judge, judge_of_subscriber, kept_at_subscriber};
 use crate::channel::buffer::Buffer;
 use crate::channel::inbound::Inbound;
 use crate::channel::memory::{Account, Memory};
-use crate::codec::{Decoded, Message};
+use crate::channel::{Channel, Delivery, Payload, SampleInfo};
+use crate::codec::{Decoded, Message, WHOLE_TOPIC};
 use crate::control::PortInfo;
 use crate::event::{Event, Events};
 use crate::trace::{self, Step};
 use linux::lock::PiMutex;
-use linux::memory::Borrowed;
 use qos::Durability;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-
-/// A sample as a channel hands it over.
-pub(crate) struct Delivery<'a> {
-    pub info: SampleInfo,
-    pub payload: Payload<'a>,
-    /// Of who is at the other end of the channel: what waits is taken from there.
-    pub account: &'a Arc<Account>,
-}
-
-/// Where the bytes of a delivered sample lie.
-pub(crate) enum Payload<'a> {
-    /// In the receiving thread's buffer, valid until the delivery returns.
-    Bytes(&'a [u8]),
-    /// In a buffer of the publishing port in this process.
-    Pooled(&'a Arc<Buffer>),
-    /// In the publisher's shared memory.
-    Shared(Borrowed),
-}
-
-impl Payload<'_> {
-    pub fn bytes(&self) -> &[u8] {
-        match self {
-            Payload::Bytes(bytes) => bytes,
-            Payload::Pooled(buffer) => buffer.payload(),
-            Payload::Shared(borrowed) => borrowed,
-        }
-    }
-}
 
 type Callback<M> = Box<dyn FnMut(Sample<'_, M>) + Send>;
 
@@ -235,7 +208,7 @@ impl<M: Message> Inlet<M> {
             match self.pop_measured() {
                 Some((info, storage, waited)) => {
                     self.call(info, storage.bytes());
-                    waited.into_iter().for_each(|waited| waited.called(&info, storage.bytes().len()));
+                    waited.into_iter().for_each(|waited| waited.called(info.stamp(), storage.bytes().len()));
                 }
                 None => self.wait_for_news(crate::carrier::TICK),
             }

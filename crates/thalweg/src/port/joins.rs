@@ -4,17 +4,19 @@
 
 use super::local::LocalChannel;
 use super::outlet::{Attach, Attached, Outflow, Outlet, SMALL, TypedWay, Way};
-use super::{AnyOutlet, Channel, Inlet};
+use super::{AnyOutlet, Inlet};
 use crate::channel::buffer::Pool;
 use crate::channel::flow::Flow;
-use crate::channel::inbound;
 use crate::channel::queue::Entry;
+use crate::channel::{Channel, inbound};
 use crate::codec::Message;
-use crate::driver::Reply;
 use linux::lock::PiMutex;
 use qos::Durability::Volatile;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+
+/// An answer to a subscriber that is sent once.
+pub(crate) type Reply = Box<dyn FnOnce() + Send>;
 
 /// The joins and leaves of one port that are under way.
 pub(super) struct Joins<M: Message> {

@@ -1,11 +1,11 @@
 //! Carrier `local`: publisher and subscriber in one process. The value itself is handed over when the subscriber lets
 //! its callback run on the publisher's thread; else the encoded buffer, without copying it.
 
+use super::inlet::AnyInlet;
 use super::outlet::AnyOutlet;
-use super::sample::SampleInfo;
-use super::{PortRef, inlet::AnyInlet};
 use crate::channel::buffer::Buffer;
 use crate::channel::memory::Account;
+use crate::channel::{PortRef, SampleInfo};
 use crate::codec::Message;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};

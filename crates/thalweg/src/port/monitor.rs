@@ -21,8 +21,7 @@ pub use delay::Delay;
 pub use statistics::Statistics;
 pub use throttle::Throttle;
 
-use crate::admin::bottle::Value;
-use crate::admin::grammar::Property;
+use crate::bottle::{Property, Value};
 use std::time::Duration;
 
 /// A sample as a monitor sees it.

@@ -7,15 +7,16 @@ mod monitored;
 pub(crate) use any::{AnyOutlet, Attach};
 pub(crate) use loan::Place;
 
-use super::coalescing::{self, Turn};
 use super::joins::Joins;
 use super::local::LocalChannel;
 use super::monitor::seat::Seat;
 use super::round::Round;
-use super::{Change, Channel, Histories, Judge, Outcome, PortRef, Published, judge_of_publisher};
+use super::{Histories, Judge, Published, judge_of_publisher};
 use crate::channel::buffer::{Buffer, Pool};
+use crate::channel::coalescing::{self, Turn};
 use crate::channel::flow::Flow;
 use crate::channel::outgoing::Outgoing;
+use crate::channel::{Change, Channel, Outcome, PortRef};
 use crate::codec::Message;
 use crate::control::PortInfo;
 use crate::error::{Error, Result};

@@ -1,17 +1,17 @@
 //! One sample on its way to all channels of a port: the loop of `publish`.
 
-use super::coalescing::{self, Turn};
+use super::Published;
 use super::local::LocalChannel;
 use super::outlet::{Attached, Outlet, TypedWay};
-use super::sample::SampleInfo;
-use super::{Change, Channel, Outcome, Published};
 use crate::channel::buffer::Buffer;
+use crate::channel::coalescing::{self, Turn};
 use crate::channel::flow::Flow;
 use crate::channel::outgoing::Outgoing;
 use crate::channel::queue::Label;
+use crate::channel::{Change, Channel, Outcome, SampleInfo};
 use crate::codec::Message;
 use crate::error::{Error, Result};
-use crate::stages::{self, Arrived, Stage};
+use crate::trace::stages::{self, Arrived, Stage};
 use crate::trace::{self, Step};
 use linux::memory::{Arena, Meta, Policy, Pushed, RingWriter, Sealed};
 use qos::ResourceLimit;
@@ -73,7 +73,7 @@ impl<M: Message> Round<'_, M> {
                 subscriber.value(info, value, &entry.channel.account);
                 if entry.channel.stages.measures(seq) {
                     let publish = (Stage::Publish, now.saturating_sub(self.now));
-                    stages::note_called(&entry.channel.stages, now, &info, 0, publish); // a value has no bytes
+                    stages::note_called(&entry.channel.stages, now, info.stamp(), 0, publish); // a value has no bytes
                 }
                 self.count(&entry.channel, Outcome::Sent, 0);
             }

@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
 use std::os::unix::net::UnixListener;
+use thalweg::carrier::Parameters;
 use thalweg::codec::{Message, Raw};
 use thalweg::control::links::Links;
 use thalweg::control::local::LocalEndpoint;
 use thalweg::control::{Direction, Document, NodeId, PortId, PortInfo, Sink};
-use thalweg::handshake::{self, Accepted, Answer, Parameters, Request};
+use thalweg::handshake::{self, Accepted, Answer, Request};
 use thalweg::wire::{FRAGMENT_HEADER, Fragment, HEADER, Header, Kind};
 
 /// The flow id that it agrees on.

@@ -6,10 +6,11 @@ use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::sync::mpsc;
 use thalweg::admin::{Reply, Request as Administration};
+use thalweg::carrier::Parameters;
 use thalweg::codec::{Message, Raw};
 use thalweg::control::links::{Links, Source};
 use thalweg::control::{Direction, Discovery, Document, Event, NodeId, PortId, PortInfo, Sink};
-use thalweg::handshake::{self, Answer, Parameters, Request, VERSION};
+use thalweg::handshake::{self, Answer, Request, VERSION};
 
 /// The stranger, and the node that it found.
 pub struct Stranger {

@@ -22,8 +22,8 @@ use std::os::unix::net::UnixStream;
 use std::time::Duration;
 use thalweg::admin::Request;
 use thalweg::codec::Raw;
-use thalweg::port::{PublisherBuilder, SubscriberBuilder};
 use thalweg::{Node, Published, Publisher};
+use thalweg::{PublisherBuilder, SubscriberBuilder};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 /// An end's word to the other one that its part went well.

@@ -8,10 +8,10 @@ use super::{Both, Diagnosis};
 use crate::output;
 use qos::{Place, Qos, Queue, Reliability};
 use std::time::Duration;
+use thalweg::ChannelReport;
 use thalweg::Event;
 use thalweg::admin::explain::{Explanation, SubscriberState};
 use thalweg::channel::proxy::Provenance;
-use thalweg::port::ChannelReport;
 
 /// From this share of the time on, a thread that waits for a processor is what delays samples.
 const STARVED_PERCENT: u64 = 20;

@@ -2,13 +2,13 @@ use super::*;
 use crate::why::evidence::Answer;
 use linux::probe::process::State;
 use std::time::Duration;
+use thalweg::ChannelReport;
 use thalweg::Event;
 use thalweg::admin::EndReport;
 use thalweg::admin::explain::{Explanation, Stage, SubscriberState, Way};
 use thalweg::codec::TypeDescription;
 use thalweg::control::Direction::{Publisher, Subscriber};
 use thalweg::control::{Direction, Document, NodeId, PortInfo};
-use thalweg::port::ChannelReport;
 
 /// `/out` and `/in` of one topic on one host, with an open channel that works, changed by `fault`.
 fn judged(fault: impl FnOnce(&mut Evidence)) -> Diagnosis {

@@ -1,8 +1,7 @@
 //! What the receiving end tells for the sender's congestion control.
 
-use crate::wire::HEADER;
-use crate::wire::Header;
 use crate::wire::feedback::{Datagram, Receipt};
+use crate::wire::{HEADER, Header};
 
 /// What of a flow came, and when that is told.
 #[derive(Debug)]

@@ -1,5 +1,5 @@
 //! Batches: small samples leave together, in one send, on a stream or as one datagram (`datagrams`). Three reasons to begin one: the
-//! publisher asked for ([`Batching`]), its latency budget allows it, or it outruns the calls that send ([`crate::port::coalescing`]).
+//! publisher asked for ([`Batching`]), its latency budget allows it, or it outruns the calls that send ([`super::super::coalescing`]).
 //!
 //! What is batched is older than what waits in the queue: a batch grows only while the send right is free, which is looked at
 //! under the batch's lock, and the thread that gets the right sends the batch first. That lock is the right to send a batch.
@@ -9,8 +9,7 @@ use super::{Flow, MOST_TOGETHER};
 use crate::channel::buffer::{Buffer, Pool};
 use crate::channel::outgoing::Outgoing;
 use crate::channel::queue::Label;
-use crate::port::Outcome;
-use crate::port::coalescing;
+use crate::channel::{Outcome, coalescing};
 use crate::trace::{self, Step};
 use crate::wire::{HEADER, Kind};
 use linux::clock::monotonic_ns;

@@ -4,7 +4,7 @@ use super::Flow;
 use super::batch::{BYTES, Batch, room};
 use super::waiting::{Drained, Pending};
 use crate::channel::queue::Entry;
-use crate::stages::Stage;
+use crate::trace::stages::Stage;
 use crate::trace::{self, Step};
 use crate::wire::HEADER;
 use linux::clock::monotonic_ns;

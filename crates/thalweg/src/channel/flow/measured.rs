@@ -2,7 +2,7 @@
 
 use super::super::queue::Entry;
 use super::Flow;
-use crate::stages::{Stage, Stages};
+use crate::trace::stages::{Stage, Stages};
 use linux::clock::monotonic_ns;
 
 /// Where they are noted and when the sending began; nothing where nobody measures. What left in part counts from its last

@@ -1,7 +1,7 @@
 //! Which thread sends what cannot leave at once: the one of the flow's class, or its own, which then sends everything.
 
 use super::Flow;
-use crate::driver::Own;
+use crate::channel::Own;
 use qos::Class;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;

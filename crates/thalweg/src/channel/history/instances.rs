@@ -111,7 +111,7 @@ fn copy(bytes: &[u8], buffer: Option<Arc<Buffer>>) -> Arc<Buffer> {
 mod tests {
     use super::super::tests::entry;
     use super::*;
-    use crate::port::Change;
+    use crate::channel::Change;
     use proptest::prelude::*;
     use qos::ResourceLimits;
 

@@ -1,8 +1,8 @@
 //! The buffer against a list of all there ever was.
 
 use super::*;
+use crate::channel::Change;
 use crate::channel::buffer::Buffer;
-use crate::port::Change;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! The stages of a sample at the subscriber.
 
-use crate::port::{Channel, SampleInfo};
-use crate::stages::{self, Arrived, Stage};
+use crate::channel::{Channel, SampleInfo};
+use crate::trace::stages::{self, Arrived, Stage};
 
 /// What the stages of a sample of so many bytes took that was just delivered; `arrived`: when the kernel had its packet.
 #[cold]

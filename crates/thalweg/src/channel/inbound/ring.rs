@@ -3,7 +3,7 @@
 use super::{Inbound, Source, Step, count, hand_over, info, is_new, note_stages};
 use crate::carrier::TICK;
 use crate::channel::queue::Label;
-use crate::port::{Delivery, Payload, SampleInfo};
+use crate::channel::{Delivery, Payload, SampleInfo};
 use crate::trace;
 use linux::memory::{TakeError, Taken};
 use std::time::Duration;

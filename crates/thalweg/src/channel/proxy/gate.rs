@@ -2,8 +2,7 @@
 
 use super::handover::{Handover, Verdict};
 use crate::channel::memory::Account;
-use crate::driver::Latecomer;
-use crate::port::{AnyInlet, Delivery, Payload, SampleInfo};
+use crate::channel::{Deliver, Delivery, Latecomer, Payload, SampleInfo};
 use linux::lock::PiMutex;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -134,7 +133,7 @@ impl Passage {
 
     /// Delivers a sample, or what was held, or neither; `true`: this flow goes on alone, and has caught up with what the other one
     /// delivered.
-    fn pass(&self, role: Role, inlet: &dyn AnyInlet, delivery: Delivery<'_>) -> bool {
+    fn pass(&self, role: Role, inlet: &dyn Deliver, delivery: Delivery<'_>) -> bool {
         if delivery.info.historical {
             inlet.deliver(delivery); // beside the order of the two flows: only a relay's brings it so
             return false;
@@ -192,7 +191,7 @@ impl Gate {
     }
 
     /// From now on, samples go through `passage`; who joined just before gets no history any more.
-    pub fn shut(&self, role: Role, inlet: &dyn AnyInlet, passage: Arc<Passage>) {
+    pub fn shut(&self, role: Role, inlet: &dyn Deliver, passage: Arc<Passage>) {
         if let Some(late) = self.late.lock().take() {
             late.end(inlet);
         }
@@ -228,7 +227,7 @@ impl Gate {
 
     /// Delivers a sample of the channel. One that comes from a history is compared with what the late joiner got.
     #[inline]
-    pub fn deliver(&self, inlet: &dyn AnyInlet, delivery: Delivery<'_>) {
+    pub fn deliver(&self, inlet: &dyn Deliver, delivery: Delivery<'_>) {
         if delivery.info.historical || self.shut.load(Ordering::Acquire) {
             self.pass(inlet, delivery)
         } else {
@@ -237,7 +236,7 @@ impl Gate {
     }
 
     #[cold]
-    fn pass(&self, inlet: &dyn AnyInlet, delivery: Delivery<'_>) {
+    fn pass(&self, inlet: &dyn Deliver, delivery: Delivery<'_>) {
         let late = self.late.lock().clone();
         if let Some(late) = late {
             let over = late.live(inlet, delivery);

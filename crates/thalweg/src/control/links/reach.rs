@@ -3,7 +3,6 @@
 use super::frame::Kind;
 use super::target::{Address, State, Target};
 use super::worker::Worker;
-use crate::admin::{self, Reply};
 use crate::control::{Event, NodeId, Origin};
 use std::net::SocketAddr;
 use std::time::Instant;
@@ -58,8 +57,8 @@ impl Worker {
     }
 
     fn cannot(&self, to: NodeId, id: u64, why: &str) {
-        let text =
+        let why =
             format!("node {to} takes what changes something over a connection of its own, which cannot be made: {why}");
-        self.sink.deliver(Origin::Own, Event::Answer { from: to, id, answer: admin::pack(&Reply::No(text)) });
+        self.sink.deliver(Origin::Own, Event::Unreachable { id, why });
     }
 }

@@ -98,15 +98,16 @@ fn a_call_to_a_node_without_a_link_makes_one() {
     assert!(there.answer(NodeId(1), number, b"!"));
     let answer = || {
         std::iter::from_fn(|| answered.recv_timeout(LONG).ok()).find_map(|event| match event {
-            (_, Event::Answer { from, id, answer }) => Some((from, id, String::from_utf8(answer).unwrap())),
+            (_, Event::Answer { from, id, answer }) => Some((Some(from), id, String::from_utf8(answer).unwrap())),
+            (_, Event::Unreachable { id, why }) => Some((None, id, why)),
             _ => None,
         })
     };
-    assert_eq!(answer(), Some((NodeId(2), 7, "!".into())));
+    assert_eq!(answer(), Some((Some(NodeId(2)), 7, "!".into())));
     drop(listener);
     assert!(here.call_directly(NodeId(3), &[address], 8, b"?"));
     let (from, id, said) = answer().unwrap();
-    assert!((from, id) == (NodeId(3), 8) && said.contains("connection of its own, which cannot be made"), "{said}");
+    assert!((from, id) == (None, 8) && said.contains("connection of its own, which cannot be made"), "{said}");
 }
 
 /// A call in a node's name counts as its own where that node is: on its first link, or from an address that it tells there.

@@ -9,7 +9,7 @@ use super::reach::Waiting;
 use super::target::{State, Target};
 use super::{Command, Shared, Source, lock};
 use crate::control::{Document, Event, NodeId, Origin, Sink};
-use crate::driver::{abort, guarded};
+use crate::guard::{abort, guarded};
 use linux::poll::{Poller, Readiness, Ready, wait_readable};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io;

@@ -1,11 +1,11 @@
 //! Samples that a relay does not keep although a port wants them kept there: the relay tells it with its load, so that the
 //! port's owner hears the reason, and whoever asks for the samples later.
 
+use crate::channel::PortRef;
 use crate::control::limits::MOST_NOT_KEPT;
 use crate::control::{NodeId, NotKept, PortId, PortInfo, PullRole};
 use crate::driver::control::Control;
 use crate::event::Event;
-use crate::port::PortRef;
 use crate::pull::Identity;
 use std::collections::BTreeSet;
 

@@ -2,7 +2,7 @@
 
 use crate::driver::control::Control;
 use crate::port::AnyOutlet;
-use crate::stages::{Stage, StagesReport};
+use crate::trace::stages::{Stage, StagesReport};
 
 impl Control {
     /// Stage `publish` is the way from the source to here, which is known only where both read one clock.

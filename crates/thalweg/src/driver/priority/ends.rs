@@ -1,8 +1,8 @@
 //! Which end of which channel is meant.
 
+use crate::channel::{Channel, PortRef};
 use crate::control::{Direction, PortId};
 use crate::driver::control::Control;
-use crate::port::{Channel, PortRef};
 use std::sync::Arc;
 
 /// Which end of a channel.

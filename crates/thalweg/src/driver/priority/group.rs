@@ -3,9 +3,9 @@
 use super::End;
 use super::kept::Source;
 use crate::admin;
+use crate::channel::Channel;
 use crate::driver::commands::Asker;
 use crate::driver::control::Control;
-use crate::port::Channel;
 use qos::priority::PrioritySettings;
 
 impl Control {

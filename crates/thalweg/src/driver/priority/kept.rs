@@ -3,11 +3,11 @@
 
 use super::{End, Refusal};
 use crate::admin::{self, Reply, Request};
+use crate::channel::PortRef;
 use crate::control::NodeId;
 use crate::driver::commands::Asker;
 use crate::driver::control::Control;
 use crate::driver::keep::refuse_names;
-use crate::port::PortRef;
 use qos::priority::PrioritySettings;
 use std::collections::BTreeMap;
 

@@ -1,7 +1,7 @@
 //! Marks and pace of a channel's sockets, changed together or not at all.
 
 use super::Refusal;
-use crate::port::Channel;
+use crate::channel::Channel;
 use linux::marks::{self, Marks};
 use linux::socket;
 use qos::priority::{Mark, PrioritySettings};

@@ -2,11 +2,11 @@
 //! relay's channel goes on, and nothing was lost by trying.
 
 use super::moves::{Move, Stage, open_place};
+use crate::channel::Channel;
 use crate::channel::inbound::Inbound;
 use crate::channel::proxy::Proxy;
 use crate::driver::control::Control;
 use crate::driver::wanted::{Pair, Progress};
-use crate::port::Channel;
 use std::sync::Arc;
 
 impl Control {

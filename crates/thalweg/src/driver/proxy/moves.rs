@@ -1,6 +1,7 @@
 //! Moving a proxy while samples flow. The subscriber owns the move: a second channel opens beside the present one, and
 //! takes over when it has caught up.
 
+use crate::channel::Channel;
 use crate::channel::inbound::Inbound;
 use crate::channel::proxy::handover::Handover;
 use crate::channel::proxy::{Passage, Proxy, Role, Selection};
@@ -11,7 +12,7 @@ use crate::driver::entries::Entry;
 use crate::driver::priority::Side;
 use crate::driver::reader::ServedBy;
 use crate::driver::wanted::{Candidate, Pair, Progress, Wanted};
-use crate::port::{AnyInlet, Channel};
+use crate::port::AnyInlet;
 use linux::poll::Readiness;
 use qos::Place;
 use std::sync::Arc;
@@ -119,6 +120,7 @@ impl Control {
     /// until it has.
     pub(in crate::driver) fn begin_passage(&mut self, pair: Pair, inbound: Inbound, after: u64) {
         let (Some(wanted), Some(moving)) = (self.wanted.get(&pair), self.moves.get_mut(&pair)) else { return };
+        let Some(inlet) = self.state.inlet(pair.1.port) else { return };
         let Progress::Open(old) = &wanted.progress else {
             // The old one ended meanwhile: it takes its place.
             self.moves.remove(&pair);
@@ -135,7 +137,7 @@ impl Control {
         let passage = Arc::new(Passage::new(handover, has_history, account, taken_over));
         inbound.channel.gate.shut(Role::New, inbound.inlet.as_ref(), passage.clone());
         old.gate.shut(Role::Old, inbound.inlet.as_ref(), passage.clone());
-        let (new, inlet, now) = (inbound.channel.clone(), inbound.inlet.clone(), Instant::now());
+        let (new, now) = (inbound.channel.clone(), Instant::now());
         let (look, until) = (now + RETRY, now + ABREAST);
         moving.stage = Stage::Passing(Passing { new, inlet, passage, look, until, came: u64::MAX });
         self.serve_inbound(pair, inbound);
@@ -143,7 +145,8 @@ impl Control {
 
     /// A receive half gets its thread.
     pub(in crate::driver) fn serve_inbound(&mut self, pair: Pair, inbound: Inbound) {
-        let (inlet, channel) = (inbound.inlet.clone(), inbound.channel.clone());
+        let Some(inlet) = self.state.inlet(pair.1.port) else { return };
+        let channel = inbound.channel.clone();
         self.expect_samples_of(&channel, inlet.as_ref());
         let class = self.wanted.get(&pair).map_or(qos::Class::Normal, |wanted| wanted.publisher.qos.class);
         match inlet.adopt(inbound) {

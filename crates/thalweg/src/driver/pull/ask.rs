@@ -2,6 +2,7 @@
 
 use super::answering::{Answering, Item};
 use super::receive::{AnswerReader, Arrived, Paced};
+use crate::channel::SampleInfo;
 use crate::channel::bucket::Limit;
 use crate::channel::buffer::Buffer;
 use crate::channel::history::{Absent, Query};
@@ -14,7 +15,7 @@ use crate::driver::dial::connect;
 use crate::driver::wanted::{Route, routes};
 use crate::error::{Error, Result};
 use crate::handshake::{self, Refused};
-use crate::port::{Histories, SampleInfo};
+use crate::port::Histories;
 use crate::pull::{Answer, Identity, MOST_EXCEPT, Question, Run, VERSION};
 use qos::Place;
 use socket2::{Domain, SockRef, Socket};

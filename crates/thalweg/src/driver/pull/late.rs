@@ -2,101 +2,18 @@
 
 use super::ask::{Asked, Asking, Holder};
 use crate::channel::history::Query;
-use crate::channel::late::{Hold, LateJoin, Verdict};
-use crate::channel::memory::Account;
+use crate::channel::{Channel, Latecomer, SampleInfo};
 use crate::codec::TypeDescription;
 use crate::driver::NodeState;
 use crate::event::Event;
-use crate::port::{AnyInlet, Channel, Delivery, Payload, SampleInfo};
-use linux::lock::PiMutex;
+use crate::port::AnyInlet;
 use linux::thread::Settings;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::Duration;
 
-/// Live samples wait for the history at most so long, and at most so many.
-const HOLD: Hold = Hold { ns: 1_000_000_000, samples: 1024, bytes: 4 << 20 };
 /// A history of which nothing comes for so long is given up.
 const PATIENCE: Duration = Duration::from_secs(5);
-
-/// Where a channel's live samples meet its history: one thread at a time.
-pub(crate) struct Latecomer {
-    join: PiMutex<LateJoin<(SampleInfo, Vec<u8>)>>,
-    last_given: AtomicU64,
-    /// The channel's.
-    account: Arc<Account>,
-}
-
-impl Latecomer {
-    /// For a channel that delivered samples up to `after` before it came back.
-    pub fn new(after: u64, account: Arc<Account>) -> Self {
-        Self { join: PiMutex::new(LateJoin::new(after, HOLD)), last_given: AtomicU64::new(0), account }
-    }
-
-    /// The same, where these live samples wait already.
-    pub fn with_held(after: u64, account: Arc<Account>, held: impl Iterator<Item = (SampleInfo, Vec<u8>)>) -> Self {
-        let held = held.map(|(info, bytes)| (info.seq, bytes.len(), (info, bytes)));
-        Self { join: PiMutex::new(LateJoin::with_held(after, HOLD, held)), last_given: AtomicU64::new(0), account }
-    }
-
-    /// Delivers a live sample of the channel, or keeps it; `true`: the next ones need not come here.
-    pub fn live(&self, inlet: &dyn AnyInlet, delivery: Delivery<'_>) -> bool {
-        let mut late = self.join.lock();
-        let SampleInfo { seq, received_ns, .. } = delivery.info;
-        let bytes = delivery.payload.bytes();
-        let verdict = late.live(seq, bytes.len(), received_ns, || (delivery.info, bytes.to_vec()));
-        self.release(&mut late, |held| inlet.deliver(held));
-        if let Verdict::Deliver { historical } = verdict {
-            let historical = historical || delivery.info.historical;
-            inlet.deliver(Delivery { info: SampleInfo { historical, ..delivery.info }, ..delivery });
-        }
-        late.is_over()
-    }
-
-    /// Delivers a sample of the history, unless it came live.
-    fn history(&self, inlet: &dyn AnyInlet, info: SampleInfo, bytes: &[u8]) {
-        let mut late = self.join.lock();
-        let given = late.history(info.seq);
-        self.release(&mut late, |held| inlet.deliver_elsewhere(held));
-        if let Some(historical) = given {
-            self.last_given.store(info.seq, Ordering::Release);
-            inlet.deliver_elsewhere(Delivery {
-                info: SampleInfo { historical, ..info },
-                payload: Payload::Bytes(bytes),
-                account: &self.account,
-            });
-        }
-    }
-
-    /// The last sample that came with the history, of which the channel's own counters know nothing; 0: none.
-    pub fn last_given(&self) -> u64 {
-        self.last_given.load(Ordering::Acquire)
-    }
-
-    /// More of the history may come. Never waits for a callback, during which it does.
-    pub fn is_under_way(&self) -> bool {
-        self.join.try_lock().is_none_or(|late| late.is_under_way())
-    }
-
-    /// The channel ended: as [`LateJoin::give_up`]. `None` also while a callback runs: what is left comes all the same, by
-    /// the history that goes on, and what follows by the next channel.
-    pub fn give_up(&self) -> Option<u64> {
-        self.join.try_lock()?.give_up()
-    }
-
-    /// The history is over: what waited follows it.
-    pub fn end(&self, inlet: &dyn AnyInlet) {
-        let mut late = self.join.lock();
-        late.end();
-        self.release(&mut late, |held| inlet.deliver_elsewhere(held));
-    }
-
-    fn release(&self, late: &mut LateJoin<(SampleInfo, Vec<u8>)>, deliver: impl Fn(Delivery<'_>)) {
-        while let Some((info, bytes)) = late.released() {
-            deliver(Delivery { info, payload: Payload::Bytes(&bytes), account: &self.account });
-        }
-    }
-}
 
 /// A history that is to be fetched.
 pub(crate) struct Fetch {

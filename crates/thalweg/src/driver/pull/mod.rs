@@ -9,7 +9,7 @@ mod serve;
 mod stream;
 
 pub(crate) use ask::{Asked, Asking, Holder, not_kept};
-pub(crate) use late::{Fetch, Fetches, Latecomer};
+pub(crate) use late::{Fetch, Fetches};
 pub(crate) use receive::read_answer;
 pub(crate) use serve::Questions;
 

@@ -3,7 +3,7 @@
 use super::answering::Answering;
 use super::stream::{AnswerStream, Turn};
 use crate::control::Peer;
-use crate::driver::or_abort;
+use crate::guard::or_abort;
 use crate::handshake::Refused;
 use crate::port::Histories;
 use crate::pull::Question;
@@ -192,7 +192,7 @@ impl Server {
         while !self.stop.load(Ordering::Relaxed) {
             let wait = self.answers.iter().any(Option::is_some).then_some(SWEEP);
             if let Err(error) = self.poller.wait(&mut ready, wait) {
-                crate::driver::abort(&format!("the pull thread cannot wait any more: {error}"));
+                crate::guard::abort(&format!("the pull thread cannot wait any more: {error}"));
             }
             for event in &ready {
                 match event.token {

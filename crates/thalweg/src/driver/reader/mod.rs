@@ -9,9 +9,11 @@ mod tests;
 
 pub(crate) use priority::{ServedBy, ThreadError};
 
+use crate::channel::Channel;
 use crate::channel::inbound::{Inbound, Step};
 use crate::event::Events;
-use crate::port::{AnyInlet, Channel};
+use crate::guard::guarded;
+use crate::port::AnyInlet;
 use linux::lock::PiMutex;
 use linux::sched;
 use linux::thread::Settings;
@@ -21,7 +23,6 @@ use qos::priority::{Policy, Scheduling};
 use shared::{Arrival, Intake};
 use std::collections::BTreeMap;
 use std::io;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
@@ -305,16 +306,3 @@ fn step(inbound: &mut Inbound, wait: bool) -> Step {
 
 /// Whose code runs where a sample is delivered.
 pub(super) const CALLBACK: &str = "its callback";
-
-/// Runs a user's code on a thread of ours: a panic in it is an error that names `whose` it is, and the thread goes on.
-///
-/// # Errors
-/// It panicked: with what it said.
-pub(crate) fn guarded<T>(whose: &str, code: impl FnOnce() -> T) -> Result<T, String> {
-    catch_unwind(AssertUnwindSafe(code)).map_err(|panic| format!("{whose} panicked: {}", said(panic.as_ref())))
-}
-
-fn said(panic: &(dyn std::any::Any + Send)) -> &str {
-    let text = panic.downcast_ref::<&str>().copied();
-    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("it said no more")
-}

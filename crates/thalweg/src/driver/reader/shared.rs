@@ -114,7 +114,7 @@ impl SharedReader {
         let mut swept = Instant::now();
         while !self.hub.stop.load(Ordering::Relaxed) {
             if let Err(error) = self.poller.wait(&mut ready, Some(self.pause())) {
-                crate::driver::abort(&format!("the thread that reads for subscribers cannot wait any more: {error}"));
+                crate::guard::abort(&format!("the thread that reads for subscribers cannot wait any more: {error}"));
             }
             for event in &ready {
                 match event.token {

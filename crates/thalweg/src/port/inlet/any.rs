@@ -1,32 +1,25 @@
 //! What a subscriber gives the driver: everything but its message type.
 
 use super::publishers::Publishers;
-use super::{Delivery, Inlet, Rejected, Sink};
-use crate::admin::explain::SubscriberState;
+use super::{Inlet, Rejected, Sink};
 use crate::channel::inbound::Inbound;
+use crate::channel::{Channel, ChannelReport, Deliver, Delivery, InstanceReport};
 use crate::codec::Message;
 use crate::control::PortInfo;
 use crate::port::monitor::seat::Seat;
-use crate::port::{Channel, ChannelReport, Histories, Judge, PolicyCounts};
+use crate::port::{Histories, Judge, PolicyCounts};
+use serde::{Deserialize, Serialize};
 use std::any::Any;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
 /// An inlet whose message type is not known to the driver.
-pub(crate) trait AnyInlet: Send + Sync {
-    /// Delivers a sample from a network or shared-memory channel on the receiving thread.
-    fn deliver(&self, delivery: Delivery<'_>);
-    /// Delivers a sample on another thread: a polled port's owner finds it in the mailbox.
-    fn deliver_elsewhere(&self, delivery: Delivery<'_>);
+pub(crate) trait AnyInlet: Deliver {
     /// So many samples of a history come: there is to be room for them all.
     fn expect_history(&self, samples: usize);
     /// Samples that its limits rejected.
     fn rejected(&self) -> &Rejected;
     fn info(&self) -> &PortInfo;
-    /// Delivered samples are kept for later, not shown to a callback at once.
-    fn keeps(&self) -> bool;
-    /// A full queue holds up the thread that delivers.
-    fn blocks(&self) -> bool;
     fn channels(&self) -> &Mutex<Vec<Arc<Channel>>>;
     /// Who they came from.
     fn publishers(&self) -> &Publishers;
@@ -73,7 +66,7 @@ impl<M: Message> Inlet<M> {
     }
 }
 
-impl<M: Message> AnyInlet for Inlet<M> {
+impl<M: Message> Deliver for Inlet<M> {
     fn deliver(&self, delivery: Delivery<'_>) {
         if !self.takes(&delivery.info, &delivery.payload) {
             return;
@@ -104,6 +97,15 @@ impl<M: Message> AnyInlet for Inlet<M> {
             false => self.store(delivery),
         }
     }
+    fn keeps(&self) -> bool {
+        matches!(self.sink, Sink::Mailbox)
+    }
+    fn blocks(&self) -> bool {
+        Inlet::blocks(self)
+    }
+}
+
+impl<M: Message> AnyInlet for Inlet<M> {
     fn expect_history(&self, samples: usize) {
         Inlet::expect_history(self, samples);
     }
@@ -112,12 +114,6 @@ impl<M: Message> AnyInlet for Inlet<M> {
     }
     fn info(&self) -> &PortInfo {
         &self.info
-    }
-    fn keeps(&self) -> bool {
-        matches!(self.sink, Sink::Mailbox)
-    }
-    fn blocks(&self) -> bool {
-        Inlet::blocks(self)
     }
     fn channels(&self) -> &Mutex<Vec<Arc<Channel>>> {
         &self.channels
@@ -203,4 +199,24 @@ impl<M: Message> AnyInlet for Inlet<M> {
         self.announce(None);
         None
     }
+}
+
+/// A subscriber at the moment of the question.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SubscriberState {
+    /// Samples that wait to be taken.
+    pub waiting: u64,
+    /// Samples that found its queue full.
+    pub dropped: u64,
+    /// Samples that were no value of its type.
+    pub undecodable: u64,
+    /// The number of the sample in its callback; 0: none is.
+    pub in_callback: u64,
+    /// It has a callback, which the receiving thread runs.
+    pub has_callback: bool,
+    /// What its policies dropped or noticed.
+    pub policies: PolicyCounts,
+    /// Of a keyed topic: the instances that missed most deadlines, the worst first.
+    pub late: Vec<InstanceReport>,
 }

@@ -1,13 +1,13 @@
 //! Samples that wait until they are taken.
 
 use super::waiting::{Room, Waiting};
-use super::{Delivery, Inlet, Payload, Sink};
+use super::{Inlet, Sink};
 use crate::channel::buffer::{Buffer, Pool};
 use crate::channel::memory::{ALWAYS, Account, Charge, size_of};
-use crate::codec::Message;
-use crate::port::WHOLE_TOPIC;
-use crate::port::sample::{SampleInfo, Storage, TakenSample};
-use crate::stages::Stay;
+use crate::channel::{Delivery, Payload, SampleInfo};
+use crate::codec::{Message, WHOLE_TOPIC};
+use crate::port::sample::{Storage, TakenSample};
+use crate::trace::stages::Stay;
 use crate::trace::{self, Step};
 use linux::futex::{self, Scope};
 use linux::lock::PiGuard;

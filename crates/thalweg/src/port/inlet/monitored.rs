@@ -1,10 +1,11 @@
 //! Samples of a subscriber whose input has a monitor. Not the usual way: only ports with one come here.
 
-use super::{Delivery, Inlet, Payload, Sink};
+use super::{Inlet, Sink};
 use crate::channel::memory::Account;
+use crate::channel::{Delivery, Payload, PortRef, SampleInfo};
 use crate::codec::Message;
+use crate::port::LOCAL;
 use crate::port::monitor::seat::{Judged, Late, Onward};
-use crate::port::{LOCAL, PortRef, SampleInfo};
 use std::sync::Arc;
 
 impl<M: Message> Inlet<M> {

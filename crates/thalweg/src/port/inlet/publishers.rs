@@ -1,7 +1,7 @@
 //! The publishers that a subscriber had channels from: its samples outlive them.
 
+use crate::channel::PortRef;
 use crate::codec::TypeDescription;
-use crate::port::PortRef;
 use linux::lock::PiMutex;
 use std::collections::VecDeque;
 use std::sync::Arc;

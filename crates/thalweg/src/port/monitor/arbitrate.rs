@@ -18,8 +18,7 @@
 //! Sources that are not named don't take part: their samples pass while no named one is active.
 
 use super::{Monitor, Seen, Verdict, unknown};
-use crate::admin::bottle::Value;
-use crate::admin::grammar::{Property, properties};
+use crate::bottle::{Property, Value, properties};
 
 /// Most sources that are named.
 const MOST: usize = 64;

@@ -1,8 +1,7 @@
 //! `delay`: passes every sample later (YARP's simulated_network_delay). The thread that publishes or receives doesn't wait.
 
 use super::{Monitor, Seen, Verdict, in_milliseconds, milliseconds, unknown};
-use crate::admin::bottle::Value;
-use crate::admin::grammar::Property;
+use crate::bottle::{Property, Value};
 use std::time::Duration;
 
 /// Passes every sample so much later.

@@ -1,11 +1,10 @@
 //! Where a monitor sits at one side of a port, and the samples it keeps back.
 
 use super::{Monitor, Seen, Verdict};
-use crate::admin::bottle::Value;
-use crate::admin::grammar::Property;
+use crate::bottle::{Property, Value};
 use crate::channel::memory::Account;
-use crate::driver::guarded;
-use crate::port::{PortRef, SampleInfo};
+use crate::channel::{PortRef, SampleInfo};
+use crate::guard::guarded;
 use linux::futex::{self, Scope};
 use linux::lock::PiMutex;
 use std::collections::VecDeque;

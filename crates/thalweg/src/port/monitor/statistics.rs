@@ -1,8 +1,7 @@
 //! `statistics`: counts what passes (YARP's stats_monitor).
 
 use super::{Monitor, Seen, Verdict, unknown};
-use crate::admin::bottle::Value;
-use crate::admin::grammar::Property;
+use crate::bottle::{Property, Value};
 
 /// Counts samples and bytes, and the time between samples.
 #[derive(Debug, Default)]

@@ -1,8 +1,7 @@
 //! `throttle`: passes a sample at most once per period (YARP's throttleDown).
 
 use super::{Monitor, Seen, Verdict, in_milliseconds, milliseconds, unknown};
-use crate::admin::bottle::Value;
-use crate::admin::grammar::Property;
+use crate::bottle::{Property, Value};
 use std::time::Duration;
 
 /// Passes a sample when at least the period went by since the last that passed.

@@ -2,11 +2,11 @@
 
 use super::{Outlet, SMALL, Way};
 use crate::channel::buffer::Pool;
+use crate::channel::{Channel, ChannelReport};
 use crate::codec::Message;
 use crate::control::PortInfo;
-use crate::driver::Reply;
 use crate::port::monitor::seat::Seat;
-use crate::port::{Channel, ChannelReport, Histories, Judge};
+use crate::port::{Histories, Judge, Reply};
 use linux::memory::Arena;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;

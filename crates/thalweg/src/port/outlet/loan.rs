@@ -3,11 +3,11 @@
 use super::{Outflow, Outlet, TypedWay};
 use crate::channel::buffer::Buffer;
 use crate::channel::outgoing::Outgoing;
+use crate::channel::{Change, coalescing};
 use crate::codec::Message;
 use crate::error::{Error, Result};
-use crate::port::coalescing;
+use crate::port::Published;
 use crate::port::round::Round;
-use crate::port::{Change, Published};
 use linux::lock::PiGuard;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

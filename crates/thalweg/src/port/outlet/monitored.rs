@@ -3,12 +3,12 @@
 use super::{Outflow, Outlet, Place, encode};
 use crate::channel::outgoing::Outgoing;
 use crate::channel::queue::Label;
+use crate::channel::{Change, Channel, Outcome, SampleInfo, coalescing};
 use crate::codec::Message;
 use crate::error::Result;
-use crate::port::coalescing;
+use crate::port::Published;
 use crate::port::monitor::seat::{Judged, Late};
 use crate::port::round::Round;
-use crate::port::{Change, Channel, Outcome, Published, SampleInfo};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -153,7 +153,8 @@ fn label_of(info: &SampleInfo) -> Label {
 mod tests {
     use super::*;
     use crate::codec::Raw;
-    use crate::node::{Node, Settings};
+    use crate::node::Node;
+    use crate::settings::Settings;
     use std::sync::mpsc::channel;
     use std::time::Duration;
 

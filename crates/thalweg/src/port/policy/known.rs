@@ -3,7 +3,7 @@
 
 use super::News;
 use super::deadline::{self, Deadlines};
-use crate::port::{Change, InstanceReport, InstanceState, PortRef};
+use crate::channel::{Change, InstanceReport, InstanceState, PortRef};
 use std::collections::HashMap;
 
 /// Changes that wait to be told; what is more is not told, but [`Known::reports`] shows it.

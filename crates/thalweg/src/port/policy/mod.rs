@@ -4,28 +4,22 @@
 //! | file | what it holds |
 //! |---|---|
 //! | [`deadline`] | when the next sample of an instance is due, and how many did not come |
-//! | [`instance`] | which instance a sample belongs to |
-//! | [`selection`] | the writer's side of a content filter and a separation, per channel |
 //! | [`known`] | the instances that a subscriber knows: who publishes them, and whether they are alive |
 //! | [`reading`] | all policies of a subscriber together |
 //! | [`writing`] | deadline and liveliness of a publisher |
 //! | [`seat`] | where a port keeps them |
 
 mod deadline;
-mod instance;
 mod known;
 mod reading;
 mod seat;
-mod selection;
 mod writing;
 
-pub(crate) use instance::{Sought, WHOLE_TOPIC, topic_number};
 pub use reading::PolicyCounts;
 pub(crate) use reading::Writer;
 pub(crate) use seat::{Judge, judge_of_publisher, judge_of_subscriber};
-pub(crate) use selection::SentSelection;
 
-use crate::port::InstanceState;
+use crate::channel::InstanceState;
 use std::time::Duration;
 
 /// Something that a policy noticed.

@@ -1,9 +1,9 @@
 //! All policies of a subscriber together: one verdict for each sample, and the news of time passing.
 
-use super::instance::{Sought, WHOLE_TOPIC};
 use super::known::Known;
 use super::{News, ns};
-use crate::port::{Change, InstanceReport, PortRef, SampleInfo};
+use crate::channel::{Change, InstanceReport, PortRef, SampleInfo};
+use crate::codec::{Sought, WHOLE_TOPIC};
 use qos::{DestinationOrder, LivelinessKind, Ownership, Qos};
 use serde::{Deserialize, Serialize};
 

@@ -1,11 +1,10 @@
 //! Where a port keeps its policies, and who judges by them.
 
-use super::instance::{Sought, WHOLE_TOPIC};
 use super::reading::{PolicyCounts, Reading, Writer};
 use super::writing::Writing;
 use super::{News, ns};
-use crate::codec::Schema;
-use crate::port::{Change, InstanceReport, PortRef, SampleInfo};
+use crate::channel::{Change, InstanceReport, PortRef, SampleInfo};
+use crate::codec::{Schema, Sought, WHOLE_TOPIC};
 use linux::lock::PiMutex;
 use qos::Qos;
 use std::sync::Arc;

@@ -1,9 +1,9 @@
 //! The policies of a publisher that time passes for: the deadline and the sign of life that it promised.
 
 use super::deadline::{self, Deadlines};
-use super::instance::Sought;
 use super::{News, ns};
-use crate::port::Change;
+use crate::channel::Change;
+use crate::codec::Sought;
 use qos::{LivelinessKind, Qos};
 use std::collections::HashMap;
 

@@ -1,8 +1,8 @@
 //! Administrators' lines, priorities as text, and requests from other nodes.
 
 use crate::admin::Request;
-use crate::admin::bottle::{Bottle, DEEPEST, LONGEST, MOST_ITEMS, Value};
 use crate::admin::grammar::Command;
+use crate::bottle::{Bottle, DEEPEST, LONGEST, MOST_ITEMS, Value};
 use qos::priority::Changes;
 
 /// Lines to begin from.

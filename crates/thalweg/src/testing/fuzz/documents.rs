@@ -112,7 +112,7 @@ pub(super) fn handshakes() -> Vec<Vec<u8>> {
         carrier: "udp".to_owned(),
         clock: "boot".to_owned(),
         by_name: false,
-        parameters: handshake::Parameters { udp_port: Some(9), ..Default::default() },
+        parameters: crate::carrier::Parameters { udp_port: Some(9), ..Default::default() },
         answers: None,
     };
     let accepted = Answer::Accepted(handshake::Accepted {

@@ -1,9 +1,8 @@
 //! Types that others tell, and what is read by them.
 
 use super::codec::Everything;
-use crate::codec::{self, Schema, TypeDescription};
+use crate::codec::{self, Schema, Sought, TypeDescription};
 use crate::control::limits::check_type;
-use crate::port::Sought;
 use qos::Filter;
 use qos::expression::{Expression, Value};
 

@@ -6,8 +6,8 @@ use super::super::Both;
 use super::Count;
 use crate::output::bytes;
 use std::time::Duration;
+use thalweg::ChannelReport;
 use thalweg::admin::MemoryReport;
-use thalweg::port::ChannelReport;
 
 /// Whether a limit in bytes binds at this end.
 pub fn binds_at(said: &Said) -> bool {

@@ -1,12 +1,13 @@
 //! Moves that end, or are followed by the next one, while a sample is being delivered.
 
 use super::*;
+use crate::channel::Change;
 use crate::channel::memory::Memory;
 use crate::channel::proxy::Selection;
 use crate::codec::Raw;
 use crate::control::{NodeId, PortId};
 use crate::event::Events;
-use crate::port::{Change, Inlet, Sink};
+use crate::port::{Inlet, Sink};
 use crate::testing::port_info;
 use std::sync::Mutex;
 use std::sync::mpsc::channel;

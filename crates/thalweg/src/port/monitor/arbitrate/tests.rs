@@ -1,5 +1,5 @@
 use super::*;
-use crate::admin::bottle::Bottle;
+use crate::bottle::Bottle;
 
 fn arbitrate(inputs: &[&str]) -> Arbitrate {
     let mut arbitrate = Arbitrate::default();

@@ -1,7 +1,7 @@
 use super::super::Delay;
 use super::*;
+use crate::channel::Change;
 use crate::control::{NodeId, PortId};
-use crate::port::Change;
 
 fn pass_late(seat: &Seat, size: usize) -> Late {
     let info = SampleInfo {

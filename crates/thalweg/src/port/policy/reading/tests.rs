@@ -1,9 +1,9 @@
 //! In virtual time, to the nanosecond.
 
 use super::*;
+use crate::channel::InstanceState;
 use crate::codec::{TypeDescription, to_cdr};
 use crate::control::{NodeId, PortId};
-use crate::port::InstanceState;
 use qos::{Liveliness, ResourceLimits};
 use std::time::Duration;
 

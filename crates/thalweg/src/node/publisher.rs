@@ -1,14 +1,15 @@
 //! Publishers.
 
-use super::monitor::Monitor;
-use super::{AnyOutlet, Change, Channel, Outcome, Outlet, Published};
-use crate::admin::bottle::Bottle;
+use super::{Node, PortRequest};
+use crate::bottle::Bottle;
 use crate::channel::bucket::Limit;
 use crate::channel::flow::Batching;
 use crate::channel::parity::Redundancy;
+use crate::channel::{Change, Channel, Outcome};
 use crate::codec::{Message, Plain, Raw};
 use crate::error::{Error, Result};
-use crate::node::{Node, PortRequest};
+use crate::port::monitor::Monitor;
+use crate::port::{AnyOutlet, Outlet, Published};
 use linux::thread::Settings;
 use qos::priority::PrioritySettings;
 use qos::{Class, Place, PullBuffer, Qos, Queue, Reliability};
@@ -18,7 +19,7 @@ use std::time::Duration;
 
 /// Publishes samples of one topic. Dropping it closes the port: what waits is sent if it can be within one second.
 pub struct Publisher<M: Message> {
-    pub(super) outlet: Arc<Outlet<M>>,
+    pub(crate) outlet: Arc<Outlet<M>>,
     node: Node,
     closing: Duration,
 }
@@ -146,7 +147,7 @@ impl<M: Message> Publisher<M> {
     }
 
     /// The instance that has the key of `value` is no more (without a key, the topic's only one): subscribers get a sample
-    /// that says so ([`SampleInfo::change`](super::SampleInfo::change)), its deadline is not watched any more.
+    /// that says so ([`SampleInfo::change`](crate::channel::SampleInfo::change)), its deadline is not watched any more.
     ///
     /// # Errors
     /// As [`Publisher::publish`].
@@ -176,7 +177,7 @@ impl<M: Message> Publisher<M> {
     /// This publisher is alive, also if it has nothing to publish now ([`qos::LivelinessKind::ByPort`]): its subscribers are
     /// told over the control plane. Publishing says the same.
     pub fn assert_liveliness(&self) {
-        super::AnyOutlet::judge(self.outlet.as_ref())
+        crate::port::AnyOutlet::judge(self.outlet.as_ref())
             .into_iter()
             .for_each(|judge| judge.assert(linux::clock::monotonic_ns()));
         self.node.state().command(crate::driver::Command::Alive(Some(self.outlet.me.port)));
@@ -187,7 +188,7 @@ impl<M: Message> Publisher<M> {
         &self.outlet.info.name
     }
 
-    pub(crate) fn port(&self) -> super::PortRef {
+    pub(crate) fn port(&self) -> crate::channel::PortRef {
         self.outlet.me
     }
 
@@ -197,7 +198,7 @@ impl<M: Message> Publisher<M> {
     }
 
     /// What each channel did so far.
-    pub fn channels(&self) -> Vec<super::ChannelReport> {
+    pub fn channels(&self) -> Vec<crate::channel::ChannelReport> {
         self.outlet.reports()
     }
 
@@ -252,8 +253,8 @@ impl<M: Message> Publisher<M> {
 /// A message that is being written in place.
 pub struct Loan<'a, M: Message> {
     outlet: &'a Outlet<M>,
-    state: Option<linux::lock::PiGuard<'a, super::outlet::Outflow<M>>>,
-    place: Option<super::outlet::Place>,
+    state: Option<linux::lock::PiGuard<'a, crate::port::Outflow<M>>>,
+    place: Option<crate::port::Place>,
 }
 
 impl<T: bytemuck::Pod + Send> Loan<'_, Plain<T>> {

@@ -1,8 +1,7 @@
 //! Which samples of a publisher are sent on one channel: the subscriber's content filter and separation, evaluated at the
 //! writer, so that nothing travels that nobody wants (U-31).
 
-use super::instance::Sought;
-use super::ns;
+use crate::codec::Sought;
 use linux::lock::PiMutex;
 use qos::Qos;
 use std::collections::HashMap;
@@ -27,7 +26,7 @@ impl fmt::Debug for SentSelection {
 impl SentSelection {
     /// What a subscriber asks for; `None`: all samples. `sought`: its filter and the key, found in the publisher's type.
     pub fn of(requested: &Qos, sought: Sought) -> Option<Self> {
-        let separation = ns(requested.separation).unwrap_or(0);
+        let separation = requested.separation.map_or(0, |d| u64::try_from(d.as_nanos()).unwrap_or(u64::MAX));
         let selects = separation > 0 || requested.filter.is_some();
         selects.then(|| Self { sought, separation, last: PiMutex::default() })
     }

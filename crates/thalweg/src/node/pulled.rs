@@ -1,14 +1,13 @@
 //! Pull: what a subscriber asks histories for (P-05, P-09).
 
-use super::{Subscriber, TakenSample};
+use super::Subscriber;
 use crate::channel::bucket::Limit;
 use crate::channel::history::{Absent, Query};
 use crate::codec::{Message, TypeDescription};
 use crate::control::PullRole;
 use crate::driver::{Asked, Asking, Holder, not_kept};
 use crate::error::{Error, Result};
-use crate::port::AnyInlet;
-use crate::port::sample::Storage;
+use crate::port::{AnyInlet, Storage, TakenSample};
 use qos::Place;
 use std::marker::PhantomData;
 use std::time::Duration;

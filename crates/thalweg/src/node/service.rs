@@ -3,9 +3,9 @@
 //! Requests travel on the topic itself, replies on `TOPIC/reply`; both carry who asked and the number of the question, so
 //! that a client finds its own answer. With several servers the first answer counts.
 
+use super::Node;
 use super::{Publisher, Subscriber};
 use crate::error::{Error, Result};
-use crate::node::Node;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::time::{Duration, Instant};

@@ -1,16 +1,16 @@
 //! Subscribers.
 
-use super::inlet::{Inlet, Sink};
-use super::monitor::Monitor;
-use super::{AnyInlet, ChannelReport, PortRef, PublisherInfo, Sample, SampleInfo, TakenSample};
-use crate::admin::bottle::Bottle;
+use super::{Node, PortRequest};
+use crate::bottle::Bottle;
 use crate::carrier::TICK;
 use crate::channel::inbound::{Inbound, Step};
+use crate::channel::{ChannelReport, PortRef, SampleInfo};
 use crate::codec::Message;
 use crate::control::PullRole;
 use crate::driver::Command;
 use crate::error::Result;
-use crate::node::{Node, PortRequest};
+use crate::port::monitor::Monitor;
+use crate::port::{AnyInlet, Inlet, PublisherInfo, Sample, Sink, TakenSample};
 use futures_core::Stream;
 use qos::priority::PrioritySettings;
 use qos::{Place, PullBuffer, Qos, Queue, Reliability};
@@ -252,13 +252,13 @@ impl<M: Message> Subscriber<M> {
     }
 
     /// What the port's policies dropped or noticed so far.
-    pub fn policy_counts(&self) -> super::PolicyCounts {
+    pub fn policy_counts(&self) -> crate::port::PolicyCounts {
         self.inlet.state().policies
     }
 
     /// The instances of a keyed topic that were seen: alive, disposed of, or without publishers. Empty unless the port states a
     /// policy that looks at samples, such as the key.
-    pub fn instances(&self) -> Vec<super::InstanceReport> {
+    pub fn instances(&self) -> Vec<crate::channel::InstanceReport> {
         AnyInlet::judge(self.inlet.as_ref()).map(|judge| judge.instances()).unwrap_or_default()
     }
 

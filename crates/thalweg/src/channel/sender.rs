@@ -131,8 +131,9 @@ impl Senders {
             let intake = Arc::new(Intake { class, arrivals, waker: Waker::new()? });
             let thread = SenderThread::new(intake.clone(), self.stop.clone())?;
             let settings = Settings::named(format!("send-{class:?}").to_lowercase());
-            *sender.thread.lock() =
-                Some(linux::thread::spawn(settings, move || super::or_abort("a sending thread", || thread.run()))?);
+            *sender.thread.lock() = Some(linux::thread::spawn(settings, move || {
+                crate::guard::or_abort("a sending thread", || thread.run())
+            })?);
             *slot = Some(intake);
         }
         Ok(slot.clone())
@@ -150,8 +151,9 @@ impl Senders {
             scheduling: settings.sched,
             ..Settings::named(format!("send-{:x}", flow.settings.id))
         };
-        let (thread, tid) =
-            linux::thread::start(wanted, move || super::or_abort("a sending thread", || mine.run(&flow, &stop)))?;
+        let (thread, tid) = linux::thread::start(wanted, move || {
+            crate::guard::or_abort("a sending thread", || mine.run(&flow, &stop))
+        })?;
         own.started(tid);
         let mut all = self.own.lock();
         all.retain(|(_, thread)| !thread.is_finished());

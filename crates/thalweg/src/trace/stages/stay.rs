@@ -2,7 +2,6 @@
 //! carrier `local`.
 
 use super::{Arrived, Stage, Stages, callback_begun};
-use crate::port::SampleInfo;
 use crate::trace;
 use linux::clock::monotonic_ns;
 use std::cell::RefCell;
@@ -55,23 +54,30 @@ impl Stay {
     }
 
     /// It was published within this process, and its callback has returned.
-    pub fn called(self, info: &SampleInfo, size: usize) {
-        note_called(&self.stages, self.since, info, size, (Stage::Mailbox, self.waited));
+    pub fn called(self, sample: Published, size: usize) {
+        note_called(&self.stages, self.since, sample, size, (Stage::Mailbox, self.waited));
     }
+}
+
+/// A sample as its publisher numbered and stamped it.
+#[derive(Clone, Copy)]
+pub(crate) struct Published {
+    pub seq: u64,
+    pub at_ns: u64,
 }
 
 /// Notes the stages of a callback within the publisher's process that was to be called at `since` and has returned, and
 /// the one before it.
 #[cold]
-pub(crate) fn note_called(stages: &Stages, since: u64, info: &SampleInfo, size: usize, before: (Stage, u64)) {
+pub(crate) fn note_called(stages: &Stages, since: u64, sample: Published, size: usize, before: (Stage, u64)) {
     let end = monotonic_ns();
     let begun = callback_begun(since).unwrap_or(end);
     let took = [
         before,
         (Stage::Decode, begun.saturating_sub(since)),
         (Stage::Callback, end.saturating_sub(begun)),
-        (Stage::Total, end.saturating_sub(info.source_ns)),
+        (Stage::Total, end.saturating_sub(sample.at_ns)),
     ];
-    let arrived = Arrived { seq: info.seq, size, published_ns: info.source_ns, done_ns: end };
+    let arrived = Arrived { seq: sample.seq, size, published_ns: sample.at_ns, done_ns: end };
     stages.note_arrived(&took, &arrived);
 }

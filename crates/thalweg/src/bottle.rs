@@ -332,5 +332,24 @@ impl Parser<'_> {
     }
 }
 
+/// A name and its value.
+pub type Property = (String, Value);
+
+/// `(KEY VALUE) …`, also within one list more: `((KEY VALUE) …)`.
+pub(crate) fn properties(values: &[Value]) -> Result<Vec<Property>, String> {
+    if let [Value::List(inner)] = values
+        && inner.iter().all(|v| v.group().is_some())
+    {
+        return properties(inner);
+    }
+    let pair = |value: &Value| match value.group() {
+        Some((key, [one])) => Ok((key.to_owned(), one.clone())),
+        Some((key, [])) => Ok((key.to_owned(), Value::Int(1))), // a flag such as (virtual)
+        Some((key, more)) => Ok((key.to_owned(), Value::List(more.to_vec()))),
+        None => Err(format!("{value} is no (KEY VALUE)")),
+    };
+    values.iter().map(pair).collect()
+}
+
 #[cfg(test)]
 mod tests;

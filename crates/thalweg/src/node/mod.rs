@@ -1,13 +1,23 @@
 //! Nodes: one taking-part process, or one context in it.
 
-mod settings;
+mod policies;
+mod publisher;
+mod pulled;
+mod service;
+mod subscriber;
+mod wait_set;
 
-pub use settings::{DiscoverySource, PortLimits, RelayLimits, Settings};
+pub use publisher::{Loan, Publisher, PublisherBuilder};
+pub use pulled::{Origin, PullFrom, Pulled};
+pub use service::{Body, Client, Server};
+pub use subscriber::{Mode, Subscriber, SubscriberBuilder};
+pub use wait_set::{WaitSet, Waitable};
 
 use crate::admin::{self, EndReport};
+use crate::channel::PortRef;
 use crate::channel::flow::Sending;
 use crate::clock::{ClockOffset, Exchange};
-use crate::codec::Message;
+use crate::codec::{Message, Sought};
 use crate::control::local::shares::{Shares, of_name};
 use crate::control::matching::{absolute, check_name, check_pattern};
 use crate::control::{Direction, Document, NodeId, PortId, PortInfo, PullRole};
@@ -15,12 +25,13 @@ use crate::driver::{Administration, Command, Control, End, NodeState, Reader};
 use crate::error::{Error, Result};
 use crate::event::EventReader;
 use crate::port::monitor::Monitor;
-use crate::port::{AnyInlet, Histories, Inlet, LOCAL, Outlet, PortRef, PublisherBuilder, Sought, SubscriberBuilder};
+use crate::port::{AnyInlet, Histories, Inlet, LOCAL, Outlet};
 use crate::pull::Identity;
+use crate::settings::Settings;
 use qos::Qos;
 use qos::priority::{Changes, PrioritySettings};
 use std::marker::PhantomData;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -341,11 +352,6 @@ impl Drop for Handle {
         self.state.questions.close();
         self.state.fetches.close();
     }
-}
-
-/// The addresses every node listens on.
-pub(crate) fn loopback() -> [SocketAddr; 2] {
-    [SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0), SocketAddr::new(IpAddr::V6(Ipv6Addr::LOCALHOST), 0)]
 }
 
 fn check_label(what: &str, label: &str) -> Result<()> {

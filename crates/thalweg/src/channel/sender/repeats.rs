@@ -42,7 +42,7 @@ impl Repeats {
             let hearing =
                 Hearing { intake: intake.clone(), poller, flows: Vec::new(), sleeps_until: self.sleeps_until.clone() };
             *self.thread.lock() = Some(linux::thread::spawn(Settings::named("repeats"), move || {
-                crate::driver::or_abort("the thread that hears subscribers", || hearing.run());
+                crate::guard::or_abort("the thread that hears subscribers", || hearing.run());
             })?);
             *slot = Some(intake);
         }
@@ -108,7 +108,7 @@ impl Hearing {
             let until = self.repeat().min(first);
             let pause = Duration::from_nanos(until.saturating_sub(monotonic_ns()));
             if let Err(error) = self.poller.wait(&mut ready, Some(pause)) {
-                crate::driver::abort(&format!("the thread that hears subscribers cannot wait any more: {error}"));
+                crate::guard::abort(&format!("the thread that hears subscribers cannot wait any more: {error}"));
             }
             self.sleeps_until.store(0, SeqCst);
             for event in &ready {

@@ -36,7 +36,7 @@ mod stay;
 pub use figures::{Figures, StagesReport, wire_us};
 pub(crate) use lateness::Arrived;
 pub use lateness::{Asked, LateAfter, LatenessReport, Latest, MOST_LATENESS};
-pub(crate) use stay::{Stay, delivering, note_called};
+pub(crate) use stay::{Published, Stay, delivering, note_called};
 
 use lateness::Since;
 use linux::lock::PiMutex;

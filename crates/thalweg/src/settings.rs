@@ -1,11 +1,10 @@
 //! What a node is opened with.
 
-use crate::carrier::Carrier;
+use crate::carrier::{Around, Carrier};
 use crate::channel::memory::NODE_MEMORY;
 use crate::channel::proxy::scaler::Scalers;
 use crate::control::Network;
-use crate::driver::Around;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,7 +32,7 @@ pub struct Settings {
     pub peers: Vec<String>,
     /// How other nodes are found.
     pub discovery: DiscoverySource,
-    /// Carriers besides the built-in ones. A port uses them when it names them ([`carriers`](crate::port::PublisherBuilder::carriers)).
+    /// Carriers besides the built-in ones. A port uses them when it names them ([`carriers`](crate::node::PublisherBuilder::carriers)).
     pub carriers: Vec<Arc<dyn Carrier>>,
     /// Keeps the whole process's memory resident, so that no sample waits for a page (mlockall; needs CAP_IPC_LOCK or
     /// RLIMIT_MEMLOCK). Default: no.
@@ -134,4 +133,9 @@ impl Default for Settings {
             scalers: Scalers::default(),
         }
     }
+}
+
+/// The addresses every node listens on.
+pub(crate) fn loopback() -> [SocketAddr; 2] {
+    [SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0), SocketAddr::new(IpAddr::V6(Ipv6Addr::LOCALHOST), 0)]
 }

@@ -1,0 +1,118 @@
+//! Counters of a channel, and what becomes of a sample on it.
+
+use qos::ResourceLimit;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// What `publish` did with a sample on one channel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Outcome {
+    /// Handed to the kernel, the ring or the subscriber.
+    Sent,
+    /// Waits in the channel's queue.
+    Queued,
+    /// Waits, and older ones were dropped for it (keep-last).
+    DroppedOldest {
+        /// So many: several, where it is larger than they were.
+        dropped: u32,
+        /// The limit that left no room beside them.
+        limit: ResourceLimit,
+    },
+    /// Not taken: the queue is full, and its policy drops nothing or nothing more.
+    Refused {
+        /// The limit that left no room for it.
+        limit: ResourceLimit,
+    },
+    /// Lost: the network said that the peer cannot be reached now (datagrams).
+    Unreachable,
+    /// Not taken: the channel is broken and not yet connected again.
+    NotConnected,
+}
+
+/// Counters of a channel at this end.
+#[derive(Debug, Default)]
+pub struct Counters {
+    /// Samples sent or queued (publisher) or delivered (subscriber).
+    pub samples: AtomicU64,
+    /// Their payload bytes.
+    pub bytes: AtomicU64,
+    /// Samples lost on the way (subscriber) or dropped by the queue's policy (publisher).
+    pub lost: AtomicU64,
+    /// Samples that were published while the subscriber was cut off.
+    pub missed: AtomicU64,
+    /// Those of them that came by a history; [`u64::MAX`] while it is not over.
+    pub made_up: AtomicU64,
+    /// Sequence number of the last sample.
+    pub last_seq: AtomicU64,
+    /// Datagrams that were dropped because they were no frame of this flow (subscriber).
+    pub strange: AtomicU64,
+    /// Samples that were not taken because the subscriber takes no messages of that size (publisher).
+    pub too_large: AtomicU64,
+    /// Samples that were dropped or refused because those that wait have too many bytes (publisher).
+    pub over_bytes: AtomicU64,
+    /// The same, because the peer or the node holds too much (publisher).
+    pub over_memory: AtomicU64,
+    /// Messages that came by repetition (subscriber, reliable flows over datagrams; the publisher's flow counts its own).
+    pub repaired: AtomicU64,
+    /// Messages given up: nobody could repeat them, or not in time (the same).
+    pub skipped: AtomicU64,
+    /// Acknowledgements sent (the same).
+    pub acknowledgements: AtomicU64,
+    /// Samples that its proxy left out because they could not be made smaller (where the proxy is).
+    pub unscalable: AtomicU64,
+    /// What the subscriber's owner was told of the lost ones.
+    pub(crate) told: Told,
+}
+
+impl Counters {
+    /// Samples that did not go on this channel. One thread counts: loads and stores, no locked instruction.
+    /// Lost on the way, dropped, or missed.
+    pub(crate) fn not_delivered(&self) -> u64 {
+        self.lost.load(Relaxed) + self.missed.load(Relaxed).saturating_sub(self.made_up.load(Relaxed))
+    }
+
+    #[cold]
+    pub(crate) fn dropped(&self, outcome: Outcome) {
+        let (count, limit) = match outcome {
+            Outcome::DroppedOldest { dropped, limit } => (dropped, Some(limit)),
+            Outcome::Refused { limit } => (1, Some(limit)),
+            _ => (1, None),
+        };
+        let add = |counter: &AtomicU64| counter.store(counter.load(Relaxed) + u64::from(count), Relaxed);
+        add(&self.lost);
+        match limit {
+            Some(ResourceLimit::Bytes) => add(&self.over_bytes),
+            Some(ResourceLimit::PeerMemory | ResourceLimit::NodeMemory) => add(&self.over_memory),
+            _ => {}
+        }
+    }
+}
+
+/// What was told of a channel's losses.
+#[derive(Debug, Default)]
+pub(crate) struct Told {
+    told: AtomicU64,
+    /// Lost so far at the look before: what only came in another order has come since.
+    before: AtomicU64,
+}
+
+impl Told {
+    /// Of `lost` so far, those that are told now and all that are certain.
+    pub fn look(&self, lost: u64) -> Option<(u64, u64)> {
+        let certain = lost.min(self.before.swap(lost, Relaxed));
+        let told = self.told.fetch_max(certain, Relaxed);
+        (certain > told).then(|| (certain - told, certain))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn losses_are_told_once_and_when_they_are_certain() {
+        let told = Told::default();
+        assert_eq!([0, 3, 1].map(|lost| told.look(lost)), [None, None, Some((1, 1))], "two only came late");
+        assert_eq!([5, 5, 5, 9].map(|lost| told.look(lost)), [None, Some((4, 5)), None, None]);
+        assert_eq!([4, 9, 9].map(|lost| told.look(lost)), [None, None, Some((4, 9))]);
+    }
+}

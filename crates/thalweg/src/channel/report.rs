@@ -1,0 +1,63 @@
+//! A channel's state as tools show it.
+
+use super::proxy::Proxied;
+use serde::{Deserialize, Serialize};
+
+/// A channel's state as tools show it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ChannelReport {
+    /// The topic.
+    pub topic: String,
+    /// Publisher's port name.
+    pub publisher: String,
+    /// Subscriber's port name.
+    pub subscriber: String,
+    /// The carrier.
+    pub carrier: String,
+    /// Which end reports: `publisher` or `subscriber`.
+    pub end: String,
+    /// Samples sent or delivered.
+    pub samples: u64,
+    /// Payload bytes.
+    pub bytes: u64,
+    /// Samples lost or dropped.
+    pub lost: u64,
+    /// Samples that wait at this end.
+    pub waiting: u64,
+    /// Datagrams dropped because they were no frame of this flow.
+    #[serde(default)]
+    pub strange: u64,
+    /// Of the lost ones: larger than the subscriber's `max_message`.
+    #[serde(default)]
+    pub too_large: u64,
+    /// What waits at this end, in bytes.
+    #[serde(default)]
+    pub waiting_bytes: u64,
+    /// Bytes that may wait at this end.
+    #[serde(default)]
+    pub most_bytes: u64,
+    /// Samples that were dropped, refused or rejected at this end because those that wait have too many bytes.
+    #[serde(default)]
+    pub over_bytes: u64,
+    /// The same, because the peer or the node holds too much.
+    #[serde(default)]
+    pub over_memory: u64,
+    /// Of reliable flows over datagrams: datagrams repeated (publisher), messages that came by repetition (subscriber).
+    #[serde(default)]
+    pub repaired: u64,
+    /// The same: messages given up, because they were too old to be of use or their queue's policy dropped them.
+    #[serde(default)]
+    pub skipped: u64,
+    /// The same: acknowledgements received (publisher) or sent (subscriber).
+    #[serde(default)]
+    pub acknowledgements: u64,
+    /// Samples that its proxy left out because they could not be made smaller (at the end where the proxy is).
+    #[serde(default)]
+    pub unscalable: u64,
+    /// How and where the channel is scaled; `None`: it is not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub proxied: Option<Proxied>,
+    /// Of a relay's end: the port with which the relay takes these samples from their publisher.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub over: Option<String>,
+}
