@@ -4,6 +4,8 @@
 
 #[path = "outage/reliable.rs"]
 mod reliable;
+#[path = "outage/waiting.rs"]
+mod waiting;
 mod world;
 
 use std::time::{Duration, Instant};

@@ -76,6 +76,9 @@ fn settings(words: &Words) -> Settings {
         name: words.get("node").map_or(default.name.clone(), str::to_owned),
         admin_from: words.get("admin").map(|a| a.split(',').map(|a| a.parse().unwrap()).collect()).unwrap_or_default(),
         relay: words.get("relay").map(|_| thalweg::RelayLimits::default()),
+        limits: words
+            .get("channels")
+            .map_or(default.limits, |n| thalweg::PortLimits { channels: n.parse().unwrap(), ..default.limits }),
         ..default
     }
 }

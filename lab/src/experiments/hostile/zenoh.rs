@@ -1,0 +1,160 @@
+//! Zenoh's port of a node, attacked from another host. Of Zenoh's wire format (protocol version 9) stands here what opens a session: each
+//! message behind its length, InitSyn, InitAck with a cookie, OpenSyn with it, OpenAck.
+
+use super::recorded;
+use super::stranger::Stranger;
+use crate::error::{Error, Result};
+use crate::run::Lab;
+use crate::topology::Topology;
+use rustix::io::Errno;
+use socket2::{Domain, SockAddr, Socket, Type};
+use std::collections::VecDeque;
+use std::io::{self, Read, Write};
+use std::time::Duration;
+
+/// Connections that it holds at most, more than a node takes of all hosts together.
+const HELD: usize = 3000;
+/// How long it waits for an answer: nobody is told that he is not answered.
+const PATIENCE: Duration = Duration::from_millis(100);
+
+/// Hosts for the pair, who comes and who attacks.
+///
+/// # Errors
+/// [`Error::System`] where no host can be had, or in a build without Zenoh.
+pub fn hosts(lab: &Lab) -> Result<Topology> {
+    if !cfg!(feature = "zenoh") {
+        return Err(Error::System("this build has no Zenoh: build it with the feature zenoh, a default one".into()));
+    }
+    Topology::switch(lab, super::pair::STRANGER)
+}
+
+/// Connections that say nothing: the oldest gives way to another when it holds all it may.
+pub fn silent(stranger: &mut Stranger) -> io::Result<()> {
+    let mut held = VecDeque::new();
+    while stranger.goes_on() {
+        stranger.tried("connections");
+        let (socket, to) = socket(stranger)?;
+        socket.set_nonblocking(true)?;
+        // It goes on by itself; where there is no port left others have to end.
+        if socket.connect(&to).is_err_and(|error| Errno::from_io_error(&error) != Some(Errno::INPROGRESS)) {
+            stranger.pause(1);
+        }
+        held.push_back(socket);
+        if held.len() > HELD {
+            held.pop_front();
+        }
+    }
+    Ok(())
+}
+
+/// Sessions without end, of peers with ids of their own, and handshakes that are left after any of their messages.
+pub fn handshakes(stranger: &mut Stranger) -> io::Result<()> {
+    let mut held = VecDeque::new();
+    while stranger.goes_on() {
+        let steps = stranger.dice.below(4);
+        stranger.tried(["connections", "half handshakes", "whole handshakes", "sessions"][steps as usize]);
+        match connect(stranger).and_then(|socket| open(stranger, socket, steps, u64::MAX)) {
+            Ok(socket) => held.push_back(socket),
+            Err(error) => stranger.answer(&error.kind().to_string()),
+        }
+        if held.len() > HELD {
+            held.pop_front();
+        }
+    }
+    Ok(())
+}
+
+/// Handshakes a message of which was changed, and sessions in which no message is one.
+pub fn changed(stranger: &mut Stranger) -> io::Result<()> {
+    while stranger.goes_on() {
+        let which = stranger.dice.below(3);
+        stranger.tried(["InitSyn", "OpenSyn", "sessions"][which as usize]);
+        let opened = connect(stranger).and_then(|socket| open(stranger, socket, 3, which));
+        if let Err(error) = opened.and_then(|socket| nonsense(stranger, socket)) {
+            stranger.answer(&error.kind().to_string());
+        }
+    }
+    Ok(())
+}
+
+/// Messages by lot, until the other end has enough of them.
+fn nonsense(stranger: &mut Stranger, mut socket: Socket) -> io::Result<()> {
+    while stranger.goes_on() {
+        let mut message: Vec<u8> = (0..stranger.dice.below(200)).map(|_| stranger.dice.bits() as u8).collect();
+        // Of a kind that there is: close, keep-alive, frame, fragment.
+        if let Some(first) = message.first_mut() {
+            *first = *first & 0xe0 | (3 + (*first & 3));
+        }
+        stranger.tried("messages");
+        socket.write_all(&sized(&message))?;
+    }
+    Ok(())
+}
+
+/// A connection to the port, or none in time.
+fn connect(stranger: &Stranger) -> io::Result<Socket> {
+    let (socket, to) = socket(stranger)?;
+    socket.connect_timeout(&to, PATIENCE)?;
+    socket.set_read_timeout(Some(PATIENCE))?;
+    socket.set_write_timeout(Some(PATIENCE))?;
+    Ok(socket)
+}
+
+/// Closed with a reset, so that a flood leaves no ports waiting.
+fn socket(stranger: &Stranger) -> io::Result<(Socket, SockAddr)> {
+    let to = stranger.task.zenoh.ok_or_else(|| io::Error::other("no node listens to Zenoh"))?;
+    let socket = Socket::new(Domain::for_address(to), Type::STREAM, None)?;
+    socket.set_linger(Some(Duration::ZERO))?;
+    socket.set_tcp_nodelay(true)?;
+    Ok((socket, to.into()))
+}
+
+/// Goes so many steps of a handshake: 1 says InitSyn, 2 says OpenSyn to the answer, 3 hears that the session stands. The message `changed`,
+/// counted from 0, is another one; what comes of that is not waited for long.
+fn open(stranger: &mut Stranger, mut socket: Socket, steps: u64, changed: u64) -> io::Result<Socket> {
+    let id = [stranger.dice.bits().to_le_bytes(), stranger.dice.bits().to_le_bytes()].concat();
+    let init = [&[0x41, 0x09, 0xf1][..], &id, &[0x0a, 0xff, 0xff]].concat();
+    let mut say = |socket: &mut Socket, message: Vec<u8>, step| {
+        let mut bytes = sized(&message);
+        if step == changed {
+            bytes = recorded::changed(&bytes, &message, &mut stranger.dice);
+            socket.set_read_timeout(Some(PATIENCE / 20))?;
+        }
+        socket.write_all(&bytes)
+    };
+    if steps > 0 {
+        say(&mut socket, init, 0)?;
+    }
+    if steps > 1 {
+        let answer = read(&mut socket)?;
+        let has_sizes = answer.first().is_some_and(|head| head & 0x40 != 0);
+        let cookie = answer.get(19 + 3 * usize::from(has_sizes)..).ok_or(io::ErrorKind::InvalidData)?;
+        // A lease of an hour, and the cookie as it came, behind its length. Extensions that follow it are none of ours.
+        let cookie = &cookie[..cookie_end(cookie)];
+        say(&mut socket, [&[0x42, 0x90, 0x1c, 0x01][..], cookie].concat(), 1)?;
+    }
+    if steps > 2 && read(&mut socket)?.first().is_none_or(|head| head & 0x1f != 2) {
+        return Err(io::ErrorKind::ConnectionRefused.into());
+    }
+    Ok(socket)
+}
+
+/// Where a cookie ends that begins with its length, in seven bits a byte.
+fn cookie_end(cookie: &[u8]) -> usize {
+    let head = cookie.iter().take_while(|byte| **byte & 0x80 != 0).count() + 1;
+    let length = cookie.iter().take(head).rev().fold(0, |length, byte| length << 7 | usize::from(byte & 0x7f));
+    (head + length).min(cookie.len())
+}
+
+/// A message behind its length.
+fn sized(message: &[u8]) -> Vec<u8> {
+    [&(message.len() as u16).to_le_bytes()[..], message].concat()
+}
+
+fn read(socket: &mut Socket) -> io::Result<Vec<u8>> {
+    let mut length = [0; 2];
+    socket.read_exact(&mut length)?;
+    let mut message = vec![0; u16::from_le_bytes(length).into()];
+    socket.read_exact(&mut message)?;
+    Ok(message)
+}
