@@ -117,6 +117,7 @@ impl Agent {
 
     /// Waits until its node told an event that contains `text`.
     pub fn told(&mut self, text: &str, within: Duration) -> bool {
+        let text = text.replace(' ', "_");
         self.ask(&format!("told ms={} text={text}", within.as_millis()))["ok"] == true
     }
 
