@@ -46,12 +46,12 @@ pub enum Carrier {
 /// The work on the payload at both ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Payload {
-    /// It comes from one buffer and ends in another.
+    /// Copied from one buffer, and into another.
     #[default]
     Copied,
-    /// It is handed over where it lies; nobody looks at it.
+    /// Handed over in place; nobody looks at it.
     Untouched,
-    /// It is written where it is sent from, and checksummed where it arrived.
+    /// Written in place, and checksummed in place.
     Checked,
 }
 

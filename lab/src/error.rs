@@ -14,7 +14,7 @@ pub enum Error {
     System(String),
     /// A part of the experiment failed, or did not answer.
     Failed(String),
-    /// Somebody asked to stop.
+    /// The run was asked to stop.
     Stopped,
 }
 

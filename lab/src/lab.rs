@@ -57,7 +57,7 @@ pub struct Options {
     pub tiny: bool,
     /// Policies and priorities of the ports of `rt-conference`, in place of its own.
     pub profile: Option<PathBuf>,
-    /// Of an experiment of many attacks, those alone whose names contain this.
+    /// Text in the names of the attacks that an experiment of many is limited to.
     pub only: Option<String>,
     /// Seed of everything random. The same seed gives the same order of runs and the same send times.
     pub seed: u64,
@@ -139,7 +139,7 @@ const PREFIX: &str = "thalweg-lab";
 pub struct Mark(String);
 
 impl Mark {
-    /// Of this process.
+    /// The mark of this process.
     ///
     /// # Errors
     /// [`Error::System`] without a readable `/proc`.

@@ -53,7 +53,7 @@ impl<'de> Deserialize<'de> for Timed {
 /// All stalls of a time.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Stalls {
-    /// By processor, then by time.
+    /// The stalls, by processor, then by time.
     pub stalls: Vec<Stall>,
     /// Processors that were watched.
     pub cpus: Vec<u16>,

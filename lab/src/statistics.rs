@@ -99,8 +99,8 @@ pub struct Distribution {
 }
 
 impl Distribution {
-    /// Of these samples, in any order; `None` of none. A percentile is the least sample that so many are at most
-    /// (nearest rank), never something between two.
+    /// The distribution of these samples, in any order; `None` of none. A percentile is a sample (nearest rank), never a value
+    /// between two.
     pub fn of(samples: &[f64]) -> Option<Self> {
         let mut sorted = samples.to_vec();
         sorted.sort_by(f64::total_cmp);

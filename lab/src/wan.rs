@@ -7,13 +7,13 @@
 //!
 //! A line with a rate is a wire: a frame leaves when its last bit would, and is never early. When its thread itself stood still
 //! (the machine was elsewhere), time stands still for the line: it makes up for [`SLACK`] at most, and so is never faster than
-//! its rate over any window by more than that and two frames, the first of which was stamped late. [`Passage`] has both as measured.
+//! its rate over any window by more than that and two frames, the first of which was stamped late. [`LinkReport`] has both as measured.
 
 mod hosts;
 mod line;
 
 pub use hosts::{DEVICE, Hosts};
-pub use line::{Ahead, Behaviour, Counts};
+pub use line::{Behaviour, Counts, RateExcess};
 
 use crate::statistics::Latencies;
 use line::Line;
@@ -41,12 +41,12 @@ pub struct End {
 pub struct Wan {
     stop: Arc<AtomicBool>,
     loss: Arc<AtomicU64>, // the bits of a share, from when it is set on; NaN: as asked for
-    directions: Vec<JoinHandle<Passage>>,
+    directions: Vec<JoinHandle<LinkReport>>,
 }
 
 /// Measured behaviour of one direction.
 #[derive(Clone, Debug, Serialize)]
-pub struct Passage {
+pub struct LinkReport {
     /// The behaviour that was asked for.
     pub asked: Behaviour,
     /// Counts of frames.
@@ -106,11 +106,11 @@ impl Wan {
     }
 
     /// Ends the link, and says how it was: from `a` to `b`, and back.
-    pub fn finish(mut self) -> Vec<Passage> {
+    pub fn finish(mut self) -> Vec<LinkReport> {
         self.end()
     }
 
-    fn end(&mut self) -> Vec<Passage> {
+    fn end(&mut self) -> Vec<LinkReport> {
         self.stop.store(true, Ordering::Relaxed);
         self.directions.drain(..).filter_map(|thread| thread.join().ok()).collect()
     }
@@ -145,7 +145,7 @@ struct Direction {
     lateness: Latencies,
     stretch: Stretch,
     busy: (u64, u64), // bits of long stretches, and the nanoseconds in which they left
-    ahead: Ahead,
+    ahead: RateExcess,
     still: u64, // ns that the line stood still so far: its clock is so much behind
 }
 
@@ -153,11 +153,11 @@ impl Direction {
     fn new(from: Arc<Tap>, to: Arc<Tap>, behaviour: Behaviour, seed: u64) -> Self {
         let lateness = Latencies::up_to(Duration::from_secs(60));
         let (line, spare) = (Line::new(behaviour, seed), Vec::new());
-        let ahead = Ahead::new(behaviour.rate);
+        let ahead = RateExcess::new(behaviour.rate);
         Self { from, to, behaviour, line, spare, lateness, stretch: Stretch::default(), busy: (0, 0), ahead, still: 0 }
     }
 
-    fn run(mut self, stop: &AtomicBool, loss: &AtomicU64) -> Passage {
+    fn run(mut self, stop: &AtomicBool, loss: &AtomicU64) -> LinkReport {
         // Without the right to it the link still works, and its lateness tells.
         let _ = linux::sched::set(0, &Scheduling::from(Policy::Fifo(PRIORITY)));
         while !stop.load(Ordering::Relaxed) {
@@ -169,7 +169,7 @@ impl Direction {
             self.give();
             self.wait();
         }
-        self.passage()
+        self.report()
     }
 
     /// The line's clock.
@@ -237,12 +237,12 @@ impl Direction {
         }
     }
 
-    fn passage(mut self) -> Passage {
+    fn report(mut self) -> LinkReport {
         self.left(monotonic_ns(), None);
         let counts = self.line.counts();
         let through = (counts.arrived - counts.overflowed).max(1);
         let (bits, ns) = self.busy;
-        Passage {
+        LinkReport {
             asked: self.behaviour,
             counts,
             loss_percent: counts.lost as f64 * 100.0 / through as f64,

@@ -3,7 +3,7 @@
 
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
-use thalweg_lab::wan::{Behaviour, DEVICE, Hosts, Passage};
+use thalweg_lab::wan::{Behaviour, DEVICE, Hosts, LinkReport};
 use thalweg_lab::{Lab, Options, Program, Stop};
 
 const DELAY: Duration = Duration::from_millis(20);
@@ -23,13 +23,13 @@ fn world(test: &str, there: Behaviour, back: Behaviour) -> Option<World> {
 }
 
 impl World {
-    fn finish(&mut self) -> Vec<Passage> {
-        let passages = self.hosts.end();
+    fn finish(&mut self) -> Vec<LinkReport> {
+        let reports = self.hosts.end();
         assert!(
             [1, 2].iter().all(|n| self.hosts.host(*n).ip(&["link", "show", "dev", DEVICE]).is_err()),
             "one is left"
         );
-        passages
+        reports
     }
 }
 
@@ -44,11 +44,8 @@ fn a_delay_is_kept_in_both_directions() {
     // There and back once, at least; how much later is the machine's business.
     assert!(began.elapsed() >= DELAY * 2, "{:?}", began.elapsed());
     drop(connected);
-    let passages = world.finish();
-    assert!(
-        passages.len() == 2 && passages.iter().all(|p| p.counts.released > 0 && p.counts.lost == 0),
-        "{passages:?}"
-    );
+    let reports = world.finish();
+    assert!(reports.len() == 2 && reports.iter().all(|p| p.counts.released > 0 && p.counts.lost == 0), "{reports:?}");
 }
 
 #[test]

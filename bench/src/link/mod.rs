@@ -25,7 +25,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub enum End {
     /// Connects (ping, sender).
     Active,
-    /// Is connected to (pong, receiver).
+    /// The end that is connected to (pong, receiver).
     Passive,
 }
 

@@ -14,8 +14,8 @@
 pub mod arrivals;
 pub mod cpu;
 pub mod end_to_end;
-pub mod link;
-pub mod queueing;
+pub(crate) mod link;
+pub(crate) mod queueing;
 pub mod stages;
 
 use crate::system::System;
@@ -32,7 +32,7 @@ const PLAN: u64 = 2_000_000;
 const CHANNEL: u64 = 500_000;
 
 impl Steps {
-    /// So many.
+    /// A budget of this many steps.
     pub const fn new(count: u64) -> Self {
         Self(Cell::new(count))
     }

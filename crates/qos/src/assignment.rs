@@ -191,14 +191,6 @@ pub fn audsley(count: usize, mut fits: impl FnMut(usize, &[usize]) -> bool) -> O
     Some(order)
 }
 
-/// Threads by deadline, the shortest first, ties in the order given: optimal where no deadline is above its period, and nothing has
-/// jitter (Leung & Whitehead 1982).
-pub fn deadline_monotonic(deadlines: &[u64]) -> Vec<usize> {
-    let mut order: Vec<usize> = (0..deadlines.len()).collect();
-    order.sort_by_key(|thread| (deadlines[*thread], *thread));
-    order
-}
-
 /// The SCHED_FIFO priority of a rank (0 is the highest) among `count` threads of a processor: spread from 48 down to 2, so that others
 /// may be put in between. Ranks from [`RANKS`] − 1 on share the lowest.
 pub fn fifo_priority(rank: u32, count: u32) -> u8 {

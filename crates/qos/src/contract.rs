@@ -34,13 +34,13 @@ pub struct Contract {
 /// The lines of a file at which its tables begin, counted from 1, in the order of [`System`]'s lists.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Lines {
-    /// Of `[[node]]`.
+    /// Lines of `[[node]]`.
     pub nodes: Vec<usize>,
-    /// Of `[[link]]`.
+    /// Lines of `[[link]]`.
     pub links: Vec<usize>,
-    /// Of `[[topic]]`.
+    /// Lines of `[[topic]]`.
     pub topics: Vec<usize>,
-    /// Of `[[subscriber]]`.
+    /// Lines of `[[subscriber]]`.
     pub subscribers: Vec<usize>,
 }
 

@@ -78,7 +78,7 @@ pub struct Placed {
 pub enum Status {
     /// Nothing is better.
     Optimal,
-    /// It keeps all limits; better ones are at most the gap away.
+    /// All limits are kept; better placements are at most the gap away.
     Feasible,
     /// Nothing keeps all limits, and that is proved.
     Infeasible,

@@ -106,13 +106,13 @@ pub struct Channel {
     /// The directions of links that it crosses, in order, such as `air to operator`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub route: Vec<String>,
-    /// So many of them lie before its proxy.
+    /// Hops before its proxy.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub hops_to_proxy: usize,
     /// The latest that its proxy sends a sample on, µs, where that is between both ends and the model has a bound.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proxied_us: Option<f64>,
-    /// Of every so many samples the subscriber gets one; 0: the plan is from before this was in it.
+    /// Ratio of published samples to those that the subscriber gets; 0: the plan is from before this was in it.
     #[serde(default)]
     pub scale: u32,
     /// The size of the pictures that it gets, such as `320x240`.
@@ -120,7 +120,7 @@ pub struct Channel {
     pub picture: Option<String>,
     /// Samples per second that the subscriber gets; `None`: the plan is from before this was in it.
     pub rate_hz: Option<f64>,
-    /// So many of them may come at once, by burst and jitter.
+    /// Samples that may come at once, by burst and jitter.
     pub burst: Option<f64>,
     /// Mean delay, µs; `None`: the model has none.
     pub mean_us: Option<f64>,

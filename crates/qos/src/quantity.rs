@@ -57,7 +57,7 @@ pub fn show_time(us: f64) -> String {
     show(us * 1e3, &[("ns", 1.0), ("us", 1e3), ("ms", 1e6), ("s", 1e9)])
 }
 
-/// So many bytes, exactly: "36 KiB", "36865 B".
+/// A number of bytes, exactly: "36 KiB", "36865 B".
 #[cfg(any(feature = "placement", test))]
 pub fn show_bytes(bytes: u64) -> String {
     let units = [("MiB", 1 << 20), ("KiB", 1 << 10)];

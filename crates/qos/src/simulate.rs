@@ -46,7 +46,7 @@ pub struct PairSeen {
     pub count: u64,
     /// The longest from publication to the subscriber's application, ns.
     pub max: u64,
-    /// Of all, ns: for the mean.
+    /// Sum over all samples, ns: for the mean.
     pub sum: u128,
 }
 
@@ -113,7 +113,7 @@ struct Sample {
 /// An event. Events of one time are handled in this order: arrivals come before anything begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
-    /// Nobody's traffic comes to a queue.
+    /// Undeclared background traffic comes to a queue.
     Background { queue: usize },
     /// A stream publishes.
     Publish { stream: usize },

@@ -47,7 +47,7 @@ pub struct Node {
     pub cpus: u32,
     /// The administration it belongs to.
     pub domain: Option<String>,
-    /// It may host a proxy.
+    /// `true`: it may host a proxy.
     pub proxy: bool,
     /// Samples per second that its proxies can take.
     pub proxy_capacity: Option<f64>,
@@ -125,7 +125,7 @@ pub struct Topic {
     pub class: Option<Class>,
 }
 
-/// One who wants a topic.
+/// A subscriber of a topic.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Subscriber {
     /// The topic (index).
@@ -134,7 +134,7 @@ pub struct Subscriber {
     pub node: usize,
     /// Its port's name, unique; `/TOPIC@NODE` when none was given.
     pub name: String,
-    /// Of every so many samples it wants one, at least 1.
+    /// Ratio of published samples to wanted ones, at least 1.
     pub scale: u32,
     /// The picture size it wants.
     pub picture: Option<[u32; 2]>,

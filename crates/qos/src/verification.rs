@@ -41,7 +41,7 @@ pub enum Verdict {
     #[default]
     #[serde(rename = "unknown")]
     Unknown,
-    /// Not all of it.
+    /// A part of the promise is not kept.
     #[serde(rename = "broken")]
     Broken,
 }
@@ -81,7 +81,7 @@ pub struct Promise {
     pub latest_us: Option<f64>,
     /// Samples per second.
     pub rate_hz: Option<f64>,
-    /// So many may come at once.
+    /// Samples that may come at once.
     pub burst: f64,
     /// The part of samples that may be lost.
     pub loss: f64,
@@ -90,7 +90,7 @@ pub struct Promise {
 }
 
 impl Promise {
-    /// Of a channel of a plan.
+    /// The promise for a channel of a plan.
     pub fn of(channel: &Channel) -> Self {
         Self {
             latest_us: channel.bound_us.or(channel.deadline_us),
@@ -113,9 +113,9 @@ pub struct Window {
     pub lost: u64,
     /// Samples whose delay was measured.
     pub measured: u64,
-    /// Of them: certainly later than promised.
+    /// Samples that were certainly later than promised.
     pub late: u64,
-    /// Of them: after one that was published later.
+    /// Samples that came after one that was published later.
     pub disordered: u64,
     /// The latest.
     pub worst: Option<Worst>,
@@ -246,7 +246,7 @@ impl Total {
         (seconds > 0.0).then(|| self.seen.received as f64 / seconds)
     }
 
-    /// Of nothing yet, from a moment on.
+    /// An empty total that begins at this moment.
     fn from(since: Duration) -> Self {
         Self { since: Some(since), until: since, ..Self::default() }
     }
@@ -302,7 +302,7 @@ pub struct Change {
 }
 
 impl Verification {
-    /// Of all channels of a plan, in its order.
+    /// The verification of all channels of a plan, in its order.
     pub fn new(plan: &Plan) -> Self {
         let verified = |channel| Verified { promise: Promise::of(channel), ..Verified::default() };
         Self(plan.channels.iter().map(verified).collect())

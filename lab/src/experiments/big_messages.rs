@@ -218,7 +218,7 @@ fn notes(ring: u64) -> Vec<String> {
     ]
 }
 
-/// Of the bulk channel, in bytes per second: some of the wire stays free.
+/// Pace of the bulk channel, in bytes per second: some of the wire stays free.
 const PACE: u64 = 90_000_000 / 8;
 /// As a command says it.
 const PACED: &str = "pace=90Mbit/s";
@@ -245,7 +245,7 @@ enum Carrier {
 struct Arm {
     /// As cells say it.
     name: &'static str,
-    /// Of the small channel; the big one's is tcp.
+    /// Carrier of the small channel; the big one's is tcp.
     carrier: Carrier,
     /// The big channel is there.
     bulk: bool,
@@ -306,7 +306,7 @@ impl Arm {
         (self.bulk && self.class).then(|| blocking.us())
     }
 
-    /// Of the channels' ends: small, big.
+    /// Changes at the ends of the channels: small, big.
     fn changes(&self) -> [String; 2] {
         // Unless told otherwise, bulk is of a lower class by itself.
         let class = |name| if self.class { format!("class={name}") } else { "class=normal".to_owned() };

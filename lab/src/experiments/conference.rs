@@ -29,9 +29,9 @@ pub struct Conference;
 const HOSTS: u8 = 3;
 /// The host whose link fails.
 const CUT: u8 = 3;
-/// Of every link.
+/// Rate of every link.
 const RATE: u64 = 20_000_000;
-/// Of the third host's link while it is narrow: three quarters of what it wants.
+/// Rate of the third host's link while it is narrow: three quarters of the nominal load.
 const NARROW: u64 = 2_000_000;
 /// All streams go on within this time after the link is back: TCP waits longer and longer between its attempts.
 const SOON: Duration = Duration::from_secs(10);
@@ -172,7 +172,7 @@ impl Members {
         Ok(Self { parts, hears })
     }
 
-    /// So many slices of time, each told as a line of the live table.
+    /// Runs some slices of time, each shown as a line of the live table.
     fn slices(&mut self, lab: &Lab, count: u32, heard: &mut Heard) -> Result {
         let slice = if lab.options.tiny { Duration::from_millis(400) } else { Duration::from_secs(1) };
         if heard.rates.is_empty() {

@@ -19,7 +19,7 @@ pub struct ManyNodes;
 pub const ROLE: &str = "crowd";
 /// Processes that have them: a node is one whether it has a process of its own or not.
 const PROCESSES: usize = 4;
-/// Nothing that works takes this long.
+/// Longest wait.
 const LONG: Duration = Duration::from_secs(60);
 const MOST_SECONDS: f64 = 5.0;
 const MOST_DESCRIPTORS: f64 = 64.0;

@@ -29,7 +29,7 @@ pub struct PullBeside;
 
 const HZ: f64 = 1000.0;
 const PAYLOAD: usize = 64;
-/// Of the samples that are pulled.
+/// Bytes of the samples that are pulled.
 const LARGE: usize = 64 << 10;
 /// Samples that are kept: 64 MB.
 const KEPT: u32 = 1000;
@@ -192,7 +192,7 @@ impl Testbed {
 /// One arm: the channel alone or beside a pull, and its results.
 struct Arm {
     name: &'static str,
-    /// Of the pull; none: there is none.
+    /// `true`: the pull has no limit; `None`: there is no pull.
     unlimited: Option<bool>,
     tally: Tally,
     pulled: Pulled,

@@ -50,11 +50,11 @@ impl Protocol {
 pub enum Pattern {
     /// One by one at even distances: below the link's rate they never meet.
     Even,
-    /// So many at once at random (exponential) distances: messages of many independent senders.
+    /// A number at once at random (exponential) distances: messages of many independent senders.
     Random(u32),
-    /// So many at once, at even distances.
+    /// A number at once, at even distances.
     Bursts(u32),
-    /// So many streams, each as fast as it may (TCP). One alone cannot fill its own host's queue: Linux holds back what
+    /// A number of streams, each as fast as it may (TCP). One alone cannot fill its own host's queue: Linux limits what
     /// a stream has there (TCP small queues).
     Greedy(u32),
 }
@@ -109,7 +109,7 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// Of a load with a rate above 0.
+    /// The schedule of a load with a rate above 0.
     pub fn of(load: &Load) -> Self {
         let burst = load.pattern.burst();
         let gap_ns = f64::from(burst) * FULL_PACKET as f64 * 8e9 / load.rate.max(1) as f64;

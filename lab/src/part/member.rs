@@ -64,7 +64,7 @@ pub enum Order {
     },
     /// Gives all threads of its process a scheduling: `{}`.
     Schedule {
-        /// Such as `sched=fifo:30`.
+        /// The changes, such as `sched=fifo:30`.
         changes: Changes,
     },
     /// Publishes until [`Order::Stop`], besides what it publishes already: `{}`.
@@ -86,11 +86,11 @@ pub enum Order {
 /// Stream by stream, in the order of the settings.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Told {
-    /// Of each.
+    /// The streams.
     pub streams: Vec<Account>,
 }
 
-/// Of one stream: what was published, or arrived.
+/// Samples of one stream that were published, or arrived.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Account {
     /// Samples.
@@ -111,7 +111,7 @@ impl Settings {
     }
 }
 
-/// Nothing that works takes this long.
+/// Longest wait of a part. An experiment waits longer ([`super::LONG`]), so that it hears the part's own error.
 const LONG: Duration = Duration::from_secs(30);
 /// Latencies that are kept of a stream; memory for them is taken before.
 const MOST: usize = 1 << 16;
@@ -179,7 +179,7 @@ fn take(account: &Shared) -> Account {
     std::mem::replace(&mut *account, empty)
 }
 
-/// There is one channel, and its proxy is where it is wanted: a relay that was found late is moved to.
+/// `true` if there is one channel with its proxy in place: a relay that was found late is moved to.
 fn is_placed(stream: &Stream, port: &Subscriber<Raw>) -> bool {
     let proxied = |channel: &ChannelReport| match &channel.proxied {
         Some(proxied) => proxied.place == stream.place,

@@ -19,7 +19,7 @@ use crate::error::{Error, Result};
 use std::io::Write;
 use std::time::Duration;
 
-/// Nothing that works takes this long.
+/// Longest wait of an experiment for a part.
 pub const LONG: Duration = Duration::from_secs(40);
 
 /// A role: takes its settings and orders, and ends when they do.

@@ -29,7 +29,7 @@ pub struct NodeSettings {
     pub after: Option<String>,
 }
 
-/// Nothing that works takes this long.
+/// Longest wait of a part. An experiment waits longer ([`super::LONG`]), so that it hears the part's own error.
 const LONG: Duration = Duration::from_secs(30);
 
 impl NodeSettings {
@@ -49,7 +49,7 @@ impl NodeSettings {
         Ok(Self { listen: vec![listen], addresses: Some(file), ..Self::local(name, realm) })
     }
 
-    /// It has no ports before it knows the node of this name.
+    /// Opens no ports before it knows the node of this name.
     pub fn after(self, other: &str) -> Self {
         Self { after: Some(other.to_owned()), ..self }
     }

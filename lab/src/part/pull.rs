@@ -60,7 +60,7 @@ impl Pulled {
     }
 }
 
-/// Nothing that works takes this long.
+/// Longest wait of a part. An experiment waits longer ([`super::LONG`]), so that it hears the part's own error.
 const LONG: Duration = Duration::from_secs(30);
 
 /// Publishes what is kept, each sample filled with the low byte of its number, and answers until it ends.

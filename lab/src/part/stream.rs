@@ -83,7 +83,7 @@ pub enum Order {
 /// Answer to an order to wait.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Connected {
-    /// It is.
+    /// `true`: what was waited for has come.
     pub ok: bool,
     /// The number found: channels, or the latest sequence number.
     pub found: u64,
@@ -98,7 +98,7 @@ pub struct Published {
     pub count: u64,
     /// Sequence number of the last one.
     pub last: u64,
-    /// Of the calls of `publish`: when, and how long.
+    /// Begin and duration of the calls of `publish`.
     pub calls: Vec<Timed>,
 }
 
@@ -116,7 +116,7 @@ pub struct Arrived {
     /// Arrival of the latest one.
     #[serde(skip)]
     pub latest_ns: u64,
-    /// Of each sample: when it was published, and how long it took.
+    /// Publication time and latency of each sample.
     pub samples: Vec<Timed>,
 }
 
@@ -133,7 +133,7 @@ pub struct Counted {
     pub at_ns: u64,
 }
 
-/// Nothing that works takes this long.
+/// Longest wait of a part. An experiment waits longer ([`super::LONG`]), so that it hears the part's own error.
 const LONG: Duration = Duration::from_secs(30);
 /// A publisher as fast as there is room waits for room this long at most.
 const ROOM_US: u64 = 20_000_000;
@@ -303,7 +303,7 @@ impl Arrived {
         }
     }
 
-    /// Only what belongs to this: a stream that fell behind brings first what was published before.
+    /// The arrivals of these published samples alone: a stream that fell behind first brings older ones.
     pub fn of(mut self, published: &Published) -> Self {
         let begin = published.calls.first().map_or(u64::MAX, |call| call.from_ns);
         let all = self.samples.len();

@@ -15,9 +15,9 @@ pub struct Environment {
     pub qdiscs: Vec<String>,
     /// The clock and its source.
     pub clock: String,
-    /// Of Thalweg and the tools.
+    /// Versions of Thalweg and the tools.
     pub versions: BTreeMap<String, String>,
-    /// Of everything random.
+    /// Seed of everything random.
     pub seed: u64,
     /// Load averages before it began (1, 5, 15 minutes): other work makes figures worse.
     pub load: Vec<f64>,

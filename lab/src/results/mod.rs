@@ -175,7 +175,7 @@ impl Check {
 pub struct Table {
     /// Above it.
     pub title: String,
-    /// Of its columns.
+    /// Heads of its columns.
     pub heads: Vec<String>,
     /// Its rows, a text for each column.
     pub rows: Vec<Vec<String>>,

@@ -79,7 +79,7 @@ impl Namespace {
         ip(&["netns", "exec", &self.name, "sh", "-c", &write]).map(drop)
     }
 
-    /// Has `nft` carry out these rules in it.
+    /// Applies these rules in it by `nft`.
     ///
     /// # Errors
     /// As [`ip`].
@@ -87,7 +87,7 @@ impl Namespace {
         ip(&["netns", "exec", &self.name, "nft", rules])
     }
 
-    /// Does something in it, on a thread of its own.
+    /// Runs `body` in it, on a thread of its own.
     ///
     /// # Errors
     /// [`Error::System`] when it cannot be entered.

@@ -1,6 +1,6 @@
 //! Two hosts with a wide-area link between them.
 
-use super::{Behaviour, End, Passage, Wan};
+use super::{Behaviour, End, LinkReport, Wan};
 use crate::error::{Error, Result};
 use crate::lab::Lab;
 use crate::topology::Namespace;
@@ -54,7 +54,7 @@ impl Hosts {
     }
 
     /// Ends the link, and says how it was: from host 1 to host 2, and back.
-    pub fn end(&mut self) -> Vec<Passage> {
+    pub fn end(&mut self) -> Vec<LinkReport> {
         self.wan.take().map(Wan::finish).unwrap_or_default()
     }
 }

@@ -38,15 +38,15 @@ const QUEUE: u64 = 150_000;
 /// Counts of frames so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
-    /// Came in.
+    /// Frames that came in.
     pub arrived: u64,
-    /// Found the queue full.
+    /// Frames that found the queue full.
     pub overflowed: u64,
-    /// Vanished, as the behaviour wants it.
+    /// Frames that were lost, as the behaviour wants it.
     pub lost: u64,
-    /// Overtook, as the behaviour wants it.
+    /// Frames that overtook others, as the behaviour wants it.
     pub reordered: u64,
-    /// Left.
+    /// Frames that left.
     pub released: u64,
 }
 
@@ -147,7 +147,7 @@ fn nanoseconds(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX / 4)
 }
 
-/// By time of leaving, then of arrival.
+/// A waiting frame, ordered by time of leaving, then of arrival.
 struct Entry<F> {
     number: u64,
     leaving: Leaving<F>,
@@ -179,17 +179,17 @@ impl<F> Ord for Entry<F> {
     }
 }
 
-/// Of one direction, by the times at which frames left.
+/// The bytes that one direction sent beyond its rate in the worst window, by the times at which frames left.
 #[derive(Clone, Copy, Debug)]
-pub struct Ahead {
+pub struct RateExcess {
     rate: f64,   // bytes per nanosecond
     beyond: f64, // bytes, in the window that ends now and is the worst of those
     last: u64,
     most: f64,
 }
 
-impl Ahead {
-    /// Of a line with so many bits per second; one without a rate is never ahead of it.
+impl RateExcess {
+    /// The meter of a line with this rate in bit/s; without a rate there is no excess.
     pub fn new(rate: Option<u64>) -> Self {
         let rate = rate.map_or(f64::INFINITY, |rate| rate as f64 / 8e9);
         Self { rate, beyond: 0.0, last: 0, most: 0.0 }

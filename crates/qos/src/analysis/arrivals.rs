@@ -17,7 +17,7 @@ impl Arrivals {
         Self { period, jitter: 0 }
     }
 
-    /// Those of a stream of bursts: `burst` samples may come at once.
+    /// Arrivals of a stream of bursts: `burst` samples may come at once.
     pub const fn bursty(period: u64, jitter: u64, burst: u32) -> Self {
         Self { period, jitter: jitter.saturating_add(period.saturating_mul((burst as u64).saturating_sub(1))) }
     }

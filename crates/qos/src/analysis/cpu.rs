@@ -36,7 +36,7 @@ const LOOKS: u32 = 200_000;
 pub struct Response {
     /// The longest from an activation's coming to its completion, ns.
     pub time: u64,
-    /// Of that, the longest blocking by lower threads; what remains beside it and the execution is waiting for higher threads
+    /// The part of it that is blocking by lower threads; what remains beside it and the execution is waiting for higher threads
     /// and for earlier activations.
     pub blocking: u64,
 }
@@ -95,19 +95,20 @@ fn demand(alone: u64, higher: &[Work], window: u64) -> Option<u64> {
     })
 }
 
-/// Response times of threads in order of priority, the highest first, each with its blocking.
-pub fn responses(threads: &[(Work, u64)]) -> Vec<Result<Response, Unbounded>> {
-    let steps = Steps::new(u64::MAX);
-    let works: Vec<Work> = threads.iter().map(|(work, _)| *work).collect();
-    let of =
-        |(i, (work, blocking)): (usize, &(Work, u64))| response(work, &work.arrivals, &works[..i], *blocking, &steps);
-    threads.iter().enumerate().map(of).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    /// Response times of threads in order of priority, the highest first, each with its blocking.
+    fn responses(threads: &[(Work, u64)]) -> Vec<Result<Response, Unbounded>> {
+        let steps = Steps::new(u64::MAX);
+        let works: Vec<Work> = threads.iter().map(|(work, _)| *work).collect();
+        let of = |(i, (work, blocking)): (usize, &(Work, u64))| {
+            response(work, &work.arrivals, &works[..i], *blocking, &steps)
+        };
+        threads.iter().enumerate().map(of).collect()
+    }
 
     fn work(period: u64, execution: u64) -> Work {
         Work { arrivals: Arrivals::periodic(period), execution }

@@ -91,7 +91,7 @@ pub fn analyse(system: &System, stages: &Stages, steps: &Steps) -> Analysis {
 
 /// Arrival times at a stage, counted from publication, and the longest stay there.
 #[derive(Clone, Copy, Debug, Default)]
-struct Passage {
+struct Transit {
     /// The first packet at the earliest, ns.
     first: u64,
     /// The last packet at the earliest, ns.
@@ -105,7 +105,7 @@ struct Passage {
 struct Iteration<'a> {
     stages: &'a Stages,
     steps: &'a Steps,
-    passages: Vec<Passage>,
+    transits: Vec<Transit>,
     /// The reason why a stage has no bound.
     because: Vec<Option<Because>>,
     queues: Queues,
@@ -128,9 +128,9 @@ impl<'a> Iteration<'a> {
         }
         threads.iter_mut().for_each(|threads| threads.sort_unstable());
         let because = vec![None; stages.stages.len()];
-        let passages = earliest(system, stages);
+        let transits = earliest(system, stages);
         let (queues, course) = (Queues::new(stages), Course::new(stages));
-        Self { stages, steps, passages, because, queues, threads, course, dirty }
+        Self { stages, steps, transits, because, queues, threads, course, dirty }
     }
 
     /// Looks at all resources until nothing changes, and says in how many rounds. Each of those after [`ROUNDS`] takes the bound from
@@ -162,7 +162,7 @@ impl<'a> Iteration<'a> {
         for at in 0..self.course.behind[from].len() {
             let (after, index) = self.course.behind[from][at];
             let latest = self.out(after).map(|out| out.saturating_add(forwarding(self.stages, index)));
-            let known = self.passages[index].latest;
+            let known = self.transits[index].latest;
             let latest = match (latest, known) {
                 (Some(new), Some(old)) if new > old => Some(new.next_multiple_of(step)).filter(|new| *new < NEVER),
                 (Some(_), Some(old)) => Some(old),
@@ -172,7 +172,7 @@ impl<'a> Iteration<'a> {
                 self.because[index] = Some(self.because[after].unwrap_or(Because::TooLong(self.place(after))));
             }
             if latest != known {
-                self.passages[index].latest = latest;
+                self.transits[index].latest = latest;
                 self.dirty[resource(self.stages, index)] = true;
             }
         }
@@ -180,7 +180,7 @@ impl<'a> Iteration<'a> {
 
     /// Latest time at which a stage is done with a sample.
     fn out(&self, stage: usize) -> Option<u64> {
-        let Passage { latest, stay, .. } = self.passages[stage];
+        let Transit { latest, stay, .. } = self.transits[stage];
         let delay = match self.stages.stages[stage].step {
             Step::Compute { .. } => 0,
             Step::Cross { queue, .. } => self.stages.outlets[queue].delay,
@@ -189,13 +189,13 @@ impl<'a> Iteration<'a> {
     }
 
     fn refuse(&mut self, stage: usize, because: Because) {
-        self.passages[stage].stay = None;
+        self.transits[stage].stay = None;
         self.because[stage].get_or_insert(because);
     }
 
     /// The jitter that samples have when they come: packets of one count from the first to the last.
     fn arrivals(&self, stage: usize, from: u64) -> Option<Arrivals> {
-        let latest = self.passages[stage].latest?;
+        let latest = self.transits[stage].latest?;
         Some(self.stages.arrivals(&self.stages.stages[stage]).delayed(latest.saturating_sub(from)))
     }
 
@@ -204,8 +204,8 @@ impl<'a> Iteration<'a> {
             return self.refuse(stage, Because::TooLong(self.place(stage)));
         }
         // Never shorter than before: rounding up must not make it swing.
-        let known = self.passages[stage].stay.filter(|known| known.time > stay.time);
-        self.passages[stage].stay = Some(known.unwrap_or(stay));
+        let known = self.transits[stage].stay.filter(|known| known.time > stay.time);
+        self.transits[stage].stay = Some(known.unwrap_or(stay));
     }
 
     fn place(&self, stage: usize) -> Where {
@@ -244,12 +244,12 @@ fn forwarding(stages: &Stages, stage: usize) -> u64 {
 
 /// The earliest arrivals: no sample waits, and computing and forwarding take no time (they may be shorter than declared). The latest
 /// arrivals begin there, too.
-fn earliest(system: &System, stages: &Stages) -> Vec<Passage> {
-    let mut passages: Vec<Passage> = Vec::with_capacity(stages.stages.len());
+fn earliest(system: &System, stages: &Stages) -> Vec<Transit> {
+    let mut transits: Vec<Transit> = Vec::with_capacity(stages.stages.len());
     for stage in &stages.stages {
         let hand_in = system.topics[stages.streams[stage.stream].topic].hand_in;
-        let here = stage.after.map_or(Passage { latest: Some(hand_in), ..Passage::default() }, |after| {
-            let (before, step) = (passages[after], stages.stages[after].step);
+        let here = stage.after.map_or(Transit { latest: Some(hand_in), ..Transit::default() }, |after| {
+            let (before, step) = (transits[after], stages.stages[after].step);
             let (first, last) = match step {
                 Step::Compute { .. } => (before.last, before.last),
                 Step::Cross { queue, packets, .. } => {
@@ -259,11 +259,11 @@ fn earliest(system: &System, stages: &Stages) -> Vec<Passage> {
                     (before.first.saturating_add(packets.first()).saturating_add(delay), last.saturating_add(delay))
                 }
             };
-            Passage { first, last, latest: Some(last), stay: None }
+            Transit { first, last, latest: Some(last), stay: None }
         });
-        passages.push(here);
+        transits.push(here);
     }
-    passages
+    transits
 }
 
 /// Load of what comes as `arrivals` tells, each of `work` ns, in parts per billion; everything at most.
@@ -280,7 +280,7 @@ impl Iteration<'_> {
         for equals in threads.chunk_by(|(a, _), (b, _)| a == b) {
             let work = |thread: usize| {
                 let Step::Compute { execution, .. } = self.stages.stages[thread].step else { return None };
-                self.arrivals(thread, self.passages[thread].last).map(|arrivals| Work { arrivals, execution })
+                self.arrivals(thread, self.transits[thread].last).map(|arrivals| Work { arrivals, execution })
             };
             let works: Vec<Option<Work>> = equals.iter().map(|(_, thread)| work(*thread)).collect();
             let unknown = works.iter().position(|work| work.is_none()).and_then(|i| self.because[equals[i].1]);

@@ -116,7 +116,7 @@ pub struct Stage {
     pub stream: usize,
     /// The stage before it (an index below its own); `None`: the sample is just published.
     pub after: Option<usize>,
-    /// Of every so many of the stream's samples one passes.
+    /// Ratio of the stream's samples to those that pass.
     pub every: u64,
     /// Its work.
     pub step: Step,
@@ -131,7 +131,7 @@ pub struct Pair {
     pub subscriber: usize,
     /// The last stage; `None` where nothing takes any time.
     pub last: Option<usize>,
-    /// Of every so many of the stream's samples it gets one.
+    /// Ratio of the stream's samples to those that it gets.
     pub every: u64,
     /// The proxy's node.
     pub proxy: Option<usize>,

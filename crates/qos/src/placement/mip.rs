@@ -19,7 +19,7 @@ use super::standing::Standing;
 pub(super) enum Found {
     /// A placement; proved best within the asked gap, or the best when time was up.
     Placed { standing: Standing, proved: bool },
-    /// There is none.
+    /// No placement exists.
     Infeasible,
     /// Time was up, or the solver gave up, before it found one.
     Nothing,

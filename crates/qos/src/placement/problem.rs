@@ -137,7 +137,7 @@ impl<'a> Problem<'a> {
         self.system.topics[subscriber.topic].rate / f64::from(subscriber.scale.max(1))
     }
 
-    /// Nobody wants less than is published: with a "proxy" at the publisher nothing is left to do.
+    /// `true` if nobody wants less than is published: a "proxy" at the publisher has nothing to do.
     pub fn unscaled(&self, group: &Group) -> bool {
         let published = Request { scale: 1, size: self.system.topics[group.topic].size, picture: None };
         group.subscribers.iter().all(|subscriber| self.request(*subscriber) == published)

@@ -122,7 +122,7 @@ pub enum DestinationOrder {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Durability {
-    /// Nothing that was published before.
+    /// No samples from before.
     #[default]
     Volatile,
     /// The last samples ([`Qos::history`](super::Qos::history)), as long as their publisher lives.
@@ -209,7 +209,7 @@ pub enum Scale {
         /// … of so many published ones.
         q: u32,
     },
-    /// So many in 1000 seconds, in the long run: becomes `Rate` when the publisher's own rate is known.
+    /// Samples in 1000 seconds, in the long run: becomes `Rate` when the publisher's own rate is known.
     Millihertz(u64),
 }
 

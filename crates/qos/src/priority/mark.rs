@@ -95,11 +95,11 @@ impl fmt::Display for Dscp {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Mark {
-    /// By class: its code point, and the socket priority that makes the code point count on this host.
+    /// A class: its code point, and the socket priority that makes the code point count on this host.
     Class(Class),
-    /// By code point; the socket priority is what Linux derives from it.
+    /// A code point; Linux derives the socket priority from it.
     Dscp(Dscp),
-    /// By the whole octet; the kernel keeps the two ECN bits of TCP for itself.
+    /// The whole octet; the kernel keeps the two ECN bits of TCP for itself.
     Tos(u8),
 }
 

@@ -22,7 +22,7 @@ pub enum Policy {
     Deadline {
         /// Processor time per period in nanoseconds, at least 1024.
         runtime_ns: u64,
-        /// By when after the start of a period, in nanoseconds; runtime ≤ deadline ≤ period.
+        /// Deadline after the start of a period, in nanoseconds; runtime ≤ deadline ≤ period.
         deadline_ns: u64,
         /// The period in nanoseconds.
         period_ns: u64,

@@ -84,15 +84,15 @@ impl<T: Clone> Change<T> {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Changes {
-    /// Of the mark.
+    /// Change of the mark.
     pub mark: Change<Mark>,
-    /// Of the socket priority.
+    /// Change of the socket priority.
     pub socket_priority: Change<u32>,
-    /// Of the scheduling.
+    /// Change of the scheduling.
     pub sched: Change<Scheduling>,
-    /// Of the processors.
+    /// Change of the processors.
     pub affinity: Change<Vec<u16>>,
-    /// Of the pace.
+    /// Change of the pace.
     pub pace: Change<u64>,
 }
 

@@ -85,7 +85,7 @@ pub fn queues(stages: &Stages) -> Vec<Queue> {
     stages.outlets.iter().zip(units).map(queue).collect()
 }
 
-/// Of a class's bucket: it does not overflow while the class waits for its turn.
+/// Depth of a class's bucket: it does not overflow while the class waits for its turn.
 fn depth(outlet: &Outlet, class: Class, unit: u64) -> i128 {
     i128::from(lag(&outlet.shares, class, unit).saturating_add(unit)) * BILLION as i128
 }

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 /// Looks in which a value has to be exceeded.
 pub const LOOKS: usize = 3;
-/// By so large a part of it.
+/// Least excess over the contract that counts, as a part of its value.
 pub const EXCESS: f64 = 0.1;
 
 /// Limits of an agent.
@@ -25,7 +25,7 @@ pub const EXCESS: f64 = 0.1;
 pub struct Limits {
     /// The classes that it may give.
     pub classes: Vec<Class>,
-    /// It decides at most once in this time.
+    /// Least time between two decisions.
     pub every: Duration,
 }
 
@@ -84,7 +84,7 @@ pub struct Agent {
 }
 
 impl Agent {
-    /// Of a contract's text and the plan of it.
+    /// The agent of a contract's text and the plan of it.
     ///
     /// # Errors
     /// What is wrong with the text; a plan of another contract.

@@ -44,7 +44,7 @@ pub struct Route {
 pub struct Found {
     /// For each channel of the plan: which of those that run it is.
     pub planned: Vec<Option<Route>>,
-    /// Those that run, are in no plan, and feed none that is.
+    /// Live channels that are in no plan, and feed none that is.
     pub unplanned: Vec<usize>,
 }
 

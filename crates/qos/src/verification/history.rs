@@ -11,9 +11,9 @@ pub struct History {
     pub looks: u64,
     /// The verdict of the last one, averages included.
     pub now: Verdict,
-    /// Those that found it at risk.
+    /// Looks that found it at risk.
     pub at_risk: Looks,
-    /// Those that found it broken.
+    /// Looks that found it broken.
     pub broken: Looks,
     /// The first of the worst verdicts.
     worst: Judged,

@@ -8,7 +8,7 @@ use std::cmp::Ordering;
 pub const AT_RISK: f64 = 0.9;
 /// A rate may be off by such a part of it, as clocks and looks are.
 const RATE_TOLERANCE: f64 = 0.05;
-/// So many losses that a plan expects fewer of are broken: as unlikely as this if the plan is right.
+/// Losses that are as unlikely as this by the plan break it.
 const SURPRISE: f64 = 1e-4;
 /// A rate may also be off by so many samples, which are on their way when the counters are read.
 const ON_THEIR_WAY: f64 = 2.0;

@@ -27,7 +27,7 @@ pub struct Saturating {
 /// Bytes per second that arrived.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rate {
-    /// Not counting what was under way.
+    /// Without the message under way.
     pub least: f64,
     /// With a message that was.
     pub most: f64,

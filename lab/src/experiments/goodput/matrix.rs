@@ -15,7 +15,7 @@ use thalweg::testing::Dice;
 const SIZES: [usize; 3] = [64, 64 << 10, 1 << 20];
 const LOSSES: [u8; 4] = [0, 1, 5, 10];
 const CARRIERS: [&str; 2] = ["udp", "tcp"];
-/// Of tcp's goodput, without loss.
+/// Least part of tcp's goodput, without loss.
 const WITHOUT_LOSS: f64 = 0.8;
 /// At 1 and 5 % of loss.
 const RANDOM: f64 = 1.0;
@@ -73,9 +73,9 @@ pub fn run(lab: &Lab, findings: &mut Findings) -> Result<Vec<Panel>> {
                 ));
             }
         }
-        let passages = path.end();
+        let reports = path.end();
         if place.trip_ms.is_some() {
-            path::judge(&place.name, &passages, findings);
+            path::judge(&place.name, &reports, findings);
         }
         panels.push(tell(place, &cells, &mut lost, findings));
     }

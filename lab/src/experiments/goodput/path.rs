@@ -6,7 +6,7 @@ use crate::part::node::NodeSettings;
 use crate::part::{LONG, Place};
 use crate::results::{Check, Findings, Table};
 use crate::statistics::Distribution;
-use crate::wan::{Behaviour, DEVICE, Hosts, Passage, SLACK};
+use crate::wan::{Behaviour, DEVICE, Hosts, LinkReport, SLACK};
 use linux::clock::monotonic_ns;
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::sync::atomic::{AtomicU16, Ordering::Relaxed};
@@ -64,7 +64,7 @@ impl Path {
     }
 
     /// Ends it, and says how the line was.
-    pub fn end(mut self) -> Vec<Passage> {
+    pub fn end(mut self) -> Vec<LinkReport> {
         self.hosts.end()
     }
 
@@ -156,8 +156,8 @@ fn idle(lab: &Lab, from: &UdpSocket, to: &UdpSocket, payload: &[u8], count: usiz
 }
 
 /// Checks the line's own figures during a measurement.
-pub fn judge(during: &str, passages: &[Passage], findings: &mut Findings) {
-    let ahead = passages.iter().map(|passage| passage.ahead).max().unwrap_or(u64::MAX);
+pub fn judge(during: &str, reports: &[LinkReport], findings: &mut Findings) {
+    let ahead = reports.iter().map(|report| report.ahead).max().unwrap_or(u64::MAX);
     let slack = SLACK * RATE / 8_000_000_000;
     findings.checks.push(Check::at_most(
         format!(
@@ -166,8 +166,8 @@ pub fn judge(during: &str, passages: &[Passage], findings: &mut Findings) {
         ahead as f64,
         (2 * FRAME + slack) as f64,
     ));
-    let there = passages.first();
-    let still = there.map_or(f64::NAN, |passage| passage.stood_still_ms);
-    let rate = there.and_then(|passage| passage.rate).unwrap_or(f64::NAN) / 1e6;
+    let there = reports.first();
+    let still = there.map_or(f64::NAN, |report| report.stood_still_ms);
+    let rate = there.and_then(|report| report.rate).unwrap_or(f64::NAN) / 1e6;
     findings.notes.push(format!("line, {during}: {rate:.2} Mbit/s while busy, stood still for {still:.1} ms"));
 }

@@ -18,7 +18,7 @@ const HZ: f64 = 1000.0;
 const BIG: usize = 64 << 10;
 /// p99 may be this much worse than alone.
 const WORSE: f64 = 1.5;
-/// Of the line, where the host's classes are to be the queue and not what stands in front of the line.
+/// Rate of the sending host, below the line's, so that packets wait in the host's classes and not in front of the line.
 const SHAPED: u64 = RATE / 100 * 95;
 /// The last sample may take this long.
 const PATIENCE: Duration = Duration::from_secs(5);

@@ -23,7 +23,7 @@ pub struct PushPullLoaded;
 const SIZES: [usize; 3] = [64, 512, 4096];
 const RATE: u64 = 100_000_000;
 const HOGS: usize = 2;
-/// Of the link's rate.
+/// Load in percent of the link's rate.
 const PERCENT: u64 = 95;
 /// Without a reservation, what is loaded must be felt: this many times longer at least.
 const FELT: f64 = 2.0;

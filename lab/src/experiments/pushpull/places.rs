@@ -76,19 +76,19 @@ fn amount(options: &Options) -> (usize, Duration) {
 
 /// One stream, and what it cost.
 pub(super) struct Arm {
-    /// Of its topic.
+    /// Name of its topic.
     pub name: &'static str,
     /// Subscribers' selections: each takes every so many-th sample.
     pub every: &'static [u32],
     pub place: Place,
     carrier: &'static str,
     published: u64,
-    /// By repetition, for each sample that was published.
+    /// Costs of each published sample, by repetition.
     costs: Vec<[Cost; 3]>,
     pub tally: Tally,
 }
 
-/// Of one host and one sample that was published.
+/// Costs of one published sample at one host.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Cost {
     /// Processor time of the process, in µs.
@@ -231,7 +231,7 @@ impl Testbed {
         self.subscribers.iter_mut().map(|part| part.ask(lab, &Order::Arrived, LONG)).collect()
     }
 
-    /// So far: publisher, relay and each subscriber.
+    /// Costs so far: publisher, relay and each subscriber.
     fn used(&self) -> Result<Vec<Cost>> {
         let parts = [&self.publisher, &self.relay].into_iter().chain(&self.subscribers);
         let used = |(part, host): (&Part, u8)| {

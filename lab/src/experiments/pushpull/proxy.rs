@@ -161,7 +161,7 @@ pub struct Anatomy {
 }
 
 impl Anatomy {
-    /// Of what the publisher and the subscriber measured. A relay's part is in `pub_com` at first.
+    /// Components by the measurements of publisher and subscriber. A relay's part is in `pub_com` at first.
     pub fn of([publisher, subscriber]: &[Measured; 2]) -> Self {
         let sum = |measured: &Measured, end, stages: [&str; 2]| -> f64 {
             stages.into_iter().map(|stage| measured.mean_us(end, stage)).sum()
@@ -180,7 +180,7 @@ impl Anatomy {
         }
     }
 
-    /// Of the way over a relay, which used so much processor time for each sample; `direct` is without one.
+    /// Components of the path over a relay that used this processor time for each sample; `direct` is the path without one.
     pub fn over_relay(self, direct: &Self, proxy_cpu: f64) -> Self {
         let proxy_com = self.pub_com - direct.pub_com - proxy_cpu;
         Self { pub_com: direct.pub_com, proxy_cpu, proxy_com, ..self }

@@ -160,7 +160,7 @@ impl Curves {
     }
 }
 
-/// By a line, or hardly at all: on one host, eight kilobytes cost little more than 64 bytes.
+/// Checks that the cost grows by a line, or hardly at all: on one host, eight kilobytes cost little more than 64 bytes.
 fn grows(place: &str, points: &[(f64, f64)]) -> Check {
     let (least, greatest) = (SIZES[0] as f64, SIZES[SIZES.len() - 1] as f64);
     let line = Line::through(points).unwrap_or(Line { a: f64::NAN, b: f64::NAN, explained: f64::NAN });

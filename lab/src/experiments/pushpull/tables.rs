@@ -7,7 +7,7 @@ use crate::statistics::{median, uncertainty};
 
 /// A tenth of the samples may be so much of the traffic: nodes say a little to each other besides.
 const TRAFFIC: f64 = 0.11;
-/// And so much of the publisher's processor time.
+/// The same for the publisher's processor time.
 const PROCESSOR: f64 = 0.15;
 
 const PLACES: [&str; 3] = ["relay", "publisher", "subscriber"];
@@ -44,7 +44,7 @@ pub(super) enum Level {
     High,
 }
 
-/// Of each place, by ratios; costs are not below zero but for noise.
+/// Levels of the places, by ratios; costs are below zero only by noise.
 fn levels(values: [f64; 3]) -> [Level; 3] {
     let values = values.map(|value| value.max(f64::MIN_POSITIVE));
     let (least, greatest) = (values.into_iter().fold(f64::INFINITY, f64::min), values.into_iter().fold(0.0, f64::max));
@@ -75,7 +75,7 @@ impl Costs<'_> {
         self.of(arm, node, if node == Node::Publisher { SENT } else { RECEIVED })
     }
 
-    /// Of every 10th sample at the publisher, in parts of all of them, repetition by repetition.
+    /// Costs of every 10th sample at the publisher, in parts of those of all samples, repetition by repetition.
     fn tenth(&self, figure: fn(&Cost) -> f64) -> Vec<f64> {
         let each = |arm: &str| self.arm(arm).each(Node::Publisher, figure);
         let (none, whole, tenth) = (each("none"), each("whole"), each("one-publisher"));

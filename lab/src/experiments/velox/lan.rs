@@ -23,7 +23,7 @@ const TOPIC: &str = "simulation";
 /// Bytes: those of V-50, a frame's, and a sample of several packets.
 const SIZES: [usize; 5] = [20, 300, 1024, 4096, 16384];
 const HZ: f64 = 200.0;
-/// Of the link behind the switch.
+/// The link behind the switch.
 const WIRE: Wire = Wire { rate: 100_000_000, limit: 100, queue: Queue::Fifo };
 
 impl Experiment for VeloxLan {

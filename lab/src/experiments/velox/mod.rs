@@ -138,7 +138,7 @@ impl Testbed {
         self.subscribers.iter_mut().map(|part| part.ask(lab, &Order::Arrived, LONG)).collect()
     }
 
-    /// Of the publisher, and of all subscribers.
+    /// Processor time of the publisher, and of all subscribers.
     fn processor_ns(&self) -> Result<[u64; 2]> {
         let subscribers = self.subscribers.iter().map(Part::processor_ns).sum::<Result<u64>>()?;
         Ok([self.publisher.processor_ns()?, subscribers])

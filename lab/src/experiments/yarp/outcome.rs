@@ -138,13 +138,13 @@ impl Pairs {
         median(&self.pairs.iter().map(|(_, q)| figure(q)).collect::<Vec<_>>())
     }
 
-    /// Not a number where nothing was measured: nothing lost is then no success.
+    /// Samples lost with priority; NaN where nothing was measured, for that is no success.
     fn lost_with_priority(&self) -> f64 {
         if self.pairs.is_empty() { f64::NAN } else { self.lost as f64 }
     }
 
-    /// By how much a figure of the same arm differs from repetition to repetition: twice its median distance from its
-    /// median, at least a tenth.
+    /// The noise of a figure between repetitions of the same arm: twice its median distance from its median, at least a
+    /// tenth.
     fn noise(&self, figure: impl Fn(&Distribution) -> f64) -> f64 {
         let found: Vec<f64> = self.pairs.iter().map(|(normal, _)| figure(normal)).collect();
         let middle = median(&found);
@@ -204,7 +204,7 @@ fn notes(setup: &Setup, amount: &Amount) -> Vec<String> {
     ]
 }
 
-/// Of the cells of all rows: normal and qos of the first row, and so on; and what is promised of each row, by its index.
+/// Draws the cells of all rows (normal and qos of the first row, and so on), and the bound of each row, by its index.
 fn figure(setup: &Setup, rows: &[Row], cells: &[Cell], promised: &dyn Fn(usize) -> Option<Bar>) -> Figure {
     let mut drawn: Vec<(u32, bool, bool, Panel)> = Vec::new();
     for (index, (row, cells)) in rows.iter().zip(cells.chunks(Arm::BOTH.len())).enumerate() {

@@ -146,7 +146,7 @@ impl Run {
         self.came(false).collect()
     }
 
-    /// Those that a stall hit.
+    /// Round trips that a stall hit.
     pub fn stalled(&self) -> Stalled {
         self.came(true).fold(Stalled::default(), |all, us| Stalled { n: all.n + 1, max: all.max.max(us) })
     }
@@ -170,7 +170,7 @@ impl Run {
         self.trips.iter().filter_map(|trip| Some((trip.sent_ns, trip.took_ns?)))
     }
 
-    /// Those that did not come back.
+    /// Round trips that did not come back.
     pub fn lost(&self) -> u64 {
         self.missing().len() as u64
     }

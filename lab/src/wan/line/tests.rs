@@ -142,13 +142,13 @@ proptest! {
 #[test]
 fn who_keeps_to_the_rate_is_a_frame_ahead_and_a_burst_is_more() {
     // 8 Gbit/s: a byte in a nanosecond.
-    let mut even = Ahead::new(Some(8_000_000_000));
+    let mut even = RateExcess::new(Some(8_000_000_000));
     (1..100).for_each(|n| even.left(n * 1000, 1000));
     assert_eq!(even.most(), 1000);
     even.left(99_500, 1000);
     even.left(99_600, 1000);
     assert_eq!(even.most(), 2400, "1000 at 99,000, and 2000 within 600 ns");
-    let mut none = Ahead::new(None);
+    let mut none = RateExcess::new(None);
     (0..100).for_each(|_| none.left(5, 1000));
     assert_eq!(none.most(), 0);
 }

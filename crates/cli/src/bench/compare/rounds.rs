@@ -44,9 +44,9 @@ impl Pair {
 /// The documents of one round.
 #[derive(Clone, Debug)]
 pub struct Round {
-    /// Of what is compared.
+    /// The document of the engine that is compared.
     pub ours: Value,
-    /// Of what it is compared with.
+    /// The document of the reference.
     pub theirs: Option<Value>,
 }
 

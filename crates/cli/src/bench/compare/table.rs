@@ -301,7 +301,7 @@ impl Target {
         }
     }
 
-    /// By how many percent of the limit `value` is on the wrong side; negative when it is on the right one.
+    /// Percent of the limit by which `value` is on the wrong side; negative when it is on the right one.
     pub fn missed_by_percent(self, value: f64) -> f64 {
         match self {
             Target::AtMost(limit) => (value / limit - 1.0) * 100.0,

@@ -24,7 +24,7 @@ pub struct Verdict {
     pub target: String,
     /// `true` if the target is met; null when nothing is judged.
     pub pass: Option<bool>,
-    /// By how many percent the target is missed.
+    /// Percent by which the target is missed.
     pub missed_by_percent: Option<f64>,
     /// Measured messages per round.
     pub n: u64,

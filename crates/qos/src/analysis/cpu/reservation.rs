@@ -11,7 +11,7 @@ use crate::analysis::arrivals::BILLION;
 pub struct Reservation {
     /// Processor time per period, ns.
     pub runtime: u64,
-    /// By when after the start of each period it has been given, ns.
+    /// Time after the start of each period by which it has been given, ns.
     pub deadline: u64,
     /// The period, ns.
     pub period: u64,

@@ -8,7 +8,7 @@ pub struct Course {
     /// All resources, each after those that feed it, as far as they do not feed each other (reverse postorder, as in data-flow analysis: Kam &
     /// Ullman 1976).
     pub order: Vec<usize>,
-    /// Of each resource: its stages that others follow, with those.
+    /// The stages of each resource that others follow, with those.
     pub behind: Vec<Vec<(usize, usize)>>,
 }
 

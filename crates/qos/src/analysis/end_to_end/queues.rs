@@ -4,9 +4,9 @@ use super::{Because, Iteration, QueueBound, Room, Where, load, why_not};
 use crate::Class;
 use crate::analysis::Steps;
 use crate::analysis::arrivals::BILLION;
-use crate::analysis::link::curve::{Bucket, RateLatency};
 use crate::analysis::link::lag;
 use crate::analysis::link::queue::{Known, Load, Service, Source, Stay, stay};
+use crate::analysis::link::{Bucket, RateLatency};
 use crate::analysis::stages::{Outlet, Packets, Stages, Step};
 use crate::system::Scheduler;
 
@@ -66,8 +66,8 @@ impl Iteration<'_> {
             for (stage, member) in &group.members {
                 let unit = &mut coming.units[member.class as usize];
                 *unit = member.unit.max(*unit);
-                match self.passages[*stage].latest {
-                    Some(latest) => known.push(member.late(latest.saturating_sub(self.passages[*stage].first))),
+                match self.transits[*stage].latest {
+                    Some(latest) => known.push(member.late(latest.saturating_sub(self.transits[*stage].first))),
                     None => {
                         let because = self.because[*stage].unwrap_or(Because::TooLong(self.place(*stage)));
                         coming.unknown[member.class as usize].get_or_insert(because);
@@ -101,7 +101,7 @@ impl Iteration<'_> {
                     packets: sum.packets.saturating_add(room.packets),
                 })
             });
-            bound.stay = self.passages[*index].stay;
+            bound.stay = self.transits[*index].stay;
             bound.streams += 1;
         }
         bounds
@@ -109,7 +109,7 @@ impl Iteration<'_> {
 
     /// The backlog of a stream: its arrivals during the longest stay of one of them.
     fn room(&self, stage: usize, packets: Packets) -> Option<Room> {
-        let samples = self.arrivals(stage, self.passages[stage].first)?.within(self.passages[stage].stay?.time);
+        let samples = self.arrivals(stage, self.transits[stage].first)?.within(self.transits[stage].stay?.time);
         Some(Room { bytes: samples.saturating_mul(packets.bytes), packets: samples.saturating_mul(packets.count) })
     }
 }

@@ -86,15 +86,15 @@ pub(super) fn report(system: &System, iteration: &Iteration, rounds: u32) -> Ana
     Analysis {
         pairs: stages.pairs.iter().map(|pair| bound(system, iteration, pair)).collect(),
         queues: (0..stages.outlets.len()).map(|queue| iteration.bounds(queue)).collect(),
-        stages: iteration.passages.iter().map(of_stage).collect(),
+        stages: iteration.transits.iter().map(of_stage).collect(),
         processors,
         rounds,
     }
 }
 
-fn of_stage(passage: &super::Passage) -> StageBound {
-    let jitter = passage.latest.map(|latest| latest.saturating_sub(passage.last));
-    StageBound { jitter, stay: passage.stay.map(|stay| stay.time) }
+fn of_stage(transit: &super::Transit) -> StageBound {
+    let jitter = transit.latest.map(|latest| latest.saturating_sub(transit.last));
+    StageBound { jitter, stay: transit.stay.map(|stay| stay.time) }
 }
 
 fn bound(system: &System, iteration: &Iteration, pair: &Pair) -> Bound {
@@ -106,7 +106,7 @@ fn bound(system: &System, iteration: &Iteration, pair: &Pair) -> Bound {
     let mut way: Vec<usize> = iteration.stages.way(pair).collect();
     way.reverse();
     for stage in way {
-        let (Some(latest), Some(stay)) = (iteration.passages[stage].latest, iteration.passages[stage].stay) else {
+        let (Some(latest), Some(stay)) = (iteration.transits[stage].latest, iteration.transits[stage].stay) else {
             let because = iteration.because[stage].unwrap_or(Because::TooLong(iteration.place(stage)));
             return Bound { ns: Err(because), terms: terms.list };
         };

@@ -4,8 +4,8 @@
 //! a line has brought all that came, or just before the next step (Le Boudec & Thiran 2001, theorem 1.4.2). Stairs stay below a
 //! leaky bucket (ibid., §1.2.2), and that deviates ever less: from some time on nothing deviates more than what was found.
 
-use super::curve::{Bucket, RateLatency};
 use super::queue::{Load, Source, demand};
+use super::{Bucket, RateLatency};
 use crate::analysis::Steps;
 use crate::analysis::arrivals::BILLION;
 
@@ -139,7 +139,7 @@ impl<'a> Deviation<'a> {
 }
 
 impl Above {
-    /// Of each load: one that comes at once, what the jitter brings besides, and its rate.
+    /// A bucket above these loads: of each one sample at once, more by its jitter, and its rate.
     fn of<'a>(loads: impl IntoIterator<Item = &'a Load>) -> Self {
         loads.into_iter().fold(Self { burst: 0, rate: 0 }, |sum, Load { arrivals, work }| {
             let late = (u128::from(*work) * u128::from(arrivals.jitter)).div_ceil(u128::from(arrivals.period.max(1)));

@@ -6,8 +6,8 @@
 //! strict priority F is the response time of non-pre-emptive packets, as of CAN frames: all instances of the busy period count,
 //! not only the first (Davis, Burns, Bril & Lukkien 2007).
 
-use super::curve::{Bucket, RateLatency};
 use super::deviation::Deviation;
+use super::{Bucket, RateLatency};
 use crate::analysis::Steps;
 use crate::analysis::arrivals::{Arrivals, BILLION};
 use crate::analysis::cpu::Unbounded;
@@ -36,7 +36,7 @@ pub struct Source {
     pub line: Option<Bucket>,
     /// Streams of the class asked for.
     pub own: Vec<Load>,
-    /// Those that are served before it.
+    /// Loads that are served before it.
     pub higher: Vec<Load>,
 }
 
@@ -57,9 +57,9 @@ pub enum Service {
 pub struct Stay {
     /// The longest from a packet's coming to its end on the wire, ns.
     pub time: u64,
-    /// Of that, what lower classes or a service curve's latency take.
+    /// The part of it due to lower classes or a service curve's latency.
     pub blocking: u64,
-    /// Of that, what higher classes take.
+    /// The part of it due to higher classes.
     pub higher: u64,
 }
 
@@ -90,12 +90,6 @@ pub fn stay(
         None => queue.searched(end, before.stay)?,
     };
     Ok(Known { stay, end })
-}
-
-/// The most work that may wait in the class's queue when nothing stays longer than `time` (α(D) ≥ backlog).
-pub fn backlog(sources: &[Source], time: u64) -> u64 {
-    let loads = sources.iter().flat_map(|source| &source.own);
-    loads.map(|load| load.arrivals.within(time).saturating_mul(load.work)).fold(0, u64::saturating_add)
 }
 
 fn check(sources: &[Source], service: Service) -> Result<(), Unbounded> {
@@ -343,7 +337,6 @@ mod tests {
         assert_eq!(strict(&[load(100, 10), load(100, 20), load(100, 30)], &[], 0), 60);
         let burst = Load { arrivals: Arrivals::bursty(100, 0, 3), work: 10 };
         assert_eq!(strict(&[burst, load(100, 5)], &[], 0), 35);
-        assert_eq!(backlog(&local(&[burst], &[]), 30), 30);
     }
 
     #[test]

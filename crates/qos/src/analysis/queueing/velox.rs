@@ -61,32 +61,6 @@ impl Velox {
     }
 }
 
-/// A straight line through measured points.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Line {
-    /// Growth per step.
-    pub slope: f64,
-    /// Value at 0.
-    pub intercept: f64,
-}
-
-impl Line {
-    /// The line of least squares. `None`: fewer than two different places.
-    pub fn through(points: &[(f64, f64)]) -> Option<Self> {
-        let count = points.len() as f64;
-        let mean = |of: fn(&(f64, f64)) -> f64| points.iter().map(of).sum::<f64>() / count;
-        let (x, y) = (mean(|point| point.0), mean(|point| point.1));
-        let spread: f64 = points.iter().map(|point| (point.0 - x).powi(2)).sum();
-        let slope = points.iter().map(|point| (point.0 - x) * (point.1 - y)).sum::<f64>() / spread;
-        (spread > 0.0).then_some(Self { slope, intercept: y - slope * x })
-    }
-}
-
-/// Velox's Fig. 11…13 (V-34): T_midapp in µs by the number of topics. It depends on their number, hardly on sizes.
-pub const HAND_OUT_BY_TOPICS: [(f64, f64); 5] = [(1.0, 9.0), (2.0, 15.0), (3.0, 24.0), (4.0, 34.0), (5.0, 42.0)];
-/// Velox's Fig. 16 (V-36): end-to-end delay in µs from one publisher, by the number of its subscribers.
-pub const DELAY_BY_SUBSCRIBERS: [(f64, f64); 4] = [(1.0, 400.0), (2.0, 600.0), (4.0, 900.0), (8.0, 1400.0)];
-
 #[cfg(test)]
 mod tests {
     use super::super::Mm1;
@@ -115,17 +89,5 @@ mod tests {
         let sojourn = Mm1 { arrivals: 12_000.0, service: 1.0 / 120_000.0 }.sojourn().unwrap() * 1e6;
         near(TABLE2.with_queues(sojourn, 1), 224.70);
         near(TABLE2.with_queues(sojourn, 2), 233.96);
-    }
-
-    #[test]
-    fn lines_of_least_squares() {
-        let line = |points: &[(f64, f64)]| Line::through(points).map(|line| (line.slope, line.intercept)).unwrap();
-        let (slope, intercept) = line(&HAND_OUT_BY_TOPICS);
-        near(slope, 8.5);
-        near(intercept, -0.7);
-        let (slope, intercept) = line(&DELAY_BY_SUBSCRIBERS);
-        near(slope, 140.0);
-        near(intercept, 300.0);
-        assert_eq!((Line::through(&[]), Line::through(&[(1.0, 2.0), (1.0, 3.0)])), (None, None));
     }
 }

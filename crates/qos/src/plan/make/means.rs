@@ -10,7 +10,7 @@ use crate::system::System;
 pub(super) struct Delay {
     /// µs; `None`: it grows without limit, or the model says nothing.
     pub us: Option<f64>,
-    /// It is a mean, not the latest.
+    /// `true`: a mean, not the latest.
     pub mean: bool,
     pub terms: Vec<Term>,
     /// Results of another reading.

@@ -46,7 +46,7 @@ pub(super) fn offers(system: &System, plan: &Plan, model: Model, watch: &mut dyn
 struct Parties {
     /// Late subscribers with their delay in ns, where there is one.
     late: Vec<(usize, Option<f64>)>,
-    /// Those who share a full link or a link with a late one, the least important first, then the greediest.
+    /// Subscribers that share a full link or a link with a late one, the least important first, then the greediest.
     giving: Vec<usize>,
 }
 
