@@ -3,7 +3,7 @@
 //! host that said nothing a newcomer took 3 to 7 s.
 
 use crate::control::Peer;
-use crate::driver::{or_abort, parsing};
+use crate::guard::{or_abort, parsing};
 use linux::net::{AtPort, descriptors};
 use linux::poll::{Waker, wait_readable};
 use std::collections::HashMap;
