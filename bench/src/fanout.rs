@@ -18,13 +18,13 @@ pub const MISSED: u64 = u64::MAX;
 
 /// The end that publishes.
 pub struct Publisher {
-    outlet: Outlet,
+    output: Output,
     controls: Vec<UnixStream>,
     pace: Pace,
     sequence: u64,
 }
 
-enum Outlet {
+enum Output {
     Each(Vec<AnyLink>),
     All(Ring),
 }
@@ -41,11 +41,11 @@ impl Publisher {
         }
         let controls = meeting.host(subscribers)?;
         controls.iter().try_for_each(|control| meeting::tell(control, terms))?;
-        let outlet = open_outlet(carrier, &controls, terms.size)?;
+        let output = open_output(carrier, &controls, terms.size)?;
         for control in &controls {
             meeting::read_words::<1>(control)?; // ready
         }
-        Ok(Self { outlet, controls, pace: Pace::new(Duration::from_millis(1)), sequence: 0 })
+        Ok(Self { output, controls, pace: Pace::new(Duration::from_millis(1)), sequence: 0 })
     }
 
     /// Publishes `count` samples, one per millisecond.
@@ -59,9 +59,9 @@ impl Publisher {
             let mut head = [0; MIN_SIZE];
             head[8..].copy_from_slice(&self.sequence.to_le_bytes());
             head[..8].copy_from_slice(&monotonic_ns().to_le_bytes());
-            match &mut self.outlet {
-                Outlet::Each(links) => links.iter_mut().try_for_each(|any| each!(any, link => send(link, &head)))?,
-                Outlet::All(ring) => send(ring, &head)?,
+            match &mut self.output {
+                Output::Each(links) => links.iter_mut().try_for_each(|any| each!(any, link => send(link, &head)))?,
+                Output::All(ring) => send(ring, &head)?,
             }
             self.sequence += 1;
         }
@@ -86,7 +86,7 @@ impl Publisher {
 impl Publisher {
     /// The last datagram may be lost like any other: samples after the last one end the waiting. Who left is no error.
     fn end_datagrams(&mut self) {
-        let Outlet::Each(links) = &mut self.outlet else { return };
+        let Output::Each(links) = &mut self.output else { return };
         let mut head = [0; MIN_SIZE];
         head[8..].copy_from_slice(&self.sequence.to_le_bytes());
         for link in links.iter_mut() {
@@ -110,15 +110,15 @@ pub fn merge(last: &mut [u64], mut control: &UnixStream) -> io::Result<()> {
     Ok(())
 }
 
-fn open_outlet(carrier: Carrier, controls: &[UnixStream], size: usize) -> io::Result<Outlet> {
+fn open_output(carrier: Carrier, controls: &[UnixStream], size: usize) -> io::Result<Output> {
     let shape = Shape::broadcast(size);
     if carrier == Carrier::Shm {
         let (ring, fd) = Ring::unwatched(shape)?;
         controls.iter().try_for_each(|control| Ring::pass(control, &fd))?;
-        return Ok(Outlet::All(ring));
+        return Ok(Output::All(ring));
     }
     let open = |control| AnyLink::open(carrier, control, End::Active, size, shape);
-    controls.iter().map(open).collect::<io::Result<_>>().map(Outlet::Each)
+    controls.iter().map(open).collect::<io::Result<_>>().map(Output::Each)
 }
 
 #[inline]

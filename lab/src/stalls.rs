@@ -3,8 +3,8 @@
 //! are reported apart.
 //!
 //! One thread per processor, FIFO 80, pinned, sleeps for a quarter of a millisecond at a time and notes when it wakes too late.
-//! While a stall lasted is known from both sides: it began after the last time the thread ran. (At a millisecond, one that
-//! was as long could begin and end between two looks.)
+//! A stall is bounded on both sides: it began after the thread last ran, and ended before it ran again. (At a period of one
+//! millisecond, a stall as long as that could begin and end between two looks.)
 
 use crate::results::Stalled;
 use linux::clock::monotonic_ns;

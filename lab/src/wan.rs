@@ -5,9 +5,9 @@
 //! clock (at 10 ms delay and 1000 frames a second: late by 12 µs in the middle, 20 µs at p99; SCHED_OTHER 3 ms at p99).
 //! Frames are never larger than the devices' MTU, as on a real link: TAP takes no super-packets.
 //!
-//! A line with a rate is a wire: a frame leaves when its last bit would, and is never early. When its thread itself stood still
-//! (the machine was elsewhere), time stands still for the line: it makes up for [`SLACK`] at most, and so is never faster than
-//! its rate over any window by more than that and two frames, the first of which was stamped late. [`LinkReport`] has both as measured.
+//! A line with a rate is a wire: a frame leaves when its last bit would, and is never early. When its thread stood still (the
+//! machine was elsewhere), the line's clock stands still, too: it makes up for [`SLACK`] at most. In any window the line exceeds
+//! its rate by no more than that and two frames, the first of which was stamped late. [`LinkReport`] has both as measured.
 
 mod hosts;
 mod line;

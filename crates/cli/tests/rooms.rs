@@ -1,8 +1,8 @@
 //! Which room may use which: the arrows between the top-level modules of each crate, held against `docs/rooms.toml`.
 //!
 //! An arrow that is not in the table fails the test, and so does one in the table that is gone: the table only shrinks, unless
-//! somebody adds a line to it on purpose. Arrows within a ring (rooms that use each other, over others or directly) carry the
-//! number of names that are used along them; those may not grow either. `THALWEG_ROOMS=write` writes the table as it is.
+//! somebody adds a line to it on purpose. `THALWEG_ROOMS=write` writes the table as it is. Rooms that use each other, directly or
+//! over others, fail it in any case: arrows run one way.
 #![allow(clippy::unwrap_used)] // all of this is test
 
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
@@ -18,11 +18,8 @@ const CRATES: [(&str, &str); 6] = [
     ("bench", "bench/src"),
 ];
 
-/// Crates that still have rings between their rooms.
-const RINGED: [&str; 1] = ["thalweg"];
-
-/// From a room to those that it uses, with how many places do.
-type Arrows = BTreeMap<String, BTreeMap<String, usize>>;
+/// From a room to those that it uses.
+type Arrows = BTreeMap<String, BTreeSet<String>>;
 
 #[test]
 fn every_arrow_between_rooms_is_in_the_table() {
@@ -38,17 +35,16 @@ fn every_arrow_between_rooms_is_in_the_table() {
     assert!(
         new.is_empty() && gone.is_empty(),
         "docs/rooms.toml differs from the code.\nOnly in the code (take the use away, or give the reason for a new arrow in the commit): {new:#?}\n\
-         Only in the table (take the line out, or lower its number): {gone:#?}"
+         Only in the table (take the line out): {gone:#?}"
     );
 }
 
-/// Rings that are gone do not come back: also not by `THALWEG_ROOMS=write`.
+/// `THALWEG_ROOMS=write` helps nobody here.
 #[test]
-fn crates_without_rings_stay_so() {
+fn no_room_is_in_a_ring() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap();
-    for (name, folder) in CRATES.into_iter().filter(|(name, _)| !RINGED.contains(name)) {
-        let arrows = arrows(&root.join(folder));
-        let ringed: Vec<String> = rings(&arrows).map(|(from, to, _)| format!("{from} -> {to}")).collect();
+    for (name, folder) in CRATES {
+        let ringed = ringed(&arrows(&root.join(folder)));
         assert!(
             ringed.is_empty(),
             "{name}: rooms use each other in a ring. Give the noun that both need a room below them, or make them one \
@@ -70,8 +66,7 @@ fn uses_are_found_wherever_they_stand() {
 }
 
 const HEAD: &str = "\
-# Which room of a crate uses which (a room is a top-level module); checked by crates/cli/tests/rooms.rs.
-# `a -> b` is an arrow; one with a number lies in a ring, and the number, of places that use it, may only shrink.
+# Which room of a crate uses which (a room is a top-level module); checked by crates/cli/tests/rooms.rs. No room is in a ring.
 ";
 
 /// The lines of a table, each with the name of its crate in front.
@@ -90,21 +85,15 @@ fn lines(text: &str) -> BTreeSet<String> {
 fn table(name: &str, arrows: &Arrows) -> String {
     let mut text = format!("\n[{name}]\n");
     for (from, to) in arrows {
-        let (ringed, free): (Vec<_>, Vec<_>) = to.iter().partition(|(to, _)| reaches(arrows, to, from));
-        if !free.is_empty() {
-            let names: Vec<String> = free.iter().map(|(name, _)| format!("{name:?}")).collect();
-            text += &format!("{from} = [{}]\n", names.join(", "));
-        }
-        ringed.iter().for_each(|(to, places)| text += &format!("\"{from} -> {to}\" = {places}\n"));
+        text += &format!("{from} = {to:?}\n").replace('{', "[").replace('}', "]");
     }
     text
 }
 
-/// Arrows that lie in a ring, with how many places use them.
-fn rings(arrows: &Arrows) -> impl Iterator<Item = (&str, &str, usize)> {
-    let all =
-        arrows.iter().flat_map(|(from, to)| to.iter().map(move |(to, places)| (from.as_str(), to.as_str(), *places)));
-    all.filter(|(from, to, _)| reaches(arrows, to, from))
+/// Arrows that lie in a ring.
+fn ringed(arrows: &Arrows) -> Vec<String> {
+    let all = arrows.iter().flat_map(|(from, to)| to.iter().map(move |to| (from, to)));
+    all.filter(|(from, to)| reaches(arrows, to, from)).map(|(from, to)| format!("{from} -> {to}")).collect()
 }
 
 fn reaches(arrows: &Arrows, from: &str, to: &str) -> bool {
@@ -114,7 +103,7 @@ fn reaches(arrows: &Arrows, from: &str, to: &str) -> bool {
             return true;
         }
         if seen.insert(at) {
-            open.extend(arrows.get(at).into_iter().flat_map(|next| next.keys().map(String::as_str)));
+            open.extend(arrows.get(at).into_iter().flatten().map(String::as_str));
         }
     }
     false
@@ -133,7 +122,7 @@ fn arrows(folder: &Path) -> Arrows {
         let tokens = std::fs::read_to_string(file).unwrap().parse().unwrap();
         for to in uses(tokens, path.len()).iter().filter_map(|name| room(name, &rooms, &exports)) {
             if to != *from {
-                *found.entry(from.clone()).or_default().entry(to).or_default() += 1;
+                found.entry(from.clone()).or_default().insert(to);
             }
         }
     }

@@ -129,15 +129,15 @@ impl Search<'_> {
     /// The least important of those who are late, or in the way of one who is.
     fn least(&self, found: &Assignment) -> Option<usize> {
         let stages = &found.stages;
-        let mut late_at = vec![false; stages.outlets.len() + stages.processors.len()];
+        let mut late_at = vec![false; stages.egresses.len() + stages.processors.len()];
         let of = |stage: usize| match stages.stages[stage].step {
             Step::Cross { queue, .. } => queue,
-            Step::Compute { processor, .. } => stages.outlets.len() + processor,
+            Step::Compute { processor, .. } => stages.egresses.len() + processor,
         };
         let late = late(self.system, stages, &found.analysis);
-        late.iter().for_each(|pair| stages.way(&stages.pairs[*pair]).for_each(|stage| late_at[of(stage)] = true));
+        late.iter().for_each(|pair| stages.path(&stages.pairs[*pair]).for_each(|stage| late_at[of(stage)] = true));
         let in_the_way =
-            |(index, pair): &(usize, &Pair)| late.contains(index) || stages.way(pair).any(|stage| late_at[of(stage)]);
+            |(index, pair): &(usize, &Pair)| late.contains(index) || stages.path(pair).any(|stage| late_at[of(stage)]);
         let concerned = stages.pairs.iter().enumerate().filter(in_the_way).map(|(_, pair)| pair.subscriber);
         concerned.min_by_key(|who| (self.system.subscribers[*who].importance, std::cmp::Reverse(*who)))
     }
@@ -163,8 +163,8 @@ fn late(system: &System, stages: &Stages, analysis: &Analysis) -> Vec<usize> {
 
 /// A class makes a difference somewhere on a pair's way.
 fn told_apart(stages: &Stages, pair: usize) -> bool {
-    stages.way(&stages.pairs[pair]).any(|stage| match stages.stages[stage].step {
-        Step::Cross { queue, .. } => stages.outlets[queue].scheduler != Scheduler::Fifo,
+    stages.path(&stages.pairs[pair]).any(|stage| match stages.stages[stage].step {
+        Step::Cross { queue, .. } => stages.egresses[queue].scheduler != Scheduler::Fifo,
         Step::Compute { .. } => false,
     })
 }
@@ -237,7 +237,7 @@ fn left(system: &System, stages: &Stages, analysis: &Analysis) -> Vec<u64> {
     let mut left = vec![u64::MAX; stages.stages.len()];
     for (pair, bound) in stages.pairs.iter().zip(&analysis.pairs) {
         let Some(deadline) = system.subscribers[pair.subscriber].deadline else { continue };
-        for stage in stages.way(pair) {
+        for stage in stages.path(pair) {
             let own = analysis.stages[stage].stay.unwrap_or(0);
             let others = bound.ns.map_or(0, |ns| ns.saturating_sub(own));
             left[stage] = left[stage].min(deadline.saturating_sub(others));
@@ -251,7 +251,8 @@ fn left(system: &System, stages: &Stages, analysis: &Analysis) -> Vec<u64> {
 /// that sends nothing gets nothing. `None` where more is sent than the link carries.
 pub fn shares(stages: &Stages, analysis: &Analysis, direction: Direction) -> Option<[f64; 4]> {
     let queue = direction.index();
-    let background = stages.outlets[queue].background.map_or(0, |background| background.arrivals.load(background.work));
+    let background =
+        stages.egresses[queue].background.map_or(0, |background| background.arrivals.load(background.work));
     let mut loads = analysis.queues[queue].map(|bound| u128::from(bound.load));
     loads[Class::Normal as usize] += background;
     let sum: u128 = loads.iter().sum();

@@ -1,9 +1,8 @@
 //! Blocking: the time that a packet waits for others that are not more urgent, on a link without pre-emption.
 //!
-//! Strict priority lets an urgent packet go before all that wait, but not before what is being sent; and what is sent at
-//! one go is not a packet of MTU size, but whatever the sender's kernel hands to the device as one: TCP builds super-packets
-//! of up to 64 KiB (generic segmentation offload) that the device or its driver takes apart. So the blocking term counts
-//! the largest of those, and what the driver has already taken.
+//! Strict priority lets an urgent packet overtake all that wait, but not the one that is being sent. The unit of sending is not
+//! a packet of MTU size: TCP builds super-packets of up to 64 KiB (generic segmentation offload) that the device or its driver
+//! takes apart. The blocking term counts the largest of those, and the bytes that the driver has already taken.
 
 /// A TCP sender of bulk data, as far as the size of its super-packets goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

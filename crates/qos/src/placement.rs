@@ -9,14 +9,14 @@
 //!
 //! | module | what it does |
 //! |---|---|
-//! | [`place`] | chooses the method, and says honestly how good the answer is |
+//! | [`place`] | the choice of the method, and the quality of the answer |
 //! | `problem` | the groups, and what a place of a group costs and uses |
-//! | `standing` | what is placed now, and what the limits carry |
+//! | `layout` | the current placement, and the loads on the limits |
 //! | `exhaustive` | Appendix A for one group; all combinations, as the measure of other methods |
 //! | `mip` | mixed-integer programming |
 //! | `decomposition` | large systems: places ruled out, `bound` from prices of the limits, `search` for what keeps them |
 //! | [`admit`] | one more subscriber, without solving anew |
-//! | `conflict` | why nothing fits |
+//! | `conflict` | reasons why nothing fits |
 
 use std::time::Duration;
 
@@ -28,18 +28,18 @@ mod bound;
 mod conflict;
 mod decomposition;
 mod exhaustive;
+mod layout;
 mod mip;
 mod problem;
 mod search;
-mod standing;
 
 pub use admit::admit;
 pub use conflict::{Conflict, Limit};
 pub use exhaustive::Candidate;
 pub use problem::Group;
 
+use layout::Layout;
 use problem::Problem;
-use standing::Standing;
 
 /// The cost of a placement.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -182,15 +182,15 @@ pub fn place(system: &System, network: &Network, effort: &Effort, watch: &mut dy
     }
     if exhaustive::combinations(&choices) <= exhaustive::FEW {
         return match exhaustive::best(&problem, &choices) {
-            Some(standing) => placed(&problem, &standing, Some(standing.value(&problem)), "exhaustive"),
+            Some(layout) => placed(&problem, &layout, Some(layout.value(&problem)), "exhaustive"),
             None => infeasible(conflict::of(&problem, effort, watch), "exhaustive"),
         };
     }
     let half = effort.time.saturating_sub(watch.elapsed()) / 2;
     match mip::solve(&problem, &choices, None, None, half) {
-        mip::Found::Placed { standing, proved } => {
-            let bound = proved.then(|| standing.value(&problem));
-            placed(&problem, &standing, bound, mip::NAME)
+        mip::Found::Placed { layout, proved } => {
+            let bound = proved.then(|| layout.value(&problem));
+            placed(&problem, &layout, bound, mip::NAME)
         }
         mip::Found::Infeasible => infeasible(conflict::of(&problem, effort, watch), mip::NAME),
         mip::Found::Nothing => large(&problem, places, effort, watch),
@@ -217,8 +217,8 @@ fn large(problem: &Problem, places: Vec<Vec<usize>>, effort: &Effort, watch: &mu
         Err(stuck) => return infeasible(vec![conflict::crowded_out(&problem.groups[stuck])], "decomposition"),
     };
     let found = decomposition::solve(problem, places, effort, watch);
-    match found.standing {
-        Some(standing) => placed(problem, &standing, Some(found.bound), "decomposition"),
+    match found.layout {
+        Some(layout) => placed(problem, &layout, Some(found.bound), "decomposition"),
         None => Outcome { bound: Some(found.bound), ..unknown("decomposition") },
     }
 }
@@ -236,21 +236,21 @@ pub fn table(system: &System, network: &Network) -> Vec<(Group, Vec<Candidate>)>
 
 /// Gives every group its best place, if that keeps all limits: there is nothing to solve then.
 fn each_alone(problem: &Problem, choices: &[Vec<problem::Choice>]) -> Option<Outcome> {
-    let mut standing = Standing::new(problem);
+    let mut layout = Layout::new(problem);
     for (index, places) in choices.iter().enumerate() {
         let best = best_alone(problem, &problem.groups[index], places)?;
         if !best.shared.is_empty() && problem.groups.len() > 1 {
             return None;
         }
-        standing.put(problem, index, best.clone());
+        layout.put(problem, index, best.clone());
     }
-    let value = standing.value(problem);
-    standing.keeps_all(problem).then(|| placed(problem, &standing, Some(value), "exhaustive"))
+    let value = layout.value(problem);
+    layout.keeps_all(problem).then(|| placed(problem, &layout, Some(value), "exhaustive"))
 }
 
 /// The cheapest place, of equal ones the first in the file; where nothing is scaled, the publisher's own.
 fn best_alone<'a>(problem: &Problem, group: &Group, places: &'a [problem::Choice]) -> Option<&'a problem::Choice> {
-    let nothing = Standing::new(problem);
+    let nothing = Layout::new(problem);
     let value = |choice: &problem::Choice| problem.value(&nothing.added(problem, choice).cost);
     let values: Vec<f64> = places.iter().map(value).collect();
     let least = values.iter().copied().fold(f64::INFINITY, f64::min);
@@ -259,10 +259,10 @@ fn best_alone<'a>(problem: &Problem, group: &Group, places: &'a [problem::Choice
     equal.find(|(choice, _)| !problem.scales_at(group, choice.node)).map(|(choice, _)| choice).or(first)
 }
 
-fn placed(problem: &Problem, standing: &Standing, bound: Option<f64>, solver: &'static str) -> Outcome {
-    let mut again = Standing::new(problem);
+fn placed(problem: &Problem, layout: &Layout, bound: Option<f64>, solver: &'static str) -> Outcome {
+    let mut again = Layout::new(problem);
     let mut all = Vec::with_capacity(problem.groups.len());
-    for (index, choice) in standing.chosen.iter().enumerate() {
+    for (index, choice) in layout.chosen.iter().enumerate() {
         let Some(choice) = choice else { continue };
         let group = &problem.groups[index];
         let cost = again.added(problem, choice).cost;

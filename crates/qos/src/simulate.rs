@@ -1,13 +1,12 @@
 //! A contract and its plan in virtual time: threads, queues and links, event by event, the same for the same seed.
 //!
-//! It serves to check bounds: what it shows is possible, so a bound below it is wrong, and one far above it is loose. Therefore the
-//! patterns of release are the worst that are known, not typical ones.
+//! Simulation checks bounds. A delay that it shows is possible: a bound below it is wrong, and one far above it is loose. The
+//! patterns of release are therefore the worst known ones, not typical ones.
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | `release` | when samples are published, by pattern |
-//! | `processor` | threads by rank, pre-emptive |
-//! | `outlet` | a queue with its order of service |
+//! | `release` | releases of samples, by pattern |
+//! | `resources` | a queue with its order of service; threads by rank, pre-emptive |
 //! | `planned` | a contract as its plan sets it |
 
 mod planned;
@@ -55,7 +54,7 @@ pub struct PairSeen {
 pub struct Seen {
     /// In the order of [`Stages::pairs`].
     pub pairs: Vec<PairSeen>,
-    /// Most bytes that each queue held, in the order of [`Stages::outlets`], without background.
+    /// Most bytes that each queue held, in the order of [`Stages::egresses`], without background.
     pub queues: Vec<u64>,
     /// Events that happened.
     pub events: u64,
@@ -198,7 +197,7 @@ impl<'a> World<'a> {
             }
         }
         world.seen.pairs.resize(stages.pairs.len(), PairSeen::default());
-        world.seen.queues.resize(stages.outlets.len(), 0);
+        world.seen.queues.resize(stages.egresses.len(), 0);
         world
     }
 
@@ -310,7 +309,7 @@ impl<'a> World<'a> {
 
     fn transmit(&mut self, now: u64, queue: usize) {
         let Some(service) = self.queues[queue].next(now) else { return };
-        let delay = self.stages.outlets[queue].delay;
+        let delay = self.stages.egresses[queue].delay;
         self.later(now.saturating_add(service.work()), Event::Free { queue });
         let Parcelled::Declared(parcel) = service else { return };
         let mut at = now;

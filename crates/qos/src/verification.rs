@@ -1,14 +1,13 @@
-//! Verification: what was measured of live channels, compared with what their plan promised (F-4). Figures and time come as
-//! arguments; the memory is that of the plan's channels, however long it goes on.
+//! Verification: measurements of live channels against the promises of their plan (F-4). Figures and time come as arguments.
+//! Memory is bounded by the plan's channels, however long it runs.
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | [`agent`] | what to do about values that leave the contract (feature `placement`: it plans) |
-//! | `find` | which live channel is which of the plan's |
-//! | `history` | what the looks said, one by one |
-//! | `judge` | kept, at risk, broken, or not to be known |
-//! | `measured` | what a contract has to say to be as it was measured |
-//! | `suspects` | links that all late channels cross, and no other |
+//! | [`agent`] | decisions about values that leave the contract (feature `placement`: it plans) |
+//! | `find` | the live channel of each planned one; links that all late channels cross, and no other |
+//! | `history` | the verdicts of the looks, one by one |
+//! | `judge` | the verdict: kept, at risk, broken, or unknown |
+//! | `measured` | changes that make a contract agree with the measurements |
 
 #[cfg(feature = "placement")]
 pub mod agent;

@@ -1,8 +1,8 @@
 //! `big-messages` (F-7): a channel of 10 bytes at 1 kHz beside one of 10 MB without pause, from one host to another over
 //! 100 Mbit/s. The small one may wait for the computed blocking term and no longer; the big ones must arrive whole.
 //!
-//! The wire takes super-packets as they are, like a card that segments by itself: a token bucket with room for the
-//! largest, so that what was chosen to be sent next is sent whole before anything else. Levers are added one by one.
+//! The wire takes super-packets whole, like a card that segments by itself: a token bucket with room for the largest. A
+//! super-packet that was chosen to be sent next is sent whole before anything else. Measures are added one by one.
 
 use super::Experiment;
 use super::tally::Tally;

@@ -1,13 +1,13 @@
 //! `rt-conference` (P-15, P-16): a distributed conference of three hosts. Each sends audio, the state of a game, video, a
 //! white-board and chat to the two others, each stream of its own class; each takes as much video as suits it. The third
-//! host's link becomes narrow for a while, and only what matters most still comes whole; then it fails, and comes back, and all
-//! streams must go on by themselves. Which stream matters how much a profile may say otherwise (`lab run --profile`).
+//! host's link becomes narrow for a while, and only the streams of the highest classes still come whole. Then it fails and comes
+//! back, and all streams must go on by themselves. A profile may set other classes (`lab run --profile`).
 
 use super::Experiment;
 use super::tally::Tally;
 use crate::error::{Error, Result};
 use crate::lab::{Lab, Options};
-use crate::part::member::{Account, Order, Settings, Stream, Told};
+use crate::part::member::{Order, Report, Settings, Stream, StreamReport};
 use crate::part::node::NodeSettings;
 use crate::part::{LONG, Part, Place};
 use crate::results::{Bar, Check, Factors, Figure, Findings, Group, Panel, Table};
@@ -112,7 +112,7 @@ fn phases(options: &Options) -> Phases {
 /// The three nodes.
 struct Members {
     parts: Vec<Part>,
-    /// The streams that each host hears, in the order of its accounts: the sending host and the kind.
+    /// The streams that each host hears, in the order of its reports: the sending host and the kind.
     hears: Vec<Vec<(u8, usize)>>,
 }
 
@@ -182,26 +182,26 @@ impl Members {
             let monitor = Monitor::start()?;
             let began = monotonic_ns();
             lab.stop.sleep(slice)?;
-            let told = self.arrived(lab)?;
+            let report = self.arrived(lab)?;
             let seconds = (monotonic_ns() - began) as f64 / 1e9;
-            let rates = self.add(&told, seconds, &monitor.finish(), heard);
+            let rates = self.add(&report, seconds, &monitor.finish(), heard);
             lab.tell(&row(&format!("{} {number}", heard.name), &rates));
         }
         Ok(())
     }
 
-    fn arrived(&mut self, lab: &Lab) -> Result<Vec<Told>> {
+    fn arrived(&mut self, lab: &Lab) -> Result<Vec<Report>> {
         self.parts.iter_mut().map(|part| part.ask(lab, &Order::Arrived, LONG)).collect()
     }
 
     /// Adds a slice of the host whose link fails; gives its rates, in percent of what is wanted.
-    fn add(&self, told: &[Told], seconds: f64, stalls: &Stalls, heard: &mut Heard) -> [f64; 5] {
+    fn add(&self, report: &[Report], seconds: f64, stalls: &Stalls, heard: &mut Heard) -> [f64; 5] {
         let mut rates = [0.0; 5];
         let host = usize::from(CUT) - 1;
         for (kind, (wanted, tally)) in KINDS.iter().zip(&mut heard.tallies).enumerate() {
             let mut samples = Vec::new();
-            let of_kind = self.hears[host].iter().zip(&told[host].streams).filter(|((_, found), _)| *found == kind);
-            for (_, Account { count, samples: found, .. }) in of_kind {
+            let of_kind = self.hears[host].iter().zip(&report[host].streams).filter(|((_, found), _)| *found == kind);
+            for (_, StreamReport { count, samples: found, .. }) in of_kind {
                 samples.extend_from_slice(found);
                 let most = seconds * wanted.hz * f64::from(HOSTS - 1) / f64::from(every(CUT, kind));
                 rates[kind] += *count as f64 / most * 100.0;
@@ -216,12 +216,12 @@ impl Members {
     fn resumed(&mut self, lab: &Lab, since_ns: u64) -> Result<[f64; 5]> {
         let until = std::time::Instant::now() + SOON;
         loop {
-            let told = self.arrived(lab)?;
+            let report = self.arrived(lab)?;
             let mut all = [(0.0, 0.0); 5];
-            for (hears, told) in self.hears.iter().zip(&told) {
-                for ((_, kind), account) in hears.iter().zip(&told.streams) {
+            for (hears, report) in self.hears.iter().zip(&report) {
+                for ((_, kind), report) in hears.iter().zip(&report.streams) {
                     all[*kind].0 += 1.0;
-                    all[*kind].1 += f64::from(u8::from(account.latest_ns > since_ns));
+                    all[*kind].1 += f64::from(u8::from(report.latest_ns > since_ns));
                 }
             }
             let shares = all.map(|(all, resumed)| resumed / all);

@@ -1,8 +1,8 @@
 //! `isolation` (F-8): one of eight subscribers stops, or is behind a bad link; the other seven and the publisher must not
 //! notice, and the one that stopped gets the latest sample when it goes on.
 //!
-//! The publisher is one host, the seven are on a second, the eighth on a third, around a switch. A pair of runs is one with
-//! all eight well and the next with the eighth impaired; what is compared is the seven's latency and the publisher's calls.
+//! The publisher is on one host, the seven on a second and the eighth on a third, around a switch. A pair of runs is one with
+//! all eight well and one with the eighth impaired. The seven's latency and the publisher's calls are compared.
 
 use super::Experiment;
 use super::tally::Tally;

@@ -1,9 +1,9 @@
 //! `pull-beside` (F-10): 1 GB is pulled from a history while a channel of class HIGH sends 1,000 samples a second between
 //! the same two hosts; the channel must not notice.
 //!
-//! The history's answers are of class LOW by themselves. Runs follow each other in threes: the channel alone, beside a pull
-//! as it is by itself, and beside one without a limit; what is compared is the channel's latency. Between two hosts of one
-//! machine nothing but its processors limits the last, which shows what that costs; no check holds it to anything.
+//! The history's answers are of class LOW by default. Runs follow each other in threes: the channel alone, beside a pull with
+//! the default limit, and beside one without. The channel's latency is compared. Between two hosts of one machine only the
+//! processors limit the last kind; it is shown, and not checked.
 
 use super::Experiment;
 use super::tally::Tally;

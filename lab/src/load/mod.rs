@@ -12,7 +12,7 @@ pub mod sink;
 use crate::topology::wire::FULL_PACKET;
 pub use generator::{Generator, Offered};
 use serde::{Deserialize, Serialize};
-pub use sink::{Counted, Sink};
+pub use sink::{Sink, Traffic};
 use thalweg::testing::Dice;
 
 /// The protocol of a load.

@@ -18,7 +18,7 @@ pub const ROLE: &str = "sink";
 
 /// Traffic that arrived since the sink was started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Counted {
+pub struct Traffic {
     /// Time of the count, by CLOCK_MONOTONIC, in nanoseconds.
     pub at_ns: u64,
     /// Datagrams.
@@ -29,10 +29,10 @@ pub struct Counted {
     pub stream_bytes: u64,
 }
 
-impl Counted {
+impl Traffic {
     /// Mbit/s of payload since `before`.
-    pub fn mbit_since(&self, before: &Counted) -> f64 {
-        let bytes = |c: &Counted| c.datagram_bytes + c.stream_bytes;
+    pub fn mbit_since(&self, before: &Traffic) -> f64 {
+        let bytes = |c: &Traffic| c.datagram_bytes + c.stream_bytes;
         let ns = self.at_ns.saturating_sub(before.at_ns).max(1);
         bytes(self).saturating_sub(bytes(before)) as f64 * 8e3 / ns as f64
     }
@@ -71,7 +71,7 @@ impl Sink {
     ///
     /// # Errors
     /// As [`Part::hear`].
-    pub fn count(&mut self, lab: &Lab) -> Result<Counted> {
+    pub fn count(&mut self, lab: &Lab) -> Result<Traffic> {
         self.part.ask(lab, &Count {}, PATIENCE)
     }
 }
@@ -96,7 +96,7 @@ pub(crate) fn play(mut orders: Orders) -> Result {
     start("streams", move || accept(&streams, &other))?;
     orders.say(&target)?;
     while orders.wait::<Count>()?.is_some() {
-        orders.say(&Counted {
+        orders.say(&Traffic {
             at_ns: monotonic_ns(),
             datagrams: counters.datagrams.load(Relaxed),
             datagram_bytes: counters.datagram_bytes.load(Relaxed),

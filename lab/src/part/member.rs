@@ -72,9 +72,9 @@ pub enum Order {
         /// The stream of this topic; `None`: every stream.
         topic: Option<String>,
     },
-    /// Publishes no more: [`Told`], in the order in which it was started.
+    /// Publishes no more: [`Report`], in the order in which it was started.
     Stop,
-    /// Reports the arrivals since the last report: [`Told`].
+    /// Reports the arrivals since the last report: [`Report`].
     Arrived,
     /// Reports the times of a topic's stages since the last report: [`Measured`].
     Stages {
@@ -85,14 +85,14 @@ pub enum Order {
 
 /// Stream by stream, in the order of the settings.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Told {
+pub struct Report {
     /// The streams.
-    pub streams: Vec<Account>,
+    pub streams: Vec<StreamReport>,
 }
 
 /// Samples of one stream that were published, or arrived.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Account {
+pub struct StreamReport {
     /// Samples.
     pub count: u64,
     /// Publication time and latency of each sample (arrived).
@@ -122,9 +122,9 @@ pub(super) fn member(mut orders: Orders) -> Result {
     let node = settings.node.open()?;
     let ports =
         settings.publishes.iter().map(|stream| publisher(&node, &settings, stream)).collect::<Result<Vec<_>>>()?;
-    let accounts: Vec<Shared> = settings.subscribes.iter().map(|_| Shared::default()).collect();
-    let subscribe = |(stream, account): (&Stream, &Shared)| subscriber(&node, &settings, stream, account);
-    let subscribers = settings.subscribes.iter().zip(&accounts).map(subscribe).collect::<Result<Vec<_>>>()?;
+    let reports: Vec<Shared> = settings.subscribes.iter().map(|_| Shared::default()).collect();
+    let subscribe = |(stream, report): (&Stream, &Shared)| subscriber(&node, &settings, stream, report);
+    let subscribers = settings.subscribes.iter().zip(&reports).map(subscribe).collect::<Result<Vec<_>>>()?;
     let ports: Vec<_> = ports.into_iter().map(|port| Arc::new(Mutex::new(port))).collect();
     let mut running: Vec<Running> = Vec::new();
     orders.say(&json!({"node": node.id()}))?;
@@ -157,26 +157,27 @@ pub(super) fn member(mut orders: Orders) -> Result {
             }
             Order::Stop => {
                 let streams = running.drain(..).map(Running::finish).collect::<Result<_>>()?;
-                orders.say(&Told { streams })?;
+                orders.say(&Report { streams })?;
             }
-            Order::Arrived => orders.say(&Told { streams: accounts.iter().map(take).collect() })?,
+            Order::Arrived => orders.say(&Report { streams: reports.iter().map(take).collect() })?,
             Order::Stages { topic } => orders.say(&Measured::take(&node, &topic)?)?,
         }
     }
     running.into_iter().try_for_each(|running| running.finish().map(drop))
 }
 
-type Shared = Arc<Mutex<Account>>;
+type Shared = Arc<Mutex<StreamReport>>;
 
 fn hold<T>(shared: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// All of it, and begins anew.
-fn take(account: &Shared) -> Account {
-    let mut account = hold(account);
-    let empty = Account { samples: Vec::with_capacity(MOST), latest_ns: account.latest_ns, ..Account::default() };
-    std::mem::replace(&mut *account, empty)
+fn take(report: &Shared) -> StreamReport {
+    let mut report = hold(report);
+    let empty =
+        StreamReport { samples: Vec::with_capacity(MOST), latest_ns: report.latest_ns, ..StreamReport::default() };
+    std::mem::replace(&mut *report, empty)
 }
 
 /// `true` if there is one channel with its proxy in place: a relay that was found late is moved to.
@@ -199,9 +200,9 @@ fn publisher(node: &Node, settings: &Settings, stream: &Stream) -> Result<Publis
     Ok(node.publisher::<Raw>(&stream.topic).named(name).qos(qos).priority(priority).open()?)
 }
 
-fn subscriber(node: &Node, settings: &Settings, stream: &Stream, account: &Shared) -> Result<Subscriber<Raw>> {
-    hold(account).samples.reserve(MOST);
-    let note = account.clone();
+fn subscriber(node: &Node, settings: &Settings, stream: &Stream, report: &Shared) -> Result<Subscriber<Raw>> {
+    hold(report).samples.reserve(MOST);
+    let note = report.clone();
     let name = format!("/{}/in{}", settings.node.name, stream.topic);
     let mut qos = Qos { max_message: most(stream), ..Qos::default() };
     // Streams are repeated until they are whole; datagrams need not be.
@@ -212,7 +213,7 @@ fn subscriber(node: &Node, settings: &Settings, stream: &Stream, account: &Share
     Ok(builder.callback(move |sample| hold(&note).note(&sample))?)
 }
 
-impl Account {
+impl StreamReport {
     fn note(&mut self, sample: &Sample<'_, Raw>) {
         let info = sample.info();
         self.count += 1;
@@ -239,10 +240,10 @@ impl Running {
         Ok(Self { stop, count, thread })
     }
 
-    fn finish(self) -> Result<Account> {
+    fn finish(self) -> Result<StreamReport> {
         self.stop.store(true, Relaxed);
         self.thread.join().unwrap_or_else(|_| Err(Error::Failed("a publishing thread failed".into())))?;
-        Ok(Account { count: self.count.load(Relaxed), ..Account::default() })
+        Ok(StreamReport { count: self.count.load(Relaxed), ..StreamReport::default() })
     }
 }
 

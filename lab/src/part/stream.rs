@@ -1,4 +1,4 @@
-//! The roles `publisher` and `subscriber`: a stream of samples, each with the time it was published and took to arrive.
+//! The roles `publisher` and `subscriber`: a stream of samples, each with its publication time and latency.
 
 use super::Orders;
 use super::node::NodeSettings;
@@ -69,7 +69,7 @@ pub enum Order {
     Stop,
     /// Reports the samples since the last report: [`Arrived`].
     Report,
-    /// Reports their number: [`Counted`].
+    /// Reports their number: [`Counts`].
     Count,
     /// Waits until a sample of this number or a later one came, at most so many milliseconds: [`Connected`].
     Until {
@@ -122,7 +122,7 @@ pub struct Arrived {
 
 /// Numbers of samples that arrived since the last report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Counted {
+pub struct Counts {
     /// Samples.
     pub count: u64,
     /// Samples that came twice, or after a later one, and those that were not whole.
@@ -312,8 +312,8 @@ impl Arrived {
         self
     }
 
-    fn counted(&self, at_ns: u64) -> Counted {
-        Counted { count: self.count, wrong: self.again + self.damaged, latest_ns: self.latest_ns, at_ns }
+    fn counted(&self, at_ns: u64) -> Counts {
+        Counts { count: self.count, wrong: self.again + self.damaged, latest_ns: self.latest_ns, at_ns }
     }
 
     /// All of it, and begins anew; the last number stays known, so that nothing comes twice unnoticed.

@@ -5,7 +5,7 @@ use super::PART_OF_LAB;
 use super::place::Place;
 use super::robot::{BESIDE, parts};
 use crate::session::Reach;
-use lab::load::{Counted, Generator, Load, Pattern, Protocol, Sink};
+use lab::load::{Generator, Load, Pattern, Protocol, Sink, Traffic};
 use lab::part::Place as At;
 use lab::topology::wire::{Queue, Wire};
 use lab::topology::{DEVICE, Topology};
@@ -29,7 +29,7 @@ const HOSTS: [u8; 2] = [1, 2];
 pub struct Link {
     generator: Generator,
     sink: Sink,
-    since: Counted,
+    since: Traffic,
     addresses: PathBuf,
     topology: Topology,
     lab: Lab,

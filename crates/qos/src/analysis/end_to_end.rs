@@ -23,7 +23,7 @@ use super::Steps;
 use super::arrivals::{Arrivals, BILLION};
 use super::cpu::Unbounded;
 use super::link::queue::Stay;
-use super::stages::{Outlet, Stages, Step};
+use super::stages::{Egress, Stages, Step};
 use crate::analysis::cpu::{Work, response};
 use crate::system::System;
 use course::Course;
@@ -72,7 +72,7 @@ pub struct StageBound {
 pub struct Analysis {
     /// A bound for each of [`Stages::pairs`].
     pub pairs: Vec<Bound>,
-    /// For each of [`Stages::outlets`] and each class in the order of [`crate::Class::ALL`].
+    /// For each of [`Stages::egresses`] and each class in the order of [`crate::Class::ALL`].
     pub queues: Vec<[QueueBound; 4]>,
     /// For each of [`Stages::stages`].
     pub stages: Vec<StageBound>,
@@ -119,7 +119,7 @@ struct Iteration<'a> {
 impl<'a> Iteration<'a> {
     fn new(system: &System, stages: &'a Stages, steps: &'a Steps) -> Self {
         let mut threads = vec![Vec::new(); stages.processors.len()];
-        let mut dirty = vec![false; stages.outlets.len() + stages.processors.len()];
+        let mut dirty = vec![false; stages.egresses.len() + stages.processors.len()];
         for (index, stage) in stages.stages.iter().enumerate() {
             dirty[resource(stages, index)] = true;
             if let Step::Compute { processor, rank, .. } = stage.step {
@@ -143,7 +143,7 @@ impl<'a> Iteration<'a> {
                 let resource = self.course.order[at];
                 if std::mem::take(&mut self.dirty[resource]) {
                     rests = false;
-                    match resource.checked_sub(self.stages.outlets.len()) {
+                    match resource.checked_sub(self.stages.egresses.len()) {
                         None => self.serve(resource),
                         Some(processor) => self.compute(processor),
                     }
@@ -183,7 +183,7 @@ impl<'a> Iteration<'a> {
         let Transit { latest, stay, .. } = self.transits[stage];
         let delay = match self.stages.stages[stage].step {
             Step::Compute { .. } => 0,
-            Step::Cross { queue, .. } => self.stages.outlets[queue].delay,
+            Step::Cross { queue, .. } => self.stages.egresses[queue].delay,
         };
         latest?.checked_add(stay?.time)?.checked_add(delay)
     }
@@ -211,12 +211,12 @@ impl<'a> Iteration<'a> {
     fn place(&self, stage: usize) -> Where {
         match self.stages.stages[stage].step {
             Step::Compute { processor, .. } => Where::Node(self.stages.processors[processor]),
-            Step::Cross { queue, .. } => Where::Link(self.stages.outlets[queue].direction),
+            Step::Cross { queue, .. } => Where::Link(self.stages.egresses[queue].direction),
         }
     }
 
-    fn outlet(&self, queue: usize) -> &'a Outlet {
-        &self.stages.outlets[queue]
+    fn egress(&self, queue: usize) -> &'a Egress {
+        &self.stages.egresses[queue]
     }
 }
 
@@ -230,7 +230,7 @@ fn why_not(why: Unbounded, at: Where) -> Because {
 /// The resource that serves a stage: queues, then processors.
 fn resource(stages: &Stages, stage: usize) -> usize {
     match stages.stages[stage].step {
-        Step::Compute { processor, .. } => stages.outlets.len() + processor,
+        Step::Compute { processor, .. } => stages.egresses.len() + processor,
         Step::Cross { queue, .. } => queue,
     }
 }
@@ -255,7 +255,7 @@ fn earliest(system: &System, stages: &Stages) -> Vec<Transit> {
                 Step::Cross { queue, packets, .. } => {
                     let last =
                         before.last.saturating_add(packets.last).max(before.first.saturating_add(packets.work()));
-                    let delay = stages.outlets[queue].delay;
+                    let delay = stages.egresses[queue].delay;
                     (before.first.saturating_add(packets.first()).saturating_add(delay), last.saturating_add(delay))
                 }
             };

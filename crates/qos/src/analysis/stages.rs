@@ -1,7 +1,7 @@
-//! A contract with routes, places and priorities as what samples pass: stages on processors and in queues.
+//! The stages that samples pass on processors and in queues, by a contract with its routes, proxies and priorities.
 //!
-//! A stage begins when the one before it is done with a sample, so the stages of a publisher's topic form a tree with the
-//! subscribers at its leaves. Analysis and simulation read the same tree, which keeps them from speaking of different systems.
+//! A stage begins when the one before it is done with a sample. The stages of a publisher's topic form a tree with the
+//! subscribers at its leaves. Analysis and simulation read the same tree, so that they describe the same system.
 
 use std::collections::HashMap;
 
@@ -148,7 +148,7 @@ pub struct Background {
 
 /// One direction of a link.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Outlet {
+pub struct Egress {
     /// The direction of the link.
     pub direction: Direction,
     /// Order of service.
@@ -173,7 +173,7 @@ pub struct Stages {
     /// The node of each processor.
     pub processors: Vec<usize>,
     /// Two for each link.
-    pub outlets: Vec<Outlet>,
+    pub egresses: Vec<Egress>,
 }
 
 /// The key of a shared stage: the stage before, the packets, and where they go.
@@ -197,7 +197,7 @@ impl Stages {
         classes: &[Class],
         admitted: &dyn Fn(usize) -> bool,
     ) -> Self {
-        let mut all = Self { outlets: outlets(system), ..Self::default() };
+        let mut all = Self { egresses: egresses(system), ..Self::default() };
         let places: HashMap<_, _> = places.iter().map(|p| ((p.publisher, p.subscriber), p.node)).collect();
         let mut wanted = vec![Vec::new(); system.topics.len()];
         let all_wanted = system.subscribers.iter().enumerate().filter(|(i, _)| admitted(*i));
@@ -224,7 +224,7 @@ impl Stages {
     }
 
     /// The stages on a pair's way, the last first.
-    pub fn way(&self, pair: &Pair) -> impl Iterator<Item = usize> + '_ {
+    pub fn path(&self, pair: &Pair) -> impl Iterator<Item = usize> + '_ {
         std::iter::successors(pair.last, |stage| self.stages[*stage].after)
     }
 }
@@ -351,7 +351,7 @@ fn on_wire(link: &Link, bytes: u64) -> u64 {
     link.transmission.unwrap_or(u64::try_from(time).unwrap_or(u64::MAX)).max(1)
 }
 
-fn outlets(system: &System) -> Vec<Outlet> {
+fn egresses(system: &System) -> Vec<Egress> {
     let all = (0..2 * system.links.len()).map(Direction::at);
     all.map(|direction| {
         let link = &system.links[direction.link];
@@ -359,7 +359,7 @@ fn outlets(system: &System) -> Vec<Outlet> {
         // Rounded down: a share is a promise.
         let shares = link.shares.unwrap_or([0.25; 4]).map(|share| (share.clamp(0.0, 1.0) * BILLION as f64) as u64);
         let (scheduler, background) = (link.scheduler, background(link, kind));
-        Outlet { direction, scheduler, shares, delay: link.delay, background }
+        Egress { direction, scheduler, shares, delay: link.delay, background }
     })
     .collect()
 }

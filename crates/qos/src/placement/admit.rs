@@ -1,8 +1,8 @@
 //! One more subscriber on a system whose proxies are placed: only the groups that it joins are looked at.
 
 use super::decomposition::Scratch;
+use super::layout::Layout;
 use super::problem::{Choice, Group, Problem};
-use super::standing::Standing;
 use super::{Outcome, Placed, Status};
 use crate::network::Network;
 use crate::system::System;
@@ -22,12 +22,12 @@ pub fn admit(system: &System, network: &Network, before: &Outcome, new: usize) -
         };
         let at = after.placed.iter().position(|placed| placed.group == old);
         let stays = at.map(|at| after.placed.remove(at));
-        let mut standing =
+        let mut layout =
             if problem.multicast() { rebuilt(&problem, &after) } else { lightened(&problem, &after, stays.as_ref()) };
-        let choice = fitting(&problem, &standing, group, stays.map(|placed| placed.node))?;
-        let (cost, node) = (standing.added(&problem, &choice).cost, choice.node);
-        standing.put(&problem, index, choice);
-        [after.loads, after.proxied, after.processors] = problem.apart(standing.loads);
+        let choice = fitting(&problem, &layout, group, stays.map(|placed| placed.node))?;
+        let (cost, node) = (layout.added(&problem, &choice).cost, choice.node);
+        layout.put(&problem, index, choice);
+        [after.loads, after.proxied, after.processors] = problem.apart(layout.loads);
         let delays = problem.delays(group, node)?;
         after
             .placed
@@ -38,26 +38,26 @@ pub fn admit(system: &System, network: &Network, before: &Outcome, new: usize) -
 }
 
 /// The loads without one group's.
-fn lightened(problem: &Problem, outcome: &Outcome, without: Option<&Placed>) -> Standing {
-    let mut standing = Standing::new(problem);
-    standing.loads = [&outcome.loads[..], &outcome.proxied, &outcome.processors].concat();
+fn lightened(problem: &Problem, outcome: &Outcome, without: Option<&Placed>) -> Layout {
+    let mut layout = Layout::new(problem);
+    layout.loads = [&outcome.loads[..], &outcome.proxied, &outcome.processors].concat();
     for (limit, amount) in without.into_iter().flat_map(|placed| problem.choice(&placed.group, placed.node).uses) {
-        standing.loads[limit] -= amount;
+        layout.loads[limit] -= amount;
     }
-    standing
+    layout
 }
 
 /// All that stays: streams may be shared, so each counts once.
-fn rebuilt(problem: &Problem, outcome: &Outcome) -> Standing {
+fn rebuilt(problem: &Problem, outcome: &Outcome) -> Layout {
     let groups = outcome.placed.iter().map(|placed| placed.group.clone()).collect();
     let kept = Problem { groups, ..problem.clone() };
     let nodes: Vec<usize> = outcome.placed.iter().map(|placed| placed.node).collect();
-    let mut standing = Standing::of(&kept, &nodes);
-    standing.chosen.resize(problem.groups.len().max(nodes.len()), None);
-    standing
+    let mut layout = Layout::of(&kept, &nodes);
+    layout.chosen.resize(problem.groups.len().max(nodes.len()), None);
+    layout
 }
 
-fn fitting(problem: &Problem, standing: &Standing, group: &Group, now: Option<usize>) -> Option<Choice> {
+fn fitting(problem: &Problem, layout: &Layout, group: &Group, now: Option<usize>) -> Option<Choice> {
     let mut places = problem.places(group);
     let value = |node: &usize| {
         if problem.multicast() {
@@ -71,12 +71,12 @@ fn fitting(problem: &Problem, standing: &Standing, group: &Group, now: Option<us
     let mut scratch = Scratch::new(problem);
     let fits = |node: &usize| {
         if problem.multicast() {
-            let added = standing.added(problem, &problem.choice(group, *node));
+            let added = layout.added(problem, &problem.choice(group, *node));
             added.uses.into_iter().for_each(|(limit, amount)| scratch.add(limit, amount));
         } else {
             scratch.fill(problem, group, *node);
         }
-        let fits = scratch.fits(problem, &standing.loads);
+        let fits = scratch.fits(problem, &layout.loads);
         scratch.clear();
         fits
     };

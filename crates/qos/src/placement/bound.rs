@@ -1,8 +1,8 @@
-//! A bound below every placement: what the groups would pay at best if the limits had prices instead (Lagrangian relaxation).
+//! A lower bound on the value of every placement, by prices instead of limits (Lagrangian relaxation).
 //!
-//! With a price for each limit every group chooses alone, among all nodes; what they pay together, less the prices' worth of
-//! what there is, is below the value of every placement that keeps the limits (weak duality). Prices go up where the groups choose
-//! too much and down where they choose too little (subgradient steps), which raises the bound.
+//! With a price for each limit every group chooses alone, among all nodes. The sum of what they pay, less the price of all
+//! capacity, is below the value of every placement that keeps the limits (weak duality). Prices rise for limits that the
+//! choices exceed and fall for others (subgradient steps), which raises the bound.
 
 use std::collections::HashMap;
 

@@ -1,5 +1,5 @@
-//! Why nothing fits: requirements that cannot be kept together, none of which can be left out (an irreducible infeasible set),
-//! found by leaving out one after another and keeping what makes the rest fit (deletion filtering).
+//! Conflicts: requirements that cannot be kept together, none of which can be left out (an irreducible infeasible set). They are
+//! found by leaving out one after another, and keeping those without which the rest would fit (deletion filtering).
 
 use std::time::Duration;
 
@@ -156,7 +156,7 @@ fn least(problem: &Problem, limit: &Limit, time: Duration) -> f64 {
     let less = without(problem, limit);
     let load = |number: usize| {
         let found = mip::solve(&less, &exhaustive::choices(&less), None, Some(number), time);
-        if let mip::Found::Placed { standing, .. } = found { standing.loads[number] } else { problem.capacity[number] }
+        if let mip::Found::Placed { layout, .. } = found { layout.loads[number] } else { problem.capacity[number] }
     };
     match limit {
         Limit::Deadline { subscriber } => soonest(&less, *subscriber, time),

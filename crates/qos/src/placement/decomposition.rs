@@ -1,10 +1,10 @@
-//! Large systems: prices for the limits give a bound below every placement, and the places that are cheap at those prices a placement;
-//! the distance between the two is the proved gap.
+//! Large systems. Prices for the limits give a bound below every placement; the cheap places at those prices give a placement. The
+//! distance between the two is the proved gap.
 
 use super::bound::{Bound, Chosen};
+use super::layout::Layout;
 use super::problem::{Choice, Group, Problem};
 use super::search::Search;
-use super::standing::Standing;
 use super::{Effort, Progress, Watch, mip};
 
 /// Places of each group that are searched.
@@ -26,7 +26,7 @@ const STALLED: u32 = 40;
 
 /// The result: a placement, if any, and the bound.
 pub(super) struct Found {
-    pub standing: Option<Standing>,
+    pub layout: Option<Layout>,
     pub bound: f64,
 }
 
@@ -45,9 +45,9 @@ pub(super) fn solve(problem: &Problem, places: Vec<Vec<u32>>, effort: &Effort, w
     let mut bound = Bound::new(problem, places);
     let mut ascent = Ascent::new(problem, &mut bound);
     // Without prices each group chooses its best place; where that fits, it is the answer.
-    let free = Standing::of(problem, &ascent.best.nodes);
+    let free = Layout::of(problem, &ascent.best.nodes);
     if free.keeps_all(problem) && free.value(problem) <= ascent.best.bound * (1.0 + 1e-9) {
-        return Found { standing: Some(free), bound: ascent.best.bound };
+        return Found { layout: Some(free), bound: ascent.best.bound };
     }
     let mut search: Option<Search> = None;
     let (mut step, mut stalled, mut last_gap) = (0, 0, f64::INFINITY);
@@ -75,7 +75,7 @@ pub(super) fn solve(problem: &Problem, places: Vec<Vec<u32>>, effort: &Effort, w
         last_gap = gap.min(last_gap);
         let patience = if value.is_some() { STALLED } else { 2 * STALLED };
         if gap <= effort.gap || watch.elapsed() >= effort.time || stalled >= patience {
-            let found = Found { standing: search.best.take().map(|best| best.1), bound: ascent.best.bound };
+            let found = Found { layout: search.best.take().map(|best| best.1), bound: ascent.best.bound };
             return if gap > effort.gap { finish(problem, &mut bound, &ascent, found, effort, watch) } else { found };
         }
     }
@@ -90,7 +90,7 @@ fn finish(
     effort: &Effort,
     watch: &mut dyn Watch,
 ) -> Found {
-    let Some(known) = &found.standing else { return found };
+    let Some(known) = &found.layout else { return found };
     bound.at(&ascent.best_prices);
     let spare = (known.value(problem) - found.bound) * (1.0 + 1e-9);
     let places: Vec<Vec<usize>> =
@@ -103,9 +103,9 @@ fn finish(
         |(group, nodes): (&Group, Vec<usize>)| nodes.into_iter().map(|node| problem.choice(group, node)).collect();
     let choices: Vec<Vec<Choice>> = problem.groups.iter().zip(places).map(choices).collect();
     match mip::solve(problem, &choices, Some(known), None, left) {
-        mip::Found::Placed { standing, proved } => {
-            let bound = if proved { standing.value(problem) } else { found.bound };
-            Found { standing: Some(standing), bound }
+        mip::Found::Placed { layout, proved } => {
+            let bound = if proved { layout.value(problem) } else { found.bound };
+            Found { layout: Some(layout), bound }
         }
         mip::Found::Infeasible | mip::Found::Nothing => found,
     }

@@ -7,8 +7,8 @@
 use super::Cost;
 use std::collections::HashMap;
 
+use super::layout::Layout;
 use super::problem::{Choice, Group, Problem};
-use super::standing::Standing;
 
 /// One line of the algorithm's table.
 #[derive(Clone, Debug, PartialEq)]
@@ -28,7 +28,7 @@ pub(super) fn table(problem: &Problem, group: &Group) -> Vec<Candidate> {
     let line = |node: usize| {
         let delays = problem.delays(group, node)?;
         let in_time = group.subscribers.iter().zip(&delays).all(|(who, delay)| problem.in_time(*who, *delay));
-        let cost = Standing::default().added(problem, &problem.choice(group, node)).cost;
+        let cost = Layout::default().added(problem, &problem.choice(group, node)).cost;
         Some(Candidate { node, delays, cost, fits: in_time && problem.allowed(group, node) })
     };
     (0..problem.system.nodes.len()).filter_map(line).collect()
@@ -47,7 +47,7 @@ fn alone(problem: &Problem, group: &Group) -> Vec<Choice> {
 /// `true` if a choice keeps all limits where nothing else is.
 pub(super) fn fits_alone(problem: &Problem, choice: &Choice) -> bool {
     let mut loads: HashMap<usize, f64> = HashMap::new();
-    for (limit, amount) in Standing::default().added(problem, choice).uses {
+    for (limit, amount) in Layout::default().added(problem, choice).uses {
         *loads.entry(limit).or_insert(0.0) += amount;
     }
     loads.into_iter().all(|(limit, load)| problem.keeps(limit, load))
@@ -62,24 +62,24 @@ pub(super) fn combinations(choices: &[Vec<Choice>]) -> f64 {
 }
 
 /// The best of all combinations; of equal ones, that whose nodes stand first in the file. `None`: none keeps all limits.
-pub(super) fn best(problem: &Problem, choices: &[Vec<Choice>]) -> Option<Standing> {
-    fn go(problem: &Problem, choices: &[Vec<Choice>], standing: &mut Standing, found: &mut Option<(f64, Standing)>) {
-        let group = standing.chosen.iter().take_while(|chosen| chosen.is_some()).count();
-        let value = standing.value(problem);
-        if found.as_ref().is_some_and(|(best, _)| value >= best - best.abs() * 1e-12) || !standing.keeps_all(problem) {
+pub(super) fn best(problem: &Problem, choices: &[Vec<Choice>]) -> Option<Layout> {
+    fn go(problem: &Problem, choices: &[Vec<Choice>], layout: &mut Layout, found: &mut Option<(f64, Layout)>) {
+        let group = layout.chosen.iter().take_while(|chosen| chosen.is_some()).count();
+        let value = layout.value(problem);
+        if found.as_ref().is_some_and(|(best, _)| value >= best - best.abs() * 1e-12) || !layout.keeps_all(problem) {
             return;
         }
         let Some(places) = choices.get(group) else {
-            *found = Some((value, standing.clone()));
+            *found = Some((value, layout.clone()));
             return;
         };
         for choice in places {
-            standing.put(problem, group, choice.clone());
-            go(problem, choices, standing, found);
-            standing.take(problem, group);
+            layout.put(problem, group, choice.clone());
+            go(problem, choices, layout, found);
+            layout.take(problem, group);
         }
     }
     let mut found = None;
-    go(problem, choices, &mut Standing::new(problem), &mut found);
-    found.map(|(_, standing)| standing)
+    go(problem, choices, &mut Layout::new(problem), &mut found);
+    found.map(|(_, layout)| layout)
 }

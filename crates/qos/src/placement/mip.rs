@@ -12,13 +12,13 @@ use good_lp::{
     WithTimeLimit, constraint, variable,
 };
 
+use super::layout::Layout;
 use super::problem::{Choice, Copy, Problem};
-use super::standing::Standing;
 
 /// The solver's result.
 pub(super) enum Found {
     /// A placement; proved best within the asked gap, or the best when time was up.
-    Placed { standing: Standing, proved: bool },
+    Placed { layout: Layout, proved: bool },
     /// No placement exists.
     Infeasible,
     /// Time was up, or the solver gave up, before it found one.
@@ -39,7 +39,7 @@ struct Model {
 pub(super) fn solve(
     problem: &Problem,
     choices: &[Vec<Choice>],
-    known: Option<&Standing>,
+    known: Option<&Layout>,
     least: Option<usize>,
     time: Duration,
 ) -> Found {
@@ -89,7 +89,7 @@ fn known_values(
     choices: &[Vec<Choice>],
     places: &[Vec<Variable>],
     copies: &BTreeMap<Copy, Variable>,
-    known: &Standing,
+    known: &Layout,
 ) -> Vec<(Variable, f64)> {
     let mut values: HashMap<Variable, f64> = copies.values().map(|variable| (*variable, 0.0)).collect();
     for ((group, binaries), chosen) in choices.iter().zip(places).zip(&known.chosen) {
@@ -105,19 +105,19 @@ fn known_values(
 
 /// The placement that the solver's values stand for, counted by ourselves: a solver's rounding is not believed.
 fn read(problem: &Problem, choices: &[Vec<Choice>], places: &[Vec<Variable>], solution: &impl Solution) -> Found {
-    let mut standing = Standing::new(problem);
+    let mut layout = Layout::new(problem);
     for (index, (group, binaries)) in choices.iter().zip(places).enumerate() {
         let chosen = group.iter().zip(binaries).max_by(|a, b| solution.value(*a.1).total_cmp(&solution.value(*b.1)));
         match chosen {
-            Some((choice, _)) => standing.put(problem, index, choice.clone()),
+            Some((choice, _)) => layout.put(problem, index, choice.clone()),
             None => return Found::Nothing,
         }
     }
-    if !standing.keeps_all(problem) {
+    if !layout.keeps_all(problem) {
         return Found::Nothing;
     }
     let proved = matches!(solution.status(), SolutionStatus::Optimal | SolutionStatus::GapLimit);
-    Found::Placed { standing, proved }
+    Found::Placed { layout, proved }
 }
 
 type Terms = Vec<(Variable, f64)>;

@@ -1,10 +1,11 @@
 //! Placements that keep the limits, found by moving one group at a time.
 //!
-//! A group moves to the place that costs least, with a fine for every limit that is exceeded. Fines grow where a limit stays exceeded
-//! and shrink when all are kept, so that the search goes to and fro across the border of what fits, where the best are.
+//! A group moves to the cheapest place, with a fine for every limit that is exceeded. Fines grow while a limit stays exceeded and
+//! shrink when all are kept. The search therefore crosses the border of the feasible placements again and again, where the best
+//! ones are.
 
+use super::layout::Layout;
 use super::problem::{Choice, Problem};
-use super::standing::Standing;
 
 /// Growth of fines where a limit is exceeded.
 const GROW: f64 = 1.1;
@@ -20,26 +21,26 @@ const SHRINK: f64 = 0.7;
 pub(super) struct Search<'a> {
     problem: &'a Problem<'a>,
     pub candidates: Vec<Vec<Choice>>,
-    standing: Standing,
+    layout: Layout,
     /// Value that a limit costs which is exceeded by as much as there is of it.
     fines: Vec<f64>,
     order: Vec<usize>,
     random: u64,
     /// The best that keeps all limits.
-    pub best: Option<(f64, Standing)>,
+    pub best: Option<(f64, Layout)>,
 }
 
 impl<'a> Search<'a> {
     /// Starts from the first candidates; fines start at these.
     pub fn new(problem: &'a Problem<'a>, candidates: Vec<Vec<Choice>>, fines: Vec<f64>) -> Self {
-        let mut standing = Standing::new(problem);
+        let mut layout = Layout::new(problem);
         for (group, places) in candidates.iter().enumerate() {
             if let Some(first) = places.first() {
-                standing.put(problem, group, first.clone());
+                layout.put(problem, group, first.clone());
             }
         }
         let order = (0..candidates.len()).collect();
-        Self { problem, candidates, standing, fines, order, random: 0x9E37_79B9_7F4A_7C15, best: None }
+        Self { problem, candidates, layout, fines, order, random: 0x9E37_79B9_7F4A_7C15, best: None }
     }
 
     /// Other candidates; what stands, stays.
@@ -54,7 +55,7 @@ impl<'a> Search<'a> {
         for at in 0..self.order.len() {
             self.settle(self.order[at]);
         }
-        let exceeded: Vec<usize> = self.standing.exceeded(self.problem).collect();
+        let exceeded: Vec<usize> = self.layout.exceeded(self.problem).collect();
         if exceeded.is_empty() {
             self.fines.iter_mut().for_each(|fine| *fine *= SHRINK);
             return self.record();
@@ -65,8 +66,8 @@ impl<'a> Search<'a> {
 
     /// Raises the fines of exceeded limits.
     fn raise(&mut self, exceeded: &[usize]) {
-        let value = self.problem.value(&self.standing.cost).abs();
-        let over: Vec<f64> = exceeded.iter().map(|limit| self.over(*limit, self.standing.loads[*limit])).collect();
+        let value = self.problem.value(&self.layout.cost).abs();
+        let over: Vec<f64> = exceeded.iter().map(|limit| self.over(*limit, self.layout.loads[*limit])).collect();
         let most = over.iter().copied().fold(0.0, f64::max);
         for (limit, over) in exceeded.iter().zip(over) {
             self.fines[*limit] = (self.fines[*limit] * (GROW + STEEP * over / most)).max(value * 1e-4);
@@ -78,34 +79,34 @@ impl<'a> Search<'a> {
 
     /// Prices with which groups keep off exceeded limits: their fines.
     pub fn deter(&self, prices: &mut [f64]) {
-        for limit in self.standing.exceeded(self.problem) {
+        for limit in self.layout.exceeded(self.problem) {
             prices[limit] = prices[limit].max(self.fines[limit] / self.problem.capacity[limit].max(1.0));
         }
     }
 
     /// The groups that use an exceeded limit.
     pub fn crossing(&self) -> Vec<bool> {
-        let exceeded = |(limit, _): &(usize, f64)| !self.problem.keeps(*limit, self.standing.loads[*limit]);
+        let exceeded = |(limit, _): &(usize, f64)| !self.problem.keeps(*limit, self.layout.loads[*limit]);
         let crosses = |choice: &Choice| {
             choice.uses.iter().any(exceeded)
                 || choice.shared.iter().any(|copy| self.problem.copy(copy).uses.iter().any(exceeded))
         };
-        self.standing.chosen.iter().map(|choice| choice.as_ref().is_some_and(crosses)).collect()
+        self.layout.chosen.iter().map(|choice| choice.as_ref().is_some_and(crosses)).collect()
     }
 
     fn record(&mut self) -> bool {
-        let value = self.standing.value(self.problem);
+        let value = self.layout.value(self.problem);
         let better = self.best.as_ref().is_none_or(|(best, _)| value < best - best.abs() * 1e-12);
         if better {
             // Counted anew: sums and differences leave rounding errors.
-            let mut again = Standing::new(self.problem);
-            for (group, choice) in self.standing.chosen.iter().enumerate() {
+            let mut again = Layout::new(self.problem);
+            for (group, choice) in self.layout.chosen.iter().enumerate() {
                 choice.iter().for_each(|choice| again.put(self.problem, group, choice.clone()));
             }
             if again.keeps_all(self.problem) {
                 self.best = Some((again.value(self.problem), again.clone()));
             }
-            self.standing = again;
+            self.layout = again;
         }
         better
     }
@@ -122,7 +123,7 @@ impl<'a> Search<'a> {
 
     /// Takes a group away and puts it where it costs least now.
     fn settle(&mut self, group: usize) {
-        let Some(was) = self.standing.take(self.problem, group) else { return };
+        let Some(was) = self.layout.take(self.problem, group) else { return };
         let mut best = (self.charge(&was, f64::INFINITY), None);
         for (at, choice) in self.candidates[group].iter().enumerate() {
             let charge = self.charge(choice, best.0);
@@ -131,13 +132,13 @@ impl<'a> Search<'a> {
             }
         }
         let choice = best.1.map_or(was, |at| self.candidates[group][at].clone());
-        self.standing.put(self.problem, group, choice);
+        self.layout.put(self.problem, group, choice);
     }
 
     /// Cost of a choice with its fines; more than `enough` need not be exact.
     fn charge(&self, choice: &Choice, enough: f64) -> f64 {
         if !choice.shared.is_empty() {
-            let added = self.standing.added(self.problem, choice);
+            let added = self.layout.added(self.problem, choice);
             return self.charge(&added, enough);
         }
         let mut charge = self.problem.value(&choice.cost);
@@ -151,7 +152,7 @@ impl<'a> Search<'a> {
     }
 
     fn fine(&self, limit: usize, amount: f64) -> f64 {
-        let load = self.standing.loads[limit];
+        let load = self.layout.loads[limit];
         if load + amount <= self.problem.capacity[limit] {
             return 0.0;
         }

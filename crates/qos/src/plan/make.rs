@@ -2,19 +2,19 @@
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | `ways` | what a channel's samples pass, hop by hop |
-//! | `bounds` | what the analysis of processors and links says of a channel |
+//! | `paths` | the path of a channel's samples, hop by hop |
+//! | `bounds` | bounds of channels, by the analysis of processors and links |
 //! | `means` | delays by the closed forms of the papers |
-//! | `refusal` | why not all fits |
-//! | `offers` | what would fit, tried |
+//! | `refusal` | reasons why not all fits |
+//! | `offers` | changes with which it fits, tried |
 //! | `edit` | changes of a contract |
 
 mod bounds;
 mod edit;
 mod means;
 mod offers;
+mod paths;
 mod refusal;
-mod ways;
 
 use super::{Channel, Cost, For, Link, Model, Node, Plan, Proxy, Solver, Term};
 use crate::Class;
@@ -27,8 +27,8 @@ use crate::system::{PlacementDelay, Scheduler, System};
 use bounds::Bounds;
 use means::Delay;
 use offers::offers;
+use paths::Path;
 use std::borrow::Cow;
-use ways::Way;
 
 /// Plans a contract: places its proxies, and computes each channel's delay by a model.
 ///
@@ -50,19 +50,19 @@ fn compute(system: &System, model: Model, steps: &Steps, effort: Effort, watch: 
     let Answer { found, placed, bounds } = answer(system, &network, model, steps, effort, watch);
     let stated = || system.topics.iter().map(|topic| topic.class.unwrap_or_default()).collect();
     let classes: Vec<Class> = bounds.as_ref().map_or_else(stated, Bounds::classes);
-    let ways = ways::all(system, &network, &placed);
-    let channel = |way: &Way| {
-        let (topic, publisher, subscriber) = (way.subscriber.topic, way.publisher, way.index);
+    let paths = paths::all(system, &network, &placed);
+    let channel = |path: &Path| {
+        let (topic, publisher, subscriber) = (path.subscriber.topic, path.publisher, path.index);
         let [sched_publisher, sched] =
             bounds.as_ref().map(|bounds| bounds.scheduling(topic, publisher, subscriber)).unwrap_or_default();
-        let delay = delay(system, way, model, &bounds);
-        Channel { sched, sched_publisher, ..channel(system, way, classes[topic], delay) }
+        let delay = delay(system, path, model, &bounds);
+        Channel { sched, sched_publisher, ..channel(system, path, classes[topic], delay) }
     };
-    let channels: Vec<Channel> = ways.iter().map(channel).collect();
+    let channels: Vec<Channel> = paths.iter().map(channel).collect();
     let mut refusals = refusal::of_placement(system, &found);
     refusals.extend(refusal::of_channels(&channels, model));
     let feasible = refusals.is_empty() && (!found.placed.is_empty() || system.subscribers.is_empty());
-    let loads = if found.loads.is_empty() { ways::loads(system, &ways) } else { found.loads.clone() };
+    let loads = if found.loads.is_empty() { paths::loads(system, &paths) } else { found.loads.clone() };
     let backlogs = bounds.as_ref().map(Bounds::backlogs).unwrap_or_default();
     Plan {
         contract: For { name: system.name.clone(), hash: String::new() },
@@ -146,7 +146,7 @@ impl Answer {
             let Group { topic, publisher, subscribers } = &placed.group;
             let late = |index: &usize| {
                 let subscriber = &system.subscribers[*index];
-                let deadline = subscriber.deadline.filter(|_| ways::scales(&system.topics[*topic], subscriber));
+                let deadline = subscriber.deadline.filter(|_| paths::scales(&system.topics[*topic], subscriber));
                 let us = bounds.of(*topic, *publisher, *index).us;
                 deadline.is_some_and(|deadline| us.is_none_or(|us| us * 1e3 > deadline as f64))
             };
@@ -157,12 +157,12 @@ impl Answer {
     }
 }
 
-fn delay(system: &System, way: &Way, model: Model, bounds: &Option<Bounds>) -> Delay {
+fn delay(system: &System, path: &Path, model: Model, bounds: &Option<Bounds>) -> Delay {
     match model {
-        Model::PaperHop => means::paper_hop(system, way),
-        Model::VeloxTable2 | Model::VeloxEq4Literal | Model::Mm1 | Model::Mm1k => means::velox(system, way, model),
+        Model::PaperHop => means::paper_hop(system, path),
+        Model::VeloxTable2 | Model::VeloxEq4Literal | Model::Mm1 | Model::Mm1k => means::velox(system, path, model),
         Model::Nc | Model::Rta | Model::Bound => {
-            let of = |bounds: &Bounds| bounds.of(way.subscriber.topic, way.publisher, way.index);
+            let of = |bounds: &Bounds| bounds.of(path.subscriber.topic, path.publisher, path.index);
             bounds.as_ref().map(of).unwrap_or_default()
         }
     }
@@ -184,30 +184,30 @@ fn at_publishers(system: &System, network: &Network) -> Vec<Placed> {
     system.subscribers.iter().enumerate().flat_map(each).collect()
 }
 
-fn channel(system: &System, way: &Way, class: Class, delay: Delay) -> Channel {
+fn channel(system: &System, path: &Path, class: Class, delay: Delay) -> Channel {
     let Delay { us, mean, terms, also, loss, occupancy } = delay;
-    let route: Vec<String> = way.hops.iter().map(|hop| Where::Link(hop.direction).name(system)).collect();
-    let hops_to_proxy = if way.proxy.is_some() { way.before } else { 0 };
+    let route: Vec<String> = path.hops.iter().map(|hop| Where::Link(hop.direction).name(system)).collect();
+    let hops_to_proxy = if path.proxy.is_some() { path.before } else { 0 };
     Channel {
-        topic: way.topic.name.clone(),
-        publisher: system.nodes[way.publisher].name.clone(),
-        subscriber: way.subscriber.name.clone(),
-        node: system.nodes[way.subscriber.node].name.clone(),
+        topic: path.topic.name.clone(),
+        publisher: system.nodes[path.publisher].name.clone(),
+        subscriber: path.subscriber.name.clone(),
+        node: system.nodes[path.subscriber.node].name.clone(),
         class,
         dscp: class.dscp(),
         sched: None,
         sched_publisher: None,
-        proxy: way.proxy.map(|node| system.nodes[node].name.clone()),
+        proxy: path.proxy.map(|node| system.nodes[node].name.clone()),
         proxied_us: us.filter(|_| !mean && hops_to_proxy > 0).and_then(|_| until(&terms, route.get(hops_to_proxy)?)),
         route,
         hops_to_proxy,
-        scale: way.subscriber.scale,
-        picture: way.subscriber.picture.map(|[width, height]| format!("{width}x{height}")),
-        rate_hz: Some(way.topic.rate / f64::from(way.subscriber.scale)),
-        burst: Some(f64::from(way.topic.burst) + way.topic.jitter as f64 * way.topic.rate / 1e9),
+        scale: path.subscriber.scale,
+        picture: path.subscriber.picture.map(|[width, height]| format!("{width}x{height}")),
+        rate_hz: Some(path.topic.rate / f64::from(path.subscriber.scale)),
+        burst: Some(f64::from(path.topic.burst) + path.topic.jitter as f64 * path.topic.rate / 1e9),
         mean_us: us.filter(|_| mean),
         bound_us: us.filter(|_| !mean),
-        deadline_us: way.subscriber.deadline.map(|ns| ns as f64 / 1e3),
+        deadline_us: path.subscriber.deadline.map(|ns| ns as f64 / 1e3),
         loss,
         terms: terms.iter().map(|term| (term.name.clone(), term.us)).collect(),
         derivation: terms,

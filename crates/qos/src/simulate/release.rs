@@ -55,13 +55,13 @@ impl Releases {
         let source = |arrivals: Arrivals, phase| Source { arrivals, phase, count: 0, previous: 0 };
         let streams = stages.streams.iter().zip(phases).map(|(stream, phase)| source(stream.arrivals, phase)).collect();
         let met = if let Pattern::Aimed { pair } = run.pattern { meeting(stages, pair, first) } else { Vec::new() };
-        let mut background = |(queue, outlet): (usize, &crate::analysis::stages::Outlet)| {
-            let background = outlet.background?;
+        let mut background = |(queue, egress): (usize, &crate::analysis::stages::Egress)| {
+            let background = egress.background?;
             let by_chance = || chance.below(background.arrivals.period);
             let phase = met.iter().find(|(met, _)| *met == queue).map_or_else(by_chance, |(_, at)| *at);
             Some(source(background.arrivals, phase))
         };
-        let backgrounds = stages.outlets.iter().enumerate().map(&mut background).collect();
+        let backgrounds = stages.egresses.iter().enumerate().map(&mut background).collect();
         let aimed = match run.pattern {
             Pattern::Aimed { pair } => stages.pairs.get(pair).map(|pair| pair.stream),
             _ => None,
@@ -118,7 +118,7 @@ fn aim(stages: &Stages, pair: usize, chance: &mut Chance) -> Vec<u64> {
     let Some(pair) = stages.pairs.get(pair) else { return vec![0; stages.streams.len()] };
     let reach = reach(stages);
     let middle = middle(stages);
-    let way: Vec<usize> = stages.way(pair).collect();
+    let way: Vec<usize> = stages.path(pair).collect();
     let phase = |stream: usize, chance: &mut Chance| {
         if stream == pair.stream {
             return middle;
@@ -157,7 +157,7 @@ fn meeting(stages: &Stages, pair: usize, first: u64) -> Vec<(usize, u64)> {
         Step::Cross { queue, .. } => Some((queue, begin.saturating_add(reach[stage]).saturating_sub(1))),
         Step::Compute { .. } => None,
     };
-    stages.pairs.get(pair).map(|pair| stages.way(pair).filter_map(at).collect()).unwrap_or_default()
+    stages.pairs.get(pair).map(|pair| stages.path(pair).filter_map(at).collect()).unwrap_or_default()
 }
 
 /// Arrival times of a first sample at each stage without interference, ns after it was published.
@@ -167,7 +167,7 @@ fn reach(stages: &Stages) -> Vec<u64> {
         let before = stage.after.map_or(0, |after| {
             let took = match stages.stages[after].step {
                 Step::Compute { execution, .. } => execution,
-                Step::Cross { queue, packets, .. } => packets.work().saturating_add(stages.outlets[queue].delay),
+                Step::Cross { queue, packets, .. } => packets.work().saturating_add(stages.egresses[queue].delay),
             };
             reach[after].saturating_add(took)
         });

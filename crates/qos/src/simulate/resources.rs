@@ -3,7 +3,7 @@
 use crate::Class;
 use crate::analysis::arrivals::BILLION;
 use crate::analysis::link::{lag, quanta};
-use crate::analysis::stages::{Outlet, Stages, Step};
+use crate::analysis::stages::{Egress, Stages, Step};
 use crate::system::Scheduler;
 use std::collections::{BTreeMap, VecDeque};
 
@@ -53,7 +53,7 @@ struct Account {
 /// A queue.
 #[derive(Debug)]
 pub struct Queue {
-    outlet: Outlet,
+    egress: Egress,
     waiting: [VecDeque<Parcelled>; 4],
     /// Bytes of samples that wait.
     pub bytes: u64,
@@ -64,30 +64,30 @@ pub struct Queue {
     turn: usize,
 }
 
-/// The queues of all outlets, empty.
+/// The queues of all egresses, empty.
 pub fn queues(stages: &Stages) -> Vec<Queue> {
     let mut units: Vec<u64> =
-        stages.outlets.iter().map(|o| o.background.map_or(0, |background| background.work)).collect();
+        stages.egresses.iter().map(|o| o.background.map_or(0, |background| background.work)).collect();
     for stage in &stages.stages {
         if let Step::Cross { queue, packets, .. } = stage.step {
             units[queue] = units[queue].max(packets.unit);
         }
     }
-    let queue = |(outlet, unit): (&Outlet, u64)| Queue {
-        outlet: outlet.clone(),
+    let queue = |(egress, unit): (&Egress, u64)| Queue {
+        egress: egress.clone(),
         waiting: Default::default(),
         bytes: 0,
         busy: false,
         unit,
-        accounts: Class::ALL.map(|class| Account { tokens: depth(outlet, class, unit), ..Account::default() }),
+        accounts: Class::ALL.map(|class| Account { tokens: depth(egress, class, unit), ..Account::default() }),
         turn: 0,
     };
-    stages.outlets.iter().zip(units).map(queue).collect()
+    stages.egresses.iter().zip(units).map(queue).collect()
 }
 
 /// Depth of a class's bucket: it does not overflow while the class waits for its turn.
-fn depth(outlet: &Outlet, class: Class, unit: u64) -> i128 {
-    i128::from(lag(&outlet.shares, class, unit).saturating_add(unit)) * BILLION as i128
+fn depth(egress: &Egress, class: Class, unit: u64) -> i128 {
+    i128::from(lag(&egress.shares, class, unit).saturating_add(unit)) * BILLION as i128
 }
 
 impl Queue {
@@ -98,13 +98,13 @@ impl Queue {
 
     /// One unit of nobody's traffic comes.
     pub fn background(&mut self, now: u64) {
-        if let Some(background) = self.outlet.background {
+        if let Some(background) = self.egress.background {
             self.enqueue(now, Class::Normal, Parcelled::Background(background.work));
         }
     }
 
     fn enqueue(&mut self, now: u64, class: Class, what: Parcelled) {
-        let class = if self.outlet.scheduler == Scheduler::Fifo { 0 } else { class as usize };
+        let class = if self.egress.scheduler == Scheduler::Fifo { 0 } else { class as usize };
         if self.waiting[class].is_empty() {
             let least = (0..4).filter(|c| !self.waiting[*c].is_empty()).map(|c| self.accounts[c].virtual_time).min();
             let account = &mut self.accounts[class];
@@ -124,7 +124,7 @@ impl Queue {
         if self.busy {
             return None;
         }
-        let class = match self.outlet.scheduler {
+        let class = match self.egress.scheduler {
             Scheduler::Fifo | Scheduler::Strict => (0..4).rev().find(|class| !self.waiting[*class].is_empty())?,
             Scheduler::Htb => self.by_bucket(now)?,
             Scheduler::Hfsc => self.by_curve(now)?,
@@ -143,14 +143,14 @@ impl Queue {
     /// Deficit round robin among the classes with tokens, else among all: what others leave.
     fn by_bucket(&mut self, now: u64) -> Option<usize> {
         for class in Class::ALL {
-            let (share, depth) = (self.outlet.shares[class as usize], depth(&self.outlet, class, self.unit));
+            let (share, depth) = (self.egress.shares[class as usize], depth(&self.egress, class, self.unit));
             let account = &mut self.accounts[class as usize];
             account.tokens = (account.tokens + i128::from(now - account.counted) * i128::from(share)).min(depth);
             account.counted = now;
         }
         let waits = |class: usize| !self.waiting[class].is_empty();
         let green = (0..4).any(|class| waits(class) && self.accounts[class].tokens > 0);
-        let quanta = quanta(&self.outlet.shares, self.unit);
+        let quanta = quanta(&self.egress.shares, self.unit);
         let takes_part: Vec<bool> = (0..4).map(|c| waits(c) && (!green || self.accounts[c].tokens > 0)).collect();
         takes_part.iter().any(|yes| *yes).then_some(())?;
         loop {
@@ -177,19 +177,19 @@ impl Queue {
         let due = |class: usize| {
             let work = self.waiting[class].front().map_or(0, Parcelled::work);
             let time = (u128::from(work) * BILLION)
-                .checked_div(u128::from(self.outlet.shares[class]))
+                .checked_div(u128::from(self.egress.shares[class]))
                 .unwrap_or(u128::from(u64::MAX));
             self.accounts[class].clock.saturating_add(u64::try_from(time).unwrap_or(u64::MAX))
         };
         let behind =
-            waits.iter().copied().filter(|class| self.accounts[*class].clock <= now && self.outlet.shares[*class] > 0);
+            waits.iter().copied().filter(|class| self.accounts[*class].clock <= now && self.egress.shares[*class] > 0);
         let first = behind.min_by_key(|class| due(*class));
         let class = first.or_else(|| waits.iter().copied().min_by_key(|class| self.accounts[*class].virtual_time))?;
         let work = self.waiting[class].front().map_or(0, Parcelled::work);
         if first.is_some() {
             self.accounts[class].clock = due(class);
         }
-        let share = u128::from(self.outlet.shares[class].max(1));
+        let share = u128::from(self.egress.shares[class].max(1));
         self.accounts[class].virtual_time += u128::from(work) * BILLION / share;
         Some(class)
     }

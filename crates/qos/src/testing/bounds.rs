@@ -73,7 +73,7 @@ fn rooms(analysis: &Analysis, seen: &Seen) -> Result<(), String> {
 }
 
 fn shares(system: &System, stages: &Stages, pair: &Pair) -> bool {
-    stages.way(pair).any(|stage| match stages.stages[stage].step {
+    stages.path(pair).any(|stage| match stages.stages[stage].step {
         Step::Cross { queue, .. } => matches!(system.links[queue / 2].scheduler, Scheduler::Htb | Scheduler::Hfsc),
         Step::Compute { .. } => false,
     })

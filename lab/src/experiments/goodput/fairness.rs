@@ -1,6 +1,6 @@
 //! Flows that share the line, as fast as they go: what each gets.
 
-use super::flow::{Account, Load, Saturating};
+use super::flow::{Load, Saturating, Totals};
 use super::path::{self, Path};
 use crate::error::Result;
 use crate::lab::Lab;
@@ -82,7 +82,7 @@ fn shares(lab: &Lab, path: &Path, set: &[&'static str], start: Duration, measure
     let after = flows.iter_mut().map(|flow| flow.count(lab)).collect::<Result<Vec<_>>>()?;
     let rates = flows.iter().zip(before.iter().zip(&after)).map(|(flow, (before, after))| flow.rate(before, after));
     let rates = rates.map(|rate| rate.least * 8e-6).collect();
-    flows.into_iter().map(|flow| flow.finish(lab)).collect::<Result<Vec<Account>>>()?;
+    flows.into_iter().map(|flow| flow.finish(lab)).collect::<Result<Vec<Totals>>>()?;
     Ok(rates)
 }
 

@@ -5,7 +5,7 @@ use crate::error::Result;
 use crate::lab::Lab;
 use crate::part::LONG;
 use crate::part::flow::Flow;
-use crate::part::stream::{Connected, Counted, Order, Published, Settings};
+use crate::part::stream::{Connected, Counts, Order, Published, Settings};
 use qos::{Class, Qos};
 
 /// The samples of a channel: size, rate, class, carrier.
@@ -35,7 +35,7 @@ pub struct Rate {
 
 /// Counts of messages.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Account {
+pub struct Totals {
     pub published: u64,
     pub arrived: u64,
     /// Twice, out of order, or not whole.
@@ -53,21 +53,21 @@ impl Saturating {
     }
 
     /// Messages that arrived so far.
-    pub fn count(&mut self, lab: &Lab) -> Result<Counted> {
+    pub fn count(&mut self, lab: &Lab) -> Result<Counts> {
         self.flow.subscribers[0].ask(lab, &Order::Count, LONG)
     }
 
     /// Ends it, and waits for what has not come yet.
-    pub fn finish(mut self, lab: &Lab) -> Result<Account> {
+    pub fn finish(mut self, lab: &Lab) -> Result<Totals> {
         let published: Published = self.flow.publisher.ask(lab, &Order::Stop, LONG)?;
         let wait = Order::Until { seq: published.last, ms: DRAIN_MS };
         self.flow.subscribers[0].ask::<Connected>(lab, &wait, LONG)?;
-        let Counted { count, wrong, .. } = self.count(lab)?;
-        Ok(Account { published: published.count, arrived: count, wrong })
+        let Counts { count, wrong, .. } = self.count(lab)?;
+        Ok(Totals { published: published.count, arrived: count, wrong })
     }
 
     /// Bytes per second between two counts.
-    pub fn rate(&self, before: &Counted, after: &Counted) -> Rate {
+    pub fn rate(&self, before: &Counts, after: &Counts) -> Rate {
         rate(self.load.size as f64, before, after)
     }
 }
@@ -75,7 +75,7 @@ impl Saturating {
 /// Messages under way may take this long. They are lost only when they never come.
 const DRAIN_MS: u64 = 20_000;
 
-fn rate(size: f64, before: &Counted, after: &Counted) -> Rate {
+fn rate(size: f64, before: &Counts, after: &Counts) -> Rate {
     let count = after.count.saturating_sub(before.count) as f64;
     let from = if before.count > 0 { before.latest_ns } else { before.at_ns };
     let seconds = |to: u64| to.saturating_sub(from).max(1) as f64 / 1e9;
@@ -95,8 +95,8 @@ mod tests {
 
     const SECOND: u64 = 1_000_000_000;
 
-    fn at(count: u64, latest_s: u64, at_s: u64) -> Counted {
-        Counted { count, wrong: 0, latest_ns: latest_s * SECOND, at_ns: at_s * SECOND }
+    fn at(count: u64, latest_s: u64, at_s: u64) -> Counts {
+        Counts { count, wrong: 0, latest_ns: latest_s * SECOND, at_ns: at_s * SECOND }
     }
 
     #[test]

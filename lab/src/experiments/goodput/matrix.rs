@@ -1,6 +1,6 @@
 //! Loss × round trip × size on the line, and sizes on the loopback: `udp` and `tcp` in turns.
 
-use super::flow::{Account, Load, Rate, Saturating};
+use super::flow::{Load, Rate, Saturating, Totals};
 use super::path::{self, Path};
 use crate::error::Result;
 use crate::experiments::shuffled;
@@ -32,7 +32,7 @@ struct Times {
 #[derive(Clone, Debug, Default)]
 struct Found {
     rates: [Vec<Rate>; 2], // as CARRIERS
-    account: [Account; 2],
+    totals: [Totals; 2],
 }
 
 /// A cell's path: line or loopback, loss, round trip.
@@ -55,7 +55,7 @@ pub fn run(lab: &Lab, findings: &mut Findings) -> Result<Vec<Panel>> {
     let mut places: Vec<Place> = trips.iter().map(line).collect();
     places.push(Place { name: "loopback".into(), trip_ms: None, losses: &LOSSES[..1] });
     let mut dice = Dice::new(lab.options.seed);
-    let mut lost = Account::default();
+    let mut lost = Totals::default();
     let mut panels = Vec::new();
     for place in &places {
         let path = place.trip_ms.map_or_else(|| Path::loopback(lab), |trip| Path::line(lab, trip))?;
@@ -103,11 +103,11 @@ fn one(lab: &Lab, path: &Path, (carrier, loss, size): (usize, u8, usize), times:
     found.rates[carrier].push(flow.rate(&before, &after));
     // A stream that is slow has much in its buffers: it is not waited for.
     if carrier == 0 {
-        let Account { published, arrived, wrong } = flow.finish(lab)?;
-        let account = &mut found.account[carrier];
-        account.published += published;
-        account.arrived += arrived;
-        account.wrong += wrong;
+        let Totals { published, arrived, wrong } = flow.finish(lab)?;
+        let totals = &mut found.totals[carrier];
+        totals.published += published;
+        totals.arrived += arrived;
+        totals.wrong += wrong;
     }
     Ok(())
 }
@@ -132,7 +132,7 @@ fn target(place: &Place, loss: u8) -> Option<f64> {
     }
 }
 
-fn tell(place: &Place, cells: &[Found], lost: &mut Account, findings: &mut Findings) -> Panel {
+fn tell(place: &Place, cells: &[Found], lost: &mut Totals, findings: &mut Findings) -> Panel {
     let mut table =
         Table::new(format!("Goodput, {}: Mbit/s", place.name), &["loss, message", "udp", "tcp", "udp / tcp", "wanted"]);
     let mut groups = Vec::new();
@@ -151,10 +151,10 @@ fn tell(place: &Place, cells: &[Found], lost: &mut Account, findings: &mut Findi
             let name = format!("{}, {loss} % loss, {size} B: goodput of udp / tcp", place.name);
             findings.checks.push(Check::at_least(name, udp / tcp, wanted));
         }
-        let account = found.account[0];
-        lost.published += account.published;
-        lost.arrived += account.arrived;
-        lost.wrong += account.wrong;
+        let totals = found.totals[0];
+        lost.published += totals.published;
+        lost.arrived += totals.arrived;
+        lost.wrong += totals.wrong;
         findings.cells.extend(CARRIERS.iter().enumerate().map(|(carrier, name)| {
             let factors = Factors::new().with("arm", place.name.as_str()).with("measured", *name);
             let rates = found.rates[carrier].iter();

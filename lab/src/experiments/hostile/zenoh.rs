@@ -4,7 +4,7 @@
 use super::recorded;
 use super::stranger::Stranger;
 use crate::error::{Error, Result};
-use crate::run::Lab;
+use crate::lab::Lab;
 use crate::topology::Topology;
 use rustix::io::Errno;
 use socket2::{Domain, SockAddr, Socket, Type};

@@ -8,7 +8,7 @@ use crate::experiments::tally::Tally;
 use crate::experiments::{Experiment, shuffled};
 use crate::lab::{Lab, Options};
 use crate::part::hog::Hog;
-use crate::part::member::{Order, Settings, Stream, Told};
+use crate::part::member::{Order, Report, Settings, Stream};
 use crate::part::node::NodeSettings;
 use crate::part::{self, LONG, Part};
 use crate::results::Findings;
@@ -191,8 +191,9 @@ impl Testbed {
         for subscriber in &mut subscribers {
             subscriber.ask::<Value>(lab, &Order::Connected { count: 0 }, LONG)?;
         }
-        let told: Told = publisher.ask(lab, &Order::Stop, LONG)?;
-        let counts: Vec<(String, u64)> = relayed().map(Arm::topic).zip(told.streams.iter().map(|s| s.count)).collect();
+        let report: Report = publisher.ask(lab, &Order::Stop, LONG)?;
+        let counts: Vec<(String, u64)> =
+            relayed().map(Arm::topic).zip(report.streams.iter().map(|s| s.count)).collect();
         for (topic, count) in counts {
             arms.iter_mut().filter(|arm| arm.topic() == topic).for_each(|arm| arm.published = count);
         }
@@ -206,10 +207,10 @@ impl Testbed {
         let before = self.used()?;
         self.publisher.ask::<Value>(lab, &Order::Start { topic: Some(arm.topic()) }, LONG)?;
         lab.stop.sleep(time)?;
-        let published: Told = self.publisher.ask(lab, &Order::Stop, LONG)?;
+        let published: Report = self.publisher.ask(lab, &Order::Stop, LONG)?;
         lab.stop.sleep(SETTLE)?;
         let after = self.used()?;
-        let samples = self.arrived(lab)?.into_iter().flat_map(|told| told.streams).flat_map(|s| s.samples);
+        let samples = self.arrived(lab)?.into_iter().flat_map(|report| report.streams).flat_map(|s| s.samples);
         let samples: Vec<_> = samples.collect();
         let count: u64 = published.streams.iter().map(|stream| stream.count).sum();
         let sent = arm.selected(arm.published + count) - arm.selected(arm.published);
@@ -227,7 +228,7 @@ impl Testbed {
         Ok(())
     }
 
-    fn arrived(&mut self, lab: &Lab) -> Result<Vec<Told>> {
+    fn arrived(&mut self, lab: &Lab) -> Result<Vec<Report>> {
         self.subscribers.iter_mut().map(|part| part.ask(lab, &Order::Arrived, LONG)).collect()
     }
 

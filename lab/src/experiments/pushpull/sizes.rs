@@ -9,7 +9,7 @@ use crate::experiments::{Experiment, shuffled};
 use crate::lab::{Lab, Options};
 use crate::part::hog::AWAKE;
 use crate::results::{Bar, Check, Factors, Figure, Findings, Group, Panel, Table};
-use crate::statistics::{Line, median, uncertainty};
+use crate::statistics::{LinearFit, median, uncertainty};
 use std::time::Duration;
 use thalweg::testing::Dice;
 
@@ -163,7 +163,7 @@ impl Curves {
 /// Checks that the cost grows by a line, or hardly at all: on one host, eight kilobytes cost little more than 64 bytes.
 fn grows(place: &str, points: &[(f64, f64)]) -> Check {
     let (least, greatest) = (SIZES[0] as f64, SIZES[SIZES.len() - 1] as f64);
-    let line = Line::through(points).unwrap_or(Line { a: f64::NAN, b: f64::NAN, explained: f64::NAN });
+    let line = LinearFit::through(points).unwrap_or(LinearFit { a: f64::NAN, b: f64::NAN, explained: f64::NAN });
     let (times, slope) = (line.at(greatest) / line.at(least), line.b * 1024.0);
     if times < HARDLY {
         let name =
@@ -197,7 +197,7 @@ fn router_delay([hop, router, routers]: [&Curves; 3], findings: &mut Findings) {
     }
     let found: Vec<f64> = both.iter().map(|found| median(found)).collect();
     let points: Vec<(f64, f64)> = SIZES.iter().map(|size| *size as f64).zip(found.iter().copied()).collect();
-    let slope = Line::through(&points).map_or(f64::NAN, |line| line.b * 1024.0);
+    let slope = LinearFit::through(&points).map_or(f64::NAN, |line| line.b * 1024.0);
     findings.checks.push(Check::at_least("router delay, median of all sizes, µs", median(&found), 0.0));
     findings.checks.push(Check::at_least("router delay, growth in µs per KiB", slope, 0.0));
     let groups = SIZES.iter().zip(&found).map(|(size, value)| {

@@ -20,7 +20,7 @@ pub use topics::VeloxTopics;
 use crate::error::Result;
 use crate::experiments::tally::Tally;
 use crate::lab::Lab;
-use crate::part::member::{Order, Settings, Stream, Told};
+use crate::part::member::{Order, Report, Settings, Stream};
 use crate::part::node::NodeSettings;
 use crate::part::stages::Measured;
 use crate::part::{LONG, Part, Place};
@@ -122,19 +122,19 @@ impl Testbed {
         let (began, before) = (Instant::now(), self.processor_ns()?);
         self.publisher.ask::<Value>(lab, &Order::Start { topic: None }, LONG)?;
         lab.stop.sleep(time)?;
-        let published: Told = self.publisher.ask(lab, &Order::Stop, LONG)?;
+        let published: Report = self.publisher.ask(lab, &Order::Stop, LONG)?;
         let (after, took) = (self.processor_ns()?, began.elapsed().as_nanos() as f64);
         lab.stop.sleep(SETTLE)?;
         let arrived = self.arrived(lab)?;
         let samples: Vec<_> =
-            arrived.iter().flat_map(|told| &told.streams).flat_map(|s| s.samples.iter().copied()).collect();
+            arrived.iter().flat_map(|report| &report.streams).flat_map(|s| s.samples.iter().copied()).collect();
         let sent: u64 = published.streams.iter().map(|stream| stream.count).sum();
         tally.add(sent * self.subscribers.len() as u64, &samples, &monitor.finish());
         let share = |n: usize| (after[n] - before[n]) as f64 / took;
         Ok(Used { publisher: share(0), subscriber: share(1) / self.subscribers.len() as f64 })
     }
 
-    fn arrived(&mut self, lab: &Lab) -> Result<Vec<Told>> {
+    fn arrived(&mut self, lab: &Lab) -> Result<Vec<Report>> {
         self.subscribers.iter_mut().map(|part| part.ask(lab, &Order::Arrived, LONG)).collect()
     }
 

@@ -6,7 +6,7 @@ use crate::experiments::Experiment;
 use crate::experiments::tally::Tally;
 use crate::lab::Lab;
 use crate::results::{Bar, Check, Factors, Findings, Group, Panel, Table};
-use crate::statistics::{Line, median};
+use crate::statistics::{LinearFit, median};
 use std::time::Duration;
 
 /// The experiment.
@@ -40,7 +40,7 @@ impl Experiment for VeloxProcessor {
         let sizes = measure(lab, "size", &by_size, &mut findings)?;
         for (end, who) in ["publisher", "subscriber"].into_iter().enumerate() {
             let points: Vec<(f64, f64)> = RATES.iter().zip(&rates).map(|(hz, used)| (*hz, used[end])).collect();
-            let line = Line::through(&points);
+            let line = LinearFit::through(&points);
             let (a, b) = line.map_or((f64::NAN, f64::NAN), |line| (line.a, line.b * 1e4));
             let name = format!("{who}, by rate: share that the line {a:.1} % + {b:.1} µs per sample explains");
             findings.checks.push(Check::at_least(name, line.map_or(f64::NAN, |line| line.explained), LINEAR));

@@ -6,7 +6,7 @@ use crate::experiments::Experiment;
 use crate::experiments::tally::Tally;
 use crate::lab::Lab;
 use crate::results::{Check, Factors, Figure, Findings, Group, Panel, Table};
-use crate::statistics::{Line, median};
+use crate::statistics::{LinearFit, median};
 use std::time::Duration;
 
 /// The experiment.
@@ -55,7 +55,7 @@ fn judge(tallies: &[Tally; 4]) -> Findings {
     let mut table = Table::new("Latency in µs", &["subscribers", "measured (median of p50)", "line", "in the paper"]);
     let points: Vec<(f64, f64)> =
         SUBSCRIBERS.iter().zip(tallies).map(|(n, tally)| (*n as f64, median(&tally.each(|d| d.p50)))).collect();
-    let line = Line::through(&points);
+    let line = LinearFit::through(&points);
     let mut groups = Vec::new();
     for ((n, tally), (at, found)) in SUBSCRIBERS.iter().zip(tallies).zip(&points) {
         let factors = Factors::new().with("arm", "fan-out").with("subscribers", *n).with("measured", super::CARRIER);

@@ -9,7 +9,7 @@ use crate::lab::Lab;
 use crate::part::hog::{AWAKE, Hog};
 use crate::part::member::Stream;
 use crate::results::{Bar, Check, Factors, Findings, Group, Panel, Table};
-use crate::statistics::{Line, median};
+use crate::statistics::{LinearFit, median};
 use std::time::Duration;
 use thalweg::testing::Dice;
 
@@ -46,7 +46,7 @@ impl Experiment for VeloxTopics {
         let by_size = measure(lab, "size", sizes, &mut findings)?;
         let points: Vec<(f64, f64)> =
             by_number.iter().enumerate().map(|(n, costs)| (n as f64 + 1.0, costs.midapp)).collect();
-        let line = Line::through(&points);
+        let line = LinearFit::through(&points);
         let (a, b) = line.map_or((f64::NAN, f64::NAN), |line| (line.a, line.b));
         let name =
             format!("T_midapp of n topics: share that the line {a:.2} + {b:.2}·n µs explains (paper: -0.7 + 8.5·n)");

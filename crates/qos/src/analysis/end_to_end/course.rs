@@ -14,7 +14,7 @@ pub struct Course {
 
 impl Course {
     pub fn new(stages: &Stages) -> Self {
-        let mut behind = vec![Vec::new(); stages.outlets.len() + stages.processors.len()];
+        let mut behind = vec![Vec::new(); stages.egresses.len() + stages.processors.len()];
         for (index, stage) in stages.stages.iter().enumerate() {
             if let Some(after) = stage.after {
                 behind[resource(stages, after)].push((after, index));

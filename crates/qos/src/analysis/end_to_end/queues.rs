@@ -7,7 +7,7 @@ use crate::analysis::arrivals::BILLION;
 use crate::analysis::link::lag;
 use crate::analysis::link::queue::{Known, Load, Service, Source, Stay, stay};
 use crate::analysis::link::{Bucket, RateLatency};
-use crate::analysis::stages::{Outlet, Packets, Stages, Step};
+use crate::analysis::stages::{Egress, Packets, Stages, Step};
 use crate::system::Scheduler;
 
 /// The streams of each queue, apart by the queue that they come from, and what was found of it.
@@ -23,7 +23,7 @@ struct Group {
 
 impl Queues {
     pub fn new(stages: &Stages) -> Self {
-        let mut queues: Vec<(Vec<Group>, Before)> = stages.outlets.iter().map(|_| Default::default()).collect();
+        let mut queues: Vec<(Vec<Group>, Before)> = stages.egresses.iter().map(|_| Default::default()).collect();
         for (index, stage) in stages.stages.iter().enumerate() {
             let Step::Cross { queue, class, packets, forwarding } = stage.step else { continue };
             let before = stage.after.and_then(|after| match stages.stages[after].step {
@@ -58,9 +58,9 @@ fn line(here: &Packets, there: &Packets) -> Option<Bucket> {
 impl Iteration<'_> {
     /// Computes the longest stays in a queue.
     pub(super) fn serve(&mut self, queue: usize) {
-        let outlet = self.outlet(queue);
+        let egress = self.egress(queue);
         let mut before = self.queues.0[queue].1;
-        let mut coming = Coming::new(outlet, &mut before, self.steps);
+        let mut coming = Coming::new(egress, &mut before, self.steps);
         for group in &self.queues.0[queue].0 {
             let mut known = Vec::with_capacity(group.members.len());
             for (stage, member) in &group.members {
@@ -76,7 +76,7 @@ impl Iteration<'_> {
             }
             coming.groups.push(known);
         }
-        let found = coming.stays(outlet);
+        let found = coming.stays(egress);
         self.queues.0[queue].1 = before;
         let here: Vec<(usize, Class)> = self.queues.of(queue).map(|(stage, member)| (*stage, member.class)).collect();
         for (stage, class) in here {
@@ -155,51 +155,51 @@ type Compare = fn(Class, Class) -> bool;
 
 impl<'a> Coming<'a> {
     /// Nothing but the background.
-    pub fn new(outlet: &Outlet, before: &'a mut Before, steps: &'a Steps) -> Self {
+    pub fn new(egress: &Egress, before: &'a mut Before, steps: &'a Steps) -> Self {
         let mut units = [0; 4];
-        units[Class::Normal as usize] = outlet.background.map_or(0, |background| background.work);
+        units[Class::Normal as usize] = egress.background.map_or(0, |background| background.work);
         Self { steps, before, groups: Vec::new(), unknown: [None; 4], units }
     }
 
     /// The longest stays of the packets of each class.
-    pub fn stays(&mut self, outlet: &Outlet) -> [Result<Stay, Because>; 4] {
-        match outlet.scheduler {
-            Scheduler::Fifo => [self.stay(outlet, Class::default()); 4],
-            _ => Class::ALL.map(|class| self.stay(outlet, class)),
+    pub fn stays(&mut self, egress: &Egress) -> [Result<Stay, Because>; 4] {
+        match egress.scheduler {
+            Scheduler::Fifo => [self.stay(egress, Class::default()); 4],
+            _ => Class::ALL.map(|class| self.stay(egress, class)),
         }
     }
 
-    fn stay(&mut self, outlet: &Outlet, class: Class) -> Result<Stay, Because> {
+    fn stay(&mut self, egress: &Egress, class: Class) -> Result<Stay, Because> {
         let unit = self.units.iter().copied().max().unwrap_or(0);
-        match outlet.scheduler {
-            Scheduler::Fifo => self.served(outlet, class, |_, _| true, |_, _| false, Service::Strict { blocking: 0 }),
+        match egress.scheduler {
+            Scheduler::Fifo => self.served(egress, class, |_, _| true, |_, _| false, Service::Strict { blocking: 0 }),
             Scheduler::Strict => {
                 let blocking = self.units[..class as usize].iter().copied().max().unwrap_or(0);
-                self.served(outlet, class, |a, b| a == b, |a, b| a > b, Service::Strict { blocking })
+                self.served(egress, class, |a, b| a == b, |a, b| a > b, Service::Strict { blocking })
             }
-            Scheduler::Htb => self.shared(outlet, class, htb(outlet, class, unit)),
+            Scheduler::Htb => self.shared(egress, class, htb(egress, class, unit)),
             Scheduler::Hfsc => {
-                self.shared(outlet, class, RateLatency { rate: outlet.shares[class as usize], latency: unit })
+                self.shared(egress, class, RateLatency { rate: egress.shares[class as usize], latency: unit })
             }
         }
     }
 
     /// A class with a share: the better of what its share alone gives it, and what all leave it when they always go first, for the link
     /// never rests while something waits.
-    fn shared(&mut self, outlet: &Outlet, class: Class, curve: RateLatency) -> Result<Stay, Because> {
-        let alone = self.served(outlet, class, |a, b| a == b, |_, _| false, Service::Curve(curve));
-        let last = self.served(outlet, class, |a, b| a == b, |a, b| a != b, Service::Strict { blocking: 0 });
+    fn shared(&mut self, egress: &Egress, class: Class, curve: RateLatency) -> Result<Stay, Because> {
+        let alone = self.served(egress, class, |a, b| a == b, |_, _| false, Service::Curve(curve));
+        let last = self.served(egress, class, |a, b| a == b, |a, b| a != b, Service::Strict { blocking: 0 });
         match (alone, last) {
             (Ok(alone), Ok(last)) => Ok(if alone.time <= last.time { alone } else { last }),
             (alone, last) => {
-                alone.or(last.map_err(|_| alone.err().unwrap_or(Because::TooLong(Where::Link(outlet.direction)))))
+                alone.or(last.map_err(|_| alone.err().unwrap_or(Because::TooLong(Where::Link(egress.direction)))))
             }
         }
     }
 
     fn served(
         &mut self,
-        outlet: &Outlet,
+        egress: &Egress,
         class: Class,
         own: Compare,
         higher: Compare,
@@ -214,7 +214,7 @@ impl<'a> Coming<'a> {
         let ends = self.groups.iter().flatten().filter(|m| own(m.class, class)).map(|m| m.last);
         let Some(last) = ends.min() else { return Ok(Stay::default()) };
         let mut sources: Vec<Source> = self.groups.iter().map(|group| source(group, class, own, higher)).collect();
-        if let Some(background) = outlet.background {
+        if let Some(background) = egress.background {
             let load = Load { arrivals: background.arrivals, work: background.work };
             let of = |yes: bool| if yes { vec![load] } else { Vec::new() };
             let (own, higher) = (own(Class::Normal, class), higher(Class::Normal, class));
@@ -222,7 +222,7 @@ impl<'a> Coming<'a> {
         }
         let before = &mut self.before[class as usize][usize::from(matches!(by, Service::Curve(_)))];
         *before =
-            stay(&sources, by, last, before, self.steps).map_err(|why| why_not(why, Where::Link(outlet.direction)))?;
+            stay(&sources, by, last, before, self.steps).map_err(|why| why_not(why, Where::Link(egress.direction)))?;
         Ok(before.stay)
     }
 }
@@ -260,9 +260,9 @@ fn common_line(members: &[&Member]) -> Option<Bucket> {
 /// quanta in proportion to their shares, the least of them `unit`, the largest packet. Then a class lags its share by at most
 /// Σ over others (Qⱼ + unit) + unit · (F − Q) ÷ Q of the link's time, F = Σ Q (Boyer, Stea & Sofack 2012, theorem 1), and by one
 /// unit that is being sent. Its bucket is deep enough not to overflow in that time; so at worst it begins a bucket and a unit short.
-fn htb(outlet: &Outlet, class: Class, unit: u64) -> RateLatency {
-    let own = outlet.shares[class as usize];
-    let lag = lag(&outlet.shares, class, unit);
+fn htb(egress: &Egress, class: Class, unit: u64) -> RateLatency {
+    let own = egress.shares[class as usize];
+    let lag = lag(&egress.shares, class, unit);
     let short = u128::from(2 * lag.min(u64::MAX / 4)) + u128::from(unit) * 2;
     let latency = (short * BILLION).checked_div(u128::from(own)).unwrap_or(u128::from(u64::MAX));
     RateLatency { rate: own, latency: u64::try_from(latency).unwrap_or(u64::MAX).saturating_add(1) }

@@ -2,7 +2,7 @@
 
 use super::{Analysis, Iteration, StageBound};
 use crate::analysis::link::queue::Stay;
-use crate::analysis::stages::{Outlet, Pair, Role, Step};
+use crate::analysis::stages::{Egress, Pair, Role, Step};
 use crate::network::Direction;
 use crate::system::{Scheduler, System};
 
@@ -85,7 +85,7 @@ pub(super) fn report(system: &System, iteration: &Iteration, rounds: u32) -> Ana
     }
     Analysis {
         pairs: stages.pairs.iter().map(|pair| bound(system, iteration, pair)).collect(),
-        queues: (0..stages.outlets.len()).map(|queue| iteration.bounds(queue)).collect(),
+        queues: (0..stages.egresses.len()).map(|queue| iteration.bounds(queue)).collect(),
         stages: iteration.transits.iter().map(of_stage).collect(),
         processors,
         rounds,
@@ -103,7 +103,7 @@ fn bound(system: &System, iteration: &Iteration, pair: &Pair) -> Bound {
     let mut terms = Terms { list: Vec::new(), until: 0 };
     let publisher = Where::Node(stream.publisher);
     terms.add(publisher, "from the application to the middleware", topic.hand_in, "declared (hand_in, T_appmid)");
-    let mut way: Vec<usize> = iteration.stages.way(pair).collect();
+    let mut way: Vec<usize> = iteration.stages.path(pair).collect();
     way.reverse();
     for stage in way {
         let (Some(latest), Some(stay)) = (iteration.transits[stage].latest, iteration.transits[stage].stay) else {
@@ -138,7 +138,7 @@ impl Terms {
         self.add(at, "rounding", latest.saturating_sub(self.until), "coarse steps of the iteration's late rounds");
         match iteration.stages.stages[stage].step {
             Step::Compute { execution, role, .. } => self.thread(at, role, execution, stay),
-            Step::Cross { queue, packets, .. } => self.link(at, iteration.outlet(queue), packets.work(), stay),
+            Step::Cross { queue, packets, .. } => self.link(at, iteration.egress(queue), packets.work(), stay),
         }
     }
 
@@ -149,17 +149,17 @@ impl Terms {
         self.add(at, role.what(), execution.min(stay.time), "declared execution time");
     }
 
-    fn link(&mut self, at: Where, outlet: &Outlet, work: u64, stay: Stay) {
+    fn link(&mut self, at: Where, egress: &Egress, work: u64, stay: Stay) {
         let unblocked = stay.time.saturating_sub(stay.blocking);
         let own = work.min(unblocked);
         let higher = stay.higher.min(unblocked - own);
-        let (blocked, source) = blocking(outlet.scheduler);
+        let (blocked, source) = blocking(egress.scheduler);
         self.add(at, blocked, stay.blocking, source);
         self.add(at, "waiting for higher classes", higher, "what they send meanwhile (Davis et al. 2007)");
         let before = "what came before it (Le Boudec & Thiran 2001, theorem 1.4.2)";
         self.add(at, "waiting in the class's queue", unblocked - own - higher, before);
         self.add(at, "transmission", own, "bytes on the wire / rate");
-        self.add(at, "propagation", outlet.delay, "declared");
+        self.add(at, "propagation", egress.delay, "declared");
     }
 }
 

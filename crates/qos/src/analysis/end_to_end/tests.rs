@@ -115,7 +115,7 @@ fn rings_of_dependence_end() {
 fn round(iteration: &mut Iteration) -> bool {
     let stages = iteration.stages;
     iteration.dirty.fill(false);
-    (0..stages.outlets.len()).for_each(|queue| iteration.serve(queue));
+    (0..stages.egresses.len()).for_each(|queue| iteration.serve(queue));
     (0..stages.processors.len()).for_each(|processor| iteration.compute(processor));
     (0..iteration.dirty.len()).for_each(|resource| iteration.pass_on(resource, 1));
     iteration.dirty.contains(&true)

@@ -41,7 +41,7 @@ fn copies_are_shared_as_the_placement_says() {
 #[test]
 fn samples_are_scaled_and_taken_apart_where_a_way_begins() {
     let stages = line(Placement::default());
-    let way: Vec<usize> = stages.way(&stages.pairs[0]).collect();
+    let way: Vec<usize> = stages.path(&stages.pairs[0]).collect();
     let shape = |stage: &usize| match stages.stages[*stage].step {
         Step::Cross { packets, .. } => (stages.stages[*stage].every, packets.count),
         Step::Compute { .. } => (stages.stages[*stage].every, 0),

@@ -44,7 +44,7 @@ fn deadlines(all: &Stages, system: &System) -> Vec<u64> {
     let mut shortest = vec![u64::MAX; all.stages.len()];
     for pair in &all.pairs {
         let deadline = system.subscribers[pair.subscriber].deadline.unwrap_or(u64::MAX);
-        all.way(pair).for_each(|stage| shortest[stage] = shortest[stage].min(deadline));
+        all.path(pair).for_each(|stage| shortest[stage] = shortest[stage].min(deadline));
     }
     shortest
 }

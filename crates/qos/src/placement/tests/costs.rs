@@ -64,7 +64,7 @@ fn table_2_the_publishers_link_has_least_to_carry_with_proxies_at_the_subscriber
     system.subscribers = (2..6).map(|node| subscriber(0, node, node as u32, None)).collect();
     let graph = Network::new(&system);
     let problem = Problem::new(&system, &graph);
-    let load = |nodes: [usize; 4]| Standing::of(&problem, &nodes).loads[0] / 8000.0;
+    let load = |nodes: [usize; 4]| Layout::of(&problem, &nodes).loads[0] / 8000.0;
     near(load([0; 4]), 60.0 + 40.0 + 30.0 + 24.0);
     near(load([2, 3, 4, 5]), 120.0);
     near(load([1; 4]), 120.0);

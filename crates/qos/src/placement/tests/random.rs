@@ -77,11 +77,11 @@ fn solved(system: &System) -> Result<Kind, TestCaseError> {
     let graph = Network::new(system);
     let problem = Problem::new(system, &graph);
     let choices = exhaustive::choices(&problem);
-    let all = exhaustive::best(&problem, &choices).map(|standing| standing.value(&problem));
+    let all = exhaustive::best(&problem, &choices).map(|layout| layout.value(&problem));
     let solved = match mip::solve(&problem, &choices, None, None, Duration::from_secs(60)) {
-        mip::Found::Placed { standing, proved } => {
-            prop_assert!(proved && standing.keeps_all(&problem));
-            Some(standing.value(&problem))
+        mip::Found::Placed { layout, proved } => {
+            prop_assert!(proved && layout.keeps_all(&problem));
+            Some(layout.value(&problem))
         }
         mip::Found::Infeasible => None,
         mip::Found::Nothing => return Err(TestCaseError::fail("the solver gave up")),
@@ -129,7 +129,7 @@ proptest! {
     fn the_bound_is_below_and_what_is_placed_is_not(system in system()) {
         let graph = Network::new(&system);
         let problem = Problem::new(&system, &graph);
-        let best = exhaustive::best(&problem, &exhaustive::choices(&problem)).map(|standing| standing.value(&problem));
+        let best = exhaustive::best(&problem, &exhaustive::choices(&problem)).map(|layout| layout.value(&problem));
         let places: Vec<Vec<usize>> = problem.groups.iter().map(|group| problem.places(group)).collect();
         prop_assume!(places.iter().all(|places| !places.is_empty()));
         let found = large(&problem, places, &Effort::default(), &mut Still);
@@ -138,7 +138,7 @@ proptest! {
         }
         if let Some(value) = found.value {
             prop_assert!(best.is_some_and(|best| value >= best * (1.0 - 1e-9) - 1e-9), "{value} below {best:?}");
-            prop_assert!(Standing::of(&problem, &found.placed.iter().map(|placed| placed.node).collect::<Vec<_>>()).keeps_all(&problem));
+            prop_assert!(Layout::of(&problem, &found.placed.iter().map(|placed| placed.node).collect::<Vec<_>>()).keeps_all(&problem));
         }
         prop_assert!(best.is_none() || found.status != Status::Infeasible);
     }
@@ -169,9 +169,9 @@ proptest! {
         if let Some(found) = admitted {
             let problem = Problem::new(&system, &graph);
             let nodes: Vec<usize> = problem.groups.iter().map(|group| found.placed.iter().find(|placed| placed.group == *group).unwrap().node).collect();
-            let standing = Standing::of(&problem, &nodes);
-            prop_assert!(standing.keeps_all(&problem));
-            prop_assert!(standing.loads.iter().zip([found.loads, found.proxied, found.processors].concat()).all(|(a, b)| (*a - b).abs() <= 1e-6 * a.abs().max(1.0)));
+            let layout = Layout::of(&problem, &nodes);
+            prop_assert!(layout.keeps_all(&problem));
+            prop_assert!(layout.loads.iter().zip([found.loads, found.proxied, found.processors].concat()).all(|(a, b)| (*a - b).abs() <= 1e-6 * a.abs().max(1.0)));
             prop_assert!(found.placed.iter().all(|placed| placed.group.subscribers.iter().zip(&placed.delays).all(|(who, delay)| problem.in_time(*who, *delay))));
         }
     }

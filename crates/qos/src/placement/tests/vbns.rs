@@ -25,7 +25,7 @@ fn each_node_has_the_objective_delay_and_loads_of_the_right_form() {
         let before = k as f64;
         assert_eq!(line.cost.bits_per_s, before * full + (6.0 - before) * less);
         assert_eq!(line.delays, [(before + (6.0 - before) * 2.0) * 1e9]);
-        let loads = Standing::of(&problem, &[k]).loads;
+        let loads = Layout::of(&problem, &[k]).loads;
         for link in 0..6 {
             // Link ℓ counted from 1: L if ℓ ≤ k else L'; nothing the other way.
             assert_eq!(loads[2 * link], if link < k { full } else { less }, "node {k}, link {link}");
@@ -89,8 +89,8 @@ fn the_sizes_of_table_3_are_solved_at_once() {
         println!("(1,{subscribers}): {:.1} ms; CPLEX 1997: {limit} ms", took.as_secs_f64() * 1e3);
         let best = exhaustive::best(&problem, &choices);
         match (mip, best) {
-            (mip::Found::Placed { standing, proved: true }, Some(best)) => {
-                assert!((standing.value(&problem) / best.value(&problem) - 1.0).abs() < 1e-9);
+            (mip::Found::Placed { layout, proved: true }, Some(best)) => {
+                assert!((layout.value(&problem) / best.value(&problem) - 1.0).abs() < 1e-9);
             }
             (mip::Found::Infeasible, None) => panic!("(1,{subscribers}) should fit"),
             _ => panic!("(1,{subscribers}): the solver and the search through all differ"),

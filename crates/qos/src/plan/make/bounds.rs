@@ -1,7 +1,7 @@
 //! Bounds of processors and links together.
 
 use super::means::Delay;
-use super::ways;
+use super::paths;
 use crate::Class;
 use crate::analysis::Steps;
 use crate::analysis::end_to_end::{self, Bound, Where};
@@ -62,7 +62,7 @@ impl Bounds {
             return [None, None];
         };
         let thread = |wanted: Role| {
-            let mut steps = stages.way(pair).map(|stage| stages.stages[stage].step);
+            let mut steps = stages.path(pair).map(|stage| stages.stages[stage].step);
             steps.find_map(|step| match step {
                 Step::Compute { processor, rank, role, .. } if role == wanted => {
                     Some(format!("fifo:{}", fifo_priority(rank, self.threads[processor])))
@@ -107,7 +107,7 @@ impl Bounds {
 fn places(system: &System, placed: &Placed) -> Vec<Place> {
     let (publisher, node, topic) = (placed.group.publisher, placed.node, &system.topics[placed.group.topic]);
     let subscribers = &placed.group.subscribers;
-    if !subscribers.iter().any(|subscriber| ways::scales(topic, &system.subscribers[*subscriber])) {
+    if !subscribers.iter().any(|subscriber| paths::scales(topic, &system.subscribers[*subscriber])) {
         return Vec::new();
     }
     subscribers.iter().map(|subscriber| Place { publisher, subscriber: *subscriber, node }).collect()

@@ -1,6 +1,6 @@
 //! Delays by the closed forms of the papers.
 
-use super::ways::{Way, transmission};
+use super::paths::{Path, transmission};
 use crate::analysis::queueing::{Hop, Mm1, Mm1k, TwoState, Velox, hop_delay, network_delay};
 use crate::plan::{Model, Term};
 use crate::system::System;
@@ -26,40 +26,40 @@ fn micros(ns: u64) -> f64 {
 }
 
 /// P-20 and P-21.
-pub(super) fn paper_hop(system: &System, way: &Way) -> Delay {
-    let (period, scaled) = (way.topic.period, way.scaled_period());
-    let each = |(at, hop): (usize, &super::ways::Hop)| {
+pub(super) fn paper_hop(system: &System, path: &Path) -> Delay {
+    let (period, scaled) = (path.topic.period, path.scaled_period());
+    let each = |(at, hop): (usize, &super::paths::Hop)| {
         let from = &system.nodes[hop.direction.ends(system)[0]].name;
-        let (time, which) = if at < way.before { (period, "T") } else { (scaled, "T'") };
+        let (time, which) = if at < path.before { (period, "T") } else { (scaled, "T'") };
         let because = format!("{from} may hold a sample for one period {which} before it sends it on (P-21)");
         Term::new(format!("hop {} at {from}", at + 1), micros(time), because)
     };
-    let terms = way.hops.iter().enumerate().map(each).collect();
-    let (before, after) = (way.before as u32, (way.hops.len() - way.before) as u32);
+    let terms = path.hops.iter().enumerate().map(each).collect();
+    let (before, after) = (path.before as u32, (path.hops.len() - path.before) as u32);
     let us = hop_delay(before, after, period, scaled) as f64 / 1e3;
     Delay { us: Some(us), terms, ..Delay::default() }
 }
 
 /// Velox's delay by one of its readings.
-pub(super) fn velox(system: &System, way: &Way, model: Model) -> Delay {
-    let network = network(system, way);
+pub(super) fn velox(system: &System, path: &Path, model: Model) -> Delay {
+    let network = network(system, path);
     let parts = Velox {
-        hand_in: micros(way.topic.hand_in),
-        hand_out: micros(way.topic.hand_out),
+        hand_in: micros(path.topic.hand_in),
+        hand_out: micros(path.topic.hand_out),
         network: network.us,
-        interval: 1e6 / way.topic.rate,
-        service: micros(way.topic.service),
+        interval: 1e6 / path.topic.rate,
+        service: micros(path.topic.service),
     };
     let mut delay = match model {
         Model::VeloxTable2 => table2(&parts),
         Model::VeloxEq4Literal => eq4_literal(&parts),
-        _ => queued(system, way, model, &parts),
+        _ => queued(system, path, model, &parts),
     };
     let (hand_in, hand_out) = ("T_appmid, measured (V-11)", "T_midapp, measured (V-11)");
     delay.mean = true;
     delay.terms.splice(0..0, [Term::new("hand in", parts.hand_in, hand_in), network]);
     delay.terms.push(Term::new("hand out", parts.hand_out, hand_out));
-    let node = publishing(system, way.publisher);
+    let node = publishing(system, path.publisher);
     if node.service > 0.0 {
         let chain = TwoState { to_processing: node.arrivals, to_waiting: 1.0 / node.service };
         delay.occupancy = Some(chain.occupancy());
@@ -68,8 +68,8 @@ pub(super) fn velox(system: &System, way: &Way, model: Model) -> Delay {
 }
 
 /// Eq. 6, and what each hop has in it.
-fn network(system: &System, way: &Way) -> Term {
-    let hop = |hop: &super::ways::Hop| {
+fn network(system: &System, path: &Path) -> Term {
+    let hop = |hop: &super::paths::Hop| {
         let link = &system.links[hop.direction.link];
         Hop {
             forwarding: micros(link.forwarding),
@@ -77,12 +77,12 @@ fn network(system: &System, way: &Way) -> Term {
             transmission: transmission(system, hop) / 1e3,
         }
     };
-    let hops: Vec<Hop> = way.hops.iter().map(hop).collect();
-    let packets = way.packets(system);
+    let hops: Vec<Hop> = path.hops.iter().map(hop).collect();
+    let packets = path.packets(system);
     let part = |(at, hop): (usize, &Hop)| {
         let forwarding = if at == 0 { 0.0 } else { hop.forwarding };
         let because = format!("L {} + T {:.2} + P {forwarding}", hop.propagation, hop.transmission);
-        let link = &system.links[way.hops[at].direction.link];
+        let link = &system.links[path.hops[at].direction.link];
         Term::new(format!("link {}", link.name), hop.propagation + hop.transmission + forwarding, because)
     };
     let mut parts: Vec<Term> = hops.iter().enumerate().map(part).collect();
@@ -115,10 +115,10 @@ fn eq4_literal(parts: &Velox) -> Delay {
 }
 
 /// With queues instead of 1/λ and 1/μ: the publisher's in the delay, and beside it what it is with the subscriber's, too.
-fn queued(system: &System, way: &Way, model: Model, parts: &Velox) -> Delay {
-    let own = micros(way.topic.service);
-    let (here, there) = (publishing(system, way.publisher), receiving(system, way.subscriber.node));
-    let limited = |queue| way.topic.buffer.filter(|_| model == Model::Mm1k).map(|room| Mm1k { queue, room });
+fn queued(system: &System, path: &Path, model: Model, parts: &Velox) -> Delay {
+    let own = micros(path.topic.service);
+    let (here, there) = (publishing(system, path.publisher), receiving(system, path.subscriber.node));
+    let limited = |queue| path.topic.buffer.filter(|_| model == Model::Mm1k).map(|room| Mm1k { queue, room });
     // What waits is what all messages together cause; what is served is one's own.
     let sojourn = |queue: Mm1| match limited(queue) {
         Some(limited) => Some((limited.sojourn() - queue.service) * 1e6 + own),

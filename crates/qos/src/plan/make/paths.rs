@@ -4,8 +4,8 @@ use crate::network::{Direction, Network, packets, wire_bytes, wire_load};
 use crate::placement::Placed;
 use crate::system::{Subscriber, System, Topic};
 
-/// A channel's way: from its publisher, through its proxy if it has one, to its subscriber.
-pub(super) struct Way<'a> {
+/// A channel's path: from its publisher, through its proxy if it has one, to its subscriber.
+pub(super) struct Path<'a> {
     pub topic: &'a Topic,
     /// The publisher's node (index).
     pub publisher: usize,
@@ -26,7 +26,7 @@ pub(super) struct Hop {
     pub size: u64,
 }
 
-impl Way<'_> {
+impl Path<'_> {
     /// Time between two samples that the subscriber gets, ns.
     pub fn scaled_period(&self) -> u64 {
         self.topic.period.saturating_mul(u64::from(self.subscriber.scale))
@@ -47,27 +47,27 @@ pub(super) fn transmission(system: &System, hop: &Hop) -> f64 {
 }
 
 /// Each publisher with each of its subscribers, in the order of the placement's groups.
-pub(super) fn all<'a>(system: &'a System, network: &Network, placed: &[Placed]) -> Vec<Way<'a>> {
-    let mut ways: Vec<Way> = placed.iter().flat_map(|placed| of_group(system, network, placed)).collect();
-    ways.sort_by_key(|way| (way.subscriber.topic, way.publisher, way.index));
-    ways
+pub(super) fn all<'a>(system: &'a System, network: &Network, placed: &[Placed]) -> Vec<Path<'a>> {
+    let mut paths: Vec<Path> = placed.iter().flat_map(|placed| of_group(system, network, placed)).collect();
+    paths.sort_by_key(|path| (path.subscriber.topic, path.publisher, path.index));
+    paths
 }
 
-fn of_group<'a>(system: &'a System, network: &Network, placed: &Placed) -> Vec<Way<'a>> {
+fn of_group<'a>(system: &'a System, network: &Network, placed: &Placed) -> Vec<Path<'a>> {
     let (topic, publisher) = (&system.topics[placed.group.topic], placed.group.publisher);
     let scales = |index: &usize| scales(topic, &system.subscribers[*index]);
     let proxy = placed.group.subscribers.iter().any(scales).then_some(placed.node);
     let to_proxy = network.route(publisher, placed.node).unwrap_or_default();
-    let way = |index: &usize| {
+    let path = |index: &usize| {
         let subscriber = &system.subscribers[*index];
         let scaled = subscriber.scaled_size.unwrap_or(topic.size);
         let from_proxy = network.route(placed.node, subscriber.node).unwrap_or_default();
         let before = to_proxy.iter().map(|direction| Hop { direction: *direction, size: topic.size });
         let after = from_proxy.iter().map(|direction| Hop { direction: *direction, size: scaled });
         let hops = before.chain(after).collect();
-        Way { topic, publisher, subscriber, index: *index, proxy, hops, before: to_proxy.len() }
+        Path { topic, publisher, subscriber, index: *index, proxy, hops, before: to_proxy.len() }
     };
-    placed.group.subscribers.iter().map(way).collect()
+    placed.group.subscribers.iter().map(path).collect()
 }
 
 /// Something is left out of what this subscriber gets.
@@ -77,13 +77,13 @@ pub(super) fn scales(topic: &Topic, subscriber: &Subscriber) -> bool {
 }
 
 /// Bit/s on the wire in each direction of each link, every channel a flow of its own.
-pub(super) fn loads(system: &System, ways: &[Way]) -> Vec<f64> {
+pub(super) fn loads(system: &System, paths: &[Path]) -> Vec<f64> {
     let mut loads = vec![0.0; 2 * system.links.len()];
-    for way in ways {
-        for (at, hop) in way.hops.iter().enumerate() {
-            let scale = if at < way.before { 1.0 } else { f64::from(way.subscriber.scale) };
+    for path in paths {
+        for (at, hop) in path.hops.iter().enumerate() {
+            let scale = if at < path.before { 1.0 } else { f64::from(path.subscriber.scale) };
             let link = &system.links[hop.direction.link];
-            loads[hop.direction.index()] += wire_load(link, hop.size, way.topic.rate / scale);
+            loads[hop.direction.index()] += wire_load(link, hop.size, path.topic.rate / scale);
         }
     }
     loads

@@ -7,14 +7,14 @@ use super::problem::{Choice, Copy, Problem};
 
 /// Groups in their places. A stream that several share is counted once.
 #[derive(Clone, Default)]
-pub(super) struct Standing {
+pub(super) struct Layout {
     pub chosen: Vec<Option<Choice>>,
     pub loads: Vec<f64>,
     pub cost: Cost,
     copies: HashMap<Copy, u32>,
 }
 
-impl Standing {
+impl Layout {
     pub fn new(problem: &Problem) -> Self {
         let chosen = vec![None; problem.groups.len()];
         Self { chosen, loads: vec![0.0; problem.capacity.len()], cost: Cost::default(), copies: HashMap::new() }
@@ -22,11 +22,11 @@ impl Standing {
 
     /// All groups in these places.
     pub fn of(problem: &Problem, nodes: &[usize]) -> Self {
-        let mut standing = Self::new(problem);
+        let mut layout = Self::new(problem);
         for (group, node) in nodes.iter().enumerate() {
-            standing.put(problem, group, problem.choice(&problem.groups[group], *node));
+            layout.put(problem, group, problem.choice(&problem.groups[group], *node));
         }
-        standing
+        layout
     }
 
     pub fn put(&mut self, problem: &Problem, group: usize, choice: Choice) {
