@@ -18,7 +18,7 @@ impl Watch for Clock {
 ///
 /// # Errors
 /// [`Error::Failed`] for a contract that cannot be read or does not fit.
-pub fn plan(contract: &str, changes: &[FileChange], model: Model) -> Result<Plan> {
+pub(crate) fn plan(contract: &str, changes: &[FileChange], model: Model) -> Result<Plan> {
     let wrong = |problem: String| Error::Failed(format!("the experiment's own contract: {problem}"));
     let text = rewrite(contract, changes).map_err(wrong)?;
     let contract = Contract::read(&text).map_err(|e| wrong(e.to_string()))?;
@@ -30,12 +30,12 @@ pub fn plan(contract: &str, changes: &[FileChange], model: Model) -> Result<Plan
 }
 
 /// The largest delay of a topic's channels by a plan, in µs: a bound or, by other models, a mean. NaN: the plan gives none.
-pub fn delay_us(plan: &Plan, topic: &str) -> f64 {
+pub(crate) fn delay_us(plan: &Plan, topic: &str) -> f64 {
     let of = plan.channels.iter().filter(|channel| channel.topic == topic);
     of.filter_map(|channel| channel.bound_us.or(channel.mean_us)).fold(f64::NAN, f64::max)
 }
 
 /// A change of a value that is text in the contract.
-pub fn text(table: &str, name: &str, key: &str, value: &str) -> FileChange {
+pub(crate) fn text(table: &str, name: &str, key: &str, value: &str) -> FileChange {
     FileChange { table: table.into(), name: name.into(), key: key.into(), value: format!("\"{value}\"") }
 }

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 /// One stall of one processor, by CLOCK_MONOTONIC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Stall {
+pub(crate) struct Stall {
     /// The processor.
     pub cpu: u16,
     /// Last time the thread ran before, in nanoseconds: the stall began later than that.
@@ -52,7 +52,7 @@ impl<'de> Deserialize<'de> for Timed {
 
 /// All stalls of a time.
 #[derive(Clone, Debug, Default, Serialize)]
-pub struct Stalls {
+pub(crate) struct Stalls {
     /// The stalls, by processor, then by time.
     pub stalls: Vec<Stall>,
     /// Processors that were watched.
@@ -64,14 +64,14 @@ pub struct Stalls {
 impl Stalls {
     /// `true` if stalls may account for half or more of the time from `from_ns` to `to_ns`. (Leaving out every sample that met a
     /// stall would leave out the longest ones, which meet more of them.)
-    pub fn hit(&self, from_ns: u64, to_ns: u64) -> bool {
+    pub(crate) fn hit(&self, from_ns: u64, to_ns: u64) -> bool {
         let met = self.stalls.iter().filter(|stall| stall.from_ns <= to_ns && from_ns <= stall.to_ns);
         let late: Vec<u64> = met.map(|stall| stall.late_ns).collect();
         !late.is_empty() && late.iter().sum::<u64>() * 2 >= to_ns.saturating_sub(from_ns)
     }
 
     /// The time from `from_ns` to `to_ns` less the stalls in it, in nanoseconds.
-    pub fn without(&self, from_ns: u64, to_ns: u64) -> u64 {
+    pub(crate) fn without(&self, from_ns: u64, to_ns: u64) -> u64 {
         let met = self.stalls.iter().filter(|stall| stall.from_ns < to_ns && from_ns < stall.to_ns);
         let mut met: Vec<(u64, u64)> = met.map(|stall| (stall.from_ns.max(from_ns), stall.to_ns.min(to_ns))).collect();
         met.sort_unstable();
@@ -86,7 +86,7 @@ impl Stalls {
     /// The latency of each sample less the stalls during it, and less its wait for a backlog that a stall left, in nanoseconds.
     /// After a stall, samples leave one at a time: one that is sent while earlier ones still wait is late by the same stall,
     /// although that is over.
-    pub fn without_backlog(&self, samples: &[Timed]) -> Vec<u64> {
+    pub(crate) fn without_backlog(&self, samples: &[Timed]) -> Vec<u64> {
         let mut samples = samples.to_vec();
         samples.sort_unstable_by_key(|sample| sample.from_ns);
         let (mut busy_from, mut busy_to) = (0, 0);
@@ -105,7 +105,7 @@ impl Stalls {
     }
 
     /// Samples in µs that no stall hit, and what the others come to.
-    pub fn apart(&self, samples: &[Timed]) -> (Vec<f64>, Stalled) {
+    pub(crate) fn apart(&self, samples: &[Timed]) -> (Vec<f64>, Stalled) {
         let us = |sample: &Timed| sample.ns as f64 / 1000.0;
         let (hit, clean): (Vec<Timed>, Vec<Timed>) =
             samples.iter().copied().partition(|sample| self.hit(sample.from_ns, sample.from_ns + sample.ns));
@@ -114,7 +114,7 @@ impl Stalls {
     }
 
     /// Number, longest in µs, and sum in µs.
-    pub fn summary(&self) -> Summary {
+    pub(crate) fn summary(&self) -> Summary {
         let late = || self.stalls.iter().map(|stall| stall.late_ns);
         Summary {
             count: self.stalls.len() as u64,
@@ -128,7 +128,7 @@ impl Stalls {
 
 /// Figures of [`Stalls`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Summary {
+pub(crate) struct Summary {
     /// Stalls of all processors.
     pub count: u64,
     /// The longest, in µs too late.
@@ -142,7 +142,7 @@ pub struct Summary {
 }
 
 /// Watches all processors until it is dropped.
-pub struct Monitor {
+pub(crate) struct Monitor {
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<Vec<Stall>>>,
     cpus: Vec<u16>,
@@ -153,7 +153,7 @@ impl Monitor {
     ///
     /// # Errors
     /// The kernel's refusal: FIFO needs CAP_SYS_NICE.
-    pub fn start() -> io::Result<Self> {
+    pub(crate) fn start() -> io::Result<Self> {
         let mut monitor = Self { stop: Arc::default(), threads: Vec::new(), cpus: Vec::new() };
         for cpu in linux::sched::read(0)?.affinity {
             let stop = monitor.stop.clone();
@@ -173,7 +173,7 @@ impl Monitor {
     }
 
     /// Ends watching, and gives what was seen.
-    pub fn finish(mut self) -> Stalls {
+    pub(crate) fn finish(mut self) -> Stalls {
         let stalls = self.end();
         Stalls { stalls, cpus: std::mem::take(&mut self.cpus), threshold_ns: THRESHOLD }
     }

@@ -64,7 +64,13 @@ pub(crate) enum AnyLink {
 
 impl AnyLink {
     /// Makes the link; both processes call it at once.
-    pub fn open(carrier: Carrier, control: &UnixStream, end: End, size: usize, shape: Shape) -> io::Result<Self> {
+    pub(crate) fn open(
+        carrier: Carrier,
+        control: &UnixStream,
+        end: End,
+        size: usize,
+        shape: Shape,
+    ) -> io::Result<Self> {
         Ok(match (carrier, end) {
             (Carrier::Tcp, _) => Self::Tcp(sockets::tcp(control, end, size)?),
             (Carrier::Udp, _) => Self::Udp(sockets::udp(control, size)?),

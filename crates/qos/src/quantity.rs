@@ -59,7 +59,7 @@ pub fn show_time(us: f64) -> String {
 
 /// A number of bytes, exactly: "36 KiB", "36865 B".
 #[cfg(any(feature = "placement", test))]
-pub fn show_bytes(bytes: u64) -> String {
+pub(crate) fn show_bytes(bytes: u64) -> String {
     let units = [("MiB", 1 << 20), ("KiB", 1 << 10)];
     let whole = units.iter().find(|(_, factor)| bytes > 0 && bytes.is_multiple_of(*factor));
     whole.map_or_else(|| format!("{bytes} B"), |(unit, factor)| format!("{} {unit}", bytes / factor))

@@ -23,7 +23,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 /// The experiment.
-pub struct BigMessages;
+pub(super) struct BigMessages;
 
 const RATE: u64 = 100_000_000;
 const SMALL: usize = 10;

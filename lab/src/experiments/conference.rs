@@ -24,7 +24,7 @@ use std::time::Duration;
 use thalweg::profile::Profile;
 
 /// The experiment.
-pub struct Conference;
+pub(super) struct Conference;
 
 const HOSTS: u8 = 3;
 /// The host whose link fails.

@@ -17,7 +17,7 @@ use crate::statistics::median_ratio;
 use std::time::Duration;
 
 /// The experiment.
-pub struct CpuContention;
+pub(super) struct CpuContention;
 
 /// Sent back by the lab's parts, as all other words.
 const CARRIER: &str = "tcp";

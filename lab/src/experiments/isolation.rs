@@ -21,7 +21,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 /// The experiment.
-pub struct Isolation;
+pub(super) struct Isolation;
 
 const CARRIERS: [&str; 3] = ["tcp", "udp", "mcast"];
 const NEAR: usize = 7;

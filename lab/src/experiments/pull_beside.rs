@@ -25,7 +25,7 @@ use std::time::Duration;
 use thalweg::PullFrom;
 
 /// The experiment.
-pub struct PullBeside;
+pub(super) struct PullBeside;
 
 const HZ: f64 = 1000.0;
 const PAYLOAD: usize = 64;

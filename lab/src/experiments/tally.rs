@@ -12,7 +12,7 @@ use std::time::Duration;
 
 /// The repetitions of a cell so far.
 #[derive(Debug, Default)]
-pub struct Tally {
+pub(super) struct Tally {
     samples: Vec<f64>,
     stalled: Stalled,
     without_stalls: Option<f64>,
@@ -25,7 +25,7 @@ pub struct Tally {
 
 impl Tally {
     /// Adds a repetition: how many samples were sent to how many receivers, and those that arrived.
-    pub fn add(&mut self, sent: u64, arrived: &[Timed], stalls: &Stalls) {
+    pub(super) fn add(&mut self, sent: u64, arrived: &[Timed], stalls: &Stalls) {
         let (clean, stalled) = stalls.apart(arrived);
         let figures = Distribution::of(&clean);
         let told = json!({"sent": sent, "received": arrived.len(), "us": figures, "stalled": stalled, "stalls": stalls.summary()});
@@ -41,7 +41,7 @@ impl Tally {
     }
 
     /// Publishes so many samples of a flow, and adds those that arrived, at the latest this long after the last one was published.
-    pub fn publish(&mut self, lab: &Lab, flow: &mut Flow, count: u64, patience: Duration) -> Result {
+    pub(super) fn publish(&mut self, lab: &Lab, flow: &mut Flow, count: u64, patience: Duration) -> Result {
         let monitor = Monitor::start()?;
         let (published, arrived) = flow.publish(lab, count, patience)?;
         let stalls = monitor.finish();
@@ -52,50 +52,50 @@ impl Tally {
     }
 
     /// Adds a repetition of round trips.
-    pub fn add_trips(&mut self, trips: &[RoundTrip], stalls: &Stalls) {
+    pub(super) fn add_trips(&mut self, trips: &[RoundTrip], stalls: &Stalls) {
         let back = |trip: &RoundTrip| trip.took_ns.map(|ns| Timed { from_ns: trip.sent_ns, ns });
         self.add(trips.len() as u64, &trips.iter().filter_map(back).collect::<Vec<_>>(), stalls);
     }
 
     /// Adds to what is told of the last repetition.
-    pub fn tell(&mut self, name: &str, value: impl Into<Value>) {
+    pub(super) fn tell(&mut self, name: &str, value: impl Into<Value>) {
         if let Some(told) = self.told.last_mut() {
             told[name] = value.into();
         }
     }
 
     /// The largest time in µs, less what stalls of the machine and their backlog may have taken of it; not a number where nothing arrived.
-    pub fn without_stalls(&self) -> f64 {
+    pub(super) fn without_stalls(&self) -> f64 {
         self.without_stalls.unwrap_or(f64::NAN)
     }
 
     /// Samples that were to arrive.
-    pub fn sent(&self) -> u64 {
+    pub(super) fn sent(&self) -> u64 {
         self.sent
     }
 
     /// The share of the samples that arrived which a stall of the machine hit.
-    pub fn stalled(&self) -> f64 {
+    pub(super) fn stalled(&self) -> f64 {
         self.stalled.n as f64 / self.received.max(1) as f64
     }
 
     /// Samples that did not arrive.
-    pub fn lost(&self) -> u64 {
+    pub(super) fn lost(&self) -> u64 {
         self.sent.saturating_sub(self.received)
     }
 
     /// A figure of each repetition; not a number where there is none.
-    pub fn each(&self, figure: impl Fn(&Distribution) -> f64) -> Vec<f64> {
+    pub(super) fn each(&self, figure: impl Fn(&Distribution) -> f64) -> Vec<f64> {
         self.repetitions.iter().map(|found| found.as_ref().map_or(f64::NAN, &figure)).collect()
     }
 
     /// The figure of each repetition with the one of another tally's repetition.
-    pub fn pairs(&self, with: &Tally, figure: impl Fn(&Distribution) -> f64) -> Vec<(f64, f64)> {
+    pub(super) fn pairs(&self, with: &Tally, figure: impl Fn(&Distribution) -> f64) -> Vec<(f64, f64)> {
         self.each(&figure).into_iter().zip(with.each(&figure)).collect()
     }
 
     /// The cell.
-    pub fn cell(&self, factors: Factors, round_trips: bool) -> Cell {
+    pub(super) fn cell(&self, factors: Factors, round_trips: bool) -> Cell {
         let figures = Distribution::of(&self.samples);
         let (rtt_us, latency_us) = if round_trips { (figures, None) } else { (None, figures) };
         Cell {
@@ -112,7 +112,7 @@ impl Tally {
     }
 
     /// The cell as a bar.
-    pub fn bar(&self, series: &str) -> Option<Bar> {
+    pub(super) fn bar(&self, series: &str) -> Option<Bar> {
         let Distribution { mean, stdev, p99, .. } = Distribution::of(&self.samples)?;
         Some(Bar { series: series.to_owned(), value: mean, deviation: stdev, mark: Some(p99) })
     }

@@ -205,7 +205,7 @@ fn forward(said: ChildStdout, tell: &std::sync::mpsc::Sender<Value>) {
 
 /// A part's last message when it cannot go on.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct Failed {
+pub(super) struct Failed {
     /// The reason.
     pub failed: String,
     /// As [`Error::exit_code`].
@@ -220,7 +220,7 @@ pub struct Orders {
 }
 
 /// Reads the first line.
-pub fn listen() -> Result<(Place, String, Orders)> {
+pub(super) fn listen() -> Result<(Place, String, Orders)> {
     let mut first = String::new();
     std::io::stdin().lock().read_line(&mut first)?;
     let start: Start = parse(&first)?;
@@ -291,6 +291,6 @@ fn say(what: &impl Serialize) -> Result {
 }
 
 /// Says why the part ends early; nobody listening is no error any more.
-pub fn say_failed(error: &Error) {
+pub(super) fn say_failed(error: &Error) {
     let _ = say(&Failed { failed: error.to_string(), code: error.exit_code() });
 }

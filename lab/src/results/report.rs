@@ -107,19 +107,19 @@ fn html_table(heads: &[String], rows: &[Vec<String>]) -> String {
 }
 
 /// Heads of a table of checks.
-pub const CHECK_HEADS: [&str; 4] = ["check", "found", "wanted", ""];
+pub(super) const CHECK_HEADS: [&str; 4] = ["check", "found", "wanted", ""];
 /// Around what a reader must not overlook.
-pub const STRONG: &str = "**";
+pub(super) const STRONG: &str = "**";
 
 /// The verdict, in words.
-pub fn verdict(document: &Document) -> String {
+pub(super) fn verdict(document: &Document) -> String {
     let passed = document.checks.iter().filter(|check| check.pass).count();
     let word = if document.pass { "passed" } else { "failed" };
     format!("{word} ({passed} of {} checks)", document.checks.len())
 }
 
 /// The machine it ran on, line by line.
-pub fn machine(document: &Document) -> Vec<String> {
+pub(super) fn machine(document: &Document) -> Vec<String> {
     let here = &document.environment;
     let versions: Vec<String> = here.versions.iter().map(|(name, version)| format!("{name} {version}")).collect();
     let load: Vec<String> = here.load.iter().map(f64::to_string).collect();
@@ -133,7 +133,7 @@ pub fn machine(document: &Document) -> Vec<String> {
 }
 
 /// Heads and rows: all factors that any cell has, then figures.
-pub fn cells(document: &Document) -> (Vec<String>, Vec<Vec<String>>) {
+pub(super) fn cells(document: &Document) -> (Vec<String>, Vec<Vec<String>>) {
     let mut factors: Vec<&String> = Vec::new();
     for (name, _) in document.cells.iter().flat_map(|cell| cell.factors.iter()) {
         if !factors.contains(&name) {
@@ -166,7 +166,7 @@ fn plain(value: &Value) -> String {
 }
 
 /// Rows of [`CHECK_HEADS`].
-pub fn checks(document: &Document) -> Vec<Vec<String>> {
+pub(super) fn checks(document: &Document) -> Vec<Vec<String>> {
     let row = |check: &Check| {
         let found = check.value.map_or("nothing".to_owned(), |value| value.to_string());
         let word = if check.pass { "pass" } else { "**FAIL**" };

@@ -255,7 +255,7 @@ fn number(value: f64) -> String {
 }
 
 /// Text as XML and HTML want it.
-pub fn escaped(text: &str) -> String {
+pub(super) fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 

@@ -15,7 +15,7 @@ use thalweg::{PublisherBuilder, SubscriberBuilder};
 
 /// Settings of either role.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct End {
+pub(super) struct End {
     /// Its node.
     pub node: NodeSettings,
     /// All routes.
@@ -24,13 +24,13 @@ pub struct End {
 
 /// Both directions of all routes are connected.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct Ready {
+pub(super) struct Ready {
     pub ready: bool,
 }
 
 /// A change of the priority of one route's channels.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Priority {
+pub(crate) struct Priority {
     /// The route.
     pub route: String,
     /// Changes, the same at all four ends.
@@ -39,12 +39,12 @@ pub struct Priority {
 
 /// The ends of this process after a change.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct Priorities {
+pub(super) struct Priorities {
     pub ends: Vec<EndReport>,
 }
 
 /// Largest payload, in bytes.
-pub const LARGEST: usize = 8192;
+pub(super) const LARGEST: usize = 8192;
 /// Samples that may wait at the sender: more than are sent while a stream waits to repeat what was lost.
 const WAITING: u32 = 1024;
 const CONNECT: Duration = Duration::from_secs(25);
@@ -52,31 +52,31 @@ const CONNECT: Duration = Duration::from_secs(25);
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// The node of an end.
-pub struct Ends {
+pub(super) struct Ends {
     node: Node,
     me: &'static str,
     routes: Vec<Route>,
 }
 
 impl Ends {
-    pub fn open(end: &End, me: &'static str) -> Result<Self> {
+    pub(super) fn open(end: &End, me: &'static str) -> Result<Self> {
         Ok(Self { node: end.node.open()?, me, routes: end.routes.clone() })
     }
 
     /// `from` is who sends: `ping` or `pong`.
-    pub fn publisher(&self, route: &str, carrier: &str, from: &str) -> PublisherBuilder<Raw> {
+    pub(super) fn publisher(&self, route: &str, carrier: &str, from: &str) -> PublisherBuilder<Raw> {
         let builder = self.node.publisher(&topic(route, from)).named(port(self.me, route, from));
         builder.carriers([carrier]).queue(Queue::KeepLast(WAITING)).max_message(LARGEST as u32)
     }
 
-    pub fn subscriber(&self, route: &str, carrier: &str, from: &str) -> SubscriberBuilder<Raw> {
+    pub(super) fn subscriber(&self, route: &str, carrier: &str, from: &str) -> SubscriberBuilder<Raw> {
         let builder = self.node.subscriber(&topic(route, from)).named(port(self.me, route, from));
         let builder = builder.carriers([carrier]).max_message(LARGEST as u32);
         if carrier == "udp" { builder.reliability(Reliability::BestEffort) } else { builder }
     }
 
     /// With a proxy at this place.
-    pub fn proxied(builder: SubscriberBuilder<Raw>, place: Option<&Place>) -> SubscriberBuilder<Raw> {
+    pub(super) fn proxied(builder: SubscriberBuilder<Raw>, place: Option<&Place>) -> SubscriberBuilder<Raw> {
         match place {
             None => builder,
             Some(place) => builder.rate(ALL_BUT_ONE_OF - 1, ALL_BUT_ONE_OF).proxy(place.clone()),
@@ -84,7 +84,7 @@ impl Ends {
     }
 
     /// Waits until the other end takes what this publisher sends.
-    pub fn connected(&self, publisher: &Publisher<Raw>) -> Result {
+    pub(super) fn connected(&self, publisher: &Publisher<Raw>) -> Result {
         if publisher.wait_connected(1, CONNECT) {
             return Ok(());
         }
@@ -92,7 +92,7 @@ impl Ends {
     }
 
     /// Waits until a subscriber's proxy is where it is wanted: a relay that was found late is moved to.
-    pub fn placed(&self, subscriber: &Subscriber<Raw>, place: Option<&Place>) -> Result {
+    pub(super) fn placed(&self, subscriber: &Subscriber<Raw>, place: Option<&Place>) -> Result {
         let Some(place) = place else { return Ok(()) };
         let there = || {
             let channels = subscriber.channels();
@@ -110,7 +110,7 @@ impl Ends {
     }
 
     /// Changes both ends of a route's channels that are in this process.
-    pub fn set_priority(&self, priority: &Priority) -> Result<Priorities> {
+    pub(super) fn set_priority(&self, priority: &Priority) -> Result<Priorities> {
         let Priority { route, changes } = priority;
         route::find(&self.routes, route)?;
         let other = if self.me == "ping" { "pong" } else { "ping" };
@@ -134,13 +134,13 @@ impl Ends {
     }
 
     /// Times of the stages of a route's forward channel at this end, since the last call.
-    pub fn stages(&self, route: &str) -> Result<Measured> {
+    pub(super) fn stages(&self, route: &str) -> Result<Measured> {
         Measured::take(&self.node, &topic(route, "ping"))
     }
 }
 
 /// The topic of what `from` sends.
-pub fn topic(route: &str, from: &str) -> String {
+pub(crate) fn topic(route: &str, from: &str) -> String {
     format!("/lab/{route}/{from}")
 }
 

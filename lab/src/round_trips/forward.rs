@@ -9,11 +9,11 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
 /// Name of the role.
-pub const ROLE: &str = "forward";
+pub(crate) const ROLE: &str = "forward";
 
 /// From where to where.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub struct Hop {
+pub(crate) struct Hop {
     /// Its own address.
     pub listen: SocketAddr,
     /// The address it connects to.
@@ -42,14 +42,14 @@ pub(crate) fn play(mut orders: Orders) -> Result {
 }
 
 /// Takes one connection.
-pub fn accept(listener: &TcpListener) -> Result<TcpStream> {
+pub(crate) fn accept(listener: &TcpListener) -> Result<TcpStream> {
     let stream = listener.accept()?.0;
     stream.set_nodelay(true)?;
     Ok(stream)
 }
 
 /// Connects, as soon as somebody listens.
-pub fn connect(to: SocketAddr) -> Result<TcpStream> {
+pub(crate) fn connect(to: SocketAddr) -> Result<TcpStream> {
     let until = Instant::now() + CONNECT;
     loop {
         match TcpStream::connect(to) {
@@ -73,7 +73,7 @@ fn pass(from: TcpStream, mut to: TcpStream) -> Result {
 }
 
 /// Messages of a stream, each with its length in front. One call of the system for each where they come one by one.
-pub struct Messages {
+pub(crate) struct Messages {
     from: TcpStream,
     bytes: Box<[u8]>,
     begin: usize,
@@ -82,12 +82,12 @@ pub struct Messages {
 
 impl Messages {
     /// Reads the messages of this stream.
-    pub fn of(from: TcpStream) -> Self {
+    pub(crate) fn of(from: TcpStream) -> Self {
         Self { from, bytes: vec![0; LARGEST].into_boxed_slice(), begin: 0, end: 0 }
     }
 
     /// The next message with its length; `None`: there will be no more.
-    pub fn next(&mut self) -> Result<Option<&[u8]>> {
+    pub(crate) fn next(&mut self) -> Result<Option<&[u8]>> {
         let whole = loop {
             let had = &self.bytes[self.begin..self.end];
             let whole = had.first_chunk::<4>().map(|length| (u32::from_le_bytes(*length) as usize).saturating_add(4));

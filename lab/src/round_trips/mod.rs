@@ -15,10 +15,10 @@ pub(crate) mod forward;
 mod ping;
 mod route;
 
-pub use ends::{Priority, topic};
-pub use ping::{Measure, RoundTrip};
+pub(crate) use ends::Priority;
+pub(crate) use ping::{Measure, RoundTrip};
 pub(crate) use ping::{PONG, ROLE as PING, play as play_ping, play_pong};
-pub use route::{By, Route};
+pub(crate) use route::Route;
 
 use crate::error::{Error, Result};
 use crate::lab::Lab;
@@ -33,13 +33,13 @@ use thalweg::admin::EndReport;
 
 /// A ping and a pong, connected by routes.
 #[derive(Debug)]
-pub struct PingPong {
+pub(crate) struct PingPong {
     ping: Part,
     pong: Part,
 }
 
 /// The carriers that round trips are measured over, unless other routes are named.
-pub const CARRIERS: [&str; 2] = ["udp", "tcp"];
+pub(crate) const CARRIERS: [&str; 2] = ["udp", "tcp"];
 
 /// Time for the ends to find each other.
 const START: Duration = Duration::from_secs(30);
@@ -55,7 +55,7 @@ impl PingPong {
     ///
     /// # Errors
     /// As [`Part::start`] and [`Part::hear`].
-    pub fn new(lab: &Lab, topology: &Topology, [ping, pong]: [u8; 2], processors: &[usize]) -> Result<Self> {
+    pub(crate) fn new(lab: &Lab, topology: &Topology, [ping, pong]: [u8; 2], processors: &[usize]) -> Result<Self> {
         let listen = |host| SocketAddr::new(Topology::address_of(host), PORT);
         let all = [listen(ping), listen(pong)];
         let node = |name: &str, host| NodeSettings::at(lab, name, "lab", listen(host), &all);
@@ -68,7 +68,7 @@ impl PingPong {
     ///
     /// # Errors
     /// As [`PingPong::new`].
-    pub fn on_this_host(lab: &Lab, realm: &str, processors: &[usize]) -> Result<Self> {
+    pub(crate) fn on_this_host(lab: &Lab, realm: &str, processors: &[usize]) -> Result<Self> {
         let end = |name| (Place::here(processors), NodeSettings::local(name, realm));
         Self::over(lab, [end("ping"), end("pong")], &CARRIERS.map(Route::direct))
     }
@@ -77,7 +77,7 @@ impl PingPong {
     ///
     /// # Errors
     /// As [`PingPong::new`].
-    pub fn over(lab: &Lab, [ping, pong]: [(Place, NodeSettings); 2], routes: &[Route]) -> Result<Self> {
+    pub(crate) fn over(lab: &Lab, [ping, pong]: [(Place, NodeSettings); 2], routes: &[Route]) -> Result<Self> {
         let start = |role, (place, node)| Part::start(lab, place, role, &End { node, routes: routes.to_vec() });
         let (pong, mut ping) = (start(PONG, pong)?, start(PING, ping)?);
         ping.hear::<ends::Ready>(lab, START)?;
@@ -108,7 +108,7 @@ impl PingPong {
     ///
     /// # Errors
     /// [`Error::System`] when the kernel refuses.
-    pub fn set_priority(&mut self, lab: &Lab, priority: &Priority) -> Result<Vec<EndReport>> {
+    pub(crate) fn set_priority(&mut self, lab: &Lab, priority: &Priority) -> Result<Vec<EndReport>> {
         let mut reports = Vec::new();
         for part in [&mut self.ping, &mut self.pong] {
             let order = ping::Order::Priority(priority.clone());
@@ -121,7 +121,7 @@ impl PingPong {
     ///
     /// # Errors
     /// As [`Part::hear`].
-    pub fn measure(&mut self, lab: &Lab, measure: &Measure) -> Result<Vec<RoundTrip>> {
+    pub(crate) fn measure(&mut self, lab: &Lab, measure: &Measure) -> Result<Vec<RoundTrip>> {
         let time = measure.time() + PATIENCE;
         Ok(self.ping.ask::<ping::RoundTrips>(lab, &ping::Order::Measure(measure.clone()), time)?.trips)
     }
@@ -130,7 +130,7 @@ impl PingPong {
     ///
     /// # Errors
     /// As [`Part::hear`].
-    pub fn stages(&mut self, lab: &Lab, route: &str) -> Result<[Measured; 2]> {
+    pub(crate) fn stages(&mut self, lab: &Lab, route: &str) -> Result<[Measured; 2]> {
         let order = ping::Order::Stages(route.to_owned());
         Ok([self.ping.ask(lab, &order, PATIENCE)?, self.pong.ask(lab, &order, PATIENCE)?])
     }

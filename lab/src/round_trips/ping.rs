@@ -18,12 +18,12 @@ use thalweg::testing::Dice;
 use thalweg::{Publisher, Subscriber};
 
 /// Name of the role.
-pub const ROLE: &str = "ping";
+pub(crate) const ROLE: &str = "ping";
 
 /// Orders to either end.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Order {
+pub(super) enum Order {
     Priority(Priority),
     Measure(Measure),
     /// Reports the times of the stages of a route's forward channel since the last report, and begins anew.
@@ -32,7 +32,7 @@ pub enum Order {
 
 /// Round trips to be made.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Measure {
+pub(crate) struct Measure {
     /// Name of the route.
     pub route: String,
     /// Bytes of payload, 8 … 8192.
@@ -52,14 +52,14 @@ pub struct Measure {
 
 impl Measure {
     /// Its longest duration, if nothing goes wrong.
-    pub fn time(&self) -> Duration {
+    pub(crate) fn time(&self) -> Duration {
         self.period * (self.count + self.warmup) + self.patience
     }
 }
 
 /// One round trip.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RoundTrip {
+pub(crate) struct RoundTrip {
     /// Time of sending, by CLOCK_MONOTONIC, in nanoseconds.
     pub sent_ns: u64,
     /// Duration in nanoseconds; `None`: it did not come back.
@@ -67,12 +67,12 @@ pub struct RoundTrip {
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-pub struct RoundTrips {
+pub(super) struct RoundTrips {
     pub trips: Vec<RoundTrip>,
 }
 
 /// Plays the role.
-pub fn play(mut orders: Orders) -> Result {
+pub(crate) fn play(mut orders: Orders) -> Result {
     let end: End = orders.settings()?;
     let ends = Ends::open(&end, "ping")?;
     let mut pings = end.routes.iter().map(|route| Ping::open(&ends, route)).collect::<Result<Vec<_>>>()?;
@@ -237,10 +237,10 @@ fn note_all(from: TcpStream, board: &Board) -> Result {
 }
 
 /// Name of the role that sends back.
-pub const PONG: &str = "pong";
+pub(crate) const PONG: &str = "pong";
 
 /// Sends back what comes, on the thread that received it.
-pub fn play_pong(mut orders: Orders) -> Result {
+pub(crate) fn play_pong(mut orders: Orders) -> Result {
     let end: End = orders.settings()?;
     let ends = Ends::open(&end, "pong")?;
     let mut held = Vec::new();

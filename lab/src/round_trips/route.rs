@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 
 /// One way there and back, with its own two channels.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Route {
+pub(crate) struct Route {
     /// Its name: of its topics and ports, and in [`super::Measure`].
     pub name: String,
     /// The means of transport.
@@ -17,7 +17,7 @@ pub struct Route {
 /// The means of transport of a route.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum By {
+pub(crate) enum By {
     /// Two channels of this carrier, with a proxy at this place of the one that leads there.
     Carrier {
         /// The carrier.
@@ -36,26 +36,26 @@ pub enum By {
 
 /// A proxy that is to cost what proxies cost, but to take next to nothing away: all but one of so many samples. (One that takes
 /// everything is none at all: the publisher's and the subscriber's are never made.)
-pub const ALL_BUT_ONE_OF: u32 = 1 << 24;
+pub(super) const ALL_BUT_ONE_OF: u32 = 1 << 24;
 
 impl Route {
     /// Two channels of a carrier, which is also its name.
-    pub fn direct(carrier: &str) -> Self {
+    pub(crate) fn direct(carrier: &str) -> Self {
         Self::over(carrier, carrier, None)
     }
 
     /// Two channels of a carrier, with a proxy there.
-    pub fn over(name: &str, carrier: &str, proxy: Option<Place>) -> Self {
+    pub(crate) fn over(name: &str, carrier: &str, proxy: Option<Place>) -> Self {
         Self { name: name.to_owned(), by: By::Carrier { carrier: carrier.to_owned(), proxy } }
     }
 
     /// A ring of bare sockets.
-    pub fn sockets(name: &str, listen: SocketAddr, next: SocketAddr) -> Self {
+    pub(crate) fn sockets(name: &str, listen: SocketAddr, next: SocketAddr) -> Self {
         Self { name: name.to_owned(), by: By::Sockets { listen, next } }
     }
 
     /// The carrier of its channels; `None`: it has none.
-    pub fn carrier(&self) -> Option<&str> {
+    pub(crate) fn carrier(&self) -> Option<&str> {
         match &self.by {
             By::Carrier { carrier, .. } => Some(carrier),
             By::Sockets { .. } => None,
@@ -63,7 +63,7 @@ impl Route {
     }
 
     /// Place of its proxy.
-    pub fn proxy(&self) -> Option<&Place> {
+    pub(crate) fn proxy(&self) -> Option<&Place> {
         match &self.by {
             By::Carrier { proxy, .. } => proxy.as_ref(),
             By::Sockets { .. } => None,
@@ -75,7 +75,7 @@ impl Route {
 ///
 /// # Errors
 /// [`Error::Usage`] with all names.
-pub fn find<'a>(routes: &'a [Route], name: &str) -> Result<&'a Route> {
+pub(super) fn find<'a>(routes: &'a [Route], name: &str) -> Result<&'a Route> {
     routes.iter().find(|route| route.name == name).ok_or_else(|| {
         let names: Vec<&str> = routes.iter().map(|route| route.name.as_str()).collect();
         Error::Usage(format!("route {name:?}: there are {}", names.join(", ")))

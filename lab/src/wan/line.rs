@@ -51,7 +51,7 @@ pub struct Counts {
 }
 
 /// The state of one direction. Frames are whatever the caller keeps of them.
-pub struct Line<F> {
+pub(super) struct Line<F> {
     behaviour: Behaviour,
     dice: Dice,
     free_at: u64, // ns: when the line has sent what it has
@@ -63,7 +63,7 @@ pub struct Line<F> {
 
 /// A frame that leaves.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Leaving<F> {
+pub(super) struct Leaving<F> {
     /// Time to leave, in nanoseconds of the caller's clock.
     pub at: u64,
     /// The frame.
@@ -74,18 +74,18 @@ pub struct Leaving<F> {
 
 impl<F> Line<F> {
     /// A line at rest; the same seed gives the same losses.
-    pub fn new(behaviour: Behaviour, seed: u64) -> Self {
+    pub(super) fn new(behaviour: Behaviour, seed: u64) -> Self {
         let (dice, counts) = (Dice::new(seed), Counts::default());
         Self { behaviour, dice, free_at: 0, last: 0, backlog: 0, waiting: BinaryHeap::new(), counts }
     }
 
     /// From now on this share of the frames vanishes on the way, 0 to 1.
-    pub fn lose(&mut self, share: f64) {
+    pub(super) fn lose(&mut self, share: f64) {
         self.behaviour.loss = share;
     }
 
     /// A frame of `length` bytes comes in at `now` (nanoseconds, never less than before). Gives it back if it goes no further.
-    pub fn arrive(&mut self, now: u64, length: u64, frame: F) -> Option<F> {
+    pub(super) fn arrive(&mut self, now: u64, length: u64, frame: F) -> Option<F> {
         self.counts.arrived += 1;
         let busy = self.free_at > now;
         if busy && self.bytes_waiting(now) + length > self.behaviour.queue {
@@ -106,19 +106,19 @@ impl<F> Line<F> {
     }
 
     /// Time at which the next frame leaves.
-    pub fn next_at(&self) -> Option<u64> {
+    pub(super) fn next_at(&self) -> Option<u64> {
         self.waiting.peek().map(|Reverse(entry)| entry.leaving.at)
     }
 
     /// The next frame, if it is due.
-    pub fn leave(&mut self, now: u64) -> Option<Leaving<F>> {
+    pub(super) fn leave(&mut self, now: u64) -> Option<Leaving<F>> {
         self.next_at().filter(|at| *at <= now)?;
         self.counts.released += 1;
         self.waiting.pop().map(|Reverse(entry)| entry.leaving)
     }
 
     /// Counts of frames so far.
-    pub fn counts(&self) -> Counts {
+    pub(super) fn counts(&self) -> Counts {
         self.counts
     }
 

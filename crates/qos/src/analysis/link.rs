@@ -10,14 +10,14 @@
 //! | `queue` | the busy period of one queue under each order of service, with arrivals as stair functions |
 
 mod deviation;
-pub mod queue;
+pub(crate) mod queue;
 
 use crate::Class;
 use crate::analysis::arrivals::BILLION;
 
 /// Quanta of deficit round robin in proportion to `shares` (parts per billion), the least of them `unit` (ns of work, as the
 /// result); 0 without a share.
-pub fn quanta(shares: &[u64; 4], unit: u64) -> [u64; 4] {
+pub(crate) fn quanta(shares: &[u64; 4], unit: u64) -> [u64; 4] {
     let least = shares.iter().copied().filter(|share| *share > 0).min().unwrap_or(1);
     let quantum = |share: u64| (u128::from(unit) * u128::from(share)).div_ceil(u128::from(least));
     shares.map(|share| u64::try_from(quantum(share)).unwrap_or(u64::MAX))
@@ -25,7 +25,7 @@ pub fn quanta(shares: &[u64; 4], unit: u64) -> [u64; 4] {
 
 /// The lag of a class behind its share of the link's time in any interval in which it waits, in ns of work (Boyer, Stea & Sofack
 /// 2012, theorem 1). One unit that is being sent is included.
-pub fn lag(shares: &[u64; 4], class: Class, unit: u64) -> u64 {
+pub(crate) fn lag(shares: &[u64; 4], class: Class, unit: u64) -> u64 {
     let quanta = quanta(shares, unit).map(u128::from);
     let (own, all) = (quanta[class as usize].max(1), quanta.iter().sum::<u128>().max(1));
     let others = (all - own.min(all)) + 3 * u128::from(unit);
@@ -40,7 +40,7 @@ const SECOND: u128 = 1_000_000_000;
 
 /// At most `burst` at once and `rate` per second besides: a leaky bucket, γ(t) = burst + rate · t (§1.2.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Bucket {
+pub(crate) struct Bucket {
     /// Units that may come at once.
     pub burst: u64,
     /// Units per second.
@@ -54,7 +54,7 @@ impl Bucket {
     }
 
     /// The most in any stretch of `span` ns, rounded up.
-    pub fn within(&self, span: u64) -> u64 {
+    pub(crate) fn within(&self, span: u64) -> u64 {
         match self.rate.checked_mul(span) {
             // Nearly always, and much sooner.
             Some(billionths) => self.burst.saturating_add(billionths.div_ceil(SECOND as u64)),
@@ -65,7 +65,7 @@ impl Bucket {
 
 /// Nothing for `latency`, then at least `rate`: β(t) = rate · (t − latency)⁺ (§1.3.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RateLatency {
+pub(crate) struct RateLatency {
     /// Units per second.
     pub rate: u64,
     /// Nanoseconds.
@@ -74,7 +74,7 @@ pub struct RateLatency {
 
 impl RateLatency {
     /// Time by which `amount` is surely served, rounded up; `None` with rate 0.
-    pub fn time_for(&self, amount: u64) -> Option<u64> {
+    pub(crate) fn time_for(&self, amount: u64) -> Option<u64> {
         self.time_for_billionths(u128::from(amount) * SECOND)
     }
 

@@ -11,11 +11,11 @@
 
 mod velox;
 
-pub use velox::{Hop, Velox, network_delay};
+pub(crate) use velox::{Hop, Velox, network_delay};
 
 /// A queue without limit, one server.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Mm1 {
+pub(crate) struct Mm1 {
     /// λ: arrivals per second, above 0.
     pub arrivals: f64,
     /// 1/μ: mean service time, seconds.
@@ -24,31 +24,31 @@ pub struct Mm1 {
 
 impl Mm1 {
     /// ρ = λ/μ: the part of the time in which the server is busy.
-    pub fn utilisation(self) -> f64 {
+    pub(crate) fn utilisation(self) -> f64 {
         self.arrivals * self.service
     }
 
     /// N̄ = ρ/(1−ρ): messages in the system on average. `None`: ρ ≥ 1, the queue grows without limit.
-    pub fn mean_in_system(self) -> Option<f64> {
+    pub(crate) fn mean_in_system(self) -> Option<f64> {
         let busy = self.utilisation();
         (busy < 1.0).then(|| busy / (1.0 - busy))
     }
 
     /// T̄ = N̄/λ = 1/(μ−λ): seconds from arrival to the end of service. Velox's eq. 5 (V-22); it is the time in the system,
     /// service included, and adding P(μ) = 1/μ to it counts the service twice (E-V5).
-    pub fn sojourn(self) -> Option<f64> {
+    pub(crate) fn sojourn(self) -> Option<f64> {
         self.mean_in_system().map(|mean| mean / self.arrivals)
     }
 
     /// T̄ − 1/μ: seconds before service begins.
-    pub fn wait(self) -> Option<f64> {
+    pub(crate) fn wait(self) -> Option<f64> {
         self.sojourn().map(|sojourn| sojourn - self.service)
     }
 }
 
 /// A queue that holds `room` messages, the one in service included; what finds it full is lost (V-10).
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Mm1k {
+pub(crate) struct Mm1k {
     /// Arrivals and service.
     pub queue: Mm1,
     /// K, at least 1.
@@ -60,7 +60,7 @@ const NEAR: f64 = 1e-4;
 
 impl Mm1k {
     /// p_K = (1−ρ)ρ^K / (1−ρ^(K+1)), 1/(K+1) for ρ = 1: the part of all messages that is lost.
-    pub fn loss(self) -> f64 {
+    pub(crate) fn loss(self) -> f64 {
         let (log, places) = self.exponents();
         if log == f64::NEG_INFINITY {
             return 0.0;
@@ -70,7 +70,7 @@ impl Mm1k {
     }
 
     /// N̄ = ρ/(1−ρ) − (K+1)ρ^(K+1)/(1−ρ^(K+1)), K/2 for ρ = 1: messages in the system on average.
-    pub fn mean_in_system(self) -> f64 {
+    pub(crate) fn mean_in_system(self) -> f64 {
         let (log, places) = self.exponents();
         if log == f64::NEG_INFINITY {
             return 0.0;
@@ -82,7 +82,7 @@ impl Mm1k {
     }
 
     /// N̄ / (λ(1−p_K)): seconds that a message which was not lost spends in the system (Little).
-    pub fn sojourn(self) -> f64 {
+    pub(crate) fn sojourn(self) -> f64 {
         let taken = self.queue.arrivals * (1.0 - self.loss());
         if self.queue.service == 0.0 { 0.0 } else { self.mean_in_system() / taken }
     }
@@ -99,7 +99,7 @@ impl Mm1k {
 /// processes (E-V6). Its matrix (eq. 3) has P00 = P11 = 0 with P01 = λ and P10 = μ: its rows add up to λ and μ, not to 1. Read
 /// as rates of a chain in continuous time, eq. 2 holds (E-V2).
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct TwoState {
+pub(crate) struct TwoState {
     /// P01 = λ: from waiting to processing, per second.
     pub to_processing: f64,
     /// P10 = μ: from processing to waiting, per second.
@@ -109,7 +109,7 @@ pub struct TwoState {
 impl TwoState {
     /// Eq. 2: π0 = P10/(P10+P01), π1 = P01/(P10+P01): the parts of the time spent waiting and processing. The text after eq. 3 has
     /// them the other way round, against eq. 2 and the paper's own 0.9 and 0.1 (E-V1).
-    pub fn occupancy(self) -> [f64; 2] {
+    pub(crate) fn occupancy(self) -> [f64; 2] {
         let sum = self.to_waiting + self.to_processing;
         [self.to_waiting / sum, self.to_processing / sum]
     }
@@ -120,7 +120,7 @@ impl TwoState {
 /// (P-20). Times in nanoseconds.
 ///
 /// A model, not a bound: transmission, queues and processors are not in it (E-P9).
-pub fn hop_delay(hops_before: u32, hops_after: u32, period: u64, scaled: u64) -> u128 {
+pub(crate) fn hop_delay(hops_before: u32, hops_after: u32, period: u64, scaled: u64) -> u128 {
     u128::from(hops_before) * u128::from(period) + u128::from(hops_after) * u128::from(scaled)
 }
 

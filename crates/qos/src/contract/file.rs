@@ -113,12 +113,12 @@ const SHOWN: usize = 64;
 pub(super) struct Starts(Vec<usize>);
 
 impl Starts {
-    pub fn of(text: &str) -> Self {
+    pub(super) fn of(text: &str) -> Self {
         Self(std::iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at + 1)).collect())
     }
 
     /// The line, counted from 1, in which a byte stands.
-    pub fn line(&self, at: usize) -> usize {
+    pub(super) fn line(&self, at: usize) -> usize {
         self.0.partition_point(|start| *start <= at)
     }
 }
@@ -163,12 +163,12 @@ pub(super) struct Names<'a> {
 }
 
 impl<'a> Names<'a> {
-    pub fn new(kind: &'static str, starts: &'a Starts) -> Self {
+    pub(super) fn new(kind: &'static str, starts: &'a Starts) -> Self {
         Self { kind, starts, at: HashMap::new() }
     }
 
     /// A name as it is written in a table, or else given to it.
-    pub fn add(&mut self, name: &str, written: &Entry, table: &Range<usize>) -> Result<(), Wrong> {
+    pub(super) fn add(&mut self, name: &str, written: &Entry, table: &Range<usize>) -> Result<(), Wrong> {
         let (next, at) = (self.at.len(), place(written, table));
         let Some((_, first)) = self.at.insert(name.to_owned(), (next, at.start)) else { return Ok(()) };
         let given = if written.is_none() { ", given to what has no name" } else { "" };
@@ -177,12 +177,12 @@ impl<'a> Names<'a> {
     }
 
     /// `true` if a part has this name.
-    pub fn has(&self, name: &str) -> bool {
+    pub(super) fn has(&self, name: &str) -> bool {
         self.at.contains_key(name)
     }
 
     /// The part that a value names.
-    pub fn find(&self, key: &str, value: &Spanned<Value>) -> Result<usize, Wrong> {
+    pub(super) fn find(&self, key: &str, value: &Spanned<Value>) -> Result<usize, Wrong> {
         let found = match value.get_ref() {
             Value::Text(text) => self.at.get(text),
             _ => None,
@@ -191,7 +191,7 @@ impl<'a> Names<'a> {
     }
 
     /// As [`Names::find`], at a key that must be there.
-    pub fn need(&self, key: &str, entry: &Entry, table: &Range<usize>) -> Result<usize, Wrong> {
+    pub(super) fn need(&self, key: &str, entry: &Entry, table: &Range<usize>) -> Result<usize, Wrong> {
         match entry {
             Some(value) => self.find(key, value),
             None => Err((table.clone(), format!("{key} is missing: allowed is {}", self.allowed()))),

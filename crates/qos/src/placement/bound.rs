@@ -44,7 +44,7 @@ pub(super) struct Chosen {
 }
 
 impl<'a> Bound<'a> {
-    pub fn new(problem: &'a Problem<'a>, places: Vec<Vec<u32>>) -> Self {
+    pub(super) fn new(problem: &'a Problem<'a>, places: Vec<Vec<u32>>) -> Self {
         let mut kinds: Vec<(u64, u64)> = Vec::new();
         let mut kind_of = Vec::new();
         for link in &problem.system.links {
@@ -132,7 +132,7 @@ impl<'a> Bound<'a> {
     }
 
     /// The groups' choices when one unit of each limit has this price.
-    pub fn at(&mut self, prices: &[f64]) -> Chosen {
+    pub(super) fn at(&mut self, prices: &[f64]) -> Chosen {
         self.sum(prices);
         let mut chosen = Chosen::default();
         for (limit, price) in prices.iter().enumerate().filter(|(_, price)| **price > 0.0) {
@@ -149,7 +149,7 @@ impl<'a> Bound<'a> {
     }
 
     /// The `count` places that a group pays least for, at the prices of the last call of [`Bound::at`].
-    pub fn cheapest(&self, group: usize, prices: &[f64], count: usize) -> Vec<usize> {
+    pub(super) fn cheapest(&self, group: usize, prices: &[f64], count: usize) -> Vec<usize> {
         let mut paid = Vec::new();
         self.pay(group, prices, &mut paid);
         let mut order: Vec<usize> = (0..paid.len()).collect();
@@ -162,7 +162,7 @@ impl<'a> Bound<'a> {
     }
 
     /// The places that a group can have in a placement of at most `value`: its own least plus `value − bound` pays for them.
-    pub fn within(&self, group: usize, prices: &[f64], spare: f64) -> Vec<usize> {
+    pub(super) fn within(&self, group: usize, prices: &[f64], spare: f64) -> Vec<usize> {
         let mut paid = Vec::new();
         self.pay(group, prices, &mut paid);
         let least = paid.iter().copied().fold(f64::INFINITY, f64::min);
@@ -171,7 +171,7 @@ impl<'a> Bound<'a> {
     }
 
     /// Adds what the chosen places put on the limits; shared streams by their parts.
-    pub fn load(&self, chosen: &Chosen, loads: &mut [f64]) {
+    pub(super) fn load(&self, chosen: &Chosen, loads: &mut [f64]) {
         for (group, node) in chosen.nodes.iter().enumerate() {
             let of = &self.problem.groups[group];
             let prepared = self.choices.get(group).and_then(|all| all.iter().find(|choice| choice.node == *node));

@@ -239,11 +239,11 @@ pub(super) struct Scratch {
 }
 
 impl Scratch {
-    pub fn new(problem: &Problem) -> Self {
+    pub(super) fn new(problem: &Problem) -> Self {
         Self { loads: vec![0.0; problem.capacity.len()], touched: Vec::new() }
     }
 
-    pub fn fill(&mut self, problem: &Problem, group: &Group, node: usize) {
+    pub(super) fn fill(&mut self, problem: &Problem, group: &Group, node: usize) {
         if problem.multicast() {
             // A stream that others share may be there anyway: only what a group has for itself is certain.
             let Choice { uses, .. } = problem.choice(group, node);
@@ -253,7 +253,7 @@ impl Scratch {
         problem.work(group, node).uses.into_iter().for_each(|(limit, amount)| self.add(limit, amount));
     }
 
-    pub fn add(&mut self, limit: usize, amount: f64) {
+    pub(super) fn add(&mut self, limit: usize, amount: f64) {
         if self.loads[limit] == 0.0 {
             self.touched.push(limit);
         }
@@ -261,7 +261,7 @@ impl Scratch {
     }
 
     /// `true` if it keeps all limits beside these loads.
-    pub fn fits(&self, problem: &Problem, beside: &[f64]) -> bool {
+    pub(super) fn fits(&self, problem: &Problem, beside: &[f64]) -> bool {
         self.touched.iter().all(|limit| problem.keeps(*limit, beside[*limit].max(0.0) + self.loads[*limit]))
     }
 
@@ -275,7 +275,7 @@ impl Scratch {
         before
     }
 
-    pub fn clear(&mut self) {
+    pub(super) fn clear(&mut self) {
         self.touched.drain(..).for_each(|limit| self.loads[limit] = 0.0);
     }
 }

@@ -15,13 +15,13 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    pub fn new(problem: &Problem) -> Self {
+    pub(super) fn new(problem: &Problem) -> Self {
         let chosen = vec![None; problem.groups.len()];
         Self { chosen, loads: vec![0.0; problem.capacity.len()], cost: Cost::default(), copies: HashMap::new() }
     }
 
     /// All groups in these places.
-    pub fn of(problem: &Problem, nodes: &[usize]) -> Self {
+    pub(super) fn of(problem: &Problem, nodes: &[usize]) -> Self {
         let mut layout = Self::new(problem);
         for (group, node) in nodes.iter().enumerate() {
             layout.put(problem, group, problem.choice(&problem.groups[group], *node));
@@ -29,7 +29,7 @@ impl Layout {
         layout
     }
 
-    pub fn put(&mut self, problem: &Problem, group: usize, choice: Choice) {
+    pub(super) fn put(&mut self, problem: &Problem, group: usize, choice: Choice) {
         self.count(&choice, 1.0);
         for copy in &choice.shared {
             let users = self.copies.entry(*copy).or_insert(0);
@@ -41,7 +41,7 @@ impl Layout {
         self.chosen[group] = Some(choice);
     }
 
-    pub fn take(&mut self, problem: &Problem, group: usize) -> Option<Choice> {
+    pub(super) fn take(&mut self, problem: &Problem, group: usize) -> Option<Choice> {
         let choice = self.chosen[group].take()?;
         self.count(&choice, -1.0);
         for copy in &choice.shared {
@@ -64,7 +64,7 @@ impl Layout {
     }
 
     /// A choice with what it would pay of the streams that it shares with those that stand.
-    pub fn added(&self, problem: &Problem, choice: &Choice) -> Choice {
+    pub(super) fn added(&self, problem: &Problem, choice: &Choice) -> Choice {
         let mut added = Choice { shared: Vec::new(), ..choice.clone() };
         for copy in choice.shared.iter().filter(|copy| !self.copies.contains_key(copy)) {
             let copy = problem.copy(copy);
@@ -74,16 +74,16 @@ impl Layout {
         added
     }
 
-    pub fn value(&self, problem: &Problem) -> f64 {
+    pub(super) fn value(&self, problem: &Problem) -> f64 {
         problem.value(&self.cost)
     }
 
     /// The limits that carry more than there is.
-    pub fn exceeded<'a>(&'a self, problem: &'a Problem) -> impl Iterator<Item = usize> + 'a {
+    pub(super) fn exceeded<'a>(&'a self, problem: &'a Problem) -> impl Iterator<Item = usize> + 'a {
         (0..self.loads.len()).filter(|limit| !problem.keeps(*limit, self.loads[*limit]))
     }
 
-    pub fn keeps_all(&self, problem: &Problem) -> bool {
+    pub(super) fn keeps_all(&self, problem: &Problem) -> bool {
         self.exceeded(problem).next().is_none()
     }
 }

@@ -68,7 +68,7 @@ pub(super) struct Problem<'a> {
 }
 
 impl<'a> Problem<'a> {
-    pub fn new(system: &'a System, network: &'a Network) -> Self {
+    pub(super) fn new(system: &'a System, network: &'a Network) -> Self {
         let mut capacity = Vec::with_capacity(2 * (system.links.len() + system.nodes.len()));
         for link in &system.links {
             capacity.extend([link.rate.saturating_sub(link.background) as f64; 2]);
@@ -82,7 +82,7 @@ impl<'a> Problem<'a> {
     }
 
     /// The limit with this number.
-    pub fn limit(&self, number: usize) -> Limit {
+    pub(super) fn limit(&self, number: usize) -> Limit {
         let (directions, nodes) = (2 * self.system.links.len(), self.system.nodes.len());
         match number {
             _ if number < directions => Limit::Link(Direction::at(number)),
@@ -92,70 +92,70 @@ impl<'a> Problem<'a> {
     }
 
     /// Loads by kind of limit: links' directions, proxies, processors.
-    pub fn apart(&self, mut loads: Vec<f64>) -> [Vec<f64>; 3] {
+    pub(super) fn apart(&self, mut loads: Vec<f64>) -> [Vec<f64>; 3] {
         let mut proxied = loads.split_off(2 * self.system.links.len());
         let processors = proxied.split_off(self.system.nodes.len());
         [loads, proxied, processors]
     }
 
-    pub fn proxies_of(&self, node: usize) -> usize {
+    pub(super) fn proxies_of(&self, node: usize) -> usize {
         2 * self.system.links.len() + node
     }
 
-    pub fn processors_of(&self, node: usize) -> usize {
+    pub(super) fn processors_of(&self, node: usize) -> usize {
         2 * self.system.links.len() + self.system.nodes.len() + node
     }
 
     /// `true` if a load keeps a limit.
-    pub fn keeps(&self, number: usize, load: f64) -> bool {
+    pub(super) fn keeps(&self, number: usize, load: f64) -> bool {
         load <= self.capacity[number] * (1.0 + ROUNDING) + ROUNDING
     }
 
-    pub fn multicast(&self) -> bool {
+    pub(super) fn multicast(&self) -> bool {
         self.system.placement.transport == Transport::Multicast
     }
 
     /// Flows on the way from the publisher to the proxy: the paper counts one for each subscriber.
-    pub fn feeds(&self, group: &Group) -> usize {
+    pub(super) fn feeds(&self, group: &Group) -> usize {
         let each = !self.multicast() && self.system.placement.proxies != Proxies::Merged;
         if each { group.subscribers.len() } else { 1 }
     }
 
     /// Samples per second that a publisher sends, and their bytes.
-    pub fn published(&self, group: &Group) -> (f64, u64) {
+    pub(super) fn published(&self, group: &Group) -> (f64, u64) {
         let topic = &self.system.topics[group.topic];
         (topic.rate, topic.size)
     }
 
-    pub fn request(&self, subscriber: usize) -> Request {
+    pub(super) fn request(&self, subscriber: usize) -> Request {
         request(self.system, subscriber)
     }
 
     /// Samples per second that a subscriber wants.
-    pub fn wanted(&self, subscriber: usize) -> f64 {
+    pub(super) fn wanted(&self, subscriber: usize) -> f64 {
         let subscriber = &self.system.subscribers[subscriber];
         self.system.topics[subscriber.topic].rate / f64::from(subscriber.scale.max(1))
     }
 
     /// `true` if nobody wants less than is published: a "proxy" at the publisher has nothing to do.
-    pub fn unscaled(&self, group: &Group) -> bool {
+    pub(super) fn unscaled(&self, group: &Group) -> bool {
         let published = Request { scale: 1, size: self.system.topics[group.topic].size, picture: None };
         group.subscribers.iter().all(|subscriber| self.request(*subscriber) == published)
     }
 
     /// `true` if a proxy works there, and not only a publisher that sends to its subscribers.
-    pub fn scales_at(&self, group: &Group, node: usize) -> bool {
+    pub(super) fn scales_at(&self, group: &Group, node: usize) -> bool {
         node != group.publisher || !self.unscaled(group)
     }
 
     /// `true` if the group's proxy may be at a node, whatever the delays and loads.
-    pub fn allowed(&self, group: &Group, node: usize) -> bool {
+    pub(super) fn allowed(&self, group: &Group, node: usize) -> bool {
         let may = self.anywhere || self.system.nodes[node].proxy || !self.scales_at(group, node);
         may && !self.excluded.contains(&(group.topic, group.publisher, node))
     }
 
     /// End-to-end delay of each subscriber, ns: δ = d_pub·T + d_sub·T' (P-21); `None`: there is no way.
-    pub fn delays(&self, group: &Group, node: usize) -> Option<Vec<f64>> {
+    pub(super) fn delays(&self, group: &Group, node: usize) -> Option<Vec<f64>> {
         let before = f64::from(self.network.from(group.publisher).hops[node]?);
         let delay = |subscriber: &usize| {
             let after = f64::from(self.network.hops(node, self.system.subscribers[*subscriber].node)?);
@@ -165,19 +165,19 @@ impl<'a> Problem<'a> {
     }
 
     /// δ of a subscriber with so many hops before and after its proxy, ns.
-    pub fn delay(&self, subscriber: usize, before: f64, after: f64) -> f64 {
+    pub(super) fn delay(&self, subscriber: usize, before: f64, after: f64) -> f64 {
         let subscriber = &self.system.subscribers[subscriber];
         let period = (1e9 / self.system.topics[subscriber.topic].rate).min(u64::MAX as f64);
         before * period + after * period * f64::from(subscriber.scale.max(1))
     }
 
     /// `true` if that delay is within the subscriber's deadline: δ ≤ Δ (the paper's Appendix A prints the reverse, E-P1).
-    pub fn in_time(&self, subscriber: usize, delay: f64) -> bool {
+    pub(super) fn in_time(&self, subscriber: usize, delay: f64) -> bool {
         delay <= self.deadlines[subscriber] * (1.0 + ROUNDING)
     }
 
     /// The nodes where the group's proxy may be and every subscriber is served in time, in the order of the file.
-    pub fn places(&self, group: &Group) -> Vec<usize> {
+    pub(super) fn places(&self, group: &Group) -> Vec<usize> {
         let in_time = |node: &usize| {
             let delays = self.delays(group, *node);
             delays.is_some_and(|all| group.subscribers.iter().zip(all).all(|(who, delay)| self.in_time(*who, delay)))
@@ -186,12 +186,12 @@ impl<'a> Problem<'a> {
     }
 
     /// The value of a cost by the contract's objective, which is minimised.
-    pub fn value(&self, cost: &Cost) -> f64 {
+    pub(super) fn value(&self, cost: &Cost) -> f64 {
         cost.value(&self.system.placement)
     }
 
     /// A place of a group in full: flows publisher → proxy → subscriber (P-22, P-61), and the work at the nodes (P-54).
-    pub fn choice(&self, group: &Group, node: usize) -> Choice {
+    pub(super) fn choice(&self, group: &Group, node: usize) -> Choice {
         let mut made = Choice { node, ..Choice::default() };
         if self.multicast() {
             self.multicast_choice(group, &mut made);
@@ -246,7 +246,7 @@ impl<'a> Problem<'a> {
     }
 
     /// The nodes' work for a place of a group (unicast): the part of a choice that is on no link.
-    pub fn work(&self, group: &Group, node: usize) -> Choice {
+    pub(super) fn work(&self, group: &Group, node: usize) -> Choice {
         let mut made = Choice { node, ..Choice::default() };
         self.unicast_work(group, &mut made);
         self.proxy_work(group, &mut made);
@@ -254,7 +254,7 @@ impl<'a> Problem<'a> {
     }
 
     /// The load of a place of a group on each direction that it uses (unicast), flow by flow.
-    pub fn flows(&self, group: &Group, node: usize, mut add: impl FnMut(usize, f64)) {
+    pub(super) fn flows(&self, group: &Group, node: usize, mut add: impl FnMut(usize, f64)) {
         let mut go = |tree: &Tree, size: u64, rate: f64| {
             let mut at = tree.up[node];
             while let Some((next, direction)) = at {
@@ -271,7 +271,7 @@ impl<'a> Problem<'a> {
     }
 
     /// The value of a place of a group (unicast), from the numbers of hops alone.
-    pub fn value_at(&self, group: &Group, node: usize) -> f64 {
+    pub(super) fn value_at(&self, group: &Group, node: usize) -> f64 {
         let (rate, size) = self.published(group);
         let mut cost = Cost::default();
         let mut count = |hops: Option<u32>, rate: f64, size: u64| {
@@ -319,7 +319,7 @@ impl<'a> Problem<'a> {
     }
 
     /// Cost and load of one copy of a stream.
-    pub fn copy(&self, (stream, direction): &Copy) -> Choice {
+    pub(super) fn copy(&self, (stream, direction): &Copy) -> Choice {
         let topic = &self.system.topics[stream.topic];
         let (scale, size) = stream.scaled.map_or((1, topic.size), |(_, request)| (request.scale, request.size));
         let rate = topic.rate / f64::from(scale.max(1));

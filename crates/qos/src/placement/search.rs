@@ -32,7 +32,7 @@ pub(super) struct Search<'a> {
 
 impl<'a> Search<'a> {
     /// Starts from the first candidates; fines start at these.
-    pub fn new(problem: &'a Problem<'a>, candidates: Vec<Vec<Choice>>, fines: Vec<f64>) -> Self {
+    pub(super) fn new(problem: &'a Problem<'a>, candidates: Vec<Vec<Choice>>, fines: Vec<f64>) -> Self {
         let mut layout = Layout::new(problem);
         for (group, places) in candidates.iter().enumerate() {
             if let Some(first) = places.first() {
@@ -44,13 +44,13 @@ impl<'a> Search<'a> {
     }
 
     /// Other candidates; what stands, stays.
-    pub fn consider(&mut self, candidates: Vec<Vec<Choice>>, fines: &[f64]) {
+    pub(super) fn consider(&mut self, candidates: Vec<Vec<Choice>>, fines: &[f64]) {
         self.candidates = candidates;
         self.fines.iter_mut().zip(fines).for_each(|(fine, least)| *fine = fine.max(*least));
     }
 
     /// Moves every group once, then changes the fines. Returns whether a better placement was found.
-    pub fn sweep(&mut self) -> bool {
+    pub(super) fn sweep(&mut self) -> bool {
         self.shuffle();
         for at in 0..self.order.len() {
             self.settle(self.order[at]);
@@ -78,14 +78,14 @@ impl<'a> Search<'a> {
     }
 
     /// Prices with which groups keep off exceeded limits: their fines.
-    pub fn deter(&self, prices: &mut [f64]) {
+    pub(super) fn deter(&self, prices: &mut [f64]) {
         for limit in self.layout.exceeded(self.problem) {
             prices[limit] = prices[limit].max(self.fines[limit] / self.problem.capacity[limit].max(1.0));
         }
     }
 
     /// The groups that use an exceeded limit.
-    pub fn crossing(&self) -> Vec<bool> {
+    pub(super) fn crossing(&self) -> Vec<bool> {
         let exceeded = |(limit, _): &(usize, f64)| !self.problem.keeps(*limit, self.layout.loads[*limit]);
         let crosses = |choice: &Choice| {
             choice.uses.iter().any(exceeded)

@@ -32,7 +32,7 @@ struct Source {
 
 /// All that is published in one run.
 #[derive(Debug)]
-pub struct Releases {
+pub(super) struct Releases {
     run: Run,
     streams: Vec<Source>,
     backgrounds: Vec<Option<Source>>,
@@ -41,7 +41,7 @@ pub struct Releases {
 }
 
 impl Releases {
-    pub fn new(stages: &Stages, run: &Run) -> Self {
+    pub(super) fn new(stages: &Stages, run: &Run) -> Self {
         let mut chance = Chance(run.seed);
         let mut phases: Vec<u64> = match run.pattern {
             Pattern::Synchronous => vec![0; stages.streams.len()],
@@ -69,29 +69,29 @@ impl Releases {
         Self { run: *run, streams, backgrounds, aimed, chance }
     }
 
-    pub fn aims_at(&self, stream: usize) -> bool {
+    pub(super) fn aims_at(&self, stream: usize) -> bool {
         self.aimed == Some(stream)
     }
 
     /// Samples of a stream so far.
-    pub fn count(&self, stream: usize) -> u64 {
+    pub(super) fn count(&self, stream: usize) -> u64 {
         self.streams[stream].count
     }
 
     /// Publication time of the next sample of a stream, if within the run.
-    pub fn next(&mut self, stream: usize) -> Option<u64> {
+    pub(super) fn next(&mut self, stream: usize) -> Option<u64> {
         let jitter = self.streams[stream].arrivals.jitter;
         let late = (self.run.pattern == Pattern::Late).then(|| self.chance.extreme(jitter));
         self.streams[stream].next(late).filter(|at| *at <= self.run.duration)
     }
 
     /// Arrival time of the next packet of a queue's background, if there is any.
-    pub fn background(&mut self, queue: usize) -> Option<u64> {
+    pub(super) fn background(&mut self, queue: usize) -> Option<u64> {
         self.backgrounds[queue].as_mut()?.next(None).filter(|at| *at <= self.run.duration)
     }
 
     /// Execution time of a thread.
-    pub fn execution(&mut self, longest: u64) -> u64 {
+    pub(super) fn execution(&mut self, longest: u64) -> u64 {
         match self.run.pattern {
             Pattern::Late => self.chance.extreme(longest),
             _ => longest,
@@ -191,11 +191,11 @@ fn lower(theirs: &Step, ours: &Step) -> bool {
 
 /// SplitMix64 (Steele, Lea & Flood 2014): small, and the same everywhere.
 #[derive(Clone, Copy, Debug)]
-pub struct Chance(pub u64);
+pub(crate) struct Chance(pub u64);
 
 impl Chance {
     /// The next number.
-    pub fn draw(&mut self) -> u64 {
+    pub(crate) fn draw(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -204,7 +204,7 @@ impl Chance {
     }
 
     /// Below `limit`, 0 if that is 0.
-    pub fn below(&mut self, limit: u64) -> u64 {
+    pub(crate) fn below(&mut self, limit: u64) -> u64 {
         self.draw().checked_rem(limit).unwrap_or(0)
     }
 

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 /// Packets of one sample that are sent without anything in between.
 #[derive(Clone, Copy, Debug)]
-pub struct Parcel {
+pub(super) struct Parcel {
     pub stage: usize,
     pub bytes: u64,
     pub sample: usize,
@@ -23,13 +23,13 @@ pub struct Parcel {
 
 /// A parcel, or nobody's traffic for so many ns.
 #[derive(Clone, Copy, Debug)]
-pub enum Parcelled {
+pub(super) enum Parcelled {
     Declared(Parcel),
     Background(u64),
 }
 
 impl Parcelled {
-    pub fn work(&self) -> u64 {
+    pub(super) fn work(&self) -> u64 {
         match self {
             Parcelled::Background(work) => *work,
             Parcelled::Declared(parcel) if parcel.ends => parcel.packet * (parcel.packets - 1) + parcel.last,
@@ -52,7 +52,7 @@ struct Account {
 
 /// A queue.
 #[derive(Debug)]
-pub struct Queue {
+pub(super) struct Queue {
     egress: Egress,
     waiting: [VecDeque<Parcelled>; 4],
     /// Bytes of samples that wait.
@@ -65,7 +65,7 @@ pub struct Queue {
 }
 
 /// The queues of all egresses, empty.
-pub fn queues(stages: &Stages) -> Vec<Queue> {
+pub(super) fn queues(stages: &Stages) -> Vec<Queue> {
     let mut units: Vec<u64> =
         stages.egresses.iter().map(|o| o.background.map_or(0, |background| background.work)).collect();
     for stage in &stages.stages {
@@ -91,13 +91,13 @@ fn depth(egress: &Egress, class: Class, unit: u64) -> i128 {
 }
 
 impl Queue {
-    pub fn push(&mut self, now: u64, class: Class, parcel: Parcel) {
+    pub(super) fn push(&mut self, now: u64, class: Class, parcel: Parcel) {
         self.bytes += parcel.bytes;
         self.enqueue(now, class, Parcelled::Declared(parcel));
     }
 
     /// One unit of nobody's traffic comes.
-    pub fn background(&mut self, now: u64) {
+    pub(super) fn background(&mut self, now: u64) {
         if let Some(background) = self.egress.background {
             self.enqueue(now, Class::Normal, Parcelled::Background(background.work));
         }
@@ -115,12 +115,12 @@ impl Queue {
     }
 
     /// The link is free again.
-    pub fn free(&mut self) {
+    pub(super) fn free(&mut self) {
         self.busy = false;
     }
 
     /// The packets sent next, if the link is free and something waits.
-    pub fn next(&mut self, now: u64) -> Option<Parcelled> {
+    pub(super) fn next(&mut self, now: u64) -> Option<Parcelled> {
         if self.busy {
             return None;
         }
@@ -207,7 +207,7 @@ struct Job {
 
 /// One processor: the highest rank runs, pre-emptively; threads of a rank run in order of arrival.
 #[derive(Debug, Default)]
-pub struct Processor {
+pub(super) struct Processor {
     ready: BTreeMap<Turn, Job>,
     order: u64,
     /// The running thread, and the time since when it runs.
@@ -217,14 +217,14 @@ pub struct Processor {
 
 impl Processor {
     /// A sample is at a thread.
-    pub fn ready(&mut self, now: u64, rank: u32, stage: usize, sample: usize, execution: u64) {
+    pub(super) fn ready(&mut self, now: u64, rank: u32, stage: usize, sample: usize, execution: u64) {
         self.stop(now);
         self.order += 1;
         self.ready.insert((rank, self.order), Job { stage, sample, left: execution });
     }
 
     /// Runs the first; says when it will be done unless something comes in between.
-    pub fn run(&mut self, now: u64) -> Option<(u64, u64)> {
+    pub(super) fn run(&mut self, now: u64) -> Option<(u64, u64)> {
         let (turn, job) = self.ready.first_key_value()?;
         self.running = Some((*turn, now));
         self.token += 1;
@@ -232,7 +232,7 @@ impl Processor {
     }
 
     /// The finished work, if that `token` still holds.
-    pub fn done(&mut self, now: u64, token: u64) -> Option<(usize, usize)> {
+    pub(super) fn done(&mut self, now: u64, token: u64) -> Option<(usize, usize)> {
         if token != self.token {
             return None;
         }

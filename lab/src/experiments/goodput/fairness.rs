@@ -23,7 +23,7 @@ fn jain(shares: &[f64]) -> f64 {
     sum * sum / (shares.len() as f64 * squares)
 }
 
-pub fn run(lab: &Lab, findings: &mut Findings) -> Result<Panel> {
+pub(super) fn run(lab: &Lab, findings: &mut Findings) -> Result<Panel> {
     let (trips, times, repetitions): (&[u64], _, _) = match () {
         () if lab.options.tiny => (&[0], [50, 100], 1),
         () if lab.options.quick => (&[10], [2000, 6000], 1),

@@ -10,7 +10,7 @@ use qos::{Class, Qos};
 
 /// The samples of a channel: size, rate, class, carrier.
 #[derive(Clone, Copy, Debug)]
-pub struct Load {
+pub(super) struct Load {
     pub carrier: &'static str,
     pub size: usize,
     /// 0: as fast as there is room.
@@ -19,14 +19,14 @@ pub struct Load {
 }
 
 /// The channel.
-pub struct Saturating {
+pub(super) struct Saturating {
     load: Load,
     pub flow: Flow,
 }
 
 /// Bytes per second that arrived.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Rate {
+pub(super) struct Rate {
     /// Without the message under way.
     pub least: f64,
     /// With a message that was.
@@ -35,7 +35,7 @@ pub struct Rate {
 
 /// Counts of messages.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Totals {
+pub(super) struct Totals {
     pub published: u64,
     pub arrived: u64,
     /// Twice, out of order, or not whole.
@@ -44,7 +44,7 @@ pub struct Totals {
 
 impl Saturating {
     /// Connects it.
-    pub fn open(lab: &Lab, path: &Path, load: Load) -> Result<Self> {
+    pub(super) fn open(lab: &Lab, path: &Path, load: Load) -> Result<Self> {
         let Load { carrier, size, hz, class } = load;
         let (topic, carriers, qos) = ("/load".into(), vec![carrier.into()], Qos { class, ..Qos::default() });
         let settings = Settings { topic, size, hz, carriers, qos, ..Settings::default() };
@@ -53,12 +53,12 @@ impl Saturating {
     }
 
     /// Messages that arrived so far.
-    pub fn count(&mut self, lab: &Lab) -> Result<Counts> {
+    pub(super) fn count(&mut self, lab: &Lab) -> Result<Counts> {
         self.flow.subscribers[0].ask(lab, &Order::Count, LONG)
     }
 
     /// Ends it, and waits for what has not come yet.
-    pub fn finish(mut self, lab: &Lab) -> Result<Totals> {
+    pub(super) fn finish(mut self, lab: &Lab) -> Result<Totals> {
         let published: Published = self.flow.publisher.ask(lab, &Order::Stop, LONG)?;
         let wait = Order::Until { seq: published.last, ms: DRAIN_MS };
         self.flow.subscribers[0].ask::<Connected>(lab, &wait, LONG)?;
@@ -67,7 +67,7 @@ impl Saturating {
     }
 
     /// Bytes per second between two counts.
-    pub fn rate(&self, before: &Counts, after: &Counts) -> Rate {
+    pub(super) fn rate(&self, before: &Counts, after: &Counts) -> Rate {
         rate(self.load.size as f64, before, after)
     }
 }

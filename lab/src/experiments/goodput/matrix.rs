@@ -42,7 +42,7 @@ struct Place {
     losses: &'static [u8],
 }
 
-pub fn run(lab: &Lab, findings: &mut Findings) -> Result<Vec<Panel>> {
+pub(super) fn run(lab: &Lab, findings: &mut Findings) -> Result<Vec<Panel>> {
     let (trips, times, repetitions): (&[u64], _, _) = match () {
         () if lab.options.tiny => (&[0], [20, 100], 1),
         () if lab.options.quick => (&[0, 50], [500, 1000], 1),

@@ -21,7 +21,7 @@ use crate::lab::Lab;
 use crate::results::{Figure, Findings};
 
 /// The experiment.
-pub struct Goodput;
+pub(super) struct Goodput;
 
 impl Experiment for Goodput {
     fn name(&self) -> &'static str {

@@ -13,11 +13,11 @@ use std::sync::atomic::{AtomicU16, Ordering::Relaxed};
 use std::time::Duration;
 
 /// Bits per second of the line.
-pub const RATE: u64 = 100_000_000;
+pub(super) const RATE: u64 = 100_000_000;
 /// Bytes that wait in front of it: what it carries in 50 ms.
-pub const BUFFER: u64 = RATE / 8 / 20;
+pub(super) const BUFFER: u64 = RATE / 8 / 20;
 /// Congestion control of the hosts' streams: what most hosts have by themselves.
-pub const CONTROL: &str = "cubic";
+pub(super) const CONTROL: &str = "cubic";
 /// A full Ethernet frame.
 const FRAME: u64 = 1514;
 /// Its headers: Ethernet, IPv4, UDP.
@@ -28,7 +28,7 @@ const IDLE: usize = 200;
 const BURST: usize = 80;
 
 /// A path between two hosts, or within the first one.
-pub struct Path {
+pub(super) struct Path {
     hosts: Hosts,
     loopback: bool,
     next: AtomicU16, // port of the next node
@@ -36,7 +36,7 @@ pub struct Path {
 
 impl Path {
     /// The line with this round trip, without loss so far.
-    pub fn line(lab: &Lab, trip_ms: u64) -> Result<Self> {
+    pub(super) fn line(lab: &Lab, trip_ms: u64) -> Result<Self> {
         let way = Behaviour {
             delay: Duration::from_millis(trip_ms) / 2,
             rate: Some(RATE),
@@ -49,27 +49,27 @@ impl Path {
     }
 
     /// Both ends on one host.
-    pub fn loopback(lab: &Lab) -> Result<Self> {
+    pub(super) fn loopback(lab: &Lab) -> Result<Self> {
         Ok(Self { loopback: true, ..Self::line(lab, 0)? })
     }
 
     /// The hosts.
-    pub fn hosts(&self) -> &Hosts {
+    pub(super) fn hosts(&self) -> &Hosts {
         &self.hosts
     }
 
     /// From now on it loses so many percent each way.
-    pub fn lose(&self, percent: u8) {
+    pub(super) fn lose(&self, percent: u8) {
         self.hosts.lose(percent);
     }
 
     /// Ends it, and says how the line was.
-    pub fn end(mut self) -> Vec<LinkReport> {
+    pub(super) fn end(mut self) -> Vec<LinkReport> {
         self.hosts.end()
     }
 
     /// Two nodes that see each other and nobody else, and their places: publisher and subscriber.
-    pub fn nodes(&self, lab: &Lab) -> Result<[(NodeSettings, Place); 2]> {
+    pub(super) fn nodes(&self, lab: &Lab) -> Result<[(NodeSettings, Place); 2]> {
         let port = self.next.fetch_add(1, Relaxed);
         let realm = format!("flow-{port}");
         let place = |host: u8| Place::at(self.hosts.host(host), &[]);
@@ -106,7 +106,7 @@ fn stream_uses(path: &Path) -> Result<String> {
 }
 
 /// The line takes a frame's time when nothing else is under way, and is never faster than its rate.
-pub fn control(lab: &Lab, findings: &mut Findings) -> Result {
+pub(super) fn control(lab: &Lab, findings: &mut Findings) -> Result {
     lab.tell("whether the line serialises");
     let path = Path::line(lab, 0)?;
     let used = stream_uses(&path)?;
@@ -156,7 +156,7 @@ fn idle(lab: &Lab, from: &UdpSocket, to: &UdpSocket, payload: &[u8], count: usiz
 }
 
 /// Checks the line's own figures during a measurement.
-pub fn judge(during: &str, reports: &[LinkReport], findings: &mut Findings) {
+pub(super) fn judge(during: &str, reports: &[LinkReport], findings: &mut Findings) {
     let ahead = reports.iter().map(|report| report.ahead).max().unwrap_or(u64::MAX);
     let slack = SLACK * RATE / 8_000_000_000;
     findings.checks.push(Check::at_most(

@@ -62,7 +62,7 @@ impl Way {
     }
 }
 
-pub fn run(lab: &Lab, findings: &mut Findings) -> Result<Panel> {
+pub(super) fn run(lab: &Lab, findings: &mut Findings) -> Result<Panel> {
     let (pairs, count) = match () {
         () if lab.options.tiny => (1, 30),
         () if lab.options.quick => (3, 1000),

@@ -14,21 +14,21 @@ use qos::{Class, Qos, Queue};
 use std::time::Duration;
 
 /// Bytes of a 1080p picture in JPEG: at 10 Hz, 60 % of the link, so that what was lost can be repeated before the next one.
-pub const FRAME: usize = 150_000;
-pub const FRAMES_HZ: f64 = 10.0;
-pub const RATE: u64 = 20_000_000;
+pub(super) const FRAME: usize = 150_000;
+pub(super) const FRAMES_HZ: f64 = 10.0;
+pub(super) const RATE: u64 = 20_000_000;
 /// In percent, each way.
-pub const LOSS: u8 = 5;
+pub(super) const LOSS: u8 = 5;
 /// An older picture is left out.
-pub const LIFESPAN: Duration = Duration::from_millis(250);
+pub(super) const LIFESPAN: Duration = Duration::from_millis(250);
 /// The control channel's p99 may be this much worse than alone.
 const WORSE: f64 = 1.5;
 /// Pictures that may be on their way: what is not acknowledged counts.
-pub const WAITING: u32 = 4;
+pub(super) const WAITING: u32 = 4;
 /// This share of the pictures comes at least.
 const WHOLE: f64 = 0.5;
 
-pub fn run(lab: &Lab, findings: &mut Findings) -> Result<Panel> {
+pub(super) fn run(lab: &Lab, findings: &mut Findings) -> Result<Panel> {
     let (pairs, count) = match () {
         () if lab.options.tiny => (1, 30),
         () if lab.options.quick => (5, 250),

@@ -11,7 +11,7 @@ mod frames;
 mod outages;
 mod silence;
 
-pub use outages::Outages;
+pub(super) use outages::Outages;
 
 use super::Experiment;
 use crate::error::{Error, Result};
@@ -27,7 +27,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 /// The experiment.
-pub struct LossyLink;
+pub(super) struct LossyLink;
 
 /// Each way.
 const DELAY: Duration = Duration::from_millis(10);

@@ -13,7 +13,7 @@ use qos::{Qos, Queue};
 use std::time::Duration;
 
 /// The experiment.
-pub struct Outages;
+pub(crate) struct Outages;
 
 const CARRIERS: [&str; 3] = ["udp", "mcast", "tcp"];
 const HZ: f64 = 1000.0;

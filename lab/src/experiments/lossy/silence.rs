@@ -10,15 +10,15 @@ use crate::stalls::{Monitor, Stalls, Timed};
 use crate::statistics::Distribution;
 use qos::{Class, Qos};
 
-pub const SIZE: usize = 64;
-pub const HZ: f64 = 100.0;
+pub(super) const SIZE: usize = 64;
+pub(super) const HZ: f64 = 100.0;
 /// In percent, each way.
-pub const LOSS: u8 = 30;
+pub(super) const LOSS: u8 = 30;
 /// This share of what is published arrives at least: what was late is skipped.
 const ARRIVES: f64 = 0.98;
 const CARRIERS: [&str; 2] = ["udp", "tcp"];
 
-pub fn policies() -> Qos {
+pub(super) fn policies() -> Qos {
     Qos { deadline: Some(DEADLINE), class: Class::High, ..Qos::default() }
 }
 
@@ -31,7 +31,7 @@ struct Deliveries {
     oldest: f64,
 }
 
-pub fn run(lab: &Lab, findings: &mut Findings) -> Result<Panel> {
+pub(super) fn run(lab: &Lab, findings: &mut Findings) -> Result<Panel> {
     let count = match () {
         () if lab.options.tiny => 60,
         () if lab.options.quick => 1000,

@@ -18,7 +18,7 @@ use std::time::Duration;
 use thalweg::testing::Dice;
 
 /// The experiment.
-pub struct PushPullLoaded;
+pub(crate) struct PushPullLoaded;
 
 const SIZES: [usize; 3] = [64, 512, 4096];
 const RATE: u64 = 100_000_000;

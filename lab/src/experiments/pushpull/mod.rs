@@ -15,10 +15,10 @@ mod sizes;
 mod tables;
 mod testbed;
 
-pub use loaded::PushPullLoaded;
-pub use places::PushPullPlaces;
-pub use proxy::PushPullProxy;
-pub use sizes::PushPullSizes;
+pub(super) use loaded::PushPullLoaded;
+pub(super) use places::PushPullPlaces;
+pub(super) use proxy::PushPullProxy;
+pub(super) use sizes::PushPullSizes;
 
 use super::tally::Tally;
 

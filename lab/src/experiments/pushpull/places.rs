@@ -22,7 +22,7 @@ use std::time::Duration;
 use thalweg::testing::Dice;
 
 /// The experiment.
-pub struct PushPullPlaces;
+pub(crate) struct PushPullPlaces;
 
 /// Time for the last samples to arrive.
 const SETTLE: Duration = Duration::from_millis(50);
@@ -112,12 +112,12 @@ impl Arm {
     }
 
     /// A figure of a node's costs, repetition by repetition.
-    pub fn each(&self, node: Node, figure: fn(&Cost) -> f64) -> Vec<f64> {
+    pub(super) fn each(&self, node: Node, figure: fn(&Cost) -> f64) -> Vec<f64> {
         self.costs.iter().map(|costs| figure(&costs[node as usize])).collect()
     }
 
     /// Median over the repetitions.
-    pub fn cost(&self, node: Node, figure: fn(&Cost) -> f64) -> f64 {
+    pub(super) fn cost(&self, node: Node, figure: fn(&Cost) -> f64) -> f64 {
         median(&self.each(node, figure))
     }
 

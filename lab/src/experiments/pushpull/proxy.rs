@@ -14,7 +14,7 @@ use std::time::Duration;
 use thalweg::testing::Dice;
 
 /// The experiment.
-pub struct PushPullProxy;
+pub(crate) struct PushPullProxy;
 
 const PAYLOAD: usize = 64;
 const ROUTES: [&str; 6] = [NONE, PUBLISHER, SUBSCRIBER, AT_RELAY, RAW, RAW_RELAY];
@@ -143,7 +143,7 @@ fn notes() -> Vec<String> {
 
 /// The six components, in µs; not a number where there is none.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Anatomy {
+pub(super) struct Anatomy {
     /// Publisher: stages `publish` and `queue`.
     pub pub_cpu: f64,
     /// From the publisher to the next one: `send`, and the wire.
@@ -162,7 +162,7 @@ pub struct Anatomy {
 
 impl Anatomy {
     /// Components by the measurements of publisher and subscriber. A relay's part is in `pub_com` at first.
-    pub fn of([publisher, subscriber]: &[Measured; 2]) -> Self {
+    pub(super) fn of([publisher, subscriber]: &[Measured; 2]) -> Self {
         let sum = |measured: &Measured, end, stages: [&str; 2]| -> f64 {
             stages.into_iter().map(|stage| measured.mean_us(end, stage)).sum()
         };
@@ -181,7 +181,7 @@ impl Anatomy {
     }
 
     /// Components of the path over a relay that used this processor time for each sample; `direct` is the path without one.
-    pub fn over_relay(self, direct: &Self, proxy_cpu: f64) -> Self {
+    pub(super) fn over_relay(self, direct: &Self, proxy_cpu: f64) -> Self {
         let proxy_com = self.pub_com - direct.pub_com - proxy_cpu;
         Self { pub_com: direct.pub_com, proxy_cpu, proxy_com, ..self }
     }
@@ -200,7 +200,7 @@ const PAPER: [(&str, [f64; 6]); 3] = [
 ];
 
 /// A row for each place, and the paper's.
-pub fn table(title: &str, found: &[(&str, Anatomy)]) -> Table {
+pub(super) fn table(title: &str, found: &[(&str, Anatomy)]) -> Table {
     let heads = [
         "proxy at",
         "pub cpu (publish, queue)",

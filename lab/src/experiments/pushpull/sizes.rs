@@ -14,7 +14,7 @@ use std::time::Duration;
 use thalweg::testing::Dice;
 
 /// Experiment 1, 2, 3 or 4.
-pub struct PushPullSizes(pub u8);
+pub(crate) struct PushPullSizes(pub u8);
 
 const SIZES: [usize; 8] = [64, 128, 256, 512, 1024, 2048, 4096, 8192];
 /// Least share of the variance between sizes that a straight line must explain.

@@ -22,7 +22,7 @@ const RELAY: &str = "relay";
 
 /// The places of publisher, subscriber and relay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Layout {
+pub(super) enum Layout {
     /// Three processes on this host.
     Here,
     /// Both ends on one host, the relay on another (Exp. 1).
@@ -39,7 +39,7 @@ pub enum Layout {
 
 impl Layout {
     /// As cells say it.
-    pub const fn name(self) -> &'static str {
+    pub(super) const fn name(self) -> &'static str {
         match self {
             Layout::Here => "one host",
             Layout::OneNode => "one node and a relay",
@@ -86,23 +86,23 @@ impl Layout {
 }
 
 /// No proxy. Routes are named by the place of their proxy; bare sockets are the reference.
-pub const NONE: &str = "none";
+pub(super) const NONE: &str = "none";
 /// At the publisher.
-pub const PUBLISHER: &str = "publisher";
+pub(super) const PUBLISHER: &str = "publisher";
 /// At the subscriber.
-pub const SUBSCRIBER: &str = "subscriber";
+pub(super) const SUBSCRIBER: &str = "subscriber";
 /// At the relay.
-pub const AT_RELAY: &str = RELAY;
+pub(super) const AT_RELAY: &str = RELAY;
 /// All places.
-pub const PLACES: [&str; 4] = [NONE, PUBLISHER, SUBSCRIBER, AT_RELAY];
+pub(super) const PLACES: [&str; 4] = [NONE, PUBLISHER, SUBSCRIBER, AT_RELAY];
 /// Bare sockets there and back.
-pub const RAW: &str = "raw";
+pub(super) const RAW: &str = "raw";
 /// Bare sockets, passed on by a process at the relay's place.
-pub const RAW_RELAY: &str = "raw-relay";
+pub(super) const RAW_RELAY: &str = "raw-relay";
 
 /// All parts, connected.
 #[derive(Debug)]
-pub struct Testbed {
+pub(super) struct Testbed {
     ping_pong: PingPong,
     relay: Part,
     _forwards: Vec<Part>,
@@ -112,7 +112,7 @@ pub struct Testbed {
 
 /// Samples of one run.
 #[derive(Clone, Copy, Debug)]
-pub struct Amount {
+pub(super) struct Amount {
     /// Measured samples.
     pub count: u32,
     /// Samples before the measured ones.
@@ -125,14 +125,14 @@ pub struct Amount {
 
 impl Testbed {
     /// As [`Testbed::over`], by tcp.
-    pub fn build(lab: &Lab, layout: Layout, first: bool, dice: &mut Dice) -> Result<Self> {
+    pub(super) fn build(lab: &Lab, layout: Layout, first: bool, dice: &mut Dice) -> Result<Self> {
         Self::over(lab, "tcp", layout, first, dice)
     }
 
     /// Starts them all on one processor, before all others of ordinary priority and with it kept awake if `first`. Channels are of this carrier.
     /// Routes are opened in an order drawn by lot: by its place in memory and in lists of the kernel one differs from the next
     /// by some percent, whatever it does.
-    pub fn over(lab: &Lab, carrier: &str, layout: Layout, first: bool, dice: &mut Dice) -> Result<Self> {
+    pub(super) fn over(lab: &Lab, carrier: &str, layout: Layout, first: bool, dice: &mut Dice) -> Result<Self> {
         let topology = layout.topology(lab)?;
         let [ping, pong, relay] = layout.addresses();
         let spaces = layout.namespaces(topology.as_ref())?;
@@ -177,12 +177,12 @@ impl Testbed {
     ///
     /// # Errors
     /// There are none: all is on this one.
-    pub fn topology(&self) -> Result<&Topology> {
+    pub(super) fn topology(&self) -> Result<&Topology> {
         self.topology.as_ref().ok_or_else(|| Error::Usage("all parts are on this host".into()))
     }
 
     /// One run over a route.
-    pub fn run(&mut self, lab: &Lab, route: &str, payload: usize, amount: Amount, tally: &mut Tally) -> Result {
+    pub(super) fn run(&mut self, lab: &Lab, route: &str, payload: usize, amount: Amount, tally: &mut Tally) -> Result {
         let Amount { count, warmup, period, patience } = amount;
         let seed = lab.options.seed + tally.repetitions.len() as u64;
         let measure = Measure { route: route.to_owned(), payload, count, warmup, period, patience, seed };
@@ -193,18 +193,18 @@ impl Testbed {
     }
 
     /// Times of the stages of a route's forward channel since the last call: at the ping and at the pong.
-    pub fn stages(&mut self, lab: &Lab, route: &str) -> Result<[Measured; 2]> {
+    pub(super) fn stages(&mut self, lab: &Lab, route: &str) -> Result<[Measured; 2]> {
         self.ping_pong.stages(lab, route)
     }
 
     /// Processor time that the relay has used so far, in nanoseconds.
-    pub fn relay_ns(&self) -> Result<u64> {
+    pub(super) fn relay_ns(&self) -> Result<u64> {
         self.relay.processor_ns()
     }
 }
 
 /// The processor of what is measured, and the one of loads: the same where there is only one.
-pub fn processors() -> Result<(usize, usize)> {
+pub(super) fn processors() -> Result<(usize, usize)> {
     let all = linux::sched::read(0)?.affinity;
     match (all.first(), all.get(1)) {
         (Some(one), other) => Ok((usize::from(*one), usize::from(*other.unwrap_or(one)))),

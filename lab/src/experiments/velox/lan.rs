@@ -15,7 +15,7 @@ use qos::plan::Model;
 use std::time::Duration;
 
 /// The experiment.
-pub struct VeloxLan;
+pub(crate) struct VeloxLan;
 
 /// The set-up as a contract.
 const CONTRACT: &str = include_str!("../../../../examples/velox-lan.toml");

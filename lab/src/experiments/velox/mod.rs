@@ -12,10 +12,10 @@ mod processor;
 mod subscribers;
 mod topics;
 
-pub use lan::VeloxLan;
-pub use processor::VeloxProcessor;
-pub use subscribers::VeloxSubscribers;
-pub use topics::VeloxTopics;
+pub(super) use lan::VeloxLan;
+pub(super) use processor::VeloxProcessor;
+pub(super) use subscribers::VeloxSubscribers;
+pub(super) use topics::VeloxTopics;
 
 use crate::error::Result;
 use crate::experiments::tally::Tally;

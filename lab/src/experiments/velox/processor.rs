@@ -10,7 +10,7 @@ use crate::statistics::{LinearFit, median};
 use std::time::Duration;
 
 /// The experiment.
-pub struct VeloxProcessor;
+pub(crate) struct VeloxProcessor;
 
 const RATES: [f64; 4] = [250.0, 500.0, 1000.0, 2000.0];
 const SIZES: [usize; 4] = [64, 512, 2048, 8192];

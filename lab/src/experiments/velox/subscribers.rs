@@ -10,7 +10,7 @@ use crate::statistics::{LinearFit, median};
 use std::time::Duration;
 
 /// The experiment.
-pub struct VeloxSubscribers;
+pub(crate) struct VeloxSubscribers;
 
 const SUBSCRIBERS: [usize; 4] = [1, 2, 4, 8];
 const SIZE: usize = 200;

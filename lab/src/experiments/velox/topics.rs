@@ -14,7 +14,7 @@ use std::time::Duration;
 use thalweg::testing::Dice;
 
 /// The experiment.
-pub struct VeloxTopics;
+pub(crate) struct VeloxTopics;
 
 /// Names and sizes; the paper gives those of the first, second and fourth.
 const TOPICS: [(&str, usize); 5] =

@@ -13,13 +13,13 @@ const CONTRACT: &str = include_str!("../../../../examples/yarp-switch.toml");
 const LOAD: u32 = 70;
 
 /// The latest that a round trip ends by the plan, in µs: both channels' bounds.
-pub fn round_trip_us() -> Result<f64> {
+pub(super) fn round_trip_us() -> Result<f64> {
     let plan = plan(CONTRACT, &[], Model::Bound)?;
     Ok(delay_us(&plan, "there") + delay_us(&plan, "back"))
 }
 
 /// `true` if the contract covers a row: its payload, and no more than its load.
-pub fn holds(setup: &Setup, row: &Row) -> bool {
+pub(super) fn holds(setup: &Setup, row: &Row) -> bool {
     row.payload == setup.payload && row.percent <= LOAD
 }
 
@@ -29,13 +29,13 @@ fn largest(us: impl Iterator<Item = f64>) -> f64 {
 }
 
 /// No round trip takes longer than promised, but for as long as the machine itself stood still meanwhile.
-pub fn check(bound: f64, row: &Row, runs: &[Run]) -> Check {
+pub(super) fn check(bound: f64, row: &Row, runs: &[Run]) -> Check {
     let taken = largest(runs.iter().flat_map(Run::without_stalls));
     Check::at_most(format!("max qos, without stalls of the machine (limit: the plan's bound): {row}"), taken, bound)
 }
 
 /// A bar as high as the bound, with the largest round trip as its mark.
-pub fn bar(bound: f64, runs: &[Run]) -> Bar {
+pub(super) fn bar(bound: f64, runs: &[Run]) -> Bar {
     Bar {
         series: "bound, and the largest".into(),
         value: bound,
@@ -45,7 +45,7 @@ pub fn bar(bound: f64, runs: &[Run]) -> Bar {
 }
 
 /// Measured against bound, row by row: every round trip that was later, too.
-pub fn table(bound: f64, setup: &Setup, rows: &[Row], runs: &[[Vec<Run>; 2]]) -> Table {
+pub(super) fn table(bound: f64, setup: &Setup, rows: &[Row], runs: &[[Vec<Run>; 2]]) -> Table {
     let heads = [
         "with priority, µs",
         "bound",

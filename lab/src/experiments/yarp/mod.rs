@@ -27,10 +27,10 @@ use testbed::{NIC, Run, SWITCH, Setup, Testbed};
 use thalweg::testing::Dice;
 
 /// Set-up (a): measured channel and load leave by the same card.
-pub struct YarpNic;
+pub(super) struct YarpNic;
 
 /// Set-up (b): both go to hosts behind the same port of a switch.
-pub struct YarpSwitch;
+pub(super) struct YarpSwitch;
 
 impl Experiment for YarpNic {
     fn name(&self) -> &'static str {

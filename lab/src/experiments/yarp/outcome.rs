@@ -11,7 +11,7 @@ use serde_json::json;
 
 /// All runs of a set-up.
 #[derive(Debug)]
-pub struct Outcome<'a> {
+pub(super) struct Outcome<'a> {
     setup: &'static Setup,
     rows: &'a [Row],
     runs: Vec<[Vec<Run>; 2]>, // of each row: normal, qos; pairs have the same index
@@ -20,27 +20,27 @@ pub struct Outcome<'a> {
 }
 
 impl<'a> Outcome<'a> {
-    pub fn new(setup: &'static Setup, rows: &'a [Row]) -> Self {
+    pub(super) fn new(setup: &'static Setup, rows: &'a [Row]) -> Self {
         Self { setup, rows, runs: rows.iter().map(|_| Default::default()).collect(), skipped: Vec::new(), bound: None }
     }
 
     /// Sets the planner's bound of a round trip with priority, in µs.
-    pub fn promise(&mut self, bound_us: f64) {
+    pub(super) fn promise(&mut self, bound_us: f64) {
         self.bound = Some(bound_us);
     }
 
     /// Adds a run of the row with this index; its pair is added, too.
-    pub fn add(&mut self, row: usize, arm: Arm, run: Run) {
+    pub(super) fn add(&mut self, row: usize, arm: Arm, run: Run) {
         self.runs[row][arm as usize].push(run);
     }
 
     /// A pair that could not be run.
-    pub fn skip(&mut self, skipped: Skipped) {
+    pub(super) fn skip(&mut self, skipped: Skipped) {
         self.skipped.push(skipped);
     }
 
     /// All that was found.
-    pub fn findings(self, amount: &Amount, queues: Vec<String>) -> Findings {
+    pub(super) fn findings(self, amount: &Amount, queues: Vec<String>) -> Findings {
         let both = self.rows.iter().zip(&self.runs);
         let cells: Vec<Cell> = both.flat_map(|(row, runs)| Arm::BOTH.map(|arm| cell(row, arm, runs))).collect();
         let checks = (0..self.rows.len()).flat_map(|index| self.checks(index)).collect();

@@ -8,11 +8,11 @@ use std::fmt;
 use std::time::Duration;
 
 /// Rate of the congested link, in bit/s: a tenth of the paper's, so that two processors can overload it.
-pub const RATE: u64 = 100_000_000;
+pub(super) const RATE: u64 = 100_000_000;
 
 /// The arms that are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Arm {
+pub(super) enum Arm {
     /// DSCP 0, SCHED_OTHER, one queue for all.
     Normal,
     /// Class HIGH, SCHED_FIFO 30 on the channels' threads, the queue that makes the mark count.
@@ -21,10 +21,10 @@ pub enum Arm {
 
 impl Arm {
     /// Both.
-    pub const BOTH: [Self; 2] = [Arm::Normal, Arm::Qos];
+    pub(super) const BOTH: [Self; 2] = [Arm::Normal, Arm::Qos];
 
     /// As factors say it.
-    pub const fn name(self) -> &'static str {
+    pub(super) const fn name(self) -> &'static str {
         match self {
             Arm::Normal => "normal",
             Arm::Qos => "qos",
@@ -34,7 +34,7 @@ impl Arm {
 
 /// A row: settings that both arms share.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Row {
+pub(super) struct Row {
     /// Carrier of the measured channels.
     pub measured: Protocol,
     /// Bytes of payload.
@@ -49,14 +49,14 @@ pub struct Row {
 
 impl Row {
     /// The load; `None`: none.
-    pub fn load(&self, seed: u64) -> Option<Load> {
+    pub(super) fn load(&self, seed: u64) -> Option<Load> {
         let rate = RATE / 100 * u64::from(self.percent);
         let gso = self.load == Protocol::Udp && matches!(self.pattern, Pattern::Bursts(_));
         (self.percent > 0).then_some(Load { protocol: self.load, rate, pattern: self.pattern, gso, seed })
     }
 
     /// The factors of one of its cells.
-    pub fn factors(&self, arm: Arm) -> Factors {
+    pub(super) fn factors(&self, arm: Arm) -> Factors {
         let factors = Factors::new()
             .with("arm", arm.name())
             .with("load_percent", self.percent)
@@ -81,7 +81,7 @@ impl fmt::Display for Row {
 
 /// Numbers of repetitions and samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Amount {
+pub(super) struct Amount {
     /// Pairs of each row.
     pub repetitions: u32,
     /// Round trips of each run.
@@ -93,7 +93,7 @@ pub struct Amount {
 }
 
 /// For these options.
-pub fn amount(options: &Options) -> Amount {
+pub(super) fn amount(options: &Options) -> Amount {
     let period = Duration::from_millis(3);
     match (options.tiny, options.quick) {
         (true, _) => Amount { repetitions: 1, count: 25, warmup: 5, period },
@@ -110,7 +110,7 @@ const BURST: u32 = 40;
 const STREAMS: u32 = 32;
 
 /// The rows of a set-up: the paper's 16 cells are those with 20 and 70 % by messages at random distances.
-pub fn rows(setup: &Setup, options: &Options) -> Vec<Row> {
+pub(super) fn rows(setup: &Setup, options: &Options) -> Vec<Row> {
     use Protocol::{Tcp, Udp};
     let row = |measured, percent, load, pattern| Row { measured, payload: setup.payload, percent, load, pattern };
     let over = |percent, measured, load| row(measured, percent, load, above(load));

@@ -20,7 +20,7 @@ use std::time::Duration;
 
 /// The testbed of a set-up.
 #[derive(Debug)]
-pub struct Testbed {
+pub(super) struct Testbed {
     ping_pong: PingPong,
     generator: Generator,
     sink: Sink,
@@ -36,7 +36,7 @@ const LIMIT: u32 = 100;
 const RAMP: Duration = Duration::from_millis(200);
 
 impl Testbed {
-    pub fn build(lab: &Lab, setup: &'static Setup) -> Result<Self> {
+    pub(super) fn build(lab: &Lab, setup: &'static Setup) -> Result<Self> {
         let topology = setup.build(lab)?;
         let [ping, load, sinks] = setup.hosts;
         let (ours, theirs) = processors();
@@ -48,12 +48,12 @@ impl Testbed {
     }
 
     /// The queues that were in use, as the kernel showed them.
-    pub fn queues(&self) -> Vec<String> {
+    pub(super) fn queues(&self) -> Vec<String> {
         self.queues.clone()
     }
 
     /// Makes the round trips of a row in one arm.
-    pub fn run(&mut self, lab: &Lab, row: &Row, arm: Arm, seed: u64) -> Result<Run> {
+    pub(super) fn run(&mut self, lab: &Lab, row: &Row, arm: Arm, seed: u64) -> Result<Run> {
         self.become_arm(lab, arm)?;
         let Amount { count, warmup, period, .. } = amount(&lab.options);
         let patience = Duration::from_millis(if row.measured.name() == "tcp" { 3000 } else { 250 });
@@ -118,7 +118,7 @@ fn note(queues: &mut Vec<String>, arm: Arm, at: &Namespace, device: &str) -> Res
 
 /// One run.
 #[derive(Clone, Debug)]
-pub struct Run {
+pub(super) struct Run {
     /// Its round trips.
     pub trips: Vec<RoundTrip>,
     /// The load as measured.
@@ -134,7 +134,7 @@ const TOLERANCE: f64 = 0.05 * RATE as f64 / 1e6;
 
 impl Run {
     /// The reason why the run does not count; `None`: it does. (A greedy stream has no rate to be held to.)
-    pub fn fell_short(&self, row: &Row) -> Option<String> {
+    pub(super) fn fell_short(&self, row: &Row) -> Option<String> {
         let asked = f64::from(row.percent) * RATE as f64 / 1e8;
         let offered = self.offered.mbit();
         let differs = row.percent > 0 && !row.pattern.is_greedy() && (offered - asked).abs() > TOLERANCE;
@@ -142,22 +142,22 @@ impl Run {
     }
 
     /// Round-trip times in µs of those that came back, without those that a stall hit.
-    pub fn times(&self) -> Vec<f64> {
+    pub(super) fn times(&self) -> Vec<f64> {
         self.came(false).collect()
     }
 
     /// Round trips that a stall hit.
-    pub fn stalled(&self) -> Stalled {
+    pub(super) fn stalled(&self) -> Stalled {
         self.came(true).fold(Stalled::default(), |all, us| Stalled { n: all.n + 1, max: all.max.max(us) })
     }
 
     /// All round-trip times in µs of those that came back.
-    pub fn all_times(&self) -> impl Iterator<Item = f64> {
+    pub(super) fn all_times(&self) -> impl Iterator<Item = f64> {
         self.all().map(|(_, took)| took as f64 / 1000.0)
     }
 
     /// Round-trip times in µs less the stalls during each, of all that came back.
-    pub fn without_stalls(&self) -> impl Iterator<Item = f64> {
+    pub(super) fn without_stalls(&self) -> impl Iterator<Item = f64> {
         self.all().map(|(sent, took)| self.stalls.without(sent, sent + took) as f64 / 1000.0)
     }
 
@@ -171,19 +171,19 @@ impl Run {
     }
 
     /// Round trips that did not come back.
-    pub fn lost(&self) -> u64 {
+    pub(super) fn lost(&self) -> u64 {
         self.missing().len() as u64
     }
 
     /// The numbers of those that did not come back.
-    pub fn missing(&self) -> Vec<usize> {
+    pub(super) fn missing(&self) -> Vec<usize> {
         self.trips.iter().enumerate().filter(|(_, trip)| trip.took_ns.is_none()).map(|(number, _)| number).collect()
     }
 }
 
 /// A set-up.
 #[derive(Debug)]
-pub struct Setup {
+pub(super) struct Setup {
     /// As in the paper.
     pub title: &'static str,
     /// `true`: a switch is between the hosts.
@@ -197,7 +197,7 @@ pub struct Setup {
 }
 
 /// (a): Pub.1 and Pub.2 on Host1. The sender's own queue sorts by socket priority.
-pub const NIC: Setup = Setup {
+pub(super) const NIC: Setup = Setup {
     title: "(a) One network card for channel and load",
     switched: false,
     hosts: [1, 1, 2],
@@ -207,7 +207,7 @@ pub const NIC: Setup = Setup {
 
 /// (b): Pub.1 on Host1, Pub.2 on Host2, both subscribers behind one port of the switch, which sorts by DSCP. Larger
 /// packets than in (a): the paper does not say how large.
-pub const SWITCH: Setup = Setup {
+pub(super) const SWITCH: Setup = Setup {
     title: "(b) One port of a switch for channel and load",
     switched: true,
     hosts: [1, 2, 3],
@@ -216,14 +216,14 @@ pub const SWITCH: Setup = Setup {
 };
 
 /// A small sample, in bytes.
-pub const SMALL: usize = 64;
+pub(super) const SMALL: usize = 64;
 
 impl Setup {
     /// Makes its hosts.
     ///
     /// # Errors
     /// As [`Topology::link`].
-    pub fn build(&self, lab: &Lab) -> Result<Topology> {
+    pub(super) fn build(&self, lab: &Lab) -> Result<Topology> {
         if self.switched { Topology::switch(lab, 3) } else { Topology::link(lab) }
     }
 
@@ -231,7 +231,7 @@ impl Setup {
     ///
     /// # Errors
     /// None for topologies that [`Setup::build`] made.
-    pub fn bottleneck<'a>(&self, topology: &'a Topology) -> Result<(&'a Namespace, String)> {
+    pub(super) fn bottleneck<'a>(&self, topology: &'a Topology) -> Result<(&'a Namespace, String)> {
         if self.switched {
             return Ok((topology.middle()?, Topology::leads_to(self.hosts[2])));
         }

@@ -4,7 +4,7 @@ use super::resource;
 use crate::analysis::stages::Stages;
 
 /// The flow of samples between resources: queues, then processors.
-pub struct Course {
+pub(super) struct Course {
     /// All resources, each after those that feed it, as far as they do not feed each other (reverse postorder, as in data-flow analysis: Kam &
     /// Ullman 1976).
     pub order: Vec<usize>,
@@ -13,7 +13,7 @@ pub struct Course {
 }
 
 impl Course {
-    pub fn new(stages: &Stages) -> Self {
+    pub(super) fn new(stages: &Stages) -> Self {
         let mut behind = vec![Vec::new(); stages.egresses.len() + stages.processors.len()];
         for (index, stage) in stages.stages.iter().enumerate() {
             if let Some(after) = stage.after {

@@ -11,7 +11,7 @@ use crate::analysis::stages::{Egress, Packets, Stages, Step};
 use crate::system::Scheduler;
 
 /// The streams of each queue, apart by the queue that they come from, and what was found of it.
-pub struct Queues(Vec<(Vec<Group>, Before)>);
+pub(super) struct Queues(Vec<(Vec<Group>, Before)>);
 
 /// The streams of one link, or those that begin here.
 struct Group {
@@ -22,7 +22,7 @@ struct Group {
 }
 
 impl Queues {
-    pub fn new(stages: &Stages) -> Self {
+    pub(super) fn new(stages: &Stages) -> Self {
         let mut queues: Vec<(Vec<Group>, Before)> = stages.egresses.iter().map(|_| Default::default()).collect();
         for (index, stage) in stages.stages.iter().enumerate() {
             let Step::Cross { queue, class, packets, forwarding } = stage.step else { continue };
@@ -116,7 +116,7 @@ impl Iteration<'_> {
 
 /// A stream at a queue.
 #[derive(Clone, Copy)]
-pub struct Member {
+pub(super) struct Member {
     pub load: Load,
     pub class: Class,
     /// Work of the packet that ends a sample, ns.
@@ -130,16 +130,16 @@ pub struct Member {
 
 impl Member {
     /// The same with so much jitter more.
-    pub fn late(&self, jitter: u64) -> Self {
+    pub(super) fn late(&self, jitter: u64) -> Self {
         Self { load: Load { arrivals: self.load.arrivals.delayed(jitter), ..self.load }, ..*self }
     }
 }
 
 /// Results of the last look at a queue for each class: in order of class, and by a share of its own.
-pub type Before = [[Known; 2]; 4];
+pub(super) type Before = [[Known; 2]; 4];
 
 /// All that comes to a queue.
-pub struct Coming<'a> {
+pub(super) struct Coming<'a> {
     steps: &'a Steps,
     before: &'a mut Before,
     /// Streams whose times are known, apart by the link that brings them.
@@ -155,14 +155,14 @@ type Compare = fn(Class, Class) -> bool;
 
 impl<'a> Coming<'a> {
     /// Nothing but the background.
-    pub fn new(egress: &Egress, before: &'a mut Before, steps: &'a Steps) -> Self {
+    pub(super) fn new(egress: &Egress, before: &'a mut Before, steps: &'a Steps) -> Self {
         let mut units = [0; 4];
         units[Class::Normal as usize] = egress.background.map_or(0, |background| background.work);
         Self { steps, before, groups: Vec::new(), unknown: [None; 4], units }
     }
 
     /// The longest stays of the packets of each class.
-    pub fn stays(&mut self, egress: &Egress) -> [Result<Stay, Because>; 4] {
+    pub(super) fn stays(&mut self, egress: &Egress) -> [Result<Stay, Because>; 4] {
         match egress.scheduler {
             Scheduler::Fifo => [self.stay(egress, Class::default()); 4],
             _ => Class::ALL.map(|class| self.stay(egress, class)),

@@ -28,7 +28,7 @@ struct Above {
 }
 
 /// Arrivals up to some time, and the longest deviation so far.
-pub struct Deviation<'a> {
+pub(super) struct Deviation<'a> {
     sources: &'a [Source],
     service: RateLatency,
     /// A bucket above all stairs.
@@ -43,7 +43,7 @@ pub struct Deviation<'a> {
 
 impl<'a> Deviation<'a> {
     /// Before anything has come; it is known that something stays for `longest`.
-    pub fn new(sources: &'a [Source], service: RateLatency, longest: u64) -> Self {
+    pub(super) fn new(sources: &'a [Source], service: RateLatency, longest: u64) -> Self {
         let came: Vec<u64> = sources.iter().map(|source| demand(&source.own, 0)).collect();
         let work = came.iter().copied().fold(0, u64::saturating_add);
         let above = Above::of(sources.iter().flat_map(|source| &source.own));
@@ -58,7 +58,7 @@ impl<'a> Deviation<'a> {
     }
 
     /// The longest deviation of what comes before `end`; `None` if too much of it comes, or it is never served.
-    pub fn longest(mut self, end: u64, steps: &Steps) -> Option<u64> {
+    pub(super) fn longest(mut self, end: u64, steps: &Steps) -> Option<u64> {
         self.look(0)?;
         let end = end.min(self.until());
         let count = |load: &Load| load.arrivals.before(end).saturating_sub(load.arrivals.within(0));

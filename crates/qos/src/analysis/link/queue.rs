@@ -22,7 +22,7 @@ const HALVINGS: u32 = 12;
 
 /// Samples of one stream at a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Load {
+pub(crate) struct Load {
     /// Arrivals of packets: with the jitter between the first packet of an early sample and the last of a late one.
     pub arrivals: Arrivals,
     /// Work of all packets of one, ns.
@@ -31,7 +31,7 @@ pub struct Load {
 
 /// The streams of one neighbour, which sends no faster than its link does.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Source {
+pub(crate) struct Source {
     /// The most work that the link brings in any stretch of time, in ns; `None` where the streams begin.
     pub line: Option<Bucket>,
     /// Streams of the class asked for.
@@ -42,7 +42,7 @@ pub struct Source {
 
 /// The order of service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Service {
+pub(crate) enum Service {
     /// The class follows all higher ones, and at most this much work of lower ones that is already being sent, ns.
     Strict {
         /// The largest that a lower class hands to the device at once.
@@ -66,7 +66,7 @@ pub struct Stay {
 /// Results for a queue from which the next computation may begin, if nothing came later then than it does now: its busy period was
 /// no longer, nor its longest stay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Known {
+pub(crate) struct Known {
     /// The longest stay.
     pub stay: Stay,
     /// Latest end of a busy period, ns.
@@ -75,7 +75,7 @@ pub struct Known {
 
 /// The longest stay of the class `own`. `last` is the work of the smallest packet that ends a sample: nothing comes in between once
 /// it is being sent. `before` holds the results of an earlier call with arrivals that were no later than now, if there was one.
-pub fn stay(
+pub(crate) fn stay(
     sources: &[Source],
     service: Service,
     last: u64,

@@ -2,7 +2,7 @@
 
 /// A hop of a route, times in µs.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Hop {
+pub(crate) struct Hop {
     /// P: processing at the node that forwards onto it; not counted on the first hop, where the sample starts.
     pub forwarding: f64,
     /// L: propagation.
@@ -15,7 +15,7 @@ pub struct Hop {
 /// ΣL + ΣT + (N−1)·max T + ΣP without the first hop's P.
 ///
 /// Table 1 (V-30) gives 171.84 µs with T = 82.92 µs; 8192 bit at 100 Mbit/s are 81.92 µs, with which it would be 169.84.
-pub fn network_delay(hops: &[Hop], packets: u64) -> f64 {
+pub(crate) fn network_delay(hops: &[Hop], packets: u64) -> f64 {
     let each: f64 = hops.iter().map(|hop| hop.propagation + hop.transmission).sum();
     let slowest = hops.iter().map(|hop| hop.transmission).fold(0.0, f64::max);
     let forwarding: f64 = hops.iter().skip(1).map(|hop| hop.forwarding).sum();
@@ -24,7 +24,7 @@ pub fn network_delay(hops: &[Hop], packets: u64) -> f64 {
 
 /// The components of Velox's end-to-end delay (V-11), µs.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Velox {
+pub(crate) struct Velox {
     /// T_appmid: from the application to the middleware.
     pub hand_in: f64,
     /// T_midapp: from the middleware to the application.
@@ -41,18 +41,18 @@ impl Velox {
     /// As Table 2 computes it (V-31): T_pub + T_sub = 1/λ and P + P1 = 1/μ, each once. 306.74 µs.
     ///
     /// The waiting time of a queue is not 1/λ: that would take N̄ = 1, where ρ = 0.1 gives 0.111 (E-V3).
-    pub fn table2(self) -> f64 {
+    pub(crate) fn table2(self) -> f64 {
         self.fixed() + self.interval + self.service
     }
 
     /// Eq. 4 as printed (V-21): 1/λ and 1/μ at the publisher and again at the subscriber. 398.04 µs (E-V4).
-    pub fn eq4_literal(self) -> f64 {
+    pub(crate) fn eq4_literal(self) -> f64 {
         self.fixed() + 2.0 * (self.interval + self.service)
     }
 
     /// With the time in the system of eq. 5 at `sides` of the two ends, which is waiting and service in one (E-V5):
     /// 224.70 µs with one, 233.96 with both. `sojourn`: µs.
-    pub fn with_queues(self, sojourn: f64, sides: u8) -> f64 {
+    pub(crate) fn with_queues(self, sojourn: f64, sides: u8) -> f64 {
         self.fixed() + f64::from(sides) * sojourn
     }
 

@@ -8,7 +8,7 @@ pub const RANKS: u32 = 47;
 
 /// Spreads the threads of each node over its processors, the heaviest first, each to the one with the least load; and ranks those
 /// of a processor by the shortest deadline that they serve, ties by order.
-pub fn place(all: &mut Stages, system: &System) {
+pub(super) fn place(all: &mut Stages, system: &System) {
     let deadlines = deadlines(all, system);
     let mut of_node = vec![Vec::new(); system.nodes.len()];
     for (index, stage) in all.stages.iter().enumerate() {

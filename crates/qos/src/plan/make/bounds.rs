@@ -27,7 +27,13 @@ pub(super) struct Bounds {
 
 impl Bounds {
     /// Assigns classes and ranks, and analyses; `None` for models that need no analysis.
-    pub fn new(system: &System, network: &Network, placed: &[Placed], model: Model, steps: &Steps) -> Option<Self> {
+    pub(super) fn new(
+        system: &System,
+        network: &Network,
+        placed: &[Placed],
+        model: Model,
+        steps: &Steps,
+    ) -> Option<Self> {
         let system = match model {
             Model::Bound | Model::Rta => system.clone(),
             Model::Nc => without_processors(system),
@@ -51,12 +57,12 @@ impl Bounds {
     }
 
     /// The class of each topic.
-    pub fn classes(&self) -> Vec<Class> {
+    pub(super) fn classes(&self) -> Vec<Class> {
         self.assignment.classes.clone()
     }
 
     /// Scheduling of the threads that send and receive a channel's samples; `None`: no execution time is declared there.
-    pub fn scheduling(&self, topic: usize, publisher: usize, subscriber: usize) -> [Option<String>; 2] {
+    pub(super) fn scheduling(&self, topic: usize, publisher: usize, subscriber: usize) -> [Option<String>; 2] {
         let stages = &self.assignment.stages;
         let Some(pair) = self.pairs.get(&(topic, publisher, subscriber)).map(|pair| &stages.pairs[*pair]) else {
             return [None, None];
@@ -74,7 +80,7 @@ impl Bounds {
     }
 
     /// The bound of a channel, and what it is made of.
-    pub fn of(&self, topic: usize, publisher: usize, subscriber: usize) -> Delay {
+    pub(super) fn of(&self, topic: usize, publisher: usize, subscriber: usize) -> Delay {
         let Some(Bound { ns, terms }) =
             self.pairs.get(&(topic, publisher, subscriber)).and_then(|pair| self.assignment.analysis.pairs.get(*pair))
         else {
@@ -94,7 +100,7 @@ impl Bounds {
     }
 
     /// Bytes that wait at most in each direction of each link; `None`: no bound.
-    pub fn backlogs(&self) -> Vec<Option<f64>> {
+    pub(super) fn backlogs(&self) -> Vec<Option<f64>> {
         let bytes = |classes: &[end_to_end::QueueBound; 4]| {
             let used = classes.iter().filter(|class| class.streams > 0);
             used.map(|class| class.room.map(|room| room.bytes as f64)).sum::<Option<f64>>().map(|bytes| bytes + 0.0)

@@ -28,7 +28,7 @@ pub(super) enum Edit {
 
 impl Edit {
     /// Makes all of them.
-    pub fn all(edits: &[Self], system: &System) -> System {
+    pub(super) fn all(edits: &[Self], system: &System) -> System {
         let mut changed = system.clone();
         edits.iter().for_each(|edit| edit.apply(&mut changed));
         let gone = |index: usize| edits.contains(&Edit::Without(index));
@@ -52,7 +52,7 @@ impl Edit {
     }
 
     /// As it is made in the file.
-    pub fn change(&self, system: &System) -> FileChange {
+    pub(super) fn change(&self, system: &System) -> FileChange {
         let of = |table: &str, name: &str, key: &str, value: String| FileChange {
             table: table.to_owned(),
             name: name.to_owned(),
@@ -75,7 +75,7 @@ impl Edit {
     }
 
     /// For people.
-    pub fn words(&self, system: &System) -> String {
+    pub(super) fn words(&self, system: &System) -> String {
         let FileChange { name, key, value, .. } = self.change(system);
         format!("{key} {} for {name}", value.trim_matches('"'))
     }

@@ -28,12 +28,12 @@ pub(super) struct Hop {
 
 impl Path<'_> {
     /// Time between two samples that the subscriber gets, ns.
-    pub fn scaled_period(&self) -> u64 {
+    pub(super) fn scaled_period(&self) -> u64 {
         self.topic.period.saturating_mul(u64::from(self.subscriber.scale))
     }
 
     /// Packets of one sample on the hop that needs the most.
-    pub fn packets(&self, system: &System) -> u64 {
+    pub(super) fn packets(&self, system: &System) -> u64 {
         let on = |hop: &Hop| packets(&system.links[hop.direction.link], hop.size);
         self.hops.iter().map(on).max().unwrap_or(1)
     }
