@@ -28,7 +28,7 @@ impl Error {
         }
     }
 
-    /// As an error of the system, with what was attempted and what to do about it.
+    /// An error of the system, with the attempt and the remedy.
     pub fn system(what: &str, source: &io::Error, remedy: &str) -> Self {
         Error::System(format!("{what}: {source}; {remedy}"))
     }

@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
-/// Runs `ip` with these arguments; gives what it printed.
+/// Runs `ip` with these arguments; gives its output.
 ///
 /// # Errors
 /// [`Error::System`] with the remedy: no iproute2, no root, or what `ip` said.

@@ -1,4 +1,4 @@
-//! The laboratory of one run: its options, its folder, the names of what it makes, and the program that plays its parts.
+//! The laboratory of one run: its options, its folder, its names, and the program that plays its parts.
 
 use crate::error::{Error, Result};
 use crate::iproute::ip;
@@ -23,7 +23,7 @@ impl Stop {
         self.0.load(Relaxed)
     }
 
-    /// Goes on unless somebody asked.
+    /// Checks that nobody asked to stop.
     ///
     /// # Errors
     /// [`Error::Stopped`].
@@ -31,7 +31,7 @@ impl Stop {
         if self.asked() { Err(Error::Stopped) } else { Ok(()) }
     }
 
-    /// Sleeps for this long, unless somebody asks.
+    /// Sleeps for this long, unless asked to stop.
     ///
     /// # Errors
     /// [`Error::Stopped`].

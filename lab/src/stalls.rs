@@ -172,7 +172,7 @@ impl Monitor {
         Ok(monitor)
     }
 
-    /// Ends watching, and gives what was seen.
+    /// Ends watching, and gives the stalls.
     pub(crate) fn finish(mut self) -> Stalls {
         let stalls = self.end();
         Stalls { stalls, cpus: std::mem::take(&mut self.cpus), threshold_ns: THRESHOLD }

@@ -166,7 +166,7 @@ impl Spread {
     }
 }
 
-/// A number to so many decimals: digits that mean nothing stay out of JSON.
+/// Rounds a number to this many decimals: digits without meaning stay out of JSON.
 pub fn rounded(value: f64, decimals: i32) -> f64 {
     let scale = 10f64.powi(decimals);
     (value * scale).round() / scale
@@ -184,7 +184,7 @@ pub struct LinearFit {
 }
 
 impl LinearFit {
-    /// The least-squares line; `None` of fewer than two different x, or what is no number.
+    /// The least-squares line; `None` of fewer than two different x, or of NaN.
     pub fn through(points: &[(f64, f64)]) -> Option<Self> {
         let count = points.len() as f64;
         let mean = |of: fn(&(f64, f64)) -> f64| points.iter().map(of).sum::<f64>() / count;

@@ -185,7 +185,7 @@ impl Direction {
         }
     }
 
-    /// Takes what has come in; not for ever, since others are due.
+    /// Takes the frames that came in; no more than a batch, for others are due.
     fn take(&mut self) {
         for _ in 0..BATCH {
             let new = || Frame { buffer: vec![0; LARGEST].into_boxed_slice(), length: 0 };

@@ -1,6 +1,6 @@
 //! Bounds and means of delays, from the contract alone.
 //!
-//! | module | what it holds |
+//! | module | contents |
 //! |---|---|
 //! | `arrivals` | how often something comes in any stretch of time |
 //! | `cpu` | threads on a processor: response times (P-24), reservations |

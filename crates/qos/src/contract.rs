@@ -3,7 +3,7 @@
 //! Times are whole nanoseconds, sizes bytes, rates bit/s or Hz; references between parts are indices into [`System`]'s lists
 //! and always hold, because only the reader of the file makes them.
 //!
-//! | module | what it holds |
+//! | module | contents |
 //! |---|---|
 //! | `file` | the file as it is written: tables, lines, names |
 //! | `value` | values and what they may be |

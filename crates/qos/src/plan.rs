@@ -1,7 +1,7 @@
 //! The plan: what a contract needs, computed: the delay of every channel, what each link and node carries, where proxies go,
 //! and, where not all fits, why not and what would.
 //!
-//! | module | what it holds |
+//! | module | contents |
 //! |---|---|
 //! | [`Model`] | the delay models, by name |
 //! | `make` | from a contract to its plan (feature `placement`: it needs a solver) |

@@ -1,6 +1,6 @@
 //! A channel's priority: its packets' marks and its threads' scheduling (YARP channel prioritization, §3; Y-02).
 //!
-//! | module | what it holds |
+//! | module | contents |
 //! |---|---|
 //! | `mark` | DSCP by name or number, TOS octet, class, and the socket priority and band that follow from them |
 //! | `scheduling` | policy, priority, reservation, nice and processors of a thread |

@@ -3,7 +3,7 @@
 //! Simulation checks bounds. A delay that it shows is possible: a bound below it is wrong, and one far above it is loose. The
 //! patterns of release are therefore the worst known ones, not typical ones.
 //!
-//! | module | what it holds |
+//! | module | contents |
 //! |---|---|
 //! | `release` | releases of samples, by pattern |
 //! | `resources` | a queue with its order of service; threads by rank, pre-emptive |

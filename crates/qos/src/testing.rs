@@ -1,6 +1,6 @@
 //! Shared by tests, fuzz targets and benchmarks: systems of any kind, and the promises of a planner for any of them.
 //!
-//! | module | what it holds |
+//! | module | contents |
 //! |---|---|
 //! | `systems` | small systems as a function of their seed |
 //! | `bounds` | bounds against what simulation shows |

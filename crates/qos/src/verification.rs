@@ -1,7 +1,7 @@
 //! Verification: measurements of live channels against the promises of their plan (F-4). Figures and time come as arguments.
 //! Memory is bounded by the plan's channels, however long it runs.
 //!
-//! | module | what it holds |
+//! | module | contents |
 //! |---|---|
 //! | [`agent`] | decisions about values that leave the contract (feature `placement`: it plans) |
 //! | `find` | the live channel of each planned one; links that all late channels cross, and no other |

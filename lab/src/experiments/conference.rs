@@ -53,7 +53,7 @@ const KINDS: [Kind; 5] = [
     Kind { name: "chat", size: 100, hz: 2.0, class: Class::Low, carrier: "tcp" },
 ];
 
-/// Each host takes every so many-th picture.
+/// Ratio of published pictures to those that each host takes.
 const PICTURES: [u32; HOSTS as usize] = [1, 2, 5];
 
 impl Experiment for Conference {
@@ -142,7 +142,7 @@ fn stream(host: u8, kind: &Kind, every: u32) -> Stream {
     }
 }
 
-/// Every so many-th sample of a kind is taken at a host.
+/// Ratio of a kind's samples to those that a host takes.
 fn every(host: u8, kind: usize) -> u32 {
     if KINDS[kind].name == "video" { PICTURES[usize::from(host) - 1] } else { 1 }
 }
@@ -194,7 +194,7 @@ impl Members {
         self.parts.iter_mut().map(|part| part.ask(lab, &Order::Arrived, LONG)).collect()
     }
 
-    /// Adds a slice of the host whose link fails; gives its rates, in percent of what is wanted.
+    /// Adds a slice of the host whose link fails; gives its rates, in percent of the nominal ones.
     fn add(&self, report: &[Report], seconds: f64, stalls: &Stalls, heard: &mut Heard) -> [f64; 5] {
         let mut rates = [0.0; 5];
         let host = usize::from(CUT) - 1;

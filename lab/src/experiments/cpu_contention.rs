@@ -75,7 +75,7 @@ struct Pairs {
     all: Vec<Pair>,
 }
 
-/// The processes of one policy, and what they gave; or why the kernel refused it.
+/// The processes of one policy, or the kernel's refusal.
 struct Pair {
     arm: Arm,
     ping_pong: std::result::Result<PingPong, String>,

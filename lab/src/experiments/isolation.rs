@@ -126,7 +126,7 @@ impl<'a> Testbed<'a> {
         Ok(Self { carrier, topology, flow, far })
     }
 
-    /// Pairs of runs, and what they come to.
+    /// Runs pairs, and compares them.
     fn compare(&mut self, lab: &Lab, trouble: Trouble, findings: &mut Findings) -> Result<Group> {
         let (repetitions, count) = match () {
             () if lab.options.tiny => (1, 100),

@@ -72,7 +72,7 @@ pub fn find(name: &str) -> Result<&'static dyn Experiment> {
     })
 }
 
-/// 0 … `count` − 1 in an order drawn by lot.
+/// The numbers 0 … `count` − 1 in random order.
 pub fn shuffled(count: usize, dice: &mut Dice) -> Vec<usize> {
     let mut order: Vec<usize> = (0..count).collect();
     for last in (1..count).rev() {

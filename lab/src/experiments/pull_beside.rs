@@ -81,7 +81,7 @@ fn notes() -> Vec<String> {
     ]
 }
 
-/// The channel, the history, and who asks for it.
+/// The channel, the history, and the puller.
 struct Testbed {
     carrier: &'static str,
     flow: Flow,

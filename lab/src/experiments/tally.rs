@@ -40,7 +40,7 @@ impl Tally {
         self.received += arrived.len() as u64;
     }
 
-    /// Publishes so many samples of a flow, and adds those that arrived, at the latest this long after the last one was published.
+    /// Publishes this number of samples of a flow, and adds those that arrived at most this long after the last one was published.
     pub(super) fn publish(&mut self, lab: &Lab, flow: &mut Flow, count: u64, patience: Duration) -> Result {
         let monitor = Monitor::start()?;
         let (published, arrived) = flow.publish(lab, count, patience)?;
@@ -57,7 +57,7 @@ impl Tally {
         self.add(trips.len() as u64, &trips.iter().filter_map(back).collect::<Vec<_>>(), stalls);
     }
 
-    /// Adds to what is told of the last repetition.
+    /// Adds a figure to the report of the last repetition.
     pub(super) fn tell(&mut self, name: &str, value: impl Into<Value>) {
         if let Some(told) = self.told.last_mut() {
             told[name] = value.into();

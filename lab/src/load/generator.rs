@@ -55,7 +55,7 @@ struct Started {
     started: bool,
 }
 
-/// A process that sends when it is told to.
+/// A process that sends on order.
 #[derive(Debug)]
 pub struct Generator(Part);
 
@@ -79,7 +79,7 @@ impl Generator {
         self.0.ask::<Started>(lab, &Order::Start(*load), PATIENCE).map(drop)
     }
 
-    /// Sends no more, and says what it really offered.
+    /// Stops sending, and gives the load as it was offered.
     ///
     /// # Errors
     /// As [`Part::hear`].
@@ -88,7 +88,7 @@ impl Generator {
     }
 }
 
-/// Above the work of the machine, below what is measured: the load is to be what it is said to be.
+/// Above the work of the machine, below the measured processes: the load is to be as stated.
 const SCHEDULING: Policy = Policy::Fifo(10);
 
 /// Plays the role.
@@ -146,7 +146,7 @@ impl Drop for Running {
     }
 }
 
-/// Late by more than this, packets are given up: offered too little, which is noticed, rather than a burst nobody asked for.
+/// A generator that is later than this gives packets up. Offering too little is noticed; a burst to catch up would not be.
 const GIVE_UP: Duration = Duration::from_millis(20);
 
 fn paced(load: &Load, sender: &mut Sender, stop: &AtomicBool) -> Result<Offered> {
@@ -210,7 +210,7 @@ impl Sender {
         Ok(Sender::Datagrams { socket, gso: load.gso, bytes: bytes(most) })
     }
 
-    /// Sends so many packets; says how many the kernel took.
+    /// Sends this number of packets; gives the number that the kernel took.
     fn send(&mut self, packets: u32) -> Result<u64> {
         match self {
             Sender::Datagrams { socket, gso: false, bytes } => {
@@ -234,7 +234,7 @@ impl Sender {
 /// Packets that the kernel cuts from one datagram: 64 at most, within 64 KiB.
 const MOST_CUT: usize = 40;
 
-/// Writes what it can within [`LOOK`]; a peer that is gone is an error.
+/// Writes as much as it can within [`LOOK`]; a peer that is gone is an error.
 fn stream_all(stream: &mut TcpStream, bytes: &[u8]) -> Result<usize> {
     let mut taken = 0;
     while taken < bytes.len() {

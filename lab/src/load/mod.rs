@@ -1,7 +1,7 @@
-//! Load: what else is on the link. A generator offers packets at a rate and says what it really offered; a sink counts
+//! Load: competing traffic on the link. A generator offers packets at a rate and reports the rate it reached; a sink counts
 //! what arrived.
 //!
-//! | module | what it holds |
+//! | module | contents |
 //! |---|---|
 //! | [`generator`] | the role that sends |
 //! | [`sink`] | the role that counts |
@@ -19,7 +19,7 @@ use thalweg::testing::Dice;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Protocol {
-    /// Datagrams, offered whatever becomes of them.
+    /// Datagrams, offered whether or not they get through.
     Udp,
     /// One stream, which gives way.
     Tcp,

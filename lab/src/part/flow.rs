@@ -59,8 +59,8 @@ impl Flow {
         Ok(())
     }
 
-    /// Publishes so many samples, and waits at most `patience` for the last one at each subscriber. Gives the samples that were
-    /// published, and those that arrived at each.
+    /// Publishes `count` samples, and waits at most `patience` for the last one at each subscriber. Gives the published samples,
+    /// and those that arrived at each.
     ///
     /// # Errors
     /// As [`Part::ask`].

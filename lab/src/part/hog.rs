@@ -19,10 +19,10 @@ pub(super) const ROLE: &str = "hog";
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Hog {
-    /// At ordinary priority, whoever else wants the processor.
+    /// At ordinary priority: competes with others for the processor.
     Ordinary,
-    /// Only while nobody else does: keeps the processor awake. One that sleeps takes longer for what comes next, the more so where it is
-    /// virtual and the machine below gives it to others meanwhile.
+    /// At idle priority: keeps the processor awake. A sleeping processor takes longer to react, the more so where it is virtual
+    /// and the machine below gives it to others meanwhile.
     Idle,
 }
 

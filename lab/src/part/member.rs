@@ -44,7 +44,7 @@ pub struct Stream {
     pub hz: f64,
     /// Its class, offered by the publisher.
     pub class: Class,
-    /// Only every so many-th sample (subscriber).
+    /// Ratio of published samples to wanted ones (subscriber).
     pub every: u32,
     /// Place of the proxy that drops the others (subscriber).
     pub place: Place,
@@ -56,8 +56,8 @@ pub struct Stream {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "lowercase")]
 pub enum Order {
-    /// Waits until every stream it publishes has so many subscribers, and every one it subscribes to comes from where it is
-    /// to be scaled: `{}`.
+    /// Waits until every stream it publishes has `count` subscribers, and every stream it subscribes to comes from its proxy's
+    /// place: `{}`.
     Connected {
         /// Subscribers of each stream.
         count: usize,
@@ -67,7 +67,7 @@ pub enum Order {
         /// The changes, such as `sched=fifo:30`.
         changes: Changes,
     },
-    /// Publishes until [`Order::Stop`], besides what it publishes already: `{}`.
+    /// Publishes until [`Order::Stop`], besides the streams that run already: `{}`.
     Start {
         /// The stream of this topic; `None`: every stream.
         topic: Option<String>,
@@ -247,7 +247,7 @@ impl Running {
     }
 }
 
-/// Publishes at even intervals; who is late catches up.
+/// Publishes at even intervals, and catches up when late.
 fn publish(port: &mut Publisher<Raw>, stream: &Stream, stop: &AtomicBool, count: &AtomicU64) -> Result {
     let message = vec![0x5a; stream.size];
     let start = Instant::now();

@@ -1,4 +1,4 @@
-//! Processes of an experiment: the program itself, started again in a host's namespace, told and heard in lines of JSON.
+//! Processes of an experiment: the program itself, started again in a host's namespace, controlled by lines of JSON.
 //!
 //! The first line says which role it plays, where and on which processors; the rest is between the experiment and the
 //! role. Standard input is its life line: when that ends, so does the part. To add a role: a function that takes
@@ -47,7 +47,7 @@ pub(crate) fn play(roles: &[&[(&str, Role)]]) -> Result {
     played
 }
 
-/// Tells people what went wrong on a thread that nobody waits for.
+/// Prints an error of a thread that nobody waits for.
 pub(crate) fn tell(error: &Error) {
     let _ = writeln!(std::io::stderr().lock(), "{error}");
 }
@@ -75,7 +75,7 @@ fn enter(place: &Place) -> Result {
     Ok(())
 }
 
-/// Says what it is told: the least role there can be.
+/// The smallest role: repeats its settings and orders.
 fn echo(mut orders: Orders) -> Result {
     orders.say(&orders.settings::<serde_json::Value>()?)?;
     while let Some(order) = orders.wait::<serde_json::Value>()? {

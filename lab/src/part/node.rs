@@ -59,7 +59,7 @@ impl NodeSettings {
         let discovery = self.addresses.clone().map_or(DiscoverySource::Automatic, DiscoverySource::Static);
         let (name, realm, listen) = (self.name.clone(), self.realm.clone(), self.listen.clone());
         let relay = self.relay.then(RelayLimits::default);
-        // The hosts of a lab are one administration's, and nobody else reaches them.
+        // The hosts of a lab belong to one administration and are not reachable from outside.
         let admin_from = listen.iter().map(|address| Network::around(address.ip())).collect();
         let settings = Settings { name, realm, listen, discovery, relay, admin_from, ..Settings::default() };
         let node = Node::with_settings(settings)?;

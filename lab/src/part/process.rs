@@ -34,7 +34,7 @@ impl Place {
         Self { processors: processors.to_vec(), ..Self::default() }
     }
 
-    /// Before all others of ordinary priority: what else the machine does is none of what is measured.
+    /// At a priority above all ordinary processes: other work of the machine is not measured.
     pub fn first(self) -> Self {
         Self { nice: -20, ..self }
     }
@@ -110,7 +110,7 @@ impl Part {
     /// Waits at most `time` for its next words.
     ///
     /// # Errors
-    /// [`Error::Failed`] when they do not come, are not of this type, or the part ended; what it said is passed on.
+    /// [`Error::Failed`] when they do not come, are not of this type, or the part ended; its own message is passed on.
     /// [`Error::Stopped`].
     pub fn hear<T: DeserializeOwned>(&mut self, lab: &Lab, time: Duration) -> Result<T> {
         let said = self.listen(lab, time)?;
@@ -192,7 +192,7 @@ impl Drop for Part {
     }
 }
 
-/// Lines that are no JSON object are somebody else's (a test harness speaks first).
+/// Lines that are no JSON object are not the part's (a test harness speaks first).
 fn forward(said: ChildStdout, tell: &std::sync::mpsc::Sender<Value>) {
     for line in BufReader::new(said).lines().map_while(std::result::Result::ok) {
         let Some(start) = line.find('{') else { continue };
@@ -290,7 +290,7 @@ fn say(what: &impl Serialize) -> Result {
     Ok(out.flush()?)
 }
 
-/// Says why the part ends early; nobody listening is no error any more.
+/// Tells the experiment why the part ends early. It need not listen any more.
 pub(super) fn say_failed(error: &Error) {
     let _ = say(&Failed { failed: error.to_string(), code: error.exit_code() });
 }

@@ -1,4 +1,4 @@
-//! The roles `keeper` and `puller`: a history, and who asks for all of it again and again.
+//! The roles `keeper` and `puller`: a history, and repeated pulls of all of it.
 
 use super::Orders;
 use super::node::NodeSettings;
@@ -47,7 +47,7 @@ pub struct Pulled {
     pub bytes: u64,
     /// Duration.
     pub seconds: f64,
-    /// Samples that were not what was published.
+    /// Samples that differed from the published ones.
     pub damaged: u64,
     /// The first thing that went wrong.
     pub problem: Option<String>,
@@ -63,7 +63,7 @@ impl Pulled {
 /// Longest wait of a part. An experiment waits longer ([`super::LONG`]), so that it hears the part's own error.
 const LONG: Duration = Duration::from_secs(30);
 
-/// Publishes what is kept, each sample filled with the low byte of its number, and answers until it ends.
+/// Publishes the samples of the history, each filled with the low byte of its number, and answers until it ends.
 pub(super) fn keeper(mut orders: Orders) -> Result {
     let settings: Settings = orders.settings()?;
     let node = settings.node.open()?;

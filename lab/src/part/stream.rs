@@ -46,7 +46,7 @@ pub fn qos(carrier: &str) -> Qos {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "lowercase")]
 pub enum Order {
-    /// Waits for so many channels: [`Connected`].
+    /// Waits for this number of channels: [`Connected`].
     Connected {
         /// Channels to wait for.
         count: usize,
@@ -58,7 +58,7 @@ pub enum Order {
         /// The changes.
         changes: Changes,
     },
-    /// Publishes so many samples: [`Published`].
+    /// Publishes this number of samples: [`Published`].
     Publish {
         /// Samples to publish.
         count: u64,
@@ -71,7 +71,7 @@ pub enum Order {
     Report,
     /// Reports their number: [`Counts`].
     Count,
-    /// Waits until a sample of this number or a later one came, at most so many milliseconds: [`Connected`].
+    /// Waits until a sample of this number or a later one came, at most for `ms` milliseconds: [`Connected`].
     Until {
         /// The sequence number.
         seq: u64,
@@ -212,7 +212,7 @@ impl Running {
     }
 }
 
-/// Publishes at even intervals; who is late catches up. Each sample is filled with the low byte of its number.
+/// Publishes at even intervals, and catches up when late. Each sample is filled with the low byte of its number.
 fn publish(port: &mut Publisher<Raw>, settings: &Settings, count: u64, stop: &AtomicBool) -> Result<Published> {
     let mut published = Published { calls: Vec::with_capacity(count.min(MOST_CALLS) as usize), ..Published::default() };
     let mut message = vec![0; settings.size];

@@ -45,7 +45,7 @@ pub(super) struct Priorities {
 
 /// Largest payload, in bytes.
 pub(super) const LARGEST: usize = 8192;
-/// Samples that may wait at the sender: more than are sent while a stream waits to repeat what was lost.
+/// Samples that may wait at the sender: more than are sent while a stream repeats a lost segment.
 const WAITING: u32 = 1024;
 const CONNECT: Duration = Duration::from_secs(25);
 /// Pause between two looks at a channel that is to open.
@@ -63,7 +63,7 @@ impl Ends {
         Ok(Self { node: end.node.open()?, me, routes: end.routes.clone() })
     }
 
-    /// `from` is who sends: `ping` or `pong`.
+    /// `from` is the sender: `ping` or `pong`.
     pub(super) fn publisher(&self, route: &str, carrier: &str, from: &str) -> PublisherBuilder<Raw> {
         let builder = self.node.publisher(&topic(route, from)).named(port(self.me, route, from));
         builder.carriers([carrier]).queue(Queue::KeepLast(WAITING)).max_message(LARGEST as u32)
@@ -144,7 +144,7 @@ pub(crate) fn topic(route: &str, from: &str) -> String {
     format!("/lab/{route}/{from}")
 }
 
-/// Name of the port that `who` has on what `from` sends.
+/// Name of the port of `who` on the topic that `from` publishes.
 fn port(who: &str, route: &str, from: &str) -> String {
     format!("/{who}/{route}/{from}s")
 }

@@ -1,4 +1,4 @@
-//! The role that passes on what comes, with bare sockets and nothing else: what any relay must at least cost.
+//! The role that forwards messages by bare sockets: the least that any relay costs.
 
 use crate::error::{Error, Result};
 use crate::part::Orders;
@@ -48,7 +48,7 @@ pub(crate) fn accept(listener: &TcpListener) -> Result<TcpStream> {
     Ok(stream)
 }
 
-/// Connects, as soon as somebody listens.
+/// Connects as soon as the other end listens.
 pub(crate) fn connect(to: SocketAddr) -> Result<TcpStream> {
     let until = Instant::now() + CONNECT;
     loop {

@@ -1,11 +1,11 @@
 //! Round trips over Thalweg's own channels: a sample there and its acknowledgement back, by a second channel.
 //!
-//! | module | what it holds |
+//! | module | contents |
 //! |---|---|
 //! | `ends` | the node and ports of either end, and their priority |
 //! | `ping` | the roles: `ping` sends at random distances and stamps, `pong` sends back |
 //! | `route` | by what samples go: two channels of a carrier, with a proxy or without, or bare sockets |
-//! | `forward` | the role that passes on what comes by bare sockets |
+//! | `forward` | the role that forwards messages by bare sockets |
 //!
 //! Samples are sent when they are due, whether or not the last one has come back, so that a slow one delays no other
 //! (and is not the only one to meet what made it slow).

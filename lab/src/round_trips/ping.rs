@@ -1,4 +1,4 @@
-//! The role that sends at random distances, and stamps what it sends and what comes back.
+//! The roles `ping`, which sends at random distances and stamps both ways, and `pong`, which sends back.
 
 use super::ends::{End, Ends, LARGEST, Priority, Ready};
 use super::forward;
@@ -227,7 +227,7 @@ impl Out {
     }
 }
 
-/// Notes what comes back over a bare socket.
+/// Notes the messages that come back over a bare socket.
 fn note_all(from: TcpStream, board: &Board) -> Result {
     let mut messages = forward::Messages::of(from);
     while let Some(message) = messages.next()? {
@@ -239,7 +239,7 @@ fn note_all(from: TcpStream, board: &Board) -> Result {
 /// Name of the role that sends back.
 pub(crate) const PONG: &str = "pong";
 
-/// Sends back what comes, on the thread that received it.
+/// Sends messages back on the thread that received them.
 pub(crate) fn play_pong(mut orders: Orders) -> Result {
     let end: End = orders.settings()?;
     let ends = Ends::open(&end, "pong")?;
@@ -268,7 +268,7 @@ pub(crate) fn play_pong(mut orders: Orders) -> Result {
     Ok(())
 }
 
-/// Answers what comes by a route, once the publisher is given.
+/// Answers the messages of a route, once the publisher is given.
 fn answer(ends: &Ends, route: &Route, carrier: &str, given: Receiver<Publisher<Raw>>) -> Result<Subscriber<Raw>> {
     let mut publisher = None;
     let builder = Ends::proxied(ends.subscriber(&route.name, carrier, "ping"), route.proxy());

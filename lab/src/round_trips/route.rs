@@ -34,8 +34,8 @@ pub(crate) enum By {
     },
 }
 
-/// A proxy that is to cost what proxies cost, but to take next to nothing away: all but one of so many samples. (One that takes
-/// everything is none at all: the publisher's and the subscriber's are never made.)
+/// Ratio of a proxy that costs as much as any but drops next to nothing: it passes all but one of so many samples. (A proxy that
+/// passes everything is never made at the publisher or the subscriber.)
 pub(super) const ALL_BUT_ONE_OF: u32 = 1 << 24;
 
 impl Route {

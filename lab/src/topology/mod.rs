@@ -1,6 +1,6 @@
 //! Hosts, switches and routers as network namespaces, and the links between them.
 //!
-//! | module | what it holds |
+//! | module | contents |
 //! |---|---|
 //! | [`namespace`] | one host: made, entered, removed |
 //! | [`wire`] | a rate-limited link that acts as a wire, and the queue in front of it |
@@ -41,7 +41,7 @@ pub enum Middle {
     Routers,
 }
 
-/// Hosts and what is between them.
+/// Hosts and the switch or routers between them.
 #[derive(Debug)]
 pub struct Topology {
     hosts: Vec<Namespace>,

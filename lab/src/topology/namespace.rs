@@ -61,7 +61,7 @@ impl Namespace {
         tc(&[&["-n", &self.name], arguments].concat())
     }
 
-    /// Sets a file of `/proc/sys`; a kernel without it does not have what it switches off.
+    /// Sets a file of `/proc/sys`; a kernel without the file does not have the function, either.
     pub(super) fn set(&self, setting: &str, value: &str) {
         let _ = self.within(|| std::fs::write(format!("/proc/sys/{setting}"), value));
     }

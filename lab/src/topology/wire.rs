@@ -15,7 +15,7 @@ pub enum Queue {
     Fifo,
     /// Three strict bands by socket priority (`pfifo_fast`): on the sender's own host.
     Bands,
-    /// Classes by DSCP (`htb` with filters), the highest first with what is spare: anywhere on the way.
+    /// Classes by DSCP (`htb` with filters), spare bandwidth to the highest first: anywhere on the path.
     Classes,
 }
 

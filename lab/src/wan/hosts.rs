@@ -45,7 +45,7 @@ impl Hosts {
         Ipv4Addr::new(10, 98, 0, n).into()
     }
 
-    /// From now on so many percent of the frames vanish in either direction, by the seed: a link may be better while programs
+    /// From now on this percentage of the frames is lost in either direction, by the seed. A link may thus be better while programs
     /// find each other than while they are measured.
     pub fn lose(&self, percent: u8) {
         if let Some(wan) = &self.wan {

@@ -50,7 +50,7 @@ pub struct Counts {
     pub released: u64,
 }
 
-/// The state of one direction. Frames are whatever the caller keeps of them.
+/// The state of one direction. A frame is any value of the caller's.
 pub(super) struct Line<F> {
     behaviour: Behaviour,
     dice: Dice,

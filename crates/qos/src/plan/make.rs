@@ -1,6 +1,6 @@
 //! From a contract to its plan.
 //!
-//! | module | what it holds |
+//! | module | contents |
 //! |---|---|
 //! | `paths` | the path of a channel's samples, hop by hop |
 //! | `bounds` | bounds of channels, by the analysis of processors and links |

@@ -1,4 +1,4 @@
-//! A channel whose publisher sends as fast as there is room, and what comes of it.
+//! A channel whose publisher sends as fast as there is room, and its throughput.
 
 use super::path::Path;
 use crate::error::Result;
@@ -57,7 +57,7 @@ impl Saturating {
         self.flow.subscribers[0].ask(lab, &Order::Count, LONG)
     }
 
-    /// Ends it, and waits for what has not come yet.
+    /// Ends it, and waits for the messages under way.
     pub(super) fn finish(mut self, lab: &Lab) -> Result<Totals> {
         let published: Published = self.flow.publisher.ask(lab, &Order::Stop, LONG)?;
         let wait = Order::Until { seq: published.last, ms: DRAIN_MS };

@@ -113,7 +113,7 @@ fn one(lab: &Lab, path: &Path, (carrier, loss, size): (usize, u8, usize), times:
 }
 
 impl Found {
-    /// Mbit/s: of udp without what is in doubt, of tcp with it.
+    /// Goodput in Mbit/s: of udp the lower figure, of tcp the higher one.
     fn mbit(&self) -> [f64; 2] {
         let counted = |rate: &Rate, carrier: usize| if carrier == 0 { rate.least } else { rate.most };
         [0, 1].map(|carrier| {

@@ -1,7 +1,7 @@
 //! `goodput` (issue of saturated reliable channels): what a publisher that outruns its path gets through, over reliable `udp`
 //! and over `tcp`, which is the kernel's TCP beneath the same product.
 //!
-//! | module | what it holds |
+//! | module | contents |
 //! |---|---|
 //! | `path` | the line of 100 Mbit/s, the loopback, and whether the line serialises |
 //! | `flow` | a saturating channel, and its rate |

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 /// Bits per second of the line.
 pub(super) const RATE: u64 = 100_000_000;
-/// Bytes that wait in front of it: what it carries in 50 ms.
+/// Bytes that may wait in front of it: 50 ms at its rate.
 pub(super) const BUFFER: u64 = RATE / 8 / 20;
 /// Congestion control of the hosts' streams: what most hosts have by themselves.
 pub(super) const CONTROL: &str = "cubic";
@@ -58,7 +58,7 @@ impl Path {
         &self.hosts
     }
 
-    /// From now on it loses so many percent each way.
+    /// From now on the line loses this percentage each way.
     pub(super) fn lose(&self, percent: u8) {
         self.hosts.lose(percent);
     }
@@ -68,7 +68,7 @@ impl Path {
         self.hosts.end()
     }
 
-    /// Two nodes that see each other and nobody else, and their places: publisher and subscriber.
+    /// Two nodes that see only each other, and their places: publisher and subscriber.
     pub(super) fn nodes(&self, lab: &Lab) -> Result<[(NodeSettings, Place); 2]> {
         let port = self.next.fetch_add(1, Relaxed);
         let realm = format!("flow-{port}");

@@ -36,7 +36,7 @@ enum Way {
     OneQueue(u64),
 }
 
-/// All, and whether the small one's p99 is held to anything: who shares one full queue waits as long as it takes to empty it.
+/// All paths; `true` where the small channel's p99 is checked. In one full queue it waits as long as the queue takes to empty.
 const WAYS: [(Way, bool); 3] = [(Way::Loopback, true), (Way::Classes(10), true), (Way::OneQueue(10), false)];
 
 impl Way {

@@ -1,6 +1,6 @@
 //! `hostile`: strangers attack by every listener and carrier, beside a legitimate pair of 1 kHz that must not notice.
 //!
-//! | module | what it holds |
+//! | module | contents |
 //! |---|---|
 //! | [`pair`] | the pair, a relay, and the processes' memory and threads |
 //! | [`newcomer`] | nodes that come meanwhile |

@@ -13,7 +13,7 @@ use crate::wan::DEVICE;
 use qos::{Class, Qos, Queue};
 use std::time::Duration;
 
-/// Bytes of a 1080p picture in JPEG: at 10 Hz, 60 % of the link, so that what was lost can be repeated before the next one.
+/// Bytes of a 1080p picture in JPEG: at 10 Hz, 60 % of the link, so that losses can be repeated before the next one.
 pub(super) const FRAME: usize = 150_000;
 pub(super) const FRAMES_HZ: f64 = 10.0;
 pub(super) const RATE: u64 = 20_000_000;
@@ -23,7 +23,7 @@ pub(super) const LOSS: u8 = 5;
 pub(super) const LIFESPAN: Duration = Duration::from_millis(250);
 /// The control channel's p99 may be this much worse than alone.
 const WORSE: f64 = 1.5;
-/// Pictures that may be on their way: what is not acknowledged counts.
+/// Pictures that may be unacknowledged.
 pub(super) const WAITING: u32 = 4;
 /// This share of the pictures comes at least.
 const WHOLE: f64 = 0.5;

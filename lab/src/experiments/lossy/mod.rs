@@ -1,6 +1,6 @@
 //! `lossy-link` (F-14, U-26): what reliable channels with a deadline do on links that lose.
 //!
-//! | module | what it holds |
+//! | module | contents |
 //! |---|---|
 //! | `silence` | 100 samples a second over a link that loses 30 % each way: the longest silence, and whether old samples come in a burst |
 //! | `frames` | pictures over 20 Mbit/s that lose 5 %, beside a control channel |
@@ -77,7 +77,7 @@ fn open(lab: &Lab, hosts: &Hosts, number: u16, what: &Stream) -> Result<Flow> {
     Flow::open(lab, &settings, end("publisher", 1)?, vec![end("subscriber", 2)?])
 }
 
-/// Publishes so many samples; gives what arrived of them.
+/// Publishes samples; gives the arrivals of these.
 fn publish(lab: &Lab, flow: &mut Flow, count: u64) -> Result<Arrived> {
     let (published, arrived) = flow.publish(lab, count, PATIENCE)?;
     Ok(only(arrived).of(&published))

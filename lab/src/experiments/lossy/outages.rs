@@ -1,4 +1,4 @@
-//! `outages`: how soon samples come again once a link is back that carried nothing, neither end being told.
+//! `outages`: time until samples come again after a link carried nothing. Neither end is told of the outage.
 
 use super::{DELAY, PATIENCE, Stream, hosts, only, open};
 use crate::error::Result;

@@ -14,7 +14,7 @@ pub(super) const SIZE: usize = 64;
 pub(super) const HZ: f64 = 100.0;
 /// In percent, each way.
 pub(super) const LOSS: u8 = 30;
-/// This share of what is published arrives at least: what was late is skipped.
+/// Least share of the published samples that arrive: late ones are skipped.
 const ARRIVES: f64 = 0.98;
 const CARRIERS: [&str; 2] = ["udp", "tcp"];
 

@@ -25,7 +25,7 @@ const RATE: u64 = 100_000_000;
 const HOGS: usize = 2;
 /// Load in percent of the link's rate.
 const PERCENT: u64 = 95;
-/// Without a reservation, what is loaded must be felt: this many times longer at least.
+/// Least factor by which a load must lengthen round trips without a reservation.
 const FELT: f64 = 2.0;
 
 impl Experiment for PushPullLoaded {

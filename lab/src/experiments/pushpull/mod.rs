@@ -1,11 +1,11 @@
 //! Push and pull: the experiments of the paper on proxies (P-40 … P-46, Tables 1, 2 and 4).
 //!
-//! | module | what it holds |
+//! | module | contents |
 //! |---|---|
 //! | `testbed` | publisher, subscriber and relay in their places, and one run |
 //! | `proxy` | `pushpull-proxy`: what a proxy adds, by its place, and where the time goes (Table 4) |
 //! | `sizes` | `pushpull-1` … `pushpull-4`: round trips by size, place and distance |
-//! | `places`, `tables` | `pushpull-places`: Tables 1 and 2, what is High and what is Low by the place of the proxy |
+//! | `places`, `tables` | `pushpull-places`: Tables 1 and 2, levels of cost by the place of the proxy |
 //! | `loaded` | `pushpull-5`: beside other work, without a reservation |
 
 mod loaded;
@@ -22,7 +22,7 @@ pub(super) use sizes::PushPullSizes;
 
 use super::tally::Tally;
 
-/// A proxy at the publisher or subscriber may make a round trip so many times longer.
+/// Largest factor by which a proxy at the publisher or subscriber may lengthen a round trip.
 const LONGER: f64 = 1.03;
 
 const NEARLY_ALL: &str = "A proxy takes all but one of 2^24 samples: one that takes all would be none at all at the publisher or the \

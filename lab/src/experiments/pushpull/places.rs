@@ -29,9 +29,9 @@ const SETTLE: Duration = Duration::from_millis(50);
 pub(super) const HZ: f64 = 2000.0;
 pub(super) const SIZE: usize = 1200;
 const RELAY: &str = "relay";
-/// One subscriber takes every so many-th sample, by unicast.
+/// Ratio of the unicast subscriber.
 pub(super) const ONE: u32 = 10;
-/// Each of these takes every so many-th, in groups.
+/// Ratios of the subscribers in groups.
 pub(super) const MANY: [u32; 6] = [2, 3, 4, 5, 6, 7];
 /// The publisher's host.
 const FROM: u8 = 1;
@@ -74,11 +74,11 @@ fn amount(options: &Options) -> (usize, Duration) {
     (repetitions, Duration::from_millis(ms))
 }
 
-/// One stream, and what it cost.
+/// One stream and its costs.
 pub(super) struct Arm {
     /// Name of its topic.
     pub name: &'static str,
-    /// Subscribers' selections: each takes every so many-th sample.
+    /// The subscribers' ratios of published samples to wanted ones.
     pub every: &'static [u32],
     pub place: Place,
     carrier: &'static str,

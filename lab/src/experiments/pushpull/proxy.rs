@@ -18,7 +18,7 @@ pub(crate) struct PushPullProxy;
 
 const PAYLOAD: usize = 64;
 const ROUTES: [&str; 6] = [NONE, PUBLISHER, SUBSCRIBER, AT_RELAY, RAW, RAW_RELAY];
-/// A relay may cost so many times what passing on costs with bare sockets.
+/// Largest factor between a relay and forwarding by bare sockets.
 const HOP: f64 = 1.2;
 
 impl Experiment for PushPullProxy {
@@ -77,7 +77,7 @@ fn measure(lab: &Lab, layout: Layout, dice: &mut Dice) -> Result<Vec<Tally>> {
     Ok(tallies)
 }
 
-/// The stages of each place, measured apart: they cost some of what they measure.
+/// The stages of each place, measured apart: measuring has a cost of its own.
 fn anatomies(lab: &Lab, testbed: &mut Testbed) -> Result<Vec<(&'static str, Anatomy)>> {
     let (_, amount) = amount(&lab.options);
     let amount = Amount { count: amount.count * 4, ..amount };

@@ -1,4 +1,4 @@
-//! Tables 1 and 2 of what was measured, beside the paper's.
+//! Tables 1 and 2 as measured, beside the paper's.
 
 use super::places::{Arm, Cost, HZ, MANY, Node, ONE, SIZE};
 use crate::part::hog::AWAKE;

@@ -129,9 +129,9 @@ impl Testbed {
         Self::over(lab, "tcp", layout, first, dice)
     }
 
-    /// Starts them all on one processor, before all others of ordinary priority and with it kept awake if `first`. Channels are of this carrier.
-    /// Routes are opened in an order drawn by lot: by its place in memory and in lists of the kernel one differs from the next
-    /// by some percent, whatever it does.
+    /// Starts all parts on one processor, with channels of this carrier. If `first`, they go before all others of ordinary priority, and
+    /// the processor is kept awake. Routes are opened in random order: one differs from the next by some percent through its place
+    /// in memory and in the kernel's lists.
     pub(super) fn over(lab: &Lab, carrier: &str, layout: Layout, first: bool, dice: &mut Dice) -> Result<Self> {
         let topology = layout.topology(lab)?;
         let [ping, pong, relay] = layout.addresses();
@@ -203,7 +203,7 @@ impl Testbed {
     }
 }
 
-/// The processor of what is measured, and the one of loads: the same where there is only one.
+/// The processor of the measured parts, and the one of loads: the same where there is only one.
 pub(super) fn processors() -> Result<(usize, usize)> {
     let all = linux::sched::read(0)?.affinity;
     match (all.first(), all.get(1)) {

@@ -1,10 +1,10 @@
 //! Velox: what topics, samples and subscribers cost (V-50 to V-53).
 //!
-//! | module | what it holds |
+//! | module | contents |
 //! |---|---|
 //! | `topics` | `velox-topics`: from the application to the middleware and back, by number of topics and size |
 //! | `processor` | `velox-cpu`: processor time by rate and size |
-//! | `lan` | `velox-lan`: two hosts, model and bound beside what is measured |
+//! | `lan` | `velox-lan`: two hosts: model, bound and measurement |
 //! | `subscribers` | `velox-subscribers`: one publisher, and 1, 2, 4 and 8 subscribers |
 
 mod lan;

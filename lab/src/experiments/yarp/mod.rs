@@ -1,12 +1,12 @@
 //! `yarp-nic` and `yarp-switch`: the experiments of the YARP channel prioritization paper (§3.1, Fig. 4 and 5), with rows
 //! that it lacks: no load, 70 % in bursts, 95 % and 120 %.
 //!
-//! | module | what it holds |
+//! | module | contents |
 //! |---|---|
 //! | [`rows`] | which rows there are, and how often each is run |
 //! | [`testbed`] | the two set-ups: hosts, parts, where the queue is; one run |
 //! | [`outcome`] | the runs' results: cells, checks, the figure |
-//! | [`bound`] | what the planner promises, beside what was measured |
+//! | [`bound`] | the planner's bound, beside the measurements |
 //!
 //! A row is run in both arms one after the other, in turns first; pairs are compared, and the medians of their ratios are
 //! checked.
@@ -102,7 +102,7 @@ fn pair(lab: &Lab, testbed: &mut Testbed, outcome: &mut Outcome, index: usize, r
 /// Attempts before a run is given up that did not offer the load it was asked for.
 const ATTEMPTS: u32 = 3;
 
-/// A run that offered what it was asked for, or why there is none. The last attempt with a stream counts, whatever it was:
+/// A run whose load was as stated, or the reason why there is none. With a stream as load the last attempt counts in any case:
 /// a stream gives way, and its goodput is in the results.
 fn accepted(
     lab: &Lab,

@@ -242,7 +242,7 @@ fn group(row: &Row, cells: &[Cell]) -> Group {
     Group { label: format!("{measured}{beside}"), bars: bars.collect() }
 }
 
-/// Medians over repetitions, which are what is checked: one disturbed repetition does not show.
+/// Medians over repetitions, as they are checked: one disturbed repetition does not show.
 fn bar(arm: Arm, cell: &Cell) -> Option<Bar> {
     let times: Vec<Distribution> =
         cell.repetitions.iter().filter_map(|one| serde_json::from_value(one["rtt_us"].clone()).ok()).collect();

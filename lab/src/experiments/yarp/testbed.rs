@@ -1,8 +1,8 @@
 //! Hosts and parts, and one run.
 //!
-//! Both ends of the measured channels run on processor 0, the load and its sink on processor 1, in both arms: what is
-//! compared is not who shares a processor with whom. The channels stay open through all runs; an arm changes their
-//! priority while they live.
+//! Both ends of the measured channels run on processor 0, the load and its sink on processor 1. That is the same in both arms, so
+//! that the sharing of processors makes no difference between them. The channels stay open through all runs; an arm changes
+//! their priority while they live.
 
 use super::impossible;
 use super::rows::{Amount, Arm, RATE, Row, amount};
@@ -129,7 +129,7 @@ pub(super) struct Run {
     pub stalls: Stalls,
 }
 
-/// A load may differ from what was asked by so much of the link's rate, in Mbit/s.
+/// Largest deviation of a load from the stated one, in Mbit/s: a part of the link's rate.
 const TOLERANCE: f64 = 0.05 * RATE as f64 / 1e6;
 
 impl Run {
