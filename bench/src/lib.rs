@@ -1,6 +1,6 @@
-//! The limit Thalweg is measured against: what a programmer gets who writes against the kernel, with no middleware.
+//! The limit Thalweg is measured against: plain programs on the kernel's interfaces, without middleware.
 //!
-//! | module | what it holds |
+//! | module | contents |
 //! |---|---|
 //! | [`meeting`] | how two measuring processes find each other, and the terms one tells the other |
 //! | [`link`] | the links themselves: blocking sockets, and a bare futex ring in shared memory |
@@ -49,7 +49,7 @@ pub enum Payload {
     /// Copied from one buffer, and into another.
     #[default]
     Copied,
-    /// Handed over in place; nobody looks at it.
+    /// Handed over in place, unread.
     Untouched,
     /// Written in place, and checksummed in place.
     Checked,
@@ -79,7 +79,7 @@ impl Terms {
     /// Checks that `carrier` can do this.
     ///
     /// # Errors
-    /// InvalidInput, with the value and what is allowed.
+    /// InvalidInput, with the value and the allowed ones.
     pub fn check(&self, carrier: Carrier) -> io::Result<()> {
         let most = if carrier == Carrier::Udp { MAX_DATAGRAM } else { MAX_SIZE };
         if self.size == 0 || self.size > most {

@@ -35,7 +35,7 @@ impl Meeting {
         Self { name: format!("thalweg-bench-{user}/{what}"), patience: Duration::from_secs(30), alone: None }
     }
 
-    /// A place that only those find who know `key` as well, so that several measurements can run side by side.
+    /// A place that only processes with the same `key` find, so that several measurements can run side by side.
     pub fn private(what: &str, key: &str) -> Self {
         Self::new(&format!("{what}/{key}"))
     }
@@ -51,7 +51,7 @@ impl Meeting {
         Self { patience, ..self }
     }
 
-    /// The same place; who waits there for longer than 1 s calls `act`, once.
+    /// The same place; a process that waits there for longer than 1 s calls `act`, once.
     pub fn when_alone(self, act: fn()) -> Self {
         Self { alone: Some(act), ..self }
     }
@@ -59,7 +59,7 @@ impl Meeting {
     /// Waits here for `count` others.
     ///
     /// # Errors
-    /// TimedOut when they don't come; AddrInUse when somebody else waits here all the time.
+    /// TimedOut when they don't come; AddrInUse when another process waits here all the time.
     pub fn host(&self, count: usize) -> io::Result<Vec<UnixStream>> {
         let until = Instant::now() + self.patience;
         let mut alone = Alone::new(self.alone);

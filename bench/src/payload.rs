@@ -29,7 +29,7 @@ pub fn expected(len: usize, number: u64) -> u64 {
 /// Checksums a payload and compares it with what message `number` must have.
 ///
 /// # Errors
-/// InvalidData when the payload is not what was written.
+/// InvalidData when the payload differs from the written one.
 #[inline]
 pub fn verify(bytes: &[u8], number: u64) -> io::Result<()> {
     let (found, wanted) = (checksum(bytes), expected(bytes.len(), number));

@@ -37,7 +37,7 @@ impl Numbers {
 /// Percent of the links with room for what the best places put on them that are as narrow as those without.
 const NARROW: usize = 20;
 
-/// A system with links that bind; `how` says what is shared and what is saved.
+/// A system with links that bind; `how` states sharing and objective.
 pub fn congested(size: Size, how: Placement, seed: u64) -> System {
     let mut numbers = Numbers(seed);
     let mut system = unbounded(size, how, &mut numbers);

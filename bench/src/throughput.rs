@@ -67,7 +67,7 @@ fn send<L: Link>(link: &mut L, control: &UnixStream, count: u64, batched: bool) 
     Ok(())
 }
 
-/// Meets a sender, and counts what it sends in the warm-up and then in the measured part.
+/// Meets a sender, and counts its messages in the warm-up and then in the measured part.
 ///
 /// # Errors
 /// When nobody is met, the sender leaves early, or the kernel refuses.

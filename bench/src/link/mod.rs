@@ -1,6 +1,6 @@
 //! Links between two processes, one for each carrier.
 //!
-//! | module | what it holds |
+//! | module | contents |
 //! |---|---|
 //! | [`sockets`] | blocking TCP, UDP and unix sockets |
 //! | [`ring`] | a bare futex ring in shared memory |

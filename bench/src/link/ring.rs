@@ -1,4 +1,4 @@
-//! A bare futex ring: a word that counts messages, a flag that somebody waits for it, and the payload next to them.
+//! A bare futex ring: a word that counts messages, a flag for a waiting reader, and the payload next to them.
 //!
 //! A hand-over is one store, and one FUTEX_WAKE if the flag is set; waiting is one FUTEX_WAIT. Several readers may
 //! wait on one ring: one wake-up reaches all.
@@ -111,7 +111,7 @@ impl Ring {
         Ok(ring)
     }
 
-    /// Memory for a writer that nobody answers, to be passed to each reader with [`Ring::pass`].
+    /// Memory for a writer without answers, to be passed to each reader with [`Ring::pass`].
     ///
     /// # Errors
     /// What the kernel says.
@@ -204,7 +204,7 @@ impl Ring {
         }
     }
 
-    /// As [`Link::receive`] for one of many readers: what was overwritten before it was read is skipped.
+    /// As [`Link::receive`] for one of many readers: messages that were overwritten before they were read are skipped.
     ///
     /// # Errors
     /// UnexpectedEof when the writer is gone.
@@ -217,7 +217,7 @@ impl Ring {
     }
 }
 
-/// Stores the new count, and wakes all who wait for it if somebody does.
+/// Stores the new count, and wakes all who wait for it, if any do.
 #[inline]
 fn hand_over(word: &AtomicU32, count: u32, flag: &AtomicU32) {
     word.store(count, Ordering::SeqCst);

@@ -26,8 +26,8 @@ use std::cell::Cell;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Steps(Cell<u64>);
 
-/// Steps for one plan, whatever its size, and for each channel that it has besides. What is not near the edge of what can be carried takes
-/// far less.
+/// Steps for a plan of any size, and additional ones for each of its channels. A plan that is not near the edge of capacity takes
+/// far fewer.
 const PLAN: u64 = 2_000_000;
 const CHANNEL: u64 = 500_000;
 
@@ -42,7 +42,7 @@ impl Steps {
         Self::new(PLAN + CHANNEL * channels(system))
     }
 
-    /// Takes so many; `false` if there were fewer, and none are left.
+    /// Takes this many steps; `false` if there were fewer, and none are left.
     pub fn take(&self, count: u64) -> bool {
         let left = self.0.get().checked_sub(count);
         self.0.set(left.unwrap_or(0));

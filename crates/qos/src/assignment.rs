@@ -34,10 +34,10 @@ pub struct Assignment {
     pub fits: bool,
 }
 
-/// Assigns classes and ranks. Topics with a class of their own keep it; the others begin with normal, what nobody said anything about; and
-/// only if that does not fit, those without any deadline go to low. Subscribers give way only with `give_way`: of those who
-/// share a link or processor with one that is late, and that one, the least important, of these the last of the file. After
-/// `steps` the state reached is the answer.
+/// Assigns classes and ranks. Topics with a class of their own keep it; the others begin with normal, the default. Topics without any
+/// deadline go to low only if that does not fit. Subscribers give way only with `give_way`: the least important of a late one and
+/// those that share a link or processor with it, of equal ones the last of the file. After `steps` the state reached is the
+/// answer.
 pub fn assign(system: &System, network: &Network, places: &[Place], give_way: bool, steps: &Steps) -> Assignment {
     let mut search = Search { system, network, places, gave_way: Vec::new(), steps };
     let mut bulk = Class::Normal;
@@ -84,7 +84,7 @@ impl Search<'_> {
         Assignment { classes, stages, analysis, gave_way: self.gave_way.clone(), fits }
     }
 
-    /// Raises who is late, one class at a time, until nobody is or nothing can be raised.
+    /// Raises the late topics, one class at a time, until none is late or nothing can be raised.
     fn raise(&self, mut classes: Vec<Class>) -> Assignment {
         loop {
             let found = self.analysed(classes.clone());
@@ -126,7 +126,7 @@ impl Search<'_> {
         found
     }
 
-    /// The least important of those who are late, or in the way of one who is.
+    /// The least important of the subscribers that are late or in the way of a late one.
     fn least(&self, found: &Assignment) -> Option<usize> {
         let stages = &found.stages;
         let mut late_at = vec![false; stages.egresses.len() + stages.processors.len()];
@@ -174,9 +174,9 @@ fn told_apart(stages: &Stages, pair: usize) -> bool {
 const HIGHEST: u32 = 48;
 const LOWEST: u32 = 2;
 
-/// An order of `count` threads, the highest first, in which all fit, if there is one; each test asks whether a thread fits below the
-/// set of threads given, whatever their order (Audsley 1991: n² tests instead of n!). The thread that stands last among those
-/// that fit goes lowest, so a given order is changed as little as can be.
+/// An order of `count` threads, the highest first, in which all fit, if there is one. Each test asks if a thread fits below a set of
+/// threads in any order (Audsley 1991: n² tests instead of n!). Of the threads that fit, the last one goes lowest, which changes
+/// a given order as little as possible.
 pub fn audsley(count: usize, mut fits: impl FnMut(usize, &[usize]) -> bool) -> Option<Vec<usize>> {
     let mut left: Vec<usize> = (0..count).collect();
     let mut order = Vec::with_capacity(count);
@@ -247,8 +247,8 @@ fn left(system: &System, stages: &Stages, analysis: &Analysis) -> Vec<u64> {
 }
 
 /// Shares of the classes of a link's direction in the order of [`Class::ALL`], 0…1, for `htb` and `hfsc` where the contract names none:
-/// what each class sends, and of what is left over as much again in proportion; background belongs to class normal. A class
-/// that sends nothing gets nothing. `None` where more is sent than the link carries.
+/// the load of each class, and the spare capacity in the same proportion. Background belongs to class normal. A class without load
+/// gets nothing. `None` where the load exceeds the link's rate.
 pub fn shares(stages: &Stages, analysis: &Analysis, direction: Direction) -> Option<[f64; 4]> {
     let queue = direction.index();
     let background =

@@ -55,7 +55,7 @@ pub struct Blocking {
     pub rate: u64,
     /// Bytes on the wire of the largest (super-)packet that is no more urgent: one may be in transmission.
     pub largest: u64,
-    /// Bytes that the driver may have taken besides (the limit of its byte queue), whatever their priority.
+    /// Bytes that the driver may have taken besides (the limit of its byte queue), of any priority.
     pub ring: u64,
     /// Bytes on the wire of the urgent packet itself.
     pub own: u64,

@@ -6,7 +6,7 @@
 //! | module | contents |
 //! |---|---|
 //! | `file` | the file as it is written: tables, lines, names |
-//! | `value` | values and what they may be |
+//! | `value` | values and their ranges |
 //! | `read` | from the file to [`System`] |
 //! | [`check`] | what can be read but is hardly meant |
 
@@ -49,7 +49,7 @@ pub struct Lines {
 pub struct ContractError {
     /// The line, counted from 1.
     pub line: usize,
-    /// Key, value and what is allowed.
+    /// Key, value and the allowed ones.
     pub problem: String,
 }
 
@@ -66,7 +66,7 @@ impl Contract {
     /// (times up to a day, samples up to 1 GiB, …), its references hold, and every subscriber can be reached.
     ///
     /// # Errors
-    /// [`ContractError`] with line, key, value and what is allowed.
+    /// [`ContractError`] with line, key, value and the allowed ones.
     pub fn read(text: &str) -> Result<Self, ContractError> {
         read::read(text)
     }

@@ -109,7 +109,7 @@ pub struct Expression {
 pub struct ExpressionError {
     /// Its place, in bytes from the start.
     pub at: usize,
-    /// The text there, and what is allowed.
+    /// The text there, and the allowed one.
     pub problem: String,
 }
 
@@ -125,7 +125,7 @@ impl Expression {
     /// Reads a filter, with its parameters put in.
     ///
     /// # Errors
-    /// [`ExpressionError`] with the place, what stands there and what is allowed.
+    /// [`ExpressionError`] with the place, the text there and the allowed one.
     pub fn parse(filter: &Filter) -> Result<Self, ExpressionError> {
         parse::parse(filter)
     }

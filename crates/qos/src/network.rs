@@ -48,7 +48,7 @@ pub struct Tree {
 /// A neighbour: the node, and the direction that leads there.
 type Neighbour = (usize, Direction);
 
-/// A contract's network. Trees are computed when they are first asked for, so a large network costs what is used of it.
+/// A contract's network. Trees are computed on first use, so that a large network costs only the parts in use.
 #[derive(Debug)]
 pub struct Network {
     neighbours: Vec<Vec<Neighbour>>,

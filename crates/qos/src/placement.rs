@@ -7,7 +7,7 @@
 //! a node's proxies and on its processors within what is there (P-23, P-61). The model ignores transmission and queueing
 //! (E-P9): those are the analysis' business, which can exclude places that do not keep its bound.
 //!
-//! | module | what it does |
+//! | module | contents |
 //! |---|---|
 //! | [`place`] | the choice of the method, and the quality of the answer |
 //! | `problem` | the groups, and what a place of a group costs and uses |
@@ -138,7 +138,7 @@ pub struct Outcome {
     pub bound: Option<f64>,
     /// The method: `exhaustive`, `microlp`, `highs` or `decomposition`.
     pub solver: &'static str,
-    /// Bit/s on the wire in each direction ([`Direction::index`]), without what nobody declares.
+    /// Bit/s on the wire in each direction ([`Direction::index`]), without undeclared traffic.
     pub loads: Vec<f64>,
     /// Samples per second that each node's proxies take.
     pub proxied: Vec<f64>,
@@ -228,7 +228,7 @@ fn stuck_alone(problem: &Problem, stuck: usize, effort: &Effort, watch: &mut dyn
     infeasible(conflict::of(&only, effort, watch), "exhaustive")
 }
 
-/// Appendix A's table for each group: every node with its delays and cost, whatever the other groups do (P-51, P-52).
+/// Appendix A's table for each group: every node with its delays and cost, independent of other groups (P-51, P-52).
 pub fn table(system: &System, network: &Network) -> Vec<(Group, Vec<Candidate>)> {
     let problem = Problem::new(system, network);
     problem.groups.iter().map(|group| (group.clone(), exhaustive::table(&problem, group))).collect()

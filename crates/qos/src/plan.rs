@@ -195,7 +195,7 @@ pub struct Link {
     pub rate_bits_per_s: f64,
     /// Its load, bit/s on the wire: headers included, undeclared background not.
     pub load_bits_per_s: f64,
-    /// Traffic that nobody declares, bit/s.
+    /// Undeclared traffic, bit/s.
     pub background_bits_per_s: f64,
     /// Both as a part of the rate.
     pub utilisation: f64,

@@ -52,7 +52,7 @@ pub fn parse_share(text: &str) -> Result<f64, QuantityError> {
     Ok(share)
 }
 
-/// A time of so many microseconds, as a contract would have it: "83.3 us", "40 ms".
+/// A time in microseconds, in a contract's units: "83.3 us", "40 ms".
 pub fn show_time(us: f64) -> String {
     show(us * 1e3, &[("ns", 1.0), ("us", 1e3), ("ms", 1e6), ("s", 1e9)])
 }
@@ -76,7 +76,7 @@ pub(crate) fn show_share(share: f64) -> String {
     format!("{} %", number.trim_end_matches('0').trim_end_matches('.'))
 }
 
-/// In the largest unit of which there is one, to a thousandth: what is shown can be read again.
+/// A quantity in the largest unit of which there is at least one, to a thousandth. The text can be read again.
 fn show(value: f64, units: &[(&str, f64)]) -> String {
     let fits = units.iter().rev().find(|(_, factor)| value >= *factor);
     let (unit, factor) = fits.or(units.first()).copied().unwrap_or(("", 1.0));

@@ -80,7 +80,7 @@ pub struct Link {
     pub delay: u64,
     /// Processing of a packet at the node that forwards it onto this link, ns; none at the node where it starts.
     pub forwarding: u64,
-    /// Time one packet takes on the wire whatever its size, ns; else it is size ÷ rate.
+    /// Time one packet takes on the wire, regardless of its size, ns; else it is size ÷ rate.
     pub transmission: Option<u64>,
     /// Largest payload of one packet, bytes.
     pub mtu: u64,
@@ -90,7 +90,7 @@ pub struct Link {
     pub scheduler: Scheduler,
     /// Share of each class in the order of [`Class::ALL`], 0…1 (`htb`, `hfsc`).
     pub shares: Option<[f64; 4]>,
-    /// Best-effort traffic that nobody declares, bit/s.
+    /// Undeclared best-effort traffic, bit/s.
     pub background: u64,
 }
 

@@ -175,15 +175,15 @@ const SENT: [&str; 3] = ["publish", "queue", "send"];
 const RECEIVED: [&str; 3] = ["receive", "decode", "callback"];
 
 impl Worst {
-    /// A sample that took so long, what the publisher's stages took at most, and what its own stages at the subscriber took. The
-    /// rest was spent on the way: it lies between what is left and what is left where the publisher's stages took no time.
+    /// A sample with this delay, the longest times of the publisher's stages, and the times of its own stages at the subscriber.
+    /// The rest was spent on the path. The publisher's stages may have taken less, and the path as much more.
     pub fn new(us: f64, uncertainty_us: f64, sent: &BTreeMap<String, f64>, received: &BTreeMap<String, f64>) -> Self {
         let of = |stages: &BTreeMap<String, f64>, name: &str| stages.get(name).copied().unwrap_or(0.0);
         let ends = RECEIVED.map(|name| (name, of(received, name))).into_iter();
         Self::made_of(us, uncertainty_us, ends.chain(SENT.map(|name| (name, of(sent, name)))), "wire")
     }
 
-    /// The same of one within a process: what it did not wait, nor spent at the subscriber, `publish` took, which hands it over.
+    /// The same within a process: `publish`, which hands the sample over, took all that was not spent waiting or at the subscriber.
     pub fn within_process(us: f64, stages: &BTreeMap<String, f64>) -> Self {
         let took = ["mailbox", "decode", "callback"].map(|name| (name, stages.get(name)));
         let took = took.into_iter().filter_map(|(name, us)| Some((name, *us?)));
@@ -322,7 +322,7 @@ impl Verification {
         self.0.get(index).map(|one| &one.history)
     }
 
-    /// A channel was found running at `now`: what is measured counts from here.
+    /// Marks a channel as found running at `now`: its measurements begin here.
     pub fn began(&mut self, index: usize, now: Duration) {
         if let Some(one) = self.0.get_mut(index) {
             one.total.since = one.total.since.or(Some(now));

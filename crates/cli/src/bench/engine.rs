@@ -19,7 +19,7 @@ use baseline::meeting::Meeting;
 pub struct Settings {
     /// The carrier of the messages.
     pub carrier: Carrier,
-    /// Size, counts, what is done with the payload, batching.
+    /// Size, counts, work on the payload, batching.
     pub terms: Terms,
     /// Subscribers that the publisher waits for.
     pub subscribers: usize,

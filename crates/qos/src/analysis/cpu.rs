@@ -22,7 +22,7 @@ pub struct Work {
 /// The reason why there is no bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unbounded {
-    /// More is asked of the resource than there is: utilisation in parts per billion, above what it can give.
+    /// Overload of the resource: utilisation in parts per billion, above its capacity.
     Overload(u128),
     /// The busy period is longer than the analysis follows it.
     TooLong,

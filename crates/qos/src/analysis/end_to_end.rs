@@ -1,9 +1,9 @@
-//! Bounds of whole ways: the holistic iteration over all processors and queues (Tindell & Clark 1994).
+//! Bounds of whole paths: the holistic iteration over all processors and queues (Tindell & Clark 1994).
 //!
-//! What a stage adds depends on how irregularly samples come to it, and that on what the stages before add, their own and all
-//! others'. So one begins with no delay at all and repeats until nothing changes; each fixed point is sound. In each round the
-//! processors and queues of which something changed are looked at downstream, so only what they give back to each other needs more than
-//! one. After 64 rounds times are rounded up to ever coarser steps, and what still grows after 256 has no bound.
+//! The delay at a stage depends on the jitter of its arrivals, and that on the delays at all stages before. The iteration
+//! begins without any delay and repeats until nothing changes; each fixed point is sound. A round goes downstream through the
+//! processors and queues whose input changed, so that only cycles need more than one. After 64 rounds times are rounded up to
+//! ever coarser steps; delays that still grow after 256 have no bound.
 //!
 //! | stage | bound | source |
 //! |---|---|---|
@@ -96,7 +96,7 @@ struct Transit {
     first: u64,
     /// The last packet at the earliest, ns.
     last: u64,
-    /// The last packet at the latest, ns; `None`: nobody knows.
+    /// Latest arrival of the last packet, ns; `None`: unknown.
     latest: Option<u64>,
     /// Longest stay; `None`: not known yet, or not bounded.
     stay: Option<Stay>,
@@ -266,7 +266,7 @@ fn earliest(system: &System, stages: &Stages) -> Vec<Transit> {
     transits
 }
 
-/// Load of what comes as `arrivals` tells, each of `work` ns, in parts per billion; everything at most.
+/// Load of these arrivals with `work` ns each, in parts per billion; all of it at most.
 fn load(arrivals: &Arrivals, work: u64) -> u64 {
     u64::try_from(arrivals.load(work).min(BILLION * 1000)).unwrap_or(u64::MAX)
 }

@@ -122,7 +122,7 @@ pub struct Stage {
     pub step: Step,
 }
 
-/// A publisher and a subscriber: what has a bound.
+/// A publisher and a subscriber: the unit that has a bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pair {
     /// The stream.
@@ -137,7 +137,7 @@ pub struct Pair {
     pub proxy: Option<usize>,
 }
 
-/// Best-effort packets of nobody's, of class normal.
+/// Background packets, best-effort, of class normal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Background {
     /// Its arrivals: even, at most one more than the rate gives.
@@ -157,7 +157,7 @@ pub struct Egress {
     pub shares: [u64; 4],
     /// Propagation, ns.
     pub delay: u64,
-    /// Traffic that nobody declares.
+    /// Undeclared traffic.
     pub background: Option<Background>,
 }
 
@@ -237,7 +237,7 @@ struct Way<'a> {
     class: Class,
     stream: usize,
     shared: HashMap<Shared, usize>,
-    /// The narrowest link of all ways that begin at a node: what is sent to many is taken apart for all of them.
+    /// The narrowest link of all paths that begin at a node: a message to many is fragmented for all of them.
     mtus: HashMap<usize, u64>,
 }
 

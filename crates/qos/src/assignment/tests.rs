@@ -121,7 +121,7 @@ fn keeps(system: &System, network: &Network, classes: &[Class]) -> bool {
     stages.pairs.iter().zip(&analysis.pairs).all(kept)
 }
 
-/// Topics of so many packets of 100 µs, every so many ms, wanted within so many 100 µs.
+/// Topics of a number of packets of 100 µs, with periods in ms and deadlines in 100 µs.
 fn one_link(topics: &[(u64, u64, u64)], scheduler: Scheduler) -> System {
     let node = |name: &str| Node { name: name.into(), kind: NodeKind::Host, cpus: 1, ..Node::default() };
     let rate = 100_000_000;

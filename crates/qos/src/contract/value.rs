@@ -1,4 +1,4 @@
-//! Values as a contract file has them, and what they may be.
+//! Values of a contract file, and their allowed ranges.
 
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use std::fmt;
@@ -19,7 +19,7 @@ const FASTEST: u64 = 10_000_000_000_000;
 /// Samples per second: one a day to ten million.
 const RATES: RangeInclusive<f64> = 1.0 / 86_400.0..=1e7;
 
-/// A value of any kind: what it should be is said by the key that it stands at.
+/// A value of any kind. Its key determines the kind that is allowed.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Value {
     Text(String),
@@ -98,7 +98,7 @@ impl fmt::Display for Value {
     }
 }
 
-/// Refuses a value with what is allowed at its key.
+/// Refuses a value, with those that its key allows.
 pub(super) fn wrong<T>(key: &str, value: &Spanned<Value>, allowed: impl fmt::Display) -> Result<T, Wrong> {
     Err((value.span(), format!("{key} = {}: allowed is {allowed}", value.get_ref())))
 }

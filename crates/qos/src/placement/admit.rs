@@ -7,10 +7,10 @@ use super::{Outcome, Placed, Status};
 use crate::network::Network;
 use crate::system::System;
 
-/// Takes in subscriber `new` (index) of `system`, which is otherwise the one that `before` is for; `network` may be that one's.
-/// Its group's proxy stays where it is if all is kept; else it goes to the cheapest place where all is. Nobody else's moves.
-/// The answer is [`Status::Feasible`], without a bound: to know how good it is takes [`place`](super::place). `None`: it does not fit like
-/// this; with others' proxies moved it may. Nor does it fit on what is no answer.
+/// Admits subscriber `new` (index) of `system`, which is otherwise the system of `before`; `network` may be that system's. The
+/// proxy of its group stays if all limits are kept, else it moves to the cheapest place where they are. No other proxy moves.
+/// The answer is [`Status::Feasible`], without a bound: [`place`](super::place) tells its quality. `None`: it does not fit unless
+/// other proxies move, or `before` has no placement.
 pub fn admit(system: &System, network: &Network, before: &Outcome, new: usize) -> Option<Outcome> {
     before.value?;
     let problem = Problem::new(system, network);

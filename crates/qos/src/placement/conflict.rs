@@ -151,7 +151,7 @@ fn has(problem: &Problem, limit: &Limit) -> f64 {
     }
 }
 
-/// The least a limit would have to be so that the others can be kept; what it is if that is not found in time.
+/// The least value of a limit with which the others can be kept; its present value if that is not found in time.
 fn least(problem: &Problem, limit: &Limit, time: Duration) -> f64 {
     let less = without(problem, limit);
     let load = |number: usize| {

@@ -63,7 +63,7 @@ impl Layout {
         }
     }
 
-    /// A choice with what it would pay of the streams that it shares with those that stand.
+    /// A choice with its cost of the streams that it would share with the placed ones.
     pub(super) fn added(&self, problem: &Problem, choice: &Choice) -> Choice {
         let mut added = Choice { shared: Vec::new(), ..choice.clone() };
         for copy in choice.shared.iter().filter(|copy| !self.copies.contains_key(copy)) {

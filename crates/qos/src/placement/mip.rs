@@ -76,8 +76,8 @@ fn in_parts(objective: Terms) -> Expression {
     objective.into_iter().map(|(variable, value)| variable * part(value, unit)).sum()
 }
 
-/// An amount in parts of the largest that is allowed: numbers near 1, whatever the unit. Of what is too much it does not count by how
-/// much, and the solver fails on numbers that are too far apart.
+/// An amount as a part of the largest allowed one: numbers near 1 in any unit. Excessive amounts are cut, because the solver fails on
+/// numbers that are too far apart.
 fn part(amount: f64, of: f64) -> f64 {
     match amount / of.max(f64::MIN_POSITIVE) {
         part if part < 1e-12 => 0.0,

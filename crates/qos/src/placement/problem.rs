@@ -42,7 +42,7 @@ pub(super) struct Stream {
 /// A stream's copy on one link, or (`None`) the work of sending it.
 pub(super) type Copy = (Stream, Option<Direction>);
 
-/// A possible place of a group's proxy: what only this group pays, and what it shares with others.
+/// A possible place of a group's proxy: its own cost and load, and the streams that it shares with others.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Choice {
     pub node: usize,
@@ -148,7 +148,7 @@ impl<'a> Problem<'a> {
         node != group.publisher || !self.unscaled(group)
     }
 
-    /// `true` if the group's proxy may be at a node, whatever the delays and loads.
+    /// `true` if the group's proxy may be at a node, apart from delays and loads.
     pub(super) fn allowed(&self, group: &Group, node: usize) -> bool {
         let may = self.anywhere || self.system.nodes[node].proxy || !self.scales_at(group, node);
         may && !self.excluded.contains(&(group.topic, group.publisher, node))
@@ -164,7 +164,7 @@ impl<'a> Problem<'a> {
         group.subscribers.iter().map(delay).collect()
     }
 
-    /// δ of a subscriber with so many hops before and after its proxy, ns.
+    /// δ of a subscriber with these hops before and after its proxy, ns.
     pub(super) fn delay(&self, subscriber: usize, before: f64, after: f64) -> f64 {
         let subscriber = &self.system.subscribers[subscriber];
         let period = (1e9 / self.system.topics[subscriber.topic].rate).min(u64::MAX as f64);

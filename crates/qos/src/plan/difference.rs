@@ -18,7 +18,7 @@ pub struct Change {
     pub new: String,
 }
 
-/// All that differs, in the order of the plans: what is new or gone, then each value.
+/// All differences, in the order of the plans: parts that are new or gone, then each value.
 pub fn differences(old: &Plan, new: &Plan) -> Vec<Change> {
     let mut changes = Vec::new();
     compare(

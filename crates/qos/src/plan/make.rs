@@ -168,7 +168,7 @@ fn delay(system: &System, path: &Path, model: Model, bounds: &Option<Bounds>) ->
     }
 }
 
-/// Each subscriber with its stream scaled where it is published: what there is to show when no placement fits.
+/// Each subscriber with its stream scaled at the publisher: shown when no placement fits.
 fn at_publishers(system: &System, network: &Network) -> Vec<Placed> {
     let each = |(index, subscriber): (usize, &crate::system::Subscriber)| {
         let publishers = &system.topics[subscriber.topic].publishers;

@@ -22,7 +22,7 @@ impl Plan {
     /// Reads the text of a plan file.
     ///
     /// # Errors
-    /// The line and what is wrong there.
+    /// The line and the error there.
     pub fn from_text(text: &str) -> Result<Self, String> {
         toml::from_str(text).map_err(|e| {
             let at = e.span().map_or(0, |span| span.start);

@@ -36,10 +36,10 @@ impl fmt::Display for Mismatch {
     }
 }
 
-/// Compares what is offered with what is requested.
+/// Compares an offer with a request.
 ///
 /// `Ok`: they match; in the list is what does not fit and what the subscriber declared that it does without
-/// ([`Qos::fallback`]): for those it gets what is offered ([`Qos::settled`]).
+/// ([`Qos::fallback`]): for those it gets the offered value ([`Qos::settled`]).
 ///
 /// # Errors
 /// All that stands between them, in the order of [`PolicyName::ALL`].

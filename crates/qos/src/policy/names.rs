@@ -96,7 +96,7 @@ impl FromStr for PolicyName {
     }
 }
 
-/// Words for the values of an enumeration: what is shown is what is read.
+/// Words for the values of an enumeration: those that are shown are those that are read.
 macro_rules! words {
     ($($kind:ident: $($value:ident = $word:literal),+;)+) => {$(
         impl $kind {

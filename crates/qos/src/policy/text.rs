@@ -1,4 +1,4 @@
-//! Policies as text, each by its name: as profiles, the command line and reports have them. What is shown is what is read.
+//! Policies as text, by name, for profiles, the command line and reports. The text that is shown can be read again.
 
 use super::names::{NONE, list, time};
 use super::{Place, PolicyError, PullBuffer, Qos, Queue, Scale};
@@ -145,7 +145,7 @@ impl Qos {
     /// Sets one policy: durations and sizes with a unit, lists with commas, `none` where nothing is asked for.
     ///
     /// # Errors
-    /// A name or value that does not exist, with what is allowed.
+    /// A name or value that does not exist, with the allowed ones.
     pub fn set(&mut self, name: &str, value: &str) -> Result<(), PolicyError> {
         let row = ROWS.iter().find(|row| row.name == name);
         let names = || Self::names().collect::<Vec<_>>().join(", ");

@@ -113,7 +113,7 @@ pub enum DestinationOrder {
     /// The order in which they arrive.
     #[default]
     ByReception,
-    /// The order of their source time stamps: what is older than the last one delivered is dropped, and counted.
+    /// The order of their source time stamps: samples older than the last one delivered are dropped, and counted.
     BySource,
 }
 
@@ -206,7 +206,7 @@ pub enum Scale {
     Rate {
         /// Wanted samples …
         p: u32,
-        /// … of so many published ones.
+        /// … of this many published ones.
         q: u32,
     },
     /// Samples in 1000 seconds, in the long run: becomes `Rate` when the publisher's own rate is known.

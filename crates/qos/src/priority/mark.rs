@@ -173,7 +173,7 @@ pub enum Class {
     /// Traffic without a stated class. Default forwarding.
     #[default]
     Normal,
-    /// Above what is not marked. AF42.
+    /// Above unmarked traffic. AF42.
     High,
     /// Above all else. Voice admit.
     Critical,

@@ -11,7 +11,7 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Policy {
-    /// SCHED_OTHER: shares what is left.
+    /// SCHED_OTHER: shares the remaining time.
     #[default]
     Other,
     /// SCHED_FIFO with a priority of 1…99: runs until it waits or a higher one comes.

@@ -22,7 +22,7 @@ pub struct PrioritySettings {
 }
 
 impl PrioritySettings {
-    /// `true` if this end needs a thread that serves nobody else.
+    /// `true` if this end needs a thread of its own.
     pub fn wants_own_thread(&self) -> bool {
         self.sched.is_some() || self.affinity.is_some()
     }
@@ -30,7 +30,7 @@ impl PrioritySettings {
     /// Checks that all values are within their ranges: a peer's need not be.
     ///
     /// # Errors
-    /// The first that is not, with what is allowed.
+    /// The first that is not, with the allowed ones.
     pub fn check(&self) -> Result<(), PriorityError> {
         self.socket_priority.map_or(Ok(0), |p| socket_priority(&p.to_string()))?;
         self.sched.map_or(Ok(Scheduling::default()), |sched| sched.to_string().parse())?;

@@ -21,7 +21,7 @@ pub(super) struct Parcel {
     pub ends: bool,
 }
 
-/// A parcel, or nobody's traffic for so many ns.
+/// A parcel, or background traffic that takes this many ns.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Parcelled {
     Declared(Parcel),
@@ -96,7 +96,7 @@ impl Queue {
         self.enqueue(now, class, Parcelled::Declared(parcel));
     }
 
-    /// One unit of nobody's traffic comes.
+    /// One unit of background traffic arrives.
     pub(super) fn background(&mut self, now: u64) {
         if let Some(background) = self.egress.background {
             self.enqueue(now, Class::Normal, Parcelled::Background(background.work));
@@ -171,7 +171,7 @@ impl Queue {
         }
     }
 
-    /// The earliest deadline among the classes that are behind their shares; else who got least by share.
+    /// The class with the earliest deadline among those behind their shares; else the one that got least by share.
     fn by_curve(&mut self, now: u64) -> Option<usize> {
         let waits: Vec<usize> = (0..4).filter(|class| !self.waiting[*class].is_empty()).collect();
         let due = |class: usize| {

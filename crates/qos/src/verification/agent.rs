@@ -73,7 +73,7 @@ pub struct Setting {
 /// An agent.
 #[derive(Debug)]
 pub struct Agent {
-    /// The contract with what was decided on so far: only what exceeds that is news.
+    /// The contract with the decisions so far: only an excess over that is news.
     text: String,
     contract: Contract,
     /// The plan whose settings channels have.
@@ -138,7 +138,7 @@ impl Agent {
         self.plan = make(&self.contract, self.plan.model, watch);
     }
 
-    /// Plans with what was measured: the settings that channels need then and have not; or why there are none.
+    /// Plans with the measured values. Gives the settings that channels need then and lack now, or the reason why there are none.
     fn replan(&mut self, changes: &[FileChange], watch: &mut dyn Watch) -> Result<Vec<Setting>, String> {
         let text = rewrite(&self.text, changes)?;
         self.contract = Contract::read(&text).map_err(|e| e.to_string())?;

@@ -10,7 +10,7 @@ pub const AT_RISK: f64 = 0.9;
 const RATE_TOLERANCE: f64 = 0.05;
 /// Losses that are as unlikely as this by the plan break it.
 const SURPRISE: f64 = 1e-4;
-/// A rate may also be off by so many samples, which are on their way when the counters are read.
+/// Samples by which a rate may also be off: they are on their way when the counters are read.
 const ON_THEIR_WAY: f64 = 2.0;
 
 /// A verdict with its reasons.
@@ -22,8 +22,8 @@ pub struct Judged {
     pub because: String,
 }
 
-/// Judges what was measured in a part of the whole time, or in all of it: the worst of what delay, loss, order, rate
-/// and route say, with the reasons for that. What is promised on average is no matter of a part: [`on_average`].
+/// Judges the measurements of a part of the whole time, or of all of it: the worst verdict on delay, loss, order, rate and
+/// route, with its reasons. Promises on average are judged over the whole time only: [`on_average`].
 pub(super) fn judge(promise: &Promise, part: &Total, whole: &Total) -> Judged {
     let (seen, all) = (&part.seen, &whole.seen);
     let parts = [delay(promise, seen, all), loss(promise, seen), order(seen), rate(promise, part), route(seen)];
@@ -33,8 +33,8 @@ pub(super) fn judge(promise: &Promise, part: &Total, whole: &Total) -> Judged {
     Judged { verdict, because }
 }
 
-/// Judges what is promised on average, over all that was measured: samples that may be lost. As long as there are few of them it says
-/// nothing, and what it says is not final as what a look found is: an average that was too high at first may be kept in the end.
+/// Judges the promised mean loss over all measurements. With few samples there is no verdict. Unlike that of a look, the verdict is
+/// not final: a mean that was too high at first may be kept in the end.
 pub(super) fn on_average(promise: &Promise, whole: &Total) -> Judged {
     let Window { received, lost, .. } = whole.seen;
     let sent = received.saturating_add(lost);
@@ -143,8 +143,9 @@ fn route(seen: &Window) -> Part {
     }
 }
 
-/// More than was planned breaks the assumption of every bound beside it; less is the publisher's affair, but not as planned, unless
-/// so many may be lost. What was published before and came now is no more than planned: as much as the latest sample was on its way.
+/// Rate. A higher one than planned breaks the assumption of every bound beside it. A lower one is the publisher's affair, but not as
+/// planned, unless the loss may be as high. Samples that were published earlier and came now do not count as excess: as many as
+/// the latest sample's delay holds.
 fn rate(promise: &Promise, total: &Total) -> Part {
     let (seconds, seen) = (total.seconds(), &total.seen);
     let Some(planned) = promise.rate_hz.filter(|_| seconds > 0.0) else { return kept() };

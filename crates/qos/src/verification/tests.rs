@@ -191,7 +191,7 @@ fn planned_losses_are_an_average() {
     assert_eq!(verdict(&later), Judged { verdict: Verdict::Kept, because: String::new() });
 }
 
-/// A few samples say nothing of an average; of what is certain they do.
+/// A few samples decide what is certain, but no average.
 #[test]
 fn an_average_needs_samples() {
     for (part, received, lost, expected) in [

@@ -2,7 +2,7 @@
 
 use crate::bench::arguments::{Carrier, EngineName, Payload, name_of};
 
-/// One row: what is measured, which figure of it counts, against what, and how much it may be.
+/// One row: the measurement, the figure that counts, its reference and its target.
 #[derive(Clone, Copy, Debug)]
 pub struct Row {
     /// The name on the command line.

@@ -199,7 +199,7 @@ fn taken(published: Published, count: u32) -> Result<(), Error> {
     Err(Error::Peer(format!("a sample was not taken for all of {count} subscribers: {published:?}")))
 }
 
-/// A publisher, and what is done with the payload of one message after the other.
+/// A publisher, and the work on the payload of one message after the other.
 struct Turn {
     publisher: Publisher<Raw>,
     payload: Payload,

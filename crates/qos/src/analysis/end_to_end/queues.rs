@@ -10,14 +10,14 @@ use crate::analysis::link::{Bucket, RateLatency};
 use crate::analysis::stages::{Egress, Packets, Stages, Step};
 use crate::system::Scheduler;
 
-/// The streams of each queue, apart by the queue that they come from, and what was found of it.
+/// The streams of each queue, grouped by the queue that they come from, and the last results for it.
 pub(super) struct Queues(Vec<(Vec<Group>, Before)>);
 
 /// The streams of one link, or those that begin here.
 struct Group {
     /// The queue before; `None`: begins here.
     from: Option<usize>,
-    /// The stages, and what is known of them from the beginning.
+    /// The stages, and their constant figures.
     members: Vec<(usize, Member)>,
 }
 

@@ -1,4 +1,4 @@
-//! Each bound with what it is made of.
+//! Bounds with the terms that they are the sum of.
 
 use super::{Analysis, Iteration, StageBound};
 use crate::analysis::link::queue::Stay;
@@ -31,9 +31,9 @@ impl Where {
 /// The reason why there is no bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Because {
-    /// More is asked of a processor, a link or a class's share than it has: parts per billion of what it has.
+    /// Overload of a processor, a link or a class's share: the load in parts per billion of the capacity.
     Overload(Where, u64),
-    /// The load is so near to all there is that waiting grows beyond what is followed, or to find out takes more steps than there are.
+    /// A load so near to the capacity that waiting grows beyond the analysis' limits, or that the budget of steps is used up.
     TooLong(Where),
 }
 
@@ -68,7 +68,7 @@ pub struct Term {
 /// The bound of a pair.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bound {
-    /// The latest that a sample may be with the subscriber's application after it was published, ns; or why nobody knows.
+    /// The longest time from publication to the subscriber's application, ns; or the reason why it is unknown.
     pub ns: Result<u64, Because>,
     /// The terms in the order of the path; their sum is the bound. Up to the first stage without a bound.
     pub terms: Vec<Term>,

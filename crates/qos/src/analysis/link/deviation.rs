@@ -1,4 +1,4 @@
-//! The longest stay where nothing goes before the class: the horizontal deviation of what comes from one service curve, exactly.
+//! The longest stay where nothing goes before the class: the horizontal deviation of the arrivals from one service curve, exactly.
 //!
 //! What comes are stair functions, each at most what its line brings: concave between two steps. So it deviates the most at a step, where
 //! a line has brought all that came, or just before the next step (Le Boudec & Thiran 2001, theorem 1.4.2). Stairs stay below a
@@ -57,7 +57,7 @@ impl<'a> Deviation<'a> {
         Self { sources, service, above, came, work, lines, longest }
     }
 
-    /// The longest deviation of what comes before `end`; `None` if too much of it comes, or it is never served.
+    /// The longest deviation of the arrivals before `end`; `None` if there are too many of them, or they are never served.
     pub(super) fn longest(mut self, end: u64, steps: &Steps) -> Option<u64> {
         self.look(0)?;
         let end = end.min(self.until());
@@ -114,7 +114,7 @@ impl<'a> Deviation<'a> {
         Some(())
     }
 
-    /// Looks at what comes until `at`.
+    /// Looks at the arrivals until `at`.
     fn look(&mut self, at: u64) -> Option<()> {
         let lacks = |(source, line, _): &(usize, Bucket, u64)| {
             (u128::from(self.came[*source]) * BILLION).saturating_sub(line.billionths(at))
@@ -178,7 +178,7 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(1000))]
-        /// The largest deviation of all times is found, no more and no less, whatever was known of it.
+        /// The largest deviation of all times is found, no more and no less, for any earlier results.
         #[test]
         fn the_deviation_is_the_longest_of_all_times(sources in sources(), rate in 1..=10u64, latency in 0..40u64, part in 0..=100u64) {
             let service = RateLatency { rate: rate * 100_000_000, latency };

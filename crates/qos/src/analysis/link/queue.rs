@@ -15,7 +15,7 @@ use std::cell::Cell;
 
 /// Most times that one queue's streams are looked at.
 const LOOKS: u32 = 100_000;
-/// The search for the longest stay knows every start of a busy period that has at most so many.
+/// Most starts in a busy period for which the search for the longest stay looks at every one.
 const STARTS: u64 = 1024;
 /// Most halvings of an interval without a known start.
 const HALVINGS: u32 = 12;
@@ -109,7 +109,7 @@ struct Worst {
     reached: u64,
 }
 
-/// A part of the busy period: what comes in `from`…`to` is done by `done`, of which higher classes took `higher`.
+/// A part of the busy period: arrivals in `from`…`to` are done by `done`, of which higher classes took `higher`.
 #[derive(Clone, Copy)]
 struct Stretch {
     from: u64,
@@ -200,9 +200,9 @@ impl<'a> Queue<'a> {
         starts
     }
 
-    /// Takes the longest stay of what comes in a stretch into `worst`. Nothing in it stays longer than from its begin to when all
-    /// of it is done; where that is longer than the worst so far, it is parted: at one of the `starts` in it, or where none is known
-    /// in halves, until it is known to a percent or to the last halving. (Between two starts only what lines bring changes.)
+    /// Updates `worst` by the longest stay of the arrivals in a stretch. It is at most the time from the stretch's begin until all
+    /// of it is done. If that exceeds the worst so far, the stretch is divided: at one of the `starts` in it, or else in halves,
+    /// until it is known to a percent or to the last halving. (Between two starts only the arrivals over lines change.)
     fn search(&self, at: Stretch, starts: &[u64], halvings: u32, worst: &mut Worst) -> Result<(), Unbounded> {
         let most = at.done.saturating_sub(at.from);
         if most <= worst.stay.time {
@@ -397,8 +397,8 @@ mod tests {
         None
     }
 
-    /// The longest stay of what comes at any time of the busy period, time by time, whether the search knows all its starts,
-    /// and when it ends; `None` if it is too long for that.
+    /// The longest stay of all arrivals in the busy period, time by time; `true` if the search knows all its starts; and its end.
+    /// `None` if it is too long for that.
     fn time_by_time(sources: &[Source], service: Service, last: u64) -> Option<(u64, bool, u64)> {
         let steps = Steps::new(u64::MAX);
         let mut queue = Queue::new(sources, service, last, &steps);

@@ -79,7 +79,7 @@ impl Bounds {
         [thread(Role::Send), thread(Role::Receive(subscriber))]
     }
 
-    /// The bound of a channel, and what it is made of.
+    /// The bound of a channel, and its terms.
     pub(super) fn of(&self, topic: usize, publisher: usize, subscriber: usize) -> Delay {
         let Some(Bound { ns, terms }) =
             self.pairs.get(&(topic, publisher, subscriber)).and_then(|pair| self.assignment.analysis.pairs.get(*pair))

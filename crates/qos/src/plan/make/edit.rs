@@ -8,9 +8,9 @@ use crate::system::{Proxies, System, Transport};
 /// A change of a contract; parts by their index.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Edit {
-    /// A subscriber gets one of every so many samples.
+    /// The ratio of published samples to a subscriber's.
     Scale(usize, u32),
-    /// A subscriber's samples have so many bytes.
+    /// The size of a subscriber's samples, bytes.
     Size(usize, u64),
     /// A subscriber's samples may come so late, ns.
     Deadline(usize, u64),

@@ -114,7 +114,7 @@ fn eq4_literal(parts: &Velox) -> Delay {
     Delay { us: Some(parts.eq4_literal()), terms, also, ..Delay::default() }
 }
 
-/// With queues instead of 1/λ and 1/μ: the publisher's in the delay, and beside it what it is with the subscriber's, too.
+/// The delay with queues instead of 1/λ and 1/μ: with the publisher's, and beside it with the subscriber's, too.
 fn queued(system: &System, path: &Path, model: Model, parts: &Velox) -> Delay {
     let own = micros(path.topic.service);
     let (here, there) = (publishing(system, path.publisher), receiving(system, path.subscriber.node));

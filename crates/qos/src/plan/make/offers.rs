@@ -22,11 +22,11 @@ const PLACE: u64 = 100;
 const GIVING: usize = 6;
 /// Most offers.
 const MOST: usize = 6;
-/// The largest scale that is tried: of every so many of the samples it gets now, a subscriber would get one.
+/// The largest factor on a subscriber's scale that is tried.
 const SCALE: u32 = 64;
 
-/// Changes with which everything fits, the nearest to what was asked for first: classes and sharing cost nobody anything; then
-/// by how much of rate, size or deadline is given up, weighed by importance; leaving someone out comes last.
+/// Changes with which everything fits, the nearest to the request first. Classes and sharing cost nothing. Then follow reductions of
+/// rate, size or deadline, weighed by importance; leaving a subscriber out comes last.
 pub(super) fn offers(system: &System, plan: &Plan, model: Model, watch: &mut dyn Watch) -> Vec<Offer> {
     let parties = Parties::of(system, plan);
     let mut search = Search { system, model, watch, trials: TRIALS, steps: Steps::new(STEPS), found: Vec::new() };
@@ -125,7 +125,7 @@ struct Search<'a> {
     watch: &'a mut dyn Watch,
     trials: u32,
     steps: Steps,
-    /// With what they cost whom it concerns.
+    /// The offers with their costs to those concerned.
     found: Vec<(f64, Offer)>,
 }
 
@@ -158,7 +158,7 @@ impl Search<'_> {
         1.0 + part * (self.system.subscribers[index].importance - least + 1) as f64
     }
 
-    /// A class higher for what is late.
+    /// A class higher for the late topics.
     fn classes(&mut self, parties: &Parties) {
         let mut topics: Vec<usize> =
             parties.late.iter().map(|(index, _)| self.system.subscribers[*index].topic).collect();

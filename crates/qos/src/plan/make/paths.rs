@@ -15,7 +15,7 @@ pub(super) struct Path<'a> {
     /// The proxy's node (index).
     pub proxy: Option<usize>,
     pub hops: Vec<Hop>,
-    /// The first so many of the hops carry samples as they were published.
+    /// Number of the first hops, which carry samples as they were published.
     pub before: usize,
 }
 

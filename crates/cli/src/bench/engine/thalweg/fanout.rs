@@ -15,7 +15,7 @@ use thalweg::{Published, Publisher};
 
 const TOPIC: &str = "/bench/samples";
 
-/// Meets the subscribers, publishes to all of them, and merges what they noted.
+/// Meets the subscribers, publishes to all of them, and merges their notes.
 pub fn publish(meeting: &Meeting, settings: &Settings) -> Result<Meter, Error> {
     let (terms, subscribers) = (&settings.terms, settings.subscribers);
     if terms.size < MIN_SIZE {

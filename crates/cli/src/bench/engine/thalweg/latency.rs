@@ -42,7 +42,7 @@ pub fn ping(meeting: &Meeting, settings: &Settings) -> Result<Meter, Error> {
     if answer == WELL { Ok(trips.meter) } else { Err(Error::Peer("the other process found wrong echoes".to_owned())) }
 }
 
-/// Meets a ping and echoes what it sends.
+/// Meets a ping and echoes its messages.
 pub fn pong(meeting: &Meeting, settings: &Settings) -> Result<(), Error> {
     let line = Line::host(meeting, "latency", settings)?;
     let control = &line.control;

@@ -65,7 +65,7 @@ impl Sender {
     }
 }
 
-/// Meets a sender, and counts what it publishes in the warm-up and then in the measured part.
+/// Meets a sender, and counts its messages in the warm-up and then in the measured part.
 pub fn receive(meeting: &Meeting, settings: &Settings) -> Result<(), Error> {
     let line = Line::host(meeting, "throughput", settings)?;
     let control = &line.control;
