@@ -87,6 +87,41 @@ fn connections_that_are_reset_at_once_count_for_their_host() {
     assert!(publisher.told("were_not_answered_for_half_a_second", world::LONG));
 }
 
+/// A process that connects by the unix socket as fast as it can keeps no other one out.
+#[test]
+fn a_process_that_connects_in_vain_without_end_keeps_no_newcomer_out() {
+    use std::io::Write;
+    use std::os::unix::net::UnixStream;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    struct Over<'a>(&'a AtomicBool);
+    impl Drop for Over<'_> {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+
+    let _alone = world::alone();
+    let world = World::new();
+    let mut publisher = Agent::start(&world, "publisher topic=/good");
+    let mut files = std::fs::read_dir(world.run_dir()).unwrap().map(|entry| entry.unwrap().path());
+    let socket = files.find(|path| path.extension().is_some_and(|end| end == "sock")).unwrap();
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let flood = || {
+            while !over.load(Ordering::Relaxed) {
+                let _ = UnixStream::connect(&socket).and_then(|mut stream| stream.write_all(b"?"));
+            }
+        };
+        scope.spawn(flood);
+        let _over = Over(&over);
+        assert!(publisher.told("were_not_answered_for_half_a_second", world::LONG));
+        for _ in 0..5 {
+            drop(Agent::start(&world, "subscriber topic=/good match=1"));
+        }
+    });
+}
+
 /// What is changed of a request, the policy that refuses it and what is said.
 type Case<'a> = (&'a dyn Fn(&mut Request), &'a str, &'a str);
 

@@ -45,6 +45,7 @@ use proxy::{Gate, Provenance, Proxied, Selection};
 use qos::ResourceLimit;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Arc, OnceLock, Weak};
+use std::time::Instant;
 
 /// One port of one node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -60,6 +61,8 @@ pub struct PortRef {
 pub struct Channel {
     /// Number of the channel within its process.
     pub id: u64,
+    /// When this end made it.
+    pub(crate) begun: Instant,
     /// The publishing port.
     pub publisher: PortRef,
     /// The subscribing port.

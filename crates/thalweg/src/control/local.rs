@@ -21,6 +21,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// A node's socket in the run directory; removed when dropped.
 #[derive(Debug)]
@@ -187,7 +188,7 @@ fn listen(dir: &Path, path: &Path, node: NodeId, users: Users) -> io::Result<(Un
     // Bound under another name first: whoever sees the socket's real name can connect, so that a refused connection
     // always means that its node is dead.
     let early = dir.join(format!(".{node}"));
-    let listener = UnixListener::bind(&early).map_err(|e| explain(path, e))?;
+    let listener = bind(&early).map_err(|e| explain(path, e))?;
     let inode = users.let_in(&early).and_then(|()| fs::symlink_metadata(&early)).map(|found| found.ino());
     match inode.and_then(|inode| fs::rename(&early, path).map(|()| inode)) {
         Ok(inode) => Ok((listener, inode)),
@@ -197,6 +198,32 @@ fn listen(dir: &Path, path: &Path, node: NodeId, users: Users) -> io::Result<(Un
         }
     }
 }
+
+/// Connections that may wait to be accepted. Newcomers wait behind those of a process that connects in a loop: the system's default of
+/// 4096 took 1.6 s.
+const BACKLOG: i32 = 128;
+
+fn bind(path: &Path) -> io::Result<UnixListener> {
+    let socket = socket2::Socket::new(socket2::Domain::UNIX, socket2::Type::STREAM, None)?;
+    socket.bind(&socket2::SockAddr::unix(path)?)?;
+    socket.listen(BACKLOG)?;
+    Ok(socket.into())
+}
+
+/// Connects to the unix socket at this path. Where as many wait as may, this one waits with them, in turn, for at most 20 ms; an attempt
+/// that does not wait finds no room while a process connects in a loop.
+///
+/// # Errors
+/// The kernel's; [`io::ErrorKind::WouldBlock`]: too many wait.
+pub(crate) fn connect(path: &Path) -> io::Result<socket2::Socket> {
+    let socket = socket2::Socket::new(socket2::Domain::UNIX, socket2::Type::STREAM, None)?;
+    socket.set_write_timeout(Some(IN_TURN))?;
+    socket.connect(&socket2::SockAddr::unix(path)?)?;
+    socket.set_nonblocking(true)?;
+    Ok(socket)
+}
+
+const IN_TURN: Duration = Duration::from_millis(20);
 
 /// The user's run directory, and whether `THALWEG_RUN_DIR` asked for it.
 pub fn run_dir() -> (PathBuf, bool) {

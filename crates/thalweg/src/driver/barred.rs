@@ -1,21 +1,23 @@
-//! Hosts whose connections come to nothing again and again: the kernel answers them no more for a while (`linux::filter`). One host that
-//! sent malformed streams as fast as it could took half of a processor from three nodes. Pure: time is an argument.
+//! Hosts and processes of this host whose connections come to nothing again and again. The kernel answers such a host no more for a
+//! while (`linux::filter`); connections of such a process are closed as they are accepted, a few per millisecond. One host that sent
+//! malformed streams as fast as it could took half of a processor from three nodes. Pure: time is an argument.
 
+use crate::control::Peer;
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-/// Connections of one host that may come to nothing: so many at once …
+/// Connections of one peer that may come to nothing: so many at once …
 const BURST: f64 = 32.0;
 /// … and so many per second. Who is barred is answered again when half of the burst may be used: in half a second. Each takes about
 /// 0.1 ms of the processor: with 100 each millisecond in which three nodes were busy with them was one of 30, which is what p99 sees.
 const RATE: f64 = 32.0;
-/// Most hosts that are counted: who has the most left is forgotten first.
+/// Most peers that are counted: who has the most left is forgotten first.
 const MOST_COUNTED: usize = 1024;
 
-/// The hosts that are counted.
+/// The peers that are counted.
 #[derive(Default)]
-pub(crate) struct Barred(HashMap<IpAddr, Counted>);
+pub(crate) struct Barred(HashMap<Peer, Counted>);
 
 struct Counted {
     left: f64,
@@ -30,15 +32,16 @@ impl Counted {
 }
 
 impl Barred {
-    /// A connection from there came to nothing. `true`: from now on the host is barred.
-    pub fn came_to_nothing(&mut self, host: IpAddr, now: Instant) -> bool {
-        if !self.0.contains_key(&host) {
+    /// A connection of this peer came to nothing. `true`: from now on it is barred.
+    pub fn came_to_nothing(&mut self, peer: Peer, now: Instant) -> bool {
+        if !self.0.contains_key(&peer) {
             self.make_room(now);
         }
-        let counted = self.0.entry(host).or_insert(Counted { left: BURST, at: now, until: None });
+        let counted = self.0.entry(peer).or_insert(Counted { left: BURST, at: now, until: None });
         (counted.left, counted.at) = ((counted.left(now) - 1.0).max(0.0), now);
-        let begins = counted.left < 1.0 && counted.until.is_none() && self.hosts().len() < linux::filter::MOST_HOSTS;
-        if begins && let Some(counted) = self.0.get_mut(&host) {
+        let begins = counted.left < 1.0 && counted.until.is_none();
+        let begins = begins && (peer.is_of_unix() || self.hosts().len() < linux::filter::MOST_HOSTS);
+        if begins && let Some(counted) = self.0.get_mut(&peer) {
             counted.until = Some(now + Duration::from_secs_f64(BURST / 2.0 / RATE));
         }
         begins
@@ -56,9 +59,24 @@ impl Barred {
         self.0.values().filter_map(|counted| counted.until).min()
     }
 
-    /// Who is barred: addresses, of IPv6 networks.
+    /// The hosts that are barred: addresses, of IPv6 networks.
     pub fn hosts(&self) -> Vec<IpAddr> {
-        self.0.iter().filter(|(_, counted)| counted.until.is_some()).map(|(host, _)| *host).collect()
+        let host = |peer: &Peer| if let Peer::Host(host) = peer { Some(*host) } else { None };
+        self.peers().filter_map(host).collect()
+    }
+
+    /// Whether connections of this peer are not taken in now.
+    pub fn has(&self, peer: Peer) -> bool {
+        self.0.get(&peer).is_some_and(|counted| counted.until.is_some())
+    }
+
+    /// Whether a process of this host is barred.
+    pub fn has_process(&self) -> bool {
+        self.peers().any(|peer| peer.is_of_unix())
+    }
+
+    fn peers(&self) -> impl Iterator<Item = &Peer> {
+        self.0.iter().filter(|(_, counted)| counted.until.is_some()).map(|(peer, _)| peer)
     }
 
     fn make_room(&mut self, now: Instant) {
@@ -66,14 +84,13 @@ impl Barred {
             return;
         }
         self.0.retain(|_, counted| counted.left(now) < BURST);
-        let least = |(_, one): &(&IpAddr, &Counted), (_, other): &(&IpAddr, &Counted)| {
-            one.left(now).total_cmp(&other.left(now))
-        };
-        let most = self.0.iter().filter(|(_, counted)| counted.until.is_none()).max_by(least).map(|(host, _)| *host);
+        let least =
+            |(_, one): &(&Peer, &Counted), (_, other): &(&Peer, &Counted)| one.left(now).total_cmp(&other.left(now));
+        let most = self.0.iter().filter(|(_, counted)| counted.until.is_none()).max_by(least).map(|(peer, _)| *peer);
         if self.0.len() >= MOST_COUNTED
-            && let Some(host) = most
+            && let Some(peer) = most
         {
-            self.0.remove(&host);
+            self.0.remove(&peer);
         }
     }
 }
@@ -82,8 +99,21 @@ impl Barred {
 mod tests {
     use super::*;
 
-    fn host(number: u32) -> IpAddr {
+    fn address(number: u32) -> IpAddr {
         IpAddr::from(number.to_be_bytes())
+    }
+    fn host(number: u32) -> Peer {
+        Peer::Host(address(number))
+    }
+
+    #[test]
+    fn processes_are_barred_beside_hosts_and_one_by_one() {
+        let (mut barred, now) = (Barred::default(), Instant::now());
+        let process = |process| Peer::Process { user: 1000, process };
+        assert_eq!((0..40).filter(|_| barred.came_to_nothing(process(7), now)).count(), 1);
+        assert!((0..20).all(|_| !barred.came_to_nothing(process(8), now)));
+        assert!(barred.has_process() && barred.has(process(7)) && !barred.has(process(8)) && barred.hosts().is_empty());
+        assert!(barred.release(now + Duration::from_millis(500)) && !barred.has_process());
     }
 
     #[test]
@@ -109,7 +139,7 @@ mod tests {
         let (mut barred, start) = (Barred::default(), Instant::now());
         assert!((0..2000).all(|n| !barred.came_to_nothing(host(1), start + Duration::from_millis(32 * n))));
         let flood = (0..200).filter(|_| barred.came_to_nothing(host(2), start)).count();
-        assert_eq!((flood, barred.hosts()), (1, vec![host(2)]));
+        assert_eq!((flood, barred.hosts()), (1, vec![address(2)]));
         assert_eq!(barred.next(), Some(start + Duration::from_millis(500)));
         let later = start + Duration::from_millis(100);
         let fails = |barred: &mut Barred, number, times, now| {
@@ -117,7 +147,7 @@ mod tests {
         };
         assert_eq!((fails(&mut barred, 3, 100, later), barred.next()), (1, Some(start + Duration::from_millis(500))));
         assert!(!barred.release(start + Duration::from_millis(499)));
-        assert!(barred.release(start + Duration::from_millis(500)) && barred.hosts() == [host(3)]);
+        assert!(barred.release(start + Duration::from_millis(500)) && barred.hosts() == [address(3)]);
         let after = start + Duration::from_millis(600);
         assert_eq!(fails(&mut barred, 3, 1000, after), 0, "what was accepted before");
         assert!(barred.release(after) && barred.hosts().is_empty());
@@ -131,7 +161,7 @@ mod tests {
         let _ = (0..200).map(|_| barred.came_to_nothing(host(0), now)).count();
         let _ = (1..5_000).map(|n| barred.came_to_nothing(host(n), now)).count();
         assert!(barred.0.len() <= MOST_COUNTED);
-        assert_eq!(barred.hosts(), [host(0)], "who is barred is not forgotten");
+        assert_eq!(barred.hosts(), [address(0)], "who is barred is not forgotten");
         assert_eq!((0..20).filter(|_| barred.came_to_nothing(host(7_000), now)).count(), 0);
         let _ = (10_000..12_000).map(|n| barred.came_to_nothing(host(n), now)).count();
         let known = (20..32).filter(|_| barred.came_to_nothing(host(7_000), now)).count();
@@ -150,6 +180,6 @@ mod tests {
             assert!((0..26).all(|_| !barred.came_to_nothing(host(number), now)));
         }
         assert!((5_000..5_010).all(|number| !barred.came_to_nothing(host(number), now)));
-        assert_eq!(barred.hosts(), [host(0)]);
+        assert_eq!(barred.hosts(), [address(0)]);
     }
 }

@@ -107,6 +107,7 @@ impl Control {
         let sends = self.begin_policies((publisher, subscriber), (offered, asked), carrier);
         Channel {
             id: NEXT.fetch_add(1, Ordering::Relaxed),
+            begun: Instant::now(),
             publisher,
             subscriber,
             publisher_name: offered.name.clone(),

@@ -147,8 +147,10 @@ pub(crate) struct Control {
     pub(super) looked_at: LookedAt,
     /// Calls that wait for nodes that are being met.
     pub(super) parked: Vec<Parked>,
-    /// Hosts whose connections came to nothing too often.
+    /// Hosts and processes whose connections came to nothing too often.
     pub(super) barred: Barred,
+    /// The listener that is not watched until then.
+    pub(super) paced: Option<(usize, Instant)>,
     #[cfg(test)]
     pub(super) panics: bool,
 }
@@ -250,6 +252,7 @@ impl Control {
             .chain([self.next_socket_look()])
             .chain(self.next_pool_look())
             .chain(self.barred.next())
+            .chain(self.paced.map(|(_, at)| at))
             .chain(self.next_cut_off())
             .min()
     }
@@ -286,6 +289,7 @@ impl Control {
         if self.barred.release(now) {
             self.bar();
         }
+        self.accept_again(now);
     }
 
     pub(super) fn expire_streams(&mut self, now: Instant) {

@@ -8,7 +8,10 @@ use crate::channel::Channel;
 use crate::handshake::Request;
 use crate::port::AnyOutlet;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+/// A subscriber that leaves its channel so soon did not come for samples.
+const SHORT: Duration = Duration::from_millis(100);
 
 /// One of them.
 pub(crate) struct CutOff {
@@ -28,6 +31,9 @@ impl Control {
     /// The stream of a channel ended. Who left says nothing more; whose connection broke may come back.
     pub(super) fn served_stream_ended(&mut self, index: usize) {
         let Some((channel, why, broken)) = self.take_served(index) else { return };
+        if let Some((peer, _)) = channel.elsewhere.get().filter(|_| channel.begun.elapsed() < SHORT) {
+            self.came_to_nothing(*peer, "channels whose subscriber left within 0.1 s");
+        }
         if !broken || !self.waits_for_return(&channel, &why) {
             self.end_channel(&channel, &why);
         }

@@ -398,14 +398,14 @@ fn placeholder() -> io::Result<OwnedFd> {
 }
 
 pub(super) fn connect(route: &Route) -> io::Result<OwnedFd> {
-    let (domain, address) = match route {
+    let address = match route {
         Route::Process => return Err(io::ErrorKind::Unsupported.into()),
-        Route::Unix(path) => (Domain::UNIX, SockAddr::unix(path)?),
-        Route::Tcp(address) => (Domain::for_address(*address), SockAddr::from(*address)),
+        Route::Unix(path) => return crate::control::local::connect(path).map(OwnedFd::from),
+        Route::Tcp(address) => *address,
     };
-    let socket = Socket::new(domain, Type::STREAM, None)?;
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
     socket.set_nonblocking(true)?;
-    match socket.connect(&address) {
+    match socket.connect(&SockAddr::from(address)) {
         Ok(()) => {}
         Err(error) if error.raw_os_error() == Some(rustix::io::Errno::INPROGRESS.raw_os_error()) => {}
         Err(error) => return Err(error),

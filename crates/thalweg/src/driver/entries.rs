@@ -84,8 +84,6 @@ pub(crate) struct PendingAttach {
 /// What is counted when somebody connects who may not.
 const STRANGERS: &str = "connections of users who may not use the run directory";
 
-/// Connections that are taken in before others have their turn.
-const ACCEPTED_AT_ONCE: usize = 16;
 /// Pause after a connection that could not be accepted.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
 
@@ -152,7 +150,7 @@ impl Control {
 
     /// Takes in who waits at a listener, some at a time: a queue that is full would make newcomers wait for a second.
     fn accept_some(&mut self, index: usize) {
-        for _ in 0..ACCEPTED_AT_ONCE {
+        for _ in 0..self.accepted_at_once(index) {
             let accepted = match self.entries.get(index) {
                 Some(Some(Entry::Tcp(listener))) => listener.accept().map(|(stream, from)| {
                     let _ = linux::filter::nothing(&stream); // it inherits that of the listener

@@ -27,8 +27,11 @@ use std::time::{Duration, Instant};
 
 /// Streams on which others ask this node.
 const MOST_ASKERS: usize = 1024;
-/// Pause before a node that takes no questions is asked again.
-const EXCUSED: Duration = Duration::from_secs(2);
+/// Pause before a node that takes no questions is asked again. Each that it does not take counts as a connection that came to nothing, of
+/// which a host may have 32 per second: so 320 channels too many bar nobody.
+const EXCUSED: Duration = Duration::from_secs(10);
+/// Questions that are read at once. Who asks as [`Life`] does has asked fewer within 6 s.
+const MOST_ASKED: usize = 64;
 /// Any byte is a question.
 const QUESTION: &[u8] = b"?";
 
@@ -158,10 +161,10 @@ impl Control {
     pub(super) fn asking_ready(&mut self, index: usize) {
         let Some(Some(Entry::Asking(asking))) = self.entries.get(index) else { return };
         let id = asking.channel;
-        let heard = if asking.connecting { self.greet(index).map(|()| None) } else { hear(&asking.stream) };
+        let heard = if asking.connecting { self.greet(index).map(|()| (0, 0)) } else { hear(&asking.stream) };
         match heard {
-            Ok(None) => {}
-            Ok(Some(sign)) => self.heard(id, sign == WELL),
+            Ok((0, _)) => {}
+            Ok((_, sign)) => self.heard(id, sign == WELL),
             Err(error) => {
                 self.unwatch(index);
                 if let Some(watch) = self.watches.iter_mut().find(|watch| watch.channel.id == id && excuses(&error)) {
@@ -231,7 +234,7 @@ impl Control {
         let meant = version == VERSION && *realm == self.state.settings.realm && to_node == self.state.id;
         let askers = self.entries.iter().flatten().filter(|entry| matches!(entry, Entry::Asked(..))).count();
         if !meant || askers >= MOST_ASKERS || self.askers_of(peer) >= MOST_ASKERS_OF_PEER {
-            return self.count("questions for signs of life that were another node's, or too many");
+            return self.came_to_nothing(peer, "questions for signs of life that were another node's, or too many");
         }
         prepare(&stream);
         let asked = Entry::Asked(stream, PortRef { node: source, port }, peer);
@@ -243,8 +246,13 @@ impl Control {
     pub(super) fn asked_ready(&mut self, index: usize) {
         let Some(Some(Entry::Asked(stream, ..))) = self.entries.get(index) else { return };
         match hear(stream) {
-            Ok(None) => {}
-            Ok(Some(_)) => self.give_sign(index),
+            Ok((0, _)) => {}
+            Ok((MOST_ASKED, _)) => {
+                if let Some(Entry::Asked(_, _, peer)) = self.unwatch(index) {
+                    self.came_to_nothing(peer, "streams with more questions for signs of life than come in 6 s");
+                }
+            }
+            Ok(_) => self.give_sign(index),
             Err(_) => drop(self.unwatch(index)),
         }
     }
@@ -272,12 +280,12 @@ fn excuses(error: &io::Error) -> bool {
 }
 
 /// The last byte that came, if one did.
-fn hear(stream: &OwnedFd) -> io::Result<Option<u8>> {
-    let mut bytes = [0; 64];
+fn hear(stream: &OwnedFd) -> io::Result<(usize, u8)> {
+    let mut bytes = [0; MOST_ASKED];
     match linux::socket::receive_stream(stream.as_fd(), &mut bytes, false) {
         Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
-        Ok(count) => Ok(bytes.get(count - 1).copied()),
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+        Ok(count) => Ok((count, bytes.get(count - 1).copied().unwrap_or_default())),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok((0, 0)),
         Err(error) => Err(error),
     }
 }

@@ -8,7 +8,7 @@ use crate::control::Peer;
 use linux::poll::Readiness;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Streams that have not said yet what they want: of each kind of listener, so that none starves the other …
 pub(crate) const MOST_INCOMING: usize = 256;
@@ -19,6 +19,12 @@ pub(crate) const MOST_INCOMING_OF_PEER: usize = 16;
 pub(crate) const MOST_ASKERS_OF_PEER: usize = 64;
 /// Descriptors that streams over TCP leave to this host's nodes, who come by the unix socket, and to the node itself.
 const RESERVE: u64 = 32;
+
+/// Connections that are taken in before others have their turn …
+const ACCEPTED_AT_ONCE: usize = 16;
+/// … and of the unix socket in a [`PACE`], while a process is barred.
+const ACCEPTED_PACED: usize = 4;
+const PACE: Duration = Duration::from_millis(1);
 
 /// Whether this descriptor is one of the last that the process may have. The kernel gives the lowest free number.
 pub(crate) fn is_in_reserve(descriptor: impl AsFd) -> bool {
@@ -33,6 +39,9 @@ impl Control {
     pub(super) fn take_in(&mut self, stream: OwnedFd, from: Option<SocketAddr>) {
         let peer = from.map(|from| Peer::at(from.ip())).or_else(|| Peer::of(&stream));
         let Some(peer) = peer else { return };
+        if self.barred.has(peer) {
+            return self.count("connections of hosts or processes that are not answered for half a second");
+        }
         if !peer.is_of_unix() && is_in_reserve(&stream) {
             return self.count(
                 "connections beyond what leaves 32 descriptors to nodes of this host: raise the limit of open files (ulimit -n)",
@@ -66,15 +75,36 @@ impl Control {
         who_gives_way(&waiting, peer)
     }
 
-    /// Counts a connection that came to nothing; a host with too many of them is not answered for a while.
+    /// Counts a connection that came to nothing; a peer with too many of them is not answered for a while.
     pub(super) fn came_to_nothing(&mut self, peer: Peer, why: &'static str) {
         self.count(why);
-        if let Peer::Host(host) = peer
-            && self.barred.came_to_nothing(host, Instant::now())
-        {
-            let why = format_args!("of {host} more than 32 per second came to nothing");
-            self.count_because("times that a host's connections were not answered for half a second", &why);
+        if matches!(peer, Peer::Host(_) | Peer::Process { .. }) && self.barred.came_to_nothing(peer, Instant::now()) {
+            let why = format_args!("of {peer} more than 32 per second came to nothing");
+            self.count_because("times that connections of a host or process were not answered for half a second", &why);
             self.bar();
+        }
+    }
+
+    /// How many wait at a listener are taken in before others have their turn. While a process is barred, few per millisecond: closing
+    /// what it opens as fast as it does takes a fifth of a processor.
+    pub(super) fn accepted_at_once(&mut self, index: usize) -> usize {
+        let paced = self.barred.has_process() && matches!(self.entries.get(index), Some(Some(Entry::Unix(_))));
+        if !paced {
+            return ACCEPTED_AT_ONCE;
+        }
+        if let Some(Some(listener)) = self.entries.get(index)
+            && self.poller.remove(listener.descriptor()).is_ok()
+        {
+            self.paced = Some((index, Instant::now() + PACE));
+        }
+        ACCEPTED_PACED
+    }
+
+    /// Looks at the listener again whose turn has come.
+    pub(super) fn accept_again(&mut self, now: Instant) {
+        let Some((index, _)) = self.paced.take_if(|(_, at)| *at <= now) else { return };
+        if let Some(Some(listener @ Entry::Unix(_))) = self.entries.get(index) {
+            let _ = self.poller.add(listener.descriptor(), index as u64, Readiness::IN); // a new one is there already
         }
     }
 

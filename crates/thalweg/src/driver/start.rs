@@ -96,6 +96,7 @@ impl Control {
             looked_at: Default::default(),
             parked: Vec::new(),
             barred: Default::default(),
+            paced: None,
             #[cfg(test)]
             panics: false,
         };

@@ -1,7 +1,7 @@
 //! Addresses this node connects to, and when.
 
 use crate::control::NodeId;
-use crate::control::local::Users;
+use crate::control::local::{self, Users};
 use socket2::{Domain, SockAddr, SockRef, Socket, TcpKeepalive, Type};
 use std::fmt;
 use std::io;
@@ -103,19 +103,19 @@ impl Target {
     }
 
     fn connect(&self) -> io::Result<(Socket, bool)> {
-        let (domain, address) = match &self.address {
-            Address::Unix(path, _) => (Domain::UNIX, SockAddr::unix(path)?),
-            Address::Tcp(address) => (Domain::for_address(*address), SockAddr::from(*address)),
-        };
-        let socket = Socket::new(domain, Type::STREAM.nonblocking().cloexec(), None)?;
-        set_options(&socket);
-        match socket.connect(&address) {
-            Ok(()) => {
-                if let Address::Unix(_, users) = &self.address {
-                    users.admit(&socket)?;
-                }
-                Ok((socket, true))
+        let address = match &self.address {
+            Address::Unix(path, users) => {
+                let socket = local::connect(path)?;
+                set_options(&socket);
+                users.admit(&socket)?;
+                return Ok((socket, true));
             }
+            Address::Tcp(address) => *address,
+        };
+        let socket = Socket::new(Domain::for_address(address), Type::STREAM.nonblocking().cloexec(), None)?;
+        set_options(&socket);
+        match socket.connect(&SockAddr::from(address)) {
+            Ok(()) => Ok((socket, true)),
             Err(e) if e.raw_os_error() == Some(rustix::io::Errno::INPROGRESS.raw_os_error()) => Ok((socket, false)),
             Err(e) => Err(e),
         }
