@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use thalweg_lab::experiments::hostile::pair::{House, Phase};
 use thalweg_lab::experiments::hostile::stranger::{Task, Tried};
-use thalweg_lab::experiments::hostile::{ATTACKS, record};
+use thalweg_lab::experiments::hostile::{ATTACKS, record, zenoh};
 use thalweg_lab::part::Place;
 use thalweg_lab::{Lab, Options, Program, Stop};
 
@@ -36,24 +36,36 @@ fn attack(name: &str) -> Tried {
 /// The same, for so many milliseconds.
 fn attack_for(name: &str, ms: u64) -> Phase {
     let _alone = alone();
+    let lab = lab();
+    let house = House::start(&lab, &realm(name), &Place::here(&[])).unwrap();
+    attack_at(&lab, house, name, ms)
+}
+
+fn lab() -> Lab {
     let program = Program::this(&["the_part", "--exact", "--ignored", "--nocapture", "--test-threads=1"]).unwrap();
-    let lab = Lab::open(Options::default(), Stop::default(), program, |_| {}).unwrap();
-    let realm = format!("h{}-{}", std::process::id(), name.len());
-    let mut house = House::start(&lab, &realm, &Place::here(&[])).unwrap();
+    Lab::open(Options::default(), Stop::default(), program, |_| {}).unwrap()
+}
+
+fn realm(name: &str) -> String {
+    format!("h{}-{}", std::process::id(), name.len())
+}
+
+fn attack_at(lab: &Lab, mut house: House, name: &str, ms: u64) -> Phase {
+    let realm = realm(name);
     let recording =
-        if name.starts_with("recorded") { record(&lab, &mut house, &realm).unwrap() } else { Default::default() };
+        if name.starts_with("recorded") { record(lab, &mut house, &realm).unwrap() } else { Default::default() };
     let before = house.state();
     let task = Task { ms, recording, ..house.task(name) };
-    let phase = house.phase(&lab, ms, Some((Place::here(&[]), task))).unwrap();
+    let phase = house.phase(lab, ms, Some((Place::here(&[]), task))).unwrap();
     nothing_lost(name, &house, &phase);
     let (kib, who) = phase.growth_kib;
     println!("FIGURE {name}: {:?}, {:?}; the {who} grew by {kib} KiB", phase.tried.tried, phase.tried.answers);
     assert!(kib <= MEMORY, "{name}: the {who} grew by {kib} KiB");
-    assert_eq!(house.silent(&lab).unwrap(), Vec::<String>::new(), "{name}: no longer answer");
+    assert_eq!(house.silent(lab).unwrap(), Vec::<String>::new(), "{name}: no longer answer");
     assert_eq!(house.state().died_since(&before), Vec::<String>::new(), "{name}: threads ended");
     for unix in [false, true] {
         let until = Instant::now() + LONG;
-        let came = || house.newcomer(&lab, unix).unwrap().1.is_some();
+        let came = || house.newcomer(lab, unix).unwrap().1.is_some();
         assert!(std::iter::repeat_with(came).any(|came| came || Instant::now() > until) && Instant::now() < until);
     }
     assert!(phase.tried.tried.values().sum::<u64>() > 0, "{name}: nothing was tried");
@@ -191,4 +203,22 @@ fn finding_10_nobody_connects_to_where_a_document_points() {
 #[test]
 fn finding_10_descriptors_that_are_no_memory_are_refused() {
     attack("lies-publisher-shm");
+}
+
+/// Found by a reader: connections that said nothing, and then whole sessions, kept newcomers of other hosts out.
+#[test]
+fn zenoh_leads_newcomers_of_other_hosts_here_whatever_a_stranger_does_at_its_port() {
+    let _alone = alone();
+    for name in ["zenoh-silent", "zenoh-handshakes", "zenoh-changed"] {
+        let lab = lab();
+        let hosts = match zenoh::hosts(&lab) {
+            Ok(hosts) => hosts,
+            Err(because) => return println!("skipped: {name}: because {because}"),
+        };
+        let house = House::between_hosts(&lab, &realm(name), &Place::here(&[]), hosts).unwrap();
+        let phase = attack_at(&lab, house, name, 4000);
+        let came = phase.newcomers.iter().filter(|(by, ms)| *by == "zenoh" && ms.is_some()).count();
+        let all = phase.newcomers.iter().filter(|(by, _)| *by == "zenoh").count();
+        assert_eq!(came, all, "{name}: newcomers that connected: {:?}", phase.newcomers);
+    }
 }

@@ -7,7 +7,7 @@
 //! | [`stranger`] | the process that attacks, and what it may |
 //! | [`client`] | the wire protocols as docs/wire.md has them, written anew |
 //! | [`proxy`], [`recorded`] | recorded traffic, changed |
-//! | [`extremes`], [`floods`], [`slow`], [`lies`] | the attacks |
+//! | [`extremes`], [`floods`], [`slow`], [`lies`], [`zenoh`] | the attacks |
 //! | [`bystander`] | who takes the same traffic and is no node |
 //! | [`felt`] | what the pair felt of one, beside what it feels alone |
 
@@ -23,6 +23,7 @@ pub mod proxy;
 pub mod recorded;
 pub mod slow;
 pub mod stranger;
+pub mod zenoh;
 
 use super::Experiment;
 use crate::error::Result;
@@ -31,6 +32,7 @@ use crate::part::node::NodeSettings;
 use crate::part::stream::{Order, Settings};
 use crate::part::{Part, Place};
 use crate::results::{Figure, Findings, Panel, Skipped, Table};
+use crate::topology::Topology;
 use felt::Felt;
 use lies::{node, publisher, relay, subscriber};
 use pair::{House, LONG, TOPIC};
@@ -53,12 +55,14 @@ pub struct Attack {
     pub quick: bool,
     /// Whether it says what it says to whoever listens: then a bystander is told as much.
     pub one_way: bool,
+    /// Whether it needs other hosts, to which Zenoh leads.
+    pub between_hosts: bool,
     /// What the stranger does, until it may not go on.
     pub run: fn(&mut Stranger) -> io::Result<()>,
 }
 
 const fn attack(name: &'static str, by: &'static str, quick: bool, run: fn(&mut Stranger) -> io::Result<()>) -> Attack {
-    Attack { name, by, quick, one_way: false, run }
+    Attack { name, by, quick, one_way: false, between_hosts: false, run }
 }
 
 const fn one_way(
@@ -68,6 +72,10 @@ const fn one_way(
     run: fn(&mut Stranger) -> io::Result<()>,
 ) -> Attack {
     Attack { one_way: true, ..attack(name, by, quick, run) }
+}
+
+const fn between_hosts(name: &'static str, quick: bool, run: fn(&mut Stranger) -> io::Result<()>) -> Attack {
+    Attack { between_hosts: true, ..attack(name, "Zenoh", quick, run) }
 }
 
 /// All attacks.
@@ -114,6 +122,9 @@ pub const ATTACKS: &[Attack] = &[
     attack("lies-node-names", "control link", false, node::names),
     attack("lies-node-administers", "control link", true, node::administers),
     attack("lies-node-in-its-place", "tcp", false, node::in_its_place),
+    between_hosts("zenoh-silent", true, zenoh::silent),
+    between_hosts("zenoh-handshakes", false, zenoh::handshakes),
+    between_hosts("zenoh-changed", false, zenoh::changed),
 ];
 
 impl Experiment for Hostile {
@@ -138,9 +149,16 @@ impl Experiment for Hostile {
         let most = if lab.options.tiny { 4 } else { usize::MAX };
         for attack in ATTACKS.iter().filter(chosen).take(most) {
             lab.tell(attack.name);
-            let (mut there, recording) = match house.take() {
+            let fits = |(there, _): &(House, _)| there.is_between_hosts() == attack.between_hosts;
+            let (mut there, recording) = match house.take().filter(fits) {
                 Some(there) => there,
-                None => settle(lab, &inside, &mut findings)?,
+                None => match attack.between_hosts.then(|| zenoh::hosts(lab)).transpose() {
+                    Err(crate::Error::System(because)) => {
+                        findings.skipped.push(Skipped { name: attack.name.to_owned(), because });
+                        continue;
+                    }
+                    hosts => settle(lab, &inside, hosts?, &mut findings)?,
+                },
             };
             let felt = Felt::of(lab, &mut there, &outside, attack, &recording, &times);
             let well = match felt {
@@ -203,15 +221,21 @@ fn places() -> Result<(Place, Place)> {
 }
 
 /// Starts the processes, and records what a legitimate subscriber says by way of a proxy.
-fn settle(lab: &Lab, place: &Place, findings: &mut Findings) -> Result<(House, Recording)> {
+fn settle(lab: &Lab, place: &Place, hosts: Option<Topology>, findings: &mut Findings) -> Result<(House, Recording)> {
     let realm = format!("hostile-{}", std::process::id());
-    let mut house = House::start(lab, &realm, place)?;
+    let mut house = match hosts {
+        Some(hosts) => House::between_hosts(lab, &realm, place, hosts)?,
+        None => House::start(lab, &realm, place)?,
+    };
     for carrier in &house.missing {
         let because = "the pair itself has no channel over it on this machine".to_owned();
         let skipped = Skipped { name: format!("all attacks, measured over {carrier}"), because };
         if !findings.skipped.contains(&skipped) {
             findings.skipped.push(skipped);
         }
+    }
+    if house.is_between_hosts() {
+        return Ok((house, Recording::default()));
     }
     let recording = record(lab, &mut house, &realm)?;
     lab.tell(&format!(

@@ -6,6 +6,7 @@ use crate::part::Orders;
 use crate::part::node::NodeSettings;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use thalweg::codec::Raw;
@@ -24,6 +25,13 @@ pub enum Visit {
         unix: bool,
         /// The publisher's socket, which names its node.
         publisher: Option<PathBuf>,
+    },
+    /// The same from another host, to which Zenoh leads.
+    Across {
+        /// An address of its own.
+        from: IpAddr,
+        /// Where the publisher's node listens to Zenoh.
+        to: SocketAddr,
     },
     /// Ask a node for its channels.
     Ask {
@@ -51,7 +59,14 @@ pub(crate) fn newcomer(mut orders: Orders) -> Result {
                 let known = resident.nodes().into_iter().find(|known| known.node.to_string() == id);
                 let address = known.and_then(|known| known.addresses.iter().copied().find(|a| a.is_ipv4()));
                 let file = address.filter(|_| !unix).map(|address| format!("[[node]]\naddress = \"{address}\"\n"));
-                join(&realm, file)?
+                match file {
+                    Some(text) => join_by_file(&realm, &text)?,
+                    None => join(thalweg::Settings::default(), &realm, "shm")?,
+                }
+            }
+            Visit::Across { from, to } => {
+                let (listen, peers) = (vec![SocketAddr::new(from, 0)], vec![to.to_string()]);
+                join(thalweg::Settings { listen, peers, ..Default::default() }, &realm, "tcp")?
             }
             Visit::Ask { node } => ask(&resident, &node),
         };
@@ -60,24 +75,22 @@ pub(crate) fn newcomer(mut orders: Orders) -> Result {
     Ok(())
 }
 
-fn join(realm: &str, file: Option<String>) -> Result<Option<f64>> {
-    let began = Instant::now();
-    let carrier = if file.is_some() { "tcp" } else { "shm" };
+fn join_by_file(realm: &str, text: &str) -> Result<Option<f64>> {
     let path = std::env::temp_dir().join(format!("thalweg-newcomer-{}.toml", std::process::id()));
-    let discovery = match file {
-        Some(text) => {
-            std::fs::write(&path, text)?;
-            DiscoverySource::Static(path.clone())
-        }
-        None => DiscoverySource::Automatic,
-    };
-    let settings =
-        thalweg::Settings { name: "newcomer".into(), realm: realm.to_owned(), discovery, ..Default::default() };
+    std::fs::write(&path, text)?;
+    let discovery = DiscoverySource::Static(path.clone());
+    let joined = join(thalweg::Settings { discovery, ..Default::default() }, realm, "tcp");
+    let _ = std::fs::remove_file(path);
+    joined
+}
+
+fn join(settings: thalweg::Settings, realm: &str, carrier: &str) -> Result<Option<f64>> {
+    let began = Instant::now();
+    let settings = thalweg::Settings { name: "newcomer".into(), realm: realm.to_owned(), ..settings };
     let node = Node::with_settings(settings)?;
     let port = node.subscriber::<Raw>(TOPIC).carriers([carrier]).callback(|_| {})?;
     let connected = port.wait_connected(1, PATIENCE);
     let ms = began.elapsed().as_secs_f64() * 1000.0;
-    let _ = std::fs::remove_file(path);
     Ok(connected.then_some(ms))
 }
 

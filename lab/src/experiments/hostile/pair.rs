@@ -8,9 +8,11 @@ use crate::lab::Lab;
 use crate::part::node::NodeSettings;
 use crate::part::stream::{Arrived, Order, Published, Settings};
 use crate::part::{Orders, Part, Place};
+use crate::topology::Topology;
 use qos::{PullBuffer, Qos, Queue, Reliability};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -45,7 +47,21 @@ pub struct House {
     pub missing: Vec<String>,
     realm: String,
     place: Place,
+    across: Option<Across>,
 }
+
+/// Other hosts, where who comes and who attacks is, when the publisher's node has one to itself and listens to Zenoh.
+struct Across {
+    newcomer: Part,
+    topology: Topology,
+}
+
+/// Of [`Across`]: the hosts of the pair, of who comes and of who attacks.
+const HOME: u8 = 1;
+const VISITOR: u8 = 2;
+pub(super) const STRANGER: u8 = 3;
+/// Where the only node of a host that listens beyond loopback is found by Zenoh.
+const ZENOH: u16 = 7447;
 
 /// What the victim's threads and memory look like.
 #[derive(Clone, Debug, Default)]
@@ -77,7 +93,27 @@ impl House {
     /// # Errors
     /// A process that cannot be started, or no channel at all.
     pub fn start(lab: &Lab, realm: &str, place: &Place) -> Result<Self> {
-        let node = |name: &str| NodeSettings::local(name, realm);
+        Self::with(lab, realm, place, &[])
+    }
+
+    /// The same on one of these hosts, with others on the others, to which Zenoh leads.
+    ///
+    /// # Errors
+    /// As [`House::start`].
+    pub fn between_hosts(lab: &Lab, realm: &str, place: &Place, topology: Topology) -> Result<Self> {
+        let at = |host| Place { namespace: Some(topology.host(host).name().to_owned()), ..place.clone() };
+        let mut house = Self::with(lab, realm, &at(HOME), &[SocketAddr::new(Topology::address_of(HOME), 0)])?;
+        let mut newcomer = Part::start(lab, Place { nice: 0, ..at(VISITOR) }, "newcomer", &json!({"realm": realm}))?;
+        newcomer.hear::<Value>(lab, LONG)?;
+        house.across = Some(Across { newcomer, topology });
+        Ok(house)
+    }
+
+    fn with(lab: &Lab, realm: &str, place: &Place, listen: &[SocketAddr]) -> Result<Self> {
+        let node = |name: &str| {
+            let listen = if name == "publisher" { listen.to_vec() } else { Vec::new() };
+            NodeSettings { listen, ..NodeSettings::local(name, realm) }
+        };
         // A second's worth: who waits for a processor loses nothing by a queue that is short.
         let qos = Qos { reliability: Reliability::Reliable, queue: Queue::KeepLast(1024), ..Qos::default() };
         let settings = |name: &str, qos: Qos| Settings {
@@ -109,7 +145,8 @@ impl House {
         sockets.remove("newcomer");
         let (carriers, missing, realm) = (Vec::new(), Vec::new(), realm.to_owned());
         let place = place.clone();
-        let mut house = Self { publisher, subscriber, relay, newcomer, sockets, carriers, missing, realm, place };
+        let mut house =
+            Self { publisher, subscriber, relay, newcomer, sockets, carriers, missing, realm, place, across: None };
         let found: Value = house.subscriber.ask(lab, &Order::Connected { count: CARRIERS.len() }, LONG)?;
         let there =
             |carrier: &str| found["carriers"].as_array().is_some_and(|all| all.iter().any(|one| one == carrier));
@@ -124,7 +161,19 @@ impl House {
     /// A stranger's task but for what it tries.
     pub fn task(&self, attack: &str) -> Task {
         let (attack, realm, sockets) = (attack.to_owned(), self.realm.clone(), self.sockets.clone());
-        Task { attack, realm, sockets, seed: 1, ms: 1000, attempts: u64::MAX, ..Task::default() }
+        let zenoh = self.across.as_ref().map(|_| SocketAddr::new(Topology::address_of(HOME), ZENOH));
+        Task { attack, realm, sockets, zenoh, seed: 1, ms: 1000, attempts: u64::MAX, ..Task::default() }
+    }
+
+    /// Whether others are on other hosts.
+    pub fn is_between_hosts(&self) -> bool {
+        self.across.is_some()
+    }
+
+    /// Where a stranger is, that has these processors.
+    pub fn outside(&self, place: &Place) -> Place {
+        let host = self.across.as_ref().map(|across| across.topology.host(STRANGER).name().to_owned());
+        Place { namespace: host, ..place.clone() }
     }
 
     /// Publishes `count` samples while newcomers come, and a stranger attacks if there is one.
@@ -138,7 +187,7 @@ impl House {
         self.publisher.tell(&Order::Publish { count })?;
         let until = Instant::now() + Duration::from_secs_f64(count as f64 / HZ);
         let stranger = attack.map(|(place, task)| {
-            let mut part = Part::start(lab, place, "stranger", &task)?;
+            let mut part = Part::start(lab, self.outside(&place), "stranger", &task)?;
             part.hear::<Value>(lab, LONG)?;
             part.tell(&json!({"go": true}))?;
             Ok::<_, Error>(part)
@@ -176,6 +225,11 @@ impl House {
     /// # Errors
     /// Its process ended.
     pub fn newcomer(&mut self, lab: &Lab, unix: bool) -> Result<(&'static str, Option<f64>)> {
+        if let Some(Across { newcomer, .. }) = self.across.as_mut().filter(|_| !unix) {
+            let (from, to) = (Topology::address_of(VISITOR), SocketAddr::new(Topology::address_of(HOME), ZENOH));
+            let joined: Joined = newcomer.ask(lab, &Visit::Across { from, to }, LONG)?;
+            return Ok(("zenoh", joined.ms));
+        }
         let socket = self.sockets.get("publisher").cloned();
         let joined: Joined = self.newcomer.ask(lab, &Visit::Join { unix, publisher: socket }, LONG)?;
         Ok((if unix { "unix" } else { "tcp" }, joined.ms))

@@ -34,6 +34,8 @@ pub struct Task {
     pub attempts: u64,
     /// The most it tries per second; 0: as many as it can.
     pub per_second: f64,
+    /// Where a node listens to Zenoh, if it does.
+    pub zenoh: Option<SocketAddr>,
     /// Who takes what it sends in the nodes' places, which themselves are asked for their documents alone.
     pub bystander: BTreeMap<String, Listens>,
 }
