@@ -210,6 +210,11 @@ fn finding_10_descriptors_that_are_no_memory_are_refused() {
 fn zenoh_leads_newcomers_of_other_hosts_here_whatever_a_stranger_does_at_its_port() {
     let _alone = alone();
     for name in ["zenoh-silent", "zenoh-handshakes", "zenoh-changed"] {
+        // A message that a router may send and a peer may not meets one in Zenoh, and ends the process.
+        if name == "zenoh-changed" && cfg!(debug_assertions) {
+            println!("skipped: {name}: because Zenoh has its debug assertions in this build; use --release");
+            continue;
+        }
         let lab = lab();
         let hosts = match zenoh::hosts(&lab) {
             Ok(hosts) => hosts,
