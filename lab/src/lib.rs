@@ -4,13 +4,13 @@
 //! |---|---|
 //! | [`mod@run`] | running an experiment to its document; playing a part |
 //! | [`mod@experiments`] | one module per experiment, and the list of all |
-//! | [`round_trips`] | round trips over Thalweg's channels |
+//! | `round_trips` | round trips over Thalweg's channels |
 //! | [`load`] | competing traffic: generators and sinks |
 //! | [`part`] | processes of an experiment: started in a host, controlled by lines of JSON |
 //! | [`wan`] | a wide-area link in user space |
 //! | [`topology`] | hosts, switches and routers as network namespaces; links that act as a wire |
-//! | [`stalls`] | times at which the machine itself stood still |
-//! | [`prediction`] | the planner's figures, to compare with measurements |
+//! | `stalls` | times at which the machine itself stood still |
+//! | `prediction` | the planner's figures, to compare with measurements |
 //! | [`results`] | cells, checks, figures: the document of `lab run --json` |
 //! | [`statistics`] | histograms, distributions, medians |
 //! | [`lab`] | the laboratory of one run: options, folder, names |

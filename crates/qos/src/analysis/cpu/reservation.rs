@@ -39,7 +39,7 @@ impl Reservation {
     }
 
     /// The longest from an activation's coming to its completion when the thread has this reservation for itself: as
-    /// [`super::response::response`], with the supply in place of the processor.
+    /// [`super::response`], with the supply in place of the processor.
     pub fn response(&self, own: &Work) -> Result<u64, Unbounded> {
         let load = own.arrivals.load(own.execution) * u128::from(self.period) / u128::from(self.runtime.max(1));
         if load > BILLION || self.runtime == 0 {
