@@ -176,20 +176,17 @@ impl Control {
             return admin::Reply::No(format!("{publisher} is a subscriber: say the publisher first"));
         }
         let names = (publisher, subscriber);
-        let was_apart = self.apart.remove(&names);
-        let before = self.connected.insert(names.clone(), carrier.clone());
+        let before = self.matching.connect(names.clone(), carrier.clone());
         let me = PortRef { node: self.state.id, port };
         self.cut_wanted((other, me), "connected anew by an administrator");
         self.consider(other, &offered, me, inlet.info());
-        if self.wanted.contains_key(&(other, me)) {
+        if self.matching.is_wanted(&(other, me)) {
             return admin::Reply::Done;
         }
         // It cannot be: all is as it was.
         let over = carrier.map_or(String::new(), |name| format!(" over {name}"));
         let text = format!("{} cannot be connected to {}{over}: see `thalweg info` of both", names.0, names.1);
-        self.connected.remove(&names);
-        self.connected.extend(before.map(|carrier| (names.clone(), carrier)));
-        self.apart.extend(was_apart.then_some(names));
+        self.matching.restore(names, before);
         self.consider(other, &offered, me, inlet.info());
         admin::Reply::No(text)
     }
@@ -205,20 +202,13 @@ impl Control {
             return admin::Reply::No(why);
         }
         let names = (publisher, subscriber);
-        if self.apart.len() >= MOST_APART && !self.apart.contains(&names) {
+        if self.matching.apart_count() >= MOST_APART && !self.matching.is_apart(&names) {
             return admin::Reply::No(format!("{MOST_APART} pairs of ports are kept apart already: connect some"));
         }
         let kept = self.forget_kept(&names.0, &names.1);
-        self.connected.remove(&names);
-        let pair = self
-            .wanted
-            .iter()
-            .find(|(_, w)| (&w.publisher.name, &w.subscriber.name) == (&names.0, &names.1))
-            .map(|(p, _)| *p);
-        self.apart.insert(names.clone());
-        match pair {
-            Some(pair) => {
-                self.cut_wanted(pair, "disconnected by an administrator");
+        match self.matching.disconnect(names.clone()) {
+            Some(action) => {
+                self.act([action]);
                 admin::Reply::Done
             }
             None if kept => admin::Reply::Done,

@@ -7,8 +7,8 @@
 
 use super::control::{Command, Control};
 use super::entries::{Entry, PendingAttach};
+use super::matching::{Pair, Progress, Wanted};
 use super::state::NodeState;
-use super::wanted::{Pair, Progress, Wanted};
 use crate::carrier::tcp::{self, TcpReceive, TcpSend};
 use crate::carrier::{Place, ReceiveHalf};
 use crate::channel::PortRef;
@@ -67,13 +67,9 @@ impl Control {
         let inlet = self.state.inlet(port)?;
         let pair = (PortRef { node: request.node, port: answers.port }, PortRef { node: self.state.id, port });
         let names = (answers.publisher.name.clone(), inlet.info().name.clone());
-        let elsewhere = |wanted: &Wanted| match &wanted.progress {
-            _ if wanted.upcoming.is_some() => true,
-            Progress::Open(channel) => channel.carrier != "tcp",
-            Progress::Dialing => wanted.candidate().is_some_and(|way| way.carrier != "tcp"),
-            Progress::Idle(_) | Progress::Refused => false,
-        };
-        let free = !self.apart.contains(&names) && !self.wanted.get(&pair).is_some_and(elsewhere);
+        let waits = self.ends.get(&pair).is_some_and(|end| end.upcoming.is_some());
+        let open = self.open_channel(&pair).map(|open| open.carrier.as_str());
+        let free = !self.matching.is_apart(&names) && !waits && self.matching.has_room_for_offered(&pair, open);
         let fits = matches!(compare(&answers.publisher, inlet.info()), Match::Matched(_));
         let subscriber = inlet.info().clone();
         let same_clock = request.clock == self.state.clock;
@@ -89,23 +85,25 @@ impl Control {
         let Ok(half) = TcpReceive::new(stream) else { return };
         let way = crate::carrier::way(place.peer, place.local);
         let half = self.state.settings.around.receiver(Box::new(half), tcp::CAPABILITIES, way);
-        let wanted = self.wanted.entry(pair).or_insert_with(|| {
-            // Its node's document is still on its way: ways to connect anew are found when they are needed.
-            Wanted::new(answers.publisher.clone(), subscriber, Vec::new(), false, Instant::now())
-        });
-        wanted.upcoming = Some(Upcoming { half, answers, same_clock, account });
-        if matches!(wanted.progress, Progress::Idle(_) | Progress::Refused) {
+        self.matching.expect(pair, &answers.publisher, &subscriber, Instant::now());
+        let waits = self
+            .matching
+            .get(&pair)
+            .is_some_and(|wanted| matches!(wanted.progress, Progress::Idle(_) | Progress::Refused));
+        self.ends.entry(pair).or_default().upcoming = Some(Upcoming { half, answers, same_clock, account });
+        if waits {
             self.begin_upcoming(pair);
         }
     }
 
     /// Begins the channel of answers that waited for the end of an older one. `false`: none waits.
     pub(super) fn begin_upcoming(&mut self, pair: Pair) -> bool {
-        let (Some(wanted), Some(inlet)) = (self.wanted.get_mut(&pair), self.state.inlet(pair.1.port)) else {
+        let (Some(end), Some(inlet)) = (self.ends.get_mut(&pair), self.state.inlet(pair.1.port)) else {
             return false;
         };
-        let Some(Upcoming { half, answers, same_clock, account }) = wanted.upcoming.take() else { return false };
-        let resume_after = wanted.resume_after(answers.incarnation);
+        let Some(Upcoming { half, answers, same_clock, account }) = end.upcoming.take() else { return false };
+        let resume_after = self.resume_after(&pair, answers.incarnation);
+        let Some(wanted) = self.matching.get(&pair) else { return false };
         let ports = (answers.publisher.clone(), wanted.subscriber.clone());
         let channel = self.channel(pair, (&ports.0, &ports.1), ("tcp", same_clock), answers.incarnation, account);
         let agreed = Agreed {
@@ -130,7 +128,7 @@ impl Control {
         stream: Arc<TcpStream>,
         questions: Inbound,
     ) {
-        let waiting = self.wanted.get(&(asker, here)).and_then(|wanted| wanted.publisher.answers);
+        let waiting = self.matching.get(&(asker, here)).and_then(|wanted| wanted.publisher.answers);
         let same_clock = questions.channel.same_clock;
         let begin = BeginLater { state: self.state.clone(), questions: Some(Box::new(questions)), answers: None };
         let Some(waiting) = waiting else { return };
@@ -176,8 +174,7 @@ impl Control {
             self.end_older();
         }
         let pair = (questions.channel.publisher, questions.channel.subscriber);
-        let wanted = self.wanted.get(&pair).is_some_and(|wanted| matches!(wanted.progress, Progress::Dialing));
-        if wanted && self.state.inlet(pair.1.port).is_some() {
+        if self.matching.is_dialing(&pair) && self.state.inlet(pair.1.port).is_some() {
             self.begin(pair, questions);
         }
     }

@@ -1,9 +1,10 @@
 //! The channels of this node's subscribers: opened, ended and tried again.
 
+use super::answers::Upcoming;
 use super::control::{Command, Control};
 use super::entries::{Entry, Joining};
+use super::matching::{Pair, Progress, Wanted};
 use super::reader::{CALLBACK, ServedBy};
-use super::wanted::{Pair, Progress, Wanted};
 use crate::channel::history::Query;
 use crate::channel::memory::Account;
 use crate::channel::proxy::Proxy;
@@ -21,21 +22,57 @@ use std::time::Instant;
 /// Number of the next channel: of all nodes of the process, because a `local` channel is known to two of them by its number.
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
+/// What of a wanted channel is open, or waits.
+#[derive(Default)]
+pub(crate) struct SubscriberEnd {
+    /// It is the one that counts as long as [`Progress::Open`] has its number.
+    open: Option<Arc<Channel>>,
+    /// An earlier one, unless its history was not complete. A thread may have delivered from it while this end cut it.
+    before: Option<Arc<Channel>>,
+    /// A channel that takes the place of the present one when that has ended.
+    pub(super) upcoming: Option<Upcoming>,
+}
+
 impl Control {
+    /// The channel of these ports that is open.
+    pub(super) fn open_channel(&self, pair: &Pair) -> Option<&Arc<Channel>> {
+        let Progress::Open(id) = self.matching.get(pair)?.progress else { return None };
+        self.ends.get(pair)?.open.as_ref().filter(|open| open.id == id)
+    }
+
+    pub(super) fn is_open(&self, channel: &Arc<Channel>) -> bool {
+        let open = self.open_channel(&(channel.publisher, channel.subscriber));
+        open.is_some_and(|open| Arc::ptr_eq(open, channel))
+    }
+
+    /// All that are.
+    pub(super) fn open_channels(&self) -> impl Iterator<Item = &Arc<Channel>> {
+        self.ends.keys().filter_map(|pair| self.open_channel(pair))
+    }
+
+    /// The last sample that was delivered on an earlier channel of this incarnation of the publisher's node; 0: none.
+    pub(super) fn resume_after(&self, pair: &Pair, incarnation: u64) -> u64 {
+        let told = self.matching.get(pair).map_or(0, |wanted| wanted.delivered_of(incarnation));
+        let before = self.ends.get(pair).and_then(|end| end.before.as_ref());
+        let before = before.filter(|before| before.incarnation == incarnation);
+        before.map_or(told, |before| told.max(before.counters.last_seq.load(Ordering::Relaxed)))
+    }
+
     pub(super) fn try_local(&mut self, (publisher, subscriber): Pair) {
         let outlet = LOCAL.publishers().get(&publisher).cloned();
         let inlet = LOCAL.subscribers().get(&subscriber).cloned();
         let (Some(outlet), Some(inlet)) = (outlet, inlet) else {
             return self.try_failed((publisher, subscriber), "not in this process");
         };
-        let Some(incarnation) = self.state.directory().node(publisher.node).map(|d| d.incarnation) else { return };
         let pair = (publisher, subscriber);
-        let Some(wanted) = self.wanted.get(&pair) else { return };
+        let incarnation = self.state.directory().node(publisher.node).map(|d| d.incarnation);
+        let Some(incarnation) = incarnation else { return self.try_failed(pair, "its node is not known") };
+        let Some(wanted) = self.matching.get(&pair) else { return };
         let ports = (&wanted.publisher, &wanted.subscriber);
         let account = self.state.memory.peer(Peer::Node(publisher.node));
         let channel = self.channel(pair, ports, ("local", true), incarnation, account);
         let mut channel = self.scaled_local(channel, &wanted.proxy, outlet.last_seq());
-        if let Progress::Open(older) = &wanted.progress {
+        if let Some(older) = self.open_channel(&pair) {
             channel.replaces = Some(older.id); // its proxy changes between two samples
             self.forget_channel(older);
         }
@@ -44,9 +81,7 @@ impl Control {
         if let Err(error) = self.start_server(&inlet) {
             return self.try_failed((publisher, subscriber), &format!("no thread for its callbacks: {error}"));
         }
-        if let Some(wanted) = self.wanted.get_mut(&(publisher, subscriber)) {
-            wanted.progress = Progress::Dialing;
-        }
+        self.matching.tries(pair);
         match outlet.attach(channel.clone(), Way::Local(inlet.clone().typed()), None) {
             Ok(()) => self.joining(Joining { outlet, channel, token: None, local: Some(inlet) }),
             Err((_, why)) => self.try_failed((publisher, subscriber), &format!("{why:?}")),
@@ -57,7 +92,7 @@ impl Control {
     pub(super) fn joined_local(&mut self, joining: Joining, inlet: &Arc<dyn AnyInlet>, joined: bool) {
         let Joining { outlet, channel, .. } = joining;
         let pair = (channel.publisher, channel.subscriber);
-        if !self.wanted.get(&pair).is_some_and(|wanted| matches!(wanted.progress, Progress::Dialing)) {
+        if !self.matching.is_dialing(&pair) {
             return self.detach(outlet, channel.id); // nobody wants it any more
         }
         if !joined {
@@ -141,7 +176,7 @@ impl Control {
 
     /// A subscriber learns whose samples will arrive, before the first of them; one that keeps them makes room.
     pub(super) fn expect_samples_of(&mut self, channel: &Channel, inlet: &dyn AnyInlet) {
-        let Some(wanted) = self.wanted.get(&(channel.publisher, channel.subscriber)) else { return };
+        let Some(wanted) = self.matching.get(&(channel.publisher, channel.subscriber)) else { return };
         let PortInfo { name, topic, message, .. } = wanted.publisher.clone();
         inlet.publishers().add(channel.publisher, PublisherInfo { name, topic, message });
         let Some(histories) = inlet.histories() else { return };
@@ -157,7 +192,7 @@ impl Control {
 
     /// Samples of a channel wait for its history, where the subscriber gets what was published before it came.
     pub(super) fn joins_late(&self, pair: Pair, channel: &Channel) -> Option<Arc<Latecomer>> {
-        let wanted = self.wanted.get(&pair).filter(|wanted| has_history(wanted, channel))?;
+        let wanted = self.matching.get(&pair).filter(|wanted| has_history(wanted, channel))?;
         let before = wanted.delivered.filter(|(incarnation, _)| *incarnation == channel.incarnation);
         // Who takes a stream from here fetches its history itself; only what an outage left out is passed on.
         if before.is_none() && self.is_hosted_port(pair.1.port) {
@@ -178,7 +213,7 @@ impl Control {
         inlet: Arc<dyn AnyInlet>,
         late: Arc<Latecomer>,
     ) {
-        let Some(wanted) = self.wanted.get(&pair) else { return late.end(inlet.as_ref()) };
+        let Some(wanted) = self.matching.get(&pair) else { return late.end(inlet.as_ref()) };
         let PortRef { node, port } = channel.publisher;
         let holder = || Holder::publisher(&self.state, node, port, &wanted.publisher);
         let holder = has_history(wanted, channel).then(holder);
@@ -196,8 +231,9 @@ impl Control {
         {
             channels.push(channel.clone());
         }
-        if let Some(wanted) = self.wanted.get_mut(&pair) {
-            wanted.opened(channel.clone(), Instant::now());
+        if self.matching.is_wanted(&pair) {
+            self.matching.opened(pair, channel.id, Instant::now());
+            self.ends.entry(pair).or_default().open = Some(channel.clone());
         }
         self.watch_life(&channel);
         self.matched(&channel);
@@ -215,35 +251,27 @@ impl Control {
         if goes_on {
             return;
         }
-        let Some(wanted) = self.wanted.get_mut(&pair) else { return };
-        if !matches!(&wanted.progress, Progress::Open(open) if Arc::ptr_eq(open, channel)) {
+        if !self.is_open(channel) {
             return; // an older one; the present one goes on
         }
         let came = channel.counters.last_seq.load(Ordering::Relaxed).max(channel.gate.last());
         let history = channel.gate.give_up_history();
         let last = history.unwrap_or(came);
-        if last > 0 {
-            wanted.delivered = Some((channel.incarnation, last));
+        let delivered = (last > 0).then_some((channel.incarnation, last));
+        self.matching.ended(pair, channel.id, delivered, Instant::now());
+        if let Some(end) = self.ends.get_mut(&pair) {
+            (end.open, end.before) = (None, history.is_none().then(|| channel.clone()));
         }
-        wanted.before = history.is_none().then(|| channel.clone());
-        wanted.ended(Instant::now());
         self.give_up_dialing(pair);
         if self.begin_upcoming(pair) || self.arrive(pair) {
             return;
         }
         self.unmatched(channel, &why);
-        self.drop_if_gone(pair);
-        self.find_ways(pair);
-    }
-
-    /// A channel that came along with another one before its node was known has no ways to be tried anew: looks for them.
-    fn find_ways(&mut self, pair: Pair) {
-        let Some(wanted) = self.wanted.get(&pair).filter(|wanted| wanted.candidates.is_empty()) else { return };
-        let (offered, asked, delivered) = (wanted.publisher.clone(), wanted.subscriber.clone(), wanted.delivered);
-        self.wanted.remove(&pair);
-        self.want(pair.0, &offered, pair.1, &asked, None);
-        if let Some(wanted) = self.wanted.get_mut(&pair) {
-            wanted.delivered = delivered;
+        let now = Instant::now();
+        let actions = self.ask_matching(|matching, known| matching.after_end(pair, known, now));
+        self.act(actions);
+        if !self.matching.is_wanted(&pair) {
+            self.ends.remove(&pair);
         }
     }
 
@@ -277,17 +305,9 @@ impl Control {
         }
     }
 
-    /// The publisher's node is known and says that the port is no more.
-    pub(super) fn drop_if_gone(&mut self, pair: Pair) {
-        let gone = self.state.directory().node(pair.0.node).is_some_and(|d| !d.ports.contains_key(&pair.0.port));
-        if gone {
-            self.drop_wanted(pair, "the publisher closed");
-        }
-    }
-
     /// As [`Self::drop_wanted`], and nothing more is delivered: this side ends the channel.
     pub(super) fn cut_wanted(&mut self, pair: Pair, why: &str) {
-        if let Some(Wanted { progress: Progress::Open(channel), .. }) = self.wanted.get(&pair) {
+        if let Some(channel) = self.open_channel(&pair) {
             channel.cut();
         }
         self.drop_wanted(pair, why);
@@ -295,8 +315,12 @@ impl Control {
 
     pub(super) fn drop_wanted(&mut self, pair: Pair, why: &str) {
         self.give_up_move(pair);
-        let Some(wanted) = self.wanted.remove(&pair) else { return };
-        if let Progress::Open(channel) = &wanted.progress {
+        let open = self.open_channel(&pair).cloned();
+        self.ends.remove(&pair);
+        if self.matching.forget(pair).is_none() {
+            return;
+        }
+        if let Some(channel) = &open {
             channel.close();
             self.forget_channel(channel);
             self.detach_local(channel);

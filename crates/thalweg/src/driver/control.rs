@@ -1,22 +1,23 @@
 //! The control thread of a node: one loop over listeners, handshakes, signs of life, commands and timers.
 
 use super::barred::Barred;
+use super::channels::SubscriberEnd;
 use super::commands::Asker;
 use super::cut_off::CutOff;
 use super::entries::{Entry, Joining};
 use super::host::{Buffer, Buffered, Carried, Guest, Hosted, Hosting, Told};
 use super::interfaces::{Homes, Tied};
 use super::life::Watch;
+use super::matching::{Matching, Pair};
 use super::meet::{LookedAt, Parked};
 use super::policies::Watched;
 use super::priority::ByNames;
 use super::proxy::Move;
 use super::state::NodeState;
-use super::wanted::{Pair, Progress, WantedChannels};
 use crate::carrier::{Carrier, Parameters};
 use crate::channel::flow::Flow;
 use crate::channel::inbound::Inbound;
-use crate::channel::proxy::{Picture, Proxy, Selection};
+use crate::channel::proxy::{Picture, Selection};
 use crate::channel::{Channel, FlowNews, PortRef};
 use crate::control::kept::Connection;
 use crate::control::local::shares::Shares;
@@ -81,7 +82,9 @@ pub(crate) struct Control {
     pub(super) tied: Vec<Tied>,
     /// The interfaces of this host's addresses, for channels that lose theirs.
     pub(super) homes: Homes,
-    pub(super) wanted: WantedChannels,
+    pub(super) matching: Matching,
+    /// What of the wanted channels is open, or waits.
+    pub(super) ends: BTreeMap<Pair, SubscriberEnd>,
     pub(super) carriers: Vec<Arc<dyn Carrier>>,
     pub(super) attaching: Vec<Joining>,
     pub(super) detaching: Vec<(Arc<dyn AnyOutlet>, u64)>,
@@ -95,14 +98,8 @@ pub(crate) struct Control {
     pub(super) forward: Option<(NodeId, Vec<u8>, String)>,
     pub(super) next_call: u64,
     pub(super) next_bit: u32,
-    /// Pairs of port names that an administrator connected (with a carrier) …
-    pub(super) connected: BTreeMap<(String, String), Option<String>>,
-    /// … and keeps apart.
-    pub(super) apart: BTreeSet<(String, String)>,
     /// Connections that last, of this node's publishers: subscribers of other hosts are told of them.
     pub(super) lasting: Vec<Connection>,
-    /// What an administrator asked for of single channels, by the names of publisher and subscriber.
-    pub(super) proxies: BTreeMap<(String, String), Proxy>,
     /// Proxies that move.
     pub(super) moves: BTreeMap<Pair, Move>,
     /// What was asked for this node's ends of single channels: also for those that come again.
@@ -197,11 +194,7 @@ impl Control {
                 crate::guard::abort("the control thread cannot look at its timers any more");
             }
         }
-        for wanted in self.wanted.values() {
-            if let Progress::Open(channel) = &wanted.progress {
-                channel.cut();
-            }
-        }
+        self.open_channels().for_each(|channel| channel.cut());
         for inlet in self.state.inlets() {
             inlet.1.close();
         }
@@ -230,8 +223,6 @@ impl Control {
     }
 
     pub(super) fn next_timer(&self) -> Option<Instant> {
-        let wanted =
-            self.wanted.values().filter_map(|w| if let Progress::Idle(at) = w.progress { Some(at) } else { None });
         let streams = self.entries.iter().flatten().filter_map(|e| match e {
             Entry::Incoming(incoming) => Some(incoming.until),
             Entry::Dial(dial) => Some(dial.until),
@@ -240,8 +231,8 @@ impl Control {
         });
         let busy = (!(self.attaching.is_empty() && self.detaching.is_empty() && self.leaving.is_empty()))
             .then(|| Instant::now() + BUSY_PAUSE);
-        wanted
-            .chain(streams)
+        streams
+            .chain(self.matching.next_deadline())
             .chain(busy)
             .chain(self.next_move())
             .chain(self.next_question())
@@ -271,15 +262,8 @@ impl Control {
         self.look_at_policies(now);
         self.look_for_losses(now);
         self.look_at_pools(now);
-        let due: Vec<Pair> = self
-            .wanted
-            .iter()
-            .filter(|(_, w)| matches!(w.progress, Progress::Idle(at) if at <= now))
-            .map(|(p, _)| *p)
-            .collect();
-        due.into_iter().for_each(|pair| self.try_wanted(pair));
-        let hopeless: Vec<Pair> = self.wanted.iter().filter(|(_, w)| w.is_hopeless(now)).map(|(p, _)| *p).collect();
-        hopeless.into_iter().for_each(|pair| self.drop_wanted(pair, "its node is gone"));
+        let actions = self.matching.time(now);
+        self.act(actions);
         self.ask_for_signs(now);
         self.retry_moves(now);
         self.look_after_hosted(now);

@@ -2,8 +2,8 @@
 //! by the policy of their queues, until it comes back and another channel takes them over, or nobody hopes for it any more.
 
 use super::control::Control;
+use super::matching::{PATIENCE, Pair};
 use super::offer::ends;
-use super::wanted::{PATIENCE, Pair};
 use crate::channel::Channel;
 use crate::handshake::Request;
 use crate::port::AnyOutlet;

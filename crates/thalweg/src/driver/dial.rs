@@ -3,10 +3,10 @@
 use super::channels::takes_all;
 use super::control::Control;
 use super::entries::Entry;
+use super::matching::{Candidate, Pair, Route, Wanted, is_of_the_way, is_reliable, refusal_text};
 use super::priority::Side;
 use super::probe::Hearing;
 use super::state::NodeState;
-use super::wanted::{Candidate, Pair, Progress, Route, Wanted, is_reliable};
 use crate::carrier;
 use crate::carrier::tcp::{self, TcpReceive};
 use crate::carrier::{Carrier, Opening, Parameters, Place, ReceiveHalf, shared};
@@ -56,8 +56,6 @@ pub(super) const ATTEMPT: Duration = Duration::from_millis(500);
 pub(super) const MOST_DIALS: usize = 64;
 /// … and those with one node, so that one which points nowhere leaves room for others.
 pub(super) const MOST_DIALS_TO_NODE: usize = 16;
-/// Pause before one that had no room is tried.
-pub(super) const NO_ROOM_PAUSE: Duration = Duration::from_millis(1);
 /// A channel needs two descriptors at most; a peer that sends more is not listened to.
 const MOST_DESCRIPTORS: usize = 8;
 
@@ -233,27 +231,26 @@ impl Control {
     }
 
     fn refused(&mut self, dial: &Dial, refused: Refused) {
-        let pair = dial.pair;
-        let elsewhere = matches!(refused.policy.as_str(), "carrier" | "system" | "answers" | "relay" | "channels");
-        if dial.moves || dial.proxy.place_is_relay() || elsewhere {
-            return self.dial_failed(pair, dial.moves, &format!("refused: {}", refused.remedy));
+        let (pair, by_relay) = (dial.pair, dial.proxy.place_is_relay());
+        if dial.moves {
+            return self.dial_failed(pair, true, &refusal_text(&refused));
         }
-        if matches!(refused.policy.as_str(), "port" | "node") {
-            return self.drop_wanted(pair, "the publisher closed");
+        // Answers that wait begin in place of what failed.
+        if (by_relay || is_of_the_way(&refused)) && self.begin_upcoming(pair) {
+            return;
         }
-        let Some(wanted) = self.wanted.get_mut(&pair) else { return };
-        wanted.progress = Progress::Refused;
-        let names = (wanted.publisher.name.clone(), wanted.subscriber.name.clone());
-        self.incompatible_there(&names, refused);
+        let now = Instant::now();
+        let actions = self.ask_matching(|matching, known| matching.refused(pair, by_relay, refused, known, now));
+        self.act(actions);
     }
 
     fn accept(&mut self, mut dial: Dial, accepted: Accepted) {
         let pair = dial.pair;
-        let (Some(inlet), Some(wanted)) = (self.state.inlet(pair.1.port), self.wanted.get(&pair)) else { return };
+        let (Some(inlet), Some(wanted)) = (self.state.inlet(pair.1.port), self.matching.get(&pair)) else { return };
         // What its publisher never published was a wrong number; a relay may be behind its source. The sample that is being published
         // may have come already.
         let most = if dial.proxy.place_is_relay() { u64::MAX } else { accepted.last_seq.saturating_add(1) };
-        let resume_after = wanted.resume_after(accepted.incarnation).min(most);
+        let resume_after = self.resume_after(&pair, accepted.incarnation).min(most);
         let same_clock = accepted.clock == self.state.clock;
         let ports = (&wanted.publisher, &wanted.subscriber);
         let datagrams = dial.via.as_ref().is_some_and(|via| !via.capabilities().reliable && !via.capabilities().stream);

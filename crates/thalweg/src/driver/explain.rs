@@ -1,7 +1,7 @@
 //! What this node knows of two ports, for `thalweg why`.
 
 use super::control::Control;
-use super::wanted::{Progress, Route, Wanted};
+use super::matching::{Progress, Route, Wanted};
 use crate::admin::explain::{Explanation, MOST_EVENTS, Stage, Way};
 use crate::control::Document;
 use crate::event::Event;
@@ -11,17 +11,14 @@ use std::time::Duration;
 impl Control {
     pub(super) fn explain(&self, publisher: &str, subscriber: &str) -> Explanation {
         let names = (publisher.to_owned(), subscriber.to_owned());
-        let wanted = self
-            .wanted
-            .values()
-            .find(|w| (w.publisher.name.as_str(), w.subscriber.name.as_str()) == (publisher, subscriber));
+        let wanted = self.matching.between(publisher, subscriber).and_then(|pair| self.matching.get(&pair));
         let inlets = self.state.inlets();
         let inlet = inlets.iter().find(|(_, inlet)| inlet.info().name == subscriber);
         let other = if inlet.is_some() { publisher } else { subscriber };
         Explanation {
             other: self.holder(other),
-            apart: self.apart.contains(&names),
-            by_name: self.connected.contains_key(&names),
+            apart: self.matching.is_apart(&names),
+            by_name: self.matching.is_by_name(&names),
             stage: wanted.map_or(Stage::Unwanted, stage),
             ways: wanted.map(ways).unwrap_or_default(),
             around: !self.state.settings.around.is_nothing(),

@@ -14,6 +14,7 @@ pub(super) use load::Carried;
 pub(super) use refusals::Told;
 
 use super::control::Control;
+use super::matching::grant::check_greeting;
 use super::offer::answer;
 use crate::channel::proxy::scaler::Scaler;
 use crate::channel::proxy::{Picture, Proxy, Selection};
@@ -109,7 +110,7 @@ impl Control {
 
     /// Serves a request for a hosted stream: at once if its source is here, else when it is, or not.
     pub(super) fn host(&mut self, request: Request, stream: OwnedFd) {
-        let room = self.check_greeting(&request).and_then(|()| {
+        let room = check_greeting(&request, &self.state.settings.realm).and_then(|()| {
             let before = self.opened_before(&request, &stream);
             self.check_room(&request, &stream, before.as_channel())
         });
@@ -181,7 +182,7 @@ impl Control {
         self.state.add_inlet(number, inlet.clone());
         crate::port::LOCAL.subscribers().insert(PortRef { node: self.state.id, port: number }, inlet.clone());
         self.hosted.insert(key, Hosted { outlet, inlet, port: number, asker, idle_since: Some(Instant::now()) });
-        self.connected.insert((offered.name, name), None);
+        self.matching.connect((offered.name, name), None);
         self.own_port_added(number, info);
         Ok(())
     }
@@ -294,7 +295,7 @@ impl Control {
         hosted.outlet.close();
         hosted.inlet.close();
         let names = (hosted.outlet.info.name.clone(), hosted.inlet.info.name.clone());
-        self.connected.remove(&names);
+        self.matching.release(&names);
         crate::port::LOCAL.subscribers().remove(&PortRef { node: self.state.id, port: hosted.port });
         self.state.remove_inlet(hosted.port, || ());
         self.own_port_removed(hosted.port);

@@ -3,7 +3,6 @@
 
 use super::control::Control;
 use super::entries::Entry;
-use super::wanted::Progress;
 use crate::carrier::mcast::Membership;
 use crate::channel::Channel;
 use linux::net::{Changes, InterfaceAddress};
@@ -69,11 +68,7 @@ fn has_ended_behind_what_came(channel: &Channel) -> bool {
 impl Control {
     /// Ends this side's channels whose address is replaced by another one, and opens them from there: TCP would notice after 10 s.
     fn leave_replaced_addresses(&mut self, all: &[InterfaceAddress]) {
-        let open = self.wanted.values().filter_map(|wanted| match &wanted.progress {
-            Progress::Open(channel) => Some(channel),
-            _ => None,
-        });
-        let replaced = open.filter_map(|channel| Some((channel.clone(), local_address(channel)?)));
+        let replaced = self.open_channels().filter_map(|channel| Some((channel.clone(), local_address(channel)?)));
         let replaced = replaced.filter(|(_, address)| self.homes.is_replaced(*address, all));
         let replaced: Vec<(Arc<Channel>, IpAddr)> = replaced.collect();
         self.homes.note(all);

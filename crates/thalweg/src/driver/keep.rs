@@ -106,8 +106,7 @@ impl Control {
     fn last_to(&mut self, connection: Connection, said: Said) {
         self.prioritise_lasting(&connection, said);
         let names = (connection.publisher, connection.subscriber);
-        self.apart.remove(&names);
-        self.connected.insert(names, connection.carrier);
+        self.matching.connect(names, connection.carrier);
     }
 
     /// It begins at a publisher of this node.

@@ -7,8 +7,8 @@
 use super::control::Control;
 use super::dial::connect;
 use super::entries::Entry;
+use super::matching::Route;
 use super::pools::MOST_ASKERS_OF_PEER;
-use super::wanted::Route;
 use crate::carrier::tcp;
 use crate::channel::life::Life;
 use crate::channel::{Channel, PortRef};

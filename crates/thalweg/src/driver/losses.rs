@@ -15,7 +15,7 @@ const LOOK: Duration = Duration::from_millis(500);
 impl Control {
     /// When to look for losses again: only while this node's subscribers have channels.
     pub(super) fn next_loss_look(&self) -> Option<Instant> {
-        (!self.wanted.is_empty()).then_some(self.looked_for_losses + LOOK)
+        (!self.matching.is_empty()).then_some(self.looked_for_losses + LOOK)
     }
 
     /// Tells what was lost or rejected, if it is time to look.

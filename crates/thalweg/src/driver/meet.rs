@@ -36,8 +36,8 @@ impl Control {
         }
         let document = self.state.document();
         let lasting = self.lasting.iter().flat_map(|kept| [&kept.publisher, &kept.subscriber]);
-        let connected = self.connected.keys().flat_map(|(publisher, subscriber)| [publisher, subscriber]);
-        Shares::of(&document, lasting.chain(connected).map(String::as_str))
+        let connected = self.matching.connected_names();
+        Shares::of(&document, lasting.map(String::as_str).chain(connected))
     }
 
     /// This node's ports changed, or those it waits for, or it could not say so: says so, and makes links to those who share what is

@@ -12,6 +12,7 @@
 //! | `repeats` | ≤ 1 | hears the subscribers of reliable flows over datagrams, and repeats |
 //! | `send-FLOW` | one per channel with scheduling or processors of its own | sends all its samples |
 
+mod actions;
 mod administer;
 mod answers;
 mod barred;
@@ -29,8 +30,8 @@ mod keep;
 mod life;
 mod losses;
 mod mailbox;
+mod matching;
 mod meet;
-mod mismatch;
 mod news;
 mod offer;
 mod permit;
@@ -48,8 +49,6 @@ mod start;
 mod state;
 mod succession;
 mod trim;
-mod wanted;
-mod ways;
 
 pub(crate) use commands::{Administration, End, Reader};
 pub(crate) use control::{Command, Control};

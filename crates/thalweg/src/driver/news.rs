@@ -3,13 +3,10 @@
 use super::commands::Asker;
 use super::control::{Command, Control};
 use super::permit::Caller;
-use super::wanted::Pair;
 use crate::channel::PortRef;
-use crate::control::directory::{Applied, Delta, PortKey};
-use crate::control::{self, Change, Direction, NodeId, Origin, PortId, PortInfo, matching::topic_matches};
+use crate::control::directory::{Applied, Delta};
+use crate::control::{self, Change, NodeId, Origin, PortId, PortInfo};
 use crate::event::Event;
-use crate::port::AnyInlet;
-use std::sync::Arc;
 use std::time::Instant;
 
 impl Control {
@@ -85,80 +82,51 @@ impl Control {
 
     pub(super) fn directory_changed(&mut self, delta: Delta) {
         let now = Instant::now();
-        let its = self.wanted.iter_mut().filter(|((publisher, _), _)| publisher.node == delta.node);
-        its.for_each(|(_, wanted)| wanted.seen(!delta.gone, now));
+        self.matching.seen(delta.node, !delta.gone, now);
         for (key, _) in delta.removed.iter().filter(|_| !delta.gone) {
             let port = PortRef { node: key.node, port: key.port };
-            let pairs: Vec<Pair> = self.wanted.keys().filter(|(p, _)| *p == port).copied().collect();
-            pairs.into_iter().for_each(|pair| self.drop_wanted(pair, "the publisher closed"));
+            self.act(self.matching.removed(port));
             self.give_up_cut_off(|channel, _| channel.subscriber == port);
         }
         for conflict in &delta.conflicts {
             let holder = conflict.winner.node.to_string();
             self.state.events.push(Event::NameTaken { name: conflict.name.clone(), holder });
         }
-        let inlets = self.state.inlets();
-        let added = self.of_concern(&delta.added, &inlets);
+        let ports = self.own_ports();
+        let own = ports.as_own();
+        let added = {
+            let directory = self.state.directory();
+            self.matching.of_concern(&delta.added, &own, &directory, |name| self.is_named(name))
+        };
         for (at, info) in &added {
             self.tell_subscriber(*at, info);
-            self.compare_offers(*at, info);
+            self.act(self.matching.compare_offers(*at, info, &own));
             self.tell_of_priorities(*at, &info.name);
         }
         self.tell_of_refusals(delta.node);
         if !delta.removed.is_empty() {
             self.consider_refused(); // what was kept of those gives way to who is here
         }
-        for (publisher, offered) in &added {
-            for (port, inlet) in &inlets {
-                let me = PortRef { node: self.state.id, port: *port };
-                self.consider(*publisher, offered, me, inlet.info());
-            }
-        }
+        let actions = self.ask_matching(|matching, known| matching.added(&added, &own, known, now));
+        self.act(actions);
         if !delta.added.is_empty() {
             self.look_after_guests();
         }
     }
 
-    /// Of new ports those that may belong to one of this node's, or are named in what was asked for: most of a node with thousands do
-    /// neither, and are not copied.
-    fn of_concern(&self, added: &[PortKey], inlets: &[(PortId, Arc<dyn AnyInlet>)]) -> Vec<(PortRef, PortInfo)> {
-        let (outlets, directory) = (self.state.outlets(), self.state.directory());
-        let shares = |port: &PortInfo| match port.direction {
-            Direction::Publisher => inlets.iter().any(|(_, inlet)| topic_matches(&inlet.info().topic, &port.topic)),
-            Direction::Subscriber => outlets.iter().any(|outlet| topic_matches(&port.topic, &outlet.info().topic)),
-        };
-        let known = added.iter().filter_map(|key| Some((*key, directory.port(*key)?)));
-        let concerns = known.filter(|(_, port)| shares(port) || self.is_named(&port.name));
-        concerns.map(|(key, port)| (PortRef { node: key.node, port: key.port }, port.clone())).collect()
-    }
-
-    /// Whether an administrator, a file or another node named a port of this name.
+    /// Whether a file or another node named a port of this name.
     fn is_named(&self, name: &str) -> bool {
-        self.connected.keys().any(|(publisher, subscriber)| publisher == name || subscriber == name)
-            || self.lasting.iter().any(|kept| kept.subscriber == name)
+        self.lasting.iter().any(|kept| kept.subscriber == name)
             || self.kept.keys().any(|(_, other)| other == name)
             || self.kept_for_others.keys().any(|(port, _)| port == name)
     }
 
     pub(super) fn own_port_added(&mut self, port: PortId, info: PortInfo) {
-        let me = PortRef { node: self.state.id, port };
         self.load_kept(&info);
         self.watch_policies(port);
-        if info.direction == Direction::Subscriber {
-            let others: Vec<_> = {
-                let directory = self.state.directory();
-                let named = self.connected.keys().any(|(_, subscriber)| *subscriber == info.name);
-                let ports = directory.nodes().flat_map(|d| d.ports.iter().map(|(id, p)| (d.node, *id, p)));
-                let ports = ports.filter(|(.., p)| named || topic_matches(&info.topic, &p.topic));
-                ports.map(|(node, port, p)| (PortRef { node, port }, p.clone())).collect()
-            };
-            for (publisher, other) in others {
-                self.consider(publisher, &other, me, &info);
-            }
-        }
-        if info.direction == Direction::Publisher {
-            self.compare_requests(&info);
-        }
+        let now = Instant::now();
+        let actions = self.ask_matching(|matching, known| matching.own_added(port, &info, known, now));
+        self.act(actions);
         let mut change = Change::default();
         change.added.insert(port, info);
         self.announce(change);
@@ -167,10 +135,7 @@ impl Control {
 
     pub(super) fn own_port_removed(&mut self, port: PortId) {
         let me = PortRef { node: self.state.id, port };
-        let ended: Vec<Pair> = self.wanted.keys().filter(|(p, s)| *s == me || *p == me).copied().collect();
-        for pair in ended {
-            self.cut_wanted(pair, "the port closed");
-        }
+        self.act(self.matching.own_removed(port));
         self.groups.retain(|(outlet, ..), _| *outlet != me);
         self.give_up_cut_off(|channel, _| channel.publisher == me);
         self.unwatch_policies(port);

@@ -2,17 +2,16 @@
 
 use super::control::Control;
 use super::entries::{Entry, PendingAttach};
-use super::mismatch::refusal;
+use super::matching::grant::{NotGranted, check_greeting, check_node, check_port, refused};
+use super::matching::is_reliable;
 use super::reliable;
 use super::succession::Before;
-use super::wanted::is_reliable;
 use crate::carrier::tcp::{self, TcpSend};
 use crate::carrier::{Capabilities, Carrier, Parameters, Place, SendHalf};
 use crate::channel::PortRef;
 use crate::channel::flow::{Flow, FlowSettings, Sending};
 use crate::channel::proxy::{Proxied, Proxy};
-use crate::control::matching::{Match, compare};
-use crate::handshake::{self, Accepted, Answer, Refused, Request, VERSION};
+use crate::handshake::{self, Accepted, Answer, Refused, Request};
 use crate::port::{AnyOutlet, Reply, Way};
 use linux::memory::RingWriter;
 use qos::Reliability;
@@ -263,47 +262,19 @@ impl Control {
     }
 
     /// Whether this node has what is asked for, and may give it.
-    fn check(&self, request: &Request) -> Result<(Arc<dyn AnyOutlet>, Sending), Refused> {
-        self.check_greeting(request)?;
+    fn check(&mut self, request: &Request) -> Result<(Arc<dyn AnyOutlet>, Sending), Refused> {
+        check_greeting(request, &self.state.settings.realm)?;
         if self.is_hosted(request) {
             return self.hosted_for(request).map(|outlet| (outlet, Sending::default()));
         }
-        if request.to_node != self.state.id {
-            return Err(refused("node", request, &format!("node {}: that address has a new owner", self.state.id)));
+        check_node(request, self.state.id)?;
+        let open = self.state.outlet(request.to_port).filter(|(outlet, _)| !outlet.is_closed());
+        let granted = check_port(request, open.as_ref().map(|(outlet, _)| outlet.info()));
+        if let Err(NotGranted { refused, told }) = granted {
+            self.act(told);
+            return Err(refused);
         }
-        let Some((outlet, sending)) = self.state.outlet(request.to_port).filter(|(o, _)| !o.is_closed()) else {
-            return Err(refused("port", request, "a port that is open"));
-        };
-        let mut publisher = outlet.info().clone();
-        if request.by_name {
-            publisher.topic.clone_from(&request.subscriber.topic);
-        }
-        let mut subscriber = request.subscriber.clone();
-        if request.by_name {
-            subscriber.carriers.clear();
-        }
-        match compare(&publisher, &subscriber) {
-            Match::Matched(_) => Ok((outlet, sending)),
-            Match::NotSameTopic => Err(refused("topic", request, &publisher.topic)),
-            Match::Mismatched(between) => {
-                // A carrier is asked for again and again.
-                if between.iter().any(|mismatch| mismatch.policy != "carrier") {
-                    self.incompatible(&(publisher.name, subscriber.name), between.clone(), false);
-                }
-                Err(refusal(between).unwrap_or_else(|| refused("port", request, "a port that fits")))
-            }
-        }
-    }
-
-    /// Whether both speak the same version in the same realm, and what is asked is within the limits of what is believed.
-    pub(super) fn check_greeting(&self, request: &Request) -> Result<(), Refused> {
-        if request.version != VERSION {
-            return Err(refused("version", request, &format!("handshake version {VERSION}")));
-        }
-        if request.realm != self.state.settings.realm {
-            return Err(refused("realm", request, &format!("realm {}", self.state.settings.realm)));
-        }
-        request.refusal().map_or(Ok(()), Err)
+        open.ok_or_else(|| refused("port", request, "a port that is open"))
     }
 
     pub(crate) fn accepted(
@@ -374,7 +345,7 @@ fn admitted(
 }
 
 /// The publishing and the subscribing port that a request speaks of.
-pub(super) fn ends(request: &Request) -> super::wanted::Pair {
+pub(super) fn ends(request: &Request) -> super::matching::Pair {
     (PortRef { node: request.to_node, port: request.to_port }, PortRef { node: request.node, port: request.port })
 }
 
@@ -413,17 +384,4 @@ pub(crate) fn port_number(port: PortRef, proxy: Option<&Proxy>) -> u64 {
     let sent = Proxy::sent(proxy).number_of().rotate_left(7) ^ proxy.map_or(0, Proxy::number_of);
     // Fibonacci hashing: spreads neighbouring ports of one node over the groups.
     (port.node.0 ^ u64::from(port.port.0) ^ sent).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(17)
-}
-
-fn refused(policy: &str, request: &Request, offered: &str) -> Refused {
-    let requested = match policy {
-        "version" => request.version.to_string(),
-        "realm" => request.realm.clone(),
-        "node" => request.to_node.to_string(),
-        "port" => format!("port {}", request.to_port.0),
-        "topic" => request.subscriber.topic.clone(),
-        _ => request.carrier.clone(),
-    };
-    let remedy = format!("it takes {offered}");
-    Refused { policy: policy.to_owned(), offered: offered.to_owned(), requested, remedy, others: Vec::new() }
 }

@@ -8,7 +8,6 @@
 use super::commands::Asker;
 use super::control::Control;
 use crate::admin::{self, Reply, Request};
-use crate::channel::PortRef;
 use crate::control::{Network, NodeId, Origin};
 use crate::error::{Error, Result};
 use std::net::SocketAddr;
@@ -160,9 +159,7 @@ impl Control {
         let (Request::Connect { publisher, subscriber, carrier: Some(_) }, Some(node)) = (request, caller.node) else {
             return false;
         };
-        self.wanted.iter().any(|((PortRef { node: its, .. }, _), wanted)| {
-            *its == node && wanted.publisher.name == *publisher && wanted.subscriber.name == *subscriber
-        })
+        self.matching.is_wanted_of(node, publisher, subscriber)
     }
 
     fn is_port_of(&self, name: &str, node: NodeId) -> bool {

@@ -2,8 +2,8 @@
 
 use super::commands::Asker;
 use super::control::Control;
+use super::matching::Pair;
 use super::permit::Caller;
-use super::wanted::Pair;
 use crate::admin::{self, Request};
 use crate::channel::SentSelection;
 use crate::codec::{Sought, topic_number};

@@ -233,7 +233,7 @@ impl Control {
         let class = match end.side {
             Side::Publisher => self.outlet_of(channel).map(|outlet| outlet.info().qos.class),
             Side::Subscriber => {
-                self.wanted.get(&(channel.publisher, channel.subscriber)).map(|w| w.publisher.qos.class)
+                self.matching.get(&(channel.publisher, channel.subscriber)).map(|w| w.publisher.qos.class)
             }
         };
         let bulk = channel.sent_by().is_some_and(|flow| flow.is_bulk());

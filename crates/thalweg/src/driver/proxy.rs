@@ -7,32 +7,32 @@ pub(crate) use moves::Move;
 
 use super::control::Control;
 use super::keep::refuse_names;
-use super::wanted::{Pair, Progress, Wanted};
+use super::matching::{Pair, stated};
 use crate::channel::Channel;
 use crate::channel::proxy::{Provenance, Proxied, Proxy, ProxyChanges, Selection};
 use crate::control::{NodeId, PortInfo};
 use crate::handshake::{Accepted, Request};
 use crate::port::AnyOutlet;
-use qos::{Place, Scale};
+use qos::Place;
 
 /// Pairs of ports for which an administrator's word is kept.
 const MOST_KEPT: usize = 4096;
 
 impl Control {
     /// What is wanted of a publisher: as an administrator said, else as the subscriber's QoS says.
-    pub(super) fn proxy_of(&self, publisher: &str, subscriber: &PortInfo) -> Proxy {
-        let said = self.proxies.get(&(publisher.to_owned(), subscriber.name.clone()));
-        said.cloned().unwrap_or_else(|| self.stated(publisher, subscriber))
+    fn proxy_of(&mut self, publisher: &str, subscriber: &PortInfo) -> Proxy {
+        let mut told = Vec::new();
+        let proxy = self.matching.proxy_of(publisher, subscriber, &self.state.directory(), &mut told);
+        self.act(told);
+        proxy
     }
 
     /// As the subscriber's QoS says.
-    fn stated(&self, publisher: &str, subscriber: &PortInfo) -> Proxy {
-        let period = self.state.directory().port_named(publisher).and_then(|(_, offered)| offered.qos.deadline);
-        if matches!(subscriber.qos.scale, Scale::Millihertz(_)) && period.is_none() {
-            let name = &subscriber.name;
-            self.warn(format!("{name} wants a rate in Hz of {publisher}, which offers no deadline to take it of: all samples come (say every N, or P/Q)"));
-        }
-        Proxy::of(&subscriber.qos, period)
+    fn stated(&mut self, publisher: &str, subscriber: &PortInfo) -> Proxy {
+        let mut told = Vec::new();
+        let proxy = stated(publisher, subscriber, &self.state.directory(), &mut told);
+        self.act(told);
+        proxy
     }
 
     /// At the publisher: what a flow that was asked for is told to be.
@@ -89,35 +89,30 @@ impl Control {
         if self.is_hosted_port(*port) {
             return Err(format!("{subscriber} takes the stream for those whom it serves: scale their channels"));
         }
-        if self.proxies.len() >= MOST_KEPT && !self.proxies.contains_key(&names) {
+        let (said, known) = self.matching.proxies_said(&names);
+        if said >= MOST_KEPT && !known {
             return Err(format!("proxies of {MOST_KEPT} channels are kept already: take some back (every=default)"));
         }
         let default = self.stated(publisher, inlet.info());
         let proxy = changes.apply(self.proxy_of(publisher, inlet.info()), &default);
-        if proxy == default {
-            self.proxies.remove(&names)
-        } else {
-            self.proxies.insert(names, proxy)
-        };
-        let named = |wanted: &Wanted| wanted.publisher.name == publisher && wanted.subscriber.name == subscriber;
-        let pair = self.wanted.iter().find(|(_, wanted)| named(wanted)).map(|(pair, _)| *pair);
+        self.matching.set_proxy(names, Some(proxy).filter(|proxy| *proxy != default));
+        let pair = self.matching.between(publisher, subscriber);
         pair.into_iter().for_each(|pair| self.rescale(pair)); // none: for when it opens
         Ok(())
     }
 
     /// The wanted proxy of a channel may have changed.
     fn rescale(&mut self, pair: Pair) {
-        let Some(wanted) = self.wanted.get(&pair) else { return };
-        let proxy = self.proxy_of(&wanted.publisher.name, &wanted.subscriber);
-        if wanted.proxy == proxy {
+        let Some(wanted) = self.matching.get(&pair) else { return };
+        let (offered, asked, before) = (wanted.publisher.clone(), wanted.subscriber.clone(), wanted.proxy.clone());
+        let proxy = self.proxy_of(&offered.name, &asked);
+        if before == proxy {
             return;
         }
-        let (offered, asked) = (wanted.publisher.clone(), wanted.subscriber.clone());
         self.give_up_move(pair);
         let ways = self.ways(pair, &offered, &asked, &proxy);
-        let Some(wanted) = self.wanted.get_mut(&pair) else { return };
-        (wanted.proxy, wanted.candidates, wanted.next) = (proxy, ways, 0);
-        if matches!(wanted.progress, Progress::Open(_)) {
+        self.matching.has_proxy(pair, proxy, ways);
+        if self.open_channel(&pair).is_some() {
             self.begin_move(pair);
         }
     }

@@ -3,6 +3,7 @@
 use super::control::{Command, Control, WAKER};
 use super::entries::Entry;
 use super::interfaces::Homes;
+use super::matching::Matching;
 use super::permit;
 use super::state::NodeState;
 use crate::control::local::LocalEndpoint;
@@ -57,7 +58,8 @@ impl Control {
             groups: HashMap::new(),
             tied: Vec::new(),
             homes: Homes::default(),
-            wanted: BTreeMap::new(),
+            matching: matching(&state),
+            ends: BTreeMap::new(),
             carriers: state.settings.carriers.clone(),
             attaching: Vec::new(),
             cut_off: Vec::new(),
@@ -67,11 +69,8 @@ impl Control {
             forward: None,
             next_call: random(), // nobody else can tell the number that an answer needs
             next_bit: 0,
-            connected: BTreeMap::new(),
             lasting: Vec::new(),
-            apart: BTreeSet::new(),
             kept: BTreeMap::new(),
-            proxies: BTreeMap::new(),
             moves: BTreeMap::new(),
             watches: Vec::new(),
             hosted: BTreeMap::new(),
@@ -216,6 +215,12 @@ impl Control {
             Err(error) => self.count_because("this node's socket in the run directory is gone", &error),
         }
     }
+}
+
+fn matching(state: &NodeState) -> Matching {
+    let builtin = |name: &&str| super::state::CARRIERS.contains(name);
+    let carriers = state.settings.carriers.iter().map(|carrier| carrier.name()).filter(|name| !builtin(name));
+    Matching::new(state.id, carriers.map(str::to_owned).collect(), !state.settings.around.is_nothing())
 }
 
 pub(super) fn listen(settings: &Settings) -> Result<Vec<TcpListener>> {

@@ -3,8 +3,8 @@
 use super::commands::Administration;
 use super::control::Command;
 use super::mailbox::Mailbox;
+use super::matching::Pair;
 use super::start::SETTLE;
-use super::wanted::Pair;
 use super::{Fetches, Questions, Readers};
 use crate::channel::flow::Sending;
 use crate::channel::memory::Memory;

@@ -1,26 +1,26 @@
 //! Leaving a relay that gives no sign of life. The way that is to take its place is opened first: where there is none, the
 //! relay's channel goes on, and nothing was lost by trying.
 
-use super::moves::{Move, Stage, open_place};
+use super::moves::{Move, Stage, place};
 use crate::channel::Channel;
 use crate::channel::inbound::Inbound;
 use crate::channel::proxy::Proxy;
 use crate::driver::control::Control;
-use crate::driver::wanted::{Pair, Progress};
+use crate::driver::matching::Pair;
 use std::sync::Arc;
 
 impl Control {
     /// Looks for a way past the relay that serves this channel, unless a move is under way.
     pub(in crate::driver) fn leave(&mut self, channel: &Arc<Channel>) {
         let pair = (channel.publisher, channel.subscriber);
-        let Some(wanted) = self.wanted.get(&pair) else { return };
-        let is_open = matches!(&wanted.progress, Progress::Open(open) if Arc::ptr_eq(open, channel));
+        let Some(wanted) = self.matching.get(&pair) else { return };
+        let is_open = self.is_open(channel);
         let moves = self.moves.get(&pair).is_some_and(|moving| !matches!(moving.stage, Stage::Waiting(_)));
         if !is_open || moves {
             return;
         }
         let (offered, asked, proxy) = (wanted.publisher.clone(), wanted.subscriber.clone(), wanted.proxy.clone());
-        let at = open_place(wanted);
+        let at = place(channel).cloned();
         let mut ways = self.ways(pair, &offered, &asked, &proxy);
         ways.retain(|way| Some(&way.place) != at.as_ref() && way.carrier != "local");
         if !ways.is_empty() {
@@ -48,13 +48,12 @@ impl Control {
     /// The other way is open: the relay's channel ends. What the new one delivers follows what its thread has delivered by
     /// then, so it begins when that thread is done with it.
     pub(in crate::driver) fn leave_for(&mut self, pair: Pair, inbound: Inbound, asked: &Proxy) {
-        let open = self.wanted.get(&pair).map(|wanted| &wanted.progress);
-        let Some(Progress::Open(old)) = open else {
+        let Some(old) = self.open_channel(&pair).cloned() else {
             self.moves.remove(&pair);
             self.begin(pair, inbound);
             return self.settle(pair, asked);
         };
-        let (old, stage) = (old.clone(), Stage::Leaving(Box::new(inbound), asked.clone()));
+        let stage = Stage::Leaving(Box::new(inbound), asked.clone());
         self.moves.insert(pair, Move { ways: Vec::new(), stage, leaves: true, told: false });
         old.cut();
     }
@@ -67,7 +66,7 @@ impl Control {
         let Some(Move { stage: Stage::Leaving(mut inbound, asked), .. }) = self.moves.remove(&pair) else {
             return false;
         };
-        let delivered = self.wanted.get(&pair).map_or(0, |wanted| wanted.resume_after(inbound.channel.incarnation));
+        let delivered = self.resume_after(&pair, inbound.channel.incarnation);
         inbound.resume_after(delivered);
         self.begin(pair, *inbound);
         self.settle(pair, &asked);

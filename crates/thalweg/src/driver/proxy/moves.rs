@@ -9,9 +9,9 @@ use crate::driver::channels::has_history;
 use crate::driver::control::{Command, Control};
 use crate::driver::dial::Dial;
 use crate::driver::entries::Entry;
+use crate::driver::matching::{Candidate, Pair};
 use crate::driver::priority::Side;
 use crate::driver::reader::ServedBy;
-use crate::driver::wanted::{Candidate, Pair, Progress, Wanted};
 use crate::port::AnyInlet;
 use linux::poll::Readiness;
 use qos::Place;
@@ -64,14 +64,14 @@ pub(super) struct Passing {
 impl Control {
     /// Opens the channel that is to take over.
     pub(super) fn begin_move(&mut self, pair: Pair) {
-        let Some(wanted) = self.wanted.get(&pair) else { return };
+        let Some(wanted) = self.matching.get(&pair) else { return };
         let mut ways = wanted.candidates.clone();
-        let is_local = matches!(&wanted.progress, Progress::Open(open) if open.carrier == "local");
+        let is_local = self.open_channel(&pair).is_some_and(|open| open.carrier == "local");
         if is_local && ways.first().is_some_and(|way| way.carrier == "local") {
             return self.try_local(pair);
         }
         ways.retain(|way| way.carrier != "local"); // its samples pass no gate
-        let waits = has_history_under_way(wanted);
+        let waits = self.has_history_under_way(&pair);
         let stage = if waits { Stage::Waiting(Instant::now() + RETRY) } else { Stage::Dialing };
         self.moves.insert(pair, Move { ways, stage, leaves: false, told: false });
         if !waits {
@@ -81,7 +81,7 @@ impl Control {
 
     /// Tries the next way of a move.
     pub(super) fn try_move(&mut self, pair: Pair) {
-        let (Some(wanted), Some(moving)) = (self.wanted.get(&pair), self.moves.get_mut(&pair)) else { return };
+        let (Some(wanted), Some(moving)) = (self.matching.get(&pair), self.moves.get_mut(&pair)) else { return };
         let Some(way) = moving.ways.first().cloned() else { return };
         moving.stage = Stage::Dialing;
         let dial = Dial::start(&self.state, pair, wanted, &way, &self.carriers, true);
@@ -98,8 +98,9 @@ impl Control {
         if self.leaves(pair) {
             return self.leaving_failed(pair);
         }
-        let Some(wanted) = self.wanted.get(&pair) else { return drop(self.moves.remove(&pair)) };
-        let (open, again) = (open_place(wanted).unwrap_or_default(), wanted.candidates.clone());
+        let Some(wanted) = self.matching.get(&pair) else { return drop(self.moves.remove(&pair)) };
+        let open = self.open_channel(&pair).and_then(|open| place(open)).cloned().unwrap_or_default();
+        let again = wanted.candidates.clone();
         let Some(moving) = self.moves.get_mut(&pair) else { return };
         let failed = (!moving.ways.is_empty()).then(|| moving.ways.remove(0));
         // Where it is already is not better than where it cannot be: a relay that is away is asked again.
@@ -119,15 +120,18 @@ impl Control {
     /// The channel that is to take over is open, and brings what follows sample `after`: both deliver through one passage
     /// until it has.
     pub(in crate::driver) fn begin_passage(&mut self, pair: Pair, inbound: Inbound, after: u64) {
-        let (Some(wanted), Some(moving)) = (self.wanted.get(&pair), self.moves.get_mut(&pair)) else { return };
+        if !self.moves.contains_key(&pair) || !self.matching.is_wanted(&pair) {
+            return;
+        }
         let Some(inlet) = self.state.inlet(pair.1.port) else { return };
-        let Progress::Open(old) = &wanted.progress else {
+        let Some(old) = self.open_channel(&pair).cloned() else {
             // The old one ended meanwhile: it takes its place.
             self.moves.remove(&pair);
             return self.begin(pair, inbound);
         };
-        let selection = wanted_of(old);
-        let last = came_by(old);
+        let (Some(wanted), Some(moving)) = (self.matching.get(&pair), self.moves.get_mut(&pair)) else { return };
+        let selection = wanted_of(&old);
+        let last = came_by(&old);
         let depth = wanted.subscriber.qos.queue.limit() as usize;
         let state = self.state.clone();
         let taken_over = Box::new(move || state.command(Command::Moved(pair)));
@@ -148,7 +152,7 @@ impl Control {
         let Some(inlet) = self.state.inlet(pair.1.port) else { return };
         let channel = inbound.channel.clone();
         self.expect_samples_of(&channel, inlet.as_ref());
-        let class = self.wanted.get(&pair).map_or(qos::Class::Normal, |wanted| wanted.publisher.qos.class);
+        let class = self.matching.get(&pair).map_or(qos::Class::Normal, |wanted| wanted.publisher.qos.class);
         match inlet.adopt(inbound) {
             Some(inbound) => self.state.readers.serve(inbound, class),
             None => self.state.readers.served_elsewhere(&channel, ServedBy::Waiter),
@@ -169,8 +173,10 @@ impl Control {
         else {
             return;
         };
-        let Some(wanted) = self.wanted.get(&pair) else { return };
-        let old = if let Progress::Open(old) = &wanted.progress { Some(old.clone()) } else { None };
+        if !self.matching.is_wanted(&pair) {
+            return;
+        }
+        let old = self.open_channel(&pair).cloned();
         if let Some(late) = passage.late() {
             new.gate.wait_for_history(late.clone());
             self.fetch_history(pair, &new, inlet, late.clone());
@@ -181,7 +187,7 @@ impl Control {
             old.cut();
         }
         self.prioritise_opened(Side::Subscriber, &new);
-        let wanted = self.wanted.get(&pair).map(|wanted| wanted.proxy.clone()).unwrap_or_default();
+        let wanted = self.matching.get(&pair).map(|wanted| wanted.proxy.clone()).unwrap_or_default();
         self.settle(pair, &wanted);
     }
 
@@ -192,8 +198,7 @@ impl Control {
             return false;
         };
         if !Arc::ptr_eq(new, channel) {
-            let open = self.wanted.get(&pair).map(|wanted| &wanted.progress);
-            if matches!(open, Some(Progress::Open(old)) if Arc::ptr_eq(old, channel)) {
+            if self.is_open(channel) {
                 passage.end_old(came_by(channel));
                 self.proxy_moved(pair);
             }
@@ -235,8 +240,7 @@ impl Control {
     /// A channel opened as `asked`. What was wanted may be something else by now; and one that had to fall back moves to
     /// its relay as soon as that is there.
     pub(in crate::driver) fn settle(&mut self, pair: Pair, asked: &Proxy) {
-        let Some(wanted) = self.wanted.get(&pair) else { return };
-        let Progress::Open(channel) = &wanted.progress else { return };
+        let (Some(wanted), Some(channel)) = (self.matching.get(&pair), self.open_channel(&pair)) else { return };
         let other_place =
             asked.place != wanted.proxy.place && !wanted.proxy.place_is_relay() && !wanted.proxy.is_nothing();
         if other_place || (asked.selection, asked.picture) != (wanted.proxy.selection, wanted.proxy.picture) {
@@ -254,8 +258,7 @@ impl Control {
 
     /// Whether a channel that is open has to wait for a relay that is preferred to what serves it.
     pub(super) fn wait_for_relay(&mut self, pair: Pair) -> bool {
-        let Some(wanted) = self.wanted.get(&pair) else { return false };
-        let Progress::Open(channel) = &wanted.progress else { return false };
+        let (Some(wanted), Some(channel)) = (self.matching.get(&pair), self.open_channel(&pair)) else { return false };
         let preferred = wanted.proxy.place.relays().next();
         let fell_back = preferred.is_some_and(|name| place(channel).and_then(|at| at.relays().next()) != Some(name));
         let waits = fell_back && !self.moves.contains_key(&pair);
@@ -264,6 +267,11 @@ impl Control {
             self.moves.insert(pair, Move { ways: Vec::new(), stage, leaves: false, told: false });
         }
         waits
+    }
+
+    /// Who moves now gets no more of the history that an open channel began with.
+    fn has_history_under_way(&self, pair: &Pair) -> bool {
+        self.open_channel(pair).is_some_and(|open| open.gate.has_history_under_way())
     }
 
     /// When a move is to be tried again, or looked at.
@@ -278,13 +286,13 @@ impl Control {
 
     /// Looks at moves that go on: where no samples come, none tells that the old channel has brought all that it has.
     fn look_at_passages(&mut self, now: Instant) {
-        for (pair, moving) in &mut self.moves {
-            let (Stage::Passing(passing), Some(wanted)) = (&mut moving.stage, self.wanted.get(pair)) else { continue };
-            let Progress::Open(old) = &wanted.progress else { continue };
+        let passing = self.moves.iter().filter(|(_, moving)| matches!(moving.stage, Stage::Passing(_)));
+        let came = passing.filter_map(|(pair, _)| Some((*pair, came_by(self.open_channel(pair)?))));
+        for (pair, came) in came.collect::<Vec<_>>() {
+            let Some(Move { stage: Stage::Passing(passing), .. }) = self.moves.get_mut(&pair) else { continue };
             if passing.look > now {
                 continue;
             }
-            let came = came_by(old);
             passing.look = now + RETRY;
             if std::mem::replace(&mut passing.came, came) == came {
                 passing.passage.nothing_comes(came, linux::clock::monotonic_ns());
@@ -316,16 +324,16 @@ impl Control {
         let due = |moving: &Move| matches!(moving.stage, Stage::Waiting(at) if at <= now);
         let due: Vec<Pair> = self.moves.iter().filter(|(_, moving)| due(moving)).map(|(pair, _)| *pair).collect();
         for pair in due {
-            let Some(wanted) = self.wanted.get(&pair) else { return drop(self.moves.remove(&pair)) };
+            let Some(wanted) = self.matching.get(&pair) else { return drop(self.moves.remove(&pair)) };
             let (offered, asked, proxy) = (wanted.publisher.clone(), wanted.subscriber.clone(), wanted.proxy.clone());
-            let (open, waits) = (open_place(wanted), has_history_under_way(wanted));
+            let waits = self.has_history_under_way(&pair);
+            let channel = self.open_channel(&pair);
+            let open = channel.and_then(|open| place(open)).cloned();
             let picture = |open: &Channel| open.provenance().and_then(|provenance| provenance.picture);
-            let other = matches!(&wanted.progress, Progress::Open(open)
-                if (wanted_of(open), picture(open)) != (proxy.selection, proxy.picture));
+            let other =
+                channel.is_some_and(|open| (wanted_of(open), picture(open)) != (proxy.selection, proxy.picture));
             let ways = self.ways(pair, &offered, &asked, &proxy);
-            if let Some(wanted) = self.wanted.get_mut(&pair) {
-                wanted.candidates.clone_from(&ways);
-            }
+            self.matching.has_ways(pair, ways.clone());
             // The first relay that is there, unless the channel is at it or at one that is better.
             let rank =
                 |place: &Place| place.relays().next().and_then(|at| proxy.place.relays().position(|name| name == at));
@@ -354,18 +362,6 @@ fn wanted_of(channel: &Channel) -> Selection {
     channel.provenance().map_or(Selection::ALL, |provenance| provenance.selection)
 }
 
-/// Who moves now gets no more of the history that an open channel began with.
-fn has_history_under_way(wanted: &Wanted) -> bool {
-    matches!(&wanted.progress, Progress::Open(channel) if channel.gate.has_history_under_way())
-}
-
-fn place(channel: &Channel) -> Option<&Place> {
+pub(super) fn place(channel: &Channel) -> Option<&Place> {
     channel.proxied.as_ref().map(|proxied| &proxied.place)
-}
-
-pub(super) fn open_place(wanted: &Wanted) -> Option<Place> {
-    match &wanted.progress {
-        Progress::Open(channel) => place(channel).cloned(),
-        _ => None,
-    }
 }

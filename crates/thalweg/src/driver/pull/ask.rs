@@ -12,7 +12,7 @@ use crate::control::matching::topic_matches;
 use crate::control::{Direction, Document, NodeId, NotKept, PULL, PortId, PortInfo};
 use crate::driver::NodeState;
 use crate::driver::dial::connect;
-use crate::driver::wanted::{Route, routes};
+use crate::driver::matching::{Route, routes};
 use crate::error::{Error, Result};
 use crate::handshake::{self, Refused};
 use crate::port::Histories;

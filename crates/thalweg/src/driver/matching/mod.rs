@@ -1,0 +1,352 @@
+//! The channels that a node wants and grants, and what is to be done for them next. Pure: who calls says what happened and when, and
+//! carries out the [`Action`]s.
+//!
+//! | what happened | method |
+//! |---|---|
+//! | ports of this node came and went | [`own_added`](Matching::own_added), [`own_removed`](Matching::own_removed) |
+//! | the directory changed | [`seen`](Matching::seen), [`removed`](Matching::removed), [`added`](Matching::added) |
+//! | a handshake ended | [`opened`](Matching::opened), [`failed`](Matching::failed), [`refused`](Matching::refused), [`had_no_room`](Matching::had_no_room) |
+//! | a channel ended | [`ended`](Matching::ended) |
+//! | an administrator said something | [`connect`](Matching::connect), [`disconnect`](Matching::disconnect) |
+//! | time passed | [`time`](Matching::time), at [`next_deadline`](Matching::next_deadline) |
+//!
+//! An open channel is known by its number. What a publisher's node grants is in [`grant`] and [`room`].
+
+pub(crate) mod grant;
+mod mismatch;
+mod outcome;
+pub(crate) mod room;
+mod wanted;
+mod ways;
+
+pub(crate) use outcome::{is_of_the_way, refusal_text};
+pub(crate) use wanted::{PATIENCE, Pair, Progress, Wanted, is_reliable};
+pub(crate) use ways::{Candidate, Route, routes};
+
+use crate::channel::PortRef;
+use crate::channel::proxy::Proxy;
+use crate::control::directory::{Directory, PortKey};
+use crate::control::matching::{Match, compare, topic_matches};
+use crate::control::{Direction, Document, NodeId, PortId, PortInfo, PullRole};
+use crate::event::Event;
+use qos::Scale;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Instant;
+
+/// The names of a publisher and a subscriber.
+pub(crate) type Names = (String, String);
+
+/// What is to be done.
+#[derive(Debug)]
+pub(crate) enum Action {
+    /// This channel is wanted from now on: [`Matching::try_next`], unless there is no room for what it brings.
+    Begin(Pair),
+    /// Ask for the channel by this way, and say how that ended.
+    Try(Pair, Candidate),
+    /// The channel is not wanted any more: end what is open or under way of it, and [`Matching::forget`] it.
+    End {
+        pair: Pair,
+        why: &'static str,
+        /// Nothing more is delivered: this side ends it.
+        cut: bool,
+    },
+    /// Tell whoever listens.
+    Tell(Event),
+}
+
+/// What a node knows of itself and of others.
+#[derive(Clone, Copy)]
+pub(crate) struct Known<'a> {
+    pub here: &'a Document,
+    pub directory: &'a Directory,
+}
+
+/// A node's own ports.
+pub(crate) struct OwnPorts<'a> {
+    pub publishers: Vec<&'a PortInfo>,
+    pub subscribers: Vec<(PortId, &'a PortInfo)>,
+}
+
+/// What was said of two ports before an administrator connected them.
+pub(crate) struct Before {
+    apart: bool,
+    connected: Option<Option<String>>,
+}
+
+/// The channels that a node's subscribers want.
+pub(crate) struct Matching {
+    node: NodeId,
+    /// Carriers that were added to those that every node has.
+    carriers: Vec<String>,
+    /// Carriers around others take sockets only.
+    only_sockets: bool,
+    wanted: BTreeMap<Pair, Wanted>,
+    /// Pairs of ports that were connected by name, and over which carrier.
+    connected: BTreeMap<Names, Option<String>>,
+    /// Pairs of ports that an administrator keeps apart.
+    apart: BTreeSet<Names>,
+    /// What an administrator asked for of single channels.
+    proxies: BTreeMap<Names, Proxy>,
+}
+
+impl Matching {
+    pub fn new(node: NodeId, carriers: Vec<String>, only_sockets: bool) -> Self {
+        let (wanted, connected) = (BTreeMap::new(), BTreeMap::new());
+        Self { node, carriers, only_sockets, wanted, connected, apart: BTreeSet::new(), proxies: BTreeMap::new() }
+    }
+
+    /// A port of this node was opened.
+    pub fn own_added(&mut self, port: PortId, info: &PortInfo, known: Known, now: Instant) -> Vec<Action> {
+        match info.direction {
+            Direction::Publisher => self.compare_requests(info, known),
+            Direction::Subscriber => {
+                let named = self.connected.keys().any(|(_, subscriber)| *subscriber == info.name);
+                let ports = known.directory.nodes().flat_map(|d| d.ports.iter().map(|(id, p)| (d.node, *id, p)));
+                let ports = ports.filter(|(.., p)| named || topic_matches(&info.topic, &p.topic));
+                let me = PortRef { node: self.node, port };
+                let consider = |(node, port, p)| self.consider((PortRef { node, port }, p), (me, info), known, now);
+                ports.flat_map(consider).collect()
+            }
+        }
+    }
+
+    /// A port of this node was closed.
+    pub fn own_removed(&self, port: PortId) -> Vec<Action> {
+        let me = PortRef { node: self.node, port };
+        let its = self.wanted.keys().filter(|(p, s)| *s == me || *p == me);
+        its.map(|pair| Action::End { pair: *pair, why: "the port closed", cut: true }).collect()
+    }
+
+    /// A node left the directory or is in it.
+    pub fn seen(&mut self, node: NodeId, present: bool, now: Instant) {
+        let its = self.wanted.iter_mut().filter(|((publisher, _), _)| publisher.node == node);
+        its.for_each(|(_, wanted)| wanted.seen(present, now));
+    }
+
+    /// A node that is known has this port no more.
+    pub fn removed(&self, port: PortRef) -> Vec<Action> {
+        let its = self.wanted.keys().filter(|(publisher, _)| *publisher == port);
+        its.map(|pair| Action::End { pair: *pair, why: "the publisher closed", cut: false }).collect()
+    }
+
+    /// Ports of other nodes came to be known, of which [`Self::of_concern`] told these.
+    pub fn added(&mut self, added: &[(PortRef, PortInfo)], own: &OwnPorts, known: Known, now: Instant) -> Vec<Action> {
+        let mut actions = Vec::new();
+        for (publisher, offered) in added {
+            for (port, asked) in &own.subscribers {
+                let me = PortRef { node: self.node, port: *port };
+                actions.extend(self.consider((*publisher, offered), (me, asked), known, now));
+            }
+        }
+        actions
+    }
+
+    /// Of new ports those that may belong to one of this node's, or are `named` in what was asked for: most of a node with thousands
+    /// do neither, and are not copied.
+    pub fn of_concern(
+        &self,
+        added: &[PortKey],
+        own: &OwnPorts,
+        directory: &Directory,
+        named: impl Fn(&str) -> bool,
+    ) -> Vec<(PortRef, PortInfo)> {
+        let shares = |port: &PortInfo| match port.direction {
+            Direction::Publisher => own.subscribers.iter().any(|(_, asked)| topic_matches(&asked.topic, &port.topic)),
+            Direction::Subscriber => own.publishers.iter().any(|offered| topic_matches(&port.topic, &offered.topic)),
+        };
+        let known = added.iter().filter_map(|key| Some((*key, directory.port(*key)?)));
+        let concerns = known.filter(|(_, port)| shares(port) || self.is_connected(&port.name) || named(&port.name));
+        concerns.map(|(key, port)| (PortRef { node: key.node, port: key.port }, port.clone())).collect()
+    }
+
+    /// Whether two ports belong together; wants their channel if so.
+    pub fn consider(
+        &mut self,
+        (publisher, offered): (PortRef, &PortInfo),
+        (subscriber, asked): (PortRef, &PortInfo),
+        known: Known,
+        now: Instant,
+    ) -> Vec<Action> {
+        let pulls = asked.pull == PullRole::Only;
+        if offered.direction != Direction::Publisher || pulls || self.wanted.contains_key(&(publisher, subscriber)) {
+            return Vec::new();
+        }
+        let names = (offered.name.clone(), asked.name.clone());
+        if self.apart.contains(&names) {
+            return Vec::new();
+        }
+        let by_name = self.connected.contains_key(&names);
+        let found = if by_name {
+            let seen = PortInfo { topic: asked.topic.clone(), ..offered.clone() };
+            compare(&seen, &PortInfo { carriers: Vec::new(), ..asked.clone() })
+        } else {
+            compare(offered, asked)
+        };
+        match found {
+            Match::Matched(given_up) => {
+                let mut actions = mismatch::fell_back(&names, given_up, asked);
+                let settled = PortInfo { qos: asked.qos.settled(&offered.qos), ..asked.clone() };
+                let pair = (publisher, subscriber);
+                actions.extend(self.want(pair, (offered, &settled), by_name, known, now));
+                actions
+            }
+            Match::NotSameTopic => Vec::new(),
+            Match::Mismatched(between) => mismatch::incompatible(&names, between, false),
+        }
+    }
+
+    fn want(
+        &mut self,
+        pair: Pair,
+        (offered, asked): (&PortInfo, &PortInfo),
+        by_name: bool,
+        known: Known,
+        now: Instant,
+    ) -> Vec<Action> {
+        let mut actions = Vec::new();
+        let proxy = self.proxy_of(&offered.name, asked, known.directory, &mut actions);
+        let ways = self.ways(pair, (offered, asked), &proxy, known);
+        if ways.is_empty() {
+            let text = format!("{} cannot reach {}: no carrier and address in common", asked.name, offered.name);
+            actions.push(Action::Tell(Event::Warning { text }));
+            return actions;
+        }
+        let mut wanted = Wanted::new(offered.clone(), asked.clone(), ways, by_name, now);
+        wanted.proxy = proxy;
+        self.wanted.insert(pair, wanted);
+        actions.push(Action::Begin(pair));
+        actions
+    }
+
+    /// A channel comes along with another one: ways to open it anew are found when they are needed, for its node's document may be
+    /// still on its way.
+    pub fn expect(&mut self, pair: Pair, publisher: &PortInfo, subscriber: &PortInfo, now: Instant) {
+        let new = || Wanted::new(publisher.clone(), subscriber.clone(), Vec::new(), false, now);
+        self.wanted.entry(pair).or_insert_with(new);
+    }
+
+    /// It is not wanted any more.
+    pub fn forget(&mut self, pair: Pair) -> Option<Wanted> {
+        self.wanted.remove(&pair)
+    }
+
+    /// The ways to a channel are others.
+    pub fn has_ways(&mut self, pair: Pair, ways: Vec<Candidate>) {
+        if let Some(wanted) = self.wanted.get_mut(&pair) {
+            wanted.candidates = ways;
+        }
+    }
+
+    /// What is wanted of a publisher: as an administrator said, else as the subscriber's QoS says.
+    pub fn proxy_of(
+        &self,
+        publisher: &str,
+        subscriber: &PortInfo,
+        directory: &Directory,
+        told: &mut Vec<Action>,
+    ) -> Proxy {
+        let said = self.proxies.get(&(publisher.to_owned(), subscriber.name.clone()));
+        said.cloned().unwrap_or_else(|| stated(publisher, subscriber, directory, told))
+    }
+
+    /// Another proxy is wanted of a channel, which comes by other ways.
+    pub fn has_proxy(&mut self, pair: Pair, proxy: Proxy, ways: Vec<Candidate>) {
+        if let Some(wanted) = self.wanted.get_mut(&pair) {
+            (wanted.proxy, wanted.candidates, wanted.next) = (proxy, ways, 0);
+        }
+    }
+
+    /// An administrator's word of the proxies of two ports' channel, of at most so many; `None` takes it back.
+    pub fn set_proxy(&mut self, names: Names, proxy: Option<Proxy>) {
+        match proxy {
+            Some(proxy) => drop(self.proxies.insert(names, proxy)),
+            None => drop(self.proxies.remove(&names)),
+        }
+    }
+
+    /// Two ports are connected by name from now on.
+    pub fn connect(&mut self, names: Names, carrier: Option<String>) -> Before {
+        let apart = self.apart.remove(&names);
+        Before { apart, connected: self.connected.insert(names, carrier) }
+    }
+
+    /// It cannot be: all is as it was.
+    pub fn restore(&mut self, names: Names, before: Before) {
+        self.connected.remove(&names);
+        self.connected.extend(before.connected.map(|carrier| (names.clone(), carrier)));
+        self.apart.extend(before.apart.then_some(names));
+    }
+
+    /// Two ports are no longer connected by name.
+    pub fn release(&mut self, names: &Names) {
+        self.connected.remove(names);
+    }
+
+    /// Two ports are kept apart from now on; `None`: they have no channel.
+    pub fn disconnect(&mut self, names: Names) -> Option<Action> {
+        self.connected.remove(&names);
+        let pair = self.between(&names.0, &names.1);
+        self.apart.insert(names);
+        Some(Action::End { pair: pair?, why: "disconnected by an administrator", cut: true })
+    }
+}
+
+/// What others of the node ask.
+impl Matching {
+    pub fn get(&self, pair: &Pair) -> Option<&Wanted> {
+        self.wanted.get(pair)
+    }
+    pub fn is_wanted(&self, pair: &Pair) -> bool {
+        self.wanted.contains_key(pair)
+    }
+    /// Whether a way to it is being tried.
+    pub fn is_dialing(&self, pair: &Pair) -> bool {
+        self.wanted.get(pair).is_some_and(|wanted| wanted.progress == Progress::Dialing)
+    }
+    pub fn is_empty(&self) -> bool {
+        self.wanted.is_empty()
+    }
+    /// The channel between the ports of these names.
+    pub fn between(&self, publisher: &str, subscriber: &str) -> Option<Pair> {
+        let named = |wanted: &Wanted| wanted.publisher.name == publisher && wanted.subscriber.name == subscriber;
+        self.wanted.iter().find(|(_, wanted)| named(wanted)).map(|(pair, _)| *pair)
+    }
+    /// Whether a channel from a port of this node, with ports of these names, is wanted.
+    pub fn is_wanted_of(&self, node: NodeId, publisher: &str, subscriber: &str) -> bool {
+        let named = |wanted: &Wanted| wanted.publisher.name == publisher && wanted.subscriber.name == subscriber;
+        self.wanted.iter().any(|((port, _), wanted)| port.node == node && named(wanted))
+    }
+    pub fn is_apart(&self, names: &Names) -> bool {
+        self.apart.contains(names)
+    }
+    pub fn apart_count(&self) -> usize {
+        self.apart.len()
+    }
+    pub fn is_by_name(&self, names: &Names) -> bool {
+        self.connected.contains_key(names)
+    }
+    /// The names of ports that were connected.
+    pub fn connected_names(&self) -> impl Iterator<Item = &str> {
+        self.connected.keys().flat_map(|(publisher, subscriber)| [publisher.as_str(), subscriber.as_str()])
+    }
+    fn is_connected(&self, name: &str) -> bool {
+        self.connected_names().any(|other| other == name)
+    }
+    /// For how many channels an administrator's word is kept, and whether for this one.
+    pub fn proxies_said(&self, names: &Names) -> (usize, bool) {
+        (self.proxies.len(), self.proxies.contains_key(names))
+    }
+}
+
+/// As the subscriber's QoS says.
+pub(crate) fn stated(publisher: &str, subscriber: &PortInfo, directory: &Directory, told: &mut Vec<Action>) -> Proxy {
+    let period = directory.port_named(publisher).and_then(|(_, offered)| offered.qos.deadline);
+    if matches!(subscriber.qos.scale, Scale::Millihertz(_)) && period.is_none() {
+        let name = &subscriber.name;
+        let text = format!(
+            "{name} wants a rate in Hz of {publisher}, which offers no deadline to take it of: all samples come (say every N, or P/Q)"
+        );
+        told.push(Action::Tell(Event::Warning { text }));
+    }
+    Proxy::of(&subscriber.qos, period)
+}

@@ -1,0 +1,152 @@
+//! How handshakes and channels end, and when they are tried again.
+
+use super::mismatch::incompatible_there;
+use super::{Action, Candidate, Known, Matching, Pair, Progress, Route, Wanted};
+use crate::event::Event;
+use crate::handshake::Refused;
+use std::time::{Duration, Instant};
+
+/// Pause before a way is tried for which there was no room.
+const NO_ROOM_PAUSE: Duration = Duration::from_millis(1);
+
+impl Matching {
+    /// Tries the next way of a channel.
+    pub fn try_next(&mut self, pair: Pair) -> Option<Action> {
+        let wanted = self.wanted.get_mut(&pair)?;
+        let candidate = wanted.candidate()?.clone();
+        wanted.progress = Progress::Dialing;
+        Some(Action::Try(pair, candidate))
+    }
+
+    /// A way begins to be tried that was not said by [`Action::Try`].
+    pub fn tries(&mut self, pair: Pair) {
+        if let Some(wanted) = self.wanted.get_mut(&pair) {
+            wanted.progress = Progress::Dialing;
+        }
+    }
+
+    /// Too many handshakes are under way for another one.
+    pub fn had_no_room(&mut self, pair: Pair, now: Instant) {
+        if let Some(wanted) = self.wanted.get_mut(&pair) {
+            wanted.progress = Progress::Idle(now + NO_ROOM_PAUSE);
+        }
+    }
+
+    /// A way is none at present, and nobody needs to know.
+    pub fn pass_over(&mut self, pair: Pair, now: Instant) {
+        if let Some(wanted) = self.wanted.get_mut(&pair) {
+            wanted.failed(now);
+        }
+    }
+
+    /// The channel is open under this number.
+    pub fn opened(&mut self, pair: Pair, channel: u64, now: Instant) {
+        if let Some(wanted) = self.wanted.get_mut(&pair) {
+            wanted.opened(channel, now);
+        }
+    }
+
+    /// A way that was tried failed.
+    pub fn failed(&mut self, pair: Pair, why: &str, known: Known, now: Instant) -> Option<Action> {
+        let wanted = self.wanted.get_mut(&pair)?;
+        let carrier = wanted.candidate().map(|c| c.carrier.clone()).unwrap_or_default();
+        let relay = wanted.candidate().map(|way| &way.place).filter(|place| place.relays().next().is_some());
+        let reason = relay.map_or(why.to_owned(), |relay| format!("{relay}: {why}"));
+        // On this host a node that has left the directory and does not answer is dead, not cut off.
+        if wanted.candidate().is_some_and(is_here) && known.directory.node(pair.0.node).is_none() {
+            return Some(Action::End { pair, why: "its process is gone", cut: false });
+        }
+        let (publisher, subscriber) = (wanted.publisher.name.clone(), wanted.subscriber.name.clone());
+        wanted.failed(now);
+        Some(Action::Tell(Event::CarrierFailed { publisher, subscriber, carrier, reason }))
+    }
+
+    /// The publisher's node, or a relay in its stead, refused.
+    pub fn refused(&mut self, pair: Pair, by_relay: bool, refused: Refused, known: Known, now: Instant) -> Vec<Action> {
+        if by_relay || is_of_the_way(&refused) {
+            return self.failed(pair, &refusal_text(&refused), known, now).into_iter().collect();
+        }
+        if matches!(refused.policy.as_str(), "port" | "node") {
+            return vec![Action::End { pair, why: "the publisher closed", cut: false }];
+        }
+        let Some(wanted) = self.wanted.get_mut(&pair) else { return Vec::new() };
+        wanted.progress = Progress::Refused;
+        let names = (wanted.publisher.name.clone(), wanted.subscriber.name.clone());
+        incompatible_there(&names, refused)
+    }
+
+    /// The open channel of this number ended by itself. `delivered`: the incarnation of its publisher's node, and the last sample
+    /// that was. `false`: it was an older one; the present one goes on.
+    pub fn ended(&mut self, pair: Pair, channel: u64, delivered: Option<(u64, u64)>, now: Instant) -> bool {
+        let open = |wanted: &&mut Wanted| wanted.progress == Progress::Open(channel);
+        let Some(wanted) = self.wanted.get_mut(&pair).filter(open) else { return false };
+        wanted.delivered = delivered.or(wanted.delivered);
+        wanted.ended(now);
+        true
+    }
+
+    /// What follows the end of a channel: its publisher may be gone, or ways are to be looked for, if it came along with another one
+    /// before its node was known.
+    pub fn after_end(&mut self, pair: Pair, known: Known, now: Instant) -> Vec<Action> {
+        let Some(wanted) = self.wanted.get(&pair) else { return Vec::new() };
+        if known.directory.node(pair.0.node).is_some_and(|node| !node.ports.contains_key(&pair.0.port)) {
+            return vec![Action::End { pair, why: "the publisher closed", cut: false }];
+        }
+        if !wanted.candidates.is_empty() {
+            return Vec::new();
+        }
+        let (offered, asked, delivered) = (wanted.publisher.clone(), wanted.subscriber.clone(), wanted.delivered);
+        self.wanted.remove(&pair);
+        let actions = self.want(pair, (&offered, &asked), false, known, now);
+        if let Some(wanted) = self.wanted.get_mut(&pair) {
+            wanted.delivered = delivered;
+        }
+        actions
+    }
+
+    /// Tries what is due, and ends what nobody hopes for any more.
+    pub fn time(&mut self, now: Instant) -> Vec<Action> {
+        let due = |wanted: &Wanted| matches!(wanted.progress, Progress::Idle(at) if at <= now);
+        let due: Vec<Pair> = self.wanted.iter().filter(|(_, wanted)| due(wanted)).map(|(pair, _)| *pair).collect();
+        let mut actions: Vec<Action> = due.into_iter().filter_map(|pair| self.try_next(pair)).collect();
+        let hopeless = self.wanted.iter().filter(|(_, wanted)| wanted.is_hopeless(now));
+        actions.extend(hopeless.map(|(pair, _)| Action::End { pair: *pair, why: "its node is gone", cut: false }));
+        actions
+    }
+
+    /// When [`Self::time`] has something to do.
+    pub fn next_deadline(&self) -> Option<Instant> {
+        let idle = |wanted: &Wanted| match wanted.progress {
+            Progress::Idle(at) => wanted.candidate().map(|_| at),
+            _ => None,
+        };
+        self.wanted.values().filter_map(idle).min()
+    }
+
+    /// Whether a channel that is offered along with another one can be taken: `open` is the carrier of the one that is open.
+    pub fn has_room_for_offered(&self, pair: &Pair, open: Option<&str>) -> bool {
+        let Some(wanted) = self.wanted.get(pair) else { return true };
+        match wanted.progress {
+            Progress::Open(_) => open == Some("tcp"),
+            Progress::Dialing => wanted.candidate().is_none_or(|way| way.carrier == "tcp"),
+            Progress::Idle(_) | Progress::Refused => true,
+        }
+    }
+}
+
+/// Whether another way, or the same one later, may be taken: the ports fit.
+pub(crate) fn is_of_the_way(refused: &Refused) -> bool {
+    matches!(refused.policy.as_str(), "carrier" | "system" | "answers" | "relay" | "channels")
+}
+
+/// Why a handshake failed that was refused.
+pub(crate) fn refusal_text(refused: &Refused) -> String {
+    format!("refused: {}", refused.remedy)
+}
+
+fn is_here(way: &Candidate) -> bool {
+    match &way.route {
+        Route::Unix(_) | Route::Process => true,
+        Route::Tcp(address) => address.ip().is_loopback(),
+    }
+}

@@ -1,0 +1,183 @@
+//! The ways to a publisher: carriers and addresses, by a relay or without, in the order in which they are tried.
+
+use super::wanted::is_reliable;
+use super::{Known, Matching, Pair};
+use crate::channel::proxy::Proxy;
+use crate::control::{Document, PortInfo};
+use crate::driver::state::CARRIERS;
+use qos::Place;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+/// Where a publisher can be reached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Route {
+    /// In this process.
+    Process,
+    /// By the unix socket of its node.
+    Unix(PathBuf),
+    /// By TCP.
+    Tcp(SocketAddr),
+}
+
+/// One way to try: carrier and route.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Candidate {
+    pub carrier: String,
+    pub route: Route,
+    /// Where the stream is scaled if it comes this way.
+    pub place: Place,
+}
+
+impl Matching {
+    /// The ways to a publisher, best first: where the proxy is to be, then without a relay.
+    pub fn ways(
+        &self,
+        pair: Pair,
+        (offered, asked): (&PortInfo, &PortInfo),
+        proxy: &Proxy,
+        known: Known,
+    ) -> Vec<Candidate> {
+        let here = known.here;
+        let Some(there) = known.directory.node(pair.0.node) else { return Vec::new() };
+        let only = self.connected.get(&(offered.name.clone(), asked.name.clone()));
+        let only = only.and_then(Option::as_deref);
+        let mut ways = candidates(here, there, offered, asked, only);
+        if let Some(extra) = self.added_carriers(there, offered, asked, only) {
+            ways.splice(0..0, extra);
+        }
+        if proxy.place == Place::Subscriber && proxy.picture.is_some() {
+            ways = candidates(here, here, offered, asked, only); // this node hosts it
+        }
+        if proxy.picture.is_some() {
+            ways.retain(|way| way.carrier != "local");
+        }
+        if proxy.place == Place::Subscriber {
+            ways.iter_mut().for_each(|way| way.place = Place::Subscriber);
+        }
+        if self.only_sockets {
+            ways.retain(|way| !matches!(way.carrier.as_str(), "local" | "shm"));
+        }
+        let by_relay = |name: &str| ways_by_relay(known, name, (offered, asked), only);
+        ways.splice(0..0, proxy.place.relays().flat_map(by_relay).collect::<Vec<_>>());
+        ways
+    }
+
+    /// Carriers that were added to this node and that both ports name.
+    fn added_carriers(
+        &self,
+        there: &Document,
+        offered: &PortInfo,
+        asked: &PortInfo,
+        only: Option<&str>,
+    ) -> Option<Vec<Candidate>> {
+        let named = |n: &&String| only.map_or(offered.carriers.contains(n) && asked.carriers.contains(n), |o| o == *n);
+        let address = there.addresses.first()?;
+        let by = |carrier: &String| Candidate {
+            carrier: carrier.clone(),
+            route: Route::Tcp(*address),
+            place: Place::default(),
+        };
+        Some(self.carriers.iter().filter(named).map(by).collect())
+    }
+}
+
+/// The ways by the relay of this name: of its node, or of its host.
+fn ways_by_relay(
+    known: Known,
+    name: &str,
+    (offered, asked): (&PortInfo, &PortInfo),
+    only: Option<&str>,
+) -> Vec<Candidate> {
+    let relays = || known.directory.nodes().filter(|node| node.is_relay(name));
+    let found = relays().find(|node| node.name == name).or_else(|| relays().next());
+    let mut ways = found.map_or(Vec::new(), |relay| candidates(known.here, relay, offered, asked, only));
+    ways.retain(|way| matches!(way.carrier.as_str(), "tcp" | "udp" | "shm" | "mcast"));
+    ways.iter_mut().for_each(|way| way.place = Place::Relay(name.to_owned()));
+    ways
+}
+
+/// The ways from this host to a publisher, best first: in the order that a port named, else `local`, `shm`, then by
+/// reliability.
+fn candidates(
+    here: &Document,
+    there: &Document,
+    publisher: &PortInfo,
+    subscriber: &PortInfo,
+    only: Option<&str>,
+) -> Vec<Candidate> {
+    let same_host = here.host == there.host;
+    let same_process = here.pid == there.pid && same_host;
+    let reliable = is_reliable(&publisher.qos, &subscriber.qos);
+    // Where nobody named a carrier, who may lose nothing gets those that lose nothing by themselves.
+    let auto = only.is_none() && [publisher, subscriber].iter().all(|port| port.carriers == CARRIERS);
+    let addresses = reachable(there, same_host);
+    let allowed = |carrier: &str| only.is_some() || [publisher, subscriber].iter().all(|p| named(p, carrier));
+    let mut found = Vec::new();
+    for carrier in order(publisher, subscriber, only).into_iter().filter(|c| allowed(c)) {
+        let by = |route| Candidate { carrier: carrier.to_owned(), route, place: Place::default() };
+        match (carrier, &there.socket) {
+            ("local", _) if same_process => found.push(by(Route::Process)),
+            ("shm", Some(socket)) if same_host => found.push(by(Route::Unix(socket.clone()))),
+            ("tcp", _) => found.extend(addresses.iter().map(|a| by(Route::Tcp(*a)))),
+            ("udp" | "mcast", _) if !reliable || !auto => found.extend(addresses.iter().map(|a| by(Route::Tcp(*a)))),
+            _ => {}
+        }
+    }
+    found
+}
+
+fn named(port: &PortInfo, carrier: &str) -> bool {
+    port.carriers.iter().any(|c| c == carrier)
+}
+
+/// Carriers in the order to try: an administrator's, the subscriber's, the publisher's; who named none left it to `auto`,
+/// which takes udp only where losses are allowed (see above), and never mcast by itself.
+fn order<'a>(publisher: &'a PortInfo, subscriber: &'a PortInfo, only: Option<&'a str>) -> Vec<&'a str> {
+    let own = [subscriber, publisher].into_iter().find(|port| port.carriers != CARRIERS);
+    match (only, own) {
+        (Some(only), _) => vec![only],
+        (None, Some(port)) => port.carriers.iter().map(String::as_str).collect(),
+        (None, None) => vec!["local", "shm", "udp", "tcp"],
+    }
+}
+
+/// The ways from this host to a node's streams, the shortest first.
+pub(crate) fn routes(here: &Document, there: &Document) -> Vec<Route> {
+    let same_host = here.host == there.host;
+    let socket = there.socket.iter().filter(|_| same_host).map(|socket| Route::Unix(socket.clone()));
+    socket.chain(reachable(there, same_host).into_iter().map(Route::Tcp)).collect()
+}
+
+/// Loopback addresses count only within one host identity, and are the shortest way there.
+fn reachable(there: &Document, same_host: bool) -> Vec<SocketAddr> {
+    let (loopback, others): (Vec<_>, Vec<_>) = there.addresses.iter().partition(|a| a.ip().is_loopback());
+    if same_host { loopback.into_iter().chain(others).collect() } else { others }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_that_names_carriers_gets_them_in_its_order_and_auto_never_takes_mcast() {
+        let mut there = crate::testing::discovery::document(1);
+        there.addresses = vec!["127.0.0.1:7".parse().unwrap()];
+        there.socket = Some("/socket".into());
+        let here = Document { node: crate::control::NodeId(2), pid: there.pid + 1, ..there.clone() };
+        let all: Vec<String> = CARRIERS.map(str::to_owned).into();
+        let port = |carriers: Vec<String>| PortInfo {
+            qos: qos::Qos { reliability: qos::Reliability::BestEffort, ..Default::default() },
+            carriers,
+            ..crate::testing::port_info("/p")
+        };
+        let tried = |publisher: Vec<String>, subscriber: Vec<String>| {
+            let found = candidates(&here, &there, &port(publisher), &port(subscriber), None);
+            found.into_iter().map(|c| c.carrier).collect::<Vec<_>>()
+        };
+        assert_eq!(tried(all.clone(), all.clone()), ["shm", "udp", "tcp"]);
+        let mine = ["tcp", "mcast", "shm"].map(str::to_owned).to_vec();
+        assert_eq!(tried(all.clone(), mine.clone()), ["tcp", "mcast", "shm"]);
+        assert_eq!(tried(mine, all), ["tcp", "mcast", "shm"]);
+    }
+}
