@@ -10,12 +10,6 @@ use thalweg_lab::experiments::hostile::{ATTACKS, record, zenoh};
 use thalweg_lab::part::Place;
 use thalweg_lab::{Lab, Options, Program, Stop};
 
-#[test]
-#[ignore = "run by the other tests, in a process of its own"]
-fn the_part() {
-    let _ = thalweg_lab::play(); // what went wrong was said
-}
-
 /// What a stranger may take, in KiB.
 const MEMORY: u64 = 64 << 10;
 /// Samples that are published meanwhile, at 1 kHz.

@@ -8,12 +8,6 @@ use thalweg_lab::topology::wire::{Queue, Wire};
 use thalweg_lab::topology::{DEVICE, Namespace, Topology};
 use thalweg_lab::{Lab, Options, Program, Stop};
 
-#[test]
-#[ignore = "run by the other tests, in a process of its own"]
-fn the_part() {
-    let _ = thalweg_lab::play(); // what went wrong was said
-}
-
 struct World {
     topology: Topology,
     generator: Generator,

@@ -17,12 +17,6 @@ use thalweg_lab::{iproute::ip, lab};
 
 const LONG: Duration = Duration::from_secs(20);
 
-#[test]
-#[ignore = "run by the other tests, in a process of its own"]
-fn the_part() {
-    let _ = thalweg_lab::play(); // what went wrong was said
-}
-
 /// Makes a topology, says so, and waits to be killed.
 #[test]
 #[ignore = "run by the other tests, in a process of its own"]
@@ -143,7 +137,7 @@ fn what_a_killed_run_left_is_removed_by_the_next() {
     }
     let program = std::env::current_exe().unwrap();
     let mut command = Command::new(program);
-    command.args(["the_victim", "--exact", "--ignored", "--nocapture"]).stdout(Stdio::piped());
+    command.args(["topology::the_victim", "--exact", "--ignored", "--nocapture"]).stdout(Stdio::piped());
     let mut victim = command.spawn().unwrap();
     let said = std::io::BufReader::new(victim.stdout.take().unwrap());
     // The harness has begun the line already.

@@ -1,8 +1,7 @@
 //! `list`, `info`, `connect`, `disconnect`, `top` on two running ports.
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
+use crate::support;
 use serde_json::{Value, json};
 use support::{House, Running};
 

@@ -1,8 +1,7 @@
 //! `thalweg verify --agent`: what is measured leaves the contract, and another assignment follows from it.
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
+use crate::support;
 use serde_json::{Value, json};
 use support::House;
 

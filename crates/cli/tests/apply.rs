@@ -1,8 +1,7 @@
 //! `thalweg apply` and `thalweg restore`, in a network namespace of their own.
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
+use crate::support;
 use linux::namespace::Namespace;
 use serde_json::Value;
 use std::os::unix::process::CommandExt;

@@ -2,8 +2,7 @@
 //! 'infeasible, because'; and soon.
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
+use crate::support;
 use std::process::Command;
 use support::{Done, House, Running};
 

@@ -1,8 +1,7 @@
 //! `delay`: where the time goes, stage by stage, and latencies between hosts whose clocks differ.
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
+use crate::support;
 use serde_json::Value;
 use std::process::Command;
 use support::{House, Running};

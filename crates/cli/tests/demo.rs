@@ -1,8 +1,7 @@
 //! The demo: all channels flow, and nothing is left when it ends, however it ends.
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
+use crate::support;
 use rustix::process::{Pid, Signal};
 use std::os::unix::process::CommandExt;
 use std::time::Instant;

@@ -1,8 +1,7 @@
 //! Three hosts in a row, publisher – relay – subscriber (network namespaces): scaled, pulled, and each of them killed in turn.
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
+use crate::support;
 use rustix::process::Signal;
 use serde_json::Value;
 use std::collections::BTreeMap;

@@ -241,3 +241,45 @@ fn tests_ask_no_other_features_of_what_the_command_is_built_from() {
     let differ: Vec<_> = command.difference(&tests).collect();
     assert!(differ.is_empty(), "built with other features for tests: {differ:?}");
 }
+
+/// Cargo looks for no tests by itself here (`autotests = false`): a file that is no module of a program would never be run, nor
+/// would a program that `./test` doesn't name.
+#[test]
+fn every_file_of_tests_is_run() {
+    let read = |path: &Path| std::fs::read_to_string(path).unwrap();
+    let script = read(&root().join("test"));
+    let mut wrong = Vec::new();
+    for room in ["crates/qos", "crates/linux", "crates/thalweg", "crates/cli", "lab", "bench"] {
+        let manifest: toml::Table = read(&root().join(room).join("Cargo.toml")).parse().unwrap();
+        let programs = manifest.get("test").and_then(toml::Value::as_array).into_iter().flatten();
+        let programs: Vec<&str> = programs.map(|program| program["name"].as_str().unwrap()).collect();
+        let unnamed = programs.iter().filter(|name| !script.contains(&format!("--test {name} ")));
+        wrong.extend(unnamed.map(|name| format!("./test runs no --test {name}")));
+        let folder = root().join(room).join("tests");
+        let mut sources = Vec::new();
+        files(&folder, "rs", &mut sources);
+        let declares = |file: &Path, name: &str| {
+            file.exists() && read(file).lines().any(|line| line.trim_start_matches("pub ") == format!("mod {name};"))
+        };
+        for file in sources {
+            let (above, name) = (file.parent().unwrap(), file.file_stem().unwrap().to_str().unwrap());
+            let is_module = match name {
+                "mod" => programs
+                    .iter()
+                    .any(|p| declares(&folder.join(format!("{p}.rs")), above.file_name().unwrap().to_str().unwrap())),
+                "main" => programs.contains(&above.file_name().unwrap().to_str().unwrap()),
+                _ if above == folder => {
+                    programs.contains(&name) || programs.iter().any(|p| declares(&folder.join(format!("{p}.rs")), name))
+                }
+                _ => {
+                    let parents = [above.with_extension("rs"), above.join("mod.rs"), above.join("main.rs")];
+                    parents.iter().any(|parent| declares(parent, name))
+                }
+            };
+            if !is_module {
+                wrong.push(format!("{} is no module of a program", file.display()));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}

@@ -2,8 +2,7 @@
 //! here: too little is measured, on a machine that does other things.
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
+use crate::support;
 use rustix::process::{Pid, Signal};
 use serde_json::Value;
 use std::os::unix::process::CommandExt;

@@ -1,8 +1,7 @@
 //! `thalweg plan`: the papers' numbers, the robot, refusals with offers, lint, plan files and what is wrong in a file.
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
+use crate::support;
 use serde_json::Value;
 use support::House;
 

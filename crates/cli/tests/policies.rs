@@ -1,8 +1,7 @@
 //! Policies on the command line: matched, told at both ends, explained; profiles.
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
+use crate::support;
 use serde_json::json;
 use support::{House, Running};
 

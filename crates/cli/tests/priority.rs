@@ -1,8 +1,7 @@
 //! Priorities of live channels by the command line, between real processes, compared with what /proc and the sockets say.
 #![allow(clippy::unwrap_used)] // all of this is test
 
-mod support;
-
+use crate::support;
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, Signal, pidfd_getfd, pidfd_open};
 use serde_json::{Value, json};
 use std::os::fd::{AsFd, RawFd};

@@ -1,8 +1,7 @@
 //! `pull` and `pub --history` in processes of their own.
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
+use crate::support;
 use serde_json::Value;
 use support::{Done, House, Running};
 

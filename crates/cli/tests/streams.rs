@@ -1,8 +1,7 @@
 //! `pub`, `sub`, `hz`, `bw`, `delay`, `top` in processes of their own.
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
+use crate::support;
 use serde_json::json;
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;

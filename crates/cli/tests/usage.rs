@@ -1,8 +1,7 @@
 //! Bad arguments and files: exit codes, and what the message names.
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
+use crate::support;
 use support::House;
 
 #[test]

@@ -1,8 +1,7 @@
 //! `thalweg verify`: what runs, beside what its plan promised.
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
+use crate::support;
 use serde_json::{Value, json};
 use std::process::Command;
 use support::{Done, House, Running};

@@ -1,8 +1,7 @@
 //! `thalweg verify` finds the link that is not as its contract says: three hosts, two links of the lab's, 5 ms injected on one.
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
+use crate::support;
 use lab::topology::Namespace;
 use lab::wan::{Behaviour, End, Wan};
 use lab::{Lab, Options, Program, Stop};

@@ -1,8 +1,7 @@
 //! `thalweg verify` over a relay: the whole route has its bound, and what is late is blamed on the right side of the relay.
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
+use crate::support;
 use serde_json::{Value, json};
 use support::{House, Running};
 

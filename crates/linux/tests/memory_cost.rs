@@ -1,42 +1,12 @@
 //! What one sample costs: no allocation, no system call while the reader is busy, one when it waits.
 #![allow(clippy::unwrap_used)] // clippy.toml exempts test functions only, not their helpers
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
 use std::os::fd::AsFd;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
+use thalweg_linux::allocations;
 use thalweg_linux::memory::{Arena, Meta, Policy, Pushed, RingReader, RingWriter};
-
-struct Counting;
-
-thread_local! {
-    // Of this thread only: the test harness has a life of its own.
-    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-}
-
-fn allocations() -> u64 {
-    ALLOCATIONS.get()
-}
-
-// SAFETY: hands everything on to the system's allocator and only counts.
-#[allow(unsafe_code)]
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
-        // SAFETY: the caller's promises are passed on as they are.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: as above.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
-#[global_allocator]
-static COUNTING: Counting = Counting;
 
 fn publish(arena: &mut Arena, rings: &mut [RingWriter], seq: u64) {
     let loan = arena.loan(200).unwrap();
@@ -73,10 +43,10 @@ fn publish_and_take(arena: &mut Arena, rings: &mut [RingWriter], readers: &mut [
 fn a_sample_costs_no_allocation_and_at_most_one_system_call() {
     let (mut arena, mut rings, mut readers) = port(3);
     (0..100).for_each(|seq| publish_and_take(&mut arena, &mut rings, &mut readers, seq));
-    let before = allocations();
+    let before = allocations::count();
     (0..10_000).for_each(|seq| publish_and_take(&mut arena, &mut rings, &mut readers, seq));
     (0..10_000).for_each(|seq| publish(&mut arena, &mut rings, seq)); // nobody reads: the oldest are taken back
-    assert_eq!(allocations() - before, 0);
+    assert_eq!(allocations::count() - before, 0);
     assert_eq!(arena.wake_calls(), 0, "nobody waits");
     one_wake_for_all();
     without_waiting_readers_there_is_no_system_call_at_all();
@@ -93,7 +63,7 @@ fn one_wake_for_all() {
                 let mut before = 0;
                 for seq in 1..=SAMPLES {
                     if seq == 100 {
-                        before = allocations();
+                        before = allocations::count();
                     }
                     while !reader.wait(Duration::from_millis(100)) {}
                     let sample = reader.try_borrow().unwrap().unwrap();
@@ -101,14 +71,14 @@ fn one_wake_for_all() {
                     drop(sample);
                     seen.fetch_add(1, Ordering::Release);
                 }
-                assert_eq!(allocations() - before, 0, "nor does a reader allocate");
+                assert_eq!(allocations::count() - before, 0, "nor does a reader allocate");
             });
         }
         let mut before = 0;
         for seq in 1..=SAMPLES {
             let calls = arena.wake_calls();
             if seq == 100 {
-                before = allocations();
+                before = allocations::count();
             }
             publish(&mut arena, &mut rings, seq);
             assert!(arena.wake_calls() <= calls + 1);
@@ -116,7 +86,7 @@ fn one_wake_for_all() {
                 std::thread::yield_now();
             }
         }
-        assert_eq!(allocations() - before, 0, "the writer does not allocate");
+        assert_eq!(allocations::count() - before, 0, "the writer does not allocate");
     });
     assert!(arena.wake_calls() >= SAMPLES / 2, "{} wakes: they did wait", arena.wake_calls());
 }
@@ -145,7 +115,9 @@ fn the_watched_child() {
 
 fn without_waiting_readers_there_is_no_system_call_at_all() {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["the_watched_child", "--exact", "--ignored", "--nocapture"]).env("THALWEG_TEST_CHILD", "1");
+    command
+        .args(["memory_cost::the_watched_child", "--exact", "--ignored", "--nocapture"])
+        .env("THALWEG_TEST_CHILD", "1");
     let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
     let lines = std::io::BufRead::lines(std::io::BufReader::new(child.stdout.take().unwrap()));
     let said = lines.map_while(Result::ok).any(|line| line.contains("no system call"));

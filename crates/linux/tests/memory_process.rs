@@ -16,7 +16,7 @@ fn child(role: &str, fds: &[BorrowedFd<'_>]) -> Child {
     fds.iter().for_each(|fd| rustix::io::fcntl_setfd(fd, rustix::io::FdFlags::empty()).unwrap());
     let mut command = Command::new(std::env::current_exe().unwrap());
     command
-        .args(["the_child", "--exact", "--ignored", "--nocapture"])
+        .args(["memory_process::the_child", "--exact", "--ignored", "--nocapture"])
         .env(ROLE, format!("{role} {}", numbers.join(" ")));
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn().unwrap()
 }

@@ -152,7 +152,10 @@ fn what_is_not_there_is_said() {
 fn child(test: &str, unprivileged: bool) -> Option<std::process::Output> {
     let program = std::env::current_exe().ok()?;
     let mut command = Command::new(program);
-    command.args(["--exact", test, "--ignored", "--nocapture"]).env("THALWEG_TEST_CHILD", "1").current_dir("/");
+    command
+        .args(["--exact", &format!("sched::{test}"), "--ignored", "--nocapture"])
+        .env("THALWEG_TEST_CHILD", "1")
+        .current_dir("/");
     if unprivileged {
         command.uid(65534).gid(65534);
     }

@@ -1,8 +1,7 @@
 //! YARP's administration on live ports (checklist Y-20…Y-22, YS-01…YS-23): every command, every shape of answer.
 #![allow(clippy::unwrap_used)] // all of this is test
 
-mod world;
-
+use crate::world;
 use std::time::Duration;
 use thalweg::admin::{Reply, Request};
 use thalweg::bottle::{Bottle, Value};
@@ -12,12 +11,6 @@ use world::LONG;
 use world::agent::Agent;
 use world::net::{A, B, TwoHosts};
 use world::{World, skipped};
-
-#[test]
-#[ignore = "run by the other tests, in a process of its own"]
-fn the_part() {
-    world::roles::play();
-}
 
 struct Pair {
     near: Node,
@@ -77,6 +70,7 @@ fn find(answer: &str, path: &[&str]) -> Value {
 
 #[test]
 fn y_22_ys_11_ys_20_packets_are_marked_and_the_answer_has_yarps_shape() {
+    let _beside = world::beside();
     let pair = pair("marks", "tcp");
     for (text, tos) in [
         ("prop set /in (qos ((priority HIGH)))", 144), // the paper's, verbatim but for the name
@@ -100,6 +94,7 @@ fn y_22_ys_11_ys_20_packets_are_marked_and_the_answer_has_yarps_shape() {
 
 #[test]
 fn ys_12_ys_20_threads_are_scheduled_by_name_and_number() {
+    let _beside = world::beside();
     let pair = pair("threads", "tcp");
     let affinity = pair.done("/out", "prop set /in (sched ((policy SCHED_OTHER) (priority 0)))");
     assert_eq!(affinity, "ok");
@@ -128,6 +123,7 @@ fn ys_12_ys_20_threads_are_scheduled_by_name_and_number() {
 
 #[test]
 fn y_16_what_has_nothing_to_act_on_is_said() {
+    let _beside = world::beside();
     let pair = pair("nothing", "shm");
     for (text, part) in [
         ("prop set /in (sched ((policy SCHED_OTHER) (priority 0)))", "sched and affinity have no effect here"),
@@ -141,10 +137,11 @@ fn y_16_what_has_nothing_to_act_on_is_said() {
 
 #[test]
 fn ys_21_the_port_itself() {
+    let _beside = world::beside();
     let pair = pair("itself", "tcp");
     let got = pair.done("/in", "prop get /in");
     assert_eq!(find(&got, &["process", "pid"]), Value::Int(i64::from(std::process::id())));
-    assert!(find(&got, &["process", "name"]).word().unwrap().contains("administration"));
+    assert!(find(&got, &["process", "name"]).word().unwrap().contains("processes")); // this program
     assert_eq!(find(&got, &["platform", "os"]), "Linux".into());
     let flags = ["is_input", "is_output", "is_rpc"].map(|flag| find(&got, &["port", flag]).int().unwrap());
     assert_eq!(flags, [1, 0, 0]);
@@ -160,6 +157,7 @@ fn ys_21_the_port_itself() {
 
 #[test]
 fn ys_22_ys_13_what_is_not_there_is_refused_with_the_reason() {
+    let _beside = world::beside();
     let pair = pair("unknown", "tcp");
     for text in [
         "prop get /x",
@@ -188,6 +186,7 @@ fn ys_22_ys_13_what_is_not_there_is_refused_with_the_reason() {
 
 #[test]
 fn ys_03_ys_15_properties_are_kept() {
+    let _beside = world::beside();
     let pair = pair("properties", "tcp");
     assert_eq!(pair.done("/out", "prop get"), "");
     pair.done("/out", "prop set colour (red green)");
@@ -207,6 +206,7 @@ fn ys_03_ys_15_properties_are_kept() {
 
 #[test]
 fn ys_01_ys_02_connections_by_command_from_either_end() {
+    let _beside = world::beside();
     let pair = pair("connections", "udp");
     assert_eq!((pair.done("/out", "list"), pair.done("/in", "list in")), ("/in".into(), "/out".into()));
     assert_eq!(pair.done("/in", "list out"), "");
@@ -236,6 +236,7 @@ fn ys_01_ys_02_connections_by_command_from_either_end() {
 
 #[test]
 fn ys_01_unknown_verbs_go_to_the_users_own_reader() {
+    let _beside = world::beside();
     let realm = format!("administration-{}-reader", std::process::id());
     let node = Node::with_settings(Settings { realm, name: "one".into(), ..Settings::default() }).unwrap();
     let reader = |command: &Bottle| Bottle(vec!["heard".into(), Value::List(command.0.clone())]);
@@ -253,6 +254,7 @@ fn ys_01_unknown_verbs_go_to_the_users_own_reader() {
 
 #[test]
 fn a_reader_that_panics_is_told_and_the_node_goes_on() {
+    let _beside = world::beside();
     let realm = format!("administration-{}-panics", std::process::id());
     let node = Node::with_settings(Settings { realm, name: "one".into(), ..Settings::default() }).unwrap();
     let reader = |command: &Bottle| panic!("cannot {command}");
@@ -270,6 +272,7 @@ fn a_reader_that_panics_is_told_and_the_node_goes_on() {
 
 #[test]
 fn pairs_are_kept_apart_up_to_a_limit() {
+    let _beside = world::beside();
     let pair = pair("apart", "tcp");
     let apart = |publisher: &str, subscriber: &str| {
         let request = Request::Disconnect { publisher: publisher.into(), subscriber: subscriber.into() };

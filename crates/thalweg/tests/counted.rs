@@ -2,23 +2,13 @@
 //! channel on the sender, one per sample on a receiving thread that serves one socket.
 #![allow(clippy::unwrap_used)] // all of this is test
 
-mod world;
-
+use crate::world;
 use world::agent::{Agent, number};
 use world::net::{A, B, TwoHosts};
 use world::strace::{Strace, sum};
 use world::{World, figure, skipped};
 
-#[global_allocator]
-static COUNTING: linux::allocations::Counting = linux::allocations::Counting;
-
 const CARRIERS: [&str; 3] = ["shm", "tcp", "udp"];
-
-#[test]
-#[ignore = "run by the other tests, in a process of its own"]
-fn the_part() {
-    world::roles::play();
-}
 
 fn pair(world: &World, carrier: &str, count: u32) -> (Agent, Vec<Agent>) {
     let mut publisher = Agent::start(world, "publisher topic=/a");

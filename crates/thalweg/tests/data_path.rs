@@ -9,9 +9,8 @@ use thalweg::trace::{self, Step, Taken};
 use thalweg::{Around, Node, Published, Publisher, Settings, Subscriber};
 
 const LONG: Duration = Duration::from_secs(20);
-
-#[global_allocator]
-static COUNTING: linux::allocations::Counting = linux::allocations::Counting;
+/// Set in the process that records.
+const ALONE: &str = "THALWEG_TEST_CHILD";
 
 /// A step of a table: number and verb, the letter of its thread, and whether it says that nothing is allocated.
 #[derive(Debug, PartialEq)]
@@ -147,9 +146,23 @@ fn compare(heading: &str, carrier: &str, happened: &[Taken]) {
     }
 }
 
-/// One test: the recorder is one per process.
+/// In a process of its own: the recorder, and the count of waits, are the process's.
 #[test]
 fn the_page_says_what_happens() {
+    let mut alone = std::process::Command::new(std::env::current_exe().unwrap());
+    alone.args(["--exact", "data_path::the_page", "--ignored", "--nocapture"]).env(ALONE, "1");
+    let output = alone.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
+    assert!(said.contains("1 passed"), "{said}");
+}
+
+#[test]
+#[ignore = "run by the_page_says_what_happens, in a process of its own"]
+fn the_page() {
+    if std::env::var_os(ALONE).is_none() {
+        return;
+    }
     for carrier in ["tcp", "udp"] {
         compare("`tcp` and `udp`, sent inline", carrier, &record(carrier, false));
         compare("`tcp` and `udp`, queued", carrier, &record_queued(carrier));

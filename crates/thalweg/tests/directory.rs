@@ -6,9 +6,6 @@ use thalweg::codec::Schema;
 use thalweg::control::directory::{Applied, Directory};
 use thalweg::control::{Document, Event, Origin};
 
-#[global_allocator]
-static COUNTING: linux::allocations::Counting = linux::allocations::Counting;
-
 /// Bytes that this thread holds, with what malloc(3) adds to each piece: 8 bytes, and up to the next 16.
 fn held() -> i64 {
     let (pieces, bytes) = linux::allocations::held();

@@ -2,8 +2,7 @@
 //! reason, memory stays within limits, and other channels go on.
 #![allow(clippy::unwrap_used)] // all of this is test
 
-mod world;
-
+use crate::world;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream, UdpSocket};
 use std::os::fd::AsFd;
@@ -14,12 +13,6 @@ use thalweg::wire::{Header, Kind};
 use world::agent::{Agent, number};
 use world::fake::{Fake, acceptance, batch, fragment, frame, header};
 use world::{World, eventually, figure};
-
-#[test]
-#[ignore = "run by the other tests, in a process of its own"]
-fn the_part() {
-    world::roles::play();
-}
 
 /// A publisher and a subscriber of `/good`, which has to go on, and the subscriber of `/a` that is lied to.
 struct Victims {

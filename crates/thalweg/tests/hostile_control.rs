@@ -2,8 +2,7 @@
 //! elsewhere. A pair publishes at 1 kHz beside each of them and loses nothing.
 #![allow(clippy::unwrap_used)] // all of this is test
 
-mod world;
-
+use crate::world;
 use serde_json::{Value, json};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -21,12 +20,6 @@ use world::{World, eventually, figure};
 const MOST_MEMORY: f64 = 65_536.0;
 const HERE: Ipv4Addr = Ipv4Addr::LOCALHOST;
 const OTHER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
-
-#[test]
-#[ignore = "run by the other tests, in a process of its own"]
-fn the_part() {
-    world::roles::play();
-}
 
 /// A publisher that strangers visit, and its subscriber.
 struct Pair {
@@ -143,7 +136,7 @@ fn a_flood_of_calls_takes_little_memory_and_keeps_nobody_out() {
 
 #[test]
 fn messages_that_are_begun_and_never_ended_take_little_memory() {
-    let _alone = world::alone();
+    let mut turn = world::alone();
     let world = World::new();
     let mut pair = Pair::new(&world, &[]);
     let realm = world.realm().to_owned();
@@ -163,6 +156,7 @@ fn messages_that_are_begun_and_never_ended_take_little_memory() {
         }
         format!("{} messages of 1 MiB begun", links.len())
     });
+    turn.only_waits();
     // What is silent ends, and a link that says nothing wrong stays.
     let mut good = Link::new(pair.address, HERE, world.realm(), 0x900d);
     let open = |links: &mut Vec<Link>| links.iter_mut().filter_map(|link| (!link.is_closed()).then_some(())).count();
@@ -343,6 +337,7 @@ fn address_of(node: &Node) -> SocketAddr {
 
 #[test]
 fn a_node_that_is_there_is_not_taken_over() {
+    let _beside = world::beside();
     let realm = format!("taken-{}", std::process::id());
     let (first, second) = (node("first", &realm), node("second", &realm));
     let publisher_port = first.publisher::<Raw>("/t").named("/real").open().unwrap();
@@ -364,6 +359,7 @@ fn a_node_that_is_there_is_not_taken_over() {
 
 #[test]
 fn who_claims_a_node_first_gives_way_to_its_socket() {
+    let _beside = world::beside();
     let realm = format!("claimed-{}", std::process::id());
     let second = node("second", &realm);
     // A stranger cannot know an id beforehand; whoever has it comes by a test's own hand.
@@ -385,6 +381,7 @@ fn who_claims_a_node_first_gives_way_to_its_socket() {
 
 #[test]
 fn documents_send_nobody_elsewhere() {
+    let _beside = world::beside();
     let realm = format!("elsewhere-{}", std::process::id());
     let victim = node("victim", &realm);
     let _subscriber = victim.subscriber::<Raw>("/t").open().unwrap();
@@ -479,6 +476,7 @@ fn a_run_directory_without_its_files_hides_no_node() {
 
 #[test]
 fn one_stranger_does_not_take_all_answers() {
+    let _beside = world::beside();
     let realm = format!("answers-{}", std::process::id());
     let (keeps, asks) = (node("keeps", &realm), node("asks", &realm));
     let history = qos::PullBuffer { samples: 64, ..Default::default() };

@@ -1,8 +1,7 @@
 //! Who says on a control link that it is a node which is somebody else gets nothing of what that node may and is told.
 #![allow(clippy::unwrap_used)] // all of this is test
 
-mod world;
-
+use crate::world;
 use serde_json::{Value, json};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -13,12 +12,6 @@ use thalweg::{Event, Node, Settings};
 use world::stranger_link::{self, Link};
 
 const ELSEWHERE: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
-
-#[test]
-#[ignore = "run by the other tests, in a process of its own"]
-fn the_part() {
-    world::roles::play();
-}
 
 fn node(name: &str, realm: &str) -> Node {
     Node::with_settings(Settings { name: name.into(), realm: realm.into(), ..Settings::default() }).unwrap()
@@ -36,6 +29,7 @@ fn refusal(answer: &Value) -> &str {
 /// A publisher's node may have its channel opened anew, and say that it is alive: 250 times a second, if it likes.
 #[test]
 fn nobody_opens_a_channel_anew_in_the_name_of_its_publisher() {
+    let _beside = world::beside();
     let realm = format!("impostor-{}", std::process::id());
     let (publishing, subscribing) = (node("publishing", &realm), node("subscribing", &realm));
     let _publisher = publishing.publisher::<Raw>("/t").named("/out").open().unwrap();
@@ -55,6 +49,7 @@ fn nobody_opens_a_channel_anew_in_the_name_of_its_publisher() {
 /// An answer is one only from the node that was asked, though somebody else knows the number of the call.
 #[test]
 fn nobody_answers_for_another_node() {
+    let _beside = world::beside();
     let realm = format!("impostor-{}", std::process::id());
     let node = node("asking", &realm);
     let mut asked = Link::new(address_of(&node), ELSEWHERE, &realm, 10);
@@ -76,6 +71,7 @@ fn nobody_answers_for_another_node() {
 /// Each answer goes where its call came from, though callers of one name use one number.
 #[test]
 fn nobody_is_told_what_another_node_asked() {
+    let _beside = world::beside();
     let realm = format!("impostor-{}", std::process::id());
     let node = node("asked", &realm);
     let mut links = [1, 2].map(|_| Link::new(address_of(&node), ELSEWHERE, &realm, 10));

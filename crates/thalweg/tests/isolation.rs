@@ -3,19 +3,12 @@
 
 #![allow(clippy::unwrap_used)] // all of this is test
 
-mod world;
-
+use crate::world;
 use serde_json::Value;
 use world::agent::{Agent, number};
 use world::{World, figure};
 
 const CARRIERS: [&str; 4] = ["tcp", "udp", "mcast", "shm"];
-
-#[test]
-#[ignore = "run by the other tests, in a process of its own"]
-fn the_part() {
-    world::roles::play();
-}
 
 #[test]
 fn a_stopped_subscriber_delays_nobody_over_tcp() {
@@ -34,7 +27,7 @@ fn a_stopped_subscriber_delays_nobody_over_shm() {
     stopped_over("shm", 1500);
 }
 
-/// Paired runs on every carrier, for a quiet machine: `THALWEG_TEST_LONG=1 cargo test --release --test isolation -- --ignored --nocapture paired`
+/// Paired runs on every carrier, for a quiet machine: `THALWEG_TEST_LONG=1 cargo test --release -- --ignored --nocapture paired`
 #[test]
 #[ignore = "takes minutes and measures: wants a quiet machine"]
 fn paired_runs_of_the_other_seven() {

@@ -1,20 +1,13 @@
 //! `kill -9` of any process: the others go on, notice, and nothing is left behind.
 #![allow(clippy::unwrap_used)] // all of this is test
 
-mod world;
-
+use crate::world;
 use std::time::{Duration, Instant};
 use world::agent::{Agent, number};
 use world::{World, figure};
 
 /// Within this time a death is noticed (the issue says about a second; a loaded machine may take longer).
 const NOTICED: Duration = Duration::from_secs(3);
-
-#[test]
-#[ignore = "run by the other tests, in a process of its own"]
-fn the_part() {
-    world::roles::play();
-}
 
 #[test]
 fn a_killed_subscriber_over_tcp() {

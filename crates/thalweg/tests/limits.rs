@@ -1,16 +1,9 @@
 //! How much a node takes: threads and memory of a thousand channels, time to open and to match.
 #![allow(clippy::unwrap_used)] // all of this is test
 
-mod world;
-
+use crate::world;
 use world::agent::{Agent, number};
 use world::{World, figure};
-
-#[test]
-#[ignore = "run by the other tests, in a process of its own"]
-fn the_part() {
-    world::roles::play();
-}
 
 #[test]
 fn a_thousand_channels_take_few_threads() {

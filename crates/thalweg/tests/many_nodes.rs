@@ -1,8 +1,7 @@
 //! Many nodes on one host: each holds connections to those it shares a topic with, and to no others.
 #![allow(clippy::unwrap_used)] // all of this is test
 
-mod world;
-
+use crate::world;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -71,7 +70,7 @@ impl Crowd {
     fn new(world: &World, all: usize, part: usize) -> Self {
         let count = all / PROCESSES;
         let mut child = Command::new(std::env::current_exe().unwrap());
-        child.args(["the_crowd", "--exact", "--ignored", "--nocapture"]);
+        child.args(["many_nodes::the_crowd", "--exact", "--ignored", "--nocapture"]);
         child.env(CROWD, format!("{} {all} {} {count}", world.realm(), part * count));
         child.env("THALWEG_RUN_DIR", world.run_dir()).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = child.spawn().unwrap();
@@ -133,6 +132,7 @@ fn a_node_holds_connections_to_those_it_shares_something_with() {
 
 #[test]
 fn who_asks_who_is_there_sees_all_and_a_name_is_taken_across_topics() {
+    let _beside = world::beside();
     let realm = format!("sees-{}", std::process::id());
     let node = |name: &str| {
         Node::with_settings(Settings { name: name.into(), realm: realm.clone(), ..Settings::default() }).unwrap()
@@ -170,6 +170,7 @@ fn who_asks_who_is_there_sees_all_and_a_name_is_taken_across_topics() {
 /// Fewer nodes may be new than were looked at before and are forgotten meanwhile: the new ones are waited for, too.
 #[test]
 fn who_asks_who_is_there_late_waits_for_those_that_are_new() {
+    let _beside = world::beside();
     const FORGOTTEN: Duration = Duration::from_millis(1100); // after a second
     let realm = format!("later-{}", std::process::id());
     let node = |name: &str| {

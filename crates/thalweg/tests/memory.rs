@@ -1,8 +1,7 @@
 //! What a node holds for its channels is bounded in bytes: queues, what is not acknowledged, mailboxes; of a peer and in all.
 #![allow(clippy::unwrap_used)] // all of this is test
 
-mod world;
-
+use crate::world;
 use qos::{Queue, ResourceLimit};
 use std::io::Write;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -18,12 +17,6 @@ use world::stranger_link::{Link, document, publisher};
 use world::{LONG, World, eventually, fake, figure};
 
 const MIB: usize = 1 << 20;
-
-#[test]
-#[ignore = "run by the other tests, in a process of its own"]
-fn the_part() {
-    world::roles::play();
-}
 
 fn nodes<const N: usize>(test: &str, memory: usize) -> [Node; N] {
     let realm = format!("memory-{test}-{}", std::process::id());
@@ -62,7 +55,7 @@ fn a_stopped_subscriber_costs_no_more_than_the_bytes_of_its_queue() {
 /// Large samples that waited once leave no room behind for good.
 #[test]
 fn room_for_large_samples_goes_when_none_is_published_any_more() {
-    let _alone = world::alone();
+    let _waiting = world::waiting();
     let world = World::new();
     let mut publisher = Agent::start(&world, "publisher topic=/a queue=16 max=4194304");
     let mut subscriber = Agent::start(&world, "subscriber topic=/a carriers=tcp max=4194304");
@@ -86,6 +79,7 @@ fn room_for_large_samples_goes_when_none_is_published_any_more() {
 /// A queue that keeps the last drops as many as the new one needs; one that keeps all refuses it. Both say the limit.
 #[test]
 fn what_publish_says_names_the_limit() {
+    let _beside = world::beside();
     for (queue, last) in [(Queue::KeepLast(4096), true), (Queue::KeepAll(4096), false)] {
         let [out, into] = nodes(&format!("says-{last}"), 1 << 30);
         let mut publisher = out.publisher::<Raw>("/t").queue(queue).queue_bytes(4 << 20).open().unwrap();
@@ -105,6 +99,7 @@ fn what_publish_says_names_the_limit() {
 
 #[test]
 fn a_mailbox_keeps_so_many_bytes_and_says_so() {
+    let _beside = world::beside();
     const SAMPLES: u8 = 20;
     for carrier in ["local", "shm", "tcp"] {
         for (queue, left) in [(Queue::KeepLast(100), [17, 18, 19]), (Queue::KeepAll(100), [0, 1, 2])] {
@@ -138,6 +133,7 @@ fn a_mailbox_keeps_so_many_bytes_and_says_so() {
 /// One peer that takes nothing holds half of the node's memory at most, another one half of the rest; and a small channel goes on.
 #[test]
 fn a_slow_peer_leaves_room_for_the_next_and_for_small_channels() {
+    let _beside = world::beside();
     const MEMORY: usize = 48 * MIB;
     let [out, slow, next, small] = nodes("peers", MEMORY);
     let mut large = out.publisher::<Raw>("/large").queue(Queue::KeepAll(1000)).open().unwrap();
@@ -176,6 +172,7 @@ fn a_slow_peer_leaves_room_for_the_next_and_for_small_channels() {
 /// there is none is told.
 #[test]
 fn a_full_history_leaves_room_for_others() {
+    let _beside = world::beside();
     let [node] = nodes("histories", 64 * MIB);
     let durable = |topic: &str| node.publisher::<Raw>(topic).transient_local(100).max_message(16 << 20).open().unwrap();
     let (mut large, mut once) = (durable("/large"), durable("/once"));
@@ -210,6 +207,7 @@ fn waits_of_one_host(node: &Node, at: &Subscriber<Raw>, streams: &mut [TcpStream
 /// Ids cost nothing: what waits in a mailbox counts for the host that the channel leads to.
 #[test]
 fn publishers_of_a_host_have_one_share_of_mailboxes() {
+    let _beside = world::beside();
     let [node] = nodes("publishers", 1 << 30);
     let heard = node.subscriber::<Raw>("/t").carriers(["tcp"]).queue(Queue::KeepAll(100)).open().unwrap();
     let (realm, to) = (node.nodes()[0].realm.clone(), Stranger::of_node(&node).address());
@@ -234,6 +232,7 @@ fn publishers_of_a_host_have_one_share_of_mailboxes() {
 /// The same of answers, which come on the connection of their questions.
 #[test]
 fn answers_of_a_host_have_one_share_of_mailboxes() {
+    let _beside = world::beside();
     let [node] = nodes("answers", 1 << 30);
     let answers = node.subscriber::<Raw>("/answers").carriers(["tcp"]).queue(Queue::KeepAll(100)).open().unwrap();
     let _questions = node.publisher::<Raw>("/questions").carriers(["tcp"]).answered_at(&answers).open().unwrap();

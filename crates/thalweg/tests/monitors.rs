@@ -1,8 +1,7 @@
 //! Port monitors on live channels (Y-09, YS-37): attached and detached without loss, in order, over every carrier.
 #![allow(clippy::unwrap_used)] // all of this is test
 
-mod world;
-
+use crate::world;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use thalweg::admin::{Reply, Request};
@@ -56,6 +55,7 @@ const WAYS: [(&str, bool); 4] = [("tcp", false), ("shm", false), ("local", false
 
 #[test]
 fn monitors_come_and_go_without_loss_and_in_order() {
+    let _beside = world::beside();
     for (carrier, on_publisher) in WAYS {
         let node = node("live");
         let (mut publisher, _subscriber, got) = channel(&node, carrier, on_publisher);
@@ -100,6 +100,7 @@ impl Monitor for Picky {
 
 #[test]
 fn a_monitor_passes_changes_and_drops_at_either_end() {
+    let _beside = world::beside();
     for (carrier, on_publisher) in WAYS {
         for at_output in [true, false] {
             let node = node("picky");
@@ -127,6 +128,7 @@ fn a_monitor_passes_changes_and_drops_at_either_end() {
 
 #[test]
 fn what_is_taken_is_monitored_too_and_typed_values_are_seen_encoded() {
+    let _beside = world::beside();
     let node = node("typed");
     let mut subscriber =
         node.subscriber::<String>("/t").carriers(["tcp"]).monitor(Statistics::default()).open().unwrap();
@@ -145,6 +147,7 @@ fn what_is_taken_is_monitored_too_and_typed_values_are_seen_encoded() {
 
 #[test]
 fn a_delayed_sample_comes_later_and_keeps_its_number_and_stamp() {
+    let _beside = world::beside();
     let delay = Duration::from_millis(60);
     for at_output in [true, false] {
         let node = node("late");
@@ -167,6 +170,7 @@ fn a_delayed_sample_comes_later_and_keeps_its_number_and_stamp() {
 /// A callback that panics on the thread of late samples, once: the channel ends with that reason, comes again, and goes on.
 #[test]
 fn a_callback_that_panics_on_a_late_sample_ends_its_channel_only() {
+    let _beside = world::beside();
     for at_output in [true, false] {
         let node = node("panics");
         let got: Got = Arc::default();
@@ -227,6 +231,7 @@ impl Drop for Touchy {
 
 #[test]
 fn a_monitor_that_panics_is_told_and_the_node_goes_on() {
+    let _beside = world::beside();
     let node = node("touchy");
     let _subscriber = node.subscriber::<Raw>("/a").named("/in").monitor(Touchy).open().unwrap();
     for (text, says) in [
@@ -242,6 +247,7 @@ fn a_monitor_that_panics_is_told_and_the_node_goes_on() {
 
 #[test]
 fn what_a_port_has_no_side_or_monitor_for_is_answered() {
+    let _beside = world::beside();
     let node = node("sides");
     let _subscriber = node.subscriber::<Raw>("/a").named("/in").open().unwrap();
     for (text, says) in [

@@ -1,8 +1,7 @@
 //! Streams that move to or from a relay which fails meanwhile: it dies, stops, or lags behind.
 #![allow(clippy::unwrap_used)] // all of this is test
 
-mod world;
-
+use crate::world;
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 use thalweg::admin::{Reply, Request};
@@ -11,12 +10,6 @@ use thalweg::codec::Raw;
 use thalweg::{Around, Node, RelayLimits, Settings};
 use world::agent::{Agent, number};
 use world::{LONG, World, eventually};
-
-#[test]
-#[ignore = "run by the other tests, in a process of its own"]
-fn the_part() {
-    world::roles::play();
-}
 
 /// A publisher, a relay and a subscriber that takes its stream by the relay.
 fn by_a_relay(world: &World, carrier: &str) -> (Agent, Agent, Agent) {
@@ -88,6 +81,7 @@ fn a_relay_that_stops_while_a_stream_moves_away_holds_nothing_up() {
 /// What comes by the relay is a second late: the stream stays where it is, and comes in time.
 #[test]
 fn a_stream_does_not_move_to_a_relay_that_lags() {
+    let _beside = world::beside();
     let realm = format!("lags-{}", std::process::id());
     let settings = |name: &str| Settings { name: name.to_owned(), realm: realm.clone(), ..Settings::default() };
     let around = Around { fault: Some("delay=1s".parse().unwrap()), record: None };

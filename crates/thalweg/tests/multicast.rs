@@ -2,8 +2,7 @@
 //! interface was made anew, and hears its publisher only.
 #![allow(clippy::unwrap_used)] // all of this is test
 
-mod world;
-
+use crate::world;
 use std::io::Write;
 use std::net::{Ipv4Addr, UdpSocket};
 use std::time::Duration;
@@ -12,12 +11,6 @@ use world::agent::{Agent, number};
 use world::fake::{Fake, acceptance, frame, header};
 use world::net::{A, A6, B, B6, TwoHosts};
 use world::{LONG, World, figure, skipped};
-
-#[test]
-#[ignore = "run by the other tests, in a process of its own"]
-fn the_part() {
-    world::roles::play();
-}
 
 fn carrier(agent: &mut Agent) -> String {
     let status = agent.ask("status");

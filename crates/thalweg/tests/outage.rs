@@ -2,24 +2,16 @@
 //! subscriber behind a bad link is as harmless to the others as a stopped one (U-20, U-21).
 #![allow(clippy::unwrap_used)] // all of this is test
 
-#[path = "outage/reliable.rs"]
 mod reliable;
-#[path = "outage/waiting.rs"]
 mod waiting;
-mod world;
 
+use crate::world;
 use std::time::{Duration, Instant};
 use world::agent::{Agent, number};
 use world::net::{A, B, TwoHosts};
 use world::{LONG, World, figure, long, skipped};
 
 const CARRIERS: [&str; 3] = ["tcp", "udp", "mcast"];
-
-#[test]
-#[ignore = "run by the other tests, in a process of its own"]
-fn the_part() {
-    world::roles::play();
-}
 
 /// Writes the file of addresses that nodes of both hosts read.
 fn addresses(world: &World, all: &[String]) -> String {
@@ -42,7 +34,7 @@ fn streams_resume_after_everything_was_lost() {
 }
 
 fn resume_after(outage: &dyn Fn(&TwoHosts, bool) -> Result<(), String>) {
-    let _alone = world::alone();
+    let _waiting = world::waiting();
     let hosts = match TwoHosts::new("o") {
         Ok(hosts) => hosts,
         Err(why) => return skipped(why),
@@ -102,7 +94,7 @@ fn resume_after(outage: &dyn Fn(&TwoHosts, bool) -> Result<(), String>) {
 /// An overloaded link may take several signs of life in a row from channels without priority.
 #[test]
 fn five_seconds_of_silence_end_no_channel() {
-    let _alone = world::alone();
+    let _waiting = world::waiting();
     let hosts = match TwoHosts::new("q") {
         Ok(hosts) => hosts,
         Err(why) => return skipped(why),
@@ -139,7 +131,7 @@ fn five_seconds_of_silence_end_no_channel() {
 /// Datagrams leave whoever hears them: a publisher whose subscribers' host has vanished notices by itself.
 #[test]
 fn a_publisher_of_datagrams_notices_that_a_host_has_vanished() {
-    let _alone = world::alone();
+    let _waiting = world::waiting();
     let hosts = match TwoHosts::new("v") {
         Ok(hosts) => hosts,
         Err(why) => return skipped(why),
@@ -176,7 +168,7 @@ fn answers_come_again_after_the_answerer_heard_nothing() {
 
 /// Questions and answers share a connection: one end may have given it up when the other has not noticed anything.
 fn answered_after(outage: &dyn Fn(&TwoHosts, bool) -> Result<(), String>) {
-    let _alone = world::alone();
+    let _waiting = world::waiting();
     let hosts = match TwoHosts::new("r") {
         Ok(hosts) => hosts,
         Err(why) => return skipped(why),

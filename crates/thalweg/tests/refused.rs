@@ -1,19 +1,12 @@
 //! What is refused says why, who, and what to do: names that are taken, ports in use, messages that are too large.
 #![allow(clippy::unwrap_used)] // all of this is test
 
-mod world;
-
+use crate::world;
 use std::net::TcpListener;
 use thalweg::codec::Raw;
 use thalweg::{Error, Node, Settings};
 use world::agent::{Agent, number};
 use world::{World, figure};
-
-#[test]
-#[ignore = "run by the other tests, in a process of its own"]
-fn the_part() {
-    world::roles::play();
-}
 
 fn node(name: &str, test: &str) -> Node {
     let realm = format!("refused-{test}-{}", std::process::id());
@@ -22,6 +15,7 @@ fn node(name: &str, test: &str) -> Node {
 
 #[test]
 fn a_name_that_is_taken_is_refused_naming_its_holder() {
+    let _beside = world::beside();
     let (first, second) = (node("first", "name"), node("second", "name"));
     let held = first.publisher::<Raw>("/a").named("/mine").open().unwrap();
     let refused = |node: &Node| match node.subscriber::<Raw>("/b").named("/mine").open() {
@@ -42,6 +36,7 @@ fn a_name_that_is_taken_is_refused_naming_its_holder() {
 
 #[test]
 fn a_port_in_use_is_a_system_error_with_a_remedy() {
+    let _beside = world::beside();
     let held = TcpListener::bind("127.0.0.1:0").unwrap();
     let listen = vec![held.local_addr().unwrap()];
     let settings = Settings { listen: listen.clone(), realm: "refused".into(), ..Settings::default() };
@@ -58,6 +53,7 @@ fn a_port_in_use_is_a_system_error_with_a_remedy() {
 
 #[test]
 fn a_message_above_the_publishers_limit_is_an_error_of_the_caller() {
+    let _beside = world::beside();
     let node = node("limits", "limit");
     let mut publisher = node.publisher::<Raw>("/a").max_message(100).open().unwrap();
     let _subscriber = node.subscriber::<Raw>("/a").open().unwrap();

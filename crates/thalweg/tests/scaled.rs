@@ -1,8 +1,7 @@
 //! Proxies between processes: what a scaled subscriber costs on the link and at its publisher, and a relay that is killed.
 #![allow(clippy::unwrap_used)] // all of this is test
 
-mod world;
-
+use crate::world;
 use std::collections::BTreeMap;
 use std::process::Command;
 use world::agent::{Agent, number};
@@ -10,12 +9,6 @@ use world::capture::Capture;
 use world::net::{A, B, TwoHosts};
 use world::strace::{Strace, sum};
 use world::{LONG, World, eventually, figure, skipped};
-
-#[test]
-#[ignore = "run by the other tests, in a process of its own"]
-fn the_part() {
-    world::roles::play();
-}
 
 /// Bytes that left host `a` so far.
 fn sent_bytes(hosts: &TwoHosts) -> f64 {

@@ -2,8 +2,7 @@
 //! that is kept, and return.
 #![allow(clippy::unwrap_used)] // all of this is test
 
-mod world;
-
+use crate::world;
 use std::time::{Duration, Instant};
 use world::agent::{Agent, number};
 use world::net::{A, B, TwoHosts};
@@ -12,12 +11,6 @@ use world::{LONG, World, eventually, figure, skipped};
 /// Two seconds without a sign of life, a handshake, and what a loaded machine takes; TCP alone notices after ten, and a
 /// stopped process never.
 const NOTICED: Duration = Duration::from_secs(5);
-
-#[test]
-#[ignore = "run by the other tests, in a process of its own"]
-fn the_part() {
-    world::roles::play();
-}
 
 /// Waits until the subscriber's only channel comes by the relay, or not; how long that took.
 fn comes(subscriber: &mut Agent, by_relay: bool) -> Duration {
@@ -58,7 +51,7 @@ fn is_done_without(
 }
 
 fn a_stopped_relay(carrier: &str) {
-    let _alone = world::alone();
+    let _waiting = world::waiting();
     let world = World::new();
     let mut publisher = Agent::start(&world, "publisher topic=/a late=1 queue=4096");
     let relay = Agent::start(&world, "relay node=gate relay=1");
@@ -91,7 +84,7 @@ fn a_stopped_relay_is_done_without_over_reliable_udp() {
 #[test]
 fn a_relay_behind_a_cut_link_is_done_without() {
     for carrier in ["tcp", "udp"] {
-        let _alone = world::alone();
+        let _waiting = world::waiting();
         let hosts = match TwoHosts::new(if carrier == "tcp" { "st" } else { "su" }) {
             Ok(hosts) => hosts,
             Err(why) => return skipped(why),
@@ -117,7 +110,7 @@ fn a_relay_behind_a_cut_link_is_done_without() {
 /// Nobody has another way: a relay's channel outlives a silence as any other does.
 #[test]
 fn a_silent_relay_is_not_left_for_nothing() {
-    let _alone = world::alone();
+    let _waiting = world::waiting();
     let hosts = match TwoHosts::new("sn") {
         Ok(hosts) => hosts,
         Err(why) => return skipped(why),

@@ -1,7 +1,7 @@
 //! What loss and delay do to messages of three sizes, as a stored table: a change of fragmenting, reassembly or
 //! accounting shows up in review as a changed table. Everything is seeded and in virtual time.
 //!
-//! After an intended change: `UPDATE_SNAPSHOTS=1 cargo test --test sim_sweep`, and look at the difference.
+//! After an intended change: `UPDATE_SNAPSHOTS=1 cargo test -p thalweg sim_sweep`, and look at the difference.
 #![allow(clippy::unwrap_used)] // all of this is test
 
 use std::fmt::Write;

@@ -1,19 +1,9 @@
 //! Joins and leaves without end cost `publish` nothing (U-43): at 1 kHz it stays short and allocates nothing.
 #![allow(clippy::unwrap_used)] // all of this is test
 
-mod world;
-
+use crate::world;
 use world::agent::{Agent, number};
 use world::{World, figure};
-
-#[global_allocator]
-static COUNTING: linux::allocations::Counting = linux::allocations::Counting;
-
-#[test]
-#[ignore = "run by the other tests, in a process of its own"]
-fn the_part() {
-    world::roles::play();
-}
 
 #[test]
 fn other_processes_join_and_leave() {

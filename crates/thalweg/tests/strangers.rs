@@ -1,8 +1,7 @@
 //! A stranger, who may open a TCP connection to a node and no more, gets a bounded share of it, and changes nothing.
 #![allow(clippy::unwrap_used)] // all of this is test
 
-mod world;
-
+use crate::world;
 use thalweg::admin::{Reply, Request as Administration};
 use thalweg::channel::proxy::scaler::{Scaler, Scalers, Unscalable};
 use thalweg::channel::proxy::{Picture, Proxy};
@@ -12,12 +11,6 @@ use world::World;
 use world::agent::{self, Agent};
 use world::fake::{Fake, accepted, packed};
 use world::stranger::Stranger;
-
-#[test]
-#[ignore = "run by the other tests, in a process of its own"]
-fn the_part() {
-    world::roles::play();
-}
 
 fn refused((_, answer): (std::net::TcpStream, Option<Answer>)) -> Refused {
     match answer {

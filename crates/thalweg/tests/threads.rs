@@ -118,7 +118,9 @@ fn a_channel_for_which_there_is_no_thread_ends_with_that_reason() {
     const NAME: &str = "a_channel_for_which_there_is_no_thread_ends_with_that_reason";
     use std::os::unix::process::CommandExt;
     let mut child = std::process::Command::new(std::env::current_exe().unwrap());
-    child.args(["--exact", "without_threads_child", "--ignored", "--nocapture"]).env("THALWEG_TEST_CHILD", "1");
+    child
+        .args(["--exact", "threads::without_threads_child", "--ignored", "--nocapture"])
+        .env("THALWEG_TEST_CHILD", "1");
     child.current_dir("/");
     if rustix::process::geteuid().is_root() {
         child.uid(65534).gid(65534); // the limit is no limit for root

@@ -1,6 +1,6 @@
 //! `why` between real processes.
 
-use crate::part;
+use super::part;
 use crate::support::{House, LONG, Running};
 use rustix::process::Signal;
 use serde_json::{Value, json};

@@ -1,7 +1,7 @@
 //! `doctor` on this host, in network namespaces, control groups and with rights taken away: faults for real. Each is compared
 //! with what is found in the same place without the fault, since the host itself may have faults of its own.
 
-use crate::space::{Namespace, run};
+use super::space::{Namespace, run};
 use crate::support::{House, Running};
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -88,7 +88,7 @@ fn queues_that_a_killed_process_left_are_named_and_taken_away() {
     }
     let (before, ..) = found(&house, &prefix, "");
     let mut command = Command::new("ip");
-    let part = crate::part::command(&house, "queues");
+    let part = super::part::command(&house, "queues");
     command.args(["netns", "exec", &space.name]).arg(part.get_program()).args(part.get_args());
     command.envs(part.get_envs().filter_map(|(name, value)| Some((name, value?))));
     let holder = Running::start(command);

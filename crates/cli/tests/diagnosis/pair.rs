@@ -1,7 +1,7 @@
 //! `why` between two hosts, that is two network namespaces with a wire between them.
 
-use crate::part;
-use crate::space::{Namespace, run};
+use super::part;
+use super::space::{Namespace, run};
 use crate::support::{House, LONG, Running};
 use serde_json::{Value, json};
 use std::process::Command;

@@ -15,7 +15,7 @@ pub fn start(house: &House, part: &str) -> Running {
 /// The command that is a part; with `LISTEN` and `NODES` set, its node listens there and finds those.
 pub fn command(house: &House, part: &str) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--ignored", "--exact", "part::play", "--nocapture"]);
+    command.args(["--ignored", "--exact", "diagnosis::part::play", "--nocapture"]);
     command.env("PART", part).env("THALWEG_RUN_DIR", house.path("run"));
     command
 }

@@ -7,13 +7,14 @@ use std::path::PathBuf;
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Nothing a test waits for takes longer, however busy the machine is.
 pub const LONG: Duration = Duration::from_secs(30);
 
 /// A run directory: commands of one house see each other and nobody else.
-pub struct House(PathBuf);
+/// It tells at its end how long it was there, for `./test`, which lists the longest.
+pub struct House(PathBuf, Instant);
 
 impl House {
     pub fn new() -> Self {
@@ -21,7 +22,7 @@ impl House {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let path = std::env::temp_dir().join(format!("thalweg-cli-{}-{number}", std::process::id()));
         std::fs::create_dir(&path).unwrap();
-        Self(path)
+        Self(path, Instant::now())
     }
 
     /// A path in the house.
@@ -48,13 +49,13 @@ impl House {
 
     /// Repeats `list` until what it says fits.
     pub fn wait_for_list(&self, what: &str, fits: impl Fn(&Value) -> bool) -> Value {
-        let until = std::time::Instant::now() + LONG;
+        let until = Instant::now() + LONG;
         loop {
             let found = self.run(&format!("list {what} --json")).json();
             if fits(&found[what]) {
                 return found[what].clone();
             }
-            assert!(std::time::Instant::now() < until, "{found}");
+            assert!(Instant::now() < until, "{found}");
         }
     }
 }
@@ -62,6 +63,7 @@ impl House {
 impl Drop for House {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
+        println!("TOOK {:.1} s", self.1.elapsed().as_secs_f64());
     }
 }
 

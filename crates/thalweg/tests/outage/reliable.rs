@@ -99,7 +99,7 @@ fn limit() -> Duration {
 
 #[test]
 fn reliable_channels_resume_after_their_link_or_interface_was_gone() {
-    let _alone = world::alone();
+    let _waiting = world::waiting();
     let mut stage = match Stage::new("l") {
         Ok(stage) => stage,
         Err(why) => return skipped(why),
@@ -115,7 +115,7 @@ fn reliable_channels_resume_after_their_link_or_interface_was_gone() {
 /// Too short for anybody to notice but who waits for acknowledgements.
 #[test]
 fn reliable_channels_resume_after_everything_was_lost_for_a_moment() {
-    let _alone = world::alone();
+    let _waiting = world::waiting();
     let mut stage = match Stage::new("m") {
         Ok(stage) => stage,
         Err(why) => return skipped(why),
@@ -133,7 +133,7 @@ fn reliable_channels_resume_after_everything_was_lost_for_a_moment() {
 
 #[test]
 fn reliable_channels_resume_after_a_process_was_stopped() {
-    let _alone = world::alone();
+    let _waiting = world::waiting();
     let mut stage = match Stage::new("s") {
         Ok(stage) => stage,
         Err(why) => return skipped(why),
@@ -147,7 +147,7 @@ fn reliable_channels_resume_after_a_process_was_stopped() {
 /// nothing goes on with all that the old ones had.
 #[test]
 fn reliable_channels_resume_from_another_address() {
-    let _alone = world::alone();
+    let _waiting = world::waiting();
     let mut stage = match Stage::with("n", "queue=100000") {
         Ok(stage) => stage,
         Err(why) => return skipped(why),
@@ -172,7 +172,7 @@ fn reliable_channels_resume_from_another_address() {
 /// but where a durable publisher's history has it.
 #[test]
 fn what_a_queue_keeps_outlasts_the_connection() {
-    let _alone = world::alone();
+    let _waiting = world::waiting();
     let hosts = match TwoHosts::new("k") {
         Ok(hosts) => hosts,
         Err(why) => return skipped(why),
@@ -234,7 +234,7 @@ fn what_a_queue_keeps_outlasts_the_connection() {
 /// does, and the other end drops what is longer without a word. Nothing is lost, and no channel ends.
 #[test]
 fn reliable_samples_go_on_over_a_path_that_takes_shorter_packets() {
-    let _alone = world::alone();
+    let _waiting = world::waiting();
     let hosts = match TwoHosts::new("p") {
         Ok(hosts) => hosts,
         Err(why) => return skipped(why),

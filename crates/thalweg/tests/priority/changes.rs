@@ -3,7 +3,7 @@
 use super::pair::{
     CRITICAL, Family, HIGH, LOW, NORMAL, Pair, asks, changes, first_odd, may_schedule, nodes, subscribe,
 };
-use super::world::{LONG, alone, eventually};
+use crate::world::{LONG, alone, eventually};
 use qos::priority::{Changes, PrioritySettings};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};

@@ -1,10 +1,10 @@
 //! Marks, queues and pace: what packets get, seen on the wire.
 
 use super::pair::{CRITICAL, Family, HIGH, LOW, NORMAL, Pair, changes, nodes, subscribe};
-use super::world::agent::Agent;
-use super::world::capture::{Capture, Packet};
-use super::world::net::{A, B, TwoHosts};
-use super::world::{LONG, World, alone, eventually, skipped};
+use crate::world::agent::Agent;
+use crate::world::capture::{Capture, Packet};
+use crate::world::net::{A, B, TwoHosts};
+use crate::world::{LONG, World, alone, eventually, skipped};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};

@@ -1,6 +1,6 @@
 //! Two nodes with a channel between them.
 
-use super::world::{LONG, eventually, skipped};
+use crate::world::{LONG, eventually, skipped};
 use qos::Reliability;
 use qos::priority::{Changes, PrioritySettings};
 use std::net::SocketAddr;

@@ -1,8 +1,8 @@
 //! Threads and processes, as /proc shows them.
 
 use super::pair::{Family, Pair, changes, first_odd, may_schedule, nodes, scheduling_of};
-use super::world::agent::{Agent, number};
-use super::world::{LONG, World, alone, eventually, skipped};
+use crate::world::agent::{Agent, number};
+use crate::world::{LONG, World, alone, eventually, skipped};
 use std::sync::{Arc, Mutex};
 use thalweg::codec::Raw;
 use thalweg::{Node, Publisher, Settings};
@@ -80,6 +80,7 @@ fn memory_is_locked_where_that_is_asked_for() {
     {
         return skipped(refused);
     }
+    rustix::mm::munlockall().unwrap(); // this process has other tests
     for (part, locked) in [("publisher topic=/a lock=1", true), ("publisher topic=/b", false)] {
         let publisher = Agent::start(&world, part);
         let status = std::fs::read_to_string(format!("/proc/{}/status", publisher.pid())).unwrap();

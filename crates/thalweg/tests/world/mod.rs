@@ -15,10 +15,12 @@ pub mod service;
 pub mod strace;
 pub mod stranger;
 pub mod stranger_link;
+pub mod turn;
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
+pub use turn::{alone, beside, waiting};
 
 /// Nothing that works takes this long.
 pub const LONG: Duration = Duration::from_secs(20);
@@ -38,27 +40,22 @@ pub fn long() -> bool {
     std::env::var_os("THALWEG_TEST_LONG").is_some()
 }
 
-/// Tests that measure run one after the other within their program.
-pub fn alone() -> std::sync::MutexGuard<'static, ()> {
-    static ONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
-    ONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
-}
-
 /// A run directory and a realm of its own.
 pub struct World {
     dir: PathBuf,
     realm: String,
+    _turn: turn::Turn,
 }
 
 impl World {
-    /// An empty world.
+    /// An empty world, as long as nobody else measures.
     pub fn new() -> Self {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let realm = format!("w{}-{number}", std::process::id());
         let dir = std::env::temp_dir().join(format!("thalweg-{realm}"));
         std::fs::create_dir(&dir).unwrap();
-        Self { dir, realm }
+        Self { dir, realm, _turn: beside() }
     }
 
     /// The realm of its nodes.

@@ -1,6 +1,7 @@
 //! Network namespaces of a test's own, connected by a veth pair or a switch; removed when dropped. Made with iproute2, by root.
 
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Two hosts: `a` has 10.99.0.1 and fd99::1 on `veth`, `b` has 10.99.0.2 and fd99::2.
 pub struct TwoHosts {
@@ -50,7 +51,9 @@ impl TwoHosts {
     }
 
     fn apart(test: &str, switch: bool) -> Result<Self, String> {
-        let name = |end: &str| format!("tw{}{test}{end}", std::process::id());
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let name = |end: &str| format!("tw{}{test}{number}{end}", std::process::id());
         let hosts = Self { a: name("a"), b: name("b"), switch: switch.then(|| name("s")) };
         hosts.all().into_iter().try_for_each(|host| run("ip", &["netns", "add", host]))?;
         Ok(hosts)

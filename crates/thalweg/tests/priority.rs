@@ -6,11 +6,3 @@ mod changes;
 mod marks;
 mod pair;
 mod threads;
-#[path = "../world/mod.rs"]
-mod world;
-
-#[test]
-#[ignore = "run by the other tests, in a process of its own"]
-fn the_part() {
-    world::roles::play();
-}

@@ -6,6 +6,4 @@ mod host;
 mod pair;
 mod part;
 mod space;
-#[path = "../support/mod.rs"]
-mod support;
 mod tree;

@@ -1,0 +1,27 @@
+//! The command, started as users start it; and tests of the house itself.
+#![allow(clippy::unwrap_used)] // all of this is test
+
+mod administration;
+mod agent;
+mod apply;
+mod bench;
+mod contracts;
+mod delay;
+mod demo;
+mod diagnosis;
+mod experiments;
+mod hosts;
+mod house;
+mod lab;
+mod licences;
+mod plan;
+mod policies;
+mod priority;
+mod pull;
+mod rooms;
+mod streams;
+mod support;
+mod usage;
+mod verify;
+mod verify_links;
+mod verify_relays;

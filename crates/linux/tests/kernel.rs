@@ -1,0 +1,11 @@
+//! Memory and scheduling as the kernel has them. (Queues are a program of their own: packets are lost beside threads at full speed.)
+#![allow(clippy::unwrap_used)] // all of this is test
+
+mod memory_cost;
+mod memory_hostile;
+mod memory_model;
+mod memory_process;
+mod sched;
+
+#[global_allocator]
+static COUNTING: thalweg_linux::allocations::Counting = thalweg_linux::allocations::Counting;

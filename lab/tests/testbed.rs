@@ -1,0 +1,14 @@
+//! The lab with real namespaces, processes and packets.
+#![allow(clippy::unwrap_used)] // all of this is test
+
+mod hostile;
+mod load;
+mod topology;
+mod wan;
+
+/// The body of the processes that tests start: this program again.
+#[test]
+#[ignore = "run by the other tests, in a process of its own"]
+fn the_part() {
+    let _ = thalweg_lab::play(); // what went wrong was said
+}
