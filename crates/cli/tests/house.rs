@@ -223,6 +223,44 @@ fn links_in_the_documents_lead_somewhere() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+/// The IDs of requirements in a text: `P-09`, `YS-53`, `E-V4`.
+fn ids(text: &str) -> impl Iterator<Item = &str> {
+    let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '-');
+    words.filter(|word| match word.split_once('-') {
+        Some(("E", error)) => matches!(error.as_bytes(), [b'Y' | b'P' | b'V', b'1'..=b'9', ..]),
+        Some(("Y" | "P" | "V" | "YS" | "U" | "F", n)) => {
+            matches!(n.len(), 1..=2) && n.bytes().all(|b| b.is_ascii_digit())
+        }
+        _ => false,
+    })
+}
+
+/// The page begins a line with each ID that is cited anywhere, once.
+#[test]
+fn ids_of_requirements_are_explained() {
+    let root = root();
+    let page = std::fs::read_to_string(root.join("docs/requirements.md")).unwrap();
+    let rows = page.lines().filter_map(|line| line.strip_prefix("| ")?.split_once(" |"));
+    let explained: Vec<&str> = rows.filter_map(|(first, _)| ids(first).next()).collect();
+    let mut wrong: Vec<String> = explained
+        .iter()
+        .enumerate()
+        .filter(|(n, id)| explained[..*n].contains(id))
+        .map(|(_, id)| format!("{id} is explained twice"))
+        .collect();
+    let mut sources = Vec::new();
+    ["rs", "md", "toml"].iter().for_each(|extension| files(&root, extension, &mut sources));
+    let mut cited = 0;
+    for file in sources {
+        let text = std::fs::read_to_string(&file).unwrap();
+        let missing = ids(&text).inspect(|_| cited += 1).filter(|id| !explained.contains(id));
+        let name = file.strip_prefix(&root).unwrap().display();
+        wrong.extend(missing.map(|id| format!("{name}: {id}")));
+    }
+    assert!(cited > 100, "only {cited} IDs found: are they still written so?");
+    assert!(wrong.is_empty(), "not (or twice) in docs/requirements.md:\n{}", wrong.join("\n"));
+}
+
 /// Packages with their features, as cargo compiles them for the whole workspace.
 fn compiled(edges: &str) -> std::collections::BTreeSet<String> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());

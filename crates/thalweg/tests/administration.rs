@@ -1,4 +1,4 @@
-//! YARP's administration on live ports (checklist Y-20…Y-22, YS-01…YS-23): every command, every shape of answer.
+//! YARP's administration on live ports (Y-20…Y-22, YS-01…YS-22): every command, every shape of answer.
 #![allow(clippy::unwrap_used)] // all of this is test
 
 use crate::world;

@@ -1,4 +1,4 @@
-//! What a band is worth on a full link (checklist §1.1.4b): 10 Mbit/s, `pfifo_fast`, one best-effort flood.
+//! The worth of a band on a full link (docs/queueing.md): 10 Mbit/s, `pfifo_fast`, one best-effort flood.
 
 use crate::packets::{marked, receive, receiver};
 use crate::world::pair;

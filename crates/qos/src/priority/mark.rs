@@ -146,7 +146,7 @@ impl fmt::Display for Mark {
 }
 
 /// The socket priority that Linux gives a socket with this octet on IPv4 (`rt_tos2priority`): the old TOS bits 0x1e of
-/// RFC 1349 choose, not the code point. Measured in checklist §1.1.4.
+/// RFC 1349 choose, not the code point. Measured: the table in docs/queueing.md.
 pub const fn kernel_priority(tos: u8) -> u32 {
     match tos & 0x18 {
         0x10 => 6, // minimise delay: interactive

@@ -1,4 +1,4 @@
-//! The commands that a port answers, in YARP's grammar (checklist YS-01…YS-15). A text becomes a typed [`Command`];
+//! The commands that a port answers, in YARP's grammar (YS-01…YS-15). A text becomes a typed [`Command`];
 //! [`super::answer`] carries it out.
 //!
 //! Words of the protocol may be written bare (`list`) or as vocabs (`[list]`), in any case.
