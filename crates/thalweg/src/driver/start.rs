@@ -171,7 +171,7 @@ impl Control {
         let settings = &self.state.settings;
         let automatic = settings.discovery == crate::settings::DiscoverySource::Automatic;
         if automatic && !(settings.listen.is_empty() && settings.peers.is_empty()) {
-            self.warn("this build has no discovery across hosts: use --discovery static:FILE, or build with the feature zenoh".into());
+            self.warn("this build has no discovery across hosts: use --discovery static:FILE, or build with the feature zenoh, as `cargo install --path crates/cli` does".into());
         }
     }
 

@@ -1,0 +1,190 @@
+//! The command `thalweg`: all of it but `main`, so that it is compiled beside the libraries and not after them.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`demo`] | a small robot of separate processes |
+//! | [`bench`] | what a message costs, compared with bare sockets |
+//! | [`publish`], [`subscribe`] | `pub` and `sub` |
+//! | [`pull`] | samples that were published before |
+//! | [`list`], [`info`], [`top`] | what there is, from what all nodes say ([`census`]) |
+//! | [`connect`] | channels by administration |
+//! | [`plan`] | bounds, classes and proxies from a contract |
+//! | [`apply`] | queues and priorities of this host from a file, and undoing them |
+//! | [`verify`] | what a plan promised, and what is measured |
+//! | [`priority`] | `set` and `get`: packets and threads of live channels |
+//! | [`admin`], [`yarp`] | the same in YARP's words |
+//! | [`measure`] | `hz`, `bw` and `delay` |
+//! | [`lab`] | the experiments of the papers |
+//! | [`why`] | what stands between two ports |
+//! | [`doctor`] | whether this host can keep real-time promises |
+//! | [`router`], [`relay`] | the control-plane router; proxies for others |
+//! | [`session`], [`tap`], [`ends`], [`show`] | the node of a verb; a subscriber to whatever a topic carries; the ends of a channel; a sample |
+//! | [`quantity`], [`output`], [`signals`], [`failure`] | arguments in; results, tables and exit codes out |
+
+mod admin;
+mod apply;
+mod bench;
+mod census;
+mod connect;
+mod demo;
+mod doctor;
+mod ends;
+mod failure;
+mod info;
+mod lab;
+mod list;
+mod measure;
+mod output;
+mod plan;
+mod policies;
+mod priority;
+mod publish;
+mod pull;
+mod quantity;
+mod relay;
+mod router;
+mod session;
+mod show;
+mod signals;
+mod subscribe;
+mod tap;
+mod top;
+mod verify;
+mod why;
+mod yarp;
+
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{CommandFactory, Parser, Subcommand};
+use std::process::ExitCode;
+
+/// Real-time publish/subscribe
+///
+/// Exit codes: 0 did it; 1 a check failed or the answer is "no"; 2 bad usage or input; 3 the system refused.
+#[derive(Parser)]
+#[command(name = "thalweg", version, after_help = "Example: thalweg demo")]
+struct Arguments {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    Demo(demo::Arguments),
+    #[command(name = demo::PART, hide = true)]
+    DemoPart(demo::PartArguments),
+    Pub(publish::Arguments),
+    Sub(subscribe::Arguments),
+    Pull(pull::Arguments),
+    List(list::Arguments),
+    Info(info::Arguments),
+    Connect(connect::ConnectArguments),
+    Disconnect(connect::DisconnectArguments),
+    Set(priority::SetArguments),
+    Get(priority::GetArguments),
+    Admin(admin::Arguments),
+    #[command(visible_alias = "priority-qos")]
+    Qos(yarp::QosArguments),
+    #[command(visible_alias = "priority-sched")]
+    Sched(yarp::SchedArguments),
+    Hz(measure::HzArguments),
+    Bw(measure::BwArguments),
+    Delay(measure::DelayArguments),
+    Top(top::Arguments),
+    Why(why::Arguments),
+    Doctor(doctor::Arguments),
+    Router(router::Arguments),
+    Relay(relay::Arguments),
+    /// Measure latency, throughput and fan-out, and compare them with bare sockets
+    Bench(bench::Arguments),
+    Plan(plan::Arguments),
+    Apply(apply::ApplyArguments),
+    Restore(apply::RestoreArguments),
+    Verify(verify::Arguments),
+    Lab(lab::Arguments),
+    #[command(name = lab::PART, hide = true)]
+    LabPart(lab::PartArguments),
+}
+
+/// Does what the process's arguments say.
+pub fn main() -> ExitCode {
+    let Arguments { verb } = Arguments::try_parse_from(admin::without_options(std::env::args_os()))
+        .unwrap_or_else(|error| refuse(with_verbs(error)));
+    let outcome = match &verb {
+        Verb::Demo(arguments) => demo::run(arguments),
+        Verb::DemoPart(arguments) => demo::part(arguments),
+        Verb::Pub(arguments) => publish::run(arguments),
+        Verb::Sub(arguments) => subscribe::run(arguments),
+        Verb::Pull(arguments) => pull::run(arguments),
+        Verb::List(arguments) => list::run(arguments),
+        Verb::Info(arguments) => info::run(arguments),
+        Verb::Connect(arguments) => connect::connect(arguments),
+        Verb::Disconnect(arguments) => connect::disconnect(arguments),
+        Verb::Set(arguments) => priority::set(arguments),
+        Verb::Get(arguments) => priority::get(arguments),
+        Verb::Admin(arguments) => admin::run(arguments),
+        Verb::Qos(arguments) => yarp::qos(arguments),
+        Verb::Sched(arguments) => yarp::sched(arguments),
+        Verb::Hz(arguments) => measure::hz(arguments),
+        Verb::Bw(arguments) => measure::bw(arguments),
+        Verb::Delay(arguments) => measure::delay(arguments),
+        Verb::Top(arguments) => top::run(arguments),
+        Verb::Why(arguments) => why::run(arguments),
+        Verb::Doctor(arguments) => doctor::run(arguments),
+        Verb::Router(arguments) => router::run(arguments),
+        Verb::Plan(arguments) => plan::run(arguments),
+        Verb::Relay(arguments) => relay::run(arguments),
+        Verb::Apply(arguments) => apply::apply(arguments),
+        Verb::Restore(arguments) => apply::restore(arguments),
+        Verb::Verify(arguments) => verify::run(arguments),
+        Verb::Bench(arguments) => return bench::run(arguments),
+        Verb::Lab(arguments) => lab::run(arguments),
+        Verb::LabPart(arguments) => lab::part(arguments),
+    };
+    let Err(failure) = outcome else { return ExitCode::SUCCESS };
+    if !failure.text().is_empty() {
+        output::tell(&format!("thalweg: {}", failure.text()));
+    }
+    ExitCode::from(failure.code())
+}
+
+/// Tells what is wrong with the arguments, which may hold anything.
+fn refuse(error: clap::Error) -> ! {
+    if error.exit_code() == 0 {
+        error.exit(); // help and version were asked for
+    }
+    output::tell(error.to_string().trim_end());
+    std::process::exit(error.exit_code())
+}
+
+/// Lists all verbs where an unknown one is written, and adds those that may have been meant where the parser, which
+/// knows no transposed letters, found none.
+fn with_verbs(mut error: clap::Error) -> clap::Error {
+    let (ErrorKind::InvalidSubcommand, Some(ContextValue::String(written))) =
+        (error.kind(), error.get(ContextKind::InvalidSubcommand))
+    else {
+        return error;
+    };
+    let sorted = |word: &str| {
+        let mut letters: Vec<char> = word.chars().collect();
+        letters.sort_unstable();
+        letters
+    };
+    let all = Arguments::command();
+    // A verb such as bench has verbs of its own.
+    let above = std::env::args_os().nth(1).and_then(|first| all.find_subcommand(first));
+    let verbs = above.unwrap_or(&all).get_subcommands().filter(|verb| !verb.is_hide_set());
+    let verbs: Vec<&str> = verbs.map(clap::Command::get_name).filter(|verb| *verb != "help").collect();
+    let those = |close: &dyn Fn(&str) -> bool| {
+        verbs.iter().filter(|verb| close(verb)).map(|verb| (*verb).to_owned()).collect::<Vec<String>>()
+    };
+    let mut suggested = those(&|verb| sorted(verb) == sorted(written));
+    if suggested.is_empty() && error.get(ContextKind::SuggestedSubcommand).is_none() {
+        suggested = those(&|verb| verb.chars().next() == written.chars().next());
+    }
+    if !suggested.is_empty() {
+        error.insert(ContextKind::SuggestedSubcommand, ContextValue::Strings(suggested));
+    }
+    let list = format!("allowed are {}", verbs.join(", "));
+    error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![list.into()]));
+    error
+}
