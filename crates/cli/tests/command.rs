@@ -10,6 +10,7 @@ mod delay;
 mod demo;
 mod diagnosis;
 mod experiments;
+mod figures;
 mod hosts;
 mod house;
 mod lab;
