@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io;
 
-/// Why something could not be done.
+/// An error of the library. Its text says whose fault it is and what to do.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
@@ -13,11 +13,11 @@ pub enum Error {
     Configuration(String),
     /// The kernel refused: permission, missing feature, resource in use. Names the remedy.
     System {
-        /// What was attempted, with its value.
+        /// The attempted operation, with its value.
         what: String,
-        /// What the kernel answered.
+        /// The kernel's error.
         source: io::Error,
-        /// What to do about it.
+        /// The remedy.
         remedy: String,
     },
     /// A kernel refused what was asked for a channel or thread, here or at another node. Names the remedy.

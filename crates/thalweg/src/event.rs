@@ -1,4 +1,5 @@
-//! What a node tells its owner: matches, mismatches, losses, warnings. Never on the data path of a healthy channel.
+//! Events that a node reports to its owner: matches, mismatches, losses, warnings. None arises on the data path of a healthy
+//! channel.
 
 use crate::channel::InstanceState;
 use qos::ResourceLimit;
@@ -31,11 +32,11 @@ pub enum Event {
         subscriber: String,
         /// The policy, or `type`.
         policy: String,
-        /// What the publisher offers.
+        /// The publisher's offer.
         offered: String,
-        /// What the subscriber asks for.
+        /// The subscriber's request.
         requested: String,
-        /// What would fit.
+        /// A value that would match.
         remedy: String,
         /// The subscriber declared that it does without: they match all the same, and it gets what is offered.
         #[serde(default)]
@@ -47,7 +48,7 @@ pub enum Event {
         publisher: String,
         /// Subscriber's port name.
         subscriber: String,
-        /// Why.
+        /// The reason.
         reason: String,
     },
     /// A carrier could not be used for a channel; the next one is tried, or the same again after a pause.
@@ -58,14 +59,14 @@ pub enum Event {
         subscriber: String,
         /// The carrier.
         carrier: String,
-        /// Why.
+        /// The reason.
         reason: String,
     },
     /// A sample arrived that is no value of the subscriber's type.
     Undecodable {
         /// Subscriber's port name.
         subscriber: String,
-        /// What was wrong.
+        /// The defect.
         problem: String,
     },
     /// A callback held the thread that its channel shares with others for more than a millisecond: those wait meanwhile.
@@ -74,9 +75,9 @@ pub enum Event {
         publisher: String,
         /// Subscriber's port name.
         subscriber: String,
-        /// How long one wake-up of the channel held the thread, in microseconds.
+        /// Microseconds for which one wake-up of the channel held the thread.
         took_us: u64,
-        /// How often it did so far; told of at most once a second.
+        /// Number of times so far; reported at most once a second.
         count: u32,
         /// The channel has a thread of its own from now on.
         isolated: bool,
@@ -98,7 +99,7 @@ pub enum Event {
     BudgetExceeded {
         /// Subscriber's port name.
         subscriber: String,
-        /// How many since this was told last.
+        /// Number since the last report.
         late: u64,
         /// In all.
         total: u64,
@@ -110,7 +111,7 @@ pub enum Event {
         publisher: String,
         /// Subscriber's port name.
         subscriber: String,
-        /// How many since this was told last.
+        /// Number since the last report.
         lost: u64,
         /// In all.
         total: u64,
@@ -122,10 +123,10 @@ pub enum Event {
         /// The limit.
         #[serde(default)]
         limit: ResourceLimit,
-        /// How many it allows.
+        /// The port's limit.
         #[serde(default)]
         most: u64,
-        /// How many since this was told last.
+        /// Number since the last report.
         rejected: u64,
         /// By this limit, in all.
         total: u64,
@@ -136,7 +137,7 @@ pub enum Event {
         subscriber: String,
         /// The instance's key, such as `name = left, joint = 3`.
         key: String,
-        /// How it is now.
+        /// The new state.
         state: InstanceState,
     },
     /// A publisher gives no sign of life within its lease, or does again.
@@ -145,7 +146,7 @@ pub enum Event {
         publisher: String,
         /// Name of the subscriber that waits for it; `None`: told at the publisher itself.
         subscriber: Option<String>,
-        /// Whether it is alive now.
+        /// `true` if it is alive now.
         alive: bool,
     },
     /// A relay does not keep samples that a port wants kept there.
@@ -154,7 +155,7 @@ pub enum Event {
         port: String,
         /// The relay's name.
         relay: String,
-        /// Whose samples, which limit, and what is beyond it.
+        /// The publisher of the samples, the limit and the excess.
         because: String,
     },
     /// A relay keeps samples that a port wants kept there, and did not before.
@@ -170,7 +171,7 @@ pub enum Event {
     NameTaken {
         /// The name.
         name: String,
-        /// Who holds it.
+        /// The port that holds the name.
         holder: String,
     },
     /// The priority of a channel changed, and nobody asked for it.
@@ -179,7 +180,7 @@ pub enum Event {
         publisher: String,
         /// Subscriber's port name.
         subscriber: String,
-        /// What changed and why.
+        /// The change and its reason.
         change: String,
     },
     /// A channel keeps the promise of its plan, or does no more: somebody verifies it.
@@ -190,12 +191,12 @@ pub enum Event {
         subscriber: String,
         /// `kept`, `at risk`, `broken` or `unknown`.
         verdict: String,
-        /// Why.
+        /// The reason.
         because: String,
     },
     /// Something a person should know.
     Warning {
-        /// What.
+        /// The warning.
         text: String,
     },
 }
@@ -307,7 +308,7 @@ pub struct EventReader {
 }
 
 impl EventReader {
-    /// Whether an event waits; else `waker` is woken by the next one.
+    /// `true` if an event waits; otherwise `waker` is woken by the next one.
     pub(crate) fn is_ready_or_wakes(&self, waker: &Waker) -> bool {
         let mut entries = lock(&self.log.entries);
         let ready = self.next < entries.first + entries.events.len() as u64;

@@ -17,7 +17,7 @@
 //!
 //! The modules, each of which uses only those below it (`docs/rooms.toml`):
 //!
-//! | module | what it holds |
+//! | module | contents |
 //! |---|---|
 //! | [`node`] | nodes, publishers and subscribers as users hold them: where everything starts |
 //! | `settings` | the settings of a node |
@@ -26,20 +26,20 @@
 //! | [`port`] | one sample to all channels of a port, and from all of them; histories, policies, monitors |
 //! | [`pull`] | questions to histories of other nodes |
 //! | [`handshake`] | decides whether a channel comes to be |
-//! | `event` | what happened on a node |
+//! | `event` | events of a node: matches, losses, warnings |
 //! | [`channel`] | the unit of priority, from a port to a carrier: queue, send right, flow, sender threads, fragments, and which sample is new |
-//! | [`carrier`] | how a channel travels: `local`, `shm`, `tcp`, `udp`, `mcast`, or your own |
-//! | [`control`] | who is there, what they have, and calls between nodes |
+//! | [`carrier`] | the transports of a channel: `local`, `shm`, `tcp`, `udp`, `mcast`, or your own |
+//! | [`control`] | the directory of nodes and their ports, and calls between nodes |
 //! | [`trace`] | the steps of a sample's way as events, and where its time goes ([`stages`]) |
-//! | [`codec`] | how a value becomes bytes and bytes a value |
+//! | [`codec`] | encoding and decoding of values |
 //! | [`wire`] | the data frame, every byte of it |
 //!
 //! Beside them: [`profile`] (priorities of ports from a file), [`clock`] (two hosts' clocks compared), `thread` (scheduling of the
 //! user's own threads), [`bottle`] (YARP's nested lists), `guard` (panics of the library's threads), and [`testing`] (conformance suites,
 //! bodies of fuzz targets, parts to build worlds from).
 //!
-//! `docs/data-path.md` follows one sample through them, with thread, lock and allocation at each step; `docs/terms.md` says
-//! what the words mean.
+//! `docs/data-path.md` follows one sample through them, with thread, lock and allocation at each step; `docs/terms.md` is the
+//! glossary.
 pub mod admin;
 pub mod bottle;
 pub mod carrier;

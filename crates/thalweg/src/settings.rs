@@ -1,4 +1,4 @@
-//! What a node is opened with.
+//! Settings of a node.
 
 use crate::carrier::{Around, Carrier};
 use crate::channel::memory::NODE_MEMORY;
@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How other nodes are found.
+/// The source from which other nodes are learnt.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum DiscoverySource {
     /// On this host by the run directory; on other hosts by Zenoh when the node listens beyond loopback.
@@ -30,15 +30,15 @@ pub struct Settings {
     pub listen: Vec<SocketAddr>,
     /// Nodes or routers on other hosts to connect to (`tcp/10.0.0.1:7447`), where scouting does not reach.
     pub peers: Vec<String>,
-    /// How other nodes are found.
+    /// The source from which other nodes are learnt.
     pub discovery: DiscoverySource,
     /// Carriers besides the built-in ones. A port uses them when it names them ([`carriers`](crate::node::PublisherBuilder::carriers)).
     pub carriers: Vec<Arc<dyn Carrier>>,
     /// Keeps the whole process's memory resident, so that no sample waits for a page (mlockall; needs CAP_IPC_LOCK or
     /// RLIMIT_MEMLOCK). Default: no.
     pub lock_memory: bool,
-    /// Bytes that all channels of the node may hold together: what waits in queues and mailboxes, what is not acknowledged, and
-    /// messages that are not whole. One peer may hold as much as is left. Default 1 GiB.
+    /// Bytes that all channels of the node may hold together: samples in queues and mailboxes, unacknowledged messages and
+    /// incomplete ones. One peer may hold as much as is left. Default 1 GiB.
     pub memory: usize,
     /// Faults and a capture file around every network carrier. Default: nothing.
     pub around: Around,
@@ -48,19 +48,19 @@ pub struct Settings {
     pub admin_from: Vec<Network>,
     /// Hosts proxies for other nodes, within these limits. Default: no.
     pub relay: Option<RelayLimits>,
-    /// What others may take of one port.
+    /// Limits on the use of one port by others.
     pub limits: PortLimits,
-    /// What makes samples smaller for subscribers that ask for small pictures, besides what Thalweg has itself.
+    /// Scalers besides the built-in ones: they make samples smaller for subscribers that ask for small pictures.
     pub scalers: Scalers,
 }
 
-/// What others may take of one port; further ones are refused with the limit.
+/// Limits on the use of one port by others. A request beyond them is refused, and the answer names the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PortLimits {
-    /// Channels of a publisher that lead to other hosts, or to processes of this one that may not use the run directory. One
+    /// Channels of a publisher that lead to other hosts, or to processes of this host that may not use the run directory. One
     /// host may have half of them, one node a quarter. Default 64.
     pub channels: u32,
-    /// Different pictures that are made of a publisher's samples; one other host may have half of them made. Default 4.
+    /// Number of different pictures that are made of a publisher's samples. One other host may request half of them. Default 4.
     pub pictures: u32,
 }
 
@@ -70,20 +70,20 @@ impl Default for PortLimits {
     }
 }
 
-/// What a relay carries for others at most; further ones are refused with the limit.
+/// Limits on the load that a relay carries for others. A request beyond them is refused, and the answer names the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RelayLimits {
-    /// Proxies: one for each channel that leads from it. Default 256. One host may have a quarter of them.
+    /// Proxies, counted by the channels that lead from them. One host may have a quarter of them. Default 256.
     pub proxies: u32,
     /// Proxies for one node of another host. Default 16.
     pub per_peer: u32,
-    /// Samples per second that come from their sources. Default 100,000.
+    /// Samples per second received from all sources. Default 100,000.
     pub samples_per_s: u64,
-    /// Payload bytes of these per second. Default 1 GB.
+    /// Payload bytes per second received from all sources. Default 1 GB.
     pub bytes_per_s: u64,
-    /// Payload bytes of its pull buffers together, each counted with all that it may keep. Default 1 GB.
+    /// Payload bytes of all its pull buffers, each counted with the most that it may keep. Default 1 GB.
     pub kept_bytes: u64,
-    /// A pull buffer that no port wants any more is there for so long: who was killed comes back. Default 60 s.
+    /// Lifetime of a pull buffer that no port wants any more: a process that was killed may come back. Default 60 s.
     pub unwanted: Duration,
 }
 
@@ -135,7 +135,7 @@ impl Default for Settings {
     }
 }
 
-/// The addresses every node listens on.
+/// The loopback addresses, on which every node listens.
 pub(crate) fn loopback() -> [SocketAddr; 2] {
     [SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0), SocketAddr::new(IpAddr::V6(Ipv6Addr::LOCALHOST), 0)]
 }

@@ -6,7 +6,8 @@ use crate::carrier::{Capabilities, ReceiveHalf, SendHalf};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-/// What is put around the network halves of a node, for tests and diagnosis. Same-host carriers are not used meanwhile.
+/// Faults and a capture around the network halves of a node, for tests and diagnosis. Same-host carriers are not used
+/// meanwhile.
 #[derive(Clone, Default)]
 pub struct Around {
     /// Loss, delay, rate and the like.
@@ -16,7 +17,7 @@ pub struct Around {
 }
 
 impl Around {
-    /// Whether there is nothing to put around.
+    /// `true` if there is nothing around them.
     pub fn is_nothing(&self) -> bool {
         self.fault.is_none() && self.record.is_none()
     }

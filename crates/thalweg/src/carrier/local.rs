@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-/// What the local ring can do, for datagrams of at most `max_datagram` bytes.
+/// Capabilities of the local ring, for datagrams of at most `max_datagram` bytes.
 pub const fn capabilities(max_datagram: usize) -> Capabilities {
     Capabilities {
         reliable: true,

@@ -24,7 +24,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::fd::BorrowedFd;
 
-/// What multicast can do. The limit of a link is lower: its MTU less 28 (IPv4) or 48 (IPv6) bytes.
+/// Capabilities of multicast. The limit of a link is lower: its MTU less 28 (IPv4) or 48 (IPv6) bytes.
 pub const CAPABILITIES: Capabilities = Capabilities {
     reliable: false,
     ordered: false,

@@ -26,8 +26,8 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-/// How long a waiting [`ReceiveHalf::receive`] may wait before it returns `WouldBlock`: the reader's tick.
-/// Short enough that a closed node ends its readers at once for a person, long enough to cost nothing.
+/// The longest wait of [`ReceiveHalf::receive`] before it returns `WouldBlock`: the reader's tick. Short enough that a closed
+/// node seems to end its readers at once, long enough to cost nothing.
 pub const TICK: Duration = Duration::from_millis(100);
 
 /// Datagrams that [`SendHalf::send_many`] is given at most.
@@ -38,12 +38,12 @@ pub const MOST_BYTES_TOGETHER: usize = udp::MOST;
 /// Nobody who was admitted.
 pub const STRANGER: u64 = u64::MAX;
 
-/// What a carrier can do. The planner, `auto` and the conformance suite read it; nobody asks for the carrier's name.
+/// Capabilities of a carrier. The planner, `auto` and the conformance suite read them; nobody asks for the carrier's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capabilities {
-    /// What was taken by `send` arrives unless the connection breaks (which both halves notice).
+    /// A frame taken by `send` arrives unless the connection breaks (which both halves notice).
     pub reliable: bool,
-    /// What arrives, arrives in order.
+    /// Frames that arrive do so in order.
     pub ordered: bool,
     /// A byte stream: `send` may take a part, `receive` may return parts of several messages. Else datagrams, whole or not at all.
     pub stream: bool,
@@ -105,7 +105,7 @@ pub trait SendHalf: Send + Sync {
     /// Waits for room, at most `timeout`; `false` when there is none yet.
     ///
     /// # Errors
-    /// What poll(2) says.
+    /// The error of poll(2).
     fn wait_room(&self, timeout: Duration) -> io::Result<bool> {
         match self.descriptor() {
             Some(fd) => linux::poll::wait_writable(fd, Some(timeout)),
@@ -122,7 +122,7 @@ pub trait SendHalf: Send + Sync {
         None
     }
 
-    /// Whether [`SendHalf::hear`] can hear anything, so that a flow over this carrier can be made reliable by repeating.
+    /// `true` if [`SendHalf::hear`] can hear anything, so that a flow over this carrier can be made reliable by retransmits.
     fn hears(&self) -> bool {
         false
     }
@@ -133,11 +133,11 @@ pub trait SendHalf: Send + Sync {
     /// A member left.
     fn dismiss(&self, _member: u64) {}
 
-    /// What a subscriber says back: its length, and who said it (0 where there is only one; [`STRANGER`]: none
-    /// that was admitted). Never waits; called by one thread, while others send. A datagram longer than `buffer` is cut.
+    /// Receives a subscriber's datagram and returns its length and sender (0 if there is only one; [`STRANGER`]: one that was
+    /// not admitted). Never waits; called by one thread while others send. A datagram longer than `buffer` is cut.
     ///
     /// # Errors
-    /// `WouldBlock` when there is nothing; `Unsupported` where nobody can say anything.
+    /// `WouldBlock` when there is nothing; `Unsupported` where subscribers cannot answer.
     fn hear(&self, _buffer: &mut [u8]) -> io::Result<(usize, u64)> {
         Err(io::ErrorKind::Unsupported.into())
     }
@@ -151,7 +151,7 @@ pub trait SendHalf: Send + Sync {
         self.send(parts)
     }
 
-    /// How many of the bytes that were sent may not have arrived, where this half knows.
+    /// Bytes that were sent and may not have arrived, where this half knows.
     fn outstanding(&self) -> Option<usize> {
         None
     }
@@ -161,7 +161,7 @@ pub trait SendHalf: Send + Sync {
         None
     }
 
-    /// What has to be renewed when interfaces come and go. `None`: nothing.
+    /// The membership that has to be renewed when interfaces come and go; `None`: there is none.
     fn membership(&self) -> Option<mcast::Membership> {
         None
     }
@@ -201,7 +201,7 @@ pub trait ReceiveHalf: Send {
         None
     }
 
-    /// What has to be renewed when interfaces come and go. `None`: nothing.
+    /// The membership that has to be renewed when interfaces come and go; `None`: there is none.
     fn membership(&self) -> Option<mcast::Membership> {
         None
     }
@@ -215,13 +215,13 @@ pub trait ReceiveHalf: Send {
 
 /// Ends the waiting of one receive half.
 pub struct Interrupt {
-    /// What was received before is still given by `receive`, before the end.
+    /// Bytes that were received before are still given by `receive`, before the end.
     pub loses_nothing: bool,
     /// Ends it, from any thread, any number of times.
     pub end: Box<dyn Fn() + Send + Sync>,
 }
 
-/// Where a channel is being opened: the two ends of the handshake's stream, and the publishing port.
+/// The place where a channel is opened: the two ends of the handshake's stream, and the publishing port.
 #[derive(Clone, Copy, Debug)]
 pub struct Place {
     /// This end's address.
@@ -233,7 +233,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// Whether the ends are at two hosts, as far as their addresses say.
+    /// `true` if the ends are at two hosts, as far as their addresses say.
     pub(crate) fn is_between_hosts(&self) -> bool {
         self.local.ip().to_canonical() != self.peer.ip().to_canonical()
     }
@@ -246,7 +246,7 @@ impl Place {
 pub trait Carrier: Send + Sync {
     /// Its name, as users and administrators write it.
     fn name(&self) -> &str;
-    /// What it can do.
+    /// Its capabilities.
     fn capabilities(&self) -> Capabilities;
     /// At the subscriber: begins to open the receiving half.
     ///
@@ -264,15 +264,15 @@ pub trait Carrier: Send + Sync {
 pub struct Sender {
     /// The half.
     pub half: Box<dyn SendHalf>,
-    /// What it can do here: as [`Carrier::capabilities`], with the largest datagram of this very path.
+    /// Its capabilities here: as [`Carrier::capabilities`], with the largest datagram of this very path.
     pub capabilities: Capabilities,
-    /// What the subscriber needs to know.
+    /// The parameters that the subscriber needs.
     pub parameters: Parameters,
 }
 
 /// A receiving half that waits for the publisher's parameters.
 pub trait Opening: Send {
-    /// Whether a datagram of this flow came through, where the request's parameters asked for a probe. Never waits; asked
+    /// `true` if a datagram of this flow came through, where the request's parameters asked for a probe. Never waits; called
     /// whenever [`Opening::descriptor`] is readable.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! What the two ends of a channel tell each other of their carrier while they open it.
+//! Parameters of a carrier that the two ends of a channel exchange while they open it.
 
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;

@@ -37,7 +37,7 @@ impl Recorder {
     /// Creates the file (or empties it).
     ///
     /// # Errors
-    /// What open(2) and write(2) say.
+    /// The error of open(2) or write(2).
     pub fn create(path: &Path) -> io::Result<Arc<Self>> {
         Self::new(Box::new(File::create(path)?))
     }
@@ -45,7 +45,7 @@ impl Recorder {
     /// Writes to anything.
     ///
     /// # Errors
-    /// What writing the file's head says.
+    /// The error of writing the file's head.
     pub fn new(mut out: Box<dyn Write + Send>) -> io::Result<Arc<Self>> {
         let mut head = Vec::new();
         head.extend_from_slice(&MAGIC_NANOSECONDS.to_le_bytes());
@@ -57,7 +57,7 @@ impl Recorder {
         Ok(Arc::new(Self { file: PiMutex::new(Output { out, packet: head, error: None }) }))
     }
 
-    /// Why recording stopped, if it did. A full disk doesn't end the flow.
+    /// The error that stopped the recording, if there was one. A full disk doesn't end the flow.
     pub fn error(&self) -> Option<io::ErrorKind> {
         self.file.lock().error.as_ref().map(io::Error::kind)
     }
@@ -91,7 +91,7 @@ pub struct Way {
 }
 
 impl Way {
-    /// What is said back.
+    /// The reverse direction.
     fn back(self) -> Self {
         Self { from: self.to, to: self.from }
     }

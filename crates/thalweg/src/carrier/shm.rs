@@ -12,7 +12,7 @@ use std::time::Duration;
 /// A received datagram is copied out at once, so the reader never holds more.
 const HOLD: u32 = 1;
 
-/// What the carrier can do for messages up to `max_message` bytes.
+/// Capabilities of the carrier for messages of up to `max_message` bytes.
 pub const fn capabilities(max_message: usize) -> Capabilities {
     Capabilities {
         reliable: true,

@@ -12,7 +12,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How every link of the network behaves.
+/// Properties of every link of the network.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SimSettings {
     /// Share of datagrams that vanish (0 to 1), each for itself.
@@ -29,7 +29,7 @@ pub struct SimSettings {
     pub corrupt: f64,
     /// Sending speed of a link; `None` takes no time.
     pub rate_bytes_per_s: Option<u64>,
-    /// What a link's queue holds while it sends; what comes on top is lost.
+    /// Bytes that a link's queue holds while it sends; more are lost.
     pub queue_bytes: usize,
     /// Largest datagram.
     pub mtu: usize,
@@ -52,7 +52,7 @@ impl Default for SimSettings {
     }
 }
 
-/// What the network did.
+/// Counters of the network.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SimCounters {
     /// Datagrams that were sent.
@@ -71,7 +71,7 @@ pub struct SimCounters {
     pub corrupted: u64,
 }
 
-/// Which link of a network: any number, a link is one direction.
+/// A link of a network: any number. A link is one direction.
 pub type Link = u32;
 
 /// The network.
@@ -145,22 +145,22 @@ impl SimNetwork {
         Some(first.remove())
     }
 
-    /// When the next datagram arrives on any link.
+    /// The time at which the next datagram arrives on any link.
     pub fn next_deadline(&self) -> Option<u64> {
         self.links.keys().filter_map(|link| self.next_arrival(*link)).min()
     }
 
-    /// When the next datagram arrives on this link.
+    /// The time at which the next datagram arrives on this link.
     pub fn next_arrival(&self, link: Link) -> Option<u64> {
         self.links.get(&link)?.flying.first_key_value().map(|(key, _)| key.0)
     }
 
-    /// What happened so far.
+    /// The counters so far.
     pub fn counters(&self) -> SimCounters {
         self.counters
     }
 
-    /// When a datagram sent now has left the sender, or `None` when the queue is full.
+    /// The time at which a datagram sent now has left the sender, or `None` when the queue is full.
     fn queue(&mut self, now_ns: u64, link: Link, length: usize) -> Option<u64> {
         let state = self.links.entry(link).or_default();
         let Some(rate) = self.settings.rate_bytes_per_s else { return Some(now_ns) };
@@ -191,7 +191,7 @@ impl SimNetwork {
     }
 }
 
-/// How long `length` bytes take at `rate` bytes per second.
+/// Nanoseconds that `length` bytes take at `rate` bytes per second.
 pub(super) fn sending_time_ns(length: usize, rate: u64) -> u64 {
     u64::try_from(length as u128 * 1_000_000_000 / u128::from(rate.max(1))).unwrap_or(u64::MAX)
 }

@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What TCP can do.
+/// Capabilities of TCP.
 pub const CAPABILITIES: Capabilities = Capabilities {
     reliable: true,
     ordered: true,
@@ -27,7 +27,7 @@ impl TcpSend {
     /// Takes a connected socket: no delay for small messages (TCP_NODELAY), the descriptor stays blocking.
     ///
     /// # Errors
-    /// What setsockopt(2) says.
+    /// The error of setsockopt(2).
     pub fn new(stream: impl Into<Arc<TcpStream>>) -> io::Result<Self> {
         let stream = stream.into();
         stream.set_nonblocking(false)?;
@@ -64,7 +64,7 @@ impl SendHalf for TcpSend {
     }
 
     fn close(&self) {
-        // What was taken is still delivered, then the peer reads 0. Fails only if the connection is gone already.
+        // Bytes already taken are still delivered, then the peer reads 0. Fails only if the connection is gone already.
         let _ = self.stream.shutdown(Shutdown::Write);
     }
 }
@@ -78,7 +78,7 @@ impl TcpReceive {
     /// Takes a connected socket; a waiting receive returns after [`TICK`] (SO_RCVTIMEO).
     ///
     /// # Errors
-    /// What setsockopt(2) says.
+    /// The error of setsockopt(2).
     pub fn new(stream: impl Into<Arc<TcpStream>>) -> io::Result<Self> {
         let stream = stream.into();
         stream.set_nonblocking(false)?;
@@ -164,8 +164,8 @@ pub fn retransmit_soon(stream: &impl AsFd) {
 
 const RTO_MIN_US: i32 = 45; // linux/tcp.h
 const DELACK_MAX_US: i32 = 46;
-/// What is not acknowledged is sent again after this time and a round trip, at the earliest: well above [`ACKNOWLEDGED_WITHIN`], for what
-/// is only acknowledged late would be sent twice.
+/// Least time, besides a round trip, until unacknowledged bytes are retransmitted: well above [`ACKNOWLEDGED_WITHIN`], or bytes
+/// whose acknowledgement is only late would be sent twice.
 const RETRANSMITTED_AFTER: Duration = Duration::from_millis(80);
 /// An acknowledgement waits for others at most so long. Elsewhere this is the kernel's usual time, and 200 ms the longest.
 const ACKNOWLEDGED_WITHIN: Duration = Duration::from_millis(40);

@@ -22,7 +22,7 @@ pub const MOST: usize = 65_507;
 /// The same on the loopback interface over IPv6, whose packets are never longer than its MTU of 65536.
 pub const MOST_V6: usize = 65_488;
 
-/// What UDP can do. The limit of a path is lower: [`UdpSend::most`].
+/// Capabilities of UDP. The limit of a path is lower: [`UdpSend::most`].
 pub const CAPABILITIES: Capabilities = Capabilities {
     reliable: false,
     ordered: false,
@@ -40,17 +40,18 @@ pub struct UdpSend {
     together: Together,
 }
 
-/// What leaves in one call.
+/// Limits on the datagrams that leave in one call.
 struct Together {
     datagrams: usize,
-    /// Of one packet before it is cut, headers included.
+    /// Bytes of one packet before it is cut, headers included.
     bytes: usize,
     /// The kernel or the device does not cut, as it said once.
     refused: AtomicBool,
 }
 
 impl Together {
-    /// What the device takes from which packets to this peer leave: who lets it take less at one go wants shorter waits.
+    /// The limits of the device by which packets to this peer leave. An administrator lowers them to shorten the wait of other
+    /// packets.
     fn of(socket: &UdpSocket) -> io::Result<Self> {
         let (local, peer) = (socket.local_addr()?.ip(), socket.peer_addr()?.ip());
         let (bytes, datagrams) = linux::queueing::egress_super_packet(local, peer).unwrap_or((u32::MAX, u32::MAX));
@@ -58,7 +59,7 @@ impl Together {
         Ok(Self { datagrams: MOST_TOGETHER.min(datagrams as usize), bytes: bytes as usize, refused })
     }
 
-    /// How many datagrams of so many bytes one call takes.
+    /// The number of datagrams of so many bytes that one call takes.
     fn most(&self, segment: usize, overhead: usize) -> usize {
         if self.refused.load(Relaxed) {
             return 1;
@@ -85,7 +86,7 @@ impl UdpSend {
     /// The largest datagram that the path takes, as the kernel knows it now (it shrinks when a router says so).
     ///
     /// # Errors
-    /// What getsockopt(2) says.
+    /// The error of getsockopt(2).
     pub fn most(&self) -> io::Result<usize> {
         let mtu = if self.overhead == 48 { sockopt::ipv6_mtu(&self.socket)? } else { sockopt::ip_mtu(&self.socket)? };
         Ok((mtu as usize).saturating_sub(self.overhead).min(MOST))
@@ -171,7 +172,7 @@ impl UdpReceive {
     /// Takes a socket (connected, so that only its peer is heard); a waiting receive returns after [`TICK`].
     ///
     /// # Errors
-    /// What setsockopt(2) says.
+    /// The error of setsockopt(2).
     pub fn new(socket: impl Into<Arc<UdpSocket>>) -> io::Result<Self> {
         let socket = socket.into();
         socket.set_nonblocking(false)?;
@@ -235,7 +236,7 @@ pub(super) fn no_room(e: io::Error) -> io::Error {
 /// The carrier: a socket at each end, bound to the addresses of the handshake's stream and connected to each other.
 pub struct Udp;
 
-/// What is asked of the kernel for a receiving socket: a burst of fragments must fit. It grants at most `net.core.rmem_max`.
+/// Buffer requested for a receiving socket: a burst of fragments must fit. The kernel grants at most `net.core.rmem_max`.
 pub(super) const RECEIVE_BUFFER: usize = 2 << 20;
 
 impl Carrier for Udp {
@@ -338,7 +339,7 @@ mod tests {
         assert!(!send.together.refused.load(Relaxed));
     }
 
-    /// Who lets a device take less at one go wants that nothing else waits for more.
+    /// A device with a lower limit gets smaller packets, so that others wait for less.
     #[test]
     fn one_call_takes_no_more_than_the_device_does() {
         let together = |datagrams, bytes, refused| Together { datagrams, bytes, refused: AtomicBool::new(refused) };

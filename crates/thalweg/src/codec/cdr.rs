@@ -48,8 +48,8 @@ const HEADER: [u8; 4] = [0x00, 0x01, 0x00, 0x00];
 /// The deepest nesting of structs, sequences, options, enums and so on that is written or read.
 pub(super) const MAX_DEPTH: usize = 64;
 
-/// How many elements of sequences and maps in one message may take no bytes, such as those of a `Vec<()>`; a few hostile
-/// bytes could otherwise claim billions.
+/// The number of elements of sequences and maps in one message that may take no bytes, such as those of a `Vec<()>`. Without a
+/// limit a few hostile bytes could claim billions.
 pub(super) const FREE_ELEMENTS: usize = 1024;
 
 /// Padding a writer may add behind the value to fill up a multiple of 4 bytes, as Cyclone DDS for Python does.
@@ -67,7 +67,7 @@ pub fn to_cdr<T: Serialize + ?Sized>(value: &T) -> Result<Vec<u8>, CodecError> {
 
 /// Appends a value as one CDR message, header included, to `out`.
 ///
-/// What `out` already holds neither changes nor shifts the alignment, which counts from behind this message's header.
+/// The content of `out` neither changes nor shifts the alignment, which counts from behind this message's header.
 /// Nothing is allocated except by growing `out`: none at all once it has the capacity.
 ///
 /// # Errors
@@ -112,7 +112,7 @@ pub fn from_cdr<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, CodecError> {
     }
 }
 
-/// What a custom `Serialize` or `Deserialize` says is an error without an offset; [`from_cdr`] adds where it stopped.
+/// A custom `Serialize` or `Deserialize` reports an error without an offset; [`from_cdr`] adds the offset at which it stopped.
 impl serde::ser::Error for CodecError {
     fn custom<T: std::fmt::Display>(message: T) -> Self {
         Self { offset: 0, problem: message.to_string() }

@@ -21,10 +21,10 @@ mod write;
 use super::cdr::{Reader, append_message};
 use super::{CodecError, Schema};
 
-/// How much JSON may be made of one byte of a message, and of an empty message, measured in [`NODE`]s and bytes of names.
+/// The JSON that may be made of one byte of a message, and of an empty message, measured in [`NODE`]s and bytes of names.
 const ROOM_PER_BYTE: usize = 256;
 const ROOM_AT_LEAST: usize = 1 << 16;
-/// What one JSON value counts, apart from its name.
+/// The count of one JSON value, apart from its name.
 const NODE: usize = 16;
 
 /// Decodes one CDR message, header included, as `schema` tells.
@@ -57,7 +57,7 @@ pub fn from_json(schema: &Schema, json: &serde_json::Value) -> Result<Vec<u8>, C
     Ok(out)
 }
 
-/// Whether a map with such keys is a JSON object, as `serde_json` makes it.
+/// `true` if a map with such keys is a JSON object, as `serde_json` makes it.
 fn is_textual(key: &Schema) -> bool {
     match key {
         Schema::Enum { variants, .. } => variants.iter().all(|variant| variant.schema.is_none()),

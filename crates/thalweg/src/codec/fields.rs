@@ -10,14 +10,14 @@ use qos::expression::Value;
 const STEPS_PER_BYTE: usize = 4;
 const STEPS_AT_LEAST: usize = 2 * MAX_NODES;
 
-/// Where some fields are in a type: made once, from their dotted paths.
+/// The places of some fields in a type: made once, from their dotted paths.
 #[derive(Clone, Debug)]
 pub struct Fields {
     root: Part,
     count: usize,
 }
 
-/// What is looked at within one part of a type.
+/// The fields sought within one part of a type.
 #[derive(Clone, Debug, Default)]
 struct Part {
     /// It is itself wanted: its places among the wanted fields.
@@ -46,7 +46,7 @@ impl Fields {
         Ok(Self { root, count: paths.len() })
     }
 
-    /// How many fields are looked at.
+    /// The number of fields sought.
     pub fn count(&self) -> usize {
         self.count
     }
@@ -155,7 +155,7 @@ impl<'v> Walk<'v, '_> {
     }
 }
 
-/// What may still be read over.
+/// The number of values that may still be skipped.
 struct Steps(usize);
 
 impl Steps {

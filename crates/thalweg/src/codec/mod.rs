@@ -1,4 +1,4 @@
-//! Codecs: how a value becomes bytes and bytes a value.
+//! Codecs: encoding and decoding of values.
 //!
 //! | message type | bytes on the wire | receiving side |
 //! |---|---|---|
@@ -7,7 +7,7 @@
 //! | [`Raw`] | the bytes themselves | a view into the received buffer |
 //! | [`Untyped`] | (subscribers only) whatever a topic of any type carries | a view |
 //!
-//! What a publisher and a subscriber compare is a [`TypeDescription`]. Where it holds a [`Schema`], tools that do not know
+//! A publisher and a subscriber compare their [`TypeDescription`]s. Where one holds a [`Schema`], tools that do not know
 //! the type read and write its samples as JSON ([`to_json`], [`from_json`]).
 
 mod cdr;
@@ -34,7 +34,7 @@ use std::sync::Arc;
 
 /// Something a topic can carry.
 pub trait Message: 'static {
-    /// What `publish` takes and a sample shows.
+    /// The type of the values that `publish` takes and a sample shows.
     type Value: ?Sized + 'static;
     /// An owned value, for codecs that cannot show the received bytes themselves.
     type Owned: Borrow<Self::Value> + Send + 'static;
@@ -79,12 +79,12 @@ impl<M: Message + ?Sized> Decoded<'_, M> {
     }
 }
 
-/// Why a value could not be encoded or bytes could not be decoded; says what was expected, what was found and where.
+/// An error of encoding or decoding: what was expected, what was found, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CodecError {
     /// Byte offset where it went wrong (0 when encoding).
     pub offset: usize,
-    /// What was expected and found.
+    /// The expectation and the finding.
     pub problem: String,
 }
 
@@ -118,7 +118,7 @@ impl Message for Raw {
     }
 }
 
-/// What a subscriber asks for that takes topics of any type and wants their bytes: tools, recorders, bridges.
+/// The message type of subscribers that take topics of any type and want their bytes: tools, recorders, bridges.
 pub enum Untyped {}
 
 impl Message for Untyped {

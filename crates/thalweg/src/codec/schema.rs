@@ -30,7 +30,7 @@ pub struct Field {
 pub struct Variant {
     /// Its name.
     pub name: String,
-    /// What it holds: nothing, one value, a tuple, or a struct with the variant's name.
+    /// Its content: nothing, one value, a tuple, or a struct with the variant's name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schema: Option<Schema>,
 }
@@ -76,9 +76,9 @@ pub enum Schema {
     Sequence(Box<Schema>),
     /// A fixed number of elements of one type.
     Array {
-        /// How many.
+        /// The number of elements.
         len: u32,
-        /// Of which type.
+        /// Their type.
         element: Box<Schema>,
     },
     /// A fixed number of elements of different types.
@@ -239,12 +239,12 @@ impl TypeDescription {
         Self { name, hash, schema: None }
     }
 
-    /// What a subscriber asks for that takes any type.
+    /// The description by which a subscriber asks for any type.
     pub fn any() -> Self {
         Self { name: "*".to_owned(), hash: 0, schema: None }
     }
 
-    /// Whether a subscriber that asks for `self` can read what a publisher of `offered` sends.
+    /// `true` if a subscriber that asks for `self` can read samples of a publisher of `offered`.
     pub fn accepts(&self, offered: &TypeDescription) -> bool {
         self.name == "*" || (self.name == offered.name && self.hash == offered.hash)
     }

@@ -1,4 +1,4 @@
-//! Which instance a sample belongs to, by its key fields; and whether a filter holds for it.
+//! Key fields and filters: the instance to which a sample belongs, and whether a filter holds for it.
 
 use crate::codec::{Fields, Schema};
 use qos::Filter;
@@ -35,7 +35,7 @@ impl Sought {
         Ok(Self { schema: Some(schema.clone()), key, filter: found.transpose()? })
     }
 
-    /// Whether it looks at nothing.
+    /// `true` if no field is sought.
     pub fn is_nothing(&self) -> bool {
         self.key.is_none() && self.filter.is_none()
     }
@@ -73,7 +73,7 @@ impl Sought {
         names.iter().zip(&values).map(one).collect::<Vec<_>>().join(", ")
     }
 
-    /// Whether the filter holds; not for a message that is no value of the type.
+    /// `true` if the filter holds. It does not hold for a message that is no value of the type.
     pub fn holds(&self, bytes: &[u8]) -> bool {
         let (Some(schema), Some((expression, fields))) = (&self.schema, &self.filter) else { return true };
         let mut values = [None; MOST_FIELDS];

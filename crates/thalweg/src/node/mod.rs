@@ -1,4 +1,4 @@
-//! Nodes: one taking-part process, or one context in it.
+//! Nodes: a node is one participating process, or one context in it.
 
 mod policies;
 mod publisher;
@@ -45,7 +45,7 @@ struct Handle {
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// What is asked of a new port.
+/// The request for a new port.
 pub struct PortRequest {
     pub(crate) name: Option<String>,
     pub(crate) topic: String,
@@ -104,13 +104,13 @@ impl Node {
         Ok(Self(Arc::new(Handle { state, thread: Mutex::new(Some(thread)) })))
     }
 
-    /// A publisher of `topic` (`chat` is `/chat`); call `open` on what is returned.
+    /// Begins a publisher of `topic` (`chat` is `/chat`); call `open` on the result.
     pub fn publisher<M: Message>(&self, topic: &str) -> PublisherBuilder<M> {
         PublisherBuilder { node: self.clone(), request: PortRequest::new(topic), message: PhantomData }
     }
 
-    /// A subscriber to `topic`, which may be a pattern (`*` one segment, `**` any number); call `open` or `callback` on
-    /// what is returned.
+    /// Begins a subscriber to `topic`, which may be a pattern (`*` one segment, `**` any number); call `open` or `callback` on
+    /// the result.
     pub fn subscriber<M: Message>(&self, topic: &str) -> SubscriberBuilder<M> {
         SubscriberBuilder::new(self.clone(), PortRequest::new(topic))
     }
@@ -125,30 +125,30 @@ impl Node {
         &self.state().settings.name
     }
 
-    /// Where the node takes handshakes.
+    /// The addresses at which the node accepts handshakes.
     pub fn addresses(&self) -> Vec<SocketAddr> {
         self.state().document().addresses.clone()
     }
 
-    /// What happened on this node, from the oldest event still kept.
+    /// A reader of the node's events, starting with the oldest event still kept.
     pub fn events(&self) -> EventReader {
         self.state().events.reader()
     }
 
-    /// The bytes that its channels hold, and of which peers; besides, those of documents.
+    /// The bytes that the node's channels hold, by peer, and those of documents.
     pub fn memory(&self) -> admin::MemoryReport {
         self.state().memory_report()
     }
 
-    /// All nodes known now, this one included. A node has links to those of its host that share a topic or name with it; from
-    /// the first call on to all of them, of which this one waits for at most 0.2 s.
+    /// All nodes known now, this one included. A node has links to the nodes of its host that share a topic or name with it.
+    /// The first call opens links to all the others and waits for them at most 0.2 s.
     pub fn nodes(&self) -> Vec<Document> {
         self.state().meet(Shares::All);
         self.state().directory().nodes().cloned().collect()
     }
 
-    /// The port of this name, and its node: of several the one that every lookup by name finds, of this host before any other,
-    /// else the one that started first.
+    /// The port of this name, and its node. If several ports have the name, it is the one that every lookup by name finds: a
+    /// port of this host before any other, then the one that started first.
     pub fn holder(&self, name: &str) -> Option<(NodeId, PortInfo)> {
         self.state().meet(Shares::default().with(of_name(name)));
         let directory = self.state().directory();
@@ -171,8 +171,8 @@ impl Node {
         admin::unpack(&answer)
     }
 
-    /// Compares this host's clock with that of another node's host: a few questions and answers, each at most `timeout`. Links
-    /// between nodes travel below all else, so on a busy network the answer is vague, never wrong.
+    /// Compares this host's clock with that of another node's host by a few questions and answers, each at most `timeout`.
+    /// Links between nodes have the lowest priority, so on a busy network the answer is vague, never wrong.
     ///
     /// # Errors
     /// [`Error::Peer`] when the node does not answer, or a clock was set meanwhile.
@@ -189,20 +189,20 @@ impl Node {
         ClockOffset::of(&exchanges).ok_or_else(|| Error::Peer(format!("the clock of node {node} jumps")))
     }
 
-    /// Changes the priority of this node's end of the channel between its port `port` and the port `other`: at once and
-    /// without reconnecting if they are connected, else as soon as they are. It is kept for when the channel is opened
-    /// again. `other` may be `port` itself: the scheduling of all threads of this process.
+    /// Changes the priority of this node's end of the channel between its port `port` and the port `other`: at once and without
+    /// reconnecting if they are connected, otherwise as soon as they are. The setting survives when the channel is opened
+    /// again. If `other` is `port` itself, the scheduling of all threads of this process changes.
     ///
     /// # Errors
-    /// [`Error::Peer`] with the reason: no such port, or the kernel refuses. All is then as it was.
+    /// [`Error::Peer`] with the reason: no such port, or the kernel refuses. Nothing is changed then.
     pub fn set_priority(&self, port: &str, other: &str, changes: &Changes) -> Result<EndReport> {
         let (port, other, changes) = (port.to_owned(), other.to_owned(), changes.clone());
         let report = self.own_settings(&admin::Request::Set { port, other, changes })?.pop();
         report.ok_or_else(|| Error::Peer("an empty answer".into()))
     }
 
-    /// The priority of this node's ends of `port`'s channels, with the port `other` or (`None`) with all, as the kernel has
-    /// it now.
+    /// The priority of this node's ends of `port`'s channels as the kernel has it now: of the channel with the port `other`, or
+    /// with `None` of all.
     ///
     /// # Errors
     /// [`Error::Peer`] when there is no such port or channel.
@@ -217,7 +217,8 @@ impl Node {
         }
     }
 
-    /// This program is alive: so are all publishers of this node that say so by node ([`qos::LivelinessKind::ByNode`]).
+    /// Asserts that this program is alive, and with it all publishers of this node whose liveliness is by node
+    /// ([`qos::LivelinessKind::ByNode`]).
     pub fn assert_liveliness(&self) {
         let now = linux::clock::monotonic_ns();
         for outlet in self.state().outlets() {
@@ -228,7 +229,7 @@ impl Node {
         self.state().command(Command::Alive(None));
     }
 
-    /// Waits until `condition` holds, looking again whenever a channel, port or node came or went; `false` when
+    /// Waits until `condition` holds, checking it whenever a channel, port or node appeared or left. Returns `false` if
     /// `timeout` passed first.
     pub fn wait_until(&self, timeout: Duration, condition: impl Fn() -> bool) -> bool {
         self.state().wait_until(Instant::now() + timeout, condition)
@@ -290,7 +291,7 @@ impl Node {
         }
         request.qos.check().map_err(|wrong| Error::Usage(format!("QoS: {wrong}")))?;
         let message = M::description().as_ref().clone();
-        // A subscriber that takes any type looks for them in each publisher's.
+        // A subscriber that takes any type looks up the type in each publisher's description.
         if direction == Direction::Publisher || message.schema.is_some() {
             Sought::find(message.schema.as_ref(), &request.qos.key, request.qos.filter.as_ref())
                 .map_err(|wrong| Error::Usage(format!("QoS: key or filter: {wrong}")))?;

@@ -15,36 +15,36 @@ macro_rules! both_ends {
                 self.request.qos.deadline = Some(longest);
                 self
             }
-            /// The longest acceptable time from publishing to delivery: what is later is counted. Default: as short as
-            /// possible.
+            /// The longest acceptable time from publishing to delivery. Later samples are delivered and counted. Default: as
+            /// short as possible.
             pub fn latency_budget(mut self, longest: Duration) -> Self {
                 self.request.qos.latency_budget = Some(longest);
                 self
             }
-            /// Samples that are older are dropped wherever they are. Default: they keep.
+            /// Older samples are dropped wherever they are. Default: samples never expire.
             pub fn lifespan(mut self, longest: Duration) -> Self {
                 self.request.qos.lifespan = Some(longest);
                 self
             }
-            /// Late joiners get the last `history` samples of each instance, at least 1. Default: nothing that was
-            /// published before.
+            /// Late joiners get the last `history` samples of each instance, at least 1. Default: no sample that was published
+            /// before.
             pub fn transient_local(mut self, history: u32) -> Self {
                 self.request.qos.durability = Durability::TransientLocal;
                 self.request.qos.history = history;
                 self
             }
-            /// Which order of samples of several publishers counts. Default: by reception.
+            /// The order of samples of several publishers. Default: by reception.
             pub fn destination_order(mut self, order: DestinationOrder) -> Self {
                 self.request.qos.destination_order = order;
                 self
             }
-            /// How a publisher shows that it is alive. Default: by its channel.
+            /// The way a publisher shows that it is alive. Default: by its channel.
             pub fn liveliness(mut self, liveliness: Liveliness) -> Self {
                 self.request.qos.liveliness = liveliness;
                 self
             }
-            /// Bytes that may wait in each of the port's queues, at least 1; an empty one takes one sample of any size.
-            /// Default: 64 MiB, or one largest message if that is more.
+            /// Bytes that may wait in each of the port's queues, at least 1; an empty queue takes one sample of any size.
+            /// Default: 64 MiB, or the largest message if that is more.
             pub fn queue_bytes(mut self, most: u64) -> Self {
                 self.request.qos.limits.bytes = Some(most);
                 self
@@ -81,22 +81,23 @@ impl<M: Message> SubscriberBuilder<M> {
         self.request.qos.ownership = Ownership::Exclusive;
         self
     }
-    /// The shortest time between two samples of one instance that are wanted. Default: all are wanted.
+    /// The shortest time between two samples of one instance; samples in between are not sent. Default: all samples.
     pub fn separation(mut self, shortest: Duration) -> Self {
         self.request.qos.separation = Some(shortest);
         self
     }
-    /// Only samples for which this expression holds are wanted: it is evaluated at the publisher. Default: all are wanted.
+    /// Only samples for which this expression holds are delivered. It is evaluated at the publisher. Default: all samples.
     pub fn filter(mut self, filter: Filter) -> Self {
         self.request.qos.filter = Some(filter);
         self
     }
-    /// The most that is kept. Default: as much as the other policies ask for.
+    /// Limits on the samples and instances that are kept. Default: as much as the other policies ask for.
     pub fn limits(mut self, limits: ResourceLimits) -> Self {
         self.request.qos.limits = limits;
         self
     }
-    /// What is done without where it is not offered: matched with a warning instead of not at all. Default: nothing.
+    /// Policies that the port does without if they are not offered: it is matched with a warning instead of not at all.
+    /// Default: none.
     pub fn fallback(mut self, policies: impl IntoIterator<Item = PolicyName>) -> Self {
         self.request.qos.fallback = policies.into_iter().collect();
         self

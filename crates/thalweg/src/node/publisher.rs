@@ -17,7 +17,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Publishes samples of one topic. Dropping it closes the port: what waits is sent if it can be within one second.
+/// Publishes samples of one topic. Dropping it closes the port; waiting samples are sent if that takes at most one second.
 pub struct Publisher<M: Message> {
     pub(crate) outlet: Arc<Outlet<M>>,
     node: Node,
@@ -42,12 +42,12 @@ impl<M: Message> PublisherBuilder<M> {
         self.request.qos = qos;
         self
     }
-    /// Whether samples may be lost on the way. Default: reliable.
+    /// Reliability of delivery. Default: reliable.
     pub fn reliability(mut self, reliability: Reliability) -> Self {
         self.request.qos.reliability = reliability;
         self
     }
-    /// What happens when a channel is slower than this publisher. Default: the last 16 samples wait.
+    /// The queue of each channel, for a channel that is slower than this publisher. Default: the last 16 samples wait.
     pub fn queue(mut self, queue: Queue) -> Self {
         self.request.qos.queue = queue;
         self
@@ -63,8 +63,8 @@ impl<M: Message> PublisherBuilder<M> {
         self.request.qos.class = class;
         self
     }
-    /// Marks, pace and sending thread of all channels of this port, unless one is set by name
-    /// ([`Node::set_priority`]). What the kernel refuses when a channel opens is an event. Default: nothing.
+    /// Marks, pace and sending thread of all channels of this port, unless set by name ([`Node::set_priority`]). If the kernel
+    /// refuses one of them when a channel opens, that is an event. Default: none.
     pub fn priority(mut self, priority: PrioritySettings) -> Self {
         self.request.priority = priority;
         self
@@ -79,28 +79,28 @@ impl<M: Message> PublisherBuilder<M> {
         self.request.carriers = Some(names.into_iter().map(Into::into).collect());
         self
     }
-    /// Answers to this port's samples arrive at `answers`, a subscriber of the same node: over TCP on the same connection,
-    /// if the other end says [`SubscriberBuilder::answering_with`](super::SubscriberBuilder::answering_with). A question
-    /// and its answer then cost what they cost on one bare socket: acknowledgements ride on the data.
+    /// Answers to this port's samples arrive at `answers`, a subscriber of the same node: over TCP on the same connection, if
+    /// the other end has [`SubscriberBuilder::answering_with`](super::SubscriberBuilder::answering_with). Question and answer
+    /// then cost as much as on one bare socket: acknowledgements ride on the data.
     pub fn answered_at<A: Message>(mut self, answers: &super::Subscriber<A>) -> Self {
         self.request.answers = Some(answers.port());
         self
     }
-    /// Lets small samples leave together on stream carriers and over reliable `udp`: more per second, each later by up to `within`.
+    /// Sends small samples together on stream carriers and over reliable `udp`: more per second, each later by up to `within`.
     pub fn batching(mut self, batching: Batching) -> Self {
         self.request.sending.batching = Some(batching);
         self
     }
-    /// On each channel at most this leaves; what is more waits in the channel's queue, and large samples leave piece by piece.
-    /// With [`PublisherBuilder::batching`], small samples that wait leave together. `publish` then only hands over: for
-    /// alarms, events and bulk beside continuous data (V-07). Not for `local` and `shm`. Default: no limit.
+    /// Limits the rate of each channel. The excess waits in the channel's queue, and large samples leave piece by piece. With
+    /// [`PublisherBuilder::batching`], small samples that wait leave together. `publish` then only enqueues: for alarms, events
+    /// and bulk beside continuous data (V-07). Not for `local` and `shm`. Default: no limit.
     pub fn limit(mut self, limit: Limit) -> Self {
         self.request.sending.limit = Some(limit);
         self
     }
-    /// Over `udp` and `mcast`, samples of several datagrams are followed by parity: as many datagrams of one as it has parity
-    /// pieces may be lost, and it is whole all the same, without a repetition. Costs that much more of the link, and the time to
-    /// make it up in `publish`. Default: none.
+    /// Over `udp` and `mcast`, parity follows samples of several datagrams. A sample is complete without a retransmit as long
+    /// as it has lost at most as many datagrams as it has parity pieces. Parity costs its share of the link, and the time to
+    /// compute it in `publish`. Default: none.
     pub fn parity(mut self, redundancy: Redundancy) -> Self {
         self.request.sending.parity = Some(redundancy.prepare());
         self
@@ -110,8 +110,8 @@ impl<M: Message> PublisherBuilder<M> {
         self.request.monitor = Some(Box::new(monitor));
         self
     }
-    /// Answers administrators' commands that are not part of the grammar, on the node's `control` thread: shortly, and
-    /// without asking this node anything.
+    /// Answers administrators' commands that are not part of the grammar. It runs on the node's `control` thread, so it must
+    /// return quickly and not call this node.
     pub fn admin_reader(mut self, reader: impl FnMut(&Bottle) -> Bottle + Send + 'static) -> Self {
         self.request.reader = Some(Box::new(reader));
         self
@@ -127,8 +127,8 @@ impl<M: Message> PublisherBuilder<M> {
 }
 
 impl<M: Message> Publisher<M> {
-    /// Publishes a sample on all channels: says what happened, never allocates in the steady state, never waits for a
-    /// subscriber unless the QoS says `block`.
+    /// Publishes a sample on all channels and returns the outcome. It never allocates in the steady state, and never waits for
+    /// a subscriber unless the QoS says `block`.
     ///
     /// # Errors
     /// [`Error::Message`] when the value cannot be encoded or is too large; [`Error::Closed`]. A channel that cannot
@@ -138,7 +138,7 @@ impl<M: Message> Publisher<M> {
         self.outlet.publish(value, Change::Written, &mut |_, _| {})
     }
 
-    /// As [`Publisher::publish`], and tells the outcome on each channel.
+    /// As [`Publisher::publish`]; besides, calls `each` with the outcome on each channel.
     ///
     /// # Errors
     /// As [`Publisher::publish`].
@@ -146,8 +146,8 @@ impl<M: Message> Publisher<M> {
         self.outlet.publish(value, Change::Written, &mut each)
     }
 
-    /// The instance that has the key of `value` is no more (without a key, the topic's only one): subscribers get a sample
-    /// that says so ([`SampleInfo::change`](crate::channel::SampleInfo::change)), its deadline is not watched any more.
+    /// Ends the instance that has the key of `value` (without a key, the topic's only one). Subscribers get a sample that says
+    /// so ([`SampleInfo::change`](crate::channel::SampleInfo::change)), and its deadline is no longer watched.
     ///
     /// # Errors
     /// As [`Publisher::publish`].
@@ -155,8 +155,8 @@ impl<M: Message> Publisher<M> {
         self.outlet.publish(value, Change::Disposed, &mut |_, _| {})
     }
 
-    /// This publisher says nothing any more of the instance that has the key of `value`: it gives up owning it, and its
-    /// deadline is not watched any more. Others may go on with it.
+    /// Ends this publisher's part in the instance that has the key of `value`: it gives up ownership, and its deadline is no
+    /// longer watched. Other publishers may go on with the instance.
     ///
     /// # Errors
     /// As [`Publisher::publish`].
@@ -164,18 +164,18 @@ impl<M: Message> Publisher<M> {
         self.outlet.publish(value, Change::Unregistered, &mut |_, _| {})
     }
 
-    /// How many channels the port has now.
+    /// The number of channels the port has now.
     pub fn connected(&self) -> usize {
         self.outlet.connected()
     }
 
-    /// Waits until at least `count` channels exist, at most `timeout`; `false` when the time ran out.
+    /// Waits until at least `count` channels exist. Returns `false` if `timeout` passed first.
     pub fn wait_connected(&self, count: usize, timeout: Duration) -> bool {
         self.node.wait_until(timeout, || self.outlet.connected() >= count)
     }
 
-    /// This publisher is alive, also if it has nothing to publish now ([`qos::LivelinessKind::ByPort`]): its subscribers are
-    /// told over the control plane. Publishing says the same.
+    /// Asserts that this publisher is alive even if it has nothing to publish now ([`qos::LivelinessKind::ByPort`]). Its
+    /// subscribers are told over the control plane. Publishing asserts the same.
     pub fn assert_liveliness(&self) {
         crate::port::AnyOutlet::judge(self.outlet.as_ref())
             .into_iter()
@@ -197,17 +197,18 @@ impl<M: Message> Publisher<M> {
         &self.outlet.info.topic
     }
 
-    /// What each channel did so far.
+    /// The counters of each channel.
     pub fn channels(&self) -> Vec<crate::channel::ChannelReport> {
         self.outlet.reports()
     }
 
-    /// How long dropping may wait for what still waits to be sent. Zero drops it at once. Default one second.
+    /// Sets the longest time for which dropping the publisher waits for unsent samples. With zero they are dropped at once.
+    /// Default one second.
     pub fn drain_on_close(&mut self, timeout: Duration) {
         self.closing = timeout;
     }
 
-    /// Closes the port after waiting at most `timeout` for what still waits; `false` when something was dropped.
+    /// Closes the port after waiting at most `timeout` for unsent samples. Returns `false` if some were dropped.
     pub fn close(mut self, timeout: Duration) -> bool {
         let drained = self.outlet.drain(timeout);
         self.closing = Duration::ZERO;
@@ -216,7 +217,7 @@ impl<M: Message> Publisher<M> {
 }
 
 impl<T: bytemuck::Pod + Send> Publisher<Plain<T>> {
-    /// As [`Publisher::loan`] of raw bytes: a value to be written in place with [`Loan::value_mut`].
+    /// As [`Publisher::loan`] of raw bytes: a value that is written in place with [`Loan::value_mut`].
     ///
     /// # Errors
     /// [`Error::Message`] over `max_message`; [`Error::Closed`].
@@ -226,9 +227,9 @@ impl<T: bytemuck::Pod + Send> Publisher<Plain<T>> {
 }
 
 impl Publisher<Raw> {
-    /// A message of `len` bytes to be written in place: in the subscribers' own shared memory where the carrier allows,
-    /// else in a pooled buffer that is sent without another copy. Its content is unspecified (an older message's).
-    /// A subscriber that comes while a loan is held has its channel from the next sample on.
+    /// A message of `len` bytes that is written in place: in the subscribers' own shared memory where the carrier allows,
+    /// otherwise in a pooled buffer that is sent without another copy. Its content is unspecified (an older message's). A
+    /// subscriber that joins while a loan is held has its channel from the next sample on.
     ///
     /// # Errors
     /// [`Error::Message`] over `max_message`; [`Error::Closed`].
@@ -258,7 +259,7 @@ pub struct Loan<'a, M: Message> {
 }
 
 impl<T: bytemuck::Pod + Send> Loan<'_, Plain<T>> {
-    /// The value, to be written. What it holds at first is left over from an older one.
+    /// The value, to be written in place. Its initial content is left over from an older one.
     ///
     /// # Errors
     /// [`Error::Message`] when the memory is not aligned for the type (above 16 bytes, over a carrier without loans).
@@ -269,7 +270,7 @@ impl<T: bytemuck::Pod + Send> Loan<'_, Plain<T>> {
 }
 
 impl<M: Message> Loan<'_, M> {
-    /// The message, to be written. What it holds at first is left over from an older one.
+    /// The message, to be written in place. Its initial content is left over from an older one.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         match (&mut self.state, &mut self.place) {
             (Some(state), Some(place)) => state.bytes_mut(place),
@@ -277,7 +278,7 @@ impl<M: Message> Loan<'_, M> {
         }
     }
 
-    /// Publishes it.
+    /// Publishes the message.
     ///
     /// # Errors
     /// As [`Publisher::publish`].

@@ -1,4 +1,4 @@
-//! Pull: what a subscriber asks histories for (P-05, P-09).
+//! Pull: queries of a subscriber to histories (P-05, P-09).
 
 use super::Subscriber;
 use crate::channel::bucket::Limit;
@@ -12,15 +12,15 @@ use qos::Place;
 use std::marker::PhantomData;
 use std::time::Duration;
 
-/// Whom a pull asks and how fast, besides what: by default this port's own history if it keeps one, else all that keep the topic.
+/// Sources and rate of a pull. By default it asks this port's own history if there is one, otherwise all that keep the topic.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PullFrom {
     /// Samples of the publisher of this name only.
     pub publisher: Option<String>,
-    /// Only the port of this name is asked: a publisher, or a port that keeps for others.
+    /// Only the port of this name is asked: a publisher, or a port that keeps samples for others.
     pub holder: Option<String>,
-    /// How fast samples may come from other nodes, at least [`PullFrom::SLOWEST`]; by default [`PullFrom::LIMIT`]. `None`: as fast as
-    /// it goes, which takes the processors from more urgent channels.
+    /// Rate limit of samples from other nodes, at least [`PullFrom::SLOWEST`]; by default [`PullFrom::LIMIT`]. `None`: no
+    /// limit, which takes the processors from more urgent channels.
     pub limit: Option<Limit>,
 }
 
@@ -34,29 +34,30 @@ impl PullFrom {
     /// 400 Mbit/s: between two hosts on two processors a channel of 1 kHz beside it had p99 1.1 to 1.25 times that alone, and 2.4 to
     /// 6.3 times without a limit (experiment `pull-beside`).
     pub const LIMIT: Limit = Limit { rate: 50_000_000, burst: 64 << 10 };
-    /// Bytes per second. Who answers gives up on one who takes nothing for ten seconds, and less than this may look so.
+    /// Bytes per second. A responder gives up on a subscriber that takes nothing for ten seconds, and a slower one may look
+    /// like that.
     pub const SLOWEST: u64 = 16_000;
 }
 
-/// Samples that were pulled, as they arrive. Each is given once, those of one publisher in the order of their numbers.
+/// Pulled samples as they arrive. Each comes once; those of one publisher come in the order of their numbers.
 pub struct Pulled<M: Message> {
     asking: Asking,
-    /// What relays do not keep of it; `None`: not all were asked yet.
+    /// Refusals of relays; `None`: not all were asked yet.
     refused: Option<Vec<Error>>,
     message: PhantomData<M>,
 }
 
 impl<M: Message> Subscriber<M> {
-    /// Asks for samples that were published before: publishers, then whoever keeps their samples for others; a port with
-    /// a history of its own asks that alone. `timeout` is the longest that nothing may come.
+    /// Pulls samples that were published before: from publishers, then from ports that keep their samples for others. A port
+    /// with a history of its own asks only that. `timeout` is the longest silence.
     ///
     /// # Errors
-    /// [`Error::Peer`] when nobody keeps samples of the topic. What goes wrong later comes in place of a sample.
+    /// [`Error::Peer`] when nobody keeps samples of the topic. A later error takes the place of a sample.
     pub fn pull(&self, query: Query, timeout: Duration) -> Result<Pulled<M>> {
         self.pull_from(&PullFrom::default(), query, timeout)
     }
 
-    /// As [`Subscriber::pull`], of whom it is said.
+    /// As [`Subscriber::pull`], from the stated sources.
     ///
     /// # Errors
     /// As [`Subscriber::pull`]; [`Error::Usage`] for a limit below [`PullFrom::SLOWEST`].
@@ -98,24 +99,24 @@ impl<M: Message> Subscriber<M> {
         Ok(Pulled { asking: Asking::new(state.clone(), asked, holders), refused: None, message: PhantomData })
     }
 
-    /// Whether anybody keeps samples of the topic, as far as is known now.
+    /// `true` if somebody is known to keep samples of the topic.
     pub fn can_pull(&self) -> bool {
         let all = || Holder::all(self.node.state(), &self.inlet.info.topic, None, None);
         self.inlet.histories().is_some() || !all().is_empty()
     }
 
-    /// Where samples are kept for this port.
+    /// The place that keeps samples for this port.
     fn keeper(&self) -> Option<&Place> {
         self.inlet.info.qos.pull.as_ref().map(|pull| &pull.place)
     }
 
-    /// Whether the port only asks and has no channels.
+    /// `true` if the port only pulls and has no channels.
     pub fn is_pull_only(&self) -> bool {
         self.inlet.info.pull == PullRole::Only
     }
 }
 
-/// A pulled sample with what its publisher said of itself, who may be gone meanwhile.
+/// The origin of a pulled sample, as its publisher described itself. That publisher may be gone.
 pub struct Origin<'a> {
     /// The publisher's name.
     pub publisher: &'a str,
@@ -126,12 +127,12 @@ pub struct Origin<'a> {
 }
 
 impl<M: Message> Pulled<M> {
-    /// What was asked for and is not there, by publishers' names: complete when there are no more samples.
+    /// Samples that were requested and are missing, by publishers' names. Complete when there are no more samples.
     pub fn absent(&self) -> impl Iterator<Item = (&str, &Absent)> {
         self.asking.absent()
     }
 
-    /// Who published the samples that come now.
+    /// The origin of the samples that come now.
     pub fn origin(&self) -> Option<Origin<'_>> {
         let run = self.asking.run()?;
         Some(Origin { publisher: &run.name, topic: &run.topic, message: &run.message })

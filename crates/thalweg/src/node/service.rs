@@ -1,6 +1,6 @@
-//! Request and reply on a topic: a server answers what clients ask.
+//! Request and reply on a topic: a server answers the requests of clients.
 //!
-//! Requests travel on the topic itself, replies on `TOPIC/reply`; both carry who asked and the number of the question, so
+//! Requests travel on the topic itself, replies on `TOPIC/reply`. Both carry the asker's id and the number of the question, so
 //! that a client finds its own answer. With several servers the first answer counts.
 
 use super::Node;
@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::time::{Duration, Instant};
 
-/// A question or an answer with its number.
+/// A question or an answer, with its number.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Numbered<T> {
     asker: u64,
@@ -18,7 +18,7 @@ struct Numbered<T> {
     body: T,
 }
 
-/// What may be asked or answered: any type that serde can encode and decode.
+/// Types of questions and answers: any that serde can encode and decode.
 pub trait Body: Serialize + DeserializeOwned + Send + 'static {}
 impl<T: Serialize + DeserializeOwned + Send + 'static> Body for T {}
 
@@ -47,7 +47,7 @@ impl Node {
         Ok(Client { asker, number: 0, questions, answers })
     }
 
-    /// A server on `topic`: `answer` is called with every question, on the receiving thread.
+    /// A server on `topic`. `answer` is called with every question, on the receiving thread.
     ///
     /// # Errors
     /// As for opening any port.
@@ -59,7 +59,7 @@ impl Node {
         let mut answers = self.publisher::<Numbered<A>>(&reply_topic(topic)).open()?;
         let questions = self.subscriber::<Numbered<Q>>(topic).answering_with(&answers).callback(move |question| {
             let body = answer(&question.body);
-            // A client that is gone by now needs no answer; one that cannot be sent is missed by its asker's time-out.
+            // A client that has left needs no answer. An answer that cannot be sent shows as the client's time-out.
             let _ = answers.publish(&Numbered { asker: question.asker, number: question.number, body });
         })?;
         Ok(Server { _questions: questions })

@@ -20,17 +20,17 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-/// How a subscriber gets its samples.
+/// The way samples reach a subscriber.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
-    /// Samples wait in the port until they are taken; receiving costs one hop to another thread.
+    /// Samples wait in the port until they are taken. This costs one hand-over to another thread.
     #[default]
     Queue,
     /// The port has no thread: `wait` itself receives. The fastest way for a thread that does nothing else.
     Polled,
 }
 
-/// Receives samples of one topic or of all that match a pattern. Dropping it closes the port.
+/// Receives samples of one topic, or of all topics that match a pattern. Dropping it closes the port.
 ///
 /// It is also a [`Stream`] of samples.
 pub struct Subscriber<M: Message> {
@@ -64,18 +64,18 @@ impl<M: Message> SubscriberBuilder<M> {
         self.request.qos = qos;
         self
     }
-    /// Whether samples may be lost on the way. Default: reliable; a best-effort publisher does not match then.
+    /// Reliability of delivery. Default: reliable; a best-effort publisher does not match then.
     pub fn reliability(mut self, reliability: Reliability) -> Self {
         self.request.qos.reliability = reliability;
         self
     }
-    /// What waits to be taken. Default: the last 16 samples.
+    /// The queue of samples that wait to be taken. Default: the last 16 samples.
     pub fn queue(mut self, queue: Queue) -> Self {
         self.request.qos.queue = queue;
         self
     }
-    /// Marks of acknowledgements and the receiving thread of all channels of this port, unless one is set by name
-    /// ([`Node::set_priority`]). What the kernel refuses when a channel opens is an event. Default: nothing.
+    /// Marks of acknowledgements, and the receiving thread, of all channels of this port, unless set by name
+    /// ([`Node::set_priority`]). If the kernel refuses one of them when a channel opens, that is an event. Default: none.
     pub fn priority(mut self, priority: PrioritySettings) -> Self {
         self.request.priority = priority;
         self
@@ -96,30 +96,30 @@ impl<M: Message> SubscriberBuilder<M> {
         self.on_publisher = true;
         self
     }
-    /// What arrives here is answered with `answers`, a publisher of the same node: see
+    /// Samples that arrive here are answered with `answers`, a publisher of the same node: see
     /// [`PublisherBuilder::answered_at`](super::PublisherBuilder::answered_at).
     pub fn answering_with<A: Message>(mut self, answers: &super::Publisher<A>) -> Self {
         self.request.answers = Some(answers.port());
         self
     }
-    /// Only asks ([`Subscriber::pull`]): no channel is opened, so it costs nothing until then.
+    /// Restricts the port to [`Subscriber::pull`]: no channel is opened, so it costs nothing until then.
     pub fn pull_only(mut self) -> Self {
         self.request.pull = PullRole::Only;
         self
     }
-    /// Keeps the last samples of each publisher that arrive; [`Subscriber::pull`] then asks nobody else. With the place of
-    /// a relay, that relay keeps them, and is asked first (P-09). Default: none.
+    /// Keeps the last samples of each publisher that arrive; [`Subscriber::pull`] then asks nobody else. If the place is a
+    /// relay, that relay keeps them and is asked first (P-09). Default: none.
     pub fn history(mut self, buffer: PullBuffer) -> Self {
         self.request.qos.pull = Some(buffer.kept_by(Place::Subscriber));
         self
     }
-    /// Keeps them here, and lets other nodes ask for them.
+    /// As [`SubscriberBuilder::history`], and lets other nodes pull from it.
     pub fn history_for_others(mut self, buffer: PullBuffer) -> Self {
         self.request.qos.pull = Some(PullBuffer { place: Place::Subscriber, ..buffer });
         self.request.pull = PullRole::Keeps;
         self
     }
-    /// No thread of its own: [`Subscriber::wait`] receives.
+    /// Gives the port no thread of its own: [`Subscriber::wait`] receives.
     pub fn polled(mut self) -> Self {
         self.mode = Mode::Polled;
         self
@@ -129,18 +129,18 @@ impl<M: Message> SubscriberBuilder<M> {
         self.request.qos.scale = qos::Scale::Every(n);
         self
     }
-    /// Only `p` of every `q` samples, evenly spread; 1 ≤ `p` ≤ `q`: of 10 Hz, 8 of 10 are 8 Hz.
+    /// Only `p` of every `q` samples, evenly spread; 1 ≤ `p` ≤ `q`. For example 8 of 10 make 8 Hz of 10 Hz.
     pub fn rate(mut self, p: u32, q: u32) -> Self {
         self.request.qos.scale = qos::Scale::Rate { p, q };
         self
     }
-    /// Only pictures of at most this size, each 1 to 65,535 pixels: larger ones are made smaller and keep the ratio of their
-    /// sides. Of points, at most as many as such a picture has pixels.
+    /// Only pictures of at most this size, each side 1 to 65,535 pixels. Larger ones are made smaller and keep the ratio of
+    /// their sides. A point cloud has at most as many points as such a picture has pixels.
     pub fn picture(mut self, width: u32, height: u32) -> Self {
         self.request.qos.picture = Some((width, height));
         self
     }
-    /// Where what is not wanted is left out. Default: at the publisher, before it is sent.
+    /// The place where samples are left out or made smaller. Default: at the publisher, before they are sent.
     pub fn proxy(mut self, place: qos::Place) -> Self {
         self.request.qos.place = place;
         self
@@ -150,8 +150,8 @@ impl<M: Message> SubscriberBuilder<M> {
         self.request.monitor = Some(Box::new(monitor));
         self
     }
-    /// Answers administrators' commands that are not part of the grammar, on the node's `control` thread: shortly, and
-    /// without asking this node anything.
+    /// Answers administrators' commands that are not part of the grammar. It runs on the node's `control` thread, so it must
+    /// return quickly and not call this node.
     pub fn admin_reader(mut self, reader: impl FnMut(&Bottle) -> Bottle + Send + 'static) -> Self {
         self.request.reader = Some(Box::new(reader));
         self
@@ -163,7 +163,7 @@ impl<M: Message> SubscriberBuilder<M> {
     pub fn open(self) -> Result<Subscriber<M>> {
         self.build(Sink::Mailbox)
     }
-    /// Opens the port; `callback` is called with every sample, on the receiving thread: the fast way. Calls never overlap.
+    /// Opens the port. `callback` is called with every sample, on the receiving thread: the fastest way. Calls never overlap.
     ///
     /// # Errors
     /// As [`PublisherBuilder::open`](super::PublisherBuilder::open).
@@ -181,7 +181,7 @@ impl<M: Message> SubscriberBuilder<M> {
 }
 
 impl<M: Message> Subscriber<M> {
-    /// The oldest waiting sample, without waiting.
+    /// Takes the oldest waiting sample, without waiting.
     pub fn take(&mut self) -> Option<TakenSample<M>> {
         if self.inlet.polled {
             self.poll_halves(Duration::ZERO);
@@ -189,7 +189,7 @@ impl<M: Message> Subscriber<M> {
         self.inlet.take()
     }
 
-    /// The oldest waiting sample, waiting at most `timeout` for one.
+    /// Takes the oldest waiting sample; waits at most `timeout` for one.
     pub fn wait(&mut self, timeout: Duration) -> Option<TakenSample<M>> {
         let until = Instant::now() + timeout;
         loop {
@@ -204,8 +204,8 @@ impl<M: Message> Subscriber<M> {
         }
     }
 
-    /// Polled ports opened with a callback: receives until at least one sample was delivered or `timeout` passed; the
-    /// callback runs within this call, on the bytes where they were received. Returns how many samples it was called with.
+    /// For polled ports opened with a callback: receives until at least one sample was delivered or `timeout` passed. The
+    /// callback runs within this call, on the bytes where they were received. Returns the number of samples delivered.
     pub fn wait_callback(&mut self, timeout: Duration) -> usize {
         let until = Instant::now() + timeout;
         loop {
@@ -221,18 +221,18 @@ impl<M: Message> Subscriber<M> {
         }
     }
 
-    /// How many channels the port has now.
+    /// The number of channels the port has now.
     pub fn connected(&self) -> usize {
         self.inlet.channels().lock().map_or(0, |channels| channels.len())
     }
 
-    /// Waits until at least `count` channels exist, at most `timeout`; `false` when the time ran out.
+    /// Waits until at least `count` channels exist. Returns `false` if `timeout` passed first.
     pub fn wait_connected(&self, count: usize, timeout: Duration) -> bool {
         self.node.wait_until(timeout, || self.connected() >= count)
     }
 
-    /// Who published a sample, as the publisher described itself when its channel opened. It may be gone meanwhile: the 16
-    /// publishers are remembered whose channels opened last. `None` for samples that were not published to this port directly.
+    /// The publisher of a sample, as it described itself when its channel opened. It may be gone: the 16 publishers whose
+    /// channels opened last are remembered. `None` for samples that were not published to this port directly.
     pub fn publisher(&self, info: &SampleInfo) -> Option<Arc<PublisherInfo>> {
         self.inlet.publishers().get(PortRef { node: info.node, port: info.port })
     }
@@ -246,23 +246,23 @@ impl<M: Message> Subscriber<M> {
         self.me
     }
 
-    /// What each channel did so far.
+    /// The counters of each channel.
     pub fn channels(&self) -> Vec<ChannelReport> {
         self.inlet.reports()
     }
 
-    /// What the port's policies dropped or noticed so far.
+    /// The counters of the port's policies.
     pub fn policy_counts(&self) -> crate::port::PolicyCounts {
         self.inlet.state().policies
     }
 
-    /// The instances of a keyed topic that were seen: alive, disposed of, or without publishers. Empty unless the port states a
+    /// The instances of a keyed topic that were seen: alive, disposed, or without publishers. Empty unless the port has a
     /// policy that looks at samples, such as the key.
     pub fn instances(&self) -> Vec<crate::channel::InstanceReport> {
         AnyInlet::judge(self.inlet.as_ref()).map(|judge| judge.instances()).unwrap_or_default()
     }
 
-    /// Samples dropped because they were not taken in time.
+    /// The number of samples dropped because they were not taken in time.
     pub fn dropped(&self) -> u64 {
         self.inlet.dropped()
     }
@@ -278,7 +278,7 @@ impl<M: Message> Subscriber<M> {
                 }
                 0
             }
-            // One channel: the receive itself waits.
+            // With one channel the receive itself waits.
             [one] => {
                 let step = match timeout {
                     Duration::ZERO => one.step(false),
@@ -298,7 +298,7 @@ impl<M: Message> Subscriber<M> {
 
     fn poll_many(&mut self, timeout: Duration) -> usize {
         let fds: Vec<_> = self.halves.iter().filter_map(Inbound::descriptor).collect();
-        // Some have no descriptor to wait for together with others (rings): all are looked at, at short intervals.
+        // Rings have no descriptor to poll together with others: all halves are checked at short intervals.
         let all = fds.len() < self.halves.len();
         let due = self.halves.iter().filter_map(Inbound::until_timer).min();
         let wait = timeout.min(if all { LOOK } else { TICK }).min(due.unwrap_or(TICK));
@@ -327,10 +327,10 @@ impl<M: Message> Subscriber<M> {
     }
 }
 
-/// Pause between two looks at rings that a polled port has besides others.
+/// Interval between checks of the rings that a polled port has besides other carriers.
 const LOOK: Duration = Duration::from_micros(200);
 
-/// What came of one step of a half on its owner's thread; `None` when the channel is over.
+/// The outcome of one step of a half on its owner's thread; `None` when the channel has ended.
 fn finish(node: &Node, half: &Inbound, step: Step) -> Option<usize> {
     match step {
         Step::Delivered(count) => Some(count as usize),
@@ -345,7 +345,8 @@ fn finish(node: &Node, half: &Inbound, step: Step) -> Option<usize> {
 impl<M: Message> Stream for Subscriber<M> {
     type Item = TakenSample<M>;
 
-    /// The next sample; ends when the node closes. On a polled port it ends at once: that has no thread that could wake the task.
+    /// The next sample. The stream ends when the node closes; on a polled port it ends at once, for no thread could wake the
+    /// task.
     fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<TakenSample<M>>> {
         match self.inlet.take_or_register(context.waker()) {
             Some(sample) => Poll::Ready(Some(sample)),

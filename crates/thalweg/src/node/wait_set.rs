@@ -9,10 +9,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::{Wake, Waker};
 use std::time::{Duration, Instant};
 
-/// What a [`WaitSet`] waits for: a [`Subscriber`] (one with a mailbox and not [`polled`](super::SubscriberBuilder::polled)),
-/// or the events of a node.
+/// A source that a [`WaitSet`] waits for: a [`Subscriber`] (one with a mailbox and not
+/// [`polled`](super::SubscriberBuilder::polled)), or the events of a node.
 pub trait Waitable {
-    /// Whether something is there to be taken; else `waker` is woken when there is. One waker at a time.
+    /// `true` if something can be taken; otherwise `waker` is woken when it can. One waker at a time.
     fn is_ready(&self, waker: &Waker) -> bool;
 }
 
@@ -28,7 +28,7 @@ impl Waitable for EventReader {
     }
 }
 
-/// Waits until one of several has something to be taken.
+/// Waits until at least one of several sources is ready.
 ///
 /// ```no_run
 /// # use std::time::Duration;
@@ -48,7 +48,7 @@ pub struct WaitSet {
     ready: Vec<bool>,
 }
 
-/// Counts wake-ups; who waits sleeps on it.
+/// A counter of wake-ups, on which the waiting thread sleeps.
 struct Signal(AtomicU32);
 
 impl Wake for Signal {
@@ -68,14 +68,14 @@ impl Default for WaitSet {
 }
 
 impl WaitSet {
-    /// One that waits for nothing yet.
+    /// An empty wait set.
     pub fn new() -> Self {
         let signal = Arc::new(Signal(AtomicU32::new(0)));
         Self { waker: signal.clone().into(), signal, ready: Vec::new() }
     }
 
-    /// Waits until at least one of them is ready, at most `timeout`, and tells for each whether it is. Allocates nothing
-    /// after the first call with so many.
+    /// Waits until at least one source is ready, at most `timeout`. Returns for each source whether it is ready. Allocates only
+    /// in the first call with so many sources.
     pub fn wait(&mut self, all: &[&dyn Waitable], timeout: Duration) -> &[bool] {
         let until = Instant::now() + timeout;
         loop {

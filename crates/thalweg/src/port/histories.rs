@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 /// gives way to a new one.
 const MOST_SOURCES: usize = 64;
 
-/// What a sample takes at least.
+/// Least size of a kept sample, in bytes.
 const SMALLEST: u64 = 256;
 
 /// The histories of one port. Its lock is held to keep one sample, or to take references to a few.
@@ -29,7 +29,7 @@ pub(crate) struct Histories {
     account: Arc<Account>,
     /// Samples that were not kept because there was no memory, and those of them that were told.
     unkept: [AtomicU64; 2],
-    /// Of a durable publisher of a keyed topic: where the key is.
+    /// The place of the key, if the publisher is durable and its topic keyed.
     key: Option<Sought>,
     sources: PiMutex<Sources>,
 }
@@ -52,12 +52,12 @@ struct Source {
     heard: u64,
 }
 
-/// Whether a publisher of this QoS keeps the last samples of each instance for late joiners, and not of the topic.
+/// `true` if a publisher of this QoS keeps the last samples of each instance, rather than of the topic, for late joiners.
 pub(crate) fn is_kept_by_instance(offered: &Qos) -> bool {
     offered.durability != Durability::Volatile && !offered.key.is_empty()
 }
 
-/// What a subscriber keeps of each publisher: if its pull buffer is with itself, or it keeps for others.
+/// The pull buffer that a subscriber keeps of each publisher: its own, or one that it keeps for others.
 pub(crate) fn kept_at_subscriber(port: &PortInfo) -> Option<PullBuffer> {
     let keeps = |pull: &PullBuffer| pull.place == Place::Subscriber || port.pull == PullRole::Keeps;
     port.qos.pull.clone().filter(keeps)
@@ -109,12 +109,12 @@ impl Histories {
         self.limits.bytes.max(u64::from(self.limits.samples) * SMALLEST)
     }
 
-    /// Whether samples of this publisher are kept.
+    /// `true` if samples of this publisher are kept.
     pub fn knows(&self, publisher: Identity) -> bool {
         self.sources.lock().all.iter().any(|source| source.publisher == publisher)
     }
 
-    /// When each publisher was heard last, by CLOCK_MONOTONIC in nanoseconds; 0: never.
+    /// The time at which each publisher was last heard, by CLOCK_MONOTONIC in nanoseconds; 0: never.
     pub fn heard(&self) -> Vec<(u64, Identity)> {
         self.sources.lock().all.iter().map(|source| (source.heard, source.publisher)).collect()
     }

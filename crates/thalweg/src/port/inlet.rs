@@ -35,7 +35,7 @@ use std::sync::{Arc, Mutex};
 
 type Callback<M> = Box<dyn FnMut(Sample<'_, M>) + Send>;
 
-/// What a subscriber does with samples.
+/// The destination of a subscriber's samples.
 pub(crate) enum Sink<M: Message> {
     /// Calls the user on the receiving thread.
     Callback(PiMutex<Callback<M>>),
@@ -60,11 +60,11 @@ pub(crate) struct Inlet<M: Message> {
     pub polled: bool,
     pub events: Events,
     mailbox: PiMutex<Mailbox>,
-    /// Where those wait who find it full.
+    /// The waiting place of threads that find it full.
     door: Door,
-    /// What waits is counted by instance.
+    /// Waiting samples are counted by instance.
     by_instance: bool,
-    /// What found no room in it.
+    /// Counts of samples that found no room.
     rejected: Rejected,
     /// Samples in the mailbox: who finds none takes no lock, and so stands in no publisher's way.
     stored: AtomicUsize,
@@ -78,7 +78,7 @@ pub(crate) struct Inlet<M: Message> {
     in_callback: AtomicU64,
     pub dropped: AtomicU64,
     channels: Mutex<Vec<Arc<Channel>>>,
-    /// Who they came from.
+    /// The publishers of the samples.
     publishers: Publishers,
     /// Polled ports: receive halves that wait for their owner.
     halves: PiMutex<Vec<Inbound>>,
@@ -103,7 +103,7 @@ impl<M: Message> Inlet<M> {
         let judge = judge_of_subscriber(&info.name, &info.qos);
         let histories = kept_at_subscriber(&info).map(|limits| Arc::new(Histories::new(limits, memory.histories())));
         Self {
-            // What is kept or judged has to be encoded.
+            // Samples that are kept or judged have to be encoded.
             on_publisher: on_publisher && histories.is_none() && judge.is_none(),
             histories,
             info,
@@ -130,7 +130,7 @@ impl<M: Message> Inlet<M> {
         }
     }
 
-    /// Whether the port's policies let a sample pass.
+    /// `true` if the port's policies let a sample pass.
     #[inline]
     fn takes(&self, info: &SampleInfo, payload: &Payload<'_>) -> bool {
         self.judge.as_ref().is_none_or(|judge| judge.takes(info, payload.bytes()))

@@ -83,7 +83,7 @@ impl<M: Message> Joins<M> {
         over
     }
 
-    /// What came of a channel's move; `None` while it waits.
+    /// The outcome of a channel's move; `None` while it waits.
     fn take_done(&self, id: u64) -> Option<Option<Done<M>>> {
         let mut lobby = self.lobby.lock();
         if let Some(at) = lobby.done.iter().position(|(of, _)| *of == id) {

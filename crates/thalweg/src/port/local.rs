@@ -12,9 +12,9 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 /// The receiving end of a local channel.
 pub(crate) trait LocalChannel<M: Message>: Send + Sync {
-    /// How many samples that were published before it wants.
+    /// The number of earlier samples that it wants.
     fn late(&self) -> u32;
-    /// So many of them come now.
+    /// Announces the number of samples of a history that come now.
     fn expect_history(&self, samples: usize);
     /// Samples go to a callback, on the publisher's thread or the port's own; else they wait to be taken.
     fn calls_back(&self) -> bool;

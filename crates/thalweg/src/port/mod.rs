@@ -24,7 +24,7 @@ pub use sample::{Sample, TakenSample};
 use crate::channel::Outcome;
 use qos::ResourceLimit;
 
-/// What `publish` did on all channels.
+/// The outcome of `publish` on all channels.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Published {
     /// The sample's sequence number, counted from 1.
@@ -63,7 +63,7 @@ impl Published {
         }
     }
 
-    /// How many channels the sample was offered to.
+    /// The number of channels to which the sample was offered.
     pub fn channels(&self) -> u32 {
         self.sent + self.queued + self.refused + self.not_connected
     }

@@ -31,7 +31,7 @@ pub struct Seen<'a> {
     pub from: &'a str,
     /// Its sequence number.
     pub seq: u64,
-    /// When it was published, in CLOCK_MONOTONIC nanoseconds of the publisher's host.
+    /// Time of publication, in CLOCK_MONOTONIC nanoseconds of the publisher's host.
     pub source_ns: u64,
     /// Now, in CLOCK_MONOTONIC nanoseconds of this host.
     pub now_ns: u64,
@@ -39,7 +39,7 @@ pub struct Seen<'a> {
     pub bytes: &'a [u8],
 }
 
-/// What becomes of a sample.
+/// The decision on a sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Goes on as it is.
@@ -71,7 +71,7 @@ pub trait Monitor: Send {
     fn parameters(&self) -> Vec<Property> {
         Vec::new()
     }
-    /// Whether it ever says [`Verdict::Late`]: the port then has a thread that waits with the samples.
+    /// `true` if it may ever return [`Verdict::Late`]: the port then has a thread that waits with the samples.
     fn delays(&self) -> bool {
         false
     }

@@ -37,7 +37,7 @@ const COPY_BELOW: usize = 16 << 10;
 const MOST_PREPARED: u32 = 64;
 pub(super) const SMALL: usize = 256;
 
-/// How long a report waits for the port.
+/// Longest wait of a report for the port.
 const REPORT_PATIENCE: Duration = Duration::from_millis(20);
 
 /// The shared state of a publisher.
@@ -48,7 +48,7 @@ pub(crate) struct Outlet<M: Message> {
     pub(super) state: PiMutex<Outflow<M>>,
     pub(super) joins: Joins<M>,
     pub(super) connected: AtomicUsize,
-    /// Of the channels that are attached those whose subscriber is cut off.
+    /// The number of attached channels whose subscriber is cut off.
     pub(super) cut_off: AtomicUsize,
     closed: AtomicBool,
     /// The same channels, for those who must not wait for the publishing thread.
@@ -68,7 +68,7 @@ pub(crate) struct Outlet<M: Message> {
     histories: Option<Arc<Histories>>,
 }
 
-/// What only the publishing thread touches, but for joins and leaves.
+/// State of the publishing thread; others touch it only for joins and leaves.
 pub(crate) struct Outflow<M: Message> {
     seq: u64,
     pub(super) pool: Pool,
@@ -93,7 +93,7 @@ pub(super) enum TypedWay<M: Message> {
     Ring(RingWriter, u32),
 }
 
-/// How a channel leaves this port, as the driver sees it.
+/// The way of a channel out of this port, as the driver sees it.
 pub(crate) enum Way {
     /// A unicast flow.
     Flow(Arc<Flow>),
@@ -222,7 +222,7 @@ impl<M: Message> Outlet<M> {
         }
     }
 
-    /// Whether a group has members that are not cut off.
+    /// `true` if a group has members that are not cut off.
     pub(super) fn has_members(&self, group: &Arc<Flow>) -> bool {
         let is_of = |channel: &Channel| channel.sent_by().is_some_and(|flow| Arc::ptr_eq(&flow, group));
         self.channels.lock().iter().any(|channel| !channel.is_closed() && is_of(channel))
@@ -262,7 +262,7 @@ fn encode<M: Message>(value: &M::Value, buffer: &mut Arc<Buffer>) -> Result<()> 
 }
 
 impl<M: Message> Attached<M> {
-    /// Whether the sample goes on this channel: what its proxy leaves out here costs nothing further.
+    /// `true` if the sample goes on this channel. A sample that its proxy leaves out here costs nothing further.
     #[inline]
     pub(super) fn selects(&self, seq: u64) -> bool {
         self.channel.selection.takes(seq)
@@ -276,7 +276,7 @@ impl<M: Message> Attached<M> {
             _ => 0,
         }
     }
-    /// What waits, in bytes.
+    /// Bytes of waiting samples.
     fn bytes(&self) -> usize {
         match &self.way {
             TypedWay::Ring(ring, _) => usize::try_from(ring.bytes()).unwrap_or(usize::MAX),

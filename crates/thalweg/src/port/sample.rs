@@ -15,7 +15,7 @@ pub struct Sample<'a, M: Message> {
 }
 
 impl<M: Message> Sample<'_, M> {
-    /// Who published it, which one it is, and when.
+    /// Publisher, number and time stamps of the sample.
     pub fn info(&self) -> &SampleInfo {
         &self.info
     }
@@ -28,7 +28,7 @@ impl<M: Message> Deref for Sample<'_, M> {
     }
 }
 
-/// Where the bytes of a waiting sample lie.
+/// The place of a waiting sample's bytes.
 pub(crate) enum Storage {
     /// In a pooled buffer: the subscriber's own, or (carrier `local`) the publisher's.
     Pooled(Arc<Buffer>),
@@ -62,7 +62,7 @@ impl<M: Message> TakenSample<M> {
         Ok(Self { info, storage, owned })
     }
 
-    /// Who published it, which one it is, and when.
+    /// Publisher, number and time stamps of the sample.
     pub fn info(&self) -> &SampleInfo {
         &self.info
     }

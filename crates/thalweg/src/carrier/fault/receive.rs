@@ -14,9 +14,9 @@ use std::time::Duration;
 const MOST_HELD: usize = 4096;
 /// The most that is read from a stream at once.
 const PIECE: usize = 64 * 1024;
-/// How often `stall` happens.
+/// Period of `stall`.
 const STALL_PERIOD_NS: u64 = 1_000_000_000;
-/// How long a frame is held back at least so that later ones overtake it.
+/// Least time for which a frame is held back, so that later ones overtake it.
 const LEAST_HOLD: Duration = Duration::from_millis(1);
 
 /// A receiving half that loses, delays, reorders, doubles and corrupts.
@@ -137,7 +137,7 @@ impl FaultReceive {
         Some(if self.stream { n } else { length })
     }
 
-    /// What the wrapped carrier ended with, once all that came before was taken. An error is told again each time.
+    /// The end of the wrapped carrier, once all that came before was taken. An error is returned again each time.
     fn end(&self) -> Option<io::Result<usize>> {
         let ended = self.ended.as_ref().filter(|_| self.held.is_empty())?;
         Some(match ended {

@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// What goes wrong on a carrier. The CLI reads it from the same text everywhere; see [`FaultSettings::from_str`].
+/// Faults of a carrier. The CLI reads them from the same text everywhere; see [`FaultSettings::from_str`].
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct FaultSettings {
     /// `loss=1%`: share of datagrams that vanish. Not for streams: there the kernel sends again, which is a `stall`.

@@ -1,7 +1,7 @@
-//! What ties a socket to an interface, and has to be renewed when that one is made anew.
+//! A socket's tie to an interface, which has to be renewed when the interface is made anew.
 //!
-//! The kernel knows memberships and the interface that packets leave by as numbers. An interface that was deleted and made
-//! anew has another number: without more, a member hears nothing for good, and a publisher sends to nobody.
+//! The kernel knows memberships, and the interface by which packets leave, as numbers. An interface that was deleted and made
+//! anew has another number: without renewal a member hears nothing for good, and a publisher sends to nobody.
 
 use super::send::leave_by;
 use linux::net::InterfaceAddress;
@@ -10,7 +10,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Weak};
 
-/// Which end of a flow a socket is.
+/// The end of a flow to which a socket belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
     Sends,
@@ -34,7 +34,7 @@ impl Membership {
         Self { socket: Arc::downgrade(socket), group, address, interface: Some(interface), last: interface, end }
     }
 
-    /// Whether its socket is still in use.
+    /// `true` if its socket is no longer in use.
     pub(crate) fn is_over(&self) -> bool {
         self.socket.strong_count() == 0
     }

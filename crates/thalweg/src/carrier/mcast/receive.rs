@@ -54,8 +54,8 @@ impl McastReceive {
         Ok(half)
     }
 
-    /// What others send to the group is dropped from now on, by the kernel where it can: it does not wake the thread that reads. What
-    /// came before is received as a datagram of no bytes. With port 0 any port of the address is heard.
+    /// Drops from now on what others send to the group, in the kernel where it can: it does not wake the reading thread. An
+    /// earlier datagram is received as one of no bytes. With port 0 any port of the address is heard.
     pub fn only_from(&mut self, publisher: SocketAddr) {
         let _ = linux::filter::only_from(&*self.socket, publisher); // else each is looked at below
         self.publisher = Some(publisher);
@@ -100,7 +100,7 @@ pub(super) struct McastMember {
     turn: u32,
 }
 
-/// How often what is for one member alone is looked for first.
+/// The turn at which datagrams for one member alone are looked for first.
 const OWN_TURN: u32 = 16;
 
 impl McastMember {

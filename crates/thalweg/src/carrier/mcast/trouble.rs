@@ -1,10 +1,11 @@
-//! Why multicast does not work, in words that name the interface and what to do.
+//! Explanations of multicast failures, with the interface and the remedy.
 
 use rustix::io::Errno;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 
-/// Why a group cannot be joined or sent to on the interface that has the address `local`. `doing` is "join" or "send to".
+/// Explains why a group cannot be joined or sent to on the interface that has the address `local`. `doing` is "join" or "send
+/// to".
 pub(crate) fn cannot(doing: &str, group: SocketAddr, local: IpAddr, error: &io::Error) -> String {
     let interface = name_of(local);
     let remedy = remedy(&interface, group.is_ipv6(), error);

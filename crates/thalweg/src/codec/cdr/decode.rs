@@ -182,7 +182,7 @@ impl<'de> Deserializer<'de> for &mut Decoder<'de> {
     }
 }
 
-/// Whether the number of elements stood in the message or follows from the type.
+/// The source of the number of elements: the message, or the type.
 #[derive(PartialEq)]
 enum Kind {
     Counted,
@@ -194,7 +194,7 @@ struct Elements<'a, 'de> {
     decoder: &'a mut Decoder<'de>,
     left: usize,
     kind: Kind,
-    /// Where the present element starts.
+    /// Start of the present element.
     start: usize,
 }
 

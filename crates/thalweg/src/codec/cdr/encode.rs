@@ -7,7 +7,7 @@ use std::fmt;
 /// Appends one message's value to a buffer.
 pub(in crate::codec) struct Encoder<'a> {
     out: &'a mut Vec<u8>,
-    /// Where this message's value starts in `out`, behind its header: alignment counts from here.
+    /// Start of this message's value in `out`, behind its header: alignment counts from here.
     origin: usize,
     depth: usize,
     /// Elements without bytes still allowed.
@@ -229,9 +229,9 @@ impl Fixed<'_, '_> {
 /// Elements behind their count, which is filled in at the end: so a sequence need not know its length beforehand.
 pub(in crate::codec) struct Counted<'a, 'b> {
     encoder: &'b mut Encoder<'a>,
-    /// Where the first element starts; the count stands before it.
+    /// Start of the first element; the count stands before it.
     start: usize,
-    /// Where the present element starts.
+    /// Start of the present element.
     element: usize,
     count: usize,
 }

@@ -14,7 +14,7 @@ fn exact<T: Serialize + DeserializeOwned + PartialEq + Debug>(value: T, pieces: 
     assert_eq!(from_cdr::<T>(&bytes).unwrap(), value);
 }
 
-/// What decoding a value behind a right header says.
+/// The error of decoding a value behind a right header.
 fn refused<T: DeserializeOwned + Debug>(value: &[u8]) -> String {
     from_cdr::<T>(&[&[0x00, 0x01, 0x00, 0x00], value].concat()).unwrap_err().to_string()
 }

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 pub(super) struct JsonReader<'de> {
     reader: Reader<'de>,
     depth: usize,
-    /// How much JSON may still be made.
+    /// JSON that may still be made.
     room: usize,
 }
 

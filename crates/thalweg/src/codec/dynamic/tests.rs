@@ -153,7 +153,7 @@ fn any_schema() -> impl Strategy<Value = Schema> {
     })
 }
 
-/// How many values there are in JSON.
+/// The number of values in JSON.
 fn count(json: &Value) -> usize {
     1 + match json {
         Value::Array(values) => values.iter().map(count).sum(),

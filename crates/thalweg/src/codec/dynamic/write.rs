@@ -10,7 +10,7 @@ use std::fmt::{self, Display, Formatter};
 /// Writes one message's value.
 pub(super) struct JsonWriter<'a, 'out> {
     encoder: &'a mut Encoder<'out>,
-    /// Where in the JSON it stands; left as it is by an error.
+    /// Position in the JSON; left as it is by an error.
     path: Vec<Step<'a>>,
 }
 
@@ -234,7 +234,7 @@ impl Display for Path<'_> {
     }
 }
 
-/// What was found, in brief.
+/// A brief description of the value found.
 struct Found<'a>(&'a Value);
 
 impl Display for Found<'_> {

@@ -3,7 +3,7 @@
 use super::{Field, Schema, Variant};
 use std::fmt::{self, Formatter, Write};
 
-/// How much of a schema is written.
+/// The extent to which a schema is written.
 #[derive(Clone, Copy, PartialEq)]
 enum Detail {
     /// All of it: the canonical text, of which the hash is taken.

@@ -11,12 +11,12 @@ use super::Schema;
 use serde::de::DeserializeOwned;
 use shape::Shape;
 
-/// How many types may be asked for in all passes together: ends the tracing of what never comes to an end.
+/// The most types that may be requested in all passes together: ends the tracing of a type that never ends.
 const MAX_VISITS: usize = 1 << 18;
-/// How many places a type may have, each element of an array counted; what remains is bounded by [`Schema::check`].
+/// The most places a type may have, each element of an array counted; the rest is bounded by [`Schema::check`].
 const MAX_PLACES: usize = 1 << 16;
 
-/// What is known of a type.
+/// The knowledge of a type so far.
 pub(super) struct Traced {
     /// Its name, if it is a struct or an enum.
     pub name: Option<&'static str>,

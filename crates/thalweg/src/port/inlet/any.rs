@@ -1,4 +1,4 @@
-//! What a subscriber gives the driver: everything but its message type.
+//! The driver's view of a subscriber: everything but its message type.
 
 use super::publishers::Publishers;
 use super::{Inlet, Rejected, Sink};
@@ -15,13 +15,13 @@ use std::sync::{Arc, Mutex};
 
 /// An inlet whose message type is not known to the driver.
 pub(crate) trait AnyInlet: Deliver {
-    /// So many samples of a history come: there is to be room for them all.
+    /// Announces the number of samples of a history that come: there is to be room for them all.
     fn expect_history(&self, samples: usize);
     /// Samples that its limits rejected.
     fn rejected(&self) -> &Rejected;
     fn info(&self) -> &PortInfo;
     fn channels(&self) -> &Mutex<Vec<Arc<Channel>>>;
-    /// Who they came from.
+    /// The publishers of the samples.
     fn publishers(&self) -> &Publishers;
     /// Gives back buffers that were not needed lately, unless the mailbox is in use at this moment.
     fn trim(&self);
@@ -29,24 +29,24 @@ pub(crate) trait AnyInlet: Deliver {
     fn close(&self);
     fn waiting(&self) -> usize;
     fn dropped(&self) -> u64;
-    /// As tools ask for it.
+    /// The state, as tools ask for it.
     fn state(&self) -> SubscriberState;
     /// For `local` channels: the typed inlet, to be downcast by the publisher.
     fn typed(self: Arc<Self>) -> Arc<dyn Any + Send + Sync>;
     /// Serves mailbox-fed callbacks until `stop`; returns at once where none are needed.
     fn serve(&self, stop: &dyn Fn() -> bool);
-    /// Whether `local` channels need a thread that calls [`AnyInlet::serve`].
+    /// `true` if `local` channels need a thread that calls [`AnyInlet::serve`].
     fn needs_server(&self) -> bool;
     /// The thread that calls [`AnyInlet::serve`], if one does.
     fn server(&self) -> Option<i32>;
     /// This thread does from now on; 0: none does any more.
     fn set_server(&self, tid: i32);
     fn reports(&self) -> Vec<ChannelReport>;
-    /// Where a monitor of the input sits.
+    /// The seat of a monitor of the input.
     fn monitor(&self) -> &Seat;
-    /// What judges by the port's policies.
+    /// The judge by the port's policies.
     fn judge(&self) -> Option<&Arc<Judge>>;
-    /// What it keeps, if it does.
+    /// The histories it keeps, if any.
     fn histories(&self) -> Option<&Arc<Histories>>;
     /// Waits at most a tick for a sample that its monitor keeps back, and delivers those that are due.
     fn release(&self);
@@ -59,7 +59,7 @@ impl<M: Message> Inlet<M> {
         self.mailbox.lock().waiting.bytes()
     }
 
-    /// What its policies dropped or noticed.
+    /// Counters of its policies.
     fn policy_counts(&self) -> PolicyCounts {
         let judged = self.judge.as_ref().map(|judge| judge.counts()).unwrap_or_default();
         PolicyCounts { rejected: judged.rejected + self.rejected.total(), ..judged }
@@ -215,8 +215,8 @@ pub struct SubscriberState {
     pub in_callback: u64,
     /// It has a callback, which the receiving thread runs.
     pub has_callback: bool,
-    /// What its policies dropped or noticed.
+    /// Counters of its policies.
     pub policies: PolicyCounts,
-    /// Of a keyed topic: the instances that missed most deadlines, the worst first.
+    /// The instances of a keyed topic that missed most deadlines, the worst first.
     pub late: Vec<InstanceReport>,
 }

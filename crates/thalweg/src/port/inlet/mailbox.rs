@@ -23,14 +23,14 @@ type Stored = (SampleInfo, Storage, Option<Stay>, Charge);
 /// Pause before another look for memory that others hold.
 const OTHERS_PAUSE: Duration = Duration::from_millis(1);
 
-/// What waits, and who waits for it.
+/// Waiting samples, and the threads that wait for them.
 pub(super) struct Mailbox {
     pub waiting: Waiting<Stored>,
     pool: Pool,
     pub waker: Option<Waker>,
 }
 
-/// Where threads wait for room in a mailbox.
+/// The waiting place of threads that want room in a mailbox.
 #[derive(Debug, Default)]
 pub(super) struct Door {
     /// Grows while somebody waits and a sample is taken.
@@ -200,7 +200,7 @@ impl<M: Message> Inlet<M> {
         }
     }
 
-    /// Whether a sample waits, or the port is closed; else `waker` is woken then.
+    /// `true` if a sample waits or the port is closed; otherwise `waker` is woken then.
     pub fn is_ready_or_wakes(&self, waker: &Waker) -> bool {
         let mut mailbox = self.mailbox.lock();
         let ready = !mailbox.waiting.is_empty() || self.is_closed();

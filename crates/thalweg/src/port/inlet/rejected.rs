@@ -13,7 +13,7 @@ const LIMITS: [ResourceLimit; 5] = [
     ResourceLimit::NodeMemory,
 ];
 
-/// What was rejected by one limit.
+/// Counts of samples rejected by one limit.
 #[derive(Debug, Default)]
 struct Count {
     most: u64,
@@ -21,7 +21,7 @@ struct Count {
     told: AtomicU64,
 }
 
-/// What was rejected because too much waits.
+/// Counts of samples rejected because too much waits.
 #[derive(Debug)]
 pub(crate) struct Rejected {
     by: [Count; LIMITS.len()],
@@ -52,7 +52,8 @@ impl Rejected {
         }
     }
 
-    /// So many gave way to others by this limit. Too many samples are what a queue that keeps the last is for: nobody is told.
+    /// Counts samples that gave way to others by this limit. Nobody is told of too many samples: a queue that keeps the last is
+    /// meant to drop the others.
     #[cold]
     pub fn note_dropped(&self, limit: ResourceLimit, count: u64) {
         let by_number = matches!(limit, ResourceLimit::Samples | ResourceLimit::SamplesPerInstance);
@@ -67,12 +68,12 @@ impl Rejected {
         (bytes, peer + node)
     }
 
-    /// How many in all.
+    /// The number in all.
     pub fn total(&self) -> u64 {
         self.by.iter().map(|count| count.total.load(Relaxed)).sum()
     }
 
-    /// What was not told yet, by limit.
+    /// The rejections not yet reported, by limit.
     pub fn tell(&self) -> impl Iterator<Item = Rejection> {
         LIMITS.into_iter().zip(&self.by).filter_map(|(limit, count)| {
             let total = count.total.load(Relaxed);

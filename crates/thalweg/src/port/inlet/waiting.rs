@@ -1,9 +1,9 @@
-//! What waits to be taken, within the subscriber's queue and its limits (DDS 1.4, §2.2.3.18 HISTORY and §2.2.3.19
+//! Samples that wait to be taken, within the subscriber's queue and its limits (DDS 1.4, §2.2.3.18 HISTORY and §2.2.3.19
 //! RESOURCE_LIMITS). Pure.
 //!
-//! A queue that keeps the last samples keeps those of each instance, where the port states a key; one that keeps all counts
-//! the samples of all instances. What finds no room is rejected, except that the last samples take the place of older ones
-//! of their instance.
+//! A queue that keeps the last samples keeps those of each instance if the port states a key; one that keeps all counts the
+//! samples of all instances. A sample that finds no room is rejected, except that in a queue of the last samples it replaces
+//! older ones of its instance.
 
 use qos::{Durability, Qos, Queue, ResourceLimit};
 use std::collections::{HashMap, VecDeque};
@@ -13,7 +13,7 @@ const MOST_INSTANCES: usize = 4096;
 /// Room that a queue has from the start.
 const ROOM: usize = 1024;
 
-/// Whether there is room for a sample.
+/// Room for a sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Room {
     /// There was.
@@ -41,7 +41,7 @@ pub(super) struct Waiting<T> {
     most: usize,
     most_each: usize,
     keeps_last: bool,
-    /// How many wait of each instance; `None`: instances are not told apart.
+    /// The number that wait of each instance; `None`: instances are not told apart.
     of: Option<HashMap<u64, usize>>,
 }
 
@@ -81,7 +81,7 @@ impl<T> Waiting<T> {
         self.most_bytes
     }
 
-    /// Whether instances have to be told apart.
+    /// `true` if instances have to be told apart.
     pub fn tells_apart(&self) -> bool {
         self.of.is_some()
     }
@@ -170,17 +170,17 @@ impl<T> Waiting<T> {
         }
     }
 
-    /// What they count for, in bytes.
+    /// Their bytes, as counted.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// How many wait.
+    /// Number of waiting samples.
     pub fn len(&self) -> usize {
         self.samples.len()
     }
 
-    /// Whether none does.
+    /// `true` if none waits.
     pub fn is_empty(&self) -> bool {
         self.samples.is_empty()
     }
@@ -195,7 +195,7 @@ mod tests {
     /// A sample of the model: its instance, number and size.
     type One = (u64, u32, usize);
 
-    /// As the policies say, by looking at everything; `most` are the bytes that may wait, and those that the node has.
+    /// The policies' definition, by looking at everything; `most` are the bytes that may wait, and those that the node has.
     fn model(waiting: &mut Vec<One>, qos: &Qos, most: (usize, usize), new: One) -> Room {
         let same = |other: u64| qos.key.is_empty() || other == new.0;
         let keeps_last = matches!(qos.queue, Queue::KeepLast(_));
@@ -239,7 +239,7 @@ mod tests {
         ) {
             let queue = if keeps_last { Queue::KeepLast(depth) } else { Queue::KeepAll(depth) };
             let samples = more.map(|more| depth + more);
-            // As far as they do not contradict each other.
+            // Limits count as far as they do not contradict each other.
             let floor = if keeps_last { depth } else { 1 };
             let samples_per_instance = each.map(|each| (floor + each).min(samples.unwrap_or(u32::MAX)));
             let limits = ResourceLimits { samples, samples_per_instance, bytes: Some(most.0 as u64), ..Default::default() };

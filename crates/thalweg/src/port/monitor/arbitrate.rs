@@ -42,7 +42,7 @@ struct Input {
     resting_ns: u64,
     excites: Vec<(String, f64)>,
     is_virtual: bool,
-    /// How far it is stimulated, 0 … 1, and since when it counts.
+    /// Its stimulation, 0 … 1, and the time since which it counts.
     level: f64,
     arrived_ns: u64,
 }
@@ -81,7 +81,7 @@ impl Input {
         Ok(())
     }
 
-    /// Whether it counts now.
+    /// `true` if it counts now.
     fn is_active(&mut self, now: u64) -> bool {
         let since = now.saturating_sub(self.arrived_ns);
         if self.level < 1.0 {

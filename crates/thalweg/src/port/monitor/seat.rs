@@ -1,4 +1,4 @@
-//! Where a monitor sits at one side of a port, and the samples it keeps back.
+//! The seat of a monitor at one side of a port, with the samples it keeps back.
 
 use super::{Monitor, Seen, Verdict};
 use crate::bottle::{Property, Value};
@@ -57,11 +57,11 @@ pub(crate) struct Late {
     due_ns: u64,
     pub info: SampleInfo,
     pub bytes: Vec<u8>,
-    /// Of a subscriber.
+    /// The way onward, of a subscriber.
     pub onward: Option<Onward<Arc<Account>>>,
 }
 
-/// Where a subscriber's sample goes on.
+/// The way of a subscriber's sample behind the monitor.
 pub(crate) struct Onward<A> {
     /// To the mailbox, as other samples of its channel do.
     pub to_mailbox: bool,
@@ -69,7 +69,7 @@ pub(crate) struct Onward<A> {
     pub account: A,
 }
 
-/// What becomes of a sample now.
+/// The decision on a sample now.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Judged {
     /// It goes on.
@@ -81,7 +81,7 @@ pub(crate) enum Judged {
 }
 
 impl Seat {
-    /// Whether samples have to be shown to [`Seat::judge`].
+    /// `true` if samples have to be shown to [`Seat::judge`].
     #[inline]
     pub fn is_taken(&self) -> bool {
         self.taken.load(Ordering::Acquire)

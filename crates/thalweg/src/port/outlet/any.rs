@@ -1,4 +1,4 @@
-//! What a publisher gives the driver: everything but its message type.
+//! The driver's view of a publisher: everything but its message type.
 
 use super::{Outlet, SMALL, Way};
 use crate::channel::buffer::Pool;
@@ -20,7 +20,7 @@ const FEWEST_SLOTS: usize = 8;
 /// written once cost memory.
 const MOST_PAYLOAD: usize = 4 << 30;
 
-/// What a publisher gives the driver: everything but its message type.
+/// A publisher without its message type.
 pub(crate) trait AnyOutlet: Send + Sync {
     fn info(&self) -> &PortInfo;
     /// Adds a channel and gives the answer before its next sample. It may take until the next sample is published:
@@ -29,7 +29,7 @@ pub(crate) trait AnyOutlet: Send + Sync {
     /// # Errors
     /// With the way: the port is closed, or the type differs (`local`).
     fn attach(&self, channel: Arc<Channel>, way: Way, answer: Option<Reply>) -> std::result::Result<(), (Way, Attach)>;
-    /// Whether a channel was added that [`AnyOutlet::attach`] took; `None`: not yet, ask again. Told once.
+    /// The outcome of [`AnyOutlet::attach`]: `true` if the channel was added, `None` if that is still open. Given once.
     fn attached(&self, id: u64) -> Option<bool>;
     /// Removes a channel and ends its flow unless others share it. `false`: not yet, ask again.
     fn detach(&self, id: u64) -> bool;
@@ -41,18 +41,18 @@ pub(crate) trait AnyOutlet: Send + Sync {
     /// The channels that are attached, or are being attached or detached. Never waits for the publishing thread.
     fn channels(&self) -> Vec<Arc<Channel>>;
     fn reports(&self) -> Vec<ChannelReport>;
-    /// The descriptor of the port's payload memory, made now if need be, for a reader that may hold so many samples.
+    /// The descriptor of the port's payload memory, which is made if need be, for a reader that may hold so many samples.
     ///
     /// # Errors
-    /// What the kernel says, and `OutOfMemory` when a reader that may `hold` so many samples could starve the others.
+    /// The kernel's error, and `OutOfMemory` when a reader that may `hold` so many samples could starve the others.
     fn payload_memory(&self, hold: u32) -> std::io::Result<OwnedFd>;
     /// A reader for which [`AnyOutlet::payload_memory`] was asked does not come to be.
     fn unhold(&self, hold: u32);
-    /// Where a monitor of the output sits.
+    /// The seat of a monitor of the output.
     fn monitor(&self) -> &Seat;
-    /// What judges by the port's promises.
+    /// The judge by the port's promises.
     fn judge(&self) -> Option<&Arc<Judge>>;
-    /// What it keeps, if it does.
+    /// The histories it keeps, if any.
     fn histories(&self) -> Option<&Arc<Histories>>;
     /// Waits at most a tick for a sample that its monitor keeps back, and publishes those that are due.
     fn release(&self);
@@ -67,7 +67,7 @@ pub(crate) trait AnyOutlet: Send + Sync {
     fn is_closed(&self) -> bool;
 }
 
-/// Why a channel could not be attached.
+/// The reason why a channel could not be attached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Attach {
     OtherType,

@@ -12,7 +12,7 @@ use linux::lock::PiGuard;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Where a loaned message lies.
+/// The place of a loaned message.
 pub(crate) enum Place {
     /// In a pooled buffer.
     Buffer(Arc<Buffer>),

@@ -12,7 +12,7 @@ use crate::port::round::Round;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// What is told of each channel.
+/// The callback that is given the outcome on each channel.
 type Each<'a> = &'a mut dyn FnMut(&Channel, Outcome);
 
 impl<M: Message> Outlet<M> {
@@ -160,7 +160,7 @@ mod tests {
 
     const LONG: Duration = Duration::from_secs(20);
 
-    /// What a relay does with samples that came to it from a history after later ones: the next hop delivers and marks them.
+    /// A relay gets samples of a history after later ones. The next hop delivers and marks them.
     #[test]
     fn what_is_passed_on_stays_historical() {
         for carrier in ["local", "shm", "tcp", "udp"] {

@@ -1,4 +1,4 @@
-//! When the next sample of an instance is due (DDS 1.4, §2.2.3.7; V-02).
+//! Deadlines of an instance's samples (DDS 1.4, §2.2.3.7; V-02).
 
 use super::News;
 
@@ -14,8 +14,8 @@ impl Due {
         missed
     }
 
-    /// How many deadlines passed up to `now` that were not told yet: one for each whole period without a sample. A sample that
-    /// comes exactly at its deadline is in time.
+    /// The number of deadlines that passed up to `now` and were not reported yet: one for each whole period without a sample. A
+    /// sample that comes exactly at its deadline is in time.
     pub fn missed(&mut self, now: u64, period: u64) -> u64 {
         let Some(due) = self.0.filter(|due| now > *due) else { return 0 };
         let missed = (now - due).div_ceil(period.max(1));
@@ -45,7 +45,7 @@ impl Deadlines {
         missed
     }
 
-    /// How many passed up to `now` that were not counted yet.
+    /// The number that passed up to `now` and were not counted yet.
     pub fn look(&mut self, now: u64, period: u64) -> u64 {
         let missed = self.due.missed(now, period);
         self.missed += missed;
@@ -57,7 +57,7 @@ impl Deadlines {
         self.due = Due::default();
     }
 
-    /// How many were missed in all.
+    /// The number missed in all.
     pub fn missed(&self) -> u64 {
         self.missed
     }

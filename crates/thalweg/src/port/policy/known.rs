@@ -12,7 +12,7 @@ const MOST_NEWS: usize = 256;
 /// One instance.
 #[derive(Default)]
 pub struct Instance {
-    /// When its next sample is due, and what was missed.
+    /// The time at which its next sample is due, and the number missed.
     pub deadlines: Deadlines,
     /// With exclusive ownership: whose samples count.
     pub owner: Option<PortRef>,
@@ -27,7 +27,7 @@ pub struct Instance {
 }
 
 impl Instance {
-    /// What a publisher said of it; its new state, if that is another one.
+    /// Notes a publisher's statement about it. Gives the new state, if it changed.
     fn note(&mut self, publisher: PortRef, change: Change) -> Option<InstanceState> {
         match change {
             Change::Written => {
@@ -78,12 +78,12 @@ impl Known {
         Self { most, all: HashMap::new() }
     }
 
-    /// How many there may be.
+    /// The most instances there may be.
     pub fn most(&self) -> u32 {
         u32::try_from(self.most).unwrap_or(u32::MAX)
     }
 
-    /// Whether an instance is known, or may come to be. Those that ended give way.
+    /// `true` if an instance is known or may be added. Ended ones give way.
     pub fn has_room(&mut self, key: u64) -> bool {
         if self.all.len() < self.most || self.all.contains_key(&key) {
             return true;

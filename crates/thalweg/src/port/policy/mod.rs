@@ -1,13 +1,13 @@
-//! What a port's policies do at run time: state machines that take time and bytes, and give verdicts and news. Pure; ports
-//! that state none of these policies have none of this.
+//! The policies of a port at run time: state machines that take time and bytes, and give verdicts and news. Pure. A port that
+//! states none of these policies has none of them.
 //!
-//! | file | what it holds |
+//! | file | contents |
 //! |---|---|
-//! | [`deadline`] | when the next sample of an instance is due, and how many did not come |
-//! | [`known`] | the instances that a subscriber knows: who publishes them, and whether they are alive |
+//! | [`deadline`] | the time at which an instance's next sample is due, and the number that did not come |
+//! | [`known`] | the instances that a subscriber knows: their publishers, and whether they are alive |
 //! | [`reading`] | all policies of a subscriber together |
 //! | [`writing`] | deadline and liveliness of a publisher |
-//! | [`seat`] | where a port keeps them |
+//! | [`seat`] | the place of the policies in a port |
 
 mod deadline;
 mod known;
@@ -25,15 +25,15 @@ use std::time::Duration;
 /// Something that a policy noticed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum News {
-    /// So many samples more of an instance (by its key; without: of all others) did not come in time, and so many of all.
+    /// Samples of an instance that did not come in time, since the last report and in all (by its key; without: of all others).
     DeadlineMissed { instance: Option<String>, missed: u64, total: u64 },
     /// A publisher gives a sign of life again, or none any more.
     LivelinessChanged { publisher: String, alive: bool },
-    /// So many samples more were later than the latency budget, and so many in all.
+    /// Samples later than the latency budget, since the last report and in all.
     BudgetExceeded { late: u64, total: u64 },
     /// An instance, by its key, ended or came back.
     InstanceChanged { key: String, state: InstanceState },
-    /// So many samples more were rejected by the limit of so many instances, and so many in all.
+    /// Samples rejected by the limit of instances, since the last report and in all.
     Rejected { most: u32, rejected: u64, total: u64 },
 }
 

@@ -42,9 +42,9 @@ pub(crate) struct Writer {
     pub name: String,
     /// Its topic's number.
     pub topic: u64,
-    /// What it offers.
+    /// Its offer.
     pub offered: Qos,
-    /// Where key and filter are in its type.
+    /// The places of key and filter in its type.
     pub sought: Sought,
     /// The names of the key's fields.
     pub key: Vec<String>,
@@ -68,7 +68,7 @@ impl Living {
     }
 }
 
-/// When a sample was published and received, and where.
+/// Time and host of a sample's publication and reception.
 #[derive(Clone, Copy)]
 pub struct Stamp {
     of: PortRef,
@@ -78,7 +78,7 @@ pub struct Stamp {
 }
 
 impl Stamp {
-    /// How long after `earlier` it was published; where the clocks are not the same, how long after it was received.
+    /// Nanoseconds between the publication of `earlier` and this one; between their reception where the clocks differ.
     fn after(self, earlier: Stamp) -> i128 {
         if self.comparable(earlier) {
             i128::from(self.source) - i128::from(earlier.source)
@@ -123,7 +123,7 @@ impl Reading {
         }
     }
 
-    /// What was counted so far.
+    /// The counters so far.
     pub fn counts(&self) -> PolicyCounts {
         self.counts
     }
@@ -166,7 +166,7 @@ impl Reading {
         }
     }
 
-    /// Whether a sample that is there at `now` is delivered.
+    /// `true` if a sample that is there at `now` is delivered.
     pub fn takes(&mut self, info: &SampleInfo, bytes: &[u8], news: &mut Vec<News>) -> bool {
         let (publisher, now) = (PortRef { node: info.node, port: info.port }, info.received_ns);
         self.sign(publisher, now, news);
@@ -205,13 +205,13 @@ impl Reading {
         Some(writer.topic.wrapping_add(writer.sought.instance(bytes)?))
     }
 
-    /// Whether the filter holds for a sample: for the end of an instance always.
+    /// `true` if the filter holds for a sample. It always holds for the end of an instance.
     pub fn holds(&self, info: &SampleInfo, bytes: &[u8]) -> bool {
         info.change != Change::Written || self.writer(info).is_none_or(|writer| writer.sought.holds(bytes))
     }
 
-    /// Whether a publisher owns an instance, or does from now on: it is stronger than the owner, or there is none. Who
-    /// unregisters it does not begin to.
+    /// `true` if a publisher owns an instance, or owns it from now on because it is stronger than the owner or there is none.
+    /// One that unregisters does not become the owner.
     fn owns(&mut self, publisher: PortRef, key: u64, change: Change) -> bool {
         let strength = |port: PortRef| {
             self.writers.iter().find(|known| known.writer.port == port).map(|k| k.writer.offered.strength)
@@ -219,7 +219,7 @@ impl Reading {
         let owner = self.instances.find(key).and_then(|instance| instance.owner);
         let wins = match owner {
             Some(owner) if owner != publisher => {
-                // Of equal ones, that with the lowest id.
+                // Of equal ones the lowest id wins.
                 (strength(publisher), std::cmp::Reverse(publisher)) > (strength(owner), std::cmp::Reverse(owner))
                     && change != Change::Unregistered
             }
@@ -257,7 +257,7 @@ impl Reading {
         true
     }
 
-    /// What time brought up to `now`.
+    /// The effects of time up to `now`.
     pub fn look(&mut self, now: u64, news: &mut Vec<News>) {
         if let Some(period) = self.deadline {
             for instance in self.instances.each() {
@@ -277,7 +277,7 @@ impl Reading {
         dead.into_iter().for_each(|publisher| self.instances.lose(publisher, news));
     }
 
-    /// What was counted since this was told last.
+    /// The counts since the last report.
     pub fn tell(&mut self, news: &mut Vec<News>) {
         let (now, told) = (self.counts, std::mem::replace(&mut self.told, self.counts));
         self.instances.tell_missed(now.deadlines_missed - told.deadlines_missed, now.deadlines_missed, news);
@@ -293,7 +293,7 @@ impl Reading {
         }
     }
 
-    /// When to look again at the latest; `None`: time brings nothing.
+    /// The latest time to look again; `None`: nothing changes by time.
     pub fn next(&self) -> Option<u64> {
         let leases = self.writers.iter().filter_map(|known| Some(known.lease_end()?.saturating_add(1)));
         self.instances.next().into_iter().chain(leases).min()

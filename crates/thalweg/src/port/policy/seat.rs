@@ -1,4 +1,4 @@
-//! Where a port keeps its policies, and who judges by them.
+//! The place of the policies in a port, and the judge that applies them.
 
 use super::reading::{PolicyCounts, Reading, Writer};
 use super::writing::Writing;
@@ -79,7 +79,7 @@ impl Judge {
         }
     }
 
-    /// Whether a subscriber's sample is delivered.
+    /// `true` if a subscriber's sample is delivered.
     pub fn takes(&self, info: &SampleInfo, bytes: &[u8]) -> bool {
         match &mut *self.state.lock() {
             State::Reads(reading, news) => reading.takes(info, bytes, news),
@@ -95,7 +95,7 @@ impl Judge {
         }
     }
 
-    /// Whether a subscriber's filter holds for a sample: one of a history, which nobody asked before it was sent.
+    /// `true` if a subscriber's filter holds for a sample of a history: such a sample was not filtered before it was sent.
     pub fn wants(&self, info: &SampleInfo, bytes: &[u8]) -> bool {
         match &*self.state.lock() {
             State::Reads(reading, _) => reading.holds(info, bytes),
@@ -145,7 +145,7 @@ impl Judge {
         }
     }
 
-    /// What was counted at a subscriber.
+    /// A subscriber's counters.
     pub fn counts(&self) -> PolicyCounts {
         match &*self.state.lock() {
             State::Reads(reading, _) => reading.counts(),
@@ -153,8 +153,8 @@ impl Judge {
         }
     }
 
-    /// What time brought up to `now`, with what was counted if `tells`, and how long nobody needs to look again. Who looks
-    /// serves the whole node: while a sample is judged, it does not wait.
+    /// The effects of time up to `now`, with the counts if `tells`, and the time for which nobody needs to look again. The
+    /// caller serves the whole node: it does not wait while a sample is judged.
     pub fn look(&self, now: u64, tells: bool) -> (Vec<News>, Duration) {
         let Some(mut state) = self.state.try_lock() else { return (Vec::new(), SHORTEST_PAUSE) };
         let state = &mut *state;

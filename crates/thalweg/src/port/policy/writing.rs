@@ -72,7 +72,7 @@ impl Writing {
         self.lease.map(|lease| self.last_sign.saturating_add(lease))
     }
 
-    /// What time brought up to `now`.
+    /// The effects of time up to `now`.
     pub fn look(&mut self, now: u64, name: &str, news: &mut Vec<News>) {
         if let Some(period) = self.deadline {
             self.missed += self.instances.values_mut().map(|(_, deadlines)| deadlines.look(now, period)).sum::<u64>();
@@ -84,14 +84,14 @@ impl Writing {
         }
     }
 
-    /// What was counted since this was told last.
+    /// The counts since the last report.
     pub fn tell(&mut self, news: &mut Vec<News>) {
         let missed = self.missed - std::mem::replace(&mut self.told, self.missed);
         let instances = self.instances.values_mut().map(|(key, deadlines)| (key.as_str(), deadlines));
         deadline::tell(missed, self.missed, instances, news);
     }
 
-    /// When to look again at the latest; `None`: time brings nothing.
+    /// The latest time to look again; `None`: nothing changes by time.
     pub fn next(&self) -> Option<u64> {
         let lease = self.lease_end().filter(|_| self.alive).map(|end| end.saturating_add(1));
         self.instances.values().filter_map(|(_, deadlines)| deadlines.next()).chain(lease).min()
@@ -129,7 +129,7 @@ mod tests {
         assert_eq!(look(&mut writing, 1061), [changed(false)]);
         writing.sign(1070);
         assert_eq!(look(&mut writing, 1070), [changed(true)]);
-        // What is disposed of is not due any more.
+        // A disposed instance is not due any more.
         writing.published(1075, Change::Disposed, |_| true);
         assert_eq!((look(&mut writing, 1120), writing.next()), (vec![missed(1, 3)], Some(1126)));
     }
