@@ -56,7 +56,7 @@ pub enum Request {
         port: String,
         /// The port at the channel's other end; `port` itself: the process, whose threads all get the scheduling.
         other: String,
-        /// What changes. All of it or, with a reason, nothing.
+        /// The changes. All of them are made or, with a reason, none.
         changes: Changes,
     },
     /// To the nodes of both ports, where they are, and again to one that comes: what was set at the end of `port` of its
@@ -67,7 +67,7 @@ pub enum Request {
         port: String,
         /// The port at the channel's other end.
         other: String,
-        /// What was set; all default: it was taken back.
+        /// The settings; all default: they were taken back.
         settings: PrioritySettings,
     },
     /// To the node that has `port`: the priority of its end of the channel with `other`, as the kernel has it now.
@@ -83,7 +83,7 @@ pub enum Request {
         publisher: String,
         /// Subscriber's port name.
         subscriber: String,
-        /// What changes of how and where; what the subscriber's QoS says is the default.
+        /// Changes of scaling and place. The default is the subscriber's QoS.
         changes: ProxyChanges,
     },
     /// To any node: of one of every so many samples of its channels of a topic, measure where the time goes; 0: no more. Answered
@@ -105,7 +105,7 @@ pub enum Request {
     Lateness {
         /// The channels, and from when on their samples are late.
         channels: Vec<LateAfter>,
-        /// Who asks; an answer that did not arrive is part of the next one.
+        /// The asker. An answer that did not arrive is part of the next one.
         #[serde(default)]
         asked: Asked,
     },
@@ -118,7 +118,7 @@ pub enum Request {
         subscriber: String,
         /// `kept`, `at risk`, `broken` or `unknown`.
         verdict: String,
-        /// Why.
+        /// The reason.
         because: String,
     },
     /// To any node: what its monotonic clock says ([`Reply::Clock`]).
@@ -154,11 +154,11 @@ pub struct EndReport {
     pub publisher: String,
     /// Subscriber's port name.
     pub subscriber: String,
-    /// Which end reports: `publisher`, `subscriber`, or `process` for the process of a port.
+    /// The reporting end: `publisher`, `subscriber`, or `process` for the process of a port.
     pub end: String,
     /// The carrier; empty while the two are not connected.
     pub carrier: String,
-    /// What was asked for at this end, the port's own settings included.
+    /// Settings requested for this end, the port's own included.
     pub asked: PrioritySettings,
     /// The thread that serves this end; `None`: none does now (samples leave on the publishing thread).
     pub tid: Option<i32>,
@@ -185,20 +185,20 @@ pub struct EndReport {
     pub pace: Option<u64>,
     /// The device by which the packets leave.
     pub device: Option<String>,
-    /// Where they wait there, such as `band 1 of 3 of pfifo_fast`; empty where nothing is known.
+    /// The queue in which packets wait there, such as `band 1 of 3 of pfifo_fast`; empty if unknown.
     pub band: String,
     /// Microseconds that a packet waits there at most for one of a lower class: the largest that the device is given at one
     /// go. Packets of its own class and higher ones come on top. `None`: none is lower, or the device's rate is not known.
     pub blocking_us: Option<f64>,
-    /// Whether packets can wait on that device at all; where none does, none has to be first.
+    /// `true` if packets can wait on that device at all. Where none waits, none needs to be first.
     pub waits: bool,
-    /// Whether the marks have the effect that their class promises.
+    /// `true` if the marks have the effect that their class promises.
     pub effective: bool,
-    /// Why, or why not, and the remedy.
+    /// The reason why they have it or not, with the remedy.
     pub because: String,
-    /// What is to be known besides, such as `stored: applies when the two are connected`; empty: nothing.
+    /// A further note, such as `stored: applies when the two are connected`; empty: none.
     pub note: String,
-    /// How and where the channel is scaled; `None`: it is not.
+    /// Scaling of the channel, and its place; `None`: it is not scaled.
     pub proxied: Option<Proxied>,
     /// The part of the note that says which of `asked` has nothing to act on at this end; empty: all of it has.
     pub without_effect: String,
@@ -216,19 +216,19 @@ pub enum Reply {
     Settings(Vec<EndReport>),
     /// The stages of ends of channels.
     Stages(Vec<StagesReport>),
-    /// How late samples were, of each end that is here.
+    /// Lateness of samples, for each end that is here.
     Lateness(Vec<LatenessReport>),
     /// CLOCK_MONOTONIC of the node in nanoseconds, read once between question and answer.
     Clock(u64),
-    /// What the node's channels hold.
+    /// Memory held by the node's channels.
     Memory(MemoryReport),
-    /// What the node knows of two ports.
+    /// The node's knowledge of two ports.
     Explanation(explain::Explanation),
     /// The answer to a command.
     Text {
         /// It was carried out.
         ok: bool,
-        /// What is to be said of it.
+        /// The text of the note.
         text: String,
     },
     /// It could not be done, and why.

@@ -44,7 +44,7 @@ pub struct Bottle(pub Vec<Value>);
 pub struct BottleError {
     /// The character where it went wrong, counted from 1.
     pub at: usize,
-    /// Why.
+    /// The reason.
     pub reason: String,
 }
 
@@ -150,7 +150,7 @@ fn row(values: &[Value], f: &mut fmt::Formatter<'_>) -> fmt::Result {
     Ok(())
 }
 
-/// Whether a text needs no quotes to be read as itself.
+/// `true` if a text is read as itself without quotes.
 fn is_bare(text: &str) -> bool {
     !text.is_empty() && text.chars().all(|c| !ends_word(c) && !c.is_control()) && matches!(scalar(text), Ok(None))
 }

@@ -1,13 +1,13 @@
 //! Two clocks compared by questions and answers, with what is certain about it (V-11; F-5).
 
-/// How far a peer's monotonic clock is from this host's.
+/// The offset of a peer's monotonic clock from this host's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClockOffset {
     /// Nanoseconds that are added to the peer's stamps to make them this host's.
     pub offset_ns: i128,
     /// The true offset is at most so far from it, in nanoseconds, at [`ClockOffset::at_ns`].
     pub uncertainty_ns: u64,
-    /// When the last answer came, by this host's clock.
+    /// Time of the last answer, by this host's clock.
     pub at_ns: u64,
 }
 
@@ -26,9 +26,9 @@ pub struct Exchange {
 }
 
 impl ClockOffset {
-    /// What several exchanges say together. The peer looked at its clock some time between question and answer, so each gives
-    /// an interval that the offset is in for certain, and all of them, each wider by what the clocks may have moved apart since,
-    /// a narrower one. `None`: no exchange, or a clock was stepped in between.
+    /// The offset that several exchanges give together. The peer read its clock at some time between question and answer, so
+    /// each exchange gives an interval that certainly holds the offset. All of them, each widened by the possible drift since,
+    /// give a narrower one. `None`: no exchange, or a clock was stepped in between.
     pub fn of(exchanges: &[Exchange]) -> Option<Self> {
         let at_ns = exchanges.iter().map(|e| e.answered_ns).max()?;
         let (mut least, mut most) = (i128::MIN, i128::MAX);

@@ -20,7 +20,7 @@ pub const LAST_SAMPLE: u64 = (1 << 63) - 1;
 /// Largest request or answer in bytes.
 pub const LARGEST: usize = 64 << 10;
 
-/// What a subscriber's node asks for.
+/// The request of a subscriber's node.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Request {
     /// [`VERSION`].
@@ -37,20 +37,20 @@ pub struct Request {
     pub to_node: NodeId,
     /// The publishing port that is meant.
     pub to_port: PortId,
-    /// Which carrier.
+    /// The carrier's name.
     pub carrier: String,
     /// The subscriber's clock ([`linux::clock::clock_id`]).
     pub clock: String,
     /// An administrator connected the two ports by name: topics need not be equal.
     #[serde(default)]
     pub by_name: bool,
-    /// What the carrier needs to know of the subscriber's end.
+    /// Parameters of the subscriber's end of the carrier.
     #[serde(default)]
     pub parameters: Parameters,
     /// Carrier `tcp`: the subscriber answers, and offers to send its answers back on this stream.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answers: Option<Answers>,
-    /// How the stream is to be scaled, and where; left out: not at all.
+    /// Scaling of the stream, and its place; left out: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proxy: Option<Proxy>,
     /// The proxy of an open channel between the same two ports moves: that channel goes on until the subscriber ends it.
@@ -75,7 +75,7 @@ pub struct Answers {
     pub incarnation: u64,
 }
 
-/// What a publisher's node answers.
+/// The answer of a publisher's node.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Answer {
@@ -88,7 +88,7 @@ pub enum Answer {
     Probe(Probe),
 }
 
-/// What a subscriber says that heard a probe.
+/// Sent by a subscriber that heard a probe.
 pub const HEARD: u8 = 1;
 
 /// A flow of which a subscriber is to hear something before it has a channel.
@@ -96,14 +96,14 @@ pub const HEARD: u8 = 1;
 pub struct Probe {
     /// The id that every frame of it carries.
     pub flow: u32,
-    /// What the carrier needs to know of the publisher's end.
+    /// Parameters of the publisher's end of the carrier.
     #[serde(default)]
     pub parameters: Parameters,
 }
 
-/// What a node says first that wants signs of life of another one, after the byte [`LIFE`](crate::control::LIFE). Each byte
-/// that follows is a question, and the other node answers with one: [`WELL`], or [`DRY`]. A node that cannot say anything of
-/// it ends the stream.
+/// The first message of a node that wants signs of life from another one, after the byte [`LIFE`](crate::control::LIFE). Each
+/// byte that follows is a question, which the other node answers with one byte: [`WELL`] or [`DRY`]. A node that cannot answer
+/// ends the stream.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Watching {
     /// [`VERSION`].
@@ -136,14 +136,14 @@ pub struct Accepted {
     pub max_message: u32,
     /// The publisher's clock.
     pub clock: String,
-    /// What the carrier needs to know of the publisher's end.
+    /// Parameters of the publisher's end of the carrier.
     #[serde(default)]
     pub parameters: Parameters,
     /// The offered [`Answers`] are taken, by this subscriber: their frames come on this stream. Else they need a channel
     /// of their own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answers: Option<PortInfo>,
-    /// How the flow is scaled before it is sent; left out: not at all, whatever was asked for.
+    /// Scaling of the flow before it is sent; left out: none, whatever was requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scaled: Option<Provenance>,
 }
@@ -155,20 +155,20 @@ pub struct Refused {
     /// `version`, `realm`, `node`, `port`, `topic`, `system`, `answers` (they have a channel on the connection of their
     /// questions), or what a [`Mismatch`](crate::control::matching::Mismatch) names.
     pub policy: String,
-    /// What the publisher offers.
+    /// The publisher's offer.
     pub offered: String,
-    /// What was requested.
+    /// The subscriber's request.
     pub requested: String,
-    /// What would fit.
+    /// A value that would match.
     pub remedy: String,
-    /// What else stands between the two.
+    /// Further mismatches between the two.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub others: Vec<Refused>,
 }
 
 /// A document of somebody else, which is checked as soon as it is read.
 pub trait Checked {
-    /// Whether it is within the limits of what is believed.
+    /// Checks that it is within the limits of what is believed.
     ///
     /// # Errors
     /// A sentence with the value and the limit.
@@ -195,8 +195,8 @@ impl Checked for Answer {
 }
 
 impl Request {
-    /// What of it is beyond the limits: ports are checked as those of a node's document are. What is wrong with the texts of
-    /// their policies is told as the subscriber's own program tells it.
+    /// The part of it that is beyond the limits. Ports are checked as those of a node's document are. Malformed texts of their
+    /// policies are reported as the subscriber's own program reports them.
     pub(crate) fn refusal(&self) -> Option<Refused> {
         let ports = std::iter::once(&self.subscriber).chain(self.answers.as_ref().map(|answers| &answers.publisher));
         let refused = |policy: &str, offered: String, requested: String, remedy: &str| Refused {

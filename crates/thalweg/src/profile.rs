@@ -54,7 +54,7 @@ struct Entry {
     policies: Vec<(String, String)>,
 }
 
-/// What is wrong with a profile: where, what stands there, and what is allowed.
+/// An error in a profile: its place, the text there, and what is allowed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProfileError {
     /// The file.
@@ -121,7 +121,7 @@ impl Profile {
         Ok(Self { entries: entries.collect::<Result<_, _>>()?, ignored: Vec::new() })
     }
 
-    /// What a DDS XML profile says that has no meaning here: file, line and element.
+    /// Elements of a DDS XML profile that have no meaning here: file, line and element.
     pub fn ignored(&self) -> &[String] {
         &self.ignored
     }
@@ -186,7 +186,7 @@ fn entry(table: &BTreeMap<Spanned<String>, Spanned<Value>>) -> Result<Entry, (us
     Ok(entry)
 }
 
-/// What is said twice in one entry holds as the single key says it.
+/// If an entry says something twice, the single key wins.
 fn both(single: &Changes, qos: &Changes) -> Changes {
     fn first<T: Clone>(a: &qos::priority::Change<T>, b: &qos::priority::Change<T>) -> qos::priority::Change<T> {
         if a.is_keep() { b.clone() } else { a.clone() }

@@ -28,7 +28,7 @@ pub struct Identity {
     pub incarnation: u64,
 }
 
-/// What is asked of one port: a publisher, or a subscriber that keeps for others.
+/// The request to one port: a publisher, or a subscriber that keeps samples for others.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Question {
     /// [`VERSION`].
@@ -51,11 +51,11 @@ pub struct Question {
     /// Publishers that have answered for themselves, at most [`MOST_EXCEPT`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub except: Vec<Identity>,
-    /// Which samples.
+    /// The samples requested.
     pub query: Query,
 }
 
-/// What is said besides the samples.
+/// Messages besides the samples.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Answer {
@@ -69,7 +69,7 @@ pub enum Answer {
     Refused(Refused),
 }
 
-/// Whose samples follow.
+/// The origin of the samples that follow.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Run {
     /// The publisher.
@@ -102,10 +102,10 @@ impl Checked for Answer {
     }
 }
 
-/// What was asked of a publisher and did not come.
+/// Samples of a publisher that were requested and did not come.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Ended {
-    /// What is not there, and what is.
+    /// Samples that are missing, and those that are there instead.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub absent: Vec<Absent>,
     /// Samples that were larger than who asks can take.

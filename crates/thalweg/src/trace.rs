@@ -41,11 +41,11 @@ pub enum Step {
 /// One step that was taken.
 #[derive(Clone, Debug)]
 pub struct Taken {
-    /// Which.
+    /// The step.
     pub step: Step,
     /// Name of the thread that took it; empty for one without a name.
     pub thread: String,
-    /// What the probe said when it began.
+    /// The value of the probe when the step began.
     pub probe: u64,
 }
 
@@ -84,7 +84,7 @@ fn note(step: Step) {
     }
 }
 
-/// Whether the stages of any channel end are measured.
+/// `true` if the stages of any channel end are measured.
 #[inline(always)]
 pub(crate) fn is_measured() -> bool {
     WATCHED.load(Ordering::Relaxed) & !RECORDING != 0

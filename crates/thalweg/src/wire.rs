@@ -13,7 +13,7 @@
 //! | 16..24 | sample | sample sequence of the publisher |
 //! | 24..32 | stamp | nanoseconds of the publisher's `CLOCK_MONOTONIC` |
 //!
-//! What a reliable flow says in keep-alives and acknowledgements stands in [`feedback`].
+//! [`feedback`] describes the content of a reliable flow's keep-alives and acknowledgements.
 //!
 //! A batch is a datagram with several messages ([`Messages`]); no stream has one.
 //!
@@ -68,7 +68,7 @@ mod field {
     pub const FRAGMENT_TOTAL: Range<usize> = 4..8;
 }
 
-/// What a frame is.
+/// The kind of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Kind {
@@ -80,9 +80,9 @@ pub enum Kind {
     KeepAlive = 3,
     /// The publisher closed in order; nothing follows.
     End = 4,
-    /// What a subscriber has and misses: [`feedback::Acknowledgement`].
+    /// Messages that a subscriber has and misses: [`feedback::Acknowledgement`].
     Acknowledgement = 5,
-    /// What stands for lost fragments of a message; a [`Parity`] header stands in front of its bytes.
+    /// Parity in place of lost fragments of a message; a [`Parity`] header stands in front of its bytes.
     Parity = 6,
     /// Several messages of one number in one datagram: [`Messages`].
     Batch = 7,
@@ -103,7 +103,7 @@ impl Kind {
     }
 }
 
-/// Which field of a frame was wrong, and what it held. The flow ends: nothing after a wrong frame can be trusted.
+/// The malformed field of a frame, with its value. The flow ends: nothing after a malformed frame can be trusted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WireError {
@@ -115,16 +115,16 @@ pub enum WireError {
     Flags(u16),
     /// The frame announces more bytes than the limit.
     Length {
-        /// What the header says.
+        /// The length in the header.
         length: u32,
         /// The most that this receiver takes (`max_message` of the port, for a fragment 8 bytes more).
         limit: u32,
     },
     /// A frame of another flow.
     Flow {
-        /// What the header says.
+        /// The value in the header.
         found: u32,
-        /// What the handshake agreed.
+        /// The value agreed at the handshake.
         expected: u32,
     },
     /// A datagram (or a fragment) with fewer bytes than it needs.
@@ -136,9 +136,9 @@ pub enum WireError {
     },
     /// A fragment that doesn't lie inside its message.
     Fragment {
-        /// Where it would begin.
+        /// The offset of its start.
         offset: u32,
-        /// How long it is.
+        /// Its length.
         length: usize,
         /// Length of the whole message.
         total: u32,
@@ -195,7 +195,7 @@ impl From<WireError> for std::io::Error {
 pub struct Header {
     /// Bytes that follow the header.
     pub length: u32,
-    /// What the frame is.
+    /// The kind of frame.
     pub kind: Kind,
     /// Flag bits.
     pub flags: u16,
@@ -205,7 +205,7 @@ pub struct Header {
     pub sequence: u32,
     /// Number of the sample at its publisher.
     pub sample: u64,
-    /// When the sample was published, on the publisher's monotonic clock.
+    /// Time of publication, on the publisher's monotonic clock.
     pub stamp_ns: u64,
 }
 
@@ -274,7 +274,7 @@ impl Header {
     }
 }
 
-/// Where a fragment lies in its message: the 8 bytes that follow the header of a [`Kind::Fragment`].
+/// Place of a fragment in its message: the 8 bytes that follow the header of a [`Kind::Fragment`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fragment {
     /// Offset of its first byte.
@@ -308,12 +308,12 @@ impl Fragment {
     }
 }
 
-/// Which parity piece of a message it is: the 8 bytes that follow the header of a [`Kind::Parity`].
+/// Number of a parity piece of a message: the 8 bytes that follow the header of a [`Kind::Parity`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parity {
     /// Its number, from 0.
     pub index: u16,
-    /// How many there are.
+    /// The number of pieces.
     pub count: u16,
     /// Length of the whole message.
     pub total: u32,

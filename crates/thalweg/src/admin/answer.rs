@@ -21,52 +21,52 @@ pub struct Answer {
 pub trait Administered {
     /// Its name.
     fn name(&self) -> String;
-    /// Whether samples come in or go out.
+    /// The direction of its samples.
     fn side(&self) -> Side;
-    /// Whether the arguments of the process are told: they may hold what is nobody's business, to callers of this host only.
+    /// `true` if the arguments of the process are told. They may be confidential: only callers of this host get them.
     fn tells_arguments(&self) -> bool;
     /// The name of its message type.
     fn type_name(&self) -> String;
     /// Its channels.
     fn connections(&self) -> Vec<ChannelReport>;
-    /// Connects it to another port; what is to be said of it.
+    /// Connects it to another port. Returns a note.
     ///
     /// # Errors
-    /// Why not.
+    /// The reason why not.
     fn connect(&mut self, other: &str, carrier: Option<&str>) -> Result<String, String>;
-    /// Disconnects it from another port; what is to be said of it.
+    /// Disconnects it from another port. Returns a note.
     ///
     /// # Errors
-    /// Why not.
+    /// The reason why not.
     fn disconnect(&mut self, other: &str) -> Result<String, String>;
-    /// Thread and packets of its end of the channel with `other`; the process for its own name.
+    /// Thread and packet settings of its end of the channel with `other`; those of the process for its own name.
     ///
     /// # Errors
-    /// Why not.
+    /// The reason why not.
     fn settings(&mut self, other: &str) -> Result<Vec<EndReport>, String>;
-    /// Changes them: all, or with a reason nothing. What of it has nothing to act on there is said; empty: nothing.
+    /// Changes them: all, or with a reason none. Returns a note on changes that have nothing to act on there; empty: none.
     ///
     /// # Errors
-    /// Why not.
+    /// The reason why not.
     fn set(&mut self, other: &str, changes: &Changes) -> Result<String, String>;
-    /// Whether it is the name of a port of any node.
+    /// `true` if it is the name of a port of any node.
     fn is_port(&self, name: &str) -> bool;
     /// Attaches a monitor (`None`: detaches it).
     ///
     /// # Errors
-    /// Why not.
+    /// The reason why not.
     fn attach(&mut self, side: Side, monitor: Option<(&str, &[Property])>) -> Result<(), String>;
     /// Sets parameters of the monitor.
     ///
     /// # Errors
-    /// Why not.
+    /// The reason why not.
     fn set_parameters(&mut self, side: Side, parameters: &[Property]) -> Result<(), String>;
     /// Parameters of the monitor, and what it found.
     ///
     /// # Errors
     /// There is none.
     fn parameters(&mut self, side: Side) -> Result<Vec<Property>, String>;
-    /// What users stored.
+    /// Properties that users stored.
     fn properties(&mut self) -> &mut BTreeMap<String, Value>;
     /// A command of the user's own; `None`: the port has no reader for them.
     ///
@@ -285,7 +285,7 @@ fn set_priority(port: &mut dyn Administered, key: &str, wanted: &Priority) -> Re
     if changes.is_empty() { Ok(String::new()) } else { port.set(key, &changes) }
 }
 
-/// What the port feels.
+/// The port's omen, for `pray`.
 fn sign(name: &str) -> String {
     let signs = [
         format!("You feel that {name} is well-pleased."),

@@ -1,11 +1,11 @@
-//! What a node knows of two ports: the answer to [`Request::Explain`](super::Request::Explain), which `thalweg why` asks.
+//! A node's knowledge of two ports: the answer to [`Request::Explain`](super::Request::Explain), which `thalweg why` asks.
 
 use crate::control::Document;
 use crate::event::Event;
 pub use crate::port::SubscriberState;
 use serde::{Deserialize, Serialize};
 
-/// What one node knows of a publisher and a subscriber.
+/// One node's knowledge of a publisher and a subscriber.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Explanation {
@@ -15,13 +15,13 @@ pub struct Explanation {
     pub apart: bool,
     /// An administrator connected the two by name.
     pub by_name: bool,
-    /// How far their channel has come; at the publisher's node always [`Stage::Unwanted`].
+    /// Progress of their channel; at the publisher's node always [`Stage::Unwanted`].
     pub stage: Stage,
     /// The ways that this node tries, best first.
     pub ways: Vec<Way>,
     /// Faults or a capture are around this node's network carriers (`--fault`, `--capture`).
     pub around: bool,
-    /// What happened to the two, oldest first: the last [`MOST_EVENTS`] events that name both, or a port of both.
+    /// Events of the two, oldest first: the last [`MOST_EVENTS`] that name both, or a port of both.
     pub events: Vec<Event>,
     /// The monitors that this node's ports of the two have, with their parameters and findings.
     pub monitors: Vec<String>,
@@ -32,7 +32,7 @@ pub struct Explanation {
 /// Events in an [`Explanation`] at most.
 pub const MOST_EVENTS: usize = 64;
 
-/// How far a channel has come at the subscriber's node.
+/// Progress of a channel at the subscriber's node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Stage {
@@ -54,6 +54,6 @@ pub enum Stage {
 pub struct Way {
     /// The carrier.
     pub carrier: String,
-    /// Where the publisher is asked: an address, a path, or `this process`.
+    /// The address at which the publisher is asked: an address, a path, or `this process`.
     pub to: String,
 }

@@ -6,12 +6,12 @@
 use super::priority::Priority;
 use crate::bottle::{Bottle, Property, Value, properties};
 
-/// Which way a port's samples go through it.
+/// Direction of a port's samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
-    /// What it receives.
+    /// Received samples.
     In,
-    /// What it sends.
+    /// Sent samples.
     Out,
 }
 
@@ -38,7 +38,7 @@ pub enum Command {
     Add {
         /// The subscribing port.
         other: String,
-        /// What carries the samples.
+        /// The carrier of the samples.
         carrier: Option<String>,
     },
     /// `del /other`: disconnect this port from another.
@@ -48,35 +48,35 @@ pub enum Command {
     },
     /// `atch in|out (type NAME) …`: attach a monitor.
     Attach {
-        /// Where.
+        /// The side.
         side: Side,
         /// Its type and parameters.
         properties: Vec<Property>,
     },
     /// `dtch in|out`: detach the monitor.
     Detach {
-        /// Where.
+        /// The side.
         side: Side,
     },
     /// `list [in|out] [/other]`: names of the other ends, or details of one.
     List {
-        /// Which connections.
+        /// The side of the connections.
         side: Side,
         /// Only this one, with details.
         other: Option<String>,
     },
     /// `set in|out /name (KEY VALUE) …`: parameters of the monitor (the port's own name).
     SetParameters {
-        /// Which side.
+        /// The side.
         side: Side,
         /// The port's own name.
         name: String,
-        /// What is set.
+        /// The parameters to set.
         parameters: Vec<Property>,
     },
     /// `get in|out /name`: parameters of the monitor (the port's own name), or of a connection.
     GetParameters {
-        /// Which side.
+        /// The side.
         side: Side,
         /// The port's own name or the other end's.
         name: String,
@@ -91,16 +91,16 @@ pub enum Command {
     Set {
         /// A name, or the other end's port, or the port itself.
         key: String,
-        /// What is stored under the key (YS-15).
+        /// The value stored under the key (YS-15).
         value: Value,
-        /// What is set, where groups were given.
+        /// The priority to set, where groups were given.
         priority: Option<Priority>,
     },
     /// A verb that is not part of the grammar: for the user's own reader, if the port has one.
     Other(Bottle),
 }
 
-/// What `help` says.
+/// The answer to `help`.
 pub const HELP: &[&str] = &[
     "help                             these lines",
     "ver                              versions of the protocol",
@@ -135,7 +135,7 @@ fn side(value: Option<&Value>) -> Option<Side> {
 }
 
 impl Command {
-    /// Whether it changes something: what a port's own reader does with a command, nobody knows, so that counts, too.
+    /// `true` if it changes something. The effect of a command on a port's own reader is unknown, so that counts, too.
     pub fn changes(&self) -> bool {
         match self {
             Command::Add { .. }
@@ -159,7 +159,7 @@ impl Command {
     /// Reads a command.
     ///
     /// # Errors
-    /// Why it is none, as people read it: what was written, what is allowed.
+    /// The reason why it is malformed, for people: the text, and what is allowed.
     pub fn parse(text: &str) -> Result<Self, String> {
         let bottle = Bottle::parse(text).map_err(|e| e.to_string())?;
         let Some(verb) = lower(bottle.0.first()) else {

@@ -3,7 +3,7 @@
 use crate::bottle::{Property, Value, properties};
 use qos::priority::{Change, Changes, Policy, PolicyName, Scheduling};
 
-/// What one `prop set` changes.
+/// The changes of one `prop set`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Priority {
     /// All threads of the process, where the name is the port's own.
@@ -14,7 +14,7 @@ pub struct Priority {
     pub qos: Option<Changes>,
 }
 
-/// What becomes of a thread. What was not said stays.
+/// Changes of a thread's scheduling. Parts that are not given stay.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Thread {
     policy: Option<PolicyName>,
@@ -95,7 +95,7 @@ impl Thread {
         Ok(thread)
     }
 
-    /// What becomes of a thread that was asked to be scheduled like `now`.
+    /// The change of a thread that is now scheduled like `now`.
     ///
     /// # Errors
     /// A priority that does not fit the policy.
@@ -129,7 +129,7 @@ impl Thread {
         Ok(Change::Set(found))
     }
 
-    /// What becomes of its processors.
+    /// The change of its processors.
     pub fn affinity(&self) -> &Change<Vec<u16>> {
         &self.affinity
     }

@@ -12,8 +12,8 @@ mod window;
 
 use window::Window;
 
-/// How far behind the newest frame one is still recognised as late or twice. Above the burst that a re-marked flow can
-/// overtake in a queue, and 128 bytes per flow.
+/// Distance behind the newest frame within which a frame is still recognised as late or duplicate. More than the burst by which
+/// a re-marked flow can overtake in a queue; 128 bytes per flow.
 pub const WINDOW: u64 = 1024;
 
 /// A jump that is believed at once: what a burst of losses or a new mark may leave out (RFC 3550 says 3000 packets). A wrong number
@@ -23,7 +23,7 @@ pub const MAX_JUMP: u64 = WINDOW;
 /// samples a second.
 const MOST_LEFT_OUT: u64 = 1 << 32;
 
-/// What one frame is in its flow.
+/// The verdict on one frame of its flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrival {
     /// The one that was due.
@@ -45,7 +45,7 @@ impl Arrival {
     }
 }
 
-/// What was counted on one flow.
+/// Counters of one flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// New frames.
@@ -119,7 +119,7 @@ impl Accept {
         missing
     }
 
-    /// Whether a whole sample is delivered, whose frame was the last one noted.
+    /// `true` if a whole sample is delivered whose frame was the last one noted.
     #[inline]
     pub fn sample(&mut self, sequence: u64) -> bool {
         let newer = self.floor.is_none_or(|floor| sequence > floor);
@@ -182,7 +182,7 @@ impl Accept {
         self.floor.max(self.samples.next.map(|n| n.wrapping_sub(1)))
     }
 
-    /// What was counted so far.
+    /// The counters so far.
     pub fn counters(&self) -> Counters {
         self.counters
     }

@@ -12,7 +12,7 @@ pub struct Limit {
     pub burst: u64,
 }
 
-/// What a [`Limit`] leaves at the moment.
+/// The remainder of a [`Limit`] at the moment.
 #[derive(Clone, Debug)]
 pub struct Bucket {
     limit: Limit,
@@ -41,7 +41,7 @@ impl Bucket {
         Ok(())
     }
 
-    /// How long `bytes` take at the rate.
+    /// Time that `bytes` take at the rate.
     fn time_of(&self, bytes: u64) -> u64 {
         let ns = u128::from(bytes) * 1_000_000_000 / u128::from(self.limit.rate.max(1));
         u64::try_from(ns).unwrap_or(u64::MAX / 4).min(u64::MAX / 4)

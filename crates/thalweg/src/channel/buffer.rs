@@ -45,7 +45,7 @@ impl Buffer {
     pub fn compact(&self) -> Option<Self> {
         self.wastes(LITTLE).then(|| self.compacted())
     }
-    /// Whether it has more than twice as much memory as the message needs, and `besides` more.
+    /// `true` if it has more than twice as much memory as the message needs, and `besides` more.
     pub fn wastes(&self, besides: usize) -> bool {
         self.bytes.capacity() > 2 * self.bytes.len() + besides
     }
@@ -221,7 +221,7 @@ impl Pool {
         }
     }
 
-    /// How often a buffer had to be made after the start.
+    /// The number of buffers that had to be made after the start.
     pub fn grown(&self) -> u64 {
         self.grown
     }

@@ -49,7 +49,8 @@ pub(crate) fn begins(now: u64) {
     THREAD.with_borrow_mut(|thread| thread.begins(now));
 }
 
-/// When this thread's last sample was published, and whether it, which a channel of this port takes, leaves with others if it is small.
+/// The time of this thread's last sample, and whether this one, which a channel of this port takes, leaves with others if it is
+/// small.
 #[inline]
 pub(crate) fn gathers(port: &mut Turn) -> (u64, bool) {
     THREAD.with_borrow_mut(|thread| (thread.begun_ns, thread.gathers(port)))
@@ -65,17 +66,17 @@ pub(crate) fn ended() {
     });
 }
 
-/// Which of its thread's samples a port's last one was, of those that a channel took.
+/// The number, among its thread's samples, of a port's last one that a channel took.
 #[derive(Debug, Default)]
 pub(crate) struct Turn(u64);
 
-/// How a thread publishes.
+/// A thread's record of publishing.
 #[derive(Debug)]
 struct Coalescing {
     on: bool,
     begun_ns: u64,
     ended_ns: u64,
-    /// What the last call took, how long after the one before it began, and whether it was for the sample before.
+    /// Duration of the last call, time since the start of the one before, and whether that was for the sample before.
     took_ns: u64,
     apart_ns: u64,
     called: bool,
@@ -269,7 +270,7 @@ mod tests {
         }
     }
 
-    /// Whether they began to look at their calls at the same time or not.
+    /// The result is the same whether or not they began to look at their calls at the same time.
     #[test]
     fn ports_published_in_turn_coalesce_all() {
         for late in 0..10 {

@@ -27,7 +27,7 @@ use pacer::Pacer;
 use start::Start;
 use trip::ShortestTrip;
 
-/// What the two ends of a flow agreed on.
+/// The agreement of the two ends of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CongestionSettings {
     /// Bytes of the largest datagram.
@@ -38,7 +38,7 @@ pub struct CongestionSettings {
     pub reserved: Option<u64>,
 }
 
-/// Why a datagram cannot leave now.
+/// The reason why a datagram cannot leave now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
     /// Too much is under way: a receipt makes room.
@@ -51,10 +51,11 @@ pub enum Wait {
 const LEAST: usize = 4;
 /// The first window in bytes where that is more (RFC 6928).
 const INITIAL: usize = 14_720;
-/// What the kernel charges a receiver for a datagram besides its bytes: `struct sk_buff`, and memory rounded up (1,472 bytes
-/// are charged with 2,304, 96 bytes with 768).
+/// Memory that the kernel charges a receiver for a datagram besides its bytes: `struct sk_buff`, and rounding (1,472 bytes are
+/// charged with 2,304, 96 bytes with 768).
 const OVERHEAD: u64 = 832;
-/// Of the lost share of a round trip, what no random loss explains: the path is full although no queue shows, as at a policer.
+/// Lost share of a round trip above which random loss is no explanation: the path is full although no queue shows, as at a
+/// policer.
 const MOST_RANDOM: f64 = 0.25;
 /// Datagrams of a round trip from which a share is told.
 const ENOUGH: u64 = 32;
@@ -74,14 +75,14 @@ const FASTER: u128 = 2;
 /// Datagrams for which a thread is woken.
 const WORTH_WAKING: u64 = 8;
 
-/// What happened to a flow.
+/// Counters of a flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Bytes lost in the network or the receiver's socket.
     pub lost: u64,
-    /// How often the window shrank.
+    /// Number of times that the window shrank.
     pub reductions: u64,
-    /// How often nothing was heard for so long that it fell to the least.
+    /// Number of times that it fell to the least because nothing was heard for so long.
     pub collapses: u64,
 }
 
@@ -103,7 +104,7 @@ pub struct Congestion {
     counters: Counters,
 }
 
-/// What a round trip lost.
+/// Losses of a round trip.
 #[derive(Clone, Copy, Debug, Default)]
 struct Round {
     ends_at: u64, // bytes sent when it began
@@ -113,7 +114,7 @@ struct Round {
 }
 
 impl Congestion {
-    /// Of a flow on which nothing was sent yet.
+    /// The state of a flow on which nothing was sent yet.
     pub fn new(settings: CongestionSettings) -> Self {
         let datagram = settings.datagram.max(1);
         let initial = INITIAL.min(10 * datagram).max(LEAST * datagram);
@@ -145,14 +146,16 @@ impl Congestion {
         self.cubic.shrink(self.settings.datagram);
     }
 
-    /// Whether a datagram of so many bytes, which is there to leave, may leave now. One may whenever nothing is under way.
+    /// Checks whether a datagram of so many bytes, which is there to leave, may leave now. It may whenever nothing is under
+    /// way.
     ///
     /// # Errors
-    /// What it has to wait for.
+    /// The resource it has to wait for.
     #[inline]
     pub fn room(&mut self, now_ns: u64, bytes: usize) -> Result<(), Wait> {
         let room = self.has_room(now_ns, bytes);
-        // Who waits for the pace would use the window (RFC 9002 §7.8); who waits for the receiver's socket would not.
+        // A sender that waits for the pace would use the window (RFC 9002 §7.8); one that waits for the receiver's socket would
+        // not.
         self.limited |= match room {
             Ok(()) => false,
             Err(Wait::Receipt) => self.under_way() + bytes as u64 > self.window(),
@@ -161,10 +164,10 @@ impl Congestion {
         room
     }
 
-    /// The same, where nothing may be there to leave.
+    /// As [`Self::room`], where perhaps nothing is there to leave.
     ///
     /// # Errors
-    /// What it would have to wait for.
+    /// The resource it would have to wait for.
     #[inline]
     pub fn has_room(&self, now_ns: u64, bytes: usize) -> Result<(), Wait> {
         let under_way = self.under_way();
@@ -180,7 +183,7 @@ impl Congestion {
         }
     }
 
-    /// Whether so much may leave that it is worth waking a thread for.
+    /// `true` if enough may leave to be worth waking a thread.
     pub fn is_open(&self) -> bool {
         let datagram = self.settings.datagram as u64;
         let most = self.window().min(self.buffer());
@@ -188,8 +191,9 @@ impl Congestion {
         self.under_way() == 0 || self.takes(worth, worth / datagram)
     }
 
-    /// Whether window and receiver's socket take so many bytes more in so many datagrams. What is under way is counted as it is:
-    /// by the next one's length alone, one of 64 B held back a flow with a third of what its socket takes.
+    /// `true` if window and receiver's socket take so many more bytes in so many datagrams. Datagrams under way are counted at
+    /// their real length: counted by the next one's length alone, one of 64 B held back a flow with a third of what its socket
+    /// takes.
     fn takes(&self, bytes: u64, datagrams: u64) -> bool {
         let bytes = self.under_way() + bytes;
         bytes <= self.window() && bytes + (self.flight.datagrams() + datagrams) * OVERHEAD <= self.buffer()
@@ -276,7 +280,7 @@ impl Congestion {
         }
     }
 
-    /// Whether the last round trips were longer than the shortest by more than noise and a few datagrams.
+    /// `true` if the last round trips were longer than the shortest by more than noise and a few datagrams.
     fn is_queueing(&self) -> bool {
         let Some((shortest, last)) = self.shortest.and_lately() else { return true };
         let few = NO_QUEUE * self.settings.datagram as f64 * self.trip.smoothed_ns() as f64 / self.window() as f64;
@@ -291,7 +295,7 @@ impl Congestion {
         total >= ENOUGH * self.settings.datagram as u64 && lost as f64 > MOST_RANDOM * total as f64
     }
 
-    /// When to ask for a receipt, if something is under way and none comes: twice as long each time (RFC 9002 §6.2.1).
+    /// The time to ask for a receipt if something is under way and none comes: after twice as long each time (RFC 9002 §6.2.1).
     pub fn probe_at(&self) -> u64 {
         self.heard_at.saturating_add(self.trip.patience_ns() << self.probes.min(8))
     }
@@ -338,7 +342,7 @@ impl Congestion {
         self.trip
     }
 
-    /// What happened so far.
+    /// The counters so far.
     pub fn counters(&self) -> Counters {
         self.counters
     }

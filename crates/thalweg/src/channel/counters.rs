@@ -3,7 +3,7 @@
 use qos::ResourceLimit;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// What `publish` did with a sample on one channel.
+/// The outcome of `publish` on one channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Outcome {
     /// Handed to the kernel, the ring or the subscriber.
@@ -12,7 +12,7 @@ pub enum Outcome {
     Queued,
     /// Waits, and older ones were dropped for it (keep-last).
     DroppedOldest {
-        /// So many: several, where it is larger than they were.
+        /// The number of dropped samples: several, if the new one is larger than they were.
         dropped: u32,
         /// The limit that left no room beside them.
         limit: ResourceLimit,
@@ -59,7 +59,7 @@ pub struct Counters {
     pub acknowledgements: AtomicU64,
     /// Samples that its proxy left out because they could not be made smaller (where the proxy is).
     pub unscalable: AtomicU64,
-    /// What the subscriber's owner was told of the lost ones.
+    /// Losses of which the subscriber's owner was told.
     pub(crate) told: Told,
 }
 
@@ -87,7 +87,7 @@ impl Counters {
     }
 }
 
-/// What was told of a channel's losses.
+/// The losses of a channel that were reported.
 #[derive(Debug, Default)]
 pub(crate) struct Told {
     told: AtomicU64,
@@ -96,7 +96,7 @@ pub(crate) struct Told {
 }
 
 impl Told {
-    /// Of `lost` so far, those that are told now and all that are certain.
+    /// Of `lost` so far, the number reported now and the number that are certain.
     pub fn look(&self, lost: u64) -> Option<(u64, u64)> {
         let certain = lost.min(self.before.swap(lost, Relaxed));
         let told = self.told.fetch_max(certain, Relaxed);

@@ -22,11 +22,11 @@ pub(crate) trait Deliver: Send + Sync {
 pub(crate) struct Delivery<'a> {
     pub info: SampleInfo,
     pub payload: Payload<'a>,
-    /// Of who is at the other end of the channel: what waits is taken from there.
+    /// The account of the peer at the other end of the channel: waiting samples are charged to it.
     pub account: &'a Arc<Account>,
 }
 
-/// Where the bytes of a delivered sample lie.
+/// The place of a delivered sample's bytes.
 pub(crate) enum Payload<'a> {
     /// In the receiving thread's buffer, valid until the delivery returns.
     Bytes(&'a [u8]),

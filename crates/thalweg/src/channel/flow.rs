@@ -53,13 +53,13 @@ use transmit::{Cursor, Sent};
 use unacknowledged::Unacknowledged;
 use waiting::{Partial, Pending};
 
-/// What a flow needs to know of its channel.
+/// The settings that a flow has from its channel.
 pub(crate) struct FlowSettings {
     pub id: u32,
     pub policy: qos::Queue,
     /// Bytes that wait in its queue at most.
     pub bytes: usize,
-    /// Whose messages these are: what waits or is not acknowledged is taken from it.
+    /// The account of the messages: those that wait or are not acknowledged are charged to it.
     pub account: Arc<Account>,
     /// Bytes of fragments that may leave without a pause, a quarter of what the receiver's socket buffer was said to hold; a flow
     /// whose congestion is controlled has its window instead.
@@ -69,13 +69,13 @@ pub(crate) struct FlowSettings {
     pub lifespan: Option<u64>,
     /// Nothing is lost, although the carrier loses.
     pub reliable: Option<SenderSettings>,
-    /// Of a reliable flow whose subscriber tells what came: how its congestion is controlled.
+    /// Congestion control, for a reliable flow whose subscriber sends receipts.
     pub control: Option<Control>,
-    /// What waits, or may not have arrived, goes on when the subscriber comes back over another connection.
+    /// Messages that wait, or may not have arrived, go on when the subscriber comes back over another connection.
     pub outlasts: bool,
 }
 
-/// What a publisher asks of its sending besides QoS.
+/// A publisher's settings for sending, besides QoS.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Sending {
     pub batching: Option<Batching>,
@@ -130,7 +130,7 @@ pub(crate) struct Flow {
     unacknowledged: Option<PiMutex<Unacknowledged>>, // of a stream that outlasts its connection
     retired: AtomicBool,              // a multicast flow that takes no further members
     pub dropped: AtomicU64,
-    /// Of the channel that it was opened for.
+    /// The stages of the channel that it was opened for.
     pub stages: OnceLock<Arc<Stages>>,
     senders: Arc<Senders>,
 }
@@ -314,7 +314,7 @@ impl Flow {
         self.pending.lock().queue.len() + usize::from(!self.right.is_free()) + batched + unacknowledged
     }
 
-    /// What waits in the queue and what is not acknowledged, in bytes.
+    /// Bytes of queued and unacknowledged messages.
     pub fn bytes(&self) -> usize {
         let queued = self.pending.lock().queue.bytes();
         queued + self.kept.as_ref().map_or(0, Kept::bytes)
@@ -340,12 +340,12 @@ impl Flow {
         self.retired.store(true, Relaxed);
     }
 
-    /// Whether several subscribers may hear it.
+    /// `true` if several subscribers may hear it.
     pub fn is_group(&self) -> bool {
         self.capabilities.multicast
     }
 
-    /// Whether a multicast flow takes further members.
+    /// `true` if a multicast flow takes further members.
     pub fn takes_members(&self) -> bool {
         !self.retired.load(Relaxed) && !self.has_ended()
     }

@@ -29,7 +29,7 @@ pub fn fragments(total: usize, max_payload: usize) -> impl Iterator<Item = (usiz
     (0..total.max(1)).step_by(step).map(move |offset| (offset, step.min(total - offset)))
 }
 
-/// Why a fragment was dropped.
+/// The reason why a fragment was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
     /// It was here already, or its message is complete.
@@ -42,12 +42,12 @@ pub enum Refused {
     Outdated,
 }
 
-/// What happened on one flow, by reason.
+/// Counters of one flow, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Messages put together.
     pub complete: u64,
-    /// Of them, those that needed parity for lost fragments.
+    /// Of the messages, those that needed parity for lost fragments.
     pub restored: u64,
     /// Messages given up because their fragments didn't come in time.
     pub timed_out: u64,
@@ -163,7 +163,7 @@ impl Reassembly {
         }
     }
 
-    /// When [`expire`](Self::expire) will have something to do next.
+    /// The time at which [`expire`](Self::expire) next has something to do.
     pub fn next_deadline(&self) -> Option<u64> {
         let idle = self.timeout_ns.saturating_mul(IDLE);
         let due = |slot: &Slot| match slot.sample {
@@ -178,7 +178,7 @@ impl Reassembly {
         self.slots.iter().map(Slot::charged).sum()
     }
 
-    /// What was counted so far.
+    /// The counters so far.
     pub fn counters(&self) -> Counters {
         self.counters
     }
@@ -189,18 +189,18 @@ impl Reassembly {
         slot.sample.is_none().then_some(&slot.buffer[..slot.total])
     }
 
-    /// Whether a fragment of this message pushes out no other one but those up to sample `over`, which nobody waits for.
+    /// `true` if a fragment of this message displaces no other message but those up to sample `over`, for which nobody waits.
     pub fn has_room_for(&self, sample: u64, over: u64) -> bool {
         let fits = |slot: &Slot| slot.sample.is_none_or(|other| other == sample || other <= over);
         self.slots.len() < self.most || self.slots.iter().any(fits)
     }
 
-    /// Whether a piece of this message is missing before one that is here.
+    /// `true` if a piece of this message is missing before one that is here.
     pub fn has_hole(&self, sample: u64) -> bool {
         self.progress(sample).is_some_and(|slot| slot.received < slot.end)
     }
 
-    /// Whether a message was begun, and is not whole.
+    /// `true` if a message was begun and is not complete.
     pub fn knows(&self, sample: u64) -> bool {
         self.progress(sample).is_some()
     }
@@ -210,7 +210,7 @@ impl Reassembly {
         self.progress(sample).map_or(0, |slot| slot.end)
     }
 
-    /// What is missing of a message that was begun, as (first byte, byte after the last): all, or only what lies before a
+    /// The missing parts of a message that was begun, as (first byte, byte after the last): all of them, or only those before a
     /// piece that is here.
     pub fn missing(&self, sample: u64, all: bool) -> impl Iterator<Item = (usize, usize)> + '_ {
         let slot = self.progress(sample);
@@ -251,7 +251,7 @@ impl Reassembly {
         let index = self.slot_of(now_ns, sample, total)?;
         let slot = &mut self.slots[index];
         let mut kept = slot.insert(offset, total, bytes, &self.budget);
-        // Who repeats may have to cut a message anew, in smaller pieces: then all of it comes again.
+        // A retransmit may have to cut the message anew, in smaller pieces: then all of it comes again.
         let repeats = self.done.is_empty();
         if repeats && kept == Err(Refused::Inconsistent) && total == slot.total && slot.is_finer(offset, bytes.len()) {
             slot.begin(now_ns, sample, total);
@@ -289,7 +289,7 @@ impl Reassembly {
         }
     }
 
-    /// What became of the message in a slot: whole by now, perhaps with the help of parity.
+    /// The state of the message in a slot: complete by now, perhaps with the help of parity.
     fn kept(&mut self, index: usize, kept: Result<bool, Refused>) -> Result<Option<usize>, Refused> {
         let slot = &mut self.slots[index];
         match kept {

@@ -46,7 +46,7 @@ pub struct History {
     account: Option<Arc<Account>>,
 }
 
-/// How far an answer has come.
+/// Progress of an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reading {
     /// The number that is due next.
@@ -55,12 +55,12 @@ pub struct Reading {
     last: u64,
     /// Each number between them was asked for, so that a hole is told.
     each: bool,
-    /// What was asked for and is not here.
+    /// Requested samples that are not here.
     pub absent: Vec<Absent>,
 }
 
 impl Reading {
-    /// Of what was taken at once.
+    /// A finished answer, for samples that were taken at once.
     pub fn nothing_more() -> Self {
         Self { next: 1, last: 0, each: false, absent: Vec::new() }
     }
@@ -116,7 +116,7 @@ impl History {
         true
     }
 
-    /// Whether there is no memory for it though all others went: then they stay.
+    /// `true` if there is no memory for it even if all others went: then they stay.
     fn never_holds(&self, size: u64) -> bool {
         let account = self.account.as_ref().filter(|_| size > ALWAYS as u64);
         account.is_some_and(|account| account.never_holds(size_of(size as usize)))
@@ -166,12 +166,12 @@ impl History {
         }
     }
 
-    /// How many samples are here.
+    /// The number of samples here.
     pub fn len(&self) -> usize {
         self.kept.len()
     }
 
-    /// Whether none is.
+    /// `true` if there is none.
     pub fn is_empty(&self) -> bool {
         self.kept.is_empty()
     }
@@ -233,7 +233,7 @@ impl History {
         Reading { next: 1, last: 0, each: false, absent }
     }
 
-    /// What is below the lowest number here is gone, what is above the highest never was; holes show when it is read.
+    /// Samples below the lowest number here are gone, those above the highest never were; holes show when the range is read.
     fn ask_range(&self, first: u64, last: u64) -> Reading {
         if first > last {
             return self.nothing(Why::Never, query::range(first, last));

@@ -27,7 +27,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-/// Where samples come from.
+/// The source of samples.
 enum Source {
     /// A carrier's half and its framing.
     Half(Box<dyn ReceiveHalf>, Framing),
@@ -35,7 +35,7 @@ enum Source {
     Ring(RingReader),
 }
 
-/// How a half's bytes become frames.
+/// The framing of a half's bytes.
 enum Framing {
     /// Frames follow each other.
     Stream(Stream),
@@ -44,7 +44,7 @@ enum Framing {
     Datagrams { buffer: Vec<u8>, joins: bool, reassembly: Reassembly, receiver: Option<Box<Receiver>> },
 }
 
-/// What one step did.
+/// The outcome of one step.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     /// This many samples were delivered.
@@ -69,7 +69,7 @@ pub(crate) struct Inbound {
     received_ns: u64,
 }
 
-/// What the handshake agreed for the receiving end.
+/// The agreement of the handshake for the receiving end.
 pub(crate) struct Agreed {
     pub flow: u32,
     /// The publisher repeats what is lost.
@@ -139,7 +139,7 @@ impl Inbound {
         }
     }
 
-    /// When bytes of a carrier's half were received last, by the monotonic clock.
+    /// Time at which bytes of a carrier's half were last received, by the monotonic clock.
     pub fn received_ns(&self) -> u64 {
         self.received_ns
     }
@@ -404,13 +404,13 @@ fn hand_over(channel: &Channel, inlet: &dyn Deliver, delivery: Delivery<'_>, mea
     }
 }
 
-/// Whether a sample is new that came with this number of its flow.
+/// `true` if a sample with this number of its flow is new.
 #[inline]
 fn is_new(accept: &mut Accept, flow_seq: u32, label: &Label) -> bool {
     accept.frame(flow_seq).is_new() && is_new_sample(accept, label)
 }
 
-/// Whether a sample is new whose frame is.
+/// `true` if the sample of a new frame is new.
 #[inline]
 fn is_new_sample(accept: &mut Accept, label: &Label) -> bool {
     if label.historical { accept.historical(label.seq) } else { accept.sample(label.seq) }

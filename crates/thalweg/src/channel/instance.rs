@@ -4,7 +4,7 @@ use crate::wire::{DISPOSED, UNREGISTERED};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// What a sample says of its instance.
+/// The statement of a sample about its instance.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Change {
@@ -26,7 +26,7 @@ impl Change {
         }
     }
 
-    /// Of a frame's flags, which anybody may have set.
+    /// The change in a frame's flags, which anybody may have set.
     pub(crate) fn of(flags: u16) -> Self {
         match flags & (DISPOSED | UNREGISTERED) {
             0 => Change::Written,
@@ -36,7 +36,7 @@ impl Change {
     }
 }
 
-/// How a subscriber sees an instance.
+/// An instance as a subscriber sees it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum InstanceState {
@@ -64,9 +64,9 @@ impl fmt::Display for InstanceState {
 pub struct InstanceReport {
     /// Its key, such as `name = left, joint = 3`.
     pub key: String,
-    /// How it is.
+    /// Its state.
     pub state: InstanceState,
-    /// How many publishers it has.
+    /// The number of its publishers.
     pub publishers: usize,
     /// Deadlines that passed without a sample of it.
     #[serde(default)]

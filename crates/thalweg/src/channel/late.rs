@@ -8,7 +8,7 @@
 
 use std::collections::VecDeque;
 
-/// What becomes of a live sample.
+/// The fate of a live sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// It is delivered, after those that are [released](LateJoin::released).
@@ -22,7 +22,7 @@ pub enum Verdict {
     Drop,
 }
 
-/// How much is held, and how long.
+/// Limits on samples held back: number and time.
 #[derive(Clone, Copy, Debug)]
 pub struct Hold {
     /// Nanoseconds from the first live sample.
@@ -33,7 +33,7 @@ pub struct Hold {
     pub bytes: usize,
 }
 
-/// Where the two streams meet; `T` is a sample that waits.
+/// The junction of the two streams; `T` is a sample that waits.
 #[derive(Debug)]
 pub struct LateJoin<T> {
     hold: Hold,
@@ -44,7 +44,7 @@ pub struct LateJoin<T> {
     after: u64,
     /// The lowest and the highest number that the history gave.
     given: Option<(u64, u64)>,
-    /// What it left out between them.
+    /// Numbers that it left out between them.
     holes: VecDeque<(u64, u64)>,
 }
 
@@ -185,7 +185,7 @@ mod tests {
         meet(before + 1..=asked + after, (asked.saturating_sub(depth) + 1..=asked).collect(), order)
     }
 
-    /// What comes of both streams in any interleaving.
+    /// The outcome of both streams in any interleaving.
     fn meet(live: RangeInclusive<u64>, mut history: VecDeque<u64>, order: &[(bool, u64)]) -> Vec<(u64, bool)> {
         let mut live: VecDeque<u64> = live.collect();
         let (mut late, mut got, mut now, mut ended) = (LateJoin::new(0, HOLD), Vec::new(), 0, false);

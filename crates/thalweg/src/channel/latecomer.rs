@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Live samples wait for the history at most so long, and at most so many.
 const HOLD: Hold = Hold { ns: 1_000_000_000, samples: 1024, bytes: 4 << 20 };
 
-/// Where a channel's live samples meet its history: one thread at a time.
+/// The junction of a channel's live samples and its history: one thread at a time.
 pub(crate) struct Latecomer {
     join: PiMutex<LateJoin<(SampleInfo, Vec<u8>)>>,
     last_given: AtomicU64,

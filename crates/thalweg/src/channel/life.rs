@@ -1,12 +1,12 @@
-//! Whether what serves a stream still lives, where the stream has another way. Pure: time is an argument.
+//! Signs of life of what serves a stream, where the stream has another way. Pure: time is an argument.
 //!
-//! It is asked at a steady pace. An answer is a sign of life, and so is a sample: a link that is so full that questions are
-//! lost still carries those.
+//! The other side is asked at a steady pace. An answer is a sign of life, and so is a sample: a link so full that questions are
+//! lost still carries samples.
 
 use qos::Qos;
 use std::time::{Duration, Instant};
 
-/// Who gives no sign of life for so long is done without.
+/// Longest silence before the stream goes another way.
 const LONGEST: Duration = Duration::from_secs(2);
 /// Never sooner, whatever the policies say: a busy host may be away for so long.
 const SHORTEST: Duration = Duration::from_millis(500);
@@ -17,7 +17,7 @@ const QUESTIONS: u32 = 5;
 #[derive(Debug)]
 pub struct Life {
     limit: Duration,
-    /// When the oldest question was asked that has no answer, and how many have none.
+    /// Time of the oldest unanswered question, and the number unanswered.
     unanswered: Option<(Instant, u32)>,
     samples: u64,
     /// It lives, and has nothing to serve.
@@ -25,8 +25,8 @@ pub struct Life {
 }
 
 impl Life {
-    /// Of what serves a subscriber of this QoS: silent after its deadline or lease, whichever is shorter, but after 500 ms
-    /// at the earliest and 2 s at the latest.
+    /// The state for a subscriber of this QoS. Its limit of silence is the deadline or lease, whichever is shorter, but at
+    /// least 500 ms and at most 2 s.
     pub fn new(qos: &Qos) -> Self {
         let stated = qos.deadline.into_iter().chain(qos.liveliness.lease).min();
         let limit = stated.unwrap_or(LONGEST).clamp(SHORTEST, LONGEST);
@@ -54,7 +54,7 @@ impl Life {
         self.answered(true);
     }
 
-    /// So many samples came of it so far.
+    /// Notes the number of samples that came so far.
     pub fn brought(&mut self, samples: u64) {
         if std::mem::replace(&mut self.samples, samples) != samples {
             self.answered(true);
@@ -77,7 +77,7 @@ mod tests {
         Duration::from_millis(millis)
     }
 
-    /// When it is noticed that nothing is answered any more, asked at its pace from `start` on.
+    /// The time at which the silence is noticed, asked at its pace from `start` on.
     fn noticed(life: &mut Life, start: Instant) -> Duration {
         let mut now = start;
         while !life.is_silent(now) {

@@ -22,8 +22,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 /// Bytes that all channels of a node may hold together where its settings say nothing: 1 GiB, of which one peer gets half.
 pub const NODE_MEMORY: usize = 1 << 30;
 
-/// What each queue, mailbox and window may hold whatever others do, in bytes: a small channel goes on when large ones have used
-/// up the node's memory. A thousand of them are 64 MiB.
+/// Bytes that each queue, mailbox and window may hold whatever others do: a small channel goes on when large ones have used up
+/// the node's memory. A thousand of them are 64 MiB.
 pub const ALWAYS: usize = 64 << 10;
 
 /// Peers whose accounts are kept although nothing is in them.
@@ -32,7 +32,7 @@ const EMPTY_ACCOUNTS: usize = 64;
 /// Peers that a report names.
 const MOST_TOLD: usize = 64;
 
-/// What a message of this length counts for.
+/// The charge for a message of this length.
 pub fn size_of(payload: usize) -> usize {
     payload.saturating_add(SAMPLE_BYTES as usize)
 }
@@ -43,7 +43,7 @@ pub struct Account {
     used: AtomicUsize,
     refused: AtomicU64,
     limit: usize,
-    /// Of a peer: the node's. Of a history: that of all.
+    /// The account above: for a peer the node's, for a history that of all histories.
     of: Option<Arc<Account>>,
 }
 
@@ -62,7 +62,7 @@ impl Account {
     /// Takes so many bytes.
     ///
     /// # Errors
-    /// Which limit does not allow it; it is counted, and nothing is taken.
+    /// The limit that does not allow it. It is counted, and nothing is taken.
     pub fn try_take(&self, bytes: usize) -> Result<(), ResourceLimit> {
         let Some(whole) = &self.of else { return self.try_add(bytes, self.limit, ResourceLimit::NodeMemory) };
         whole.try_take(bytes)?;
@@ -102,19 +102,19 @@ impl Account {
         self.of.as_ref().map_or(self.limit, |whole| whole.left().saturating_add(self.used()) / 2)
     }
 
-    /// Whether more is held than may be: something was taken that could not be left, or others need more since.
+    /// `true` if it holds more than it may: something was taken that could not be refused, or others need more since.
     pub fn is_over(&self) -> bool {
         self.used() > self.limit()
     }
 
-    /// Whether so many bytes are more than may be held though all that it holds were given back; that counts as refused.
+    /// `true` if so many bytes are more than it may hold even if it gave everything back; that counts as refused.
     pub fn never_holds(&self, bytes: usize) -> bool {
         let never = bytes > self.limit();
         self.refused.fetch_add(u64::from(never), Relaxed);
         never
     }
 
-    /// How often something was refused by this limit.
+    /// The number of refusals by this limit.
     pub fn refused(&self) -> u64 {
         self.refused.load(Relaxed)
     }
@@ -152,7 +152,7 @@ impl Charge {
     /// Takes so many bytes, if the limits allow it or `forced`.
     ///
     /// # Errors
-    /// Which limit does not.
+    /// The limit that does not allow it.
     pub fn new(account: &Arc<Account>, bytes: usize, forced: bool) -> Result<Self, ResourceLimit> {
         match forced {
             true => account.take(bytes),
@@ -161,7 +161,7 @@ impl Charge {
         Ok(Self { account: Some(account.clone()), bytes })
     }
 
-    /// Whether it holds bytes of an account.
+    /// `true` if it holds bytes of an account.
     pub fn is_taken(&self) -> bool {
         self.account.is_some()
     }
@@ -222,7 +222,7 @@ impl Memory {
         Account::of(&self.node)
     }
 
-    /// As tools show it, but for the documents, which are the directory's.
+    /// The report for tools, without the documents, which are the directory's.
     pub fn report(&self) -> MemoryReport {
         let of = |(peer, account): (&Peer, &Arc<Account>)| PeerMemory {
             peer: *peer,

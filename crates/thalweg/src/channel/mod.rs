@@ -61,7 +61,7 @@ pub struct PortRef {
 pub struct Channel {
     /// Number of the channel within its process.
     pub id: u64,
-    /// When this end made it.
+    /// The time at which this end made it.
     pub(crate) begun: Instant,
     /// The publishing port.
     pub publisher: PortRef,
@@ -81,36 +81,36 @@ pub struct Channel {
     pub max_message: u32,
     /// Both ends read the same clock: one-way latencies are exact.
     pub same_clock: bool,
-    /// How and where it is scaled; `None`: it is not.
+    /// Scaling of the channel, and its place; `None`: it is not scaled.
     pub proxied: Option<Proxied>,
     /// The channel that gives way to this one, between two samples: within a process when its proxy changes, elsewhere when its subscriber was
     /// cut off and comes back.
     pub(crate) replaces: Option<u64>,
-    /// Which samples go on at this end.
+    /// The samples that go on at this end.
     pub(crate) selection: Selection,
     /// Set while its proxy moves.
     pub(crate) gate: Gate,
-    /// Which samples are sent on it by their content and distance in time; `None`: all.
+    /// The samples that are sent on it, by their content and distance in time; `None`: all.
     pub(crate) sends: Option<SentSelection>,
     /// At the subscriber, of a channel that comes again: the last sample of the one before. What lies between it and the first one
     /// that comes live, and does not come by a history, is lost.
     pub(crate) resumes_after: Option<u64>,
-    /// Of who is at the other end: what waits here for it or of it is taken from there.
+    /// The account of the peer at the other end: samples that wait here for it or from it are charged to it.
     pub(crate) account: Arc<Account>,
-    /// What happened on it.
+    /// Its counters.
     pub counters: Counters,
     pub(crate) closed: AtomicBool,
     pub(crate) cut: AtomicBool,
-    /// Why this end ends it behind what has arrived.
+    /// The reason why this end ends it, behind the samples that have arrived.
     pub(crate) ends_because: OnceLock<String>,
     /// At the publisher: its subscriber lost the connection, and what is published waits for it.
     pub(crate) cut_off: AtomicBool,
     pub(crate) interrupt: OnceInterrupt,
     /// The sockets by which packets of the channel leave this end, the data's first.
     pub(crate) sockets: OnceLock<Vec<SharedSocket>>,
-    /// What sends it, at a publisher with a flow.
+    /// The flow that sends it, at a publisher that has one.
     pub(crate) flow: OnceLock<Weak<Flow>>,
-    /// Where the time of its samples goes, while somebody wants to know. Its flow notes there, too.
+    /// Latency by stage, while somebody measures. Its flow notes there, too.
     pub(crate) stages: Arc<Stages>,
     /// Its subscriber's number in the flow of a group.
     pub(crate) member: OnceLock<u64>,
@@ -120,7 +120,7 @@ pub struct Channel {
     pub(crate) elsewhere: OnceLock<(Peer, NodeId)>,
 }
 
-/// What ends the waiting of the thread that serves a channel, once there is one.
+/// Wakes the thread that serves a channel, once there is one.
 #[derive(Default)]
 pub(crate) struct OnceInterrupt(OnceLock<Interrupt>);
 
@@ -136,7 +136,7 @@ impl Channel {
         (self.selection, self.proxied) = (here, proxied);
         self
     }
-    /// What was done to its samples.
+    /// The scaling of its samples on the way.
     pub(crate) fn provenance(&self) -> Option<Provenance> {
         self.proxied.as_ref().map(|proxied| proxied.provenance)
     }
@@ -181,7 +181,7 @@ impl Channel {
         self.flow.get().and_then(Weak::upgrade)
     }
 
-    /// Whether a message that is published at `now` is sent on it: the end of an instance always. Asked once for each
+    /// `true` if a message that is published at `now` is sent on it. The end of an instance always is. Asked once for each
     /// sample, by the publishing thread.
     #[inline]
     pub(crate) fn takes(&self, bytes: &[u8], now: u64, change: Change) -> bool {
@@ -195,7 +195,7 @@ impl Channel {
         Outcome::Refused { limit: ResourceLimit::MaxMessage }
     }
 
-    /// Where the time of its samples went, if that is measured.
+    /// Latency of its samples by stage, if that is measured.
     pub(crate) fn stages_report(&self, end: &str) -> Option<StagesReport> {
         let Measured { every, missed, stages } = self.stages.figures(linux::clock::monotonic_ns())?;
         Some(StagesReport {
@@ -210,7 +210,7 @@ impl Channel {
         })
     }
 
-    /// How late its samples were since this was asked last.
+    /// Lateness of its samples since this was last asked.
     pub(crate) fn lateness_report(&self, end: &str, after_ns: i64, asked: Asked) -> LatenessReport {
         self.stages.take_lateness(linux::clock::monotonic_ns(), after_ns, asked).report(
             &self.publisher_name,
@@ -219,7 +219,7 @@ impl Channel {
         )
     }
 
-    /// As this end reports it, where so many samples wait, and so many of at most so many bytes.
+    /// The report of this end. `waiting`: samples that wait; `bytes`: theirs, and the most that may wait.
     pub(crate) fn report(&self, end: &str, waiting: usize, bytes: (usize, u64)) -> ChannelReport {
         let flow = self.flow.get().and_then(Weak::upgrade);
         let (repeated, strange) = flow.map(|flow| flow.repeated()).unwrap_or_default();

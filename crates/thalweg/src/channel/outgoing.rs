@@ -12,13 +12,13 @@ pub struct Outgoing<'a> {
     pub seq: u64,
     /// Source stamp.
     pub stamp: u64,
-    /// What it says of its instance.
+    /// Its statement about its instance.
     pub change: Change,
     /// Later ones were published before it: it comes from a history.
     pub historical: bool,
-    /// When it was offered to the flow that it is given to now, if its stages are measured there; else 0.
+    /// Time at which it was offered to the flow that it is given to now, if its stages are measured there; else 0.
     pub offered: u64,
-    /// When it was published or passed on here, by this host's monotonic clock; the stamp may be another one's.
+    /// Time at which it was published or passed on here, by this host's monotonic clock; the stamp may be by another one.
     pub now: u64,
     /// Its publisher outruns the calls that send: small ones leave together (`coalescing`).
     pub together: bool,
@@ -60,7 +60,7 @@ impl<'a> Outgoing<'a> {
         Self { historical, ..self }
     }
 
-    /// Which sample it is.
+    /// Its label.
     pub fn label(&self) -> Label {
         let Self { seq, stamp, change, historical, .. } = *self;
         Label { seq, stamp, change, historical }

@@ -4,12 +4,12 @@
 use reed_solomon_simd::{Error, ReedSolomonDecoder, ReedSolomonEncoder};
 use std::fmt;
 
-/// How many parity pieces a large message has, in percent of its fragments: 1 to 100.
+/// The number of parity pieces of a large message, in percent of its fragments: 1 to 100.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Redundancy(u8);
 
 impl Redundancy {
-    /// So many percent; `None`: not within 1 to 100.
+    /// A redundancy in percent; `None`: not within 1 to 100.
     pub fn percent(percent: u8) -> Option<Self> {
         (1..=100).contains(&percent).then_some(Self(percent))
     }
@@ -27,7 +27,7 @@ impl Redundancy {
     }
 }
 
-/// Whether so many parity pieces of so many fragments can be.
+/// `true` if so many parity pieces of so many fragments are possible.
 pub(crate) fn can_be(fragments: usize, count: usize) -> bool {
     fragments > 0 && count > 0 && ReedSolomonEncoder::supports(fragments, count)
 }

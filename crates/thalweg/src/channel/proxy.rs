@@ -1,8 +1,8 @@
 //! Proxies: stages that scale a stream in time (every n-th sample) or in space (smaller pictures), at the publisher, at
 //! the subscriber or at a relay (P-02, P-03, P-07). Pure.
 //!
-//! What is scaled, and where, is stated when a flow opens ([`Request`](crate::handshake::Request)), not in each sample. A
-//! proxy never changes who a sample is: port, incarnation, sequence number and time stamp stay those of its source.
+//! Scaling and its place are stated when a flow opens ([`Request`](crate::handshake::Request)), not in each sample. A proxy
+//! never changes a sample's identity: port, incarnation, sequence number and time stamp stay those of its source.
 
 mod changes;
 mod gate;
@@ -23,23 +23,23 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::time::Duration;
 
-/// What a subscriber wants of a stream, and where the rest of it is to be left out (P-08).
+/// Scaling that a subscriber wants of a stream, and its place (P-08).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Proxy {
-    /// Which samples.
+    /// The samples wanted.
     #[serde(skip_serializing_if = "Selection::is_all")]
     pub selection: Selection,
     /// Pictures of at most this size; point sets of at most as many points.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub picture: Option<Picture>,
-    /// Where.
+    /// The place.
     pub place: Place,
 }
 
 impl Proxy {
-    /// What a subscriber's QoS asks for. A rate in hertz needs the publisher's period, which is the deadline that it offers;
-    /// without one, all samples come.
+    /// The scaling that a subscriber's QoS asks for. A rate in hertz needs the publisher's period, which is the deadline that
+    /// it offers; without one, all samples come.
     pub fn of(qos: &Qos, period: Option<Duration>) -> Self {
         let selection = match qos.scale {
             Scale::Every(n) => Selection::every(n),
@@ -50,18 +50,18 @@ impl Proxy {
         Self { selection: selection.unwrap_or_default(), picture, place: qos.place.clone() }
     }
 
-    /// What a channel within a process does.
+    /// The scaling that a channel within a process does.
     pub(crate) fn made(channel: &Channel) -> Self {
         let place = channel.proxied.as_ref().map(|proxied| proxied.place.clone()).unwrap_or_default();
         Self { selection: channel.selection, picture: None, place }
     }
 
-    /// Whether the stream arrives whole, directly from its publisher.
+    /// `true` if the stream arrives whole, directly from its publisher.
     pub fn is_nothing(&self) -> bool {
         self.selection.is_all() && self.picture.is_none() && !self.place_is_relay()
     }
 
-    /// Whether it is at a relay.
+    /// `true` if it is at a relay.
     pub fn place_is_relay(&self) -> bool {
         matches!(self.place, Place::Relay(_))
     }
@@ -76,7 +76,7 @@ impl Proxy {
         picture ^ relay.rotate_left(23)
     }
 
-    /// Which samples are sent to a subscriber that asked for this.
+    /// The samples that are sent to a subscriber that asked for this.
     pub fn sent(proxy: Option<&Self>) -> Selection {
         proxy.filter(|proxy| proxy.place != Place::Subscriber).map_or(Selection::ALL, |proxy| proxy.selection)
     }
@@ -85,9 +85,9 @@ impl Proxy {
 /// A channel's proxy: where it is, and what it does.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Proxied {
-    /// Where.
+    /// The place.
     pub place: Place,
-    /// What its samples are told to be.
+    /// The provenance that its samples carry.
     #[serde(flatten)]
     pub provenance: Provenance,
 }
@@ -106,10 +106,10 @@ impl fmt::Display for Proxied {
     }
 }
 
-/// What became of a stream on its way, and where: scaled so, from this sample on, at that node.
+/// Scaling of a stream on its way: the selection and picture, the first sample and the node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Provenance {
-    /// Which samples were let through.
+    /// The samples let through.
     #[serde(default, skip_serializing_if = "Selection::is_all")]
     pub selection: Selection,
     /// The largest picture that was let through.

@@ -1,4 +1,4 @@
-//! What waits in a flow: bounded, by the channel's policy.
+//! The queue of a flow: bounded, by the channel's policy.
 
 use super::buffer::Buffer;
 use super::memory::{ALWAYS, Account, Charge, size_of};
@@ -18,35 +18,35 @@ pub struct Entry {
     pub seq: u64,
     /// Source stamp, CLOCK_MONOTONIC nanoseconds of the publisher.
     pub stamp: u64,
-    /// When it was published or passed on here, by this host's monotonic clock: a relay's stamps are another one's.
+    /// Time at which it was published or passed on here, by this host's monotonic clock: a relay's stamps are by another one.
     pub now: u64,
-    /// What it says of its instance.
+    /// Its statement about its instance.
     pub change: Change,
     /// Later ones were published before it: it comes from a history.
     pub historical: bool,
-    /// When it was offered to the flow, if its stages are measured; else 0.
+    /// Time at which it was offered to the flow, if its stages are measured; else 0.
     pub offered: u64,
     /// It is several messages, which left in one datagram: a batch.
     pub batch: bool,
-    /// What it takes of the node's memory, where a channel keeps it.
+    /// Its charge on the node's memory, where a channel keeps it.
     pub charge: Charge,
 }
 
-/// Which sample a message is.
+/// The sample of a message.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Label {
     /// Its sequence number.
     pub seq: u64,
     /// Source stamp.
     pub stamp: u64,
-    /// What it says of its instance.
+    /// Its statement about its instance.
     pub change: Change,
     /// Later ones came before it.
     pub historical: bool,
 }
 
 impl Label {
-    /// As a frame says.
+    /// The label in a frame.
     pub fn of(header: &Header) -> Self {
         Self::with(header.sample, header.stamp_ns, header.flags)
     }
@@ -56,31 +56,31 @@ impl Label {
         Self { seq, stamp, change: Change::of(flags), historical: flags & HISTORICAL != 0 }
     }
 
-    /// What a frame's flags say of it.
+    /// The label as a frame's flags.
     pub fn flags(&self) -> u16 {
         self.change.flags() | if self.historical { HISTORICAL } else { 0 }
     }
 }
 
 impl Entry {
-    /// What its frame is, where it leaves whole.
+    /// The kind of its frame, where it leaves whole.
     pub fn kind(&self) -> Kind {
         if self.batch { Kind::Batch } else { Kind::Message }
     }
 
-    /// What it counts for, in bytes.
+    /// Its charge, in bytes.
     pub fn size(&self) -> usize {
         size_of(self.buffer.payload().len())
     }
 
-    /// Which sample it is.
+    /// Its label.
     pub fn label(&self) -> Label {
         let Self { seq, stamp, change, historical, .. } = *self;
         Label { seq, stamp, change, historical }
     }
 }
 
-/// What [`Queue::push`] did.
+/// The outcome of [`Queue::push`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pushed {
     /// It waits.
@@ -179,7 +179,8 @@ impl Queue {
         before - self.entries.len()
     }
 
-    /// Which limit of its own leaves no room for a message of this size. An empty queue has room for one.
+    /// Checks that its own limits leave room for a message of this size; the error is the one that does not. An empty queue has
+    /// room for one.
     fn fits(&self, size: usize) -> Result<(), ResourceLimit> {
         let leaves_with_others = self.bytes.saturating_add(size) <= self.together;
         if self.entries.len() >= self.policy.limit() as usize && !leaves_with_others {
@@ -220,22 +221,22 @@ impl Queue {
         before - self.entries.len()
     }
 
-    /// What waits, the oldest first.
+    /// The waiting messages, the oldest first.
     pub fn iter(&self) -> impl Iterator<Item = &Entry> {
         self.entries.iter()
     }
 
-    /// How many wait.
+    /// The number that wait.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// What they count for, in bytes.
+    /// Their charge, in bytes.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Whether none waits.
+    /// `true` if none waits.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }

@@ -27,7 +27,7 @@ pub const CONTROLLED_WINDOW: usize = 4096;
 /// flow is back within a second (P-16).
 const LONGEST_PAUSE_NS: u64 = 400_000_000;
 
-/// What was done to make a flow reliable.
+/// Counters of a reliable flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Datagrams that were repeated (publisher), or messages that came by repetition (subscriber).

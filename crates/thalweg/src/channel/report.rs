@@ -14,7 +14,7 @@ pub struct ChannelReport {
     pub subscriber: String,
     /// The carrier.
     pub carrier: String,
-    /// Which end reports: `publisher` or `subscriber`.
+    /// The reporting end: `publisher` or `subscriber`.
     pub end: String,
     /// Samples sent or delivered.
     pub samples: u64,
@@ -27,10 +27,10 @@ pub struct ChannelReport {
     /// Datagrams dropped because they were no frame of this flow.
     #[serde(default)]
     pub strange: u64,
-    /// Of the lost ones: larger than the subscriber's `max_message`.
+    /// Lost samples that were larger than the subscriber's `max_message`.
     #[serde(default)]
     pub too_large: u64,
-    /// What waits at this end, in bytes.
+    /// Bytes that wait at this end.
     #[serde(default)]
     pub waiting_bytes: u64,
     /// Bytes that may wait at this end.
@@ -42,7 +42,7 @@ pub struct ChannelReport {
     /// The same, because the peer or the node holds too much.
     #[serde(default)]
     pub over_memory: u64,
-    /// Of reliable flows over datagrams: datagrams repeated (publisher), messages that came by repetition (subscriber).
+    /// For reliable flows over datagrams: datagrams retransmitted (publisher), messages that came by a retransmit (subscriber).
     #[serde(default)]
     pub repaired: u64,
     /// The same: messages given up, because they were too old to be of use or their queue's policy dropped them.
@@ -54,10 +54,10 @@ pub struct ChannelReport {
     /// Samples that its proxy left out because they could not be made smaller (at the end where the proxy is).
     #[serde(default)]
     pub unscalable: u64,
-    /// How and where the channel is scaled; `None`: it is not.
+    /// Scaling of the channel, and its place; `None`: it is not scaled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proxied: Option<Proxied>,
-    /// Of a relay's end: the port with which the relay takes these samples from their publisher.
+    /// At a relay's end: the port with which the relay takes these samples from their publisher.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub over: Option<String>,
 }

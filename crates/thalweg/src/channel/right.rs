@@ -25,7 +25,7 @@ const HOLDER: u32 = 3;
 const PUSHED: u32 = 4; // something was pushed that the holder has not looked for yet
 const ALWAYS: u32 = 8; // every message is handed over
 
-/// Who holds the right to send.
+/// The holder of the right to send.
 #[derive(Debug, Default)]
 pub struct SendRight(AtomicU32);
 

@@ -1,11 +1,11 @@
-//! Who published a sample, which one it is, and when.
+//! A sample's publisher, number and time stamps.
 
 use super::instance::Change;
 use super::proxy::Provenance;
 use crate::control::{NodeId, PortId};
 use crate::trace::stages::Published;
 
-/// Who published a sample, which one it is, and when.
+/// A sample's publisher, number and time stamps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SampleInfo {
     /// The publishing node.
@@ -16,17 +16,17 @@ pub struct SampleInfo {
     pub incarnation: u64,
     /// Sequence number, given once by `publish`, counted from 1.
     pub seq: u64,
-    /// When it was published: CLOCK_MONOTONIC nanoseconds of the publisher's host.
+    /// Time of publication: CLOCK_MONOTONIC nanoseconds of the publisher's host.
     pub source_ns: u64,
-    /// When this process received it: CLOCK_MONOTONIC nanoseconds of this host.
+    /// Time of reception by this process: CLOCK_MONOTONIC nanoseconds of this host.
     pub received_ns: u64,
     /// Both stamps come from the same clock, so that their difference is the latency.
     pub same_clock: bool,
     /// It was pulled; or its port joined late, and has samples already that were published later.
     pub historical: bool,
-    /// What it says of its instance: its value, or that it ends.
+    /// The sample's effect on its instance: a value, or the end.
     pub change: Change,
-    /// How a proxy on the way scaled the stream, from which sample on, and at which node; `None`: none did.
+    /// Scaling by a proxy on the way, the sample since which it applies, and the node; `None`: the stream is not scaled.
     pub scaled: Option<Provenance>,
 }
 

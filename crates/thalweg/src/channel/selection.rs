@@ -1,5 +1,5 @@
-//! Which samples of a publisher are sent on one channel: the subscriber's content filter and separation, evaluated at the
-//! writer, so that nothing travels that nobody wants (U-31).
+//! Samples that are sent on one channel: the subscriber's content filter and separation are evaluated at the writer, so that
+//! nothing travels that nobody wants (U-31).
 
 use crate::codec::Sought;
 use linux::lock::PiMutex;
@@ -24,14 +24,15 @@ impl fmt::Debug for SentSelection {
 }
 
 impl SentSelection {
-    /// What a subscriber asks for; `None`: all samples. `sought`: its filter and the key, found in the publisher's type.
+    /// The selection that a subscriber asks for; `None`: all samples. `sought`: its filter and the key, found in the
+    /// publisher's type.
     pub fn of(requested: &Qos, sought: Sought) -> Option<Self> {
         let separation = requested.separation.map_or(0, |d| u64::try_from(d.as_nanos()).unwrap_or(u64::MAX));
         let selects = separation > 0 || requested.filter.is_some();
         selects.then(|| Self { sought, separation, last: PiMutex::default() })
     }
 
-    /// Whether a message that is published at `now` is sent.
+    /// `true` if a message that is published at `now` is sent.
     pub fn takes(&self, bytes: &[u8], now: u64) -> bool {
         if !self.sought.holds(bytes) {
             return false;

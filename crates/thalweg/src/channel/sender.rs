@@ -30,7 +30,7 @@ pub(crate) struct Senders {
     tell: Tell,
 }
 
-/// What a flow tells its node, at most once each.
+/// News of a flow for its node, each at most once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum FlowNews {
     /// It sends bulk: a sample above 64 KiB.
@@ -39,7 +39,7 @@ pub(crate) enum FlowNews {
     NoThread(String),
 }
 
-/// Who is told, with the flow's id.
+/// The receiver of the news, with the flow's id.
 pub(crate) type Tell = Box<dyn Fn(u32, FlowNews) + Send + Sync>;
 
 #[derive(Default)]

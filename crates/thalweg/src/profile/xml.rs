@@ -13,13 +13,13 @@ use std::time::Duration;
 /// Most elements of a file, and profiles that are based on one another.
 const MOST_NODES: u32 = 100_000;
 const DEEPEST_BASE: usize = 8;
-/// What a KEEP_ALL history without a limit keeps.
+/// Samples kept by a KEEP_ALL history without a limit.
 const KEEP_ALL: u32 = 4096;
 
 /// A problem at a place of the file, in bytes.
 type Wrong = (usize, String);
 
-/// What was read, and what has no meaning here.
+/// The profile read, and the elements that have no meaning here.
 pub(super) struct Read {
     pub entries: Vec<Entry>,
     pub ignored: Vec<String>,

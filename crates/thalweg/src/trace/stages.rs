@@ -1,9 +1,9 @@
-//! Where the time of a channel's samples goes, stage by stage (F-5; V-11; P-33, Table 4).
+//! Latency of a channel's samples, stage by stage (F-5; V-11; P-33, Table 4).
 //!
 //! Nothing is measured until somebody asks ([`admin::Request::Measure`](crate::admin::Request::Measure), `thalweg delay
-//! --stages`); then one of every so many samples is, picked by its sequence number, so that both ends of a channel measure the
-//! same ones and the means of their stages add up. Until then a sample costs each end one load and a branch. It ends when
-//! nobody has asked for the figures for [`LEASE`]: who is killed leaves nothing behind.
+//! --stages`). Then one of every so many samples is measured, chosen by its sequence number: both ends of a channel measure the
+//! same samples, and the means of their stages add up. Until then a sample costs each end one load and a branch. Measuring ends
+//! when nobody has asked for the figures for [`LEASE`], so an asker that is killed leaves nothing behind.
 //!
 //! | stage | end | from | to | in Velox (V-11) | in Table 4 (P-33) |
 //! |---|---|---|---|---|---|
@@ -18,15 +18,15 @@
 //! | `transit` | subscriber | `publish` is called | it was received | | |
 //! | `total` | subscriber | `publish` is called | the callback returns, or the sample waits to be taken | | |
 //!
-//! Of a stream that a relay hosts, the relay is an end, too, `relay`: its `publish` is the whole way from the source's `publish`
-//! until it offers the sample to the channel that leads from it, if both read one clock; `queue` and `send` are its own, and the
+//! If a relay hosts the stream, the relay is an end, too: `relay`. Its `publish` is the whole way from the source's `publish`
+//! until it offers the sample to the channel that leads from it, if both read one clock; `queue` and `send` are its own. The
 //! channel from the source to it has ends like any other.
 //!
-//! `transit` and `total` need both ends to read one clock. `wire` is not measured but the mean of `transit` without the means of
-//! `publish`, `queue`, `send` and `receive`: see [`wire_us`]. On one host it may be below 0: the packet has arrived before the
-//! carrier's call returns. On a port with many channels, `publish` holds the sends of those before it. Samples of carrier
-//! `local` have `publish`, then `mailbox` unless the callback runs on the publisher's thread, then `decode`, `callback` and
-//! `total` where there is a callback; both ends are one, and report once.
+//! `transit` and `total` need both ends to read one clock. `wire` is not measured: it is the mean of `transit` less the means
+//! of `publish`, `queue`, `send` and `receive` (see [`wire_us`]). On one host it may be below 0, because the packet has arrived
+//! before the carrier's call returns. On a port with many channels, `publish` includes the sends of those before it. Samples of
+//! carrier `local` have `publish`, then `mailbox` unless the callback runs on the publisher's thread, then `decode`, and
+//! `callback` and `total` where there is a callback; both ends are one, and report once.
 
 mod figures;
 mod lateness;
@@ -47,7 +47,8 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-/// Who measures asks for the figures at least so often; else it ends with the next sample that would have been measured.
+/// Longest interval between two requests for the figures; measuring ends with the next sample that would have been measured
+/// after it.
 pub const LEASE: Duration = Duration::from_secs(60);
 
 /// A stage that is measured at one end.
@@ -137,7 +138,7 @@ impl Stages {
         over
     }
 
-    /// Whether this sample is measured.
+    /// `true` if this sample is measured.
     #[inline(always)]
     pub fn measures(&self, seq: u64) -> bool {
         let every = self.every.load(Relaxed);
@@ -169,8 +170,8 @@ impl Stages {
         }
     }
 
-    /// How late samples were since this was asked last; from now on those count as late that are later than so many
-    /// nanoseconds by the clocks of both ends. Begins to measure where nobody did.
+    /// Lateness of samples since this was last asked. From now on samples count as late that are later than so many nanoseconds
+    /// by the clocks of both ends. Starts measuring if nobody has.
     pub fn take_lateness(&self, now: u64, after_ns: i64, asked: Asked) -> Since {
         if self.every.load(Relaxed) == 0 {
             self.measure(now, 1);
@@ -179,7 +180,7 @@ impl Stages {
         self.record.get_or_init(Default::default).lock().take(after_ns, asked)
     }
 
-    /// What was measured so far, asked for at `now`. `None`: nobody wanted it.
+    /// The measurements so far, asked for at `now`. `None`: nobody has asked for any.
     pub fn figures(&self, now: u64) -> Option<Measured> {
         let every = Some(self.every.load(Relaxed)).filter(|every| *every > 0)?;
         self.renew(now);
@@ -188,7 +189,7 @@ impl Stages {
     }
 }
 
-/// What was measured of one end: one of so many samples, without those that were left out; each stage that was seen.
+/// The measurements of one end: one of `every` samples, less those that were left out, and each stage that was seen.
 pub(crate) struct Measured {
     pub every: u32,
     pub missed: u64,
@@ -202,7 +203,7 @@ impl Drop for Stages {
 }
 
 thread_local! {
-    /// When this thread last began a callback while somebody measured.
+    /// Start of this thread's last callback while somebody measured.
     static BEGUN: Cell<u64> = const { Cell::new(0) };
 }
 
@@ -211,7 +212,7 @@ pub(crate) fn begin_callback() {
     BEGUN.set(linux::clock::monotonic_ns());
 }
 
-/// When the callback of the sample received at `received` began on this thread; `None`: it has none.
+/// Start of the callback, on this thread, of the sample received at `received`; `None`: it has none.
 pub(crate) fn callback_begun(received: u64) -> Option<u64> {
     Some(BEGUN.take()).filter(|begun| *begun >= received)
 }

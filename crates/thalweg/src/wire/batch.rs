@@ -129,7 +129,7 @@ mod tests {
         packed
     }
 
-    /// As a publisher packs them: short headers where they fit.
+    /// Packs messages as a publisher does: short headers where they fit.
     fn packed_shortly(messages: &[(Header, Vec<u8>)]) -> (Vec<u8>, usize) {
         let (mut packed, mut before, mut shorts) = (packed(&messages[..1]), messages[0].0, 0);
         for (header, bytes) in &messages[1..] {

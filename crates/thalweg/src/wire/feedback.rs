@@ -1,7 +1,7 @@
-//! What the two ends of a reliable flow tell each other besides messages.
+//! Feedback between the two ends of a reliable flow, besides messages.
 //!
-//! A keep-alive of a reliable flow says in `sequence` the number of the next message and in `sample` the oldest that the
-//! publisher can still repeat: nobody waits for those before it. `stamp` is the round trip as the publisher measured it, in
+//! A keep-alive of a reliable flow carries in `sequence` the number of the next message, and in `sample` the oldest that the
+//! publisher can still retransmit: nobody waits for those before it. `stamp` is the round trip as the publisher measured it, in
 //! nanoseconds (0: not yet).
 //!
 //! An acknowledgement, subscriber to publisher:
@@ -41,13 +41,13 @@ pub const RECEIPT: usize = 32;
 /// The longest acknowledgement, with its header.
 pub const LONGEST: usize = HEADER + HEAD + MOST_GAPS * GAP + RECEIPT;
 
-/// Which datagram of a flow. A repetition is another one than the first sending; two repetitions of the same are not told
+/// A datagram of a flow. A retransmit is another datagram than the original; two retransmits of the same bytes are not told
 /// apart.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Datagram {
     /// Its message's number.
     pub sequence: u32,
-    /// Where its bytes begin in the message, or the number of a parity piece.
+    /// Offset of its bytes in the message, or the number of a parity piece.
     pub offset: u32,
     /// Kind of its frame, and in bit 8 whether it is a repetition.
     pub mark: u32,
@@ -71,7 +71,7 @@ impl Datagram {
     }
 }
 
-/// What of a flow came.
+/// The part of a flow that came.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Receipt {
     /// Bytes of all its frames, with their headers, whatever became of them.
@@ -111,9 +111,9 @@ impl Receipt {
 pub struct Gap {
     /// The first that is missing.
     pub first: u32,
-    /// How many, at least 1.
+    /// The number of messages, at least 1.
     pub count: u32,
-    /// Of one message: the first byte that is missing.
+    /// The first missing byte, for a single message.
     pub from: u32,
     /// The byte after the last. 0: whole messages are missing, or the publisher knows the length.
     pub to: u32,
@@ -136,14 +136,14 @@ impl Gap {
     }
 }
 
-/// What a subscriber has and misses.
+/// Messages that a subscriber has and misses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Acknowledgement<'a> {
     /// The number after the newest message of which anything arrived.
     pub seen: u32,
     /// Messages that arrived without being repeated.
     pub fresh: u32,
-    /// What of the flow came, where that was agreed.
+    /// The part of the flow that came, where that was agreed.
     pub receipt: Option<Receipt>,
     gaps: &'a [u8],
 }
@@ -182,7 +182,7 @@ impl<'a> Acknowledgement<'a> {
         Ok(this)
     }
 
-    /// What is missing.
+    /// The missing messages.
     pub fn gaps(&self) -> impl Iterator<Item = Gap> + 'a {
         self.gaps.chunks_exact(GAP).map(|bytes| Gap {
             first: read_u32(bytes, 0..4),
@@ -212,7 +212,7 @@ impl Writer {
         self.gaps = 0;
     }
 
-    /// Whether no gap was added.
+    /// `true` if no gap was added.
     pub fn is_empty(&self) -> bool {
         self.gaps == 0
     }

@@ -16,7 +16,7 @@ const LEAST_ROOM: usize = INITIAL / 2;
 pub struct FrameRef {
     /// Its header, already checked.
     pub header: Header,
-    /// Where its payload lies; valid until the next call of [`StreamParser::space`]. See [`StreamParser::payload`].
+    /// The place of its payload; valid until the next call of [`StreamParser::space`]. See [`StreamParser::payload`].
     pub range: Range<usize>,
 }
 
@@ -48,7 +48,7 @@ impl StreamParser {
         self.flow = Some(flow);
     }
 
-    /// Where the next bytes belong. Never empty once [`next`](Self::next) gave `None`; ranges given before end here.
+    /// The place for the next bytes. Never empty once [`next`](Self::next) gave `None`; ranges given before end here.
     pub fn space(&mut self) -> &mut [u8] {
         if self.start == self.end {
             (self.start, self.end) = (0, 0);
@@ -113,7 +113,7 @@ impl StreamParser {
         }
     }
 
-    /// How long the partial frame will be, as far as it is known. A wrong header asks for nothing: `next` refuses it.
+    /// The length of the partial frame, as far as it is known. A malformed header asks for nothing: `next` refuses it.
     fn frame_bytes(&self) -> usize {
         match Header::parse(&self.buffer[self.start..self.end]) {
             Ok(h) if h.check(self.max_message, self.flow).is_ok() => HEADER + h.length as usize,

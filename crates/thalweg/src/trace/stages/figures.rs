@@ -1,4 +1,4 @@
-//! What was measured, as it travels and is shown.
+//! Measurements of stages, as they travel and are shown.
 
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
@@ -58,7 +58,7 @@ pub struct StagesReport {
     pub subscriber: String,
     /// The carrier.
     pub carrier: String,
-    /// Which end reports: `publisher`, `relay` (in its place, of a stream that a relay hosts) or `subscriber`.
+    /// The reporting end: `publisher`, `relay` (in its place, for a stream that a relay hosts) or `subscriber`.
     pub end: String,
     /// One of so many samples is measured.
     pub every: u32,

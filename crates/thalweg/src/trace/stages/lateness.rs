@@ -1,4 +1,4 @@
-//! How late samples were since somebody asked last, in fixed memory: what `thalweg verify` compares with a plan (F-4).
+//! Lateness of samples since it was last asked for, in fixed memory: `thalweg verify` compares it with a plan (F-4).
 
 use super::Stage;
 use serde::{Deserialize, Serialize};
@@ -22,8 +22,8 @@ pub struct LateAfter {
     pub after_ns: i64,
 }
 
-/// Who asks how late samples were, and what of the answers arrived: a node that was stopped answers when nobody waits any more, and
-/// what it says then must not be lost.
+/// An asker of lateness, and its receipt of earlier answers. A node that was stopped answers when nobody waits any more, and
+/// the content of that answer must not be lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Asked {
     /// A number of the asker's own.
@@ -34,20 +34,20 @@ pub struct Asked {
     pub received: u64,
 }
 
-/// How late the samples of a channel were since the last report, at one end.
+/// Lateness of a channel's samples since the last report, at one end.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LatenessReport {
     /// Publisher's port name.
     pub publisher: String,
     /// Subscriber's port name.
     pub subscriber: String,
-    /// Which end reports: `publisher` or `subscriber`; of carrier `local`, where they are one, `subscriber` with all stages.
+    /// The reporting end: `publisher` or `subscriber`; for carrier `local`, where they are one, `subscriber` with all stages.
     pub end: String,
     /// Samples that were delivered and measured (subscriber).
     pub samples: u64,
-    /// Of them: later than [`LateAfter::after_ns`].
+    /// Samples later than [`LateAfter::after_ns`].
     pub late: u64,
-    /// Of them: after one with a higher number.
+    /// Samples that came after one with a higher number.
     pub disordered: u64,
     /// Bytes of the largest.
     pub largest_bytes: u64,
@@ -62,9 +62,9 @@ pub struct LatenessReport {
 pub struct Latest {
     /// Its number.
     pub seq: u64,
-    /// When `publish` was called, by the publisher's clock.
+    /// Time of the call of `publish`, by the publisher's clock.
     pub published_ns: u64,
-    /// When its callback returned, or it waited to be taken, by the subscriber's clock.
+    /// Time at which its callback returned, or it waited to be taken, by the subscriber's clock.
     pub done_ns: u64,
     /// Its own stages at the subscriber.
     pub stages_ns: BTreeMap<String, u64>,
@@ -88,7 +88,7 @@ impl Arrived {
 
 type Times = [Option<u64>; Stage::ALL.len()];
 
-/// What happened since somebody asked.
+/// The events since somebody asked.
 #[derive(Clone)]
 pub(crate) struct Since {
     after_ns: i64,
@@ -159,7 +159,7 @@ impl Since {
         }
     }
 
-    /// As it travels.
+    /// The report, as it travels.
     pub fn report(self, publisher: &str, subscriber: &str, end: &str) -> LatenessReport {
         let latest = |(arrived, times): (Arrived, Times)| Latest {
             seq: arrived.seq,

@@ -9,12 +9,12 @@ const LONGEST: u64 = 60_000_000_000;
 /// Significant digits: an error of 1 %, at 15 KiB per stage.
 const DIGITS: u8 = 2;
 
-/// What was noted of one end of a channel.
+/// The record of one end of a channel.
 pub(super) struct Record {
     times: Vec<Times>,
-    /// Since somebody asked how late samples are.
+    /// Lateness since it was last asked for.
     since: Since,
-    /// What was answered to whom last.
+    /// The last answer, and its asker.
     told: Option<(Asked, Since)>,
 }
 
@@ -47,7 +47,7 @@ impl Record {
         self.since.arrive(took, arrived);
     }
 
-    /// What happened since this was asked last, with what an earlier answer said that did not arrive.
+    /// The events since this was last asked, with those of an earlier answer that did not arrive.
     pub fn take(&mut self, after_ns: i64, asked: Asked) -> Since {
         let since = self.since.take(after_ns);
         let lost = |(told, _): &(Asked, Since)| told.asker == asked.asker && told.look != asked.received;
@@ -67,7 +67,7 @@ impl Record {
         }
     }
 
-    /// Of each stage that was noted at all.
+    /// Figures of each stage that was noted at all.
     pub fn figures(&self) -> Vec<(Stage, Figures)> {
         let of = |(stage, times): (&Stage, &Times)| {
             let histogram = times.histogram.as_ref().filter(|histogram| !histogram.is_empty())?;

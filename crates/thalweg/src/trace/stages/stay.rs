@@ -8,7 +8,7 @@ use std::cell::RefCell;
 use std::sync::Arc;
 
 thread_local! {
-    /// Where the stages of the sample are noted that this thread delivers now, if they are.
+    /// The stages of the sample that this thread delivers now, if they are noted.
     static DELIVERED: RefCell<Option<Arc<Stages>>> = const { RefCell::new(None) };
 }
 
@@ -23,9 +23,9 @@ pub(crate) fn delivering(stages: &Arc<Stages>, deliver: impl FnOnce()) -> bool {
 /// A measured sample's stay in a mailbox.
 pub(crate) struct Stay {
     stages: Arc<Stages>,
-    /// Since when: in the mailbox, then out of it.
+    /// Start of its stay: in the mailbox, then out of it.
     since: u64,
-    /// How long it was in there.
+    /// Time spent in the mailbox.
     waited: u64,
 }
 
