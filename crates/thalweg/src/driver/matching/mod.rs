@@ -16,6 +16,8 @@ pub(crate) mod grant;
 mod mismatch;
 mod outcome;
 pub(crate) mod room;
+#[cfg(test)]
+mod simulation;
 mod wanted;
 mod ways;
 

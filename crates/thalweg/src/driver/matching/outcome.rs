@@ -2,6 +2,7 @@
 
 use super::mismatch::incompatible_there;
 use super::{Action, Candidate, Known, Matching, Pair, Progress, Route, Wanted};
+use crate::control::directory::PortKey;
 use crate::event::Event;
 use crate::handshake::Refused;
 use std::time::{Duration, Instant};
@@ -66,7 +67,13 @@ impl Matching {
         if by_relay || is_of_the_way(&refused) {
             return self.failed(pair, &refusal_text(&refused), known, now).into_iter().collect();
         }
-        if matches!(refused.policy.as_str(), "port" | "node") {
+        // Somebody else is at that address, which may be one of several, and the same on many hosts (172.17.0.1). Whether the node that
+        // is meant is gone, the directory says.
+        let anothers = matches!(refused.policy.as_str(), "node" | "realm");
+        if anothers && known.directory.port(key_of(pair)).is_some() {
+            return self.failed(pair, &refusal_text(&refused), known, now).into_iter().collect();
+        }
+        if anothers || refused.policy == "port" {
             return vec![Action::End { pair, why: "the publisher closed", cut: false }];
         }
         let Some(wanted) = self.wanted.get_mut(&pair) else { return Vec::new() };
@@ -142,6 +149,11 @@ pub(crate) fn is_of_the_way(refused: &Refused) -> bool {
 /// Why a handshake failed that was refused.
 pub(crate) fn refusal_text(refused: &Refused) -> String {
     format!("refused: {}", refused.remedy)
+}
+
+/// The port that publishes.
+fn key_of((publisher, _): Pair) -> PortKey {
+    PortKey { node: publisher.node, port: publisher.port }
 }
 
 fn is_here(way: &Candidate) -> bool {

@@ -1,0 +1,98 @@
+//! What must hold when nothing was disturbed for a while.
+
+use super::ports::Drawn;
+use super::world::{World, slot_of};
+use crate::channel::PortRef;
+use crate::control::NodeId;
+use crate::driver::matching::Pair;
+use std::collections::BTreeSet;
+
+/// Differences that are printed.
+const SHOWN: usize = 5;
+
+impl World {
+    pub fn judge(&mut self, round: usize) {
+        let mut wrong = self.lost_by_mistake.clone();
+        for id in self.nodes.keys() {
+            wrong.extend(self.unknown_to(*id));
+            wrong.extend(self.not_as_expected(*id));
+            wrong.extend(self.not_agreed(*id));
+        }
+        let settled = self.last_disturbance_ago();
+        self.counts.settled.push(settled);
+        let shown = wrong.iter().take(SHOWN).cloned().collect::<Vec<_>>().join("\n  ");
+        assert!(wrong.is_empty(), "seed {}, round {round}: {} wrong:\n  {shown}", self.seed, wrong.len());
+    }
+
+    /// Each node knows the others of its realm as they are.
+    fn unknown_to(&self, id: NodeId) -> Vec<String> {
+        let Some(node) = self.nodes.get(&id) else { return Vec::new() };
+        let others: BTreeSet<NodeId> = self.others(id).into_iter().chain([id]).collect();
+        let known: BTreeSet<NodeId> = node.directory.nodes().map(|document| document.node).collect();
+        let mut wrong: Vec<String> =
+            known.symmetric_difference(&others).map(|other| format!("{id}: {other} is not known as it is")).collect();
+        let stale = node.directory.nodes().filter(|document| {
+            self.nodes.get(&document.node).is_some_and(|there| there.document.revision > document.revision + 1)
+        });
+        wrong.extend(stale.map(|document| format!("{id}: {} is stale", document.node)));
+        wrong
+    }
+
+    /// By brute force over all ports of the realm, as they were drawn.
+    fn not_as_expected(&self, id: NodeId) -> Vec<String> {
+        let Some(node) = self.nodes.get(&id) else { return Vec::new() };
+        let mut expected = BTreeSet::new();
+        for publisher in self.others(id).into_iter().chain([id]) {
+            let Some(there) = self.nodes.get(&publisher) else { continue };
+            for (port, offered) in &there.drawn {
+                for (own, asked) in &node.drawn {
+                    let pair: Pair = (PortRef { node: publisher, port: *port }, PortRef { node: id, port: *own });
+                    if self.belong(id, offered, asked) {
+                        expected.insert(pair);
+                    }
+                }
+            }
+        }
+        let open: BTreeSet<Pair> = node.open.keys().copied().collect();
+        let missing = expected.difference(&open).map(|pair| self.show(*pair, "is missing"));
+        let surplus = open.difference(&expected).map(|pair| self.show(*pair, "should not be"));
+        missing.chain(surplus).collect()
+    }
+
+    fn belong(&self, id: NodeId, offered: &Drawn, asked: &Drawn) -> bool {
+        let names = (offered.name.clone(), asked.name.clone());
+        let Some(node) = self.nodes.get(&id) else { return false };
+        !node.apart.contains(&names) && offered.fits(asked, node.by_name.contains(&names))
+    }
+
+    /// What one end has, the other one has.
+    fn not_agreed(&self, id: NodeId) -> Vec<String> {
+        let Some(node) = self.nodes.get(&id) else { return Vec::new() };
+        let there = |pair: &Pair, conn: &u64| {
+            self.nodes.get(&pair.0.node).and_then(|node| node.served.get(conn)).is_some_and(|of| of.pair == *pair)
+        };
+        let here = |pair: &Pair, conn: &u64| {
+            self.nodes.get(&pair.1.node).and_then(|node| node.open.get(pair)).is_some_and(|of| of == conn)
+        };
+        let one = node.open.iter().filter(|(pair, conn)| !there(pair, conn));
+        let one = one.map(|(pair, _)| self.show(*pair, "is open at the subscriber only"));
+        let other = node.served.iter().filter(|(conn, served)| !here(&served.pair, conn));
+        let other = other.map(|(_, served)| self.show(served.pair, "is open at the publisher only"));
+        one.chain(other).collect()
+    }
+
+    fn show(&self, pair: Pair, what: &str) -> String {
+        let (publisher, subscriber) = pair;
+        let progress = self.nodes.get(&subscriber.node).and_then(|node| node.matching.get(&pair));
+        let progress = progress.map(|wanted| (&wanted.progress, wanted.candidates.len(), wanted.next));
+        let (from, to) = (slot_of(publisher.node), slot_of(subscriber.node));
+        format!("{publisher:?} (slot {from}) to {subscriber:?} (slot {to}) {what}: {progress:?}")
+    }
+
+    pub fn summary(&self) -> String {
+        let ports: usize = self.nodes.values().map(|node| node.drawn.len()).sum();
+        let open: usize = self.nodes.values().map(|node| node.open.len()).sum();
+        let (nodes, time) = (self.nodes.len(), self.now.as_secs());
+        format!("{nodes} nodes, {ports} ports, {open} channels after {time} s; {:?}", self.counts)
+    }
+}

@@ -1,0 +1,171 @@
+//! What nodes say of themselves to others, and when it arrives; hosts that are cut off.
+
+use super::node::{Node, host_of};
+use super::world::{Event, LEASE, NEXT_CHANGE, Said, World, slot_of};
+use crate::channel::PortRef;
+use crate::control::directory::{Applied, Delta};
+use crate::control::{self, Change, NodeId, Origin};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// An answer that did not come is asked for again, as back ends do.
+const ASK_AGAIN: Duration = Duration::from_millis(500);
+
+impl World {
+    pub fn happens(&mut self, event: Event) {
+        match event {
+            Event::Said { to, from, said } => self.said(to, from, said),
+            Event::AskDocument { to, from } => self.asked_document(to, from),
+            Event::Lease { to, from } if self.is_cut(slot_of(to), slot_of(from)) => {
+                self.said(to, from, Said::Gone(from));
+            }
+            Event::Lease { .. } => {}
+            Event::Timer(id) => {
+                let now = self.instant();
+                let Some(node) = self.nodes.get_mut(&id) else { return };
+                node.timer = None;
+                let actions = node.matching.time(now);
+                self.act(id, actions);
+                self.wind(id);
+            }
+            Event::Request(conn) => self.requested(conn),
+            Event::Answer(conn, answer) => self.answered(conn, answer),
+            Event::Unreached(conn) => self.tried_in_vain(conn, "connection refused"),
+            Event::TooLate(conn) => self.tried_in_vain(conn, "no answer in time"),
+            Event::Silent { conn, publisher } => self.fell_silent(conn, publisher),
+            Event::Ended { conn, publisher, at_last } => self.heard_end(conn, publisher, at_last),
+            Event::Start(slot) => self.start(slot),
+            Event::NextChange(id) => {
+                self.announce(id, Change::default());
+                if self.nodes.contains_key(&id) {
+                    self.after(NEXT_CHANGE, Event::NextChange(id));
+                }
+            }
+            Event::Heal(host) => self.join(host),
+        }
+    }
+
+    /// All that run in the realm of this one.
+    pub fn others(&self, id: NodeId) -> Vec<NodeId> {
+        let realm = self.realm_of[slot_of(id)];
+        let running = self.slots.iter().zip(&self.realm_of).filter(|(_, of)| **of == realm);
+        running.filter_map(|(other, _)| *other).filter(|other| *other != id).collect()
+    }
+
+    /// `to` gets the document of `of`.
+    pub fn tell_document(&mut self, to: NodeId, of: NodeId) {
+        let pause = self.delay(slot_of(to), slot_of(of));
+        self.after(pause, Event::AskDocument { to: of, from: to });
+    }
+
+    fn asked_document(&mut self, to: NodeId, from: NodeId) {
+        if self.is_cut(slot_of(to), slot_of(from)) || !self.nodes.contains_key(&from) {
+            return;
+        }
+        let Some(asked) = self.nodes.get(&to) else { return };
+        let said = Said::Document(Box::new(asked.document.clone()));
+        if self.loses() || self.loses() {
+            return self.after(ASK_AGAIN, Event::AskDocument { to, from });
+        }
+        let pause = self.delay(slot_of(to), slot_of(from));
+        self.after(pause, Event::Said { to: from, from: to, said });
+    }
+
+    pub fn announce(&mut self, id: NodeId, mut change: Change) {
+        let others = self.others(id);
+        let Some(node) = self.nodes.get_mut(&id) else { return };
+        (change.base, change.revision) = (node.document.revision, node.document.revision + 1);
+        node.document.apply(&change);
+        let applied = node.directory.apply(Origin::Own, control::Event::Change(id, change.clone()));
+        if let Applied::Changed(delta) = applied {
+            self.changed(id, &delta);
+        }
+        let change = Arc::new(change);
+        for other in others {
+            if self.loses() {
+                continue;
+            }
+            let pause = self.delay(slot_of(id), slot_of(other));
+            self.after(pause, Event::Said { to: other, from: id, said: Said::Change(id, change.clone()) });
+        }
+    }
+
+    fn said(&mut self, to: NodeId, from: NodeId, said: Said) {
+        let event = match said {
+            Said::Gone(node) => control::Event::Gone(node),
+            _ if self.is_cut(slot_of(to), slot_of(from)) => return,
+            Said::Document(document) => control::Event::Document(document),
+            Said::Change(node, change) => control::Event::Change(node, (*change).clone()),
+        };
+        let Some(node) = self.nodes.get_mut(&to) else { return };
+        match node.directory.apply(Origin::this_user(), event) {
+            Applied::Nothing => {}
+            Applied::Changed(delta) => self.changed(to, &delta),
+            Applied::RefreshNeeded(of) => {
+                self.counts.refreshes += 1;
+                self.tell_document(to, of);
+            }
+            Applied::Refused { refusal, .. } => panic!("seed {}: news refused: {refusal:?}", self.seed),
+        }
+    }
+
+    /// As the control thread does it.
+    fn changed(&mut self, id: NodeId, delta: &Delta) {
+        let now = self.instant();
+        let Some(node) = self.nodes.get_mut(&id) else { return };
+        node.matching.seen(delta.node, !delta.gone, now);
+        let mut actions = Vec::new();
+        for (key, _) in delta.removed.iter().filter(|_| !delta.gone) {
+            actions.extend(node.matching.removed(PortRef { node: key.node, port: key.port }));
+        }
+        self.act(id, actions);
+        let Some(node) = self.nodes.get_mut(&id).filter(|_| !delta.added.is_empty()) else { return };
+        let actions = node.ask(|matching, known, own| {
+            let added = matching.of_concern(&delta.added, own, known.directory, |_| false);
+            matching.added(&added, own, known, now)
+        });
+        self.act(id, actions);
+    }
+
+    /// A host is cut off from those that are not.
+    pub fn split_off(&mut self, host: usize) {
+        self.split.insert(host, self.now);
+        let on_host: Vec<NodeId> =
+            self.slots.iter().flatten().copied().filter(|id| host_of(slot_of(*id)) == host).collect();
+        for id in on_host.iter().copied() {
+            for other in self.others(id).into_iter().filter(|other| host_of(slot_of(*other)) != host) {
+                for (to, from) in [(id, other), (other, id)] {
+                    let pause = LEASE + Duration::from_micros(self.dice.below(1_000_000));
+                    self.after(pause, Event::Lease { to, from });
+                }
+            }
+        }
+        let its = |node: &Node| node.open.values().chain(node.served.keys()).copied().collect::<Vec<_>>();
+        let conns: Vec<u64> = on_host.iter().filter_map(|id| self.nodes.get(id)).flat_map(its).collect();
+        for conn in conns {
+            for publisher in [true, false] {
+                let pause = Duration::from_micros(3_000_000 + self.dice.below(7_000_000));
+                self.after(pause, Event::Silent { conn, publisher });
+            }
+        }
+    }
+
+    /// A host is reached again: who was gone for another one is told anew.
+    pub fn join(&mut self, host: usize) {
+        if self.split.remove(&host).is_none() {
+            return;
+        }
+        let on_host: Vec<NodeId> =
+            self.slots.iter().flatten().copied().filter(|id| host_of(slot_of(*id)) == host).collect();
+        for id in on_host {
+            for other in self.others(id) {
+                for (to, of) in [(id, other), (other, id)] {
+                    let unknown = self.nodes.get(&to).is_some_and(|node| node.directory.node(of).is_none());
+                    if unknown {
+                        self.tell_document(to, of);
+                    }
+                }
+            }
+        }
+    }
+}
