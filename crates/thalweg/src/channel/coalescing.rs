@@ -76,7 +76,7 @@ struct Coalescing {
     on: bool,
     begun_ns: u64,
     ended_ns: u64,
-    /// Duration of the last call, time since the start of the one before, and whether that was for the sample before.
+    /// Duration of the last call, time since the start of the one before, and whether the last call was for the sample before.
     took_ns: u64,
     apart_ns: u64,
     called: bool,

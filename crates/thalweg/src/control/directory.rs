@@ -1,9 +1,9 @@
-//! What this node knows of all nodes. Pure state: no clock, no I/O.
+//! Directory of all nodes, as this node knows them. Pure state: no clock, no I/O.
 //!
-//! A node may be seen by several ways, so each event comes with its [`Origin`]: the same news twice changes nothing, and a
-//! node is gone when the last way by which it was seen says so. What counts is what it says by the best known of them: nobody
-//! takes its place by another one. What others say is checked against [`limits`] before it is kept, and what they say of
-//! where they are, by where it came from ([`Surroundings`]).
+//! A node may be seen by several ways, so each event comes with its [`Origin`]. The same news twice changes nothing, and a node
+//! is gone when the last way by which it was seen says so. The statement by the best known way counts: nobody takes a node's
+//! place by another way. Statements of others are checked against [`limits`] before they are kept, and their addresses against
+//! the origin of the news ([`Surroundings`]).
 
 mod room;
 mod surroundings;
@@ -33,13 +33,13 @@ pub struct PortKey {
 pub struct Conflict {
     /// The name both have.
     pub name: String,
-    /// Who keeps it.
+    /// The port that keeps the name.
     pub winner: PortKey,
-    /// Who should choose another.
+    /// The port that should choose another.
     pub loser: PortKey,
 }
 
-/// What became different by one event.
+/// The change by one event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delta {
     /// The node it is about.
@@ -56,7 +56,7 @@ pub struct Delta {
     pub conflicts: Vec<Conflict>,
 }
 
-/// What applying an event did.
+/// The outcome of applying an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Applied {
     /// Nothing: known already, or not about the directory.
@@ -67,9 +67,9 @@ pub enum Applied {
     RefreshNeeded(NodeId),
     /// The news goes beyond a limit; what was known before stays.
     Refused {
-        /// Whose news.
+        /// The node whose news it was.
         node: NodeId,
-        /// Which limit.
+        /// The limit.
         refusal: Refusal,
     },
 }
@@ -160,7 +160,7 @@ impl Directory {
         if let Some(surroundings) = &self.surroundings {
             surroundings.believe(origin, &mut document);
         }
-        // As they were read one by one the map's leaves are half empty; as they are collected, full.
+        // A map of ports that were read one by one has half-empty leaves; collected anew, full ones.
         document.ports = std::mem::take(&mut document.ports).into_iter().collect();
         let weight = document.weight();
         let wanted = Held::by(&document, weight);
@@ -180,7 +180,7 @@ impl Directory {
         Applied::Changed(self.with_conflicts(delta))
     }
 
-    /// What is known of a node, and by which way.
+    /// The memory held for a node, and the way by which it is known.
     fn held_by(&self, node: NodeId) -> Option<(Origin, Held)> {
         self.nodes.get(&node)?.counted()
     }
@@ -271,7 +271,7 @@ impl Directory {
         Applied::Changed(self.with_conflicts(delta))
     }
 
-    /// Whether a node has each name of its new ports once, with those that stay.
+    /// Checks that a node has each name of its new ports once, with those that stay.
     fn check_names(&self, node: NodeId, change: &Change, leaving: &BTreeSet<PortId>) -> Result<(), Refusal> {
         let stays = |port: &&PortInfo| {
             let holders = self.by_name.get(port.name.as_str()).map_or(&[][..], Vec::as_slice);
@@ -292,7 +292,7 @@ impl Directory {
             known.stale |= counted;
             let stale = known.stale;
             self.insert(held, known);
-            // What is known was told by the way that is gone: what the node says by another one is to be heard.
+            // The present knowledge came by the way that is gone: the node's statement by another way is to be heard.
             return if counted && stale { Applied::RefreshNeeded(node) } else { Applied::Nothing };
         }
         self.room.changed(held, None);
@@ -380,7 +380,7 @@ impl Directory {
         };
         found.into_iter().filter_map(|key| Some((*key, self.port(*key)?))).collect()
     }
-    /// How many ports all nodes have together.
+    /// The number of ports of all nodes.
     pub fn port_count(&self) -> usize {
         self.room.all.ports
     }
@@ -392,11 +392,11 @@ impl Directory {
     pub fn weight_elsewhere(&self) -> usize {
         self.room.elsewhere.bytes
     }
-    /// How often something found no room.
+    /// The number of times that something found no room.
     pub fn turned_away(&self) -> u64 {
         self.room.turned_away
     }
-    /// How often news was refused, by the limit it went beyond.
+    /// The number of refusals of news, by the limit that was exceeded.
     pub fn refused(&self) -> &BTreeMap<&'static str, u64> {
         &self.refused
     }

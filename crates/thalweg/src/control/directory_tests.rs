@@ -281,7 +281,7 @@ fn who_found_no_room_is_asked_again_once_when_there_is_some() {
     assert!(again.len() == 64 && !again.contains(&NodeId(taken + 1)), "{again:?}");
 }
 
-/// Of two ways that found no room only the last was remembered, and that one forgotten whichever said the node is gone.
+/// A test of two ways that found no room: once only the last was remembered, and forgotten whichever said the node is gone.
 #[test]
 fn who_found_no_room_by_two_ways_is_asked_again_for_each() {
     for zenoh_says_gone in [false, true] {

@@ -1,4 +1,4 @@
-//! What a node tells of itself. JSON on the wire; unknown fields are ignored.
+//! The document in which a node describes itself. JSON on the wire; unknown fields are ignored.
 
 use super::matching::topic_matches;
 use crate::codec::TypeDescription;
@@ -42,7 +42,7 @@ impl fmt::Debug for NodeId {
     }
 }
 
-/// Whether a port sends or receives.
+/// The direction of a port: it sends or receives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Direction {
@@ -72,12 +72,12 @@ pub struct PortInfo {
     /// sent (of a subscriber). Over TCP they go back on the connection of the samples (YARP's replies, Y-08).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answers: Option<PortId>,
-    /// How a subscriber stands to histories.
+    /// A subscriber's role for histories.
     #[serde(default, skip_serializing_if = "PullRole::is_push")]
     pub pull: PullRole,
 }
 
-/// How a subscriber stands to histories.
+/// A subscriber's role for histories.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PullRole {
@@ -97,7 +97,7 @@ impl PullRole {
 }
 
 impl PortInfo {
-    /// Whether other nodes may ask this port for samples that it keeps.
+    /// `true` if other nodes may ask this port for samples that it keeps.
     pub fn can_be_asked(&self) -> bool {
         match self.direction {
             Direction::Publisher => kept_at_publisher(&self.qos).is_some(),
@@ -109,7 +109,7 @@ impl PortInfo {
 /// A node's full state.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Document {
-    /// Who.
+    /// The node.
     pub node: NodeId,
     /// The node's name, such as `camera-driver`; need not be unique.
     pub name: String,
@@ -134,12 +134,12 @@ pub struct Document {
     /// Its ports.
     #[serde(deserialize_with = "super::in_steps::ports")]
     pub ports: BTreeMap<PortId, PortInfo>,
-    /// What it carries for others, if it is a relay.
+    /// Its load for others, if it is a relay.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub relay: Option<RelayLoad>,
 }
 
-/// What a relay carries for others, within the last second.
+/// The load that a relay carries for others, within the last second.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RelayLoad {
     /// Proxies: one for each channel that leads from it.
@@ -151,7 +151,7 @@ pub struct RelayLoad {
     /// Publishers whose samples it keeps for others to ask.
     #[serde(default)]
     pub keeps: u32,
-    /// What it is wanted to keep and does not, at most [`MOST_NOT_KEPT`](super::limits::MOST_NOT_KEPT).
+    /// Samples that it is asked to keep and does not, at most [`MOST_NOT_KEPT`](super::limits::MOST_NOT_KEPT).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub not_kept: Vec<NotKept>,
 }
@@ -159,7 +159,7 @@ pub struct RelayLoad {
 /// Samples that a relay does not keep, though a port wants them kept there.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct NotKept {
-    /// Of this topic or pattern of topics …
+    /// The topic or pattern of topics …
     pub topic: String,
     /// … and this publisher; `None`: of any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -169,7 +169,7 @@ pub struct NotKept {
 }
 
 impl NotKept {
-    /// Whether samples of this topic, or of one that this pattern takes, are among them.
+    /// `true` if samples of this topic, or of one that this pattern takes, are among them.
     pub fn is_of(&self, topic: &str) -> bool {
         topic_matches(topic, &self.topic) || topic_matches(&self.topic, topic)
     }
@@ -185,7 +185,7 @@ impl fmt::Display for NotKept {
     }
 }
 
-/// What moved a document from `base` to `revision`.
+/// The change of a document from `base` to `revision`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Change {
     /// The revision it applies to.
@@ -203,9 +203,10 @@ pub struct Change {
     pub relay: Option<RelayLoad>,
 }
 
-/// What each piece of memory takes besides its bytes: malloc(3)'s header, and up to the next multiple of 16.
+/// Overhead of each piece of memory: malloc(3)'s header, and up to the next multiple of 16.
 const PIECE: usize = 16;
-/// What a directory's indexes take for a port, besides its two texts: their entries in leaves that are not full, and two lists of one.
+/// Memory of a directory's indexes for a port, besides its two texts: their entries in leaves that are not full, and two lists
+/// of one.
 const INDEXED: usize = 300;
 /// Ports in a leaf of a map; one port takes a whole leaf.
 const LEAF: usize = 11;
@@ -257,7 +258,7 @@ fn policies(qos: &qos::Qos) -> usize {
 }
 
 fn listed(texts: &[String]) -> usize {
-    // As they were read one by one the list has room for more.
+    // The list was read one by one, so it has room for more.
     texts.iter().map(|text| text.len() + size_of::<String>() * 5 / 4 + PIECE).sum()
 }
 
@@ -274,7 +275,7 @@ impl Document {
         2 * size_of::<Self>() + texts + size_of_val(addresses.as_slice()) + refusals + ports
     }
 
-    /// Whether this is the relay that is called so: by its own name, or by its host's.
+    /// `true` if this is the relay of this name: its own, or its host's.
     pub fn is_relay(&self, name: &str) -> bool {
         self.relay.is_some() && (self.name == name || self.host_name == name)
     }
@@ -327,7 +328,7 @@ impl Change {
     }
 }
 
-/// What a publisher of this QoS keeps: its pull buffer, with room for what late joiners get.
+/// The samples that a publisher of this QoS keeps: its pull buffer, with room for late joiners' samples.
 pub(crate) fn kept_at_publisher(qos: &Qos) -> Option<PullBuffer> {
     let asked = qos.pull.clone().filter(|pull| pull.place == Place::Publisher);
     if qos.durability == Durability::Volatile {

@@ -55,7 +55,7 @@ impl Kept {
     /// Keeps a connection, instead of one between the same ports.
     ///
     /// # Errors
-    /// When the file cannot be written, or 4096 are kept already.
+    /// If the file cannot be written, or 4096 are kept already.
     pub fn keep(&self, connection: &Connection) -> io::Result<()> {
         let path = self.path(&connection.publisher, &connection.subscriber);
         if !path.exists() && self.paths().count() >= MOST {

@@ -1,4 +1,4 @@
-//! How much of what other nodes say is believed.
+//! Limits on the statements of other nodes that are believed.
 
 use super::directory::{Held, Whose};
 use super::matching::{LONGEST_NAME, check_name, check_pattern};
@@ -24,7 +24,7 @@ pub const MOST_BYTES_OF_NODE: usize = 6 << 20;
 pub const MOST_BYTES: usize = 24 << 20;
 /// The same of nodes that are not on this host: strangers leave room for its own.
 pub const MOST_BYTES_ELSEWHERE: usize = 16 << 20;
-/// What all nodes may take together …
+/// Limits on all nodes together …
 pub(super) const IN_ALL: Held = Held { nodes: MOST_NODES, ports: MOST_PORTS_IN_ALL, bytes: MOST_BYTES };
 /// … and of that those of other hosts.
 pub(super) const ELSEWHERE: Held =
@@ -40,7 +40,7 @@ pub const MOST_NOT_KEPT: usize = 16;
 pub struct Refusal {
     /// Name of the limit; refusals are counted by it.
     pub limit: &'static str,
-    /// What was said, and what is allowed.
+    /// The value and the limit.
     pub because: String,
 }
 

@@ -36,7 +36,7 @@ use std::time::Duration;
 /// Most calls and answers that wait for the links' thread.
 const MOST_COMMANDS: usize = 4096;
 
-/// Where a node finds addresses to connect to at its start. It is found by later ones.
+/// A source of addresses to connect to at the node's start. Nodes that start later find it by themselves.
 #[derive(Clone, Debug)]
 pub enum Source {
     /// Unix sockets of the nodes of this host, each tried once, and whose they may be (see [`super::local`]).
@@ -56,7 +56,7 @@ impl Source {
     }
 }
 
-/// How often something happened that should not.
+/// Counters of events that should not happen.
 #[derive(Debug, Default)]
 pub struct Counters {
     /// Links closed because of bytes that are no message.
@@ -77,7 +77,7 @@ pub struct Counters {
     pub dropped: AtomicU64,
 }
 
-/// What the node's control thread asks of the links' thread.
+/// Commands of the node's control thread to the links' thread.
 enum Command {
     Call(NodeId, u64, Vec<u8>),
     /// On this link, to the call with this number of its peer.
@@ -102,8 +102,8 @@ struct Shared {
     known: Mutex<HashSet<NodeId>>,
     /// Those of them that came by, or were found at, a unix socket.
     here: Mutex<HashSet<NodeId>>,
-    /// Calls that are not answered yet, by the number that they have here: on which link each came, and its number there.
-    /// What a peer says of itself must not say to whom an answer goes.
+    /// Calls that are not answered yet, by their number here: the link on which each came, and its number there. A peer's
+    /// statement about itself must not decide where an answer goes.
     asked: Mutex<BTreeMap<u64, (u64, u64)>>,
     settled: Mutex<Settled>,
     settling: Condvar,
@@ -132,14 +132,14 @@ pub struct Links {
     thread: Option<JoinHandle<()>>,
 }
 
-/// What a peer is told that is not let in, before it is closed.
+/// The message to a peer that is not let in, before it is closed.
 pub(crate) fn farewell(reason: &str) -> Vec<u8> {
     let mut bytes = Vec::new();
     frame::write(frame::Kind::Bye, &[reason.as_bytes()], &mut bytes);
     bytes
 }
 
-/// How many looks around were asked for, how many of them have begun, and up to which one all who are there have answered.
+/// Counts of looks around: requested, begun, and the last one that all who are there have answered.
 #[derive(Default)]
 struct Settled {
     asked: u64,
@@ -164,7 +164,7 @@ impl Links {
     /// Starts the thread that serves the links, and connects to all addresses of `sources`.
     ///
     /// # Errors
-    /// When the kernel gives no descriptor or thread.
+    /// If the kernel gives no descriptor or thread.
     pub fn start(document: Arc<Document>, sources: Vec<Source>, sink: Sink) -> io::Result<Self> {
         let shared = Arc::new(Shared::new()?);
         let worker = worker::Worker::new(document, sources, shared.clone(), sink.clone())?;
@@ -179,12 +179,12 @@ impl Links {
         self.settlement().wait(timeout)
     }
 
-    /// What [`Links::settled`] waits for, for whoever gave the links away.
+    /// The event that [`Links::settled`] waits for, for a caller that gave the links away.
     pub fn settlement(&self) -> Settlement {
         Settlement(self.shared.clone())
     }
 
-    /// How often something happened that should not.
+    /// Counters of events that should not happen.
     pub fn counters(&self) -> &Counters {
         &self.shared.counters
     }

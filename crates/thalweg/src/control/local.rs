@@ -37,7 +37,7 @@ pub struct LocalEndpoint {
     users: Users,
 }
 
-/// Where a node tells what it shares.
+/// The place in which a node announces its shares.
 #[derive(Debug)]
 enum Telling {
     Marks(Marks),
@@ -64,8 +64,8 @@ impl LocalEndpoint {
     /// Makes the socket of `node` in the user's run directory.
     ///
     /// # Errors
-    /// When the directory is not safe or not this user's to use or cannot be made, the realm's name cannot be part of a
-    /// file's name, or the path is too long for a socket. The text names the path and the remedy.
+    /// If the directory is not safe, is not this user's to use or cannot be made, the realm's name cannot be part of a file's
+    /// name, or the path is too long for a socket. The text names the path and the remedy.
     pub fn bind(realm: &str, node: NodeId) -> io::Result<(UnixListener, Self)> {
         let (dir, asked_for) = run_dir();
         Self::make(&dir, asked_for, realm, node)
@@ -92,7 +92,7 @@ impl LocalEndpoint {
         Ok((listener, Self { dir, asked_for, node, path, inode, telling, told: None, peers, users }))
     }
 
-    /// Whether the socket is still where others look for it.
+    /// `true` if the socket is still where others look for it.
     pub fn is_there(&self) -> bool {
         fs::symlink_metadata(&self.path).is_ok_and(|found| found.ino() == self.inode)
     }
@@ -109,10 +109,10 @@ impl LocalEndpoint {
         Ok(listener)
     }
 
-    /// Tells the others of the realm on this host what this node shares with them.
+    /// Announces to the others of the realm on this host the shares of this node.
     ///
     /// # Errors
-    /// When the run directory takes no file; nothing is told then.
+    /// If the run directory takes no file; nothing is announced then.
     pub fn tell(&mut self, shares: &Shares) -> io::Result<()> {
         let anew = self.told.take().is_none();
         self.telling.tell(shares, anew)?;
@@ -128,7 +128,7 @@ impl LocalEndpoint {
         }
     }
 
-    /// What the others are told that this node shares, if they are.
+    /// The announced shares of this node, if there are any.
     pub fn told(&self) -> Option<&Shares> {
         self.told.as_ref()
     }
@@ -149,12 +149,12 @@ impl LocalEndpoint {
         Source::Sockets(nodes.iter().map(path).collect(), self.users)
     }
 
-    /// Where the socket is; stands in the node's document.
+    /// Path of the socket, which stands in the node's document.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Who may connect to it, and whom this node connects to.
+    /// The users that may connect to it, and to whose nodes this one connects.
     pub fn users(&self) -> Users {
         self.users
     }

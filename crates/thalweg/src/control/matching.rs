@@ -1,4 +1,4 @@
-//! Which publisher and which subscriber belong together. Pure.
+//! Matching of publishers and subscribers. Pure.
 //!
 //! | in a pattern | stands for |
 //! |---|---|
@@ -14,14 +14,14 @@ use std::fmt;
 /// Longest name of a topic, a pattern or a port, in bytes.
 pub const LONGEST_NAME: usize = 255;
 
-/// Why a name or pattern is not one; its text says what is allowed.
+/// A malformed name or pattern; its text says what is allowed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NameError {
-    /// What was given (cut to a printable length).
+    /// The name given (cut to a printable length).
     pub name: String,
-    /// What is wrong with it.
+    /// The defect.
     pub problem: &'static str,
-    /// Whether wildcards would have been allowed.
+    /// `true` if wildcards would have been allowed.
     pub pattern: bool,
 }
 
@@ -87,15 +87,15 @@ fn refuse(name: &str, problem: Option<&'static str>, pattern: bool) -> Result<()
     }
 }
 
-/// Whether it has wildcards.
+/// `true` if it has wildcards.
 pub fn is_pattern(name: &str) -> bool {
     name.contains('*')
 }
 
-/// Whether `pattern` (a topic is one too) takes `topic`. At most (segments of one) × (segments of the other) steps.
+/// `true` if `pattern` (a topic is one too) takes `topic`. At most (segments of one) × (segments of the other) steps.
 pub fn topic_matches(pattern: &str, topic: &str) -> bool {
     let (mut rest, mut left) = (pattern.split('/'), topic.split('/'));
-    // Where to go on when a later segment does not fit: after the last `**`, with one more segment swallowed by it.
+    // The place to go on when a later segment does not fit: after the last `**`, which swallows one more segment.
     let mut retry = None;
     loop {
         let (mut after, mut remaining) = (rest.clone(), left.clone());
@@ -120,7 +120,7 @@ pub fn topic_matches(pattern: &str, topic: &str) -> bool {
     }
 }
 
-/// What comparing a publisher with a subscriber found.
+/// The outcome of comparing a publisher with a subscriber.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Match {
     /// They belong together. Listed is what does not fit and what the subscriber declared that it does without.
@@ -136,11 +136,11 @@ pub enum Match {
 pub struct Mismatch {
     /// `type`, `qos` (one end's policies contradict each other), the name of a policy, or `carrier`.
     pub policy: &'static str,
-    /// What the publisher offers.
+    /// The publisher's offer.
     pub offered: String,
-    /// What the subscriber requests.
+    /// The subscriber's request.
     pub requested: String,
-    /// What would fit.
+    /// A value that would match.
     pub remedy: String,
 }
 
@@ -185,7 +185,7 @@ fn compare_type(publisher: &PortInfo, subscriber: &PortInfo) -> Option<Mismatch>
     Some(Mismatch { policy: "type", offered: show(offered), requested: show(requested), remedy })
 }
 
-/// What the subscriber does without, and what stands between the two.
+/// The policies that the subscriber does without, and the mismatches of the two.
 fn compare_policies(publisher: &PortInfo, subscriber: &PortInfo) -> (Vec<Mismatch>, Vec<Mismatch>) {
     let checked = [publisher, subscriber].map(|port| port.qos.check().err().map(|wrong| wrong.to_string()));
     if checked.iter().any(Option::is_some) {
@@ -201,7 +201,7 @@ fn compare_policies(publisher: &PortInfo, subscriber: &PortInfo) -> (Vec<Mismatc
     }
 }
 
-/// Whether the type has the fields that the subscriber's filter and key look at.
+/// Compares the type's fields with those that the subscriber's filter and key look at.
 fn compare_fields(publisher: &PortInfo, subscriber: &PortInfo) -> Option<Mismatch> {
     let (key, filter) = (&subscriber.qos.key, subscriber.qos.filter.as_ref());
     let problem = Sought::find(publisher.message.schema.as_ref(), key, filter).err()?;

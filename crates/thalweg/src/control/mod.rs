@@ -43,7 +43,7 @@ fn number_call() -> u64 {
     NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
-/// What a back end tells its node. Delivered through [`Sink`], in order per remote node.
+/// Events of a back end for its node. Delivered through [`Sink`], in order per remote node.
 #[derive(Debug)]
 pub enum Event {
     /// A node appeared, or its full state was fetched again after a gap.
@@ -54,7 +54,7 @@ pub enum Event {
     Gone(NodeId),
     /// A node asks something of this one.
     Call {
-        /// Who asks, as it says.
+        /// The asker, by its own statement.
         from: NodeId,
         /// It came by a way on which that node may speak for itself, as far as the back end can tell.
         genuine: bool,
@@ -65,7 +65,7 @@ pub enum Event {
     },
     /// A node answers an earlier call.
     Answer {
-        /// Who answers.
+        /// The node that answers.
         from: NodeId,
         /// The number given to [`Discovery::call`].
         id: u64,
@@ -85,7 +85,7 @@ pub enum Event {
     Rejected(Peer),
 }
 
-/// Where back ends deliver their events: the node's mailbox. Never blocks.
+/// The receiver of back ends' events: the node's mailbox. Never blocks.
 #[derive(Clone)]
 pub struct Sink {
     deliver: Arc<dyn Fn(Origin, Event) + Send + Sync>,
@@ -109,7 +109,7 @@ impl Sink {
     pub fn deliver(&self, origin: Origin, event: Event) {
         (self.deliver)(origin, event)
     }
-    /// Whether the mailbox takes more of what others say.
+    /// `true` if the mailbox takes more of others' statements.
     pub fn has_room(&self) -> bool {
         (self.has_room)()
     }
@@ -139,7 +139,7 @@ pub trait Discovery: Send {
     /// Further places where nodes may be that this one has no link to yet.
     fn look(&mut self, _source: links::Source) {}
 
-    /// Whether a node is linked by the unix socket: the kernel said whose process it is, and that may use the run directory.
+    /// `true` if a node is linked by the unix socket: the kernel said whose process it is, and that may use the run directory.
     fn is_of_this_host(&self, node: NodeId) -> bool {
         let _ = node;
         false

@@ -1,4 +1,4 @@
-//! Where news and calls come from, as far as the kernel says it; and the networks that may administer a node.
+//! Origins of news and calls, as far as the kernel says; and the networks that may administer a node.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -35,7 +35,7 @@ impl Origin {
         Origin::Host { user: rustix::process::geteuid().as_raw() }
     }
 
-    /// Whether the kernel says that it came from this node or a user of this host who may take part.
+    /// `true` if the kernel says that it came from this node or a user of this host who may take part.
     pub fn is_here(&self) -> bool {
         matches!(self, Origin::Own | Origin::Host { .. })
     }
@@ -67,7 +67,7 @@ impl Network {
         Self { address: address.to_canonical(), bits: 16 }
     }
 
-    /// Whether an address is in it. An IPv4 address that an IPv6 socket shows as `::ffff:…` is that IPv4 address.
+    /// `true` if an address is in it. An IPv4 address that an IPv6 socket shows as `::ffff:…` is that IPv4 address.
     pub fn contains(self, address: IpAddr) -> bool {
         let same = |a: u128, b: u128, width: u32| (a ^ b).checked_shr(width - u32::from(self.bits)).unwrap_or(0) == 0;
         match (self.address.to_canonical(), address.to_canonical()) {

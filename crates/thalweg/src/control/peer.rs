@@ -1,11 +1,12 @@
-//! Who is at the other end: whose share something counts in, as the kernel says it. What a peer says of itself makes it no other one.
+//! Peers, as the kernel identifies them: each has a share of what a node gives. A peer's statement about itself makes it no
+//! other peer.
 
 use super::{NodeId, Origin};
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, Ipv6Addr};
 use std::os::fd::AsFd;
 
-/// Who is at the other end.
+/// The peer at the other end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Peer {
@@ -35,7 +36,7 @@ impl Peer {
         })
     }
 
-    /// Who has the other end of a stream now. `None`: nobody any more, it was reset.
+    /// The peer at the other end of a stream now. `None`: nobody any more, it was reset.
     pub(crate) fn of(stream: impl AsFd) -> Option<Self> {
         match socket2::SockRef::from(&stream).peer_addr().ok()?.as_socket() {
             Some(address) => Some(Peer::at(address.ip())),
@@ -46,7 +47,7 @@ impl Peer {
         }
     }
 
-    /// Who sends what comes by this way; `None`: this host.
+    /// The peer that sends by this way; `None`: this host.
     pub(crate) fn beyond(origin: Origin) -> Option<Self> {
         match origin {
             Origin::Own | Origin::Host { .. } => None,
@@ -63,7 +64,7 @@ impl Peer {
         if let Peer::Process { user, .. } = self { Some(user) } else { None }
     }
 
-    /// Whether one share is for both: processes of one user have one, or it would have as many as it likes.
+    /// `true` if both have one share. Processes of one user do: otherwise a user would have as many shares as it likes.
     pub(crate) fn shares_with(self, other: Self) -> bool {
         self == other || (self.user().is_some() && self.user() == other.user())
     }

@@ -16,7 +16,7 @@ use toml::Spanned;
 /// Most nodes of a file.
 pub const MOST_NODES: usize = super::limits::MOST_NODES;
 
-/// What is wrong with a file of addresses: where, what stands there, and what is allowed.
+/// An error in a file of addresses: its place, the text there, and what is allowed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StaticFileError {
     /// The file.
@@ -42,7 +42,7 @@ impl std::error::Error for StaticFileError {}
 /// A node as the file names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StaticNode {
-    /// Where it listens.
+    /// The address on which it listens.
     pub address: SocketAddr,
     /// Its name, for people.
     pub name: Option<String>,

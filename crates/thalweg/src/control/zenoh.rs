@@ -66,7 +66,7 @@ struct Peer {
     heard: u64,
     /// Its next document is delivered whatever its revision.
     asked: bool,
-    /// When to ask for its document …
+    /// The time to ask for its document …
     fetch_at: Option<Instant>,
     /// … and how often it was asked for in vain.
     tries: u32,
@@ -114,7 +114,7 @@ impl Zenoh {
     /// Starts opening Zenoh; returns at once.
     ///
     /// # Errors
-    /// When an address in `settings` or the realm's name is none, or the kernel gives no thread.
+    /// If an address in `settings` or the realm's name is malformed, or the kernel gives no thread.
     pub fn start(document: Arc<Document>, settings: &ZenohSettings, sink: Sink) -> Result<Self, ZenohError> {
         super::local::check_realm(&document.realm).map_err(|e| ZenohError(e.to_string()))?;
         let config = configuration(&settings.entries()?)?;
@@ -297,7 +297,7 @@ fn fetch(session: &Session, shared: &Arc<Shared>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What Zenoh's callbacks do: check, and enqueue.
+/// Zenoh's callbacks: they check and enqueue.
 impl Shared {
     fn alive(&self, sample: &Sample) {
         let Some(node) = self.sender(sample) else { return };
@@ -461,7 +461,7 @@ pub struct RouterHandle {
 /// Addresses are `IP:PORT`, or Zenoh endpoints such as `tcp/10.0.0.1:7447`. `warn` is told of hosts that have all they may.
 ///
 /// # Errors
-/// When an address is none, or cannot be listened on.
+/// If an address is malformed or cannot be listened on.
 pub fn router(
     listen: &[String],
     peers: &[String],

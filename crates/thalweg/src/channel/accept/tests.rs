@@ -224,7 +224,7 @@ proptest! {
                 }
                 // Two in a row would be believed; right behind a jump one puts off by a frame that it is.
                 Event::Wrong(frame, sample) if !was_wrong && !after_jump => {
-                    // As far ahead as is not believed, or behind.
+                    // A position too far ahead to be believed, or behind.
                     let sample = begun.wrapping_add(sample);
                     if sample.abs_diff(begun + u64::from(at)) > 1 << 13 {
                         take(first.wrapping_add(at).wrapping_add(frame), sample);

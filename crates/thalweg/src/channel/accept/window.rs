@@ -1,8 +1,8 @@
-//! Which of the newest positions were seen, and where a jump may have gone.
+//! Marks of the newest positions that were seen, and of a possible jump.
 
 use super::{Arrival, MAX_JUMP, WINDOW};
 
-/// Which of the last [`WINDOW`] positions were seen.
+/// Marks of the last [`WINDOW`] positions that were seen.
 #[derive(Clone, Debug)]
 pub struct Window {
     pub next: Option<u64>,

@@ -2,9 +2,9 @@
 
 /// C in segments per second cubed (§5.1).
 const C: f64 = 0.4;
-/// What is left of the window after a sign of congestion (§4.6).
+/// Share of the window that remains after a sign of congestion (§4.6).
 const BETA: f64 = 0.7;
-/// What Reno would grow by per round trip to have the same share with [`BETA`] (§4.3).
+/// Growth per round trip by which Reno would have the same share with [`BETA`] (§4.3).
 const ALPHA: f64 = 3.0 * (1.0 - BETA) / (1.0 + BETA);
 /// No window is larger.
 const MOST: f64 = (1u64 << 40) as f64;
@@ -53,7 +53,7 @@ impl Cubic {
         (self.top, self.since) = (self.window, None);
     }
 
-    /// So many bytes arrived while the window was full (§4.2 to §4.5).
+    /// Grows by bytes that arrived while the window was full (§4.2 to §4.5).
     pub fn grow(&mut self, now_ns: u64, delivered: u64, trip_ns: u64) {
         let Epoch { at, k } = *self.since.get_or_insert_with(|| {
             self.top = self.top.max(self.window);

@@ -1,9 +1,9 @@
-//! What is under way: datagrams in the order in which they left, and what receipts say of them.
+//! Datagrams under way, in the order in which they left, and the effect of receipts on them.
 
 use crate::wire::feedback::{Datagram, Receipt};
 use std::collections::VecDeque;
 
-/// What a receipt told.
+/// The news of a receipt.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Heard {
     pub trip_ns: Option<u64>,
@@ -34,7 +34,7 @@ pub struct Flight {
     suspect: Option<Suspect>,
 }
 
-/// What did not arrive although later datagrams did: perhaps they only overtook it.
+/// Datagrams that did not arrive although later ones did: perhaps those only overtook them.
 #[derive(Clone, Copy, Debug)]
 struct Suspect {
     until: u64,
@@ -81,7 +81,7 @@ impl Flight {
         self.sent = self.sent.saturating_sub(bytes as u64);
     }
 
-    /// What a receipt tells; `None` if an overtaken one tells nothing new. What is missing counts as lost when it is still
+    /// The news of a receipt; `None` if an overtaken one tells nothing new. A missing datagram counts as lost when it is still
     /// missing `reorder_ns` later (RFC 8985 §6.2).
     pub fn on_receipt(&mut self, now_ns: u64, receipt: &Receipt, reorder_ns: u64, shortest_ns: u64) -> Option<Heard> {
         let received = receipt.received.min(self.sent); // the other end may count what it likes
@@ -94,7 +94,7 @@ impl Flight {
         let trip_ns = newest.and_then(|(record, alone, pause)| {
             self.highest = self.highest.max(record.end);
             if pause >= reorder_ns {
-                // What left before it so much earlier would have come (RFC 8985 §6.2).
+                // A datagram that left so much earlier would have come (RFC 8985 §6.2).
                 self.suspect.get_or_insert(Suspect { until: 0, least: u64::MAX, at: self.highest }).until = now_ns;
             }
             now_ns.checked_sub(record.at.saturating_add(receipt.ago_ns.into())).filter(|_| alone)

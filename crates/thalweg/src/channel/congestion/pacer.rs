@@ -7,10 +7,10 @@ pub struct Pacer {
 }
 
 impl Pacer {
-    /// Whether something may leave at this rate in bytes per second, with bursts of so many bytes.
+    /// Checks whether something may leave at this rate in bytes per second, with bursts of so many bytes.
     ///
     /// # Errors
-    /// When it may, with half a burst: a wake-up for each datagram would cost more than sending it.
+    /// The time at which it may, with half a burst: a wake-up for each datagram would cost more than sending it.
     #[inline]
     pub fn wait(&self, now_ns: u64, rate: u64, burst: u64) -> Result<(), u64> {
         let most = time_of(burst, rate);
@@ -24,7 +24,7 @@ impl Pacer {
     }
 }
 
-/// How long `bytes` take, in nanoseconds.
+/// Nanoseconds that `bytes` take.
 fn time_of(bytes: u64, rate: u64) -> u64 {
     let ns = u128::from(bytes) * 1_000_000_000 / u128::from(rate.max(1));
     u64::try_from(ns).unwrap_or(u64::MAX / 4).min(u64::MAX / 4)

@@ -1,9 +1,9 @@
-//! What the receiving end tells for the sender's congestion control.
+//! The receiving end's receipts for the sender's congestion control.
 
 use crate::wire::feedback::{Datagram, Receipt};
 use crate::wire::{HEADER, Header};
 
-/// What of a flow came, and when that is told.
+/// The part of a flow that came, and the time of the next receipt.
 #[derive(Debug)]
 pub struct Receipts {
     every: u64,
@@ -26,13 +26,13 @@ impl Receipts {
         (self.newest, self.arrived) = (Datagram::of(header, payload), now_ns);
     }
 
-    /// Whether so much came that it is to be told.
+    /// `true` if enough came for a receipt.
     #[inline]
     pub fn is_due(&self) -> bool {
         self.received - self.told >= self.every
     }
 
-    /// What came up to now, and how many bytes of messages are taken beyond what was delivered.
+    /// The receipt up to now; `window`: bytes of messages that are taken beyond those delivered.
     pub fn tell(&mut self, now_ns: u64, window: u64) -> Receipt {
         self.told = self.received;
         let ago_ns = u32::try_from(now_ns.saturating_sub(self.arrived)).unwrap_or(u32::MAX);

@@ -1,6 +1,6 @@
 //! The shortest round trip of late, and those measured last: their difference is the queue.
 
-/// How long a round trip counts as the shortest, in nanoseconds, as BBR has it (10 s); kept in two halves.
+/// Half of the time for which a round trip counts as the shortest, in nanoseconds: 10 s as in BBR, kept in two halves.
 const HALF_NS: u64 = 5_000_000_000;
 /// Measurements of which the shortest is that of the moment.
 const LATELY: usize = 4;

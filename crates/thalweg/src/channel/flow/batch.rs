@@ -1,8 +1,8 @@
 //! Batches: small samples leave together, in one send, on a stream or as one datagram (`datagrams`). Three reasons to begin one: the
 //! publisher asked for ([`Batching`]), its latency budget allows it, or it outruns the calls that send ([`super::super::coalescing`]).
 //!
-//! What is batched is older than what waits in the queue: a batch grows only while the send right is free, which is looked at
-//! under the batch's lock, and the thread that gets the right sends the batch first. That lock is the right to send a batch.
+//! A batch is older than the messages in the queue. It grows only while the send right is free, which is checked under the
+//! batch's lock, and the thread that gets the right sends the batch first. That lock is the right to send a batch.
 
 use super::datagrams::Gathered;
 use super::{Flow, MOST_TOGETHER};
@@ -38,7 +38,7 @@ pub(super) const BYTES: usize = 64 << 10;
 /// A batch that could not be looked at, because somebody waits for room with it, is looked at again after this time.
 const HELD_PAUSE: Duration = Duration::from_millis(1);
 
-/// How samples are gathered.
+/// The way samples are gathered.
 #[derive(Clone, Copy)]
 struct Gathering {
     bytes: usize,
@@ -53,16 +53,16 @@ pub(super) struct Batch {
     pub frames: Vec<u8>,
     /// Over datagrams: where each of them is.
     pub datagrams: Vec<Gathered>,
-    /// What is kept of those that left as datagrams.
+    /// Buffers to keep messages that left as datagrams.
     pub pool: Pool,
-    /// What of them left already: bytes of a stream, or datagrams.
+    /// The part that left already: bytes of a stream, or datagrams.
     pub taken: usize,
     pub samples: u32,
-    /// Of them, those whose stages are measured.
+    /// The number of messages whose stages are measured.
     pub measured: u32,
-    /// When the oldest was put in.
+    /// Time at which the oldest was put in.
     pub since_ns: u64,
-    /// When the last batch left.
+    /// Time at which the last batch left.
     left_ns: u64,
     /// A sender thread looks after it.
     watched: bool,
@@ -100,7 +100,7 @@ impl Batch {
     }
 }
 
-/// What a batch takes that leaves as soon as it holds so many bytes.
+/// The room of a batch that leaves as soon as it holds so many bytes.
 pub(super) fn room(bytes: usize) -> usize {
     bytes + HEADER + bytes / 4
 }
@@ -112,7 +112,7 @@ impl Flow {
         self.batched.load(Acquire)
     }
 
-    /// Whether this message may leave with others, or others wait to leave before it.
+    /// `true` if this message may leave with others, or others wait to leave before it.
     #[inline]
     pub(super) fn concerns_batch(&self, message: &Outgoing<'_>) -> bool {
         self.gathers() && (message.together || self.settings.sending.batching.is_some() || self.has_batch())
@@ -352,7 +352,7 @@ impl Flow {
         None
     }
 
-    /// What is batched when the flow ends is lost.
+    /// Drops a batch when the flow ends: its messages are lost.
     pub(super) fn drop_batch(&self) {
         // Held by somebody who sends it, and counts it.
         if let Some(mut batch) = self.batch.try_lock() {

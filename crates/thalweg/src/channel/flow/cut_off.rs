@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use std::time::{Duration, Instant};
 
-/// Whether what a flow is offered leaves.
+/// State of the flow's connection: messages leave, or wait for the subscriber to come back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum State {
@@ -44,18 +44,18 @@ impl Flow {
         State::of(self.state.load(Acquire))
     }
 
-    /// Whether what it is offered leaves.
+    /// `true` if offered messages leave.
     #[inline]
     pub fn is_live(&self) -> bool {
         self.state() == State::Live
     }
 
-    /// Whether it waits for its subscriber to come back.
+    /// `true` if it waits for its subscriber to come back.
     pub fn is_cut_off(&self) -> bool {
         self.state() == State::CutOff
     }
 
-    /// Whether it may outlast its connection.
+    /// `true` if it may outlast its connection.
     pub fn outlasts(&self) -> bool {
         self.settings.outlasts && !self.has_ended()
     }
@@ -86,7 +86,7 @@ impl Flow {
 
     /// A group that was cut off has a member again: what waits leaves, and nothing before it.
     pub fn resume(self: &Arc<Self>) {
-        // Who sends when the last member is lost gives the right back at once, and nobody takes it afterwards.
+        // A thread that sends when the last member is lost gives the right back at once, and nobody takes it afterwards.
         let until = Instant::now() + NOTICED;
         let mut given = false;
         while self.is_cut_off() && !given && Instant::now() < until {
@@ -163,7 +163,7 @@ impl Flow {
         self.end();
     }
 
-    /// What left and may not have arrived, and what has left in part, the oldest first.
+    /// Takes the messages that left and may not have arrived, and the one that has left in part, the oldest first.
     fn take_unsent(&self) -> Vec<Entry> {
         let mut unsent = Vec::new();
         let mut batch = self.batch.lock();

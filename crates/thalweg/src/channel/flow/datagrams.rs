@@ -27,7 +27,7 @@ pub(super) fn waits_together(settings: &FlowSettings) -> usize {
     if blocks && gathers { BYTES } else { 0 }
 }
 
-/// What a batch waits for.
+/// The reason why a batch waits.
 enum Held {
     /// Window or pace.
     Window,
@@ -38,7 +38,7 @@ enum Held {
 /// A datagram of a batch.
 #[derive(Clone, Copy)]
 pub(super) struct Gathered {
-    /// Where it begins in the batch, with room for a header of its own in front of its messages.
+    /// Its start in the batch, with room for a header of its own in front of its messages.
     at: usize,
     sequence: u32,
     /// The first sample.
@@ -49,7 +49,7 @@ pub(super) struct Gathered {
 }
 
 impl Gathered {
-    /// Where the bytes begin that leave: one message alone is one.
+    /// The start of the bytes that leave: a message alone has its own header.
     fn begin(&self) -> usize {
         if self.samples == 1 { self.at + HEADER } else { self.at }
     }
@@ -64,12 +64,12 @@ impl Gathered {
     }
 }
 
-/// Where a message goes.
+/// The place of a message.
 #[derive(PartialEq, Eq)]
 enum Place {
     Last,
     New,
-    /// What is there leaves before.
+    /// The datagrams here leave first.
     None,
 }
 
@@ -93,8 +93,8 @@ impl Batch {
         self.taken..self.datagrams.len()
     }
 
-    /// Where a message of so many bytes goes, which has `size` where it begins a datagram and `joined` behind another one, if at most
-    /// `count` datagrams of at most `most` bytes leave together. All are as long as the first one.
+    /// The place of a message of so many bytes. It has `size` bytes where it begins a datagram and `joined` behind another
+    /// message, and at most `count` datagrams of at most `most` bytes leave together. All are as long as the first one.
     fn place(&self, [joined, size]: [usize; 2], most: usize, count: impl FnOnce() -> usize) -> Place {
         let Some(last) = self.datagrams.last() else { return Place::New };
         let first = self.datagram(0).len();
@@ -109,7 +109,7 @@ impl Batch {
 }
 
 impl Flow {
-    /// Whether small samples may leave together.
+    /// `true` if small samples may leave together.
     #[inline]
     pub(super) fn gathers(&self) -> bool {
         self.capabilities.stream || self.settings.control.is_some_and(|control| control.batches)
@@ -139,22 +139,22 @@ impl Flow {
         HEADER + self.piece()
     }
 
-    /// Whether a batch has to leave before this message of so many bytes joins.
+    /// `true` if a batch has to leave before this message of so many bytes joins.
     pub(super) fn overflows(&self, batch: &Batch, label: Label, length: usize) -> bool {
-        // Which header it would have takes time, and matters where a whole one does not fit.
+        // Finding its header takes time, and matters only where a whole one does not fit.
         !self.capabilities.stream
             && self.place(batch, HEADER, length) == Place::None
             && self.place(batch, self.short_header(batch, label, length).map_or(HEADER, |short| short.len()), length)
                 == Place::None
     }
 
-    /// Whether it has to leave before one as long that follows closely.
+    /// `true` if it has to leave before one as long that follows closely.
     pub(super) fn is_full(&self, batch: &Batch, length: usize) -> bool {
         let header = if self.reads_short_headers() { SHORT_HEADER } else { HEADER };
         !self.capabilities.stream && self.place(batch, header, length) == Place::None
     }
 
-    /// Where a message goes that would have a header of so many bytes behind the last one.
+    /// The place of a message that would have a header of so many bytes behind the last one.
     fn place(&self, batch: &Batch, header: usize, length: usize) -> Place {
         let longest = self.longest();
         batch.place([header + length, HEADER + length], longest, || self.together(longest))

@@ -50,10 +50,10 @@ impl Flow {
         if self.parity.is_some() { self.transmit_parity(payload, label, cursor, burst_end) } else { Ok(Sent::All) }
     }
 
-    /// How many of these pieces, of which the first begins at `from`, may leave now.
+    /// The number of these pieces, of which the first begins at `from`, that may leave now.
     ///
     /// # Errors
-    /// None: how long to wait at most.
+    /// If there are none: the longest time to wait.
     fn leave_pieces<'a>(
         &self,
         header: &Header,

@@ -1,4 +1,4 @@
-//! What waits leaves together, on a stream or in one datagram: one send for many small messages, copied behind each other.
+//! Waiting messages leave together, on a stream or in one datagram: one send for many small messages, copied behind each other.
 
 use super::Flow;
 use super::batch::{BYTES, Batch, room};
@@ -11,11 +11,11 @@ use linux::clock::monotonic_ns;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What came of gathering.
+/// The outcome of gathering.
 pub(super) enum Gathered {
     /// There is nothing to gather: one message or none waits, or the first is a large one.
     Nothing,
-    /// What was gathered has left.
+    /// The gathered messages have left.
     Sent,
     /// It has to wait.
     Waits(Drained),
@@ -74,7 +74,7 @@ impl Flow {
         self.append(batch, now_ns, entry.label(), entry.buffer.payload());
     }
 
-    /// What sending a batch took, for each of its messages that is measured.
+    /// Notes the time that sending a batch took, for each of its messages that is measured.
     #[cold]
     pub(super) fn note_gathered(&self, batch: &mut Batch, now_ns: u64) {
         let took = (Stage::Send, now_ns.saturating_sub(batch.since_ns));
@@ -85,7 +85,7 @@ impl Flow {
     }
 }
 
-/// How many of the messages that wait leave together, the oldest first, and their bytes as frames; of one at most `longest`.
+/// The number of waiting messages that leave together, the oldest first, and their bytes as frames; each has at most `longest`.
 fn gathers(pending: &Pending, most: usize, longest: usize) -> (usize, usize) {
     let (mut count, mut size) = (0, 0);
     for entry in pending.queue.iter() {

@@ -9,19 +9,19 @@ use std::time::Duration;
 const SMALLEST_PIECE: usize = 1500;
 
 impl Flow {
-    /// Whether so many bytes may leave now, as one piece.
+    /// Checks whether so many bytes may leave now, as one piece.
     ///
     /// # Errors
-    /// How long they have to wait.
+    /// The time that they have to wait.
     pub(super) fn allowed(&self, bytes: usize) -> Result<(), Duration> {
         let Some(bucket) = &self.bucket else { return Ok(()) };
         bucket.lock().take(monotonic_ns(), bytes).map_err(Duration::from_nanos)
     }
 
-    /// How many of the next `bytes` may leave now: all of a datagram, of a stream as many as the burst.
+    /// The number of the next `bytes` that may leave now: all of a datagram, of a stream at most the burst.
     ///
     /// # Errors
-    /// How long they have to wait.
+    /// The time that they have to wait.
     pub(super) fn allowance(&self, bytes: usize) -> Result<usize, Duration> {
         let Some(limit) = self.settings.sending.limit else { return Ok(bytes) };
         let burst = usize::try_from(limit.burst).unwrap_or(usize::MAX).max(SMALLEST_PIECE);

@@ -5,8 +5,8 @@ use super::Flow;
 use crate::trace::stages::{Stage, Stages};
 use linux::clock::monotonic_ns;
 
-/// Where they are noted and when the sending began; nothing where nobody measures. What left in part counts from its last
-/// part on.
+/// The stages to note, and the time at which sending began; `None` where nobody measures. A message that left in part counts
+/// from its last part on.
 pub(super) struct Measured<'a>(Option<(&'a Stages, u64)>);
 
 impl<'a> Measured<'a> {

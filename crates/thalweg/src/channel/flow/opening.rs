@@ -3,7 +3,7 @@
 use std::time::Duration;
 use word::{AtomicBool, SeqCst, Word};
 
-/// Where one thread waits for room in the window, and the one that hears of it wakes it.
+/// The waiting place of one thread that needs room in the window; the thread that hears of room wakes it.
 #[derive(Default)]
 pub struct Opening {
     /// Changed by swaps alone, which are in one order. (Loom 0.7 lets a store come between what a swap reads and what it writes, and

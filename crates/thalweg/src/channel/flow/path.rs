@@ -22,7 +22,7 @@ impl Flow {
         if too_large {
             match self.link.max_datagram() {
                 Some(most) if most < bytes => self.takes_only(most),
-                // What was made before the path was known to take less is cut anew when it is missed.
+                // A datagram made before the path took less is cut anew when it is missed.
                 _ if bytes <= self.largest() => self.shorten(bytes),
                 _ => {}
             }

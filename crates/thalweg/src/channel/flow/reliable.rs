@@ -29,7 +29,7 @@ const WOKEN_PAUSE: Duration = Duration::from_millis(5);
 /// other for longer than these take.
 const MOST_HEARD: u32 = 64;
 
-/// How the flow's congestion is controlled, as agreed with its subscriber.
+/// Congestion control of the flow, as agreed with its subscriber.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Control {
     pub congestion: CongestionSettings,
@@ -78,12 +78,12 @@ impl Kept {
         self.flags.load(Relaxed)
     }
 
-    /// Whether somebody acknowledges: a group may have members that do not.
+    /// `true` if somebody acknowledges: a group may have members that do not.
     pub fn is_needed(&self) -> bool {
         self.any.load(Relaxed)
     }
 
-    /// Whether a further message has to wait for acknowledgements.
+    /// `true` if a further message has to wait for acknowledgements.
     pub fn is_full(&self) -> bool {
         self.full.load(Relaxed)
     }
@@ -92,15 +92,15 @@ impl Kept {
         self.sender.lock().unacknowledged()
     }
 
-    /// Whether what leaves is bounded by a window.
+    /// `true` if a window bounds the datagrams that leave.
     pub fn is_controlled(&self) -> bool {
         self.controlled && self.is_needed()
     }
 
-    /// Whether a further message may leave, for the thread that sends what waits.
+    /// Checks whether a further message may leave, for the thread that sends waiting ones.
     ///
     /// # Errors
-    /// How long to wait at most.
+    /// The longest time to wait.
     pub fn look(&self, now_ns: u64) -> Result<(), Duration> {
         if !self.is_controlled() {
             return if self.is_full() { Err(FULL_PAUSE) } else { Ok(()) };
@@ -122,10 +122,10 @@ impl Kept {
         });
     }
 
-    /// How many of these parts of a message may leave, the first ones; they are under way from here on.
+    /// The number of these parts of a message, from the first, that may leave; they are under way from here on.
     ///
     /// # Errors
-    /// None: how long to wait at most.
+    /// If there are none: the longest time to wait.
     fn leave(&self, now_ns: u64, parts: impl Iterator<Item = (Datagram, usize)>) -> Result<usize, Duration> {
         let (mut sender, mut count) = (self.sender.lock(), 0);
         for (datagram, bytes) in parts {
@@ -139,7 +139,7 @@ impl Kept {
         Ok(count)
     }
 
-    /// How many of these datagrams may leave, the first ones, which are messages or batches; they are under way from here on, and
+    /// The number of these datagrams, messages or batches, that may leave, from the first; they are under way from here on, and
     /// are kept next.
     fn leave_whole(&self, now_ns: u64, datagrams: impl Iterator<Item = (Datagram, usize)>) -> usize {
         let (mut sender, mut count) = (self.sender.lock(), 0);
@@ -172,12 +172,12 @@ impl Kept {
         }
     }
 
-    /// What is not acknowledged, in bytes.
+    /// Bytes of unacknowledged messages.
     pub fn bytes(&self) -> usize {
         self.sender.lock().bytes()
     }
 
-    /// Who waits for room looks again.
+    /// Wakes threads that wait for room.
     pub fn wake(&self) {
         self.opening.open();
     }
@@ -187,7 +187,7 @@ impl Kept {
         self.is_needed() && self.sender.lock().has_only_absent()
     }
 
-    /// What is not acknowledged, the oldest first. Nothing is kept any more.
+    /// Takes the unacknowledged messages, the oldest first. None is kept any more.
     pub fn take_unacknowledged(&self) -> Vec<Entry> {
         self.sender.lock().take_unacknowledged()
     }
@@ -204,7 +204,7 @@ impl Kept {
     }
 }
 
-/// What a message as long as the last one has to wait for.
+/// The reason why a message as long as the last one has to wait.
 fn wait(sender: &mut Sender, now_ns: u64) -> Option<Wait> {
     match sender.usual_room(now_ns) {
         Ok(()) => sender.is_full(now_ns).then_some(Wait::Receipt),
@@ -233,17 +233,17 @@ impl Flow {
         }
     }
 
-    /// How many of these parts of a large message leave, as window and pace allow it.
+    /// The number of these parts of a large message that leave, as window and pace allow it.
     ///
     /// # Errors
-    /// None: how long to wait at most.
+    /// If there are none: the longest time to wait.
     #[inline]
     pub(super) fn leave(&self, parts: impl Iterator<Item = (Datagram, usize)>) -> Result<usize, Duration> {
         let Some(kept) = self.kept.as_ref().filter(|kept| kept.is_controlled()) else { return Ok(parts.count()) };
         kept.leave(monotonic_ns(), parts).inspect_err(|_| self.ask_in_time(kept))
     }
 
-    /// How many of these datagrams leave, as window and pace allow it.
+    /// The number of these datagrams that leave, as window and pace allow it.
     pub(super) fn leave_whole(&self, datagrams: impl Iterator<Item = (Datagram, usize)>) -> usize {
         let Some(kept) = self.kept.as_ref().filter(|kept| kept.is_controlled()) else { return datagrams.count() };
         kept.leave_whole(monotonic_ns(), datagrams)
@@ -285,7 +285,7 @@ impl Flow {
         }
     }
 
-    /// Whether the flow is reliable by repeating.
+    /// `true` if the flow is reliable by retransmits.
     pub fn is_kept(&self) -> bool {
         self.kept.is_some()
     }
@@ -420,7 +420,7 @@ impl Flow {
     /// # Errors
     /// It could not leave at all.
     pub fn probe(&self) -> io::Result<()> {
-        // Who acknowledges believes a keep-alive: there it says what those that are due say.
+        // Members that acknowledge believe a keep-alive: there it says what those that are due say.
         let (next, oldest, trip_ns) = match self.kept.as_ref().filter(|kept| kept.is_needed()) {
             Some(kept) => {
                 let sender = kept.sender.lock();
@@ -437,7 +437,7 @@ impl Flow {
         }
     }
 
-    /// What was repeated and heard so far; strange datagrams among what was heard.
+    /// Counters of retransmits and feedback so far, and of strange datagrams among the feedback.
     pub fn repeated(&self) -> (Counters, u64) {
         let Some(kept) = &self.kept else { return Default::default() };
         let counters = kept.sender.lock().counters();

@@ -1,4 +1,4 @@
-//! What leaves a stream, in which order and with how many calls, whoever sends it.
+//! The frames that leave on a stream: their order and the number of calls, whoever sends them.
 
 mod cut_off;
 mod datagrams;
@@ -17,7 +17,7 @@ struct Taken {
     flooded: bool,
     heard: usize,
     bytes: Vec<u8>,
-    /// What it still takes; `None`: everything.
+    /// Bytes that it still takes; `None`: any number.
     room: Option<usize>,
     /// Bytes that its peer acknowledged.
     acknowledged: usize,

@@ -1,4 +1,4 @@
-//! Which thread sends what cannot leave at once: the one of the flow's class, or its own, which then sends everything.
+//! The thread that sends what cannot leave at once: the one of the flow's class, or its own, which then sends everything.
 
 use super::Flow;
 use crate::channel::Own;
@@ -40,7 +40,7 @@ impl Flow {
         self.own.lock().clone()
     }
 
-    /// Whether the class's thread is the flow's.
+    /// `true` if the class's thread is the flow's.
     pub fn is_sent_by(&self, class: Class) -> bool {
         self.class() == class && self.own.lock().is_none()
     }

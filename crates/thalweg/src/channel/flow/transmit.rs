@@ -1,4 +1,4 @@
-//! How a message leaves: in one piece, as bytes of a stream, or in fragments (`fragments`).
+//! Transmission of a message: in one piece, as bytes of a stream, or in fragments (`fragments`).
 
 use super::reliable::Kept;
 use super::{Flow, MOST_BYTES_TOGETHER, MOST_TOGETHER};
@@ -14,7 +14,7 @@ use std::time::Duration;
 /// Pause between two bursts of fragments: a receiver that is scheduled at all has emptied its buffer by then.
 pub(super) const BURST_PAUSE: Duration = Duration::from_millis(1);
 
-/// How far one message has left.
+/// Progress of one message.
 #[derive(Clone, Copy)]
 pub(super) struct Cursor {
     pub flow_seq: u32,
@@ -24,7 +24,7 @@ pub(super) struct Cursor {
     pub waits: bool,
 }
 
-/// What came of sending.
+/// The outcome of sending.
 pub(super) enum Sent {
     All,
     Blocked,
@@ -118,8 +118,8 @@ impl Flow {
         piece(self.largest())
     }
 
-    /// How many datagrams of so many bytes may leave in one call. A rate that was reserved is kept datagram by datagram: what
-    /// leaves at one go is what urgent packets of other flows wait for.
+    /// The number of datagrams of so many bytes that may leave in one call. A reserved rate is kept datagram by datagram:
+    /// urgent packets of other flows wait for all that leaves at one go.
     pub(super) fn together(&self, bytes: usize) -> usize {
         let reserved = self.bucket.is_some() || self.pace.load(Relaxed) > 0;
         if reserved { 1 } else { (MOST_BYTES_TOGETHER / bytes.max(1)).clamp(1, MOST_TOGETHER) }

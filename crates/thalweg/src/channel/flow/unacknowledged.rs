@@ -40,7 +40,7 @@ impl Unacknowledged {
         self.charge();
     }
 
-    /// What is kept. Nothing is any more.
+    /// Takes all that is kept.
     pub fn take(&mut self) -> Vec<u8> {
         let bytes = Vec::from(std::mem::take(&mut self.bytes));
         self.charge();

@@ -1,4 +1,4 @@
-//! What waits in a flow, and the visits of the thread that sends it.
+//! Messages that wait in a flow, and the visits of the thread that sends them.
 
 use super::gather::Gathered;
 use super::measured::Measured;
@@ -22,7 +22,7 @@ const VISIT: usize = 64;
 /// Pause before another look for memory that other channels hold: nobody tells when they give it back.
 const OTHERS_PAUSE: Duration = Duration::from_millis(1);
 
-/// What a visit of the sender thread found.
+/// The finding of a sender thread's visit.
 pub(crate) enum Drained {
     /// Nothing waits, the right is free.
     Empty,
@@ -32,7 +32,7 @@ pub(crate) enum Drained {
     Pause(Duration),
 }
 
-/// What a flow has not sent yet: the rest of one message, and those behind it.
+/// Messages that a flow has not sent yet: the rest of one, and those behind it.
 pub(super) struct Pending {
     pub partial: Option<Partial>,
     pub queue: Queue,
@@ -97,7 +97,7 @@ impl Flow {
         if !self.is_live() {
             return self.rest();
         }
-        // What is batched is older than what waits.
+        // The batch is older than the waiting messages.
         if self.has_batch() {
             if let Some(pause) = self.held_back() {
                 return Drained::Pause(pause);
@@ -149,12 +149,12 @@ impl Flow {
         Drained::Pause(Duration::ZERO)
     }
 
-    /// What a batch that did not leave waits for.
+    /// The reason why a batch did not leave.
     pub(super) fn held(&self) -> Drained {
         self.held_back().map_or(Drained::Blocked, Drained::Pause)
     }
 
-    /// How long a further message has to wait for window or pace, if it has to.
+    /// The time that a further message has to wait for window or pace, if it has to.
     fn held_back(&self) -> Option<Duration> {
         let kept = self.kept.as_ref()?;
         kept.look(monotonic_ns()).inspect_err(|_| self.ask_in_time(kept)).err()

@@ -35,13 +35,13 @@ impl Slot {
         self.parity_bytes.clear();
     }
 
-    /// Whether the piece that begins there is here.
+    /// `true` if the piece that begins there is here.
     pub fn has(&self, at: usize) -> bool {
         let inner = |step| self.seen.get(at / step / 64).is_some_and(|word| word & (1u64 << (at / step % 64)) != 0);
         self.tail == Some(at) || self.step.is_some_and(inner)
     }
 
-    /// Where the piece after it begins.
+    /// The start of the next piece.
     pub fn after(&self, at: usize) -> usize {
         match (self.step, self.tail) {
             (Some(step), _) => (at + step).min(self.total),
@@ -99,7 +99,7 @@ impl Slot {
         Ok(false)
     }
 
-    /// Whether parity makes up for all that is missing.
+    /// Restores the missing pieces; `true` if parity makes up for all of them.
     pub fn restore(&mut self) -> bool {
         let Some(step) = self.step.filter(|_| !self.parity.is_empty()) else { return false };
         if self.pieces + self.parity.len() < self.total.div_ceil(step) {
@@ -134,7 +134,7 @@ impl Slot {
         Ok(self.received == total)
     }
 
-    /// Whether a piece that does not fit those that are here is of a message that was cut in smaller ones.
+    /// `true` if a piece that does not fit those here belongs to a message that was cut in smaller pieces.
     pub fn is_finer(&self, offset: usize, length: usize) -> bool {
         let fits = |step: usize| offset.is_multiple_of(step);
         match offset + length == self.total {

@@ -53,8 +53,8 @@ fn other_geometry_is_refused_and_the_message_still_completes() {
     assert_eq!(offer(&mut r, 0, 2, 1001, (0, 4)), Err(Refused::Inconsistent), "over max_message");
 }
 
-/// Who repeats had to cut a message anew: what is here of it is given up for the smaller pieces, and larger ones that come late change
-/// nothing.
+/// A retransmit had to cut the message anew: the pieces that are here are given up for the smaller ones, and larger ones that
+/// come late change nothing.
 #[test]
 fn a_message_that_is_repeated_in_smaller_pieces_becomes_whole() {
     let (old, new): (Vec<_>, Vec<_>) = (fragments(2000, 1440).collect(), fragments(2000, 1160).collect());

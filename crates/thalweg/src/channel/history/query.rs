@@ -1,4 +1,4 @@
-//! What can be asked of a history, and what is said of that which is not there.
+//! Queries to a history, and the reasons for missing samples.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -6,7 +6,7 @@ use std::ops::RangeInclusive;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// What is asked of a history.
+/// A query to a history.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Query {
@@ -14,7 +14,7 @@ pub enum Query {
     Nth(u64),
     /// All whose numbers lie between these two, both included.
     Range {
-        /// Of this start of the publisher; `None`: the present one.
+        /// The incarnation of the publisher; `None`: the present one.
         incarnation: Option<u64>,
         /// The lowest.
         first: u64,
@@ -78,7 +78,7 @@ impl FromStr for Query {
     }
 }
 
-/// Why something is not there.
+/// The reason why something is not there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Why {
@@ -90,12 +90,12 @@ pub enum Why {
     Missing,
 }
 
-/// What was asked for and is not there, and what is.
+/// Requested samples that are not there, and those that are.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Absent {
-    /// Why.
+    /// The reason.
     pub why: Why,
-    /// What was asked for: a number or a range, `the 9th latest`, `the last 2s`.
+    /// The request: a number or a range, `the 9th latest`, `the last 2s`.
     pub asked: String,
     /// Further numbers that are missing besides.
     #[serde(default)]
@@ -108,7 +108,7 @@ pub struct Absent {
     pub last: u64,
 }
 
-/// How a sample never comes to a buffer.
+/// The reason why a sample never came to a buffer.
 const LOST: &str = "lost on the way, dropped by a monitor or too large";
 
 impl fmt::Display for Absent {

@@ -67,7 +67,7 @@ impl Model {
         }
     }
 
-    /// What is answered, and for which reasons it is not all that was asked for.
+    /// The answer, and the reasons why it is not complete.
     fn answer(&mut self, query: &Query, now: u64) -> (Vec<u64>, Vec<Why>) {
         self.expire(now);
         let mut here: Vec<u64> = self.here.keys().copied().collect();

@@ -3,7 +3,7 @@
 use crate::channel::{Channel, SampleInfo};
 use crate::trace::stages::{self, Arrived, Stage};
 
-/// What the stages of a sample of so many bytes took that was just delivered; `arrived`: when the kernel had its packet.
+/// Notes the stages of a sample of so many bytes that was just delivered; `arrived`: time at which the kernel had its packet.
 #[cold]
 pub(super) fn note_stages(channel: &Channel, info: &SampleInfo, size: usize, arrived: Option<u64>) {
     let end = linux::clock::monotonic_ns();

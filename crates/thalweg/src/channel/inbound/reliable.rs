@@ -13,10 +13,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-/// What is missing of a message is asked for; one of which nothing came for so long is begun anew.
+/// The missing parts of a message are requested; a message of which nothing came for so long is begun anew.
 const PATIENT_NS: u64 = 10_000_000_000;
 
-/// What puts messages together, and in order where the publisher repeats what is lost.
+/// The reassembly of messages, and the receiver that orders them where the publisher retransmits lost ones.
 pub(super) fn parts(agreed: &Agreed, budget: Arc<Account>) -> (Reassembly, Option<Box<Receiver>>) {
     let most = agreed.max_message;
     match agreed.reliable.clone() {
@@ -38,7 +38,7 @@ impl Inbound {
         matches!(&self.source, Source::Half(_, Framing::Datagrams { receiver: Some(_), .. }))
     }
 
-    /// When [`Inbound::step`] has something to do although nothing came, by the monotonic clock.
+    /// The time at which [`Inbound::step`] has something to do although nothing came, by the monotonic clock.
     fn next_deadline(&self) -> Option<u64> {
         match &self.source {
             Source::Half(_, Framing::Datagrams { receiver: Some(receiver), .. }) => receiver.next_deadline(),
@@ -46,7 +46,7 @@ impl Inbound {
         }
     }
 
-    /// How long until then.
+    /// The time until then.
     pub fn until_timer(&self) -> Option<Duration> {
         self.next_deadline().map(|due| Duration::from_nanos(due.saturating_sub(monotonic_ns())))
     }

@@ -1,4 +1,4 @@
-//! What lies in a ring of shared memory: samples are accepted and delivered where they lie.
+//! Samples in a ring of shared memory: they are accepted and delivered in place.
 
 use super::{Inbound, Source, Step, count, hand_over, info, is_new, note_stages};
 use crate::carrier::TICK;

@@ -5,7 +5,7 @@ use crate::channel::memory::Account;
 use crate::wire::{INITIAL, StreamParser};
 use std::sync::Arc;
 
-/// Who waits so long for memory gives its channel up: others may be served by the same thread.
+/// The longest wait for memory. Then the channel is given up: others may be served by the same thread.
 const PATIENT_NS: u64 = 1_000_000_000;
 
 /// A parser, and who pays for it.
@@ -13,11 +13,11 @@ pub(super) struct Stream {
     pub parser: StreamParser,
     budget: Arc<Account>,
     paid: usize,
-    /// Since when there is no memory; 0: there is.
+    /// Start of the shortage of memory; 0: there is none.
     short_since: u64,
 }
 
-/// Why nothing can be read.
+/// The reason why nothing can be read.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Unpaid {
     /// There is no memory now.

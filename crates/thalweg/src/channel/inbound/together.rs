@@ -3,14 +3,14 @@
 use crate::wire;
 use std::ops::Range;
 
-/// How long each of them is, as the first one's header says: all are of one length, the last may be shorter. What was cut, for
-/// want of room in the buffer, is one that is longer than it.
+/// The length of each datagram, as the first one's header says: all have one length, the last may be shorter. A datagram that
+/// was cut, for want of room in the buffer, is longer than that.
 #[inline]
 pub(super) fn segment(buffer: &[u8], count: usize) -> usize {
     buffer.get(..count).and_then(wire::frame_length).unwrap_or(count)
 }
 
-/// Where each of them is in `count` bytes. There is one at least, which may be empty.
+/// The place of each datagram in `count` bytes. There is at least one, which may be empty.
 #[inline]
 pub(super) fn datagrams(count: usize, segment: usize) -> impl Iterator<Item = Range<usize>> {
     let starts = (0..count.max(1)).step_by(segment.max(1));

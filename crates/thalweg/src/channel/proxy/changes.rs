@@ -9,11 +9,11 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ProxyChanges {
-    /// Of the selection.
+    /// The change of the selection.
     pub selection: Change<Selection>,
-    /// Of the picture.
+    /// The change of the picture.
     pub picture: Change<Picture>,
-    /// Of the place.
+    /// The change of the place.
     pub place: Change<Place>,
 }
 
@@ -28,7 +28,7 @@ impl ProxyChanges {
         }
     }
 
-    /// Whether nothing changes.
+    /// `true` if nothing changes.
     pub fn is_empty(&self) -> bool {
         self.selection.is_keep() && self.picture.is_keep() && self.place.is_keep()
     }
@@ -50,7 +50,7 @@ impl ProxyChanges {
     /// `false`: it is not about proxies.
     ///
     /// # Errors
-    /// What is allowed.
+    /// The values that are allowed.
     pub fn add(&mut self, word: &str) -> Result<bool, String> {
         let Some((name, value)) = word.split_once('=') else { return Ok(false) };
         let default = value.eq_ignore_ascii_case("default");

@@ -1,4 +1,4 @@
-//! Where the samples of two flows meet while a proxy moves. Channels whose proxy does not move look at one flag.
+//! The junction of two flows while a proxy moves. Channels whose proxy does not move check one flag.
 
 use super::handover::{Handover, Verdict};
 use crate::channel::memory::Account;
@@ -8,7 +8,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// Which flow of the two a channel is.
+/// A channel's part in a move: the old flow or the new one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     Old,
@@ -23,15 +23,16 @@ pub(crate) struct Gate {
     late: PiMutex<Option<Arc<Latecomer>>>,
 }
 
-/// What both channels of a move pass their samples through, one thread at a time.
+/// The passage of the samples of both channels of a move, one thread at a time.
 pub(crate) struct Passage {
     handover: PiMutex<Handover<(SampleInfo, Vec<u8>)>>,
     verdict: Arc<Verdict>,
     /// The move before this one, which may still deliver on the thread of a flow that is over.
     earlier: PiMutex<Option<Arc<Passage>>>,
-    /// What the old flow did not bring can be fetched.
+    /// Samples that the old flow did not bring can be fetched.
     has_history: bool,
-    /// Where the new flow's samples wait for that, once it took over with a gap; `None`: nobody would fetch it any more.
+    /// The waiting place of the new flow's samples, once it took over with a gap; `None`: nobody would fetch the missing ones
+    /// any more.
     late: OnceLock<Option<Arc<Latecomer>>>,
     told: AtomicBool,
     /// The last sample that was delivered through it, or before it began.
@@ -42,7 +43,7 @@ pub(crate) struct Passage {
 }
 
 impl Passage {
-    /// Where a move to a channel with this account goes through; `taken_over` is called once, when the new flow has taken over.
+    /// The passage of a move to a channel with this account; `taken_over` is called once, when the new flow has taken over.
     pub fn new(
         handover: Handover<(SampleInfo, Vec<u8>)>,
         has_history: bool,
@@ -55,13 +56,13 @@ impl Passage {
         Self { handover, verdict, earlier, has_history, late, told, last, account, taken_over }
     }
 
-    /// Whether it was told that the new flow has taken over.
+    /// `true` if it was told that the new flow has taken over.
     pub fn is_taken_over(&self) -> bool {
         self.told.load(Ordering::Relaxed)
     }
 
-    /// Where the new flow's samples wait, if it took over with a gap: that is filled, or not, and then they follow. From now on
-    /// none wait that do not yet.
+    /// The waiting place of the new flow's samples, if it took over with a gap: they follow when the gap is filled, or will not
+    /// be. From now on none wait that do not wait yet.
     pub fn late(&self) -> Option<&Arc<Latecomer>> {
         self.late.get_or_init(|| None).as_ref()
     }
@@ -94,12 +95,12 @@ impl Passage {
         kept
     }
 
-    /// Whether it delivers, or the one before it.
+    /// `true` if this move delivers, rather than the one before it.
     fn is_in_use(&self) -> bool {
         self.handover.try_lock().is_none() || self.earlier.lock().as_ref().is_some_and(|earlier| earlier.is_in_use())
     }
 
-    /// What the move before this one had taken over is delivered first.
+    /// Waits until samples that the move before this one had taken over are delivered.
     fn wait_for_earlier(&self) {
         let earlier = self.earlier.lock().clone();
         if let Some(earlier) = earlier {
@@ -115,7 +116,7 @@ impl Passage {
         }
     }
 
-    /// What is held waits for what the old flow did not bring.
+    /// Lets the samples that are held wait for those that the old flow did not bring.
     fn wait_for_gap(&self, handover: &mut Handover<(SampleInfo, Vec<u8>)>) {
         if handover.has_gap() {
             self.late.get_or_init(|| {
@@ -180,7 +181,7 @@ impl Gate {
         self.shut.store(true, Ordering::Release);
     }
 
-    /// Whether a late joiner's history is still coming.
+    /// `true` if a late joiner's history is still coming.
     pub fn has_history_under_way(&self) -> bool {
         self.late.lock().as_ref().is_some_and(|late| late.is_under_way())
     }

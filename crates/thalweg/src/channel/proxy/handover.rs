@@ -11,8 +11,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// How long the old flow may take to bring what is missing, besides two periods of the stream: a round trip, and a pause of
-/// a thread that has a sample in its hands. Later it counts as lost. A flow that lags more is not abreast.
+/// Time that the old flow has to bring missing samples, besides two periods of the stream: a round trip, and a pause of a
+/// thread that has a sample in its hands. Later ones count as lost. A flow that lags more is not abreast.
 pub const PATIENCE_NS: u64 = 200_000_000;
 /// Bytes of samples that one move may hold: 64 MiB.
 pub const MOST_HELD: usize = 64 << 20;
@@ -37,8 +37,8 @@ pub struct Handover<T> {
     verdict: Arc<Verdict>,
 }
 
-/// Which of the two flows goes on: said once, by whoever comes first. Who gives up a move says it without the handover, which is
-/// locked while a sample is delivered: a new flow that took over meanwhile would deliver what the old one brings, too.
+/// The flow that goes on. It is decided once, by whoever comes first. A move is given up without the handover's lock, which is
+/// held while a sample is delivered: a new flow that took over meanwhile would deliver the old one's samples, too.
 #[derive(Debug, Default)]
 pub struct Verdict(AtomicU8);
 
@@ -51,12 +51,12 @@ impl Verdict {
         self.say(OLD)
     }
 
-    /// Whether the new flow was given up.
+    /// `true` if the new flow was given up.
     pub fn is_old(&self) -> bool {
         self.0.load(Ordering::Acquire) == OLD
     }
 
-    /// Whether the new flow has taken over.
+    /// `true` if the new flow has taken over.
     pub fn is_new(&self) -> bool {
         self.0.load(Ordering::Acquire) == NEW
     }
@@ -107,7 +107,7 @@ impl<T> Handover<T> {
             self.last = self.last.max(self.old.last_before(seq));
         }
         self.passed = Some((seq, stamp_ns));
-        // What follows the first held one comes by the new flow, in its order.
+        // Samples behind the first held one come by the new flow, in its order.
         if self.held.front().is_some_and(|first| seq >= first.seq) && self.is_abreast() {
             self.take_over(false);
         }
@@ -183,7 +183,7 @@ impl<T> Handover<T> {
         self.take_over(true);
     }
 
-    /// What the old flow delivered is not held any more.
+    /// Drops held samples that the old flow delivered.
     fn let_go(&mut self, delivered: u64) {
         while self.held.front().is_some_and(|first| first.seq <= delivered) {
             self.oldest();
@@ -206,7 +206,7 @@ impl<T> Handover<T> {
         self.stage == Stage::Old
     }
 
-    /// Where it is said which flow goes on.
+    /// The decision between the flows.
     pub fn verdict(&self) -> Arc<Verdict> {
         self.verdict.clone()
     }
@@ -216,12 +216,12 @@ impl<T> Handover<T> {
         self.last
     }
 
-    /// Whether the new flow has taken over.
+    /// `true` if the new flow has taken over.
     pub fn is_taken_over(&self) -> bool {
         matches!(self.stage, Stage::New { .. })
     }
 
-    /// Whether it has done so before the old flow had brought all that it may have had.
+    /// `true` if it did so before the old flow had brought all that it may have had.
     pub fn has_gap(&self) -> bool {
         self.stage == Stage::New { gap: true }
     }

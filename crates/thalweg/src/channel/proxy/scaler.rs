@@ -41,7 +41,7 @@ pub trait Scaler: Send {
     /// Appends to `out` the message, made so small that it is at most `picture`.
     ///
     /// # Errors
-    /// Why it cannot be: the sample is counted and left out.
+    /// The reason why it cannot be scaled: the sample is counted and left out.
     fn scale(&mut self, message: &[u8], picture: Picture, out: &mut Vec<u8>) -> Result<(), Unscalable>;
 }
 
@@ -94,7 +94,7 @@ fn built_in(_name: &str) -> Option<Box<dyn Scaler>> {
     None
 }
 
-/// Why a message was not scaled.
+/// The reason why a message was not scaled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unscalable(pub String);
 

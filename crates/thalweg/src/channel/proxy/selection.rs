@@ -1,5 +1,5 @@
-//! Which samples of a stream are wanted: a pure function of the sequence number, so that every proxy, wherever it is and
-//! whenever it began, selects the same ones (P-02, U-34).
+//! The selection of a stream's samples: a pure function of the sequence number, so that every proxy selects the same ones,
+//! wherever it is and whenever it began (P-02, U-34).
 
 use qos::Scale;
 use serde::{Deserialize, Serialize};
@@ -7,8 +7,8 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// `part` of every `whole` samples, spread evenly: sample `s` is selected if `⌊s·part/whole⌋ ≠ ⌊(s−1)·part/whole⌋`.
-/// Of any `whole` samples in a row exactly `part` are. Every n-th is 1 of n: those with `s mod n == 0`.
+/// `part` of every `whole` samples, spread evenly: sample `s` is selected if `⌊s·part/whole⌋ ≠ ⌊(s−1)·part/whole⌋`. Any `whole`
+/// samples in a row have exactly `part` selected ones. Every n-th is 1 of n: those with `s mod n == 0`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct Selection {
@@ -68,7 +68,8 @@ impl Selection {
         self.whole
     }
 
-    /// What makes this rate (thousandths of a hertz) of samples that come once in a `period`: all, where they are not faster.
+    /// The selection that makes this rate (thousandths of a hertz) of samples that come once in a `period`: all, if they are
+    /// not faster.
     pub fn of_rate(millihertz: u64, period: Duration) -> Self {
         const UNIT: u128 = 1_000_000_000_000; // nanoseconds in a thousandth of a hertz's period
         let part = u128::from(millihertz).saturating_mul(period.as_nanos());
@@ -77,20 +78,20 @@ impl Selection {
         if part >= whole {
             return Self::ALL;
         }
-        // What does not fit is rounded, by less than one in a thousand million.
+        // Larger numbers are rounded, by less than one in a thousand million.
         while whole > u128::from(u32::MAX) {
             (part, whole) = (part / 2, whole / 2);
         }
         Self::rate(part.max(1) as u32, whole as u32).unwrap_or(Self::ALL)
     }
 
-    /// Whether every sample is selected.
+    /// `true` if every sample is selected.
     #[inline]
     pub fn is_all(&self) -> bool {
         self.part == self.whole
     }
 
-    /// Whether this sample is selected.
+    /// `true` if this sample is selected.
     #[inline]
     pub fn takes(self, seq: u64) -> bool {
         // ⌊s·p/q⌋ grows at s exactly if s·p mod q < p. Both factors are below 2³², so nothing overflows.
@@ -110,7 +111,7 @@ impl Selection {
         self.number(self.count(seq).saturating_add(1))
     }
 
-    /// How many of the samples 1 to `seq` are selected.
+    /// The number of selected samples among 1 to `seq`.
     pub fn count(self, seq: u64) -> u64 {
         (u128::from(seq) * u128::from(self.part) / u128::from(self.whole)) as u64
     }

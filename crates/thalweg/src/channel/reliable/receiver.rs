@@ -14,7 +14,7 @@ use slot::{Asking, Slot};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// What the handshake and the port say.
+/// The settings by the handshake and the port.
 #[derive(Clone, Debug)]
 pub struct ReceiverSettings {
     /// The flow's id.
@@ -29,7 +29,7 @@ pub struct ReceiverSettings {
     pub budget: Arc<Account>,
 }
 
-/// What a message is to the flow.
+/// The place of a message in its flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrived {
     /// The one that is due: deliver it, then what [`Receiver::ready`] gives.
@@ -176,7 +176,8 @@ impl Receiver {
         Arrived::InOrder
     }
 
-    /// What was repeated or waited for another and is older than the deadline is no news but a burst of the past (U-26).
+    /// `true` for a message that was retransmitted, or waited for another, and is older than the deadline: it is no news but a
+    /// burst of the past (U-26).
     fn is_stale(&mut self, now_ns: u64, header: &Header) -> bool {
         let Some(deadline) = self.settings.deadline_ns else { return false };
         self.pace.late_by(now_ns, header.stamp_ns, deadline) > deadline
@@ -232,8 +233,8 @@ impl Receiver {
         self.ask_parts(now_ns, known);
     }
 
-    /// Whether there are messages up to this position (RFC 3550 A.1): a jump of more than [`MAX_JUMP`] is believed when a second
-    /// frame says nearly the same; the first is only remembered. An idle publisher says the same `again`.
+    /// `true` if there are messages up to this position (RFC 3550 A.1). A jump of more than [`MAX_JUMP`] is believed when a
+    /// second frame says nearly the same; the first is only remembered. An idle publisher says the same `again`.
     fn believes(&mut self, upto: u64, again: bool) -> bool {
         let known = self.announced.max(self.next);
         let near = upto <= known.saturating_add(MAX_JUMP);
@@ -304,7 +305,7 @@ impl Receiver {
         self.next as u32
     }
 
-    /// When [`Receiver::ready`] or [`Receiver::acknowledgement`] has something to do next, unless something comes.
+    /// The time at which [`Receiver::ready`] or [`Receiver::acknowledgement`] next has something to do, unless something comes.
     pub fn next_deadline(&self) -> Option<u64> {
         if self.slots.is_empty() {
             return None;
@@ -313,7 +314,7 @@ impl Receiver {
         [asks, self.gives_up_at()].into_iter().flatten().min()
     }
 
-    /// Whether there is something to be acknowledged or asked for.
+    /// `true` if there is something to acknowledge or to ask for.
     #[inline]
     pub fn has_news(&self, now_ns: u64) -> bool {
         let tells = self.receipts.as_ref().is_some_and(Receipts::is_due);
@@ -382,12 +383,12 @@ impl Receiver {
         complete
     }
 
-    /// What was counted so far.
+    /// The counters so far.
     pub fn counters(&self) -> Counters {
         self.counters
     }
 
-    /// Where a frame belongs, with the gap before it opened; `None`: it is behind, or too far ahead.
+    /// The place of a frame, with the gap before it opened; `None`: it is behind, or too far ahead.
     fn place(&mut self, now_ns: u64, header: &Header) -> Option<usize> {
         let Some(index) = widen(header.sequence, self.next).checked_sub(self.next) else {
             // The publisher repeats what is here: it missed an acknowledgement.
@@ -432,7 +433,7 @@ impl Receiver {
         }
     }
 
-    /// Of messages before this one everything was sent: what is missing of them is asked for.
+    /// Asks for the missing parts of messages before this one, all of which were sent.
     fn ask_parts(&mut self, now_ns: u64, before: usize) {
         let due = now_ns + self.trip.reorder_ns();
         for slot in self.slots.iter_mut().take(before) {

@@ -62,7 +62,7 @@ struct Sent {
     rounds: Rounds,
 }
 
-/// So many losers are repeated to one by one; more get it by one multicast.
+/// The most members that get a retransmit one by one; for more it is one multicast.
 const FEW: u32 = 2;
 /// A member that is repaired need not acknowledge more than this in the time after which it seems to stand still, though one message may
 /// be larger: a quarter of a second of a group's repetitions (4 MB/s), which other members want, too.
@@ -76,9 +76,10 @@ const SHORTEST_IDLE_NS: u64 = 20_000_000;
 const LONGEST_BEAT_NS: u64 = 50_000_000;
 /// A flow on which something was sent within this time is active.
 const ACTIVE_NS: u64 = 1_000_000_000;
-/// How often a datagram is repeated before anybody asks.
+/// Most retransmits of a datagram before anybody asks.
 const MOST_COPIES: u32 = 8;
-/// How often a flow that keeps nothing any more asks those who do not answer: for longer than a host may be silent.
+/// Most keep-alives by which a flow that keeps nothing any more asks members that do not answer: for longer than a host may be
+/// silent.
 const MOST_BEATS: u32 = 256;
 /// A period says so many times as long as it: then the flow is idle.
 const IDLE_PERIODS: u64 = 2;
@@ -151,8 +152,8 @@ impl Sender {
         }
     }
 
-    /// Whether a further message has to wait. One member of several that does not answer holds up nobody: the oldest message is
-    /// given up instead, and it is told when it comes back.
+    /// `true` if a further message has to wait. One member of several that does not answer holds up nobody: the oldest message
+    /// is given up instead, and the member is told when it comes back.
     pub fn is_full(&self, now_ns: u64) -> bool {
         if self.is_held_back(now_ns) {
             return true;
@@ -180,12 +181,12 @@ impl Sender {
         self.bytes
     }
 
-    /// Whether the oldest message may be given up for a new one: a full window does that, or only absent members need it.
+    /// `true` if the oldest message may be given up for a new one: a full window does that, or only absent members need it.
     pub fn may_drop_oldest(&self) -> bool {
         self.settings.drops_oldest || self.members.are_absent(self.first)
     }
 
-    /// Whether nobody is there but members that were cut off.
+    /// `true` if all members were cut off.
     pub fn has_only_absent(&self) -> bool {
         self.members.len() > 0 && self.members.present() == 0
     }
@@ -291,7 +292,7 @@ impl Sender {
         }
         if self.beat_at.is_none_or(|at| at > now_ns) {
             let next = self.waits_for_answer().then(|| self.next_beat(now_ns));
-            // Of a group, who says nothing new puts no question off: they are counted.
+            // In a group, an acknowledgement without news postpones no question: acknowledgements are counted.
             let kept = self.beat_at.filter(|_| self.members.len() > 1 && !moved);
             self.beat_at = next.map(|next| kept.map_or(next, |at| at.min(next)));
         }
@@ -301,7 +302,8 @@ impl Sender {
         Ok(before - self.sent.len())
     }
 
-    /// What a member has, and does without; whether that is more than before, and all that it should have by now.
+    /// Notes the messages that a member has and does without. Returns whether that is more than before, and all that it should
+    /// have by now.
     fn hear(
         &mut self,
         now_ns: u64,
@@ -323,7 +325,8 @@ impl Sender {
         (acknowledged > before, moves)
     }
 
-    /// How far a member that has all before this number should get next: by half a window, but no more than it may be sent meanwhile.
+    /// The next goal of a member that has all before this number: half a window more, but no more than it may be sent
+    /// meanwhile.
     fn goal(&self, acknowledged: u64) -> u64 {
         let from = acknowledged.max(self.first);
         let half = acknowledges_every(self.settings.window) as usize;
@@ -337,7 +340,7 @@ impl Sender {
         from + ahead.take_while(fits).count() as u64
     }
 
-    /// When [`Sender::poll`] has something to do next, unless something comes.
+    /// The time at which [`Sender::poll`] next has something to do, unless something comes.
     pub fn next_deadline(&self) -> Option<u64> {
         let hurries = self.settings.hurries; // else there are none, and thousands to look at
         let copies = hurries.then(|| self.sent.iter().filter_map(|sent| sent.copy_at).min()).flatten();
@@ -347,7 +350,8 @@ impl Sender {
         [copies.map(later), repairs.map(later), self.beat_at, tells].into_iter().flatten().min()
     }
 
-    /// When to look at [`Sender::poll`] again. Who was active lately is looked at in time for whatever may be sent meanwhile.
+    /// The time to look at [`Sender::poll`] again. A flow that was active lately is looked at in time for whatever may be sent
+    /// meanwhile.
     pub fn next_look(&self, now_ns: u64) -> Option<u64> {
         let active = now_ns.saturating_sub(self.last_sent) < ACTIVE_NS;
         self.next_deadline().into_iter().chain(active.then_some(now_ns + SHORTEST_IDLE_NS)).min()
@@ -381,8 +385,9 @@ impl Sender {
         Some(self.keep_alive(now_ns, To::All))
     }
 
-    /// Who waits for what is gone is told, once for each time that it says so: on a path that loses no less is enough. The others
-    /// are neither told nor asked: one member could speak to all of them as often as it likes, and make them seem to stand still.
+    /// Tells a member that waits for messages that are gone, once for each time that it says so: that is enough on a path that
+    /// loses no less. The others are neither told nor asked: otherwise one member could speak to all of them as often as it
+    /// likes, and make them seem to stand still.
     fn tell(&mut self, now_ns: u64) -> Action {
         let index = self.tells.trailing_zeros() as usize;
         self.tells &= self.tells - 1;
@@ -410,7 +415,7 @@ impl Sender {
         self.members.worst().share()
     }
 
-    /// What was counted so far.
+    /// The counters so far.
     pub fn counters(&self) -> Counters {
         self.counters
     }
@@ -423,8 +428,8 @@ impl Sender {
         (IDLE_PERIODS * self.period).clamp(SHORTEST_IDLE_NS, LONGEST_BEAT_NS)
     }
 
-    /// When a keep-alive asks, unless something is sent or said before. Who publishes on while an answer is overdue does not
-    /// put it off: else a member that lost touch is never told how far the flow is.
+    /// The time at which a keep-alive asks, unless something is sent or said before. Publishing does not postpone it while an
+    /// answer is overdue: otherwise a member that lost touch would never be told how far the flow is.
     fn next_beat(&self, now_ns: u64) -> u64 {
         let idle = now_ns + self.idle_ns();
         self.beat_at.filter(|_| self.is_owed_an_answer()).map_or(idle, |at| at.min(idle))
@@ -457,8 +462,8 @@ impl Sender {
         self.last_sent = now_ns;
     }
 
-    /// Whether a message of this size is more than may be kept with what is. Only a window that may drop its oldest asks: another one
-    /// was not full before this message, and keeps one more than its bytes at most.
+    /// `true` if a message of this size exceeds, with those that are kept, the most that may be kept. Only a window that may
+    /// drop its oldest asks: another one was not full before this message, and keeps one more than its bytes at most.
     fn over(&self, size: usize) -> bool {
         self.bytes.saturating_add(size) > self.settings.bytes && self.may_drop_oldest()
     }

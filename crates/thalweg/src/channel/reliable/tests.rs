@@ -190,7 +190,7 @@ impl Run {
         }
     }
 
-    /// Whether the message has left.
+    /// `true` if the message has left.
     fn send_parts(&mut self, now: u64) -> bool {
         let Some((entry, sequence, mut at)) = self.leaving.take() else { return true };
         let length = entry.buffer.payload().len();
@@ -343,7 +343,7 @@ impl Run {
     }
 }
 
-/// When a flow looks whether it may send on: also without a receipt, for the question may be lost.
+/// The time at which a flow checks whether it may send on: also without a receipt, for the question may be lost.
 fn until(now: u64, wait: Wait) -> u64 {
     match wait {
         Wait::Until(at) => at,

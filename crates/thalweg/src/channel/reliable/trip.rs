@@ -1,7 +1,7 @@
 //! The round trip of a flow, and how long to wait for an answer (RFC 6298).
 
-/// What is assumed before the first measurement. RFC 6298 §2.1 says a second for the Internet; a repetition here is one
-/// small datagram within a network that somebody planned.
+/// Round trip before the first measurement. RFC 6298 §2.1 says a second for the Internet; a retransmit here is one small
+/// datagram within a network that somebody planned.
 const INITIAL_NS: u64 = 50_000_000;
 /// The clock's granularity G of RFC 6298 §2: a thread is woken no more exactly.
 const GRANULARITY_NS: u64 = 1_000_000;
@@ -32,12 +32,12 @@ impl RoundTrip {
         self.smoothed.unwrap_or(INITIAL_NS)
     }
 
-    /// How long an answer is waited for (RFC 6298 §2: K = 4), in nanoseconds.
+    /// The longest wait for an answer (RFC 6298 §2: K = 4), in nanoseconds.
     pub fn patience_ns(&self) -> u64 {
         self.smoothed_ns() + (4 * self.variation).max(GRANULARITY_NS)
     }
 
-    /// How long a frame may be overtaken before it is asked for.
+    /// Time for which a frame may be overtaken before it is asked for.
     pub fn reorder_ns(&self) -> u64 {
         (self.smoothed_ns() / 4).clamp(200_000, 5_000_000)
     }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
-/// How a flow's own sender thread is reached.
+/// Access to a flow's own sender thread.
 pub(crate) struct Own {
     word: AtomicU32,
     tid: AtomicU32,

@@ -13,7 +13,7 @@ use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// How the thread is reached.
+/// Access to the thread.
 #[derive(Default)]
 pub(crate) struct Repeats {
     intake: PiMutex<Option<Arc<Intake>>>,
@@ -92,10 +92,10 @@ struct Listened {
 }
 
 const WAKER: u64 = u64::MAX;
-/// How often flows that ended are looked for when nothing happens.
+/// Interval at which flows that ended are looked for when nothing happens.
 const SWEEP_NS: u64 = 1_000_000_000;
 
-/// How often a flow is asked that has no descriptor to be watched (a carrier around it holds datagrams back).
+/// Interval at which a flow without a descriptor to watch is polled (a carrier around it holds datagrams back).
 const UNWATCHED_NS: u64 = 1_000_000;
 
 impl Hearing {

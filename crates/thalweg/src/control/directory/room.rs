@@ -1,15 +1,15 @@
-//! Room for what is known of nodes: what of it this host's nodes have, and of the rest each address. One address, or Zenoh, which
-//! tells none, takes no more than half of what the others of them leave, as one peer takes of a node's memory
-//! ([`crate::channel::memory`]): whoever makes up nodes leaves room for who comes from elsewhere.
+//! Room for the directory's knowledge of nodes: shares for this host's nodes, and for each address of the rest. One address, or
+//! Zenoh, which tells none, takes no more than half of what the others of them leave, as one peer takes of a node's memory
+//! ([`crate::channel::memory`]). A host that makes up nodes thus leaves room for nodes from elsewhere.
 //!
-//! What found no room is asked for again when there is some: its node would not say it again by itself.
+//! News that found no room is asked for again when there is some: its node would not repeat it by itself.
 
 use super::{WAYS, rank};
 use crate::control::limits::{self, ELSEWHERE, IN_ALL, Refusal};
 use crate::control::{Document, NodeId, Origin, Peer};
 use std::collections::BTreeMap;
 
-/// What nodes take.
+/// The room that nodes take.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Held {
     pub nodes: usize,
@@ -19,7 +19,7 @@ pub struct Held {
 }
 
 impl Held {
-    /// What one node takes.
+    /// The room that one node takes.
     pub fn by(document: &Document, bytes: usize) -> Self {
         Self { nodes: 1, ports: document.ports.len(), bytes }
     }
@@ -42,7 +42,7 @@ impl Held {
     }
 }
 
-/// Whose limit it is.
+/// The holder of a limit.
 #[derive(Clone, Copy, Debug)]
 pub enum Whose {
     All,
@@ -54,7 +54,7 @@ pub enum Whose {
 const MOST_UNHEARD: usize = 1024;
 const MOST_UNHEARD_OF_SOURCE: usize = 64;
 
-/// What is taken, and by whom.
+/// The room taken, by holder.
 #[derive(Default)]
 pub struct Room {
     pub all: Held,
@@ -62,7 +62,7 @@ pub struct Room {
     by: BTreeMap<Peer, Held>,
     /// Nodes whose news found no room by a way of this rank, and what they would take.
     unheard: BTreeMap<(NodeId, usize), (Origin, Held)>,
-    /// How often something found none.
+    /// Number of times that something found none.
     pub turned_away: u64,
     /// There is more room for somebody since the unheard were looked through.
     freed: bool,
@@ -102,8 +102,8 @@ impl Room {
         }
     }
 
-    /// Whether there is room for what a node says by this way; `before`: what it has by now, by which one. This node always has
-    /// room for itself.
+    /// Checks that there is room for a node's statement by this way; `before`: the room it has by now, and by which way. This
+    /// node always has room for itself.
     ///
     /// # Errors
     /// The limit.
@@ -121,7 +121,7 @@ impl Room {
         let had_by_it = if from == Some(source) { had } else { Held::default() };
         let its = self.by.get(&source).map_or(Held::default(), |of| of.minus(had_by_it));
         let most = ELSEWHERE.minus(elsewhere.minus(its)).half();
-        // Who has more since others came keeps it, and changes it.
+        // A holder with more than its share, since others came, keeps it and may change it.
         limits::check_room(Whose::Address, most.with(had_by_it.plus(its), usize::max), its.plus(wanted))
     }
 
@@ -166,7 +166,7 @@ impl Room {
     }
 }
 
-/// Whether anybody has more room afterwards.
+/// `true` if anybody has more room afterwards.
 fn frees(before: Option<(Origin, Held)>, after: Option<(Origin, Held)>) -> bool {
     let Some((from, had)) = before else { return false };
     let Some((to, has)) = after else { return true };

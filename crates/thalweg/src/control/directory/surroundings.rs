@@ -1,11 +1,11 @@
-//! Where a node is, and what it therefore believes of where others say they are: nobody sends it elsewhere.
+//! A node's host, and the addresses of others that it therefore believes: nobody sends it elsewhere.
 
 use crate::control::limits::MOST_ADDRESSES_TRIED;
 use crate::control::{Document, Origin};
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
-/// What a node knows of its own host.
+/// A node's knowledge of its own host.
 #[derive(Clone, Debug)]
 pub struct Surroundings {
     /// Its host identity.
@@ -47,7 +47,7 @@ impl Surroundings {
         document.addresses.truncate(MOST_ADDRESSES_TRIED);
     }
 
-    /// Where the socket of that node is, if it is in this host's run directory.
+    /// Path of that node's socket, if it is in this host's run directory.
     fn socket_of(&self, document: &Document) -> Option<PathBuf> {
         let own = self.socket.as_ref()?;
         let name = own.file_name()?.to_str()?.replace(&self.own, &document.node.to_string());

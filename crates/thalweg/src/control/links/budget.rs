@@ -1,5 +1,5 @@
-//! How much peers may say: a token bucket per source for messages, and bounds for those that are begun and not ended. Pure:
-//! time is an argument.
+//! Budgets of peers: a token bucket per source for messages, and bounds for messages that are begun and not ended. Pure: time
+//! is an argument.
 
 use super::frame::Kind;
 use crate::control::Peer;
@@ -17,7 +17,7 @@ const CALL: f64 = 4.0;
 /// together say less than that. It bounds the time that is taken from whoever carries samples on the same processor.
 const UNASKED_RATE: f64 = (1 << 20) as f64;
 const UNASKED_BURST: f64 = (2 << 20) as f64;
-/// As frames have them.
+/// The kind of calls, as in frames.
 const IS_CALL: u8 = Kind::Call as u8;
 const IS_ANSWER: u8 = Kind::Answer as u8;
 
@@ -28,7 +28,7 @@ pub(super) const UNFINISHED: usize = 16 << 20;
 /// Most links of one address that is not on this host; and of one that is, where each node has the same one.
 pub(super) const LINKS_OF_ADDRESS: usize = 64;
 pub(super) const LINKS_OF_LOOPBACK: usize = 1024;
-/// Of these, most that have not said hello yet: the oldest gives way.
+/// The most of these that have not said hello yet: the oldest gives way.
 pub(super) const GREETING_OF_SOURCE: usize = 16;
 
 /// A message that was begun is complete within this time …
@@ -36,7 +36,7 @@ const IDLE: Duration = Duration::from_secs(5);
 /// … and what its bytes take at this rate: half a megabit per second.
 const SLOWEST: u64 = 64 << 10;
 
-/// Whose messages are counted together.
+/// The source whose messages are counted together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Source {
     /// All links to one host.
@@ -47,7 +47,7 @@ pub(super) enum Source {
     Link(u64),
 }
 
-/// What sources have used of their budgets.
+/// The used budgets of sources.
 #[derive(Default)]
 pub(super) struct Budgets(HashMap<Source, Budget>);
 
@@ -92,7 +92,7 @@ impl Budgets {
     }
 }
 
-/// When a message must be complete that was begun then and of which so much has come.
+/// The time at which a message must be complete that was begun then and of which so much has come.
 pub(super) fn due(begun: Instant, bytes: usize) -> Instant {
     begun + IDLE + Duration::from_millis(bytes as u64 * 1000 / SLOWEST)
 }

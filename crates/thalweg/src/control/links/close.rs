@@ -1,4 +1,4 @@
-//! How links end.
+//! The end of links.
 
 use super::budget::{Source, due};
 use super::connections::PATIENCE;
@@ -10,7 +10,7 @@ use crate::control::{Event, NodeId, Origin, Peer};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-/// Why a link ends.
+/// The reason why a link ends.
 pub(super) enum Close {
     /// The peer is gone, or said goodbye.
     Ended(String),
@@ -107,7 +107,7 @@ impl Worker {
     }
 }
 
-/// What a peer said made this node's own code panic: the link ends, the thread goes on (docs/decisions/0011).
+/// A peer's message made this node's own code panic: the link ends, the thread goes on (docs/decisions/0011).
 pub(super) fn panicked(panic: String) -> Close {
     Close::Refused(|c| &c.garbage, format!("an error of this program, please report it: {panic}"))
 }

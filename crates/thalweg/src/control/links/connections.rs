@@ -1,4 +1,4 @@
-//! How links come about: this node connects to its targets, and peers connect to it.
+//! Connections of links: this node connects to its targets, and peers connect to it.
 
 use super::budget::{GREETING_OF_SOURCE, LINKS_OF_ADDRESS, LINKS_OF_LOOPBACK};
 use super::close::Close;

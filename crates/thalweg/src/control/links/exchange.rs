@@ -1,4 +1,4 @@
-//! What peers say on their links, and what it leads to.
+//! Messages of peers on their links, and their effects.
 
 use super::budget::{Source, UNFINISHED, UNFINISHED_OF_SOURCE};
 use super::close::Close;
@@ -56,7 +56,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Whose budget a link's messages are counted in.
+    /// The source in whose budget a link's messages are counted.
     pub(super) fn source_of(&self, token: u64) -> Source {
         match self.origins.get(&token) {
             Some(Origin::Tcp { from, .. }) => Source::Peer(Peer::at(*from)),
@@ -134,14 +134,14 @@ impl Worker {
         }
     }
 
-    /// Whether what comes on this link counts as what the node says of itself.
+    /// `true` if messages on this link count as the node's own statements.
     fn speaks_for(&self, token: u64, node: NodeId) -> bool {
         self.peers.get(&node).is_some_and(|peer| peer.links.first() == Some(&token))
     }
 
-    /// Whether a call or an answer on this link can be the node's. Of several links that two nodes made to each other, each
-    /// takes another one for the first: so it may come from where the first one comes from, and from where the node says
-    /// there that it is.
+    /// `true` if a call or an answer on this link can be the node's. Of several links that two nodes made to each other, each
+    /// takes another one for the first. So it may come from where the first one comes from, and from where the node says there
+    /// that it is.
     fn is_of(&self, token: u64, node: NodeId) -> bool {
         let Some(peer) = self.peers.get(&node) else { return false };
         let first = peer.links.first().and_then(|first| self.origins.get(first));
@@ -222,7 +222,8 @@ impl Worker {
             peer.told = Some(document.revision);
             let addresses = document.addresses.iter().map(|address| address.ip().to_canonical());
             peer.addresses = addresses.take(MOST_ADDRESSES).collect();
-            // What another link told gives way: after the better known one's word, before that of one that took its place.
+            // The statement of another link gives way: after that of the better known one, before that of one that took its
+            // place.
             let before = peer.told_by.replace(origin);
             let renewed = std::mem::take(&mut peer.renewed);
             if let (Some(before), true) = (before, renewed) {

@@ -24,15 +24,15 @@ pub struct Hello {
     /// Its realm.
     #[serde(default)]
     pub realm: String,
-    /// Who it is.
+    /// The sender's id.
     #[serde(default)]
     pub node: Option<NodeId>,
 }
 
-/// What a frame is.
+/// The kind of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Who the sender is; JSON.
+    /// The sender's identity; JSON.
     Hello = 1,
     /// The sender's document; JSON.
     Document = 2,
@@ -173,7 +173,7 @@ impl Reader {
             let [a, b, c, d, kind] = *head;
             let length = u32::from_le_bytes([a, b, c, d]) as usize;
             size = size.saturating_add(length);
-            // What is over the limit is refused when it is taken.
+            // A frame over the limit is refused when it is taken.
             if length > FRAME_LIMIT || kind & CONTINUED == 0 && rest.len() >= length {
                 return Some((kind & !CONTINUED, size.min(MESSAGE_LIMIT)));
             }

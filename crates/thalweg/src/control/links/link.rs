@@ -14,7 +14,7 @@ pub const OUT_LIMIT: usize = 8 << 20;
 /// While this much waits, changes are merged instead of queued.
 const BUSY: usize = 64 << 10;
 
-/// How far a link is.
+/// The stage of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
     /// The connection is being made.
@@ -36,19 +36,19 @@ pub struct Link {
     pub reader: Reader,
     out: Vec<u8>,
     sent: usize,
-    /// How far it is.
+    /// Its stage.
     pub stage: Stage,
-    /// Who the peer says it is, once open.
+    /// The peer's node id by its own statement, once open.
     pub peer: Option<NodeId>,
     /// The target it was made for; `None` if the peer connected to this node.
     pub target: Option<usize>,
-    /// When the peer must have said hello.
+    /// The time at which the peer must have said hello.
     pub patience: Instant,
-    /// Whether the poller also watches for room to write.
+    /// `true` if the poller also watches for room to write.
     pub watches_room: bool,
     /// Its peer said too much for now: nothing is read from it until then.
     pub held_until: Option<Instant>,
-    /// When the first byte came of a message that is not complete.
+    /// Time of the first byte of a message that is not complete.
     pub begun: Option<Instant>,
     pending: Option<Change>,
     document_due: bool,
@@ -138,7 +138,7 @@ impl Link {
         Some(Origin::Tcp { from, here, user })
     }
 
-    /// What the poller is to watch it for.
+    /// The events that the poller watches it for.
     pub fn wanted(&self) -> Readiness {
         let read = if self.held_until.is_some() { Readiness::empty() } else { Readiness::IN };
         if self.watches_room { read | Readiness::OUT } else { read }
@@ -157,7 +157,7 @@ impl Link {
         };
     }
 
-    /// How many bytes wait to be written.
+    /// The number of bytes that wait to be written.
     pub fn waiting(&self) -> usize {
         self.out.len() - self.sent
     }
@@ -213,7 +213,7 @@ impl Link {
     /// Writes what the socket takes, and queues what is owed once there is room. `document` gives the encoded document.
     ///
     /// # Errors
-    /// What the socket said; the link is of no use then.
+    /// The socket's error; the link is of no use then.
     pub fn flush(&mut self, document: &mut dyn FnMut() -> Vec<u8>) -> io::Result<()> {
         loop {
             self.write_out()?;
@@ -253,7 +253,7 @@ impl Link {
         }
     }
 
-    /// Whether a connection that was being made is there now.
+    /// `true` if a connection that was being made is there now.
     pub fn connected(&self) -> io::Result<()> {
         match socket2::SockRef::from(&self.stream).take_error()? {
             None => Ok(()),

@@ -1,4 +1,4 @@
-//! What this node says on its links.
+//! Messages of this node on its links.
 
 use super::close::{Close, not_reading};
 use super::frame::{Kind, MESSAGE_LIMIT};

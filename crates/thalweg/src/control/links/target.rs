@@ -15,10 +15,10 @@ const LONGEST_DELAY: Duration = Duration::from_secs(1);
 /// A unix socket whose queue of connections is full is tried again this soon, and then less and less often, up to
 /// [`LONGEST_DELAY`]: its node may be stopped, or somebody's who never takes a connection.
 const QUEUE_FULL: Duration = Duration::from_millis(1);
-/// So many of these are tried in each 100 ms, all together: 1.3 % of a processor. Without a limit 50 of them took 44 %.
+/// The most of these that are tried in each 100 ms, all together: 1.3 % of a processor. Without a limit 50 of them took 44 %.
 const MOST_DEAF: (u32, Duration) = (64, Duration::from_millis(100));
 
-/// Where to connect to.
+/// An address to connect to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
     /// A unix socket of a node of this host, and whose it may be. Tried once: a node that comes later connects by itself.
@@ -45,7 +45,7 @@ impl fmt::Display for Address {
     }
 }
 
-/// What is going on with a target.
+/// The state of a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     /// To be connected at this time.
@@ -59,9 +59,9 @@ pub enum State {
 /// An address and what is going on with it.
 #[derive(Debug)]
 pub struct Target {
-    /// Where.
+    /// The address.
     pub address: Address,
-    /// What is going on.
+    /// The state.
     pub state: State,
     delay: Duration,
     /// It is for calls to this node, and not connected again by itself.
@@ -70,7 +70,7 @@ pub struct Target {
     pub warned: bool,
 }
 
-/// What came of an attempt.
+/// The outcome of an attempt.
 pub enum Attempt {
     /// A non-blocking stream; `true` if it is connected already.
     Stream(OwnedFd, bool),
@@ -149,7 +149,7 @@ impl Target {
         self.delay = (self.delay * 2).min(LONGEST_DELAY);
     }
 
-    /// Whether its queue of connections was full when it was tried.
+    /// `true` if its queue of connections was full when it was tried.
     pub fn is_deaf(&self) -> bool {
         matches!((&self.address, self.state), (Address::Unix(..), State::Waiting(_))) && self.delay > QUEUE_FULL
     }
@@ -168,7 +168,7 @@ impl Target {
         self.warned = false;
     }
 
-    /// Whether it failed so often that somebody should know, which they do not yet.
+    /// `true` if it failed so often that somebody should know, and nobody does yet.
     pub fn is_hopeless(&self) -> bool {
         self.delay == LONGEST_DELAY && !self.warned && matches!(self.address, Address::Tcp(_))
     }

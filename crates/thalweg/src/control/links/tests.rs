@@ -64,7 +64,7 @@ fn a_hundred_local_nodes_know_a_thousand_ports() {
     discovery::hundred_nodes("local links", &mut Local(TempDir::new()));
 }
 
-/// Where events go, and where they are read.
+/// The sink of events, and the receiver from which they are read.
 fn sink() -> (Sink, std::sync::mpsc::Receiver<(Origin, Event)>) {
     let (tell, told) = std::sync::mpsc::channel();
     let tell = Mutex::new(tell);
@@ -284,7 +284,7 @@ fn a_listed_node_that_comes_later_or_comes_back_is_found() {
     drop(late);
     let first = stage.node(document(1));
     stage.free.push(TcpListener::bind(address).unwrap());
-    // What comes later does not know of the first: only the first can make the link.
+    // Later messages do not know of the first: only the first can make the link.
     stage.all.clear();
     let second = stage.node(document(2));
     first.learns(&second);
@@ -316,7 +316,7 @@ fn nodes_that_are_gone_leave_no_targets_behind() {
     assert_eq!(worker.targets.len(), 1);
 }
 
-/// Who begins a new link for each document would have a new budget for each.
+/// A peer that begins a new link for each document would have a new budget for each.
 #[test]
 fn a_process_has_one_budget_whatever_links_it_makes() {
     let (mut worker, now) = (worker(), Instant::now());

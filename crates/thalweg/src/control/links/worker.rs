@@ -31,7 +31,7 @@ pub(super) struct Linked {
     pub told: Option<u64>,
     /// By which way what was delivered came.
     pub told_by: Option<Origin>,
-    /// Where it says that it is, on the link that counts.
+    /// Its addresses by its own statement, on the link that counts.
     pub addresses: BTreeSet<IpAddr>,
     /// Its next document is delivered whatever its revision.
     pub asked: bool,
@@ -249,7 +249,7 @@ impl Worker {
         let _ = self.poller.change(link, token, link.wanted());
     }
 
-    /// What a peer does again and again is told once; the counters count all.
+    /// Warns once of a thing that a peer does again and again; the counters count all.
     pub(super) fn warn_once(&mut self, text: String) {
         if self.warned.len() < MOST_WARNINGS && self.warned.insert(text.clone()) {
             self.warn(text);

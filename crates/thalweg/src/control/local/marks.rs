@@ -1,8 +1,8 @@
-//! Where nodes of a run directory that is one user's alone tell what they share: `<host>.<realm>.marks/<mark>/<node>`, an empty
-//! file for each mark. A node reads only the names of those that have a mark with it in common, however many there are: with one
-//! list of all, 1,000 nodes spent three quarters of their start on reading it (7.4 s on two processors, 1.7 to 3.9 s now).
+//! Marks of nodes in a run directory that is one user's alone: `<host>.<realm>.marks/<mark>/<node>`, an empty file for each
+//! mark. A node reads only the names of the nodes that have a mark in common with it, however many there are. With one list of
+//! all, 1,000 nodes spent three quarters of their start on reading it (7.4 s on two processors, 1.7 to 3.9 s now).
 //!
-//! Not in a directory of several users: whoever makes a folder first may take out what others put into it.
+//! Not in a directory of several users: whoever makes a folder first may remove the files of others from it.
 
 use super::shares::{Shares, text_of};
 use crate::control::NodeId;
@@ -44,7 +44,7 @@ impl Marks {
         Ok(())
     }
 
-    /// Whether the marks are still there: one is looked at each time, for what cleans a directory takes all in the end.
+    /// `true` if the marks are still there. One is checked each time: a program that cleans a directory removes all in the end.
     pub fn is_there(&mut self) -> bool {
         self.looked = self.looked.wrapping_add(1);
         let mark = self.told.iter().nth(self.looked % self.told.len().max(1));

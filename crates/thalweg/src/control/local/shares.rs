@@ -1,9 +1,10 @@
-//! Which nodes of a host have anything to do with each other, told by the names of empty files in the run directory, so that
-//! nobody holds a connection to nodes it shares nothing with: in that of one user by files of `marks`, in one of several
-//! by `<host>.<realm>.<node>.<marks>.shares`, or with `.` and something random after the marks where that name is taken.
+//! Shares: the nodes of a host that have anything to do with each other find one another by the names of empty files in the run
+//! directory, so that none holds a connection to nodes it shares nothing with. In the directory of one user these are the files
+//! of `marks`, in one of several `<host>.<realm>.<node>.<marks>.shares`, or with `.` and something random after the marks where
+//! that name is taken.
 //!
 //! A mark is 24 bits of the hash of a topic or of a port's name: of the node's own ports, and of those it waits for. Nodes with
-//! a mark in common make a link, which then says what they really have. Who changes its marks looks at those of all others
+//! a mark in common make a link, which then says what they really have. A node that changes its marks reads those of all others
 //! afterwards: of two that change at the same time, the later one sees the other. Nobody is told of a change, so a node that
 //! shares nothing costs the others nothing. Two sets of 20 marks that have nothing in common meet by chance once in 40,000
 //! times; that costs a link.
@@ -27,7 +28,7 @@ const END: &str = ".shares";
 const ALL: &str = "~all";
 const NONE: &str = "~none";
 
-/// What a node shares with others.
+/// The topics and names that a node shares with others, as marks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Shares {
     /// It is to see all nodes, and they it.
@@ -71,7 +72,7 @@ impl Shares {
         }
     }
 
-    /// What of these was not among those before: nodes that have it are looked for.
+    /// The shares that were not among those before: nodes that have them are looked for.
     pub fn beyond(&self, before: &Shares) -> Self {
         match (self, before) {
             (_, Shares::All) => Shares::default(),
@@ -80,7 +81,7 @@ impl Shares {
         }
     }
 
-    /// Whether two nodes have something in common, as far as can be seen.
+    /// `true` if two nodes have something in common, as far as can be seen.
     pub fn meet(&self, other: &Shares) -> bool {
         match (self, other) {
             (Shares::Marks(own), Shares::Marks(others)) => !own.is_disjoint(others),
@@ -96,7 +97,7 @@ impl Shares {
         }
     }
 
-    /// What is no list of marks counts as all: a link more does no harm.
+    /// A malformed list of marks counts as all: one more link does no harm.
     fn decode(text: &str) -> Self {
         let marks = || {
             let digits: Option<Vec<u32>> = text.bytes().map(value).collect();
@@ -162,7 +163,7 @@ impl SharesFile {
         if self.marks.as_ref() == Some(&marks) && self.path.symlink_metadata().is_ok() {
             return Ok(false);
         }
-        // Where several users may write, another one may be before with any name that can be foreseen.
+        // Where several users may write, another one may have taken any name that can be foreseen.
         let again = format!("{marks}.{:016x}", RandomState::new().hash_one(()));
         let told = self.put(&marks).or_else(|_| self.put(&again));
         if told.is_err() {
@@ -172,7 +173,7 @@ impl SharesFile {
         told.map(|()| true)
     }
 
-    /// Whether the file is still there.
+    /// `true` if the file is still there.
     pub fn is_there(&self) -> bool {
         self.marks.is_none() || self.path.symlink_metadata().is_ok()
     }
@@ -196,8 +197,8 @@ impl Drop for SharesFile {
     }
 }
 
-/// What the nodes of this realm in `dir` tell that they share, by the start of their files' names after `peers`. Of several
-/// files of one node, which it has for an instant while it renames one, all count.
+/// The announced shares of this realm's nodes in `dir`, by the start of their files' names after `peers`. If a node has several
+/// files, as for an instant while it renames one, all count.
 pub(super) fn told(dir: &Path, peers: &str) -> (Vec<NodeId>, BTreeMap<NodeId, Vec<Shares>>) {
     let (mut sockets, mut shares) = (Vec::new(), BTreeMap::<NodeId, Vec<Shares>>::new());
     let names =

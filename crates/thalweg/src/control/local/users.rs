@@ -1,14 +1,14 @@
-//! Who may use a run directory: its owner alone, or those whom its mode lets in.
+//! Users of a run directory: its owner alone, or those whom its mode lets in.
 //!
-//! | directory | who |
+//! | directory | users |
 //! |---|---|
 //! | of this user, nobody else may write | this user |
 //! | named by `THALWEG_RUN_DIR`, sticky, group may write (`1770`) | its group, its owner, and root |
 //! | named by `THALWEG_RUN_DIR`, sticky, all may write (`1777`) | every user of this host |
 //!
-//! Sticky, so that nobody but the directory's owner removes or replaces another's socket; no folder above it may be in the
-//! hands of anybody else. The kernel keeps strangers from the sockets by their mode; each end asks it in addition who is at
-//! the other one.
+//! It is sticky, so that nobody but the directory's owner removes or replaces another's socket; no folder above it may belong
+//! to anybody else. The kernel keeps strangers from the sockets by their mode. Besides, each end asks the kernel for the user
+//! at the other one.
 
 use std::fs::{self, DirBuilder, Metadata, Permissions};
 use std::io;
@@ -20,7 +20,7 @@ const STICKY: u32 = 0o1000;
 const OTHERS_WRITE: u32 = 0o002;
 const NOT_ONLY_OWNER_WRITES: u32 = 0o022;
 
-/// Who may use a run directory.
+/// The users that may use a run directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Users {
     /// This user.
@@ -41,7 +41,7 @@ impl Users {
     /// its real path as well.
     ///
     /// # Errors
-    /// When it is not safe to use, or not this user's to use. The text names the path, what is wrong and the remedy.
+    /// If it is not safe to use, or not this user's to use. The text names the path, the defect and the remedy.
     pub(super) fn of(dir: &Path, shared: bool) -> io::Result<(Self, PathBuf)> {
         match DirBuilder::new().recursive(true).mode(0o700).create(dir) {
             Err(e) if e.kind() != io::ErrorKind::AlreadyExists => return Err(super::explain(dir, e)),
@@ -69,10 +69,10 @@ impl Users {
         fs::set_permissions(path, Permissions::from_mode(mode))
     }
 
-    /// Whether the process at the other end of a connected unix socket is one of them.
+    /// Checks whether the process at the other end of a connected unix socket is one of them.
     ///
     /// # Errors
-    /// PermissionDenied with the user's number and what it lacks; else what the kernel said.
+    /// PermissionDenied with the user's number and what it lacks; otherwise the kernel's error.
     pub fn admit(self, peer: impl AsFd) -> io::Result<()> {
         let (user, own) = (linux::socket::peer_user(&peer)?, this_user());
         let lacks = match self {

@@ -1,4 +1,4 @@
-//! What a node tells Zenoh: where to listen, whom to connect to, how to look for others.
+//! A node's settings of Zenoh: addresses to listen on, peers to connect to, and scouting.
 
 use super::super::links::MESSAGE_LIMIT;
 use super::share::SESSIONS;
@@ -9,13 +9,13 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 
 /// Zenoh wants the whole TOS byte: class LOW, DSCP 10.
 const LOW: &str = "#dscp=0x28";
-/// Where nodes that listen on IPv6 only look for others (Zenoh's own group is IPv4's 224.0.0.224). Of site scope: Zenoh binds to it
-/// without naming an interface, which Linux refuses for link scope. Its packets go one hop all the same.
+/// The group by which nodes that listen on IPv6 only look for others (Zenoh's own group is IPv4's 224.0.0.224). Of site scope:
+/// Zenoh binds to it without naming an interface, which Linux refuses for link scope. Its packets go one hop all the same.
 const GROUP_V6: &str = "[ff05::224]:7446";
 /// Kernel flag of an interface: it takes part in multicast.
 const MULTICAST: u32 = 0x1000;
 
-/// How a node reaches other hosts.
+/// The settings by which a node reaches other hosts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ZenohSettings {
     /// Addresses to listen on.
@@ -24,11 +24,11 @@ pub struct ZenohSettings {
     pub port: u16,
     /// Nodes or routers to connect to: `IP:PORT`, or a Zenoh endpoint such as `tcp/10.0.0.1:7447`.
     pub peers: Vec<String>,
-    /// Whether to look for others by multicast on the networks of the addresses listened on.
+    /// `true`: look for others by multicast on the networks of the addresses listened on.
     pub scouting: bool,
 }
 
-/// Why Zenoh cannot be used as asked; names the value and what is allowed.
+/// The reason why Zenoh cannot be used as asked, with the value and what is allowed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ZenohError(pub String);
 
@@ -44,7 +44,7 @@ impl std::error::Error for ZenohError {}
 const PENDING: u64 = 1000;
 /// … and this part of the descriptors that the process may have: of 1024 a thousand left none, and a neighbour waited for 1.9 s.
 const SHARE: u64 = 2;
-/// How long they have for it, in milliseconds: several round trips of the slowest network.
+/// Time they have for it, in milliseconds: several round trips of the slowest network.
 const ACCEPT_MS: u32 = 2000;
 
 /// Bytes of a message that Zenoh puts together from fragments; each link has room for one of each of eight priorities, twice. By default
@@ -68,7 +68,7 @@ impl ZenohSettings {
         Ok(entries)
     }
 
-    /// What a person should know before wondering why nobody is found.
+    /// Warnings for a person who would otherwise wonder why nobody is found.
     pub(super) fn warnings(&self) -> Vec<String> {
         if !self.scouting {
             return Vec::new();
@@ -168,8 +168,8 @@ fn common(mode: &str, listen: &[String], connect: &[String]) -> Entries {
         ("scouting/gossip/enabled", "true".to_owned()),
         ("transport/link/tx/lease", "1000".to_owned()),
         ("transport/shared_memory/enabled", "false".to_owned()),
-        // Who connects and says nothing takes one of these places, for so long: by default 100 and 10 s, so that 60 connections
-        // kept newcomers out for 4 s, and 400 for more than 20 s. One host has but a share of them (`share`).
+        // A host that connects and says nothing takes one of these places for so long. With the defaults, 100 places and 10 s,
+        // 60 connections kept newcomers out for 4 s, and 400 for more than 20 s. One host has but a share of them (`share`).
         ("transport/unicast/accept_pending", pending().to_string()),
         ("transport/unicast/accept_timeout", ACCEPT_MS.to_string()),
         ("transport/unicast/max_sessions", SESSIONS.to_string()),
@@ -182,7 +182,7 @@ pub(super) fn pending() -> u64 {
     of(getrlimit(Resource::Nofile).current)
 }
 
-/// Of so many descriptors of the process; `None`: as many as it likes.
+/// The number for so many descriptors of the process; `None`: as many as it likes.
 fn of(descriptors: Option<u64>) -> u64 {
     descriptors.map_or(PENDING, |most| PENDING.min(most / SHARE))
 }
@@ -214,7 +214,7 @@ fn quoted<S: AsRef<str>>(values: &[S]) -> String {
     format!("[{}]", values.join(","))
 }
 
-/// Whether the interface of this address (for an unspecified one: any but loopback) takes part in multicast.
+/// `true` if the interface of this address (for an unspecified one: any but loopback) takes part in multicast.
 fn has_multicast(ip: IpAddr) -> bool {
     if ip.is_unspecified() {
         let all = fs::read_dir("/sys/class/net").into_iter().flatten().flatten();

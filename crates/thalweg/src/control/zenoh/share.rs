@@ -68,7 +68,7 @@ impl Drop for Guard {
     }
 }
 
-/// Who has its share, and is answered no more.
+/// Shares of hosts in Zenoh's connections: a host that has its full share is answered no more.
 struct Share {
     ports: Vec<u16>,
     of_host: usize,
@@ -78,10 +78,10 @@ struct Share {
 }
 
 impl Share {
-    /// Counts who is connected, and ends what is beyond a host's share. Gives the hosts that have reached it since.
+    /// Counts connections, and ends those beyond a host's share. Gives the hosts that have reached it since.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's error.
     fn look(&mut self) -> io::Result<Vec<IpAddr>> {
         self.has_changed = false;
         if self.full.is_empty() && descriptors()? < self.of_host {
