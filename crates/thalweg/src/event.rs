@@ -82,17 +82,17 @@ pub enum Event {
         /// The channel has a thread of its own from now on.
         isolated: bool,
     },
-    /// Samples did not come (at a subscriber) or were not published (at a publisher) within the deadline. What is counted is
-    /// told at most once a second.
+    /// Samples did not come (at a subscriber) or were not published (at a publisher) within the deadline. Reported at most once
+    /// a second.
     DeadlineMissed {
         /// The port's name.
         port: String,
         /// The instance's key, such as `name = left, joint = 3`; `None`: the topic has no key, or further instances together.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         instance: Option<String>,
-        /// Deadlines missed since this was told last: one for each period.
+        /// Deadlines missed since the last report: one for each period.
         missed: u64,
-        /// By all instances of the port, in all.
+        /// Total so far, over all instances of the port.
         total: u64,
     },
     /// Samples came later than the latency budget; they were delivered.
@@ -128,7 +128,7 @@ pub enum Event {
         most: u64,
         /// Number since the last report.
         rejected: u64,
-        /// By this limit, in all.
+        /// Total so far, by this limit.
         total: u64,
     },
     /// An instance ended at a subscriber, or came back: it was disposed of, or lost its last publisher.

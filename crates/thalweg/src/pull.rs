@@ -1,9 +1,9 @@
 //! Questions to the pull buffers of other nodes, as they travel (P-05, P-09). Pure.
 //!
-//! Over a stream of its own (TCP, or the other node's unix socket on the same host) who asks sends the byte
-//! [`PULL`](crate::control::PULL) and one [`Question`]. What comes back are documents and data frames: for each publisher
-//! whose samples answer it [`Answer::Run`], its samples as frames of one flow, an end frame and [`Answer::Ended`]; at last
-//! [`Answer::Over`]. Or [`Answer::Refused`] at once. Documents travel as those of the [handshake](crate::handshake).
+//! Over a stream of its own (TCP, or the other node's unix socket on the same host) the asker sends the byte
+//! [`PULL`](crate::control::PULL) and one [`Question`]. Documents and data frames come back: for each publisher whose samples
+//! answer it [`Answer::Run`], its samples as frames of one flow, an end frame and [`Answer::Ended`]; at last [`Answer::Over`].
+//! Or [`Answer::Refused`] at once. Documents travel as those of the [handshake](crate::handshake).
 
 use crate::channel::history::{Absent, Query};
 use crate::codec::TypeDescription;

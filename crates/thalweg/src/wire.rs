@@ -41,7 +41,7 @@ pub const FRAGMENT_HEADER: usize = 8;
 pub const LONGEST_DATAGRAM: usize = 65_535;
 /// Flag bit 0: of a fragment, what it is a part of is a [`Kind::Batch`].
 pub const OF_BATCH: u16 = 1;
-/// Flag bit 1: the frame repeats what was sent before (reliable flows).
+/// Flag bit 1: the frame is a retransmit (reliable flows).
 pub const REPAIR: u16 = 2;
 /// Flag bit 2: to a subscriber, acknowledge at once; in an acknowledgement, its gaps are all there are (reliable flows).
 pub const ASK: u16 = 4;
@@ -223,7 +223,7 @@ impl Header {
         out[field::STAMP].copy_from_slice(&self.stamp_ns.to_le_bytes());
     }
 
-    /// Reads the header at the start of `bytes`. What depends on the receiver is for [`Header::check`].
+    /// Reads the header at the start of `bytes`. [`Header::check`] checks what depends on the receiver.
     ///
     /// # Errors
     /// [`WireError`] with the first wrong field, the version first: nothing else has a meaning in an unknown version.

@@ -142,7 +142,7 @@ pub trait SendHalf: Send + Sync {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// Repeats a datagram, to one member of a group if `to` says which. Never waits; may be called while another thread
+    /// Retransmits a datagram, to one member of a group if `to` says which. Never waits; may be called while another thread
     /// sends.
     ///
     /// # Errors

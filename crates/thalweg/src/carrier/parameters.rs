@@ -13,7 +13,8 @@ pub struct Parameters {
     /// UDP: bytes that the receiver's socket buffer holds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub buffer: Option<u32>,
-    /// A flow that is reliable by repeating: the number of its first message for this subscriber. Absent: nothing is repeated.
+    /// Set for a flow that is made reliable by retransmits: the number of its first message for this subscriber. Absent:
+    /// nothing is retransmitted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub first: Option<u32>,
     /// The same: messages that the publisher keeps without an acknowledgement.

@@ -51,9 +51,9 @@ pub struct Counters {
     pub over_bytes: AtomicU64,
     /// The same, because the peer or the node holds too much (publisher).
     pub over_memory: AtomicU64,
-    /// Messages that came by repetition (subscriber, reliable flows over datagrams; the publisher's flow counts its own).
+    /// Messages that came by a retransmit (subscriber, reliable flows over datagrams; the publisher's flow counts its own).
     pub repaired: AtomicU64,
-    /// Messages given up: nobody could repeat them, or not in time (the same).
+    /// Messages given up: nobody could retransmit them, or not in time (the same).
     pub skipped: AtomicU64,
     /// Acknowledgements sent (the same).
     pub acknowledgements: AtomicU64,

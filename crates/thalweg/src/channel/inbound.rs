@@ -72,7 +72,7 @@ pub(crate) struct Inbound {
 /// The agreement of the handshake for the receiving end.
 pub(crate) struct Agreed {
     pub flow: u32,
-    /// The publisher repeats what is lost.
+    /// The publisher retransmits lost messages.
     pub reliable: Option<ReceiverSettings>,
     /// The publisher is told what came, after so many bytes each time.
     pub receipts: Option<u32>,
@@ -222,7 +222,7 @@ impl Inbound {
         if self.is_stream() { self.received_bytes(count, now) } else { self.received_datagrams(count, now) }
     }
 
-    /// One datagram, or several that came together. What came is told once for all of them.
+    /// One datagram, or several that came together: all are acknowledged at once.
     fn received_datagrams(&mut self, count: usize, now: u64) -> Step {
         let Source::Half(_, Framing::Datagrams { buffer, joins, .. }) = &self.source else { return Step::Nothing };
         let segment = if *joins { together::segment(buffer, count) } else { count };

@@ -48,7 +48,8 @@ pub struct LateJoin<T> {
     holes: VecDeque<(u64, u64)>,
 }
 
-/// Holes that are remembered, the last ones: live samples are among the newest. What lies in earlier ones is taken for given.
+/// Most holes that are remembered, the last ones: live samples are among the newest. Samples in earlier holes count as
+/// delivered.
 const MOST_HOLES: usize = 1024;
 
 #[derive(Debug, PartialEq, Eq)]

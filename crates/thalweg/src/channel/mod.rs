@@ -92,8 +92,8 @@ pub struct Channel {
     pub(crate) gate: Gate,
     /// The samples that are sent on it, by their content and distance in time; `None`: all.
     pub(crate) sends: Option<SentSelection>,
-    /// At the subscriber, of a channel that comes again: the last sample of the one before. What lies between it and the first one
-    /// that comes live, and does not come by a history, is lost.
+    /// At the subscriber of a channel that comes again: the last sample of the one before. Samples between it and the first
+    /// live one are lost unless a history brings them.
     pub(crate) resumes_after: Option<u64>,
     /// The account of the peer at the other end: samples that wait here for it or from it are charged to it.
     pub(crate) account: Arc<Account>,
@@ -103,7 +103,7 @@ pub struct Channel {
     pub(crate) cut: AtomicBool,
     /// The reason why this end ends it, behind the samples that have arrived.
     pub(crate) ends_because: OnceLock<String>,
-    /// At the publisher: its subscriber lost the connection, and what is published waits for it.
+    /// At the publisher: its subscriber lost the connection, and published samples wait for it.
     pub(crate) cut_off: AtomicBool,
     pub(crate) interrupt: OnceInterrupt,
     /// The sockets by which packets of the channel leave this end, the data's first.
@@ -114,7 +114,7 @@ pub struct Channel {
     pub(crate) stages: Arc<Stages>,
     /// Its subscriber's number in the flow of a group.
     pub(crate) member: OnceLock<u64>,
-    /// At the publisher: what a later request has to show to take this channel's place.
+    /// At the publisher: the token by which a later request takes this channel's place.
     pub(crate) token: OnceLock<u64>,
     /// At the publisher: the host and node of its subscriber, where that is none that this host knows.
     pub(crate) elsewhere: OnceLock<(Peer, NodeId)>,

@@ -30,7 +30,7 @@ const LONGEST_PAUSE_NS: u64 = 400_000_000;
 /// Counters of a reliable flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Datagrams that were repeated (publisher), or messages that came by repetition (subscriber).
+    /// Datagrams that were retransmitted (publisher), or messages that came by a retransmit (subscriber).
     pub repaired: u64,
     /// Messages given up: too old to be of use, or dropped by the queue's policy.
     pub skipped: u64,

@@ -94,7 +94,7 @@ impl Known {
     fn is_here(&self) -> bool {
         self.origin().is_some_and(|origin| origin.is_here())
     }
-    /// By which way it counts, and what it takes.
+    /// The way by which it counts, and the room it takes.
     fn counted(&self) -> Option<(Origin, Held)> {
         Some((self.origin()?, Held::by(&self.document, self.weight)))
     }

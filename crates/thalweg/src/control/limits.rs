@@ -80,8 +80,8 @@ pub(super) fn check_ports(ports: &BTreeMap<PortId, PortInfo>, in_all: usize) -> 
     twice.map_or(Ok(()), |port| Err(has_twice(&port.name)))
 }
 
-/// A node with one name for two ports. Who looks for the winner of a name looks at all that hold it: one name for 4096 ports took
-/// the control thread 16.8 million looks.
+/// A node with one name for two ports. A search for the winner of a name looks at all that hold it: one name for 4096 ports
+/// took the control thread 16.8 million looks.
 pub(super) fn has_twice(name: &str) -> Refusal {
     Refusal { limit: "names", because: format!("two ports of the node are named {name}") }
 }

@@ -5,8 +5,8 @@ use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
-/// The way by which news or a call of another node came, best known first: what came by an earlier one outranks what a later
-/// one says. What a peer says of itself (its node, its host) is no part of it.
+/// The way by which news or a call of another node came, best known first: news by an earlier one outranks that by a later one.
+/// A peer's statement about itself (its node, its host) is no part of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Origin {
     /// This node itself.

@@ -67,7 +67,7 @@ both_ends!(PublisherBuilder: "Promises");
 both_ends!(SubscriberBuilder: "Expects");
 
 impl<M: Message> PublisherBuilder<M> {
-    /// Of the living publishers of an instance, only the strongest counts. Default: all count.
+    /// Only the strongest of the living publishers of an instance counts. Default: all count.
     pub fn exclusive(mut self, strength: i32) -> Self {
         self.request.qos.ownership = Ownership::Exclusive;
         self.request.qos.strength = strength;
@@ -76,7 +76,7 @@ impl<M: Message> PublisherBuilder<M> {
 }
 
 impl<M: Message> SubscriberBuilder<M> {
-    /// Of the living publishers of an instance, only the strongest counts. Default: all count.
+    /// Only the strongest of the living publishers of an instance counts. Default: all count.
     pub fn exclusive(mut self) -> Self {
         self.request.qos.ownership = Ownership::Exclusive;
         self

@@ -36,7 +36,7 @@ pub(crate) struct Histories {
 
 struct Sources {
     all: Vec<Source>,
-    /// With a key: what its late joiners get.
+    /// Instances, if there is a key: late joiners get theirs.
     instances: Option<Instances>,
     /// Copies of what arrived in memory that others write again.
     pool: Pool,

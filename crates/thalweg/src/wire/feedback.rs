@@ -49,7 +49,7 @@ pub struct Datagram {
     pub sequence: u32,
     /// Offset of its bytes in the message, or the number of a parity piece.
     pub offset: u32,
-    /// Kind of its frame, and in bit 8 whether it is a repetition.
+    /// Kind of its frame, and in bit 8 whether it is a retransmit.
     pub mark: u32,
 }
 
@@ -141,7 +141,7 @@ impl Gap {
 pub struct Acknowledgement<'a> {
     /// The number after the newest message of which anything arrived.
     pub seen: u32,
-    /// Messages that arrived without being repeated.
+    /// Messages that arrived without a retransmit.
     pub fresh: u32,
     /// The part of the flow that came, where that was agreed.
     pub receipt: Option<Receipt>,

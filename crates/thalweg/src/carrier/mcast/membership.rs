@@ -39,8 +39,8 @@ impl Membership {
         self.socket.strong_count() == 0
     }
 
-    /// Looks at the interfaces as they are, and those that were `deleted` since; renews what has to be. What a person
-    /// should know of it.
+    /// Looks at the interfaces as they are, and those that were `deleted` since; renews what has to be. Returns a note for a
+    /// person.
     pub(crate) fn look(&mut self, all: &[InterfaceAddress], deleted: &[u32]) -> Option<String> {
         let socket = self.socket.upgrade()?;
         let before = self.interface.filter(|index| !deleted.contains(index));

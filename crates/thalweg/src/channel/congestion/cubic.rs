@@ -77,7 +77,7 @@ impl Cubic {
         self.since = None;
     }
 
-    /// Nothing was heard for long (RFC 9002 §7.6.2). Whether that changes anything.
+    /// Nothing was heard for long (RFC 9002 §7.6.2). Returns `true` if that changes anything.
     pub fn collapse(&mut self) -> bool {
         let changes = self.window > self.least;
         if changes {

@@ -106,7 +106,7 @@ impl Flight {
     }
 
     /// The datagram that came last, whether no other has its name (Karn: of two nobody knows which one it was), and how long
-    /// nothing had left before it. What left before it is forgotten. Of several it is the last that left by `latest`, since a
+    /// nothing had left before it. Earlier datagrams are forgotten. Of several it is the last that left by `latest`, since a
     /// path keeps the order: keep-alives all have one name, and with the oldest more of them left than were ever settled.
     fn newest(&mut self, receipt: &Receipt, latest: u64) -> Option<(Record, bool, u64)> {
         let named = |record: &Record| record.datagram == receipt.newest;

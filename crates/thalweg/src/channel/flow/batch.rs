@@ -187,8 +187,8 @@ impl Flow {
         Some(Outcome::Sent)
     }
 
-    /// The flow gathers for its first time, or after a long while: until its thread has made room samples leave one by one. Who publishes
-    /// in a loop because it is late does not allocate 80 KiB besides.
+    /// The flow gathers for the first time, or after a long while: samples leave one by one until its thread has made room. A
+    /// publisher in a loop that is late does not allocate 80 KiB besides.
     #[cold]
     fn ask_for_room(
         self: &Arc<Self>,

@@ -134,7 +134,7 @@ impl Flow {
         if self.capabilities.stream { usize::MAX } else { self.longest() }
     }
 
-    /// Bytes of a datagram of a batch, which is no longer when it is repeated.
+    /// Bytes of a datagram of a batch, which is no longer when it is retransmitted.
     fn longest(&self) -> usize {
         HEADER + self.piece()
     }
@@ -243,7 +243,7 @@ impl Flow {
         let left = match &sent {
             Ok(left) => *left,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
-            // Those that did not leave are repeated.
+            // Those that did not leave are retransmitted.
             Err(_) => count,
         };
         leave.skip(left).rev().for_each(|index| self.left_not_whole(batch.datagram(index).len()));
@@ -290,7 +290,7 @@ impl Flow {
         batch.taken += count;
     }
 
-    /// The next so many left, or could not: they are repeated when they are missed.
+    /// The next so many left, or could not: they are retransmitted when they are missed.
     fn keep_datagrams(&self, kept: &Kept, batch: &mut Batch, count: usize) {
         let now = monotonic_ns();
         for _ in 0..count {

@@ -13,9 +13,9 @@ impl Flow {
         self.largest.load(Relaxed)
     }
 
-    /// A datagram of so many bytes did not leave. Whether that is because the path takes less than it did: then what leaves from now on
-    /// is shorter. Datagrams are never cut by IP: a lost packet would cost all of them, and many networks drop such
-    /// packets (RFC 8085 §3.2, RFC 8900).
+    /// A datagram of so many bytes did not leave. Returns `true` if the path takes less than it did: then shorter ones leave
+    /// from now on. Datagrams are never cut by IP: a lost packet would cost all of them, and many networks drop such packets
+    /// (RFC 8085 §3.2, RFC 8900).
     #[cold]
     pub(super) fn look_at_size(&self, error: &io::Error, bytes: usize) -> bool {
         let too_large = error.raw_os_error() == Some(rustix::io::Errno::MSGSIZE.raw_os_error());

@@ -1,4 +1,4 @@
-//! A flow that loses nothing over datagrams: what is kept until it is acknowledged, and what is repeated meanwhile.
+//! A flow that loses nothing over datagrams: messages kept until they are acknowledged, and retransmits meanwhile.
 //!
 //! The publishing thread notes what it sent. One thread of the node hears what subscribers say, and repeats: its datagrams
 //! are whole frames, so they need no send right.
@@ -213,7 +213,7 @@ fn wait(sender: &mut Sender, now_ns: u64) -> Option<Wait> {
 }
 
 impl Flow {
-    /// A message left, or was lost on the spot: it is repeated when somebody misses it.
+    /// A message left, or was lost on the spot: it is retransmitted when somebody misses it.
     #[inline]
     pub(super) fn keep_sent(&self, kept: &Kept, now_ns: u64, flow_seq: u32, entry: Entry) {
         let mut entry = entry;
@@ -341,7 +341,7 @@ impl Flow {
     pub fn hear(self: &Arc<Self>) {
         let Some(kept) = &self.kept else { return };
         let mut buffer = [0; LONGEST];
-        // Errors of a datagram socket concern single datagrams: those are repeated.
+        // Errors of a datagram socket concern single datagrams: those are retransmitted.
         for _ in 0..MOST_HEARD {
             let Ok((length, member)) = self.link.hear(&mut buffer) else { return };
             let said = datagram(buffer.get(..length).unwrap_or_default(), LONGEST, Some(self.settings.id));

@@ -20,7 +20,7 @@ pub(super) struct Unacknowledged {
 }
 
 impl Unacknowledged {
-    /// Nothing was sent yet. What is kept is taken from the account whatever its limits say: the kernel has it already.
+    /// Nothing was sent yet. Messages are charged to the account whatever its limits say: the kernel has them already.
     pub fn new(account: Arc<Account>) -> Self {
         Self { bytes: VecDeque::new(), ask_at: FEWEST, account, charged: 0 }
     }

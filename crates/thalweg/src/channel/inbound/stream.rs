@@ -1,5 +1,6 @@
-//! The frames of a byte stream. What a large message takes beyond the room that every channel has is paid from the publisher's
-//! account before it is read: as long as there is none, it stays in the sockets, and the publisher's queue fills.
+//! The frames of a byte stream. Memory for a large message, beyond the room that every channel has, is charged to the
+//! publisher's account before the message is read. As long as there is none, the message stays in the sockets, and the
+//! publisher's queue fills.
 
 use crate::channel::memory::Account;
 use crate::wire::{INITIAL, StreamParser};

@@ -138,8 +138,8 @@ impl<T> Handover<T> {
         false
     }
 
-    /// The old flow has nothing more to bring when it has delivered the last one before the first that is held, or is
-    /// ahead of the new one. What it has delivered is known for sure once a sample of it passed here.
+    /// The old flow has nothing more to bring when it has delivered the last one before the first that is held, or is ahead of
+    /// the new one. Its deliveries are known for sure once a sample of it passed here.
     fn take_over_if_complete(&mut self) {
         let behind = self.held.front().is_none_or(|first| self.last >= self.old.last_before(first.seq));
         if behind && self.is_abreast() {

@@ -183,8 +183,7 @@ impl Receiver {
         self.pace.late_by(now_ns, header.stamp_ns, deadline) > deadline
     }
 
-    /// A fragment came: whether it is wanted. What the reassembly makes of it is told to [`Receiver::part`], or is a
-    /// message.
+    /// A fragment came: `true` if it is wanted. The reassembly's result is told to [`Receiver::part`], or is a message.
     pub fn wants(&mut self, now_ns: u64, header: &Header) -> bool {
         self.place(now_ns, header).is_some_and(|index| !matches!(self.slots[index], Slot::Whole(_)))
     }
@@ -391,7 +390,7 @@ impl Receiver {
     /// The place of a frame, with the gap before it opened; `None`: it is behind, or too far ahead.
     fn place(&mut self, now_ns: u64, header: &Header) -> Option<usize> {
         let Some(index) = widen(header.sequence, self.next).checked_sub(self.next) else {
-            // The publisher repeats what is here: it missed an acknowledgement.
+            // The publisher retransmits a message that is here: it missed an acknowledgement.
             self.asked |= header.flags & REPAIR != 0;
             return None;
         };

@@ -1,4 +1,4 @@
-//! The publisher's end: what was sent and is not acknowledged, and what of it is repeated.
+//! The publisher's end: messages that were sent and are not acknowledged, and their retransmits.
 
 use super::{BASE, Counters, LONGEST_PAUSE_NS, RoundTrip, WINDOW, acknowledges_every, widen};
 use crate::channel::bucket::Bucket;
@@ -65,14 +65,14 @@ struct Sent {
 /// The most members that get a retransmit one by one; for more it is one multicast.
 const FEW: u32 = 2;
 /// A member that is repaired need not acknowledge more than this in the time after which it seems to stand still, though one message may
-/// be larger: a quarter of a second of a group's repetitions (4 MB/s), which other members want, too.
+/// be larger: a quarter of a second of a group's retransmits (4 MB/s), which other members want, too.
 const GOAL_BYTES: usize = 1_000_000;
 /// With several members, a wanted message waits so long for others that want it, too.
 const GATHER_NS: u64 = 2_000_000;
 /// The shortest idle time after which a keep-alive asks for acknowledgement.
 const SHORTEST_IDLE_NS: u64 = 20_000_000;
 /// The longest pause between a message or keep-alive and the next keep-alive while an answer is due. After an outage samples
-/// come again within 100 ms (P-16): half of that until somebody asks, the rest for question, answer and repetition.
+/// come again within 100 ms (P-16): half of that until somebody asks, the rest for question, answer and retransmit.
 const LONGEST_BEAT_NS: u64 = 50_000_000;
 /// A flow on which something was sent within this time is active.
 const ACTIVE_NS: u64 = 1_000_000_000;
@@ -125,7 +125,7 @@ impl Sender {
         self.next() as u32
     }
 
-    /// A member lost its connection. What it has not acknowledged is kept for it, but holds up nobody.
+    /// A member lost its connection. Its unacknowledged messages are kept for it, but hold up nobody.
     pub fn loses(&mut self, id: u64) -> bool {
         self.members.loses(id)
     }
@@ -363,7 +363,7 @@ impl Sender {
         if std::mem::take(&mut self.in_vain) {
             return Some(Action::Shorten);
         }
-        // Behind a thousand repetitions it said nothing for 160 ms, while the oldest of those were given up in turn.
+        // Behind a thousand retransmits it said nothing for 160 ms, while the oldest of those were given up in turn.
         if self.tells != 0 {
             return Some(self.tell(now_ns));
         }
@@ -400,7 +400,7 @@ impl Sender {
         Action::KeepAlive { next: self.next() as u32, oldest: self.first as u32, trip_ns: self.trip.smoothed_ns(), to }
     }
 
-    /// The next message's number, and the oldest that can be repeated.
+    /// The next message's number, and the oldest that can be retransmitted.
     pub fn position(&self) -> (u32, u32) {
         (self.next() as u32, self.first as u32)
     }
@@ -442,7 +442,7 @@ impl Sender {
         self.next().saturating_sub(self.members.heard_before()) > expected
     }
 
-    /// A message arrived so long ago. One that was repeated tells nothing: nobody knows which of them arrived (Karn).
+    /// A message arrived so long ago. A retransmitted one tells nothing: nobody knows which of them arrived (Karn).
     fn measure(&mut self, now_ns: u64, at: u64, ago_ns: u64) {
         let sent = at.checked_sub(self.first).and_then(|index| self.sent.get(index as usize));
         if let Some(trip) = sent.and_then(|sent| now_ns.checked_sub(sent.sent_at.saturating_add(ago_ns))) {
@@ -478,7 +478,8 @@ impl Sender {
         self.first += count as u64;
     }
 
-    /// Somebody has not said that it has, or does without, all that was sent. What is gone is told for some time only.
+    /// `true` if a member has not said that it has, or does without, all that was sent. It is told for some time only of
+    /// messages that are gone.
     fn waits_for_answer(&self) -> bool {
         !self.sent.is_empty() || (self.beats < MOST_BEATS && self.members.all_have() < self.first)
     }

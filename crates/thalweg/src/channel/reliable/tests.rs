@@ -119,7 +119,7 @@ impl Run {
         }
     }
 
-    /// Publishes, receives and repeats until nothing is left to happen, always at the next deadline.
+    /// Publishes, receives and retransmits until nothing is left to happen, always at the next deadline.
     fn all(&mut self) -> &mut Self {
         self.resume_at(0)
     }

@@ -118,8 +118,8 @@ impl Worker {
         Ok(())
     }
 
-    /// A link to a node stands. What the node says of itself counts on one link only, the best known, of those the first:
-    /// who claims to be a node that is there already is not heard, and a unix socket outranks TCP.
+    /// A link to a node stands. The node's statements count on one link only: the best known, and of several such the first. A
+    /// peer that claims to be a node that is there already is not heard, and a unix socket outranks TCP.
     fn join(&mut self, node: NodeId, token: u64) {
         let origin = |token: &u64| self.origins.get(token).copied().unwrap_or(Origin::Zenoh);
         let rank = |token: &u64| u8::from(!matches!(origin(token), Origin::Host { .. }));

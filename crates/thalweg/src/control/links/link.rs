@@ -95,7 +95,7 @@ impl Link {
         Self { from: from.unwrap_or(self.from), ..self }
     }
 
-    /// By which way its peer is reached, as the kernel said when it knew first.
+    /// The way by which its peer is reached, as the kernel said when it knew first.
     pub fn origin(&self) -> Origin {
         if let Some(origin) = self.origin.get() {
             return *origin;

@@ -29,7 +29,7 @@ pub(super) struct Linked {
     pub links: Vec<u64>,
     /// Revision of what was delivered last.
     pub told: Option<u64>,
-    /// By which way what was delivered came.
+    /// The way by which the delivered document came.
     pub told_by: Option<Origin>,
     /// Its addresses by its own statement, on the link that counts.
     pub addresses: BTreeSet<IpAddr>,

@@ -63,9 +63,9 @@ pub(crate) struct Late {
 
 /// The way of a subscriber's sample behind the monitor.
 pub(crate) struct Onward<A> {
-    /// To the mailbox, as other samples of its channel do.
+    /// `true`: to the mailbox, as other samples of its channel.
     pub to_mailbox: bool,
-    /// Its channel's.
+    /// The account of its channel.
     pub account: A,
 }
 

@@ -33,8 +33,8 @@ pub(crate) trait AnyOutlet: Send + Sync {
     fn attached(&self, id: u64) -> Option<bool>;
     /// Removes a channel and ends its flow unless others share it. `false`: not yet, ask again.
     fn detach(&self, id: u64) -> bool;
-    /// The subscriber of a channel lost its connection. What is published waits for it, until the channel is detached or another one
-    /// replaces it. `false`: this one does not outlast it.
+    /// The subscriber of a channel lost its connection. Published samples wait for it, until the channel is detached or another
+    /// one replaces it. `false`: this one does not outlast it.
     fn cut_off(&self, channel: &Channel) -> bool;
     /// Sequence number of the last published sample.
     fn last_seq(&self) -> u64;

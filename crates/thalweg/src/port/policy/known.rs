@@ -73,7 +73,7 @@ pub struct Known {
 }
 
 impl Known {
-    /// At most so many.
+    /// No instances yet; at most so many.
     pub fn new(most: usize) -> Self {
         Self { most, all: HashMap::new() }
     }

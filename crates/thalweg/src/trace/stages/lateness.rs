@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 /// the node's.
 pub const MOST_LATENESS: usize = 256;
 
-/// From when on a channel's samples are late.
+/// The limit beyond which a channel's samples are late.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LateAfter {
     /// The topic.

@@ -12,7 +12,7 @@ pub struct Path {
     pub loss: f64,
 }
 
-/// Who sends. Always has something to send.
+/// A sender that always has something to send.
 pub trait Source {
     /// Bytes of the next datagram, with its number, if it may leave now; else when to ask again, unless an answer comes.
     fn next(&mut self, now_ns: u64) -> Result<(u64, usize), Option<u64>>;

@@ -1,4 +1,4 @@
-//! What a flow whose connection broke leaves to the next one.
+//! The messages that a flow whose connection broke leaves to the next one.
 
 use super::datagrams::{Socket, flow_with};
 use super::*;

@@ -1,4 +1,4 @@
-//! What leaves a reliable flow over datagrams when several small samples wait.
+//! The datagrams of a reliable flow when several small samples wait.
 
 use super::*;
 use crate::channel::congestion::CongestionSettings;
@@ -176,7 +176,7 @@ fn what_waits_leaves_in_datagrams_of_many_and_each_has_one_number() {
     senders.close();
 }
 
-/// Where the subscriber reads short headers; one that is not close behind the others has a whole one.
+/// The subscriber reads short headers; a message that is not close behind the others has a whole one.
 #[test]
 fn what_follows_closely_has_a_short_header() {
     let socket = Socket::default();
@@ -196,7 +196,7 @@ fn what_follows_closely_has_a_short_header() {
     senders.close();
 }
 
-/// Where the queue takes one sample: who waits for the window or the socket is no reason to send each in a datagram of its own.
+/// The queue takes one sample. Waiting for the window or the socket is no reason to send each in a datagram of its own.
 #[test]
 fn small_samples_that_wait_leave_together_however_few_a_queue_that_blocks_takes() {
     let at_once = qos::Queue::Block { limit: 1, up_to_us: 1 };
@@ -215,7 +215,7 @@ fn small_samples_that_wait_leave_together_however_few_a_queue_that_blocks_takes(
     senders.close();
 }
 
-/// So many of these sizes wait while the socket is full, and it takes `takes` of the first that are sent together.
+/// Messages of these sizes wait while the socket is full, and it takes `takes` of the first that are sent together.
 fn together(sizes: &[usize], takes: Option<usize>) -> (Vec<Frame>, Vec<usize>) {
     let socket = Socket::default();
     let (flow, senders) = flow(true, &socket);
@@ -259,7 +259,7 @@ fn what_did_not_leave_with_the_others_leaves_later() {
     }
 }
 
-/// Fragments of a large message; the last is shorter. What leaves without a receipt are ten datagrams.
+/// Fragments of a large message; the last is shorter. Ten datagrams leave without a receipt.
 #[test]
 fn fragments_leave_in_one_call_unless_a_rate_was_reserved() {
     const SIZE: usize = 9 * (MTU - HEADER - wire::FRAGMENT_HEADER) + 100;
@@ -354,7 +354,7 @@ fn a_path_that_takes_less_gets_shorter_datagrams_and_what_was_long_in_pieces() {
         let before = socket.left();
         let samples = |left: &[Frame]| left.iter().flat_map(|(_, samples)| samples.clone()).collect::<Vec<_>>();
         assert!(flow.largest() <= 600, "{}", flow.largest());
-        // What did not leave are the numbers that are missing among those that did.
+        // The messages that did not leave are the numbers missing among those that did.
         let left_out = |n: &u32| before.iter().all(|(header, _)| header.sequence != *n);
         let missing: Vec<u32> = (0..before.last().unwrap().0.sequence).filter(left_out).collect();
         assert_eq!(missing.len(), if tells { 1 } else { 2 }, "one for each length that was tried");

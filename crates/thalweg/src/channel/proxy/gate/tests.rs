@@ -116,7 +116,7 @@ fn a_flow_that_has_not_caught_up_delivers_nothing_twice_when_the_next_moves_are_
     }
 }
 
-/// What a flow that is over still delivers is older than what comes by a channel that moves again meanwhile.
+/// Samples that a flow still delivers after its end are older than those of a channel that moves again meanwhile.
 #[test]
 fn what_a_move_took_over_comes_before_what_the_next_one_lets_through() {
     for _ in 0..20 {

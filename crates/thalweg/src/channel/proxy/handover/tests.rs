@@ -3,7 +3,7 @@ use proptest::prelude::*;
 
 const PERIOD: u64 = 1_000_000;
 
-/// What the subscriber gets while flows bring their samples at these times.
+/// The subscriber's samples, while flows bring theirs at these times.
 struct Subscriber {
     delivered: Vec<u64>,
 }
@@ -33,8 +33,8 @@ proptest! {
     ) {
         let selection = Selection::every(n).unwrap();
         let selected = || (1..=600u64).filter(|seq| selection.takes(*seq));
-        // What the old flow brings before the new one opens is delivered at once; of the last of these the move is
-        // not told, for it is just being delivered.
+        // Samples that the old flow brings before the new one opens are delivered at once. The move is not told of the last of
+        // these, for it is just being delivered.
         let shut = opens * PERIOD;
         let (at_once, later): (Vec<u64>, Vec<u64>) = selected().partition(|seq| seq * PERIOD + delay.0 < shut);
         let known = at_once.len().saturating_sub(2);
@@ -195,7 +195,7 @@ fn a_move_ends_while_nothing_comes_unless_something_would_be_left_out() {
     assert!(missing.is_taken_over());
     subscriber.new_one(&mut missing, 9, 0);
     assert_eq!(subscriber.delivered, [3, 6, 9]);
-    // What the old one delivered beside the gate comes by the new one, too: once.
+    // A sample that the old flow delivered beside the gate comes by the new one, too: once.
     let mut subscriber = Subscriber { delivered: vec![3, 6, 9] };
     subscriber.new_one(&mut complete, 9, 0);
     complete.nothing_comes(9, 0);

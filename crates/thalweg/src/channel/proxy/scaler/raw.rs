@@ -14,7 +14,7 @@ pub struct Raw {
     resizer: Resizer,
 }
 
-/// How pixels of an encoding are scaled.
+/// The scaling of an encoding's pixels.
 #[derive(Clone, Copy)]
 enum Pixels {
     /// Averaged over the area that one pixel of the result covers.
@@ -80,7 +80,7 @@ impl Raw {
     }
 }
 
-/// Whether what the header says is there; what its pixels are.
+/// Checks that the image is as its header says. Returns the kind of its pixels.
 fn check(image: &Image) -> Result<Pixels, Unscalable> {
     let Image { width, height, encoding, step, data, .. } = image;
     let Some(pixels) = Pixels::of(encoding) else {

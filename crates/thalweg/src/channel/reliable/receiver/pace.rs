@@ -1,6 +1,6 @@
-//! How the samples of a flow follow each other, and how late one is.
+//! The pace of a flow's samples, and their lateness.
 
-/// How samples follow each other, for the longest silence (U-26).
+/// The pace of samples, for the longest silence (U-26).
 #[derive(Debug, Default)]
 pub struct Pace {
     pub delivered_at: u64,
@@ -28,7 +28,7 @@ impl Pace {
         self.last = Some((at, stamp));
     }
 
-    /// How much longer than the shortest transit this one took: the message's age beyond what is inevitable.
+    /// The excess of this transit over the shortest: the message's age beyond what is inevitable.
     pub fn late_by(&mut self, now_ns: u64, stamp: u64, deadline_ns: u64) -> u64 {
         let transit = now_ns.wrapping_sub(stamp) as i64;
         let before = self.transit.unwrap_or(transit);

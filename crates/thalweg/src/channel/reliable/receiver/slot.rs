@@ -1,4 +1,4 @@
-//! What is known of a message that was not delivered yet, and when what is missing of it is asked for.
+//! The state of a message that was not delivered yet, and the time to ask for its missing parts.
 
 use super::Held;
 use crate::channel::reliable::{LONGEST_PAUSE_NS, RoundTrip};
@@ -15,20 +15,20 @@ pub enum Slot {
 /// Askings of the same that follow each other as fast as answers may come.
 const QUICK: u32 = 6;
 
-/// When something is asked for, and how often it was.
+/// The time of the next request, and the number of requests so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Asking {
-    /// When all that is missing is asked for.
+    /// The time to ask for all missing parts.
     pub due: Option<u64>,
-    /// When holes between fragments are asked for that were not asked for yet: they need not wait for the answer to others.
+    /// The time to ask for new holes between fragments: they need not wait for the answer to others.
     pub holes_due: Option<u64>,
     /// Holes before this byte were asked for.
     pub upto: usize,
-    /// How often something was asked for, and how often all.
+    /// The number of requests, and of those for all parts.
     pub asked: u32,
     times: u32,
     pub last: u64,
-    /// Of a long message, for which there was no room.
+    /// `true` for a long message for which there was no room.
     pub crowded: bool,
 }
 
@@ -46,7 +46,7 @@ impl Slot {
         }
     }
 
-    /// When something is to be asked for.
+    /// The time of the next request.
     pub fn due(&self) -> Option<u64> {
         let Asking { due, holes_due, .. } = self.asking()?;
         due.into_iter().chain(holes_due).min()
@@ -59,15 +59,15 @@ impl Asking {
         Self { due: Some(due), ..Self::default() }
     }
 
-    /// It was asked for `all` that is missing, or for the holes only that are new; holes end before `upto`. What does not come
-    /// is asked for again, all together, when the last answer ought to be here.
+    /// Notes a request for `all` missing parts, or only for the new holes; holes end before `upto`. Parts that do not come are
+    /// requested again, all together, when the last answer ought to be here.
     pub fn again(self, now_ns: u64, pause: u64, all: bool, upto: usize) -> Self {
         let (due, holes_due, last) = (Some(now_ns + pause), None, now_ns);
         Self { due, holes_due, upto, asked: self.asked + 1, times: self.times + u32::from(all), last, ..self }
     }
 
-    /// How long an answer is waited for. `quick`: a window bounds the answers, so that several losses of the same are no reason to
-    /// ask less often.
+    /// The longest wait for an answer. `quick`: a window bounds the answers, so that several losses of the same parts are no
+    /// reason to ask less often.
     pub fn pause_ns(self, trip: RoundTrip, quick: bool) -> u64 {
         let times = if quick && self.times < QUICK { 0 } else { self.times.min(4) };
         trip.patience_ns().saturating_mul(1 << times).min(LONGEST_PAUSE_NS)

@@ -1,10 +1,10 @@
-//! What a sender is told once, and what it has its flow do.
+//! Settings of a sender, and the actions it has its flow take.
 
 use crate::channel::bucket::Limit;
 use crate::channel::queue::Entry;
 use std::ops::Range;
 
-/// What a flow's channel says.
+/// The settings of a flow's channel.
 #[derive(Clone, Copy, Debug)]
 pub struct SenderSettings {
     /// Messages that are kept without an acknowledgement, at most [`WINDOW`](crate::channel::reliable::WINDOW).
@@ -15,11 +15,11 @@ pub struct SenderSettings {
     pub drops_oldest: bool,
     /// Nanoseconds after which a message is of no use: the lifespan or the deadline, whichever is shorter.
     pub useful_ns: Option<u64>,
-    /// There is a deadline: on a path that loses, single datagrams are repeated before anybody asks.
+    /// There is a deadline: on a path that loses, single datagrams are retransmitted before anybody asks.
     pub hurries: bool,
     /// Bytes of a message that one datagram takes, and bytes of a fragment.
     pub largest: usize,
-    /// What repetitions may take of the path.
+    /// The limit of retransmits on the path.
     pub repairs: Limit,
 }
 
@@ -41,25 +41,25 @@ pub enum Action {
         entry: Entry,
         /// Its number in the flow.
         sequence: u32,
-        /// Which bytes; all of them are no fragment.
+        /// The bytes; all of them are no fragment.
         bytes: Range<usize>,
         /// Flags of its frame.
         flags: u16,
-        /// Who gets it.
+        /// The receiver.
         to: To,
     },
     /// Datagrams as long as these do not come through, though nobody says so: from now on they have to be shorter, see
     /// [`Sender::shrink`](super::Sender::shrink).
     Shorten,
-    /// How far the flow is: the next number, and the oldest that can be repeated.
+    /// Progress of the flow: the next number, and the oldest that can be retransmitted.
     KeepAlive {
         /// The next message's number.
         next: u32,
-        /// The oldest that can be repeated.
+        /// The oldest that can be retransmitted.
         oldest: u32,
         /// The round trip in nanoseconds.
         trip_ns: u64,
-        /// Who gets it.
+        /// The receiver.
         to: To,
     },
 }

@@ -21,9 +21,9 @@ pub(super) struct Controlled {
 /// Congestion windows of messages that are kept: what is missing was lost several times where many are, and the flow goes on
 /// meanwhile.
 const KEPT_WINDOWS: u64 = 8;
-/// So many bytes are kept in any case.
+/// The least number of bytes that are kept.
 const KEPT_LEAST: u64 = 1 << 20;
-/// The mark of a repetition.
+/// The mark of a retransmit.
 pub(super) const AGAIN: u32 = 1 << 8;
 
 impl Controlled {
@@ -58,11 +58,10 @@ impl Sender {
         }
     }
 
-    /// Whether a datagram of so many bytes may leave, which is not sent again. What is wanted again goes first where the window
-    /// is short.
+    /// Checks whether a new datagram of so many bytes may leave. Retransmits go first where the window is short.
     ///
     /// # Errors
-    /// What it has to wait for.
+    /// The resource it has to wait for.
     pub fn room(&mut self, now_ns: u64, bytes: usize) -> Result<(), Wait> {
         let Some(Controlled { congestion, .. }) = &mut self.controlled else { return Ok(()) };
         let first = self.wanted > 0 && congestion.under_way() > congestion.window() / 2;
@@ -113,21 +112,21 @@ impl Sender {
         }
     }
 
-    /// Whether a further message has to wait, beside so many that leave now and are not kept yet.
+    /// `true` if a further message has to wait, beside so many that leave now and are not kept yet.
     pub fn is_full_with(&self, more: usize) -> bool {
         let crowded = self.controlled.as_ref().is_some_and(|controlled| self.is_crowded(controlled));
         let most = self.sent.len() + more >= self.settings.window || self.bytes >= self.settings.bytes;
         crowded || (most && !self.settings.drops_oldest)
     }
 
-    /// Whether so much may leave that it is worth waking who waits.
+    /// `true` if enough may leave to be worth waking waiting threads.
     pub fn is_open(&self) -> bool {
         self.controlled
             .as_ref()
             .is_none_or(|controlled| controlled.congestion.is_open() && !self.is_crowded(controlled))
     }
 
-    /// What congestion did to the flow.
+    /// Congestion counters of the flow.
     pub fn congestion(&self) -> Counters {
         self.controlled.as_ref().map(|controlled| controlled.congestion.counters()).unwrap_or_default()
     }
@@ -138,14 +137,15 @@ impl Sender {
         self.controlled.as_ref().map_or(0, |controlled| controlled.congestion.under_way())
     }
 
-    /// Whether a further message has to wait for the window or the pace, or would find no room at the subscriber.
+    /// `true` if a further message has to wait for the window or the pace, or would find no room at the subscriber.
     pub(super) fn is_held_back(&self, now_ns: u64) -> bool {
         self.controlled.as_ref().is_some_and(|controlled| {
             controlled.congestion.has_room(now_ns, controlled.usual).is_err() || self.is_crowded(controlled)
         })
     }
 
-    /// What is not acknowledged is all that the subscriber takes, or more than is worth keeping. One message it always takes.
+    /// `true` if the unacknowledged messages are all that the subscriber takes, or more than is worth keeping. It always takes
+    /// one.
     fn is_crowded(&self, controlled: &Controlled) -> bool {
         let most = controlled.congestion.window().saturating_mul(KEPT_WINDOWS).max(KEPT_LEAST).min(controlled.window);
         !self.sent.is_empty() && self.kept > most
@@ -164,7 +164,7 @@ impl Sender {
         }
     }
 
-    /// Whether so many bytes of a message may be sent again now.
+    /// `true` if so many bytes of a message may be retransmitted now.
     pub(super) fn may_repeat(&mut self, now_ns: u64, bytes: usize) -> bool {
         let Some(Controlled { congestion, .. }) = &mut self.controlled else {
             let taken = self.bucket.take(now_ns, bytes);
@@ -206,7 +206,7 @@ impl Sender {
         congestion.on_sent(now_ns, Datagram { sequence, offset: 0, mark: Kind::KeepAlive as u32 }, HEADER);
     }
 
-    /// What the subscriber says came.
+    /// Notes the receipt of the subscriber.
     pub(super) fn take_receipt(&mut self, now_ns: u64, said: &Acknowledgement<'_>) {
         let (Some(controlled), Some(receipt)) = (&mut self.controlled, &said.receipt) else { return };
         controlled.window = receipt.window;
@@ -217,7 +217,7 @@ impl Sender {
         self.note_came(receipt.newest);
     }
 
-    /// Who waits for a receipt that does not come asks for it.
+    /// Sets the time to ask for a receipt that does not come.
     fn ask_by(&mut self, now_ns: u64) {
         let Some(Controlled { congestion, .. }) = &self.controlled else { return };
         if congestion.under_way() > 0 {

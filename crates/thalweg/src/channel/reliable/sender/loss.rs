@@ -1,4 +1,4 @@
-//! How much a path loses, as its receiver counts, and how often a message is repeated on it before anybody asks.
+//! The loss of a path, as its receiver counts, and the number of retransmits of a message before anybody asks.
 
 /// Messages between two estimates.
 const ENOUGH: u64 = 16;
@@ -21,7 +21,7 @@ pub struct Loss {
 }
 
 impl Loss {
-    /// The receiver saw messages up to this number, and so many of them without repetition.
+    /// The receiver saw messages up to this number, and so many of them without a retransmit.
     pub fn told(&mut self, seen: u64, fresh: u32) {
         let Some((seen_before, fresh_before)) = self.last else {
             self.last = Some((seen, fresh));
@@ -46,7 +46,7 @@ impl Loss {
         self.share > NOTICEABLE
     }
 
-    /// So many questions in a row stay unanswered only where nobody is, if answers are lost as often as messages.
+    /// The number of questions in a row that stay unanswered only where nobody is, if answers are lost as often as messages.
     pub fn questions(&self) -> u32 {
         let answered = (1.0 - self.share.min(0.99)).powi(2);
         let count = (SILENT.ln() / (1.0 - answered).ln()).ceil();

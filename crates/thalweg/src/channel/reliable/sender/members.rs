@@ -1,4 +1,4 @@
-//! Who acknowledges a flow: what each of them has, and for how long the others wait for it.
+//! Members that acknowledge a flow: the messages that each has, and the time for which the others wait for it.
 
 use super::loss::Loss;
 use crate::channel::reliable::RoundTrip;
@@ -25,12 +25,12 @@ pub struct Member {
 
 /// Members that are told apart; those beyond share the last bit.
 pub const MOST_TOLD_APART: usize = 64;
-/// So long a member that says nothing holds up the others, once, and a round trip more; and until it left as many keep-alives
-/// unanswered as [`Loss::questions`] says. The clock alone gave up members that were there: beside four loops on two processors a
-/// publisher's thread asked twice in 250 ms, and where one datagram in five is lost each way, six answers in a row do not come.
+/// The time for which a silent member holds up the others, once, besides a round trip and as many unanswered keep-alives as
+/// [`Loss::questions`] says. The clock alone gave up members that were there: beside four loops on two processors a publisher's
+/// thread asked twice in 250 ms, and where one datagram in five is lost each way, six answers in a row do not come.
 const PRESENT_NS: u64 = 500_000_000;
-/// Who answers, and acknowledges no half window (or all there was) in as long and in so many times as many questions, holds up nobody
-/// either: of what it misses a question, its answer and the repetition may be lost.
+/// The multiple of the time and of the questions after which a member that answers, but acknowledges no half window (or all
+/// there was), holds up nobody either: of what it misses a question, its answer and the retransmit may be lost.
 const ANSWERS: u32 = 2;
 
 impl Members {
@@ -72,12 +72,12 @@ impl Members {
         Some(member.acknowledged)
     }
 
-    /// Whether only absent ones need the message `first`, the oldest that is kept.
+    /// `true` if only absent ones need the message `first`, the oldest that is kept.
     pub fn are_absent(&self, first: u64) -> bool {
         self.present() < self.len() && self.0.iter().all(|member| member.absent || member.acknowledged > first)
     }
 
-    /// How many of them are there.
+    /// The number of members that are there.
     pub fn present(&self) -> usize {
         self.0.iter().filter(|member| !member.absent).count()
     }
@@ -89,7 +89,7 @@ impl Members {
         Some(index)
     }
 
-    /// Whether the others wait for one of them, where the oldest message that is kept is `first`.
+    /// `true` if the others wait for one of them; `first` is the oldest message that is kept.
     pub fn hold_up(&self, now_ns: u64, first: u64, trip: RoundTrip) -> bool {
         let patience = PRESENT_NS + trip.patience_ns().min(PRESENT_NS); // members measure the round trip
         self.0.iter().any(|member| member.acknowledged <= first && !member.is_given_up(now_ns, patience))

@@ -1,4 +1,4 @@
-//! What is repeated, to whom and when: what members ask for, and before anybody asks where a deadline presses.
+//! Retransmits, their receivers and times: on request, and where a deadline presses before anybody asks.
 
 use super::{Action, FEW, GATHER_NS, MOST_COPIES, Sender, Sent, To};
 use crate::channel::reliable::widen;
@@ -20,7 +20,7 @@ impl Sender {
         }
     }
 
-    /// The message has left: what was missed of it before is repeated.
+    /// The message has left: parts of it that were missed before are retransmitted.
     #[cold]
     pub(super) fn want_early(&mut self, now_ns: u64) {
         for (bit, gap) in std::mem::take(&mut self.early) {
@@ -92,7 +92,7 @@ impl Sender {
         Some(Action::Repeat { entry, sequence: (self.first + index as u64) as u32, bytes, flags: self.flags(), to })
     }
 
-    /// What one of few losers got, the next one gets as well.
+    /// A retransmit to one of few losers goes to the next one as well.
     fn next_loser(&mut self, index: usize, to: To) {
         let sent = &mut self.sent[index];
         let To::One(member) = to else {
@@ -130,7 +130,7 @@ impl Sender {
 }
 
 impl Sent {
-    /// Bytes before `to` were repeated: who asks for them within `patience` has not got the answer yet.
+    /// Bytes before `to` were retransmitted: a member that asks for them within `patience` has not got the answer yet.
     fn note_repeated(&mut self, now_ns: u64, to: usize, patience: u64) {
         let still = now_ns.saturating_sub(self.repeated_at) < patience;
         self.repeated_to = if still { self.repeated_to.max(to) } else { to };
@@ -142,7 +142,7 @@ impl Sent {
 /// fragments; one that asks for single bytes would make each of its next acknowledgements more work.
 const MOST_RANGES: usize = 64;
 
-/// As many pieces as these bytes lie in: a subscriber puts together only equal ones, and may miss what was cut otherwise.
+/// Widens these bytes to whole pieces: a subscriber reassembles only equal pieces, and may miss bytes that were cut otherwise.
 pub(super) fn aligned(bytes: Range<u32>, piece: u32, length: u32) -> Range<u32> {
     let piece = piece.max(1);
     let from = bytes.start / piece * piece;

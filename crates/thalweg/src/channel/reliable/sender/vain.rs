@@ -12,14 +12,15 @@ use std::ops::Range;
 /// A datagram that every path is expected to take (BASE_PLPMTU of RFC 8899 §5.1.2), and one that every host takes: 576 bytes with the
 /// headers of IP and UDP (RFC 1122 §3.3.2).
 pub const EXPECTED: [usize; 2] = [1200, 548];
-/// A longer one that is repeated and lost so often does not come through: at 30 % loss this happens to one in 10⁶. The subscriber
-/// asks ever less often, so it takes two seconds.
+/// Number of losses after which a longer retransmit does not come through: at 30 % loss this happens to one in 10⁶. The
+/// subscriber asks ever less often, so it takes two seconds.
 ///
-/// That it asks again is no sign of a loss. What came and found no memory is asked for, too, and so is everything while nothing at
-/// all comes through. Receipts tell: bytes were lost only where what left later, and was shorter, is known to have come.
+/// A repeated request is no sign of a loss: a datagram that came and found no memory is requested again, and so is everything
+/// while nothing at all comes through. Receipts tell: bytes were lost only where shorter ones that left later are known to have
+/// come.
 const IN_VAIN: u8 = 12;
 
-/// How often the first missing bytes of a message were repeated and lost.
+/// The number of times that the first missing bytes of a message were retransmitted and lost.
 #[derive(Clone, Copy, Debug)]
 pub struct Rounds {
     lowest: u32, // of the round
@@ -35,10 +36,11 @@ impl Default for Rounds {
 }
 
 impl Rounds {
-    /// Bytes from here on are repeated, in a datagram of this length; so many bytes were lost so far. Gives how often in vain.
+    /// Notes a retransmit of bytes from here on, in a datagram of this length; so many bytes were lost so far. Gives the number
+    /// in vain.
     fn repeated(&mut self, from: u32, length: usize, lost: u64) -> u8 {
         if from <= self.latest {
-            // What is repeated in a round goes up.
+            // Within a round the retransmits go up.
             let in_vain = lost.saturating_sub(self.lost) >= length as u64;
             self.count = if from == self.lowest { self.count.saturating_add(u8::from(in_vain)) } else { 0 };
             (self.lowest, self.lost) = (from, lost);
@@ -49,7 +51,7 @@ impl Rounds {
 }
 
 impl Sender {
-    /// From now on datagrams have at most so many bytes. What is missing is cut anew.
+    /// From now on datagrams have at most so many bytes. Missing messages are cut anew.
     pub fn shrink(&mut self, most: usize) {
         if piece(most) >= self.settings.largest {
             return; // two threads found out at once, and the one that found more comes last
@@ -72,8 +74,8 @@ impl Sender {
         }
     }
 
-    /// Of a message these bytes are repeated, because somebody asked. Only where one subscriber tells what came: what one member of a
-    /// group does not get must not slow the others.
+    /// Notes a retransmit of these bytes of a message, because somebody asked. Only where one subscriber sends receipts: losses
+    /// of one member of a group must not slow the others.
     pub(super) fn note_round(&mut self, index: usize, bytes: &Range<usize>) {
         let Some(lost) = self.controlled.as_ref().map(Controlled::lost) else { return };
         let Sent { entry, rounds, .. } = &mut self.sent[index];
@@ -83,7 +85,7 @@ impl Sender {
         self.in_vain |= count >= IN_VAIN && EXPECTED.iter().any(|most| *most < length);
     }
 
-    /// This datagram came. Where it is a repetition as long as those that seemed to be lost, those were lost by chance.
+    /// Notes that this datagram came. If it is a retransmit as long as those that seemed to be lost, those were lost by chance.
     pub(super) fn note_came(&mut self, datagram: Datagram) {
         let at = widen(datagram.sequence, self.next()).checked_sub(self.first);
         let Some(sent) = at.and_then(|index| self.sent.get_mut(index as usize)) else { return };

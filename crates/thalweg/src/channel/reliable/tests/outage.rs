@@ -18,7 +18,7 @@ use std::time::Duration;
 mod matrix;
 mod wrong;
 
-/// How the flow is sent and what is asked of it.
+/// A flow's sender, and the demands on it.
 #[derive(Clone, Copy, Debug)]
 struct Flow {
     hz: u64,
@@ -267,7 +267,7 @@ impl Subscriber {
         }
     }
 
-    /// When the first sample came after this moment.
+    /// The time of the first sample after this moment.
     fn back_at(&self, up: u64) -> Option<u64> {
         self.delivered.iter().map(|(_, at)| *at).find(|at| *at > up)
     }
@@ -322,7 +322,7 @@ fn members_of_a_group_come_back_after_such_an_outage_and_the_others_miss_nothing
     two_windows(Flow { members: 3, cut: 2, deadline_ns: Some(50 * MS), ..KILOHERTZ });
 }
 
-/// Who publishes on does not put the keep-alive off that a member needs which hears nothing else of the group.
+/// Publishing does not postpone the keep-alive, which a member needs that hears nothing else of the group.
 #[test]
 fn somebody_silent_is_asked_though_the_publisher_is_never_idle() {
     let mut field = Field::new(KILOHERTZ);
@@ -336,7 +336,8 @@ fn somebody_silent_is_asked_though_the_publisher_is_never_idle() {
     assert!((40..=200).contains(&asked), "{asked} times in 2 s");
 }
 
-/// The oldest are given up while others are repeated: who waits for them is told before the next is repeated, not behind a thousand.
+/// The oldest are given up while others are retransmitted: a member that waits for them is told before the next retransmit, not
+/// behind a thousand.
 #[test]
 fn what_is_gone_is_told_before_the_rest_is_repeated() {
     let mut field = Field::new(Flow { window: 1000, ..KILOHERTZ });

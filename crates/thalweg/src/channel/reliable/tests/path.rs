@@ -64,8 +64,8 @@ fn what_came_and_found_no_memory_does_not_make_datagrams_short() {
     }
 }
 
-/// Nothing at all comes through for a while, neither long nor short: what is asked for meanwhile is repeated in vain. A flow that
-/// competes soon repeats nothing more; one whose rate was reserved goes on.
+/// Nothing at all comes through for a while, neither long nor short: messages requested meanwhile are retransmitted in vain. A
+/// flow that competes soon retransmits nothing more; one whose rate was reserved goes on.
 #[test]
 fn an_outage_one_way_does_not_make_datagrams_short() {
     for (size, reserved) in [(1400, None), (1400, Some(1_000_000)), (100 << 10, None), (100 << 10, Some(1_000_000))] {

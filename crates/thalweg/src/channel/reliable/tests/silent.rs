@@ -12,7 +12,7 @@ fn held_up() -> Sender {
     held_up_by(WINDOW, 8)
 }
 
-/// So many messages of so many bytes.
+/// A sender of so many messages of so many bytes.
 fn held_up_by(count: u32, size: usize) -> Sender {
     let repairs = Limit { rate: 4_000_000, burst: 256 << 10 };
     let window = count as usize;
@@ -46,7 +46,7 @@ fn answer(sender: &mut Sender, now: u64, member: u64, upto: u32) {
     sender.acknowledge(now, member, upto.max(WINDOW), &header, &Acknowledgement::parse(payload).unwrap()).unwrap();
 }
 
-/// Repetitions to a group have 4 MB/s: of large messages a member cannot acknowledge half a window in a second.
+/// Retransmits to a group have 4 MB/s: of large messages a member cannot acknowledge half a window in a second.
 #[test]
 fn who_gets_what_it_misses_as_fast_as_it_is_repeated_loses_nothing() {
     const COUNT: u32 = 16;

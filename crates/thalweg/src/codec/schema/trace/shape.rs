@@ -1,4 +1,4 @@
-//! What tracing has found so far: a schema with blanks.
+//! The findings of tracing so far: a schema with blanks.
 
 use super::super::{Field, Schema, Variant};
 
@@ -11,7 +11,7 @@ pub(super) struct Shape {
     known: bool,
 }
 
-/// What stands at a place.
+/// The finding at a place.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) enum Kind {
     /// Not visited yet.
@@ -40,7 +40,7 @@ impl Shape {
         new
     }
 
-    /// Whether this stands here.
+    /// `true` if this stands here.
     pub fn is(&self, kind: &Kind, parts: usize) -> bool {
         self.kind == *kind && self.parts.len() == parts
     }
@@ -50,7 +50,7 @@ impl Shape {
         &mut self.parts
     }
 
-    /// Whether nothing is left blank here and below.
+    /// `true` if nothing is left blank here and below.
     pub fn is_known(&mut self) -> bool {
         self.known = self.known || (self.kind != Kind::Unknown && self.parts.iter_mut().all(Shape::is_known));
         self.known

@@ -30,24 +30,24 @@ impl Flow {
         Self { reliable: asked != Asked::BestEffort, deadline_ns, window, drops_oldest: keeps_last, ..self }
     }
 
-    /// So many are published in this time, at most.
+    /// The most messages that are published in this time.
     fn within(&self, ns: u64) -> u64 {
         ns.div_ceil(self.period())
     }
 
-    /// What may be missing after an outage: what the queue does not keep, or what is too old.
+    /// The most messages that may be missing after an outage: those that the queue does not keep, or that are too old.
     fn may_miss(&self, outage: u64, back: u64) -> u64 {
         let (round_trip, back) = (2 * DELAY_NS, outage + back);
         match (self.reliable, self.deadline_ns) {
             (false, _) => self.within(outage + round_trip),
             (true, Some(deadline)) => self.within(back + deadline + round_trip),
             (true, None) if self.drops_oldest => {
-                // What the queue still has when somebody asks.
+                // The messages that the queue still has when somebody asks.
                 let kept = (self.window as u64).saturating_sub(self.within(back - outage + 5 * round_trip));
                 self.within(back + 5 * round_trip).saturating_sub(kept)
             }
             (true, None) if self.members == 1 => 0,
-            // Who answers nothing for half a second holds up nobody: the oldest is given up for the newest.
+            // A member that answers nothing for half a second holds up nobody: the oldest is given up for the newest.
             (true, None) => self.within(back + round_trip).saturating_sub(self.window as u64 / 2),
         }
     }
@@ -89,7 +89,7 @@ fn cell(flow: Flow, outage: u64) -> Cell {
         let limit = flow.deadline_ns.map_or(u64::MAX, |deadline| deadline + 5 * DELAY_NS);
         assert!(oldest <= Some(limit), "a sample of {} ms came: {what}", oldest.unwrap() / MS);
     }
-    // What is published rarely comes no sooner.
+    // Samples that are published rarely come no sooner.
     assert!(back <= BACK_NS.max(flow.period() + DELAY_NS), "back after {} ms: {what}", back / MS);
     assert!(missing <= flow.may_miss(outage, back), "{missing} are missing, {}: {what}", flow.may_miss(outage, back));
     if flow.reliable {
@@ -100,7 +100,7 @@ fn cell(flow: Flow, outage: u64) -> Cell {
 }
 
 impl Subscriber {
-    /// As its channel counts.
+    /// The count of its channel.
     fn missed(&self) -> u64 {
         self.accept.counters().lost
     }

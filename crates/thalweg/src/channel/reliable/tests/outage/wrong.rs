@@ -12,7 +12,7 @@ struct Wrong {
     kind: Kind,
     /// Beside the number that the subscriber expects.
     ahead: u32,
-    /// Of a keep-alive: the oldest that can be repeated, beside the same.
+    /// The oldest message that can be retransmitted, as a keep-alive says beside the same.
     oldest: u32,
     sample: u64,
     stamp: u64,
@@ -91,7 +91,7 @@ fn one_wrong_stamp_makes_nothing_else_late() {
     }
 }
 
-/// A flipped bit in the numbers that the checksum of UDP missed: what it hit is repeated like any loss.
+/// A flipped bit in the numbers that the checksum of UDP missed: the message is retransmitted like any loss.
 #[test]
 fn flipped_bits_silence_nobody() {
     // The sequence; of sample and stamp a selection.
