@@ -1,4 +1,4 @@
-//! Administration: what nodes may ask of each other over the control plane.
+//! Administration: requests between nodes over the control plane.
 
 pub mod answer;
 pub mod explain;
@@ -59,9 +59,9 @@ pub enum Request {
         /// The changes. All of them are made or, with a reason, none.
         changes: Changes,
     },
-    /// To the nodes of both ports, where they are, and again to one that comes: what was set at the end of `port` of its
-    /// channel with `other`. The node of `port` has it from then on, unless something was set there already; the other's
-    /// keeps it in case that starts anew (YS-53).
+    /// To the nodes of both ports, where they are, and again to one that comes: the settings that were made at the end of
+    /// `port` of its channel with `other`. The node of `port` applies them from then on, unless it has settings already; the
+    /// node of `other` keeps them in case that one starts anew (YS-53).
     Remember {
         /// The port whose end it is.
         port: String,
@@ -77,7 +77,7 @@ pub enum Request {
         /// The port at the channel's other end; `port` itself: the process; `None`: all channels of the port.
         other: Option<String>,
     },
-    /// To the subscriber's node: scale a channel so, there (P-08). An open channel's proxy moves while samples flow.
+    /// To the subscriber's node: scale a channel (P-08). An open channel's proxy moves while samples flow.
     Scale {
         /// Publisher's port name.
         publisher: String,
@@ -86,30 +86,30 @@ pub enum Request {
         /// Changes of scaling and place. The default is the subscriber's QoS.
         changes: ProxyChanges,
     },
-    /// To any node: of one of every so many samples of its channels of a topic, measure where the time goes; 0: no more. Answered
-    /// by [`Reply::Stages`]. It ends by itself when nobody asked for [`Request::Stages`] within
+    /// To any node: measure the latency by stage of one of every so many samples of its channels of a topic; 0: no more.
+    /// Answered by [`Reply::Stages`]. It ends by itself when nobody asked for [`Request::Stages`] within
     /// [`LEASE`](crate::trace::stages::LEASE).
     Measure {
         /// The topic.
         topic: String,
-        /// Every so many samples.
+        /// The sampling interval, in samples.
         every: u32,
     },
-    /// To any node: what was measured so far of its channels of a topic.
+    /// To any node: the measurements so far of its channels of a topic.
     Stages {
         /// The topic.
         topic: String,
     },
-    /// To any node: how late samples of its channels were since this was asked last, and what counts as late from now on. Measures
-    /// each of these channels as [`Request::Measure`] does. Answered by [`Reply::Lateness`].
+    /// To any node: the lateness of its channels' samples since this was last asked, and the limits from now on. Measures each
+    /// of these channels as [`Request::Measure`] does. Answered by [`Reply::Lateness`].
     Lateness {
-        /// The channels, and from when on their samples are late.
+        /// The channels, and the limits beyond which their samples are late.
         channels: Vec<LateAfter>,
         /// The asker. An answer that did not arrive is part of the next one.
         #[serde(default)]
         asked: Asked,
     },
-    /// To the nodes of both ports: how their channel keeps its promise, since that has changed. Told as
+    /// To the nodes of both ports: the verdict on their channel's promise has changed. Reported as
     /// [`Event::PromiseChanged`](crate::Event::PromiseChanged).
     Verdict {
         /// Publisher's port name.
@@ -121,16 +121,16 @@ pub enum Request {
         /// The reason.
         because: String,
     },
-    /// To any node: what its monotonic clock says ([`Reply::Clock`]).
+    /// To any node: the reading of its monotonic clock ([`Reply::Clock`]).
     Clock,
     /// To any node: the memory that its channels hold ([`Reply::Memory`]).
     Memory,
-    /// To a subscriber's node: a publisher is alive, also if it publishes nothing now.
+    /// To a subscriber's node: a publisher is alive, even if it publishes nothing now.
     Alive {
         /// Publisher's port name.
         publisher: String,
     },
-    /// To the node of either port: what it knows of the two.
+    /// To the node of either port: its knowledge of the two.
     Explain {
         /// Publisher's port name.
         publisher: String,
@@ -146,7 +146,7 @@ pub enum Request {
     },
 }
 
-/// The priority of one end of a channel: what was asked for, what the kernel says now, and whether it has an effect.
+/// The priority of one end of a channel: the settings requested, the kernel's state now, and whether it has an effect.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct EndReport {
@@ -170,7 +170,7 @@ pub struct EndReport {
     pub nice: i32,
     /// The processors it may run on.
     pub affinity: Vec<u16>,
-    /// It serves this channel alone.
+    /// `true` if it serves this channel alone.
     pub own_thread: bool,
     /// TOS octet (IPv4) or traffic class (IPv6) of the packets that leave this end, read from the socket; `None`: the
     /// carrier has no packets.
@@ -187,8 +187,9 @@ pub struct EndReport {
     pub device: Option<String>,
     /// The queue in which packets wait there, such as `band 1 of 3 of pfifo_fast`; empty if unknown.
     pub band: String,
-    /// Microseconds that a packet waits there at most for one of a lower class: the largest that the device is given at one
-    /// go. Packets of its own class and higher ones come on top. `None`: none is lower, or the device's rate is not known.
+    /// Microseconds that a packet waits there at most for one of a lower class: the time of the largest packet that the device
+    /// is given at one go. Packets of its own class and higher ones come on top. `None`: none is lower, or the device's rate is
+    /// not known.
     pub blocking_us: Option<f64>,
     /// `true` if packets can wait on that device at all. Where none waits, none needs to be first.
     pub waits: bool,
@@ -200,7 +201,7 @@ pub struct EndReport {
     pub note: String,
     /// Scaling of the channel, and its place; `None`: it is not scaled.
     pub proxied: Option<Proxied>,
-    /// The part of the note that says which of `asked` has nothing to act on at this end; empty: all of it has.
+    /// The part of the note about settings in `asked` that have nothing to act on at this end; empty: there are none.
     pub without_effect: String,
 }
 
@@ -226,12 +227,12 @@ pub enum Reply {
     Explanation(explain::Explanation),
     /// The answer to a command.
     Text {
-        /// It was carried out.
+        /// `true` if it was carried out.
         ok: bool,
-        /// The text of the note.
+        /// The answer, as a text.
         text: String,
     },
-    /// It could not be done, and why.
+    /// It was not carried out; the reason.
     No(String),
     /// The kernel refused; the text names the remedy.
     Refused(String),

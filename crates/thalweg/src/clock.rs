@@ -1,20 +1,20 @@
-//! Two clocks compared by questions and answers, with what is certain about it (V-11; F-5).
+//! Comparison of two clocks by questions and answers, with certain bounds (V-11; F-5).
 
 /// The offset of a peer's monotonic clock from this host's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClockOffset {
-    /// Nanoseconds that are added to the peer's stamps to make them this host's.
+    /// Nanoseconds to add to the peer's stamps to get this host's.
     pub offset_ns: i128,
-    /// The true offset is at most so far from it, in nanoseconds, at [`ClockOffset::at_ns`].
+    /// The largest distance of the true offset from it, in nanoseconds, at [`ClockOffset::at_ns`].
     pub uncertainty_ns: u64,
     /// Time of the last answer, by this host's clock.
     pub at_ns: u64,
 }
 
-/// Two clocks move apart by at most so many nanoseconds per second: twice what cheap quartzes are specified for (100 ppm each).
+/// The largest drift between two clocks, in nanoseconds per second: twice what cheap quartzes are specified for (100 ppm each).
 pub const DRIFT_NS_PER_S: u64 = 200_000;
 
-/// A question and its answer: when it left, what the peer's clock said meanwhile, when the answer came.
+/// A question and its answer: time of the question, the peer's clock in between, time of the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Exchange {
     /// This host's clock.
@@ -41,15 +41,15 @@ impl ClockOffset {
         Some(Self { offset_ns: least + i128::from(uncertainty_ns), uncertainty_ns, at_ns })
     }
 
-    /// Time from a stamp of the peer to one of this host, in nanoseconds, and how far it may be off. `None`: it would be
-    /// negative by more than that, so one of the clocks was stepped.
+    /// Time from a stamp of the peer to one of this host, and its uncertainty, in nanoseconds. `None`: it would be negative by
+    /// more than that, so one of the clocks was stepped.
     pub fn elapsed_ns(&self, peer_ns: u64, here_ns: u64) -> Option<(u64, u64)> {
         let uncertainty = self.uncertainty_ns.saturating_add(u64::try_from(drift(here_ns.abs_diff(self.at_ns))).ok()?);
         let elapsed = i128::from(here_ns) - i128::from(peer_ns) - self.offset_ns;
         (elapsed >= -i128::from(uncertainty)).then(|| (u64::try_from(elapsed).unwrap_or(0), uncertainty))
     }
 
-    /// A stamp of the peer as this host's clock would have said it, and how far that may be off, in nanoseconds.
+    /// A stamp of the peer in this host's clock, and its uncertainty, in nanoseconds.
     pub fn here_ns(&self, peer_ns: u64) -> (i128, u64) {
         let here = i128::from(peer_ns) + self.offset_ns;
         let since = u64::try_from((here - i128::from(self.at_ns)).unsigned_abs()).unwrap_or(u64::MAX);

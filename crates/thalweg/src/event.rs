@@ -10,7 +10,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
-/// Something that happened.
+/// An event of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "kebab-case")]
 #[non_exhaustive]
@@ -24,7 +24,7 @@ pub enum Event {
         /// The carrier that was chosen.
         carrier: String,
     },
-    /// A publisher and a subscriber of one topic do not fit.
+    /// A publisher and a subscriber of one topic do not match.
     Incompatible {
         /// Publisher's port name.
         publisher: String,
@@ -38,7 +38,7 @@ pub enum Event {
         requested: String,
         /// A value that would match.
         remedy: String,
-        /// The subscriber declared that it does without: they match all the same, and it gets what is offered.
+        /// `true` if the subscriber's QoS does without this policy: the two match all the same, with the publisher's offer.
         #[serde(default)]
         fallback: bool,
     },
@@ -51,7 +51,7 @@ pub enum Event {
         /// The reason.
         reason: String,
     },
-    /// A carrier could not be used for a channel; the next one is tried, or the same again after a pause.
+    /// A carrier could not be used for a channel. The next one is tried, or the same again after a pause.
     CarrierFailed {
         /// Publisher's port name.
         publisher: String,
@@ -69,7 +69,7 @@ pub enum Event {
         /// The defect.
         problem: String,
     },
-    /// A callback held the thread that its channel shares with others for more than a millisecond: those wait meanwhile.
+    /// A callback held the thread that its channel shares with others for more than a millisecond, in which they waited.
     SlowCallback {
         /// Publisher's port name.
         publisher: String,
@@ -101,11 +101,11 @@ pub enum Event {
         subscriber: String,
         /// Number since the last report.
         late: u64,
-        /// In all.
+        /// Total so far.
         total: u64,
     },
-    /// Samples of a channel were lost on the way, or given up because they came too late to be of use. Told
-    /// within a second, when what only came in another order has come.
+    /// Samples of a channel were lost on the way, or given up because they came too late to be of use. Reported within a
+    /// second, once samples that only came in another order have come.
     SampleLost {
         /// Publisher's port name.
         publisher: String,
@@ -113,10 +113,10 @@ pub enum Event {
         subscriber: String,
         /// Number since the last report.
         lost: u64,
-        /// In all.
+        /// Total so far.
         total: u64,
     },
-    /// Samples were rejected: they would have been more than one of the subscriber's limits allows. Told within a second.
+    /// Samples were rejected because they exceeded one of the subscriber's limits. Reported within a second.
     SampleRejected {
         /// Subscriber's port name.
         subscriber: String,
@@ -140,7 +140,7 @@ pub enum Event {
         /// The new state.
         state: InstanceState,
     },
-    /// A publisher gives no sign of life within its lease, or does again.
+    /// A publisher gave no sign of life within its lease, or gives one again.
     LivelinessChanged {
         /// Publisher's port name.
         publisher: String,
@@ -174,7 +174,7 @@ pub enum Event {
         /// The port that holds the name.
         holder: String,
     },
-    /// The priority of a channel changed, and nobody asked for it.
+    /// The priority of a channel changed although nobody asked for it.
     PriorityChanged {
         /// Publisher's port name.
         publisher: String,
@@ -183,7 +183,7 @@ pub enum Event {
         /// The change and its reason.
         change: String,
     },
-    /// A channel keeps the promise of its plan, or does no more: somebody verifies it.
+    /// A channel keeps the promise of its plan again, or no longer. Only while somebody verifies it.
     PromiseChanged {
         /// Publisher's port name.
         publisher: String,
@@ -194,7 +194,7 @@ pub enum Event {
         /// The reason.
         because: String,
     },
-    /// Something a person should know.
+    /// A warning for a person.
     Warning {
         /// The warning.
         text: String,

@@ -1,10 +1,10 @@
-//! The in-band handshake: it decides whether a channel comes to be, whatever discovery proposed.
+//! The in-band handshake. It decides whether a channel is opened, whatever discovery proposed.
 //!
 //! Over a stream (TCP, or the publisher node's unix socket on the same host) the subscriber's node sends the byte
 //! [`CHANNEL_HANDSHAKE`](crate::control::CHANNEL_HANDSHAKE), then one [`Request`]; the publisher's node answers with one
 //! [`Answer`]. Each is a 4-byte little-endian length (at most [`LARGEST`]) and a JSON document; unknown fields are
-//! ignored. On carrier `tcp` the same stream then carries the frames; on the others it stays open as the channel's sign
-//! of life: whoever dies, the other sees its end.
+//! ignored. On carrier `tcp` the same stream then carries the frames; on the others it stays open as the channel's sign of
+//! life: each end notices its end if the other dies.
 
 use crate::carrier::Parameters;
 use crate::channel::proxy::{Provenance, Proxy};
@@ -33,15 +33,15 @@ pub struct Request {
     pub port: PortId,
     /// Its name, type and QoS.
     pub subscriber: PortInfo,
-    /// The node that is meant.
+    /// The publisher's node.
     pub to_node: NodeId,
-    /// The publishing port that is meant.
+    /// The publishing port.
     pub to_port: PortId,
     /// The carrier's name.
     pub carrier: String,
     /// The subscriber's clock ([`linux::clock::clock_id`]).
     pub clock: String,
-    /// An administrator connected the two ports by name: topics need not be equal.
+    /// `true` if an administrator connected the two ports by name: topics need not be equal.
     #[serde(default)]
     pub by_name: bool,
     /// Parameters of the subscriber's end of the carrier.
@@ -53,11 +53,12 @@ pub struct Request {
     /// Scaling of the stream, and its place; left out: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proxy: Option<Proxy>,
-    /// The proxy of an open channel between the same two ports moves: that channel goes on until the subscriber ends it.
+    /// `true` if the proxy of an open channel between the same two ports moves: that channel goes on until the subscriber ends
+    /// it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub moves: bool,
-    /// The same in each request of this subscriber to this node for this publisher, and nobody else's guess: an older channel
-    /// of the two ports gives way to it, and only to it. Left out by older versions.
+    /// A token that is the same in each request of this subscriber to this node for this publisher, and that nobody else can
+    /// guess: an older channel of the two ports gives way to it, and only to it. Left out by older versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token: Option<u64>,
 }
@@ -81,17 +82,17 @@ pub struct Answers {
 pub enum Answer {
     /// The channel is open.
     Accepted(Accepted),
-    /// It is not, and why.
+    /// The channel is refused, with the reason.
     Refused(Refused),
-    /// Only where the request's parameters have `probe`: keep-alives of the flow come by the carrier from now on. A
-    /// subscriber that heard one says so by the byte [`HEARD`] on this stream, and gets another answer.
+    /// Only where the request's parameters have `probe`: keep-alives of the flow come by the carrier from now on. A subscriber
+    /// that heard one sends the byte [`HEARD`] on this stream, and gets another answer.
     Probe(Probe),
 }
 
 /// Sent by a subscriber that heard a probe.
 pub const HEARD: u8 = 1;
 
-/// A flow of which a subscriber is to hear something before it has a channel.
+/// A flow that a subscriber has to hear before it has a channel.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Probe {
     /// The id that every frame of it carries.
@@ -110,11 +111,11 @@ pub struct Watching {
     pub version: u32,
     /// Nodes of different realms tell each other nothing.
     pub realm: String,
-    /// The node that is meant.
+    /// The node asked.
     pub to_node: NodeId,
-    /// The node that publishes what it serves …
+    /// The publisher's node …
     pub source: NodeId,
-    /// … at this port.
+    /// … and its port, whose samples the node asked serves.
     pub port: PortId,
 }
 
@@ -139,8 +140,8 @@ pub struct Accepted {
     /// Parameters of the publisher's end of the carrier.
     #[serde(default)]
     pub parameters: Parameters,
-    /// The offered [`Answers`] are taken, by this subscriber: their frames come on this stream. Else they need a channel
-    /// of their own.
+    /// The offered [`Answers`] are accepted, by this subscriber: their frames come on this stream. Otherwise they need a
+    /// channel of their own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answers: Option<PortInfo>,
     /// Scaling of the flow before it is sent; left out: none, whatever was requested.
@@ -151,9 +152,9 @@ pub struct Accepted {
 /// A refusal.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Refused {
-    /// `relay` (what hosts a proxy takes no more, or has no source), `picture` (there is no scaler for the type),
-    /// `version`, `realm`, `node`, `port`, `topic`, `system`, `answers` (they have a channel on the connection of their
-    /// questions), or what a [`Mismatch`](crate::control::matching::Mismatch) names.
+    /// `relay` (the relay takes no more proxies, or has no source), `picture` (there is no scaler for the type), `version`,
+    /// `realm`, `node`, `port`, `topic`, `system`, `answers` (they have a channel on the connection of their questions), or the
+    /// policy of a [`Mismatch`](crate::control::matching::Mismatch).
     pub policy: String,
     /// The publisher's offer.
     pub offered: String,
@@ -166,7 +167,7 @@ pub struct Refused {
     pub others: Vec<Refused>,
 }
 
-/// A document of somebody else, which is checked as soon as it is read.
+/// A document of another node, which is checked as soon as it is read.
 pub trait Checked {
     /// Checks that it is within the limits of what is believed.
     ///
@@ -177,7 +178,7 @@ pub trait Checked {
     }
 }
 
-/// Answered with a refusal that names the limit, not dropped: see `refusal`.
+/// A request beyond the limits is answered with a refusal that names the limit, not dropped: see `refusal`.
 impl Checked for Request {}
 
 impl Checked for Watching {}
@@ -215,7 +216,7 @@ impl Request {
     }
 }
 
-/// One document as it travels.
+/// Encodes one document for the wire.
 ///
 /// # Errors
 /// A text when the document is larger than [`LARGEST`].
@@ -232,10 +233,10 @@ pub fn pack<T: Serialize>(document: &T) -> Result<Vec<u8>, String> {
     Ok(bytes)
 }
 
-/// Reads a document from the start of `bytes`: it and how many bytes it took, or `None` while it is not complete.
+/// Reads a document from the start of `bytes`. Returns it with its length, or `None` while it is not complete.
 ///
 /// # Errors
-/// A text when the length is over the limit, the JSON is not such a document, or the document is not to be believed.
+/// A text when the length is over the limit, the JSON is not such a document, or the document is beyond what is believed.
 pub fn unpack<T: DeserializeOwned + Checked>(bytes: &[u8]) -> Result<Option<(T, usize)>, String> {
     let Some(length) = bytes.first_chunk::<4>() else { return Ok(None) };
     let length = u32::from_le_bytes(*length) as usize;

@@ -15,7 +15,7 @@
 //! qos = "level:low; priority:10; policy:1"   # as in YARP's application files (YS-31)
 //! ```
 //!
-//! All entries that fit a port count; what a later one says holds against an earlier one.
+//! All entries that match a port apply; a later one overrides an earlier one.
 //!
 //! A file whose name ends in `.xml` is a DDS XML profile.
 
@@ -50,7 +50,7 @@ struct Entry {
     topic_filter: Option<String>,
     direction: Option<Direction>,
     changes: Changes,
-    /// Policies by name, tried when they were read.
+    /// Policies by name, checked when they were read.
     policies: Vec<(String, String)>,
 }
 
@@ -126,17 +126,17 @@ impl Profile {
         &self.ignored
     }
 
-    /// The priority that holds for a port.
+    /// The priority of a port.
     pub fn settings(&self, name: &str, topic: &str, direction: Direction) -> PrioritySettings {
         let mut settings = PrioritySettings::default();
         self.fitting(name, topic, direction).for_each(|entry| entry.changes.apply(&mut settings));
         settings
     }
 
-    /// Sets in `qos` the policies that hold for a port.
+    /// Sets in `qos` the policies of a port.
     pub fn policies(&self, name: &str, topic: &str, direction: Direction, qos: &mut Qos) {
         for (policy, value) in self.fitting(name, topic, direction).flat_map(|entry| &entry.policies) {
-            // It was tried when the file was read.
+            // It was checked when the file was read.
             let _ = qos.set(policy, value);
         }
     }

@@ -1,4 +1,4 @@
-//! The steps of a sample's way, as events: what `docs/data-path.md` says and a test compares with what happens.
+//! The steps of a sample's way, as events: `docs/data-path.md` describes them, and a test compares them with a recording.
 //!
 //! Nothing is recorded unless somebody asked for it; then a step costs one load and a branch that is never taken.
 
@@ -14,9 +14,9 @@ pub enum Step {
     Publish,
     /// 2: the value becomes bytes.
     Encode,
-    /// 3: the message is put where it waits.
+    /// 3: the message is put into the queue or the send buffer.
     Push,
-    /// 4: the message that is sent next is taken from there.
+    /// 4: the next message to send is taken from there.
     Next,
     /// 5: the frame's header is written.
     Emit,
@@ -24,9 +24,9 @@ pub enum Step {
     Send,
     /// 7: bytes came from the carrier.
     Receive,
-    /// 8: a whole message was found in them.
+    /// 8: a whole message is found in them.
     Parse,
-    /// 9: it is looked at whether it is new.
+    /// 9: the message is checked for being new.
     Accept,
     /// 10: it is handed to the port.
     Deliver,
@@ -34,7 +34,7 @@ pub enum Step {
     Decode,
     /// 12: the user's callback is called.
     Callback,
-    /// 12: the user takes it.
+    /// 12: the user takes the sample.
     Take,
 }
 
@@ -54,7 +54,7 @@ struct Record {
     probe: fn() -> u64,
 }
 
-/// Somebody watches: [`RECORDING`], and the number of channel ends whose stages are measured.
+/// Watchers: [`RECORDING`], and the number of channel ends whose stages are measured.
 static WATCHED: AtomicU32 = AtomicU32::new(0);
 const RECORDING: u32 = 1 << 31;
 static RECORD: Mutex<Record> = Mutex::new(Record { taken: Vec::new(), probe: || 0 });
@@ -90,7 +90,7 @@ pub(crate) fn is_measured() -> bool {
     WATCHED.load(Ordering::Relaxed) & !RECORDING != 0
 }
 
-/// The stages of one channel end more, or fewer, are measured.
+/// Counts one more, or one fewer, channel end whose stages are measured.
 pub(crate) fn measure(more: bool) {
     if more {
         WATCHED.fetch_add(1, Ordering::SeqCst);
@@ -106,7 +106,7 @@ pub fn start(most: usize, probe: fn() -> u64) {
     WATCHED.fetch_or(RECORDING, Ordering::SeqCst);
 }
 
-/// Ends the recording and gives what was recorded, in order.
+/// Ends the recording and returns its steps, in order.
 pub fn stop() -> Vec<Taken> {
     WATCHED.fetch_and(!RECORDING, Ordering::SeqCst);
     std::mem::take(&mut RECORD.lock().unwrap_or_else(PoisonError::into_inner).taken)

@@ -127,10 +127,10 @@ pub trait SendHalf: Send + Sync {
         false
     }
 
-    /// A member of the group says what it has to say from this address from now on.
+    /// Takes what a member of the group sends from this address from now on.
     fn admit(&self, _member: u64, _address: SocketAddr) {}
 
-    /// A member left.
+    /// Forgets a member that left.
     fn dismiss(&self, _member: u64) {}
 
     /// Receives a subscriber's datagram and returns its length and sender (0 if there is only one; [`STRANGER`]: one that was
@@ -166,11 +166,11 @@ pub trait SendHalf: Send + Sync {
         None
     }
 
-    /// Ends the flow; the other end notices where the carrier can tell.
+    /// Ends the flow; the other end notices if the carrier can tell.
     fn close(&self);
 }
 
-/// The subscriber's end. Owned by exactly one thread at a time; moving it is sending it.
+/// The subscriber's end. Owned by exactly one thread at a time; it may move between threads.
 pub trait ReceiveHalf: Send {
     /// Receives one datagram or the next bytes into `buffer`. With `wait` it waits at most [`TICK`].
     /// Returns 0 when a stream's peer closed. A datagram longer than `buffer` returns its full length (it was cut).
@@ -179,8 +179,8 @@ pub trait ReceiveHalf: Send {
     /// `WouldBlock` when there is nothing (yet); any other error ends the channel.
     fn receive(&mut self, buffer: &mut [u8], wait: bool) -> io::Result<usize>;
 
-    /// From now on `receive` may give several datagrams that lie behind each other: all of one length, the last may be shorter. For
-    /// who knows from the bytes how long one is. `false`: it gives one at a time.
+    /// From now on `receive` may return several adjacent datagrams: all of one length, the last may be shorter. For callers
+    /// that find a datagram's length in its bytes. `false`: it returns one at a time.
     fn join(&mut self) -> bool {
         false
     }
@@ -188,7 +188,7 @@ pub trait ReceiveHalf: Send {
     /// Becomes readable when there is something to receive. `None`: only a waiting `receive` tells.
     fn descriptor(&self) -> Option<BorrowedFd<'_>>;
 
-    /// Says something back to the publisher, as one datagram, without waiting.
+    /// Sends a datagram back to the publisher, without waiting.
     ///
     /// # Errors
     /// `WouldBlock` when there is no room now; `Unsupported` where nobody would hear it.
@@ -206,8 +206,8 @@ pub trait ReceiveHalf: Send {
         None
     }
 
-    /// From now on a waiting `receive` waits without end, and what is returned ends it (with 0 or an error) from another
-    /// thread. `None`: this half cannot, and keeps its tick. Spares a timer per wait: 3 % of a TCP round trip.
+    /// From now on a waiting `receive` waits without end, and the returned interrupt ends it (with 0 or an error) from another
+    /// thread. `None`: this half cannot do that, and keeps its tick. Spares a timer per wait: 3 % of a TCP round trip.
     fn wait_without_end(&mut self) -> Option<Interrupt> {
         None
     }
@@ -239,16 +239,16 @@ impl Place {
     }
 }
 
-/// A way for channels to travel: implement this, in the workspace or outside it, and give it to
+/// A transport of channels: implement this, in the workspace or outside it, and give it to
 /// [`Settings::carriers`](crate::settings::Settings::carriers). During the handshake the subscriber opens its end first
 /// ([`Carrier::receiver`]), then the publisher ([`Carrier::sender`]), then the subscriber completes its own
-/// ([`Opening::complete`]); each passes what the other needs to know in [`Parameters`].
+/// ([`Opening::complete`]). Each passes the other's needs in [`Parameters`].
 pub trait Carrier: Send + Sync {
     /// Its name, as users and administrators write it.
     fn name(&self) -> &str;
     /// Its capabilities.
     fn capabilities(&self) -> Capabilities;
-    /// At the subscriber: begins to open the receiving half.
+    /// At the subscriber: starts to open the receiving half.
     ///
     /// # Errors
     /// Ends the attempt; the next carrier is tried.
@@ -256,13 +256,13 @@ pub trait Carrier: Send + Sync {
     /// At the publisher: opens the sending half towards the subscriber's parameters.
     ///
     /// # Errors
-    /// Becomes a refusal.
+    /// The error becomes a refusal.
     fn sender(&self, place: &Place, subscriber: &Parameters) -> io::Result<Sender>;
 }
 
-/// A publisher's end that was opened.
+/// An opened publisher's end.
 pub struct Sender {
-    /// The half.
+    /// The sending half.
     pub half: Box<dyn SendHalf>,
     /// Its capabilities here: as [`Carrier::capabilities`], with the largest datagram of this very path.
     pub capabilities: Capabilities,
@@ -281,19 +281,19 @@ pub trait Opening: Send {
         Ok(true)
     }
 
-    /// Becomes readable when a probe may have come. `None`: none is waited for.
+    /// Becomes readable when a probe may have come. `None`: no probe is awaited.
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         None
     }
 
-    /// Completes it.
+    /// Completes the receiving half.
     ///
     /// # Errors
     /// Ends the attempt; the next carrier is tried.
     fn complete(self: Box<Self>, publisher: &Parameters) -> io::Result<Box<dyn ReceiveHalf>>;
 }
 
-/// The shared form of a socket that a half holds.
+/// A half's socket in its shared form.
 pub(crate) fn shared<S: AsFd + Send + Sync + 'static>(socket: &Arc<S>) -> SharedSocket {
     let socket: Arc<dyn AsFd + Send + Sync> = socket.clone();
     Arc::downgrade(&socket)

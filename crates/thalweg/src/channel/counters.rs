@@ -1,4 +1,4 @@
-//! Counters of a channel, and what becomes of a sample on it.
+//! Counters of a channel, and the outcome of `publish` on it.
 
 use qos::ResourceLimit;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -47,9 +47,9 @@ pub struct Counters {
     pub strange: AtomicU64,
     /// Samples that were not taken because the subscriber takes no messages of that size (publisher).
     pub too_large: AtomicU64,
-    /// Samples that were dropped or refused because those that wait have too many bytes (publisher).
+    /// Samples that were dropped or refused because waiting samples have too many bytes (publisher).
     pub over_bytes: AtomicU64,
-    /// The same, because the peer or the node holds too much (publisher).
+    /// Samples that were dropped or refused because the peer or the node holds too much (publisher).
     pub over_memory: AtomicU64,
     /// Messages that came by a retransmit (subscriber, reliable flows over datagrams; the publisher's flow counts its own).
     pub repaired: AtomicU64,

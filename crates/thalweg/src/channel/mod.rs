@@ -1,4 +1,5 @@
-//! Channels: what lies between a port and a carrier. State machines take `now` and bytes; flows and their sender threads call carriers.
+//! Channels: the layer between a port and a carrier. State machines take `now` and bytes; flows and their sender threads call
+//! carriers.
 
 pub mod accept;
 pub mod bucket;
@@ -56,7 +57,7 @@ pub struct PortRef {
     pub port: PortId,
 }
 
-/// One channel as either end sees it: who, how, and its counters. Shared by the threads that serve it.
+/// One channel as either end sees it: its ports, carrier and counters. Shared by the threads that serve it.
 #[derive(Debug)]
 pub struct Channel {
     /// Number of the channel within its process.
@@ -79,7 +80,7 @@ pub struct Channel {
     pub incarnation: u64,
     /// Largest message that both ends take, in bytes: larger ones are refused on this channel alone.
     pub max_message: u32,
-    /// Both ends read the same clock: one-way latencies are exact.
+    /// `true` if both ends read the same clock: one-way latencies are exact.
     pub same_clock: bool,
     /// Scaling of the channel, and its place; `None`: it is not scaled.
     pub proxied: Option<Proxied>,
@@ -131,7 +132,7 @@ impl std::fmt::Debug for OnceInterrupt {
 }
 
 impl Channel {
-    /// The same channel with a proxy, of which `here` is what is left to do at this end.
+    /// The same channel with a proxy; `here` is the part of the selection that is left to this end.
     pub(crate) fn scaled(mut self, here: Selection, proxied: Option<Proxied>) -> Self {
         (self.selection, self.proxied) = (here, proxied);
         self
@@ -141,8 +142,8 @@ impl Channel {
         self.proxied.as_ref().map(|proxied| proxied.provenance)
     }
 
-    /// Ends the channel at the subscriber at once: what is still on its way is not delivered. Its thread finds it cut, at
-    /// once if it waits without end, else at its next tick.
+    /// Ends the channel at the subscriber at once: samples still on their way are not delivered. Its thread finds it cut, at
+    /// once if it waits without end, otherwise at its next tick.
     pub(crate) fn cut(&self) {
         self.cut.store(true, SeqCst);
         self.closed.store(true, SeqCst);
@@ -154,8 +155,8 @@ impl Channel {
         self.cut.load(Relaxed)
     }
 
-    /// The channel is over; what is still on its way is delivered. A thread that waits without end is interrupted only
-    /// where that loses nothing: a publisher ends its stream behind the last sample.
+    /// Ends the channel; samples still on their way are delivered. A thread that waits without end is interrupted only where
+    /// that loses nothing: a publisher ends its stream behind the last sample.
     pub(crate) fn close(&self) {
         self.closed.store(true, SeqCst);
         if let Some(interrupt) = self.interrupt.0.get().filter(|interrupt| interrupt.loses_nothing) {

@@ -1,9 +1,9 @@
-//! A channel's state as tools show it.
+//! The state of a channel, for tools.
 
 use super::proxy::Proxied;
 use serde::{Deserialize, Serialize};
 
-/// A channel's state as tools show it.
+/// The state of a channel, for tools.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ChannelReport {
     /// The topic.
@@ -36,19 +36,20 @@ pub struct ChannelReport {
     /// Bytes that may wait at this end.
     #[serde(default)]
     pub most_bytes: u64,
-    /// Samples that were dropped, refused or rejected at this end because those that wait have too many bytes.
+    /// Samples that were dropped, refused or rejected at this end because waiting samples have too many bytes.
     #[serde(default)]
     pub over_bytes: u64,
-    /// The same, because the peer or the node holds too much.
+    /// Samples that were dropped, refused or rejected at this end because the peer or the node holds too much.
     #[serde(default)]
     pub over_memory: u64,
     /// For reliable flows over datagrams: datagrams retransmitted (publisher), messages that came by a retransmit (subscriber).
     #[serde(default)]
     pub repaired: u64,
-    /// The same: messages given up, because they were too old to be of use or their queue's policy dropped them.
+    /// For reliable flows over datagrams: messages given up, because they were too old to be of use or their queue's policy
+    /// dropped them.
     #[serde(default)]
     pub skipped: u64,
-    /// The same: acknowledgements received (publisher) or sent (subscriber).
+    /// For reliable flows over datagrams: acknowledgements received (publisher) or sent (subscriber).
     #[serde(default)]
     pub acknowledgements: u64,
     /// Samples that its proxy left out because they could not be made smaller (at the end where the proxy is).

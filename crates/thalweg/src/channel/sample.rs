@@ -20,9 +20,9 @@ pub struct SampleInfo {
     pub source_ns: u64,
     /// Time of reception by this process: CLOCK_MONOTONIC nanoseconds of this host.
     pub received_ns: u64,
-    /// Both stamps come from the same clock, so that their difference is the latency.
+    /// `true` if both stamps come from the same clock, so that their difference is the latency.
     pub same_clock: bool,
-    /// It was pulled; or its port joined late, and has samples already that were published later.
+    /// `true` if it was pulled, or if its port joined late and already has samples that were published later.
     pub historical: bool,
     /// The sample's effect on its instance: a value, or the end.
     pub change: Change,
@@ -31,7 +31,7 @@ pub struct SampleInfo {
 }
 
 impl SampleInfo {
-    /// Its number and when it was published, for its stages.
+    /// Its number and time of publication, for its stages.
     pub(crate) fn stamp(&self) -> Published {
         Published { seq: self.seq, at_ns: self.source_ns }
     }

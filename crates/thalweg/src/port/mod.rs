@@ -1,4 +1,4 @@
-//! Ports: publishers and subscribers, and what they give and take.
+//! Ports: publishers and subscribers, with their samples.
 
 mod histories;
 mod inlet;
@@ -31,15 +31,15 @@ pub struct Published {
     pub seq: u64,
     /// Channels on which it was sent.
     pub sent: u32,
-    /// Channels on which it waits (also those that dropped an older one for it).
+    /// Channels on which it waits (also those that dropped an older sample for it).
     pub queued: u32,
     /// Samples that channels dropped by their policy: older ones, or this one.
     pub dropped: u32,
     /// Channels that did not take it because their queue is full and drops nothing.
     pub refused: u32,
-    /// Channels that are broken or unreachable now; that of a subscriber that was killed, until its end is seen.
+    /// Channels that are broken or unreachable now. A killed subscriber's channel counts until its end is noticed.
     pub not_connected: u32,
-    /// The limit by which a channel dropped or refused a sample (of several, the last).
+    /// The limit by which a channel dropped or refused a sample; of several, the last.
     pub limit: Option<ResourceLimit>,
 }
 

@@ -3,9 +3,9 @@
 //!
 //! | type | YARP's name | parameters |
 //! |---|---|---|
-//! | `throttle` | `throttleDown` | `period_ms`: passes a sample at most so often |
-//! | `delay` | `simulated_network_delay` | `delay_ms`: passes every sample so much later |
-//! | `statistics` | `stats_monitor` | `reset`; found: count, bytes, rates, time between samples |
+//! | `throttle` | `throttleDown` | `period_ms`: passes at most one sample in each period |
+//! | `delay` | `simulated_network_delay` | `delay_ms`: passes every sample this much later |
+//! | `statistics` | `stats_monitor` | `reset`; results: count, bytes, rates, time between samples |
 //! | `arbitrate` | `priority` | one `input` per source: see [`arbitrate`] |
 //!
 //! Bandwidth is saved only by a throttle at the publisher's output.
@@ -27,13 +27,13 @@ use std::time::Duration;
 /// A sample as a monitor sees it.
 #[derive(Clone, Copy, Debug)]
 pub struct Seen<'a> {
-    /// Name of the publishing port; empty in the instant in which its channel opens.
+    /// Name of the publishing port; empty for an instant while its channel opens.
     pub from: &'a str,
     /// Its sequence number.
     pub seq: u64,
     /// Time of publication, in CLOCK_MONOTONIC nanoseconds of the publisher's host.
     pub source_ns: u64,
-    /// Now, in CLOCK_MONOTONIC nanoseconds of this host.
+    /// The present time, in CLOCK_MONOTONIC nanoseconds of this host.
     pub now_ns: u64,
     /// The encoded message.
     pub bytes: &'a [u8],
@@ -42,32 +42,32 @@ pub struct Seen<'a> {
 /// The decision on a sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Goes on as it is.
+    /// The sample goes on as it is.
     Pass,
-    /// Goes on with the bytes that the monitor wrote.
+    /// The sample goes on with the bytes that the monitor wrote.
     Changed,
-    /// Goes on so much later, before those that come after it. At most 4096 samples and 64 MiB wait; what is more is dropped.
+    /// The sample goes on after this delay, and before later ones. At most 4096 samples and 64 MiB wait; more are dropped.
     Late(Duration),
-    /// Does not go on.
+    /// The sample does not go on.
     Drop,
 }
 
-/// Code at one side of a port. Called on the thread that publishes or receives, for one sample at a time: short, and
-/// without waiting.
+/// Code at one side of a port. Called on the thread that publishes or receives, for one sample at a time: it must return
+/// quickly and not wait.
 pub trait Monitor: Send {
-    /// Its type, as `atch` and `get` name it.
+    /// Its type, as the commands `atch` and `get` name it.
     fn kind(&self) -> &str;
-    /// Looks at a sample. `changed` is empty and keeps its memory from call to call: for [`Verdict::Changed`].
+    /// Judges a sample. `changed` is for [`Verdict::Changed`]: it is empty, and keeps its memory from call to call.
     fn sample(&mut self, sample: &Seen<'_>, changed: &mut Vec<u8>) -> Verdict;
     /// Sets a parameter.
     ///
     /// # Errors
-    /// There is none of this name, or the value is not allowed: what is.
+    /// The parameter is unknown, or the value is not allowed. The text says what is allowed.
     fn set(&mut self, key: &str, value: &Value) -> Result<(), String> {
         let _ = value;
         Err(format!("{key}: {} has no parameters to set", self.kind()))
     }
-    /// Parameters, and what it found.
+    /// Its parameters and results.
     fn parameters(&self) -> Vec<Property> {
         Vec::new()
     }

@@ -1,4 +1,4 @@
-//! Samples: what a subscriber is given.
+//! Samples, as a subscriber receives them.
 
 use crate::channel::SampleInfo;
 use crate::channel::buffer::Buffer;
@@ -45,8 +45,8 @@ impl Storage {
     }
 }
 
-/// A sample that was taken and may be kept. Dereferences to the value. On the carrier `shm` it borrows the publisher's
-/// memory: who keeps many of them makes the publisher's slots scarce.
+/// A sample that was taken and may be kept. Dereferences to the value. On the carrier `shm` it borrows the publisher's memory:
+/// a subscriber that keeps many of them leaves the publisher short of slots.
 pub struct TakenSample<M: Message> {
     pub(crate) info: SampleInfo,
     storage: Storage,
@@ -68,7 +68,7 @@ impl<M: Message> TakenSample<M> {
     }
 
     /// The value itself; `None` for codecs whose values are the received bytes ([`Raw`](crate::codec::Raw),
-    /// [`Plain`](crate::codec::Plain)): look at those through the sample.
+    /// [`Plain`](crate::codec::Plain)): access those through the sample.
     pub fn into_value(self) -> Option<M::Owned> {
         self.owned
     }

@@ -1,4 +1,4 @@
-//! `arbitrate`: of several sources that send to one port, the one that counts most now is let in (YS-38).
+//! `arbitrate`: of several sources that send to one port, lets in the one with the highest output now (YS-38).
 //!
 //! The parameters are those of YARP's `priority` carrier, `src/carriers/priority_carrier` of robotology/yarp, per source:
 //!
@@ -23,7 +23,7 @@ use crate::bottle::{Property, Value, properties};
 /// Most sources that are named.
 const MOST: usize = 64;
 
-/// Lets in the source that counts most.
+/// Lets in the source with the highest output.
 #[derive(Debug, Default)]
 pub struct Arbitrate {
     inputs: Vec<Input>,
