@@ -17,7 +17,7 @@ mod mismatch;
 mod outcome;
 pub(crate) mod room;
 #[cfg(test)]
-mod simulation;
+mod tests;
 mod wanted;
 mod ways;
 
