@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use thalweg::ChannelReport;
 use thalweg::admin::{Reply, Request};
+use thalweg::channel::End;
 use thalweg::channel::proxy::Proxied;
 use thalweg::control::local::silent_processes;
 use thalweg::control::matching::{is_pattern, topic_matches};
@@ -207,7 +208,7 @@ fn join(reports: Vec<ChannelReport>) -> Vec<Channel> {
         channel.over = channel.over.take().or(report.over);
         channel.waiting += report.waiting;
         channel.strange += report.strange;
-        if report.end == "publisher" {
+        if report.end == End::Publisher {
             (channel.sent, channel.dropped) = (Some(report.samples), Some(report.lost));
             channel.queue = held;
             channel.repaired = report.repaired;

@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 use thalweg::admin::{Reply, Request};
 use thalweg::codec::Raw;
-use thalweg::stages::{Asked, Figures, LateAfter, StagesReport};
+use thalweg::stages::{Asked, End, Figures, LateAfter, StagesReport};
 use thalweg::{Node, Publisher, Sample, Settings, Subscriber};
 
 const LONG: Duration = Duration::from_secs(20);
@@ -118,7 +118,7 @@ fn samples_within_a_process_have_their_lateness() {
             assert!(Instant::now() < until, "{how}: {seen}");
             look += 1;
             let reports = asked(look);
-            assert!(reports.iter().all(|one| one.end == "subscriber"), "{how}: {reports:?}");
+            assert!(reports.iter().all(|one| one.end == End::Subscriber), "{how}: {reports:?}");
             for report in reports.iter().filter(|one| one.samples > 0) {
                 let latest = report.latest.as_ref().unwrap();
                 let took = latest.done_ns - latest.published_ns;

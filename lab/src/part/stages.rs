@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use thalweg::Node;
 use thalweg::admin::{Reply, Request};
-use thalweg::stages::{Figures, StagesReport};
+use thalweg::stages::{End, Figures, StagesReport};
 
 /// Every sample is measured: experiments measure little, and want all of it.
 const EVERY: u32 = 1;
@@ -30,16 +30,16 @@ impl Measured {
     }
 
     /// Mean of a stage at one kind of end, in microseconds; not a number where none was measured.
-    pub fn mean_us(&self, end: &str, stage: &str) -> f64 {
+    pub fn mean_us(&self, end: End, stage: &str) -> f64 {
         self.of(end, stage).map_or(f64::NAN, |figures| figures.mean_us)
     }
 
     /// Its median.
-    pub fn p50_us(&self, end: &str, stage: &str) -> f64 {
+    pub fn p50_us(&self, end: End, stage: &str) -> f64 {
         self.of(end, stage).map_or(f64::NAN, |figures| figures.p50_us)
     }
 
-    fn of(&self, end: &str, stage: &str) -> Option<&Figures> {
+    fn of(&self, end: End, stage: &str) -> Option<&Figures> {
         self.ends.iter().filter(|report| report.end == end).find_map(|report| report.stages_us.get(stage))
     }
 }

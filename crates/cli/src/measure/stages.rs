@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 use thalweg::admin::{Reply, Request};
 use thalweg::control::Document;
-use thalweg::stages::{Figures, Stage, StagesReport, wire_us};
+use thalweg::stages::{End, Figures, Stage, StagesReport, wire_us};
 
 /// How long it measures when neither `--seconds` nor `--count` says.
 const DEFAULT: Duration = Duration::from_secs(5);
@@ -68,7 +68,7 @@ fn show(session: &Session, topic: &str, reports: &[StagesReport]) -> Result {
 
 /// Both ends of each channel, as far as they report.
 fn channels(reports: &[StagesReport]) -> impl Iterator<Item = (Option<&StagesReport>, Option<&StagesReport>)> {
-    let sends = |report: &StagesReport| report.end != "subscriber";
+    let sends = |report: &StagesReport| report.end != End::Subscriber;
     let is_first =
         move |report: &&StagesReport| sends(report) || !reports.iter().any(|other| sends(other) && same(report, other));
     reports.iter().filter(is_first).map(move |report| match sends(report) {
@@ -83,7 +83,7 @@ fn same(one: &StagesReport, other: &StagesReport) -> bool {
 
 /// Whether the first of a channel's ends is a relay.
 fn is_relay(first: &StagesReport) -> bool {
-    first.end == "relay"
+    first.end == End::Relay
 }
 
 fn wire(publisher: Option<&StagesReport>, subscriber: Option<&StagesReport>) -> Option<f64> {

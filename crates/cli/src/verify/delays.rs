@@ -3,7 +3,7 @@
 use super::clocks::Pair;
 use qos::verification::{Cost, Live, Window, Worst};
 use std::collections::{BTreeMap, HashMap};
-use thalweg::stages::LatenessReport;
+use thalweg::stages::{End, LatenessReport};
 
 /// A channel: publisher's and subscriber's port.
 pub type Key = (String, String);
@@ -21,7 +21,7 @@ impl Reports {
         }
     }
 
-    fn end(&self, publisher: &str, subscriber: &str, end: &str) -> Option<&LatenessReport> {
+    fn end(&self, publisher: &str, subscriber: &str, end: End) -> Option<&LatenessReport> {
         let ends = self.0.get(&(publisher.to_owned(), subscriber.to_owned()))?;
         ends.iter().find(|report| report.end == end)
     }
@@ -29,19 +29,19 @@ impl Reports {
     /// What was seen of a route, by the clocks of its ends, and of its part as far as a relay.
     pub fn window(&self, live: &Live, carrier: &str, whole: Option<&Pair>, to_relay: Option<&Pair>) -> Window {
         let Live { publisher, subscriber, over, .. } = live;
-        let Some(arrived) = self.end(publisher, subscriber, "subscriber") else { return Window::default() };
+        let Some(arrived) = self.end(publisher, subscriber, End::Subscriber) else { return Window::default() };
         if carrier == "local" {
             return within_process(arrived);
         }
         let first = over.as_ref().map_or(subscriber, |over| &over.port);
-        let sent = self.end(publisher, first, "publisher").map(longest).unwrap_or_default();
-        let fed = over.as_ref().and_then(|over| self.end(publisher, &over.port, "subscriber"));
+        let sent = self.end(publisher, first, End::Publisher).map(longest).unwrap_or_default();
+        let fed = over.as_ref().and_then(|over| self.end(publisher, &over.port, End::Subscriber));
         let worst = latest(arrived, whole).map(|(us, uncertainty_us, received)| {
             let fed = fed.and_then(|fed| latest(fed, to_relay));
             match fed.map(|(us, uncertain, received)| Worst::new(us, uncertain, &sent, &received)) {
                 Some(fed) => {
                     let waited =
-                        self.end(publisher, subscriber, "publisher").map(|relay| time(&longest(relay), &["queue"]));
+                        self.end(publisher, subscriber, End::Publisher).map(|relay| time(&longest(relay), &["queue"]));
                     Worst::over_relay(us, uncertainty_us, &fed, waited.unwrap_or(0.0), &received)
                 }
                 None => Worst::new(us, uncertainty_us, &sent, &received),
@@ -106,11 +106,11 @@ mod tests {
     use qos::verification::Over;
     use thalweg::stages::Latest;
 
-    fn report(ends: [&str; 3], us: u64, late: u64, stages: &[(&str, u64)]) -> LatenessReport {
-        let [publisher, subscriber, end] = ends.map(str::to_owned);
+    fn report(names: [&str; 2], end: End, us: u64, late: u64, stages: &[(&str, u64)]) -> LatenessReport {
+        let [publisher, subscriber] = names.map(str::to_owned);
         let times: BTreeMap<String, u64> = stages.iter().map(|(name, us)| ((*name).to_owned(), us * 1000)).collect();
         let latest = Latest { seq: 1, published_ns: 5_000, done_ns: 5_000 + us * 1000, stages_ns: times.clone() };
-        let latest = Some(latest).filter(|_| end == "subscriber");
+        let latest = Some(latest).filter(|_| end == End::Subscriber);
         LatenessReport { publisher, subscriber, end, samples: 9, late, longest_ns: times, latest, ..Default::default() }
     }
 
@@ -118,17 +118,18 @@ mod tests {
     fn the_parts_of_a_route_over_a_relay_are_told_apart() {
         let mut reports = Reports::default();
         reports.add(vec![report(
-            ["/out", "/gate/proxy1", "publisher"],
+            ["/out", "/gate/proxy1"],
+            End::Publisher,
             0,
             0,
             &[("publish", 5), ("queue", 1), ("send", 20)],
         )]);
         // The relay's end of the second part began with the source's stamp: what it calls `publish` is no publisher's.
         reports.add(vec![
-            report(["/out", "/gate/proxy1", "subscriber"], 5_100, 2, &[("decode", 4), ("callback", 30)]),
-            report(["/out", "/in", "publisher"], 0, 0, &[("publish", 5_090), ("queue", 7), ("send", 20)]),
+            report(["/out", "/gate/proxy1"], End::Subscriber, 5_100, 2, &[("decode", 4), ("callback", 30)]),
+            report(["/out", "/in"], End::Publisher, 0, 0, &[("publish", 5_090), ("queue", 7), ("send", 20)]),
         ]);
-        reports.add(vec![report(["/out", "/in", "subscriber"], 5_400, 3, &[("decode", 10), ("callback", 40)])]);
+        reports.add(vec![report(["/out", "/in"], End::Subscriber, 5_400, 3, &[("decode", 10), ("callback", 40)])]);
         let over = Some(Over { port: "/gate/proxy1".into(), names: vec!["gate".into()] });
         let live = Live { publisher: "/out".into(), subscriber: "/in".into(), over, ..Live::default() };
         let window = reports.window(&live, "tcp", Some(&Pair::Same), Some(&Pair::Same));
@@ -150,7 +151,7 @@ mod tests {
     fn within_a_process_the_stages_are_those_of_one_end() {
         let mut reports = Reports::default();
         let stages = [("publish", 5), ("mailbox", 900), ("decode", 10), ("callback", 40), ("total", 1_000)];
-        reports.add(vec![report(["/out", "/in", "subscriber"], 1_000, 3, &stages)]);
+        reports.add(vec![report(["/out", "/in"], End::Subscriber, 1_000, 3, &stages)]);
         let live = Live { publisher: "/out".into(), subscriber: "/in".into(), ..Live::default() };
         let window = reports.window(&live, "local", None, None);
         let worst = window.worst.unwrap();

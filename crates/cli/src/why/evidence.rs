@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use thalweg::ChannelReport;
 use thalweg::admin::explain::Explanation;
 use thalweg::admin::{EndReport, MemoryReport, Reply, Request};
+use thalweg::channel::End as Role;
 use thalweg::control::{Direction, Document, NodeId, PortInfo};
 
 /// A node that does not answer within this time is silent.
@@ -192,12 +193,12 @@ fn ask_relay(session: &Session, ends: &mut [Option<End>; 2], names: [&str; 2]) {
     let at =
         proxied.map(|proxied| proxied.provenance.node).filter(|at| *at != node.node && *at != subscriber.node.node);
     if let Some(at) = at {
-        note_channel(session, at, names, "publisher", sent);
+        note_channel(session, at, names, Role::Publisher, sent);
     }
 }
 
 /// Notes what a node says of its end of the channel.
-fn note_channel(session: &Session, node: NodeId, [publisher, subscriber]: [&str; 2], role: &str, said: &mut Said) {
+fn note_channel(session: &Session, node: NodeId, [publisher, subscriber]: [&str; 2], role: Role, said: &mut Said) {
     let Ok(Reply::Channels(reports)) = session.node.ask(node, &Request::Channels, PATIENCE) else { return };
     let mine = |r: &ChannelReport| r.publisher == publisher && r.subscriber == subscriber && r.end == role;
     if let Some(report) = reports.into_iter().find(mine) {
@@ -221,7 +222,7 @@ fn ask(session: &Session, end: &mut End, names: [&str; 2], other: &str) {
         Answer::Silent(_) => Box::default(),
     };
     said.looks.push(explanation);
-    let role = if end.port.direction == Direction::Publisher { "publisher" } else { "subscriber" };
+    let role = if end.port.direction == Direction::Publisher { Role::Publisher } else { Role::Subscriber };
     note_channel(session, to, names, role, &mut said);
     let get = Request::Get { port: end.port.name.clone(), other: Some(other.to_owned()) };
     if said.settings.is_none()

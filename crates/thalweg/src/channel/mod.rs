@@ -37,6 +37,8 @@ pub use sample::SampleInfo;
 pub(crate) use selection::SentSelection;
 pub(crate) use sender::{FlowNews, Own, Senders};
 
+pub use crate::trace::stages::End;
+
 use crate::carrier::{Interrupt, SharedSocket};
 use crate::control::{NodeId, Peer, PortId};
 use crate::trace::stages::{Asked, LatenessReport, Measured, Stages, StagesReport};
@@ -197,14 +199,14 @@ impl Channel {
     }
 
     /// Latency of its samples by stage, if that is measured.
-    pub(crate) fn stages_report(&self, end: &str) -> Option<StagesReport> {
+    pub(crate) fn stages_report(&self, end: End) -> Option<StagesReport> {
         let Measured { every, missed, stages } = self.stages.figures(linux::clock::monotonic_ns())?;
         Some(StagesReport {
             topic: self.topic.clone(),
             publisher: self.publisher_name.clone(),
             subscriber: self.subscriber_name.clone(),
             carrier: self.carrier.clone(),
-            end: end.to_owned(),
+            end,
             every,
             missed,
             stages_us: stages.into_iter().map(|(stage, figures)| (stage.name().to_owned(), figures)).collect(),
@@ -212,7 +214,7 @@ impl Channel {
     }
 
     /// Lateness of its samples since this was last asked.
-    pub(crate) fn lateness_report(&self, end: &str, after_ns: i64, asked: Asked) -> LatenessReport {
+    pub(crate) fn lateness_report(&self, end: End, after_ns: i64, asked: Asked) -> LatenessReport {
         self.stages.take_lateness(linux::clock::monotonic_ns(), after_ns, asked).report(
             &self.publisher_name,
             &self.subscriber_name,
@@ -221,7 +223,7 @@ impl Channel {
     }
 
     /// The report of this end. `waiting`: samples that wait; `bytes`: theirs, and the most that may wait.
-    pub(crate) fn report(&self, end: &str, waiting: usize, bytes: (usize, u64)) -> ChannelReport {
+    pub(crate) fn report(&self, end: End, waiting: usize, bytes: (usize, u64)) -> ChannelReport {
         let flow = self.flow.get().and_then(Weak::upgrade);
         let (repeated, strange) = flow.map(|flow| flow.repeated()).unwrap_or_default();
         ChannelReport {
@@ -229,7 +231,7 @@ impl Channel {
             publisher: self.publisher_name.clone(),
             subscriber: self.subscriber_name.clone(),
             carrier: self.carrier.clone(),
-            end: end.to_owned(),
+            end,
             samples: self.counters.samples.load(Relaxed),
             bytes: self.counters.bytes.load(Relaxed),
             lost: self.counters.not_delivered(),

@@ -1,5 +1,6 @@
 //! The state of a channel, for tools.
 
+use super::End;
 use super::proxy::Proxied;
 use serde::{Deserialize, Serialize};
 
@@ -14,8 +15,8 @@ pub struct ChannelReport {
     pub subscriber: String,
     /// The carrier.
     pub carrier: String,
-    /// The reporting end: `publisher` or `subscriber`.
-    pub end: String,
+    /// The reporting end.
+    pub end: End,
     /// Samples sent or delivered.
     pub samples: u64,
     /// Payload bytes.

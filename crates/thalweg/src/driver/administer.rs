@@ -6,7 +6,7 @@ use super::keep::refuse_names;
 use super::permit::Caller;
 use super::state::NodeState;
 use crate::admin;
-use crate::channel::{Channel, PortRef};
+use crate::channel::{Channel, End, PortRef};
 use crate::control::kept::Connection;
 use crate::control::{Direction, Discovery, NodeId, limits};
 use crate::event::Event;
@@ -125,19 +125,19 @@ impl Control {
     }
 
     /// The ends of a topic's channels that are here, of all subscribers and of these publishing ends: which end, and the channel.
-    fn ends(&self, topic: &str, outlets: Vec<Arc<dyn AnyOutlet>>) -> Vec<(&'static str, Arc<Channel>)> {
-        let sent = outlets.into_iter().flat_map(|outlet| outlet.channels()).map(|c| ("publisher", c));
+    fn ends(&self, topic: &str, outlets: Vec<Arc<dyn AnyOutlet>>) -> Vec<(End, Arc<Channel>)> {
+        let sent = outlets.into_iter().flat_map(|outlet| outlet.channels()).map(|c| (End::Publisher, c));
         let received = self.state.inlets().into_iter().flat_map(|(_, inlet)| {
             let channels = inlet.channels().lock().unwrap_or_else(|e| e.into_inner());
-            channels.iter().map(|c| ("subscriber", c.clone())).collect::<Vec<_>>()
+            channels.iter().map(|c| (End::Subscriber, c.clone())).collect::<Vec<_>>()
         });
         sent.chain(received).filter(|(_, channel)| channel.topic == topic).collect()
     }
 
     fn stages(&self, topic: &str) -> admin::Reply {
         // Within a process both ends are one.
-        let once = |(end, channel): &(&str, Arc<Channel>)| *end == "publisher" || channel.carrier != "local";
-        let report = |(end, channel): (&str, Arc<Channel>)| channel.stages_report(end);
+        let once = |(end, channel): &(End, Arc<Channel>)| *end == End::Publisher || channel.carrier != "local";
+        let report = |(end, channel): (End, Arc<Channel>)| channel.stages_report(end);
         let ends = self.ends(topic, self.state.outlets()).into_iter();
         let own = ends.filter(once).filter_map(report);
         admin::Reply::Stages(own.chain(self.stages_of_hosted(topic)).collect())
@@ -155,7 +155,7 @@ impl Control {
             let ends = self.ends(&topic, self.outlets()).into_iter();
             let same = |channel: &Channel| channel.publisher_name == publisher && channel.subscriber_name == subscriber;
             // Within a process both ends are one: what was seen is told at the subscriber's.
-            let once = |(end, channel): &(&str, Arc<Channel>)| *end == "subscriber" || channel.carrier != "local";
+            let once = |(end, channel): &(End, Arc<Channel>)| *end == End::Subscriber || channel.carrier != "local";
             let meant = ends.filter(|(_, channel)| same(channel)).filter(once);
             reports.extend(meant.map(|(end, channel)| channel.lateness_report(end, after_ns, asked)));
         }

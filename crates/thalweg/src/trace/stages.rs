@@ -28,11 +28,13 @@
 //! carrier `local` have `publish`, then `mailbox` unless the callback runs on the publisher's thread, then `decode`, and
 //! `callback` and `total` where there is a callback; both ends are one, and report once.
 
+mod end;
 mod figures;
 mod lateness;
 mod record;
 mod stay;
 
+pub use end::End;
 pub use figures::{Figures, StagesReport, wire_us};
 pub(crate) use lateness::Arrived;
 pub use lateness::{Asked, LateAfter, LatenessReport, Latest, MOST_LATENESS};
@@ -262,7 +264,7 @@ mod tests {
         let arrived = |seq, ns| Arrived { seq, size: 1, published_ns: 0, done_ns: ns };
         let ask = |asker, look, received| {
             let since = stages.take_lateness(1, 100, Asked { asker, look, received });
-            let report = since.report("/p", "/s", "subscriber");
+            let report = since.report("/p", "/s", End::Subscriber);
             (report.samples, report.late, report.latest.map(|latest| latest.done_ns))
         };
         assert_eq!(ask(7, 1, 0), (0, 0, None));

@@ -11,6 +11,7 @@ use crate::part::stages::Measured;
 use crate::results::{Check, Factors, Figure, Findings, Group, Panel, Table};
 use crate::statistics::{median, uncertainty};
 use std::time::Duration;
+use thalweg::stages::End;
 use thalweg::testing::Dice;
 
 /// The experiment.
@@ -166,17 +167,17 @@ impl Anatomy {
         let sum = |measured: &Measured, end, stages: [&str; 2]| -> f64 {
             stages.into_iter().map(|stage| measured.mean_us(end, stage)).sum()
         };
-        let pub_cpu = sum(publisher, PUBLISHER, ["publish", "queue"]);
-        let receive = subscriber.mean_us(SUBSCRIBER, "receive");
+        let pub_cpu = sum(publisher, End::Publisher, ["publish", "queue"]);
+        let receive = subscriber.mean_us(End::Subscriber, "receive");
         let sub_ipc = if receive.is_finite() { receive } else { 0.0 };
         Self {
             pub_cpu,
-            pub_com: subscriber.mean_us(SUBSCRIBER, "transit") - sub_ipc - pub_cpu,
+            pub_com: subscriber.mean_us(End::Subscriber, "transit") - sub_ipc - pub_cpu,
             sub_ipc,
-            sub_cpu: sum(subscriber, SUBSCRIBER, ["decode", "callback"]),
+            sub_cpu: sum(subscriber, End::Subscriber, ["decode", "callback"]),
             proxy_cpu: f64::NAN,
             proxy_com: f64::NAN,
-            total: subscriber.mean_us(SUBSCRIBER, "total"),
+            total: subscriber.mean_us(End::Subscriber, "total"),
         }
     }
 
@@ -229,21 +230,21 @@ mod tests {
     use std::collections::BTreeMap;
     use thalweg::stages::{Figures, StagesReport};
 
-    fn measured(end: &str, stages: &[(&str, f64)]) -> Measured {
+    fn measured(end: End, stages: &[(&str, f64)]) -> Measured {
         let figures = |(name, mean_us): &(&str, f64)| {
             ((*name).to_owned(), Figures { n: 1, mean_us: *mean_us, ..Figures::default() })
         };
         let stages_us: BTreeMap<_, _> = stages.iter().map(figures).collect();
-        Measured { ends: vec![StagesReport { end: end.into(), stages_us, ..StagesReport::default() }] }
+        Measured { ends: vec![StagesReport { end, stages_us, ..StagesReport::default() }] }
     }
 
     #[test]
     fn components_add_up_to_the_whole_with_a_relay_and_without() {
-        let publisher = measured(PUBLISHER, &[("publish", 1.0), ("queue", 2.0), ("send", 4.0)]);
+        let publisher = measured(End::Publisher, &[("publish", 1.0), ("queue", 2.0), ("send", 4.0)]);
         let arrived = |transit| {
             let stages =
                 [("transit", transit), ("receive", 3.0), ("decode", 5.0), ("callback", 6.0), ("total", transit + 11.0)];
-            measured(SUBSCRIBER, &stages)
+            measured(End::Subscriber, &stages)
         };
         let direct = Anatomy::of(&[publisher.clone(), arrived(20.0)]);
         assert_eq!((direct.pub_cpu, direct.pub_com, direct.sub_ipc, direct.sub_cpu), (3.0, 14.0, 3.0, 11.0));

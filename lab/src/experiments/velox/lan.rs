@@ -13,6 +13,7 @@ use crate::topology::Topology;
 use crate::topology::wire::{Queue, Wire};
 use qos::plan::Model;
 use std::time::Duration;
+use thalweg::stages::End;
 
 /// The experiment.
 pub(crate) struct VeloxLan;
@@ -57,8 +58,8 @@ impl Experiment for VeloxLan {
                 testbed.run(lab, Duration::from_millis(ms), &mut one.tally)?;
                 let stages = testbed.stages(lab)?;
                 one.stages.extend(stages.first().map(|[publisher, subscriber]| {
-                    let sent = |stage| publisher.mean_us("publisher", stage);
-                    [sent("publish"), sent("send"), subscriber.mean_us("subscriber", "decode")]
+                    let sent = |stage| publisher.mean_us(End::Publisher, stage);
+                    [sent("publish"), sent("send"), subscriber.mean_us(End::Subscriber, "decode")]
                 }));
             }
             found.push(one);

@@ -11,6 +11,7 @@ use crate::part::member::Stream;
 use crate::results::{Bar, Check, Factors, Findings, Group, Panel, Table};
 use crate::statistics::{LinearFit, median};
 use std::time::Duration;
+use thalweg::stages::End;
 use thalweg::testing::Dice;
 
 /// The experiment.
@@ -99,8 +100,8 @@ fn measure(lab: &Lab, by: &str, sets: Vec<(String, Vec<Stream>)>, findings: &mut
             let (tally, found) = &mut measured[index];
             testbed.run(lab, Duration::from_millis(ms), tally)?;
             let stages = testbed.stages(lab)?;
-            let appmid: f64 = stages.iter().map(|[publisher, _]| publisher.p50_us("publisher", "publish")).sum();
-            let midapp: f64 = stages.iter().map(|[_, subscriber]| subscriber.p50_us("subscriber", "decode")).sum();
+            let appmid: f64 = stages.iter().map(|[publisher, _]| publisher.p50_us(End::Publisher, "publish")).sum();
+            let midapp: f64 = stages.iter().map(|[_, subscriber]| subscriber.p50_us(End::Subscriber, "decode")).sum();
             found.push((appmid, midapp));
         }
     }

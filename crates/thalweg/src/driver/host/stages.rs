@@ -2,7 +2,7 @@
 
 use crate::driver::control::Control;
 use crate::port::AnyOutlet;
-use crate::trace::stages::{Stage, StagesReport};
+use crate::trace::stages::{End, Stage, StagesReport};
 
 impl Control {
     /// Stage `publish` is the way from the source to here, which is known only where both read one clock.
@@ -10,7 +10,7 @@ impl Control {
         let channels = self.hosted.values().flat_map(|hosted| hosted.outlet.channels());
         let mut reports = Vec::new();
         for channel in channels.filter(|channel| channel.topic == topic) {
-            let Some(mut report) = channel.stages_report("relay") else { continue };
+            let Some(mut report) = channel.stages_report(End::Relay) else { continue };
             if self.source(channel.publisher.node).1 != self.state.clock {
                 report.stages_us.remove(Stage::Publish.name());
             }

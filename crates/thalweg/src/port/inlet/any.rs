@@ -3,7 +3,7 @@
 use super::publishers::Publishers;
 use super::{Inlet, Rejected, Sink};
 use crate::channel::inbound::Inbound;
-use crate::channel::{Channel, ChannelReport, Deliver, Delivery, InstanceReport};
+use crate::channel::{Channel, ChannelReport, Deliver, Delivery, End, InstanceReport};
 use crate::codec::Message;
 use crate::control::PortInfo;
 use crate::port::monitor::seat::Seat;
@@ -171,7 +171,7 @@ impl<M: Message> AnyInlet for Inlet<M> {
         let (waiting, most) = (self.waiting_bytes(), self.info.qos.queue_bytes());
         let (bytes, memory) = self.rejected.by_memory();
         let report = |c: &Arc<Channel>| {
-            let report = c.report("subscriber", self.waiting(), (waiting, most));
+            let report = c.report(End::Subscriber, self.waiting(), (waiting, most));
             ChannelReport { over_bytes: bytes, over_memory: memory, ..report }
         };
         channels.iter().map(report).collect()

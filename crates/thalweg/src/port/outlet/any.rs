@@ -2,7 +2,7 @@
 
 use super::{Outlet, SMALL, Way};
 use crate::channel::buffer::Pool;
-use crate::channel::{Channel, ChannelReport};
+use crate::channel::{Channel, ChannelReport, End};
 use crate::codec::Message;
 use crate::control::PortInfo;
 use crate::port::monitor::seat::Seat;
@@ -170,7 +170,7 @@ impl<M: Message> AnyOutlet for Outlet<M> {
     fn reports(&self) -> Vec<ChannelReport> {
         let Some(state) = self.try_lock_patiently() else { return Vec::new() };
         let most = self.info.qos.queue_bytes();
-        state.attached.iter().map(|a| a.channel.report("publisher", a.waiting(), (a.bytes(), most))).collect()
+        state.attached.iter().map(|a| a.channel.report(End::Publisher, a.waiting(), (a.bytes(), most))).collect()
     }
 
     fn prepare_to_hand_over(&self) {

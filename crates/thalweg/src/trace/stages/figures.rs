@@ -1,5 +1,6 @@
 //! Measurements of stages, as they travel and are shown.
 
+use super::End;
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -58,8 +59,8 @@ pub struct StagesReport {
     pub subscriber: String,
     /// The carrier.
     pub carrier: String,
-    /// The reporting end: `publisher`, `relay` (in its place, for a stream that a relay hosts) or `subscriber`.
-    pub end: String,
+    /// The reporting end; `relay` in the place of the publisher, for a stream that a relay hosts.
+    pub end: End,
     /// One of so many samples is measured.
     pub every: u32,
     /// Samples that were left out because somebody asked for this report at that moment.

@@ -1,6 +1,6 @@
 //! Lateness of samples since it was last asked for, in fixed memory: `thalweg verify` compares it with a plan (F-4).
 
-use super::Stage;
+use super::{End, Stage};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -41,8 +41,8 @@ pub struct LatenessReport {
     pub publisher: String,
     /// Subscriber's port name.
     pub subscriber: String,
-    /// The reporting end: `publisher` or `subscriber`; for carrier `local`, where they are one, `subscriber` with all stages.
-    pub end: String,
+    /// The reporting end; for carrier `local`, where they are one, `subscriber` with all stages.
+    pub end: End,
     /// Samples that were delivered and measured (subscriber).
     pub samples: u64,
     /// Samples later than [`LateAfter::after_ns`].
@@ -160,7 +160,7 @@ impl Since {
     }
 
     /// The report, as it travels.
-    pub fn report(self, publisher: &str, subscriber: &str, end: &str) -> LatenessReport {
+    pub fn report(self, publisher: &str, subscriber: &str, end: End) -> LatenessReport {
         let latest = |(arrived, times): (Arrived, Times)| Latest {
             seq: arrived.seq,
             published_ns: arrived.published_ns,
@@ -202,13 +202,13 @@ mod tests {
             since.arrive(&[(Stage::Decode, age / 10)], &arrived(seq, 1_000_000, 1_000_000 + age));
         }
         since.took(Stage::Callback, 7);
-        let report = since.take(5_000).report("/p", "/s", "subscriber");
+        let report = since.take(5_000).report("/p", "/s", End::Subscriber);
         assert_eq!((report.samples, report.late, report.disordered, report.largest_bytes), (4, 2, 1, 10));
         assert_eq!(report.longest_ns, BTreeMap::from([("callback".to_owned(), 7)]));
         let latest = report.latest.unwrap();
         assert_eq!((latest.seq, latest.stages_ns["decode"]), (3, 900));
         since.arrive(&[], &arrived(4, 0, 1));
-        let next = since.take(0).report("/p", "/s", "subscriber");
+        let next = since.take(0).report("/p", "/s", End::Subscriber);
         assert_eq!((next.samples, next.late, next.disordered), (1, 0, 1), "the highest number is remembered");
     }
 
@@ -219,7 +219,7 @@ mod tests {
         since.arrive(&[], &arrived(1, 10_000, 9_500)); // 500 ns later than the limit says
         since.arrive(&[], &arrived(2, u64::MAX, 0));
         since.arrive(&[], &arrived(3, 0, u64::MAX));
-        let report = since.take(0).report("/p", "/s", "subscriber");
+        let report = since.take(0).report("/p", "/s", End::Subscriber);
         assert_eq!((report.samples, report.late), (3, 3));
         assert_eq!(report.latest.map(|latest| latest.seq), Some(2));
     }
