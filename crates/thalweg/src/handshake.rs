@@ -6,9 +6,14 @@
 //! ignored. On carrier `tcp` the same stream then carries the frames; on the others it stays open as the channel's sign of
 //! life: each end notices its end if the other dies.
 
+mod reason;
+
+pub use reason::{Reaction, Reason};
+
 use crate::carrier::Parameters;
 use crate::channel::proxy::{Provenance, Proxy};
 use crate::control::limits::{Refusal, check_port, check_text};
+use crate::control::matching::Subject;
 use crate::control::{NodeId, PortId, PortInfo};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -152,10 +157,8 @@ pub struct Accepted {
 /// A refusal.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Refused {
-    /// `relay` (the relay takes no more proxies, or has no source), `picture` (there is no scaler for the type), `version`,
-    /// `realm`, `node`, `port`, `topic`, `system`, `answers` (they have a channel on the connection of their questions), or the
-    /// policy of a [`Mismatch`](crate::control::matching::Mismatch).
-    pub policy: String,
+    /// The reason; it decides what the subscriber does ([`Reason::reaction`]).
+    pub policy: Reason,
     /// The publisher's offer.
     pub offered: String,
     /// The subscriber's request.
@@ -200,19 +203,19 @@ impl Request {
     /// policies are reported as the subscriber's own program reports them.
     pub(crate) fn refusal(&self) -> Option<Refused> {
         let ports = std::iter::once(&self.subscriber).chain(self.answers.as_ref().map(|answers| &answers.publisher));
-        let refused = |policy: &str, offered: String, requested: String, remedy: &str| Refused {
-            policy: policy.to_owned(),
+        let refused = |policy: Reason, offered: String, requested: String, remedy: &str| Refused {
+            policy,
             offered,
             requested,
             remedy: remedy.to_owned(),
             others: Vec::new(),
         };
         if let Some(wrong) = ports.clone().find_map(|port| port.qos.check_texts().err()) {
-            return Some(refused("qos", wrong.against, wrong.policy, wrong.remedy));
+            return Some(refused(Subject::Qos.into(), wrong.against, wrong.policy, wrong.remedy));
         }
         let mut checked = std::iter::once(check_text(&self.clock)).chain(ports.map(check_port));
         let Refusal { limit, because } = checked.find_map(Result::err)?;
-        Some(refused(limit, format!("{limit} within the limit"), because, "shorten it"))
+        Some(refused(Reason::Other(limit.to_owned()), format!("{limit} within the limit"), because, "shorten it"))
     }
 }
 
@@ -257,7 +260,7 @@ mod tests {
     #[test]
     fn documents_survive_and_pieces_wait() {
         let refused = Answer::Refused(Refused {
-            policy: "type".into(),
+            policy: Subject::Type.into(),
             offered: "A".into(),
             requested: "B".into(),
             remedy: String::new(),

@@ -6,7 +6,7 @@ use thalweg::admin::{Reply, Request as Administration};
 use thalweg::channel::proxy::scaler::{Scaler, Scalers, Unscalable};
 use thalweg::channel::proxy::{Picture, Proxy};
 use thalweg::codec::{Raw, Schema, TypeDescription};
-use thalweg::handshake::{Answer, Refused, Request};
+use thalweg::handshake::{Answer, Reason, Refused, Request};
 use world::World;
 use world::agent::{self, Agent};
 use world::fake::{Fake, accepted, packed};
@@ -162,7 +162,7 @@ fn what_no_program_would_ask_is_refused_with_the_limit() {
     ];
     for (change, policy, says) in cases {
         let refused = changed(change);
-        assert!(refused.policy == policy && refused.requested.contains(says), "{refused:?}");
+        assert!(refused.policy.name() == policy && refused.requested.contains(says), "{refused:?}");
         assert!(!refused.remedy.is_empty());
     }
     // The port goes on.
@@ -202,7 +202,9 @@ fn a_stranger_gets_a_bounded_share_of_a_port() {
     );
     assert!(said("at most 32 channels of one port for those of host 127.0.0.1"), "{:?}", reasons.last());
     assert!(
-        reasons.iter().all(|refused| refused.policy == "channels" && refused.remedy.contains("--channels above 64"))
+        reasons
+            .iter()
+            .all(|refused| refused.policy == Reason::Channels && refused.remedy.contains("--channels above 64"))
     );
     let published = publisher.answer();
     let took = agent::number(&published, "took_ms");
@@ -340,7 +342,7 @@ fn a_relay_keeps_room_for_others() {
         }
     }
     assert_eq!(streams.len(), 64, "{:?}", reasons.last());
-    assert!(reasons.iter().all(|refused| refused.policy == "relay"));
+    assert!(reasons.iter().all(|refused| refused.policy == Reason::Relay));
     assert!(
         reasons[0].offered.contains("at most 16 proxies for node 0000000000000007 of host 127.0.0.1"),
         "{:?}",

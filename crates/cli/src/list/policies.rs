@@ -61,6 +61,7 @@ fn found<'a>((publisher, subscriber): (&'a PortInfo, &'a PortInfo)) -> Vec<Found
     let named = |mismatch: Mismatch| {
         let Mismatch { policy, offered, requested, remedy } = mismatch;
         let (publisher, subscriber) = (&publisher.name[..], &subscriber.name[..]);
+        let policy = policy.name();
         Found { publisher, subscriber, policy, offered, requested, remedy, fallback }
     };
     found.into_iter().map(named).collect()

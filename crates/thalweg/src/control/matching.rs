@@ -8,6 +8,7 @@
 
 use super::{Direction, PortInfo};
 use crate::codec::Sought;
+use qos::PolicyName;
 use std::borrow::Cow;
 use std::fmt;
 
@@ -131,11 +132,56 @@ pub enum Match {
     Mismatched(Vec<Mismatch>),
 }
 
-/// A policy that does not fit.
+/// The subject of a mismatch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Subject {
+    /// The type.
+    Type,
+    /// One end's policies contradict each other.
+    Qos,
+    /// A policy.
+    Policy(PolicyName),
+    /// The filter names what the type does not have.
+    Filter,
+    /// The carrier.
+    Carrier,
+}
+
+impl Subject {
+    /// All.
+    pub fn all() -> impl Iterator<Item = Self> {
+        let others = [Self::Type, Self::Qos, Self::Filter, Self::Carrier];
+        others.into_iter().chain(PolicyName::ALL.map(Self::Policy))
+    }
+
+    /// The one of this name.
+    pub fn find(name: &str) -> Option<Self> {
+        Self::all().find(|subject| subject.name() == name)
+    }
+
+    /// Its name, in lower case.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Type => "type",
+            Self::Qos => "qos",
+            Self::Policy(policy) => policy.name(),
+            Self::Filter => "filter",
+            Self::Carrier => "carrier",
+        }
+    }
+}
+
+impl fmt::Display for Subject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// A mismatch of two ports of one topic.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mismatch {
-    /// `type`, `qos` (one end's policies contradict each other), the name of a policy, or `carrier`.
-    pub policy: &'static str,
+    /// Its subject.
+    pub policy: Subject,
     /// The publisher's offer.
     pub offered: String,
     /// The subscriber's request.
@@ -147,7 +193,7 @@ pub struct Mismatch {
 impl From<qos::Mismatch> for Mismatch {
     fn from(found: qos::Mismatch) -> Self {
         let qos::Mismatch { policy, offered, requested, remedy } = found;
-        Self { policy: policy.name(), offered, requested, remedy }
+        Self { policy: Subject::Policy(policy), offered, requested, remedy }
     }
 }
 
@@ -182,7 +228,7 @@ fn compare_type(publisher: &PortInfo, subscriber: &PortInfo) -> Option<Mismatch>
         format!("subscribe with type {}, or untyped", offered.name)
     };
     let show = |t: &crate::codec::TypeDescription| format!("{} ({:016x})", t.name, t.hash);
-    Some(Mismatch { policy: "type", offered: show(offered), requested: show(requested), remedy })
+    Some(Mismatch { policy: Subject::Type, offered: show(offered), requested: show(requested), remedy })
 }
 
 /// The policies that the subscriber does without, and the mismatches of the two.
@@ -192,7 +238,7 @@ fn compare_policies(publisher: &PortInfo, subscriber: &PortInfo) -> (Vec<Mismatc
         // This node opens no such port: another program does.
         let [offered, requested] = checked.map(|wrong| wrong.unwrap_or_else(|| "nothing that contradicts".to_owned()));
         let remedy = "state policies that can hold together".to_owned();
-        return (Vec::new(), vec![Mismatch { policy: "qos", offered, requested, remedy }]);
+        return (Vec::new(), vec![Mismatch { policy: Subject::Qos, offered, requested, remedy }]);
     }
     let from = |found: Vec<qos::Mismatch>| found.into_iter().map(Mismatch::from).collect();
     match qos::match_qos(&publisher.qos, &subscriber.qos) {
@@ -205,7 +251,7 @@ fn compare_policies(publisher: &PortInfo, subscriber: &PortInfo) -> (Vec<Mismatc
 fn compare_fields(publisher: &PortInfo, subscriber: &PortInfo) -> Option<Mismatch> {
     let (key, filter) = (&subscriber.qos.key, subscriber.qos.filter.as_ref());
     let problem = Sought::find(publisher.message.schema.as_ref(), key, filter).err()?;
-    let policy = if filter.is_some() { "filter" } else { "key" };
+    let policy = if filter.is_some() { Subject::Filter } else { Subject::Policy(PolicyName::Key) };
     let requested = filter.map_or_else(|| key.join(", "), |filter| filter.expression.clone());
     let remedy = format!("name fields of the publisher's type: {problem}");
     Some(Mismatch { policy, offered: format!("type {}", publisher.message.name), requested, remedy })
@@ -218,7 +264,7 @@ fn compare_carriers(publisher: &PortInfo, subscriber: &PortInfo) -> Option<Misma
         return None;
     }
     Some(Mismatch {
-        policy: "carrier",
+        policy: Subject::Carrier,
         offered: offered.join(", "),
         requested: requested.join(", "),
         remedy: format!("allow one of {} at the subscriber {}", offered.join(", "), subscriber.name),
@@ -307,7 +353,7 @@ mod tests {
             Match::NotSameTopic => "not same topic".to_owned(),
             Match::Mismatched(between) => {
                 assert!(between.iter().all(|m| !m.remedy.is_empty()));
-                between.iter().map(|m| m.policy).collect::<Vec<_>>().join(" ")
+                between.iter().map(|m| m.policy.name()).collect::<Vec<_>>().join(" ")
             }
         }
     }

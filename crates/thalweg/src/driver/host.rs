@@ -22,7 +22,7 @@ use crate::channel::{Channel, ChannelReport, PortRef};
 use crate::codec::Untyped;
 use crate::control::matching::{Match, compare};
 use crate::control::{NodeId, Peer, PortId, PortInfo};
-use crate::handshake::{Answer, Refused, Request};
+use crate::handshake::{Answer, Reason, Refused, Request};
 use crate::port::{AnyInlet, AnyOutlet, Inlet, Outlet, Sink};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -222,7 +222,7 @@ impl Control {
         let found = self.state.settings.scalers.find(&offered.topic, &offered.message);
         found.ok_or_else(|| {
             let offered = format!("types that it can scale, not {}", offered.message.name);
-            Refused { policy: "picture".into(), ..refused(offered) }
+            Refused { policy: Reason::Picture, ..refused(offered) }
         })
     }
 
@@ -340,6 +340,6 @@ fn hosting(request: &Request) -> Hosting {
 }
 
 pub(super) fn refused(offered: String) -> Refused {
-    let (policy, requested, remedy) = ("relay".to_owned(), "a proxy".to_owned(), format!("it takes {offered}"));
+    let (policy, requested, remedy) = (Reason::Relay, "a proxy".to_owned(), format!("it takes {offered}"));
     Refused { policy, offered, requested, remedy, others: Vec::new() }
 }

@@ -2,7 +2,7 @@
 
 use super::control::Control;
 use crate::control::{CHANNEL_HANDSHAKE, CONTROL_LINK, LIFE, PULL, Peer};
-use crate::handshake::{self, LARGEST, Refused, Request, Watching};
+use crate::handshake::{self, LARGEST, Reason, Refused, Request, Watching};
 use crate::port::Histories;
 use crate::pull::{self, Question};
 use std::io;
@@ -139,22 +139,26 @@ impl Control {
 
     fn asked_of(&self, question: &Question) -> Result<Arc<Histories>, Refused> {
         let Question { version, realm, to_node, to_port, except, .. } = question;
-        let refused = |policy: &str, requested: String, offered: String| {
+        let refused = |policy: Reason, requested: String, offered: String| {
             let remedy = format!("it takes {offered}");
-            Refused { policy: policy.to_owned(), offered, requested, remedy, others: Vec::new() }
+            Refused { policy, offered, requested, remedy, others: Vec::new() }
         };
         if *version != pull::VERSION {
-            return Err(refused("version", version.to_string(), format!("version {} of questions", pull::VERSION)));
+            return Err(refused(
+                Reason::Version,
+                version.to_string(),
+                format!("version {} of questions", pull::VERSION),
+            ));
         }
         if *realm != self.state.settings.realm || *to_node != self.state.id {
             let here = format!("questions to node {} of realm {}", self.state.id, self.state.settings.realm);
-            return Err(refused("node", format!("{to_node} of {realm}"), here));
+            return Err(refused(Reason::Node, format!("{to_node} of {realm}"), here));
         }
         if except.len() > pull::MOST_EXCEPT {
-            return Err(refused("except", except.len().to_string(), format!("at most {}", pull::MOST_EXCEPT)));
+            return Err(refused(Reason::Except, except.len().to_string(), format!("at most {}", pull::MOST_EXCEPT)));
         }
         let asked =
-            || refused("port", format!("port {}", to_port.0), "questions to ports that keep samples".to_owned());
+            || refused(Reason::Port, format!("port {}", to_port.0), "questions to ports that keep samples".to_owned());
         self.state.histories(*to_port).ok_or_else(asked)
     }
 

@@ -11,7 +11,8 @@ use crate::carrier::{Capabilities, Carrier, Parameters, Place, SendHalf};
 use crate::channel::PortRef;
 use crate::channel::flow::{Flow, FlowSettings, Sending};
 use crate::channel::proxy::{Proxied, Proxy};
-use crate::handshake::{self, Accepted, Answer, Refused, Request};
+use crate::control::matching::Subject;
+use crate::handshake::{self, Accepted, Answer, Reason, Refused, Request};
 use crate::port::{AnyOutlet, Reply, Way};
 use linux::memory::RingWriter;
 use qos::Reliability;
@@ -47,7 +48,7 @@ impl Control {
         match self.offer(&request, stream, heard) {
             Ok(()) => self.state.made_progress(),
             Err((refused, stream)) => {
-                if refused.policy == "system" {
+                if refused.policy == Reason::System {
                     self.warn(format!(
                         "{} refused over {}: {}",
                         request.subscriber.name, request.carrier, refused.remedy
@@ -64,7 +65,7 @@ impl Control {
             Err(refused) => return Err((refused, stream)),
         };
         if !request.moves && self.just_shared(ends(request)) {
-            return Err((refused("answers", request, "the connection of the questions, which is open"), stream));
+            return Err((refused(Reason::Answers, request, "the connection of the questions, which is open"), stream));
         }
         let before = self.opened_before(request, &stream);
         if let Err(refused) = self.check_room(request, &stream, before.as_channel()) {
@@ -96,7 +97,7 @@ impl Control {
             return self.offer_shared_memory(request, outlet, stream);
         }
         let Some(place) = place else {
-            return Err((refused("carrier", request, "a stream with addresses: connect by TCP"), stream));
+            return Err((refused(Subject::Carrier, request, "a stream with addresses: connect by TCP"), stream));
         };
         if request.carrier == "tcp" {
             let mut accepted = self.accepted(request, outlet.as_ref(), self.random_flow(), Parameters::default());
@@ -122,14 +123,16 @@ impl Control {
             return Ok(());
         }
         let Some(carrier) = self.carrier(&request.carrier) else {
-            return Err((refused("carrier", request, "a carrier that the publisher's build has"), stream));
+            return Err((refused(Subject::Carrier, request, "a carrier that the publisher's build has"), stream));
         };
         if carrier.capabilities().multicast && request.parameters.probe && !heard {
             return self.begin_probe(carrier.as_ref(), request, &outlet, &place, settings, stream);
         }
         let (way, accepted) = match self.open_sender(carrier.as_ref(), request, outlet.as_ref(), &place, settings) {
             Ok(opened) => opened,
-            Err(error) => return Err((refused("system", request, &format!("{}: {error}", request.carrier)), stream)),
+            Err(error) => {
+                return Err((refused(Reason::System, request, &format!("{}: {error}", request.carrier)), stream));
+            }
         };
         let stream = Arc::new(TcpStream::from(stream));
         tcp::notice_outage_at_once(&stream); // nothing is sent on it that could fail: a host that vanished would stay a subscriber
@@ -148,7 +151,9 @@ impl Control {
         let opened = self.open_ring(request, outlet.as_ref());
         let (ring, ring_fd, payload_fd) = match opened {
             Ok(opened) => opened,
-            Err(error) => return Err((refused("system", request, &format!("no shared memory: {error}")), stream)),
+            Err(error) => {
+                return Err((refused(Reason::System, request, &format!("no shared memory: {error}")), stream));
+            }
         };
         let accepted = self.accepted(request, outlet.as_ref(), self.random_flow(), Parameters::default());
         let stream = Arc::new(stream);
@@ -274,7 +279,7 @@ impl Control {
             self.act(told);
             return Err(refused);
         }
-        open.ok_or_else(|| refused("port", request, "a port that is open"))
+        open.ok_or_else(|| refused(Reason::Port, request, "a port that is open"))
     }
 
     pub(crate) fn accepted(

@@ -11,6 +11,7 @@ use crate::carrier::mcast::{cannot, nothing_came};
 use crate::carrier::{Carrier, Parameters, Place};
 use crate::channel::flow::{Flow, FlowSettings};
 use crate::control::Peer;
+use crate::control::matching::Subject;
 use crate::handshake::{Answer, HEARD, Probe, Refused, Request};
 use crate::port::AnyOutlet;
 use linux::poll::{Poller, Readiness};
@@ -217,6 +218,6 @@ impl Control {
 }
 
 fn refused(request: &Request, why: String) -> Refused {
-    let (policy, offered) = ("carrier".to_owned(), "carriers that work here".to_owned());
+    let (policy, offered) = (Subject::Carrier.into(), "carriers that work here".to_owned());
     Refused { policy, offered, requested: request.carrier.clone(), remedy: why, others: Vec::new() }
 }

@@ -5,7 +5,8 @@ use super::super::names::near;
 use super::super::problem::{self, Problem};
 use super::{Both, Diagnosis};
 use linux::probe::process::State;
-use thalweg::control::matching::{Match, Mismatch, compare};
+use qos::PolicyName;
+use thalweg::control::matching::{Match, Mismatch, Subject, compare};
 use thalweg::control::{Direction, PortInfo};
 
 /// Both ports, if both are there and each does what it should.
@@ -191,9 +192,9 @@ fn mismatches(publisher: &PortInfo, subscriber: &PortInfo, found: &mut Diagnosis
 fn stands_between(p: &str, s: &str, mismatch: Mismatch) -> Problem {
     let Mismatch { policy, offered, requested, remedy } = mismatch;
     let kind = match policy {
-        "type" => &problem::MISMATCH_TYPE,
-        "reliability" => &problem::MISMATCH_RELIABILITY,
-        "carrier" => &problem::MISMATCH_CARRIER,
+        Subject::Type => &problem::MISMATCH_TYPE,
+        Subject::Policy(PolicyName::Reliability) => &problem::MISMATCH_RELIABILITY,
+        Subject::Carrier => &problem::MISMATCH_CARRIER,
         _ => &problem::MISMATCH,
     };
     kind.found(format!("{policy}: {p} offers {offered}, {s} requests {requested}"), remedy)

@@ -2,9 +2,9 @@
 
 use super::Action;
 use super::mismatch::incompatible;
-use crate::control::matching::{Match, Mismatch, compare};
+use crate::control::matching::{Match, Mismatch, Subject, compare};
 use crate::control::{NodeId, PortInfo};
-use crate::handshake::{Refused, Request, VERSION};
+use crate::handshake::{Reason, Refused, Request, VERSION};
 
 /// Why nothing is granted.
 #[derive(Debug)]
@@ -24,10 +24,10 @@ impl From<Refused> for NotGranted {
 /// Whether both speak the same version in the same realm, and what is asked is within the limits of what is believed.
 pub(crate) fn check_greeting(request: &Request, realm: &str) -> Result<(), Refused> {
     if request.version != VERSION {
-        return Err(refused("version", request, &format!("handshake version {VERSION}")));
+        return Err(refused(Reason::Version, request, &format!("handshake version {VERSION}")));
     }
     if request.realm != realm {
-        return Err(refused("realm", request, &format!("realm {realm}")));
+        return Err(refused(Reason::Realm, request, &format!("realm {realm}")));
     }
     request.refusal().map_or(Ok(()), Err)
 }
@@ -37,12 +37,12 @@ pub(crate) fn check_node(request: &Request, node: NodeId) -> Result<(), Refused>
     if request.to_node == node {
         return Ok(());
     }
-    Err(refused("node", request, &format!("node {node}: that address has a new owner")))
+    Err(refused(Reason::Node, request, &format!("node {node}: that address has a new owner")))
 }
 
 /// Whether the port that is meant, if it is open, fits.
 pub(crate) fn check_port(request: &Request, port: Option<&PortInfo>) -> Result<(), NotGranted> {
-    let Some(port) = port else { return Err(refused("port", request, "a port that is open").into()) };
+    let Some(port) = port else { return Err(refused(Reason::Port, request, "a port that is open").into()) };
     let (mut publisher, mut subscriber) = (port.clone(), request.subscriber.clone());
     if request.by_name {
         publisher.topic.clone_from(&subscriber.topic);
@@ -50,14 +50,14 @@ pub(crate) fn check_port(request: &Request, port: Option<&PortInfo>) -> Result<(
     }
     match compare(&publisher, &subscriber) {
         Match::Matched(_) => Ok(()),
-        Match::NotSameTopic => Err(refused("topic", request, &publisher.topic).into()),
+        Match::NotSameTopic => Err(refused(Reason::Topic, request, &publisher.topic).into()),
         Match::Mismatched(between) => {
             // A carrier is asked for again and again.
-            let told = match between.iter().all(|mismatch| mismatch.policy == "carrier") {
+            let told = match between.iter().all(|mismatch| mismatch.policy == Subject::Carrier) {
                 true => Vec::new(),
                 false => incompatible(&(publisher.name, subscriber.name), between.clone(), false),
             };
-            let refused = refusal(between).unwrap_or_else(|| refused("port", request, "a port that fits"));
+            let refused = refusal(between).unwrap_or_else(|| refused(Reason::Port, request, "a port that fits"));
             Err(NotGranted { refused, told })
         }
     }
@@ -66,7 +66,7 @@ pub(crate) fn check_port(request: &Request, port: Option<&PortInfo>) -> Result<(
 /// What is answered to a request that does not fit; `None`: nothing stands between.
 fn refusal(found: Vec<Mismatch>) -> Option<Refused> {
     let mut refused = found.into_iter().map(|Mismatch { policy, offered, requested, remedy }| {
-        let (policy, others) = (policy.to_owned(), Vec::new());
+        let (policy, others) = (policy.into(), Vec::new());
         Refused { policy, offered, requested, remedy, others }
     });
     let first = refused.next()?;
@@ -74,15 +74,16 @@ fn refusal(found: Vec<Mismatch>) -> Option<Refused> {
 }
 
 /// A refusal of this request.
-pub(crate) fn refused(policy: &str, request: &Request, offered: &str) -> Refused {
+pub(crate) fn refused(policy: impl Into<Reason>, request: &Request, offered: &str) -> Refused {
+    let policy = policy.into();
     let requested = match policy {
-        "version" => request.version.to_string(),
-        "realm" => request.realm.clone(),
-        "node" => request.to_node.to_string(),
-        "port" => format!("port {}", request.to_port.0),
-        "topic" => request.subscriber.topic.clone(),
+        Reason::Version => request.version.to_string(),
+        Reason::Realm => request.realm.clone(),
+        Reason::Node => request.to_node.to_string(),
+        Reason::Port => format!("port {}", request.to_port.0),
+        Reason::Topic => request.subscriber.topic.clone(),
         _ => request.carrier.clone(),
     };
     let remedy = format!("it takes {offered}");
-    Refused { policy: policy.to_owned(), offered: offered.to_owned(), requested, remedy, others: Vec::new() }
+    Refused { policy, offered: offered.to_owned(), requested, remedy, others: Vec::new() }
 }

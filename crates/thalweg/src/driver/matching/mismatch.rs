@@ -2,13 +2,14 @@
 
 use super::{Action, Known, Matching, Names, OwnPorts};
 use crate::channel::PortRef;
-use crate::control::matching::{Match, Mismatch, compare};
+use crate::control::matching::{Match, Mismatch, Subject, compare};
 use crate::control::{Direction, PortInfo, PullRole};
 use crate::event::Event;
 use crate::handshake::Refused;
+use qos::PolicyName;
 
 /// A policy that keeps ports apart on purpose: nobody is told.
-const ON_PURPOSE: &str = "partition";
+const ON_PURPOSE: Subject = Subject::Policy(PolicyName::Partition);
 
 /// Tells of all policies that do not fit.
 pub(super) fn incompatible(names: &Names, found: Vec<Mismatch>, fallback: bool) -> Vec<Action> {
@@ -16,7 +17,7 @@ pub(super) fn incompatible(names: &Names, found: Vec<Mismatch>, fallback: bool) 
         return Vec::new();
     }
     let told = |Mismatch { policy, offered, requested, remedy }| {
-        let (publisher, subscriber, policy) = (names.0.clone(), names.1.clone(), String::from(policy));
+        let (publisher, subscriber, policy) = (names.0.clone(), names.1.clone(), policy.to_string());
         Action::Tell(Event::Incompatible { publisher, subscriber, policy, offered, requested, remedy, fallback })
     };
     found.into_iter().map(told).collect()
@@ -33,6 +34,7 @@ pub(super) fn fell_back(names: &Names, given_up: Vec<Mismatch>, asked: &PortInfo
 /// As [`incompatible`], of what a publisher's node refused.
 pub(super) fn incompatible_there(names: &Names, refused: Refused) -> Vec<Action> {
     let Refused { policy, offered, requested, remedy, others } = refused;
+    let policy = policy.into();
     let (publisher, subscriber) = names.clone();
     let event = Event::Incompatible { publisher, subscriber, policy, offered, requested, remedy, fallback: false };
     let others = others.into_iter().flat_map(|other| incompatible_there(names, other));

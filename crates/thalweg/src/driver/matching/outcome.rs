@@ -4,7 +4,7 @@ use super::mismatch::incompatible_there;
 use super::{Action, Candidate, Known, Matching, Pair, Progress, Route, Wanted};
 use crate::control::directory::PortKey;
 use crate::event::Event;
-use crate::handshake::Refused;
+use crate::handshake::{Reaction, Refused};
 use std::time::{Duration, Instant};
 
 /// Pause before a way is tried for which there was no room.
@@ -69,11 +69,11 @@ impl Matching {
         }
         // Somebody else is at that address, which may be one of several, and the same on many hosts (172.17.0.1). Whether the node that
         // is meant is gone, the directory says.
-        let anothers = matches!(refused.policy.as_str(), "node" | "realm");
-        if anothers && known.directory.port(key_of(pair)).is_some() {
+        let reaction = refused.policy.reaction();
+        if reaction == Reaction::AnotherAddress && known.directory.port(key_of(pair)).is_some() {
             return self.failed(pair, &refusal_text(&refused), known, now).into_iter().collect();
         }
-        if anothers || refused.policy == "port" {
+        if matches!(reaction, Reaction::AnotherAddress | Reaction::Forget) {
             return vec![Action::End { pair, why: "the publisher closed", cut: false }];
         }
         let Some(wanted) = self.wanted.get_mut(&pair) else { return Vec::new() };
@@ -143,7 +143,7 @@ impl Matching {
 
 /// Whether another way, or the same one later, may be taken: the ports fit.
 pub(crate) fn is_of_the_way(refused: &Refused) -> bool {
-    matches!(refused.policy.as_str(), "carrier" | "system" | "answers" | "relay" | "channels")
+    refused.policy.reaction() == Reaction::AnotherWay
 }
 
 /// Why a handshake failed that was refused.

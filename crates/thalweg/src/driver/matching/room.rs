@@ -6,7 +6,7 @@
 //! anybody may make up. Of a port's channels one host may have half and one node of it a quarter, so that others have room.
 
 use crate::control::{NodeId, Peer};
-use crate::handshake::Refused;
+use crate::handshake::{Reason, Refused};
 
 /// A host, and the node of it that a peer says it is: of another host, or one that this host does not know.
 pub(crate) type Elsewhere = (Peer, NodeId);
@@ -46,7 +46,7 @@ pub(crate) fn check(
     let full = limits.into_iter().find(|(has, most, _)| has >= most);
     full.map_or(Ok(()), |(has, of, whom)| {
         Err(Refused {
-            policy: "channels".to_owned(),
+            policy: Reason::Channels,
             offered: format!("at most {of} channels of one port for {whom}"),
             requested: format!("one more than {has}"),
             remedy: format!("close some, or start node {name} with --channels above {most} (Settings::limits)"),

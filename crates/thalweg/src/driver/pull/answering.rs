@@ -2,6 +2,7 @@
 
 use crate::channel::history::{Query, Reading};
 use crate::channel::queue::Entry;
+use crate::control::matching::Subject;
 use crate::handshake::Refused;
 use crate::port::Histories;
 use crate::pull::{Answer, Ended, Identity, Question};
@@ -54,7 +55,7 @@ impl Answering {
             let requested = question.message.name;
             let remedy = format!("pull with type {}, or untyped", offered.name);
             return Err(Refused {
-                policy: "type".into(),
+                policy: Subject::Type.into(),
                 offered: offered.name,
                 requested,
                 remedy,

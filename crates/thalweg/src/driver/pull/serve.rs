@@ -4,7 +4,7 @@ use super::answering::Answering;
 use super::stream::{AnswerStream, Turn};
 use crate::control::Peer;
 use crate::guard::or_abort;
-use crate::handshake::Refused;
+use crate::handshake::{Reason, Refused};
 use crate::port::Histories;
 use crate::pull::Question;
 use linux::lock::PiMutex;
@@ -106,7 +106,7 @@ impl Questions {
         (stream, peer): (OwnedFd, Peer),
     ) -> Result<(), (Refused, OwnedFd)> {
         let busy = |offered: String, remedy: &str| Refused {
-            policy: "system".into(),
+            policy: Reason::System,
             offered,
             requested: "an answer".into(),
             remedy: remedy.into(),

@@ -138,7 +138,7 @@ impl World {
                 self.wind(id);
             }
             Err(refused) => {
-                *self.counts.refused.entry(refused.policy.clone()).or_default() += 1;
+                *self.counts.refused.entry(refused.policy.to_string()).or_default() += 1;
                 let actions = node.ask(|matching, known, _| matching.refused(pair, false, *refused, known, now));
                 self.act(id, actions);
             }
