@@ -153,14 +153,15 @@ impl Sender {
     }
 
     /// `true` if a further message has to wait. One member of several that does not answer holds up nobody: the oldest message
-    /// is given up instead, and the member is told when it comes back.
+    /// is given up instead, and the member is told when it comes back. A full window whose members were all cut off stays full: the
+    /// flow is about to be cut off, and its queue takes what follows.
     pub fn is_full(&self, now_ns: u64) -> bool {
         if self.is_held_back(now_ns) {
             return true;
         }
         let most = self.sent.len() >= self.settings.window || self.bytes >= self.settings.bytes;
         let full = most && !self.settings.drops_oldest;
-        let alone = self.members.len() == 1 && self.members.present() == 1;
+        let alone = self.members.len() == 1 || self.has_only_absent();
         full && (alone || self.members.hold_up(now_ns, self.first, self.trip))
     }
 
@@ -181,7 +182,8 @@ impl Sender {
         self.bytes
     }
 
-    /// `true` if the oldest message may be given up for a new one: a full window does that, or only absent members need it.
+    /// `true` if the oldest message may be given up for a new one: a full window does that, or only absent members of a group that
+    /// has others need it.
     pub fn may_drop_oldest(&self) -> bool {
         self.settings.drops_oldest || self.members.are_absent(self.first)
     }

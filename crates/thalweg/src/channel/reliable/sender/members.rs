@@ -72,9 +72,10 @@ impl Members {
         Some(member.acknowledged)
     }
 
-    /// `true` if only absent ones need the message `first`, the oldest that is kept.
+    /// `true` if some are there, and only absent ones need the message `first`, the oldest that is kept.
     pub fn are_absent(&self, first: u64) -> bool {
-        self.present() < self.len() && self.0.iter().all(|member| member.absent || member.acknowledged > first)
+        (1..self.len()).contains(&self.present())
+            && self.0.iter().all(|member| member.absent || member.acknowledged > first)
     }
 
     /// The number of members that are there.

@@ -113,6 +113,20 @@ fn who_was_not_asked_is_not_given_up() {
     assert_eq!((sender.unacknowledged(), sender.is_full(late + 500 * MS)), (0, false));
 }
 
+/// The sending thread asks between the loss of the last member and the end of the flow's connection: a message that was given up
+/// there was missing when the member came back (1 run of 24 beside six busy loops, over `mcast`).
+#[test]
+fn nothing_is_given_up_for_a_group_whose_members_were_all_cut_off() {
+    for members in [&[SILENT][..], &[PRESENT, SILENT]] {
+        let mut sender = held_up();
+        [PRESENT].iter().filter(|member| !members.contains(member)).for_each(|member| sender.leave(*member));
+        assert!(members.iter().all(|member| sender.loses(*member)));
+        assert!(sender.is_full(MS) && !sender.may_drop_oldest(), "{members:?}");
+        sender.shrink_to(0);
+        assert_eq!(sender.unacknowledged(), WINDOW as usize, "{members:?}");
+    }
+}
+
 #[test]
 fn who_answers_nothing_holds_up_the_others_for_a_second_at_most() {
     let mut sender = held_up();
