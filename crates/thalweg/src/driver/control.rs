@@ -6,6 +6,7 @@ use super::commands::Asker;
 use super::cut_off::CutOff;
 use super::entries::{Entry, Joining};
 use super::host::{Buffer, Buffered, Carried, Guest, Hosted, Hosting, Told};
+use super::housekeeping::Housekeeping;
 use super::interfaces::{Homes, Tied};
 use super::life::Watch;
 use super::matching::{Matching, Pair};
@@ -127,10 +128,7 @@ pub(crate) struct Control {
     pub(super) looked: Instant,
     /// The processors that the process might use when the node was opened: what `affinity=default` means for all of it.
     pub(super) processors: Vec<u16>,
-    /// When losses were looked for.
-    pub(super) looked_for_losses: Instant,
-    /// When pools were looked at.
-    pub(super) looked_at_pools: Instant,
+    pub(super) housekeeping: Housekeeping,
     /// Ports with policies that time passes for.
     pub(super) watched: Vec<Watched>,
     pub(super) counts: BTreeMap<&'static str, u64>,
@@ -238,10 +236,9 @@ impl Control {
             .chain(self.next_question())
             .chain(self.next_look())
             .chain(self.next_judgement())
-            .chain(self.next_loss_look())
             .chain(self.next_unparking())
             .chain([self.next_socket_look()])
-            .chain(self.next_pool_look())
+            .chain([self.housekeeping.next_deadline(!self.matching.is_empty())])
             .chain(self.barred.next())
             .chain(self.paced.map(|(_, at)| at))
             .chain(self.next_cut_off())
@@ -260,8 +257,7 @@ impl Control {
         self.end_older();
         self.give_up_cut_off(|_, until| until <= now);
         self.look_at_policies(now);
-        self.look_for_losses(now);
-        self.look_at_pools(now);
+        self.keep_house(now);
         let actions = self.matching.time(now);
         self.act(actions);
         self.ask_for_signs(now);

@@ -2,6 +2,7 @@
 
 use super::control::{Command, Control, WAKER};
 use super::entries::Entry;
+use super::housekeeping::Housekeeping;
 use super::interfaces::Homes;
 use super::matching::Matching;
 use super::permit;
@@ -84,8 +85,7 @@ impl Control {
             kept_for_others: BTreeMap::new(),
             kept_by_files: BTreeSet::new(),
             processors: linux::sched::read(0).map(|found| found.affinity).unwrap_or_default(),
-            looked_for_losses: Instant::now(),
-            looked_at_pools: Instant::now(),
+            housekeeping: Housekeeping::new(Instant::now()),
             watched: Vec::new(),
             counts: BTreeMap::new(),
             _endpoint: None,

@@ -1,0 +1,159 @@
+//! Work on a node's ports that is due from time to time, on the control thread: the threads that publish and receive only count, so that they
+//! neither allocate nor wait for a lock or for the kernel.
+//!
+//! | work | how often | effect |
+//! |---|---|---|
+//! | losses | 0.5 s | owners are told of samples that did not arrive or found no room |
+//! | memory | 10 s | what ports kept for further messages and did not need is freed |
+//!
+//! Pure: time is an argument, events are given back.
+
+use super::control::Control;
+use crate::channel::Channel;
+use crate::event::Event;
+use crate::port::{AnyInlet, AnyOutlet, Rejection};
+use qos::Durability;
+use std::time::{Duration, Instant};
+
+/// Pause between two looks for losses.
+const LOSSES: Duration = Duration::from_millis(500);
+/// Pause between two looks at memory. What was not used between two looks goes: a message that is published more often than this
+/// finds its room.
+const MEMORY: Duration = Duration::from_secs(10);
+
+/// Work that is due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Task {
+    ReportLosses,
+    TrimMemory,
+}
+
+/// The times at which each work was done.
+pub(super) struct Housekeeping {
+    losses: Instant,
+    memory: Instant,
+}
+
+impl Housekeeping {
+    pub fn new(now: Instant) -> Self {
+        Self { losses: now, memory: now }
+    }
+
+    /// The next time at which work is due. Losses wake the thread only while the node `receives`: its subscribers want channels.
+    pub fn next_deadline(&self, receives: bool) -> Instant {
+        let memory = self.memory + MEMORY;
+        if receives { memory.min(self.losses + LOSSES) } else { memory }
+    }
+
+    /// The work that is due now: each of it once.
+    pub fn poll(&mut self, now: Instant) -> impl Iterator<Item = Task> + use<> {
+        let losses = is_due(&mut self.losses, LOSSES, now).then_some(Task::ReportLosses);
+        let memory = is_due(&mut self.memory, MEMORY, now).then_some(Task::TrimMemory);
+        losses.into_iter().chain(memory)
+    }
+}
+
+/// `true` if the pause since the `last` time is over; then this is the last time.
+fn is_due(last: &mut Instant, pause: Duration, now: Instant) -> bool {
+    let due = now >= *last + pause;
+    if due {
+        *last = now;
+    }
+    due
+}
+
+/// Late joiners of a durable publisher will miss samples for which its history found no memory.
+fn unkept(outlet: &dyn AnyOutlet) -> Option<Event> {
+    if outlet.info().qos.durability == Durability::Volatile {
+        return None;
+    }
+    let (count, total) = outlet.histories()?.tell_unkept()?;
+    let name = &outlet.info().name;
+    let text = format!(
+        "{name} could not keep {count} samples for late joiners, {total} in all: all histories of the node get half of what \
+         is left of its memory, and each half of what is left of that; raise Settings::memory"
+    );
+    Some(Event::Warning { text })
+}
+
+/// Samples that a subscriber did not get, and those for which it had no room, since the last look.
+fn losses(inlet: &dyn AnyInlet) -> Vec<Event> {
+    let channels = inlet.channels().lock().unwrap_or_else(|e| e.into_inner());
+    let mut found: Vec<Event> = channels.iter().filter_map(|channel| loss(channel)).collect();
+    drop(channels);
+    found.extend(inlet.rejected().tell().map(|Rejection { limit, most, rejected, total }| {
+        let subscriber = inlet.info().name.clone();
+        Event::SampleRejected { subscriber, limit, most, rejected, total }
+    }));
+    found
+}
+
+fn loss(channel: &Channel) -> Option<Event> {
+    let counters = &channel.counters;
+    let (lost, total) = counters.told.look(counters.not_delivered())?;
+    let (publisher, subscriber) = (channel.publisher_name.clone(), channel.subscriber_name.clone());
+    Some(Event::SampleLost { publisher, subscriber, lost, total })
+}
+
+impl Control {
+    /// Does the work that is due.
+    pub(super) fn keep_house(&mut self, now: Instant) {
+        for task in self.housekeeping.poll(now) {
+            let (outlets, inlets) = (self.outlets(), self.state.inlets());
+            // Both look for them: a node that has publishers only is seldom woken for losses.
+            self.emit(outlets.iter().filter_map(|outlet| unkept(outlet.as_ref())));
+            match task {
+                Task::ReportLosses => self.emit(inlets.iter().flat_map(|(_, inlet)| losses(inlet.as_ref()))),
+                Task::TrimMemory => {
+                    outlets.iter().for_each(|outlet| outlet.trim());
+                    inlets.iter().for_each(|(_, inlet)| inlet.trim());
+                }
+            }
+        }
+    }
+
+    /// Tells whoever listens.
+    pub(super) fn emit(&self, events: impl IntoIterator<Item = Event>) {
+        events.into_iter().for_each(|event| self.state.events.push(event));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_that_receives_is_woken_for_losses_and_any_node_for_memory() {
+        let start = Instant::now();
+        let mut house = Housekeeping::new(start);
+        assert_eq!(house.next_deadline(true), start + LOSSES);
+        assert_eq!(house.next_deadline(false), start + MEMORY);
+        assert_eq!(house.poll(start + LOSSES - Duration::from_nanos(1)).count(), 0);
+        assert_eq!(house.poll(start + LOSSES).collect::<Vec<_>>(), [Task::ReportLosses]);
+        assert_eq!(house.next_deadline(true), start + 2 * LOSSES);
+    }
+
+    #[test]
+    fn work_that_is_late_is_done_once() {
+        let start = Instant::now();
+        let mut house = Housekeeping::new(start);
+        let late = start + 3 * MEMORY;
+        assert_eq!(house.poll(late).collect::<Vec<_>>(), [Task::ReportLosses, Task::TrimMemory]);
+        assert_eq!(house.poll(late).count(), 0);
+        assert_eq!(house.next_deadline(false), late + MEMORY);
+    }
+
+    #[test]
+    fn at_each_deadline_there_is_work() {
+        let start = Instant::now();
+        let (mut house, mut now, mut done) = (Housekeeping::new(start), start, Vec::new());
+        while now < start + Duration::from_secs(60) {
+            now = house.next_deadline(true);
+            let due: Vec<Task> = house.poll(now).collect();
+            assert!(!due.is_empty());
+            done.extend(due);
+        }
+        let times = |task| done.iter().filter(|other| **other == task).count();
+        assert_eq!((times(Task::ReportLosses), times(Task::TrimMemory)), (120, 6));
+    }
+}
