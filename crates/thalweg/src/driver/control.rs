@@ -11,7 +11,7 @@ use super::interfaces::{Homes, Tied};
 use super::life::Watch;
 use super::matching::{Matching, Pair};
 use super::meet::{LookedAt, Parked};
-use super::policies::Watched;
+use super::policies::Policies;
 use super::priority::ByNames;
 use super::proxy::Move;
 use super::state::NodeState;
@@ -129,8 +129,7 @@ pub(crate) struct Control {
     /// The processors that the process might use when the node was opened: what `affinity=default` means for all of it.
     pub(super) processors: Vec<u16>,
     pub(super) housekeeping: Housekeeping,
-    /// Ports with policies that time passes for.
-    pub(super) watched: Vec<Watched>,
+    pub(super) policies: Policies,
     pub(super) counts: BTreeMap<&'static str, u64>,
     pub(super) _endpoint: Option<control::local::LocalEndpoint>,
     /// When this node's socket in the run directory was looked for.
@@ -235,7 +234,7 @@ impl Control {
             .chain(self.next_move())
             .chain(self.next_question())
             .chain(self.next_look())
-            .chain(self.next_judgement())
+            .chain(self.policies.next_deadline())
             .chain(self.next_unparking())
             .chain([self.next_socket_look()])
             .chain([self.housekeeping.next_deadline(!self.matching.is_empty())])
@@ -256,7 +255,8 @@ impl Control {
         }
         self.end_older();
         self.give_up_cut_off(|_, until| until <= now);
-        self.look_at_policies(now);
+        let noticed = self.policies.poll(now, linux::clock::monotonic_ns());
+        self.emit(noticed);
         self.keep_house(now);
         let actions = self.matching.time(now);
         self.act(actions);

@@ -138,7 +138,7 @@ impl Control {
         self.act(self.matching.own_removed(port));
         self.groups.retain(|(outlet, ..), _| *outlet != me);
         self.give_up_cut_off(|channel, _| channel.publisher == me);
-        self.unwatch_policies(port);
+        self.policies.remove(port);
         self.told_not_kept.retain(|(of, ..)| *of != port);
         self.announce(Change { removed: vec![port], ..Change::default() });
         self.refresh_shares();

@@ -1,4 +1,4 @@
-//! The policies of this node's ports at run time: who judges, when to look again, and what is told.
+//! The policies of a node's ports at run time: their judges, the times at which these are asked, and the events that follow.
 
 use super::commands::Asker;
 use super::control::Control;
@@ -15,16 +15,53 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// What is counted is told at most so often per port.
-const TELLING: Duration = Duration::from_secs(1);
+/// Pause between two reports of a port's counts.
+const REPORT: Duration = Duration::from_secs(1);
 
 /// A port whose policies time passes for.
-pub(super) struct Watched {
+struct Watched {
     port: PortId,
     judge: Arc<Judge>,
     reads: bool,
     look_at: Instant,
-    tell_at: Instant,
+    report_at: Instant,
+}
+
+/// The judges of a node's ports, and when each is asked what it noticed. Pure: both clocks are arguments.
+#[derive(Default)]
+pub(super) struct Policies(Vec<Watched>);
+
+impl Policies {
+    /// A port that has this judge was opened.
+    pub fn add(&mut self, port: PortId, judge: Arc<Judge>, reads: bool, now: Instant) {
+        self.0.push(Watched { port, judge, reads, look_at: now, report_at: now });
+    }
+
+    /// A port was closed.
+    pub fn remove(&mut self, port: PortId) {
+        self.0.retain(|watched| watched.port != port);
+    }
+
+    /// The next time at which a judge is asked.
+    pub fn next_deadline(&self) -> Option<Instant> {
+        self.0.iter().map(|watched| watched.look_at).min()
+    }
+
+    /// Asks those judges whose time has come, and gives back what they noticed. `now_ns`: the monotonic clock by which samples are stamped.
+    pub fn poll(&mut self, now: Instant, now_ns: u64) -> Vec<Event> {
+        let mut events = Vec::new();
+        for watched in self.0.iter_mut().filter(|watched| watched.look_at <= now) {
+            let reports = watched.report_at <= now;
+            let (news, pause) = watched.judge.look(now_ns, reports);
+            watched.look_at = now + pause;
+            let changes = |news: &News| matches!(news, News::LivelinessChanged { .. } | News::InstanceChanged { .. });
+            if news.iter().any(|news| !changes(news)) {
+                watched.report_at = now + REPORT;
+            }
+            events.extend(news.into_iter().map(|news| event(watched.judge.name(), watched.reads, news)));
+        }
+        events
+    }
 }
 
 impl Control {
@@ -59,35 +96,9 @@ impl Control {
     pub(super) fn watch_policies(&mut self, port: PortId) {
         let read = self.state.inlet(port).and_then(|inlet| inlet.judge().cloned());
         let written = || self.state.outlet(port).and_then(|(outlet, _)| outlet.judge().cloned());
-        let (now, reads) = (Instant::now(), read.is_some());
+        let reads = read.is_some();
         if let Some(judge) = read.or_else(written) {
-            self.watched.push(Watched { port, judge, reads, look_at: now, tell_at: now });
-        }
-    }
-
-    /// A port of this node was closed.
-    pub(super) fn unwatch_policies(&mut self, port: PortId) {
-        self.watched.retain(|watched| watched.port != port);
-    }
-
-    /// When to look at policies again.
-    pub(super) fn next_judgement(&self) -> Option<Instant> {
-        self.watched.iter().map(|watched| watched.look_at).min()
-    }
-
-    /// Looks at those policies that it is time for, and tells what they noticed.
-    pub(super) fn look_at_policies(&mut self, now: Instant) {
-        for watched in self.watched.iter_mut().filter(|watched| watched.look_at <= now) {
-            let tells = watched.tell_at <= now;
-            let (news, pause) = watched.judge.look(linux::clock::monotonic_ns(), tells);
-            watched.look_at = now + pause;
-            let changes = |news: &News| matches!(news, News::LivelinessChanged { .. } | News::InstanceChanged { .. });
-            if news.iter().any(|news| !changes(news)) {
-                watched.tell_at = now + TELLING;
-            }
-            for news in news {
-                self.state.events.push(event(watched.judge.name(), watched.reads, news));
-            }
+            self.policies.add(port, judge, reads, Instant::now());
         }
     }
 
@@ -138,6 +149,68 @@ fn event(port: &str, reads: bool, news: News) -> Event {
         News::InstanceChanged { key, state } => Event::InstanceChanged { subscriber: port, key, state },
         News::LivelinessChanged { publisher, alive } => {
             Event::LivelinessChanged { publisher, subscriber: reads.then_some(port), alive }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::channel::Change;
+    use crate::port::judge_of_publisher;
+    use qos::Qos;
+
+    const DEADLINE: Duration = Duration::from_millis(20);
+
+    /// A publisher that promises a sample each 20 ms and publishes one.
+    fn late(policies: &mut Policies, port: u32, now: Instant) {
+        let offered = Qos { deadline: Some(DEADLINE), ..Qos::default() };
+        let judge = judge_of_publisher("/out", &offered, None, 0).unwrap().unwrap();
+        judge.published(0, Change::Written, |_| true);
+        policies.add(PortId(port), judge, false, now);
+    }
+
+    /// All events until then, each with its time, and how often the machine was called.
+    fn run(policies: &mut Policies, start: Instant, until: Duration) -> (Vec<(Duration, Event)>, usize) {
+        let (mut told, mut calls) = (Vec::new(), 0);
+        while let Some(at) = policies.next_deadline().filter(|at| *at < start + until) {
+            let ago = at - start;
+            let events = policies.poll(at, ago.as_nanos() as u64);
+            told.extend(events.into_iter().map(|event| (ago, event)));
+            calls += 1;
+        }
+        (told, calls)
+    }
+
+    #[test]
+    fn counts_are_reported_once_a_second_at_most() {
+        let (mut policies, start) = (Policies::default(), Instant::now());
+        late(&mut policies, 1, start);
+        let (told, calls) = run(&mut policies, start, Duration::from_secs(10));
+        let totals: Vec<u64> = told.iter().map(|(_, event)| missed(event)).collect();
+        assert!((9..=10).contains(&told.len()), "{told:?}");
+        assert!(totals.windows(2).all(|two| (49..=51).contains(&(two[1] - two[0]))), "{totals:?}");
+        assert!(told.windows(2).all(|two| two[1].0 - two[0].0 >= REPORT), "{told:?}");
+        assert!(calls <= 1001, "{calls} calls in 10 s");
+    }
+
+    #[test]
+    fn the_port_whose_time_comes_first_decides_and_one_that_closed_has_none() {
+        let (mut policies, start) = (Policies::default(), Instant::now());
+        assert_eq!(policies.next_deadline(), None);
+        late(&mut policies, 1, start);
+        late(&mut policies, 2, start - DEADLINE);
+        assert_eq!(policies.next_deadline(), Some(start - DEADLINE));
+        policies.remove(PortId(2));
+        assert_eq!(policies.next_deadline(), Some(start));
+        policies.remove(PortId(1));
+        assert_eq!((policies.next_deadline(), policies.poll(start, 0)), (None, Vec::new()));
+    }
+
+    fn missed(event: &Event) -> u64 {
+        match event {
+            Event::DeadlineMissed { port, total, .. } if port == "/out" => *total,
+            other => panic!("{other:?}"),
         }
     }
 }

@@ -86,7 +86,7 @@ impl Control {
             kept_by_files: BTreeSet::new(),
             processors: linux::sched::read(0).map(|found| found.affinity).unwrap_or_default(),
             housekeeping: Housekeeping::new(Instant::now()),
-            watched: Vec::new(),
+            policies: Default::default(),
             counts: BTreeMap::new(),
             _endpoint: None,
             looked_for_socket: Instant::now(),
