@@ -1,6 +1,7 @@
 //! Administration: requests to other nodes, and what this node does for others.
 
-use super::commands::Asker;
+use super::calls::Asker;
+use super::commands::Answered;
 use super::control::Control;
 use super::keep::refuse_names;
 use super::permit::Caller;
@@ -13,10 +14,8 @@ use crate::event::Event;
 use crate::port::AnyOutlet;
 use crate::trace::stages::{Asked, LateAfter, MOST_LATENESS};
 use std::sync::{Arc, mpsc};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-/// Nobody waits longer for an answer.
-const LONGEST_CALL: Duration = Duration::from_secs(60);
 /// Most pairs of ports that are kept apart.
 const MOST_APART: usize = 4096;
 
@@ -40,57 +39,45 @@ impl Control {
     }
 
     pub(super) fn ask(&mut self, to: NodeId, request: &[u8], asker: Asker) {
-        let id = self.number_call();
+        let id = self.calls.number();
         let addresses = self.direct_addresses(to, request, &asker);
         let directly = |d: &mut Box<dyn Discovery>| d.call_directly(to, &addresses, id, request);
         let sent = !addresses.is_empty() && self.discoveries.iter_mut().any(directly);
         if sent || self.discoveries.iter_mut().any(|d| d.call(to, id, request)) {
-            self.await_answer(id, to, asker);
+            self.calls.sent(id, to, asker, Instant::now());
         } else {
             self.give(asker, admin::pack(&admin::Reply::No(format!("node {to} cannot be reached"))));
         }
     }
 
-    pub(super) fn number_call(&mut self) -> u64 {
-        self.next_call = self.next_call.wrapping_add(1);
-        self.next_call
-    }
-
-    pub(super) fn await_answer(&mut self, id: u64, from: NodeId, asker: Asker) {
-        self.calls.retain(|_, (_, until, _)| *until > Instant::now()); // askers that gave up
-        self.calls.insert(id, (from, Instant::now() + LONGEST_CALL, asker));
-    }
-
-    /// An answer counts when it comes from the node that was asked.
+    /// Another node answers a call.
     pub(super) fn answered(&mut self, from: NodeId, id: u64, answer: Vec<u8>) {
-        if self.calls.get(&id).is_some_and(|(asked, ..)| *asked == from)
-            && let Some((.., asker)) = self.calls.remove(&id)
-        {
+        if let Some(asker) = self.calls.answered(from, id) {
             self.give(asker, answer);
         }
     }
 
     /// A call that cannot be sent is answered with the reason.
     pub(super) fn unreachable(&mut self, id: u64, why: String) {
-        if let Some((.., asker)) = self.calls.remove(&id) {
+        if let Some(asker) = self.calls.unreachable(id) {
             self.give(asker, admin::pack(&admin::Reply::No(why)));
         }
     }
 
     /// Carries out an administrative request.
-    pub(super) fn administer(&mut self, request: admin::Request, caller: Caller) -> admin::Reply {
+    pub(super) fn administer(&mut self, request: admin::Request, caller: Caller) -> Answered {
         let request = match self.permitted(request, caller) {
             Ok(request) => request,
-            Err(why) => return admin::Reply::No(why),
+            Err(why) => return Answered::Here(admin::Reply::No(why)),
         };
-        match request {
+        Answered::Here(match request {
             admin::Request::Channels => admin::Reply::Channels(self.reports()),
             admin::Request::Connect { publisher, subscriber, carrier } => self.connect(publisher, subscriber, carrier),
             admin::Request::Keep { publisher, subscriber, carrier, priority } => {
                 self.keep_connected(Connection { publisher, subscriber, carrier, priority }, caller)
             }
             admin::Request::Disconnect { publisher, subscriber } => self.disconnect(publisher, subscriber),
-            admin::Request::Command { port, text } => self.command_port(&port, &text, caller),
+            admin::Request::Command { port, text } => return self.command_port(&port, &text, caller),
             admin::Request::Set { port, other, changes } => self.set_priority(&port, &other, &changes),
             admin::Request::Remember { port, other, settings } => self.remember((port, other), settings),
             admin::Request::Get { port, other } => self.get_priority(&port, other.as_deref()),
@@ -114,7 +101,7 @@ impl Control {
             admin::Request::Explain { publisher, subscriber } => {
                 admin::Reply::Explanation(self.explain(&publisher, &subscriber))
             }
-        }
+        })
     }
 
     pub(super) fn reports(&self) -> Vec<crate::channel::ChannelReport> {

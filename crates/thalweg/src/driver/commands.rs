@@ -1,6 +1,7 @@
 //! Administrators' commands to this node's ports: what [`crate::admin::answer`] asks of a port, and who waits for an
 //! answer that another node has to give.
 
+use super::calls::Asker;
 use super::control::{Command, Control};
 use super::permit::Caller;
 use super::reader::CALLBACK;
@@ -19,7 +20,10 @@ use crate::port::{AnyInlet, AnyOutlet};
 use qos::priority::Changes;
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Weak, mpsc};
+use std::sync::{Arc, Weak};
+
+/// Said of an answer that is none to its request.
+const STRANGE: &str = "an answer that does not fit";
 
 /// A user's answers to commands that are not part of the grammar.
 pub(crate) type Reader = Box<dyn FnMut(&Bottle) -> Bottle + Send>;
@@ -31,18 +35,20 @@ pub(crate) struct Administration {
     pub reader: Option<Reader>,
 }
 
-/// Who waits for another node's answer.
-pub(crate) enum Asker {
-    /// A thread of this node.
-    Here(mpsc::Sender<Vec<u8>>),
-    /// Somebody whose command this node passed on.
-    Command(Box<Asker>, String),
-    /// Nobody: it was asked by itself.
-    Nobody,
-    /// A node, with the number of its call.
-    There(NodeId, u64),
-    /// This node: a channel of its own and another port is to go from multicast to unicast.
-    Rehoming((String, String)),
+/// What becomes of a request.
+pub(super) enum Answered {
+    /// It was carried out here, or not at all.
+    Here(Reply),
+    /// Another node has to carry it out.
+    Elsewhere(PassedOn),
+}
+
+/// A command that another node has to carry out.
+pub(super) struct PassedOn {
+    pub to: NodeId,
+    pub request: Vec<u8>,
+    /// The answer when it is done.
+    pub done: String,
 }
 
 /// One end of a node's channels.
@@ -156,32 +162,28 @@ impl NodeState {
 
 impl Control {
     /// Carries out an administrator's command on one of this node's ports.
-    pub(super) fn command_port(&mut self, port: &str, text: &str, caller: Caller) -> Reply {
+    pub(super) fn command_port(&mut self, port: &str, text: &str, caller: Caller) -> Answered {
         let Some((id, end)) = self.state.end_named(port) else {
-            return Reply::No(format!("this node has no port {port}"));
+            return Answered::Here(Reply::No(format!("this node has no port {port}")));
         };
         let mut kept = self.state.take_administration(id);
-        let mut administered = Port { control: self, caller, end, kept: &mut kept };
+        let mut administered = Port { control: self, caller, end, kept: &mut kept, passed_on: None };
         let answer = answer(text, &mut administered);
+        let passed_on = administered.passed_on.take();
         self.state.put_administration(id, kept);
-        Reply::Text { ok: answer.ok, text: answer.text }
+        let reply = Reply::Text { ok: answer.ok, text: answer.text };
+        passed_on.map_or(Answered::Here(reply), Answered::Elsewhere)
     }
 
     /// Gives an answer to who waits for it.
     pub(super) fn give(&mut self, asker: Asker, answer: Vec<u8>) {
+        let (asker, answer) = asker.translate(answer);
         match asker {
             Asker::Here(waiting) => drop(waiting.send(answer)),
-            Asker::Nobody => {}
+            Asker::Nobody | Asker::Command(..) => {}
             Asker::Rehoming(ports) => self.rehomed(ports, &answer),
             Asker::There(from, id) => {
                 let _ = self.discoveries.iter_mut().any(|d| d.answer(from, id, &answer));
-            }
-            Asker::Command(asker, done) => {
-                let (ok, values) = match admin::unpack(&answer) {
-                    Ok(_) => (true, vec![Value::Int(0), Value::Text(done)]),
-                    Err(why) => (false, vec!["fail".into(), Value::Text(why.to_string())]),
-                };
-                self.give(*asker, admin::pack(&Reply::Text { ok, text: Bottle(values).to_string() }));
             }
         }
     }
@@ -193,6 +195,7 @@ struct Port<'a> {
     caller: Caller,
     end: End,
     kept: &'a mut Administration,
+    passed_on: Option<PassedOn>,
 }
 
 impl Port<'_> {
@@ -202,16 +205,20 @@ impl Port<'_> {
         match found {
             None => Err(format!("no port {subscriber} is known")),
             Some((_, Direction::Publisher)) => Err(format!("{subscriber} is a publisher: it has no input")),
-            Some((node, _)) if node == self.control.state.id => {
-                match self.control.administer(request.clone(), self.caller) {
-                    Reply::No(why) | Reply::Refused(why) => Err(why),
-                    _ => Ok(done),
-                }
-            }
-            Some((node, _)) => {
-                self.control.forward = Some((node, admin::pack(request), done.clone()));
+            Some((node, _)) if node == self.control.state.id => self.administer(request.clone()).map(|_| done),
+            Some((to, _)) => {
+                self.passed_on = Some(PassedOn { to, request: admin::pack(request), done: done.clone() });
                 Ok(done)
             }
+        }
+    }
+
+    /// Carries out a request that is no command.
+    fn administer(&mut self, request: Request) -> Result<Reply, String> {
+        match self.control.administer(request, self.caller) {
+            Answered::Here(Reply::No(why) | Reply::Refused(why)) => Err(why),
+            Answered::Here(reply) => Ok(reply),
+            Answered::Elsewhere(_) => Err(STRANGE.to_owned()),
         }
     }
 
@@ -267,19 +274,17 @@ impl Administered for Port<'_> {
     }
     fn settings(&mut self, other: &str) -> Result<Vec<EndReport>, String> {
         let request = Request::Get { port: self.name(), other: Some(other.to_owned()) };
-        match self.control.administer(request, self.caller) {
+        match self.administer(request)? {
             Reply::Settings(reports) => Ok(reports),
-            Reply::No(why) | Reply::Refused(why) => Err(why),
-            _ => Err("an answer that does not fit".to_owned()),
+            _ => Err(STRANGE.to_owned()),
         }
     }
     fn set(&mut self, other: &str, changes: &Changes) -> Result<String, String> {
         let request = Request::Set { port: self.name(), other: other.to_owned(), changes: changes.clone() };
-        match self.control.administer(request, self.caller) {
-            Reply::No(why) | Reply::Refused(why) => Err(why),
-            Reply::Settings(reports) => Ok(reports.into_iter().map(|report| report.without_effect).collect()),
-            _ => Ok(String::new()),
-        }
+        Ok(match self.administer(request)? {
+            Reply::Settings(reports) => reports.into_iter().map(|report| report.without_effect).collect(),
+            _ => String::new(),
+        })
     }
     fn is_port(&self, name: &str) -> bool {
         self.control.state.directory().port_named(name).is_some()

@@ -1,8 +1,8 @@
 //! The control thread of a node: one loop over listeners, handshakes, signs of life, commands and timers.
 
 use super::barred::Barred;
+use super::calls::Calls;
 use super::channels::SubscriberEnd;
-use super::commands::Asker;
 use super::cut_off::CutOff;
 use super::entries::{Entry, Joining};
 use super::host::{Buffer, Buffered, Carried, Guest, Hosted, Hosting, Told};
@@ -93,11 +93,7 @@ pub(crate) struct Control {
     pub(super) cut_off: Vec<CutOff>,
     /// Channels that give way to the one with this number, by their ports, at the latest then.
     pub(super) leaving: Vec<(Pair, u64, Instant)>,
-    /// Calls to other nodes: whose answer counts, until when, and who waits for it.
-    pub(super) calls: HashMap<u64, (NodeId, Instant, Asker)>,
-    /// A command that another node has to carry out: which one, the request, and what is said when it is done.
-    pub(super) forward: Option<(NodeId, Vec<u8>, String)>,
-    pub(super) next_call: u64,
+    pub(super) calls: Calls,
     pub(super) next_bit: u32,
     /// Connections that last, of this node's publishers: subscribers of other hosts are told of them.
     pub(super) lasting: Vec<Connection>,
@@ -233,6 +229,7 @@ impl Control {
             .chain(busy)
             .chain(self.next_move())
             .chain(self.next_question())
+            .chain(self.calls.next_deadline())
             .chain(self.next_look())
             .chain(self.policies.next_deadline())
             .chain(self.next_unparking())
@@ -260,6 +257,7 @@ impl Control {
         self.keep_house(now);
         let actions = self.matching.time(now);
         self.act(actions);
+        self.calls.expire(now);
         self.ask_for_signs(now);
         self.retry_moves(now);
         self.look_after_hosted(now);

@@ -1,7 +1,7 @@
 //! Connections that last (YS-33): the subscriber's node makes them; the publisher's reminds subscribers of other hosts, whose
 //! run directories are others.
 
-use super::commands::Asker;
+use super::calls::Asker;
 use super::control::Control;
 use super::permit::Caller;
 use super::privilege::{is_ours, may_all, of_user, without};

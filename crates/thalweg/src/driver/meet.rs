@@ -1,7 +1,7 @@
 //! Which nodes of this host this one has links to: those that share something with it ([`Shares`]), as far as the names of
 //! files in the run directory tell; and all of them once somebody asks who is there.
 
-use super::commands::Asker;
+use super::calls::Asker;
 use super::control::Control;
 use super::permit::Caller;
 use crate::control::local::LocalEndpoint;

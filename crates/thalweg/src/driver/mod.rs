@@ -16,6 +16,7 @@ mod actions;
 mod administer;
 mod answers;
 mod barred;
+mod calls;
 mod channels;
 mod commands;
 mod control;

@@ -1,6 +1,6 @@
 //! What the control thread is told: by this node's threads, and by discovery.
 
-use super::commands::Asker;
+use super::calls::Asker;
 use super::control::{Command, Control};
 use super::permit::Caller;
 use crate::channel::PortRef;

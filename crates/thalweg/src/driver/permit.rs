@@ -5,7 +5,8 @@
 //! itself (its host, its node's id on a link that is not that node's) decides nothing; its node decides which end of a channel
 //! is its own.
 
-use super::commands::Asker;
+use super::calls::Asker;
+use super::commands::{Answered, PassedOn};
 use super::control::Control;
 use crate::admin::{self, Reply, Request};
 use crate::control::{Network, NodeId, Origin};
@@ -87,16 +88,18 @@ impl Control {
 
     /// Carries out a request, here or by the node that can, and answers who asked.
     pub(super) fn asked(&mut self, request: &[u8], caller: Caller, asker: Asker) {
-        let reply = match serde_json::from_slice(request) {
+        let answered = match serde_json::from_slice(request) {
             Ok(request) => match self.forbids(&request, caller) {
-                Some(why) => Reply::No(why),
+                Some(why) => Answered::Here(Reply::No(why)),
                 None => self.administer(request, caller),
             },
-            Err(problem) => Reply::No(format!("a request that cannot be read: {problem}")),
+            Err(problem) => Answered::Here(Reply::No(format!("a request that cannot be read: {problem}"))),
         };
-        match self.forward.take() {
-            Some((to, request, done)) => self.ask(to, &request, Asker::Command(Box::new(asker), done)),
-            None => self.give(asker, admin::pack(&reply)),
+        match answered {
+            Answered::Here(reply) => self.give(asker, admin::pack(&reply)),
+            Answered::Elsewhere(PassedOn { to, request, done }) => {
+                self.ask(to, &request, Asker::Command(Box::new(asker), done));
+            }
         }
     }
 

@@ -1,6 +1,6 @@
 //! The policies of a node's ports at run time: their judges, the times at which these are asked, and the events that follow.
 
-use super::commands::Asker;
+use super::calls::Asker;
 use super::control::Control;
 use super::matching::Pair;
 use super::permit::Caller;

@@ -1,5 +1,6 @@
 //! Opening a node: listeners, its socket in the run directory, back ends, the control thread.
 
+use super::calls::Calls;
 use super::control::{Command, Control, WAKER};
 use super::entries::Entry;
 use super::housekeeping::Housekeeping;
@@ -66,9 +67,7 @@ impl Control {
             cut_off: Vec::new(),
             leaving: Vec::new(),
             detaching: Vec::new(),
-            calls: HashMap::new(),
-            forward: None,
-            next_call: random(), // nobody else can tell the number that an answer needs
+            calls: Calls::new(random()),
             next_bit: 0,
             lasting: Vec::new(),
             kept: BTreeMap::new(),

@@ -4,9 +4,10 @@ use super::End;
 use super::kept::Source;
 use crate::admin;
 use crate::channel::Channel;
-use crate::driver::commands::Asker;
+use crate::driver::calls::Asker;
 use crate::driver::control::Control;
 use qos::priority::PrioritySettings;
+use std::time::Instant;
 
 impl Control {
     pub(super) fn is_multicast(&self, channel: &Channel) -> bool {
@@ -28,12 +29,12 @@ impl Control {
             };
         }
         let request = admin::pack(&admin::Request::Connect { publisher, subscriber, carrier: Some("udp".into()) });
-        let (id, to) = (self.number_call(), channel.subscriber.node);
+        let (id, to) = (self.calls.number(), channel.subscriber.node);
         if !self.discoveries.iter_mut().any(|d| d.call(to, id, &request)) {
             return Err(format!("{} has to connect by udp for it, and its node cannot be asked now", end.other));
         }
-        self.calls.retain(|_, (.., asker)| !matches!(asker, Asker::Rehoming(ports) if *ports == end.key()));
-        self.await_answer(id, to, Asker::Rehoming(end.key()));
+        self.calls.forget_rehoming(&end.key());
+        self.calls.sent(id, to, Asker::Rehoming(end.key()), Instant::now());
         Ok(note)
     }
 

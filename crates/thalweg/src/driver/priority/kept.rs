@@ -5,7 +5,7 @@ use super::{End, Refusal};
 use crate::admin::{self, Reply, Request};
 use crate::channel::PortRef;
 use crate::control::NodeId;
-use crate::driver::commands::Asker;
+use crate::driver::calls::Asker;
 use crate::driver::control::Control;
 use crate::driver::keep::refuse_names;
 use qos::priority::PrioritySettings;

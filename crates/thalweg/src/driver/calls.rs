@@ -1,0 +1,179 @@
+//! Calls to other nodes: their numbers, whose answer counts, until when, and who waits for it. Pure: who calls says what time it is,
+//! sends the request, and gives the answer to the [`Asker`].
+
+use crate::admin::{self, Reply};
+use crate::bottle::{Bottle, Value};
+use crate::control::NodeId;
+use std::collections::HashMap;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+/// Nobody waits longer for an answer.
+const LONGEST_CALL: Duration = Duration::from_secs(60);
+
+/// Who waits for another node's answer.
+#[derive(Debug)]
+pub(crate) enum Asker {
+    /// A thread of this node.
+    Here(mpsc::Sender<Vec<u8>>),
+    /// Somebody whose command this node passed on.
+    Command(Box<Asker>, String),
+    /// Nobody: it was asked by itself.
+    Nobody,
+    /// A node, with the number of its call.
+    There(NodeId, u64),
+    /// This node: a channel of its own and another port is to go from multicast to unicast.
+    Rehoming((String, String)),
+}
+
+impl Asker {
+    /// The answer in the words of who asked: a command that was passed on is answered as a command.
+    pub fn translate(self, answer: Vec<u8>) -> (Asker, Vec<u8>) {
+        let Asker::Command(asker, done) = self else { return (self, answer) };
+        let (ok, values) = match admin::unpack(&answer) {
+            Ok(_) => (true, vec![Value::Int(0), Value::Text(done)]),
+            Err(why) => (false, vec!["fail".into(), Value::Text(why.to_string())]),
+        };
+        asker.translate(admin::pack(&Reply::Text { ok, text: Bottle(values).to_string() }))
+    }
+}
+
+/// A call that waits for its answer.
+#[derive(Debug)]
+struct Call {
+    to: NodeId,
+    until: Instant,
+    asker: Asker,
+}
+
+/// The calls that a node made and that were not answered yet.
+#[derive(Debug)]
+pub(super) struct Calls {
+    last: u64,
+    waiting: HashMap<u64, Call>,
+}
+
+impl Calls {
+    /// Numbers calls from this one on: nobody else should be able to tell the number that an answer needs.
+    pub fn new(first: u64) -> Self {
+        Self { last: first, waiting: HashMap::new() }
+    }
+
+    /// The number of another call.
+    pub fn number(&mut self) -> u64 {
+        self.last = self.last.wrapping_add(1);
+        self.last
+    }
+
+    /// A call was sent: its answer is waited for.
+    pub fn sent(&mut self, id: u64, to: NodeId, asker: Asker, now: Instant) {
+        self.waiting.insert(id, Call { to, until: now + LONGEST_CALL, asker });
+    }
+
+    /// An answer counts when it comes from the node that was asked; who waits for it.
+    pub fn answered(&mut self, from: NodeId, id: u64) -> Option<Asker> {
+        self.waiting.get(&id).filter(|call| call.to == from)?;
+        self.waiting.remove(&id).map(|call| call.asker)
+    }
+
+    /// A call could not be sent; who waits for its answer.
+    pub fn unreachable(&mut self, id: u64) -> Option<Asker> {
+        self.waiting.remove(&id).map(|call| call.asker)
+    }
+
+    /// A newer call asks for the same re-homing: answers to older ones count no more.
+    pub fn forget_rehoming(&mut self, ports: &(String, String)) {
+        self.waiting.retain(|_, call| !matches!(&call.asker, Asker::Rehoming(of) if of == ports));
+    }
+
+    /// When the next call has waited long enough.
+    pub fn next_deadline(&self) -> Option<Instant> {
+        self.waiting.values().map(|call| call.until).min()
+    }
+
+    /// Forgets the calls that waited long enough: whoever made them gave up.
+    pub fn expire(&mut self, now: Instant) {
+        self.waiting.retain(|_, call| call.until > now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::admin::unpack;
+
+    const ASKED: NodeId = NodeId(7);
+
+    fn calls() -> (Calls, Instant) {
+        (Calls::new(u64::MAX - 1), Instant::now())
+    }
+
+    fn there(asker: Option<Asker>) -> Option<u64> {
+        asker.map(|asker| match asker {
+            Asker::There(_, id) => id,
+            other => panic!("{other:?}"),
+        })
+    }
+
+    #[test]
+    fn numbers_follow_each_other_and_wrap() {
+        let (mut calls, _) = calls();
+        assert_eq!([calls.number(), calls.number(), calls.number()], [u64::MAX, 0, 1]);
+    }
+
+    #[test]
+    fn an_answer_counts_once_and_only_from_the_node_that_was_asked() {
+        let (mut calls, now) = calls();
+        let id = calls.number();
+        calls.sent(id, ASKED, Asker::There(NodeId(1), 5), now);
+        assert_eq!(there(calls.answered(NodeId(8), id)), None);
+        assert_eq!(there(calls.answered(ASKED, 0)), None);
+        assert_eq!(there(calls.answered(ASKED, id)), Some(5));
+        assert_eq!(there(calls.answered(ASKED, id)), None);
+        assert_eq!(calls.next_deadline(), None);
+    }
+
+    #[test]
+    fn a_call_that_cannot_be_sent_waits_for_nothing() {
+        let (mut calls, now) = calls();
+        calls.sent(3, ASKED, Asker::There(NodeId(1), 5), now);
+        assert_eq!(there(calls.unreachable(3)), Some(5));
+        assert_eq!(there(calls.answered(ASKED, 3)), None);
+    }
+
+    #[test]
+    fn a_call_that_nobody_answers_is_forgotten_at_its_deadline() {
+        let (mut calls, now) = calls();
+        let later = now + Duration::from_secs(1);
+        calls.sent(1, ASKED, Asker::Nobody, now);
+        calls.sent(2, ASKED, Asker::There(NodeId(1), 5), later);
+        assert_eq!(calls.next_deadline(), Some(now + LONGEST_CALL));
+        calls.expire(now + LONGEST_CALL);
+        assert!(calls.answered(ASKED, 1).is_none());
+        assert_eq!(calls.next_deadline(), Some(later + LONGEST_CALL));
+        assert_eq!(there(calls.answered(ASKED, 2)), Some(5));
+    }
+
+    #[test]
+    fn of_two_calls_to_rehome_a_channel_the_later_counts() {
+        let (mut calls, now) = calls();
+        let (one, other) = (("/out".to_owned(), "/a".to_owned()), ("/out".to_owned(), "/b".to_owned()));
+        calls.sent(1, ASKED, Asker::Rehoming(one.clone()), now);
+        calls.sent(2, ASKED, Asker::Rehoming(other), now);
+        calls.forget_rehoming(&one);
+        calls.sent(3, ASKED, Asker::Rehoming(one), now);
+        let counts = [1, 2, 3].map(|id| calls.answered(ASKED, id).is_some());
+        assert_eq!(counts, [false, true, true]);
+    }
+
+    #[test]
+    fn a_command_that_was_passed_on_is_answered_as_a_command() {
+        let passed = || Asker::Command(Box::new(Asker::There(NodeId(1), 5)), "Added.".into());
+        for (answer, said) in [(Reply::Done, "Added."), (Reply::No("no such port".into()), "fail")] {
+            let (asker, answer) = passed().translate(admin::pack(&answer));
+            assert_eq!(there(Some(asker)), Some(5));
+            let Ok(Reply::Text { text, .. }) = unpack(&answer) else { panic!("{answer:?}") };
+            assert!(text.contains(said), "{text}");
+        }
+    }
+}
