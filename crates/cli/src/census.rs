@@ -8,11 +8,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use thalweg::ChannelReport;
 use thalweg::admin::{Reply, Request};
-use thalweg::channel::End;
-use thalweg::channel::proxy::Proxied;
 use thalweg::control::local::silent_processes;
 use thalweg::control::matching::{is_pattern, topic_matches};
 use thalweg::control::{Direction, Document, NodeId, PortInfo};
+use thalweg::proxy::Proxied;
+use thalweg::stages::End;
 
 /// A node that does not answer within this time is reported as silent.
 pub const PATIENCE: Duration = Duration::from_secs(1);

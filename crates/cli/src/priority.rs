@@ -15,8 +15,8 @@ use qos::priority::{Change, Changes, PrioritySettings};
 use serde_json::json;
 use show::Shown;
 use thalweg::admin::{EndReport, Request};
-use thalweg::channel::proxy::ProxyChanges;
 use thalweg::control::Direction;
+use thalweg::proxy::ProxyChanges;
 
 /// Change the priority of a live channel: packets and threads, at both ends, at once and without reconnecting
 ///

@@ -9,10 +9,10 @@ use clap::Args;
 use qos::{Filter, Place, PolicyName, Qos, Reliability, Scale};
 use std::sync::Arc;
 use std::time::Duration;
-use thalweg::channel::proxy::{Picture, Selection};
 use thalweg::codec::Untyped;
 use thalweg::control::matching::topic_matches;
 use thalweg::control::{Direction, PortInfo};
+use thalweg::proxy::{Picture, Selection};
 use thalweg::{PublisherInfo, SampleInfo};
 use thalweg::{Sample, Subscriber};
 

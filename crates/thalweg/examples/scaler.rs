@@ -2,9 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
-use thalweg::channel::proxy::Picture;
-use thalweg::channel::proxy::scaler::{Scaler, Scalers, Unscalable};
 use thalweg::codec::{from_cdr, to_cdr_into};
+use thalweg::proxy::Picture;
+use thalweg::proxy::scaler::{Scaler, Scalers, Unscalable};
 use thalweg::{Node, Settings};
 
 #[derive(Serialize, Deserialize)]

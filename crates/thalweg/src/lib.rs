@@ -19,31 +19,33 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | [`node`] | nodes, publishers and subscribers as users hold them: where everything starts |
+//! | `node` | nodes, publishers and subscribers as users hold them: where everything starts |
 //! | `settings` | the settings of a node |
 //! | `driver` | the threads of a node: control and readers |
 //! | [`admin`] | what one node may ask of another, and YARP's administration grammar |
-//! | [`port`] | one sample to all channels of a port, and from all of them; histories, policies, monitors |
-//! | [`pull`] | questions to histories of other nodes |
-//! | [`handshake`] | decides whether a channel comes to be |
+//! | `port` | one sample to all channels of a port, and from all of them; histories, policies, monitors |
+//! | `pull` | questions to histories of other nodes |
+//! | `handshake` | decides whether a channel comes to be |
 //! | `event` | events of a node: matches, losses, warnings |
-//! | [`channel`] | the unit of priority, from a port to a carrier: queue, send right, flow, sender threads, fragments, and which sample is new |
+//! | `channel` | the unit of priority, from a port to a carrier: queue, send right, flow, sender threads, fragments, and which sample is new |
 //! | [`carrier`] | the transports of a channel: `local`, `shm`, `tcp`, `udp`, `mcast`, or your own |
 //! | [`control`] | the directory of nodes and their ports, and calls between nodes |
-//! | [`trace`] | the steps of a sample's way as events, and where its time goes ([`stages`]) |
+//! | `trace` | the steps of a sample's way as events, and where its time goes ([`stages`]) |
 //! | [`codec`] | encoding and decoding of values |
-//! | [`wire`] | the data frame, every byte of it |
+//! | `wire` | the data frame, every byte of it |
 //!
 //! Beside them: [`profile`] (priorities of ports from a file), [`clock`] (two hosts' clocks compared), `thread` (scheduling of the
-//! user's own threads), [`bottle`] (YARP's nested lists), `guard` (panics of the library's threads), and [`testing`] (conformance suites,
-//! bodies of fuzz targets, parts to build worlds from).
+//! user's own threads), [`bottle`] (YARP's nested lists), `guard` (panics of the library's threads), and, with the feature `testing`,
+//! `testing` (conformance suites, bodies of fuzz targets, and what tests outside need of the private modules).
+//!
+//! Public are [`Node`] and what it gives, and the modules with a link in this page; the others are the library's own.
 //!
 //! `docs/data-path.md` follows one sample through them, with thread, lock and allocation at each step; `docs/terms.md` is the
 //! glossary.
 pub mod admin;
 pub mod bottle;
 pub mod carrier;
-pub mod channel;
+mod channel;
 pub mod clock;
 pub mod codec;
 pub mod control;
@@ -51,30 +53,32 @@ mod driver;
 mod error;
 mod event;
 mod guard;
-pub mod handshake;
-pub mod node;
-pub mod port;
+mod handshake;
+mod node;
+mod port;
 pub mod profile;
-pub mod pull;
+mod pull;
 mod settings;
+#[cfg(any(test, feature = "testing"))]
 pub mod testing;
 mod thread;
-pub mod trace;
-pub mod wire;
+mod trace;
+mod wire;
 
 pub use carrier::Around;
 pub use channel::bucket::Limit;
 pub use channel::flow::Batching;
-pub use channel::history::Query;
+pub use channel::history::{Absent, Query, QueryError, Why};
 pub use channel::parity::Redundancy;
-pub use channel::{Change, ChannelReport, InstanceReport, InstanceState, Outcome, PortRef, SampleInfo};
+pub use channel::{Change, ChannelReport, InstanceReport, InstanceState, Outcome, PortRef, SampleInfo, proxy};
 pub use control::Network;
 pub use error::{Error, Result};
 pub use event::{Event, EventReader, Events};
 pub use node::{
-    Client, Loan, Node, Publisher, PublisherBuilder, PullFrom, Pulled, Server, Subscriber, SubscriberBuilder, WaitSet,
+    Body, Client, Loan, Mode, Node, Origin, Publisher, PublisherBuilder, PullFrom, Pulled, Server, Subscriber,
+    SubscriberBuilder, WaitSet, Waitable,
 };
-pub use port::{PolicyCounts, Published, PublisherInfo, Sample, TakenSample};
+pub use port::{PolicyCounts, Published, PublisherInfo, Sample, SubscriberState, TakenSample, monitor};
 pub use qos;
 pub use settings::{DiscoverySource, PortLimits, RelayLimits, Settings};
 pub use thread::schedule_this_thread;

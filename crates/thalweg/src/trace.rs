@@ -2,10 +2,11 @@
 //!
 //! Nothing is recorded unless somebody asked for it; then a step costs one load and a branch that is never taken.
 
+#[cfg(any(test, feature = "testing"))]
+pub mod record;
 pub mod stages;
 
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 /// A step, named by its verb. The numbers are those of the page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,26 +39,9 @@ pub enum Step {
     Take,
 }
 
-/// One step that was taken.
-#[derive(Clone, Debug)]
-pub struct Taken {
-    /// The step.
-    pub step: Step,
-    /// Name of the thread that took it; empty for one without a name.
-    pub thread: String,
-    /// The value of the probe when the step began.
-    pub probe: u64,
-}
-
-struct Record {
-    taken: Vec<Taken>,
-    probe: fn() -> u64,
-}
-
-/// Watchers: [`RECORDING`], and the number of channel ends whose stages are measured.
+/// Watchers: `RECORDING`, and the number of channel ends whose stages are measured.
 static WATCHED: AtomicU32 = AtomicU32::new(0);
 const RECORDING: u32 = 1 << 31;
-static RECORD: Mutex<Record> = Mutex::new(Record { taken: Vec::new(), probe: || 0 });
 
 /// Notes a step, if somebody watches.
 #[inline(always)]
@@ -73,14 +57,9 @@ fn note(step: Step) {
     if step == Step::Callback && watched != RECORDING {
         stages::begin_callback();
     }
-    if watched & RECORDING == 0 {
-        return;
-    }
-    let mut record = RECORD.lock().unwrap_or_else(PoisonError::into_inner);
-    let probe = (record.probe)();
-    if record.taken.len() < record.taken.capacity() {
-        let thread = std::thread::current().name().unwrap_or_default().to_owned();
-        record.taken.push(Taken { step, thread, probe });
+    #[cfg(any(test, feature = "testing"))]
+    if watched & RECORDING != 0 {
+        record::note(step);
     }
 }
 
@@ -97,17 +76,4 @@ pub(crate) fn measure(more: bool) {
     } else {
         WATCHED.fetch_sub(1, Ordering::SeqCst);
     }
-}
-
-/// Records the next `most` steps of this process; `probe` is called at each, on its thread (a count of allocations, say;
-/// the recorder's own allocation for a thread's name comes after it).
-pub fn start(most: usize, probe: fn() -> u64) {
-    *RECORD.lock().unwrap_or_else(PoisonError::into_inner) = Record { taken: Vec::with_capacity(most), probe };
-    WATCHED.fetch_or(RECORDING, Ordering::SeqCst);
-}
-
-/// Ends the recording and returns its steps, in order.
-pub fn stop() -> Vec<Taken> {
-    WATCHED.fetch_and(!RECORDING, Ordering::SeqCst);
-    std::mem::take(&mut RECORD.lock().unwrap_or_else(PoisonError::into_inner).taken)
 }

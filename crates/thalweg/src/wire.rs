@@ -29,7 +29,9 @@ mod stream;
 mod tests;
 
 pub use batch::{Messages, SHORT_HEADER};
-pub use stream::{FrameRef, INITIAL, StreamParser};
+#[cfg(any(test, feature = "testing"))]
+pub use stream::FrameRef;
+pub use stream::{INITIAL, StreamParser};
 
 /// The version of the frame format that this library speaks.
 pub const VERSION: u8 = 1;

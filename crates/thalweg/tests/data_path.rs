@@ -5,7 +5,7 @@
 use std::sync::mpsc;
 use std::time::Duration;
 use thalweg::codec::Raw;
-use thalweg::trace::{self, Step, Taken};
+use thalweg::testing::trace::{self, Step, Taken};
 use thalweg::{Around, Node, Published, Publisher, Settings, Subscriber};
 
 const LONG: Duration = Duration::from_secs(20);

@@ -9,7 +9,7 @@ use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 use thalweg::carrier::Parameters;
-use thalweg::wire::{Header, Kind};
+use thalweg::testing::wire::{Header, Kind};
 use world::agent::{Agent, number};
 use world::fake::{Fake, acceptance, batch, fragment, frame, header};
 use world::{World, eventually, figure};

@@ -9,7 +9,7 @@ use std::time::Duration;
 use thalweg::carrier::Parameters;
 use thalweg::codec::Raw;
 use thalweg::control::{NodeId, PortId};
-use thalweg::handshake::{Answer, Answers, Request};
+use thalweg::testing::handshake::{Answer, Answers, Request};
 use thalweg::{Event, Node, Settings, Subscriber};
 use world::agent::{Agent, number};
 use world::stranger::Stranger;

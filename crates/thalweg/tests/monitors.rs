@@ -7,7 +7,7 @@ use std::time::Duration;
 use thalweg::admin::{Reply, Request};
 use thalweg::bottle::Value;
 use thalweg::codec::Raw;
-use thalweg::port::monitor::{Delay, Monitor, Seen, Statistics, Throttle, Verdict};
+use thalweg::monitor::{Delay, Monitor, Seen, Statistics, Throttle, Verdict};
 use thalweg::{Event, Node, Publisher, Settings, Subscriber};
 use world::LONG;
 

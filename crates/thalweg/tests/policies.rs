@@ -6,7 +6,7 @@ use qos::{Filter, Liveliness, LivelinessKind, Queue, Reliability, ResourceLimit,
 use serde::{Deserialize, Serialize};
 use std::time::{Duration, Instant};
 use thalweg::admin::{Reply, Request};
-use thalweg::channel::proxy::{Proxy, ProxyChanges, Selection};
+use thalweg::proxy::{Proxy, ProxyChanges, Selection};
 use thalweg::{Around, Event, EventReader, Node, Settings, Subscriber};
 use thalweg::{Change, InstanceState, PublisherBuilder, SubscriberBuilder};
 

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use thalweg::ChannelReport;
 use thalweg::admin::{Reply, Request};
-use thalweg::channel::proxy::{Proxy, ProxyChanges, Selection};
 use thalweg::codec::Raw;
+use thalweg::proxy::{Proxy, ProxyChanges, Selection};
 use thalweg::{Node, Publisher, RelayLimits, SampleInfo, Settings, Subscriber};
 
 const LONG: Duration = Duration::from_secs(20);

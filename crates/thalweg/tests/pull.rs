@@ -7,11 +7,12 @@ use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
-use thalweg::channel::history::Why;
+use thalweg::Why;
 use thalweg::codec::Raw;
 use thalweg::control::PULL;
-use thalweg::pull::{Question, VERSION};
-use thalweg::{Limit, Node, Publisher, PullFrom, Query, Settings, Subscriber, handshake};
+use thalweg::testing::handshake;
+use thalweg::testing::pull::{Question, VERSION};
+use thalweg::{Limit, Node, Publisher, PullFrom, Query, Settings, Subscriber};
 
 const LONG: Duration = Duration::from_secs(20);
 /// Tests that need much memory, one after the other.
@@ -222,7 +223,7 @@ fn wrong_questions_are_refused_by_name() {
     let _port = publisher(&there, 3);
     let address = there.addresses()[0];
     let right = question(&there, Query::latest());
-    let identity = thalweg::pull::Identity { node: there.id(), port: right.to_port, incarnation: 1 };
+    let identity = thalweg::testing::pull::Identity { node: there.id(), port: right.to_port, incarnation: 1 };
     let wrong: [(&str, Question); 6] = [
         ("version", Question { version: 9, ..right.clone() }),
         ("node", Question { realm: "other".into(), ..right.clone() }),

@@ -7,11 +7,11 @@ use std::net::TcpStream;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 use thalweg::carrier::Parameters;
-use thalweg::channel::proxy::Picture;
-use thalweg::channel::proxy::scaler::{Scaler, Scalers, Unscalable};
 use thalweg::codec::{Message, Raw};
 use thalweg::control::{CHANNEL_HANDSHAKE, Direction, LIFE, NodeId, PortId, PortInfo};
-use thalweg::handshake::{Answer, Request, VERSION, WELL, Watching, pack, unpack};
+use thalweg::proxy::Picture;
+use thalweg::proxy::scaler::{Scaler, Scalers, Unscalable};
+use thalweg::testing::handshake::{Answer, Request, VERSION, WELL, Watching, pack, unpack};
 use thalweg::{Node, Publisher, Query, RelayLimits, Sample, SampleInfo, Settings, Subscriber};
 
 const LONG: Duration = Duration::from_secs(20);

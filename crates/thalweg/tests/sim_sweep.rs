@@ -8,10 +8,10 @@ use std::fmt::Write;
 
 use std::time::Duration;
 use thalweg::carrier::sim::{SimNetwork, SimSettings};
-use thalweg::channel::accept::Accept;
-use thalweg::channel::fragment::{Reassembly, fragments};
-use thalweg::channel::memory::Account;
-use thalweg::wire::{FRAGMENT_HEADER, Fragment, HEADER, Header, Kind, datagram};
+use thalweg::testing::channel::accept::Accept;
+use thalweg::testing::channel::fragment::{Reassembly, fragments};
+use thalweg::testing::channel::memory::Account;
+use thalweg::testing::wire::{FRAGMENT_HEADER, Fragment, HEADER, Header, Kind, datagram};
 
 const FLOW: u32 = 0x7468_616c;
 const MTU: usize = 1472;

@@ -3,10 +3,10 @@
 
 use crate::world;
 use thalweg::admin::{Reply, Request as Administration};
-use thalweg::channel::proxy::scaler::{Scaler, Scalers, Unscalable};
-use thalweg::channel::proxy::{Picture, Proxy};
 use thalweg::codec::{Raw, Schema, TypeDescription};
-use thalweg::handshake::{Answer, Reason, Refused, Request};
+use thalweg::proxy::scaler::{Scaler, Scalers, Unscalable};
+use thalweg::proxy::{Picture, Proxy};
+use thalweg::testing::handshake::{Answer, Reason, Refused, Request};
 use world::World;
 use world::agent::{self, Agent};
 use world::fake::{Fake, accepted, packed};
@@ -31,7 +31,7 @@ fn a_publisher_that_counts_beyond_all_numbers_ends_no_node() {
             let (mut stream, _) = fake.asked();
             let _ = std::io::Write::write_all(
                 &mut stream,
-                &packed(thalweg::handshake::Accepted { last_seq, ..accepted() }),
+                &packed(thalweg::testing::handshake::Accepted { last_seq, ..accepted() }),
             );
             lied_to.told(&format!("its_last_sample_{last_seq}"), std::time::Duration::from_millis(700)).then_some(())
         });
@@ -421,7 +421,7 @@ fn changes() -> Vec<Administration> {
     let set =
         Administration::Set { port: port.clone(), other: port.clone(), changes: "sched=fifo:98".parse().unwrap() };
     let remember = Administration::Remember { port: port.clone(), other: other.clone(), settings: priority };
-    let mut every = thalweg::channel::proxy::ProxyChanges::default();
+    let mut every = thalweg::proxy::ProxyChanges::default();
     every.add("every=1000").unwrap();
     let scale = Administration::Scale { publisher: port.clone(), subscriber: other.clone(), changes: every };
     let verdict = Administration::Verdict {

@@ -17,7 +17,7 @@ mod yarp;
 use crate::error::{Error, Result};
 use crate::lab::Lab;
 use crate::results::Findings;
-use thalweg::testing::Dice;
+use thalweg::carrier::Dice;
 
 /// An experiment.
 pub trait Experiment: Sync {

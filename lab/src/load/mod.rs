@@ -13,7 +13,7 @@ use crate::topology::wire::FULL_PACKET;
 pub use generator::{Generator, Offered};
 use serde::{Deserialize, Serialize};
 pub use sink::{Sink, Traffic};
-use thalweg::testing::Dice;
+use thalweg::carrier::Dice;
 
 /// The protocol of a load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

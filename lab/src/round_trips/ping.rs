@@ -13,8 +13,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
+use thalweg::carrier::Dice;
 use thalweg::codec::Raw;
-use thalweg::testing::Dice;
 use thalweg::{Publisher, Subscriber};
 
 /// Name of the role.

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 use std::time::Duration;
-use thalweg::testing::Dice;
+use thalweg::carrier::Dice;
 
 /// The behaviour of one direction. The default changes nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]

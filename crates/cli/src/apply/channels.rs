@@ -11,9 +11,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use thalweg::admin::{EndReport, Reply, Request};
-use thalweg::channel::proxy::{Proxied, ProxyChanges};
 use thalweg::control::local::silent_processes;
 use thalweg::control::{Document, NodeId};
+use thalweg::proxy::{Proxied, ProxyChanges};
 
 /// How long a node may take to answer.
 const PATIENCE: Duration = Duration::from_secs(3);

@@ -26,7 +26,7 @@ use qos::priority::Changes;
 use serde::Deserialize;
 use std::ops::Range;
 use std::path::Path;
-use thalweg::channel::proxy::ProxyChanges;
+use thalweg::proxy::ProxyChanges;
 use toml::Spanned;
 
 /// What stands in a file.

@@ -7,8 +7,8 @@ use crate::output::tell;
 use qos::plan::{self, Plan};
 use qos::priority::Changes;
 use qos::verification::{Live, find};
-use thalweg::channel::proxy::ProxyChanges;
 use thalweg::control::{Direction, Document};
+use thalweg::proxy::ProxyChanges;
 
 /// The settings of each channel of the plan, found by topic, subscriber's port and publisher's node.
 ///

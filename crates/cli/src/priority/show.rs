@@ -6,7 +6,7 @@ use qos::priority::{Dscp, PrioritySettings};
 use serde::Serialize;
 use serde_json::json;
 use thalweg::admin::EndReport;
-use thalweg::channel::proxy::Proxied;
+use thalweg::proxy::Proxied;
 
 /// One end of a channel as `--json` tells it.
 #[derive(Serialize)]

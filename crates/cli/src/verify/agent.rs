@@ -14,7 +14,7 @@ use lab::statistics::rounded;
 use qos::plan::{FileChange, Plan};
 use qos::verification::agent::{self, Choice, Decision, EXCESS, LOOKS, Limits, Setting};
 use serde::Serialize;
-use thalweg::channel::proxy::ProxyChanges;
+use thalweg::proxy::ProxyChanges;
 
 /// An agent, and what it may do.
 pub struct Agent {

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use thalweg::ChannelReport;
 use thalweg::admin::explain::Explanation;
 use thalweg::admin::{EndReport, MemoryReport, Reply, Request};
-use thalweg::channel::End as Role;
 use thalweg::control::{Direction, Document, NodeId, PortInfo};
+use thalweg::stages::End as Role;
 
 /// A node that does not answer within this time is silent.
 const PATIENCE: Duration = Duration::from_secs(1);

@@ -2,10 +2,10 @@
 //!
 //! A carrier is two halves made during the handshake: the publisher's [`SendHalf`] and the subscriber's [`ReceiveHalf`].
 //! Neither has a thread or a buffer of its own; the driver decides who calls them and when. The contract that every
-//! carrier keeps is the conformance suite in [`crate::testing::conformance`], which each one passes by instantiating it.
+//! carrier keeps is the conformance suite `thalweg::testing::conformance` (feature `testing`), which each one passes by instantiating it.
 
 mod around;
-pub(crate) mod dice;
+mod dice;
 pub mod fault;
 pub mod local;
 pub mod mcast;
@@ -18,6 +18,7 @@ pub mod udp;
 
 pub use around::Around;
 pub(crate) use around::way;
+pub use dice::Dice;
 pub use parameters::Parameters;
 
 use std::io::{self, IoSlice};

@@ -39,7 +39,7 @@ pub struct Parameters {
     /// Multicast: group and port.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub group: Option<SocketAddr>,
-    /// Multicast, of a subscriber: the channel opens only when a [probe](crate::handshake::Probe) came through.
+    /// Multicast, of a subscriber: the channel opens only when a probe came through.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub probe: bool,
     /// Carriers that were added: whatever they say to each other.

@@ -159,7 +159,7 @@ impl SendHalf for UdpSend {
         Some(shared(&self.socket))
     }
 
-    /// UDP has no end: the frame [`crate::wire::Kind::End`] says it in band.
+    /// UDP has no end: the frame `Kind::End` says it in band.
     fn close(&self) {}
 }
 

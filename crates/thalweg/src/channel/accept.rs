@@ -173,11 +173,13 @@ impl Accept {
     }
 
     /// The flow sequence that is due next, once there was one.
+    #[cfg(any(test, feature = "testing"))]
     pub fn next_frame(&self) -> Option<u32> {
         self.frames.next.map(|n| n as u32)
     }
 
     /// The newest sample delivered: where a flow that follows this one resumes.
+    #[cfg(any(test, feature = "testing"))]
     pub fn last_sample(&self) -> Option<u64> {
         self.floor.max(self.samples.next.map(|n| n.wrapping_sub(1)))
     }

@@ -222,6 +222,7 @@ impl Pool {
     }
 
     /// The number of buffers that had to be made after the start.
+    #[cfg(test)]
     pub fn grown(&self) -> u64 {
         self.grown
     }

@@ -337,11 +337,6 @@ impl Congestion {
         (2 * self.settings.datagram as u64).max(rate / 1000)
     }
 
-    /// The round trip.
-    pub fn trip(&self) -> RoundTrip {
-        self.trip
-    }
-
     /// The counters so far.
     pub fn counters(&self) -> Counters {
         self.counters

@@ -24,6 +24,7 @@ pub fn piece(most: usize) -> usize {
 
 /// The pieces of a message of `total` bytes, as (offset, length): all `max_payload` long, the last one shorter.
 /// An empty message is one empty piece.
+#[cfg(any(test, feature = "testing"))]
 pub fn fragments(total: usize, max_payload: usize) -> impl Iterator<Item = (usize, usize)> {
     let step = max_payload.max(1);
     (0..total.max(1)).step_by(step).map(move |offset| (offset, step.min(total - offset)))
@@ -164,6 +165,7 @@ impl Reassembly {
     }
 
     /// The time at which [`expire`](Self::expire) next has something to do.
+    #[cfg(any(test, feature = "testing"))]
     pub fn next_deadline(&self) -> Option<u64> {
         let idle = self.timeout_ns.saturating_mul(IDLE);
         let due = |slot: &Slot| match slot.sample {
@@ -179,6 +181,7 @@ impl Reassembly {
     }
 
     /// The counters so far.
+    #[cfg(any(test, feature = "testing"))]
     pub fn counters(&self) -> Counters {
         self.counters
     }

@@ -167,16 +167,13 @@ impl History {
     }
 
     /// The number of samples here.
+    #[cfg(test)]
     pub fn len(&self) -> usize {
         self.kept.len()
     }
 
-    /// `true` if there is none.
-    pub fn is_empty(&self) -> bool {
-        self.kept.is_empty()
-    }
-
     /// Their payload bytes.
+    #[cfg(test)]
     pub fn bytes(&self) -> u64 {
         self.bytes
     }

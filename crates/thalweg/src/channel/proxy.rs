@@ -1,7 +1,7 @@
 //! Proxies: stages that scale a stream in time (every n-th sample) or in space (smaller pictures), at the publisher, at
 //! the subscriber or at a relay (P-02, P-03, P-07). Pure.
 //!
-//! Scaling and its place are stated when a flow opens ([`Request`](crate::handshake::Request)), not in each sample. A proxy
+//! Scaling and its place are stated when a flow opens (`Request`), not in each sample. A proxy
 //! never changes a sample's identity: port, incarnation, sequence number and time stamp stay those of its source.
 
 mod changes;

@@ -237,6 +237,7 @@ impl Queue {
     }
 
     /// `true` if none waits.
+    #[cfg(any(test, feature = "testing"))]
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }

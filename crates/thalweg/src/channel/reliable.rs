@@ -12,7 +12,7 @@ mod sender;
 mod tests;
 mod trip;
 
-pub use receiver::{Arrived, Held, IN_PROGRESS, Receiver, ReceiverSettings};
+pub use receiver::{Arrived, IN_PROGRESS, Receiver, ReceiverSettings};
 pub use sender::{Action, EXPECTED, Sender, SenderSettings, To};
 pub use trip::RoundTrip;
 

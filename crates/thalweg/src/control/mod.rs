@@ -174,5 +174,5 @@ pub const CONTROL_LINK: u8 = b'C';
 pub const CHANNEL_HANDSHAKE: u8 = b'H';
 /// First byte of a stream that asks a history (see `crate::pull`).
 pub const PULL: u8 = b'P';
-/// First byte of a stream that asks for signs of life (see [`crate::handshake::Watching`]).
+/// First byte of a stream that asks for signs of life (see `Watching`).
 pub const LIFE: u8 = b'L';

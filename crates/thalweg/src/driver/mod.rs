@@ -52,7 +52,9 @@ mod succession;
 
 pub(crate) use commands::{Administration, End, Reader};
 pub(crate) use control::{Command, Control};
-pub(crate) use pull::{Asked, Asking, Fetch, Fetches, Holder, Questions, not_kept, read_answer};
+#[cfg(any(test, feature = "testing"))]
+pub(crate) use pull::read_answer;
+pub(crate) use pull::{Asked, Asking, Fetch, Fetches, Holder, Questions, not_kept};
 pub(crate) use reader::Readers;
 pub(crate) use state::NodeState;
 

@@ -232,6 +232,7 @@ impl Writer {
     }
 
     /// Writes what stands in front of the gaps, and gives the whole datagram. `header` has everything but kind and length.
+    #[cfg(any(test, feature = "testing"))]
     pub fn finish(&mut self, header: Header, seen: u32, fresh: u32) -> &[u8] {
         self.finish_with(header, seen, fresh, None)
     }

@@ -44,6 +44,7 @@ impl StreamParser {
     }
 
     /// Sets the flow id that all further frames must have.
+    #[cfg(any(test, feature = "testing"))]
     pub fn expect_flow(&mut self, flow: u32) {
         self.flow = Some(flow);
     }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
-use thalweg::wire::{HEADER, Header, Kind};
+use thalweg::testing::wire::{HEADER, Header, Kind};
 
 /// A packet.
 #[derive(Clone, Debug, PartialEq, Eq)]

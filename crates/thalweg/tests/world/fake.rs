@@ -10,8 +10,8 @@ use thalweg::codec::{Message, Raw};
 use thalweg::control::links::Links;
 use thalweg::control::local::LocalEndpoint;
 use thalweg::control::{Direction, Document, NodeId, PortId, PortInfo, Sink};
-use thalweg::handshake::{self, Accepted, Answer, Request};
-use thalweg::wire::{FRAGMENT_HEADER, Fragment, HEADER, Header, Kind};
+use thalweg::testing::handshake::{self, Accepted, Answer, Request};
+use thalweg::testing::wire::{FRAGMENT_HEADER, Fragment, HEADER, Header, Kind};
 
 /// The flow id that it agrees on.
 pub const FLOW: u32 = 0x1234_5678;

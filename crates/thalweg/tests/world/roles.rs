@@ -283,7 +283,7 @@ impl Part {
     /// Asks for another proxy of a channel of its only subscriber, `scale to=/publisher,proxy=publisher`.
     fn scale(&self, words: &str) -> Value {
         let (publisher, all) = words.split_once(',').unwrap();
-        let mut changes = thalweg::channel::proxy::ProxyChanges::default();
+        let mut changes = thalweg::proxy::ProxyChanges::default();
         assert!(all.split(',').all(|word| changes.add(word).unwrap()));
         let (publisher, subscriber) = (publisher.to_owned(), self.ports.names()[0].to_owned());
         let request = thalweg::admin::Request::Scale { publisher, subscriber, changes };

@@ -10,7 +10,7 @@ use thalweg::carrier::Parameters;
 use thalweg::codec::{Message, Raw};
 use thalweg::control::links::{Links, Source};
 use thalweg::control::{Direction, Discovery, Document, Event, NodeId, PortId, PortInfo, Sink};
-use thalweg::handshake::{self, Answer, Request, VERSION};
+use thalweg::testing::handshake::{self, Answer, Request, VERSION};
 
 /// The stranger, and the node that it found.
 pub struct Stranger {

@@ -10,7 +10,7 @@ use crate::statistics::median;
 use qos::Class;
 use serde_json::json;
 use std::time::Duration;
-use thalweg::testing::Dice;
+use thalweg::carrier::Dice;
 
 const SIZES: [usize; 3] = [64, 64 << 10, 1 << 20];
 const LOSSES: [u8; 4] = [0, 1, 5, 10];

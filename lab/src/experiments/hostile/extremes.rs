@@ -8,7 +8,7 @@ use super::stranger::Stranger;
 use serde_json::{Value, json};
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, UdpSocket};
-use thalweg::testing::Dice;
+use thalweg::carrier::Dice;
 
 /// Numbers at which something turns over.
 pub const NUMBERS: [u64; 14] = [

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::io::{self, Write};
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
-use thalweg::testing::Dice;
+use thalweg::carrier::Dice;
 
 /// What went over the wire, as a proxy between two nodes saw it ([`super::proxy`]).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

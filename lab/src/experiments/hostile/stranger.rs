@@ -13,7 +13,7 @@ use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
-use thalweg::testing::Dice;
+use thalweg::carrier::Dice;
 
 /// What a stranger is told.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]

@@ -15,7 +15,7 @@ use crate::statistics::median;
 use crate::topology::Topology;
 use crate::topology::wire::{Queue, Wire};
 use std::time::Duration;
-use thalweg::testing::Dice;
+use thalweg::carrier::Dice;
 
 /// The experiment.
 pub(crate) struct PushPullLoaded;

@@ -19,7 +19,7 @@ use qos::{Class, Place};
 use serde_json::Value;
 use std::net::SocketAddr;
 use std::time::Duration;
-use thalweg::testing::Dice;
+use thalweg::carrier::Dice;
 
 /// The experiment.
 pub(crate) struct PushPullPlaces;

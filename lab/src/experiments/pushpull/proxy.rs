@@ -11,8 +11,8 @@ use crate::part::stages::Measured;
 use crate::results::{Check, Factors, Figure, Findings, Group, Panel, Table};
 use crate::statistics::{median, uncertainty};
 use std::time::Duration;
+use thalweg::carrier::Dice;
 use thalweg::stages::End;
-use thalweg::testing::Dice;
 
 /// The experiment.
 pub(crate) struct PushPullProxy;

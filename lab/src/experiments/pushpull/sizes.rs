@@ -11,7 +11,7 @@ use crate::part::hog::AWAKE;
 use crate::results::{Bar, Check, Factors, Figure, Findings, Group, Panel, Table};
 use crate::statistics::{LinearFit, median, uncertainty};
 use std::time::Duration;
-use thalweg::testing::Dice;
+use thalweg::carrier::Dice;
 
 /// Experiment 1, 2, 3 or 4.
 pub(crate) struct PushPullSizes(pub u8);

@@ -15,7 +15,7 @@ use crate::topology::{Namespace, Topology};
 use serde_json::Value;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
-use thalweg::testing::Dice;
+use thalweg::carrier::Dice;
 
 /// Name of the relay's node.
 const RELAY: &str = "relay";

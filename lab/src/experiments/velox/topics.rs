@@ -11,8 +11,8 @@ use crate::part::member::Stream;
 use crate::results::{Bar, Check, Factors, Findings, Group, Panel, Table};
 use crate::statistics::{LinearFit, median};
 use std::time::Duration;
+use thalweg::carrier::Dice;
 use thalweg::stages::End;
-use thalweg::testing::Dice;
 
 /// The experiment.
 pub(crate) struct VeloxTopics;

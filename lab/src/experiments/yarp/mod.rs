@@ -24,7 +24,7 @@ use crate::results::{Findings, Skipped};
 use outcome::Outcome;
 use rows::{Arm, Row};
 use testbed::{NIC, Run, SWITCH, Setup, Testbed};
-use thalweg::testing::Dice;
+use thalweg::carrier::Dice;
 
 /// Set-up (a): measured channel and load leave by the same card.
 pub(super) struct YarpNic;

@@ -11,7 +11,7 @@ use std::time::Duration;
 use thalweg::ChannelReport;
 use thalweg::Event;
 use thalweg::admin::explain::{Explanation, SubscriberState};
-use thalweg::channel::proxy::Provenance;
+use thalweg::proxy::Provenance;
 
 /// From this share of the time on, a thread that waits for a processor is what delays samples.
 const STARVED_PERCENT: u64 = 20;

@@ -1,7 +1,7 @@
 //! The receiving side of faults: frames are held until they are due.
 
 use super::FaultSettings;
-use crate::carrier::dice::Dice;
+use crate::carrier::Dice;
 use crate::carrier::sim::sending_time_ns;
 use crate::carrier::{Capabilities, ReceiveHalf, SharedSocket, TICK};
 use linux::clock::monotonic_ns;

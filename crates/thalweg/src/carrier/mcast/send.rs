@@ -126,6 +126,6 @@ impl SendHalf for McastSend {
         Some(Membership::new(&self.socket, self.group, self.address?, self.interface, End::Sends))
     }
 
-    /// Members can't notice: the frame [`crate::wire::Kind::End`] says it in band.
+    /// Members can't notice: the frame `Kind::End` says it in band.
     fn close(&self) {}
 }

@@ -307,7 +307,7 @@ fn the_latest_wait_behind_a_full_socket_and_the_rest_is_counted() {
 #[test]
 fn nothing_is_lost_or_overtaken_however_it_leaves() {
     for seed in 0..30 {
-        let mut dice = crate::carrier::dice::Dice::new(seed);
+        let mut dice = crate::carrier::Dice::new(seed);
         let (flow, link, senders) = flow(qos::Queue::KeepAll(100_000), Sending::default());
         for seq in 0..3000 {
             if dice.chance(0.02) {

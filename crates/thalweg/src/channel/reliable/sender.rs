@@ -413,6 +413,7 @@ impl Sender {
     }
 
     /// The share of messages that do not arrive when they are sent first, 0…1.
+    #[cfg(test)]
     pub fn loss(&self) -> f64 {
         self.members.worst().share()
     }

@@ -10,6 +10,7 @@ mod stream;
 
 pub(crate) use ask::{Asked, Asking, Holder, not_kept};
 pub(crate) use late::{Fetch, Fetches};
+#[cfg(any(test, feature = "testing"))]
 pub(crate) use receive::read_answer;
 pub(crate) use serve::Questions;
 

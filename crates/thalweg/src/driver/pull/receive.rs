@@ -20,6 +20,7 @@ pub(super) enum Arrived {
 }
 
 /// Reads an answer to its end or its first error.
+#[cfg(any(test, feature = "testing"))]
 pub(crate) fn read_answer(bytes: &[u8], max_message: usize) {
     let mut reader = AnswerReader::new(bytes, max_message);
     while let Ok(arrived) = reader.next() {

@@ -1,6 +1,6 @@
 //! A bottleneck in virtual time: one queue that drops what it cannot hold, a line that takes its time, and chance.
 
-use crate::carrier::dice::Dice;
+use crate::carrier::Dice;
 use std::collections::BTreeMap;
 
 /// A path that several flows share.

@@ -2,7 +2,7 @@
 
 use super::datagrams::{Socket, flow_with};
 use super::*;
-use crate::carrier::dice::Dice;
+use crate::carrier::Dice;
 
 fn outlasting(policy: qos::Queue) -> (Arc<Flow>, Link, Arc<Senders>) {
     flow_of(policy, Sending::default(), None, STREAM, true)

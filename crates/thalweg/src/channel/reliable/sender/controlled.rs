@@ -1,7 +1,7 @@
 //! A flow whose congestion is controlled: what leaves, first or again, leaves within its window and pace.
 
 use super::{LONGEST_BEAT_NS, Sender};
-use crate::channel::congestion::{Congestion, CongestionSettings, Counters, Wait};
+use crate::channel::congestion::{Congestion, CongestionSettings, Wait};
 use crate::channel::queue::Entry;
 use crate::channel::reliable::CONTROLLED_WINDOW;
 use crate::wire::feedback::{Acknowledgement, Datagram};
@@ -127,7 +127,8 @@ impl Sender {
     }
 
     /// Congestion counters of the flow.
-    pub fn congestion(&self) -> Counters {
+    #[cfg(test)]
+    pub fn congestion(&self) -> crate::channel::congestion::Counters {
         self.controlled.as_ref().map(|controlled| controlled.congestion.counters()).unwrap_or_default()
     }
 

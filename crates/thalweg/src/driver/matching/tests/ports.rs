@@ -1,9 +1,9 @@
 //! Ports as they are drawn, and which of them belong together.
 
+use crate::carrier::Dice;
 use crate::codec::TypeDescription;
 use crate::control::{Direction, PortInfo};
 use crate::driver::state::CARRIERS;
-use crate::testing::Dice;
 use qos::{Qos, Reliability};
 use std::time::Duration;
 

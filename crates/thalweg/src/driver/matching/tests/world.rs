@@ -2,10 +2,10 @@
 
 use super::node::{Node, host_of};
 use super::ports::Drawn;
+use crate::carrier::Dice;
 use crate::control::{Change, Document, NodeId, PortId};
 use crate::driver::matching::Pair;
 use crate::handshake::{Refused, Request};
-use crate::testing::Dice;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
