@@ -44,7 +44,8 @@ pub fn run(arguments: &Arguments) -> Result {
     if command.is_empty() { asked.prompt() } else { asked.once(&joined(command)) }
 }
 
-/// Arguments such as `-1)))`, left of a command that the shell cut at its spaces, are no options: a space before them says so.
+/// Arguments such as `-1)))`, left of a command that the shell cut at its spaces, are not options. A space put before
+/// each tells the parser so.
 pub fn without_options(arguments: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let mut arguments: Vec<OsString> = arguments.collect();
     if arguments.get(1).is_some_and(|verb| verb == "admin") {
@@ -60,7 +61,7 @@ pub fn without_options(arguments: impl Iterator<Item = OsString>) -> Vec<OsStrin
     arguments
 }
 
-/// A command out of several arguments: one that the shell unquoted is quoted again, unless it is a list itself.
+/// One command from several arguments. A word that the shell unquoted is quoted again, unless it is a list itself.
 fn joined(words: &[&str]) -> String {
     let [one] = words else {
         let word = |word: &&str| {
@@ -97,11 +98,12 @@ impl Asked<'_> {
     }
 
     fn once(&self, command: &str) -> Result {
-        // The answer says why it failed.
+        // The answer gives the reason of the failure.
         if self.answer(command)? { Ok(()) } else { Err(Failure::No(String::new())) }
     }
 
-    /// Reads commands until the input ends or somebody asks to end. A failing one is answered, and the next is read.
+    /// Reads commands until the input ends or the user asks to end. A failed command is answered, and the next one is
+    /// read.
     fn prompt(&self) -> Result {
         let people = std::io::stdin().is_terminal() && !self.session.output.json;
         let commands = read_stdin();
@@ -139,7 +141,7 @@ impl Asked<'_> {
     }
 }
 
-/// The lines of standard input, read on a thread of their own: a signal doesn't end a read.
+/// The lines of standard input, read on a thread of their own: a signal does not end a read.
 fn read_stdin() -> Receiver<std::io::Result<String>> {
     let (tell, told) = sync_channel(0);
     std::thread::spawn(move || {
@@ -152,7 +154,7 @@ fn read_stdin() -> Receiver<std::io::Result<String>> {
     told
 }
 
-/// Answers that are texts only, such as those of `help`, line by line; others as they are.
+/// Answers that hold only texts, such as those of `help`, line by line; others unchanged.
 fn for_people(answer: &str) -> String {
     match Bottle::parse(answer) {
         Ok(Bottle(values))

@@ -1,5 +1,5 @@
-//! `thalweg apply` and `thalweg restore`: a host's queues, and the priorities and proxies of channels, from a file or a plan;
-//! proved, and undone.
+//! `thalweg apply` and `thalweg restore`: queues of a host, and priorities and proxies of channels, set from a file
+//! or a plan, proved, and undone.
 
 pub mod channels;
 pub mod host_file;
@@ -26,7 +26,7 @@ use thalweg::admin::EndReport;
     after_help = "Example: thalweg apply host.toml --dry-run\n         thalweg apply plan.toml\n\nA file:\n  [[device]]\n  name = \"eth0\"\n  rate = \"100 Mbit/s\"\n  scheduler = \"strict\"\n\n  [[channel]]\n  publisher = \"/arm/out\"\n  subscriber = \"/controller/in\"\n  class = \"high\"\n  sched = \"fifo:30\"\n  proxy = \"relay:gate\"\n\nA plan of `thalweg plan -o`: classes, threads and proxies of its channels, by topic, subscriber's port and publisher's node.\nAll keys: docs/queueing.md. `thalweg restore` undoes it."
 )]
 pub struct ApplyArguments {
-    /// What to apply: a TOML file of your own, or a plan
+    /// A TOML file of your own, or a plan
     #[arg(value_name = "FILE")]
     file: PathBuf,
     /// Print the commands that would do the same, and do nothing
@@ -44,7 +44,7 @@ pub struct RestoreArguments {
     common: Common,
 }
 
-/// Applies a file, or says how it would.
+/// Applies a file, or prints what it would do.
 pub fn apply(arguments: &ApplyArguments) -> Result {
     let prio = has_prio();
     let (file, mut session) = match is_plan(&arguments.file) {
@@ -72,13 +72,13 @@ pub fn apply(arguments: &ApplyArguments) -> Result {
     show(arguments, &rows, &ends)
 }
 
-/// Whether the file is what `thalweg plan` wrote: it says of which contract.
+/// `true` if `thalweg plan` wrote the file: it then names its contract.
 fn is_plan(file: &Path) -> bool {
     let table = std::fs::read_to_string(file).ok().and_then(|text| text.parse::<toml::Table>().ok());
     table.is_some_and(|table| table.contains_key("contract"))
 }
 
-/// What a plan sets on the channels that run, and the node that reaches them.
+/// The settings of a plan for the running channels, and the node that reaches them.
 fn of_plan(arguments: &ApplyArguments) -> Result<(HostFile, Option<Session>)> {
     let plan = read_plan(&arguments.file)?;
     if !plan.feasible {
@@ -92,7 +92,7 @@ fn of_plan(arguments: &ApplyArguments) -> Result<(HostFile, Option<Session>)> {
     Ok((HostFile { devices: Vec::new(), channels }, Some(session)))
 }
 
-/// The node that reaches the channels, if there are any; their ports are looked for before anything is changed.
+/// The node that reaches the channels, if there are any. Their ports are looked up before anything is changed.
 fn open(arguments: &ApplyArguments, file: &HostFile) -> Result<Option<Session>> {
     if file.channels.is_empty() {
         return Ok(None);
@@ -102,7 +102,8 @@ fn open(arguments: &ApplyArguments, file: &HostFile) -> Result<Option<Session>> 
     Ok(Some(session))
 }
 
-/// Where the journals are: for root one place of the host, since queues are the host's, whoever logs in as root.
+/// The directory of the journals. For root it is one place of the host: queues belong to the host, whoever logs in as
+/// root.
 pub fn directory() -> PathBuf {
     let (run_dir, asked_for) = thalweg::control::local::run_dir();
     let of_the_host = rustix::process::geteuid().is_root() && !asked_for;
@@ -110,7 +111,7 @@ pub fn directory() -> PathBuf {
     dir.join("applied")
 }
 
-/// Whether the kernel has `prio`; `None`: this user may not try.
+/// `true` if the kernel has `prio`; `None` if this user may not try.
 fn has_prio() -> Option<bool> {
     queueing::probe().ok().map(|found| found.contains(&("prio", true)))
 }
@@ -141,7 +142,7 @@ struct Proof<'a> {
 }
 
 fn show(arguments: &ApplyArguments, rows: &[proof::Row], ends: &[EndReport]) -> Result {
-    // One queue for all was asked for where only one rank is: nothing there is a fault.
+    // A single queue for all classes is as asked for, and no fault.
     let effective = rows.iter().all(proof::Row::effective);
     let proof = Proof { classes: rows, channels: ends, effective };
     arguments.common.output().result(&proof, || {
@@ -197,7 +198,7 @@ fn failure(error: QueueError) -> Failure {
     Failure::System(error.to_string())
 }
 
-/// A device that isn't there is the file's fault.
+/// Turns a missing device into a fault of the file.
 fn in_file(arguments: &ApplyArguments, file: &HostFile, error: QueueError) -> Failure {
     let Reason::NoDevice(name) = &error.reason else { return failure(error) };
     let at = file.devices.iter().find(|(_, wanted)| wanted.device == *name).map_or(0, |(line, _)| *line);

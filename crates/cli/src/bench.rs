@@ -1,9 +1,9 @@
-//! `thalweg bench`: what a message costs, and what it costs more than on a bare socket.
+//! `thalweg bench`: the cost of a message, and the cost beyond that of a bare socket.
 //!
 //! | module | what it holds |
 //! |---|---|
 //! | [`arguments`] | the command line |
-//! | [`engine`] | what is measured: the roles every engine plays, and the engines |
+//! | [`engine`] | the measurements, the roles of an engine, and the engines |
 //! | [`figures`] | histograms, percentiles, the JSON documents |
 //! | [`roles`] | one process per role: pinning, starting the other process |
 //! | [`compare`] | Thalweg against the limit, round by round |
@@ -22,7 +22,7 @@ use crate::output::{line, tell};
 use arguments::What;
 use std::process::ExitCode;
 
-/// Measures as asked. Exit 1: a comparison missed its target; 2: bad usage; 3: the system refused.
+/// Measures as asked. Exit code 1: a comparison missed its target; 2: bad usage; 3: the system refused.
 pub fn run(arguments: &Arguments) -> ExitCode {
     let outcome = match &arguments.what {
         What::Latency(options) => roles::latency(options),

@@ -1,4 +1,4 @@
-//! What there is: nodes, ports, topics and channels, gathered from all nodes.
+//! Nodes, ports, topics and channels, gathered from all nodes.
 
 use crate::session::Session;
 use linux::probe::Tree;
@@ -16,7 +16,7 @@ use thalweg::stages::End;
 
 /// A node that does not answer within this time is reported as silent.
 pub const PATIENCE: Duration = Duration::from_secs(1);
-/// Nodes that are asked at the same time.
+/// Nodes asked at the same time.
 const AT_ONCE: usize = 16;
 
 /// A port with its node.
@@ -26,7 +26,7 @@ pub struct Port<'a> {
     pub node: &'a str,
     /// Id of its node.
     pub node_id: NodeId,
-    /// What the node says of it.
+    /// The node's information about the port.
     #[serde(flatten)]
     pub info: &'a PortInfo,
 }
@@ -62,33 +62,33 @@ pub struct Channel {
     pub dropped: Option<u64>,
     /// Samples that were delivered.
     pub received: Option<u64>,
-    /// Their payload bytes (of what was sent, where the receiving end did not report).
+    /// Their payload bytes; those sent, if the receiving end did not report.
     pub bytes: u64,
     /// Samples that were lost on the way.
     pub lost: Option<u64>,
-    /// Samples that wait at either end.
+    /// Samples waiting at either end.
     pub waiting: u64,
     /// Datagrams that arrived and were no frame of this channel.
     pub strange: u64,
-    /// Datagrams that the publisher repeated, of a reliable flow.
+    /// Datagrams that the publisher retransmitted, on a reliable flow.
     pub repaired: u64,
-    /// Samples that the subscriber gave up, of a reliable flow.
+    /// Samples that the subscriber gave up, on a reliable flow.
     pub skipped: u64,
-    /// What waits in its queue at the publisher, and is not acknowledged.
+    /// Samples in the publisher's queue that are not acknowledged.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queue: Option<Held>,
-    /// What waits at the subscriber, of all its channels together.
+    /// Samples that wait at the subscriber, from all its channels.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mailbox: Option<Held>,
-    /// How and where it is scaled.
+    /// Scale of the stream, and its place.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub proxied: Option<Proxied>,
-    /// The port of the node between, with which that takes the samples from the publisher.
+    /// The relay's port that takes the samples from the publisher.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub over: Option<String>,
 }
 
-/// What waits at one end, in bytes.
+/// Bytes that wait at one end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Held {
     /// Bytes.
@@ -103,13 +103,13 @@ pub struct Held {
 
 /// All channels, and the nodes that did not answer.
 pub struct Channels {
-    /// By topic, publisher and subscriber.
+    /// Sorted by topic, publisher and subscriber.
     pub channels: Vec<Channel>,
     /// Names of nodes that did not answer in time.
     pub silent: Vec<String>,
 }
 
-/// The ports of `nodes`, by name.
+/// The ports of `nodes`, sorted by name.
 pub fn ports<'a>(nodes: &'a [Document]) -> Vec<Port<'a>> {
     let of = |node: &'a Document| move |info| Port { node: &node.name, node_id: node.node, info };
     let mut ports: Vec<Port<'a>> = nodes.iter().flat_map(|node| node.ports.values().map(of(node))).collect();
@@ -117,7 +117,7 @@ pub fn ports<'a>(nodes: &'a [Document]) -> Vec<Port<'a>> {
     ports
 }
 
-/// The topics of `ports`, by name.
+/// The topics of `ports`, sorted by name.
 pub fn topics(ports: &[Port<'_>]) -> Vec<Topic> {
     let names: BTreeSet<&str> = ports.iter().map(|p| &p.info.topic[..]).filter(|t| !is_pattern(t)).collect();
     names.into_iter().map(|name| topic(name, ports)).collect()
@@ -154,7 +154,7 @@ pub fn ask_all<'a>(session: &Session, nodes: &'a [Document], request: &Request) 
     ask_each(session, nodes, |_| request.clone())
 }
 
-/// Asks each of `nodes` what is for it; `None`: no answer in time, or a refusal.
+/// Asks each of `nodes` its own request; `None`: no answer in time, or a refusal.
 pub fn ask_each<'a>(
     session: &Session,
     nodes: &'a [Document],
@@ -171,14 +171,14 @@ pub fn ask_each<'a>(
     answers
 }
 
-/// Processes of this host that are stopped and have a node of this realm, which says nothing of itself.
+/// Stopped processes of this host with a node of this realm; such a node sends no document.
 pub fn stopped(realm: &str, nodes: &[Document], own: NodeId) -> Vec<u32> {
     let known: Vec<NodeId> = nodes.iter().map(|node| node.node).chain([own]).collect();
     let silent = silent_processes(realm, &known);
     silent.into_iter().filter(|pid| process::state(&Tree::host(), *pid) == State::Stopped).collect()
 }
 
-/// Brings together what the two ends of each channel report.
+/// Joins the reports of both ends of each channel.
 fn join(reports: Vec<ChannelReport>) -> Vec<Channel> {
     let mut channels: BTreeMap<(String, String, String), Channel> = BTreeMap::new();
     for report in reports {

@@ -26,7 +26,7 @@ pub struct ConnectArguments {
     /// The subscribing port
     #[arg(value_name = "/IN", value_parser = quantity::name, required_unless_present = "list_carriers")]
     subscriber: Option<String>,
-    /// What carries the samples
+    /// Carrier of the samples
     #[arg(long, default_value = "auto", value_parser = quantity::carrier())]
     carrier: String,
     /// Connect them whenever both are there, now and after they start anew, until they are disconnected; neither has to be
@@ -37,14 +37,14 @@ pub struct ConnectArguments {
     /// tos:). With --persist it is kept for ports that are not there yet
     #[arg(long, value_name = "STRING", value_parser = quantity::yarp_qos)]
     qos: Option<Changes>,
-    /// List what can carry samples, instead
+    /// List the carriers instead
     #[arg(long, conflicts_with_all = ["publisher", "persist", "qos"])]
     list_carriers: bool,
     #[command(flatten)]
     common: Common,
 }
 
-/// A connection that is asked for.
+/// A requested connection.
 #[derive(Clone, Copy)]
 struct Wish<'a> {
     publisher: &'a str,
@@ -67,7 +67,7 @@ pub struct DisconnectArguments {
     common: Common,
 }
 
-/// Pause between two looks at a channel that is to open.
+/// Pause between two checks of a channel that is to open.
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// Connects, and waits until the channel is open.
@@ -110,7 +110,7 @@ pub fn connect(arguments: &ConnectArguments) -> Result {
     session.output.result(&done, || format!("{publisher} → {subscriber} over {chosen}"))
 }
 
-/// The ends that are there: for a connection that lasts, neither has to be.
+/// The existing ends. A lasting connection needs neither.
 fn ends_there(session: &Session, Wish { publisher, subscriber, .. }: Wish<'_>, persist: bool) -> Result<Vec<End>> {
     if !persist {
         return ends::of(session, publisher, subscriber, Which::Both);
@@ -128,7 +128,7 @@ fn list_carriers(arguments: &ConnectArguments) -> Result {
     arguments.common.output().result(&json!({"carriers": document}), text)
 }
 
-/// Has the connection kept: by this host, and by those of the ports that are there.
+/// Makes this host, and the hosts of the existing ports, keep the connection.
 fn keep(session: &Session, nodes: &[Document], wish: Wish<'_>) -> Result {
     let Wish { publisher, subscriber, carrier, qos } = wish;
     for (name, wanted) in [(publisher, Direction::Publisher), (subscriber, Direction::Subscriber)] {
@@ -154,7 +154,7 @@ pub fn disconnect(arguments: &DisconnectArguments) -> Result {
     let DisconnectArguments { publisher, subscriber, .. } = arguments;
     let nodes = session.settled();
     let request = Request::Disconnect { publisher: publisher.clone(), subscriber: subscriber.clone() };
-    // A connection that was to last is forgotten by this host, too, and by the publisher's.
+    // A lasting connection is removed from this host and from the publisher's.
     let publishers = nodes.iter().filter(|d| has(d, publisher) && !has(d, subscriber)).map(|d| d.node);
     let forgot = |node| session.node.ask(node, &request, PATIENCE).is_ok();
     let forgotten = [session.node.id()].into_iter().chain(publishers).map(forgot).fold(false, |a, b| a | b);

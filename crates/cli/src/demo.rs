@@ -2,11 +2,11 @@
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | [`robot`] | which processes there are, and what flows between them |
-//! | [`part`], [`place`], [`work`] | one process of the robot; where it runs; what keeps it busy |
-//! | [`stage`], [`link`] | what makes it hard, and what is set to help; two hosts with a narrow link |
+//! | [`robot`] | its processes, and the channels between them |
+//! | [`part`], [`place`], [`work`] | one process of the robot; its network namespace; a load on the processors |
+//! | [`stage`], [`link`] | the load, and the priorities against it; two hosts with a narrow link |
 //! | [`conductor`] | starting, stopping and listening to the processes |
-//! | [`report`], [`story`] | what is told: the lines of a part and one phase; both phases |
+//! | [`report`], [`story`] | the lines of a part and the summary of one phase; both phases |
 
 mod conductor;
 mod link;
@@ -43,10 +43,10 @@ use story::{Phase, Story};
 #[derive(Args, Debug)]
 #[command(after_help = "Example: thalweg demo --seconds 5\n         thalweg demo --json --figure robot.svg")]
 pub struct Arguments {
-    /// How long each of the two phases is
+    /// Length of each of the two phases
     #[arg(long, default_value = "20", value_parser = quantity::seconds, allow_negative_numbers = true)]
     seconds: Duration,
-    /// Where the figure goes [default: thalweg-demo.svg in the current folder; with --json none]
+    /// File of the figure [default: thalweg-demo.svg in the current folder; with --json none]
     #[arg(long, value_name = "FILE")]
     figure: Option<PathBuf>,
     /// Do what needs no root, even as root
@@ -58,15 +58,15 @@ pub struct Arguments {
     /// Print one JSON document at the end
     #[arg(long)]
     json: bool,
-    /// How the robot's nodes reach other hosts.
+    /// Settings to reach other hosts.
     #[command(flatten)]
     reach: Reach,
 }
 
-/// The hidden verb that is one process of the robot.
+/// The hidden verb of a process of the robot.
 pub const PART: &str = "demo-part";
 
-/// Which process of the robot.
+/// One process of the robot.
 #[derive(Args, Debug)]
 pub struct PartArguments {
     /// Its name
@@ -75,12 +75,12 @@ pub struct PartArguments {
     place: place::Place,
 }
 
-/// Is one process of the robot, until standard input ends.
+/// Runs one process of the robot until standard input ends.
 pub fn part(arguments: &PartArguments) -> Result {
     part::run(&arguments.part, &arguments.place)
 }
 
-/// Runs the robot twice, and tells how it went.
+/// Runs the robot twice, and reports.
 pub fn run(arguments: &Arguments) -> Result {
     let realm = arguments.realm.clone().unwrap_or_else(|| format!("demo-{}", std::process::id()));
     thalweg::control::local::check_realm(&realm).map_err(|e| Failure::Usage(e.to_string()))?;
@@ -116,7 +116,7 @@ pub fn run(arguments: &Arguments) -> Result {
     finish(&story, &stage.about(), arguments)
 }
 
-/// One phase; none when somebody asked to end before it began.
+/// One phase; `None` if the user asked to end before it began.
 fn phase(
     name: &'static str,
     conductor: &mut Conductor,
@@ -142,14 +142,14 @@ fn phase(
     Ok(Some(Phase { phase: name, summary, transfer_mbit_s }))
 }
 
-/// Where the table goes while the robot runs.
+/// The display of the table while the robot runs.
 struct Screen {
     live: Live,
     json: bool,
 }
 
 impl Screen {
-    /// How often the table changes: in place, or line by line where that is not possible.
+    /// Interval of the table: short in place, longer where it is printed line by line.
     fn period() -> Duration {
         Duration::from_millis(if stdout().is_terminal() { 500 } else { 2000 })
     }
@@ -165,7 +165,7 @@ impl Screen {
     }
 }
 
-/// Shows the table until the time is up (`true`) or somebody asks to end.
+/// Shows the table until the time is up (`true`) or the user asks to end.
 fn watch(conductor: &mut Conductor, stop: &Stop, until: Instant, screen: &mut Screen) -> Result<bool> {
     let mut due = Instant::now() + Screen::period();
     while Instant::now() < until && !stop.asked() {
@@ -191,7 +191,7 @@ fn finish(story: &Story, about: &str, arguments: &Arguments) -> Result {
     if failures.is_empty() || story.interrupted() { Ok(()) } else { Err(Failure::No(failures.join("; "))) }
 }
 
-/// Writes the figure; where none was asked for, one that cannot be written is no failure.
+/// Writes the figure. The default figure may fail to be written; one that was asked for may not.
 fn draw(story: &Story, about: &str, arguments: &Arguments) -> Result<Option<PathBuf>> {
     let file = arguments.figure.clone().or((!arguments.json).then(|| PathBuf::from("thalweg-demo.svg")));
     let Some(file) = file.filter(|_| story.phases.len() == 2) else { return Ok(None) };

@@ -2,9 +2,9 @@
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | [`finding`] | what is found, and what can be done about it |
+//! | [`finding`] | findings and their remedies |
 //! | [`judge`] | from facts ([`linux::probe`]) to findings, pure |
-//! | [`fix`] | what `--fix` does |
+//! | [`fix`] | fixes of `--fix` |
 
 mod finding;
 mod fix;
@@ -28,19 +28,19 @@ use std::time::Duration;
 #[derive(Args, Debug)]
 #[command(after_help = "Example: thalweg doctor --verbose\n         sudo thalweg doctor --fix")]
 pub struct Arguments {
-    /// Do what can be done at run time (--fix=ID,ID: only about these), say how to undo it, and look again
+    /// Fix what can be fixed at run time (--fix=ID,ID: only these findings), print how to undo it, and look again
     #[arg(long, value_name = "ID", num_args = 0..=1, require_equals = true, value_delimiter = ',', default_missing_value = ALL, value_parser = fixable())]
     fix: Vec<String>,
-    /// Show also what harms nobody by itself
+    /// Also show findings that harm nobody by themselves
     #[arg(short, long)]
     verbose: bool,
     /// Print JSON: one document
     #[arg(long)]
     json: bool,
-    /// List what is looked for instead, as docs/diagnosis.md has it
+    /// List all kinds of findings instead, as in docs/diagnosis.md
     #[arg(long, conflicts_with_all = ["fix", "json"])]
     list: bool,
-    /// Look at the proc and sys below this folder instead of this host's
+    /// Read proc and sys below this folder instead of this host's
     #[arg(long, value_name = "DIR", hide = true)]
     root: Option<PathBuf>,
 }
@@ -53,7 +53,7 @@ fn fixable() -> PossibleValuesParser {
     PossibleValuesParser::new(ids.chain([ALL]))
 }
 
-/// How long threads are watched for one that never waits.
+/// Time during which threads are watched for one that never waits.
 const WATCH: Duration = Duration::from_millis(150);
 
 #[derive(Serialize)]

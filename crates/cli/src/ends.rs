@@ -1,4 +1,4 @@
-//! The two ports of a channel, and the nodes that have them.
+//! The two ports of a channel, and their nodes.
 
 use crate::failure::{Failure, Result};
 use crate::session::Session;
@@ -7,10 +7,10 @@ use std::time::Duration;
 use thalweg::admin::{EndReport, Reply, Request};
 use thalweg::control::{Direction, NodeId, PortInfo};
 
-/// How long a node may take to answer.
+/// Time that a node may take to answer.
 pub const PATIENCE: Duration = Duration::from_secs(3);
 
-/// Which end of a channel is meant.
+/// Ends of a channel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Which {
     /// The publisher's: samples and the thread that sends them
@@ -29,17 +29,17 @@ pub struct End {
     pub node: NodeId,
     /// The port.
     pub port: String,
-    /// The port at the other end; the port itself where its process is meant.
+    /// The port at the other end, or the port itself to address its process.
     pub other: String,
 }
 
-/// A port by its name, with its node.
+/// The port with a name, and its node.
 pub fn find(session: &Session, name: &str) -> Result<(NodeId, PortInfo)> {
     let unknown = || Failure::No(format!("no port {name} is known; see `thalweg list ports`"));
     session.node.holder(name).ok_or_else(unknown)
 }
 
-/// A port that has to be a publisher or a subscriber.
+/// The port with a name, if it has the wanted direction.
 pub fn find_as(session: &Session, name: &str, wanted: Direction) -> Result<NodeId> {
     let (node, port) = find(session, name)?;
     if port.direction == wanted {
@@ -49,7 +49,8 @@ pub fn find_as(session: &Session, name: &str, wanted: Direction) -> Result<NodeI
     Err(Failure::No(format!("{name} is a {is}; say the publishing port first, then the subscribing one")))
 }
 
-/// The ends of the channel from `publisher` to `subscriber` that are meant. The other end's port need not be there.
+/// The chosen ends of the channel from `publisher` to `subscriber`. The port of an end that was not chosen need not
+/// exist.
 pub fn of(session: &Session, publisher: &str, subscriber: &str, which: Which) -> Result<Vec<End>> {
     let mut ends = Vec::new();
     let end = |node, port: &str, other: &str| End { node, port: port.to_owned(), other: other.to_owned() };
@@ -63,14 +64,14 @@ pub fn of(session: &Session, publisher: &str, subscriber: &str, which: Which) ->
 }
 
 impl End {
-    /// Its priority, as the kernel has it now.
+    /// The end's priority, as the kernel has it now.
     pub fn get(&self, session: &Session) -> Result<Vec<EndReport>> {
         let request = Request::Get { port: self.port.clone(), other: Some(self.other.clone()) };
         settings(session, self.node, &request)
     }
 }
 
-/// Asks a node about priorities.
+/// Sends a request about priorities to a node.
 pub fn settings(session: &Session, node: NodeId, request: &Request) -> Result<Vec<EndReport>> {
     match session.node.ask(node, request, PATIENCE)? {
         Reply::Settings(reports) => Ok(reports),

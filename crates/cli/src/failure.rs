@@ -1,4 +1,4 @@
-//! Why a verb did not do what was asked, by exit code.
+//! Failures of a verb, by exit code.
 
 use std::io;
 
@@ -8,13 +8,13 @@ pub type Result<T = ()> = std::result::Result<T, Failure>;
 /// A failure with its exit code (0 did it · 1 no · 2 bad usage or input · 3 the system refused).
 #[derive(Debug)]
 pub enum Failure {
-    /// A check failed, or the answer is "no": exit 1. An empty text: it was said already.
+    /// A check failed, or the answer is "no": exit 1. If the text is empty, it was printed already.
     No(String),
     /// Bad arguments or input: exit 2.
     Usage(String),
     /// The system refused: exit 3.
     System(String),
-    /// Whoever read standard output is gone: exit 0, quietly.
+    /// Standard output was closed by its reader: exit 0, without a message.
     ReaderGone,
 }
 
@@ -29,7 +29,7 @@ impl Failure {
         }
     }
 
-    /// Says where it failed.
+    /// Adds the place of the failure.
     pub fn at(self, place: &str) -> Self {
         let said = |text: String| format!("{place}: {text}");
         match self {
@@ -40,7 +40,7 @@ impl Failure {
         }
     }
 
-    /// What a person should read.
+    /// The text for people.
     pub fn text(&self) -> &str {
         match self {
             Failure::ReaderGone => "",

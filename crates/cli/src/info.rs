@@ -22,7 +22,7 @@ pub struct Arguments {
     common: Common,
 }
 
-/// What a name stands for.
+/// The object with a name.
 #[derive(Serialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
 enum Found<'a> {
@@ -30,10 +30,10 @@ enum Found<'a> {
         #[serde(flatten)]
         port: &'a Port<'a>,
         addresses: &'a [std::net::SocketAddr],
-        /// Bytes that may wait in each of its queues.
+        /// Bytes that may wait in each queue of it.
         queue_bytes: u64,
         channels: Vec<Channel>,
-        /// What its node holds.
+        /// Memory of its nodes.
         memory: Vec<NodeMemory>,
     },
     Topic {
@@ -49,7 +49,7 @@ enum Found<'a> {
     },
 }
 
-/// What a node holds for its channels.
+/// Memory of a node for its channels.
 #[derive(Serialize)]
 struct NodeMemory {
     node: String,
@@ -57,7 +57,7 @@ struct NodeMemory {
     report: MemoryReport,
 }
 
-/// Looks up a name and shows what is known.
+/// Looks up a name and shows all about it.
 pub fn run(arguments: &Arguments) -> Result {
     let mut session = arguments.common.open("info")?;
     let nodes = session.settled();
@@ -92,7 +92,7 @@ fn find<'a>(what: &str, nodes: &'a [Document], ports: &'a [Port<'a>], session: &
     Some(Found::Topic { ports, channels: asked(session, nodes, |c| c.topic == what), topic })
 }
 
-/// Of several ports of one name the one that lookups by name find; which that is, is told.
+/// The port that lookups by name find, of several with one name; a message says which one it is.
 fn port_named<'a>(name: &str, ports: &'a [Port<'a>], session: &Session) -> Option<&'a Port<'a>> {
     let named: Vec<&Port<'_>> = ports.iter().filter(|p| p.info.name == name).collect();
     if let [] | [_] = named[..] {
@@ -112,7 +112,7 @@ fn port_named<'a>(name: &str, ports: &'a [Port<'a>], session: &Session) -> Optio
     found
 }
 
-/// What these nodes say that they hold.
+/// Memory that these nodes report.
 fn memory<'a>(session: &Session, nodes: impl IntoIterator<Item = &'a Document>) -> Vec<NodeMemory> {
     let ask = |node: &Document| match session.node.ask(node.node, &Request::Memory, census::PATIENCE) {
         Ok(Reply::Memory(report)) => Some(NodeMemory { node: node.name.clone(), report }),
@@ -160,7 +160,7 @@ impl Found<'_> {
     }
 }
 
-/// Who holds how much, and may: nodes, their peers, and both ends of channels.
+/// Memory used, and its limits: of nodes, of their peers, and of both ends of channels.
 fn memory_text(nodes: &[NodeMemory], channels: &[Channel]) -> String {
     let row = |what: String, used: u64, limit: u64, refused: u64| {
         vec![what, bytes(used as f64), bytes(limit as f64), refused.to_string()]
@@ -174,7 +174,7 @@ fn memory_text(nodes: &[NodeMemory], channels: &[Channel]) -> String {
         }
         let documents = report.documents;
         if documents.limit > 0 {
-            // A node of an older version says nothing of them.
+            // A node of an older version does not report them.
             rows.push(row("  documents of nodes".to_owned(), documents.used, documents.limit, documents.refused));
         }
         let peers = report.peers.iter();

@@ -8,7 +8,7 @@ use lab::{Document, Lab, Options};
 use serde::Serialize;
 use std::path::PathBuf;
 
-/// The hidden verb that is one process of an experiment.
+/// The hidden verb of one process of an experiment.
 pub const PART: &str = "lab-part";
 
 /// Run the experiments of the papers: topologies in network namespaces, loads, measurements, figures
@@ -40,7 +40,7 @@ enum What {
 
 /// Run an experiment
 ///
-/// What it makes is removed at its end, also on Ctrl-C; what a killed run left, by the next one.
+/// Namespaces and processes are removed at its end, also on Ctrl-C; those of a killed run, by the next one.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Example: thalweg lab run yarp-switch --quick\n         thalweg lab run yarp-nic --json --out results"
@@ -75,7 +75,7 @@ struct RunArguments {
 #[derive(Args, Debug)]
 #[command(after_help = "Example: thalweg lab report results")]
 struct ReportArguments {
-    /// Where `lab run --out` wrote them; report.html is written there, too
+    /// Folder of `lab run --out`; report.html is written there, too
     #[arg(value_name = "DIR")]
     folder: PathBuf,
     /// Print one JSON document: what the page shows
@@ -83,10 +83,10 @@ struct ReportArguments {
     json: bool,
 }
 
-/// The process of a part: its arguments are for whoever looks at the list of processes.
+/// The process of a part. Its arguments only inform readers of the list of processes.
 #[derive(Args, Debug)]
 pub struct PartArguments {
-    /// What it plays
+    /// Name of the part
     role: Option<String>,
 }
 
@@ -96,7 +96,7 @@ pub fn part(_: &PartArguments) -> Result {
     lab::play().map_err(Failure::from)
 }
 
-/// Does what `lab` was asked.
+/// Runs a subcommand of `lab`.
 pub fn run(arguments: &Arguments) -> Result {
     match &arguments.what {
         What::List { json } => list(*json),

@@ -1,24 +1,24 @@
-//! The command `thalweg`: all of it but `main`, so that it is compiled beside the libraries and not after them.
+//! The command `thalweg`: all of it but `main`, so that it compiles in parallel with the libraries.
 //!
 //! | module | what it holds |
 //! |---|---|
 //! | [`demo`] | a small robot of separate processes |
-//! | [`bench`] | what a message costs, compared with bare sockets |
+//! | [`bench`] | the cost of a message, compared with bare sockets |
 //! | [`publish`], [`subscribe`] | `pub` and `sub` |
 //! | [`pull`] | samples that were published before |
-//! | [`list`], [`info`], [`top`] | what there is, from what all nodes say ([`census`]) |
+//! | [`list`], [`info`], [`top`] | nodes, ports, topics and channels, as all nodes report them ([`census`]) |
 //! | [`connect`] | channels by administration |
 //! | [`plan`] | bounds, classes and proxies from a contract |
 //! | [`apply`] | queues and priorities of this host from a file, and undoing them |
-//! | [`verify`] | what a plan promised, and what is measured |
+//! | [`verify`] | promises of a plan, and measurements |
 //! | [`priority`] | `set` and `get`: packets and threads of live channels |
 //! | [`admin`], [`yarp`] | the same in YARP's words |
 //! | [`measure`] | `hz`, `bw` and `delay` |
 //! | [`lab`] | the experiments of the papers |
-//! | [`why`] | what stands between two ports |
-//! | [`doctor`] | whether this host can keep real-time promises |
+//! | [`why`] | problems between two ports |
+//! | [`doctor`] | findings about real time on this host |
 //! | [`router`], [`relay`] | the control-plane router; proxies for others |
-//! | [`session`], [`tap`], [`ends`], [`show`] | the node of a verb; a subscriber to whatever a topic carries; the ends of a channel; a sample |
+//! | [`session`], [`tap`], [`ends`], [`show`] | the node of a verb; a subscriber to any type; the ends of a channel; a sample |
 //! | [`quantity`], [`output`], [`signals`], [`failure`] | arguments in; results, tables and exit codes out |
 
 mod admin;
@@ -105,7 +105,7 @@ enum Verb {
     LabPart(lab::PartArguments),
 }
 
-/// Does what the process's arguments say.
+/// Runs the verb of the process's arguments.
 pub fn main() -> ExitCode {
     let Arguments { verb } = Arguments::try_parse_from(admin::without_options(std::env::args_os()))
         .unwrap_or_else(|error| refuse(with_verbs(error)));
@@ -147,7 +147,7 @@ pub fn main() -> ExitCode {
     ExitCode::from(failure.code())
 }
 
-/// Tells what is wrong with the arguments, which may hold anything.
+/// Prints the error in the arguments, which may hold any bytes.
 fn refuse(error: clap::Error) -> ! {
     if error.exit_code() == 0 {
         error.exit(); // help and version were asked for
@@ -156,8 +156,8 @@ fn refuse(error: clap::Error) -> ! {
     std::process::exit(error.exit_code())
 }
 
-/// Lists all verbs where an unknown one is written, and adds those that may have been meant where the parser, which
-/// knows no transposed letters, found none.
+/// Lists all verbs after an unknown one, and adds similar verbs where the parser found none: it knows no transposed
+/// letters.
 fn with_verbs(mut error: clap::Error) -> clap::Error {
     let (ErrorKind::InvalidSubcommand, Some(ContextValue::String(written))) =
         (error.kind(), error.get(ContextKind::InvalidSubcommand))
@@ -170,7 +170,7 @@ fn with_verbs(mut error: clap::Error) -> clap::Error {
         letters
     };
     let all = Arguments::command();
-    // A verb such as bench has verbs of its own.
+    // A verb such as bench has subcommands of its own.
     let above = std::env::args_os().nth(1).and_then(|first| all.find_subcommand(first));
     let verbs = above.unwrap_or(&all).get_subcommands().filter(|verb| !verb.is_hide_set());
     let verbs: Vec<&str> = verbs.map(clap::Command::get_name).filter(|verb| *verb != "help").collect();

@@ -24,7 +24,7 @@ pub struct Arguments {
     common: Common,
 }
 
-/// What to list.
+/// Kinds of objects to list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum What {
     /// Nodes
@@ -46,7 +46,7 @@ struct Node<'a> {
     pid: u32,
     addresses: &'a [std::net::SocketAddr],
     ports: usize,
-    /// What it carries for others, if it is a relay.
+    /// Its load, if it is a relay.
     #[serde(skip_serializing_if = "Option::is_none")]
     relay: Option<&'a RelayLoad>,
 }
@@ -61,10 +61,10 @@ struct Lists<'a> {
     topics: Option<Vec<Topic>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     channels: Option<Vec<Channel>>,
-    /// Nodes that did not say which channels they have.
+    /// Nodes that did not report their channels.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     silent: Vec<String>,
-    /// Processes of this host that are stopped: what they have is not known.
+    /// Stopped processes of this host; their ports are unknown.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     stopped: Vec<u32>,
 }

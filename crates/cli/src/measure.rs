@@ -1,4 +1,4 @@
-//! `thalweg hz`, `bw` and `delay`: how often, how much and how late.
+//! `thalweg hz`, `bw` and `delay`: rate, bandwidth and latency.
 
 mod clocks;
 mod stages;
@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use window::Window;
 
-/// What `hz`, `bw` and `delay` have in common.
+/// Common options of `hz`, `bw` and `delay`.
 #[derive(Args, Debug)]
 struct Options {
     #[command(flatten)]
@@ -34,7 +34,7 @@ struct Options {
     common: Common,
 }
 
-/// How often samples arrive, once per second
+/// Rate of the samples that arrive, once per second
 #[derive(Args, Debug)]
 #[command(after_help = "Example: thalweg hz /robot/imu --seconds 5")]
 pub struct HzArguments {
@@ -42,7 +42,7 @@ pub struct HzArguments {
     options: Options,
 }
 
-/// How many bytes arrive, once per second
+/// Bytes per second that arrive, once per second
 #[derive(Args, Debug)]
 #[command(after_help = "Example: thalweg bw /robot/camera --json")]
 pub struct BwArguments {
@@ -50,7 +50,7 @@ pub struct BwArguments {
     options: Options,
 }
 
-/// How old samples are when they arrive, once per second
+/// Latency of the samples that arrive, once per second
 ///
 /// Clocks of other hosts are compared with this one's by questions and answers, once per second; how far that may be off is shown,
 /// and no latency where the publisher's node does not answer.
@@ -70,7 +70,7 @@ pub struct DelayArguments {
     sample: u32,
 }
 
-/// What a verb shows.
+/// A figure of a verb.
 struct Figure {
     verb: &'static str,
     of: fn(&Window) -> Value,
@@ -118,7 +118,7 @@ fn measure(options: &Options, figure: &Figure) -> Result {
     finish(options, &session, figure, &window)
 }
 
-/// Outside the lock: samples come meanwhile.
+/// Compares clocks outside the lock, because samples come meanwhile.
 fn compare_clocks(session: &Session, window: &Mutex<Window>, all: bool) {
     let nodes = lock(window).clocks.nodes(all);
     for node in nodes {
@@ -141,7 +141,7 @@ fn report(options: &Options, session: &Session, figure: &Figure, window: &Mutex<
     session.output.result(&figures, || text)
 }
 
-/// The last figures, and the answer when nothing came or no latency can be told.
+/// Shows the last figures; fails if nothing came, or no latency can be known.
 fn finish(options: &Options, session: &Session, figure: &Figure, window: &Mutex<Window>) -> Result {
     let (total, fresh, known) = {
         let window = lock(window);
@@ -159,7 +159,8 @@ fn finish(options: &Options, session: &Session, figure: &Figure, window: &Mutex<
     Ok(())
 }
 
-/// A poisoned lock means that the receiving thread panicked between two samples; the window itself is whole.
+/// Locks the window. A poisoned lock means that the receiving thread panicked between two samples; the window itself
+/// is whole.
 fn lock(window: &Mutex<Window>) -> MutexGuard<'_, Window> {
     window.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Write};
 use std::sync::LazyLock;
 
-/// Where results go: people's text, or JSON.
+/// Format of results: text for people, or JSON.
 #[derive(Clone, Copy, Debug)]
 pub struct Output {
     /// Results are JSON documents, one per line.
@@ -15,7 +15,7 @@ pub struct Output {
 }
 
 impl Output {
-    /// Writes one result: a JSON document, or what `text` says.
+    /// Writes one result: a JSON document, or the text.
     pub fn result(self, value: &impl Serialize, text: impl FnOnce() -> String) -> Result {
         if self.json { self.document(value) } else { line(&text()) }
     }
@@ -31,7 +31,7 @@ pub fn line(text: &str) -> Result {
     write(text, "\n")
 }
 
-/// Asks for input behind this text.
+/// Prints a prompt for input.
 pub fn prompt(text: &str) -> Result {
     write(text, "")
 }
@@ -46,7 +46,7 @@ fn write(text: &str, end: &str) -> Result {
     Ok(out.flush()?)
 }
 
-/// Writes a diagnostic to standard error. Nobody listening there is no error.
+/// Writes a diagnostic to standard error. A closed standard error is no failure.
 pub fn tell(text: &str) {
     static TERMINAL: LazyLock<bool> = LazyLock::new(|| io::stderr().is_terminal());
     let mut errors = io::stderr().lock();
@@ -56,10 +56,10 @@ pub fn tell(text: &str) {
     };
 }
 
-/// Text as a terminal shows it to people and does nothing else with it: what peers said (names, samples, reasons) may hold
-/// sequences that move the cursor, write to the clipboard, or make a line look like another one. Line ends and tabs stay.
+/// Text that a terminal shows and nothing else. Text from peers (names, samples, reasons) may hold sequences that
+/// move the cursor, write to the clipboard, or imitate another line. Line ends and tabs stay.
 pub fn for_terminal(text: &str) -> Cow<'_, str> {
-    // What turns the direction of text round (UAX #9) is no control character, but hides as well.
+    // Characters that reverse the direction of text (UAX #9) are not control characters, but hide text as well.
     let turns =
         |c: char| matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}' | '\u{61c}');
     let harms = |c: char| (c.is_control() && c != '\n' && c != '\t') || turns(c);
@@ -74,21 +74,21 @@ pub fn for_terminal(text: &str) -> Cow<'_, str> {
     Cow::Owned(shown.collect())
 }
 
-/// A table that repaints itself in place on a terminal, and is printed anew below the last one elsewhere.
+/// A table that repaints itself in place on a terminal; elsewhere each new table is printed below the last one.
 #[derive(Debug, Default)]
 pub struct Live {
     painted: usize,
 }
 
 impl Live {
-    /// Shows `text` instead of what was shown before.
+    /// Replaces the text shown so far by `text`.
     pub fn show(&mut self, text: &str) -> Result {
         let mut screen = String::new();
         if io::stdout().is_terminal() {
             if self.painted > 0 {
                 let _ = write!(screen, "\x1b[{}A", self.painted);
             }
-            // Without automatic wrapping: a line that is too long for the terminal is cut, and stays one line.
+            // Without automatic wrapping: a line too long for the terminal is cut, and stays one line.
             screen.push_str("\x1b[?7l");
             text.lines().for_each(|line| screen.push_str(&format!("\r{}\x1b[K\n", for_terminal(line))));
             screen.push_str("\x1b[J\x1b[?7h");
@@ -102,25 +102,26 @@ impl Live {
     }
 }
 
-/// A line on standard error that is repainted in place, beside results on standard output; nothing where that is no terminal.
+/// A line on standard error that is repainted in place, beside results on standard output. Nothing is shown where
+/// standard error is no terminal.
 #[derive(Debug, Default)]
 pub struct Status {
     shown: bool,
 }
 
 impl Status {
-    /// Shows `text` instead of what was shown before. Nobody listening there is no error.
+    /// Replaces the text shown so far by `text`. A closed standard error is no failure.
     pub fn show(&mut self, text: &str) {
         let mut errors = io::stderr().lock();
         if errors.is_terminal() {
-            // Without automatic wrapping: a line that is too long for the terminal is cut.
+            // Without automatic wrapping: a line too long for the terminal is cut.
             let _ = write!(errors, "\x1b[?7l\r{}\x1b[K\x1b[?7h", for_terminal(text));
             let _ = errors.flush();
             self.shown = true;
         }
     }
 
-    /// Takes it away, before something else is written.
+    /// Removes the line, before something else is written.
     pub fn clear(&mut self) {
         if std::mem::take(&mut self.shown) {
             let mut errors = io::stderr().lock();
@@ -158,7 +159,7 @@ pub fn bytes(count: f64) -> String {
     }
 }
 
-/// Microseconds for people: three digits that say something.
+/// Microseconds for people, with three significant digits.
 pub fn micros(us: f64) -> String {
     match us {
         u if u < 1e3 => format!("{u:.1} us"),

@@ -1,11 +1,11 @@
-//! `thalweg plan`: from a contract to bounds, classes, proxies and queues; or why not.
+//! `thalweg plan`: from a contract to bounds, classes, proxies and queues, or to the reasons of a refusal.
 //!
 //! | module | what it holds |
 //! |---|---|
 //! | [`show`] | a plan as tables |
-//! | [`explain`] | each delay's terms, with their sources |
+//! | [`explain`] | the terms of each delay, with their sources |
 //! | [`figure`] | the network as a picture |
-//! | [`measured`] | what was measured, written back into the contract |
+//! | [`measured`] | measured values, written back into the contract |
 //! | [`simulate`] | a plan in virtual time |
 
 mod explain;
@@ -25,7 +25,8 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Say from a contract how late every sample may arrive, what each link and node gets, and where proxies go; or why it does not fit
+/// Compute from a contract how late every sample may arrive, what each link and node gets, and where proxies go; or
+/// why it does not fit
 ///
 /// Exit code 1 when it does not fit (the plan says why, and what would), or --check found something.
 /// The keys of a contract: docs/planning.md.
@@ -37,7 +38,7 @@ pub struct Arguments {
     /// The contract: a TOML file
     #[arg(value_name = "FILE", required_unless_present = "diff", conflicts_with = "diff")]
     file: Option<PathBuf>,
-    /// How delays are computed: paper-hop, velox-table2, velox-eq4-literal, mm1, mm1k, nc, rta or bound
+    /// The model of delays: paper-hop, velox-table2, velox-eq4-literal, mm1, mm1k, nc, rta or bound
     #[arg(long, default_value = "bound")]
     model: Model,
     /// Write the plan into this file, if everything fits
@@ -46,25 +47,26 @@ pub struct Arguments {
     /// Draw the network into this file (SVG): loads, bounds against deadlines, proxies
     #[arg(long, value_name = "FILE")]
     figure: Option<PathBuf>,
-    /// Show what each delay is made of, and where that comes from
+    /// Show the terms of each delay, and their sources
     #[arg(long)]
     explain: bool,
-    /// Only look for what is hardly meant: shares below 100 %, deadlines nothing can keep, unused links …
+    /// Only look for likely mistakes: shares below 100 %, deadlines nothing can keep, unused links …
     #[arg(long, conflicts_with_all = ["output", "figure", "explain", "diff", "whatif"])]
     check: bool,
-    /// Show what would change with this contract instead
+    /// Show the changes that this contract would make instead
     #[arg(long, value_name = "CHANGED", conflicts_with = "diff")]
     whatif: Option<PathBuf>,
-    /// Show what differs between two plan files
+    /// Show the differences between two plan files
     #[arg(long, num_args = 2, value_names = ["OLD", "NEW"])]
     diff: Option<Vec<PathBuf>>,
     /// Write the sizes and execution times into the contract that `thalweg verify --json` measured, and plan anew
     #[arg(long, value_name = "VERIFIED", conflicts_with_all = ["check", "diff", "whatif"])]
     measured: Option<PathBuf>,
-    /// Run the plan in virtual time for so long, with the worst patterns of release that are known, and show what was seen beside each bound
+    /// Run the plan in virtual time for so long, with the worst known patterns of release, and show the largest delay
+    /// beside each bound
     #[arg(long, value_name = "TIME", value_parser = crate::quantity::duration, conflicts_with_all = ["check", "diff", "whatif"])]
     simulate: Option<Duration>,
-    /// The same seed gives the same simulation
+    /// Seed; the same one gives the same simulation
     #[arg(long, default_value_t = 1, requires = "simulate")]
     seed: u64,
     /// Print JSON: one document
@@ -104,7 +106,7 @@ pub fn run(arguments: &Arguments) -> Result {
     answer(&plan)
 }
 
-/// Exit code 1 for what does not fit; all was said already.
+/// Exit code 1 if the plan does not fit; the reasons were printed already.
 fn answer(plan: &Plan) -> Result {
     if plan.feasible { Ok(()) } else { Err(Failure::No(String::new())) }
 }
@@ -118,7 +120,7 @@ pub fn read_plan(file: &Path) -> Result<Plan> {
     Plan::from_text(&text_of(file)?).map_err(|e| Failure::Usage(format!("{}:{e}", file.display())))
 }
 
-/// The largest file that is read: twice what a contract takes with as many tables as it may have.
+/// Largest file that is read: twice the size of a contract with as many tables as are allowed.
 const LARGEST: u64 = 64 << 20;
 
 /// The text of a file that a user names.
@@ -151,7 +153,7 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// Planning begins now.
+    /// Starts the clock of a planning run.
     pub fn new() -> Self {
         Self { began: Instant::now() }
     }

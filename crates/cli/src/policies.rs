@@ -6,14 +6,14 @@ use clap::Args;
 use qos::{Durability, Ownership, Qos};
 use std::time::Duration;
 
-/// Options of verbs that open a port for its own sake. Names and rules: docs/qos.md.
+/// Options of verbs whose purpose is a port. Names and rules: docs/qos.md.
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "QoS")]
 pub struct Policies {
     /// Longest time between two samples that is promised (pub) or expected (sub): 20ms
     #[arg(long, value_name = "DURATION", value_parser = quantity::duration)]
     deadline: Option<Duration>,
-    /// Samples that are older are dropped wherever they are
+    /// Drop samples that are older, wherever they are
     #[arg(long, value_name = "DURATION", value_parser = quantity::duration)]
     lifespan: Option<Duration>,
     /// Longest acceptable time from publishing to delivery
@@ -36,7 +36,7 @@ pub struct Policies {
     named: Vec<(String, String)>,
 }
 
-/// Reads `NAME=VALUE`, trying whether it can be set.
+/// Reads `NAME=VALUE`, and checks that the policy accepts the value.
 fn named(text: &str) -> std::result::Result<(String, String), String> {
     let (name, value) = text.split_once('=').ok_or("NAME=VALUE, such as lease=1s")?;
     Qos::default().set(name, value).map_err(|wrong| wrong.to_string())?;
@@ -44,7 +44,7 @@ fn named(text: &str) -> std::result::Result<(String, String), String> {
 }
 
 impl Policies {
-    /// Adds to `qos` what the command says.
+    /// Sets the command's policies in `qos`.
     pub fn apply(&self, qos: &mut Qos) -> Result {
         for (name, value) in &self.named {
             qos.set(name, value).map_err(|wrong| Failure::Usage(format!("--policy {name}: {wrong}")))?;

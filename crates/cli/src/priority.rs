@@ -1,4 +1,4 @@
-//! `thalweg set` and `thalweg get`: the priority of a live channel, and whether it has an effect.
+//! `thalweg set` and `thalweg get`: the priority of a live channel, and its effect.
 
 mod given;
 pub mod show;
@@ -34,7 +34,7 @@ pub struct SetArguments {
     /// left out: every=10, rate=4/5, picture=320x240, proxy=publisher|subscriber|relay:NAME
     #[arg(value_name = "PORT|NAME=VALUE", required = true, num_args = 1..)]
     words: Vec<String>,
-    /// Which end
+    /// The end to set
     #[arg(long, value_enum, default_value_t)]
     end: Which,
     #[command(flatten)]
@@ -55,7 +55,7 @@ pub struct GetArguments {
     common: Common,
 }
 
-/// What `set` was asked for.
+/// Arguments of `set`.
 struct Wish<'a> {
     ports: Vec<&'a str>,
     changes: Changes,
@@ -119,11 +119,11 @@ fn ends_of(session: &Session, out: &str, other: &str, which: Which) -> Result<Ve
     ends::of(session, out, other, which)
 }
 
-/// Changes all ends, or, with the reason, none: what was changed before a refusal is changed back.
+/// Changes all ends or none. After a refusal the changes made so far are undone, and the reason is returned.
 pub fn change(session: &Session, all: &[End], changes: &Changes) -> Result<Vec<EndReport>> {
     let (mut reports, mut undo) = (Vec::new(), Vec::<(&End, Changes)>::new());
     for end in all {
-        // An end that has no channel and no settings yet has nothing to go back to.
+        // An end without a channel and settings has no former state.
         let before = end.get(session).ok().and_then(|reports| reports.into_iter().next()).map(|r| r.asked);
         let request = Request::Set { port: end.port.clone(), other: end.other.clone(), changes: changes.clone() };
         match ends::settings(session, end.node, &request) {
@@ -143,7 +143,7 @@ pub fn change(session: &Session, all: &[End], changes: &Changes) -> Result<Vec<E
     Ok(reports)
 }
 
-/// The changes that lead back from `changes` to what was asked before.
+/// The changes that undo `changes`, given the settings before.
 fn back(changes: &Changes, before: &PrioritySettings) -> Changes {
     fn one<T: Clone>(change: &Change<T>, before: &Option<T>) -> Change<T> {
         match (change, before) {
@@ -186,7 +186,7 @@ pub fn of_channel(session: &Session, port: &str, other: &str) -> Result<Vec<EndR
             Err(failure) => failed = Some(failure),
         }
     }
-    // The publisher has no channel with a subscriber that a relay serves.
+    // If a relay serves the subscriber, the publisher has no channel with it.
     let at_relay = |report: &EndReport| report.proxied.as_ref().is_some_and(|p| matches!(p.place, Place::Relay(_)));
     failed.filter(|_| !reports.iter().any(at_relay)).map_or(Ok(reports), Err)
 }

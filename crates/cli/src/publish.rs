@@ -34,7 +34,7 @@ pub struct Arguments {
     /// Name of the publishing port [default: /<node>/<topic>/pub1]
     #[arg(long, value_name = "/NAME", value_parser = quantity::name)]
     port: Option<String>,
-    /// What carries the samples; udp and mcast may lose some unless --reliable is given
+    /// Carrier of the samples; udp and mcast may lose some unless --reliable is given
     #[arg(long, default_value = "auto", value_parser = quantity::carrier())]
     carrier: String,
     /// Samples per second [default: 1; lines and files: as fast as the subscribers take them]
@@ -60,13 +60,13 @@ pub struct Arguments {
     class: Class,
     #[command(flatten)]
     given: Given,
-    /// At most this leaves on each channel, such as 1Mbit/s; what is more waits in its queue
+    /// Highest rate of each channel, such as 1Mbit/s; more samples wait in its queue
     #[arg(long, value_name = "RATE", value_parser = quantity::limit)]
     limit: Option<thalweg::Limit>,
-    /// Over udp and mcast, large samples are followed by so much parity: as many of their datagrams may be lost; 1% to 100%
+    /// Over udp and mcast, add so much parity to large samples: as many of their datagrams may be lost; 1% to 100%
     #[arg(long, value_name = "PERCENT", value_parser = quantity::parity)]
     parity: Option<thalweg::Redundancy>,
-    /// Nothing may be lost (the default, except on udp and mcast, which then repeat what is lost)
+    /// Lose nothing (the default, except on udp and mcast, which then retransmit)
     #[arg(long, conflicts_with = "best_effort")]
     reliable: bool,
     /// Samples may be lost on the way
@@ -82,7 +82,7 @@ pub struct Arguments {
     common: Common,
 }
 
-/// What was done, as `--json` tells it.
+/// The result in the output of `--json`.
 #[derive(Serialize)]
 struct Summary<'a> {
     topic: &'a str,
@@ -122,15 +122,15 @@ impl Totals {
 
 /// Largest message of lines and small samples.
 const MAX_MESSAGE: usize = 16 << 20;
-/// A history of lines has room for so many bytes of each, or for 16 MiB.
+/// Bytes per line in the history of lines, which has room for 16 MiB at least.
 const SMALL_LINE: usize = 1 << 10;
 /// Samples that wait per channel when input is published as fast as it is taken.
 const INPUT_QUEUE: u32 = 256;
-/// How long a subscriber without room for more input is waited for, while others have it.
+/// Time that pub waits for a subscriber without room, while others have it.
 const ROOM: Duration = Duration::from_secs(1);
-/// How long pub waits for a first subscriber, and for those that are there.
+/// Time that pub waits for a first subscriber, and for those that are there.
 const GRACE: Duration = Duration::from_secs(1);
-/// How long the last samples may wait to be sent.
+/// Time that the last samples may wait to be sent.
 const DRAIN: Duration = Duration::from_secs(10);
 
 /// Publishes as asked.
@@ -148,7 +148,7 @@ impl Arguments {
         self.size.unwrap_or(if self.file.is_some() { 64 << 10 } else { 64 })
     }
 
-    /// Input is published as fast as the subscribers take it, unless a rate is given.
+    /// Period of the samples. Without a rate, input is published as fast as the subscribers take it.
     fn pace(&self) -> Option<Duration> {
         let input = self.stdin || self.file.is_some();
         self.rate.or((!input).then_some(1.0)).map(|hz| Duration::from_secs_f64(1.0 / hz))
@@ -165,7 +165,7 @@ impl Arguments {
         Qos { queue, class: self.class, max_message, pull: self.pull_buffer(), ..Qos::default() }
     }
 
-    /// Lines are of any size: most are small.
+    /// The history of a publisher; lines have any size, and most are small.
     fn pull_buffer(&self) -> Option<PullBuffer> {
         let size = if self.stdin { SMALL_LINE } else { self.sample_size() } as u64;
         let default = PullBuffer::default();
@@ -173,7 +173,7 @@ impl Arguments {
         (self.history > 0).then_some(PullBuffer { samples: self.history, bytes, ..default })
     }
 
-    /// What the command says of losses and strength holds against the profile.
+    /// Overrides the profile's reliability and ownership by the command's.
     fn decide(&self, qos: &mut Qos) {
         if self.best_effort || (quantity::is_lossy(&self.carrier) && !self.reliable) {
             qos.reliability = Reliability::BestEffort;
@@ -274,7 +274,8 @@ fn publish_all<S: Source>(
             Next::Nothing => {}
             Next::Sample(value, size) => {
                 let mut published = publisher.publish(value)?;
-                // Without a pace `publish` waits for room. If nobody had any, the sample was not taken: it is offered again.
+                // Without a pace `publish` waits for room. If no subscriber had any, the sample was not taken: it is
+                // offered again.
                 while pace.is_none() && is_refused_by_all(published) && !session.stop.asked() {
                     published = publisher.publish(value)?;
                 }
@@ -293,7 +294,7 @@ fn is_refused_by_all(published: Published) -> bool {
     published.dropped > 0 && published.sent + published.queued + published.not_connected == 0
 }
 
-/// Sleeps until the next sample is due. Who is late catches up, unless by more than a second.
+/// Sleeps until the next sample is due. A delay is caught up, unless it is longer than a second.
 fn wait_for_turn(session: &Session, due: Instant, period: Duration) -> Instant {
     let next = due + period;
     session.stop.sleep_until(next);

@@ -32,7 +32,7 @@ pub struct Arguments {
     /// Ask only this port: a publisher, or a port that keeps samples for others
     #[arg(long, value_name = "/NAME", value_parser = quantity::name)]
     at: Option<String>,
-    /// How fast samples may come: 200Mbit/s; none: as fast as it goes, which takes the processors from others
+    /// Highest rate of samples: 200Mbit/s; none: as fast as it goes, which takes the processors from others
     #[arg(long, value_name = "RATE", default_value = "400Mbit/s", value_parser = limit)]
     limit: Limit,
     /// The longest that nothing may come
@@ -45,7 +45,7 @@ pub struct Arguments {
     common: Common,
 }
 
-/// How fast; none: as fast as it goes.
+/// A rate limit; `None`: full speed.
 #[derive(Clone, Copy, Debug)]
 struct Limit(Option<thalweg::Limit>);
 
@@ -56,7 +56,7 @@ fn limit(text: &str) -> std::result::Result<Limit, String> {
     }
 }
 
-/// Which samples.
+/// The chosen samples.
 #[derive(Args, Debug)]
 #[group(multiple = false)]
 struct Which {
@@ -80,13 +80,13 @@ impl Which {
         self.seq.clone().or(self.since.map(Query::Since)).unwrap_or_else(nth)
     }
 
-    /// Single samples are named, not a period of time.
+    /// `true` if single samples are chosen, not a period of time.
     fn is_numbered(&self) -> bool {
         self.since.is_none()
     }
 }
 
-/// What came of it, besides the samples.
+/// The result besides the samples.
 #[derive(Default)]
 struct Told {
     count: u64,

@@ -1,4 +1,4 @@
-//! Values of arguments: each parser says what is allowed.
+//! Values of arguments; each parser's error names the allowed values.
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use qos::Class;
@@ -36,14 +36,14 @@ pub fn rate(text: &str) -> Result<f64, String> {
         .ok_or_else(|| "a number of Hz from 0.000001 to 10000000, such as 30, or with a unit: 1kHz".to_owned())
 }
 
-/// A bit rate with a unit, as what may leave: a burst of 10 ms of it, and of a packet at least.
+/// A bit rate with a unit, as a limit with a burst: 10 ms of it, and at least one packet.
 pub fn limit(text: &str) -> Result<thalweg::Limit, String> {
     let rate = qos::parse_bit_rate(text).ok().map(|bits| bits / 8).filter(|rate| *rate > 0);
     let rate = rate.ok_or("a bit rate of at least 8 bit/s, such as 1Mbit/s (bit/s kbit/s Mbit/s Gbit/s)")?;
     Ok(thalweg::Limit { rate, burst: (rate / 100).max(1500) })
 }
 
-/// How much parity follows large samples.
+/// The share of parity for large samples.
 pub fn parity(text: &str) -> Result<thalweg::Redundancy, String> {
     let percent = text.strip_suffix('%').and_then(|number| number.trim().parse().ok());
     percent.and_then(thalweg::Redundancy::percent).ok_or_else(|| "1% to 100%, such as 20%".to_owned())
@@ -66,7 +66,7 @@ pub fn listen(text: &str) -> Result<SocketAddr, String> {
     })
 }
 
-/// Port of a node or router on another host where none is given.
+/// Port of a node or router on another host if none is given.
 const PEER_PORT: u16 = 7447;
 
 /// A node or router on another host.
@@ -83,7 +83,7 @@ pub fn peer(text: &str) -> Result<String, String> {
     Err("an address of a node or router, such as 10.0.0.1, 10.0.0.1:7447 or tcp/robot.local:7447".to_owned())
 }
 
-/// How nodes are found: `static:FILE`.
+/// A way of discovery: `static:FILE`.
 pub fn discovery(text: &str) -> Result<PathBuf, String> {
     match text.strip_prefix("static:") {
         Some(file) if !file.is_empty() => Ok(PathBuf::from(file)),
@@ -91,7 +91,7 @@ pub fn discovery(text: &str) -> Result<PathBuf, String> {
     }
 }
 
-/// What can carry samples.
+/// The carriers and their descriptions.
 pub const CARRIERS: [(&str, &str); 6] = [
     ("auto", "by place and reliability: local, shm, udp where samples may be lost, tcp"),
     ("local", "within one process: samples are passed on, not copied"),
@@ -101,12 +101,12 @@ pub const CARRIERS: [(&str, &str); 6] = [
     ("mcast", "one network, samples may be lost: one send for all subscribers"),
 ];
 
-/// A carrier by name; `auto` is none in particular.
+/// A carrier by name; `auto` stands for the best one.
 pub fn carrier() -> impl TypedValueParser<Value = String> {
     PossibleValuesParser::new(CARRIERS.map(|(name, _)| name))
 }
 
-/// Whether samples may be lost on a carrier.
+/// `true` if the carrier may lose samples.
 pub fn is_lossy(carrier: &str) -> bool {
     matches!(carrier, "udp" | "mcast")
 }
@@ -116,7 +116,7 @@ pub fn class(text: &str) -> Result<Class, String> {
     text.parse().map_err(|wrong: qos::priority::PriorityError| format!("allowed is {}", wrong.allowed))
 }
 
-/// Priorities as YARP writes them.
+/// Priorities in YARP's notation.
 pub fn yarp_qos(text: &str) -> Result<Changes, String> {
     Changes::from_yarp(text).map_err(|wrong| wrong.to_string())
 }

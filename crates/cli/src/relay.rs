@@ -23,22 +23,22 @@ use thalweg::{RelayLimits, Subscriber};
                   thalweg sub /camera/image --every 10 --proxy relay:gate"
 )]
 pub struct Arguments {
-    /// Proxies at most: one for each channel that leads from it
+    /// Most proxies: one for each channel that leads from it
     #[arg(long, value_name = "N", default_value_t = RelayLimits::default().proxies)]
     proxies: u32,
-    /// Proxies at most for one node of another host; one host may have a quarter of all
+    /// Most proxies for one node of another host; one host may have a quarter of all
     #[arg(long, value_name = "N", default_value_t = RelayLimits::default().per_peer)]
     per_peer: u32,
-    /// Samples at most that come from their publishers within a second
+    /// Most samples that come from their publishers within a second
     #[arg(long, value_name = "N", default_value_t = RelayLimits::default().samples_per_s)]
     samples: u64,
-    /// Payload bytes at most that come from their publishers within a second: 100MB
+    /// Most payload bytes that come from their publishers within a second: 100MB
     #[arg(long, value_name = "BYTES", value_parser = quantity::size)]
     bytes: Option<usize>,
-    /// Payload bytes at most that it keeps of all publishers together [default: 1GB]
+    /// Most payload bytes that it keeps of all publishers together [default: 1GB]
     #[arg(long, value_name = "BYTES", value_parser = quantity::size)]
     kept: Option<usize>,
-    /// Keep what no port wants kept any more for so long: who was killed comes back
+    /// Time to keep samples that no port wants kept any more: a killed publisher may come back
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = quantity::duration)]
     unwanted: Duration,
     #[command(flatten)]
@@ -47,20 +47,20 @@ pub struct Arguments {
     common: Common,
 }
 
-/// What it keeps for others by itself.
+/// Histories that the relay keeps unasked.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Pull buffers")]
 struct Keep {
     /// Keep the last samples of this topic, or pattern of topics (repeatable)
     #[arg(long, value_name = "TOPIC", value_parser = quantity::name)]
     keep: Vec<String>,
-    /// So many of each publisher
+    /// Samples of each publisher
     #[arg(long, value_name = "N", default_value_t = PullBuffer::default().samples, value_parser = clap::value_parser!(u32).range(1..))]
     history: u32,
-    /// So many payload bytes of each publisher [default: 16 MiB]
+    /// Payload bytes of each publisher [default: 16 MiB]
     #[arg(long, value_name = "BYTES", value_parser = quantity::size)]
     memory: Option<usize>,
-    /// None that is older: 7200s
+    /// Longest age of a sample: 7200s
     #[arg(long, value_name = "TIME", value_parser = quantity::duration)]
     age: Option<Duration>,
 }
@@ -72,8 +72,8 @@ impl Keep {
         PullBuffer { samples: self.history, bytes, age: self.age, ..default }
     }
 
-    /// Takes what publishers offer, with their own histories where they are durable: what was published while this relay
-    /// was away comes, too.
+    /// Subscribes with the offered reliability, and with the histories of durable publishers: samples that were
+    /// published while this relay was away come, too.
     fn open(&self, session: &Session, topic: &str) -> Result<Subscriber<Untyped>> {
         let buffer = self.buffer();
         let qos = Qos {

@@ -1,4 +1,4 @@
-//! `thalweg router`: nodes that name it find each other through it.
+//! `thalweg router`: a meeting point for nodes that name it.
 
 use crate::failure::Result;
 use crate::quantity;
@@ -43,7 +43,7 @@ pub fn run(arguments: &Arguments) -> Result {
     Ok(())
 }
 
-/// Asks the system for the addresses first: its answers, unlike the router's, lead to a remedy.
+/// Binds the addresses first: the system's errors, unlike the router's, lead to a remedy.
 #[cfg(any(feature = "zenoh", test))]
 fn check(listen: &[String]) -> Result {
     use std::io::ErrorKind;
@@ -65,7 +65,7 @@ fn check(listen: &[String]) -> Result {
     Ok(())
 }
 
-/// The text without the places in source files (" at /a/b.rs:12.") that the router's errors name.
+/// The text without the places in source files (" at /a/b.rs:12.") that the router's errors contain.
 #[cfg(any(feature = "zenoh", test))]
 fn without_sources(text: &str) -> String {
     let place =
@@ -81,7 +81,7 @@ fn without_sources(text: &str) -> String {
     words.join(" ")
 }
 
-/// This build has no router.
+/// Reports that this build has no router.
 #[cfg(not(feature = "zenoh"))]
 pub fn run(arguments: &Arguments) -> Result {
     let wanted = arguments.addresses().join(", ");

@@ -1,4 +1,4 @@
-//! What every verb with a node has in common: its options, the node itself, and what it tells people.
+//! The node of a verb, with common options and messages for people.
 
 use crate::failure::Result;
 use crate::output::{Output, tell};
@@ -31,7 +31,7 @@ pub struct Common {
     /// Nodes of other realms are not seen
     #[arg(long, default_value = "default", help_heading = "Node")]
     pub realm: String,
-    /// How it reaches other hosts.
+    /// Settings to reach other hosts.
     #[command(flatten)]
     pub reach: Reach,
     /// Channels of one publisher that may lead to other hosts; one host may have half of them, one node a quarter
@@ -49,7 +49,7 @@ pub struct Common {
     pub capture: Option<PathBuf>,
 }
 
-/// How a node reaches other hosts.
+/// Settings of a node to reach other hosts.
 #[derive(Args, Clone, Debug, Default)]
 pub struct Reach {
     /// Listen on this address of this host, too, not on loopback only (repeatable): IP or IP:port
@@ -68,19 +68,19 @@ pub struct Reach {
 }
 
 impl Reach {
-    /// Whether it reaches any.
+    /// `true` if the node reaches other hosts.
     pub fn beyond(&self) -> bool {
         !self.listen.is_empty() || !self.peer.is_empty() || self.discovery.is_some()
     }
 
-    /// Settings of a node that reaches as far.
+    /// Settings of a node with this reach.
     pub fn settings(&self) -> Settings {
         let discovery = self.discovery.clone().map_or(DiscoverySource::Automatic, DiscoverySource::Static);
         let (listen, peers, admin_from) = (self.listen.clone(), self.peer.clone(), self.admin_from.clone());
         Settings { listen, peers, discovery, admin_from, ..Settings::default() }
     }
 
-    /// Says of each address beyond loopback that anybody may reach it.
+    /// Warns of each address beyond loopback, which anybody may reach.
     pub fn warn_of_open_addresses(&self) {
         for address in self.listen.iter().filter(|a| !a.ip().is_loopback()) {
             tell(&format!(
@@ -90,7 +90,7 @@ impl Reach {
         }
     }
 
-    /// The same as arguments of a process.
+    /// The reach as arguments of a process.
     pub fn arguments(&self) -> Vec<String> {
         let listen = self.listen.iter().flat_map(|address| ["--listen".to_owned(), address.to_string()]);
         let peer = self.peer.iter().flat_map(|peer| ["--peer".to_owned(), peer.clone()]);
@@ -99,7 +99,7 @@ impl Reach {
         listen.chain(peer).chain(file).chain(admin).collect()
     }
 
-    /// Says of each named peer that nobody answers at why that is.
+    /// Reports each named peer that does not answer, and the reason.
     fn tell_absent(&self) {
         for peer in &self.peer {
             if let Some(because) = absent(peer) {
@@ -111,7 +111,7 @@ impl Reach {
     }
 }
 
-/// Why nobody answers at an endpoint such as `tcp/10.0.0.1:7447`; `None`: somebody does, or it cannot be asked.
+/// The reason why `endpoint`, such as `tcp/10.0.0.1:7447`, does not answer; `None` if it does, or cannot be asked.
 fn absent(endpoint: &str) -> Option<String> {
     let address = endpoint.strip_prefix("tcp/")?.split(['#', '?']).next()?;
     let addresses: Vec<_> = match address.to_socket_addrs() {
@@ -129,13 +129,13 @@ fn open_capture(file: &Path) -> Result<Arc<Recorder>> {
     })
 }
 
-/// Nodes of other hosts are waited for this long before a verb says what there is.
+/// Time that a verb waits for nodes of other hosts before it reports.
 const SETTLE: Duration = Duration::from_millis(800);
-/// A peer on whose host nobody says no, either, is not waited for longer.
+/// Time that a verb waits for a host that neither accepts nor refuses.
 const ANSWER: Duration = Duration::from_millis(500);
 
 impl Common {
-    /// Where results go.
+    /// The format of results.
     pub fn output(&self) -> Output {
         Output { json: self.json }
     }
@@ -172,16 +172,16 @@ impl Common {
 pub struct Session {
     /// The node.
     pub node: Node,
-    /// Whether somebody asked to end.
+    /// Set when the user asks to end.
     pub stop: Stop,
-    /// Where results go.
+    /// The format of results.
     pub output: Output,
     notices: Notices,
     reach: Reach,
 }
 
 impl Session {
-    /// All other nodes, by name. Nodes of this host are known since the node opened; others are waited for.
+    /// All other nodes, sorted by name. Nodes of this host are known since the node opened; others are waited for.
     pub fn settled(&mut self) -> Vec<Document> {
         if self.reach.beyond() {
             self.node.wait_until(SETTLE, || self.stop.asked());
@@ -191,14 +191,14 @@ impl Session {
         self.others()
     }
 
-    /// All other nodes known now, by name.
+    /// All other nodes known now, sorted by name.
     pub fn others(&self) -> Vec<Document> {
         let mut others: Vec<_> = self.node.nodes().into_iter().filter(|d| d.node != self.node.id()).collect();
         others.sort_by(|a, b| (&a.name, a.node).cmp(&(&b.name, b.node)));
         others
     }
 
-    /// Tells people what happened since the last call.
+    /// Reports the events since the last call.
     pub fn tell_events(&mut self) {
         while let Some(event) = self.notices.events.wait(Duration::ZERO) {
             self.notices.tell(&event);
@@ -212,11 +212,11 @@ struct Notices {
     told: HashSet<String>,
 }
 
-/// Different problems that are remembered as told.
+/// Largest number of problems that are remembered as reported.
 const MOST_TOLD: usize = 256;
 
 impl Notices {
-    /// Tells of a problem once, and of channels that open and close if asked to.
+    /// Reports a problem once, and channels that open and close if asked to.
     fn tell(&mut self, event: &Event) {
         let routine = matches!(event, Event::Matched { .. } | Event::Unmatched { .. });
         let text = event.to_string();

@@ -1,4 +1,4 @@
-//! One sample as people and programs read it.
+//! One sample, for people and programs.
 
 use crate::output::micros;
 use crate::session::Session;
@@ -11,7 +11,7 @@ use thalweg::codec::{TypeDescription, from_cdr, to_json};
 use thalweg::control::{NodeId, PortId};
 use thalweg::{Change, PublisherInfo, SampleInfo};
 
-/// Who publishes, as its node's document says.
+/// The publisher of a sample, from its node's document.
 pub struct Origin {
     /// The topic.
     pub topic: String,
@@ -21,16 +21,16 @@ pub struct Origin {
     pub message: Option<TypeDescription>,
 }
 
-/// What is known of publishers.
+/// The known publishers.
 #[derive(Default)]
 pub struct Origins(HashMap<(NodeId, PortId), Arc<Origin>>);
 
-/// Publishers that are remembered at once.
+/// Largest number of publishers that are remembered.
 const MOST_ORIGINS: usize = 10_000;
 
 impl Origins {
-    /// Who published a sample; `topic` is what was subscribed to, `known` tells what the subscriber knows of its publisher,
-    /// who may be gone.
+    /// The publisher of a sample. `topic` is the subscribed topic or pattern; `known` holds the subscriber's
+    /// knowledge of a publisher that may be gone.
     pub fn of(
         &mut self,
         session: &Session,
@@ -67,17 +67,17 @@ impl Origins {
 
 /// A sample to be shown.
 pub struct Shown<'a> {
-    /// Who published it.
+    /// Its publisher.
     pub origin: &'a Origin,
-    /// Its number and stamps.
+    /// Its sequence number and time stamps.
     pub info: &'a SampleInfo,
     /// Its bytes.
     pub bytes: &'a [u8],
-    /// All bytes, not only the first.
+    /// `true` to show all bytes.
     pub full: bool,
 }
 
-/// Bytes of a sample that are shown unless all are asked for.
+/// Bytes of a sample that are shown by default.
 const CUT: usize = 256;
 
 impl Shown<'_> {
@@ -87,7 +87,7 @@ impl Shown<'_> {
         object.insert("topic".into(), json!(self.origin.topic));
         object.insert("publisher".into(), json!(self.origin.port));
         object.insert("seq".into(), json!(self.info.seq));
-        // As text: numbers of JSON are exact up to 2^53 only.
+        // As text: numbers in JSON are exact only up to 2^53.
         object.insert("id".into(), json!(format!("{}:{}", self.info.incarnation, self.info.seq)));
         object.insert("historical".into(), json!(self.info.historical));
         if self.info.change != Change::Written {
@@ -130,12 +130,12 @@ impl Shown<'_> {
         }
     }
 
-    /// The typed content, where the type is known and the bytes are such a value.
+    /// The typed content, if the type is known and the bytes decode.
     fn value(&self) -> Option<Value> {
         let message = self.origin.message.as_ref()?;
         match &message.schema {
             Some(schema) => to_json(schema, self.bytes).ok(),
-            // A type of unknown structure is still a string if it says so.
+            // A type of unknown structure is still a string if its name says so.
             None if is_string(&message.name) => from_cdr(self.bytes).ok().map(Value::String),
             None => None,
         }
@@ -170,7 +170,7 @@ fn hex(bytes: &[u8]) -> String {
     })
 }
 
-/// As `hexdump -C`: offset, sixteen bytes, and what of them is printable.
+/// A dump as of `hexdump -C`: offset, sixteen bytes, and their printable characters.
 fn dump(text: &mut String, bytes: &[u8]) {
     for (row, line) in bytes.chunks(16).enumerate() {
         let _ = write!(text, "\n{:08x} ", row * 16);

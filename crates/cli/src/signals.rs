@@ -1,4 +1,4 @@
-//! Ctrl-C and SIGTERM end a verb in order, however often they come (Ctrl-\ ends it at once).
+//! Ctrl-C and SIGTERM end a verb in order, however often they come. Ctrl-\ ends it at once.
 
 use crate::failure::Result;
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -7,15 +7,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// How long a wait may go on after a signal came: the signal may have interrupted another thread.
+/// Time that a wait may continue after a signal, which may have interrupted another thread.
 pub const TICK: Duration = Duration::from_millis(50);
 
-/// Whether somebody asked the process to end.
+/// A request to end the process.
 #[derive(Clone, Debug)]
 pub struct Stop(Arc<AtomicBool>);
 
 impl Stop {
-    /// From now on SIGINT and SIGTERM ask.
+    /// Handles SIGINT and SIGTERM as requests from now on.
     pub fn on_signals() -> Result<Self> {
         let asked = Arc::new(AtomicBool::new(false));
         for signal in [SIGINT, SIGTERM] {
@@ -24,7 +24,7 @@ impl Stop {
         Ok(Self(asked))
     }
 
-    /// Ignores SIGINT and SIGTERM, for a process whose parent decides when it ends.
+    /// Ignores SIGINT and SIGTERM, for a process that its parent ends.
     pub fn never() -> Result<()> {
         for signal in [SIGINT, SIGTERM] {
             flag::register(signal, Arc::default())?;
@@ -32,17 +32,17 @@ impl Stop {
         Ok(())
     }
 
-    /// Whether somebody asked.
+    /// `true` once the process was asked to end.
     pub fn asked(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Set once somebody asked, for a library that looks for itself.
+    /// The flag itself, for a library that checks it.
     pub fn flag(&self) -> Arc<AtomicBool> {
         self.0.clone()
     }
 
-    /// Sleeps until `at`, or until somebody asks; `true` when `at` was reached.
+    /// Sleeps until `at` or a request to end; `true` if `at` was reached.
     pub fn sleep_until(&self, at: Instant) -> bool {
         loop {
             if self.asked() {

@@ -29,7 +29,7 @@ pub struct Arguments {
     /// End after this many samples
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
-    /// Show how old each sample was when it arrived, and percentiles at the end
+    /// Show the age of each sample on arrival, and percentiles at the end
     #[arg(long)]
     latency: bool,
     /// Show all bytes of large samples, not only the first 256
@@ -47,7 +47,8 @@ struct Arrived {
     bytes: Vec<u8>,
 }
 
-/// Samples that wait to be printed. When they are so many, the receiving thread waits, and so, if reliable, the publisher.
+/// Samples that wait to be printed. If there are so many, the receiving thread waits, and with it a reliable
+/// publisher.
 const AHEAD: usize = 16;
 
 /// Prints as asked.
@@ -55,7 +56,7 @@ pub fn run(arguments: &Arguments) -> Result {
     let mut session = arguments.common.open("sub")?;
     let (tell, told) = sync_channel(AHEAD);
     let callback = move |sample: Sample<'_, Untyped>| {
-        // An error means that nobody prints any more: the verb is about to end.
+        // An error means that printing has stopped: the verb is about to end.
         let _ = tell.send(Arrived { info: *sample.info(), bytes: sample.to_vec() });
     };
     let (given, scaled) = (Some(arguments.given.clone()), arguments.scaled.clone());
@@ -67,7 +68,7 @@ pub fn run(arguments: &Arguments) -> Result {
 }
 
 fn print_all(printer: &mut Printer<'_>, session: &mut Session, tap: Tap, told: Receiver<Arrived>) -> Result {
-    // `told` ends before the port does: a receiving thread that waits to hand over a sample is released.
+    // `told` is dropped before the port: this releases a receiving thread that waits to hand over a sample.
     let told = told;
     while !session.stop.asked() && !printer.is_done() {
         if let Ok(arrived) = told.recv_timeout(TICK) {

@@ -1,5 +1,4 @@
-//! A subscriber to whatever a topic carries, for verbs that look and count: it takes the reliability that publishers
-//! offer, unless told which.
+//! A subscriber to any type, for verbs that show and count. It takes the offered reliability unless one is asked for.
 
 use crate::failure::Result;
 use crate::priority::Given;
@@ -16,7 +15,7 @@ use thalweg::proxy::{Picture, Selection};
 use thalweg::{PublisherInfo, SampleInfo};
 use thalweg::{Sample, Subscriber};
 
-/// What is subscribed to, and how.
+/// The topic and the options of a subscriber.
 #[derive(Args, Clone, Debug)]
 pub struct Target {
     /// The topic, or a pattern of topics: * is any one segment, ** any number of segments
@@ -25,7 +24,7 @@ pub struct Target {
     /// Name of the subscribing port [default: /<node>/<topic>/sub1]
     #[arg(long, value_name = "/NAME", value_parser = quantity::name)]
     pub port: Option<String>,
-    /// What carries the samples
+    /// Carrier of the samples
     #[arg(long, default_value = "auto", value_parser = quantity::carrier())]
     pub carrier: String,
     /// Match only publishers that lose nothing on the way [default: as publishers offer]
@@ -36,7 +35,7 @@ pub struct Target {
     pub best_effort: bool,
 }
 
-/// How much of a stream is wanted, and where the rest is left out.
+/// Scale of a stream, and the place where the other samples are left out.
 #[derive(Args, Clone, Debug, Default)]
 pub struct Scaled {
     /// Only samples whose sequence number is a multiple of N
@@ -48,7 +47,7 @@ pub struct Scaled {
     /// Only pictures of at most this size, in pixels; of points, at most as many: 320x240
     #[arg(long, value_name = "WxH")]
     picture: Option<Picture>,
-    /// Where the others are left out: publisher, subscriber or relay:NAME [default: publisher, before they are sent]
+    /// Place of the scaling: publisher, subscriber or relay:NAME [default: publisher, before samples are sent]
     #[arg(long, value_name = "PLACE")]
     proxy: Option<Place>,
     /// Only samples published at least this long after the one before: 20ms
@@ -93,7 +92,7 @@ impl Tap {
         Self::with(session, target, None, Scaled::default(), callback)
     }
 
-    /// As [`Tap::open`], with priorities and scaled.
+    /// Subscribes as [`Tap::open`] does, with priorities and a scale.
     pub fn with(
         session: &Session,
         target: &Target,
@@ -125,19 +124,19 @@ impl Tap {
         Ok(Self { port: builder.qos(qos).callback(callback)? })
     }
 
-    /// Who published a sample.
+    /// The publisher of a sample.
     pub fn publisher(&self, info: &SampleInfo) -> Option<Arc<PublisherInfo>> {
         self.port.publisher(info)
     }
 }
 
-/// The publishers of a topic, or pattern of topics, that are there.
+/// The existing publishers of a topic or pattern of topics.
 fn offered(session: &Session, topic: &str) -> Vec<PortInfo> {
     let ports = session.others().into_iter().flat_map(|node| node.ports.into_values());
     ports.filter(|p| p.direction == Direction::Publisher && topic_matches(topic, &p.topic)).collect()
 }
 
-/// The largest message that they may publish; at least what is usual.
+/// The largest message that they may publish, and at least the default.
 pub fn largest(session: &Session, topic: &str) -> u32 {
     let sizes = offered(session, topic).into_iter().map(|port| port.qos.max_message);
     sizes.fold(Qos::default().max_message, u32::max)

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 #[derive(Args, Debug)]
 #[command(after_help = "Example: thalweg top\n         thalweg top --count 2 --json")]
 pub struct Arguments {
-    /// Pause between two looks
+    /// Pause between two tables
     #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = quantity::seconds, allow_negative_numbers = true)]
     interval: Duration,
     /// End after this many tables [default: Ctrl-C ends it]
@@ -25,7 +25,7 @@ pub struct Arguments {
     common: Common,
 }
 
-/// A channel and what it did since the last look.
+/// A channel, with its activity since the last look.
 #[derive(Serialize)]
 struct Row {
     #[serde(flatten)]
@@ -41,7 +41,7 @@ struct Screen {
     silent: Vec<String>,
 }
 
-/// What the counters were at the last look.
+/// Counters at the last look.
 type Before = HashMap<(String, String, String), (Instant, Channel)>;
 
 /// Shows tables until told to stop.

@@ -1,13 +1,13 @@
-//! `thalweg verify`: what a plan promised beside what is measured of the channels that run.
+//! `thalweg verify`: promises of a plan beside measurements of the running channels.
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | [`gather`] | what the nodes say, look by look |
-//! | [`delays`] | what the ends of a route say of its stages |
+//! | [`gather`] | reports of the nodes, look by look |
+//! | [`delays`] | stages of a route, from the reports of its ends |
 //! | [`clocks`] | stamps of other hosts |
 //! | [`show`] | the table and the document |
-//! | [`agent`] | who plans anew when measured values leave the contract |
-//! | [`tell`] | who is told of a verdict that changed |
+//! | [`agent`] | a new plan when measured values leave the contract |
+//! | [`tell`] | messages about a verdict that changed |
 
 mod agent;
 mod clocks;
@@ -31,7 +31,8 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use tell::Teller;
 
-/// Compare the channels that run with what their plan promised: kept, at risk (90 % of the bound and more) or broken, and in which stage the time went
+/// Compare the running channels with the promises of their plan: kept, at risk (90 % of the bound and more) or
+/// broken, and in which stage the time went
 ///
 /// The plan's channels are found by topic, subscriber's port and publisher's node, with the relay between if there is one. Each verdict
 /// that changes is a line on standard error, an event at both ends, and a sample of the topic /thalweg/verification; on a terminal a
@@ -42,16 +43,16 @@ use tell::Teller;
     after_help = "Example: thalweg verify plan.toml --for 60s\n         thalweg verify plan.toml --watch\n         thalweg sub /thalweg/verification\n         thalweg verify plan.toml --watch --agent system.toml --apply --classes low,normal,high"
 )]
 pub struct Arguments {
-    /// The plan: what `thalweg plan system.toml -o plan.toml` wrote
+    /// The plan: the file that `thalweg plan system.toml -o plan.toml` wrote
     #[arg(value_name = "PLAN")]
     plan: PathBuf,
-    /// How long to measure [default: 10s; with --watch: until Ctrl-C]
+    /// Duration of the measurement [default: 10s; with --watch: until Ctrl-C]
     #[arg(long = "for", value_name = "DURATION", value_parser = quantity::seconds, allow_negative_numbers = true)]
     duration: Option<Duration>,
     /// Pause between two looks; a verdict changes at most once in it
     #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = quantity::seconds, allow_negative_numbers = true)]
     interval: Duration,
-    /// Show after each look how things are
+    /// Show the state after each look
     #[arg(long)]
     watch: bool,
     /// Plan anew when rates, sizes or execution times exceed this contract's (the plan's) by a tenth in three looks, and propose
@@ -71,10 +72,10 @@ pub struct Arguments {
     common: Common,
 }
 
-/// How long it measures.
+/// Duration of the measurement without `--for`.
 const DEFAULT: Duration = Duration::from_secs(10);
 
-/// Measures, shows, and stops measuring, also when it is interrupted.
+/// Measures, shows the result, and switches the measurement off, also when interrupted.
 pub fn run(arguments: &Arguments) -> Result {
     let plan = read_plan(&arguments.plan)?;
     let mut agent = Agent::new(arguments, &plan)?;
@@ -86,7 +87,7 @@ pub fn run(arguments: &Arguments) -> Result {
     measured.and_then(|()| finish(arguments, &gatherer))
 }
 
-/// Looks again and again, a last time when it is interrupted, and tells of what changed.
+/// Looks at intervals, and once more when interrupted, and reports changes.
 fn measure(
     arguments: &Arguments,
     session: &mut Session,
@@ -114,7 +115,7 @@ fn measure(
     Ok(())
 }
 
-/// What is shown while it measures.
+/// The display during the measurement.
 struct Screen {
     watch: bool,
     live: Live,
@@ -122,14 +123,14 @@ struct Screen {
 }
 
 impl Screen {
-    /// Tells of verdicts that changed; with --watch the table shows them.
+    /// Reports verdicts that changed; with --watch the table shows them.
     fn tell(&mut self, gatherer: &Gatherer<'_>, changes: &[(usize, Change)]) {
         self.status.clear();
         let changes = changes.iter().filter(|_| !self.watch);
         changes.filter_map(|(index, change)| tell::line(gatherer, *index, change)).for_each(|line| tell(&line));
     }
 
-    /// How things are: the table, or a line.
+    /// Shows the current state: the table, or a line.
     fn show(&mut self, session: &mut Session, gatherer: &Gatherer<'_>) -> Result {
         let document = Document::of(gatherer);
         match (self.watch, session.output.json) {
@@ -145,7 +146,7 @@ impl Screen {
     }
 }
 
-/// The last words, where they were not said yet, and the answer.
+/// Prints the final result if it was not printed yet, and returns the exit code.
 fn finish(arguments: &Arguments, gatherer: &Gatherer<'_>) -> Result {
     let document = Document::of(gatherer);
     if !arguments.watch {

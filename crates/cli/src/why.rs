@@ -1,11 +1,11 @@
-//! `thalweg why`: what stands between two ports.
+//! `thalweg why`: problems between two ports.
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | [`evidence`] | what both nodes say, asked for several times |
+//! | [`evidence`] | reports of both nodes, asked for several times |
 //! | [`problem`] | the kinds of problems |
 //! | [`judge`] | from evidence to problems, pure |
-//! | [`names`] | names that may have been meant |
+//! | [`names`] | similar names |
 
 mod evidence;
 mod judge;
@@ -20,7 +20,8 @@ use judge::Diagnosis;
 use serde::Serialize;
 use thalweg::control::matching::check_name;
 
-/// Say why two ports do not talk to each other, or not well: matched? which policy? dropping where? setting ineffective?
+/// Say why two ports do not talk to each other, or not well: matched? which policy? dropping where? setting
+/// ineffective?
 ///
 /// Exit code 1 when there is a problem. All kinds of problems: docs/diagnosis.md.
 #[derive(Args, Debug)]

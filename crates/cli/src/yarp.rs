@@ -10,10 +10,10 @@ use qos::priority::{Changes, Dscp};
 use serde_json::json;
 use thalweg::admin::EndReport;
 
-/// What is done.
+/// A mode of these verbs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Mode {
-    /// Everything, as thalweg get tells it
+    /// Everything, as thalweg get shows it
     Describe,
     /// The values, in YARP's form
     Get,
@@ -24,7 +24,7 @@ enum Mode {
 /// The two ports.
 #[derive(Args, Debug)]
 struct Ports {
-    /// describe, get or set
+    /// Describe, get or set
     #[arg(value_enum)]
     mode: Mode,
     /// The publishing port
@@ -113,7 +113,7 @@ pub fn sched(arguments: &SchedArguments) -> Result {
     carry_out(ports, common, wish(values, &options), form)
 }
 
-/// What was written as values and as options, in YARP's one form.
+/// Values and options, in YARP's one form.
 fn wish(values: &[String], options: &[(&str, &Option<String>)]) -> String {
     let given = options
         .iter()

@@ -1,4 +1,5 @@
-//! Priorities and proxies of channels, set at their ends through the control plane, with what undoes them on disk first.
+//! Priorities and proxies of channels, set at both ends through the control plane. The journal that undoes them is
+//! written first.
 
 use super::host_file::Channel;
 use crate::ends::Which;
@@ -15,38 +16,38 @@ use thalweg::control::local::silent_processes;
 use thalweg::control::{Document, NodeId};
 use thalweg::proxy::{Proxied, ProxyChanges};
 
-/// How long a node may take to answer.
+/// Time that a node may take to answer.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// No journal is longer, in bytes.
+/// Largest journal that is read, in bytes.
 const LARGEST: u64 = 16 << 20;
 
-/// What takes one end of a channel back.
+/// The former settings of one end of a channel.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Former {
     port: String,
     other: String,
     changes: Changes,
-    /// Of the subscriber's end: where its proxy was.
+    /// The former place of the proxy, at the subscriber's end.
     #[serde(default)]
     proxy: ProxyChanges,
-    /// The port's node: its host, realm and process.
+    /// The node of the port: its host, realm and process.
     at: (String, String, u32),
 }
 
-/// What became of priorities that were taken back.
+/// The result of taking priorities back.
 #[derive(Debug, Default)]
 pub struct TakenBack {
-    /// Each end, for people.
+    /// One line per end, for people.
     pub told: Vec<String>,
-    /// Ends that are not as before; what takes them back is kept for the next time.
+    /// Ends that could not be restored. Their former settings are kept for the next attempt.
     pub stuck: usize,
 }
 
-/// What became of one end.
+/// The result for one end.
 enum Outcome {
     AsBefore,
-    /// Its port is gone, and its priority with it.
+    /// The port is gone, and its priority with it.
     Gone,
     Stuck(String),
 }
@@ -55,28 +56,28 @@ enum Outcome {
 pub struct Applied<'a> {
     session: &'a Session,
     file: PathBuf,
-    /// What takes back what was set before, and stays.
+    /// Former settings of an earlier `apply`, which stay.
     earlier: Vec<Former>,
     former: Vec<Former>,
     kept: bool,
-    /// What each end says afterwards.
+    /// Reports of the ends after the change.
     pub ends: Vec<EndReport>,
 }
 
 /// Checks that all ports are there.
 ///
 /// # Errors
-/// The first that is not.
+/// The first port that is missing.
 pub fn check(session: &mut Session, channels: &[(usize, Channel)]) -> Result {
     session.settled();
     let mut ports = channels.iter().flat_map(|(_, channel)| [&channel.publisher, &channel.subscriber]);
     ports.find(|port| session.node.holder(port).is_none()).map_or(Ok(()), |port| Err(unknown(port)))
 }
 
-/// Sets the priorities of all channels, or of none, instead of what was applied before.
+/// Sets the priorities of all channels, or of none. They replace those of an earlier `apply`.
 ///
 /// # Errors
-/// A port that nobody has, or what a node says; what was set is taken back.
+/// A port that does not exist, or a node's refusal; what was set is taken back.
 pub fn apply<'a>(session: &'a Session, channels: &[(usize, Channel)], directory: &Path) -> Result<Applied<'a>> {
     let nodes = session.others();
     let TakenBack { told, stuck } = take_back(session, &nodes, directory)?;
@@ -86,10 +87,11 @@ pub fn apply<'a>(session: &'a Session, channels: &[(usize, Channel)], directory:
     add(session, channels, directory)
 }
 
-/// Sets the priorities of all channels, or of none, besides what was applied before: one `thalweg restore` takes back all of it.
+/// Sets the priorities of all channels, or of none, in addition to those of an earlier `apply`. One `thalweg restore`
+/// takes back all of them.
 ///
 /// # Errors
-/// A port that nobody has, or what a node says; what was set here is taken back.
+/// A port that does not exist, or a node's refusal; what was set here is taken back.
 pub fn add<'a>(session: &'a Session, channels: &[(usize, Channel)], directory: &Path) -> Result<Applied<'a>> {
     let nodes = session.others();
     let file = journal(directory);
@@ -117,7 +119,7 @@ impl Applied<'_> {
         let at = (document.host.clone(), document.realm.clone(), document.pid);
         let (port, other) = (port.to_owned(), other.to_owned());
         let get = Request::Get { port: port.clone(), other: Some(other.clone()) };
-        // An end that has no channel yet has nothing to go back to.
+        // An end without a channel has no former settings.
         let before = self.session.node.ask(node, &get, PATIENCE).map(ends).unwrap_or_default();
         let before = before.into_iter().next().unwrap_or_default();
         let (changes_back, proxy) = (undo(changes, &before.asked), ProxyChanges::default());
@@ -127,7 +129,7 @@ impl Applied<'_> {
         Ok(())
     }
 
-    /// Says how much of a channel's stream its subscriber gets, and where the rest is left out.
+    /// Sets the scale of a channel's stream, and the place where the other samples are left out.
     fn scale(&mut self, nodes: &[Document], publisher: &str, subscriber: &str, changes: &ProxyChanges) -> Result {
         let document = holder(self.session, nodes, subscriber).ok_or_else(|| unknown(subscriber))?;
         let (node, at) = (document.node, (document.host.clone(), document.realm.clone(), document.pid));
@@ -143,7 +145,7 @@ impl Applied<'_> {
         Ok(())
     }
 
-    /// What takes something back is on disk before it is done.
+    /// Writes the former settings to disk before anything is changed.
     fn remember(&mut self, former: Former) -> Result {
         self.former.push(former);
         save(&self.file, self.earlier.iter().chain(&self.former))
@@ -152,7 +154,7 @@ impl Applied<'_> {
     /// Leaves the priorities until `thalweg restore`.
     pub fn keep(mut self) -> Vec<EndReport> {
         self.kept = true;
-        // Who sets the same ends again and again needs no more room. Without it the file is longer, and as good.
+        // Repeated settings of the same ends need one entry each. If merging fails, the longer file is as good.
         let merged = merged(self.earlier.iter().chain(&self.former));
         let _ = save(&self.file, &merged);
         std::mem::take(&mut self.ends)
@@ -172,17 +174,18 @@ impl Drop for Applied<'_> {
     }
 }
 
-/// Takes back what was set before. What is not as before then stays in the file, for the next time.
+/// Takes back the settings of an earlier `apply`. Ends that could not be restored stay in the file, for the next
+/// attempt.
 ///
 /// # Errors
-/// When the file that says it cannot be read or written.
+/// The file cannot be read or written.
 pub fn take_back(session: &Session, nodes: &[Document], directory: &Path) -> Result<TakenBack> {
     let file = journal(directory);
     let former = read(&file)?;
     if former.is_empty() { Ok(TakenBack::default()) } else { take_back_all(session, nodes, former, Vec::new(), &file) }
 }
 
-/// What the file says of what was set before; nothing if it is not there.
+/// The entries of the file; none if there is no file.
 fn read(file: &Path) -> Result<Vec<Former>> {
     match linux::owned::read_own(file, LARGEST) {
         Ok(bytes) => serde_json::from_slice(&bytes).map_err(|e| unusable(file, &e.into())),
@@ -191,7 +194,7 @@ fn read(file: &Path) -> Result<Vec<Former>> {
     }
 }
 
-/// Takes `former` back, the last one first, and leaves `earlier` in the file.
+/// Takes `former` back, the newest first, and leaves `earlier` in the file.
 fn take_back_all(
     session: &Session,
     nodes: &[Document],
@@ -219,7 +222,7 @@ fn take_back_all(
     Ok(TakenBack { told, stuck: stuck.len() })
 }
 
-/// For each end once what takes it back to where it was first.
+/// One entry per end, with its first former settings.
 fn merged<'a>(all: impl Iterator<Item = &'a Former>) -> Vec<Former> {
     let mut ends: Vec<Former> = Vec::new();
     for later in all {
@@ -239,7 +242,7 @@ fn absent_is_fine(error: io::Error) -> io::Result<()> {
     if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) }
 }
 
-/// Whether an earlier `apply` set priorities.
+/// `true` if an earlier `apply` set priorities.
 pub fn are_applied(directory: &Path) -> bool {
     journal(directory).exists()
 }
@@ -248,7 +251,7 @@ impl Former {
     fn take_back(&self, session: &Session, nodes: &[Document]) -> Outcome {
         let (host, realm, pid) = &self.at;
         let Some(document) = holder(session, nodes, &self.port) else {
-            // A stopped process says nothing of itself, but holds its socket.
+            // A stopped process sends no document, but still holds its socket.
             let known: Vec<NodeId> = nodes.iter().map(|d| d.node).chain([session.node.id()]).collect();
             let here = *host == linux::clock::host_id();
             return match here && silent_processes(realm, &known).contains(pid) {
@@ -263,14 +266,14 @@ impl Former {
         };
         match session.node.ask(document.node, &request, PATIENCE) {
             Ok(_) => Outcome::AsBefore,
-            // It may have ended meanwhile.
+            // The port may have closed meanwhile.
             Err(_) if session.node.holder(&self.port).is_none() => Outcome::Gone,
             Err(error) => Outcome::Stuck(error.to_string()),
         }
     }
 }
 
-/// What takes `changes` back where `before` was asked for.
+/// The changes that lead from `changes` back to `before`.
 fn undo(changes: &Changes, before: &PrioritySettings) -> Changes {
     fn back<T: Clone>(change: &Change<T>, before: &Option<T>) -> Change<T> {
         match (change, before) {
@@ -288,7 +291,7 @@ fn undo(changes: &Changes, before: &PrioritySettings) -> Changes {
     }
 }
 
-/// What takes `changes` back where the channel was scaled so before.
+/// The changes that restore the former scale of the channel.
 fn proxy_back(changes: &ProxyChanges, before: Option<&Proxied>) -> ProxyChanges {
     fn back<T: Clone>(change: &Change<T>, before: Option<T>) -> Change<T> {
         if change.is_keep() { Change::Keep } else { before.map_or(Change::Unset, Change::Set) }
@@ -315,7 +318,7 @@ fn unknown(port: &str) -> Failure {
     Failure::No(format!("no port {port} is known; start its program first, or see `thalweg list ports`"))
 }
 
-/// One per network namespace, as for queues: each is a host of its own.
+/// One journal per network namespace, as for queues: each namespace is a host of its own.
 fn journal(directory: &Path) -> PathBuf {
     directory.join(format!("channels-{}.json", linux::namespace::current_id().unwrap_or(0)))
 }
@@ -334,7 +337,7 @@ fn unusable(file: &Path, error: &io::Error) -> Failure {
 mod tests {
     use super::*;
 
-    /// A run directory may be shared: what takes priorities back is read and written where nobody else can have put it.
+    /// A run directory may be shared. The journal is read and written only where nobody else can have put it.
     #[test]
     fn a_journal_leads_nowhere_else() {
         use std::os::unix::fs::{PermissionsExt, symlink};

@@ -1,4 +1,4 @@
-//! What `thalweg apply` reads: the queues and channels of one host.
+//! The file that `thalweg apply` reads: queues and channels of one host.
 //!
 //! ```toml
 //! [[device]]
@@ -29,12 +29,12 @@ use std::path::Path;
 use thalweg::proxy::ProxyChanges;
 use toml::Spanned;
 
-/// What stands in a file.
+/// The contents of a file.
 #[derive(Debug)]
 pub struct HostFile {
-    /// Devices with the lines they stand in.
+    /// Devices, with their lines in the file.
     pub devices: Vec<(usize, Wanted)>,
-    /// Channels with the lines they stand in.
+    /// Channels, with their lines in the file.
     pub channels: Vec<(usize, Channel)>,
 }
 
@@ -45,13 +45,13 @@ pub struct Channel {
     pub publisher: String,
     /// The subscribing port.
     pub subscriber: String,
-    /// Which end gets the priority.
+    /// The ends that get the priority.
     pub end: Which,
-    /// As the file says them, such as `class=high`.
+    /// Settings as the file has them, such as `class=high`.
     pub words: Vec<String>,
-    /// The same, read: the priority …
+    /// The priority that these words set.
     pub changes: Changes,
-    /// … and the proxy.
+    /// The proxy that these words set.
     pub proxy: ProxyChanges,
 }
 
@@ -107,7 +107,7 @@ struct ChannelEntry {
     proxy: Option<Text>,
 }
 
-/// What is wrong, and where it starts.
+/// An error, and its place in the text.
 type Wrong = (Range<usize>, String);
 
 /// Slowest rate of a device: one packet in twelve seconds.
@@ -119,7 +119,7 @@ impl HostFile {
     /// Reads a file.
     ///
     /// # Errors
-    /// File, line, key, value and what is allowed.
+    /// The file, the line, the key, the value and the allowed values.
     pub fn read(file: &Path, prio: bool) -> Result<Self, String> {
         let text = std::fs::read_to_string(file).map_err(|e| format!("{}: cannot be read: {e}", file.display()))?;
         Self::parse(&text, prio).map_err(|(at, problem)| {
@@ -128,7 +128,7 @@ impl HostFile {
         })
     }
 
-    /// As [`HostFile::read`], from its text. `prio`: the kernel has the discipline of this name.
+    /// Reads a file's text, as [`HostFile::read`] does. `prio`: the kernel has the discipline of this name.
     fn parse(text: &str, prio: bool) -> Result<Self, Wrong> {
         let file: File = toml::from_str(text).map_err(|e| (e.span().unwrap_or(0..0), e.message().to_owned()))?;
         if file.device.is_empty() && file.channel.is_empty() {
@@ -160,7 +160,7 @@ fn wrong<T>(value: &Text, key: &str, allowed: &str) -> Result<T, Wrong> {
 
 fn device(entry: &Device, prio: bool) -> Result<Wanted, Wrong> {
     let name = entry.name.get_ref();
-    // The kernel's rule (IFNAMSIZ), and no character that nft or tc would read otherwise.
+    // The kernel's limit (IFNAMSIZ), and no character that has a meaning for nft or tc.
     let fits = (1..16).contains(&name.len()) && name.chars().all(|c| c.is_ascii_alphanumeric() || "_-.@:".contains(c));
     if !fits {
         return wrong(&entry.name, "name", "a network device's name, 1 to 15 letters, digits or _ - . @ :");
@@ -212,7 +212,7 @@ fn scheduler(entry: &Device, rate: u64, prio: bool) -> Result<Scheduler, Wrong> 
     }
 }
 
-/// What each class is guaranteed, in bits per second.
+/// The guaranteed rate of each class, in bits per second.
 fn shares(entry: &Device, rate: u64) -> Result<PerClass<u64>, Wrong> {
     let (Some(given), Some(scheduler)) = (&entry.shares, &entry.scheduler) else {
         let at = entry.scheduler.as_ref().map_or(0..0, Spanned::span);
@@ -245,7 +245,7 @@ fn ceilings(entry: &Device, rate: u64) -> Result<PerClass<Option<u64>>, Wrong> {
     entry.ceilings.as_ref().map_or(Ok([None; 4]), |given| given.get_ref().each(part))
 }
 
-/// Within how many microseconds a full packet is sent.
+/// The time in which a full packet is sent, per class, in microseconds.
 fn delays(entry: &Device) -> Result<PerClass<Option<u32>>, Wrong> {
     let part = |text: &Option<Text>| match text {
         None => Ok(None),
@@ -257,7 +257,7 @@ fn delays(entry: &Device) -> Result<PerClass<Option<u32>>, Wrong> {
     entry.delays.as_ref().map_or(Ok([None; 4]), |given| given.get_ref().each(part))
 }
 
-/// Service curves: the share always, and where a delay is wanted a first slope that sends a full packet within it.
+/// Service curves: the share in the long run. A delay adds a first slope that sends a full packet within it.
 fn services(
     shares: &PerClass<u64>,
     ceilings: &PerClass<Option<u64>>,
@@ -276,7 +276,7 @@ fn services(
 }
 
 impl Classes {
-    /// Low, normal, high, critical: the order of [`qos::Class::ALL`].
+    /// Low, normal, high, critical, as in [`qos::Class::ALL`].
     fn each<T: Copy + Default>(&self, read: impl Fn(&Option<Text>) -> Result<T, Wrong>) -> Result<PerClass<T>, Wrong> {
         Ok([read(&self.low)?, read(&self.normal)?, read(&self.high)?, read(&self.critical)?])
     }

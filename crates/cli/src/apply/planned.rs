@@ -1,4 +1,4 @@
-//! What a plan sets on the channels that run: class, threads, and the place of each proxy.
+//! The settings of a plan for running channels: class, threads, and the place of each proxy.
 
 use super::host_file::Channel;
 use crate::ends::Which;
@@ -13,7 +13,7 @@ use thalweg::proxy::ProxyChanges;
 /// The settings of each channel of the plan, found by topic, subscriber's port and publisher's node.
 ///
 /// # Errors
-/// A channel of the plan whose ports are not there, or a word of the plan that means nothing.
+/// A channel of the plan without its ports, or an unknown word in the plan.
 pub fn channels(plan: &Plan, nodes: &[Document]) -> Result<Vec<(usize, Channel)>> {
     let live = pairs(nodes);
     let found = find(plan, &live);
@@ -25,7 +25,7 @@ pub fn channels(plan: &Plan, nodes: &[Document]) -> Result<Vec<(usize, Channel)>
     Ok(all.into_iter().flatten().map(|channel| (0, channel)).collect())
 }
 
-/// Each publisher with each subscriber: what may run, or will.
+/// All pairs of a publisher and a subscriber, connected or not.
 fn pairs(nodes: &[Document]) -> Vec<Live> {
     let ports = || nodes.iter().flat_map(|node| node.ports.values().map(move |port| (node, port)));
     let publishers = || ports().filter(|(_, port)| port.direction == Direction::Publisher);

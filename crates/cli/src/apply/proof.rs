@@ -1,4 +1,4 @@
-//! What is effective per class after the queues were installed: read back, and counted where the queues count.
+//! Treatment of each class after the queues were installed: read back, and counted where the queues count.
 
 use crate::failure::{Failure, Result};
 use crate::output::table;
@@ -7,7 +7,7 @@ use qos::Class;
 use qos::priority::Mark;
 use serde::Serialize;
 
-/// What one class gets on one device.
+/// Treatment of one class on one device.
 #[derive(Debug, Serialize)]
 pub struct Row {
     class: Class,
@@ -18,21 +18,23 @@ pub struct Row {
     proved: Proved,
 }
 
-/// How it is known.
+/// Source of the proof.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 enum Proved {
-    /// A packet was sent, and counted there.
+    /// A packet was sent, and the queue counted it.
     #[serde(rename = "counted")]
     Counted,
-    /// The queues were read, and walked as the kernel does: they don't count per class, or no packet could be sent.
+    /// The queues were read, and walked as the kernel does. Either they do not count per class, or no packet could be
+    /// sent.
     #[serde(rename = "read back")]
     ReadBack,
 }
 
-/// What every class gets on a device, IPv4 and IPv6: one datagram is sent for each where the device has an address.
+/// Treatment of each class on a device, over IPv4 and IPv6. One datagram per class is sent where the device has an
+/// address.
 ///
 /// # Errors
-/// What the kernel says, and a packet that went elsewhere than its class's packets should.
+/// The kernel's error, or a packet that went to the queue of another class.
 pub fn of(wanted: &Wanted) -> Result<Vec<Row>> {
     let queues = read(&wanted.device).map_err(super::failure)?;
     let row = |class: Class, v6: bool| {
@@ -58,13 +60,13 @@ fn elsewhere(class: Class, v6: bool, placement: &Placement, found: &str) -> Fail
 }
 
 impl Row {
-    /// Whether the class is treated as it says.
+    /// `true` if the class gets the treatment that it asks for.
     pub fn effective(&self) -> bool {
         self.placement.effective
     }
 }
 
-/// For people: one line per class where both versions agree.
+/// For people: one line per class if IPv4 and IPv6 agree.
 pub fn text(rows: &[Row]) -> String {
     let headers = [
         ("device", '<'),

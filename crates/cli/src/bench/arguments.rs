@@ -9,12 +9,12 @@ use clap::{Args, Subcommand, ValueEnum};
     after_help = "Example: thalweg bench latency --carrier shm --size 1MiB --json\n         thalweg bench compare --quick"
 )]
 pub struct Arguments {
-    /// What to measure.
+    /// The measurement.
     #[command(subcommand)]
     pub what: What,
 }
 
-/// What to measure.
+/// A measurement.
 #[derive(Subcommand)]
 pub enum What {
     /// Round trips between two processes
@@ -25,7 +25,7 @@ pub enum What {
     /// One way, as fast as it goes: ping sends, pong counts
     #[command(after_help = "Example: thalweg bench throughput --carrier tcp --batched")]
     Throughput(Options),
-    /// One publisher (ping) at 1 kHz to several subscriber processes (pong): how late is the last of them?
+    /// One publisher (ping) at 1 kHz to several subscriber processes (pong): the latency of the last one
     #[command(after_help = "Example: thalweg bench fanout --carrier udp --subscribers 8")]
     Fanout(Options),
     /// A node beside another one: how long it takes to open and to match, and the threads of many channels
@@ -39,29 +39,29 @@ pub enum What {
 /// Options of one measurement.
 #[derive(Args, Clone, Debug)]
 pub struct Options {
-    /// What is measured
+    /// The engine to measure
     #[arg(long, value_enum, default_value = "thalweg")]
     pub engine: EngineName,
-    /// What carries the messages
+    /// Carrier of the messages
     #[arg(long, value_enum, default_value = "tcp")]
     pub carrier: Carrier,
-    /// Which end this process is; the two ends find each other. "both" starts the other end itself
+    /// Role of this process; the two ends find each other. "both" starts the other end itself
     #[arg(long, value_enum, default_value = "both")]
     pub role: Role,
     /// Bytes per message, such as 64 or 1MiB
     #[arg(long, default_value = "64", value_parser = parse_size, allow_negative_numbers = true)]
     pub size: usize,
-    /// How many messages (or round trips) are measured [default: 20000; fanout 2000; throughput
-    /// 500000]; channels of start [default: 1000]
+    /// Messages (or round trips) that are measured [default: 20000; fanout 2000; throughput 500000]; channels of
+    /// start [default: 1000]
     #[arg(long)]
     pub count: Option<u64>,
-    /// How many go before them [default: a tenth]
+    /// Messages before the measurement, as warm-up [default: a tenth]
     #[arg(long)]
     pub warmup: Option<u64>,
     /// Subscriber processes (fanout only)
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub subscribers: u32,
-    /// What both ends do with the payload (latency only)
+    /// Work of both ends on the payload (latency only)
     #[arg(long, value_enum, default_value = "copied")]
     pub payload: Payload,
     /// Several messages per write (throughput only)
@@ -70,13 +70,13 @@ pub struct Options {
     /// The latency budget of both ends, such as 100us: small samples may leave together within it (thalweg throughput only)
     #[arg(long, value_name = "TIME", value_parser = qos::parse_duration)]
     pub latency_budget: Option<std::time::Duration>,
-    /// The two directions are two channels that nobody said belong together (thalweg latency only)
+    /// Do not declare that the channels of the two directions belong together (thalweg latency only)
     #[arg(long)]
     pub plain: bool,
-    /// Over udp: nothing may be lost (thalweg only)
+    /// Retransmit lost messages over udp (thalweg only)
     #[arg(long)]
     pub reliable: bool,
-    /// Both ends measure the stages of every sample meanwhile (thalweg latency only)
+    /// Measure the stages of every sample at both ends meanwhile (thalweg latency only)
     #[arg(long)]
     pub stages: bool,
     /// The processor this process runs on [default: the first one it may use]
@@ -91,7 +91,7 @@ pub struct Options {
     /// Print one JSON document
     #[arg(long)]
     pub json: bool,
-    /// How this end reaches the other one's host.
+    /// Settings to reach the other end's host.
     #[command(flatten)]
     pub reach: Reach,
     /// A name known to both ends only, so that several measurements can run side by side
@@ -104,7 +104,7 @@ pub struct Options {
 pub struct CompareOptions {
     /// The rows to measure, by name or the beginning of a name (all)
     pub rows: Vec<String>,
-    /// How often each row is measured
+    /// Measurements of each row
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub rounds: u32,
     /// The two ends on two processors instead of one
@@ -113,10 +113,10 @@ pub struct CompareOptions {
     /// The processor both ends run on [default: the first one this process may use]
     #[arg(long, value_name = "CPU")]
     pub pin: Option<usize>,
-    /// What is compared with the limit; "raw" shows how far two equal runs differ here
+    /// The engine to compare with the limit; "raw" shows how far two equal runs differ here
     #[arg(long, value_enum, default_value = "thalweg")]
     pub engine: EngineName,
-    /// One short round that shows that everything runs; nothing is judged
+    /// One short round that checks that everything runs; nothing is judged
     #[arg(long)]
     pub quick: bool,
     /// Print one JSON document
@@ -148,7 +148,7 @@ pub enum Carrier {
     Local,
 }
 
-/// The end a process is.
+/// The role of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Role {
     /// The end that measures: it pings, sends or publishes
@@ -159,18 +159,18 @@ pub enum Role {
     Both,
 }
 
-/// What is done with the payload.
+/// Use of the payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Payload {
     /// Copied in and out
     Copied,
-    /// Handed over where it lies (loaned), not touched
+    /// Handed over in place (loaned), not touched
     Untouched,
-    /// Written in place and checksummed where it arrived
+    /// Written in place and checksummed on arrival
     Checked,
 }
 
-/// The name of a value on the command line, as in results.
+/// The name of a value on the command line, which is also its name in results.
 pub fn name_of(value: impl ValueEnum) -> String {
     value.to_possible_value().map(|v| v.get_name().to_owned()).unwrap_or_default()
 }

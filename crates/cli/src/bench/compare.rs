@@ -1,6 +1,6 @@
 //! `thalweg bench compare`: Thalweg against the limit, alternating, with a target for each row.
 //!
-//! The targets are data in [`table`]; [`rounds`] measures, [`verdict`] judges, [`environment`] says where.
+//! The targets are data in [`table`]. [`rounds`] measures, [`verdict`] judges, [`environment`] describes the machine.
 
 mod environment;
 mod rounds;
@@ -26,7 +26,7 @@ struct Comparison {
     pass: bool,
 }
 
-/// Measures the rows asked for: whether all are good.
+/// Measures the chosen rows; `true` if all are good.
 pub fn run(options: &CompareOptions) -> Result<bool, Error> {
     let rows = choose(&options.rows)?;
     let plan = plan(options)?;
@@ -50,7 +50,7 @@ pub fn run(options: &CompareOptions) -> Result<bool, Error> {
     Ok(pass)
 }
 
-/// Measurements so far. Rows that look at different figures share a measurement.
+/// Measurements so far. Rows with different figures of one measurement share it.
 #[derive(Default)]
 struct Measured(Vec<(Pair, Result<Vec<Round>, String>)>);
 
@@ -83,7 +83,7 @@ fn judge(row: &Row, outcome: &Result<Vec<Round>, String>, quick: bool) -> Verdic
     }
 }
 
-/// The rows whose names begin with one of `wanted`; all when nothing is wanted.
+/// The rows whose names begin with one of `wanted`; all rows if it is empty.
 fn choose(wanted: &[String]) -> Result<Vec<&'static Row>, Error> {
     if let Some(unknown) = wanted.iter().find(|w| !ROWS.iter().any(|row| row.name.starts_with(w.as_str()))) {
         let names: Vec<_> = ROWS.iter().map(|row| row.name).collect();

@@ -1,4 +1,4 @@
-//! The measurements that every engine makes alike.
+//! The measurements that are the same for every engine.
 //!
 //! A new engine is a file in `engine/` with one type that plays the roles, and a line in [`select`].
 
@@ -13,8 +13,8 @@ use crate::session::Reach;
 use baseline::Terms;
 use baseline::meeting::Meeting;
 
-/// What one process is to do. The passive roles (pong, receive, subscribe) use `carrier` and the meeting only:
-/// the terms are told to them by the other end.
+/// The work of one process. The passive roles (pong, receive, subscribe) use only `carrier` and the meeting: the
+/// other end tells them the terms.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// The carrier of the messages.
@@ -25,11 +25,11 @@ pub struct Settings {
     pub subscribers: usize,
     /// A name known to both ends only.
     pub key: Option<String>,
-    /// Nothing may be lost over a carrier that loses.
+    /// Lost messages are retransmitted on a carrier that loses.
     pub reliable: bool,
     /// The latency budget of both ends.
     pub latency_budget: Option<std::time::Duration>,
-    /// The two directions of round trips are not said to belong together.
+    /// The channels of the two directions are not declared to belong together.
     pub plain: bool,
     /// Both ends measure the stages of every sample meanwhile.
     pub stages: bool,
@@ -52,8 +52,8 @@ fn tell_alone() {
     tell("thalweg bench: waiting for the other role … (--role pong or ping, with the same --engine and --carrier)");
 }
 
-/// The roles of a measurement. Each is called once in a process of its own, already pinned; the active ones measure
-/// `terms.count` messages after `terms.warmup` others, the passive ones end when the active one ends.
+/// The roles of a measurement. Each runs once in a process of its own, already pinned. The active roles measure
+/// `terms.count` messages after `terms.warmup` others; the passive roles end when the active one ends.
 pub trait Engine {
     /// The name in results.
     fn name(&self) -> &'static str;
@@ -68,13 +68,13 @@ pub trait Engine {
     /// Sends to a [`Engine::receive`] as fast as it goes.
     fn send(&self, settings: &Settings) -> Result<Throughput, Error>;
 
-    /// Counts what [`Engine::send`] sends and tells it.
+    /// Counts the messages of [`Engine::send`], and reports the count to it.
     fn receive(&self, settings: &Settings) -> Result<(), Error>;
 
     /// Publishes stamped samples at 1 kHz to `settings.subscribers` of [`Engine::subscribe`].
     fn publish(&self, settings: &Settings) -> Result<Fanout, Error>;
 
-    /// Takes the samples of [`Engine::publish`] and tells it how late each was.
+    /// Takes the samples of [`Engine::publish`] and reports the latency of each to it.
     fn subscribe(&self, settings: &Settings) -> Result<(), Error>;
 
     /// Opens a node beside that of a [`Engine::stand_by`], and `terms.count` channels to it.
@@ -83,7 +83,7 @@ pub trait Engine {
         Err(no_nodes(self.name()))
     }
 
-    /// The node that is there before that of [`Engine::start`].
+    /// The node that is open before that of [`Engine::start`].
     fn stand_by(&self, settings: &Settings) -> Result<(), Error> {
         let _ = settings;
         Err(no_nodes(self.name()))

@@ -1,4 +1,4 @@
-//! Errors of a measurement, by whose fault they are.
+//! Errors of a measurement, by who caused them.
 
 use std::fmt;
 use std::io;
@@ -6,11 +6,11 @@ use std::io;
 /// An error with its exit code.
 #[derive(Debug)]
 pub enum Error {
-    /// The arguments ask for something that does not exist or cannot be: exit 2.
+    /// The arguments ask for something impossible or unknown: exit code 2.
     Usage(String),
-    /// The other process did not come, left early or failed: exit 1.
+    /// The other process did not come, left early or failed: exit code 1.
     Peer(String),
-    /// The system refused: exit 3.
+    /// The system refused: exit code 3.
     System(String),
 }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 const LONGEST: Duration = Duration::from_secs(60);
 
-/// Counts latencies without allocating, and the processor time between start and stop.
+/// Latencies, counted without allocation, and the processor time between start and stop.
 pub struct Meter {
     latencies: Latencies,
     cpu_ns: u64,
@@ -22,18 +22,18 @@ impl Meter {
         Self { latencies: Latencies::up_to(LONGEST), cpu_ns: 0, rss_kib: 0 }
     }
 
-    /// The measured part begins.
+    /// Starts the measured part.
     pub fn start(&mut self) {
         self.cpu_ns = process_cpu_ns();
     }
 
-    /// Counts one latency; longer than a minute counts as a minute.
+    /// Counts one latency; more than a minute counts as a minute.
     #[inline]
     pub fn record(&mut self, nanoseconds: u64) {
         self.latencies.record(nanoseconds);
     }
 
-    /// The measured part ends.
+    /// Ends the measured part.
     pub fn stop(&mut self) {
         self.cpu_ns = process_cpu_ns().saturating_sub(self.cpu_ns);
         self.rss_kib = linux::thread::peak_rss_kib();
@@ -47,15 +47,15 @@ impl Meter {
 /// Percentiles in microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Percentiles {
-    /// The shortest.
+    /// The shortest latency.
     pub min: f64,
-    /// Half are shorter.
+    /// The median.
     pub p50: f64,
-    /// 99 of 100 are shorter.
+    /// The 99th percentile.
     pub p99: f64,
-    /// 999 of 1000 are shorter.
+    /// The 99.9th percentile.
     pub p999: f64,
-    /// The longest.
+    /// The longest latency.
     pub max: f64,
 }
 
@@ -80,7 +80,7 @@ pub struct Latency {
 }
 
 impl Latency {
-    /// From the round trips that `meter` counted.
+    /// The document of the round trips that `meter` counted.
     pub fn new(engine: &'static str, settings: &Settings, meter: &Meter) -> Self {
         let (carrier, size, count) = (name_of(settings.carrier), settings.terms.size, meter.latencies.count());
         let (rtt_us, cpu_us_per_message) = ((&meter.latencies).into(), meter.cpu_us(count));
@@ -104,7 +104,7 @@ pub struct Throughput {
 }
 
 impl Throughput {
-    /// Makes the document of the receiver's count, and the time from the first send to the last receive.
+    /// The document of the receiver's count, and of the time from the first send to the last receive.
     pub fn new(engine: &'static str, settings: &Settings, received: u64, nanoseconds: u64, meter: &Meter) -> Self {
         let terms = &settings.terms;
         Self {
@@ -137,7 +137,8 @@ pub struct Fanout {
 }
 
 impl Fanout {
-    /// From the latencies of the last subscriber of each sample; a sample that one of them missed is not counted.
+    /// The document of the latencies of the last subscriber of each sample. A sample that a subscriber missed is not
+    /// counted.
     pub fn new(engine: &'static str, settings: &Settings, meter: &Meter) -> Self {
         let terms = &settings.terms;
         Self {
@@ -167,7 +168,7 @@ pub struct Start {
 }
 
 impl Start {
-    /// From the times to open a node and to its first channel after that, and the threads that all channels took.
+    /// The document of the times to open a node and its first channel, and of the threads of all channels.
     pub fn new(engine: &'static str, settings: &Settings, open: Duration, matched: Duration, threads: u64) -> Self {
         let ms = |time: Duration| rounded(time.as_secs_f64() * 1000.0, 3);
         Self {

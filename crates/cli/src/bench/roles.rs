@@ -1,4 +1,4 @@
-//! One process per role: pins it, plays the role, starts the other process when asked for both.
+//! One process per role: pins itself, plays the role, and starts the other process for `--role both`.
 
 use super::arguments::{Carrier, EngineName, Options, Payload, Role, name_of};
 use super::engine::{Engine, Settings, select};
@@ -80,7 +80,7 @@ fn settings(options: &Options, default_count: u64) -> Settings {
     }
 }
 
-/// Only the library finds another host, and there are two ends then.
+/// Checks the reach: only the library finds another host, and the two ends are separate processes then.
 fn check_reach(options: &Options, mode: &str) -> Result<(), Error> {
     if !options.reach.beyond() {
         return Ok(());
@@ -102,7 +102,7 @@ fn check_reach(options: &Options, mode: &str) -> Result<(), Error> {
     }
 }
 
-/// Pins this process as asked: to which processor it is pinned now.
+/// Pins this process as asked, and returns its processor.
 fn pin(options: &Options) -> Result<Option<usize>, Error> {
     if options.no_pin {
         return Ok(None);
@@ -120,7 +120,7 @@ pub fn allowed_cpus() -> Result<Vec<usize>, Error> {
     Ok((0..rustix::thread::CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).collect())
 }
 
-/// The other end, as a process of its own; it does not outlive this one's interest in it.
+/// The other end as a child process, which is ended with this value.
 struct Other(Option<Child>);
 
 impl Other {
@@ -165,7 +165,7 @@ impl Drop for Other {
     }
 }
 
-/// One JSON document, or its values one per line for people.
+/// Prints one JSON document, or its values line by line for people.
 fn show(mode: &str, json: bool, figures: &impl Serialize) {
     let document = serde_json::to_value(figures).unwrap_or_default();
     if json {

@@ -11,7 +11,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
-/// One process of the robot. Its standard input is its life line: when it ends, so does the process.
+/// One process of the robot. It ends when its standard input does.
 struct Part {
     name: &'static str,
     child: Child,
@@ -19,7 +19,7 @@ struct Part {
     ready: bool,
 }
 
-/// What was heard of a part: a line, or that it writes no more.
+/// News of a part: a line, or the end of its output.
 type Heard = (usize, Option<Say>);
 
 /// All processes of the robot. Dropping it ends them.
@@ -29,13 +29,13 @@ pub struct Conductor {
     board: Board,
 }
 
-/// How long the processes may take to find each other.
+/// Time in which the processes have to find each other.
 const START: Duration = Duration::from_secs(15);
-/// How long publishers may take to end.
+/// Time in which publishers have to end.
 const FINISH: Duration = Duration::from_secs(6);
-/// Samples that do not arrive while nothing else does for this long are lost.
+/// Time of silence after which missing samples are lost.
 const SILENCE: Duration = Duration::from_secs(1);
-/// How long processes may take to end before they are killed.
+/// Time in which processes have to end before they are killed.
 const END: Duration = Duration::from_secs(3);
 
 impl Conductor {
@@ -59,12 +59,12 @@ impl Conductor {
         Ok(conductor)
     }
 
-    /// How all channels are doing.
+    /// The state of all channels.
     pub fn board(&self) -> &Board {
         &self.board
     }
 
-    /// Waits until all parts are connected; `false` when somebody asked to end first.
+    /// Waits until all parts are connected; `false` if the user asked to end first.
     pub fn wait_until_ready(&mut self, stop: &Stop) -> Result<bool> {
         let until = Instant::now() + START;
         while self.parts.iter().any(|part| !part.ready) {
@@ -81,7 +81,7 @@ impl Conductor {
         Ok(true)
     }
 
-    /// Hears what the parts say until then, or until one said something.
+    /// Waits until `until` or the next message of a part.
     pub fn listen(&mut self, until: Instant) -> Result {
         let wait = until.saturating_duration_since(Instant::now()).min(TICK);
         let Ok(first) = self.heard.recv_timeout(wait) else { return Ok(()) };
@@ -102,27 +102,27 @@ impl Conductor {
         Ok(())
     }
 
-    /// All count from the beginning; `false` when somebody asked to end first.
+    /// Resets all counters; `false` if the user asked to end first.
     pub fn prepare(&mut self, stop: &Stop) -> Result<bool> {
         self.parts.iter_mut().for_each(|part| part.ready = false);
         self.order(Order::Prepare)?;
         let ready = self.wait_until_ready(stop)?;
-        // What they said before they were ready was of what went before.
+        // Reports from before belong to the previous phase.
         self.board = Board::default();
         Ok(ready)
     }
 
-    /// Whose part that is keeps the processors busy from now on.
+    /// Makes the busy process fill the processors.
     pub fn fill_processors(&mut self) -> Result {
         self.order(Order::Busy)
     }
 
-    /// All publishers begin.
+    /// Starts all publishers.
     pub fn start_publishing(&mut self) -> Result {
         self.order(Order::Start)
     }
 
-    /// All publishers end; waits for what is on its way.
+    /// Stops all publishers, and waits for the samples on their way.
     pub fn stop_publishing(&mut self) -> Result {
         self.order(Order::Stop)?;
         let until = Instant::now() + FINISH;
@@ -152,7 +152,7 @@ impl Conductor {
         Ok(())
     }
 
-    /// Ends all processes: by their life line, and by force if one does not obey.
+    /// Ends all processes: by closing their standard input, and by force after a time.
     pub fn end(&mut self) {
         self.parts.iter_mut().for_each(|part| part.orders = None);
         let until = Instant::now() + END;
@@ -160,7 +160,7 @@ impl Conductor {
             while matches!(part.child.try_wait(), Ok(None)) && Instant::now() < until {
                 std::thread::sleep(Duration::from_millis(2));
             }
-            // Neither has an effect on a process that has ended.
+            // Neither call affects a process that has ended.
             let _ = part.child.kill();
             let _ = part.child.wait();
         }
@@ -174,7 +174,7 @@ impl Drop for Conductor {
 }
 
 impl Part {
-    /// Why the whole robot ends with this part; its own words are on standard error.
+    /// The failure of the whole robot because of this part; its own message is on standard error.
     fn ended(&mut self) -> Failure {
         self.orders = None;
         let status = self.child.wait();

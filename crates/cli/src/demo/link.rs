@@ -1,5 +1,5 @@
-//! The robot behind a narrow link: two network namespaces, 20 Mbit/s between them, and a file transfer beside the robot's
-//! own channels. Made with what the lab's experiments are made with; gone with this value.
+//! The robot behind a narrow link: two network namespaces, 20 Mbit/s between them, and a file transfer beside the
+//! robot's channels. Built with the lab's tools; removed when dropped.
 
 use super::PART_OF_LAB;
 use super::place::Place;
@@ -16,13 +16,13 @@ use thalweg::Network;
 
 /// Rate of the link in each direction, in bit/s.
 pub const RATE: u64 = 20_000_000;
-/// Packets that wait in each queue, as many a router holds: 60 ms.
+/// Queue length in packets, as in many routers: 60 ms.
 const QUEUE: u32 = 100;
 
-/// Connections of the transfer: one alone cannot fill its own host's queue.
+/// Connections of the transfer: one alone cannot fill the queue of its host.
 const STREAMS: u32 = 8;
 
-/// Numbers of the hosts: the one beside the robot, and the robot's own.
+/// Numbers of the hosts: the one beside the robot, and the robot's.
 const HOSTS: [u8; 2] = [1, 2];
 
 /// The two hosts, and the transfer from the first to the second.
@@ -36,13 +36,13 @@ pub struct Link {
 }
 
 impl Link {
-    /// Makes it. Nothing is transferred yet.
+    /// Builds the link, without a transfer.
     ///
     /// # Errors
-    /// Why it cannot be had here: no root, no iproute2.
+    /// The reason why it cannot be built here: no root, no iproute2.
     pub fn build() -> Result<Self> {
         let program = Program::this(&[PART_OF_LAB])?;
-        // Who asks to end is heard between phases: until then, all of it answers.
+        // A request to end is checked between phases; until then every call succeeds.
         let lab = Lab::open(Options::default(), lab::Stop::default(), program, |_| {})?;
         let topology = Topology::link(&lab)?;
         let wire = Wire { rate: RATE, limit: QUEUE, queue: Queue::Classes };
@@ -57,7 +57,7 @@ impl Link {
         Ok(Self { generator, sink, since, addresses, topology, lab })
     }
 
-    /// Where a process of the robot runs.
+    /// The place of a process of the robot.
     pub fn place(&self, part: &str, realm: &str) -> Place {
         let mut place = self.near(part, realm);
         place.reach.listen.push(address(part));
@@ -65,24 +65,24 @@ impl Link {
         place
     }
 
-    /// On the host of a process of the robot, without an address of its own.
+    /// The host of a process of the robot, without an address of its own.
     pub fn near(&self, part: &str, realm: &str) -> Place {
         let namespace = Some(self.topology.host(host(part)).name().to_owned());
         let reach = Reach { discovery: Some(self.addresses.clone()), ..Reach::default() };
         Place { realm: realm.to_owned(), namespace, reach }
     }
 
-    /// The transfer begins: as fast as the link takes it.
+    /// Starts the transfer at full speed.
     ///
     /// # Errors
-    /// A process of it failed.
+    /// A process of the transfer failed.
     pub fn begin(&mut self) -> Result {
         self.since = self.sink.count(&self.lab)?;
         let load = Load { protocol: Protocol::Tcp, rate: 0, pattern: Pattern::Greedy(STREAMS), gso: false, seed: 1 };
         self.generator.start(&self.lab, &load)
     }
 
-    /// The transfer ends; its Mbit/s.
+    /// Ends the transfer, and returns its Mbit/s.
     ///
     /// # Errors
     /// As [`Link::begin`].
@@ -97,7 +97,7 @@ fn host(part: &str) -> u8 {
     HOSTS[usize::from(part != BESIDE)]
 }
 
-/// Where the node of a process listens: any port, but each its own.
+/// Address of a process's node: any port, but each its own.
 fn address(part: &str) -> SocketAddr {
     let number = parts().iter().position(|name| *name == part).unwrap_or(0) as u16;
     SocketAddr::new(Topology::address_of(host(part)), 7400 + number)

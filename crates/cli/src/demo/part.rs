@@ -1,4 +1,4 @@
-//! One process of the robot: publishes and receives what its lines say, obeys its parent, ends with it.
+//! One process of the robot: publishes and receives its channels, obeys its parent, and ends with it.
 
 use super::place::Place;
 use super::report::{Received, Say};
@@ -18,12 +18,12 @@ use thalweg::SampleInfo;
 use thalweg::codec::{Message, Raw};
 use thalweg::{Node, Publisher, Sample, Subscriber};
 
-/// What the parent asks.
+/// An order of the parent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// Count from the beginning, and say that you are ready.
+    /// Reset the counters, and report when ready.
     Prepare,
-    /// Keep the processors busy from now on, if that is your part.
+    /// Fill the processors from now on, if this is the busy process.
     Busy,
     /// Begin to publish.
     Start,
@@ -34,7 +34,7 @@ pub enum Order {
 impl Order {
     const ALL: [Self; 4] = [Order::Prepare, Order::Busy, Order::Start, Order::Stop];
 
-    /// As it stands on the pipe.
+    /// The order as text on the pipe.
     pub const fn word(self) -> &'static str {
         match self {
             Order::Prepare => "prepare",
@@ -45,18 +45,18 @@ impl Order {
     }
 }
 
-/// How often a part says what it sent and received.
+/// Interval of a part's reports.
 const PERIOD: Duration = Duration::from_millis(200);
-/// How long what waits at the end may take to be sent.
+/// Time in which waiting samples have to be sent at the end.
 const DRAIN: Duration = Duration::from_secs(3);
 
-/// Runs until the parent closes its pipe, which it does by ending, too.
+/// Runs until the parent closes its pipe, which also happens when it ends.
 pub fn run(part: &str, place: &Place) -> Result {
     if !parts().contains(&part) {
         return Err(Failure::Usage(format!("part {part:?}: allowed are {}", parts().join(", "))));
     }
     Stop::never()?;
-    // Before any other thread is started: all are where this one is.
+    // Before any other thread starts: threads inherit the namespace.
     place.enter()?;
     let orders = listen()?;
     let node = place.open(part)?;
@@ -138,7 +138,7 @@ impl Voice {
         })
     }
 
-    /// Waits for the subscriber; `false` when the parent ended first.
+    /// Waits for the subscriber; `false` if the parent ended first.
     fn wait_connected(&self, node: &Node, orders: &Receiver<Order>) -> bool {
         let connected = || match self {
             Voice::Imu(publisher) => publisher.connected() > 0,
@@ -158,7 +158,7 @@ impl Voice {
             Voice::Imu(publisher) => publisher.publish(&Imu::at(linux::clock::monotonic_ns()))?,
             Voice::Command(publisher) => publisher.publish(&Command::numbered(number))?,
             Voice::Bytes(publisher, size) => {
-                // Drawn where it is sent from: in shared memory, if that is the carrier.
+                // The picture is drawn in place: in shared memory, if that is the carrier.
                 let mut picture = publisher.loan(*size)?;
                 picture.bytes_mut().fill(number as u8);
                 picture.bytes_mut().iter_mut().zip(number.to_le_bytes()).for_each(|(byte, digit)| *byte = digit);
@@ -169,7 +169,7 @@ impl Voice {
     }
 
     fn drain(&mut self) {
-        // Closing waits for what is on its way; the port stays until the process ends, so that nothing is cut off.
+        // Closing waits for samples on their way. The port stays until the process ends, so that nothing is cut off.
         let waiting = |channels: Vec<thalweg::ChannelReport>| channels.iter().any(|c| c.waiting > 0);
         let until = Instant::now() + DRAIN;
         while Instant::now() < until {
@@ -226,7 +226,7 @@ impl Mouth {
         Ok(())
     }
 
-    /// Publishes no more.
+    /// Stops publishing.
     fn hush(&mut self) {
         self.over.store(true, Relaxed);
         if let Some(thread) = self.thread.take() {
@@ -234,7 +234,7 @@ impl Mouth {
         }
     }
 
-    /// Publishes no more, and waits for what is on its way.
+    /// Stops publishing, and waits for the samples on their way.
     fn finish(&mut self) -> Result {
         self.hush();
         let mut voice = self.voice.lock().unwrap_or_else(PoisonError::into_inner);
@@ -249,13 +249,13 @@ impl Mouth {
 }
 
 impl Drop for Mouth {
-    /// The thread holds the port and with it the node, whose socket file is to go with the process.
+    /// Joins the thread: it holds the port and with it the node, whose socket file is removed at its end.
     fn drop(&mut self) {
         self.hush();
     }
 }
 
-/// Publishes at even intervals. Who is late catches up, unless by more than a second.
+/// Publishes at even intervals. A delay is caught up, unless it is longer than a second.
 fn speak(voice: &mut Voice, period: Duration, over: &AtomicBool, sent: &AtomicU64) -> Result {
     let mut due = Instant::now();
     while !over.load(Relaxed) {

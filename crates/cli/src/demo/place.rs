@@ -1,11 +1,11 @@
-//! Where a process of the robot is: its network namespace, and how its node is found.
+//! The place of a process of the robot: its network namespace, and the reach of its node.
 
 use crate::failure::{Failure, Result};
 use crate::session::Reach;
 use clap::Args;
 use thalweg::{Node, Settings};
 
-/// Where a node of the robot is.
+/// The place of a node of the robot.
 #[derive(Args, Clone, Debug, Default)]
 pub struct Place {
     /// Realm of the robot's nodes
@@ -14,13 +14,13 @@ pub struct Place {
     /// Network namespace
     #[arg(long)]
     pub namespace: Option<String>,
-    /// How it reaches other hosts.
+    /// Settings to reach other hosts.
     #[command(flatten)]
     pub reach: Reach,
 }
 
 impl Place {
-    /// Moves this thread there, and with it those that it starts.
+    /// Moves this thread into the namespace; threads that it starts inherit it.
     pub fn enter(&self) -> Result {
         let Some(name) = &self.namespace else { return Ok(()) };
         linux::namespace::Namespace::named(name)
@@ -28,13 +28,13 @@ impl Place {
             .map_err(|e| Failure::System(format!("network namespace {name}: {e}; run it as root")))
     }
 
-    /// Opens a node there.
+    /// Opens a node in this place.
     pub fn open(&self, name: &str) -> Result<Node> {
         let (name, realm) = (name.to_owned(), self.realm.clone());
         Ok(Node::with_settings(Settings { name, realm, ..self.reach.settings() })?)
     }
 
-    /// As arguments of a program.
+    /// The place as arguments of a program.
     pub fn arguments(&self) -> Vec<String> {
         let namespace = self.namespace.iter().flat_map(|name| ["--namespace".to_owned(), name.clone()]);
         let realm = ["--realm".to_owned(), self.realm.clone()];

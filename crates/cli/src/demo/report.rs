@@ -1,4 +1,4 @@
-//! What is told: the lines of a part, the table, the summary.
+//! Reports: the lines of a part, the table, the summary.
 
 use super::robot::{Content, LINES, Line};
 use crate::output::{bytes, micros, table};
@@ -13,20 +13,20 @@ use std::time::Duration;
 pub enum Say {
     /// All ports of the part are open and connected.
     Ready,
-    /// What was published so far.
+    /// Samples published so far.
     Sent {
         /// The topic.
         topic: String,
         /// Samples.
         sent: u64,
-        /// No more will come, and nothing waits.
+        /// All samples are sent, and nothing waits.
         finished: bool,
     },
-    /// What was received so far.
+    /// Samples received so far.
     Received(Received),
 }
 
-/// What a subscriber received so far.
+/// Samples that a subscriber received so far.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Received {
     /// The topic.
@@ -35,33 +35,33 @@ pub struct Received {
     pub received: u64,
     /// The highest sequence number.
     pub last_seq: u64,
-    /// From the first to the last sample.
+    /// Time from the first to the last sample.
     pub span_ns: u64,
     /// The carrier that was picked.
     pub carrier: String,
-    /// Of all samples.
+    /// Latency of all samples.
     pub latency_us: Option<Percentiles>,
 }
 
-/// How one channel is doing.
+/// The state of one channel.
 #[derive(Clone, Debug, Default)]
 pub struct Score {
     /// Samples that were published.
     pub sent: u64,
     /// The publisher has ended.
     pub finished: bool,
-    /// What the subscriber says.
+    /// The subscriber's last report.
     pub received: Received,
-    /// In the last period.
+    /// Rate of the last period.
     rate_hz: f64,
 }
 
-/// How all channels are doing.
+/// The state of all channels.
 #[derive(Debug, Default)]
 pub struct Board(BTreeMap<String, Score>);
 
 impl Board {
-    /// Notes what a part said.
+    /// Records a report of a part.
     pub fn note(&mut self, say: Say) {
         match say {
             Say::Ready => {}
@@ -78,7 +78,7 @@ impl Board {
         self.0.get(line.topic).cloned().unwrap_or_default()
     }
 
-    /// Whether every publisher has ended.
+    /// `true` if every publisher has ended.
     pub fn is_finished(&self) -> bool {
         LINES.iter().all(|line| self.score(line).finished)
     }
@@ -88,12 +88,12 @@ impl Board {
         self.0.values().map(|score| score.received.received).sum()
     }
 
-    /// Whether all that was published has arrived.
+    /// `true` if all published samples have arrived.
     pub fn is_complete(&self) -> bool {
         self.is_finished() && self.0.values().all(|score| score.received.received >= score.sent)
     }
 
-    /// The table while the robot runs: the rate is that of the last period, losses are gaps in what arrived.
+    /// The table while the robot runs. The rate is that of the last period; losses are gaps in the sequence numbers.
     pub fn table(&self) -> String {
         let row = |line: &Line| {
             let score = self.score(line);
@@ -115,7 +115,7 @@ impl Score {
     }
 }
 
-/// What matters most comes first: a narrow terminal cuts the rest.
+/// The most important columns come first: a narrow terminal cuts the rest.
 const HEADERS: [(&str, char); 11] = [
     ("topic", '<'),
     ("carrier", '<'),
@@ -148,7 +148,7 @@ fn cells(line: &Line, received: &Received, rate: f64, lost: u64) -> Vec<String> 
 }
 
 impl Line {
-    /// Bytes of its values, before encoding.
+    /// Bytes of the values, before encoding.
     pub fn size(&self) -> usize {
         match self.content {
             Content::Imu => 96,
@@ -171,7 +171,7 @@ pub struct Channel {
     size: usize,
     pub rate_hz: f64,
     pub wanted_hz: f64,
-    /// From `publish` to the callback.
+    /// Time from `publish` to the callback.
     pub latency_us: Percentiles,
     sent: u64,
     received: u64,
@@ -185,21 +185,21 @@ pub struct Summary {
     /// All channels of the robot.
     pub channels: Vec<Channel>,
     seconds: f64,
-    /// Somebody ended it early: rates and losses are shown, not judged.
+    /// The user ended the phase early: rates and losses are shown, not judged.
     pub interrupted: bool,
     /// Every sample arrived, and every channel kept its rate.
     pub pass: bool,
-    /// What did not go as promised.
+    /// Promises that were not kept.
     pub failures: Vec<String>,
     #[serde(skip)]
     rows: Vec<Vec<String>>,
 }
 
-/// A channel may be this much below its rate: the machine may be busy with other things.
+/// Fraction of its rate that a channel must keep: the machine may be busy with other things.
 const RATE_KEPT: f64 = 0.9;
 
 impl Summary {
-    /// What the board says after everything was sent and received.
+    /// The summary of the board after everything was sent and received.
     pub fn of(board: &Board, ran: Duration, interrupted: bool) -> Self {
         let channels: Vec<Channel> = LINES.iter().map(|line| Channel::of(line, board.score(line))).collect();
         let failures: Vec<String> = channels.iter().filter_map(Channel::failure).collect();
@@ -216,7 +216,7 @@ impl Summary {
         table(&HEADERS, &self.rows)
     }
 
-    /// What it comes to.
+    /// The verdict.
     pub fn verdict(&self) -> String {
         let (sent, received) = self.channels.iter().fold((0, 0), |(s, r), c| (s + c.sent, r + c.received));
         let when = if self.interrupted { "interrupted after" } else { "in" };
@@ -243,7 +243,7 @@ impl Channel {
         }
     }
 
-    /// Why it did not go as promised, if so.
+    /// The reason of a failure, if there was one.
     pub fn failure(&self) -> Option<String> {
         let Channel { topic, rate_hz, wanted_hz, .. } = self;
         if self.lost > 0 {

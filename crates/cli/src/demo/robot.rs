@@ -1,15 +1,15 @@
-//! The robot: its processes, and what flows between them.
+//! The robot: its processes and channels.
 
 use serde::{Deserialize, Serialize};
 
-/// What a channel carries.
+/// Contents of a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Content {
     /// [`Imu`] values.
     Imu,
     /// [`Command`] values.
     Command,
-    /// This many bytes.
+    /// Bytes of this number.
     Bytes(usize),
 }
 
@@ -28,7 +28,7 @@ pub struct Line {
     pub subscriber: &'static str,
     /// Samples per second.
     pub hz: f64,
-    /// What it carries.
+    /// Contents of the samples.
     pub content: Content,
 }
 
@@ -74,12 +74,12 @@ pub const LINES: [Line; 4] = [
 
 /// The process that computes all the time.
 pub const BUSY: &str = "mapper";
-/// The process that stands beside the robot, where they are not on one host.
+/// The process on the host beside the robot, where there are two hosts.
 pub const BESIDE: &str = "controller";
-/// The channel that must not be late: publisher, subscriber.
+/// The channel that needs low latency: publisher, subscriber.
 pub const URGENT: [&str; 2] = ["/controller/command", "/base/command"];
 
-/// The processes, each once.
+/// All processes, without duplicates.
 pub fn parts() -> Vec<&'static str> {
     let mut parts: Vec<_> = LINES.iter().flat_map(|line| [line.from, line.to]).collect();
     parts.sort_unstable();
@@ -87,10 +87,10 @@ pub fn parts() -> Vec<&'static str> {
     parts
 }
 
-/// What an inertial measurement unit says: 96 bytes.
+/// A measurement of an inertial measurement unit: 96 bytes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Imu {
-    /// When it was measured, in nanoseconds.
+    /// Time of the measurement, in nanoseconds.
     pub stamp_ns: u64,
     /// A quaternion.
     pub orientation: Quaternion,
@@ -102,7 +102,7 @@ pub struct Imu {
     pub temperature: f64,
 }
 
-/// What the robot's base is to do: 56 bytes.
+/// A command to the robot's base: 56 bytes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Command {
     /// Number of the command.

@@ -1,5 +1,5 @@
-//! What makes it hard for the robot, and what is set on its live channels to help: the link where that can be had, else
-//! the processors.
+//! The load against the robot, and the priorities that are set on its live channels: on a narrow link where one can
+//! be built, else on busy processors.
 
 use super::link::{Link, RATE};
 use super::place::Place;
@@ -12,30 +12,30 @@ use thalweg::Node;
 use thalweg::admin::{EndReport, Reply, Request};
 use thalweg::control::NodeId;
 
-/// Where the robot runs.
+/// The place of the robot.
 pub enum Stage {
     /// Two hosts and a narrow link, which a file transfer fills.
     Link(Box<Link>),
-    /// This host, whose processors one of the robot's own processes fills; how nodes reach others.
+    /// This host, whose processors one of the robot's processes fills, with the reach of its nodes.
     Processors(Reach),
 }
 
 /// A change of priority that was attempted while the robot ran.
 #[derive(Debug, Serialize)]
 pub struct Step {
-    /// As a person would type it.
+    /// The command, as a person would type it.
     pub command: String,
-    /// It was done.
+    /// `true` if it succeeded.
     pub done: bool,
-    /// Why not, and the remedy.
+    /// The reason of a failure, and the remedy.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub because: String,
-    /// What both ends say of it.
+    /// Reports of both ends.
     pub ends: Vec<EndReport>,
 }
 
 impl Stage {
-    /// The link if it can be had; else the processors, and why.
+    /// The link if it can be built; else the processors, and the reason.
     pub fn build(without_root: bool, reach: &Reach) -> Result<(Self, Option<String>)> {
         let processors = |why: &str| Ok((Stage::Processors(reach.clone()), Some(why.to_owned())));
         if without_root {
@@ -51,7 +51,7 @@ impl Stage {
         }
     }
 
-    /// As results name it.
+    /// The name in results.
     pub const fn name(&self) -> &'static str {
         match self {
             Stage::Link(_) => "link",
@@ -59,7 +59,7 @@ impl Stage {
         }
     }
 
-    /// What makes it hard.
+    /// A description of the load.
     pub fn about(&self) -> String {
         match self {
             Stage::Link(_) => {
@@ -69,7 +69,7 @@ impl Stage {
         }
     }
 
-    /// What shows the robot at work in another terminal.
+    /// The command that shows the robot in another terminal.
     pub fn watch(&self, realm: &str) -> String {
         let place = self.near(realm);
         let enter = place.namespace.iter().map(|name| format!("ip netns exec {name} ")).collect::<String>();
@@ -77,7 +77,7 @@ impl Stage {
         format!("{enter}thalweg top --realm {realm}{reach}")
     }
 
-    /// Where an administrator is.
+    /// The place of an administrator.
     fn near(&self, realm: &str) -> Place {
         match self {
             Stage::Link(link) => link.near(BESIDE, realm),
@@ -85,7 +85,7 @@ impl Stage {
         }
     }
 
-    /// Where a process of the robot runs.
+    /// The place of a process of the robot.
     pub fn place(&self, part: &str, realm: &str) -> Place {
         match self {
             Stage::Link(link) => link.place(part, realm),
@@ -93,28 +93,29 @@ impl Stage {
         }
     }
 
-    /// What is not the robot's own begins.
+    /// Starts the load that is not one of the robot's processes.
     pub fn begin(&mut self) -> Result {
         let Stage::Link(link) = self else { return Ok(()) };
         Ok(link.begin()?)
     }
 
-    /// It ends; Mbit/s of the transfer.
+    /// Ends it, and returns the transfer's Mbit/s.
     pub fn end(&mut self) -> Result<Option<f64>> {
         let Stage::Link(link) = self else { return Ok(None) };
         Ok(Some(link.end()?))
     }
 
-    /// Sets priorities on the live channels: the first that is allowed. `thalweg set` does the same from any shell.
+    /// Sets priorities on the live channels: the first setting that is allowed. `thalweg set` does the same from any
+    /// shell.
     pub fn help(&self, realm: &str) -> Result<Vec<Step>> {
         let busy = LINES.iter().find(|line| line.from == BUSY).map_or(URGENT[0], |line| line.publisher);
         let attempts = match self {
             Stage::Link(_) => [(URGENT, "class=high sched=fifo:30"), (URGENT, "class=high")],
-            // The process of a port: its own name twice.
+            // A process is addressed by its port's name, twice.
             Stage::Processors(_) => [(URGENT, "sched=fifo:30"), ([busy, busy], "sched=other:19")],
         };
         let place = self.near(realm);
-        // On a thread of its own: it may have to go to another namespace.
+        // On a thread of its own, which may have to enter another namespace.
         let attempt = || {
             place.enter()?;
             let node = place.open("administrator")?;
@@ -132,10 +133,10 @@ impl Stage {
     }
 }
 
-/// How long nodes may take to be found, and to answer.
+/// Time in which nodes have to be found, and to answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Asks both ends.
+/// Sets the words at both ends.
 fn set(node: &Node, [publisher, subscriber]: [&str; 2], words: &str) -> Result<Step> {
     let changes: qos::priority::Changes = words.parse().map_err(|e| Failure::Usage(format!("{words}: {e}")))?;
     let command = format!("thalweg set {publisher} {subscriber} {words}");

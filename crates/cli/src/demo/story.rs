@@ -13,22 +13,22 @@ use serde_json::{Value, json};
 pub struct Phase {
     /// `before` or `after` the priorities were set.
     pub phase: &'static str,
-    /// What the robot did.
+    /// Figures of the robot's channels.
     #[serde(flatten)]
     pub summary: Summary,
-    /// Of the file transfer, where there is one.
+    /// Rate of the file transfer, where there is one.
     pub transfer_mbit_s: Option<f64>,
 }
 
-/// All of it.
+/// The phases and the steps between them.
 pub struct Story {
-    /// Where the robot ran.
+    /// The place of the robot.
     pub stage: &'static str,
-    /// Why not behind a link, if so.
+    /// The reason why there is no narrow link, if so.
     pub because: Option<String>,
-    /// Before, and after unless it was interrupted.
+    /// Before, and after unless the demo was interrupted.
     pub phases: Vec<Phase>,
-    /// What was set between them.
+    /// Priorities that were set between the phases.
     pub steps: Vec<Step>,
 }
 
@@ -46,18 +46,18 @@ const TITLES: [(&str, char); 10] = [
 ];
 
 impl Story {
-    /// The last phase: what there is to be judged.
+    /// The last phase, which is judged.
     fn last(&self) -> Option<&Summary> {
         self.phases.last().map(|phase| &phase.summary)
     }
 
-    /// Somebody ended it early: it is shown, not judged.
+    /// `true` if the user ended the demo early: it is shown, not judged.
     pub fn interrupted(&self) -> bool {
         self.phases.iter().any(|phase| phase.summary.interrupted)
     }
 
-    /// What did not go as promised: a priority is set, and with it the urgent channel loses nothing, keeps its rate and is
-    /// less late than before. The others may suffer from what makes it hard.
+    /// Promises that were not kept: a priority is set, and with it the urgent channel loses nothing, keeps its rate
+    /// and has a lower latency than before. The other channels may suffer from the load.
     pub fn failures(&self) -> Vec<String> {
         let [before, after] = self.phases.as_slice() else { return Vec::new() };
         let unset = (!self.steps.iter().any(|step| step.done))
@@ -70,7 +70,7 @@ impl Story {
         [unset, lost_or_slow, not_better].into_iter().flatten().collect()
     }
 
-    /// As `--json` prints it.
+    /// The document of `--json`.
     pub fn document(&self, figure: Option<&str>) -> Value {
         json!({
             "channels": self.last().map(|summary| summary.channels.as_slice()).unwrap_or_default(),
@@ -126,7 +126,7 @@ impl Story {
     }
 }
 
-/// What was done, and why not the rest: a line each.
+/// One line per step: what was done, or the reason why not.
 pub fn steps(steps: &[Step]) -> Vec<String> {
     let said = |step: &Step| match step.done {
         true => {
@@ -141,7 +141,7 @@ pub fn steps(steps: &[Step]) -> Vec<String> {
     steps.iter().map(said).collect()
 }
 
-/// What makes it hard.
+/// The first line: a description of the load.
 pub fn opening(stage: &Stage, seconds: f64) -> String {
     format!("{}: {seconds} s without priorities, then {seconds} s with", stage.about())
 }
@@ -194,7 +194,7 @@ mod tests {
         assert_eq!(document["channels"].as_array().map(Vec::len), Some(4));
         assert_eq!(document["phases"][0]["phase"], "before");
         assert_eq!((&document["pass"], document["failures"].as_array().map(Vec::len)), (&json!(false), Some(2)));
-        // Only what has a priority is judged.
+        // Only the channel with a priority is judged.
         assert_eq!(story(1).document(None)["pass"], true);
     }
 

@@ -1,4 +1,4 @@
-//! What a busy process does: computes on more threads than there are processors.
+//! The load of a busy process: more computing threads than there are processors.
 
 use crate::failure::Result;
 use std::sync::Arc;

@@ -1,14 +1,14 @@
-//! What the doctor finds, and what can be done about it.
+//! Findings of the doctor, and their remedies.
 
 use serde::Serialize;
 
-/// How much a finding matters.
+/// Severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
-    /// Good to know; harms nobody by itself. Shown with `--verbose`.
+    /// Good to know; harmless by itself. Shown with `--verbose`.
     Note,
-    /// A promise holds only in part, or only most of the time.
+    /// A promise is kept only in part, or only most of the time.
     Warning,
     /// A promise cannot be kept on this host.
     Fault,
@@ -30,34 +30,34 @@ impl Severity {
 pub struct Kind {
     /// Its name.
     pub id: &'static str,
-    /// How much it matters.
+    /// Its severity.
     pub severity: Severity,
-    /// When it is found.
+    /// The condition.
     pub when: &'static str,
-    /// Why it matters to real-time promises.
+    /// Its effect on real-time promises.
     pub why: &'static str,
-    /// `--fix` can do something about it.
+    /// `true` if `--fix` has a remedy.
     pub fixable: bool,
 }
 
 /// Something found on this host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// Which kind.
+    /// The kind.
     pub kind: &'static Kind,
-    /// Which value is not as it should be, such as `net.core.rmem_max`.
+    /// The wrong value's name, such as `net.core.rmem_max`.
     pub what: String,
     /// The value.
     pub value: String,
-    /// What it should be.
+    /// The value that it should have.
     pub limit: String,
-    /// What to do: a command where one does it.
+    /// The remedy: a command where there is one.
     pub remedy: String,
-    /// What `--fix` does.
+    /// The remedy of `--fix`.
     pub fix: Option<Fix>,
 }
 
-/// What `--fix` can do at run time.
+/// A remedy of `--fix` at run time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fix {
     /// Writes this value into each of these files of `proc` or `sys` (paths without the first '/').
@@ -71,10 +71,10 @@ pub enum Fix {
     Queues {
         /// The device.
         device: String,
-        /// What its link carries, in Mbit/s.
+        /// Rate of its link, in Mbit/s.
         speed: u64,
     },
-    /// Takes away the queues that a process left which is gone.
+    /// Removes the queues that an ended process left.
     Recover,
 }
 
@@ -87,13 +87,13 @@ impl Kind {
 }
 
 impl Finding {
-    /// With what to do about it.
+    /// Adds a remedy.
     pub fn remedy(mut self, remedy: impl Into<String>) -> Self {
         self.remedy = remedy.into();
         self
     }
 
-    /// With a value to write, which is the remedy, too.
+    /// Adds a value to write, which is also the remedy.
     pub fn write(mut self, files: Vec<String>, value: impl ToString) -> Self {
         let value = value.to_string();
         let commands = files.iter().map(|file| match file.strip_prefix("proc/sys/") {

@@ -1,4 +1,4 @@
-//! What `--fix` does at run time, each with the command that takes it back.
+//! Fixes of `--fix` at run time, each with the command that undoes it.
 
 use super::finding::{Finding, Fix};
 use crate::apply;
@@ -8,35 +8,35 @@ use serde::Serialize;
 use std::fmt;
 use std::io;
 
-/// Something that was done.
+/// A fix that was made.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Done {
-    /// Which kind of finding it is about.
+    /// The kind of finding.
     id: &'static str,
-    /// What was changed.
+    /// The changed value's name.
     what: String,
-    /// How it was before.
+    /// The value before.
     before: String,
-    /// How it is now.
+    /// The value now.
     after: String,
-    /// The command that takes it back.
+    /// The command that undoes it.
     undo: String,
-    /// How to keep it over the next start of the host; empty: see the host's own settings.
+    /// The way to keep it across a restart of the host; empty: see the host's own settings.
     keep: String,
 }
 
-/// What became of all fixes.
+/// The result of all fixes.
 #[derive(Debug, Default)]
 pub struct Fixes {
-    /// What was done.
+    /// Fixes that were made.
     pub done: Vec<Done>,
-    /// What was not, and why.
+    /// Fixes that failed, and the reasons.
     pub failed: Vec<String>,
-    /// Something was not, for want of a right.
+    /// A fix failed for want of permission.
     pub forbidden: bool,
 }
 
-/// Fixes what can be fixed; one failure does not keep it from the rest.
+/// Makes all fixes; a failure does not stop the others.
 pub fn apply<'a>(tree: &Tree, findings: impl Iterator<Item = &'a Finding>) -> Fixes {
     let (mut fixes, mut wanted) = (Fixes::default(), Vec::new());
     for finding in findings {
@@ -50,7 +50,7 @@ pub fn apply<'a>(tree: &Tree, findings: impl Iterator<Item = &'a Finding>) -> Fi
             None => {}
         }
     }
-    // All at once: a second installation would take the first one away.
+    // All devices at once: a second installation would remove the first one.
     match install(&wanted) {
         Ok(done) => fixes.done.extend(done),
         Err(error) => wanted.iter().take(1).for_each(|(id, ..)| fixes.failed(id, &error)),
@@ -73,12 +73,12 @@ impl Fixes {
     }
 }
 
-/// Packets that wait in each band: 1000 is what devices start with.
+/// Packets per band; 1000 is the default of devices.
 const QUEUE: u32 = 1000;
-/// What of a link's rate is given to packets: the rest is preambles, checksums and gaps, 24 of 1538 bytes.
+/// Percentage of a link's rate that packets get. Preambles, checksums and gaps take the rest: 24 of 1538 bytes.
 const PERCENT: u64 = 98;
 
-/// Strict bands by class, below a rate that keeps packets waiting here, where classes count.
+/// Strict bands by class, below the link's rate, so that packets wait here, where classes count.
 fn install(wanted: &[(&'static str, String, u64)]) -> io::Result<Vec<Done>> {
     if wanted.is_empty() {
         return Ok(Vec::new());
@@ -110,7 +110,7 @@ fn recover(id: &'static str) -> io::Result<Done> {
     Ok(Done { id, what, before, after: after.join("; "), undo: "none is needed".into(), keep: String::new() })
 }
 
-/// Writes a value, and looks whether the kernel took it.
+/// Writes a value, and checks that the kernel took it.
 fn write(tree: &Tree, id: &'static str, file: &str, value: &str) -> io::Result<Done> {
     let named = |error: io::Error| io::Error::new(error.kind(), format!("/{file}: {error}"));
     let before = present(tree, file).ok_or_else(|| named(io::ErrorKind::NotFound.into()))?;

@@ -2,12 +2,12 @@
 //!
 //! | module | what it judges |
 //! |---|---|
-//! | [`threads`] | may threads have the priority they need, and do they get the processor |
-//! | [`machine`] | do processors and memory answer in time |
+//! | [`threads`] | priorities of threads, and their processor time |
+//! | [`machine`] | response times of processors and memory |
 //! | [`network`] | buffers, limits, routes |
 //! | [`devices`] | devices and bridges |
-//! | [`queues`] | what a class gets on each device |
-//! | [`house`] | what nodes of this host share |
+//! | [`queues`] | treatment of the classes on each device |
+//! | [`house`] | resources that the nodes of this host share |
 
 pub mod devices;
 pub mod house;
@@ -19,7 +19,7 @@ pub mod threads;
 use super::finding::{Finding, Kind};
 use linux::probe::Facts;
 
-/// All kinds of findings, as docs/diagnosis.md lists them.
+/// All kinds of findings, in the order of docs/diagnosis.md.
 pub fn kinds() -> impl Iterator<Item = &'static Kind> {
     threads::KINDS
         .iter()
@@ -31,7 +31,7 @@ pub fn kinds() -> impl Iterator<Item = &'static Kind> {
         .copied()
 }
 
-/// What facts say, the worst first.
+/// The findings from these facts, the worst first.
 pub fn judge(facts: &Facts) -> Vec<Finding> {
     let mut found = threads::judge(facts);
     found.extend(machine::judge(facts));
@@ -40,7 +40,7 @@ pub fn judge(facts: &Facts) -> Vec<Finding> {
     found
 }
 
-/// The worst first; equally bad ones as they came.
+/// Sorts the worst first; the order of equal ones stays.
 pub fn sort(findings: &mut [Finding]) {
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.kind.severity));
 }

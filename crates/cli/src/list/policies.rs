@@ -1,4 +1,4 @@
-//! `thalweg list --qos`: what ports offer and request, and what does not fit.
+//! `thalweg list --qos`: offers and requests of ports, and mismatches.
 
 use super::section;
 use crate::census;
@@ -19,7 +19,7 @@ struct Stated<'a> {
     stated: BTreeMap<&'static str, String>,
 }
 
-/// A policy that stands between two ports, or that the subscriber does without.
+/// A mismatch between two ports, or a policy that the subscriber gave up.
 #[derive(Serialize)]
 struct Found<'a> {
     publisher: &'a str,

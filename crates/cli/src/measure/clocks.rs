@@ -1,4 +1,4 @@
-//! Clocks of other hosts, compared while samples of them come.
+//! Clocks of other hosts, compared while samples of them arrive.
 
 use crate::session::Session;
 use std::collections::HashMap;
@@ -7,17 +7,17 @@ use thalweg::SampleInfo;
 use thalweg::clock::ClockOffset;
 use thalweg::control::NodeId;
 
-/// A node that does not tell its clock within this time is asked again later.
+/// Time after which a node without an answer is asked again later.
 const PATIENCE: Duration = Duration::from_millis(500);
-/// Publishers whose clocks are compared at most.
+/// Largest number of publishers whose clocks are compared.
 const MOST: usize = 64;
 
-/// What is known of them; `None`: to be asked.
+/// Clock offsets by node; `None`: still to be asked.
 #[derive(Default)]
 pub struct Clocks(HashMap<NodeId, Option<ClockOffset>>);
 
 impl Clocks {
-    /// How old a sample was when it came, and how far that may be off, in nanoseconds. `None`: not known (yet).
+    /// Latency of a sample and its uncertainty, in nanoseconds. `None`: not known (yet).
     pub fn latency(&mut self, info: &SampleInfo) -> Option<(u64, u64)> {
         if let Some(latency) = info.latency_ns() {
             return Some((latency, 0));
@@ -33,19 +33,19 @@ impl Clocks {
         }
     }
 
-    /// The nodes whose clocks matter: all, or those of whom nothing is known yet.
+    /// The nodes whose clocks matter: all, or only those whose offset is unknown.
     pub fn nodes(&self, all: bool) -> Vec<NodeId> {
         self.0.iter().filter(|(_, offset)| all || offset.is_none()).map(|(node, _)| *node).collect()
     }
 
-    /// What was found of a node's clock. The old answer holds on where there is no new one; it only becomes vaguer.
+    /// Records a node's clock offset. Without a new answer the old one stays, with a growing uncertainty.
     pub fn found(&mut self, node: NodeId, offset: Option<ClockOffset>) {
         let known = self.0.entry(node).or_default();
         *known = offset.or(*known);
     }
 }
 
-/// Asks a node.
+/// Measures a node's clock offset.
 pub fn compare(session: &Session, node: NodeId) -> Option<ClockOffset> {
     session.node.compare_clock(node, PATIENCE).ok()
 }

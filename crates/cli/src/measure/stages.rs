@@ -1,4 +1,4 @@
-//! `thalweg delay --stages`: where the time of a topic's samples goes, on every channel that it has.
+//! `thalweg delay --stages`: latency by stage, on every channel of a topic.
 
 use super::DelayArguments;
 use crate::census;
@@ -11,12 +11,12 @@ use thalweg::admin::{Reply, Request};
 use thalweg::control::Document;
 use thalweg::stages::{End, Figures, Stage, StagesReport, wire_us};
 
-/// How long it measures when neither `--seconds` nor `--count` says.
+/// Duration of the measurement without `--seconds` and `--count`.
 const DEFAULT: Duration = Duration::from_secs(5);
-/// Pause between two looks at how much was measured.
+/// Pause between two checks of the count.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// Measures, shows, and stops measuring, also when it is interrupted.
+/// Measures, shows the result, and switches the measurement off, also when interrupted.
 pub fn run(arguments: &DelayArguments) -> Result {
     let options = &arguments.options;
     let mut session = options.common.open("delay")?;
@@ -66,7 +66,7 @@ fn show(session: &Session, topic: &str, reports: &[StagesReport]) -> Result {
     Ok(())
 }
 
-/// Both ends of each channel, as far as they report.
+/// Both ends of each channel, if they reported.
 fn channels(reports: &[StagesReport]) -> impl Iterator<Item = (Option<&StagesReport>, Option<&StagesReport>)> {
     let sends = |report: &StagesReport| report.end != End::Subscriber;
     let is_first =
@@ -81,7 +81,7 @@ fn same(one: &StagesReport, other: &StagesReport) -> bool {
     (&one.publisher, &one.subscriber) == (&other.publisher, &other.subscriber)
 }
 
-/// Whether the first of a channel's ends is a relay.
+/// `true` if the first end of the channel is a relay.
 fn is_relay(first: &StagesReport) -> bool {
     first.end == End::Relay
 }

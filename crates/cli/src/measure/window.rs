@@ -6,11 +6,11 @@ use serde_json::{Value, json};
 use std::collections::VecDeque;
 use thalweg::SampleInfo;
 
-/// Why there is no latency.
+/// Message for a missing latency.
 pub const NO_COMMON_CLOCK: &str =
     "the publisher's clock is not this host's, and its node did not tell what it says; measure on the publisher's host";
 
-/// What is kept of a sample.
+/// Arrival of a sample.
 struct Arrival {
     received_ns: u64,
     size: usize,
@@ -24,7 +24,7 @@ pub struct Window {
     most: usize,
     total: u64,
     reported: u64,
-    /// Of publishers on other hosts.
+    /// Clocks of publishers on other hosts.
     pub clocks: Clocks,
 }
 
@@ -40,7 +40,7 @@ impl Window {
         }
     }
 
-    /// Notes a sample.
+    /// Records a sample.
     pub fn add(&mut self, info: &SampleInfo, size: usize) {
         if self.arrivals.len() == self.most {
             self.arrivals.pop_front();
@@ -62,17 +62,17 @@ impl Window {
         self.total - self.reported
     }
 
-    /// The samples so far have been reported.
+    /// Marks all samples so far as reported.
     pub fn reported(&mut self) {
         self.reported = self.total;
     }
 
-    /// Whether at least one latency is known.
+    /// `true` if at least one latency is known.
     pub fn has_latency(&self) -> bool {
         self.arrivals.iter().any(|a| a.latency_ns.is_some())
     }
 
-    /// From the first to the last arrival, in seconds; 0 when nothing came since the last report.
+    /// Time from the first to the last arrival, in seconds; 0 if nothing came since the last report.
     fn span(&self) -> f64 {
         match (self.arrivals.front(), self.arrivals.back()) {
             (Some(first), Some(last)) if self.fresh() > 0 => {
@@ -87,7 +87,7 @@ impl Window {
         if span > 0.0 { amount / span } else { 0.0 }
     }
 
-    /// Samples per second, and how even their intervals are.
+    /// Samples per second, and statistics of their intervals.
     pub fn rate(&self) -> Value {
         let intervals = self.arrivals.iter().zip(self.arrivals.iter().skip(1));
         let us: Vec<f64> = intervals.map(|(a, b)| b.received_ns.saturating_sub(a.received_ns) as f64 / 1e3).collect();
@@ -102,7 +102,7 @@ impl Window {
         json!({"samples": self.total, "window": self.arrivals.len(), "rate_hz": rate, "interval_us": interval})
     }
 
-    /// Bytes per second, and how large samples are.
+    /// Bytes per second, and statistics of the sizes.
     pub fn bandwidth(&self) -> Value {
         let sizes = || self.arrivals.iter().map(|a| a.size);
         // The first sample opens the interval in which the others came.

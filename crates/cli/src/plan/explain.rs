@@ -1,11 +1,11 @@
-//! Each delay's terms, so that they can be followed and added up by hand.
+//! The terms of each delay, so that they can be followed and added up by hand.
 
 use super::show;
 use crate::output::table;
 use qos::plan::{Channel, Plan, Term};
 use qos::show_time;
 
-/// What the steps of a bound are, in the order in which a sample meets them, and where their formulas stand.
+/// The steps of a bound in the order in which a sample meets them, each with the source of its formula.
 const STEPS: [(&str, &str); 14] = [
     ("from the application to the middleware", "declared (hand_in)"),
     (
@@ -66,7 +66,7 @@ fn how_to_read(plan: &Plan) -> &'static str {
     }
 }
 
-/// A line for each channel with a deadline, those with the least to spare first: what there is to look at.
+/// One line for each channel with a deadline, those with the least slack first.
 fn overview(plan: &Plan) -> Option<String> {
     let delay = |channel: &Channel| channel.mean_us.or(channel.bound_us);
     let used = |channel: &Channel| {
@@ -105,7 +105,7 @@ fn legend(plan: &Plan) -> Option<String> {
     (!rows.is_empty()).then(|| format!("steps\n{}", body(&[("", '<'), ("", '<'), ("", '<')], &rows)))
 }
 
-/// Where a step of a bound is, and which of [`STEPS`] it is.
+/// The place of a bound's step, and its name in [`STEPS`].
 fn place_and_step(term: &Term) -> Option<(&str, &'static str)> {
     let numbered = term.name.rsplit_once(" #").filter(|(_, number)| number.parse::<u32>().is_ok());
     let name = numbered.map_or(term.name.as_str(), |(name, _)| name);
@@ -139,7 +139,7 @@ fn channel(channel: &Channel) -> String {
         [format!("({})", time(term.us)), String::new(), term.name.clone(), String::new(), term.because.clone()]
     };
     rows.extend(channel.also.iter().map(beside));
-    // A column that is empty takes no room.
+    // An empty column takes no space.
     let used: Vec<usize> = (0..5).filter(|column| rows.iter().any(|row| !row[*column].is_empty())).collect();
     let cells =
         |row: &[String; 5]| std::iter::once("  ".to_owned()).chain(used.iter().map(|at| row[*at].clone())).collect();
@@ -157,7 +157,7 @@ fn scaled(channel: &Channel) -> String {
     format!(", scaled{what} at {proxy}")
 }
 
-/// As many digits as it takes for the terms to be exact, at most whole nanoseconds: what is shown adds up.
+/// Digits that make the shown terms add up exactly, at most whole nanoseconds.
 fn digits(channel: &Channel) -> usize {
     let exact = |digits: &usize| {
         let scale = 10f64.powi(*digits as i32);
@@ -166,7 +166,7 @@ fn digits(channel: &Channel) -> usize {
     (0..3).find(exact).unwrap_or(3)
 }
 
-/// Bytes and rate of a step, where it is made of them.
+/// Bytes and rate of a step, if it has them.
 fn numbers(because: &str) -> &str {
     let has = because.starts_with(|c: char| c.is_ascii_digit());
     if has { because.split([':', ',']).next().unwrap_or_default() } else { "" }
@@ -194,7 +194,7 @@ fn verdict(channel: &Channel) -> String {
     deadline + &loss + &occupancy.unwrap_or_default()
 }
 
-/// Rows in columns, without a head.
+/// Rows in columns, without a header.
 fn body(sides: &[(&str, char)], rows: &[Vec<String>]) -> String {
     table(sides, rows).lines().skip(1).collect::<Vec<_>>().join("\n")
 }

@@ -2,9 +2,9 @@
 //!
 //! | module | what it draws |
 //! |---|---|
-//! | `layout` | where nodes are |
+//! | `layout` | positions of the nodes |
 //! | `network` | nodes, links and proxies |
-//! | `channels` | delays, and what they are made of |
+//! | `channels` | delays and their parts |
 //! | `pen` | lines, boxes and text |
 
 mod channels;
@@ -16,12 +16,12 @@ use pen::{Pen, Style};
 use qos::plan::Plan;
 use qos::system::System;
 
-/// The network's part of the picture; the channels' is to the right of it.
+/// Size of the network's part of the picture; the channels are to the right of it.
 const NETWORK: [f64; 2] = [640.0, 480.0];
 const TOP: f64 = 64.0;
 const MARGIN: f64 = 20.0;
 
-/// Colours of how full something is, up to which part of it, and in words.
+/// Colours of a load, each with its upper limit and its words.
 const FULL: [(f64, &str, &str); 4] = [
     (0.5, "#2e8b57", "up to 50 %"),
     (0.8, "#d99000", "up to 80 %"),
@@ -31,7 +31,7 @@ const FULL: [(f64, &str, &str); 4] = [
 
 const GREY: &str = "#5f6570";
 
-/// Draws it.
+/// Draws the picture.
 pub fn draw(system: &System, plan: &Plan) -> String {
     let left = MARGIN + NETWORK[0] + 2.0 * MARGIN;
     let height = (TOP + NETWORK[1]).max(TOP + channels::height(plan)) + 48.0;
@@ -49,7 +49,7 @@ pub fn draw(system: &System, plan: &Plan) -> String {
     pen.finish()
 }
 
-/// The colour of something that is so full.
+/// The colour of a load.
 fn colour(part: f64) -> &'static str {
     FULL.iter().find(|(limit, _, _)| part <= limit + 1e-9).map_or(FULL[3].1, |(_, colour, _)| *colour)
 }

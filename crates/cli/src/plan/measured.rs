@@ -1,4 +1,4 @@
-//! What was measured, written back into the contract.
+//! Measured values, written back into the contract.
 
 use super::{read, text_of};
 use crate::failure::{Failure, Result};
@@ -8,16 +8,16 @@ use qos::verification::{Measured, measured};
 use serde::Deserialize;
 use std::path::Path;
 
-/// The part of a document of `thalweg verify --json` that counts here.
+/// The part of a document of `thalweg verify --json` that is used here.
 #[derive(Deserialize)]
 struct Verified {
     channels: Vec<Measured>,
 }
 
-/// Changes the contract's file, and tells of each change.
+/// Changes the contract's file, and reports each change.
 pub fn write_back(file: &Path, verified: &Path) -> Result {
     let text = text_of(verified)?;
-    // With --watch there are several; the last one has it all.
+    // With --watch there are several documents; the last one is complete.
     let last = text.lines().rfind(|line| !line.trim().is_empty()).unwrap_or_default();
     let seen: Verified = serde_json::from_str(last).map_err(|e| {
         Failure::Usage(format!("{}: {e}: allowed is what `thalweg verify --json` writes", verified.display()))
@@ -33,7 +33,7 @@ pub fn write_back(file: &Path, verified: &Path) -> Result {
     Ok(())
 }
 
-/// As a whole or not at all.
+/// Replaces the file atomically.
 fn replace(file: &Path, text: &str) -> Result {
     let failed = |e| Failure::System(format!("{}: cannot be written: {e}", file.display()));
     let mut beside = file.as_os_str().to_owned();

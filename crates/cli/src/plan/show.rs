@@ -4,7 +4,7 @@ use crate::output::table;
 use qos::plan::{Channel, FileChange, Plan, Refusal};
 use qos::{show_bit_rate, show_time};
 
-/// All of it, for people.
+/// The whole plan, for people.
 pub fn text(plan: &Plan) -> String {
     let mut parts = vec![verdict(plan)];
     if !plan.refusals.is_empty() {
@@ -19,7 +19,7 @@ pub fn text(plan: &Plan) -> String {
     parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("\n\n")
 }
 
-/// One line: does it fit?
+/// One line with the verdict.
 pub fn verdict(plan: &Plan) -> String {
     let name = if plan.contract.name.is_empty() { "the contract" } else { plan.contract.name.as_str() };
     let kind = if plan.model.is_mean() { "on average" } else { "always" };
@@ -36,7 +36,7 @@ pub fn verdict(plan: &Plan) -> String {
     format!("{name} fits (model {}): {deadlines}", plan.model)
 }
 
-/// Why not all fits, and what would.
+/// The reasons of a refusal, and the changes that would help.
 pub fn refusals(plan: &Plan) -> String {
     let reasons = plan.refusals.iter().map(reason).collect::<Vec<_>>().join("\n");
     let offers = plan.refusals.first().map(|refusal| refusal.offers.as_slice()).unwrap_or_default();
@@ -51,7 +51,7 @@ pub fn refusals(plan: &Plan) -> String {
     format!("{reasons}\n\nany one of these makes it fit\n{}", offers.join("\n"))
 }
 
-/// A change as a person makes it.
+/// A change to the file, as a person makes it.
 fn in_file(FileChange { table, name, key, value }: &FileChange) -> String {
     match (name.as_str(), key.as_str()) {
         ("", key) => format!("[{table}] {key} = {value}"),

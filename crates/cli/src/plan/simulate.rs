@@ -1,4 +1,4 @@
-//! A plan in virtual time: the worst that is seen beside each bound.
+//! A plan in virtual time: the largest simulated delay beside each bound.
 
 use crate::failure::{Failure, Result};
 use crate::output::table;
@@ -9,22 +9,22 @@ use qos::system::System;
 use serde::Serialize;
 use std::time::Duration;
 
-/// Most events of one run, so that it ends within seconds.
+/// Limit of events in one run, so that it ends within seconds.
 const EVENTS: u64 = 5_000_000;
-/// Pairs that runs are aimed at, one by one, and events of each of these.
+/// Limit of pairs that runs are aimed at, one by one; and limit of events in each of these runs.
 const AIMED: usize = 200;
 const AIMED_EVENTS: u64 = 50_000;
 
-/// What a simulation showed.
+/// The result of a simulation.
 #[derive(Debug, Serialize)]
 pub struct Simulation {
     seed: u64,
     seconds: f64,
-    /// A run had too many events and ended before its time.
+    /// A run reached the limit of events and ended early.
     cut: bool,
-    /// Channels of which a sample was later than its bound.
+    /// Channels with a sample later than the bound.
     broken: usize,
-    /// Median of bound ÷ the worst that was seen.
+    /// Median of bound ÷ largest delay.
     tightness: Option<f64>,
     channels: Vec<Row>,
 }
@@ -42,7 +42,8 @@ struct Row {
     holds: bool,
 }
 
-/// Simulates `plan` for so long under each pattern of release, and aimed at each channel for as long as it takes.
+/// Simulates `plan` for `duration` under each pattern of release, and then aimed at each channel for as long as
+/// needed.
 pub fn run(system: &System, plan: &Plan, duration: Duration, seed: u64) -> Result<Simulation> {
     if plan.model != Model::Bound {
         let said = format!("--simulate checks the bounds of the model bound, not {}; leave --model out", plan.model);
@@ -84,13 +85,13 @@ fn row(channel: &qos::plan::Channel, pair: Option<usize>, seen: &Seen) -> Row {
         mean_us: seen.map(|seen| seen.sum as f64 / seen.count as f64 / 1e3),
         max_us,
         bound_us: channel.bound_us,
-        // A billionth for the sum of a bound's terms in µs.
+        // A billionth is allowed for rounding in the sum of a bound's terms in µs.
         holds: max_us.zip(channel.bound_us).is_none_or(|(max, bound)| max <= bound * (1.0 + 1e-9)),
     }
 }
 
 impl Simulation {
-    /// For people.
+    /// The table, for people.
     pub fn text(&self) -> String {
         let time = |us: Option<f64>| us.map_or("-".to_owned(), show_time);
         let row = |row: &Row| {
@@ -119,7 +120,7 @@ impl Simulation {
         format!("{head}\n\n{}", table(&headers, &rows))
     }
 
-    /// Exit code 1 where a bound is broken.
+    /// Exit code 1 if a bound is broken.
     pub fn answer(&self) -> Result {
         if self.broken == 0 { Ok(()) } else { Err(Failure::No(format!("{} bounds do not hold", self.broken))) }
     }

@@ -1,4 +1,4 @@
-//! The policies and the priority that a port of this command is opened with.
+//! Policies and priority of a port, from the command line and a profile.
 
 use crate::failure::{Failure, Result};
 use crate::output::tell;
@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use thalweg::control::Direction;
 use thalweg::profile::Profile;
 
-/// Options of verbs that open a port for its own sake.
+/// Options of verbs whose purpose is a port.
 #[derive(Args, Clone, Debug)]
 pub struct Given {
     /// Priority of the port's channels as YARP writes it: "level:high; priority:10; policy:1" (also dscp:, tos:)
@@ -25,7 +25,7 @@ pub struct Given {
 }
 
 impl Given {
-    /// What holds for a port: what the profile says, and against it what the command says. Policies are set in `qos`.
+    /// The settings of a port: those of the profile, overridden by the command line. Policies are set in `qos`.
     pub fn settings(&self, name: &str, topic: &str, direction: Direction, qos: &mut Qos) -> Result<PrioritySettings> {
         let profile = self.profile.as_deref().map(Profile::read).transpose();
         let profile = profile.map_err(|wrong| Failure::Usage(wrong.to_string()))?.unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Ends of channels as people read them and as JSON.
+//! Ends of channels, for people and as JSON.
 
 use crate::failure::Result;
 use crate::session::Session;
@@ -8,7 +8,7 @@ use serde_json::json;
 use thalweg::admin::EndReport;
 use thalweg::proxy::Proxied;
 
-/// One end of a channel as `--json` tells it.
+/// One end of a channel in the output of `--json`.
 #[derive(Serialize)]
 pub struct Shown<'a> {
     publisher: &'a str,
@@ -50,7 +50,7 @@ struct Packets<'a> {
 }
 
 impl<'a> Shown<'a> {
-    /// All of them.
+    /// All ends.
     pub fn all(reports: &'a [EndReport]) -> Vec<Self> {
         reports.iter().map(Self::of).collect()
     }
@@ -158,12 +158,12 @@ fn packets(report: &EndReport) -> String {
     format!("tos {tos}{dscp}{class}{priority}{pace}{device}{band}{}", blocking(report))
 }
 
-/// How long its packets wait at most for less urgent ones, where that is known.
+/// Longest time that its packets wait for less urgent ones, if it is known.
 pub fn blocking(report: &EndReport) -> String {
     report.blocking_us.map_or_else(String::new, |us| format!(", waits ≤ {us:.0} µs for lower classes"))
 }
 
-/// Bytes per second as `pace=` takes them.
+/// Bytes per second in the notation of `pace=`.
 fn bit_rate(bytes: u64) -> String {
     let bits = bytes.saturating_mul(8);
     let units = [(1_000_000_000, "Gbit/s"), (1_000_000, "Mbit/s"), (1000, "kbit/s")];
@@ -171,7 +171,7 @@ fn bit_rate(bytes: u64) -> String {
     fits.map_or_else(|| format!("{bits}bit/s"), |(unit, name)| format!("{}{name}", bits / unit))
 }
 
-/// Numbers in a row as `0-3,5`.
+/// Numbers in ranges, such as `0-3,5`.
 fn ranges(numbers: &[u16]) -> String {
     let mut text = Vec::new();
     let mut rest = numbers;

@@ -1,4 +1,4 @@
-//! Where the samples of `thalweg pub` come from.
+//! Sources of the samples of `thalweg pub`.
 
 use crate::failure::{Failure, Result};
 use std::fs::File;
@@ -8,22 +8,22 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::Duration;
 use thalweg::codec::{Message, Raw};
 
-/// What a source has now.
+/// The next sample of a source.
 pub enum Next<'a, M: Message> {
     /// A sample, and its size in bytes.
     Sample(&'a M::Value, usize),
     /// Nothing yet.
     Nothing,
-    /// Nothing any more.
+    /// The end of the input.
     End,
 }
 
-/// Gives samples one by one.
+/// A source of samples.
 pub trait Source {
-    /// What the topic carries.
+    /// The message type of the topic.
     type Message: Message;
 
-    /// The next sample; waits a short while for one at most.
+    /// The next sample; waits a short time for one.
     fn next(&mut self) -> Result<Next<'_, Self::Message>>;
 }
 
@@ -91,7 +91,7 @@ pub struct Lines {
 
 /// Lines that were read and not yet published.
 const AHEAD: usize = 64;
-/// How long `next` waits for a line.
+/// Time that `next` waits for a line.
 const TICK: Duration = Duration::from_millis(50);
 
 impl Lines {

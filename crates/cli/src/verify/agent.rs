@@ -16,28 +16,28 @@ use qos::verification::agent::{self, Choice, Decision, EXCESS, LOOKS, Limits, Se
 use serde::Serialize;
 use thalweg::proxy::ProxyChanges;
 
-/// An agent, and what it may do.
+/// An agent, and its limits.
 pub struct Agent {
     agent: agent::Agent,
     may_apply: bool,
 }
 
-/// A decision as it is logged.
+/// An entry of the log of decisions.
 #[derive(Serialize)]
 struct Logged<'a> {
-    /// Seconds after the beginning.
+    /// Seconds since the start.
     at_s: f64,
     #[serde(flatten)]
     decision: &'a Decision,
     /// The settings are in force.
     applied: bool,
-    /// Why they are not, although they may be.
+    /// The reason why they are not, although they were allowed.
     #[serde(skip_serializing_if = "Option::is_none")]
     failed: Option<String>,
 }
 
 impl Agent {
-    /// As the arguments want it; `None`: they want none.
+    /// The agent of these arguments; `None` if they ask for none.
     pub fn new(arguments: &Arguments, plan: &Plan) -> Result<Option<Self>> {
         let Some(contract) = &arguments.agent else { return Ok(None) };
         let limits = Limits { classes: arguments.classes.clone(), every: arguments.decide_every };
@@ -48,7 +48,8 @@ impl Agent {
         Ok(Some(Self { agent, may_apply: arguments.apply }))
     }
 
-    /// Looks at what was measured last, decides if there is something to, and does it if it may. Each decision is logged.
+    /// Judges the last measurements, decides if there is something to change, and applies it if allowed. Each
+    /// decision is logged.
     pub fn look(&mut self, session: &Session, gatherer: &Gatherer<'_>, teller: &mut Teller) -> Result {
         for (index, window) in gatherer.windows.iter().enumerate() {
             if let Some((seconds, window)) = window {
@@ -74,7 +75,7 @@ impl Agent {
     }
 }
 
-/// What the agent may do, for people.
+/// A description of the agent's limits, for people.
 fn says(limits: &Limits, may_apply: bool) -> String {
     let does =
         if may_apply { "sets what it decides (`thalweg restore` takes it back)" } else { "proposes and sets nothing" };
@@ -106,7 +107,7 @@ impl Logged<'_> {
     }
 }
 
-/// What does the same by hand.
+/// Commands that do the same by hand.
 fn commands(gatherer: &Gatherer<'_>, setting: &Setting) -> Vec<String> {
     let command = |channel: &Channel| {
         let end = if channel.end == Which::Publisher { "publisher" } else { "subscriber" };
@@ -116,14 +117,14 @@ fn commands(gatherer: &Gatherer<'_>, setting: &Setting) -> Vec<String> {
     ends(gatherer, setting).map(|ends| ends.iter().map(command).collect()).unwrap_or_default()
 }
 
-/// Sets all of it, or nothing; `thalweg restore` takes it back.
+/// Applies all settings or none; `thalweg restore` undoes them.
 fn apply(session: &Session, gatherer: &Gatherer<'_>, settings: &[Setting]) -> Result {
     let each = settings.iter().map(|setting| ends(gatherer, setting)).collect::<Result<Vec<_>>>()?;
     let all: Vec<(usize, Channel)> = each.into_iter().flatten().map(|end| (0, end)).collect();
     channels::add(session, &all, &directory()).map(|applied| drop(applied.keep()))
 }
 
-/// What either end of a channel gets.
+/// The settings of either end of a channel.
 fn ends(gatherer: &Gatherer<'_>, setting: &Setting) -> Result<Vec<Channel>> {
     let Some(Some(running)) = gatherer.running.get(setting.channel) else { return Ok(Vec::new()) };
     let end = |(end, words): (Which, &String)| {

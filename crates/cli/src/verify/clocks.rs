@@ -1,4 +1,4 @@
-//! Stamps of hosts with different clocks, made this host's, with how far they may be off.
+//! Time stamps of hosts with different clocks, converted to this host's, with their uncertainty.
 
 use crate::session::Session;
 use std::collections::HashMap;
@@ -6,27 +6,27 @@ use std::time::Duration;
 use thalweg::clock::{ClockOffset, DRIFT_NS_PER_S};
 use thalweg::control::Document;
 
-/// A node that does not tell its clock within this time has none for this look.
+/// Time after which a node without an answer has no clock for this look.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// The clocks of the hosts where channels end, by their identity, at one look.
+/// Clock offsets of the hosts at the ends of channels, by identity, at one look.
 pub struct Clocks(HashMap<String, Option<ClockOffset>>);
 
 /// The clocks of the two ends of a channel.
 pub enum Pair {
-    /// They are one.
+    /// Both ends have the same clock.
     Same,
-    /// Publisher's and subscriber's; `None`: this host's.
+    /// Clocks of publisher and subscriber; `None`: this host's.
     Apart(Option<ClockOffset>, Option<ClockOffset>),
 }
 
 impl Clocks {
-    /// Of a look at which nothing was asked yet.
+    /// Offsets of a look before any clock was asked.
     pub fn new() -> Self {
         Self(HashMap::from([(linux::clock::clock_id(), None)]))
     }
 
-    /// The clocks of two nodes, each clock asked once. `None`: one of them does not tell.
+    /// The clocks of two nodes; each clock is asked once. `None`: one of them does not answer.
     pub fn pair(&mut self, session: &Session, publisher: &Document, subscriber: &Document) -> Option<Pair> {
         if publisher.clock == subscriber.clock {
             return Some(Pair::Same);
@@ -44,7 +44,7 @@ impl Clocks {
 }
 
 impl Pair {
-    /// Nanoseconds between a stamp of the publisher's host and one of the subscriber's, and how far that may be off.
+    /// Nanoseconds between a stamp of the publisher's host and one of the subscriber's, and the uncertainty.
     pub fn between(&self, published_ns: u64, done_ns: u64) -> (i128, u64) {
         let Pair::Apart(publisher, subscriber) = self else {
             return (i128::from(done_ns) - i128::from(published_ns), 0);
@@ -54,8 +54,8 @@ impl Pair {
         (done - published, one.saturating_add(other))
     }
 
-    /// The raw difference of two stamps from which on a sample is certainly later than `latest_ns`, until the clocks are compared
-    /// again within `interval`.
+    /// The raw difference of two stamps above which a sample is certainly later than `latest_ns`, until the clocks
+    /// are compared again within `interval`.
     pub fn late_after(&self, latest_ns: f64, interval: Duration) -> i64 {
         let (offset, uncertainty) = match self {
             Pair::Same => (0, 0.0),

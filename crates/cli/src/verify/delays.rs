@@ -1,4 +1,4 @@
-//! From what the ends of a route report of their stages to what one look saw of its delays.
+//! Delays of a route in one look, from the stages that its ends report.
 
 use super::clocks::Pair;
 use qos::verification::{Cost, Live, Window, Worst};
@@ -9,12 +9,12 @@ use thalweg::stages::{End, LatenessReport};
 pub type Key = (String, String);
 type Stages = BTreeMap<String, f64>;
 
-/// What the ends of all channels reported at one look.
+/// Reports of the ends of all channels in one look.
 #[derive(Default)]
 pub struct Reports(HashMap<Key, Vec<LatenessReport>>);
 
 impl Reports {
-    /// Of one node.
+    /// Adds the reports of one node.
     pub fn add(&mut self, ends: Vec<LatenessReport>) {
         for end in ends {
             self.0.entry((end.publisher.clone(), end.subscriber.clone())).or_default().push(end);
@@ -26,7 +26,7 @@ impl Reports {
         ends.iter().find(|report| report.end == end)
     }
 
-    /// What was seen of a route, by the clocks of its ends, and of its part as far as a relay.
+    /// The window of a route, by the clocks of its ends, and of its first part, up to a relay.
     pub fn window(&self, live: &Live, carrier: &str, whole: Option<&Pair>, to_relay: Option<&Pair>) -> Window {
         let Live { publisher, subscriber, over, .. } = live;
         let Some(arrived) = self.end(publisher, subscriber, End::Subscriber) else { return Window::default() };
@@ -63,7 +63,7 @@ impl Reports {
     }
 }
 
-/// What was seen of a channel of carrier `local`: one end, one clock, all stages.
+/// The window of a channel of carrier `local`: one end, one clock, all stages.
 fn within_process(seen: &LatenessReport) -> Window {
     let longest = longest(seen);
     let worst = latest(seen, Some(&Pair::Same)).map(|(us, _, stages)| Worst::within_process(us, &stages));
@@ -81,7 +81,7 @@ fn within_process(seen: &LatenessReport) -> Window {
     }
 }
 
-/// The latest sample of an end: how long it took, how far that may be off, and its own stages, µs.
+/// The latest sample of an end: its delay, the uncertainty, and the end's own stages, in µs.
 fn latest(report: &LatenessReport, pair: Option<&Pair>) -> Option<(f64, f64, Stages)> {
     let (latest, pair) = report.latest.as_ref().zip(pair)?;
     let (ns, uncertainty) = pair.between(latest.published_ns, latest.done_ns);
@@ -124,7 +124,8 @@ mod tests {
             0,
             &[("publish", 5), ("queue", 1), ("send", 20)],
         )]);
-        // The relay's end of the second part began with the source's stamp: what it calls `publish` is no publisher's.
+        // The relay's end of the second part starts at the source's stamp: its `publish` stage is not the
+        // publisher's.
         reports.add(vec![
             report(["/out", "/gate/proxy1"], End::Subscriber, 5_100, 2, &[("decode", 4), ("callback", 30)]),
             report(["/out", "/in"], End::Publisher, 0, 0, &[("publish", 5_090), ("queue", 7), ("send", 20)]),
@@ -141,7 +142,7 @@ mod tests {
         let of = |name: &str| worst.stages_us[name];
         assert_eq!((of("wire to relay"), of("relay"), of("wire from relay")), (5_040.0, 41.0, 243.0));
         assert_eq!((window.cost.send_us, window.cost.receive_us), (25.0, 50.0));
-        // What a relay without an answer leaves open is on the way.
+        // Time that a silent relay leaves open is time on the way.
         let alone = reports.window(&live, "tcp", Some(&Pair::Same), None).worst.unwrap();
         assert_eq!((alone.stage(), alone.stages_us["wire"]), (Some("wire"), 5_324.0));
     }

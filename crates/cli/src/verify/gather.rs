@@ -1,4 +1,4 @@
-//! What the nodes say of a plan's channels, look by look. Memory is that of the plan's channels.
+//! Reports of the nodes about a plan's channels, look by look. Memory grows with the plan's channels only.
 
 use super::clocks::{Clocks, Pair};
 use super::delays::{Key, Reports};
@@ -12,17 +12,17 @@ use thalweg::admin::{Reply, Request};
 use thalweg::control::{Document, NodeId};
 use thalweg::stages::{Asked, LateAfter, MOST_LATENESS};
 
-/// The topic on which verdicts are told.
+/// The topic of verdicts.
 pub const TOPIC: &str = "/thalweg/verification";
 
-/// A channel of the plan that runs.
+/// A running channel of the plan.
 #[derive(Clone, Debug)]
 pub struct Running {
-    /// What it is.
+    /// The channel.
     pub live: Live,
     /// Its carrier.
     pub carrier: String,
-    /// How it is another way than planned, where it is.
+    /// Its difference from the planned route, if there is one.
     pub strays: Option<String>,
 }
 
@@ -30,24 +30,24 @@ pub struct Running {
 pub struct Gatherer<'a> {
     /// The plan.
     pub plan: &'a Plan,
-    /// What they come to.
+    /// The verdicts so far.
     pub verification: Verification,
-    /// Each of the plan's channels that was running at the last look.
+    /// The plan's channels that were running at the last look.
     pub running: Vec<Option<Running>>,
-    /// What was measured of each at the last look, and in how many seconds.
+    /// Measurements of each channel at the last look, with the look's length in seconds.
     pub windows: Vec<Option<(f64, Window)>>,
-    /// What ran at the last look and is not planned.
+    /// Running channels at the last look that are not in the plan.
     pub unplanned: Vec<Live>,
     /// Nodes that did not answer at the last look.
     pub silent: Vec<String>,
     counters: Vec<Option<Counters>>,
     measured: BTreeSet<String>,
     interval: Duration,
-    /// The last question how late samples were, and which one each node answered last.
+    /// The last request for lateness, and the last one that each node answered.
     asked: Asked,
     answered: HashMap<NodeId, u64>,
     looked: Duration,
-    /// How long asking for the counters took.
+    /// Time that the request for the counters took.
     asking: Duration,
     began: Instant,
 }
@@ -59,7 +59,7 @@ struct Counters {
     lost: u64,
 }
 
-/// The clocks of the ends of a route: of the whole, and of its part as far as the relay. `None`: not known.
+/// The clocks of the ends of a route: of the whole, and of its part up to the relay. `None`: not known.
 #[derive(Default)]
 struct Pairs {
     whole: Option<Pair>,
@@ -67,7 +67,7 @@ struct Pairs {
 }
 
 impl<'a> Gatherer<'a> {
-    /// Of a plan, which is looked at so often.
+    /// A gatherer for a plan, with this interval between looks.
     pub fn new(plan: &'a Plan, interval: Duration) -> Self {
         let count = plan.channels.len();
         Self {
@@ -88,12 +88,12 @@ impl<'a> Gatherer<'a> {
         }
     }
 
-    /// For how long it has measured.
+    /// Time since the start of the measurement.
     pub fn elapsed(&self) -> Duration {
         self.began.elapsed()
     }
 
-    /// Asks all nodes. The verdicts that changed, each with its channel's place in the plan.
+    /// Asks all nodes. Returns the changed verdicts, each with its channel's place in the plan.
     pub fn look(&mut self, session: &Session) -> Vec<(usize, Change)> {
         let nodes = session.others();
         let asked = self.elapsed();
@@ -152,7 +152,8 @@ impl<'a> Gatherer<'a> {
         self.running.iter().map(|running| running.as_ref().and_then(&mut of).unwrap_or_default()).collect()
     }
 
-    /// Asks each node for the ends that it has: how late samples were since the last look, at the subscriber and at a relay between.
+    /// Asks each node about its ends: the lateness of samples since the last look, at the subscriber and at a relay
+    /// between.
     fn ask(&mut self, session: &Session, nodes: &[Document], pairs: &[Pairs]) -> Reports {
         let mut wanted: HashMap<Key, LateAfter> = HashMap::new();
         for (index, (running, pairs)) in self.running.iter().zip(pairs).enumerate() {
@@ -169,7 +170,7 @@ impl<'a> Gatherer<'a> {
                 let (topic, publisher, subscriber) = (live.topic.clone(), live.publisher.clone(), to.clone());
                 let one = wanted.entry((publisher.clone(), subscriber.clone()));
                 let one = one.or_insert(LateAfter { topic, publisher, subscriber, after_ns });
-                // A relay may feed several channels: what is not late for one of them is not.
+                // A relay may feed several channels. The largest limit counts: a sample must be late for all of them.
                 one.after_ns = one.after_ns.max(after_ns);
             }
             self.measured.insert(live.topic.clone());
@@ -195,7 +196,7 @@ impl<'a> Gatherer<'a> {
         reports
     }
 
-    /// What happened since the last look; `None`: this is the first one. What a relay did not get counts for all that it feeds.
+    /// Counts since the last look; `None` at the first one. A relay's losses count for every channel that it feeds.
     fn count(&mut self, index: usize, route: &Route, channels: &[census::Channel], window: Window) -> Option<Window> {
         let known = self.counters.get_mut(index)?;
         let before = known.unwrap_or_default();
@@ -210,7 +211,7 @@ impl<'a> Gatherer<'a> {
         (!began).then_some(Window { received, lost, ..window })
     }
 
-    /// Leaves the channels as they were.
+    /// Switches the measurement off.
     pub fn stop_measuring(&self, session: &Session) {
         let nodes = session.others();
         for topic in &self.measured {
@@ -219,7 +220,7 @@ impl<'a> Gatherer<'a> {
     }
 }
 
-/// The node of each port; of several ports of one name that of the one that lookups by name find.
+/// The node of each port; of several ports with one name, the one that lookups by name find.
 fn holders<'a>(session: &Session, nodes: &'a [Document]) -> HashMap<&'a str, &'a Document> {
     let mut holders = HashMap::new();
     for (port, node) in nodes.iter().flat_map(|node| node.ports.values().map(move |port| (port.name.as_str(), node))) {

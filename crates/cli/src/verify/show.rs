@@ -1,4 +1,4 @@
-//! What was found, as a table and as a document.
+//! The result as a table and as a document.
 
 use super::gather::{Gatherer, Running};
 use crate::output::table;
@@ -10,7 +10,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// All that was found.
+/// The whole result.
 #[derive(Serialize)]
 pub struct Document<'a> {
     plan: &'a For,
@@ -18,15 +18,15 @@ pub struct Document<'a> {
     channels: Vec<Row<'a>>,
     /// Links that every late channel crosses and no other one.
     suspects: Vec<String>,
-    /// What runs and is in no plan.
+    /// Running channels that are in no plan.
     unplanned: Vec<Unplanned<'a>>,
     /// Nodes that did not answer.
     silent: &'a [String],
-    /// No promise is broken, and some were compared.
+    /// No promise is broken, and at least one was compared.
     pub pass: bool,
 }
 
-/// A channel of the plan. Quantities that are not known are null.
+/// A channel of the plan. Unknown quantities are null.
 #[derive(Serialize)]
 struct Row<'a> {
     topic: &'a str,
@@ -35,28 +35,28 @@ struct Row<'a> {
     node: &'a str,
     publisher_port: Option<&'a str>,
     carrier: Option<&'a str>,
-    /// The port of the relay between that takes its samples from the publisher.
+    /// The port of the relay between, which takes the samples from the publisher.
     #[serde(skip_serializing_if = "Option::is_none")]
     relay_port: Option<&'a str>,
     running: bool,
-    /// Of all looks: what was broken once is broken.
+    /// The verdict of all looks: a promise once broken stays broken.
     verdict: Verdict,
-    /// Of the last look.
+    /// The verdict of the last look.
     now: Verdict,
     because: String,
-    /// Looks that said something.
+    /// Looks with a verdict.
     looks: u64,
     at_risk: Option<When>,
     broken: Option<When>,
     worst_us: Option<f64>,
-    /// Seconds after the beginning, at the end of its look.
+    /// Time of the look with the worst delay, in seconds since the start.
     worst_at_s: Option<f64>,
     uncertainty_us: Option<f64>,
     stage: Option<&'a str>,
     stages_us: Option<&'a BTreeMap<String, f64>>,
     bound_us: Option<f64>,
     deadline_us: Option<f64>,
-    /// By how much the latest sample was later than promised; below 0: earlier.
+    /// Difference between the latest sample's delay and the promise; negative if it was early.
     lateness_us: Option<f64>,
     late: u64,
     samples: u64,
@@ -64,11 +64,11 @@ struct Row<'a> {
     planned_hz: Option<f64>,
     lost: u64,
     disordered: u64,
-    /// What one sample took at most.
+    /// The largest cost of one sample.
     measured: Cost,
 }
 
-/// How often, and from when to when, a verdict was found: seconds after the beginning.
+/// Number of looks with a verdict, the first and the last of them in seconds since the start.
 #[derive(Serialize)]
 struct When {
     looks: u64,
@@ -92,7 +92,7 @@ struct Unplanned<'a> {
 }
 
 impl<'a> Document<'a> {
-    /// Of all that was measured so far.
+    /// The result of all measurements so far.
     pub fn of(gatherer: &'a Gatherer<'_>) -> Self {
         let channels: Vec<Row> =
             (0..gatherer.plan.channels.len()).filter_map(|index| Row::of(gatherer, index)).collect();
@@ -111,12 +111,12 @@ impl<'a> Document<'a> {
         }
     }
 
-    /// Not one verdict says anything.
+    /// `true` if there is no verdict at all.
     pub fn nothing_compared(&self) -> bool {
         self.channels.iter().all(|row| row.verdict == Verdict::Unknown)
     }
 
-    /// For people.
+    /// The table, for people.
     pub fn text(&self) -> String {
         let headers = [
             ("topic", '<'),
@@ -157,7 +157,7 @@ impl<'a> Document<'a> {
         format!("{name} (contract {}), {:.0} s: {}", self.plan.hash, self.seconds, words.join(", "))
     }
 
-    /// How things are now, in a line, and the worst so far.
+    /// One line: the current state, and the worst so far.
     pub fn line(&self) -> String {
         let now = self.counted(|row| row.now);
         let worst = self.channels.iter().filter(|row| row.verdict == Verdict::Broken).max_by(|a, b| {
@@ -169,7 +169,7 @@ impl<'a> Document<'a> {
         format!("{:.0} s: {now} now{}", self.seconds, worst.unwrap_or_default())
     }
 
-    /// How many of those that ran have which verdict.
+    /// The number of running channels per verdict.
     fn counted(&self, of: impl Fn(&Row) -> Verdict) -> Vec<String> {
         let verdicts = [Verdict::Kept, Verdict::AtRisk, Verdict::Broken, Verdict::Unknown];
         let ran = || self.channels.iter().filter(|row| row.running || row.looks > 0);
@@ -182,8 +182,8 @@ impl<'a> Document<'a> {
     }
 }
 
-/// The ways of a channel that were measured: the whole, or what leads to the relay and from there. What was late elsewhere than on
-/// its way says nothing of links.
+/// The measured legs of a channel: the whole way, or the way to the relay and the way from it. A sample that was late
+/// elsewhere is no evidence about links.
 fn legs<'a>(gatherer: &'a Gatherer<'_>, index: usize, row: &Row) -> Vec<Leg<'a>> {
     let (Some(planned), Some(total)) = (gatherer.plan.channels.get(index), gatherer.verification.total(index)) else {
         return Vec::new();
@@ -199,7 +199,7 @@ fn legs<'a>(gatherer: &'a Gatherer<'_>, index: usize, row: &Row) -> Vec<Leg<'a>>
     }
     let [before, behind] = planned.legs();
     let late_at_relay = total.seen.late_at_relay > 0;
-    // What was late at the relay and in time in the end broke no promise.
+    // A sample late at the relay and in time at its end broke no promise.
     let first = leg(before, late_at_relay).filter(|_| planned.proxied_us.is_some() && (is_late || !late_at_relay));
     let second = leg(behind, is_late).filter(|_| on_its_way("wire from relay"));
     first.into_iter().chain(second).collect()

@@ -1,4 +1,5 @@
-//! Who is told of a verdict that changed: the programs at both ends, by an event, and whoever subscribes to the topic.
+//! Messages about a changed verdict: an event for the programs at both ends, and a sample for subscribers of the
+//! topic.
 
 use super::gather::{Gatherer, Running, TOPIC};
 use crate::failure::Result;
@@ -11,19 +12,19 @@ use thalweg::Publisher;
 use thalweg::admin::Request;
 use thalweg::control::Document;
 
-/// A node that takes longer is not told.
+/// Time after which a slow node is not told.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// Tells of verdicts.
+/// The publisher of verdicts.
 pub struct Teller(Publisher<String>);
 
 impl Teller {
-    /// Opens the topic.
+    /// Opens the publisher.
     pub fn open(session: &Session) -> Result<Self> {
         Ok(Self(session.node.publisher::<String>(TOPIC).open()?))
     }
 
-    /// Tells of each change.
+    /// Reports each change.
     pub fn tell(&mut self, session: &Session, gatherer: &Gatherer<'_>, changes: &[(usize, Change)]) {
         let nodes = if changes.is_empty() { Vec::new() } else { session.others() };
         for (index, change) in changes {
@@ -40,14 +41,14 @@ impl Teller {
         }
     }
 
-    /// Tells whoever subscribes; nobody has to.
+    /// Publishes a sample; there need not be a subscriber.
     pub fn publish(&mut self, sample: &impl Serialize) {
         let text = serde_json::to_string(sample).unwrap_or_default();
         let _ = self.0.publish(&text);
     }
 }
 
-/// A change for people. That a channel is kept when it is looked at first is no news.
+/// A change for people. A channel that is kept at its first look is no news.
 pub fn line(gatherer: &Gatherer<'_>, index: usize, change: &Change) -> Option<String> {
     let planned = gatherer.plan.channels.get(index)?;
     let Judged { verdict, because } = &change.new;

@@ -1,4 +1,4 @@
-//! What both nodes say about two ports, asked for several times within half a second.
+//! Reports of both nodes about two ports, asked for several times within half a second.
 
 use crate::census;
 use crate::session::{Common, Session};
@@ -16,71 +16,71 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// Looks at an open channel, and the pause between two of them.
 const LOOKS: usize = 6;
 const PAUSE: Duration = Duration::from_millis(100);
-/// Realms that are looked into for a port that is missing.
+/// Largest number of realms that are searched for a missing port.
 const MOST_REALMS: usize = 4;
 
-/// All that is known.
+/// All evidence.
 #[derive(Debug, Default)]
 pub struct Evidence {
-    /// The names that were asked for.
+    /// The names in question.
     pub asked: [String; 2],
     /// All ports of the realm.
     pub ports: Vec<(String, Direction)>,
     /// Realms of this host in which a missing port was found.
     pub elsewhere: Vec<(String, String)>,
-    /// Processes that are stopped, and whose ports are not known.
+    /// Stopped processes, whose ports are not known.
     pub stopped: Vec<u32>,
-    /// The realm that was looked into.
+    /// The realm that was searched.
     pub realm: String,
-    /// Nodes of other hosts cannot be asked: no address was given.
+    /// `true` if no address was given, so that nodes of other hosts cannot be asked.
     pub here_only: bool,
     /// The first port.
     pub publisher: Option<End>,
     /// The second port.
     pub subscriber: Option<End>,
-    /// Time between the first and the last look; zero: there was one look only.
+    /// Time between the first and the last look; zero if there was only one.
     pub watched: Duration,
 }
 
-/// One port, and what its node says.
+/// One port, and its node's answer.
 #[derive(Debug)]
 pub struct End {
     /// The port.
     pub port: PortInfo,
     /// Its node.
     pub node: Document,
-    /// How many ports have this name.
+    /// Number of ports with this name.
     pub holders: usize,
-    /// What the node says.
+    /// The node's answer.
     pub answer: Answer,
 }
 
-/// What a node said.
+/// An answer of a node.
 #[derive(Debug)]
 pub enum Answer {
-    /// Nothing; and what its process does, where it is on this host.
+    /// No answer, and the state of its process if it is on this host.
     Silent(Option<State>),
-    /// All of it.
+    /// The reports.
     Said(Box<Said>),
 }
 
-/// What a node said.
+/// The reports of a node.
 #[derive(Debug, Default)]
 pub struct Said {
-    /// What it knows, each time it was asked.
+    /// Its explanations, one per look.
     pub looks: Vec<Explanation>,
-    /// The channel at its end, at the first and at the last look.
+    /// The channel at its end, in the first and in the last look.
     pub channel: Option<(ChannelReport, ChannelReport)>,
-    /// Nanoseconds that the thread that serves the end waited for a processor, from the first look to the last; `None`: it
-    /// runs on another host, or there is none.
+    /// Nanoseconds that the end's thread waited for a processor between the first and the last look; `None`: it runs
+    /// on another host, or there is none.
     pub starved_ns: Option<u64>,
     /// The priority of its end of the channel.
     pub settings: Option<EndReport>,
-    /// What its node holds for all channels.
+    /// Memory of its node for all channels.
     pub memory: Option<MemoryReport>,
 }
 
-/// Asks.
+/// Gathers the evidence.
 pub fn gather(session: &mut Session, common: &Common, publisher: &str, subscriber: &str) -> Evidence {
     let nodes = session.settled();
     let mut found = [publisher, subscriber].map(|name| end(session, &nodes, name));
@@ -104,7 +104,7 @@ pub fn gather(session: &mut Session, common: &Common, publisher: &str, subscribe
     }
 }
 
-/// Of several ports of one name the one that lookups by name find.
+/// The port that lookups by name find, of several with one name.
 fn end(session: &Session, nodes: &[Document], name: &str) -> Option<End> {
     let (holder, port) = session.node.holder(name)?;
     let node = nodes.iter().find(|node| node.node == holder)?.clone();
@@ -112,7 +112,7 @@ fn end(session: &Session, nodes: &[Document], name: &str) -> Option<End> {
     Some(End { port, node, holders, answer: Answer::Silent(None) })
 }
 
-/// A node that is stopped does not tell newcomers of itself; who met it before still knows it.
+/// Knowledge of other nodes: a stopped node sends newcomers no document, but nodes that met it before still know it.
 fn hearsay(ends: &mut [Option<End>; 2], names: [&str; 2]) {
     for (missing, there) in [(0, 1), (1, 0)] {
         let look = |end: &End| end.said()?.looks.last()?.other.clone();
@@ -130,7 +130,7 @@ fn silent(node: &Document) -> Answer {
     Answer::Silent(here.then(|| process::state(&Tree::host(), node.pid)))
 }
 
-/// Looks for a port in the other realms of this host.
+/// Searches the other realms of this host for a port.
 fn other_realms(common: &Common, name: &str) -> Vec<(String, String)> {
     let realms = thalweg::control::local::realms();
     let others = realms.into_iter().filter(|realm| *realm != common.realm).take(MOST_REALMS);
@@ -142,7 +142,7 @@ fn other_realms(common: &Common, name: &str) -> Vec<(String, String)> {
     others.filter(|realm| has(realm).is_some()).map(|realm| (name.to_owned(), realm)).collect()
 }
 
-/// Asks the nodes that are there, all at once; where both have the channel, again and again.
+/// Asks the existing nodes in parallel. If both have the channel, several times.
 fn watch(session: &Session, ends: &mut [Option<End>; 2], names: [&str; 2]) -> Duration {
     let start = Instant::now();
     look(session, ends, names);
@@ -167,7 +167,7 @@ fn watch(session: &Session, ends: &mut [Option<End>; 2], names: [&str; 2]) -> Du
     start.elapsed()
 }
 
-/// How long the thread that serves this end has waited for a processor, if it is on this host.
+/// Time that this end's thread has waited for a processor, if it is on this host.
 fn waited(end: &End) -> Option<u64> {
     let tid = end.said()?.settings.as_ref()?.tid?;
     let here = end.node.host == linux::clock::host_id();
@@ -186,7 +186,7 @@ fn look(session: &Session, ends: &mut [Option<End>; 2], names: [&str; 2]) {
     ask_relay(session, ends, names);
 }
 
-/// A relay sends in the publisher's stead: its node has that end of the channel.
+/// Asks the relay, if one sends in the publisher's stead: its node has that end of the channel.
 fn ask_relay(session: &Session, ends: &mut [Option<End>; 2], names: [&str; 2]) {
     let [Some(End { node, answer: Answer::Said(sent), .. }), Some(subscriber)] = ends else { return };
     let proxied = subscriber.said().and_then(|said| said.channel.as_ref()?.1.proxied.as_ref());
@@ -197,7 +197,7 @@ fn ask_relay(session: &Session, ends: &mut [Option<End>; 2], names: [&str; 2]) {
     }
 }
 
-/// Notes what a node says of its end of the channel.
+/// Records a node's report of its end of the channel.
 fn note_channel(session: &Session, node: NodeId, [publisher, subscriber]: [&str; 2], role: Role, said: &mut Said) {
     let Ok(Reply::Channels(reports)) = session.node.ask(node, &Request::Channels, PATIENCE) else { return };
     let mine = |r: &ChannelReport| r.publisher == publisher && r.subscriber == subscriber && r.end == role;
@@ -239,7 +239,7 @@ fn ask(session: &Session, end: &mut End, names: [&str; 2], other: &str) {
 }
 
 impl End {
-    /// What the node said, if it did.
+    /// The reports, if the node answered.
     pub fn said(&self) -> Option<&Said> {
         match &self.answer {
             Answer::Said(said) => Some(said),

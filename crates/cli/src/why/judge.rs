@@ -2,10 +2,10 @@
 //!
 //! | module | what it judges |
 //! |---|---|
-//! | [`meeting`] | are both ports there, and do they belong together |
+//! | [`meeting`] | existence of both ports, and their match |
 //! | [`opening`] | a channel that is wanted and not open |
 //! | [`flowing`] | an open channel: silent, dropping, losing |
-//! | [`priority`] | settings that do not do what was asked |
+//! | [`priority`] | settings without effect |
 
 mod flowing;
 mod meeting;
@@ -17,16 +17,16 @@ use super::problem::Problem;
 use serde::Serialize;
 use std::fmt;
 
-/// What was found.
+/// The result.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Diagnosis {
     /// The answer in one line.
     pub verdict: String,
-    /// What is wrong, the cause first.
+    /// The problems, the cause first.
     pub problems: Vec<Problem>,
-    /// What it is judged by.
+    /// The evidence that was used.
     pub evidence: Vec<Line>,
-    /// Microseconds that a sample waits at most for packets of lower classes at the device by which it leaves.
+    /// Longest time in µs that a sample waits for packets of lower classes at its outgoing device.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub blocking_us: Option<f64>,
 }
@@ -34,9 +34,9 @@ pub struct Diagnosis {
 /// A piece of evidence.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Line {
-    /// About what.
+    /// The subject.
     pub about: &'static str,
-    /// What was seen.
+    /// The observation.
     pub says: String,
 }
 
@@ -50,7 +50,7 @@ impl Diagnosis {
     }
 }
 
-/// Both ends, and what both nodes said.
+/// Both ends, and the reports of both nodes.
 struct Both<'a> {
     publisher: &'a End,
     subscriber: &'a End,
@@ -58,7 +58,7 @@ struct Both<'a> {
     received: &'a Said,
 }
 
-/// Judges from the outside to the inside, and stops where the inside cannot be seen.
+/// Judges from the outside to the inside, and stops where nothing more can be seen.
 pub fn judge(evidence: &Evidence) -> Diagnosis {
     let mut found = Diagnosis::default();
     let healthy = examine(evidence, &mut found);
@@ -70,7 +70,7 @@ pub fn judge(evidence: &Evidence) -> Diagnosis {
     found
 }
 
-/// Fills in problems and evidence; gives the verdict on a channel that works.
+/// Fills in problems and evidence. Returns the verdict if the channel works.
 fn examine(evidence: &Evidence, found: &mut Diagnosis) -> Option<String> {
     let (publisher, subscriber) = meeting::ports(evidence, found)?;
     let (sent, received) = meeting::answers(evidence, (publisher, subscriber), found)?;

@@ -1,6 +1,6 @@
-//! Names that may have been meant.
+//! Suggestions of similar names.
 
-/// At most three of `names` that are like `name`, the likeliest first.
+/// At most three of `names` that are similar to `name`, the most similar first.
 pub fn near<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
     let mut found: Vec<(usize, &str)> =
         names.filter(|other| *other != name).filter_map(|other| Some((likeness(name, other)?, other))).collect();
@@ -9,7 +9,7 @@ pub fn near<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> Vec<&'a str
     found.into_iter().take(3).map(|(_, other)| other).collect()
 }
 
-/// 0 is likest; `None`: not like it.
+/// The rank of a similar name, 0 the best; `None`: not similar.
 fn likeness(name: &str, other: &str) -> Option<usize> {
     let plain = |text: &str| text.trim_matches('/').to_ascii_lowercase();
     let (a, b) = (plain(name), plain(other));
@@ -23,7 +23,7 @@ fn likeness(name: &str, other: &str) -> Option<usize> {
     }
 }
 
-/// How many letters must be put in, taken out, replaced or swapped with their neighbour (optimal string alignment).
+/// Letters that must be inserted, removed, replaced or swapped with their neighbour (optimal string alignment).
 fn distance(a: &str, b: &str) -> usize {
     let (a, b) = (a.as_bytes(), b.as_bytes());
     let mut rows = vec![vec![0; b.len() + 1]; a.len() + 1];

@@ -7,19 +7,19 @@ use serde::{Serialize, Serializer};
 pub struct Kind {
     /// Its name.
     pub id: &'static str,
-    /// When it is found.
+    /// The condition.
     pub when: &'static str,
 }
 
 /// A problem of two ports.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Problem {
-    /// Which kind.
+    /// The kind.
     #[serde(rename = "id", serialize_with = "id_of")]
     pub kind: &'static Kind,
-    /// What is wrong, with the values.
+    /// The problem, with its values.
     pub what: String,
-    /// What to do.
+    /// The remedy.
     pub remedy: String,
 }
 
@@ -43,7 +43,7 @@ pub fn table() -> String {
 macro_rules! kinds {
     ($($name:ident $id:literal $when:literal)*) => {
         $(pub const $name: Kind = Kind { id: $id, when: $when };)*
-        /// All kinds, for the document.
+        /// All kinds, for the documentation.
         #[cfg(test)]
         pub const KINDS: &[&Kind] = &[$(&$name),*];
     };

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use std::fs;
 
-/// The machine, as far as it matters for the figures.
+/// The properties of the machine that matter for the figures.
 #[derive(Clone, Debug, Serialize)]
 pub struct Environment {
     /// Name and release of the kernel.
@@ -12,7 +12,7 @@ pub struct Environment {
     pub cpus: usize,
     /// The processors of the two ends.
     pub pinning: String,
-    /// The frequency governor of the first of them, where it can be read.
+    /// The frequency governor of the first of these processors, where it can be read.
     pub governor: Option<String>,
     /// Load averages before the first measurement (1, 5, 15 minutes).
     pub load: Vec<f64>,

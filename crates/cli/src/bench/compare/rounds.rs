@@ -20,7 +20,7 @@ pub struct Side {
     pub job: Job,
 }
 
-/// A measurement of both sides. Rows that look at different figures of it share it.
+/// A measurement of both sides. Rows with different figures of it share it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pair {
     /// The side that is compared.
@@ -57,12 +57,12 @@ pub struct Plan {
     pub rounds: u32,
     /// The processors of the two ends.
     pub pins: [usize; 2],
-    /// Few messages.
+    /// A short run with few messages.
     pub quick: bool,
 }
 
-/// Measures a pair round by round; `measure` makes one measurement. The side that goes first changes with every
-/// round, so that a drift of the machine falls on both.
+/// Measures a pair round by round; `measure` makes one measurement. The side that goes first alternates, so that a
+/// drift of the machine affects both.
 pub fn alternate(
     pair: &Pair,
     rounds: u32,
@@ -79,7 +79,7 @@ pub fn alternate(
     Ok(done)
 }
 
-/// Makes one measurement in processes of its own: the document it printed.
+/// Makes one measurement in processes of its own, and returns the document that they print.
 pub fn measure(side: &Side, plan: &Plan) -> Result<Value, Error> {
     let arguments = side.job.arguments(side.engine, plan.pins, plan.quick);
     let mut child = Command::new("/proc/self/exe")
@@ -103,7 +103,7 @@ pub fn measure(side: &Side, plan: &Plan) -> Result<Value, Error> {
     serde_json::from_str(&document).map_err(|e| Error::Peer(format!("a measurement printed no document: {e}")))
 }
 
-/// Standard output and standard error of `child` up to their ends; nothing when that takes too long.
+/// Standard output and standard error of `child` up to their ends; `None` after a timeout.
 fn hear(child: &mut Child) -> Option<(String, String)> {
     let (mut out, mut err) = (child.stdout.take()?, child.stderr.take()?);
     let (tell, told) = mpsc::channel();

@@ -1,4 +1,4 @@
-//! The rows of the comparison and their targets: the one place where they stand.
+//! The rows of the comparison and their targets.
 
 use crate::bench::arguments::{Carrier, EngineName, Payload, name_of};
 
@@ -28,13 +28,13 @@ pub struct Job {
     pub carrier: Carrier,
     /// Bytes per message.
     pub size: usize,
-    /// Measured messages.
+    /// Number of measured messages.
     pub count: u64,
     /// Work on the payload.
     pub payload: Payload,
     /// Several messages per write.
     pub batched: bool,
-    /// Lost messages are repeated.
+    /// Lost messages are retransmitted.
     pub reliable: bool,
     /// The stages of every sample are measured.
     pub stages: bool,
@@ -59,16 +59,16 @@ pub enum Figure {
     Cpu,
     /// Peak resident memory of the measuring process in MB (10⁶ bytes).
     Memory,
-    /// Threads of the node that has most.
+    /// Threads of the node that has the most.
     Threads,
     /// Time to open a node in ms.
     Open,
-    /// Time from there to its first channel in ms.
+    /// Time from the open node to its first channel in ms.
     Matched,
 }
 
 impl Figure {
-    /// Its place in the document, its factor and its unit.
+    /// The figure's place in the document, its factor and its unit.
     pub fn place(self) -> (&'static str, f64, &'static str) {
         match self {
             Figure::RoundTripP50 => ("/rtt_us/p50", 1.0, "µs"),
@@ -88,20 +88,20 @@ impl Figure {
 /// The reference of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Against {
-    /// The limit doing the same.
+    /// The limit with the same work.
     Raw,
-    /// The same engine doing something else.
+    /// The same engine with other work.
     Itself(Job),
-    /// Nothing: the target is a figure, not a ratio.
+    /// None: the target is a figure, not a ratio.
     Nothing,
 }
 
-/// The target of a row; a ratio unless it is compared with nothing.
+/// The target of a row: a ratio if the row has a reference.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Target {
-    /// At most this.
+    /// At most this value.
     AtMost(f64),
-    /// At least this.
+    /// At least this value.
     AtLeast(f64),
 }
 
@@ -196,7 +196,7 @@ pub const ROWS: &[Row] = &[
     row("fanout-tcp", "last of 8, 1 kHz, 64 B, tcp", fanout(Carrier::Tcp), Figure::LastP50, Target::AtMost(1.10)),
     row("fanout-udp", "last of 8, 1 kHz, 64 B, udp", fanout(Carrier::Udp), Figure::LastP50, Target::AtMost(1.15)),
     row("fanout-shm", "last of 8, 1 kHz, 64 B, shm", fanout(Carrier::Shm), Figure::LastP50, Target::AtMost(1.3)),
-    // 2 µs for both ends of a sample: 2 % of a processor at 10,000 samples per second (issue 4).
+    // 2 µs for both ends of a sample: 2 % of a processor at 10,000 samples per second.
     Row {
         against: Against::Itself(TCP),
         ..row(
@@ -213,7 +213,7 @@ pub const ROWS: &[Row] = &[
     alone("start-matched", "first channel after that", START, Figure::Matched, 20.0),
 ];
 
-/// A row with a limit of its own.
+/// A row without a reference.
 const fn alone(name: &'static str, what: &'static str, job: Job, figure: Figure, limit: f64) -> Row {
     Row { against: Against::Nothing, ..row(name, what, job, figure, Target::AtMost(limit)) }
 }
@@ -253,7 +253,7 @@ const fn with(job: Job, payload: Payload) -> Job {
 }
 
 impl Job {
-    /// The arguments of the process that measures this.
+    /// The arguments of the measuring process.
     pub fn arguments(&self, engine: EngineName, pins: [usize; 2], quick: bool) -> Vec<String> {
         let count = self.count(quick);
         let mut arguments: Vec<String> = ["bench", self.mode, "--json", "--role", "both"].map(str::to_owned).into();
@@ -286,7 +286,7 @@ impl Job {
         format!("{} {} {} B", self.mode, name_of(self.carrier), self.size)
     }
 
-    /// Measured messages; few when only the running is checked.
+    /// Measured messages; few in a quick run.
     pub fn count(&self, quick: bool) -> u64 {
         if quick { (self.count / 100).max(20).min(self.count) } else { self.count }
     }
@@ -301,7 +301,7 @@ impl Target {
         }
     }
 
-    /// Percent of the limit by which `value` is on the wrong side; negative when it is on the right one.
+    /// Distance between `value` and the limit in percent of the limit; negative if the target is met.
     pub fn missed_by_percent(self, value: f64) -> f64 {
         match self {
             Target::AtMost(limit) => (value / limit - 1.0) * 100.0,
@@ -309,7 +309,7 @@ impl Target {
         }
     }
 
-    /// As people read it.
+    /// The target, for people.
     pub fn text(self, unit: &str) -> String {
         match self {
             Target::AtMost(limit) => format!("≤ {} {unit}", short(limit)),
@@ -318,7 +318,7 @@ impl Target {
     }
 }
 
-/// A figure with as many digits as it deserves.
+/// A figure with three significant digits.
 pub fn short(value: f64) -> String {
     match value {
         v if v >= 1e6 => format!("{:.2} M", v / 1e6),

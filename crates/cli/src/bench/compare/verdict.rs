@@ -5,7 +5,7 @@ use super::table::{Against, Row, short};
 use lab::statistics::{Spread, rounded};
 use serde::Serialize;
 
-/// One row of the result. Figures that could not be taken are null, and `error` says why.
+/// One row of the result. If the figures are null, `error` gives the reason.
 #[derive(Clone, Debug, Serialize)]
 pub struct Verdict {
     /// The row's name.
@@ -18,9 +18,9 @@ pub struct Verdict {
     pub baseline: Option<Spread>,
     /// Figures of the engine that is compared.
     pub thalweg: Option<Spread>,
-    /// One by the other, round by round.
+    /// Ratio of the two, round by round.
     pub ratio: Option<Spread>,
-    /// The target as people read it.
+    /// The target, for people.
     pub target: String,
     /// `true` if the target is met; null when nothing is judged.
     pub pass: Option<bool>,
@@ -30,12 +30,12 @@ pub struct Verdict {
     pub n: u64,
     /// Rounds.
     pub rounds: usize,
-    /// The reason why there are no figures.
+    /// Reason of missing figures.
     pub error: Option<String>,
 }
 
 impl Verdict {
-    /// Judges `row` by its rounds, unless `quick`.
+    /// Judges `row` by its rounds. A `quick` run is not judged.
     pub fn new(row: &Row, rounds: &[Round], quick: bool) -> Self {
         let values = |theirs: bool| -> Vec<f64> { rounds.iter().filter_map(|r| figure(row, r, theirs)).collect() };
         let (ours, theirs) = (values(false), values(true));

@@ -6,7 +6,7 @@ use crate::bench::arguments::Carrier;
 use crate::bench::figures::{Fanout, Latency, Meter, Throughput};
 use baseline::{fanout, latency, throughput};
 
-/// No middleware at all.
+/// The engine without middleware.
 pub struct Raw;
 
 impl Engine for Raw {

@@ -1,7 +1,7 @@
 //! The library as an engine: nodes, ports and channels as a user opens them.
 //!
-//! The two processes meet on a control [`line`] that carries the terms and the results; they find each other's ports by
-//! Thalweg's own discovery, in a realm of their own. Samples are taken by callbacks on the receiving threads, which is
+//! The two processes meet on a control [`line`] that carries the terms and the results. They find each other's ports
+//! by Thalweg's own discovery, in a realm of their own. Callbacks take the samples on the receiving threads, which is
 //! the fast way; the main threads sleep meanwhile.
 
 mod fanout;
@@ -26,7 +26,7 @@ use thalweg::{Node, Published, Publisher};
 use thalweg::{PublisherBuilder, SubscriberBuilder};
 
 const PATIENCE: Duration = Duration::from_secs(30);
-/// An end's word to the other one that its part went well.
+/// Message of an end to the other one: its part succeeded.
 const WELL: u64 = 1;
 const FAILED: u64 = 0;
 
@@ -83,7 +83,7 @@ impl Engine for Thalweg {
     }
 }
 
-/// Datagrams may be of any size here: the library cuts them.
+/// Accepts datagrams of any size: the library fragments them.
 fn check(settings: &Settings, terms: &Terms) -> Result<(), Error> {
     let like = match settings.carrier {
         Carrier::Tcp => baseline::Carrier::Tcp,
@@ -105,13 +105,13 @@ fn two_ends(settings: &Settings) -> Result<&Settings, Error> {
     Ok(settings)
 }
 
-/// Tells the other end the terms and the realm.
+/// Sends the terms and the realm to the other end.
 fn tell(control: &UnixStream, terms: &Terms) -> io::Result<()> {
     meeting::tell(control, terms)?;
     meeting::write_words(control, &[std::process::id().into()])
 }
 
-/// Hears the terms and the realm from the other end.
+/// Receives the terms and the realm from the other end.
 fn hear(control: &UnixStream, settings: &Settings) -> Result<(Terms, u64), Error> {
     let terms = meeting::hear(control)?;
     check(settings, &terms)?;
@@ -119,7 +119,7 @@ fn hear(control: &UnixStream, settings: &Settings) -> Result<(Terms, u64), Error
     Ok((terms, realm))
 }
 
-/// Sleeps until the other end says something.
+/// Sleeps until the other end writes.
 fn hear_words<const N: usize>(control: &UnixStream) -> Result<[u64; N], Error> {
     while !wait_readable(control, Some(PATIENCE))? {}
     meeting::read_words(control).map_err(|error| match error.kind() {
@@ -151,12 +151,12 @@ impl Ports {
         Ok(Self { node: Node::with_settings(settings)?, carrier, size, reliable: false })
     }
 
-    /// Samples that were lost are repeated, if they are to be.
+    /// Retransmits lost samples if `reliable`.
     fn reliable(self, reliable: bool) -> Self {
         Self { reliable, ..self }
     }
 
-    /// From now on this end measures the stages of every sample of its channels.
+    /// Switches on the measurement of stages at this end, for every sample of its channels.
     fn measure(&self, topics: [&str; 2]) -> Result<(), Error> {
         for topic in topics {
             let request = Request::Measure { topic: topic.to_owned(), every: 1 };
@@ -199,7 +199,7 @@ fn taken(published: Published, count: u32) -> Result<(), Error> {
     Err(Error::Peer(format!("a sample was not taken for all of {count} subscribers: {published:?}")))
 }
 
-/// A publisher, and the work on the payload of one message after the other.
+/// A publisher, and its work on the payload of one message after the other.
 struct Turn {
     publisher: Publisher<Raw>,
     payload: Payload,

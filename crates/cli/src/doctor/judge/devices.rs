@@ -91,7 +91,7 @@ const BRIDGE_QUERIER: Kind = Kind {
 
 const LEAST_MTU: u32 = 1280;
 
-/// Judges them.
+/// Judges all devices.
 pub fn judge(devices: &[Device]) -> Vec<Finding> {
     devices.iter().flat_map(device).chain(bridges(devices)).collect()
 }
@@ -99,7 +99,7 @@ pub fn judge(devices: &[Device]) -> Vec<Finding> {
 fn device(device: &Device) -> Vec<Finding> {
     let name = &device.name;
     if device.loopback {
-        // Without an MTU nothing is known of the device but its name.
+        // Without an MTU only the device's name is known.
         let down = device
             .mtu
             .filter(|_| !device.up)

@@ -1,4 +1,4 @@
-//! What the nodes of this host share: the run directory and shared memory.
+//! Resources that the nodes of this host share: the run directory and shared memory.
 
 use crate::doctor::finding::Severity::Fault;
 use crate::doctor::finding::{Finding, Kind};
@@ -34,7 +34,7 @@ const SHARED_MEMORY: Kind = Kind {
 const LEAST_FILES: u64 = 16;
 const LEAST_BYTES: u64 = 64 << 10;
 
-/// Judges the run directory: what keeps a node from using it, and the room that is left there.
+/// Judges the run directory: its permissions, and its free space.
 pub fn run_directory(path: &Path, refusal: &io::Result<()>, room: Option<Room>) -> Option<Finding> {
     let what = format!("the run directory {}", path.display());
     if let Err(refusal) = refusal {
@@ -48,7 +48,7 @@ pub fn run_directory(path: &Path, refusal: &io::Result<()>, room: Option<Room>) 
     Some(RUN_DIRECTORY_FULL.found(what, value, "with room").remedy(remedy))
 }
 
-/// Judges whether memory can be shared.
+/// Judges shared memory.
 pub fn shared_memory(tried: &io::Result<()>) -> Option<Finding> {
     let refusal = tried.as_ref().err()?;
     let found = SHARED_MEMORY.found("memfd_create(2)", format!("refused ({refusal})"), "allowed");

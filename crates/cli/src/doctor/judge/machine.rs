@@ -1,4 +1,4 @@
-//! Do processors and memory answer in time?
+//! Response times of processors and memory.
 
 use crate::doctor::finding::Severity::{Note, Warning};
 use crate::doctor::finding::{Finding, Kind};
@@ -116,7 +116,7 @@ const HUGE_PAGES: Kind = Kind {
     fixable: true,
 };
 
-/// A wake-up that takes longer is felt.
+/// Longest wake-up that does no harm.
 const LONGEST_WAKE_UP_US: u64 = 50;
 const SLOW_SOURCES: [&str; 5] = ["hpet", "acpi_pm", "jiffies", "pit", "refined-jiffies"];
 const LARGEST_ERROR_US: i64 = 100_000;

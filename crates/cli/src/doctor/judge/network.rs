@@ -1,4 +1,4 @@
-//! Do packets arrive, and in time: what holds for all devices.
+//! Arrival of packets, and in time: settings that hold for all devices.
 
 use crate::doctor::finding::Severity::{Fault, Note, Warning};
 use crate::doctor::finding::{Finding, Kind};
@@ -78,9 +78,9 @@ const FORWARDING: Kind = Kind {
 const NO_V6: Kind =
     Kind { id: "no-ipv6", severity: Note, when: "IPv6 is off", why: "channels use IPv4 only", fixable: false };
 
-/// What channels over udp and mcast ask for.
+/// Receive buffer that channels over udp and mcast ask for.
 const RECEIVE_WANTED: u64 = 2 << 20;
-/// What `--fix` gives: room for two such channels' worth of burst, the same as docs/real-time.md says.
+/// Receive buffer that `--fix` sets: bursts of two such channels, as in docs/real-time.md.
 const RECEIVE_GIVEN: u64 = 4 << 20;
 const LEAST_BUFFER: u64 = 128 << 10;
 const LEAST_BACKLOG: u64 = 300;
@@ -109,7 +109,7 @@ fn limits(network: &Network) -> Vec<Finding> {
     found.into_iter().flatten().collect()
 }
 
-/// What only matters, or only is a fault, together with other facts.
+/// Judges facts that matter only together.
 fn together(facts: &Facts) -> Vec<Finding> {
     let Facts { network, devices, .. } = facts;
     let running: Vec<&Device> = devices.iter().filter(|device| device.running && !device.loopback).collect();

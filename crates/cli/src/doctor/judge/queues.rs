@@ -1,4 +1,4 @@
-//! Does the queue of each device do what a channel's class asks for?
+//! Treatment of each class in the queues of the devices.
 
 use crate::doctor::finding::Severity::{Note, Warning};
 use crate::doctor::finding::{Finding, Fix, Kind};
@@ -47,12 +47,12 @@ const QUEUES_LEFT: Kind = Kind {
     fixable: true,
 };
 
-/// Where marked packets land on one device.
+/// Bands of marked packets on one device.
 #[derive(Clone, Debug)]
 pub struct Lands {
     /// The device.
     pub device: String,
-    /// What its link carries, in Mbit/s, where that is known.
+    /// Rate of its link in Mbit/s, if it is known.
     pub speed: Option<u64>,
     /// The class high over IPv4, and over IPv6.
     pub high: [Placement; 2],
@@ -62,7 +62,7 @@ pub struct Lands {
     pub expedited: Placement,
 }
 
-/// Asks the kernel about all devices that have something at their other end.
+/// Asks the kernel about all devices with a link.
 pub fn read(devices: &[Device]) -> Vec<Lands> {
     let real = devices.iter().filter(|device| device.running && !device.loopback);
     real.filter_map(lands).collect()
@@ -82,7 +82,7 @@ fn lands(device: &Device) -> Option<Lands> {
     })
 }
 
-/// Judges them, and what is installed; IPv6 counts where there is any.
+/// Judges the bands and the installed queues; IPv6 counts if the host has it.
 pub fn judge(lands: &[Lands], present: Option<&Present>, v6: bool) -> Vec<Finding> {
     let left = present.filter(|present| present.orphaned).map(|present| {
         let what = format!("the queues of {}", present.devices.join(", "));
@@ -96,7 +96,7 @@ fn device(lands: &Lands, applied: bool, v6: bool) -> Option<Finding> {
     let Lands { device, speed, high, critical, expedited } = lands;
     let what = format!("the queue of {device}");
     let found = |kind: &'static Kind, at: &Placement, limit: &str| kind.found(&what, &at.because, limit);
-    // Where no packet waits, none has to be first.
+    // Packets that never wait need no order.
     if !high[0].waits {
         return None;
     }
@@ -111,7 +111,7 @@ fn device(lands: &Lands, applied: bool, v6: bool) -> Option<Finding> {
         }
         (true, true) => return None,
     };
-    // What was applied is somebody's wish: theirs to change.
+    // Applied queues are a user's choice: only the user changes them.
     let fix = speed.filter(|_| !applied).map(|speed| Fix::Queues { device: device.clone(), speed });
     Some(Finding { fix, ..found.remedy(remedy(device, applied)) })
 }

@@ -1,4 +1,4 @@
-//! May threads have the priority that a channel asks for, and do they get the processor then?
+//! Priorities of threads, and the processor time that they get.
 
 use crate::doctor::finding::Severity::{Fault, Note, Warning};
 use crate::doctor::finding::{Finding, Kind};
@@ -107,11 +107,11 @@ const HOG: Kind = Kind {
     fixable: false,
 };
 
-/// A thread that takes this share of a processor is a hog.
+/// Share of a processor from which a thread is a hog.
 pub const HOGS_PERCENT: u32 = 80;
-/// What the kernel starts with, of a period of 1 s.
+/// The kernel's default, per period of 1 s.
 const USUAL_RUNTIME: (i64, i64) = (950_000, 1_000_000);
-/// What a group gets from `--fix`: 30 %, so that three groups fit.
+/// Budget of a group by `--fix`: 30 %, so that three groups fit.
 const GROUP_RUNTIME: i64 = 300_000;
 const LEAST_LOCKED: u64 = 64 << 20;
 const LEAST_DESCRIPTORS: u64 = 1024;
@@ -190,7 +190,7 @@ fn priority(limit: Limit) -> Option<Finding> {
     }
 }
 
-/// Who may raise the limit does; others need an administrator.
+/// The remedy for a limit: the command if the user may raise it, else the permission that the user needs.
 fn raise(limit: Limit, to: u64, command: &str, item: &str, capability: &str) -> String {
     if limit.hard >= to {
         return command.to_owned();
@@ -199,7 +199,7 @@ fn raise(limit: Limit, to: u64, command: &str, item: &str, capability: &str) -> 
     format!("sudo setcap {capability}+ep PROGRAM, or a line `@realtime - {item} {value}` in /etc/security/limits.conf")
 }
 
-/// Judges threads that take all of a processor.
+/// Judges threads that take a whole processor.
 pub fn hogs(hogs: &[Hog]) -> Vec<Finding> {
     let found = hogs.iter().map(|hog| {
         let what = format!("thread {} ({}), real-time priority {}", hog.tid, hog.name, hog.priority);

@@ -1,29 +1,29 @@
-//! Each channel's delay against its deadline, and what it is made of.
+//! The delay of each channel against its deadline, and its parts.
 
 use super::pen::{Pen, Style};
 use super::{GREY, colour};
 use qos::plan::{Channel, Plan, Term};
 use qos::show_time;
 
-/// How wide this part is.
+/// Width of this part of the picture.
 pub const WIDTH: f64 = 460.0;
 const ROW: f64 = 38.0;
 const HEAD: f64 = 46.0;
 /// Length of a bar whose delay is its deadline.
 const BAR: f64 = 300.0;
-/// More channels than this are counted, not drawn; those nearest to their deadlines come first.
+/// Largest number of channels that are drawn; the others are counted. Those nearest to their deadlines come first.
 const MOST: usize = 24;
 
-/// What a delay is made of: colour and words.
+/// The parts of a delay: colour and words.
 const PARTS: [(&str, &str); 3] = [("#27496d", "computing"), ("#6fa8dc", "on the wire"), ("#c9b3e6", "waiting")];
 
-/// How high it is.
+/// Height of this part of the picture.
 pub fn height(plan: &Plan) -> f64 {
     let rows = plan.channels.len().min(MOST) + usize::from(plan.channels.len() > MOST);
     HEAD + ROW * rows as f64
 }
 
-/// Draws it from `origin`.
+/// Draws the channels from `origin`.
 pub fn draw(pen: &mut Pen, plan: &Plan, [x, y]: [f64; 2]) {
     let mut channels: Vec<&Channel> = plan.channels.iter().collect();
     channels.sort_by(|a, b| used(b).total_cmp(&used(a)));
@@ -75,13 +75,13 @@ fn said(channel: &Channel) -> String {
     }
 }
 
-/// To three digits.
+/// A delay with three significant digits.
 fn short(us: f64) -> String {
     let digits = 10_f64.powi(2 - us.max(1e-3).log10().floor() as i32);
     show_time((us * digits).round() / digits)
 }
 
-/// The parts of a delay in the order of [`PARTS`]; without terms all of it is computing.
+/// The parts of a delay in the order of [`PARTS`]. Without terms all of it is computing.
 fn parts(channel: &Channel) -> [f64; 3] {
     let mut parts = [0.0; 3];
     channel.derivation.iter().for_each(|term| parts[kind(term)] += term.us);
@@ -90,7 +90,7 @@ fn parts(channel: &Channel) -> [f64; 3] {
 }
 
 fn kind(term: &Term) -> usize {
-    // After the place, which may have any name.
+    // The text after the place, which may have any name.
     let what = term.name.rsplit(": ").next().unwrap_or_default();
     let has = |words: &[&str]| words.iter().any(|word| what.contains(word));
     if has(&["waiting", "blocking", "latency of", "rounding", "queue", "interval"]) {

@@ -1,20 +1,20 @@
-//! Where nodes are drawn: pushed apart by each other, held together by their links (Fruchterman & Reingold 1991), from a circle
-//! and without chance, so the same contract gives the same picture.
+//! Positions of the nodes. Nodes repel each other, links hold them together (Fruchterman & Reingold 1991). They start
+//! on a circle, without chance, so the same contract gives the same picture.
 
 use qos::system::System;
 
-/// A node's middle.
+/// The middle of a node.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Place {
-    /// From the left.
+    /// Distance from the left.
     pub x: f64,
-    /// From the top.
+    /// Distance from the top.
     pub y: f64,
 }
 
-/// Room for names around the outermost nodes, and for proxies below them.
+/// Margin for names around the outermost nodes, and for proxies below them.
 const MARGIN: [f64; 2] = [70.0, 40.0];
-/// Above so many nodes, moving them costs more than it gives: they stay on the circle.
+/// Largest number of nodes that are moved. More of them stay on the circle: moving them costs more than it gives.
 const MOST: usize = 400;
 
 /// A place for each node, within `size`.
@@ -34,7 +34,7 @@ pub fn places(system: &System, size: [f64; 2]) -> Vec<Place> {
 }
 
 fn on_circle(n: usize, count: usize) -> Place {
-    // A little off the regular polygon: equal distances would hold each other in balance.
+    // A little off the regular polygon, whose equal distances would balance each other.
     let angle = std::f64::consts::TAU * (n as f64 + 0.05 * (n % 3) as f64) / count.max(1) as f64;
     Place { x: angle.cos(), y: angle.sin() }
 }
@@ -59,7 +59,7 @@ fn relax(system: &System, places: &mut [Place], apart: f64, step: f64) {
     }
 }
 
-/// The direction from `b` to `a`, and how far.
+/// The direction from `b` to `a`, and the distance.
 fn between(a: Place, b: Place) -> (f64, f64, f64) {
     let distance = f64::hypot(a.x - b.x, a.y - b.y).max(1e-6);
     ((a.x - b.x) / distance, (a.y - b.y) / distance, distance)
@@ -72,7 +72,7 @@ fn push(moves: &mut [[f64; 2]], a: usize, b: usize, [dx, dy]: [f64; 2], force: f
     }
 }
 
-/// Stretches the picture to the room there is.
+/// Stretches the picture to the given size.
 fn fit(places: &mut [Place], size: [f64; 2]) {
     let range = |of: fn(&Place) -> f64| {
         let values = places.iter().map(of);

@@ -7,18 +7,19 @@ use qos::plan::{Link, Plan};
 use qos::show_bit_rate;
 use qos::system::{NodeKind, System};
 
-/// Proxies of so many topics are named at a node.
+/// Number of a node's proxied topics that are named.
 const NAMED: usize = 4;
-/// The two directions of a link are so far from its middle.
+/// Distance of the two directions of a link from its middle.
 const APART: f64 = 4.0;
-/// An arrow is so far from the box it points at, for its load to be seen.
+/// Distance between an arrow and the box it points at, so that the load stays visible.
 const CLEAR: f64 = 24.0;
-/// What carries nothing.
+/// The colour of an idle link.
 const IDLE: &str = "#c3c8ce";
-/// Above so many links, their names and loads would cover each other: they are shown when one points at a line.
+/// Largest number of links with visible names and loads. More would cover each other: they are shown when the pointer
+/// is on the line.
 const LABELLED: usize = 40;
 
-/// Draws it within [`NETWORK`] from `origin`.
+/// Draws the network within [`NETWORK`] from `origin`.
 pub fn draw(pen: &mut Pen, system: &System, plan: &Plan, [x, y]: [f64; 2]) {
     let moved = |place: Place| Place { x: place.x + x, y: place.y + y };
     let places: Vec<Place> = places(system, NETWORK).into_iter().map(moved).collect();
@@ -51,7 +52,7 @@ fn proxies(pen: &mut Pen, plan: &Plan, node: &str, [x, y]: [f64; 2]) {
     }
 }
 
-/// One line for each direction, on the right of those who travel it, with an arrow and what it carries.
+/// One line per direction, on the right-hand side of the traffic, with an arrow and the load.
 fn draw_link(pen: &mut Pen, [a, b]: [[f64; 2]; 2], both: &[&Link], name: Option<&str>) {
     let length = f64::hypot(b[0] - a[0], b[1] - a[1]).max(1.0);
     let along = [(b[0] - a[0]) / length, (b[1] - a[1]) / length];
@@ -79,16 +80,16 @@ fn draw_link(pen: &mut Pen, [a, b]: [[f64; 2]; 2], both: &[&Link], name: Option<
     }
     if let Some(name) = name {
         let middle = [(a[0] + b[0]) / 2.0, (a[1] + b[1]) / 2.0];
-        // Above the line; at one that stands, on its right.
+        // Above the line, or on the right of a vertical one.
         let up = if aside[1].abs() > 0.2 { -aside[1].signum() } else { aside[0].signum() };
         let style = Style { size: 11.0, anchor: "middle", colour: GREY, ..Style::default() };
-        // Of a short link, loads stand between it and its name.
+        // On a short link, the loads are between the line and its name.
         let apart = APART + 16.0;
         words_beside(pen, beside(middle, aside, up * apart), aside.map(|part| up * part), name, style);
     }
 }
 
-/// From the middle of a node's box to its edge, in a direction.
+/// Distance from the middle of a node's box to its edge, in a direction.
 fn to_edge(node: &str, [dx, dy]: [f64; 2]) -> f64 {
     (half_width(node) / dx.abs().max(1e-9)).min(HALF_HEIGHT / dy.abs().max(1e-9))
 }
@@ -97,7 +98,7 @@ fn beside([x, y]: [f64; 2], [dx, dy]: [f64; 2], by: f64) -> [f64; 2] {
     [x + by * dx, y + by * dy]
 }
 
-/// Words so far from a point of a line, in a direction, that they do not cover it.
+/// Words beside a point of a line, far enough away in this direction not to cover the line.
 fn words_beside(pen: &mut Pen, point: [f64; 2], aside: [f64; 2], words: &str, style: Style) {
     let half = [3.0 * words.chars().count() as f64, 5.0];
     let [x, y] = beside(point, aside, 7.0 + half[0] * aside[0].abs() + half[1] * aside[1].abs());

@@ -2,14 +2,14 @@
 
 use std::fmt::Write;
 
-/// How something is drawn.
+/// Style of an element.
 #[derive(Clone, Copy, Debug)]
 pub struct Style<'a> {
     pub colour: &'a str,
     /// The size of text.
     pub size: f64,
     pub bold: bool,
-    /// Where text stands to its point: `start`, `middle` or `end`.
+    /// Position of text relative to its point: `start`, `middle` or `end`.
     pub anchor: &'a str,
 }
 
@@ -19,7 +19,7 @@ impl Default for Style<'_> {
     }
 }
 
-/// A picture as it grows.
+/// A picture that is being drawn.
 pub struct Pen(String);
 
 impl Pen {
@@ -48,7 +48,7 @@ impl Pen {
         self.text([x, y + 4.5], name, Style { size: 13.0, bold: true, anchor: "middle", ..Style::default() });
     }
 
-    /// A line with a title that is shown when it is pointed at.
+    /// A line with a title that is shown when the pointer is on it.
     pub fn line(&mut self, [from, to]: [[f64; 2]; 2], colour: &str, width: f64, title: &str) {
         let ([x1, y1], [x2, y2], title) = (from, to, escaped(title));
         let ends = format!("x1=\"{x1:.1}\" y1=\"{y1:.1}\" x2=\"{x2:.1}\" y2=\"{y2:.1}\"");
@@ -72,7 +72,7 @@ impl Pen {
         ));
     }
 
-    /// A bold title, and words of another colour after it.
+    /// A bold title, followed by words of another colour.
     pub fn entitled(&mut self, [x, y]: [f64; 2], title: &str, words: &str, colour: &str) {
         let (title, words) = (escaped(title), escaped(words));
         self.write(format_args!(
@@ -81,7 +81,7 @@ impl Pen {
         ));
     }
 
-    /// What a colour means; says where the next may stand.
+    /// The meaning of a colour; returns the position of the next one.
     pub fn key(&mut self, [x, y]: [f64; 2], colour: &str, words: &str) -> [f64; 2] {
         self.rect([x, y - 9.0], [11.0, 11.0], Style { colour, ..Style::default() });
         self.text([x + 16.0, y], words, Style { size: 11.0, ..Style::default() });
@@ -94,7 +94,7 @@ impl Pen {
     }
 
     fn write(&mut self, element: std::fmt::Arguments) {
-        // Nothing is refused by a text in memory.
+        // Writing to a text in memory cannot fail.
         let _ = writeln!(self.0, "{element}");
     }
 }

@@ -1,4 +1,4 @@
-//! An open channel: silent, dropping, losing; and where.
+//! Problems of an open channel: silence, drops, losses, and their places.
 
 mod memory;
 
@@ -13,7 +13,7 @@ use thalweg::Event;
 use thalweg::admin::explain::{Explanation, SubscriberState};
 use thalweg::proxy::Provenance;
 
-/// From this share of the time on, a thread that waits for a processor is what delays samples.
+/// Share of the time from which on a thread's wait for a processor delays samples.
 const STARVED_PERCENT: u64 = 20;
 
 /// A counter at the first and at the last look.
@@ -29,7 +29,7 @@ impl Count {
         Self { now: last, grew: last.saturating_sub(first) }
     }
 
-    /// It grows now, or made up more than one in a hundred of all.
+    /// `true` if the counter grows now, or exceeds one in a hundred of all.
     fn matters(self, all: u64) -> bool {
         self.grew > 0 || (self.now > 0 && self.now.saturating_mul(100) >= all)
     }
@@ -42,7 +42,7 @@ impl Count {
     }
 }
 
-/// What was seen of the channel at both ends.
+/// Counters of the channel at both ends.
 struct Seen {
     sent: Count,
     refused: Count,
@@ -53,19 +53,19 @@ struct Seen {
     dropped: Count,
     undecodable: u64,
     unscalable: Count,
-    /// What the subscriber said to repetitions and keep-alives, as the publisher heard it.
+    /// The subscriber's answers to retransmissions and keep-alives that reached the publisher.
     acknowledged: Count,
     waiting: u64,
-    /// Something waited at the publisher at the first look and at the last.
+    /// Samples waited at the publisher at the first look and at the last.
     stuck: bool,
     busy: bool,
-    /// The subscriber's queue blocks, and was full each time.
+    /// The subscriber's queue blocks, and was full at each look.
     holds_up: bool,
     /// Share of the time that the receiving thread waited for a processor, in percent.
     starved: u64,
 }
 
-/// Judges the channel's counters; says how fast it is.
+/// Judges the channel's counters, and returns its rate.
 pub fn judge(both: &Both<'_>, watched: Duration, found: &mut Diagnosis) -> String {
     let (Some(out), Some(taken)) = (&both.sent.channel, &both.received.channel) else { return String::new() };
     let states: Vec<&SubscriberState> =
@@ -129,14 +129,15 @@ fn percent(part_ns: Option<u64>, of: Duration) -> u64 {
     part_ns.unwrap_or(0).saturating_mul(100) / of
 }
 
-/// What the subscriber's node noticed by itself of slow callbacks.
+/// Slow callbacks that the subscriber's node reported.
 fn slow_callbacks(both: &Both<'_>, found: &mut Diagnosis) {
     let events = both.received.looks.last().map_or(&[][..], |look| &look.events[..]);
     let last = events.iter().rev().find(|event| matches!(event, Event::SlowCallback { .. }));
     last.into_iter().for_each(|event| found.line("callback", event.to_string()));
 }
 
-/// Which instances missed their deadlines: at the subscriber those that missed most, at the publisher the last that was told.
+/// Instances that missed their deadlines: those with the most misses at the subscriber, the last reported one at the
+/// publisher.
 fn late_instances(both: &Both<'_>, found: &mut Diagnosis) {
     let s = &both.subscriber.port.name;
     let state = both.received.looks.last().and_then(|look| look.subscriber.as_ref());
@@ -153,7 +154,7 @@ fn monitors<'a>(both: &Both<'a>) -> impl Iterator<Item = &'a String> {
     [both.sent, both.received].into_iter().filter_map(|said| said.looks.last()).flat_map(|look| &look.monitors)
 }
 
-/// Whether something held each time that the subscriber's node was looked at.
+/// `true` if `held` is true of each look at the subscriber's node.
 fn each_time(both: &Both<'_>, held: impl Fn(&Explanation) -> bool) -> bool {
     both.received.looks.len() > 1 && both.received.looks.iter().all(held)
 }
@@ -179,7 +180,7 @@ fn problems(both: &Both<'_>, seen: &Seen, carrier: &str, watched: Duration) -> V
     let found = [
         sizes,
         slow.clone(),
-        // Before what it leads to: behind a path that lets nothing through queues are full.
+        // Before its consequences: queues are full in front of a path that lets nothing through.
         not_arriving(both, seen, datagrams, watched).filter(|_| slow.is_none()),
         memory::over_bytes(both, watched),
         memory::over_memory(both, watched),
@@ -204,7 +205,7 @@ fn too_large(both: &Both<'_>, seen: &Seen) -> Option<Problem> {
     seen.too_large.matters(seen.sent.now + seen.too_large.now).then(|| problem::TOO_LARGE.found(what, remedy))
 }
 
-/// Samples come faster than they are received.
+/// Samples are sent faster than they are received.
 fn behind(seen: &Seen, datagrams: bool) -> bool {
     seen.refused.grew > 0 || seen.waiting > 0 || (datagrams && seen.lost.grew > 0)
 }
@@ -321,7 +322,8 @@ fn silent(both: &Both<'_>, seen: &Seen) -> Option<Problem> {
     })
 }
 
-/// One end sends, and the other receives nothing: since the beginning, or by now. One sample may be between the two looks.
+/// One end sends and the other receives nothing, since the beginning or at present. One sample may fall between the
+/// two looks.
 fn not_arriving(both: &Both<'_>, seen: &Seen, datagrams: bool, watched: Duration) -> Option<Problem> {
     let (p, s) = (&both.publisher.port.name, &both.subscriber.port.name);
     let here =
@@ -345,7 +347,7 @@ fn not_arriving(both: &Both<'_>, seen: &Seen, datagrams: bool, watched: Duration
     none.then(|| problem::NOT_ARRIVING.found(what, unheard(both, seen, datagrams)))
 }
 
-/// Which end is to be looked at when nothing arrives.
+/// The end to examine if nothing arrives.
 fn unheard(both: &Both<'_>, seen: &Seen, datagrams: bool) -> String {
     let (p, s) = (&both.publisher.port.name, &both.subscriber.port.name);
     match datagrams {

@@ -1,4 +1,4 @@
-//! Are both ports there, do their nodes answer, and do the two belong together?
+//! Existence of both ports, answers of their nodes, and the match of the two.
 
 use super::super::evidence::{Answer, End, Evidence, Said};
 use super::super::names::near;
@@ -9,7 +9,7 @@ use qos::PolicyName;
 use thalweg::control::matching::{Match, Mismatch, Subject, compare};
 use thalweg::control::{Direction, PortInfo};
 
-/// Both ports, if both are there and each does what it should.
+/// Both ports, if they exist and each has the right direction.
 pub fn ports<'a>(evidence: &'a Evidence, found: &mut Diagnosis) -> Option<(&'a End, &'a End)> {
     let Evidence { asked: [publisher, subscriber], .. } = evidence;
     let sides = [
@@ -69,7 +69,7 @@ fn missing(evidence: &Evidence, name: &str, wanted: Direction) -> Problem {
     problem::NO_PORT.found(format!("there is no {} {name}", word(wanted)), remedy)
 }
 
-/// The other port has a channel with it: its node is known no more, and was.
+/// The other port has a channel with the missing one, whose node was known and is known no more.
 fn cut_off(evidence: &Evidence, name: &str, wanted: Direction) -> Option<Problem> {
     let there = [&evidence.publisher, &evidence.subscriber].into_iter().flatten().next()?;
     let (_, channel) = there.said()?.channel.as_ref()?;
@@ -108,7 +108,7 @@ fn directions(publisher: &PortInfo, subscriber: &PortInfo) -> Option<Problem> {
     Some(problem::DIRECTION.found(what, remedy))
 }
 
-/// What both nodes said, if both answered.
+/// The reports of both nodes, if both answered.
 pub fn answers<'a>(
     evidence: &Evidence,
     (publisher, subscriber): (&'a End, &'a End),
@@ -147,7 +147,7 @@ fn silent(end: &End, state: Option<State>, here_only: bool) -> Problem {
     }
 }
 
-/// Whether a channel should come to be; says why not.
+/// `true` if the two ports should have a channel; else the problem is recorded.
 pub fn belong_together(both: &Both<'_>, found: &mut Diagnosis) -> bool {
     let (publisher, subscriber) = (&both.publisher.port, &both.subscriber.port);
     let (p, s) = (&publisher.name, &subscriber.name);
@@ -160,7 +160,7 @@ pub fn belong_together(both: &Both<'_>, found: &mut Diagnosis) -> bool {
     let by_name = heard(both.received, |look| look.by_name);
     let (mut offered, mut wanted) = (publisher.clone(), subscriber.clone());
     if by_name {
-        // By name, topics and carriers do not count.
+        // In a connection by name, topics and carriers do not count.
         offered.topic.clone_from(&wanted.topic);
         (offered.carriers, wanted.carriers) = Default::default();
     }

@@ -1,11 +1,11 @@
-//! A channel that is wanted and not open; and why an open one has no better carrier.
+//! A wanted channel that is not open, and the reason why an open one has no better carrier.
 
 use super::super::problem::{self, Problem};
 use super::{Both, Diagnosis};
 use thalweg::Event;
 use thalweg::admin::explain::{Explanation, Stage};
 
-/// Says why the channel is not open.
+/// Finds the reason why the channel is not open.
 pub fn judge(both: &Both<'_>, found: &mut Diagnosis) {
     let Some(look) = both.received.looks.last() else { return };
     let (p, s) = (&both.publisher.port.name, &both.subscriber.port.name);
@@ -67,7 +67,7 @@ fn refused(events: &[Event], p: &str, s: &str) -> Problem {
     problem::REFUSED.found(format!("the node of {p} refused {s}: {why}"), remedy)
 }
 
-/// The last reason per carrier for which it failed, since the channel was open the last time.
+/// The last failure of each carrier since the channel was last open.
 fn failures(events: &[Event]) -> Vec<(String, String)> {
     let since = events.iter().rposition(|event| matches!(event, Event::Matched { .. }));
     let mut last: Vec<(String, String)> = Vec::new();
@@ -87,7 +87,7 @@ fn ways(look: &Explanation, found: &mut Diagnosis) {
     }
 }
 
-/// Says why the channel goes by this carrier, and not by a better one.
+/// Explains the choice of the carrier over a better one.
 pub fn carrier(both: &Both<'_>, chosen: &str, found: &mut Diagnosis) {
     let Some(look) = both.received.looks.last() else { return };
     // A carrier that is none of the ways was chosen by an administrator since.

@@ -1,4 +1,4 @@
-//! Settings that do not do what was asked.
+//! Settings without effect.
 
 use super::super::evidence::{End, Said};
 use super::super::problem::{self, Problem};
@@ -33,7 +33,7 @@ fn describe(report: &EndReport) -> String {
     format!("{thread}{mark}{priority}{place}{}", blocking(report))
 }
 
-/// A mark that nobody looks at. Where packets never wait, none has to.
+/// A mark without effect. Where packets never wait, none is needed.
 fn marks(end: &End, both: &Both<'_>, report: &EndReport) -> Option<Problem> {
     let marked = report.tos.is_some_and(|tos| tos >> 2 != 0) || report.socket_priority.is_some_and(|p| p != 0);
     let (p, s) = (&both.publisher.port.name, &both.subscriber.port.name);
@@ -45,7 +45,7 @@ fn marks(end: &End, both: &Both<'_>, report: &EndReport) -> Option<Problem> {
 
 fn thread(end: &End, both: &Both<'_>, report: &EndReport) -> Option<Problem> {
     let asked = report.asked.sched?;
-    // Samples that the publishing thread itself hands over need no other thread with a priority.
+    // Samples that the publishing thread hands over itself need no other thread with a priority.
     let direct = matches!(report.carrier.as_str(), "shm" | "local");
     let Some(tid) = report.tid else { return (!direct).then(|| no_thread(end, report)) };
     let has = (report.policy.as_str(), report.priority);
@@ -56,7 +56,7 @@ fn thread(end: &End, both: &Both<'_>, report: &EndReport) -> Option<Problem> {
     (has != wanted).then(|| problem::THREAD.found(what, remedy))
 }
 
-/// Samples leave on the publishing thread, whose priority is its own affair.
+/// Samples leave on the publishing thread, which has its own priority.
 fn no_thread(end: &End, report: &EndReport) -> Problem {
     let port = &end.port.name;
     let what = format!(

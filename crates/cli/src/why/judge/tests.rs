@@ -96,7 +96,7 @@ fn reports(end: &mut Option<End>) -> (&mut ChannelReport, &mut ChannelReport) {
     (first, last)
 }
 
-/// The channel is not open, and the subscriber's node says this.
+/// Closes the channel, and changes the explanation of the subscriber's node.
 fn not_open(evidence: &mut Evidence, change: impl FnOnce(&mut Explanation)) {
     said(&mut evidence.publisher).channel = None;
     said(&mut evidence.subscriber).channel = None;
@@ -111,7 +111,7 @@ fn a_channel_that_works_has_no_problem_and_says_how_fast_it_is() {
     });
     assert_eq!(diagnosis.problems, []);
     assert_eq!(diagnosis.verdict, "/out → /in over tcp: healthy, 100 samples/s, 0 lost");
-    // An old loss of one in a thousand is evidence, no problem.
+    // An old loss of one in a thousand is evidence, not a problem.
     assert_eq!(ids(|e| (reports(&mut e.subscriber).0.lost, reports(&mut e.subscriber).1.lost) = (1, 1)), [""; 0]);
 }
 
@@ -275,7 +275,7 @@ fn samples_that_do_not_come_are_found_where_they_went() {
         said(&mut e.subscriber).starved_ns = Some(200_000_000);
     };
     assert_eq!(ids(starved), ["starved"]);
-    // As long as nothing waits for it, nobody is hurt.
+    // Unless samples wait for the thread, its delay does no harm.
     assert_eq!(ids(|e| said(&mut e.subscriber).starved_ns = Some(200_000_000)), [""; 0]);
     let full = |e: &mut Evidence| said(&mut e.subscriber).looks[1].subscriber.as_mut().unwrap().dropped = 5;
     assert_eq!(ids(full), ["not-taken"]);
@@ -351,7 +351,7 @@ fn nothing_is_healthy_of_which_one_end_receives_nothing_any_more() {
     };
     assert_eq!(ids(full), ["not-arriving"]);
     assert!(judged(full).verdict.starts_with("9 samples wait at /out, and /in received nothing"));
-    // Between the two looks there is room for one sample, and an idle publisher sends none.
+    // One sample may fall between the two looks, and an idle publisher sends none.
     assert_eq!(ids(|e| reports(&mut e.publisher).1.samples += 1), [""; 0]);
     assert_eq!(ids(|_| {}), [""; 0]);
 }

@@ -1,4 +1,4 @@
-//! One publisher at 1 kHz, many subscriber processes whose callbacks note how late each sample is.
+//! One publisher at 1 kHz and many subscriber processes, whose callbacks record the latency of each sample.
 
 use super::{Ports, Settings, WELL, connected, hear, hear_words, taken, tell};
 use crate::bench::Error;
@@ -15,7 +15,7 @@ use thalweg::{Published, Publisher};
 
 const TOPIC: &str = "/bench/samples";
 
-/// Meets the subscribers, publishes to all of them, and merges their notes.
+/// Meets the subscribers, publishes to all of them, and merges their records.
 pub fn publish(meeting: &Meeting, settings: &Settings) -> Result<Meter, Error> {
     let (terms, subscribers) = (&settings.terms, settings.subscribers);
     if terms.size < MIN_SIZE {
@@ -35,7 +35,7 @@ pub fn publish(meeting: &Meeting, settings: &Settings) -> Result<Meter, Error> {
     source.run(terms.count, subscribers)?;
     meter.stop();
     if settings.carrier == Carrier::Udp {
-        // The last sample may be lost like any other: samples after it end the waiting.
+        // The last sample may be lost like any other. The samples after it end the wait.
         (0..3).try_for_each(|_| source.publish().map(drop))?;
     }
     let mut last = vec![0; terms.count as usize];
@@ -73,7 +73,7 @@ impl Source {
     }
 }
 
-/// Meets a publisher, takes its samples, and tells it how late each was.
+/// Meets a publisher, takes its samples, and reports the latency of each to it.
 pub fn subscribe(meeting: &Meeting, settings: &Settings) -> Result<(), Error> {
     let control = meeting.join()?;
     let (terms, realm) = hear(&control, settings)?;

@@ -68,22 +68,22 @@ pub fn pong(meeting: &Meeting, settings: &Settings) -> Result<(), Error> {
     Ok(())
 }
 
-/// The callback's result. Its own error says more than that the other end then left.
+/// The callback's result. Its own error says more than the message that the other end then left.
 ///
-/// Where the last echo wakes the ping at once, the other end speaks before this one's callback has returned.
+/// If the last echo wakes the ping at once, the other end speaks before this one's callback has returned.
 fn played<P>(ended: &mpsc::Receiver<Played<P>>, heard: &Result<[u64; 1], Error>) -> Played<P> {
     let returns = if matches!(heard, Ok([WELL])) { PATIENCE } else { Duration::ZERO };
     let early = || Error::Peer("the other process ended before all round trips were made".to_owned());
     ended.recv_timeout(returns).map_err(|_| early())?
 }
 
-/// The part of one end: its answer to a message.
+/// The work of one end: its answer to a message.
 trait Part: Send + 'static {
-    /// `true` for the end that says when all is over.
+    /// `true` for the end that announces the end of the measurement.
     const LEADS: bool;
     /// The other end is ready.
     fn begin(&mut self, turn: &mut Turn) -> Result<(), Error>;
-    /// A message came, the last one if there are none `left`.
+    /// A message arrived; `left` more are to come.
     fn go_on(&mut self, turn: &mut Turn, bytes: &[u8], left: u64) -> Result<(), Error>;
 }
 
@@ -149,8 +149,8 @@ impl Part for Echoes {
 
 type Played<P> = Result<(Turn, P), Error>;
 
-/// Plays a part on the receiving thread. It gets its publisher when both ways are connected, which may be after the
-/// first message, and gives it back at the end.
+/// Plays a part on the receiving thread. The player gets its publisher when both directions are connected, which may
+/// be after the first message, and gives it back at the end.
 struct Player<P> {
     given: mpsc::Receiver<Turn>,
     end: mpsc::Sender<Played<P>>,
@@ -206,7 +206,7 @@ impl<P: Part> Player<P> {
     }
 }
 
-/// Both ends in this process, on one thread: the publisher's.
+/// Both ends in this process, on the publisher's thread.
 pub fn local(settings: &Settings) -> Result<Meter, Error> {
     let terms = &settings.terms;
     let ports = Ports::open("local", std::process::id().into(), Carrier::Local, terms, None)?;

@@ -15,23 +15,23 @@ use thalweg::{Node, Publisher, Subscriber};
 
 const TO_PING: &str = "/bench/to-ping";
 const TO_PONG: &str = "/bench/to-pong";
-/// After this wait a process is told how to start the other end.
+/// Time after which a lone process prints the command that starts the other end.
 const ALONE: Duration = Duration::from_secs(1);
-/// Interval of looking for the end of the other end.
+/// Interval between checks for the end of the other process.
 const TICK: Duration = Duration::from_millis(100);
-/// Time for the last words to leave.
+/// Time for the last messages to leave.
 const FAREWELL: Duration = Duration::from_secs(2);
 
-/// The line to the other end: what one writes the other reads.
+/// The line to the other end, in both directions.
 pub struct Line {
-    /// This end of it.
+    /// This end of the line.
     pub control: UnixStream,
     node: Option<Node>,
     carrying: Option<JoinHandle<()>>,
 }
 
 impl Line {
-    /// Goes to where the passive end waits.
+    /// Connects to the waiting passive end.
     pub fn join(meeting: &Meeting, mode: &str, settings: &Settings) -> Result<Self, Error> {
         if settings.reach.beyond() {
             return Self::between_hosts(mode, settings, TO_PONG, TO_PING);
@@ -49,7 +49,7 @@ impl Line {
         Ok(Self { control, node: None, carrying: None })
     }
 
-    /// The node to measure with, if the line needs one already.
+    /// The node to measure with, if the line uses one.
     pub fn node(&self) -> Option<Node> {
         self.node.clone()
     }
@@ -89,7 +89,7 @@ impl Drop for Line {
     }
 }
 
-/// Publishes what this end writes, until it ends; its reading ends when the other end does.
+/// Publishes all that this end writes. Reading ends when the other end does.
 fn carry(mut far: UnixStream, mut publisher: Publisher<Raw>, subscriber: &Subscriber<Raw>) {
     let mut bytes = [0; 4096];
     loop {

@@ -1,4 +1,4 @@
-//! The cost of a node: time to open and to match, threads with many channels.
+//! The cost of a node: time to open and to match, and threads with many channels.
 
 use super::line::Line;
 use super::{FAILED, PATIENCE, Ports, Settings, WELL, connected, hear, hear_words, tell};
@@ -10,7 +10,8 @@ use std::time::Instant;
 use thalweg::Publisher;
 use thalweg::codec::Raw;
 
-/// Opens a node where another one is already: how long it and its first channel take. Then all other channels.
+/// Opens a node beside another one, and measures the time of the node and of its first channel. Then opens all other
+/// channels.
 pub fn start(meeting: &Meeting, name: &'static str, settings: &Settings) -> Result<Start, Error> {
     let terms = &settings.terms;
     raise_open_files();
@@ -38,7 +39,7 @@ pub fn start(meeting: &Meeting, name: &'static str, settings: &Settings) -> Resu
     Ok(Start::new(name, settings, open, matched, others_threads.max(own as u64)))
 }
 
-/// The node that is there already: one publisher for each channel.
+/// The node that is open already, with one publisher per channel.
 pub fn stand_by(meeting: &Meeting, settings: &Settings) -> Result<(), Error> {
     raise_open_files();
     let line = Line::host(meeting, "start", settings)?;

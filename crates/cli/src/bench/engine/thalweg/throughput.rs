@@ -1,4 +1,4 @@
-//! One way, as fast as it goes: the sender publishes, the receiver's callback counts.
+//! One way at full speed: the sender publishes, the receiver's callback counts.
 
 use super::line::Line;
 use super::{FAILED, Ports, Settings, WELL, connected, hear, hear_words, taken, tell};
@@ -15,7 +15,7 @@ use thalweg::{Batching, Publisher};
 
 const TOPIC: &str = "/bench/stream";
 
-/// Meets a receiver, and publishes to it as fast as it goes.
+/// Meets a receiver, and publishes to it at full speed.
 pub fn send(name: &'static str, settings: &Settings) -> Result<Throughput, Error> {
     let terms = &settings.terms;
     let mut meter = Meter::new();
@@ -53,13 +53,13 @@ impl Sender {
         for _ in 0..count {
             taken(self.publisher.publish(&self.message)?, 1)?;
         }
-        // An empty message says that nothing more comes; it may be lost like any other.
+        // An empty message ends the stream; it may be lost like any other.
         self.publisher.publish(&[])?;
         while !wait_readable(&self.line.control, Some(Duration::from_millis(10)))? {
             self.publisher.publish(&[])?;
         }
         let [messages, last] = hear_words(&self.line.control)?;
-        // Another host's clock is another clock: the time until its answer is here, then.
+        // Another host's clock cannot be compared, so the time until its answer counts.
         let last = if self.line.node().is_some() { monotonic_ns() } else { last };
         Ok(Arrived { messages, nanoseconds: last.saturating_sub(start) })
     }
@@ -96,7 +96,7 @@ impl Counter {
     #[inline]
     fn take(&mut self, message: &[u8]) {
         self.came += u64::from(!message.is_empty());
-        // Ends that come when nothing was counted are those of the part before.
+        // End messages that come before anything was counted belong to the previous part.
         if self.came == self.parts[0] || (message.is_empty() && self.came > 0) {
             self.report();
         }

@@ -1,4 +1,4 @@
-//! Limits in bytes that bind: of a queue, and of what a node holds for a peer or in all.
+//! Limits in bytes that are reached: of a queue, of one peer, or of the whole node.
 
 use super::super::super::evidence::{End, Said};
 use super::super::super::problem::{self, Problem};
@@ -9,12 +9,12 @@ use std::time::Duration;
 use thalweg::ChannelReport;
 use thalweg::admin::MemoryReport;
 
-/// Whether a limit in bytes binds at this end.
+/// `true` if a limit in bytes is reached at this end.
 pub fn binds_at(said: &Said) -> bool {
     said.channel.as_ref().is_some_and(|looks| Count::of(looks, |r| r.over_bytes + r.over_memory).grew > 0)
 }
 
-/// Whether there was no room for one more sample of the usual size, at both looks.
+/// `true` if there was no room for one more sample of average size, at both looks.
 pub fn is_full((first, last): &(ChannelReport, ChannelReport)) -> bool {
     let full = |r: &ChannelReport| {
         let usual = r.bytes.checked_div(r.samples).unwrap_or(0);
@@ -23,7 +23,7 @@ pub fn is_full((first, last): &(ChannelReport, ChannelReport)) -> bool {
     full(first) && full(last)
 }
 
-/// The queue of either end has as many bytes as it may.
+/// The queue of either end has reached its limit in bytes.
 pub fn over_bytes(both: &Both<'_>, watched: Duration) -> Option<Problem> {
     let (publisher, subscriber) = (&both.publisher.port.name, &both.subscriber.port.name);
     let at = |said: &Said, text: &dyn Fn(&str, &ChannelReport) -> String, port: &str| {
@@ -49,7 +49,7 @@ pub fn over_bytes(both: &Both<'_>, watched: Duration) -> Option<Problem> {
     at(both.sent, &sent, publisher).or_else(|| at(both.received, &kept, subscriber))
 }
 
-/// What a node holds has as many bytes as it may.
+/// A node has reached its limit in bytes.
 pub fn over_memory(both: &Both<'_>, watched: Duration) -> Option<Problem> {
     let (p, s) = (&both.publisher.port.name, &both.subscriber.port.name);
     let at = |end: &End, said: &Said| {
