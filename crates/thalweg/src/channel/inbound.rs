@@ -2,23 +2,23 @@
 //!
 //! Owned by exactly one thread; moving it is sending it, so nothing is lost or reordered when a channel changes threads.
 
-mod measured;
+mod deliver;
 mod reliable;
 mod ring;
 mod stream;
 mod together;
 
-use self::measured::note_stages;
+use self::deliver::End;
+pub(crate) use self::deliver::info;
 pub(crate) use self::ring::HELD_PAUSE;
 use self::stream::{Stream, Unpaid};
 use super::accept::Accept;
 use super::fragment::{Reassembly, Refused};
-use super::queue::Label;
 use super::reliable::{Receiver, ReceiverSettings};
 use crate::carrier::{Interrupt, ReceiveHalf};
-use crate::channel::{Channel, Deliver, Delivery, Payload, SampleInfo};
-use crate::trace::{self, stages};
-use crate::wire::{self, Fragment, Header, Kind, Messages, Parity, StreamParser};
+use crate::channel::{Channel, Deliver};
+use crate::trace;
+use crate::wire::{self, Fragment, Header, Kind, Parity, StreamParser};
 use linux::memory::RingReader;
 use std::io;
 use std::ops::Range;
@@ -249,6 +249,7 @@ impl Inbound {
             return Step::Ended(if cut { "cut off within a message" } else { "the peer closed" }.to_owned());
         }
         parser.filled(count);
+        let mut end = End { accept, channel, inlet: inlet.as_ref(), received_ns: now, from: None };
         let mut delivered = 0;
         loop {
             match parser.next() {
@@ -258,8 +259,8 @@ impl Inbound {
                 }
                 Ok(Some(frame)) if matches!(frame.header.kind, Kind::KeepAlive | Kind::Acknowledgement) => {}
                 Ok(Some(frame)) => {
-                    let message = parser.payload(frame.range);
-                    delivered += deliver(accept, channel, inlet.as_ref(), &frame.header, message, now);
+                    trace::step(trace::Step::Parse);
+                    delivered += end.message(&frame.header, parser.payload(frame.range));
                 }
                 Err(error) => return Step::Ended(format!("protocol violation: {error}")),
             }
@@ -287,12 +288,18 @@ impl Inbound {
             channel.counters.strange.fetch_add(1, Relaxed);
             return if channel.is_closed() { Step::Ended("closed".to_owned()) } else { Step::Nothing };
         };
-        let inlet = inlet.as_ref();
-        let at = (now, channel.stages.measures(header.sample).then(|| half.descriptor()).flatten());
+        let from = channel.stages.measures(header.sample).then(|| half.descriptor()).flatten();
+        let mut end = End { accept, channel, inlet: inlet.as_ref(), received_ns: now, from };
         match header.kind {
-            Kind::Message => Step::Delivered(deliver_from(at, accept, channel, inlet, &header, payload)),
+            Kind::Message => {
+                trace::step(trace::Step::Parse);
+                Step::Delivered(end.message(&header, payload))
+            }
             Kind::Fragment | Kind::Parity => match put_together(reassembly, now, &header, payload) {
-                Ok(Some(message)) => Step::Delivered(deliver_from(at, accept, channel, inlet, &header, message)),
+                Ok(Some(message)) => {
+                    trace::step(trace::Step::Parse);
+                    Step::Delivered(end.message(&header, message))
+                }
                 Err(Refused::Inconsistent | Refused::OverBudget) => {
                     channel.counters.strange.fetch_add(1, Relaxed);
                     Step::Nothing
@@ -323,126 +330,4 @@ fn put_together<'a>(
     }
     let (at, piece) = Fragment::parse(payload).map_err(|_| Refused::Inconsistent)?;
     reassembly.insert(now, header.sample, at, piece)
-}
-
-/// Notes the frame in the channel's account and hands the sample to the port; returns how many were delivered.
-fn deliver(
-    accept: &mut Accept,
-    channel: &Channel,
-    inlet: &dyn Deliver,
-    header: &Header,
-    message: &[u8],
-    now: u64,
-) -> u32 {
-    deliver_from((now, None), accept, channel, inlet, header, message)
-}
-
-/// The same of a sample that was received at `now`, from a socket that may know when its packet came.
-fn deliver_from(
-    (now, from): (u64, Option<BorrowedFd<'_>>),
-    accept: &mut Accept,
-    channel: &Channel,
-    inlet: &dyn Deliver,
-    header: &Header,
-    message: &[u8],
-) -> u32 {
-    trace::step(trace::Step::Parse);
-    trace::step(trace::Step::Accept);
-    let label = Label::of(header);
-    if !is_new(accept, header.sequence, &label) {
-        return 0;
-    }
-    deliver_new((now, from), accept, channel, inlet, (header, label), message)
-}
-
-/// The messages of a batch: one frame of the flow.
-fn deliver_batch(accept: &mut Accept, channel: &Channel, inlet: &dyn Deliver, messages: Messages<'_>, now: u64) -> u32 {
-    let (mut delivered, mut new) = (0, None);
-    for (header, message) in messages {
-        trace::step(trace::Step::Parse);
-        trace::step(trace::Step::Accept);
-        let label = Label::of(&header);
-        if *new.get_or_insert_with(|| accept.frame(header.sequence).is_new()) && is_new_sample(accept, &label) {
-            delivered += deliver_new((now, None), accept, channel, inlet, (&header, label), message);
-        }
-    }
-    delivered
-}
-
-/// Hands a sample to the port that was not delivered before, if it is selected.
-#[inline]
-fn deliver_new(
-    (now, from): (u64, Option<BorrowedFd<'_>>),
-    accept: &Accept,
-    channel: &Channel,
-    inlet: &dyn Deliver,
-    (header, label): (&Header, Label),
-    message: &[u8],
-) -> u32 {
-    // Cut within a batch or before it: the next channel brings it, where this one was not said to have delivered it.
-    if !channel.selection.takes(header.sample) || channel.is_cut() {
-        return 0;
-    }
-    count(channel, &label, message.len(), accept.counters().lost);
-    trace::step(trace::Step::Deliver);
-    let info = info(channel, label, now);
-    let measured = channel.stages.measures(header.sample);
-    let arrived = from.filter(|_| measured).and_then(linux::socket::arrived_ns);
-    let payload = Payload::Bytes(message);
-    hand_over(channel, inlet, Delivery { info, payload, account: &channel.account }, measured);
-    if measured {
-        note_stages(channel, &info, message.len(), arrived);
-    }
-    1
-}
-
-#[inline]
-fn hand_over(channel: &Channel, inlet: &dyn Deliver, delivery: Delivery<'_>, measured: bool) {
-    match measured {
-        false => channel.gate.deliver(inlet, delivery),
-        true => drop(stages::delivering(&channel.stages, || channel.gate.deliver(inlet, delivery))),
-    }
-}
-
-/// `true` if a sample with this number of its flow is new.
-#[inline]
-fn is_new(accept: &mut Accept, flow_seq: u32, label: &Label) -> bool {
-    accept.frame(flow_seq).is_new() && is_new_sample(accept, label)
-}
-
-/// `true` if the sample of a new frame is new.
-#[inline]
-fn is_new_sample(accept: &mut Accept, label: &Label) -> bool {
-    if label.historical { accept.historical(label.seq) } else { accept.sample(label.seq) }
-}
-
-pub(crate) fn info(channel: &Channel, label: Label, received_ns: u64) -> SampleInfo {
-    let Label { seq, stamp, change, historical } = label;
-    SampleInfo {
-        node: channel.publisher.node,
-        port: channel.publisher.port,
-        incarnation: channel.incarnation,
-        seq,
-        source_ns: stamp,
-        received_ns,
-        same_clock: channel.same_clock,
-        historical,
-        change,
-        scaled: channel.provenance(),
-    }
-}
-
-/// One thread writes a channel's counters: loads and stores, no locked instruction.
-fn count(channel: &Channel, label: &Label, size: usize, lost: u64) {
-    let counters = &channel.counters;
-    let samples = counters.samples.load(Relaxed);
-    counters.samples.store(samples + 1, Relaxed);
-    if let (0, false, Some(before)) = (samples, label.historical, channel.resumes_after) {
-        counters.missed.store(label.seq.saturating_sub(before + 1), Relaxed);
-    }
-    counters.bytes.store(counters.bytes.load(Relaxed) + size as u64, Relaxed);
-    if !label.historical {
-        counters.last_seq.store(label.seq, Relaxed);
-    }
-    counters.lost.store(lost, Relaxed);
 }

@@ -1,8 +1,8 @@
-//! The receiving side of a port: what happens with a sample that a channel delivers (step 12 of the data path).
+//! The receiving side of a port: its state, and the threads that serve it.
 
 mod any;
+mod deliver;
 mod mailbox;
-mod monitored;
 mod publishers;
 mod rejected;
 mod waiting;
@@ -16,20 +16,16 @@ use rejected::Rejected;
 pub(crate) use rejected::Rejection;
 use waiting::Waiting;
 
-use super::local::LocalChannel;
 use super::monitor::seat::Seat;
 use super::sample::Sample;
 use super::{Histories, Judge, judge_of_subscriber, kept_at_subscriber};
-use crate::channel::buffer::Buffer;
 use crate::channel::inbound::Inbound;
-use crate::channel::memory::{Account, Memory};
-use crate::channel::{Channel, Delivery, Payload, SampleInfo};
-use crate::codec::{Decoded, Message, WHOLE_TOPIC};
+use crate::channel::memory::Memory;
+use crate::channel::{Channel, SampleInfo};
+use crate::codec::{Message, WHOLE_TOPIC};
 use crate::control::PortInfo;
 use crate::event::{Event, Events};
-use crate::trace::{self, Step};
 use linux::lock::PiMutex;
-use qos::Durability;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -130,49 +126,9 @@ impl<M: Message> Inlet<M> {
         }
     }
 
-    /// `true` if the port's policies let a sample pass.
-    #[inline]
-    fn takes(&self, info: &SampleInfo, payload: &Payload<'_>) -> bool {
-        self.judge.as_ref().is_none_or(|judge| judge.takes(info, payload.bytes()))
-    }
-
     /// The number of a sample's instance, where the port has a judge.
     fn instance(&self, info: &SampleInfo, bytes: &[u8]) -> u64 {
         self.judge.as_ref().map_or(WHOLE_TOPIC, |judge| judge.instance(info, bytes))
-    }
-
-    /// A value of this process, handed over as it is: for callbacks on the publisher's thread.
-    pub fn hand_over(&self, info: SampleInfo, value: &M::Value, account: &Arc<Account>) {
-        if self.monitor.is_taken() {
-            return self.hand_over_monitored(info, value, account);
-        }
-        self.show(info, value);
-    }
-
-    fn show(&self, info: SampleInfo, value: &M::Value) {
-        if let Sink::Callback(callback) = &self.sink {
-            let mut callback = callback.lock();
-            trace::step(Step::Callback);
-            self.in_callback.store(info.seq, Ordering::Relaxed);
-            callback(Sample { info, value: Decoded::Borrowed(value) });
-            self.in_callback.store(0, Ordering::Relaxed);
-        }
-    }
-
-    /// Calls the user's callback with a sample.
-    pub fn call(&self, info: SampleInfo, bytes: &[u8]) {
-        let Sink::Callback(callback) = &self.sink else { return };
-        trace::step(Step::Decode);
-        match M::decode(bytes) {
-            Ok(value) => {
-                let mut callback = callback.lock();
-                trace::step(Step::Callback);
-                self.in_callback.store(info.seq, Ordering::Relaxed);
-                callback(Sample { info, value });
-                self.in_callback.store(0, Ordering::Relaxed);
-            }
-            Err(problem) => self.cannot_decode(&problem.to_string()),
-        }
     }
 
     #[cold]
@@ -213,37 +169,5 @@ impl<M: Message> Inlet<M> {
                 None => self.wait_for_news(crate::carrier::TICK),
             }
         }
-    }
-}
-
-impl<M: Message> LocalChannel<M> for Inlet<M> {
-    fn late(&self) -> u32 {
-        if self.info.qos.durability == Durability::TransientLocal { self.info.qos.history } else { 0 }
-    }
-    fn expect_history(&self, samples: usize) {
-        Inlet::expect_history(self, samples);
-    }
-    fn calls_back(&self) -> bool {
-        matches!(self.sink, Sink::Callback(_))
-    }
-    fn wants_value(&self) -> bool {
-        self.on_publisher && self.calls_back()
-    }
-    fn value(&self, info: SampleInfo, value: &M::Value, account: &Arc<Account>) {
-        self.hand_over(info, value, account);
-    }
-    fn buffer(&self, info: SampleInfo, buffer: &Arc<Buffer>, account: &Arc<Account>) {
-        trace::step(Step::Deliver);
-        let delivery = Delivery { info, payload: Payload::Pooled(buffer), account };
-        if !self.takes(&delivery.info, &delivery.payload) {
-            return;
-        }
-        if let Some(histories) = &self.histories {
-            histories.keep_arrived(&delivery.info, &delivery.payload);
-        }
-        if self.monitor.is_taken() {
-            return self.deliver_monitored(delivery, true);
-        }
-        self.store(delivery);
     }
 }

@@ -1,6 +1,7 @@
 //! A channel over datagrams that loses nothing: what is missing is asked for, what comes too early waits.
 
-use super::{Agreed, Framing, Inbound, REASSEMBLY_TIMEOUT_NS, Source, Step, deliver, deliver_batch, put_together};
+use super::deliver::End;
+use super::{Agreed, Framing, Inbound, REASSEMBLY_TIMEOUT_NS, Source, Step, put_together};
 use crate::carrier::TICK;
 use crate::channel::fragment::Reassembly;
 use crate::channel::memory::Account;
@@ -97,19 +98,21 @@ impl Inbound {
             _ => Ok(None),
         };
         let header = whole_header(header);
+        let mut end = End { accept, channel, inlet, received_ns: now, from: None };
         match (header.kind, whole) {
             // All of it is looked at before it counts as having come.
             (Kind::Batch, Ok(Some(batch))) => match Messages::parse(&header, batch, self.max_message) {
                 Ok(messages) => {
                     if receiver.message(now, &header, batch) == Arrived::InOrder {
-                        delivered += deliver_batch(accept, channel, inlet, messages, now);
+                        delivered += end.batch(&header, messages);
                     }
                 }
                 Err(_) => drop(channel.counters.strange.fetch_add(1, Relaxed)),
             },
             (_, Ok(Some(message))) if message.len() <= self.max_message => {
+                trace::step(trace::Step::Parse);
                 if receiver.message(now, &header, message) == Arrived::InOrder {
-                    delivered += deliver(accept, channel, inlet, &header, message, now);
+                    delivered += end.message(&header, message);
                 }
             }
             (_, Ok(Some(_)) | Err(())) => drop(channel.counters.strange.fetch_add(1, Relaxed)),
@@ -127,12 +130,13 @@ impl Inbound {
             return 0;
         };
         let (accept, channel, inlet) = (&mut self.accept, &self.channel, self.inlet.as_ref());
+        let mut end = End { accept, channel, inlet, received_ns: now, from: None };
         let mut delivered = 0;
         while let Some(held) = receiver.ready(now) {
             delivered += match held.header.kind {
                 Kind::Batch => Messages::parse(&held.header, &held.bytes, self.max_message)
-                    .map_or(0, |messages| deliver_batch(accept, channel, inlet, messages, now)),
-                _ => deliver(accept, channel, inlet, &held.header, &held.bytes, now),
+                    .map_or(0, |messages| end.batch(&held.header, messages)),
+                _ => end.message(&held.header, &held.bytes),
             };
             receiver.recycle(held);
         }

@@ -1,9 +1,10 @@
 //! Samples in a ring of shared memory: they are accepted and delivered in place.
 
-use super::{Inbound, Source, Step, count, hand_over, info, is_new, note_stages};
+use super::deliver::{accepts, deliver, info};
+use super::{Inbound, Source, Step};
 use crate::carrier::TICK;
+use crate::channel::Payload;
 use crate::channel::queue::Label;
-use crate::channel::{Delivery, Payload, SampleInfo};
 use crate::trace;
 use linux::memory::{TakeError, Taken};
 use std::time::Duration;
@@ -35,7 +36,11 @@ impl Inbound {
                         "a message of {size} bytes in shared memory is over the limit of {most}"
                     ));
                 }
-                Ok(Some(taken)) => delivered += u32::from(self.accept_taken(taken)),
+                Ok(Some(taken)) => {
+                    trace::step(trace::Step::Receive);
+                    trace::step(trace::Step::Parse); // try_next checks each index that it reads
+                    delivered += u32::from(self.accept_taken(taken));
+                }
                 Ok(None) => break,
                 Err(TakeError::TooManyHeld { .. }) => {
                     // The application holds all it may: nothing more comes until it lets go of one.
@@ -53,42 +58,24 @@ impl Inbound {
         }
     }
 
-    /// Delivers a sample of the ring unless it came before or is left out here; whether it did.
+    /// Delivers a sample of the ring unless it came before or is left out here; whether it did. A port that keeps samples
+    /// borrows it, a callback looks at it where it lies.
     #[inline]
     fn accept_taken(&mut self, taken: Taken) -> bool {
-        let Self { source: Source::Ring(ring), accept, channel, .. } = self else { return false };
-        trace::step(trace::Step::Receive);
-        trace::step(trace::Step::Parse);
-        trace::step(trace::Step::Accept);
+        let Self { source: Source::Ring(ring), accept, channel, inlet, .. } = self else { return false };
         let meta = taken.meta;
         let label = Label::with(meta.seq, meta.stamp_ns, meta.kind as u16);
-        if !(is_new(accept, meta.flow_seq, &label) && channel.selection.takes(meta.seq)) {
+        if !(accept.frame(meta.flow_seq).is_new() && accepts(accept, channel, &label, taken.len())) {
             ring.give_back(taken);
             return false;
         }
-        let now = linux::clock::monotonic_ns();
-        count(channel, &label, taken.len(), accept.counters().lost);
-        let info = info(channel, label, now);
-        trace::step(trace::Step::Deliver);
-        self.deliver_taken(taken, info);
-        true
-    }
-
-    /// A port that keeps samples borrows it; a callback looks at it where it lies.
-    #[inline]
-    fn deliver_taken(&mut self, taken: Taken, info: SampleInfo) {
-        let Self { source: Source::Ring(ring), channel, inlet, .. } = self else { return };
-        let (measured, size) = (channel.stages.measures(info.seq), taken.len());
+        let info = info(channel, label, linux::clock::monotonic_ns());
         if inlet.keeps() {
-            let payload = Payload::Shared(ring.keep(taken));
-            hand_over(channel, inlet.as_ref(), Delivery { info, payload, account: &channel.account }, measured);
+            deliver(channel, inlet.as_ref(), info, Payload::Shared(ring.keep(taken)), None);
         } else {
-            let payload = Payload::Bytes(ring.bytes(&taken));
-            channel.gate.deliver(inlet.as_ref(), Delivery { info, payload, account: &channel.account });
+            deliver(channel, inlet.as_ref(), info, Payload::Bytes(ring.bytes(&taken)), None);
             ring.give_back(taken);
         }
-        if measured {
-            note_stages(channel, &info, size, None);
-        }
+        true
     }
 }

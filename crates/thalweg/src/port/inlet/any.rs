@@ -3,7 +3,7 @@
 use super::publishers::Publishers;
 use super::{Inlet, Rejected, Sink};
 use crate::channel::inbound::Inbound;
-use crate::channel::{Channel, ChannelReport, Deliver, Delivery, End, InstanceReport};
+use crate::channel::{Channel, ChannelReport, Deliver, End, InstanceReport};
 use crate::codec::Message;
 use crate::control::PortInfo;
 use crate::port::monitor::seat::Seat;
@@ -63,45 +63,6 @@ impl<M: Message> Inlet<M> {
     fn policy_counts(&self) -> PolicyCounts {
         let judged = self.judge.as_ref().map(|judge| judge.counts()).unwrap_or_default();
         PolicyCounts { rejected: judged.rejected + self.rejected.total(), ..judged }
-    }
-}
-
-impl<M: Message> Deliver for Inlet<M> {
-    fn deliver(&self, delivery: Delivery<'_>) {
-        if !self.takes(&delivery.info, &delivery.payload) {
-            return;
-        }
-        if let Some(histories) = &self.histories {
-            histories.keep_arrived(&delivery.info, &delivery.payload);
-        }
-        if self.monitor.is_taken() {
-            return self.deliver_monitored(delivery, false);
-        }
-        match &self.sink {
-            Sink::Callback(_) => self.call(delivery.info, delivery.payload.bytes()),
-            Sink::Mailbox => self.store(delivery),
-        }
-    }
-    fn deliver_elsewhere(&self, delivery: Delivery<'_>) {
-        if !self.polled {
-            return self.deliver(delivery);
-        }
-        if !self.takes(&delivery.info, &delivery.payload) {
-            return;
-        }
-        if let Some(histories) = &self.histories {
-            histories.keep_arrived(&delivery.info, &delivery.payload);
-        }
-        match self.monitor.is_taken() {
-            true => self.deliver_monitored(delivery, true),
-            false => self.store(delivery),
-        }
-    }
-    fn keeps(&self) -> bool {
-        matches!(self.sink, Sink::Mailbox)
-    }
-    fn blocks(&self) -> bool {
-        Inlet::blocks(self)
     }
 }
 

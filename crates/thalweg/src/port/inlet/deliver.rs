@@ -1,0 +1,199 @@
+//! The way of every sample into a port (steps 10 to 12 of the data path): the policies' judge, the history, the monitor,
+//! and at its end the callback or the mailbox. Readers, gates, publishers of this process and late monitors all begin here.
+
+use super::{Inlet, Sink};
+use crate::channel::buffer::Buffer;
+use crate::channel::memory::Account;
+use crate::channel::{Deliver, Delivery, Payload, PortRef, SampleInfo};
+use crate::codec::{CodecError, Decoded, Message};
+use crate::port::local::LocalChannel;
+use crate::port::monitor::seat::{Judged, Late, Onward};
+use crate::port::{LOCAL, Sample};
+use crate::trace::{self, Step};
+use qos::Durability;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// A sample at the entrance of a port.
+pub(super) struct Arrival<'a, M: Message> {
+    info: SampleInfo,
+    content: Content<'a, M>,
+    /// The account of the peer at the other end of its channel: a sample that waits is charged to it.
+    account: &'a Arc<Account>,
+    /// The thread that brings it is not the one that calls back: it goes to the mailbox in any case.
+    to_mailbox: bool,
+}
+
+/// The content of a sample.
+enum Content<'a, M: Message> {
+    /// The encoded message.
+    Encoded(Payload<'a>),
+    /// The value itself, of a publisher in this process. Ports that judge or keep samples take none: [`Inlet::new`].
+    Value(&'a M::Value),
+}
+
+impl<'a, M: Message> Arrival<'a, M> {
+    fn encoded(Delivery { info, payload, account }: Delivery<'a>, to_mailbox: bool) -> Self {
+        Self { info, content: Content::Encoded(payload), account, to_mailbox }
+    }
+}
+
+impl<M: Message> Inlet<M> {
+    /// The one way in, with its stations in order.
+    #[inline]
+    fn enter(&self, arrival: Arrival<'_, M>) {
+        trace::step(Step::Deliver);
+        if !self.admits(&arrival) {
+            return;
+        }
+        self.keep(&arrival);
+        if self.monitor.is_taken() {
+            return self.pass_monitor(arrival);
+        }
+        self.hand_on(arrival);
+    }
+
+    /// Station 1, the policies: `true` if they let the sample pass.
+    #[inline]
+    fn admits(&self, arrival: &Arrival<'_, M>) -> bool {
+        match (&self.judge, &arrival.content) {
+            (Some(judge), Content::Encoded(payload)) => judge.takes(&arrival.info, payload.bytes()),
+            _ => true,
+        }
+    }
+
+    /// Station 2, the history: it keeps what arrived, where there is one.
+    #[inline]
+    fn keep(&self, arrival: &Arrival<'_, M>) {
+        if let (Some(histories), Content::Encoded(payload)) = (&self.histories, &arrival.content) {
+            histories.keep_arrived(&arrival.info, payload);
+        }
+    }
+
+    /// Station 3, the monitor, where there is one. It looks at encoded messages.
+    #[cold]
+    fn pass_monitor(&self, arrival: Arrival<'_, M>) {
+        let Arrival { info, account, to_mailbox, .. } = arrival;
+        let mut encoded = Vec::new();
+        let bytes = match arrival.content.bytes(&mut encoded) {
+            Ok(bytes) => bytes,
+            Err(problem) => return self.cannot_decode(&problem.to_string()),
+        };
+        let onward = Some(Onward { to_mailbox, account });
+        match self.monitor.judge(&info, info.received_ns, bytes, onward, |port| self.name_of(port)) {
+            Judged::Pass => self.hand_on(arrival),
+            Judged::Changed(bytes) => {
+                self.hand_on(Arrival { content: Content::Encoded(Payload::Bytes(&bytes)), ..arrival });
+                self.monitor.give_back(bytes);
+            }
+            Judged::Gone => {}
+        }
+    }
+
+    /// The last station: the callback, on this thread, or the mailbox.
+    #[inline]
+    fn hand_on(&self, Arrival { info, content, account, to_mailbox }: Arrival<'_, M>) {
+        match (content, &self.sink) {
+            (Content::Value(value), _) => self.call_back(Sample { info, value: Decoded::Borrowed(value) }),
+            (Content::Encoded(payload), Sink::Callback(_)) if !to_mailbox => self.call(info, payload.bytes()),
+            (Content::Encoded(payload), _) => self.store(Delivery { info, payload, account }),
+        }
+    }
+
+    /// Calls the user's callback with a message.
+    pub fn call(&self, info: SampleInfo, bytes: &[u8]) {
+        if !self.calls_back() {
+            return;
+        }
+        trace::step(Step::Decode);
+        match M::decode(bytes) {
+            Ok(value) => self.call_back(Sample { info, value }),
+            Err(problem) => self.cannot_decode(&problem.to_string()),
+        }
+    }
+
+    #[inline]
+    fn call_back(&self, sample: Sample<'_, M>) {
+        let Sink::Callback(callback) = &self.sink else { return };
+        let mut callback = callback.lock();
+        trace::step(Step::Callback);
+        self.in_callback.store(sample.info.seq, Ordering::Relaxed);
+        callback(sample);
+        self.in_callback.store(0, Ordering::Relaxed);
+    }
+
+    /// Looked up for the first sample of each publisher. A `local` channel may deliver before it is in the list.
+    fn name_of(&self, publisher: PortRef) -> Option<String> {
+        let listed = {
+            let channels = self.channels.lock().unwrap_or_else(|e| e.into_inner());
+            channels.iter().find(|c| c.publisher == publisher).map(|c| c.publisher_name.clone())
+        };
+        listed.or_else(|| LOCAL.publishers().get(&publisher).map(|outlet| outlet.info().name.clone()))
+    }
+
+    /// Waits at most a tick for a sample that the monitor kept back. Those that are due go on behind it.
+    pub(super) fn release_late(&self) {
+        let seat = &self.monitor;
+        seat.wait(crate::carrier::TICK);
+        while let Some(late) = seat.next_due() {
+            let Late { info, bytes, onward, .. } = &late;
+            let info = SampleInfo { received_ns: linux::clock::monotonic_ns(), ..*info };
+            if let Some(Onward { to_mailbox, account }) = onward {
+                let delivery = Delivery { info, payload: Payload::Bytes(bytes), account };
+                // A polled port's callback runs on its owner's thread only.
+                self.hand_on(Arrival::encoded(delivery, *to_mailbox || self.polled));
+            }
+            seat.released(late);
+        }
+    }
+}
+
+impl<M: Message> Content<'_, M> {
+    /// The encoded message; a value that has none yet is encoded into this memory.
+    fn bytes<'a>(&'a self, memory: &'a mut Vec<u8>) -> Result<&'a [u8], CodecError> {
+        match self {
+            Content::Encoded(payload) => Ok(payload.bytes()),
+            Content::Value(value) => match M::as_bytes(value) {
+                Some(bytes) => Ok(bytes),
+                None => M::encode(value, memory).map(|()| &**memory),
+            },
+        }
+    }
+}
+
+impl<M: Message> Deliver for Inlet<M> {
+    fn deliver(&self, delivery: Delivery<'_>) {
+        self.enter(Arrival::encoded(delivery, false));
+    }
+    fn deliver_elsewhere(&self, delivery: Delivery<'_>) {
+        self.enter(Arrival::encoded(delivery, self.polled));
+    }
+    fn keeps(&self) -> bool {
+        matches!(self.sink, Sink::Mailbox)
+    }
+    fn blocks(&self) -> bool {
+        Inlet::blocks(self)
+    }
+}
+
+impl<M: Message> LocalChannel<M> for Inlet<M> {
+    fn late(&self) -> u32 {
+        if self.info.qos.durability == Durability::TransientLocal { self.info.qos.history } else { 0 }
+    }
+    fn expect_history(&self, samples: usize) {
+        Inlet::expect_history(self, samples);
+    }
+    fn calls_back(&self) -> bool {
+        matches!(self.sink, Sink::Callback(_))
+    }
+    fn wants_value(&self) -> bool {
+        self.on_publisher && self.calls_back()
+    }
+    fn value(&self, info: SampleInfo, value: &M::Value, account: &Arc<Account>) {
+        self.enter(Arrival { info, content: Content::Value(value), account, to_mailbox: false });
+    }
+    fn buffer(&self, info: SampleInfo, buffer: &Arc<Buffer>, account: &Arc<Account>) {
+        let delivery = Delivery { info, payload: Payload::Pooled(buffer), account };
+        self.enter(Arrival::encoded(delivery, true)); // its callback runs on the port's own thread
+    }
+}
