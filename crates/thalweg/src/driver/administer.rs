@@ -5,6 +5,7 @@ use super::commands::Answered;
 use super::control::Control;
 use super::keep::refuse_names;
 use super::permit::Caller;
+use super::priority::Source;
 use super::state::NodeState;
 use crate::admin;
 use crate::channel::{Channel, End, PortRef};
@@ -79,7 +80,7 @@ impl Control {
             admin::Request::Disconnect { publisher, subscriber } => self.disconnect(publisher, subscriber),
             admin::Request::Command { port, text } => return self.command_port(&port, &text, caller),
             admin::Request::Set { port, other, changes } => self.set_priority(&port, &other, &changes),
-            admin::Request::Remember { port, other, settings } => self.remember((port, other), settings),
+            admin::Request::Remember { port, other, settings } => self.remember((port, other), settings, Source::Set),
             admin::Request::Get { port, other } => self.get_priority(&port, other.as_deref()),
             admin::Request::Scale { publisher, subscriber, changes } => {
                 self.set_proxy(&publisher, &subscriber, &changes).map_or_else(admin::Reply::No, |()| admin::Reply::Done)

@@ -12,7 +12,7 @@ use super::life::Watch;
 use super::matching::{Matching, Pair};
 use super::meet::{LookedAt, Parked};
 use super::policies::Policies;
-use super::priority::ByNames;
+use super::priority::Priorities;
 use super::proxy::Move;
 use super::state::NodeState;
 use crate::carrier::{Carrier, Parameters};
@@ -99,12 +99,7 @@ pub(crate) struct Control {
     pub(super) lasting: Vec<Connection>,
     /// Proxies that move.
     pub(super) moves: BTreeMap<Pair, Move>,
-    /// What was asked for this node's ends of single channels: also for those that come again.
-    pub(super) kept: ByNames,
-    /// What was asked for other nodes' ends of channels with this node's ports: for those that start anew.
-    pub(super) kept_for_others: ByNames,
-    /// Ends of this node's for which so far only the file of a kept connection says something.
-    pub(super) kept_by_files: BTreeSet<(String, String)>,
+    pub(super) priorities: Priorities,
     /// Channels whose other end is to give signs of life.
     pub(super) watches: Vec<Watch>,
     /// Streams that this node hosts proxies for.
@@ -122,8 +117,6 @@ pub(crate) struct Control {
     pub(super) told_not_kept: BTreeSet<Told>,
     /// When hosted streams were looked at.
     pub(super) looked: Instant,
-    /// The processors that the process might use when the node was opened: what `affinity=default` means for all of it.
-    pub(super) processors: Vec<u16>,
     pub(super) housekeeping: Housekeeping,
     pub(super) policies: Policies,
     pub(super) counts: BTreeMap<&'static str, u64>,

@@ -4,6 +4,7 @@
 use super::calls::Asker;
 use super::control::Control;
 use super::permit::Caller;
+use super::priority::Source;
 use super::privilege::{is_ours, may_all, of_user, without};
 use crate::admin::{self, Reply, Request};
 use crate::channel::PortRef;
@@ -91,14 +92,15 @@ impl Control {
         }
         for (port, other) in [(publisher, subscriber), (subscriber, publisher)] {
             let settings = match said {
-                Said::Now { by_who_may: false } => without(priority.clone(), self.remembered(port, other)),
+                Said::Now { by_who_may: false } => without(priority.clone(), self.priorities.remembered(port, other)),
                 _ => priority.clone(),
             };
             let key = (port.clone(), other.clone());
-            let _ = match said {
-                Said::Now { .. } => self.remember(key, settings),
-                Said::InFile => self.find_in_file(key, settings),
-            }; // what is refused is told
+            let source = match said {
+                Said::Now { .. } => Source::Set,
+                Said::InFile => Source::File,
+            };
+            let _ = self.remember(key, settings, source); // what is refused is told
         }
     }
 

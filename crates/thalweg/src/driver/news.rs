@@ -116,9 +116,7 @@ impl Control {
 
     /// Whether a file or another node named a port of this name.
     fn is_named(&self, name: &str) -> bool {
-        self.lasting.iter().any(|kept| kept.subscriber == name)
-            || self.kept.keys().any(|(_, other)| other == name)
-            || self.kept_for_others.keys().any(|(port, _)| port == name)
+        self.lasting.iter().any(|kept| kept.subscriber == name) || self.priorities.is_named(name)
     }
 
     pub(super) fn own_port_added(&mut self, port: PortId, info: PortInfo) {

@@ -7,11 +7,12 @@
 mod ends;
 mod group;
 mod kept;
+mod remember;
 mod report;
 mod sockets;
 
 pub(super) use ends::{End, Side};
-pub(super) use kept::ByNames;
+pub(super) use kept::{Priorities, Source};
 
 use super::control::Control;
 use super::entries::Entry;
@@ -23,11 +24,11 @@ use crate::channel::{Channel, FlowNews};
 use crate::control::PortId;
 use crate::event::Event;
 use crate::port::Way;
-use kept::Source;
+use kept::{Marked, Step};
 use linux::sched;
 use qos::Class;
 use qos::priority::{Changes, Mark, PrioritySettings, band};
-use sockets::{Marked, change_sockets, put_back};
+use sockets::{change_sockets, put_back};
 use std::sync::Arc;
 use std::{fmt, io};
 
@@ -78,7 +79,7 @@ impl Control {
             Some(other) if other == port => self.process_report(port).map(|report| vec![report]),
             Some(other) => self.find_end(port, other).and_then(|end| {
                 let channel = self.channel_of(&end);
-                if channel.is_none() && self.kept_for(&end).is_none() {
+                if channel.is_none() && self.priorities.of(&end.key()).is_none() {
                     return Err(self.no_channel(&end));
                 }
                 Ok(vec![self.report(&end, channel.as_deref())])
@@ -90,27 +91,25 @@ impl Control {
 
     fn set_end(&mut self, port: &str, other: &str, changes: &Changes) -> Result<EndReport, Refusal> {
         let end = self.find_end(port, other)?;
-        let mut asked = self.kept_for(&end).cloned().unwrap_or_default();
-        changes.apply(&mut asked);
-        asked.check().map_err(|wrong| wrong.to_string())?;
+        let asked = self.priorities.changed(&end.key(), changes)?;
         self.carry_out(&end, asked, Source::Set)
     }
 
     /// Gives an end what is asked for it, now or when it is there, and keeps it.
     fn carry_out(&mut self, end: &End, asked: PrioritySettings, source: Source) -> Result<EndReport, Refusal> {
-        self.make_room(end)?;
+        self.priorities.make_room(&end.key())?;
         let channel = self.channel_of(end);
         let wanted = asked.or(&self.state.priority(end.port));
         let mut note = None;
-        match &channel {
-            Some(channel) if end.side == Side::Publisher && self.is_multicast(channel) => {
-                if asked != PrioritySettings::default() {
-                    sockets::try_out(&wanted)?;
-                    note = Some(self.rehome(end, channel)?);
-                }
+        let open = channel.as_ref().map(|channel| self.sends_to_group(end, channel));
+        match (kept::step(open, &asked), &channel) {
+            (Step::Apply, Some(channel)) => self.apply(end, channel, &wanted)?,
+            (Step::Rehome, Some(channel)) => {
+                sockets::try_out(&wanted)?;
+                note = Some(self.rehome(end, channel)?);
             }
-            Some(channel) => self.apply(end, channel, &wanted)?,
-            None => sockets::try_out(&wanted)?,
+            (Step::Stay, _) => {}
+            (_, None) | (Step::TryOut, _) => sockets::try_out(&wanted)?,
         }
         self.keep(end.key(), asked, source);
         let mut report = self.report(end, channel.as_deref());
@@ -120,8 +119,7 @@ impl Control {
 
     /// What holds for the end: what was asked for it, and else for its port.
     fn wanted_by(&self, end: &End) -> PrioritySettings {
-        let kept = self.kept_for(end).cloned().unwrap_or_default();
-        kept.or(&self.state.priority(end.port))
+        self.priorities.wanted(&end.key(), &self.state.priority(end.port))
     }
 
     /// At the publisher: what a channel that is being opened leaves by, and what holds for it.
@@ -150,8 +148,8 @@ impl Control {
     pub(super) fn prioritise_opened(&mut self, side: Side, channel: &Arc<Channel>) {
         let end = End::of(side, channel);
         let mut wanted = self.wanted_by(&end);
-        if side == Side::Publisher && self.is_multicast(channel) {
-            if self.kept_for(&end).is_some()
+        if self.sends_to_group(&end, channel) {
+            if self.priorities.of(&end.key()).is_some()
                 && let Err(why) = self.rehome(&end, channel)
             {
                 self.warn(format!("{} to {}: {why}", end.name, end.other));
@@ -172,10 +170,8 @@ impl Control {
 
     /// Carries the settings out on a channel.
     fn apply(&self, end: &End, channel: &Arc<Channel>, wanted: &PrioritySettings) -> Result<(), Refusal> {
-        let mark = wanted.mark.unwrap_or(Mark::Class(self.class_of(end, channel)));
-        let priority = wanted.socket_priority.unwrap_or_else(|| mark.socket_priority());
-        let pace = wanted.pace.filter(|_| end.side == Side::Publisher);
-        let before = change_sockets(channel, &Marked { mark, priority, pace })?;
+        let marked = Marked::new(wanted, self.class_of(end, channel), end.side);
+        let before = change_sockets(channel, &marked)?;
         let flow = channel.sent_by();
         let served = match (end.side, &flow) {
             (Side::Subscriber, _) => self.receive_as(channel, wanted),
@@ -187,8 +183,8 @@ impl Control {
             return Err(why);
         }
         if let Some(flow) = &flow {
-            flow.set_pace(pace);
-            flow.set_class(sending_class(mark, priority));
+            flow.set_pace(marked.pace);
+            flow.set_class(sending_class(marked.mark, marked.priority));
         }
         Ok(())
     }
@@ -227,8 +223,7 @@ impl Control {
         }
     }
 
-    /// The class of an end whose mark nobody set: its publisher's, and low for bulk that states none (design: bulk must
-    /// not stand in the way of what is small).
+    /// The class of an end whose mark nobody set.
     fn class_of(&self, end: &End, channel: &Channel) -> Class {
         let class = match end.side {
             Side::Publisher => self.outlet_of(channel).map(|outlet| outlet.info().qos.class),
@@ -236,11 +231,7 @@ impl Control {
                 self.matching.get(&(channel.publisher, channel.subscriber)).map(|w| w.publisher.qos.class)
             }
         };
-        let bulk = channel.sent_by().is_some_and(|flow| flow.is_bulk());
-        match class.unwrap_or_default() {
-            Class::Normal if bulk => Class::Low,
-            class => class,
-        }
+        kept::default_class(class, channel.sent_by().is_some_and(|flow| flow.is_bulk()))
     }
 
     /// A flow has something to say.
@@ -261,7 +252,10 @@ impl Control {
 
     fn became_bulk(&mut self, channel: &Arc<Channel>) {
         let end = End::of(Side::Publisher, channel);
-        let wanted = if self.is_multicast(channel) { self.state.priority(end.port) } else { self.wanted_by(&end) };
+        let wanted = match self.sends_to_group(&end, channel) {
+            true => self.state.priority(end.port),
+            false => self.wanted_by(&end),
+        };
         if wanted.mark.is_some() || self.class_of(&end, channel) != Class::Low {
             return;
         }

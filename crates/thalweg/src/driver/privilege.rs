@@ -84,7 +84,7 @@ impl Control {
 
     fn without_privilege(&self, request: Request) -> Request {
         let Request::Remember { port, other, settings } = request else { return request };
-        let settings = without(settings, self.remembered(&port, &other));
+        let settings = without(settings, self.priorities.remembered(&port, &other));
         Request::Remember { port, other, settings }
     }
 }

@@ -7,6 +7,7 @@ use super::housekeeping::Housekeeping;
 use super::interfaces::Homes;
 use super::matching::Matching;
 use super::permit;
+use super::priority::Priorities;
 use super::state::NodeState;
 use crate::control::local::LocalEndpoint;
 use crate::control::local::shares::Shares;
@@ -70,7 +71,7 @@ impl Control {
             calls: Calls::new(random()),
             next_bit: 0,
             lasting: Vec::new(),
-            kept: BTreeMap::new(),
+            priorities: priorities(&state),
             moves: BTreeMap::new(),
             watches: Vec::new(),
             hosted: BTreeMap::new(),
@@ -81,9 +82,6 @@ impl Control {
             not_kept: Vec::new(),
             told_not_kept: BTreeSet::new(),
             looked: Instant::now(),
-            kept_for_others: BTreeMap::new(),
-            kept_by_files: BTreeSet::new(),
-            processors: linux::sched::read(0).map(|found| found.affinity).unwrap_or_default(),
             housekeeping: Housekeeping::new(Instant::now()),
             policies: Default::default(),
             counts: BTreeMap::new(),
@@ -220,6 +218,10 @@ fn matching(state: &NodeState) -> Matching {
     let builtin = |name: &&str| super::state::CARRIERS.contains(name);
     let carriers = state.settings.carriers.iter().map(|carrier| carrier.name()).filter(|name| !builtin(name));
     Matching::new(state.id, carriers.map(str::to_owned).collect(), !state.settings.around.is_nothing())
+}
+
+fn priorities(state: &NodeState) -> Priorities {
+    Priorities::new(state.id, linux::sched::read(0).map(|found| found.affinity).unwrap_or_default())
 }
 
 pub(super) fn listen(settings: &Settings) -> Result<Vec<TcpListener>> {

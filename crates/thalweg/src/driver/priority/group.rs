@@ -1,7 +1,7 @@
 //! Members of a multicast group that want a priority of their own.
 
-use super::End;
 use super::kept::Source;
+use super::{End, Side};
 use crate::admin;
 use crate::channel::Channel;
 use crate::driver::calls::Asker;
@@ -10,7 +10,12 @@ use qos::priority::PrioritySettings;
 use std::time::Instant;
 
 impl Control {
-    pub(super) fn is_multicast(&self, channel: &Channel) -> bool {
+    /// Whether this is the sending end of a channel by multicast: one send has one mark for all members.
+    pub(super) fn sends_to_group(&self, end: &End, channel: &Channel) -> bool {
+        end.side == Side::Publisher && self.is_multicast(channel)
+    }
+
+    fn is_multicast(&self, channel: &Channel) -> bool {
         self.carrier(&channel.carrier).is_some_and(|carrier| carrier.capabilities().multicast)
     }
 

@@ -1,129 +1,375 @@
-//! What was asked for single channels: kept by the names of the two ports at both nodes, so that a process that starts anew
-//! is told by the other one (YS-53). It is forgotten when neither is there any more.
+//! What is asked for which end of a channel: kept by the names of the two ports at both nodes, so that a process that starts
+//! anew is told by the other one (YS-53). It is forgotten when neither is there any more. Pure: who calls says what happened,
+//! and carries out the [`Action`]s.
 
-use super::{End, Refusal};
-use crate::admin::{self, Reply, Request};
-use crate::channel::PortRef;
+use super::Side;
 use crate::control::NodeId;
-use crate::driver::calls::Asker;
-use crate::driver::control::Control;
 use crate::driver::keep::refuse_names;
-use qos::priority::PrioritySettings;
-use std::collections::BTreeMap;
+use qos::Class;
+use qos::priority::{Change, Changes, Mark, PrioritySettings};
+use std::collections::{BTreeMap, BTreeSet};
 
-/// Settings by the names of the port whose end has them and the other port.
-pub(in crate::driver) type ByNames = BTreeMap<(String, String), PrioritySettings>;
+/// The names of the port whose end is meant, and of the other port.
+pub(in crate::driver) type Names = (String, String);
+type ByNames = BTreeMap<Names, PrioritySettings>;
 
 /// Where settings come from.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Source {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::driver) enum Source {
     /// Somebody set them.
     Set,
     /// The file of a kept connection, as it was before the port was there.
     File,
 }
 
+/// What is to be done.
+#[derive(Debug, PartialEq)]
+pub(in crate::driver) enum Action {
+    /// Give the end of this node's port these settings, and [`Priorities::keep`] them if it may have them.
+    Set(Names, PrioritySettings, Source),
+    /// Ask this node to remember what the end of the first port is to have.
+    Tell(NodeId, Names, PrioritySettings),
+}
+
+/// How an end gets what was asked for it.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// The two are not connected: only whether the kernel allows it is tried.
+    TryOut,
+    /// By the sockets and the thread of its channel.
+    Apply,
+    /// By a flow of its own, away from the multicast group.
+    Rehome,
+    /// A member of a group for which nothing is asked stays in it.
+    Stay,
+}
+
 /// Ends for which settings are kept, of this node's ports and of others'.
 const MOST: usize = 4096;
 
-impl Control {
+/// What is asked for ends of channels.
+pub(in crate::driver) struct Priorities {
+    node: NodeId,
+    /// The processors that the process might use when the node was opened: what `affinity=default` means for all of it.
+    processors: Vec<u16>,
+    /// What was asked for this node's ends: also for those that come again.
+    own: ByNames,
+    /// What was asked for other nodes' ends of channels with this node's ports: for those that start anew.
+    others: ByNames,
+    /// Ends of this node's for which so far only the file of a kept connection says something.
+    from_files: BTreeSet<Names>,
+}
+
+impl Priorities {
+    pub fn new(node: NodeId, processors: Vec<u16>) -> Self {
+        Self { node, processors, own: BTreeMap::new(), others: BTreeMap::new(), from_files: BTreeSet::new() }
+    }
+
     /// What was asked for the end; none: nothing, or all of it was taken back.
-    pub(super) fn kept_for(&self, end: &End) -> Option<&PrioritySettings> {
-        self.kept.get(&end.key()).filter(|kept| **kept != PrioritySettings::default())
+    pub fn of(&self, end: &Names) -> Option<&PrioritySettings> {
+        self.own.get(end).filter(|kept| **kept != PrioritySettings::default())
+    }
+
+    /// What holds for the end: what was asked for it, and else for its port.
+    pub fn wanted(&self, end: &Names, port: &PrioritySettings) -> PrioritySettings {
+        self.own.get(end).cloned().unwrap_or_default().or(port)
     }
 
     /// What is kept for the end of `port`, here or for another's port.
-    pub(in crate::driver) fn remembered(&self, port: &str, other: &str) -> Option<&PrioritySettings> {
-        let key = (port.to_owned(), other.to_owned());
-        self.kept.get(&key).or_else(|| self.kept_for_others.get(&key))
+    pub fn remembered(&self, port: &str, other: &str) -> Option<&PrioritySettings> {
+        let end = (port.to_owned(), other.to_owned());
+        self.own.get(&end).or_else(|| self.others.get(&end))
+    }
+
+    /// The other ends of channels of this node's port for which something is kept.
+    pub fn kept_with(&self, port: &str) -> impl Iterator<Item = &String> {
+        let default = PrioritySettings::default();
+        let its = self.own.iter().filter(move |((own, _), kept)| own == port && **kept != default);
+        its.map(|((_, other), _)| other)
+    }
+
+    /// Whether something is kept that a port of this name at another node is to be told.
+    pub fn is_named(&self, name: &str) -> bool {
+        self.own.keys().any(|(_, other)| other == name) || self.others.keys().any(|(port, _)| port == name)
+    }
+
+    /// What an end is to have after a change.
+    ///
+    /// # Errors
+    /// A value that is not allowed.
+    pub fn changed(&self, end: &Names, changes: &Changes) -> Result<PrioritySettings, String> {
+        let mut asked = self.of(end).cloned().unwrap_or_default();
+        changes.apply(&mut asked);
+        asked.check().map_err(|wrong| wrong.to_string())?;
+        Ok(asked)
+    }
+
+    /// What all threads of the process are to have after a change, which may have no packets.
+    ///
+    /// # Errors
+    /// A value that is not allowed.
+    pub fn of_process(&self, changes: &Changes) -> Result<PrioritySettings, String> {
+        let mut asked = PrioritySettings::default();
+        changes.apply(&mut asked);
+        asked.check().map_err(|wrong| wrong.to_string())?;
+        if changes.sched == Change::Unset {
+            asked.sched = Some(Default::default());
+        }
+        if changes.affinity == Change::Unset {
+            asked.affinity = Some(self.processors.clone());
+        }
+        Ok(asked)
     }
 
     /// Makes room for what is asked for one more end, if need be.
-    pub(super) fn make_room(&mut self, end: &End) -> Result<(), Refusal> {
-        if has_room(&mut self.kept, &end.key()) {
-            return Ok(());
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn make_room(&mut self, end: &Names) -> Result<(), String> {
+        match has_room(&mut self.own, end) {
+            true => Ok(()),
+            false => Err(format!("settings of {MOST} channels are kept already: take some back (NAME=default)")),
         }
-        Err(format!("settings of {MOST} channels are kept already: take some back (NAME=default)").into())
     }
 
-    /// Keeps what was asked for an end, here and at the other port's node. That all was taken back is kept, too: what the
-    /// other node said of it before is over. What a file says the other node is not told: it may know of something newer.
-    pub(super) fn keep(&mut self, key: (String, String), asked: PrioritySettings, source: Source) {
+    /// Keeps what was asked for an end, here and at the node of the other port, if that is known. That all was taken back is
+    /// kept, too: what the other node said of it before is over. What a file says the other node is not told: it may know of
+    /// something newer.
+    pub fn keep(
+        &mut self,
+        end: Names,
+        asked: PrioritySettings,
+        source: Source,
+        other: Option<NodeId>,
+    ) -> Option<Action> {
+        self.own.insert(end.clone(), asked.clone());
         if source == Source::File {
-            self.kept_by_files.insert(key.clone());
-        } else {
-            self.kept_by_files.remove(&key);
-            if let Some((at, _)) = self.known(&key.1) {
-                self.tell(at.node, &key, &asked);
-            }
+            self.from_files.insert(end);
+            return None;
         }
-        self.kept.insert(key, asked);
+        self.from_files.remove(&end);
+        other.and_then(|at| self.tell(at, &end, &asked))
     }
 
     /// A port came: its node is told what was set at this end of channels with it, and what was set at its own before.
-    pub(in crate::driver) fn tell_of_priorities(&mut self, at: PortRef, name: &str) {
-        let set = |(key, _): &(&(String, String), _)| key.1 == name && !self.kept_by_files.contains(*key);
-        let own = self.kept.iter().filter(set);
-        let its = self.kept_for_others.iter().filter(|((port, _), _)| port == name);
-        let all: Vec<_> = own.chain(its).map(|(key, settings)| (key.clone(), settings.clone())).collect();
-        all.iter().for_each(|(key, settings)| self.tell(at.node, key, settings));
+    pub fn came(&self, at: NodeId, name: &str) -> Vec<Action> {
+        let set = |(end, _): &(&Names, _)| end.1 == name && !self.from_files.contains(*end);
+        let own = self.own.iter().filter(set);
+        let its = self.others.iter().filter(|((port, _), _)| port == name);
+        own.chain(its).filter_map(|(end, settings)| self.tell(at, end, settings)).collect()
     }
 
-    fn tell(&mut self, to: NodeId, (port, other): &(String, String), settings: &PrioritySettings) {
-        if to != self.state.id {
-            let (port, other, settings) = (port.clone(), other.clone(), settings.clone());
-            self.ask(to, &admin::pack(&Request::Remember { port, other, settings }), Asker::Nobody);
-        }
+    fn tell(&self, to: NodeId, end: &Names, settings: &PrioritySettings) -> Option<Action> {
+        (to != self.node).then(|| Action::Tell(to, end.clone(), settings.clone()))
     }
 
-    /// Another node says what was set at the end of the first port: for one of this node that is news only while nothing was
-    /// set here, for another's it is kept until that starts anew.
-    pub(in crate::driver) fn remember(&mut self, key: (String, String), settings: PrioritySettings) -> Reply {
-        self.learn(key, settings, Source::Set)
-    }
-
-    /// The file of a kept connection says what the first port's end is to have unless something is set.
-    pub(in crate::driver) fn find_in_file(&mut self, key: (String, String), settings: PrioritySettings) -> Reply {
-        self.learn(key, settings, Source::File)
-    }
-
-    fn learn(&mut self, key: (String, String), settings: PrioritySettings, source: Source) -> Reply {
-        let wrong = refuse_names([&key.0, &key.1]).or_else(|| settings.check().err().map(|wrong| wrong.to_string()));
-        if let Some(why) = wrong {
-            return Reply::No(why);
+    /// Another node, or the file of a kept connection, says what the end of the first port is to have. For a port of this node
+    /// (`is_own`) that is news only while nothing was set here; for another's it is kept until that starts anew.
+    ///
+    /// # Errors
+    /// What is wrong with the names or the settings.
+    pub fn learn(
+        &mut self,
+        end: Names,
+        settings: PrioritySettings,
+        source: Source,
+        is_own: bool,
+    ) -> Result<Option<Action>, String> {
+        refuse_names([&end.0, &end.1]).map_or(Ok(()), Err)?;
+        settings.check().map_err(|wrong| wrong.to_string())?;
+        if !is_own {
+            self.learn_of_other(end, settings, source);
+            return Ok(None);
         }
         let in_file = source == Source::File;
-        if self.find_port(&key.0).is_err() {
-            if in_file && self.kept_for_others.contains_key(&key) {
-                return Reply::Done;
-            }
-            if settings == PrioritySettings::default() {
-                self.kept_for_others.remove(&key);
-            } else if has_room(&mut self.kept_for_others, &key) {
-                self.kept_for_others.insert(key, settings);
-            }
-            return Reply::Done;
+        let set_here = self.own.contains_key(&end) && (in_file || !self.from_files.contains(&end));
+        let known = self.own.get(&end) == Some(&settings);
+        let is_news = !set_here && !known && settings != PrioritySettings::default();
+        Ok(is_news.then_some(Action::Set(end, settings, source)))
+    }
+
+    fn learn_of_other(&mut self, end: Names, settings: PrioritySettings, source: Source) {
+        if source == Source::File && self.others.contains_key(&end) {
+            return;
         }
-        let set_here = self.kept.contains_key(&key) && (in_file || !self.kept_by_files.contains(&key));
-        let known = self.kept.get(&key) == Some(&settings);
-        if set_here || known || settings == PrioritySettings::default() {
-            return Reply::Done;
-        }
-        let end = self.find_end(&key.0, &key.1).map_err(Refusal::from);
-        match end.and_then(|end| self.carry_out(&end, settings, source)) {
-            Ok(_) => Reply::Done,
-            Err(why) => {
-                self.warn(format!("{} to {}: its priority is not as it was before the start: {why}", key.0, key.1));
-                why.reply()
-            }
+        if settings == PrioritySettings::default() {
+            self.others.remove(&end);
+        } else if has_room(&mut self.others, &end) {
+            self.others.insert(end, settings);
         }
     }
 }
 
+/// How an end gets what was asked for it; `open`: its channel, and whether this is the sending end of a multicast group.
+pub(super) fn step(open: Option<bool>, asked: &PrioritySettings) -> Step {
+    match open {
+        None => Step::TryOut,
+        Some(true) if *asked == PrioritySettings::default() => Step::Stay,
+        Some(true) => Step::Rehome,
+        Some(false) => Step::Apply,
+    }
+}
+
+/// The class of an end whose mark nobody set: its publisher's, and low for bulk that states none (design: bulk must not
+/// stand in the way of what is small).
+pub(super) fn default_class(stated: Option<Class>, bulk: bool) -> Class {
+    match stated.unwrap_or_default() {
+        Class::Normal if bulk => Class::Low,
+        class => class,
+    }
+}
+
+/// What the packets of a channel's end get.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Marked {
+    pub mark: Mark,
+    pub priority: u32,
+    pub pace: Option<u64>,
+}
+
+impl Marked {
+    /// By the settings of an end of this class: only a publisher's end sends samples that can be paced.
+    pub fn new(wanted: &PrioritySettings, class: Class, side: Side) -> Self {
+        let mark = wanted.mark.unwrap_or(Mark::Class(class));
+        let priority = wanted.socket_priority.unwrap_or_else(|| mark.socket_priority());
+        Self { mark, priority, pace: wanted.pace.filter(|_| side == Side::Publisher) }
+    }
+}
+
 /// Whether one more has room: where there is none, those that were taken back give way.
-fn has_room(all: &mut ByNames, key: &(String, String)) -> bool {
-    if all.len() >= MOST && !all.contains_key(key) {
+fn has_room(all: &mut ByNames, end: &Names) -> bool {
+    if all.len() >= MOST && !all.contains_key(end) {
         all.retain(|_, settings| *settings != PrioritySettings::default());
     }
-    all.len() < MOST || all.contains_key(key)
+    all.len() < MOST || all.contains_key(end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HERE: NodeId = NodeId(1);
+    const THERE: NodeId = NodeId(2);
+
+    fn priorities() -> Priorities {
+        Priorities::new(HERE, vec![0, 1])
+    }
+
+    fn names(port: &str, other: &str) -> Names {
+        (port.to_owned(), other.to_owned())
+    }
+
+    fn low() -> PrioritySettings {
+        of(Class::Low)
+    }
+
+    fn of(class: Class) -> PrioritySettings {
+        PrioritySettings { mark: Some(Mark::Class(class)), ..PrioritySettings::default() }
+    }
+
+    #[test]
+    fn what_is_set_is_told_to_the_other_node_now_and_when_its_port_comes_again() {
+        let (mut all, end) = (priorities(), names("/out", "/in"));
+        let told = Action::Tell(THERE, end.clone(), low());
+        assert_eq!(all.keep(end.clone(), low(), Source::Set, Some(THERE)), Some(told));
+        assert_eq!(all.keep(end.clone(), low(), Source::Set, None), None);
+        assert_eq!(all.came(THERE, "/in"), [Action::Tell(THERE, end.clone(), low())]);
+        assert_eq!(all.came(THERE, "/out"), []);
+        assert_eq!(all.came(HERE, "/in"), [], "this node knows it");
+        assert!(all.is_named("/in") && !all.is_named("/out"));
+    }
+
+    #[test]
+    fn what_another_nodes_end_had_is_told_to_it_when_it_starts_anew() {
+        let (mut all, end) = (priorities(), names("/in", "/out"));
+        assert_eq!(all.learn(end.clone(), low(), Source::Set, false), Ok(None));
+        assert_eq!(all.came(THERE, "/in"), [Action::Tell(THERE, end.clone(), low())]);
+        assert_eq!(all.remembered("/in", "/out"), Some(&low()));
+        assert_eq!(all.learn(end.clone(), of(Class::High), Source::File, false), Ok(None), "a file says nothing newer");
+        assert_eq!(all.remembered("/in", "/out"), Some(&low()));
+        assert_eq!(all.learn(end, PrioritySettings::default(), Source::Set, false), Ok(None));
+        assert_eq!(all.came(THERE, "/in"), [], "all was taken back");
+    }
+
+    #[test]
+    fn what_others_say_of_an_own_end_counts_only_while_nothing_was_set_here() {
+        let (mut all, end) = (priorities(), names("/out", "/in"));
+        let set = Action::Set(end.clone(), low(), Source::Set);
+        assert_eq!(all.learn(end.clone(), low(), Source::Set, true), Ok(Some(set)));
+        assert_eq!(all.learn(end.clone(), PrioritySettings::default(), Source::Set, true), Ok(None));
+        all.keep(end.clone(), of(Class::High), Source::Set, None);
+        assert_eq!(all.learn(end.clone(), low(), Source::Set, true), Ok(None));
+        all.keep(end.clone(), PrioritySettings::default(), Source::Set, None);
+        assert_eq!(all.of(&end), None);
+        assert_eq!(all.learn(end, low(), Source::Set, true), Ok(None), "that it was taken back is newer");
+    }
+
+    #[test]
+    fn what_a_file_says_gives_way_to_what_was_set_and_is_told_to_nobody() {
+        let (mut all, end) = (priorities(), names("/out", "/in"));
+        assert_eq!(all.keep(end.clone(), low(), Source::File, Some(THERE)), None);
+        assert_eq!(all.came(THERE, "/in"), []);
+        assert_eq!(all.learn(end.clone(), of(Class::High), Source::File, true), Ok(None), "the first file counts");
+        let set = Action::Set(end.clone(), of(Class::High), Source::Set);
+        assert_eq!(all.learn(end.clone(), of(Class::High), Source::Set, true), Ok(Some(set)));
+        all.keep(end.clone(), of(Class::High), Source::Set, None);
+        assert_eq!(all.came(THERE, "/in"), [Action::Tell(THERE, end, of(Class::High))]);
+    }
+
+    #[test]
+    fn names_and_values_of_others_are_checked() {
+        let (mut all, wrong) = (priorities(), PrioritySettings { socket_priority: Some(99), ..Default::default() });
+        assert!(all.learn(names("/out", "in "), low(), Source::Set, true).is_err());
+        assert!(all.learn(names("/out", "/in"), wrong, Source::Set, true).is_err());
+        assert_eq!(all.remembered("/out", "/in"), None);
+    }
+
+    #[test]
+    fn those_that_were_taken_back_give_way_to_others() {
+        let mut all = priorities();
+        for number in 0..MOST {
+            all.keep(names("/out", &format!("/in{number}")), low(), Source::Set, None);
+        }
+        let another = names("/out", "/another");
+        assert!(all.make_room(&another).is_err());
+        assert_eq!(all.make_room(&names("/out", "/in7")), Ok(()), "it has room already");
+        all.keep(names("/out", "/in7"), PrioritySettings::default(), Source::Set, None);
+        assert_eq!(all.make_room(&another), Ok(()));
+        assert_eq!(all.kept_with("/out").count(), MOST - 1);
+    }
+
+    #[test]
+    fn an_end_has_its_own_settings_and_else_its_ports() {
+        let (mut all, end) = (priorities(), names("/out", "/in"));
+        let port = PrioritySettings { pace: Some(1000), ..of(Class::High) };
+        assert_eq!(all.wanted(&end, &port), port);
+        all.keep(end.clone(), low(), Source::Set, None);
+        assert_eq!(all.wanted(&end, &port), PrioritySettings { pace: Some(1000), ..low() });
+    }
+
+    #[test]
+    fn the_processs_default_is_what_it_had_when_the_node_was_opened() {
+        let changes = Changes { affinity: Change::Unset, ..Changes::default() };
+        assert_eq!(priorities().of_process(&changes).unwrap().affinity, Some(vec![0, 1]));
+        assert_eq!(priorities().of_process(&Changes::default()).unwrap(), PrioritySettings::default());
+    }
+
+    #[test]
+    fn a_member_of_a_group_leaves_it_only_for_what_is_asked() {
+        let nothing = PrioritySettings::default();
+        assert_eq!([step(None, &low()), step(Some(false), &nothing)], [Step::TryOut, Step::Apply]);
+        assert_eq!([step(Some(true), &low()), step(Some(true), &nothing)], [Step::Rehome, Step::Stay]);
+    }
+
+    #[test]
+    fn packets_have_the_mark_that_is_set_or_their_class_and_only_publishers_pace() {
+        let wanted = PrioritySettings { pace: Some(1000), ..PrioritySettings::default() };
+        let sent = Marked::new(&wanted, default_class(None, true), Side::Publisher);
+        let priority = Mark::Class(Class::Low).socket_priority();
+        assert_eq!(sent, Marked { mark: Mark::Class(Class::Low), priority, pace: Some(1000) });
+        assert_eq!(Marked::new(&wanted, Class::Low, Side::Subscriber).pace, None);
+        assert_eq!(default_class(Some(Class::High), true), Class::High);
+        let set = PrioritySettings { socket_priority: Some(6), ..low() };
+        assert_eq!(Marked::new(&set, Class::High, Side::Publisher).priority, 6);
+    }
 }

@@ -10,7 +10,7 @@ use crate::control::PortId;
 use linux::marks::{self, Marks};
 use linux::queueing;
 use linux::sched::{self, Scheduled};
-use qos::priority::{Change, Changes, Dscp, Mark, PrioritySettings};
+use qos::priority::{Changes, Dscp, Mark};
 use socket2::{SockAddr, SockRef};
 use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -45,9 +45,7 @@ impl Control {
     /// All channels of a port, and what is kept for others.
     pub(super) fn reports_of(&self, side: Side, port: PortId, name: &str) -> Vec<EndReport> {
         let channels = self.channels_at(side, port);
-        let default = PrioritySettings::default();
-        let kept = self.kept.iter().filter(|((own, _), kept)| own == name && **kept != default);
-        let kept = kept.map(|((_, other), _)| other);
+        let kept = self.priorities.kept_with(name);
         let mut others: Vec<String> = channels.iter().map(|c| side.other_name(c)).chain(kept).cloned().collect();
         others.sort_unstable();
         others.dedup();
@@ -109,15 +107,7 @@ impl Control {
             )
             .into());
         }
-        let mut asked = PrioritySettings::default();
-        changes.apply(&mut asked);
-        asked.check().map_err(|wrong| wrong.to_string())?;
-        if changes.sched == Change::Unset {
-            asked.sched = Some(Default::default());
-        }
-        if changes.affinity == Change::Unset {
-            asked.affinity = Some(self.processors.clone());
-        }
+        let asked = self.priorities.of_process(changes)?;
         let threads =
             sched::set_process(0, asked.sched.as_ref(), asked.affinity.as_deref()).map_err(Refusal::kernel)?;
         let mut report = self.process_report(port)?;

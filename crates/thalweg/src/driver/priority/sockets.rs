@@ -1,21 +1,16 @@
 //! Marks and pace of a channel's sockets, changed together or not at all.
 
-use super::Refusal;
+use super::kept::Marked;
+use super::{Refusal, Side};
 use crate::channel::Channel;
 use linux::marks::{self, Marks};
 use linux::socket;
-use qos::priority::{Mark, PrioritySettings};
+use qos::Class;
+use qos::priority::PrioritySettings;
 use std::io;
 use std::net::UdpSocket;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Weak};
-
-/// What the packets of a channel's end get.
-pub(super) struct Marked {
-    pub mark: Mark,
-    pub priority: u32,
-    pub pace: Option<u64>,
-}
 
 /// A socket as it was.
 pub(super) struct Before {
@@ -55,8 +50,7 @@ pub(super) fn put_back(changed: Vec<Before>) {
 
 /// Whether this process may have these settings, before there is a socket and a thread to give them to.
 pub(super) fn try_out(wanted: &PrioritySettings) -> Result<(), Refusal> {
-    let mark = wanted.mark.unwrap_or_default();
-    let to = Marked { mark, priority: wanted.socket_priority.unwrap_or_else(|| mark.socket_priority()), pace: None };
+    let to = Marked { pace: None, ..Marked::new(wanted, Class::default(), Side::Subscriber) };
     if let Ok(socket) = UdpSocket::bind("127.0.0.1:0") {
         set(socket.as_fd(), &to).map_err(|error| refusal(&to, &error))?;
     }
